@@ -1,0 +1,232 @@
+//! Bucket: the first-in-first-out list both modes share.
+
+use crate::arena::Arena;
+use smallvec::SmallVec;
+
+/// A vacated place in a bucket.
+const HOLE: u32 = u32::MAX;
+/// Holes that a bucket may have whatever else is in it.
+const FREE_HOLES: usize = 4;
+/// Holes that a bucket may have for each live entry.
+const HOLES_PER_LIVE: usize = 3;
+
+/// Stands in a bucket for one timeout.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    /// The timeout's place in the arena, or `HOLE`.
+    index: u32,
+    /// The low half of its deadline: who scans a bucket rules most timeouts out without touching
+    /// the arena.
+    low: u32,
+}
+
+/// The timeouts that come up together, in the order in which they were put in.
+///
+/// A contiguous array. A timeout knows the position of its entry; cancelling it leaves a hole
+/// there, so that the others keep their order, and holes are closed when they outnumber the live
+/// entries by far.
+#[derive(Debug, Default)]
+pub(crate) struct Bucket {
+    entries: SmallVec<[Entry; 2]>,
+    /// The position of `entries[0]`: entries taken off the front take their positions with them.
+    first: u32,
+    /// Everything before `entries[head]` is a hole; that entry itself is live, if any is.
+    head: u32,
+    live: u32,
+}
+
+impl Bucket {
+    /// Appends an entry, and returns its position.
+    #[inline]
+    pub(crate) fn push(&mut self, index: u32, deadline: u64) -> u32 {
+        let position = self.first.wrapping_add(self.entries.len() as u32);
+        self.entries.push(Entry { index, low: deadline as u32 });
+        self.live += 1;
+        position
+    }
+
+    /// Leaves a hole at `position`, and closes the holes if they are too many.
+    #[inline]
+    pub(crate) fn remove<T>(&mut self, position: u32, arena: &mut Arena<T>) {
+        let at = position.wrapping_sub(self.first) as usize;
+        debug_assert_ne!(self.entries[at].index, HOLE, "no entry leaves twice");
+        self.entries[at].index = HOLE;
+        self.live -= 1;
+        self.tidy(arena);
+    }
+
+    /// Restores what must hold after entries have left.
+    #[inline]
+    fn tidy<T>(&mut self, arena: &mut Arena<T>) {
+        if self.live == 0 {
+            *self = Self::default();
+            return;
+        }
+        self.skip_holes();
+        if self.entries.len() > most_entries(self.len()) {
+            self.close_holes(arena);
+        }
+    }
+
+    /// The arena index of the first entry.
+    #[inline]
+    pub(crate) fn front(&self) -> Option<u32> {
+        if self.live == 0 { None } else { Some(self.entries[self.head as usize].index) }
+    }
+
+    /// Takes out the first entry. Leaves the holes where they are until the bucket is empty.
+    #[inline]
+    pub(crate) fn pop_front(&mut self) {
+        self.entries[self.head as usize].index = HOLE;
+        self.live -= 1;
+        if self.live == 0 {
+            *self = Self::default();
+        } else {
+            self.skip_holes();
+        }
+    }
+
+    #[inline]
+    fn skip_holes(&mut self) {
+        while self.entries[self.head as usize].index == HOLE {
+            self.head += 1;
+        }
+    }
+
+    /// Moves the entries together, in their order, and gives back memory that is not needed.
+    #[cold]
+    fn close_holes<T>(&mut self, arena: &mut Arena<T>) {
+        let live = self.live as usize;
+        // Off the front the others keep their positions, and no timeout has to be told.
+        self.entries.drain(..self.head as usize);
+        self.first = self.first.wrapping_add(self.head);
+        self.head = 0;
+        if self.entries.len() > 2 * live {
+            self.entries.retain(|entry| entry.index != HOLE);
+            self.renumber(arena);
+        }
+        if self.entries.capacity() > 4 * self.entries.len() {
+            self.entries.grow(2 * self.entries.len());
+        }
+    }
+
+    /// The live entries' arena indices, in order.
+    #[inline]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
+        self.live_entries().map(|entry| entry.index)
+    }
+
+    #[inline]
+    fn live_entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries[self.head as usize..].iter().filter(|entry| entry.index != HOLE)
+    }
+
+    /// The earliest deadline, given that none is before `from`; `u64::MAX` if the bucket is empty.
+    ///
+    /// Looks into the arena only for an entry that could be the earliest so far.
+    pub(crate) fn earliest<T>(&self, from: u64, arena: &Arena<T>) -> u64 {
+        let mut earliest = u64::MAX;
+        for entry in self.live_entries() {
+            if from.saturating_add(entry.distance(from)) < earliest {
+                earliest = earliest.min(arena.timeout(entry.index).deadline);
+                if earliest == from {
+                    break;
+                }
+            }
+        }
+        earliest
+    }
+
+    /// Moves the timeouts whose deadlines are in `from..=to` to the end of `due`, given that no
+    /// deadline is before `from`.
+    pub(crate) fn take_due<T>(&mut self, from: u64, to: u64, due: &mut Self, arena: &mut Arena<T>) {
+        for entry in &mut self.entries[self.head as usize..] {
+            if entry.index == HOLE || to - from < entry.distance(from) {
+                continue;
+            }
+            let timeout = arena.timeout_mut(entry.index);
+            if timeout.deadline <= to {
+                timeout.position = due.push(entry.index, timeout.deadline);
+                entry.index = HOLE;
+                self.live -= 1;
+            }
+        }
+        self.tidy(arena);
+    }
+
+    /// Sorts by deadline; equal deadlines keep their order.
+    pub(crate) fn sort<T>(&mut self, arena: &mut Arena<T>) {
+        self.entries.retain(|entry| entry.index != HOLE);
+        self.entries.sort_by_cached_key(|entry| arena.timeout(entry.index).deadline);
+        self.renumber(arena);
+    }
+
+    /// Gives back the memory that the live entries do not need.
+    pub(crate) fn shrink_to_fit<T>(&mut self, arena: &mut Arena<T>) {
+        self.entries.retain(|entry| entry.index != HOLE);
+        self.entries.shrink_to_fit();
+        self.renumber(arena);
+    }
+
+    /// Tells every timeout its position, when there are no holes.
+    fn renumber<T>(&mut self, arena: &mut Arena<T>) {
+        self.first = 0;
+        self.head = 0;
+        for (position, entry) in (0..).zip(&self.entries) {
+            arena.timeout_mut(entry.index).position = position;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.live as usize
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// Bytes allocated.
+    pub(crate) fn memory(&self) -> usize {
+        if self.entries.spilled() { self.entries.capacity() * size_of::<Entry>() } else { 0 }
+    }
+
+    /// Panics unless every entry and its timeout name each other and the holes are few.
+    pub(crate) fn check<T>(&self, arena: &Arena<T>) {
+        let live = self.iter().count();
+        assert_eq!(live, self.len(), "the count of live entries is right");
+        if live > 0 {
+            assert_ne!(self.entries[self.head as usize].index, HOLE, "the head is live");
+        } else {
+            assert_eq!(self.memory(), 0, "an empty bucket holds no memory");
+        }
+        for (at, entry) in (0..).zip(&self.entries) {
+            if entry.index != HOLE {
+                let timeout = arena.timeout(entry.index);
+                assert_eq!(timeout.position, self.first.wrapping_add(at), "it knows its position");
+                assert_eq!(timeout.deadline as u32, entry.low, "its entry knows its deadline");
+                assert!(self.head <= at, "what is before the head is a hole");
+            }
+        }
+    }
+
+    /// Panics unless the holes are few.
+    pub(crate) fn check_holes(&self) {
+        assert!(self.entries.len() <= most_entries(self.len()), "holes are closed in time");
+    }
+}
+
+/// How long the array may be for so many live entries, holes included.
+#[inline]
+fn most_entries(live: usize) -> usize {
+    FREE_HOLES + (1 + HOLES_PER_LIVE) * live
+}
+
+impl Entry {
+    /// How far the deadline is after `from`, modulo 2^32: at most its true distance.
+    #[inline]
+    fn distance(self, from: u64) -> u64 {
+        self.low.wrapping_sub(from as u32).into()
+    }
+}

@@ -1,0 +1,57 @@
+//! Levels of rising span; a timeout is demoted to finer levels as the cursor comes near.
+//!
+//! Scheme 7 of G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels* (1987), as in
+//! Kafka's `TimingWheel`, with the levels told apart by the highest digit in which deadline and
+//! cursor differ. Every bucket then holds timeouts of the present revolution only, the levels
+//! together cover all of u64, and no case is left for a wheel that wraps around.
+
+use crate::table::Table;
+
+/// Levels of 2^`bits` buckets each.
+///
+/// Level 0 has spans of one tick, and each next level's span is the whole of the level below.
+/// Buckets are numbered from level 0 upwards, so that of two occupied ones that with the lower
+/// number comes up first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hierarchical {
+    pub(crate) bits: u32,
+    /// 2^16 / `bits`, rounded up: division by it as a multiplication.
+    reciprocal: u32,
+}
+
+impl Hierarchical {
+    pub(crate) const fn new(bits: u32) -> Self {
+        Self { bits, reciprocal: (1_u32 << 16).div_ceil(bits) }
+    }
+
+    /// Levels needed to cover all of u64.
+    pub(crate) const fn levels(self) -> u32 {
+        u64::BITS.div_ceil(self.bits)
+    }
+
+    /// The bucket that holds `deadline`, which is after `cursor`.
+    #[inline]
+    pub(crate) fn bucket(self, deadline: u64, cursor: u64) -> u32 {
+        let highest = (deadline ^ cursor).ilog2();
+        let level = (highest * self.reciprocal) >> 16;
+        let digit = (deadline >> (level * self.bits)) as u32 & ((1 << self.bits) - 1);
+        level << self.bits | digit
+    }
+
+    #[inline]
+    pub(crate) fn level(self, number: u32) -> u32 {
+        number >> self.bits
+    }
+
+    /// The first tick of bucket `number`, which holds `deadline`.
+    #[inline]
+    pub(crate) fn start(self, number: u32, deadline: u64) -> u64 {
+        deadline >> (self.level(number) * self.bits) << (self.level(number) * self.bits)
+    }
+
+    /// The bucket that comes up next, and a tick that nothing in it is due before.
+    #[inline]
+    pub(crate) fn next(self, table: &Table) -> Option<(u32, u64)> {
+        table.first()
+    }
+}

@@ -1,0 +1,184 @@
+//! A wheel's buckets by number.
+
+use crate::arena::Arena;
+use crate::bucket::Bucket;
+use crate::occupancy::{Members, Occupancy, WIDTH};
+use alloc::vec::Vec;
+
+/// The buckets of a wheel, allocated a row at a time on first use, and which of them are occupied.
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// How many buckets there could be.
+    limit: u32,
+    occupancy: Occupancy,
+    /// By the places that `occupancy` gives its rows.
+    rows: Vec<Row>,
+}
+
+#[derive(Debug)]
+struct Row {
+    /// For each occupied bucket a tick that none of its deadlines is before; exact until the
+    /// bucket's earliest timeout is cancelled. Apart from the buckets, so that passing many of them
+    /// by reads little memory.
+    earliest: [u64; WIDTH],
+    buckets: [Bucket; WIDTH],
+}
+
+impl Table {
+    pub(crate) fn new(limit: u32) -> Self {
+        Self { limit, occupancy: Occupancy::new(limit), rows: Vec::new() }
+    }
+
+    /// Appends an entry to bucket `number`, and returns its position.
+    #[inline]
+    pub(crate) fn push(&mut self, number: u32, index: u32, deadline: u64) -> u32 {
+        let place = self.place_or_insert(number);
+        let row = &mut self.rows[place];
+        let at = number as usize % WIDTH;
+        let bucket = &mut row.buckets[at];
+        if bucket.is_empty() {
+            self.occupancy.insert(number, place);
+            row.earliest[at] = deadline;
+        } else if deadline < row.earliest[at] {
+            row.earliest[at] = deadline;
+        }
+        bucket.push(index, deadline)
+    }
+
+    /// Takes one entry out of bucket `number`.
+    #[inline]
+    pub(crate) fn remove<T>(&mut self, number: u32, position: u32, arena: &mut Arena<T>) {
+        let place = self.place(number);
+        let bucket = &mut self.rows[place].buckets[number as usize % WIDTH];
+        bucket.remove(position, arena);
+        if bucket.is_empty() {
+            self.occupancy.remove(number, place);
+        }
+    }
+
+    /// Takes the whole of bucket `number`.
+    pub(crate) fn take(&mut self, number: u32) -> Bucket {
+        let place = self.place(number);
+        self.occupancy.remove(number, place);
+        core::mem::take(&mut self.rows[place].buckets[number as usize % WIDTH])
+    }
+
+    /// Moves what is due up to `to` out of bucket `number`, given that nothing in it is due before
+    /// `from`, and returns how many timeouts are left in it.
+    pub(crate) fn take_due<T>(
+        &mut self,
+        number: u32,
+        from: u64,
+        to: u64,
+        due: &mut Bucket,
+        arena: &mut Arena<T>,
+    ) -> usize {
+        let place = self.place(number);
+        let row = &mut self.rows[place];
+        let at = number as usize % WIDTH;
+        let bucket = &mut row.buckets[at];
+        bucket.take_due(from, to, due, arena);
+        if bucket.is_empty() {
+            self.occupancy.remove(number, place);
+        } else {
+            row.earliest[at] = bucket.earliest(to, arena);
+        }
+        bucket.len()
+    }
+
+    /// The place of bucket `number`'s row, made if it is not there yet.
+    #[inline]
+    fn place_or_insert(&mut self, number: u32) -> usize {
+        let place = self.occupancy.row_or_insert(number);
+        if place == self.rows.len() {
+            self.rows.push(Row {
+                earliest: [0; WIDTH],
+                buckets: core::array::from_fn(|_| Bucket::default()),
+            });
+        }
+        place
+    }
+
+    #[inline]
+    fn place(&self, number: u32) -> usize {
+        self.occupancy.row(number).expect("an occupied bucket has a row")
+    }
+
+    /// The occupied bucket of the lowest number, with a tick that it has no deadline before.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<(u32, u64)> {
+        let members = self.occupancy.members(0)?;
+        self.row_iter(members).next()
+    }
+
+    /// The occupied buckets from number `from` on, each with a tick that it has no deadline before.
+    #[inline]
+    pub(crate) fn iter(&self, from: u32) -> impl Iterator<Item = (u32, u64)> {
+        let mut next = Some(from);
+        core::iter::from_fn(move || {
+            let members = self.occupancy.members(next?)?;
+            next = members.base.checked_add(WIDTH as u32);
+            Some(self.row_iter(members))
+        })
+        .flatten()
+    }
+
+    #[inline]
+    fn row_iter(
+        &self,
+        Members { row, base, mut word }: Members,
+    ) -> impl Iterator<Item = (u32, u64)> {
+        let earliest = &self.rows[row].earliest;
+        core::iter::from_fn(move || {
+            let at = (word != 0).then(|| word.trailing_zeros())?;
+            word &= word - 1;
+            Some((base + at, earliest[at as usize]))
+        })
+    }
+
+    /// Bucket `number`, which must be occupied.
+    pub(crate) fn bucket(&self, number: u32) -> &Bucket {
+        &self.rows[self.place(number)].buckets[number as usize % WIDTH]
+    }
+
+    /// Gives back what the timeouts that are there do not need.
+    pub(crate) fn shrink_to_fit<T>(&mut self, arena: &mut Arena<T>) {
+        let mut shrunk = Self::new(self.limit);
+        let occupied: Vec<_> = self.iter(0).collect();
+        for (number, earliest) in occupied {
+            let mut bucket = self.take(number);
+            bucket.shrink_to_fit(arena);
+            let place = shrunk.place_or_insert(number);
+            shrunk.occupancy.insert(number, place);
+            shrunk.rows[place].earliest[number as usize % WIDTH] = earliest;
+            shrunk.rows[place].buckets[number as usize % WIDTH] = bucket;
+        }
+        shrunk.rows.shrink_to_fit();
+        shrunk.occupancy.shrink_to_fit();
+        *self = shrunk;
+    }
+
+    /// Bytes allocated.
+    pub(crate) fn memory(&self) -> usize {
+        let arrays: usize = self.iter(0).map(|(number, _)| self.bucket(number).memory()).sum();
+        arrays + self.rows.capacity() * size_of::<Row>() + self.occupancy.memory()
+    }
+
+    /// Panics unless the set of occupied buckets is right, and every bucket is in order.
+    pub(crate) fn check<T>(&self, arena: &Arena<T>) {
+        self.occupancy.check();
+        for (place, row) in self.rows.iter().enumerate() {
+            for (at, bucket) in row.buckets.iter().enumerate() {
+                let occupied = self.occupancy.is_occupied(place, at);
+                assert_eq!(occupied, !bucket.is_empty(), "the occupied buckets are known");
+                bucket.check(arena);
+                bucket.check_holes();
+            }
+        }
+        for (number, earliest) in self.iter(0) {
+            for index in self.bucket(number).iter() {
+                assert!(earliest <= arena.timeout(index).deadline, "nothing is before `earliest`");
+            }
+        }
+    }
+}

@@ -1,0 +1,662 @@
+//! `Wheel<T>`: the one loop that visits buckets and places timeouts.
+
+use crate::arena::{Arena, Key};
+use crate::bucket::Bucket;
+use crate::mode::{Geometry, Mode};
+use crate::table::Table;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use core::iter::FusedIterator;
+
+/// A timing wheel: holds values until their deadlines.
+///
+/// Driven by its caller. It reads no clock, starts no thread and calls nobody back: time is a
+/// number of *ticks*, of whatever length the caller likes, counted from whenever the caller likes,
+/// and [`expire`](Self::expire) is told how many have passed. All of u64 is good, for deadlines and
+/// for the time, in either [`Mode`].
+///
+/// What holds, whatever the mode and the order of calls:
+///
+/// - A timeout is handed out by the first `expire(now)` with `now >= deadline`: never before it,
+///   and not later than when `expire(now)` returns None.
+/// - Timeouts come out by deadline, those of equal deadlines in the order in which they were
+///   scheduled. A deadline at or before [`now`](Self::now) counts as `now`, and is reported so.
+/// - Every value leaves once: expired, cancelled, drained, or dropped with the wheel.
+/// - A jump in time costs what comes due in it, not its length.
+/// - No call panics. A wheel holds 2^32 - 1 timeouts at most, for which there is no memory left
+///   before that.
+///
+/// ```
+/// use tickwheel::{Mode, Wheel};
+///
+/// let mut wheel = Wheel::new(Mode::hierarchical());
+/// let soon = wheel.schedule(30, "soon");
+/// let late = wheel.schedule(86_400_000, "late");
+///
+/// assert!(wheel.expire(29).is_none());
+/// assert_eq!(wheel.expire(30).map(|expired| expired.value), Some("soon"));
+/// assert!(wheel.expire(30).is_none());
+///
+/// assert_eq!(wheel.next_deadline(), Some(86_400_000));
+/// assert_eq!(wheel.cancel(late), Some("late"));
+/// assert_eq!(wheel.cancel(soon), None); // it is gone
+/// ```
+///
+/// The schemes are those of G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels*
+/// (1987).
+#[derive(Debug)]
+pub struct Wheel<T> {
+    geometry: Geometry,
+    arena: Arena<T>,
+    /// The timeouts whose deadlines are after `cursor`. Each is in the bucket that its deadline
+    /// and `cursor` determine, so that those of equal deadlines are always in the same one.
+    table: Table,
+    /// The timeouts whose deadlines are not after `cursor`, by deadline.
+    due: Bucket,
+    /// The last tick the wheel was driven to.
+    now: u64,
+    /// The tick up to which buckets have been taken apart; never after `now`. It stays behind
+    /// while the bucket that `now` falls in has nothing due yet.
+    cursor: u64,
+    /// A tick that no deadline is before; exact until the earliest timeout is cancelled.
+    wake: u64,
+    visits: u64,
+    demotions: u64,
+    rounds_waited: u64,
+}
+
+/// A timeout that a wheel handed out, with the value that was scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Expired<T> {
+    /// The key it had; stale by now.
+    pub key: Key,
+    /// When it was due, in ticks.
+    pub deadline: u64,
+    /// The value that was scheduled.
+    pub value: T,
+}
+
+/// What a [`Wheel`] holds and what it has done, from [`Wheel::stats`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WheelStats {
+    /// Timeouts waiting on each level, the finest first; one number for a hashed wheel. Those that
+    /// are due and not yet handed out are on none.
+    pub timeouts_per_level: Vec<usize>,
+    /// Buckets taken apart or scanned, since the wheel was made. Passing by one in which nothing is
+    /// due is not a visit.
+    pub buckets_visited: u64,
+    /// Timeouts moved to a finer level, since the wheel was made; 0 for a hashed wheel.
+    pub demotions: u64,
+    /// Timeouts that a visit to their bucket left waiting for a later round, since the wheel was
+    /// made; 0 for a hierarchical wheel.
+    pub rounds_waited: u64,
+    /// Bytes allocated now, beyond the wheel itself.
+    pub memory: usize,
+}
+
+impl<T> Wheel<T> {
+    /// An empty wheel at tick 0. Allocates nothing.
+    #[must_use]
+    pub fn new(mode: Mode) -> Self {
+        let geometry = mode.geometry();
+        let buckets = match geometry {
+            Geometry::Hierarchical(levels) => levels.levels() << levels.bits,
+            Geometry::Hashed(level) => 1 << level.bits,
+        };
+        Self {
+            geometry,
+            arena: Arena::new(),
+            table: Table::new(buckets),
+            due: Bucket::default(),
+            now: 0,
+            cursor: 0,
+            wake: u64::MAX,
+            visits: 0,
+            demotions: 0,
+            rounds_waited: 0,
+        }
+    }
+
+    /// An empty wheel at tick 0 with room for so many timeouts, as by [`reserve`](Self::reserve).
+    #[must_use]
+    pub fn with_capacity(mode: Mode, timeouts: usize) -> Self {
+        let mut wheel = Self::new(mode);
+        wheel.reserve(timeouts);
+        wheel
+    }
+
+    /// Schedules `value` for tick `deadline`, and returns the key to it. O(1).
+    ///
+    /// A deadline at or before [`now`](Self::now) counts as `now`: the next
+    /// [`expire`](Self::expire) hands it out, after what was due before.
+    ///
+    /// ```
+    /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
+    /// wheel.expire(100);
+    /// let key = wheel.schedule(60, "overdue");
+    /// assert_eq!(wheel.deadline(key), Some(100));
+    /// assert_eq!(wheel.expire(100).map(|expired| expired.value), Some("overdue"));
+    /// ```
+    #[inline]
+    pub fn schedule(&mut self, deadline: u64, value: T) -> Key {
+        if self.is_empty() {
+            self.cursor = self.now;
+        }
+        let deadline = deadline.max(self.now);
+        let position = self.place(self.arena.next_index(), deadline);
+        self.arena.insert(position, deadline, value)
+    }
+
+    /// Takes the timeout that `key` names out of the wheel, and returns its value; None if it is
+    /// gone. O(1), amortised.
+    ///
+    /// ```
+    /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
+    /// let key = wheel.schedule(10, "value");
+    /// assert_eq!(wheel.cancel(key), Some("value"));
+    /// assert_eq!(wheel.cancel(key), None);
+    /// ```
+    #[inline]
+    pub fn cancel(&mut self, key: Key) -> Option<T> {
+        let index = self.arena.find(key)?;
+        Some(self.take(index).value)
+    }
+
+    /// Moves the timeout that `key` names to tick `deadline`, and returns whether there was one.
+    /// The key stays good. O(1), amortised.
+    ///
+    /// Counts as scheduling anew: among equal deadlines it comes last. A timeout that is due but
+    /// not yet handed out can be moved as well.
+    ///
+    /// ```
+    /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
+    /// let key = wheel.schedule(10, "value");
+    /// assert!(wheel.reschedule(key, 20));
+    /// assert!(wheel.expire(10).is_none());
+    /// assert!(wheel.expire(20).is_some());
+    /// assert!(!wheel.reschedule(key, 30)); // it is gone
+    /// ```
+    #[inline]
+    pub fn reschedule(&mut self, key: Key, deadline: u64) -> bool {
+        let Some(index) = self.arena.find(key) else { return false };
+        let deadline = deadline.max(self.now);
+        self.displace(index);
+        let position = self.place(index, deadline);
+        let timeout = self.arena.timeout_mut(index);
+        timeout.deadline = deadline;
+        timeout.position = position;
+        true
+    }
+
+    /// Drives the wheel to tick `now` and hands out the next timeout that is due, or None if none
+    /// is left: call it until None.
+    ///
+    /// An earlier `now` than before leaves the wheel's time where it is, and hands out only what
+    /// is due at that earlier `now`.
+    ///
+    /// Costs what comes due, whatever the distance from the last `now`: a timeout is demoted once a
+    /// level at most; a hashed wheel looks at each occupied bucket once a round at most, and once
+    /// in all in a jump of a round or more.
+    ///
+    /// ```
+    /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
+    /// wheel.schedule(20, "b");
+    /// wheel.schedule(10, "a");
+    ///
+    /// let mut values = Vec::new();
+    /// while let Some(expired) = wheel.expire(1_000) {
+    ///     values.push(expired.value); // and schedule, cancel, reschedule as you like
+    /// }
+    /// assert_eq!(values, ["a", "b"]);
+    /// ```
+    #[inline]
+    pub fn expire(&mut self, now: u64) -> Option<Expired<T>> {
+        self.now = self.now.max(now);
+        if now < self.wake {
+            return None;
+        }
+        self.expire_due(now)
+    }
+
+    fn expire_due(&mut self, now: u64) -> Option<Expired<T>> {
+        loop {
+            if let Some(index) = self.due.front() {
+                let deadline = self.arena.timeout(index).deadline;
+                if now < deadline {
+                    self.wake = deadline;
+                    return None;
+                }
+                self.due.pop_front();
+                let (key, timeout) = self.arena.remove(index);
+                return Some(Expired { key, deadline, value: timeout.value });
+            }
+            let Some((number, tick)) = self.next_bucket() else {
+                self.wake = u64::MAX;
+                return None;
+            };
+            if now < tick {
+                self.wake = tick;
+                self.advance(now, number, tick);
+                return None;
+            }
+            self.visit(number, tick, now);
+        }
+    }
+
+    /// The bucket that comes up next, and a tick that no deadline is before.
+    #[inline]
+    fn next_bucket(&self) -> Option<(u32, u64)> {
+        match self.geometry {
+            Geometry::Hierarchical(levels) => levels.next(&self.table),
+            Geometry::Hashed(level) => level.next(&self.table, self.cursor),
+        }
+    }
+
+    /// Moves the cursor to `now`, if bucket `number`, which comes up next, begins after that.
+    fn advance(&mut self, now: u64, number: u32, tick: u64) {
+        let begins_later = match self.geometry {
+            Geometry::Hierarchical(levels) => now < levels.start(number, tick),
+            Geometry::Hashed(_) => true,
+        };
+        if begins_later {
+            self.cursor = self.cursor.max(now);
+        }
+    }
+
+    /// Takes bucket `number` apart, in which nothing is due before `tick`: what is due then goes
+    /// out, the rest lands finer or waits a round.
+    fn visit(&mut self, number: u32, tick: u64, now: u64) {
+        debug_assert!(self.cursor < tick && tick <= now, "the cursor moves forward, up to now");
+        debug_assert!(self.due.is_empty(), "what is due earlier goes out first");
+        match self.geometry {
+            Geometry::Hierarchical(levels) => {
+                self.cursor = tick;
+                self.visits += 1;
+                let bucket = self.table.take(number);
+                if levels.level(number) == 0 {
+                    self.due = bucket;
+                } else {
+                    self.demote(&bucket);
+                }
+            }
+            Geometry::Hashed(level) if now - self.cursor < level.round() => {
+                self.cursor = tick;
+                self.scan(number, tick, tick);
+            }
+            Geometry::Hashed(_) => {
+                // More than a round has passed: buckets come up more than once, and going round
+                // for each would cost the distance.
+                let come_up = |&(_, earliest): &(u32, u64)| earliest <= now;
+                let passed: Vec<_> = self.table.iter(0).filter(come_up).collect();
+                self.cursor = now;
+                for (number, earliest) in passed {
+                    self.scan(number, earliest, now);
+                }
+                self.due.sort(&mut self.arena);
+            }
+        }
+    }
+
+    /// Places the timeouts of a coarse bucket again, as the cursor has come to it.
+    fn demote(&mut self, bucket: &Bucket) {
+        self.demotions += bucket.len() as u64;
+        for index in bucket.iter() {
+            let deadline = self.arena.timeout(index).deadline;
+            self.arena.timeout_mut(index).position = self.place(index, deadline);
+        }
+    }
+
+    /// Takes what is due up to `to` out of bucket `number`, in which nothing is due before `from`.
+    fn scan(&mut self, number: u32, from: u64, to: u64) {
+        self.visits += 1;
+        let waiting = self.table.take_due(number, from, to, &mut self.due, &mut self.arena);
+        self.rounds_waited += waiting as u64;
+    }
+
+    /// Puts an entry into the bucket that `deadline` belongs in, and returns its position.
+    #[inline]
+    fn place(&mut self, index: u32, deadline: u64) -> u32 {
+        self.wake = self.wake.min(deadline);
+        match self.bucket_of(deadline) {
+            Some(number) => self.table.push(number, index, deadline),
+            None => self.due.push(index, deadline),
+        }
+    }
+
+    /// The bucket that a timeout of `deadline` is in, or None for those that are due.
+    #[inline]
+    fn bucket_of(&self, deadline: u64) -> Option<u32> {
+        if deadline <= self.cursor {
+            return None;
+        }
+        Some(match self.geometry {
+            Geometry::Hierarchical(levels) => levels.bucket(deadline, self.cursor),
+            Geometry::Hashed(level) => level.bucket(deadline),
+        })
+    }
+
+    /// Takes the entry of a live timeout out of its bucket.
+    #[inline]
+    fn displace(&mut self, index: u32) {
+        let timeout = self.arena.timeout(index);
+        let position = timeout.position;
+        match self.bucket_of(timeout.deadline) {
+            Some(number) => self.table.remove(number, position, &mut self.arena),
+            None => self.due.remove(position, &mut self.arena),
+        }
+    }
+
+    /// Takes a live timeout out of the wheel.
+    #[inline]
+    fn take(&mut self, index: u32) -> Expired<T> {
+        self.displace(index);
+        let (key, timeout) = self.arena.remove(index);
+        Expired { key, deadline: timeout.deadline, value: timeout.value }
+    }
+
+    /// The earliest deadline, exactly; None if the wheel is empty.
+    ///
+    /// At or before [`now`](Self::now) if something is due. O(levels) while the earliest timeout of
+    /// the bucket that comes up next has not been cancelled; otherwise it scans that bucket, and in
+    /// a hashed wheel looks at each occupied one. A loop that sleeps between deadlines, and can
+    /// bear to wake up in vain now and then, does better with [`next_wake`](Self::next_wake).
+    ///
+    /// ```
+    /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
+    /// assert_eq!(wheel.next_deadline(), None);
+    /// wheel.schedule(u64::MAX, "far");
+    /// let near = wheel.schedule(12_345, "near");
+    /// assert_eq!(wheel.next_deadline(), Some(12_345));
+    /// wheel.cancel(near);
+    /// assert_eq!(wheel.next_deadline(), Some(u64::MAX));
+    /// ```
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<u64> {
+        if let Some(index) = self.due.front() {
+            return Some(self.arena.timeout(index).deadline);
+        }
+        let earliest_in =
+            |(number, earliest)| self.table.bucket(number).earliest(earliest, &self.arena);
+        match self.geometry {
+            Geometry::Hierarchical(levels) => levels.next(&self.table).map(earliest_in),
+            Geometry::Hashed(_) => self.table.iter(0).fold(None, |best, bucket| match best {
+                Some(best) if best <= bucket.1 => Some(best),
+                Some(best) => Some(earliest_in(bucket).min(best)),
+                None => Some(earliest_in(bucket)),
+            }),
+        }
+    }
+
+    /// A tick to call [`expire`](Self::expire) at next: never later than
+    /// [`next_deadline`](Self::next_deadline), and None if the wheel is empty. O(1).
+    ///
+    /// After `expire(now)` has returned None it is after `now`, and it is the next deadline unless
+    /// that was cancelled since. Waking up at it makes progress: either something is due, or the
+    /// answer is later the next time.
+    ///
+    /// ```
+    /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
+    /// let near = wheel.schedule(1_000, "near");
+    /// wheel.schedule(1_000_000, "far");
+    /// wheel.cancel(near);
+    ///
+    /// let mut wakes = 0;
+    /// while let Some(tick) = wheel.next_wake() {
+    ///     wakes += 1;
+    ///     while let Some(expired) = wheel.expire(tick) {
+    ///         assert_eq!(expired.value, "far");
+    ///     }
+    /// }
+    /// assert!(wakes <= 3); // not a million
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn next_wake(&self) -> Option<u64> {
+        if self.is_empty() { None } else { Some(self.wake) }
+    }
+
+    /// The value that `key` names, or None if it is gone.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, key: Key) -> Option<&T> {
+        let index = self.arena.find(key)?;
+        Some(&self.arena.timeout(index).value)
+    }
+
+    /// The value that `key` names, to be changed in place, or None if it is gone.
+    #[inline]
+    #[must_use]
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        let index = self.arena.find(key)?;
+        Some(&mut self.arena.timeout_mut(index).value)
+    }
+
+    /// The deadline of the timeout that `key` names, or None if it is gone.
+    #[inline]
+    #[must_use]
+    pub fn deadline(&self, key: Key) -> Option<u64> {
+        let index = self.arena.find(key)?;
+        Some(self.arena.timeout(index).deadline)
+    }
+
+    /// How many timeouts there are, those that are due and not yet handed out included.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.arena.len()
+    }
+
+    /// Whether there are no timeouts.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The last tick the wheel was driven to: the largest `now` that [`expire`](Self::expire) was
+    /// called with, and 0 before that.
+    #[inline]
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// The mode the wheel was made with.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.geometry.mode()
+    }
+
+    /// All timeouts, as key, deadline and value, in no particular order.
+    ///
+    /// ```
+    /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
+    /// let key = wheel.schedule(10, "value");
+    /// assert_eq!(wheel.iter().collect::<Vec<_>>(), [(key, 10, &"value")]);
+    /// ```
+    pub fn iter(&self) -> Iter<'_, T> {
+        Iter { wheel: self, index: 0, left: self.len() }
+    }
+
+    /// Takes all timeouts out, in no particular order.
+    ///
+    /// When the iterator is dropped, those that are left are dropped with it. If it is leaked, they
+    /// stay in the wheel.
+    ///
+    /// ```
+    /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
+    /// wheel.schedule(10, "value");
+    /// assert_eq!(wheel.drain().map(|expired| expired.value).collect::<Vec<_>>(), ["value"]);
+    /// assert!(wheel.is_empty());
+    /// ```
+    pub fn drain(&mut self) -> Drain<'_, T> {
+        Drain { wheel: self, index: 0 }
+    }
+
+    /// Drops all timeouts. The time stays, and so does the memory.
+    ///
+    /// If dropping a value panics, the others are dropped nevertheless.
+    pub fn clear(&mut self) {
+        drop(self.drain());
+    }
+
+    /// Makes room for so many timeouts more, so that storing them allocates only for the buckets
+    /// they fall in.
+    pub fn reserve(&mut self, additional: usize) {
+        self.arena.reserve(additional);
+    }
+
+    /// Gives back what memory the present timeouts do not need. Their keys stay good. O(n).
+    ///
+    /// Keys are places, so the room before a live timeout can only be used again, not given back.
+    pub fn shrink_to_fit(&mut self) {
+        self.due.shrink_to_fit(&mut self.arena);
+        self.table.shrink_to_fit(&mut self.arena);
+        self.arena.shrink_to_fit();
+    }
+
+    /// What the wheel holds and what it has done. Looks at every bucket.
+    #[must_use]
+    pub fn stats(&self) -> WheelStats {
+        let mut timeouts_per_level = vec![0; self.mode().levels()];
+        for (number, _) in self.table.iter(0) {
+            let level = match self.geometry {
+                Geometry::Hierarchical(levels) => levels.level(number),
+                Geometry::Hashed(_) => 0,
+            };
+            timeouts_per_level[level as usize] += self.table.bucket(number).len();
+        }
+        WheelStats {
+            timeouts_per_level,
+            buckets_visited: self.visits,
+            demotions: self.demotions,
+            rounds_waited: self.rounds_waited,
+            memory: self.arena.memory() + self.table.memory() + self.due.memory(),
+        }
+    }
+
+    /// Panics unless every invariant holds: a slow and obvious scan, for tests.
+    #[doc(hidden)]
+    pub fn check(&self) {
+        self.arena.check();
+        self.table.check(&self.arena);
+        self.due.check(&self.arena);
+        assert!(self.cursor <= self.now, "the cursor is never ahead of the time");
+
+        let deadline = |index| self.arena.timeout(index).deadline;
+        assert!(self.due.iter().is_sorted_by_key(deadline), "what is due is sorted");
+        assert!(self.due.iter().all(|index| deadline(index) <= self.cursor), "it is due");
+        let mut placed = self.due.len();
+        for (number, _) in self.table.iter(0) {
+            let bucket = self.table.bucket(number);
+            placed += bucket.len();
+            for index in bucket.iter() {
+                assert_eq!(self.bucket_of(deadline(index)), Some(number), "it is in its bucket");
+            }
+        }
+        assert_eq!(placed, self.len(), "every timeout has one entry");
+
+        let earliest = self.iter().map(|(_, deadline, _)| deadline).min();
+        assert!(earliest.is_none_or(|earliest| self.wake <= earliest), "it wakes in time");
+        assert_eq!(self.next_deadline(), earliest, "the next deadline is exact");
+    }
+}
+
+/// A hierarchical wheel of 64 buckets a level.
+impl<T> Default for Wheel<T> {
+    fn default() -> Self {
+        Self::new(Mode::default())
+    }
+}
+
+/// The timeouts of a wheel as key, deadline and value, from [`Wheel::iter`].
+pub struct Iter<'a, T> {
+    wheel: &'a Wheel<T>,
+    /// The first index not yet looked at.
+    index: u32,
+    left: usize,
+}
+
+impl<'a, T> Iterator for Iter<'a, T> {
+    type Item = (Key, u64, &'a T);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (key, timeout) = self.wheel.arena.next_live(self.index)?;
+        self.index = key.index() + 1;
+        self.left -= 1;
+        Some((key, timeout.deadline, &timeout.value))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl<T> ExactSizeIterator for Iter<'_, T> {}
+
+impl<T> FusedIterator for Iter<'_, T> {}
+
+impl<T> Clone for Iter<'_, T> {
+    fn clone(&self) -> Self {
+        Self { ..*self }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Iter<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.clone()).finish()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Wheel<T> {
+    type Item = (Key, u64, &'a T);
+    type IntoIter = Iter<'a, T>;
+
+    fn into_iter(self) -> Iter<'a, T> {
+        self.iter()
+    }
+}
+
+/// The timeouts of a wheel on their way out, from [`Wheel::drain`].
+#[derive(Debug)]
+pub struct Drain<'a, T> {
+    wheel: &'a mut Wheel<T>,
+    /// No live timeout is before this index.
+    index: u32,
+}
+
+impl<T> Iterator for Drain<'_, T> {
+    type Item = Expired<T>;
+
+    fn next(&mut self) -> Option<Expired<T>> {
+        let (key, _) = self.wheel.arena.next_live(self.index)?;
+        self.index = key.index() + 1;
+        Some(self.wheel.take(key.index()))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.wheel.len(), Some(self.wheel.len()))
+    }
+}
+
+impl<T> ExactSizeIterator for Drain<'_, T> {}
+
+impl<T> FusedIterator for Drain<'_, T> {}
+
+impl<T> Drop for Drain<'_, T> {
+    fn drop(&mut self) {
+        /// Goes on with the rest if dropping one value panics.
+        struct Rest<'a, 'w, T>(&'a mut Drain<'w, T>);
+
+        impl<T> Drop for Rest<'_, '_, T> {
+            fn drop(&mut self) {
+                self.0.for_each(drop);
+            }
+        }
+
+        let rest = Rest(self);
+        rest.0.for_each(drop);
+    }
+}
