@@ -1,1 +1,459 @@
-fn main() {}
+//! Hashed wheels against hierarchical ones, beside what else could hold timeouts.
+//!
+//! `cargo bench --bench modes` runs all; `cargo bench --bench modes -- 'fire/1M/60s'` a part.
+//! A benchmark is named work/live timeouts/delays/subject, and its throughput is per timeout. One
+//! tick is a millisecond. The subjects beside the wheels: a `BinaryHeap` whose cancelled entries
+//! stay until they surface or outnumber the others, a `BTreeMap`, and, where timeouts are fired,
+//! the limit: `sort_unstable` of the same (deadline, value) pairs once and a walk over them, which
+//! nothing that is asked for one timeout after the other can do.
+
+use criterion::{BatchSize, BenchmarkGroup, Criterion, Throughput, measurement::WallTime};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::hint::black_box;
+use std::time::Duration;
+use tickwheel::{Mode, Wheel};
+
+const WHEELS: [&str; 5] =
+    ["hierarchical:64", "hierarchical:256", "hashed:512", "hashed:4096", "hashed:65536"];
+const SIZES: [(&str, usize); 3] = [("1k", 1_000), ("100k", 100_000), ("1M", 1_000_000)];
+const DELAYS: [Delays; 4] = [
+    Delays { name: "60s", longest: 60_000, log_uniform: false },
+    Delays { name: "1h", longest: 3_600_000, log_uniform: false },
+    Delays { name: "24h", longest: 86_400_000, log_uniform: false },
+    Delays { name: "1y", longest: 31_557_600_000, log_uniform: true },
+];
+
+#[derive(Clone, Copy)]
+struct Delays {
+    name: &'static str,
+    /// In ticks.
+    longest: u64,
+    log_uniform: bool,
+}
+
+impl Delays {
+    fn draw(self, random: &mut Random) -> u64 {
+        if self.log_uniform {
+            (self.longest as f64).powf(random.unit()) as u64
+        } else {
+            1 + random.below(self.longest)
+        }
+    }
+
+    fn deadlines(self, count: usize) -> Vec<u64> {
+        let mut random = Random(1);
+        (0..count).map(|_| self.draw(&mut random)).collect()
+    }
+}
+
+/// SplitMix64, so that every subject gets the same numbers.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+    }
+
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    fn shuffle<E>(&mut self, elements: &mut [E]) {
+        for last in (1..elements.len()).rev() {
+            elements.swap(last, self.below(last as u64 + 1) as usize);
+        }
+    }
+}
+
+/// What can hold timeouts.
+trait Subject {
+    type Key: Copy;
+
+    fn schedule(&mut self, deadline: u64, value: u64) -> Self::Key;
+    fn cancel(&mut self, key: Self::Key) -> Option<u64>;
+    fn reschedule(&mut self, key: Self::Key, deadline: u64) -> Self::Key;
+    /// The next timeout that is due at `now`, by deadline.
+    fn expire(&mut self, now: u64) -> Option<u64>;
+    /// When to call `expire` again.
+    fn next_wake(&mut self) -> Option<u64>;
+}
+
+impl Subject for Wheel<u64> {
+    type Key = tickwheel::Key;
+
+    fn schedule(&mut self, deadline: u64, value: u64) -> Self::Key {
+        self.schedule(deadline, value)
+    }
+
+    fn cancel(&mut self, key: Self::Key) -> Option<u64> {
+        self.cancel(key)
+    }
+
+    fn reschedule(&mut self, key: Self::Key, deadline: u64) -> Self::Key {
+        self.reschedule(key, deadline);
+        key
+    }
+
+    fn expire(&mut self, now: u64) -> Option<u64> {
+        self.expire(now).map(|expired| expired.value)
+    }
+
+    fn next_wake(&mut self) -> Option<u64> {
+        Self::next_wake(self)
+    }
+}
+
+/// A heap beside a slab of values: a cancel takes the value and leaves the heap's entry behind.
+#[derive(Default)]
+struct LazyHeap {
+    heap: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    /// By index: the number of its present entry, and the value unless vacant.
+    slab: Vec<(u64, Option<u64>)>,
+    vacant: Vec<u32>,
+    scheduled: u64,
+}
+
+impl LazyHeap {
+    fn take(&mut self, number: u64, index: u32) -> Option<u64> {
+        let (present, value) = &mut self.slab[index as usize];
+        if *present != number {
+            return None;
+        }
+        let value = value.take()?;
+        self.vacant.push(index);
+        Some(value)
+    }
+
+    /// Throws the cancelled entries out, once they outnumber the others.
+    fn clean(&mut self) {
+        let live = self.slab.len() - self.vacant.len();
+        if self.heap.len() > 64 + 2 * live {
+            let slab = &self.slab;
+            self.heap.retain(|&Reverse((_, number, index))| {
+                let (present, value) = slab[index as usize];
+                present == number && value.is_some()
+            });
+        }
+    }
+}
+
+impl Subject for LazyHeap {
+    type Key = (u64, u32);
+
+    fn schedule(&mut self, deadline: u64, value: u64) -> Self::Key {
+        self.scheduled += 1;
+        let slot = (self.scheduled, Some(value));
+        let index = match self.vacant.pop() {
+            Some(index) => {
+                self.slab[index as usize] = slot;
+                index
+            }
+            None => {
+                self.slab.push(slot);
+                (self.slab.len() - 1) as u32
+            }
+        };
+        self.heap.push(Reverse((deadline, self.scheduled, index)));
+        (self.scheduled, index)
+    }
+
+    fn cancel(&mut self, (number, index): Self::Key) -> Option<u64> {
+        let value = self.take(number, index);
+        self.clean();
+        value
+    }
+
+    fn reschedule(&mut self, (number, index): Self::Key, deadline: u64) -> Self::Key {
+        match self.take(number, index) {
+            Some(value) => {
+                let key = self.schedule(deadline, value);
+                self.clean();
+                key
+            }
+            None => (number, index),
+        }
+    }
+
+    fn expire(&mut self, now: u64) -> Option<u64> {
+        while let Some(&Reverse((deadline, number, index))) = self.heap.peek() {
+            if now < deadline {
+                break;
+            }
+            self.heap.pop();
+            if let Some(value) = self.take(number, index) {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn next_wake(&mut self) -> Option<u64> {
+        self.heap.peek().map(|&Reverse((deadline, ..))| deadline)
+    }
+}
+
+#[derive(Default)]
+struct Tree {
+    map: BTreeMap<(u64, u64), u64>,
+    scheduled: u64,
+}
+
+impl Subject for Tree {
+    type Key = (u64, u64);
+
+    fn schedule(&mut self, deadline: u64, value: u64) -> Self::Key {
+        self.scheduled += 1;
+        let key = (deadline, self.scheduled);
+        self.map.insert(key, value);
+        key
+    }
+
+    fn cancel(&mut self, key: Self::Key) -> Option<u64> {
+        self.map.remove(&key)
+    }
+
+    fn reschedule(&mut self, key: Self::Key, deadline: u64) -> Self::Key {
+        match self.map.remove(&key) {
+            Some(value) => self.schedule(deadline, value),
+            None => key,
+        }
+    }
+
+    fn expire(&mut self, now: u64) -> Option<u64> {
+        let first = self.map.first_entry()?;
+        if now < first.key().0 { None } else { Some(first.remove()) }
+    }
+
+    fn next_wake(&mut self) -> Option<u64> {
+        self.map.first_key_value().map(|(&(deadline, _), _)| deadline)
+    }
+}
+
+/// What a benchmark works on.
+#[derive(Clone, Copy)]
+struct Load {
+    delays: Delays,
+    count: usize,
+}
+
+impl Load {
+    fn fill<S: Subject>(self, new: impl Fn() -> S) -> (S, Vec<S::Key>) {
+        let mut subject = new();
+        let keys = schedule(&mut subject, &self.delays.deadlines(self.count));
+        (subject, keys)
+    }
+}
+
+fn schedule<S: Subject>(subject: &mut S, deadlines: &[u64]) -> Vec<S::Key> {
+    let mut keys = Vec::with_capacity(deadlines.len());
+    for (value, &deadline) in (0..).zip(deadlines) {
+        keys.push(subject.schedule(deadline, value));
+    }
+    keys
+}
+
+/// As an event loop would that has nothing else to do: it sleeps until the next wake.
+fn fire_all<S: Subject>(subject: &mut S) -> u64 {
+    let mut sum = 0_u64;
+    while let Some(now) = subject.next_wake() {
+        while let Some(value) = subject.expire(now) {
+            sum = sum.wrapping_add(value);
+        }
+    }
+    sum
+}
+
+type Group<'a> = BenchmarkGroup<'a, WallTime>;
+
+fn bench_schedule<S: Subject>(group: &mut Group, name: &str, load: Load, new: impl Fn() -> S) {
+    let deadlines = load.delays.deadlines(load.count);
+    group.bench_function(name, |bencher| {
+        bencher.iter_batched(
+            &new,
+            |mut subject| {
+                let keys = schedule(&mut subject, &deadlines);
+                (subject, keys)
+            },
+            BatchSize::PerIteration,
+        );
+    });
+}
+
+fn bench_fire<S: Subject>(group: &mut Group, name: &str, load: Load, new: impl Fn() -> S) {
+    group.bench_function(name, |bencher| {
+        bencher.iter_batched(
+            || load.fill(&new).0,
+            |mut subject| (fire_all(&mut subject), subject),
+            BatchSize::PerIteration,
+        );
+    });
+}
+
+/// Schedules them all, then fires them all, one after the other.
+fn bench_pass<S: Subject>(group: &mut Group, name: &str, load: Load, new: impl Fn() -> S) {
+    let deadlines = load.delays.deadlines(load.count);
+    group.bench_function(name, |bencher| {
+        bencher.iter_batched(
+            &new,
+            |mut subject| {
+                for (value, &deadline) in (0..).zip(&deadlines) {
+                    subject.schedule(deadline, value);
+                }
+                (fire_all(&mut subject), subject)
+            },
+            BatchSize::PerIteration,
+        );
+    });
+}
+
+fn bench_cancel<S: Subject>(group: &mut Group, name: &str, load: Load, new: impl Fn() -> S) {
+    group.bench_function(name, |bencher| {
+        bencher.iter_batched(
+            || {
+                let (subject, mut keys) = load.fill(&new);
+                Random(2).shuffle(&mut keys);
+                (subject, keys)
+            },
+            |(mut subject, keys)| {
+                for &key in &keys {
+                    black_box(subject.cancel(key));
+                }
+                (subject, keys)
+            },
+            BatchSize::PerIteration,
+        );
+    });
+}
+
+fn bench_reschedule<S: Subject>(group: &mut Group, name: &str, load: Load, new: impl Fn() -> S) {
+    let deadlines = load.delays.deadlines(load.count);
+    group.bench_function(name, |bencher| {
+        bencher.iter_batched(
+            || {
+                let (subject, mut keys) = load.fill(&new);
+                Random(2).shuffle(&mut keys);
+                (subject, keys)
+            },
+            |(mut subject, mut keys)| {
+                for (key, &deadline) in keys.iter_mut().zip(&deadlines) {
+                    *key = subject.reschedule(*key, deadline);
+                }
+                (subject, keys)
+            },
+            BatchSize::PerIteration,
+        );
+    });
+}
+
+/// Request timeouts: one after the other is scheduled, and cancels a random one of those that wait.
+fn bench_request<S: Subject>(group: &mut Group, name: &str, load: Load, new: impl Fn() -> S) {
+    let (mut subject, mut keys) = load.fill(new);
+    let mut random = Random(3);
+    // Random numbers are drawn before, as they cost as much as a cancel.
+    let steps: Vec<_> = (0..1 << 18)
+        .map(|_| (random.below(load.count as u64) as usize, load.delays.draw(&mut random)))
+        .collect();
+    let mut at = 0;
+    group.throughput(Throughput::Elements(1));
+    group.bench_function(name, |bencher| {
+        bencher.iter(|| {
+            let (which, deadline) = steps[at % steps.len()];
+            at += 1;
+            let key = std::mem::replace(&mut keys[which], subject.schedule(deadline, at as u64));
+            subject.cancel(key)
+        });
+    });
+}
+
+/// Time goes on; what is due fires and is scheduled again, and for each of those one more is moved
+/// and one is replaced.
+fn bench_mix<S: Subject>(group: &mut Group, name: &str, load: Load, new: impl Fn() -> S) {
+    let (mut subject, mut keys) = load.fill(new);
+    let mut random = Random(4);
+    let mut now = 0;
+    group.throughput(Throughput::Elements(1));
+    group.bench_function(name, |bencher| {
+        bencher.iter(|| {
+            let fired = loop {
+                match subject.expire(now) {
+                    Some(value) => break value,
+                    None => now = subject.next_wake().expect("timeouts wait").max(now + 1),
+                }
+            };
+            let which = random.below(load.count as u64);
+            let delay = load.delays.draw(&mut random);
+            keys[fired as usize] = subject.schedule(now + delay, fired);
+            keys[which as usize] = subject.reschedule(keys[which as usize], now + delay / 2 + 1);
+            let other = random.below(load.count as u64);
+            if subject.cancel(keys[other as usize]).is_some() {
+                keys[other as usize] = subject.schedule(now + delay, other);
+            }
+        });
+    });
+}
+
+fn bench_limit(group: &mut Group, load: Load) {
+    let pairs: Vec<(u64, u64)> = load.delays.deadlines(load.count).into_iter().zip(0..).collect();
+    group.bench_function("limit", |bencher| {
+        bencher.iter_batched(
+            || pairs.clone(),
+            |mut pairs| {
+                pairs.sort_unstable();
+                let mut sum = 0_u64;
+                for &(deadline, value) in &pairs {
+                    sum = sum.wrapping_add(black_box(deadline) ^ value);
+                }
+                (sum, pairs)
+            },
+            BatchSize::PerIteration,
+        );
+    });
+}
+
+fn main() {
+    let mut criterion = Criterion::default()
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_millis(500))
+        .configure_from_args();
+
+    macro_rules! bench {
+        ($work:literal, $bench:ident, $limit:expr) => {
+            for (size, count) in SIZES {
+                for delays in DELAYS {
+                    let load = Load { delays, count };
+                    let name = format!("{}/{size}/{}", $work, delays.name);
+                    let mut group = criterion.benchmark_group(name);
+                    group.throughput(Throughput::Elements(count as u64));
+                    for wheel in WHEELS {
+                        let mode: Mode = wheel.parse().expect("a mode");
+                        $bench(&mut group, wheel, load, || Wheel::<u64>::new(mode));
+                    }
+                    $bench(&mut group, "heap", load, LazyHeap::default);
+                    $bench(&mut group, "btree", load, Tree::default);
+                    if $limit {
+                        bench_limit(&mut group, load);
+                    }
+                    group.finish();
+                }
+            }
+        };
+    }
+    bench!("schedule", bench_schedule, false);
+    bench!("fire", bench_fire, true);
+    bench!("pass", bench_pass, true);
+    bench!("cancel", bench_cancel, false);
+    bench!("reschedule", bench_reschedule, false);
+    bench!("request", bench_request, false);
+    bench!("mix", bench_mix, false);
+    criterion.final_summary();
+}

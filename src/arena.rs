@@ -60,7 +60,7 @@ enum Slot<T> {
 #[derive(Debug)]
 pub(crate) struct Timeout<T> {
     generation: NonZeroU32,
-    /// Where its entry is, in the bucket that its deadline puts it in.
+    /// Where its entry was put, in the bucket that its deadline belongs in; it may have been moved.
     pub(crate) position: u32,
     pub(crate) deadline: u64,
     pub(crate) value: T,

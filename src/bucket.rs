@@ -14,17 +14,30 @@ const HOLES_PER_LIVE: usize = 3;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     /// The timeout's place in the arena, or `HOLE`.
-    index: u32,
-    /// The low half of its deadline: who scans a bucket rules most timeouts out without touching
-    /// the arena.
+    pub(crate) index: u32,
+    /// The low half of its deadline: who moves or scans entries seldom needs to look further.
     low: u32,
+}
+
+impl Entry {
+    pub(crate) fn new(index: u32, deadline: u64) -> Self {
+        Self { index, low: deadline as u32 }
+    }
+
+    /// How far the deadline is after `from`, modulo 2^32: at most its true distance.
+    #[inline]
+    pub(crate) fn distance(self, from: u64) -> u64 {
+        self.low.wrapping_sub(from as u32).into()
+    }
 }
 
 /// The timeouts that come up together, in the order in which they were put in.
 ///
-/// A contiguous array. A timeout knows the position of its entry; cancelling it leaves a hole
-/// there, so that the others keep their order, and holes are closed when they outnumber the live
-/// entries by far.
+/// A contiguous array, whose entries are moved about without a look at their timeouts. A timeout
+/// remembers the position its entry was first put at, and usually it is still there; the first
+/// removal that finds something else tells all timeouts of the bucket where they are now. That is
+/// paid for by what moved them: a bucket is filled at once when another is taken apart, and its
+/// holes are closed when they outnumber the live entries by far.
 #[derive(Debug, Default)]
 pub(crate) struct Bucket {
     entries: SmallVec<[Entry; 2]>,
@@ -38,43 +51,53 @@ pub(crate) struct Bucket {
 impl Bucket {
     /// Appends an entry, and returns its position.
     #[inline]
-    pub(crate) fn push(&mut self, index: u32, deadline: u64) -> u32 {
+    pub(crate) fn push(&mut self, entry: Entry) -> u32 {
         let position = self.first.wrapping_add(self.entries.len() as u32);
-        self.entries.push(Entry { index, low: deadline as u32 });
+        self.entries.push(entry);
         self.live += 1;
         position
     }
 
-    /// Leaves a hole at `position`, and closes the holes if they are too many.
+    /// Takes out the entry of the timeout at `index`, which must be in this bucket.
     #[inline]
-    pub(crate) fn remove<T>(&mut self, position: u32, arena: &mut Arena<T>) {
-        let at = position.wrapping_sub(self.first) as usize;
-        debug_assert_ne!(self.entries[at].index, HOLE, "no entry leaves twice");
+    pub(crate) fn remove<T>(&mut self, index: u32, arena: &mut Arena<T>) {
+        let at = match self.at(index, arena) {
+            Some(at) => at,
+            None => {
+                self.renumber(arena);
+                self.at(index, arena).expect("a timeout is in the bucket of its deadline")
+            }
+        };
         self.entries[at].index = HOLE;
         self.live -= 1;
-        self.tidy(arena);
+        self.tidy();
     }
 
-    /// Restores what must hold after entries have left.
+    /// Where the entry of the timeout at `index` is, if its timeout knows.
     #[inline]
-    fn tidy<T>(&mut self, arena: &mut Arena<T>) {
-        if self.live == 0 {
-            *self = Self::default();
-            return;
-        }
-        self.skip_holes();
-        if self.entries.len() > most_entries(self.len()) {
-            self.close_holes(arena);
+    fn at<T>(&self, index: u32, arena: &Arena<T>) -> Option<usize> {
+        let at = arena.timeout(index).position.wrapping_sub(self.first) as usize;
+        let entry = self.entries.get(at)?;
+        (entry.index == index).then_some(at)
+    }
+
+    /// Tells every timeout its position.
+    #[cold]
+    fn renumber<T>(&mut self, arena: &mut Arena<T>) {
+        for (at, entry) in (0..).zip(&self.entries) {
+            if entry.index != HOLE {
+                arena.timeout_mut(entry.index).position = self.first.wrapping_add(at);
+            }
         }
     }
 
-    /// The arena index of the first entry.
+    /// The first entry.
     #[inline]
-    pub(crate) fn front(&self) -> Option<u32> {
-        if self.live == 0 { None } else { Some(self.entries[self.head as usize].index) }
+    pub(crate) fn front(&self) -> Option<Entry> {
+        if self.live == 0 { None } else { Some(self.entries[self.head as usize]) }
     }
 
-    /// Takes out the first entry. Leaves the holes where they are until the bucket is empty.
+    /// Takes out the first entry. The room before the others is given back with the last of them.
     #[inline]
     pub(crate) fn pop_front(&mut self) {
         self.entries[self.head as usize].index = HOLE;
@@ -83,6 +106,19 @@ impl Bucket {
             *self = Self::default();
         } else {
             self.skip_holes();
+        }
+    }
+
+    /// Restores what must hold after entries have left.
+    #[inline]
+    fn tidy(&mut self) {
+        if self.live == 0 {
+            *self = Self::default();
+            return;
+        }
+        self.skip_holes();
+        if self.entries.len() > most_entries(self.len()) {
+            self.close_holes();
         }
     }
 
@@ -95,30 +131,23 @@ impl Bucket {
 
     /// Moves the entries together, in their order, and gives back memory that is not needed.
     #[cold]
-    fn close_holes<T>(&mut self, arena: &mut Arena<T>) {
-        let live = self.live as usize;
-        // Off the front the others keep their positions, and no timeout has to be told.
+    fn close_holes(&mut self) {
+        // Off the front the others keep their positions.
         self.entries.drain(..self.head as usize);
         self.first = self.first.wrapping_add(self.head);
         self.head = 0;
-        if self.entries.len() > 2 * live {
+        if self.entries.len() > 2 * self.len() {
             self.entries.retain(|entry| entry.index != HOLE);
-            self.renumber(arena);
         }
         if self.entries.capacity() > 4 * self.entries.len() {
             self.entries.grow(2 * self.entries.len());
         }
     }
 
-    /// The live entries' arena indices, in order.
+    /// The live entries, in order.
     #[inline]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
-        self.live_entries().map(|entry| entry.index)
-    }
-
-    #[inline]
-    fn live_entries(&self) -> impl Iterator<Item = &Entry> {
-        self.entries[self.head as usize..].iter().filter(|entry| entry.index != HOLE)
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Entry> {
+        self.entries[self.head as usize..].iter().copied().filter(|entry| entry.index != HOLE)
     }
 
     /// The earliest deadline, given that none is before `from`; `u64::MAX` if the bucket is empty.
@@ -126,7 +155,7 @@ impl Bucket {
     /// Looks into the arena only for an entry that could be the earliest so far.
     pub(crate) fn earliest<T>(&self, from: u64, arena: &Arena<T>) -> u64 {
         let mut earliest = u64::MAX;
-        for entry in self.live_entries() {
+        for entry in self.iter() {
             if from.saturating_add(entry.distance(from)) < earliest {
                 earliest = earliest.min(arena.timeout(entry.index).deadline);
                 if earliest == from {
@@ -139,42 +168,30 @@ impl Bucket {
 
     /// Moves the timeouts whose deadlines are in `from..=to` to the end of `due`, given that no
     /// deadline is before `from`.
-    pub(crate) fn take_due<T>(&mut self, from: u64, to: u64, due: &mut Self, arena: &mut Arena<T>) {
+    pub(crate) fn take_due<T>(&mut self, from: u64, to: u64, due: &mut Self, arena: &Arena<T>) {
         for entry in &mut self.entries[self.head as usize..] {
-            if entry.index == HOLE || to - from < entry.distance(from) {
-                continue;
-            }
-            let timeout = arena.timeout_mut(entry.index);
-            if timeout.deadline <= to {
-                timeout.position = due.push(entry.index, timeout.deadline);
+            let could_be_due = entry.index != HOLE && entry.distance(from) <= to - from;
+            if could_be_due && arena.timeout(entry.index).deadline <= to {
+                due.push(*entry);
                 entry.index = HOLE;
                 self.live -= 1;
             }
         }
-        self.tidy(arena);
+        self.tidy();
     }
 
     /// Sorts by deadline; equal deadlines keep their order.
-    pub(crate) fn sort<T>(&mut self, arena: &mut Arena<T>) {
+    pub(crate) fn sort<T>(&mut self, arena: &Arena<T>) {
         self.entries.retain(|entry| entry.index != HOLE);
         self.entries.sort_by_cached_key(|entry| arena.timeout(entry.index).deadline);
-        self.renumber(arena);
+        self.head = 0;
     }
 
     /// Gives back the memory that the live entries do not need.
-    pub(crate) fn shrink_to_fit<T>(&mut self, arena: &mut Arena<T>) {
+    pub(crate) fn shrink_to_fit(&mut self) {
         self.entries.retain(|entry| entry.index != HOLE);
         self.entries.shrink_to_fit();
-        self.renumber(arena);
-    }
-
-    /// Tells every timeout its position, when there are no holes.
-    fn renumber<T>(&mut self, arena: &mut Arena<T>) {
-        self.first = 0;
         self.head = 0;
-        for (position, entry) in (0..).zip(&self.entries) {
-            arena.timeout_mut(entry.index).position = position;
-        }
     }
 
     #[inline]
@@ -201,12 +218,10 @@ impl Bucket {
         } else {
             assert_eq!(self.memory(), 0, "an empty bucket holds no memory");
         }
-        for (at, entry) in (0..).zip(&self.entries) {
+        for (at, entry) in self.entries.iter().enumerate() {
             if entry.index != HOLE {
-                let timeout = arena.timeout(entry.index);
-                assert_eq!(timeout.position, self.first.wrapping_add(at), "it knows its position");
-                assert_eq!(timeout.deadline as u32, entry.low, "its entry knows its deadline");
-                assert!(self.head <= at, "what is before the head is a hole");
+                assert_eq!(arena.timeout(entry.index).deadline as u32, entry.low, "it is the same");
+                assert!(self.head as usize <= at, "what is before the head is a hole");
             }
         }
     }
@@ -221,12 +236,4 @@ impl Bucket {
 #[inline]
 fn most_entries(live: usize) -> usize {
     FREE_HOLES + (1 + HOLES_PER_LIVE) * live
-}
-
-impl Entry {
-    /// How far the deadline is after `from`, modulo 2^32: at most its true distance.
-    #[inline]
-    fn distance(self, from: u64) -> u64 {
-        self.low.wrapping_sub(from as u32).into()
-    }
 }

@@ -43,6 +43,12 @@ impl Hierarchical {
         number >> self.bits
     }
 
+    /// Whether the deadlines in one bucket of `level` are less than 2^32 ticks apart.
+    #[inline]
+    pub(crate) fn span_fits_u32(self, level: u32) -> bool {
+        level * self.bits <= u32::BITS
+    }
+
     /// The first tick of bucket `number`, which holds `deadline`.
     #[inline]
     pub(crate) fn start(self, number: u32, deadline: u64) -> u64 {

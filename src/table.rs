@@ -1,7 +1,7 @@
 //! A wheel's buckets by number.
 
 use crate::arena::Arena;
-use crate::bucket::Bucket;
+use crate::bucket::{Bucket, Entry};
 use crate::occupancy::{Members, Occupancy, WIDTH};
 use alloc::vec::Vec;
 
@@ -31,7 +31,7 @@ impl Table {
 
     /// Appends an entry to bucket `number`, and returns its position.
     #[inline]
-    pub(crate) fn push(&mut self, number: u32, index: u32, deadline: u64) -> u32 {
+    pub(crate) fn push(&mut self, number: u32, entry: Entry, deadline: u64) -> u32 {
         let place = self.place_or_insert(number);
         let row = &mut self.rows[place];
         let at = number as usize % WIDTH;
@@ -42,15 +42,15 @@ impl Table {
         } else if deadline < row.earliest[at] {
             row.earliest[at] = deadline;
         }
-        bucket.push(index, deadline)
+        bucket.push(entry)
     }
 
-    /// Takes one entry out of bucket `number`.
+    /// Takes the entry of the timeout at `index` out of bucket `number`.
     #[inline]
-    pub(crate) fn remove<T>(&mut self, number: u32, position: u32, arena: &mut Arena<T>) {
+    pub(crate) fn remove<T>(&mut self, number: u32, index: u32, arena: &mut Arena<T>) {
         let place = self.place(number);
         let bucket = &mut self.rows[place].buckets[number as usize % WIDTH];
-        bucket.remove(position, arena);
+        bucket.remove(index, arena);
         if bucket.is_empty() {
             self.occupancy.remove(number, place);
         }
@@ -71,7 +71,7 @@ impl Table {
         from: u64,
         to: u64,
         due: &mut Bucket,
-        arena: &mut Arena<T>,
+        arena: &Arena<T>,
     ) -> usize {
         let place = self.place(number);
         let row = &mut self.rows[place];
@@ -142,12 +142,12 @@ impl Table {
     }
 
     /// Gives back what the timeouts that are there do not need.
-    pub(crate) fn shrink_to_fit<T>(&mut self, arena: &mut Arena<T>) {
+    pub(crate) fn shrink_to_fit(&mut self) {
         let mut shrunk = Self::new(self.limit);
         let occupied: Vec<_> = self.iter(0).collect();
         for (number, earliest) in occupied {
             let mut bucket = self.take(number);
-            bucket.shrink_to_fit(arena);
+            bucket.shrink_to_fit();
             let place = shrunk.place_or_insert(number);
             shrunk.occupancy.insert(number, place);
             shrunk.rows[place].earliest[number as usize % WIDTH] = earliest;
@@ -176,8 +176,11 @@ impl Table {
             }
         }
         for (number, earliest) in self.iter(0) {
-            for index in self.bucket(number).iter() {
-                assert!(earliest <= arena.timeout(index).deadline, "nothing is before `earliest`");
+            for entry in self.bucket(number).iter() {
+                assert!(
+                    earliest <= arena.timeout(entry.index).deadline,
+                    "nothing is before `earliest`"
+                );
             }
         }
     }

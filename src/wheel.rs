@@ -1,7 +1,8 @@
 //! `Wheel<T>`: the one loop that visits buckets and places timeouts.
 
 use crate::arena::{Arena, Key};
-use crate::bucket::Bucket;
+use crate::bucket::{Bucket, Entry};
+use crate::hierarchical::Hierarchical;
 use crate::mode::{Geometry, Mode};
 use crate::table::Table;
 use alloc::vec;
@@ -145,7 +146,8 @@ impl<T> Wheel<T> {
             self.cursor = self.now;
         }
         let deadline = deadline.max(self.now);
-        let position = self.place(self.arena.next_index(), deadline);
+        self.wake = self.wake.min(deadline);
+        let position = self.place(Entry::new(self.arena.next_index(), deadline), deadline);
         self.arena.insert(position, deadline, value)
     }
 
@@ -183,7 +185,8 @@ impl<T> Wheel<T> {
         let Some(index) = self.arena.find(key) else { return false };
         let deadline = deadline.max(self.now);
         self.displace(index);
-        let position = self.place(index, deadline);
+        self.wake = self.wake.min(deadline);
+        let position = self.place(Entry::new(index, deadline), deadline);
         let timeout = self.arena.timeout_mut(index);
         timeout.deadline = deadline;
         timeout.position = position;
@@ -222,7 +225,7 @@ impl<T> Wheel<T> {
 
     fn expire_due(&mut self, now: u64) -> Option<Expired<T>> {
         loop {
-            if let Some(index) = self.due.front() {
+            if let Some(Entry { index, .. }) = self.due.front() {
                 let deadline = self.arena.timeout(index).deadline;
                 if now < deadline {
                     self.wake = deadline;
@@ -275,10 +278,9 @@ impl<T> Wheel<T> {
                 self.cursor = tick;
                 self.visits += 1;
                 let bucket = self.table.take(number);
-                if levels.level(number) == 0 {
-                    self.due = bucket;
-                } else {
-                    self.demote(&bucket);
+                match levels.level(number) {
+                    0 => self.due = bucket,
+                    level => self.demote(&bucket, levels, level),
                 }
             }
             Geometry::Hashed(level) if now - self.cursor < level.round() => {
@@ -294,34 +296,37 @@ impl<T> Wheel<T> {
                 for (number, earliest) in passed {
                     self.scan(number, earliest, now);
                 }
-                self.due.sort(&mut self.arena);
+                self.due.sort(&self.arena);
             }
         }
     }
 
-    /// Places the timeouts of a coarse bucket again, as the cursor has come to it.
-    fn demote(&mut self, bucket: &Bucket) {
+    /// Places the timeouts of a bucket of level `level` again, as the cursor has come to it.
+    fn demote(&mut self, bucket: &Bucket, levels: Hierarchical, level: u32) {
         self.demotions += bucket.len() as u64;
-        for index in bucket.iter() {
-            let deadline = self.arena.timeout(index).deadline;
-            self.arena.timeout_mut(index).position = self.place(index, deadline);
+        for entry in bucket.iter() {
+            let deadline = if levels.span_fits_u32(level) {
+                self.cursor + entry.distance(self.cursor)
+            } else {
+                self.arena.timeout(entry.index).deadline
+            };
+            self.place(entry, deadline);
         }
     }
 
     /// Takes what is due up to `to` out of bucket `number`, in which nothing is due before `from`.
     fn scan(&mut self, number: u32, from: u64, to: u64) {
         self.visits += 1;
-        let waiting = self.table.take_due(number, from, to, &mut self.due, &mut self.arena);
+        let waiting = self.table.take_due(number, from, to, &mut self.due, &self.arena);
         self.rounds_waited += waiting as u64;
     }
 
     /// Puts an entry into the bucket that `deadline` belongs in, and returns its position.
     #[inline]
-    fn place(&mut self, index: u32, deadline: u64) -> u32 {
-        self.wake = self.wake.min(deadline);
+    fn place(&mut self, entry: Entry, deadline: u64) -> u32 {
         match self.bucket_of(deadline) {
-            Some(number) => self.table.push(number, index, deadline),
-            None => self.due.push(index, deadline),
+            Some(number) => self.table.push(number, entry, deadline),
+            None => self.due.push(entry),
         }
     }
 
@@ -340,11 +345,9 @@ impl<T> Wheel<T> {
     /// Takes the entry of a live timeout out of its bucket.
     #[inline]
     fn displace(&mut self, index: u32) {
-        let timeout = self.arena.timeout(index);
-        let position = timeout.position;
-        match self.bucket_of(timeout.deadline) {
-            Some(number) => self.table.remove(number, position, &mut self.arena),
-            None => self.due.remove(position, &mut self.arena),
+        match self.bucket_of(self.arena.timeout(index).deadline) {
+            Some(number) => self.table.remove(number, index, &mut self.arena),
+            None => self.due.remove(index, &mut self.arena),
         }
     }
 
@@ -374,8 +377,8 @@ impl<T> Wheel<T> {
     /// ```
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
-        if let Some(index) = self.due.front() {
-            return Some(self.arena.timeout(index).deadline);
+        if let Some(entry) = self.due.front() {
+            return Some(self.arena.timeout(entry.index).deadline);
         }
         let earliest_in =
             |(number, earliest)| self.table.bucket(number).earliest(earliest, &self.arena);
@@ -512,8 +515,8 @@ impl<T> Wheel<T> {
     ///
     /// Keys are places, so the room before a live timeout can only be used again, not given back.
     pub fn shrink_to_fit(&mut self) {
-        self.due.shrink_to_fit(&mut self.arena);
-        self.table.shrink_to_fit(&mut self.arena);
+        self.due.shrink_to_fit();
+        self.table.shrink_to_fit();
         self.arena.shrink_to_fit();
     }
 
@@ -545,15 +548,15 @@ impl<T> Wheel<T> {
         self.due.check(&self.arena);
         assert!(self.cursor <= self.now, "the cursor is never ahead of the time");
 
-        let deadline = |index| self.arena.timeout(index).deadline;
+        let deadline = |entry: Entry| self.arena.timeout(entry.index).deadline;
         assert!(self.due.iter().is_sorted_by_key(deadline), "what is due is sorted");
-        assert!(self.due.iter().all(|index| deadline(index) <= self.cursor), "it is due");
+        assert!(self.due.iter().all(|entry| deadline(entry) <= self.cursor), "it is due");
         let mut placed = self.due.len();
         for (number, _) in self.table.iter(0) {
             let bucket = self.table.bucket(number);
             placed += bucket.len();
-            for index in bucket.iter() {
-                assert_eq!(self.bucket_of(deadline(index)), Some(number), "it is in its bucket");
+            for entry in bucket.iter() {
+                assert_eq!(self.bucket_of(deadline(entry)), Some(number), "it is in its bucket");
             }
         }
         assert_eq!(placed, self.len(), "every timeout has one entry");
