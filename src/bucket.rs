@@ -10,6 +10,15 @@ const FREE_HOLES: usize = 4;
 /// Holes that a bucket may have for each live entry.
 const HOLES_PER_LIVE: usize = 3;
 
+/// Entries among which one is looked for rather than all timeouts told where they are.
+const MOST_SEARCHED: usize = 256;
+/// Live entries among which another is put in its place by moving those behind it.
+const MOST_MOVED: usize = 128;
+/// Entries that are sorted by comparing them, when there may be more ticks than that.
+pub(crate) const MOST_COMPARED: usize = 128;
+/// Ticks over which entries are sorted by counting them.
+pub(crate) const MOST_COUNTED: usize = 256;
+
 /// Stands in a bucket for one timeout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
@@ -61,13 +70,7 @@ impl Bucket {
     /// Takes out the entry of the timeout at `index`, which must be in this bucket.
     #[inline]
     pub(crate) fn remove<T>(&mut self, index: u32, arena: &mut Arena<T>) {
-        let at = match self.at(index, arena) {
-            Some(at) => at,
-            None => {
-                self.renumber(arena);
-                self.at(index, arena).expect("a timeout is in the bucket of its deadline")
-            }
-        };
+        let at = self.at(index, arena).unwrap_or_else(|| self.search(index, arena));
         self.entries[at].index = HOLE;
         self.live -= 1;
         self.tidy();
@@ -81,9 +84,19 @@ impl Bucket {
         (entry.index == index).then_some(at)
     }
 
-    /// Tells every timeout its position.
+    /// Where the entry of the timeout at `index` is. In a long bucket, all timeouts are told.
     #[cold]
-    fn renumber<T>(&mut self, arena: &mut Arena<T>) {
+    fn search<T>(&self, index: u32, arena: &mut Arena<T>) -> usize {
+        if MOST_SEARCHED < self.entries.len() {
+            self.renumber(arena);
+        }
+        let mut places = self.entries.iter();
+        let at = places.position(|entry| entry.index == index);
+        at.expect("a timeout is in the bucket of its deadline")
+    }
+
+    /// Tells every timeout its position.
+    pub(crate) fn renumber<T>(&self, arena: &mut Arena<T>) {
         for (at, entry) in (0..).zip(&self.entries) {
             if entry.index != HOLE {
                 arena.timeout_mut(entry.index).position = self.first.wrapping_add(at);
@@ -185,6 +198,52 @@ impl Bucket {
         self.entries.retain(|entry| entry.index != HOLE);
         self.entries.sort_by_cached_key(|entry| arena.timeout(entry.index).deadline);
         self.head = 0;
+    }
+
+    /// Sorts by deadline, given that all of them are in `from..from + span`; equal deadlines keep
+    /// their order.
+    pub(crate) fn sort_span(&mut self, from: u64, span: u64) {
+        if span <= MOST_COUNTED as u64 {
+            let mut starts = [0; MOST_COUNTED + 1];
+            for entry in self.iter() {
+                starts[entry.distance(from) as usize + 1] += 1;
+            }
+            for at in 1..starts.len() {
+                starts[at] += starts[at - 1];
+            }
+            let mut sorted: SmallVec<_> =
+                smallvec::smallvec![Entry { index: HOLE, low: 0 }; self.len()];
+            for entry in self.iter() {
+                let start = &mut starts[entry.distance(from) as usize];
+                sorted[*start] = entry;
+                *start += 1;
+            }
+            self.entries = sorted;
+        } else {
+            self.entries.retain(|entry| entry.index != HOLE);
+            self.entries.sort_by_key(|entry| entry.distance(from));
+        }
+        self.head = 0;
+    }
+
+    /// Puts an entry behind those of its deadline and earlier ones, given that the bucket is sorted
+    /// and that no deadline is after `last`, and returns its position; None if too many entries
+    /// would have to move.
+    #[inline]
+    pub(crate) fn insert(&mut self, entry: Entry, last: u64) -> Option<u32> {
+        let before_last = |low: u32| (last as u32).wrapping_sub(low);
+        let sorted = &self.entries[self.head as usize..];
+        if sorted.last().is_none_or(|end| before_last(entry.low) <= before_last(end.low)) {
+            return Some(self.push(entry));
+        }
+        if MOST_MOVED < self.len() {
+            return None;
+        }
+        let ahead = sorted.partition_point(|at| before_last(entry.low) <= before_last(at.low));
+        let at = self.head + ahead as u32;
+        self.entries.insert(at as usize, entry);
+        self.live += 1;
+        Some(self.first.wrapping_add(at))
     }
 
     /// Gives back the memory that the live entries do not need.

@@ -43,6 +43,12 @@ impl Hierarchical {
         number >> self.bits
     }
 
+    /// The ticks that one bucket of `level` covers, up to 2^63.
+    #[inline]
+    pub(crate) fn span(self, level: u32) -> u64 {
+        1 << (level * self.bits)
+    }
+
     /// Whether the deadlines in one bucket of `level` are less than 2^32 ticks apart.
     #[inline]
     pub(crate) fn span_fits_u32(self, level: u32) -> bool {

@@ -1,7 +1,7 @@
 //! `Wheel<T>`: the one loop that visits buckets and places timeouts.
 
 use crate::arena::{Arena, Key};
-use crate::bucket::{Bucket, Entry};
+use crate::bucket::{Bucket, Entry, MOST_COMPARED, MOST_COUNTED};
 use crate::hierarchical::Hierarchical;
 use crate::mode::{Geometry, Mode};
 use crate::table::Table;
@@ -271,16 +271,26 @@ impl<T> Wheel<T> {
     /// Takes bucket `number` apart, in which nothing is due before `tick`: what is due then goes
     /// out, the rest lands finer or waits a round.
     fn visit(&mut self, number: u32, tick: u64, now: u64) {
-        debug_assert!(self.cursor < tick && tick <= now, "the cursor moves forward, up to now");
+        debug_assert!(self.cursor < tick && tick <= now, "the cursor moves forward");
         debug_assert!(self.due.is_empty(), "what is due earlier goes out first");
         match self.geometry {
             Geometry::Hierarchical(levels) => {
                 self.cursor = tick;
                 self.visits += 1;
                 let bucket = self.table.take(number);
-                match levels.level(number) {
-                    0 => self.due = bucket,
-                    level => self.demote(&bucket, levels, level),
+                let level = levels.level(number);
+                let span = levels.span(level);
+                if level == 0 {
+                    self.due = bucket;
+                } else if levels.span_fits_u32(level)
+                    && (bucket.len() <= MOST_COMPARED || span <= MOST_COUNTED as u64)
+                {
+                    self.cursor = tick | (span - 1);
+                    self.due = bucket;
+                    self.due.sort_span(tick, span);
+                    self.due.renumber(&mut self.arena);
+                } else {
+                    self.demote(&bucket, levels, level);
                 }
             }
             Geometry::Hashed(level) if now - self.cursor < level.round() => {
@@ -326,8 +336,23 @@ impl<T> Wheel<T> {
     fn place(&mut self, entry: Entry, deadline: u64) -> u32 {
         match self.bucket_of(deadline) {
             Some(number) => self.table.push(number, entry, deadline),
-            None => self.due.push(entry),
+            None => match self.due.insert(entry, self.cursor) {
+                Some(position) => position,
+                None => self.scatter(entry, deadline),
+            },
         }
+    }
+
+    /// Puts what was sorted to be due next back into buckets, as it has become too much to insert
+    /// into.
+    #[cold]
+    fn scatter(&mut self, entry: Entry, deadline: u64) -> u32 {
+        self.cursor = self.now;
+        let due = core::mem::take(&mut self.due);
+        for entry in due.iter() {
+            self.place(entry, self.arena.timeout(entry.index).deadline);
+        }
+        self.place(entry, deadline)
     }
 
     /// The bucket that a timeout of `deadline` is in, or None for those that are due.
@@ -546,8 +571,6 @@ impl<T> Wheel<T> {
         self.arena.check();
         self.table.check(&self.arena);
         self.due.check(&self.arena);
-        assert!(self.cursor <= self.now, "the cursor is never ahead of the time");
-
         let deadline = |entry: Entry| self.arena.timeout(entry.index).deadline;
         assert!(self.due.iter().is_sorted_by_key(deadline), "what is due is sorted");
         assert!(self.due.iter().all(|entry| deadline(entry) <= self.cursor), "it is due");
