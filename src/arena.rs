@@ -36,16 +36,13 @@ impl Key {
     }
 }
 
-/// Ends the list of vacant slots.
-const NONE: u32 = u32::MAX;
-
 /// The timeouts of a wheel, by index and by key.
 #[derive(Debug)]
 pub(crate) struct Arena<T> {
     slots: Vec<Slot<T>>,
-    len: usize,
-    /// The vacant slot to fill next, or `NONE`.
-    vacant: u32,
+    /// The vacant slots, the one to fill next last. Apart from the slots: a list through them would
+    /// make each `insert` wait for the memory of the one before.
+    vacant: Vec<u32>,
     /// Where a new slot's generation starts: above that of every slot ever given back.
     floor: NonZeroU32,
 }
@@ -53,7 +50,8 @@ pub(crate) struct Arena<T> {
 /// The generation's zero marks a vacant slot, so that the choice takes no room.
 #[derive(Debug)]
 enum Slot<T> {
-    Vacant { next: u32, generation: NonZeroU32 },
+    /// With the generation of the timeout to come.
+    Vacant(NonZeroU32),
     Occupied(Timeout<T>),
 }
 
@@ -66,25 +64,33 @@ pub(crate) struct Timeout<T> {
     pub(crate) value: T,
 }
 
+impl<T> Timeout<T> {
+    /// Its key, given its index.
+    #[inline]
+    pub(crate) fn key(&self, index: u32) -> Key {
+        Key { index, generation: self.generation }
+    }
+}
+
 impl<T> Arena<T> {
     pub(crate) const fn new() -> Self {
-        Self { slots: Vec::new(), len: 0, vacant: NONE, floor: NonZeroU32::MIN }
+        Self { slots: Vec::new(), vacant: Vec::new(), floor: NonZeroU32::MIN }
     }
 
     pub(crate) fn reserve(&mut self, additional: usize) {
-        let vacant = self.slots.len() - self.len;
-        self.slots.reserve(additional.saturating_sub(vacant));
+        self.slots.reserve(additional.saturating_sub(self.vacant.len()));
     }
 
     /// The index that the next `insert` will use.
     #[inline]
     pub(crate) fn next_index(&self) -> u32 {
-        if self.vacant == NONE {
-            let index = u32::try_from(self.slots.len()).unwrap_or(NONE);
-            assert!(index != NONE, "a wheel holds at most 2^32 - 1 timeouts");
-            index
-        } else {
-            self.vacant
+        match self.vacant.last() {
+            Some(&index) => index,
+            None => {
+                let index = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
+                assert!(index < u32::MAX, "a wheel holds at most 2^32 - 1 timeouts");
+                index
+            }
         }
     }
 
@@ -93,12 +99,12 @@ impl<T> Arena<T> {
         let index = self.next_index();
         let timeout =
             |generation| Slot::Occupied(Timeout { generation, position, deadline, value });
-        let generation = match self.slots.get_mut(index as usize) {
-            Some(slot) => {
-                let Slot::Vacant { next, generation } = *slot else {
-                    unreachable!("the list of vacant slots names no occupied one")
+        let generation = match self.vacant.pop() {
+            Some(index) => {
+                let slot = &mut self.slots[index as usize];
+                let Slot::Vacant(generation) = *slot else {
+                    unreachable!("a vacant slot is not occupied")
                 };
-                self.vacant = next;
                 *slot = timeout(generation);
                 generation
             }
@@ -107,30 +113,41 @@ impl<T> Arena<T> {
                 self.floor
             }
         };
-        self.len += 1;
         Key { index, generation }
     }
 
-    /// Takes out the timeout at `index`; its key is stale from here on.
+    /// Takes out the timeout that `key` names; the key is stale from here on.
     #[inline]
-    pub(crate) fn remove(&mut self, index: u32) -> (Key, Timeout<T>) {
-        let slot = &mut self.slots[index as usize];
-        let Slot::Occupied(Timeout { generation, .. }) = *slot else {
-            unreachable!("only a live timeout is taken out")
-        };
-        let following = generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
-        let vacant = Slot::Vacant { next: self.vacant, generation: following };
-        let Slot::Occupied(timeout) = core::mem::replace(slot, vacant) else { unreachable!() };
-        self.vacant = index;
-        self.len -= 1;
-        (Key { index, generation }, timeout)
+    pub(crate) fn remove(&mut self, key: Key) -> Option<Timeout<T>> {
+        let slot = self.slots.get_mut(key.index as usize)?;
+        match slot {
+            Slot::Occupied(timeout) if timeout.generation == key.generation => {}
+            _ => return None,
+        }
+        let next = key.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
+        match core::mem::replace(slot, Slot::Vacant(next)) {
+            Slot::Occupied(timeout) => {
+                self.vacant.push(key.index);
+                Some(timeout)
+            }
+            Slot::Vacant(_) => None,
+        }
     }
 
-    /// The index of the timeout that `key` names.
+    /// The timeout that `key` names.
     #[inline]
-    pub(crate) fn find(&self, key: Key) -> Option<u32> {
+    pub(crate) fn get(&self, key: Key) -> Option<&Timeout<T>> {
         match self.slots.get(key.index as usize)? {
-            Slot::Occupied(timeout) if timeout.generation == key.generation => Some(key.index),
+            Slot::Occupied(timeout) if timeout.generation == key.generation => Some(timeout),
+            _ => None,
+        }
+    }
+
+    /// The timeout that `key` names.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Timeout<T>> {
+        match self.slots.get_mut(key.index as usize)? {
+            Slot::Occupied(timeout) if timeout.generation == key.generation => Some(timeout),
             _ => None,
         }
     }
@@ -140,33 +157,30 @@ impl<T> Arena<T> {
     pub(crate) fn timeout(&self, index: u32) -> &Timeout<T> {
         match &self.slots[index as usize] {
             Slot::Occupied(timeout) => timeout,
-            Slot::Vacant { .. } => unreachable!("an entry names a live timeout"),
+            Slot::Vacant(_) => unreachable!("an entry names a live timeout"),
         }
     }
 
-    /// The timeout at `index`, which must be live.
+    /// Tells the timeout at `index` the position of its entry, if it is still live.
     #[inline]
-    pub(crate) fn timeout_mut(&mut self, index: u32) -> &mut Timeout<T> {
-        match &mut self.slots[index as usize] {
-            Slot::Occupied(timeout) => timeout,
-            Slot::Vacant { .. } => unreachable!("an entry names a live timeout"),
+    pub(crate) fn set_position(&mut self, index: u32, position: u32) {
+        if let Slot::Occupied(timeout) = &mut self.slots[index as usize] {
+            timeout.position = position;
         }
     }
 
     /// The first live timeout at or after index `from`.
-    pub(crate) fn next_live(&self, from: u32) -> Option<(Key, &Timeout<T>)> {
+    pub(crate) fn next_live(&self, from: u32) -> Option<(u32, &Timeout<T>)> {
         let slots = self.slots.get(from as usize..)?;
         (from..).zip(slots).find_map(|(index, slot)| match slot {
-            Slot::Occupied(timeout) => {
-                Some((Key { index, generation: timeout.generation }, timeout))
-            }
-            Slot::Vacant { .. } => None,
+            Slot::Occupied(timeout) => Some((index, timeout)),
+            Slot::Vacant(_) => None,
         })
     }
 
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.slots.len() - self.vacant.len()
     }
 
     /// Gives back the vacant slots at the end.
@@ -174,7 +188,7 @@ impl<T> Arena<T> {
     /// A slot past half of its generations is kept: what would follow it starts above `floor`, and
     /// every place must have 2^31 generations of its own before it.
     pub(crate) fn shrink_to_fit(&mut self) {
-        while let Some(&Slot::Vacant { generation, .. }) = self.slots.last() {
+        while let Some(&Slot::Vacant(generation)) = self.slots.last() {
             if generation.get() > u32::MAX / 2 {
                 break;
             }
@@ -182,35 +196,23 @@ impl<T> Arena<T> {
             self.slots.pop();
         }
         self.slots.shrink_to_fit();
-        self.vacant = NONE;
-        for (index, slot) in self.slots.iter_mut().enumerate().rev() {
-            if let Slot::Vacant { next, .. } = slot {
-                *next = self.vacant;
-                self.vacant = index as u32;
-            }
-        }
+        let kept = self.slots.len();
+        self.vacant.retain(|&index| (index as usize) < kept);
+        self.vacant.shrink_to_fit();
     }
 
     /// Bytes allocated.
     pub(crate) fn memory(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot<T>>()
+        self.slots.capacity() * size_of::<Slot<T>>() + self.vacant.capacity() * size_of::<u32>()
     }
 
     /// Panics unless the list of vacant slots names each of them once.
     pub(crate) fn check(&self) {
-        let mut vacant = 0;
-        let mut at = self.vacant;
-        while at != NONE {
-            let Slot::Vacant { next, .. } = self.slots[at as usize] else {
-                panic!("slot {at} is on the list of vacant slots, and occupied")
-            };
-            vacant += 1;
-            assert!(vacant <= self.slots.len(), "the list of vacant slots ends");
-            at = next;
-        }
-        let live = self.slots.iter().filter(|slot| matches!(slot, Slot::Occupied(_))).count();
-        assert_eq!(live, self.len, "the count of live timeouts is right");
-        assert_eq!(vacant + self.len, self.slots.len(), "every slot is live or on the list");
+        let mut vacant: Vec<_> = self.vacant.clone();
+        vacant.sort_unstable();
+        let slots = (0..).zip(&self.slots);
+        let found = slots.filter(|(_, slot)| matches!(slot, Slot::Vacant(_)));
+        assert!(found.map(|(index, _)| index).eq(vacant), "the vacant slots are known");
     }
 }
 
@@ -231,11 +233,11 @@ mod tests {
         let mut arena = Arena::new();
         arena.floor = NonZeroU32::MAX;
         let last = arena.insert(0, 0, ());
-        arena.remove(last.index);
+        arena.remove(last);
         let first = arena.insert(0, 0, ());
         assert_eq!((last.generation, first.generation), (NonZeroU32::MAX, NonZeroU32::MIN));
-        assert_eq!(arena.find(last), None);
-        assert_eq!(arena.find(first), Some(0));
+        assert!(arena.get(last).is_none());
+        assert!(arena.get(first).is_some());
     }
 
     #[test]
@@ -243,14 +245,14 @@ mod tests {
         let mut arena = Arena::new();
         let stale = [(); 3].map(|()| arena.insert(0, 0, ()));
         for key in stale {
-            arena.remove(key.index);
+            arena.remove(key);
         }
         arena.shrink_to_fit();
         assert_eq!(arena.memory(), 0);
         for _ in 0..3 {
             arena.insert(0, 0, ());
         }
-        assert_eq!(stale.map(|key| arena.find(key)), [None; 3]);
+        assert!(stale.iter().all(|&key| arena.get(key).is_none()));
         arena.check();
     }
 
@@ -259,7 +261,7 @@ mod tests {
         let mut arena = Arena::new();
         arena.floor = NonZeroU32::new(u32::MAX / 2).expect("not zero");
         let key = arena.insert(0, 0, ());
-        arena.remove(key.index);
+        arena.remove(key);
         arena.shrink_to_fit();
         assert_eq!(arena.slots.len(), 1);
         assert!(arena.insert(0, 0, ()).generation > key.generation);

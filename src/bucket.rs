@@ -11,9 +11,9 @@ const FREE_HOLES: usize = 4;
 const HOLES_PER_LIVE: usize = 3;
 
 /// Entries among which one is looked for rather than all timeouts told where they are.
-const MOST_SEARCHED: usize = 256;
+const MOST_SEARCHED: usize = 64;
 /// Live entries among which another is put in its place by moving those behind it.
-const MOST_MOVED: usize = 128;
+const MOST_MOVED: usize = 32;
 /// Entries that are sorted by comparing them, when there may be more ticks than that.
 pub(crate) const MOST_COMPARED: usize = 128;
 /// Ticks over which entries are sorted by counting them.
@@ -42,11 +42,11 @@ impl Entry {
 
 /// The timeouts that come up together, in the order in which they were put in.
 ///
-/// A contiguous array, whose entries are moved about without a look at their timeouts. A timeout
-/// remembers the position its entry was first put at, and usually it is still there; the first
-/// removal that finds something else tells all timeouts of the bucket where they are now. That is
-/// paid for by what moved them: a bucket is filled at once when another is taken apart, and its
-/// holes are closed when they outnumber the live entries by far.
+/// A contiguous array. A timeout remembers the position of its entry, and removing it leaves a hole
+/// there. Entries are moved about without a look at their timeouts; the next removal tells all
+/// timeouts of the bucket where they are now. That is paid for by what moved them: a bucket is
+/// filled at once when another is taken apart, and its holes are closed when they outnumber the
+/// live entries by far.
 #[derive(Debug, Default)]
 pub(crate) struct Bucket {
     entries: SmallVec<[Entry; 2]>,
@@ -55,10 +55,12 @@ pub(crate) struct Bucket {
     /// Everything before `entries[head]` is a hole; that entry itself is live, if any is.
     head: u32,
     live: u32,
+    /// Whether an entry may be elsewhere than its timeout remembers.
+    moved: bool,
 }
 
 impl Bucket {
-    /// Appends an entry, and returns its position.
+    /// Appends an entry, and returns its position for its timeout to remember.
     #[inline]
     pub(crate) fn push(&mut self, entry: Entry) -> u32 {
         let position = self.first.wrapping_add(self.entries.len() as u32);
@@ -67,26 +69,40 @@ impl Bucket {
         position
     }
 
-    /// Takes out the entry of the timeout at `index`, which must be in this bucket.
+    /// Appends an entry from another bucket, and does not tell its timeout.
     #[inline]
-    pub(crate) fn remove<T>(&mut self, index: u32, arena: &mut Arena<T>) {
-        let at = self.at(index, arena).unwrap_or_else(|| self.search(index, arena));
-        self.entries[at].index = HOLE;
-        self.live -= 1;
-        self.tidy();
+    pub(crate) fn append(&mut self, entry: Entry) {
+        self.push(entry);
+        self.moved = true;
     }
 
-    /// Where the entry of the timeout at `index` is, if its timeout knows.
+    /// Takes out the entry of the timeout at `index`, which is in this bucket and remembers
+    /// `position`.
     #[inline]
-    fn at<T>(&self, index: u32, arena: &Arena<T>) -> Option<usize> {
-        let at = arena.timeout(index).position.wrapping_sub(self.first) as usize;
-        let entry = self.entries.get(at)?;
-        (entry.index == index).then_some(at)
+    pub(crate) fn remove<T>(&mut self, index: u32, position: u32, arena: &mut Arena<T>) {
+        let at = match self.moved {
+            true => self.search(index, arena),
+            false => position.wrapping_sub(self.first) as usize,
+        };
+        let entry = &mut self.entries[at];
+        debug_assert_eq!(entry.index, index, "a timeout remembers the position of its entry");
+        entry.index = HOLE;
+        self.live -= 1;
+        if self.live == 0 {
+            *self = Self::default();
+            return;
+        }
+        if at == self.head as usize {
+            self.skip_holes();
+        }
+        if most_entries(self.len()) < self.entries.len() {
+            self.close_holes();
+        }
     }
 
     /// Where the entry of the timeout at `index` is. In a long bucket, all timeouts are told.
     #[cold]
-    fn search<T>(&self, index: u32, arena: &mut Arena<T>) -> usize {
+    fn search<T>(&mut self, index: u32, arena: &mut Arena<T>) -> usize {
         if MOST_SEARCHED < self.entries.len() {
             self.renumber(arena);
         }
@@ -96,10 +112,11 @@ impl Bucket {
     }
 
     /// Tells every timeout its position.
-    pub(crate) fn renumber<T>(&self, arena: &mut Arena<T>) {
+    pub(crate) fn renumber<T>(&mut self, arena: &mut Arena<T>) {
+        self.moved = false;
         for (at, entry) in (0..).zip(&self.entries) {
             if entry.index != HOLE {
-                arena.timeout_mut(entry.index).position = self.first.wrapping_add(at);
+                arena.set_position(entry.index, self.first.wrapping_add(at));
             }
         }
     }
@@ -122,19 +139,6 @@ impl Bucket {
         }
     }
 
-    /// Restores what must hold after entries have left.
-    #[inline]
-    fn tidy(&mut self) {
-        if self.live == 0 {
-            *self = Self::default();
-            return;
-        }
-        self.skip_holes();
-        if self.entries.len() > most_entries(self.len()) {
-            self.close_holes();
-        }
-    }
-
     #[inline]
     fn skip_holes(&mut self) {
         while self.entries[self.head as usize].index == HOLE {
@@ -151,6 +155,7 @@ impl Bucket {
         self.head = 0;
         if self.entries.len() > 2 * self.len() {
             self.entries.retain(|entry| entry.index != HOLE);
+            self.moved = true;
         }
         if self.entries.capacity() > 4 * self.entries.len() {
             self.entries.grow(2 * self.entries.len());
@@ -185,12 +190,19 @@ impl Bucket {
         for entry in &mut self.entries[self.head as usize..] {
             let could_be_due = entry.index != HOLE && entry.distance(from) <= to - from;
             if could_be_due && arena.timeout(entry.index).deadline <= to {
-                due.push(*entry);
+                due.append(*entry);
                 entry.index = HOLE;
                 self.live -= 1;
             }
         }
-        self.tidy();
+        if self.live == 0 {
+            *self = Self::default();
+            return;
+        }
+        self.skip_holes();
+        if most_entries(self.len()) < self.entries.len() {
+            self.close_holes();
+        }
     }
 
     /// Sorts by deadline; equal deadlines keep their order.
@@ -198,6 +210,7 @@ impl Bucket {
         self.entries.retain(|entry| entry.index != HOLE);
         self.entries.sort_by_cached_key(|entry| arena.timeout(entry.index).deadline);
         self.head = 0;
+        self.moved = true;
     }
 
     /// Sorts by deadline, given that all of them are in `from..from + span`; equal deadlines keep
@@ -224,6 +237,7 @@ impl Bucket {
             self.entries.sort_by_key(|entry| entry.distance(from));
         }
         self.head = 0;
+        self.moved = true;
     }
 
     /// Puts an entry behind those of its deadline and earlier ones, given that the bucket is sorted
@@ -243,6 +257,7 @@ impl Bucket {
         let at = self.head + ahead as u32;
         self.entries.insert(at as usize, entry);
         self.live += 1;
+        self.moved = true;
         Some(self.first.wrapping_add(at))
     }
 
@@ -251,6 +266,7 @@ impl Bucket {
         self.entries.retain(|entry| entry.index != HOLE);
         self.entries.shrink_to_fit();
         self.head = 0;
+        self.moved = true;
     }
 
     #[inline]
@@ -277,10 +293,13 @@ impl Bucket {
         } else {
             assert_eq!(self.memory(), 0, "an empty bucket holds no memory");
         }
-        for (at, entry) in self.entries.iter().enumerate() {
+        for (at, entry) in (0..).zip(&self.entries) {
             if entry.index != HOLE {
-                assert_eq!(arena.timeout(entry.index).deadline as u32, entry.low, "it is the same");
-                assert!(self.head as usize <= at, "what is before the head is a hole");
+                let timeout = arena.timeout(entry.index);
+                assert_eq!(timeout.deadline as u32, entry.low, "an entry knows its deadline");
+                let remembered = timeout.position == self.first.wrapping_add(at);
+                assert!(self.moved || remembered, "a timeout remembers the position of its entry");
+                assert!(self.head <= at, "what is before the head is a hole");
             }
         }
     }

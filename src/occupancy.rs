@@ -16,9 +16,9 @@ const ABSENT: u32 = u32::MAX;
 /// of buckets can go by the same places.
 #[derive(Debug)]
 pub(crate) struct Occupancy {
-    /// How many tiers of nodes stand above the rows.
+    /// How many tiers of nodes stand above the rows; at least 1.
     height: u32,
-    /// `nodes[0]` is the root, unless `height` is 0.
+    /// The root first.
     nodes: Vec<Node>,
     rows: Vec<u64>,
 }
@@ -43,7 +43,7 @@ pub(crate) struct Members {
 impl Occupancy {
     /// An empty set of numbers below `limit`; allocates nothing.
     pub(crate) fn new(limit: u32) -> Self {
-        let mut height = 0;
+        let mut height = 1;
         while limit.saturating_sub(1).checked_shr((height + 1) * BITS).unwrap_or(0) > 0 {
             height += 1;
         }
@@ -62,7 +62,7 @@ impl Occupancy {
     #[cold]
     fn insert_row(&mut self, number: u32) -> usize {
         let mut parent = None;
-        let mut at = if self.height == 0 || self.nodes.is_empty() { ABSENT } else { 0 };
+        let mut at = if self.nodes.is_empty() { ABSENT } else { 0 };
         for tier in (0..=self.height).rev() {
             if at == ABSENT {
                 at = match tier {
@@ -103,7 +103,7 @@ impl Occupancy {
     #[inline]
     pub(crate) fn remove(&mut self, number: u32, row: usize) {
         self.rows[row] &= !bit(number);
-        if self.rows[row] == 0 && self.height > 0 {
+        if self.rows[row] == 0 {
             self.close(self.height, 0, number);
         }
     }
@@ -123,11 +123,11 @@ impl Occupancy {
     /// The place of the row that covers `number`, or None where there never was one.
     #[inline]
     pub(crate) fn row(&self, number: u32) -> Option<usize> {
-        let mut at = 0;
-        for tier in (1..=self.height).rev() {
-            at = self.nodes.get(at)?.children[digit(number, tier)] as usize;
+        let mut at = self.nodes.first()?.children[digit(number, self.height)];
+        for tier in (1..self.height).rev() {
+            at = self.nodes.get(at as usize)?.children[digit(number, tier)];
         }
-        (at < self.rows.len()).then_some(at)
+        (at != ABSENT).then_some(at as usize)
     }
 
     /// The members of the first row that has one at or after `from`, those before `from` left out.

@@ -29,9 +29,9 @@ impl Table {
         Self { limit, occupancy: Occupancy::new(limit), rows: Vec::new() }
     }
 
-    /// Appends an entry to bucket `number`, and returns its position.
+    /// Bucket `number`, about to get an entry of `deadline`.
     #[inline]
-    pub(crate) fn push(&mut self, number: u32, entry: Entry, deadline: u64) -> u32 {
+    fn bucket_for(&mut self, number: u32, deadline: u64) -> &mut Bucket {
         let place = self.place_or_insert(number);
         let row = &mut self.rows[place];
         let at = number as usize % WIDTH;
@@ -42,15 +42,34 @@ impl Table {
         } else if deadline < row.earliest[at] {
             row.earliest[at] = deadline;
         }
-        bucket.push(entry)
+        bucket
     }
 
-    /// Takes the entry of the timeout at `index` out of bucket `number`.
+    /// Appends an entry to bucket `number`, and returns its position for its timeout to remember.
     #[inline]
-    pub(crate) fn remove<T>(&mut self, number: u32, index: u32, arena: &mut Arena<T>) {
+    pub(crate) fn push(&mut self, number: u32, entry: Entry, deadline: u64) -> u32 {
+        self.bucket_for(number, deadline).push(entry)
+    }
+
+    /// Appends an entry from another bucket to bucket `number`.
+    #[inline]
+    pub(crate) fn append(&mut self, number: u32, entry: Entry, deadline: u64) {
+        self.bucket_for(number, deadline).append(entry);
+    }
+
+    /// Takes the entry of the timeout at `index`, which remembers `position`, out of bucket
+    /// `number`.
+    #[inline]
+    pub(crate) fn remove<T>(
+        &mut self,
+        number: u32,
+        index: u32,
+        position: u32,
+        arena: &mut Arena<T>,
+    ) {
         let place = self.place(number);
         let bucket = &mut self.rows[place].buckets[number as usize % WIDTH];
-        bucket.remove(index, arena);
+        bucket.remove(index, position, arena);
         if bucket.is_empty() {
             self.occupancy.remove(number, place);
         }

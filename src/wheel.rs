@@ -162,8 +162,9 @@ impl<T> Wheel<T> {
     /// ```
     #[inline]
     pub fn cancel(&mut self, key: Key) -> Option<T> {
-        let index = self.arena.find(key)?;
-        Some(self.take(index).value)
+        let timeout = self.arena.remove(key)?;
+        self.displace(key.index(), timeout.deadline, timeout.position);
+        Some(timeout.value)
     }
 
     /// Moves the timeout that `key` names to tick `deadline`, and returns whether there was one.
@@ -182,14 +183,15 @@ impl<T> Wheel<T> {
     /// ```
     #[inline]
     pub fn reschedule(&mut self, key: Key, deadline: u64) -> bool {
-        let Some(index) = self.arena.find(key) else { return false };
+        let Some(timeout) = self.arena.get(key) else { return false };
         let deadline = deadline.max(self.now);
-        self.displace(index);
+        self.displace(key.index(), timeout.deadline, timeout.position);
         self.wake = self.wake.min(deadline);
-        let position = self.place(Entry::new(index, deadline), deadline);
-        let timeout = self.arena.timeout_mut(index);
-        timeout.deadline = deadline;
-        timeout.position = position;
+        let position = self.place(Entry::new(key.index(), deadline), deadline);
+        if let Some(timeout) = self.arena.get_mut(key) {
+            timeout.deadline = deadline;
+            timeout.position = position;
+        }
         true
     }
 
@@ -226,14 +228,15 @@ impl<T> Wheel<T> {
     fn expire_due(&mut self, now: u64) -> Option<Expired<T>> {
         loop {
             if let Some(Entry { index, .. }) = self.due.front() {
-                let deadline = self.arena.timeout(index).deadline;
+                let timeout = self.arena.timeout(index);
+                let (key, deadline) = (timeout.key(index), timeout.deadline);
                 if now < deadline {
                     self.wake = deadline;
                     return None;
                 }
                 self.due.pop_front();
-                let (key, timeout) = self.arena.remove(index);
-                return Some(Expired { key, deadline, value: timeout.value });
+                let value = self.arena.remove(key)?.value;
+                return Some(Expired { key, deadline, value });
             }
             let Some((number, tick)) = self.next_bucket() else {
                 self.wake = u64::MAX;
@@ -320,7 +323,10 @@ impl<T> Wheel<T> {
             } else {
                 self.arena.timeout(entry.index).deadline
             };
-            self.place(entry, deadline);
+            match self.bucket_of(deadline) {
+                Some(number) => self.table.append(number, entry, deadline),
+                None => self.due.append(entry),
+            }
         }
     }
 
@@ -350,7 +356,11 @@ impl<T> Wheel<T> {
         self.cursor = self.now;
         let due = core::mem::take(&mut self.due);
         for entry in due.iter() {
-            self.place(entry, self.arena.timeout(entry.index).deadline);
+            let deadline = self.arena.timeout(entry.index).deadline;
+            match self.bucket_of(deadline) {
+                Some(number) => self.table.append(number, entry, deadline),
+                None => self.due.append(entry),
+            }
         }
         self.place(entry, deadline)
     }
@@ -367,21 +377,14 @@ impl<T> Wheel<T> {
         })
     }
 
-    /// Takes the entry of a live timeout out of its bucket.
+    /// Takes the entry of the timeout at `index`, which has `deadline` and remembers `position`, out
+    /// of its bucket.
     #[inline]
-    fn displace(&mut self, index: u32) {
-        match self.bucket_of(self.arena.timeout(index).deadline) {
-            Some(number) => self.table.remove(number, index, &mut self.arena),
-            None => self.due.remove(index, &mut self.arena),
+    fn displace(&mut self, index: u32, deadline: u64, position: u32) {
+        match self.bucket_of(deadline) {
+            Some(number) => self.table.remove(number, index, position, &mut self.arena),
+            None => self.due.remove(index, position, &mut self.arena),
         }
-    }
-
-    /// Takes a live timeout out of the wheel.
-    #[inline]
-    fn take(&mut self, index: u32) -> Expired<T> {
-        self.displace(index);
-        let (key, timeout) = self.arena.remove(index);
-        Expired { key, deadline: timeout.deadline, value: timeout.value }
     }
 
     /// The earliest deadline, exactly; None if the wheel is empty.
@@ -449,24 +452,21 @@ impl<T> Wheel<T> {
     #[inline]
     #[must_use]
     pub fn get(&self, key: Key) -> Option<&T> {
-        let index = self.arena.find(key)?;
-        Some(&self.arena.timeout(index).value)
+        Some(&self.arena.get(key)?.value)
     }
 
     /// The value that `key` names, to be changed in place, or None if it is gone.
     #[inline]
     #[must_use]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        let index = self.arena.find(key)?;
-        Some(&mut self.arena.timeout_mut(index).value)
+        Some(&mut self.arena.get_mut(key)?.value)
     }
 
     /// The deadline of the timeout that `key` names, or None if it is gone.
     #[inline]
     #[must_use]
     pub fn deadline(&self, key: Key) -> Option<u64> {
-        let index = self.arena.find(key)?;
-        Some(self.arena.timeout(index).deadline)
+        Some(self.arena.get(key)?.deadline)
     }
 
     /// How many timeouts there are, those that are due and not yet handed out included.
@@ -609,10 +609,10 @@ impl<'a, T> Iterator for Iter<'a, T> {
     type Item = (Key, u64, &'a T);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (key, timeout) = self.wheel.arena.next_live(self.index)?;
-        self.index = key.index() + 1;
+        let (index, timeout) = self.wheel.arena.next_live(self.index)?;
+        self.index = index + 1;
         self.left -= 1;
-        Some((key, timeout.deadline, &timeout.value))
+        Some((timeout.key(index), timeout.deadline, &timeout.value))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -657,9 +657,11 @@ impl<T> Iterator for Drain<'_, T> {
     type Item = Expired<T>;
 
     fn next(&mut self) -> Option<Expired<T>> {
-        let (key, _) = self.wheel.arena.next_live(self.index)?;
-        self.index = key.index() + 1;
-        Some(self.wheel.take(key.index()))
+        let (index, timeout) = self.wheel.arena.next_live(self.index)?;
+        self.index = index + 1;
+        let (key, deadline) = (timeout.key(index), timeout.deadline);
+        let value = self.wheel.cancel(key)?;
+        Some(Expired { key, deadline, value })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
