@@ -161,6 +161,15 @@ impl<T> Arena<T> {
         }
     }
 
+    /// Reads both ends of the slot at `index`, if there is one, and makes a number of them.
+    #[inline]
+    pub(crate) fn touch(&self, index: u32) -> u64 {
+        match self.slots.get(index as usize) {
+            Some(Slot::Occupied(timeout)) => timeout.deadline ^ u64::from(timeout.generation.get()),
+            _ => 0,
+        }
+    }
+
     /// Tells the timeout at `index` the position of its entry, if it is still live.
     #[inline]
     pub(crate) fn set_position(&mut self, index: u32, position: u32) {

@@ -19,6 +19,9 @@ pub(crate) const MOST_COMPARED: usize = 128;
 /// Ticks over which entries are sorted by counting them.
 pub(crate) const MOST_COUNTED: usize = 256;
 
+/// Timeouts that are read ahead at once.
+const PREFETCHED: usize = 64;
+
 /// Stands in a bucket for one timeout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
@@ -67,6 +70,11 @@ impl Bucket {
         self.entries.push(entry);
         self.live += 1;
         position
+    }
+
+    /// Makes room for so many entries more, and none to spare.
+    pub(crate) fn reserve_exact(&mut self, additional: usize) {
+        self.entries.reserve_exact(additional);
     }
 
     /// Appends an entry from another bucket, and does not tell its timeout.
@@ -118,6 +126,17 @@ impl Bucket {
             if entry.index != HOLE {
                 arena.set_position(entry.index, self.first.wrapping_add(at));
             }
+        }
+    }
+
+    /// Reads the timeouts that are next to be taken out, all at once, if that is due again: one
+    /// after the other, each would have to be waited for.
+    #[inline]
+    pub(crate) fn prefetch<T>(&self, arena: &Arena<T>) {
+        let head = self.head as usize;
+        if head % PREFETCHED == 0 {
+            let next = &self.entries[head..self.entries.len().min(head + PREFETCHED)];
+            core::hint::black_box(next.iter().fold(0, |sum, entry| sum ^ arena.touch(entry.index)));
         }
     }
 
@@ -213,29 +232,38 @@ impl Bucket {
         self.moved = true;
     }
 
-    /// Sorts by deadline, given that all of them are in `from..from + span`; equal deadlines keep
-    /// their order.
-    pub(crate) fn sort_span(&mut self, from: u64, span: u64) {
-        if span <= MOST_COUNTED as u64 {
-            let mut starts = [0; MOST_COUNTED + 1];
-            for entry in self.iter() {
-                starts[entry.distance(from) as usize + 1] += 1;
-            }
-            for at in 1..starts.len() {
-                starts[at] += starts[at - 1];
-            }
-            let mut sorted: SmallVec<_> =
-                smallvec::smallvec![Entry { index: HOLE, low: 0 }; self.len()];
-            for entry in self.iter() {
-                let start = &mut starts[entry.distance(from) as usize];
-                sorted[*start] = entry;
-                *start += 1;
-            }
-            self.entries = sorted;
+    /// Sorts by deadline, given that the deadlines differ in their lowest `digits` digits of `bits`
+    /// bits only; equal deadlines keep their order.
+    pub(crate) fn sort_digits(&mut self, bits: u32, digits: u32) {
+        let mut sorted: SmallVec<_> = self.iter().collect();
+        let counters = 1 << bits;
+        if MOST_COUNTED < counters || 4 * sorted.len() < digits as usize * counters {
+            let key = |entry: &Entry| entry.low & (u32::MAX >> (u32::BITS - bits * digits));
+            sorted.sort_by_key(key);
         } else {
-            self.entries.retain(|entry| entry.index != HOLE);
-            self.entries.sort_by_key(|entry| entry.distance(from));
+            // By each digit in turn, the lowest first: where a digit starts, by counting those
+            // before it.
+            let mut unsorted = sorted.clone();
+            for shift in (0..digits).map(|digit| digit * bits) {
+                let digit = |entry: &Entry| (entry.low >> shift) as usize & (counters - 1);
+                core::mem::swap(&mut sorted, &mut unsorted);
+                let mut starts = [0; MOST_COUNTED];
+                for entry in &unsorted {
+                    starts[digit(entry)] += 1;
+                }
+                let mut start = 0;
+                for count in &mut starts[..counters] {
+                    start += core::mem::replace(count, start);
+                }
+                for entry in &unsorted {
+                    let at = &mut starts[digit(entry)];
+                    sorted[*at] = *entry;
+                    *at += 1;
+                }
+            }
         }
+        self.entries = sorted;
+        self.first = 0;
         self.head = 0;
         self.moved = true;
     }

@@ -34,7 +34,23 @@ impl Hierarchical {
     pub(crate) fn bucket(self, deadline: u64, cursor: u64) -> u32 {
         let highest = (deadline ^ cursor).ilog2();
         let level = (highest * self.reciprocal) >> 16;
-        let digit = (deadline >> (level * self.bits)) as u32 & ((1 << self.bits) - 1);
+        self.number(level, self.digit(level, deadline))
+    }
+
+    /// The buckets of one level.
+    pub(crate) fn buckets(self) -> usize {
+        1 << self.bits
+    }
+
+    /// Which of the buckets of `level` a deadline falls in.
+    #[inline]
+    pub(crate) fn digit(self, level: u32, deadline: u64) -> u32 {
+        (deadline >> (level * self.bits)) as u32 & ((1 << self.bits) - 1)
+    }
+
+    /// The number of a bucket.
+    #[inline]
+    pub(crate) fn number(self, level: u32, digit: u32) -> u32 {
         level << self.bits | digit
     }
 

@@ -57,6 +57,12 @@ impl Table {
         self.bucket_for(number, deadline).append(entry);
     }
 
+    /// Makes room for so many entries more in bucket `number`, and none to spare.
+    pub(crate) fn reserve_exact(&mut self, number: u32, additional: usize) {
+        let place = self.place_or_insert(number);
+        self.rows[place].buckets[number as usize % WIDTH].reserve_exact(additional);
+    }
+
     /// Takes the entry of the timeout at `index`, which remembers `position`, out of bucket
     /// `number`.
     #[inline]

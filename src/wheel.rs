@@ -228,6 +228,7 @@ impl<T> Wheel<T> {
     fn expire_due(&mut self, now: u64) -> Option<Expired<T>> {
         loop {
             if let Some(Entry { index, .. }) = self.due.front() {
+                self.due.prefetch(&self.arena);
                 let timeout = self.arena.timeout(index);
                 let (key, deadline) = (timeout.key(index), timeout.deadline);
                 if now < deadline {
@@ -290,8 +291,7 @@ impl<T> Wheel<T> {
                 {
                     self.cursor = tick | (span - 1);
                     self.due = bucket;
-                    self.due.sort_span(tick, span);
-                    self.due.renumber(&mut self.arena);
+                    self.due.sort_digits(levels.bits, level);
                 } else {
                     self.demote(&bucket, levels, level);
                 }
@@ -317,16 +317,37 @@ impl<T> Wheel<T> {
     /// Places the timeouts of a bucket of level `level` again, as the cursor has come to it.
     fn demote(&mut self, bucket: &Bucket, levels: Hierarchical, level: u32) {
         self.demotions += bucket.len() as u64;
-        for entry in bucket.iter() {
-            let deadline = if levels.span_fits_u32(level) {
-                self.cursor + entry.distance(self.cursor)
-            } else {
-                self.arena.timeout(entry.index).deadline
-            };
-            match self.bucket_of(deadline) {
-                Some(number) => self.table.append(number, entry, deadline),
-                None => self.due.append(entry),
+        let cursor = self.cursor;
+        if !levels.span_fits_u32(level) {
+            for entry in bucket.iter() {
+                self.place_again(entry, self.arena.timeout(entry.index).deadline);
             }
+            return;
+        }
+        if levels.buckets() <= MOST_COUNTED {
+            // Nearly all go one level down; counted first, no array there has to grow.
+            let mut counts = [0; MOST_COUNTED];
+            for entry in bucket.iter() {
+                counts[levels.digit(level - 1, cursor + entry.distance(cursor)) as usize] += 1;
+            }
+            let own = levels.digit(level - 1, cursor);
+            for (digit, &count) in (0..).zip(&counts) {
+                if 0 < count && digit != own {
+                    self.table.reserve_exact(levels.number(level - 1, digit), count);
+                }
+            }
+        }
+        for entry in bucket.iter() {
+            self.place_again(entry, cursor + entry.distance(cursor));
+        }
+    }
+
+    /// Puts an entry that came out of a bucket into the one that `deadline` belongs in now.
+    #[inline]
+    fn place_again(&mut self, entry: Entry, deadline: u64) {
+        match self.bucket_of(deadline) {
+            Some(number) => self.table.append(number, entry, deadline),
+            None => self.due.append(entry),
         }
     }
 
@@ -356,11 +377,7 @@ impl<T> Wheel<T> {
         self.cursor = self.now;
         let due = core::mem::take(&mut self.due);
         for entry in due.iter() {
-            let deadline = self.arena.timeout(entry.index).deadline;
-            match self.bucket_of(deadline) {
-                Some(number) => self.table.append(number, entry, deadline),
-                None => self.due.append(entry),
-            }
+            self.place_again(entry, self.arena.timeout(entry.index).deadline);
         }
         self.place(entry, deadline)
     }
