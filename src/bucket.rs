@@ -96,16 +96,7 @@ impl Bucket {
         debug_assert_eq!(entry.index, index, "a timeout remembers the position of its entry");
         entry.index = HOLE;
         self.live -= 1;
-        if self.live == 0 {
-            *self = Self::default();
-            return;
-        }
-        if at == self.head as usize {
-            self.skip_holes();
-        }
-        if most_entries(self.len()) < self.entries.len() {
-            self.close_holes();
-        }
+        self.tidy();
     }
 
     /// Where the entry of the timeout at `index` is. In a long bucket, all timeouts are told.
@@ -146,15 +137,24 @@ impl Bucket {
         if self.live == 0 { None } else { Some(self.entries[self.head as usize]) }
     }
 
-    /// Takes out the first entry. The room before the others is given back with the last of them.
+    /// Takes out the first entry.
     #[inline]
     pub(crate) fn pop_front(&mut self) {
         self.entries[self.head as usize].index = HOLE;
         self.live -= 1;
+        self.tidy();
+    }
+
+    /// Restores what must hold after entries have left.
+    #[inline]
+    fn tidy(&mut self) {
         if self.live == 0 {
             *self = Self::default();
-        } else {
-            self.skip_holes();
+            return;
+        }
+        self.skip_holes();
+        if most_entries(self.len()) < self.entries.len() {
+            self.close_holes();
         }
     }
 
@@ -214,14 +214,7 @@ impl Bucket {
                 self.live -= 1;
             }
         }
-        if self.live == 0 {
-            *self = Self::default();
-            return;
-        }
-        self.skip_holes();
-        if most_entries(self.len()) < self.entries.len() {
-            self.close_holes();
-        }
+        self.tidy();
     }
 
     /// Sorts by deadline; equal deadlines keep their order.
@@ -312,10 +305,11 @@ impl Bucket {
         if self.entries.spilled() { self.entries.capacity() * size_of::<Entry>() } else { 0 }
     }
 
-    /// Panics unless every entry and its timeout name each other and the holes are few.
+    /// Panics unless every entry and its timeout name each other, and the holes are few.
     pub(crate) fn check<T>(&self, arena: &Arena<T>) {
         let live = self.iter().count();
         assert_eq!(live, self.len(), "the count of live entries is right");
+        assert!(self.entries.len() <= most_entries(live), "holes are closed in time");
         if live > 0 {
             assert_ne!(self.entries[self.head as usize].index, HOLE, "the head is live");
         } else {
@@ -330,11 +324,6 @@ impl Bucket {
                 assert!(self.head <= at, "what is before the head is a hole");
             }
         }
-    }
-
-    /// Panics unless the holes are few.
-    pub(crate) fn check_holes(&self) {
-        assert!(self.entries.len() <= most_entries(self.len()), "holes are closed in time");
     }
 }
 

@@ -50,17 +50,9 @@ impl Occupancy {
         Self { height, nodes: Vec::new(), rows: Vec::new() }
     }
 
-    /// The place of the row that covers `number`, made if it is not there yet.
-    #[inline]
-    pub(crate) fn row_or_insert(&mut self, number: u32) -> usize {
-        match self.row(number) {
-            Some(row) => row,
-            None => self.insert_row(number),
-        }
-    }
-
-    #[cold]
-    fn insert_row(&mut self, number: u32) -> usize {
+    /// Makes the row that covers `number`, which is not there yet, and returns its place: the next
+    /// one.
+    pub(crate) fn insert_row(&mut self, number: u32) -> usize {
         let mut parent = None;
         let mut at = if self.nodes.is_empty() { ABSENT } else { 0 };
         for tier in (0..=self.height).rev() {
@@ -79,7 +71,7 @@ impl Occupancy {
                 at = self.nodes[at as usize].children[digit];
             }
         }
-        self.row(number).expect("the row was just made")
+        self.rows.len() - 1
     }
 
     /// Adds `number`, whose row must be at `row`.
@@ -172,6 +164,11 @@ impl Occupancy {
     pub(crate) fn shrink_to_fit(&mut self) {
         self.nodes.shrink_to_fit();
         self.rows.shrink_to_fit();
+    }
+
+    /// The words of all rows, by place.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = u64> {
+        self.rows.iter().copied()
     }
 
     /// Whether the bucket at `at` in the row at `row` is in the set.

@@ -114,14 +114,25 @@ impl Table {
     /// The place of bucket `number`'s row, made if it is not there yet.
     #[inline]
     fn place_or_insert(&mut self, number: u32) -> usize {
-        let place = self.occupancy.row_or_insert(number);
-        if place == self.rows.len() {
-            self.rows.push(Row {
-                earliest: [0; WIDTH],
-                buckets: core::array::from_fn(|_| Bucket::default()),
-            });
+        match self.occupancy.row(number) {
+            Some(place) => place,
+            None => self.insert_row(number),
         }
-        place
+    }
+
+    #[cold]
+    fn insert_row(&mut self, number: u32) -> usize {
+        if self.rows.len() == self.rows.capacity() {
+            let occupied = self.occupancy.rows().filter(|word| *word != 0).count();
+            if 2 * occupied <= self.rows.len() {
+                self.keep_occupied_rows();
+            }
+        }
+        self.rows.push(Row {
+            earliest: [0; WIDTH],
+            buckets: core::array::from_fn(|_| Bucket::default()),
+        });
+        self.occupancy.insert_row(number)
     }
 
     #[inline]
@@ -166,21 +177,25 @@ impl Table {
         &self.rows[self.place(number)].buckets[number as usize % WIDTH]
     }
 
+    /// Gives back the rows in which no bucket is occupied.
+    fn keep_occupied_rows(&mut self) {
+        let occupied: Vec<_> = self.iter(0).collect();
+        let mut kept = Self::new(self.limit);
+        for (number, earliest) in occupied {
+            let bucket = self.take(number);
+            *kept.bucket_for(number, earliest) = bucket;
+        }
+        *self = kept;
+    }
+
     /// Gives back what the timeouts that are there do not need.
     pub(crate) fn shrink_to_fit(&mut self) {
-        let mut shrunk = Self::new(self.limit);
-        let occupied: Vec<_> = self.iter(0).collect();
-        for (number, earliest) in occupied {
-            let mut bucket = self.take(number);
+        self.keep_occupied_rows();
+        for bucket in self.rows.iter_mut().flat_map(|row| &mut row.buckets) {
             bucket.shrink_to_fit();
-            let place = shrunk.place_or_insert(number);
-            shrunk.occupancy.insert(number, place);
-            shrunk.rows[place].earliest[number as usize % WIDTH] = earliest;
-            shrunk.rows[place].buckets[number as usize % WIDTH] = bucket;
         }
-        shrunk.rows.shrink_to_fit();
-        shrunk.occupancy.shrink_to_fit();
-        *self = shrunk;
+        self.rows.shrink_to_fit();
+        self.occupancy.shrink_to_fit();
     }
 
     /// Bytes allocated.
@@ -197,7 +212,6 @@ impl Table {
                 let occupied = self.occupancy.is_occupied(place, at);
                 assert_eq!(occupied, !bucket.is_empty(), "the occupied buckets are known");
                 bucket.check(arena);
-                bucket.check_holes();
             }
         }
         for (number, earliest) in self.iter(0) {
