@@ -36,7 +36,7 @@ impl Entry {
         Self { index, low: deadline as u32 }
     }
 
-    /// How far the deadline is after `from`, modulo 2^32: at most its true distance.
+    /// How far the deadline is after `from`, if that is less than 2^32.
     #[inline]
     pub(crate) fn distance(self, from: u64) -> u64 {
         self.low.wrapping_sub(from as u32).into()
@@ -187,34 +187,48 @@ impl Bucket {
         self.entries[self.head as usize..].iter().copied().filter(|entry| entry.index != HOLE)
     }
 
-    /// The earliest deadline, given that none is before `from`; `u64::MAX` if the bucket is empty.
-    ///
-    /// Looks into the arena only for an entry that could be the earliest so far.
-    pub(crate) fn earliest<T>(&self, from: u64, arena: &Arena<T>) -> u64 {
-        let mut earliest = u64::MAX;
-        for entry in self.iter() {
-            if from.saturating_add(entry.distance(from)) < earliest {
-                earliest = earliest.min(arena.timeout(entry.index).deadline);
-                if earliest == from {
-                    break;
-                }
-            }
-        }
-        earliest
+    /// The earliest deadline, given that none is before `from` or after `latest`; `u64::MAX` if the
+    /// bucket is empty.
+    pub(crate) fn earliest<T>(&self, from: u64, latest: u64, arena: &Arena<T>) -> u64 {
+        let earliest = if latest - from <= u32::MAX.into() {
+            self.iter().map(|entry| from + entry.distance(from)).min()
+        } else {
+            self.iter().map(|entry| arena.timeout(entry.index).deadline).min()
+        };
+        earliest.unwrap_or(u64::MAX)
     }
 
     /// Moves the timeouts whose deadlines are in `from..=to` to the end of `due`, given that no
-    /// deadline is before `from`.
-    pub(crate) fn take_due<T>(&mut self, from: u64, to: u64, due: &mut Self, arena: &Arena<T>) {
+    /// deadline is before `from` or after `latest`, and returns the earliest that is left,
+    /// `u64::MAX` if none is.
+    pub(crate) fn take_due<T>(
+        &mut self,
+        from: u64,
+        to: u64,
+        latest: u64,
+        due: &mut Self,
+        arena: &Arena<T>,
+    ) -> u64 {
+        let is_near = latest - from <= u32::MAX.into();
+        let mut earliest = u64::MAX;
         for entry in &mut self.entries[self.head as usize..] {
-            let could_be_due = entry.index != HOLE && entry.distance(from) <= to - from;
-            if could_be_due && arena.timeout(entry.index).deadline <= to {
+            if entry.index == HOLE {
+                continue;
+            }
+            let deadline = match is_near {
+                true => from + entry.distance(from),
+                false => arena.timeout(entry.index).deadline,
+            };
+            if to < deadline {
+                earliest = earliest.min(deadline);
+            } else {
                 due.append(*entry);
                 entry.index = HOLE;
                 self.live -= 1;
             }
         }
         self.tidy();
+        earliest
     }
 
     /// Sorts by deadline; equal deadlines keep their order.

@@ -25,24 +25,30 @@ impl Hashed {
         (deadline & (self.round() - 1)) as u32
     }
 
-    /// The bucket that comes up next with something that could be due, and when.
+    /// The bucket that comes up next with something that could be due, and when, given that nothing
+    /// is due before `wake`.
     ///
-    /// A walk from the cursor's bucket once around: the first bucket whose earliest timeout is due
-    /// when the cursor comes by, in this round. Failing that, the earliest of all.
-    pub(crate) fn next(self, table: &Table, cursor: u64) -> Option<(u32, u64)> {
-        let start = self.bucket(cursor);
-        let mut soonest: Option<(u32, u64)> = None;
-        // The cursor's own bucket comes last, a whole round from now.
-        let wrapped = table.iter(0).take_while(|&(number, _)| number <= start);
-        for (number, earliest) in table.iter(start + 1).chain(wrapped) {
-            let ahead = self.bucket(u64::from(number).wrapping_sub(cursor).wrapping_sub(1)) + 1;
-            if earliest - cursor <= u64::from(ahead) {
-                return Some((number, earliest));
-            }
-            if soonest.is_none_or(|(_, tick)| earliest < tick) {
-                soonest = Some((number, earliest));
+    /// Mostly that of `wake`. If its timeout was cancelled, a walk from the cursor's bucket once
+    /// around finds the first whose earliest timeout is due when the cursor comes by in this
+    /// round. Failing that, the earliest of all.
+    pub(crate) fn next(self, table: &Table, cursor: u64, wake: u64) -> Option<(u32, u64)> {
+        let number = self.bucket(wake);
+        if table.earliest(number) == Some(wake) {
+            return Some((number, wake));
+        }
+        let begin = cursor.wrapping_add(1) & !(self.round() - 1);
+        let ahead = table.rows(self.bucket(cursor.wrapping_add(1))).map(|row| (begin, row));
+        let next_round = table.rows(0).map(|row| (begin.wrapping_add(self.round()), row));
+        let mut soonest = None;
+        for (begin, row) in ahead.chain(next_round) {
+            let tick = begin.wrapping_add(row.first.into());
+            for (at, earliest) in row {
+                if earliest == tick.wrapping_add(at) {
+                    return Some((self.bucket(earliest), earliest));
+                }
+                soonest = Some(soonest.map_or(earliest, |soonest: u64| soonest.min(earliest)));
             }
         }
-        soonest
+        soonest.map(|soonest| (self.bucket(soonest), soonest))
     }
 }

@@ -24,6 +24,26 @@ struct Row {
     buckets: [Bucket; WIDTH],
 }
 
+/// The occupied buckets of a row: which of the row's buckets it is, and a tick that it has no
+/// deadline before.
+pub(crate) struct RowIter<'a> {
+    /// The number of the row's first bucket.
+    pub(crate) first: u32,
+    word: u64,
+    earliest: &'a [u64; WIDTH],
+}
+
+impl Iterator for RowIter<'_> {
+    type Item = (u64, u64);
+
+    #[inline]
+    fn next(&mut self) -> Option<(u64, u64)> {
+        let at = (self.word != 0).then(|| self.word.trailing_zeros())?;
+        self.word &= self.word - 1;
+        Some((at.into(), self.earliest[at as usize]))
+    }
+}
+
 impl Table {
     pub(crate) fn new(limit: u32) -> Self {
         Self { limit, occupancy: Occupancy::new(limit), rows: Vec::new() }
@@ -88,13 +108,12 @@ impl Table {
         core::mem::take(&mut self.rows[place].buckets[number as usize % WIDTH])
     }
 
-    /// Moves what is due up to `to` out of bucket `number`, given that nothing in it is due before
-    /// `from`, and returns how many timeouts are left in it.
+    /// Moves what is due in `from..=to` out of bucket `number`, given that no deadline in it is
+    /// before `from` or after `latest`, and returns how many timeouts are left in it.
     pub(crate) fn take_due<T>(
         &mut self,
         number: u32,
-        from: u64,
-        to: u64,
+        (from, to, latest): (u64, u64, u64),
         due: &mut Bucket,
         arena: &Arena<T>,
     ) -> usize {
@@ -102,13 +121,12 @@ impl Table {
         let row = &mut self.rows[place];
         let at = number as usize % WIDTH;
         let bucket = &mut row.buckets[at];
-        bucket.take_due(from, to, due, arena);
-        if bucket.is_empty() {
+        row.earliest[at] = bucket.take_due(from, to, latest, due, arena);
+        let waiting = bucket.len();
+        if waiting == 0 {
             self.occupancy.remove(number, place);
-        } else {
-            row.earliest[at] = bucket.earliest(to, arena);
         }
-        bucket.len()
+        waiting
     }
 
     /// The place of bucket `number`'s row, made if it is not there yet.
@@ -140,35 +158,38 @@ impl Table {
         self.occupancy.row(number).expect("an occupied bucket has a row")
     }
 
+    /// A tick that no deadline in bucket `number` is before, if the bucket is occupied.
+    #[inline]
+    pub(crate) fn earliest(&self, number: u32) -> Option<u64> {
+        let row = &self.rows[self.occupancy.row(number)?];
+        let at = number as usize % WIDTH;
+        if row.buckets[at].is_empty() { None } else { Some(row.earliest[at]) }
+    }
+
     /// The occupied bucket of the lowest number, with a tick that it has no deadline before.
     #[inline]
     pub(crate) fn first(&self) -> Option<(u32, u64)> {
         let members = self.occupancy.members(0)?;
-        self.row_iter(members).next()
+        let at = members.word.trailing_zeros();
+        Some((members.base + at, self.rows[members.row].earliest[at as usize]))
     }
 
     /// The occupied buckets from number `from` on, each with a tick that it has no deadline before.
-    #[inline]
     pub(crate) fn iter(&self, from: u32) -> impl Iterator<Item = (u32, u64)> {
-        let mut next = Some(from);
-        core::iter::from_fn(move || {
-            let members = self.occupancy.members(next?)?;
-            next = members.base.checked_add(WIDTH as u32);
-            Some(self.row_iter(members))
+        self.rows(from).flat_map(|row| {
+            let first = row.first;
+            row.map(move |(at, earliest)| (first + at as u32, earliest))
         })
-        .flatten()
     }
 
+    /// As `iter`, row by row.
     #[inline]
-    fn row_iter(
-        &self,
-        Members { row, base, mut word }: Members,
-    ) -> impl Iterator<Item = (u32, u64)> {
-        let earliest = &self.rows[row].earliest;
+    pub(crate) fn rows(&self, from: u32) -> impl Iterator<Item = RowIter<'_>> {
+        let mut next = Some(from);
         core::iter::from_fn(move || {
-            let at = (word != 0).then(|| word.trailing_zeros())?;
-            word &= word - 1;
-            Some((base + at, earliest[at as usize]))
+            let Members { row, base, word } = self.occupancy.members(next?)?;
+            next = base.checked_add(WIDTH as u32);
+            Some(RowIter { first: base, word, earliest: &self.rows[row].earliest })
         })
     }
 

@@ -62,6 +62,8 @@ pub struct Wheel<T> {
     cursor: u64,
     /// A tick that no deadline is before; exact until the earliest timeout is cancelled.
     wake: u64,
+    /// A tick that no deadline is after.
+    latest: u64,
     visits: u64,
     demotions: u64,
     rounds_waited: u64,
@@ -114,6 +116,7 @@ impl<T> Wheel<T> {
             now: 0,
             cursor: 0,
             wake: u64::MAX,
+            latest: 0,
             visits: 0,
             demotions: 0,
             rounds_waited: 0,
@@ -144,9 +147,11 @@ impl<T> Wheel<T> {
     pub fn schedule(&mut self, deadline: u64, value: T) -> Key {
         if self.is_empty() {
             self.cursor = self.now;
+            self.latest = self.now;
         }
         let deadline = deadline.max(self.now);
         self.wake = self.wake.min(deadline);
+        self.latest = self.latest.max(deadline);
         let position = self.place(Entry::new(self.arena.next_index(), deadline), deadline);
         self.arena.insert(position, deadline, value)
     }
@@ -187,6 +192,7 @@ impl<T> Wheel<T> {
         let deadline = deadline.max(self.now);
         self.displace(key.index(), timeout.deadline, timeout.position);
         self.wake = self.wake.min(deadline);
+        self.latest = self.latest.max(deadline);
         let position = self.place(Entry::new(key.index(), deadline), deadline);
         if let Some(timeout) = self.arena.get_mut(key) {
             timeout.deadline = deadline;
@@ -257,7 +263,7 @@ impl<T> Wheel<T> {
     fn next_bucket(&self) -> Option<(u32, u64)> {
         match self.geometry {
             Geometry::Hierarchical(levels) => levels.next(&self.table),
-            Geometry::Hashed(level) => level.next(&self.table, self.cursor),
+            Geometry::Hashed(level) => level.next(&self.table, self.cursor, self.wake),
         }
     }
 
@@ -354,7 +360,8 @@ impl<T> Wheel<T> {
     /// Takes what is due up to `to` out of bucket `number`, in which nothing is due before `from`.
     fn scan(&mut self, number: u32, from: u64, to: u64) {
         self.visits += 1;
-        let waiting = self.table.take_due(number, from, to, &mut self.due, &self.arena);
+        let ticks = (from, to, self.latest);
+        let waiting = self.table.take_due(number, ticks, &mut self.due, &self.arena);
         self.rounds_waited += waiting as u64;
     }
 
@@ -425,8 +432,9 @@ impl<T> Wheel<T> {
         if let Some(entry) = self.due.front() {
             return Some(self.arena.timeout(entry.index).deadline);
         }
-        let earliest_in =
-            |(number, earliest)| self.table.bucket(number).earliest(earliest, &self.arena);
+        let earliest_in = |(number, earliest)| {
+            self.table.bucket(number).earliest(earliest, self.latest, &self.arena)
+        };
         match self.geometry {
             Geometry::Hierarchical(levels) => levels.next(&self.table).map(earliest_in),
             Geometry::Hashed(_) => self.table.iter(0).fold(None, |best, bucket| match best {
@@ -603,6 +611,8 @@ impl<T> Wheel<T> {
 
         let earliest = self.iter().map(|(_, deadline, _)| deadline).min();
         assert!(earliest.is_none_or(|earliest| self.wake <= earliest), "it wakes in time");
+        let latest = self.iter().map(|(_, deadline, _)| deadline).max();
+        assert!(latest.is_none_or(|latest| latest <= self.latest), "the latest is known");
         assert_eq!(self.next_deadline(), earliest, "the next deadline is exact");
     }
 }
