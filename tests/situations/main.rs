@@ -4,5 +4,7 @@
 #[macro_use]
 mod common;
 
+mod cancel;
 mod modes;
 mod order;
+mod reschedule;
