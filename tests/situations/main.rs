@@ -5,6 +5,8 @@
 mod common;
 
 mod cancel;
+mod far;
+mod jumps;
 mod modes;
 mod order;
 mod reschedule;
