@@ -6,7 +6,10 @@ mod common;
 
 mod cancel;
 mod far;
+mod iteration;
 mod jumps;
+mod keys;
 mod modes;
+mod next;
 mod order;
 mod reschedule;
