@@ -11,6 +11,7 @@ in_each_mode! {
     a_jump_short_of_a_far_crowd_looks_at_nothing,
     a_jump_past_a_crowd_costs_the_crowd_and_not_the_distance,
     a_far_crowd_is_demoted_once_a_level_at_most,
+    what_is_near_is_placed_near_however_long_nothing_happened,
     a_jump_of_many_rounds_hands_out_everything_once,
     a_jump_hands_out_what_a_walk_does,
     a_jump_leaves_what_is_not_due,
@@ -126,6 +127,26 @@ fn a_far_crowd_is_demoted_once_a_level_at_most(mode: Mode) {
     assert_eq!(out, CROWD);
     assert!(wheel.work().1 <= CROWD * (mode.levels() as u64 - 1));
     assert_eq!(wheel.work().1 == 0, mode.is_hashed());
+}
+
+fn what_is_near_is_placed_near_however_long_nothing_happened(mode: Mode) {
+    const LONG: u64 = (1 << 40) - 100;
+    let mut wheel = Checked::new(mode);
+    for (turn, now) in (1..).zip([LONG, 2 * LONG]) {
+        assert_eq!(wheel.jump(now), []);
+        wheel.schedule(now + 1, ());
+        assert_eq!(wheel.stats().timeouts_per_level[0], 1);
+        assert_eq!(wheel.jump(now + 1), [(now + 1, ())]);
+        assert_eq!(wheel.work(), (turn, 0), "one bucket, and nothing demoted");
+    }
+    // Also in company, when time went on since the last timeout came out.
+    wheel.schedule(u64::MAX, ());
+    wheel.schedule(2 * LONG + 1, ());
+    assert_eq!(wheel.jump(4 * LONG).len(), 1);
+    let (_, demotions) = wheel.work();
+    wheel.schedule(4 * LONG + 1, ());
+    assert_eq!(wheel.jump(4 * LONG + 1), [(4 * LONG + 1, ())]);
+    assert_eq!(wheel.work().1, demotions);
 }
 
 fn a_jump_of_many_rounds_hands_out_everything_once(mode: Mode) {
