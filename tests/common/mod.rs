@@ -1,0 +1,217 @@
+//! What the test files share: the macro that stamps a situation for each mode, and a wheel that
+//! checks itself after every step.
+
+use std::ops::Deref;
+use tickwheel::{Drain, Expired, Key, Mode, Wheel};
+
+/// Makes a module of tests for each mode out of situations, which are functions of a [`Mode`].
+///
+/// A situation that is not named here is dead code, and denied as such.
+macro_rules! in_each_mode {
+    ($($situation:ident,)*) => {
+        in_each_mode! { @ hierarchical_2, "hierarchical:2", $($situation,)* }
+        in_each_mode! { @ hierarchical_64, "hierarchical:64", $($situation,)* }
+        in_each_mode! { @ hierarchical_256, "hierarchical:256", $($situation,)* }
+        in_each_mode! { @ hashed_1, "hashed:1", $($situation,)* }
+        in_each_mode! { @ hashed_8, "hashed:8", $($situation,)* }
+        in_each_mode! { @ hashed_512, "hashed:512", $($situation,)* }
+    };
+    (@ $module:ident, $mode:literal, $($situation:ident,)*) => {
+        mod $module {
+            $(
+                #[test]
+                fn $situation() {
+                    super::$situation($mode.parse().expect("a mode"));
+                }
+            )*
+        }
+    };
+}
+
+/// The modes that `in_each_mode` stamps for, to compare them within one test.
+#[allow(dead_code, reason = "not every test file compares modes")]
+pub(crate) fn modes() -> [Mode; 6] {
+    ["hierarchical:2", "hierarchical:64", "hierarchical:256", "hashed:1", "hashed:8", "hashed:512"]
+        .map(|mode| mode.parse().expect("a mode"))
+}
+
+/// A wheel that checks every invariant after every step.
+pub(crate) struct Checked<T>(Wheel<T>);
+
+#[allow(dead_code, reason = "not every test file takes every step")]
+impl<T> Checked<T> {
+    pub(crate) fn new(mode: Mode) -> Self {
+        Self(Wheel::new(mode)).checked()
+    }
+
+    /// An empty wheel that was driven to tick `now`.
+    pub(crate) fn at(mode: Mode, now: u64) -> Self {
+        let mut wheel = Self::new(mode);
+        assert!(wheel.expire(now).is_none());
+        assert_eq!(wheel.now(), now);
+        wheel
+    }
+
+    fn checked(self) -> Self {
+        self.check();
+        self
+    }
+
+    /// Whether all is well, the invariants inside and what can be seen from outside.
+    fn check(&self) {
+        self.0.check();
+        assert_eq!(self.is_empty(), self.next_deadline().is_none());
+        assert_eq!(self.is_empty(), self.next_wake().is_none());
+        assert!(self.next_wake() <= self.next_deadline(), "it never wakes up late");
+    }
+
+    pub(crate) fn schedule(&mut self, deadline: u64, value: T) -> Key {
+        let len = self.len();
+        let key = self.0.schedule(deadline, value);
+        self.check();
+        assert_eq!(self.len(), len + 1);
+        assert_eq!(self.deadline(key), Some(deadline.max(self.now())));
+        key
+    }
+
+    pub(crate) fn cancel(&mut self, key: Key) -> Option<T> {
+        let len = self.len();
+        let value = self.0.cancel(key);
+        self.check();
+        assert_eq!(self.len() + usize::from(value.is_some()), len);
+        assert!(self.get(key).is_none());
+        assert_eq!(self.deadline(key), None);
+        value
+    }
+
+    pub(crate) fn reschedule(&mut self, key: Key, deadline: u64) -> bool {
+        let len = self.len();
+        let moved = self.0.reschedule(key, deadline);
+        self.check();
+        assert_eq!(self.len(), len);
+        assert_eq!(self.deadline(key), moved.then_some(deadline.max(self.now())));
+        moved
+    }
+
+    pub(crate) fn expire(&mut self, now: u64) -> Option<Expired<T>> {
+        let (before, len) = (self.now(), self.len());
+        let expired = self.0.expire(now);
+        self.check();
+        assert_eq!(self.now(), before.max(now), "time goes on to `now`, and never back");
+        match &expired {
+            Some(expired) => {
+                assert!(expired.deadline <= now, "never early");
+                assert_eq!(self.len() + 1, len);
+                assert!(self.get(expired.key).is_none(), "its key is stale");
+            }
+            None => {
+                assert!(self.next_deadline().is_none_or(|deadline| now < deadline), "never late");
+                assert!(self.next_wake().is_none_or(|wake| now < wake), "it woke up for nothing");
+                assert_eq!(self.len(), len);
+            }
+        }
+        expired
+    }
+
+    /// Drives straight to `now`: what comes out, with the deadlines.
+    pub(crate) fn jump(&mut self, now: u64) -> Vec<(u64, T)> {
+        let mut out = Vec::new();
+        while let Some(expired) = self.expire(now) {
+            out.push((expired.deadline, expired.value));
+        }
+        out
+    }
+
+    /// Drives tick by tick, from the present one to `end`: what comes out, with the ticks at
+    /// which it did.
+    pub(crate) fn walk(&mut self, end: u64) -> Vec<(u64, T)> {
+        let mut out = Vec::new();
+        for tick in self.now()..=end {
+            while let Some(expired) = self.expire(tick) {
+                out.push((tick, expired.value));
+            }
+        }
+        out
+    }
+
+    /// Drives to `end` by way of the ticks that the wheel asks to be woken at: what comes out,
+    /// with the ticks at which it did.
+    pub(crate) fn wake_up_until(&mut self, end: u64) -> Vec<(u64, T)> {
+        let mut out = Vec::new();
+        while let Some(wake) = self.next_wake().filter(|&wake| wake <= end) {
+            let tick = wake.max(self.now());
+            while let Some(expired) = self.expire(tick) {
+                out.push((tick, expired.value));
+            }
+        }
+        assert!(self.expire(end).is_none(), "it asked to be woken for everything");
+        out
+    }
+
+    pub(crate) fn drain(&mut self) -> Drain<'_, T> {
+        self.0.drain()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+        self.check();
+        assert!(self.is_empty());
+    }
+
+    pub(crate) fn reserve(&mut self, additional: usize) {
+        self.0.reserve(additional);
+        self.check();
+    }
+
+    pub(crate) fn shrink_to_fit(&mut self) {
+        let len = self.len();
+        self.0.shrink_to_fit();
+        self.check();
+        assert_eq!(self.len(), len);
+    }
+
+    /// The wheel itself, for so many steps that checking each would take too long.
+    pub(crate) fn unchecked(&mut self) -> &mut Wheel<T> {
+        &mut self.0
+    }
+
+    /// Buckets visited and timeouts demoted since the wheel was made.
+    pub(crate) fn work(&self) -> (u64, u64) {
+        let stats = self.stats();
+        (stats.buckets_visited, stats.demotions)
+    }
+}
+
+impl<T> Deref for Checked<T> {
+    type Target = Wheel<T>;
+
+    fn deref(&self) -> &Wheel<T> {
+        &self.0
+    }
+}
+
+/// A stream of numbers that is the same in every run (SplitMix64).
+#[allow(dead_code, reason = "not every test file draws numbers")]
+pub(crate) struct Numbers(pub(crate) u64);
+
+#[allow(dead_code, reason = "not every test file draws numbers")]
+impl Numbers {
+    pub(crate) fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `limit`.
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.draw() % limit
+    }
+
+    /// A number of any size, small ones as likely as huge ones.
+    pub(crate) fn of_any_size(&mut self) -> u64 {
+        let shift = self.below(64);
+        self.draw() >> shift
+    }
+}

@@ -1,0 +1,371 @@
+//! Memory stays within a constant factor of the most timeouts that were live, and a wheel at rest
+//! is a few kilobytes.
+//!
+//! [`Metered`] compares what the wheel says with what the allocator counts, after every step.
+
+#[macro_use]
+mod common;
+
+use common::Numbers;
+use tickwheel::{Key, Mode, Wheel};
+
+in_each_mode! {
+    a_new_wheel_allocates_nothing,
+    what_the_wheel_says_is_what_the_allocator_counts,
+    at_rest_it_is_a_few_kilobytes,
+    emptied_and_shrunk_it_holds_nothing,
+    a_dropped_wheel_gives_everything_back,
+    all_but_one_a_bucket_cancelled,
+    successive_far_buckets_filled_and_emptied,
+    a_crowd_moved_through_all_buckets,
+    a_crowd_that_never_comes_because_it_is_moved,
+    cancelled_places_are_used_again_at_once,
+    a_bucket_that_always_has_one_left,
+    a_large_batch_leaves_nothing_behind,
+    room_made_beforehand_is_enough,
+}
+
+/// A wheel whose allocations are counted.
+struct Metered {
+    wheel: Wheel<u64>,
+    bytes: i64,
+    /// The most timeouts that were live.
+    most: usize,
+}
+
+/// What each bucket of a small wheel may hold from its first use on.
+const EACH_BUCKET: usize = 64;
+/// What each of the most timeouts that were live may cost, value included.
+const EACH: usize = 192;
+const AT_REST: usize = 8 << 10;
+
+impl Metered {
+    fn new(mode: Mode) -> Self {
+        Self { wheel: Wheel::new(mode), bytes: 0, most: 0 }
+    }
+
+    /// Takes a step, which must not allocate for itself.
+    #[track_caller]
+    fn step<R>(&mut self, step: impl FnOnce(&mut Wheel<u64>) -> R) -> R {
+        let mut result = None;
+        let info = allocation_counter::measure(|| result = Some(step(&mut self.wheel)));
+        self.bytes += info.bytes_current;
+        self.most = self.most.max(self.wheel.len());
+        result.expect("the step was taken")
+    }
+
+    /// Bytes allocated, on which wheel and allocator must agree.
+    #[track_caller]
+    fn memory(&self) -> usize {
+        let memory = self.wheel.stats().memory;
+        assert_eq!(memory as i64, self.bytes, "the wheel knows what it allocated");
+        memory
+    }
+
+    /// What the wheel may hold whatever was in it.
+    fn base(&self) -> usize {
+        let mode = self.wheel.mode();
+        AT_REST + EACH_BUCKET * mode.buckets() * mode.levels()
+    }
+
+    #[track_caller]
+    fn assert_bounded(&self) {
+        let (memory, bound) = (self.memory(), self.base() + EACH * self.most);
+        assert!(memory <= bound, "{memory} bytes where {} were live at most", self.most);
+    }
+}
+
+fn a_new_wheel_allocates_nothing(mode: Mode) {
+    let info = allocation_counter::measure(|| {
+        let mut wheel = Wheel::<u64>::new(mode);
+        assert!(wheel.expire(u64::MAX).is_none());
+        assert_eq!((wheel.next_deadline(), wheel.next_wake()), (None, None));
+        assert_eq!(wheel.iter().count() + wheel.drain().count(), 0);
+        wheel.shrink_to_fit();
+    });
+    assert_eq!(info.count_total, 0);
+    assert_eq!(Metered::new(mode).memory(), 0);
+}
+
+fn what_the_wheel_says_is_what_the_allocator_counts(mode: Mode) {
+    let mut numbers = Numbers(20);
+    let mut metered = Metered::new(mode);
+    let mut keys: Vec<Key> = Vec::with_capacity(4000);
+    for step in 0..4000 {
+        let deadline = metered.wheel.now().saturating_add(numbers.below(5000));
+        let far = metered.wheel.now().saturating_add(numbers.of_any_size());
+        let key = keys.get(numbers.below(keys.len().max(1) as u64) as usize).copied();
+        match (numbers.below(10), key) {
+            (0..4, _) => keys.push(metered.step(|wheel| wheel.schedule(deadline, step))),
+            (4, _) => keys.push(metered.step(|wheel| wheel.schedule(far, step))),
+            (5, Some(key)) => drop(metered.step(|wheel| wheel.cancel(key))),
+            (6, Some(key)) => drop(metered.step(|wheel| wheel.reschedule(key, deadline))),
+            (7, Some(key)) => drop(metered.step(|wheel| wheel.reschedule(key, far))),
+            _ => {
+                let now = metered.wheel.now() + numbers.below(300);
+                metered.step(|wheel| (0..3).map_while(|_| wheel.expire(now)).count());
+            }
+        }
+        match step {
+            1000 => metered.step(|wheel| wheel.shrink_to_fit()),
+            2000 => metered.step(|wheel| wheel.reserve(3000)),
+            3000 => metered.step(|wheel| wheel.clear()),
+            _ => {}
+        }
+        metered.memory();
+    }
+    metered.step(|wheel| drop(wheel.drain()));
+    metered.step(|wheel| wheel.shrink_to_fit());
+    assert_eq!(metered.memory(), 0);
+}
+
+fn at_rest_it_is_a_few_kilobytes(mode: Mode) {
+    let mut metered = Metered::new(mode);
+    metered.step(|wheel| {
+        for value in 0..10_000 {
+            wheel.schedule(value * value, value);
+        }
+        while wheel.expire(5000 * 5000).is_some() {}
+    });
+    metered.assert_bounded();
+    metered.step(|wheel| drop(wheel.drain()));
+    metered.step(|wheel| wheel.shrink_to_fit());
+    assert!(metered.memory() <= AT_REST);
+    metered.step(|wheel| wheel.schedule(u64::MAX, 1));
+    assert!(metered.memory() <= AT_REST, "{} bytes for one timeout", metered.memory());
+    metered.step(|wheel| wheel.shrink_to_fit());
+    assert!(metered.memory() <= AT_REST);
+}
+
+fn emptied_and_shrunk_it_holds_nothing(mode: Mode) {
+    let empty: [fn(&mut Wheel<u64>); 4] = [
+        |wheel| while wheel.expire(u64::MAX).is_some() {},
+        |wheel| wheel.clear(),
+        |wheel| drop(wheel.drain()),
+        |wheel| {
+            while let Some((key, ..)) = wheel.iter().next() {
+                wheel.cancel(key);
+            }
+        },
+    ];
+    for empty in empty {
+        let mut metered = Metered::new(mode);
+        metered.step(|wheel| {
+            for value in 0..500 {
+                wheel.schedule(value * value * value, value);
+            }
+        });
+        assert!(0 < metered.memory());
+        metered.step(empty);
+        metered.step(|wheel| wheel.shrink_to_fit());
+        assert_eq!(metered.memory(), 0);
+    }
+}
+
+fn a_dropped_wheel_gives_everything_back(mode: Mode) {
+    let info = allocation_counter::measure(|| {
+        let mut wheel = Wheel::new(mode);
+        for value in 0..500 {
+            wheel.schedule(value * value * value, Box::new(value));
+        }
+        while wheel.expire(10_000).is_some() {}
+    });
+    assert!(0 < info.bytes_total);
+    assert_eq!((info.bytes_current, info.count_current), (0, 0));
+}
+
+fn all_but_one_a_bucket_cancelled(mode: Mode) {
+    const BUCKETS: u64 = 512;
+    const CROWD: u64 = 40;
+    for kept in [0, CROWD / 2, CROWD - 1] {
+        let mut metered = Metered::new(mode);
+        let mut keys = Vec::with_capacity((BUCKETS * CROWD) as usize);
+        for value in 0..BUCKETS * CROWD {
+            keys.push(metered.step(|wheel| wheel.schedule(1000 + value % BUCKETS, value)));
+        }
+        metered.assert_bounded();
+        for (value, &key) in (0..).zip(&keys) {
+            if value / BUCKETS != kept {
+                assert_eq!(metered.step(|wheel| wheel.cancel(key)), Some(value));
+            }
+        }
+        assert_eq!(metered.wheel.len(), BUCKETS as usize);
+        metered.assert_bounded();
+        // Once the room for the others is given back, what is left is held to what is live; the
+        // places before a live timeout are not given back, and keys are places.
+        metered.step(|wheel| wheel.shrink_to_fit());
+        let places = ((kept + 1) * BUCKETS) as usize;
+        assert!(metered.memory() <= metered.base() + EACH * BUCKETS as usize + 24 * places);
+        metered.wheel.check();
+    }
+}
+
+fn successive_far_buckets_filled_and_emptied(mode: Mode) {
+    const CROWD: u64 = 1000;
+    let mut numbers = Numbers(21);
+    let mut metered = Metered::new(mode);
+    let mut keys = Vec::with_capacity(CROWD as usize);
+    for bit in 0..64 {
+        for turn in 0..4 {
+            let deadline = (1_u64 << bit).saturating_add(numbers.below(1 << bit) / 4 * turn);
+            for value in 0..CROWD {
+                keys.push(metered.step(|wheel| wheel.schedule(deadline, value)));
+            }
+            for key in keys.drain(..) {
+                metered.step(|wheel| wheel.cancel(key));
+            }
+            metered.assert_bounded();
+        }
+    }
+    assert_eq!(metered.most, CROWD as usize);
+}
+
+fn a_crowd_moved_through_all_buckets(mode: Mode) {
+    const CROWD: u64 = 300;
+    let mut metered = Metered::new(mode);
+    let mut keys = Vec::with_capacity(CROWD as usize);
+    for value in 0..CROWD {
+        keys.push(metered.step(|wheel| wheel.schedule(1, value)));
+    }
+    let stops =
+        (2..512).chain((9..64).map(|bit| 1 << bit)).chain((0..64).map(|bit| u64::MAX << bit));
+    for stop in stops {
+        for (value, &key) in (0..).zip(&keys) {
+            assert!(metered.step(|wheel| wheel.reschedule(key, stop - value % 2)));
+        }
+        metered.assert_bounded();
+    }
+    metered.wheel.check();
+    assert_eq!(metered.most, CROWD as usize);
+}
+
+fn a_crowd_that_never_comes_because_it_is_moved(mode: Mode) {
+    const CROWD: usize = 100;
+    let mut metered = Metered::new(mode);
+    let mut keys = Vec::with_capacity(CROWD);
+    for _ in 0..CROWD {
+        keys.push(metered.step(|wheel| wheel.schedule(1000, 0)));
+    }
+    for tick in 0..2000 {
+        for &key in keys.iter().skip(tick as usize % 3).step_by(3) {
+            assert!(metered.step(|wheel| wheel.reschedule(key, tick + 1000)));
+        }
+        assert!(metered.step(|wheel| wheel.expire(tick)).is_none());
+        if tick % 100 == 0 {
+            metered.assert_bounded();
+        }
+    }
+    metered.assert_bounded();
+    assert_eq!(metered.most, CROWD);
+}
+
+fn cancelled_places_are_used_again_at_once(mode: Mode) {
+    let mut metered = Metered::new(mode);
+    let key = metered.step(|wheel| wheel.schedule(5000, 0));
+    metered.step(|wheel| wheel.cancel(key));
+    let memory = metered.memory();
+    for value in 0..10_000 {
+        let key = metered.step(|wheel| wheel.schedule(5000, value));
+        assert_eq!(metered.step(|wheel| wheel.cancel(key)), Some(value));
+    }
+    assert_eq!(metered.memory(), memory);
+    assert_eq!(metered.most, 1);
+}
+
+fn a_bucket_that_always_has_one_left(mode: Mode) {
+    let mut metered = Metered::new(mode);
+    let mut last = metered.step(|wheel| wheel.schedule(5000, 0));
+    for value in 1..10_000 {
+        let key = metered.step(|wheel| wheel.schedule(5000, value));
+        assert_eq!(metered.step(|wheel| wheel.cancel(last)), Some(value - 1));
+        last = key;
+    }
+    metered.assert_bounded();
+    assert_eq!(metered.most, 2);
+    metered.wheel.check();
+}
+
+fn a_large_batch_leaves_nothing_behind(mode: Mode) {
+    const BATCH: u64 = 10_000;
+    let mut metered = Metered::new(mode);
+    for turn in 1..10 {
+        metered.step(|wheel| {
+            for value in 0..BATCH {
+                wheel.schedule(turn * 1000 - value % 3, value);
+            }
+        });
+        metered.assert_bounded();
+        for taken in 0..BATCH {
+            assert!(metered.step(|wheel| wheel.expire(turn * 1000)).is_some());
+            if taken % 1000 == 0 {
+                metered.assert_bounded();
+            }
+        }
+        metered.assert_bounded();
+    }
+}
+
+fn room_made_beforehand_is_enough(mode: Mode) {
+    let mut metered = Metered::new(mode);
+    metered.step(|wheel| wheel.reserve(1000));
+    let roomy = metered.memory();
+    assert!(1000 * size_of::<u64>() <= roomy);
+    metered.step(|wheel| {
+        for value in 0..1000 {
+            wheel.schedule(77, value);
+        }
+    });
+    assert!(metered.memory() <= 2 * roomy);
+    metered.assert_bounded();
+}
+
+/// Forty bytes a timeout beyond its value, for a million pending at random within a minute, an
+/// hour or a day of milliseconds.
+fn a_million_pending_cost_little_more_than_their_values(mode: &str) {
+    const MANY: usize = 1_000_000;
+    let mut numbers = Numbers(22);
+    for span in [60_000, 3_600_000, 86_400_000] {
+        let mut metered = Metered::new(mode.parse().expect("a mode"));
+        metered.step(|wheel| {
+            for value in 0..MANY as u64 {
+                wheel.schedule(1 + numbers.below(span), value);
+            }
+        });
+        let each = metered.memory() as f64 / MANY as f64 - size_of::<u64>() as f64;
+        assert!(each <= 40.0, "{each} bytes each for {mode} over {span} ticks");
+    }
+}
+
+#[test]
+fn a_million_pending_cost_little_in_hierarchical_64() {
+    a_million_pending_cost_little_more_than_their_values("hierarchical:64");
+}
+
+#[test]
+fn a_million_pending_cost_little_in_hashed_512() {
+    a_million_pending_cost_little_more_than_their_values("hashed:512");
+}
+
+#[test]
+fn a_million_pending_cost_little_in_hashed_4096() {
+    a_million_pending_cost_little_more_than_their_values("hashed:4096");
+}
+
+#[test]
+fn a_million_pending_cost_little_in_hashed_65536() {
+    a_million_pending_cost_little_more_than_their_values("hashed:65536");
+}
+
+#[test]
+fn a_billion_buckets_cost_nothing_until_they_are_used() {
+    for mode in [Mode::hashed(1 << 30), Mode::hierarchical_with(1 << 30)] {
+        let mut metered = Metered::new(mode.expect("it is in range"));
+        assert_eq!(metered.memory(), 0);
+        metered.step(|wheel| wheel.schedule((1 << 60) - 1, 0));
+        assert!(metered.memory() < 64 << 10);
+        assert_eq!(
+            metered.step(|wheel| wheel.expire(1 << 60)).map(|expired| expired.value),
+            Some(0)
+        );
+    }
+}

@@ -1,0 +1,313 @@
+//! Jumps in time: what they cost, what they must not lose, and time that stands still.
+
+use crate::common::{Checked, Numbers};
+use tickwheel::Mode;
+
+in_each_mode! {
+    jumping_an_empty_wheel_looks_at_nothing,
+    jumping_to_the_end_of_time_and_going_on,
+    a_jump_to_one_timeout_looks_at_each_level_at_most,
+    an_idle_wheel_looks_at_nothing_tick_by_tick,
+    a_jump_short_of_a_far_crowd_looks_at_nothing,
+    a_jump_past_a_crowd_costs_the_crowd_and_not_the_distance,
+    a_far_crowd_is_demoted_once_a_level_at_most,
+    what_is_near_is_placed_near_however_long_nothing_happened,
+    a_jump_of_many_rounds_hands_out_everything_once,
+    a_jump_hands_out_what_a_walk_does,
+    a_jump_leaves_what_is_not_due,
+    a_far_timeout_survives_a_jump_that_ends_short_of_it,
+    demotion_keeps_the_deadline,
+    demotion_goes_down_and_keeps_one_copy,
+    overdue_by_any_time_comes_once,
+    time_does_not_go_back,
+    back_in_time_hands_out_only_what_was_due_then,
+    jumps_of_every_size_end_where_they_should,
+    waking_up_is_enough,
+}
+
+fn jumping_an_empty_wheel_looks_at_nothing(mode: Mode) {
+    let mut wheel = Checked::<()>::new(mode);
+    for now in [1, 1 << 20, 1 << 60, u64::MAX] {
+        assert!(wheel.expire(now).is_none());
+        assert_eq!(wheel.now(), now);
+    }
+    assert_eq!(wheel.work(), (0, 0));
+    assert_eq!(wheel.stats().memory, 0);
+}
+
+fn jumping_to_the_end_of_time_and_going_on(mode: Mode) {
+    let mut wheel = Checked::new(mode);
+    wheel.schedule(1 << 62, "far");
+    assert_eq!(wheel.jump(u64::MAX), [(1 << 62, "far")]);
+    for value in ["then", "and then"] {
+        wheel.schedule(3, value);
+        assert_eq!(wheel.jump(u64::MAX), [(u64::MAX, value)]);
+    }
+}
+
+fn a_jump_to_one_timeout_looks_at_each_level_at_most(mode: Mode) {
+    for bit in 0..64 {
+        for deadline in [1_u64 << bit, (1 << bit) + (1 << bit >> 1), u64::MAX >> (63 - bit)] {
+            let mut wheel = Checked::new(mode);
+            wheel.schedule(deadline, ());
+            assert_eq!(wheel.jump(deadline - 1), []);
+            assert_eq!(wheel.jump(deadline), [(deadline, ())]);
+            let (visits, demotions) = wheel.work();
+            assert!(visits <= mode.levels() as u64, "{visits} visits for {deadline}");
+            assert!(demotions < mode.levels() as u64);
+        }
+    }
+}
+
+fn an_idle_wheel_looks_at_nothing_tick_by_tick(mode: Mode) {
+    const HOUR: u64 = 3_600_000;
+    let mut wheel = Checked::new(mode);
+    wheel.schedule(HOUR, "an hour away");
+    for tick in 0..HOUR / 10 {
+        assert!(wheel.unchecked().expire(10 * tick).is_none());
+    }
+    assert_eq!(wheel.work(), (0, 0));
+    assert_eq!(wheel.jump(HOUR), [(HOUR, "an hour away")]);
+    assert!(wheel.work().0 <= mode.levels() as u64);
+}
+
+fn a_jump_short_of_a_far_crowd_looks_at_nothing(mode: Mode) {
+    let mut wheel = Checked::new(mode);
+    for value in 0..1000 {
+        wheel.unchecked().schedule((1 << 40) + value, value);
+    }
+    for now in [1, 1000, 1 << 20, 1 << 39, (1 << 40) - 1] {
+        assert_eq!(wheel.jump(now), []);
+    }
+    assert_eq!(wheel.work(), (0, 0));
+    assert_eq!(
+        wheel.walk((1 << 40) + 5),
+        (0..6).map(|at| ((1 << 40) + at, at)).collect::<Vec<_>>()
+    );
+}
+
+fn a_jump_past_a_crowd_costs_the_crowd_and_not_the_distance(mode: Mode) {
+    const CROWD: u64 = 300;
+    for distance in [1 << 12, 1 << 30, 1 << 60, u64::MAX] {
+        let mut wheel = Checked::new(mode);
+        for value in 0..CROWD {
+            wheel.unchecked().schedule(1 + value * 11, value);
+        }
+        let mut out = 0;
+        while let Some(expired) = wheel.unchecked().expire(distance) {
+            assert_eq!((expired.deadline, expired.value), (1 + out * 11, out));
+            out += 1;
+        }
+        assert_eq!(out, CROWD);
+        let (visits, demotions) = wheel.work();
+        if mode.is_hashed() {
+            assert!(visits <= CROWD.min(mode.buckets() as u64), "each bucket once: {visits}");
+            assert_eq!((demotions, wheel.stats().rounds_waited), (0, 0));
+        } else {
+            let levels_in_use = u64::from(4096_u64.ilog2() / mode.buckets().ilog2()) + 1;
+            assert!(visits <= CROWD * levels_in_use);
+            assert!(demotions <= CROWD * (levels_in_use - 1));
+        }
+    }
+}
+
+fn a_far_crowd_is_demoted_once_a_level_at_most(mode: Mode) {
+    const CROWD: u64 = 500;
+    let mut numbers = Numbers(5);
+    let mut wheel = Checked::new(mode);
+    for _ in 0..CROWD {
+        wheel.unchecked().schedule((1 << 44) + numbers.below(1 << 12), ());
+    }
+    let mut out = 0;
+    for tick in 0..1 << 12 {
+        while wheel.unchecked().expire((1 << 44) + tick).is_some() {
+            out += 1;
+        }
+    }
+    assert_eq!(out, CROWD);
+    assert!(wheel.work().1 <= CROWD * (mode.levels() as u64 - 1));
+    assert_eq!(wheel.work().1 == 0, mode.is_hashed());
+}
+
+fn what_is_near_is_placed_near_however_long_nothing_happened(mode: Mode) {
+    const LONG: u64 = (1 << 40) - 100;
+    let mut wheel = Checked::new(mode);
+    for (turn, now) in (1..).zip([LONG, 2 * LONG]) {
+        assert_eq!(wheel.jump(now), []);
+        wheel.schedule(now + 1, ());
+        assert_eq!(wheel.stats().timeouts_per_level[0], 1);
+        assert_eq!(wheel.jump(now + 1), [(now + 1, ())]);
+        assert_eq!(wheel.work(), (turn, 0), "one bucket, and nothing demoted");
+    }
+    // Also in company, when time went on since the last timeout came out.
+    wheel.schedule(u64::MAX, ());
+    wheel.schedule(2 * LONG + 1, ());
+    assert_eq!(wheel.jump(4 * LONG).len(), 1);
+    let (_, demotions) = wheel.work();
+    wheel.schedule(4 * LONG + 1, ());
+    assert_eq!(wheel.jump(4 * LONG + 1), [(4 * LONG + 1, ())]);
+    assert_eq!(wheel.work().1, demotions);
+}
+
+fn a_jump_of_many_rounds_hands_out_everything_once(mode: Mode) {
+    let round = mode.buckets() as u64;
+    for rounds in [1, 3, 5, 1000] {
+        let mut wheel = Checked::new(mode);
+        let mut expected = Vec::new();
+        for value in 0..40 {
+            let deadline = (value * 7919) % (rounds * round);
+            wheel.schedule(deadline, value);
+            expected.push((deadline, value));
+        }
+        let beyond = rounds * round + 1;
+        wheel.schedule(beyond, 40);
+        expected.sort_unstable();
+        assert_eq!(wheel.jump(rounds * round), expected);
+        assert_eq!(wheel.jump(rounds * round), []);
+        assert_eq!(wheel.jump(beyond), [(beyond, 40)]);
+    }
+}
+
+fn a_jump_hands_out_what_a_walk_does(mode: Mode) {
+    let mut numbers = Numbers(6);
+    let deadlines: Vec<_> = (0..200).map(|_| numbers.below(3000)).collect();
+    let fill = || {
+        let mut wheel = Checked::new(mode);
+        for (value, &deadline) in deadlines.iter().enumerate() {
+            wheel.unchecked().schedule(deadline, value);
+        }
+        wheel
+    };
+    let walked = fill().walk(3000);
+    assert_eq!(fill().jump(3000), walked);
+    assert_eq!(fill().jump(1 << 50), walked);
+    assert_eq!(fill().wake_up_until(3000), walked);
+    let mut stepped = fill();
+    let steps = (0..=30).flat_map(|step| stepped.jump(step * 100)).collect::<Vec<_>>();
+    assert_eq!(steps, walked);
+}
+
+fn a_jump_leaves_what_is_not_due(mode: Mode) {
+    let mut wheel = Checked::new(mode);
+    for seconds in [25_000, 90_000, 240_000] {
+        wheel.schedule(seconds, seconds);
+    }
+    assert_eq!(wheel.jump(10_000), []);
+    assert_eq!(wheel.jump(25_000), [(25_000, 25_000)]);
+    assert_eq!(wheel.jump(60_000), []);
+    assert_eq!(wheel.jump(239_999), [(90_000, 90_000)]);
+    assert_eq!(wheel.jump(240_000), [(240_000, 240_000)]);
+}
+
+fn a_far_timeout_survives_a_jump_that_ends_short_of_it(mode: Mode) {
+    for bit in 1..63 {
+        let span = 1_u64 << bit;
+        let mut wheel = Checked::new(mode);
+        wheel.schedule(span.saturating_mul(10), "ten spans");
+        assert_eq!(wheel.jump(span), []);
+        assert_eq!(wheel.len(), 1);
+        assert_eq!(wheel.jump(span.saturating_mul(13)).len(), 1);
+    }
+}
+
+fn demotion_keeps_the_deadline(mode: Mode) {
+    let mut wheel = Checked::new(mode);
+    wheel.schedule(15_000, "fifteen");
+    wheel.schedule(80_000, "eighty");
+    assert_eq!(wheel.jump(45_000), [(15_000, "fifteen")]);
+    assert_eq!(wheel.jump(70_000), []);
+    assert_eq!(wheel.jump(79_999), []);
+    assert_eq!(wheel.jump(90_000), [(80_000, "eighty")]);
+}
+
+fn demotion_goes_down_and_keeps_one_copy(mode: Mode) {
+    let level = |wheel: &Checked<&str>, left| {
+        let timeouts = wheel.stats().timeouts_per_level;
+        assert_eq!(timeouts.iter().sum::<usize>(), left);
+        timeouts.iter().rposition(|&timeouts| timeouts > 0).expect("one is left")
+    };
+    let mut wheel = Checked::new(mode);
+    const DEADLINE: u64 = (1 << 30) + (1 << 20) + (1 << 10) + 1;
+    wheel.schedule(DEADLINE, "far");
+    let mut coarsest = level(&wheel, 1);
+    for tick in [1 << 30, (1 << 30) + (1 << 20), DEADLINE - 1] {
+        wheel.schedule(tick, "near");
+        assert_eq!(wheel.jump(tick), [(tick, "near")]);
+        assert!(level(&wheel, 1) <= coarsest);
+        coarsest = level(&wheel, 1);
+    }
+    assert_eq!(coarsest, 0);
+    assert_eq!(wheel.jump(DEADLINE), [(DEADLINE, "far")]);
+}
+
+fn overdue_by_any_time_comes_once(mode: Mode) {
+    const DAY: u64 = 86_400_000_000_000;
+    for now in [13, 13 * 64, 365 * DAY, i64::MAX as u64, u64::MAX] {
+        let mut wheel = Checked::new(mode);
+        wheel.schedule(1, "only");
+        assert_eq!(wheel.jump(now), [(1, "only")]);
+        assert_eq!(wheel.jump(now), []);
+    }
+}
+
+fn time_does_not_go_back(mode: Mode) {
+    let mut wheel = Checked::at(mode, 1 << 30);
+    let deadlines = [(1 << 30) + 1, (1 << 30) + 700, 1 << 40];
+    for deadline in deadlines {
+        wheel.schedule(deadline, deadline);
+    }
+    for bit in 0..30 {
+        assert_eq!(wheel.jump((1 << 30) - (3 << bit >> 2)), []);
+        assert_eq!((wheel.now(), wheel.len()), (1 << 30, 3));
+    }
+    let key = wheel.schedule((1 << 30) - 5, 0);
+    assert_eq!(wheel.deadline(key), Some(1 << 30), "now is what it was");
+    assert_eq!(wheel.jump((1 << 30) - 1), []);
+    assert_eq!(wheel.jump(1 << 30), [(1 << 30, 0)]);
+    assert_eq!(wheel.jump(1 << 41), deadlines.map(|deadline| (deadline, deadline)));
+}
+
+fn back_in_time_hands_out_only_what_was_due_then(mode: Mode) {
+    let mut wheel = Checked::new(mode);
+    for deadline in [10, 20, 30, 40, 5000] {
+        wheel.schedule(deadline, deadline);
+    }
+    assert_eq!(wheel.expire(35).map(|expired| expired.value), Some(10));
+    assert_eq!(wheel.jump(19), []);
+    assert_eq!(wheel.jump(25), [(20, 20)]);
+    wheel.schedule(12, 12);
+    assert_eq!(wheel.jump(34), [(30, 30)]);
+    assert_eq!(wheel.jump(35), [(35, 12)]);
+    assert_eq!(wheel.expire(6000).map(|expired| expired.value), Some(40));
+    assert_eq!(wheel.jump(39), []);
+    assert_eq!(wheel.next_deadline(), Some(5000));
+    assert_eq!(wheel.jump(4999), []);
+    assert_eq!(wheel.jump(6000), [(5000, 5000)]);
+}
+
+fn jumps_of_every_size_end_where_they_should(mode: Mode) {
+    let mut wheel = Checked::new(mode);
+    let mut now = 0_u64;
+    for bit in 0..63 {
+        let deadlines = [now, now + (1 << bit >> 1), now + (1 << bit)];
+        for deadline in deadlines {
+            wheel.schedule(deadline, bit);
+        }
+        wheel.schedule(now + (1 << bit) + 1, 100 + bit);
+        now += 1 << bit;
+        assert_eq!(wheel.jump(now), deadlines.map(|deadline| (deadline, bit)));
+        now += 1;
+        assert_eq!(wheel.jump(now), [(now, 100 + bit)]);
+        assert!(wheel.is_empty());
+    }
+}
+
+fn waking_up_is_enough(mode: Mode) {
+    let mut wheel = Checked::new(mode);
+    let deadlines = [0, 1, 2, 4, 16, 1 << 10, 1 << 16, 1 << 24, 1 << 32, 1 << 48, u64::MAX];
+    for deadline in deadlines.into_iter().rev() {
+        wheel.schedule(deadline, deadline);
+    }
+    assert_eq!(wheel.wake_up_until(u64::MAX), deadlines.map(|deadline| (deadline, deadline)));
+    assert!(wheel.is_empty());
+}
