@@ -53,12 +53,13 @@ pub struct Wheel<T> {
     /// The timeouts whose deadlines are after `cursor`. Each is in the bucket that its deadline
     /// and `cursor` determine, so that those of equal deadlines are always in the same one.
     table: Table,
-    /// The timeouts whose deadlines are not after `cursor`, by deadline.
-    due: Bucket,
+    /// The timeouts whose deadlines are not after `cursor`, sorted: those to be handed out next.
+    front: Bucket,
     /// The last tick the wheel was driven to.
     now: u64,
-    /// The tick up to which buckets have been taken apart; never after `now`. It stays behind
-    /// while the bucket that `now` falls in has nothing due yet.
+    /// The tick up to which buckets have been taken apart. It stays behind `now` while the bucket
+    /// that `now` falls in has nothing due yet, and it is ahead while what is left of a bucket
+    /// waits in `front`.
     cursor: u64,
     /// A tick that no deadline is before; exact until the earliest timeout is cancelled.
     wake: u64,
@@ -84,9 +85,10 @@ pub struct Expired<T> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WheelStats {
-    /// Timeouts waiting on each level, the finest first; one number for a hashed wheel. Those that
-    /// are due and not yet handed out are on none.
+    /// Timeouts waiting on each level, the finest first; one number for a hashed wheel.
     pub timeouts_per_level: Vec<usize>,
+    /// Timeouts on no level: taken out of their buckets and sorted, to be handed out next.
+    pub sorted: usize,
     /// Buckets taken apart or scanned, since the wheel was made. Passing by one in which nothing is
     /// due is not a visit.
     pub buckets_visited: u64,
@@ -112,7 +114,7 @@ impl<T> Wheel<T> {
             geometry,
             arena: Arena::new(),
             table: Table::new(buckets),
-            due: Bucket::default(),
+            front: Bucket::default(),
             now: 0,
             cursor: 0,
             wake: u64::MAX,
@@ -233,15 +235,15 @@ impl<T> Wheel<T> {
 
     fn expire_due(&mut self, now: u64) -> Option<Expired<T>> {
         loop {
-            if let Some(Entry { index, .. }) = self.due.front() {
-                self.due.prefetch(&self.arena);
+            if let Some(Entry { index, .. }) = self.front.front() {
+                self.front.prefetch(&self.arena);
                 let timeout = self.arena.timeout(index);
                 let (key, deadline) = (timeout.key(index), timeout.deadline);
                 if now < deadline {
                     self.wake = deadline;
                     return None;
                 }
-                self.due.pop_front();
+                self.front.pop_front();
                 let value = self.arena.remove(key)?.value;
                 return Some(Expired { key, deadline, value });
             }
@@ -282,7 +284,7 @@ impl<T> Wheel<T> {
     /// out, the rest lands finer or waits a round.
     fn visit(&mut self, number: u32, tick: u64, now: u64) {
         debug_assert!(self.cursor < tick && tick <= now, "the cursor moves forward");
-        debug_assert!(self.due.is_empty(), "what is due earlier goes out first");
+        debug_assert!(self.front.is_empty(), "what is due earlier goes out first");
         match self.geometry {
             Geometry::Hierarchical(levels) => {
                 self.cursor = tick;
@@ -291,13 +293,13 @@ impl<T> Wheel<T> {
                 let level = levels.level(number);
                 let span = levels.span(level);
                 if level == 0 {
-                    self.due = bucket;
+                    self.front = bucket;
                 } else if levels.span_fits_u32(level)
                     && (bucket.len() <= MOST_COMPARED || span <= MOST_COUNTED as u64)
                 {
                     self.cursor = tick | (span - 1);
-                    self.due = bucket;
-                    self.due.sort_digits(levels.bits, level);
+                    self.front = bucket;
+                    self.front.sort_digits(levels.bits, level);
                 } else {
                     self.demote(&bucket, levels, level);
                 }
@@ -315,7 +317,7 @@ impl<T> Wheel<T> {
                 for (number, earliest) in passed {
                     self.scan(number, earliest, now);
                 }
-                self.due.sort(&self.arena);
+                self.front.sort(&self.arena);
             }
         }
     }
@@ -353,7 +355,7 @@ impl<T> Wheel<T> {
     fn place_again(&mut self, entry: Entry, deadline: u64) {
         match self.bucket_of(deadline) {
             Some(number) => self.table.append(number, entry, deadline),
-            None => self.due.append(entry),
+            None => self.front.append(entry),
         }
     }
 
@@ -361,7 +363,7 @@ impl<T> Wheel<T> {
     fn scan(&mut self, number: u32, from: u64, to: u64) {
         self.visits += 1;
         let ticks = (from, to, self.latest);
-        let waiting = self.table.take_due(number, ticks, &mut self.due, &self.arena);
+        let waiting = self.table.take_due(number, ticks, &mut self.front, &self.arena);
         self.rounds_waited += waiting as u64;
     }
 
@@ -370,7 +372,7 @@ impl<T> Wheel<T> {
     fn place(&mut self, entry: Entry, deadline: u64) -> u32 {
         match self.bucket_of(deadline) {
             Some(number) => self.table.push(number, entry, deadline),
-            None => match self.due.insert(entry, self.cursor) {
+            None => match self.front.insert(entry, self.cursor) {
                 Some(position) => position,
                 None => self.scatter(entry, deadline),
             },
@@ -382,7 +384,7 @@ impl<T> Wheel<T> {
     #[cold]
     fn scatter(&mut self, entry: Entry, deadline: u64) -> u32 {
         self.cursor = self.now;
-        let due = core::mem::take(&mut self.due);
+        let due = core::mem::take(&mut self.front);
         for entry in due.iter() {
             self.place_again(entry, self.arena.timeout(entry.index).deadline);
         }
@@ -407,7 +409,7 @@ impl<T> Wheel<T> {
     fn displace(&mut self, index: u32, deadline: u64, position: u32) {
         match self.bucket_of(deadline) {
             Some(number) => self.table.remove(number, index, position, &mut self.arena),
-            None => self.due.remove(index, position, &mut self.arena),
+            None => self.front.remove(index, position, &mut self.arena),
         }
     }
 
@@ -429,7 +431,7 @@ impl<T> Wheel<T> {
     /// ```
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
-        if let Some(entry) = self.due.front() {
+        if let Some(entry) = self.front.front() {
             return Some(self.arena.timeout(entry.index).deadline);
         }
         let earliest_in = |(number, earliest)| {
@@ -565,7 +567,7 @@ impl<T> Wheel<T> {
     ///
     /// Keys are places, so the room before a live timeout can only be used again, not given back.
     pub fn shrink_to_fit(&mut self) {
-        self.due.shrink_to_fit();
+        self.front.shrink_to_fit();
         self.table.shrink_to_fit();
         self.arena.shrink_to_fit();
     }
@@ -583,10 +585,11 @@ impl<T> Wheel<T> {
         }
         WheelStats {
             timeouts_per_level,
+            sorted: self.front.len(),
             buckets_visited: self.visits,
             demotions: self.demotions,
             rounds_waited: self.rounds_waited,
-            memory: self.arena.memory() + self.table.memory() + self.due.memory(),
+            memory: self.arena.memory() + self.table.memory() + self.front.memory(),
         }
     }
 
@@ -595,11 +598,14 @@ impl<T> Wheel<T> {
     pub fn check(&self) {
         self.arena.check();
         self.table.check(&self.arena);
-        self.due.check(&self.arena);
+        self.front.check(&self.arena);
         let deadline = |entry: Entry| self.arena.timeout(entry.index).deadline;
-        assert!(self.due.iter().is_sorted_by_key(deadline), "what is due is sorted");
-        assert!(self.due.iter().all(|entry| deadline(entry) <= self.cursor), "it is due");
-        let mut placed = self.due.len();
+        assert!(self.front.iter().is_sorted_by_key(deadline), "the front is sorted");
+        assert!(
+            self.front.iter().all(|entry| deadline(entry) <= self.cursor),
+            "the front is before the cursor"
+        );
+        let mut placed = self.front.len();
         for (number, _) in self.table.iter(0) {
             let bucket = self.table.bucket(number);
             placed += bucket.len();

@@ -21,6 +21,7 @@ in_each_mode! {
     a_crowd_that_never_comes_because_it_is_moved,
     cancelled_places_are_used_again_at_once,
     a_bucket_that_always_has_one_left,
+    due_again_at_once_for_ever_holds_no_more_than_what_is_live,
     a_large_batch_leaves_nothing_behind,
     room_made_beforehand_is_enough,
 }
@@ -367,5 +368,31 @@ fn a_billion_buckets_cost_nothing_until_they_are_used() {
             metered.step(|wheel| wheel.expire(1 << 60)).map(|expired| expired.value),
             Some(0)
         );
+    }
+}
+
+/// What is due never runs out, so that the array it is in is never empty.
+fn due_again_at_once_for_ever_holds_no_more_than_what_is_live(mode: Mode) {
+    let mut metered = Metered::new(mode);
+    metered.step(|wheel| [wheel.schedule(10, 0), wheel.schedule(10, 1)]);
+    for value in 0..100_000 {
+        assert!(metered.step(|wheel| wheel.expire(10)).is_some());
+        metered.step(|wheel| wheel.schedule(0, value));
+    }
+    assert_eq!(metered.wheel.len(), 2);
+    metered.assert_bounded();
+}
+
+/// Buckets are allocated by the row, and one timeout needs one row at a time.
+#[test]
+fn one_timeout_moved_through_a_million_buckets_stays_one() {
+    for mode in ["hashed:1048576", "hierarchical:1048576"] {
+        let mut metered = Metered::new(mode.parse().expect("a mode"));
+        let key = metered.step(|wheel| wheel.schedule(1, 0));
+        for deadline in (1..1 << 20).step_by(64) {
+            assert!(metered.step(|wheel| wheel.reschedule(key, deadline)));
+        }
+        let memory = metered.memory();
+        assert!(memory <= AT_REST, "{memory} bytes where one was live at most");
     }
 }
