@@ -15,6 +15,8 @@ mod hashed;
 mod hierarchical;
 mod mode;
 mod occupancy;
+#[cfg(feature = "cli")]
+pub mod replay;
 mod table;
 mod wheel;
 

@@ -1,0 +1,372 @@
+//! `Trace`: reads the format, and says what is wrong with it.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::str;
+use core::sync::atomic::{AtomicU64, Ordering};
+use flate2::read::MultiGzDecoder;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+/// A trace being read: its operations come out in batches.
+///
+/// Whether it is gzip is told by its first bytes, not by its name; of several members all are read.
+pub struct Trace {
+    name: String,
+    source: Box<dyn BufRead>,
+    size: Option<u64>,
+    bytes_read: Arc<AtomicU64>,
+    /// The line that was read last, without its end.
+    line: Vec<u8>,
+    line_number: u64,
+    time_ms: u64,
+    operations: u64,
+}
+
+/// What the recorded program did to its timeouts, once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Operation {
+    /// When, in ms since the trace began.
+    pub time_ms: u64,
+    /// The name of the timeout.
+    pub key: u32,
+    /// What was done to it.
+    pub action: Action,
+}
+
+/// What is done to a timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// It is scheduled.
+    Schedule {
+        /// How long after the operation it is due; at least 1.
+        delay_ms: u64,
+    },
+    /// It is moved.
+    Reschedule {
+        /// How long after the operation it is due; at least 1.
+        delay_ms: u64,
+    },
+    /// It is cancelled.
+    Cancel,
+}
+
+/// What in a trace is not as the format says.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct TraceError {
+    /// The name of the trace.
+    pub file: String,
+    /// The line, counted from 1; None if nothing could be read at all.
+    pub line: Option<u64>,
+    /// What is there.
+    pub found: String,
+    /// What should be there.
+    pub expected: String,
+}
+
+impl Trace {
+    /// Opens the file at `path`.
+    ///
+    /// # Errors
+    ///
+    /// [`TraceError`] if it cannot be read, or does not begin with the header.
+    pub fn open(path: &Path) -> Result<Self, TraceError> {
+        let name = path.display().to_string();
+        let opened = File::open(path).and_then(|file| {
+            let metadata = file.metadata()?;
+            Ok((metadata.is_file().then_some(metadata.len()), file))
+        });
+        match opened {
+            Ok((size, file)) => Self::with_size(&name, file, size),
+            Err(error) => Err(TraceError {
+                file: printable(&name),
+                line: None,
+                found: describe(&error),
+                expected: "a trace that can be read".into(),
+            }),
+        }
+    }
+
+    /// Reads from `source`; `name` is what errors and the report call it.
+    ///
+    /// # Errors
+    ///
+    /// [`TraceError`] if it cannot be read, or does not begin with the header.
+    pub fn new(name: &str, source: impl Read + 'static) -> Result<Self, TraceError> {
+        Self::with_size(name, source, None)
+    }
+
+    fn with_size(
+        name: &str,
+        source: impl Read + 'static,
+        size: Option<u64>,
+    ) -> Result<Self, TraceError> {
+        let bytes_read = Arc::new(AtomicU64::new(0));
+        let mut trace = Self {
+            name: printable(name),
+            source: Box::new(io::empty()),
+            size,
+            bytes_read: Arc::clone(&bytes_read),
+            line: Vec::new(),
+            line_number: 0,
+            time_ms: 0,
+            operations: 0,
+        };
+        let source = unpacked(Counted { source, bytes_read });
+        trace.source = source.map_err(|error| trace.unreadable(&error))?;
+        trace.read_header()?;
+        Ok(trace)
+    }
+
+    fn read_header(&mut self) -> Result<(), TraceError> {
+        let expected = || format!("the header `{HEADER}`");
+        if !self.read_line()? {
+            return Err(self.error("an empty file", &expected()));
+        }
+        let line = self.line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&self.line);
+        if line != HEADER.as_bytes() {
+            return Err(self.error(&quoted(line), &expected()));
+        }
+        Ok(())
+    }
+
+    /// Replaces what is in `batch` by the next operations, `most` at most, and returns whether
+    /// there were any.
+    ///
+    /// # Errors
+    ///
+    /// [`TraceError`] for the first line that is not as the format says, and for a trace without
+    /// operations.
+    pub fn read_batch(
+        &mut self,
+        batch: &mut Vec<Operation>,
+        most: usize,
+    ) -> Result<bool, TraceError> {
+        batch.clear();
+        while batch.len() < most && self.read_line()? {
+            let operation = self.parse()?;
+            self.time_ms = operation.time_ms;
+            self.operations += 1;
+            batch.push(operation);
+        }
+        if self.operations == 0 && 0 < most {
+            return Err(self.error("no operations", "at least one after the header"));
+        }
+        Ok(!batch.is_empty())
+    }
+
+    /// Reads the next line, without its end, and returns whether there is one.
+    fn read_line(&mut self) -> Result<bool, TraceError> {
+        self.line.clear();
+        self.line_number += 1;
+        let read = self.source.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut self.line);
+        let read = read.map_err(|error| self.unreadable(&error))? as u64;
+        if read == LONGEST_LINE && !self.line.ends_with(b"\n") {
+            let expected = format!("a line of less than {LONGEST_LINE} bytes");
+            return Err(self.error(&quoted(&self.line), &expected));
+        }
+        self.line.truncate(self.line.trim_ascii_end().len());
+        Ok(0 < read)
+    }
+
+    /// The operation on the line that was read last.
+    fn parse(&self) -> Result<Operation, TraceError> {
+        let fields: Vec<_> = self.line.split(|&byte| byte == b',').collect();
+        let [time_ms, op, key, delay_ms] = fields[..] else {
+            let found = format!("{} in {}", columns(fields.len()), quoted(&self.line));
+            return Err(self.error(&found, "4 columns: `time_ms,op,key,delay_ms`"));
+        };
+        let time_ms = self.number("time_ms", time_ms, u64::MAX)?;
+        if time_ms < self.time_ms {
+            let found = format!("time_ms `{time_ms}`");
+            let expected = format!("no time before that of the line above, {}", self.time_ms);
+            return Err(self.error(&found, &expected));
+        }
+        let key = self.number("key", key, u32::MAX.into())? as u32;
+        let action = match op {
+            b"schedule" => Action::Schedule { delay_ms: self.delay(delay_ms)? },
+            b"reschedule" => Action::Reschedule { delay_ms: self.delay(delay_ms)? },
+            b"cancel" if delay_ms.is_empty() => Action::Cancel,
+            b"cancel" => {
+                let found = format!("delay_ms {}", quoted(delay_ms));
+                return Err(self.error(&found, "no delay for `cancel`"));
+            }
+            _ => {
+                let found = format!("op {}", quoted(op));
+                return Err(self.error(&found, "`schedule`, `reschedule` or `cancel`"));
+            }
+        };
+        Ok(Operation { time_ms, key, action })
+    }
+
+    fn delay(&self, field: &[u8]) -> Result<u64, TraceError> {
+        match self.number("delay_ms", field, u64::MAX)? {
+            0 => Err(self.error("delay_ms `0`", "a delay of at least 1 ms")),
+            delay_ms => Ok(delay_ms),
+        }
+    }
+
+    fn number(&self, column: &str, field: &[u8], most: u64) -> Result<u64, TraceError> {
+        let digits = !field.is_empty() && field.iter().all(u8::is_ascii_digit);
+        let number = str::from_utf8(field).ok().and_then(|text| text.parse().ok());
+        match number {
+            Some(number) if digits && number <= most => Ok(number),
+            _ => {
+                let found = format!("{column} {}", quoted(field));
+                Err(self.error(&found, &format!("a whole number from 0 to {most}")))
+            }
+        }
+    }
+
+    /// The name of the trace: of a file, its path.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The bytes of the file, packed as it is; None if they are not known before it is read.
+    #[must_use]
+    pub fn size(&self) -> Option<u64> {
+        self.size
+    }
+
+    /// The bytes read so far, packed as they are.
+    #[must_use]
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read.load(Ordering::Relaxed)
+    }
+
+    /// The operations read so far.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    /// The time of the operation that was read last, in ms.
+    #[must_use]
+    pub fn time_ms(&self) -> u64 {
+        self.time_ms
+    }
+
+    fn error(&self, found: &str, expected: &str) -> TraceError {
+        TraceError {
+            file: self.name.clone(),
+            line: Some(self.line_number),
+            found: found.into(),
+            expected: expected.into(),
+        }
+    }
+
+    fn unreadable(&self, error: &io::Error) -> TraceError {
+        let expected = match error.kind() {
+            io::ErrorKind::UnexpectedEof => "the rest of the gzip data",
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => "sound gzip data",
+            _ => "a trace that can be read",
+        };
+        let line = (0 < self.line_number).then_some(self.line_number);
+        TraceError { line, ..self.error(&describe(error), expected) }
+    }
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trace")
+            .field("name", &self.name)
+            .field("line_number", &self.line_number)
+            .field("operations", &self.operations)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Action {
+    /// How long after the operation the timeout is due, in ms; None for [`Action::Cancel`].
+    #[must_use]
+    pub fn delay_ms(&self) -> Option<u64> {
+        match *self {
+            Self::Schedule { delay_ms } | Self::Reschedule { delay_ms } => Some(delay_ms),
+            Self::Cancel => None,
+        }
+    }
+}
+
+impl fmt::Display for TraceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        write!(f, ": found {}, expected {}", self.found, self.expected)
+    }
+}
+
+impl core::error::Error for TraceError {}
+
+/// Counts what is read.
+struct Counted<R> {
+    source: R,
+    bytes_read: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(buffer)?;
+        self.bytes_read.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+/// The source, unpacked if it begins like gzip.
+fn unpacked(mut source: impl Read + 'static) -> io::Result<Box<dyn BufRead>> {
+    let mut start = Vec::new();
+    source.by_ref().take(GZIP_MAGIC.len() as u64).read_to_end(&mut start)?;
+    let is_gzip = start == GZIP_MAGIC;
+    let source = io::Cursor::new(start).chain(source);
+    Ok(match is_gzip {
+        true => Box::new(BufReader::new(MultiGzDecoder::new(BufReader::new(source)))),
+        false => Box::new(BufReader::new(source)),
+    })
+}
+
+fn describe(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no such file".into(),
+        io::ErrorKind::IsADirectory => "a directory".into(),
+        io::ErrorKind::PermissionDenied => "no permission to read it".into(),
+        io::ErrorKind::UnexpectedEof => "gzip data that break off".into(),
+        _ => printable(&error.to_string()),
+    }
+}
+
+/// The bytes as text that is safe to print, cut if they are many.
+fn quoted(bytes: &[u8]) -> String {
+    match bytes.get(..LONGEST_QUOTE) {
+        Some(start) => format!("`{}...`", start.escape_ascii()),
+        None => format!("`{}`", bytes.escape_ascii()),
+    }
+}
+
+fn printable(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
+}
+
+fn columns(number: usize) -> String {
+    if number == 1 { "1 column".into() } else { format!("{number} columns") }
+}
+
+const HEADER: &str = "time_ms,op,key,delay_ms";
+
+/// What some programs write before UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// Keeps a file without lines out of memory; a good line has some 60 bytes at most.
+const LONGEST_LINE: u64 = 4096;
+
+const LONGEST_QUOTE: usize = 60;

@@ -1,0 +1,54 @@
+//! Numbers as a person reads them.
+
+use alloc::format;
+use alloc::string::String;
+use indicatif::HumanCount;
+
+/// So many nanoseconds, to three digits, in the largest unit of which there is at least one.
+pub(super) fn duration(nanoseconds: f64) -> String {
+    const UNITS: [(&str, f64); 7] = [
+        ("d", DAY),
+        ("h", HOUR),
+        ("min", MINUTE),
+        ("s", 1e9),
+        ("ms", 1e6),
+        ("us", 1e3),
+        ("ns", 1.0),
+    ];
+    let rounded = |unit| three_digits(nanoseconds / unit);
+    let unit = UNITS.into_iter().find(|&(_, unit)| 1.0 <= rounded(unit)).unwrap_or(("ns", 1.0));
+    format!("{} {}", plain(rounded(unit.1)), unit.0)
+}
+
+/// So many milliseconds, as [`duration`] writes them.
+pub(super) fn milliseconds(ms: u64) -> String {
+    duration(ms as f64 * 1e6)
+}
+
+/// So many bytes, to three digits.
+pub(super) fn bytes(bytes: f64) -> String {
+    format!("{} B", plain(three_digits(bytes)))
+}
+
+/// So many operations.
+pub(super) fn operations(number: u64) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} operation{plural}", HumanCount(number))
+}
+
+fn three_digits(number: f64) -> f64 {
+    if number < 1.0 {
+        return (number * 100.0).round() / 100.0;
+    }
+    let scale = 10f64.powi(2 - number.log10().floor() as i32).min(100.0);
+    (number * scale).round() / scale
+}
+
+/// The number without needless digits; from 100,000 on as a power of ten.
+fn plain(number: f64) -> String {
+    if number < 1e5 { format!("{number}") } else { format!("{number:e}") }
+}
+
+const MINUTE: f64 = 60e9;
+const HOUR: f64 = 60.0 * MINUTE;
+const DAY: f64 = 24.0 * HOUR;

@@ -1,0 +1,636 @@
+//! What the command `tickwheel replay` promises.
+#![cfg(feature = "cli")]
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use resvg::tiny_skia::Pixmap;
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+const HEADER: &str = "time_ms,op,key,delay_ms\n";
+const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data");
+const MODES: [&str; 5] =
+    ["hierarchical:64", "hierarchical:2", "hashed:1", "hashed:512", "hashed:65536"];
+
+#[test]
+fn bundled_jobs_give_their_figures_in_every_mode() {
+    let trace = Path::new(DATA).join("jobs-gaia.csv.gz");
+    for figures in figures_of(&trace, &MODES, "1ms") {
+        assert_eq!(figures["ops"], 102_407);
+        assert_eq!(figures["scheduled"], 51_959);
+        assert_eq!(figures["rescheduled"], 0);
+        assert_eq!(figures["cancelled"], 50_448);
+        assert_eq!(figures["fired_in_span"], 1_511);
+        assert_eq!(figures["live_at_end"], 0);
+        assert_eq!(figures["fired_total"], 1_511);
+        assert_eq!(figures["replaced"], 0);
+        assert_eq!(figures["late_cancels"], 0);
+        assert_eq!(figures["late_reschedules"], 0);
+        assert_eq!(figures["early"], 0);
+        assert_eq!(figures["max_late_ticks"], 0);
+        assert_eq!(figures["peak_live"], 606);
+    }
+}
+
+#[test]
+fn bundled_cache_gives_the_figures_of_a_sorted_map() {
+    let trace = Path::new(DATA).join("cache-twitter52.csv.gz");
+    let mut text = String::new();
+    let packed = File::open(&trace).unwrap();
+    flate2::read::MultiGzDecoder::new(packed).read_to_string(&mut text).unwrap();
+    let expected = Naive::run(&text, 1_000_000);
+    assert_eq!((expected.ops, expected.fired_in_span, expected.live_at_end), (300_000, 0, 54_710));
+    for figures in figures_of(&trace, &MODES, "1ms") {
+        expected.assert_agrees(&figures);
+    }
+}
+
+#[test]
+fn every_tick_gives_the_figures_of_a_sorted_map() {
+    let folder = TempDir::new().unwrap();
+    let text = generated(20_000);
+    let trace = file_of(&folder, "trace.csv", text.as_bytes());
+    for (tick, nanoseconds) in [
+        ("1us", 1_000),
+        ("1500us", 1_500_000),
+        ("1ms", 1_000_000),
+        ("7ms", 7_000_000),
+        ("1s", 1_000_000_000),
+        ("1h", 3_600_000_000_000),
+    ] {
+        let expected = Naive::run(&text, nanoseconds);
+        for figures in figures_of(&trace, &MODES, tick) {
+            expected.assert_agrees(&figures);
+        }
+    }
+}
+
+#[test]
+fn coarse_ticks_make_replacements_and_late_cancels_differ() {
+    let text = generated(20_000);
+    assert_eq!(Naive::run(&text, 1_000_000).fired_in_span, Naive::run(&text, 1_000).fired_in_span);
+    let (fine, coarse) = (Naive::run(&text, 1_000_000), Naive::run(&text, 1_000_000_000));
+    assert!(fine.replaced < coarse.replaced, "the generated trace tells ticks apart");
+    assert!(coarse.late_cancels < fine.late_cancels, "the generated trace tells ticks apart");
+}
+
+#[test]
+fn all_recorded_traces_give_their_figures() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/traces");
+    if !folder.is_dir() {
+        let absent = format!("{} is absent", folder.display());
+        assert!(std::env::var_os("CI").is_none(), "{absent}");
+        // Written past the capture of the test runner, so that it is seen.
+        writeln!(std::io::stderr(), "SKIPPED: the recorded traces were not replayed: {absent}")
+            .unwrap();
+        return;
+    }
+    for (name, counts) in [
+        ("jobs-gaia", [102_407, 51_959, 0, 50_448, 1_511, 0, 606]),
+        ("jobs-eagle", [1_985, 1_000, 0, 985, 11, 4, 475]),
+        ("cache-twitter52", [1_000_000, 143_542, 856_458, 0, 0, 143_542, 143_542]),
+        ("kvcache-mooncake", [288_500, 276_279, 12_221, 0, 186_532, 89_747, 96_723]),
+        ("rpc-onlineboutique", [190_444, 95_617, 0, 94_827, 789, 1, 21]),
+    ] {
+        let trace = folder.join(name).with_extension("csv.gz");
+        for figures in figures_of(&trace, &["hierarchical:64", "hashed:512", "hashed:65536"], "1ms")
+        {
+            let columns = [
+                "ops",
+                "scheduled",
+                "rescheduled",
+                "cancelled",
+                "fired_in_span",
+                "live_at_end",
+                "peak_live",
+            ];
+            assert_eq!(columns.map(|column| count(&figures, column)), counts, "{name}");
+            assert_eq!((count(&figures, "early"), count(&figures, "max_late_ticks")), (0, 0));
+            assert_eq!(
+                count(&figures, "fired_total"),
+                count(&figures, "fired_in_span") + count(&figures, "live_at_end")
+            );
+        }
+    }
+}
+
+#[test]
+fn plain_gzip_several_members_and_standard_input_are_the_same() {
+    let folder = TempDir::new().unwrap();
+    let text = generated(10_000);
+    let (start, rest) = text.as_bytes().split_at(text.len() / 3);
+    let members = [gzip(start), gzip(rest)].concat();
+    let expected = Naive::run(&text, 1_000_000);
+    for (name, bytes) in [
+        ("plain.gz", text.clone().into_bytes()),
+        ("one.csv", gzip(text.as_bytes())),
+        ("several.csv", members),
+    ] {
+        let trace = file_of(&folder, name, &bytes);
+        for figures in figures_of(&trace, &MODES, "1ms") {
+            expected.assert_agrees(&figures);
+        }
+        let output = replay_input(&bytes, &["-", "--json", "--mode", "hashed:8"]);
+        expected.assert_agrees(&json(&output)[0]);
+    }
+}
+
+#[test]
+fn lines_may_end_like_those_of_other_systems() {
+    let text = "\u{feff}time_ms,op,key,delay_ms\r\n0,schedule,1,5\r\n9,cancel,1,\r\n";
+    let figures = &json(&replay_input(text.as_bytes(), &["-", "--json"]))[0];
+    assert_eq!((count(figures, "ops"), count(figures, "late_cancels")), (2, 1));
+}
+
+#[test]
+fn keys_never_seen_are_counted() {
+    let text = format!("{HEADER}0,cancel,1,\n0,reschedule,2,10\n3,reschedule,2,10\n");
+    for figures in json(&replay_input(text.as_bytes(), &["-", "--json"])) {
+        assert_eq!(count(&figures, "late_cancels"), 1);
+        assert_eq!(count(&figures, "late_reschedules"), 1);
+        assert_eq!(count(&figures, "rescheduled"), 2);
+        assert_eq!(count(&figures, "fired_total"), 1);
+        assert_eq!((count(&figures, "early"), count(&figures, "max_late_ticks")), (0, 0));
+    }
+}
+
+#[test]
+fn huge_numbers_saturate() {
+    let most = u64::MAX;
+    let text = format!(
+        "{HEADER}0,schedule,1,1\n2,schedule,{},{most}\n{most},schedule,3,{most}\n{most},cancel,3,\n",
+        u32::MAX,
+    );
+    for tick in ["1us", "1ms", "1h"] {
+        let output = replay_input(text.as_bytes(), &["-", "--json", "--tick", tick]);
+        for figures in json(&output) {
+            assert_eq!((count(&figures, "ops"), count(&figures, "cancelled")), (4, 1));
+            assert_eq!((count(&figures, "early"), count(&figures, "max_late_ticks")), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn what_is_never_reached_stays_pending() {
+    let text = format!("{HEADER}0,schedule,1,1\n2,schedule,2,{}\n", u64::MAX);
+    for figures in json(&replay_input(text.as_bytes(), &["-", "--json", "--tick", "1us"])) {
+        assert_eq!((count(&figures, "live_at_end"), count(&figures, "fired_total")), (1, 1));
+    }
+}
+
+#[test]
+fn bad_lines_are_told_by_file_and_line() {
+    let long = "x".repeat(10_000);
+    let cases: &[(&str, &str, &str)] = &[
+        ("0,expire,1,5\n", "op `expire`", "`schedule`, `reschedule` or `cancel`"),
+        ("0,schedule,1\n", "3 columns", "4 columns"),
+        ("0,schedule,1,5,9\n", "5 columns", "4 columns"),
+        ("\n", "1 column", "4 columns"),
+        ("-1,schedule,1,5\n", "time_ms `-1`", "a whole number"),
+        ("soon,schedule,1,5\n", "time_ms `soon`", "a whole number"),
+        ("1.5,schedule,1,5\n", "time_ms `1.5`", "a whole number"),
+        ("+1,schedule,1,5\n", "time_ms `+1`", "a whole number"),
+        ("0,schedule,,5\n", "key ``", "a whole number"),
+        ("0,schedule,-7,5\n", "key `-7`", "a whole number"),
+        ("0,schedule,4294967296,5\n", "key `4294967296`", "from 0 to 4294967295"),
+        ("0,schedule,1,0\n", "delay_ms `0`", "at least 1"),
+        ("0,schedule,1,\n", "delay_ms ``", "a whole number"),
+        ("0,reschedule,1,\n", "delay_ms ``", "a whole number"),
+        ("0,cancel,1,5\n", "delay_ms `5`", "no delay for `cancel`"),
+        ("0,schedule,1,18446744073709551616\n", "delay_ms `18446744073709551616`", "from 0 to 18"),
+        ("18446744073709551616,cancel,1,\n", "time_ms `18446744073709551616`", "from 0 to 18"),
+        ("\"0\",schedule,1,5\n", "time_ms `\\\"0\\\"`", "a whole number"),
+        (&long, "`xxxxx", "a line of less than 4096 bytes"),
+    ];
+    let folder = TempDir::new().unwrap();
+    for (line, found, expected) in cases {
+        let text = format!("{HEADER}0,schedule,9,100\n{line}");
+        let trace = file_of(&folder, "bad.csv", text.as_bytes());
+        assert_refused(&folder, &trace, &format!("{}:3: found ", trace.display()), found, expected);
+    }
+}
+
+#[test]
+fn time_going_back_is_told() {
+    let folder = TempDir::new().unwrap();
+    let text = format!("{HEADER}5,schedule,9,100\n4,cancel,9,\n");
+    let trace = file_of(&folder, "back.csv", text.as_bytes());
+    assert_refused(&folder, &trace, "back.csv:3:", "time_ms `4`", "no time before");
+}
+
+#[test]
+fn bytes_that_are_no_text_are_told() {
+    let folder = TempDir::new().unwrap();
+    let bytes = [HEADER.as_bytes(), b"0,schedule,\xff\x1b,5\n"].concat();
+    let trace = file_of(&folder, "bytes.csv", &bytes);
+    assert_refused(&folder, &trace, "bytes.csv:2:", "key `\\xff\\x1b`", "a whole number");
+}
+
+#[test]
+fn a_wrong_header_is_told() {
+    let folder = TempDir::new().unwrap();
+    for (text, found) in [
+        ("time,op,key,delay\n0,schedule,1,5\n", "`time,op,key,delay`"),
+        ("0,schedule,1,5\n", "`0,schedule,1,5`"),
+        ("", "an empty file"),
+    ] {
+        let trace = file_of(&folder, "header.csv", text.as_bytes());
+        assert_refused(&folder, &trace, "header.csv:1:", found, "`time_ms,op,key,delay_ms`");
+    }
+    let trace = file_of(&folder, "none.csv", HEADER.as_bytes());
+    assert_refused(&folder, &trace, "none.csv:2:", "no operations", "at least one");
+}
+
+#[test]
+fn broken_gzip_is_told() {
+    let folder = TempDir::new().unwrap();
+    let packed = gzip(generated(10_000).as_bytes());
+    let trace = file_of(&folder, "cut.csv.gz", &packed[..packed.len() / 2]);
+    assert_refused(&folder, &trace, "cut.csv.gz:", "gzip data that break off", "the rest");
+
+    let mut damaged = packed;
+    let middle = damaged.len() / 2;
+    damaged[middle..middle + 64].fill(0);
+    let trace = file_of(&folder, "damaged.csv.gz", &damaged);
+    assert_refused(&folder, &trace, "damaged.csv.gz:", "found ", "expected ");
+}
+
+#[test]
+fn what_cannot_be_opened_is_told() {
+    let folder = TempDir::new().unwrap();
+    let absent = folder.path().join("absent.csv");
+    assert_refused(&folder, &absent, "absent.csv:", "no such file", "a trace that can be read");
+    let directory = TempDir::new().unwrap();
+    assert_refused(&folder, directory.path(), "", "a directory", "a trace that can be read");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_without_permission_is_told() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = TempDir::new().unwrap();
+    let trace = file_of(&folder, "secret.csv", HEADER.as_bytes());
+    fs::set_permissions(&trace, fs::Permissions::from_mode(0o000)).unwrap();
+    match File::open(&trace) {
+        // Nothing is forbidden to the superuser.
+        Ok(_) => assert_refused(&folder, &trace, "secret.csv:2:", "no operations", "at least one"),
+        Err(_) => {
+            assert_refused(&folder, &trace, "secret.csv:", "no permission", "a trace that can");
+        }
+    }
+}
+
+#[test]
+fn arguments_are_checked_before_any_work() {
+    let folder = TempDir::new().unwrap();
+    let trace = file_of(&folder, "good.csv", generated(100).as_bytes());
+    let trace = trace.to_str().unwrap();
+    let nowhere = folder.path().join("nowhere/out.svg");
+    let cases: &[(&[&str], &str)] = &[
+        (&["--mode", "hashed"], "\"hashed\" is no mode"),
+        (&["--mode", "hashed:0"], "0 buckets asked for"),
+        (&["--tick", "2h"], "1us to 1h"),
+        (&["--tick", "1ns"], "1us to 1h"),
+        (&["--tick", "often"], "\"often\" is no duration"),
+        (&["--plot", "out.pdf"], ".svg or .png"),
+        (&["--plot", "out"], ".svg or .png"),
+        (&["--plot", nowhere.to_str().unwrap()], "nowhere"),
+    ];
+    for (arguments, message) in cases {
+        let output = replay(&[&[trace][..], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(message), "{}", text(&output.stderr));
+        assert!(output.stdout.is_empty());
+    }
+    assert_eq!(names_in(&folder), ["good.csv"]);
+}
+
+#[test]
+fn pictures_are_written_in_both_formats() {
+    let folder = TempDir::new().unwrap();
+    let trace = file_of(&folder, "a <trace> & more.csv", generated(5_000).as_bytes());
+    let (svg, png) = (folder.path().join("out.svg"), folder.path().join("out.PNG"));
+    for plot in [&svg, &png] {
+        let output = replay(&[trace.to_str().unwrap(), "--plot", plot.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    }
+    assert_eq!(names_in(&folder), ["a <trace> & more.csv", "out.PNG", "out.svg"]);
+
+    let drawing = fs::read_to_string(svg).unwrap();
+    for word in ["a &lt;trace&gt; &amp; more.csv", "hashed:65536", "Longest call", "10 min"] {
+        assert!(drawing.contains(word), "{word}");
+    }
+    let size = ["width", "height"].map(|name| {
+        let (_, rest) = drawing.split_once("<svg ").unwrap();
+        let (_, rest) = rest.split_once(&format!("{name}=\"")).unwrap();
+        rest.split_once('"').unwrap().0.parse::<u32>().unwrap()
+    });
+    let picture = Pixmap::decode_png(&fs::read(png).unwrap()).unwrap();
+    assert_eq!([picture.width(), picture.height()], size.map(|pixels| 2 * pixels));
+
+    // The title is drawn: there is ink where it stands.
+    let ink = (0..100)
+        .flat_map(|y| (0..picture.width()).map(move |x| (x, y)))
+        .filter(|&(x, y)| picture.pixel(x, y).is_some_and(|pixel| pixel.red() < 100))
+        .count();
+    assert!(500 < ink, "{ink} dark pixels");
+}
+
+#[test]
+fn a_picture_replaces_an_older_one() {
+    let folder = TempDir::new().unwrap();
+    let trace = file_of(&folder, "trace.csv", generated(100).as_bytes());
+    let plot = file_of(&folder, "out.svg", b"older");
+    let output = replay(&[trace.to_str().unwrap(), "--plot", plot.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(fs::read_to_string(plot).unwrap().starts_with("<svg"));
+    assert_eq!(names_in(&folder), ["out.svg", "trace.csv"]);
+}
+
+#[test]
+fn a_pipe_gets_the_table_alone() {
+    let output = replay_input(generated(5_000).as_bytes(), &["-"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    assert!(table.contains("5,000 operations"), "{table}");
+    assert!(table.lines().all(|line| line.len() <= 80 || line.ends_with('.')), "{table}");
+    let verdict = table.lines().last().unwrap();
+    assert!(verdict.ends_with('.') && verdict.contains("hierarchical:64"), "{verdict}");
+    assert!(!table.contains('\u{1b}'), "{table}");
+}
+
+#[test]
+fn json_is_one_object_a_mode() {
+    let output = replay_input(generated(100).as_bytes(), &["-", "--json"]);
+    assert!(output.stderr.is_empty());
+    let modes: Vec<_> = json(&output).iter().map(|figures| figures["mode"].clone()).collect();
+    assert_eq!(modes, ["hierarchical:64", "hashed:512", "hashed:65536"]);
+    for figures in json(&output) {
+        for field in ["ns_per_op", "peak_bytes_per_timeout"] {
+            assert!(figures[field].is_f64(), "{field}");
+        }
+        for field in ["max_call_ns", "p50_ns", "p99_ns", "p999_ns", "buckets_visited"] {
+            assert!(figures[field].is_u64(), "{field}");
+        }
+        for field in ["demotions", "rounds_waited"] {
+            assert!(figures[field].is_u64(), "{field}");
+        }
+    }
+}
+
+#[test]
+fn few_operations_get_no_verdict() {
+    let output = replay_input(generated(10).as_bytes(), &["-"]);
+    assert!(text(&output.stdout).contains("too few to tell"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn a_closed_pipe_is_no_panic() {
+    for arguments in [&["-"][..], &["-", "--json"]] {
+        let mut child = command(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        child.stdin.take().unwrap().write_all(generated(1_000).as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_leaves_nothing_behind() {
+    let folder = TempDir::new().unwrap();
+    let plot = folder.path().join("out.svg");
+    let mut child = command(&["-", "--plot", plot.to_str().unwrap()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    // More than a pipe holds: when it is written, the trace is being read.
+    input.write_all(generated(100_000).as_bytes()).unwrap();
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    drop(input);
+    assert_eq!(output.status.code(), Some(130));
+    assert!(output.stdout.is_empty());
+    assert!(names_in(&folder).is_empty());
+}
+
+#[test]
+fn help_and_version_are_there() {
+    let help = replay(&["--help"]);
+    assert_eq!(help.status.code(), Some(0));
+    assert!(text(&help.stdout).contains("tickwheel replay data/jobs-gaia.csv.gz"));
+    let version = Command::new(env!("CARGO_BIN_EXE_tickwheel")).arg("--version").output().unwrap();
+    assert_eq!(text(&version.stdout).trim(), concat!("tickwheel ", env!("CARGO_PKG_VERSION")));
+}
+
+/// What a sorted map of exact deadlines makes of a trace.
+#[derive(Default)]
+struct Naive {
+    /// Deadline in ticks and number of the operation, to key.
+    sorted: BTreeMap<(u128, u64), u32>,
+    places: HashMap<u32, (u128, u64)>,
+    ops: u64,
+    scheduled: u64,
+    rescheduled: u64,
+    cancelled: u64,
+    fired_in_span: u64,
+    live_at_end: u64,
+    fired_total: u64,
+    replaced: u64,
+    late_cancels: u64,
+    late_reschedules: u64,
+    peak_live: u64,
+}
+
+impl Naive {
+    fn run(text: &str, tick: u128) -> Self {
+        let mut naive = Self::default();
+        for line in text.lines().skip(1) {
+            let fields: Vec<_> = line.split(',').collect();
+            let time = fields[0].parse::<u128>().unwrap() * 1_000_000;
+            let key = fields[2].parse().unwrap();
+            naive.ops += 1;
+            naive.fire(time / tick);
+            if fields[1] == "cancel" {
+                match naive.remove(key) {
+                    true => naive.cancelled += 1,
+                    false => naive.late_cancels += 1,
+                }
+                continue;
+            }
+            let pending = naive.remove(key);
+            match (fields[1], pending) {
+                ("schedule", true) => naive.replaced += 1,
+                ("reschedule", false) => naive.late_reschedules += 1,
+                _ => {}
+            }
+            match fields[1] {
+                "schedule" => naive.scheduled += 1,
+                _ => naive.rescheduled += 1,
+            }
+            let due = time + fields[3].parse::<u128>().unwrap() * 1_000_000;
+            let place = (due.div_ceil(tick), naive.ops);
+            naive.sorted.insert(place, key);
+            naive.places.insert(key, place);
+            naive.peak_live = naive.peak_live.max(naive.sorted.len() as u64);
+        }
+        naive.fired_in_span = naive.fired_total;
+        naive.live_at_end = naive.sorted.len() as u64;
+        naive.fire(u128::MAX);
+        naive
+    }
+
+    fn fire(&mut self, now: u128) {
+        while let Some(first) = self.sorted.first_entry().filter(|first| first.key().0 <= now) {
+            self.places.remove(&first.remove());
+            self.fired_total += 1;
+        }
+    }
+
+    fn remove(&mut self, key: u32) -> bool {
+        match self.places.remove(&key) {
+            Some(place) => self.sorted.remove(&place).is_some(),
+            None => false,
+        }
+    }
+
+    fn assert_agrees(&self, figures: &Value) {
+        for (column, expected) in [
+            ("ops", self.ops),
+            ("scheduled", self.scheduled),
+            ("rescheduled", self.rescheduled),
+            ("cancelled", self.cancelled),
+            ("fired_in_span", self.fired_in_span),
+            ("live_at_end", self.live_at_end),
+            ("fired_total", self.fired_total),
+            ("replaced", self.replaced),
+            ("late_cancels", self.late_cancels),
+            ("late_reschedules", self.late_reschedules),
+            ("peak_live", self.peak_live),
+            ("early", 0),
+            ("max_late_ticks", 0),
+        ] {
+            assert_eq!(count(figures, column), expected, "{column} of {}", figures["mode"]);
+        }
+    }
+}
+
+/// A trace of so many operations on few keys, with delays from 1 ms to 10 h, that mixes what is
+/// pending and what is gone.
+fn generated(operations: u32) -> String {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    let mut text = HEADER.to_string();
+    let mut time = 0;
+    for _ in 0..operations {
+        let most = [1, 1, 2, 30, 3_000][random(5) as usize];
+        time += random(most);
+        let key = random(500);
+        let most = [5, 100, 2_000, 60_000, 36_000_000][random(5) as usize];
+        let delay = 1 + random(most);
+        text += &match random(10) {
+            0..=4 => format!("{time},schedule,{key},{delay}\n"),
+            5..=6 => format!("{time},reschedule,{key},{delay}\n"),
+            _ => format!("{time},cancel,{key},\n"),
+        };
+    }
+    text
+}
+
+fn figures_of(trace: &Path, modes: &[&str], tick: &str) -> Vec<Value> {
+    let mut arguments = vec![trace.to_str().unwrap(), "--json", "--tick", tick];
+    arguments.extend(modes.iter().flat_map(|mode| ["--mode", mode]));
+    let figures = json(&replay(&arguments));
+    assert_eq!(figures.len(), modes.len());
+    figures
+}
+
+fn replay(arguments: &[&str]) -> Output {
+    command(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn replay_input(input: &[u8], arguments: &[&str]) -> Output {
+    let mut child = command(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tickwheel"));
+    command.arg("replay").args(arguments);
+    command
+}
+
+/// That `trace` is refused with one message, and without a trace of output.
+fn assert_refused(folder: &TempDir, trace: &Path, place: &str, found: &str, expected: &str) {
+    let before = names_in(folder);
+    let plot = folder.path().join("never.svg");
+    let output = replay(&[trace.to_str().unwrap(), "--plot", plot.to_str().unwrap()]);
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.starts_with("tickwheel: ") && message.lines().count() == 1, "{message}");
+    for part in [place, &trace.display().to_string(), ": found ", found, ", expected ", expected] {
+        assert!(message.contains(part), "{part:?} in {message}");
+    }
+    assert!(output.stdout.is_empty());
+    assert_eq!(names_in(folder), before);
+}
+
+fn json(output: &Output) -> Vec<Value> {
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn count(figures: &Value, column: &str) -> u64 {
+    figures[column].as_u64().unwrap_or_else(|| panic!("{column} is a count"))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn file_of(folder: &TempDir, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = folder.path().join(name);
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn names_in(folder: &TempDir) -> Vec<String> {
+    let entries = fs::read_dir(folder.path()).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
