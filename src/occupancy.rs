@@ -12,15 +12,26 @@ const ABSENT: u32 = u32::MAX;
 /// A set of bucket numbers, as a tree of 64-bit words that grows where it is used.
 ///
 /// The lowest tier is made of *rows*, one bit a bucket; a node above them has one bit for each of
-/// its children that is not empty. A row keeps its place from its first use on, so that the table
-/// of buckets can go by the same places.
+/// its children that is not empty. A row keeps its place while it has members, so that the table of
+/// buckets can go by the same places. Rows without members are used again elsewhere when there
+/// are many of them.
 #[derive(Debug)]
 pub(crate) struct Occupancy {
     /// How many tiers of nodes stand above the rows; at least 1.
     height: u32,
     /// The root first.
     nodes: Vec<Node>,
-    rows: Vec<u64>,
+    rows: Vec<Row>,
+    /// The places of rows that no node leads to.
+    spare: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Row {
+    /// The number of its first bucket.
+    base: u32,
+    /// One bit for each member, the first bucket's lowest.
+    word: u64,
 }
 
 #[derive(Debug)]
@@ -47,55 +58,92 @@ impl Occupancy {
         while limit.saturating_sub(1).checked_shr((height + 1) * BITS).unwrap_or(0) > 0 {
             height += 1;
         }
-        Self { height, nodes: Vec::new(), rows: Vec::new() }
+        Self { height, nodes: Vec::new(), rows: Vec::new(), spare: Vec::new() }
     }
 
-    /// Makes the row that covers `number`, which is not there yet, and returns its place: the next
-    /// one.
+    /// Makes a row that covers `number`, where there is none yet, and returns its place: that of a
+    /// row without members, or the next one.
     pub(crate) fn insert_row(&mut self, number: u32) -> usize {
-        let mut parent = None;
-        let mut at = if self.nodes.is_empty() { ABSENT } else { 0 };
-        for tier in (0..=self.height).rev() {
-            if at == ABSENT {
-                at = match tier {
-                    0 => push(&mut self.rows, 0),
-                    _ => push(&mut self.nodes, Node { occupied: 0, children: [ABSENT; WIDTH] }),
-                };
-                if let Some((node, digit)) = parent {
-                    self.nodes[node as usize].children[digit] = at;
-                }
-            }
-            if tier > 0 {
-                let digit = digit(number, tier);
-                parent = Some((at, digit));
-                at = self.nodes[at as usize].children[digit];
+        if self.spare.is_empty() && self.rows.len().is_power_of_two() {
+            self.collect_spare();
+        }
+        let base = number & !DIGIT;
+        let place = match self.spare.pop() {
+            Some(place) => place,
+            None => push(&mut self.rows, Row { base, word: 0 }),
+        };
+        self.rows[place as usize].base = base;
+        self.link(place);
+        place as usize
+    }
+
+    /// Unlinks the rows without members, and the nodes that lead to nothing else, if they are half
+    /// of all rows or more.
+    fn collect_spare(&mut self) {
+        let is_spare = |row: &Row| row.word == 0;
+        if 2 * self.rows.iter().filter(|row| is_spare(row)).count() < self.rows.len() {
+            return;
+        }
+        self.nodes.clear();
+        for place in 0..self.rows.len() {
+            if is_spare(&self.rows[place]) {
+                self.spare.push(place as u32);
+            } else {
+                self.link(place as u32);
+                self.mark(self.rows[place].base);
             }
         }
-        self.rows.len() - 1
+    }
+
+    /// Makes the nodes that lead to the row at `place`.
+    fn link(&mut self, place: u32) {
+        let node = || Node { occupied: 0, children: [ABSENT; WIDTH] };
+        if self.nodes.is_empty() {
+            self.nodes.push(node());
+        }
+        let number = self.rows[place as usize].base;
+        let mut at = 0;
+        for tier in (1..=self.height).rev() {
+            let digit = digit(number, tier);
+            let mut child = self.nodes[at].children[digit];
+            if tier == 1 {
+                child = place;
+            } else if child == ABSENT {
+                child = push(&mut self.nodes, node());
+            }
+            self.nodes[at].children[digit] = child;
+            at = child as usize;
+        }
+    }
+
+    /// Notes in the nodes that the row that covers `number` has members.
+    fn mark(&mut self, number: u32) {
+        let mut at = 0;
+        for tier in (1..=self.height).rev() {
+            let node = &mut self.nodes[at];
+            let digit = digit(number, tier);
+            node.occupied |= 1 << digit;
+            at = node.children[digit] as usize;
+        }
     }
 
     /// Adds `number`, whose row must be at `row`.
     #[inline]
     pub(crate) fn insert(&mut self, number: u32, row: usize) {
-        let word = &mut self.rows[row];
+        let word = &mut self.rows[row].word;
         let was_empty = *word == 0;
         *word |= bit(number);
         if was_empty {
-            let mut at = 0;
-            for tier in (1..=self.height).rev() {
-                let node = &mut self.nodes[at];
-                let digit = digit(number, tier);
-                node.occupied |= 1 << digit;
-                at = node.children[digit] as usize;
-            }
+            self.mark(number);
         }
     }
 
     /// Takes out `number`, whose row must be at `row`.
     #[inline]
     pub(crate) fn remove(&mut self, number: u32, row: usize) {
-        self.rows[row] &= !bit(number);
-        if self.rows[row] == 0 {
+        let word = &mut self.rows[row].word;
+        *word &= !bit(number);
+        if *word == 0 {
             self.close(self.height, 0, number);
         }
     }
@@ -157,34 +205,38 @@ impl Occupancy {
 
     #[inline]
     fn word(&self, tier: u32, at: usize) -> u64 {
-        if tier == 0 { self.rows[at] } else { self.nodes[at].occupied }
+        if tier == 0 { self.rows[at].word } else { self.nodes[at].occupied }
     }
 
     /// Gives back memory that is not needed for the rows there are.
     pub(crate) fn shrink_to_fit(&mut self) {
         self.nodes.shrink_to_fit();
         self.rows.shrink_to_fit();
-    }
-
-    /// The words of all rows, by place.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = u64> {
-        self.rows.iter().copied()
+        self.spare.shrink_to_fit();
     }
 
     /// Whether the bucket at `at` in the row at `row` is in the set.
     pub(crate) fn is_occupied(&self, row: usize, at: usize) -> bool {
-        self.rows[row] >> at & 1 == 1
+        self.rows[row].word >> at & 1 == 1
     }
 
     /// Bytes allocated.
     pub(crate) fn memory(&self) -> usize {
-        self.nodes.capacity() * size_of::<Node>() + self.rows.capacity() * size_of::<u64>()
+        self.nodes.capacity() * size_of::<Node>()
+            + self.rows.capacity() * size_of::<Row>()
+            + self.spare.capacity() * size_of::<u32>()
     }
 
     /// Panics unless every node tells the truth about its children.
     pub(crate) fn check(&self) {
         if !self.nodes.is_empty() {
             self.check_below(self.height, 0);
+        }
+        for (place, row) in self.rows.iter().enumerate() {
+            let is_linked = self.row(row.base) == Some(place);
+            let is_spare = self.spare.contains(&(place as u32));
+            assert!(is_linked != is_spare, "a row is in its place or to be used again");
+            assert!(is_linked || row.word == 0, "a spare row is empty");
         }
     }
 

@@ -1,7 +1,7 @@
 //! A wheel's buckets by number.
 
 use crate::arena::Arena;
-use crate::bucket::{Bucket, Entry};
+use crate::bucket::Bucket;
 use crate::occupancy::{Members, Occupancy, WIDTH};
 use alloc::vec::Vec;
 
@@ -51,7 +51,7 @@ impl Table {
 
     /// Bucket `number`, about to get an entry of `deadline`.
     #[inline]
-    fn bucket_for(&mut self, number: u32, deadline: u64) -> &mut Bucket {
+    pub(crate) fn bucket_for(&mut self, number: u32, deadline: u64) -> &mut Bucket {
         let place = self.place_or_insert(number);
         let row = &mut self.rows[place];
         let at = number as usize % WIDTH;
@@ -63,24 +63,6 @@ impl Table {
             row.earliest[at] = deadline;
         }
         bucket
-    }
-
-    /// Appends an entry to bucket `number`, and returns its position for its timeout to remember.
-    #[inline]
-    pub(crate) fn push(&mut self, number: u32, entry: Entry, deadline: u64) -> u32 {
-        self.bucket_for(number, deadline).push(entry)
-    }
-
-    /// Appends an entry from another bucket to bucket `number`.
-    #[inline]
-    pub(crate) fn append(&mut self, number: u32, entry: Entry, deadline: u64) {
-        self.bucket_for(number, deadline).append(entry);
-    }
-
-    /// Makes room for so many entries more in bucket `number`, and none to spare.
-    pub(crate) fn reserve_exact(&mut self, number: u32, additional: usize) {
-        let place = self.place_or_insert(number);
-        self.rows[place].buckets[number as usize % WIDTH].reserve_exact(additional);
     }
 
     /// Takes the entry of the timeout at `index`, which remembers `position`, out of bucket
@@ -140,17 +122,14 @@ impl Table {
 
     #[cold]
     fn insert_row(&mut self, number: u32) -> usize {
-        if self.rows.len() == self.rows.capacity() {
-            let occupied = self.occupancy.rows().filter(|word| *word != 0).count();
-            if 2 * occupied <= self.rows.len() {
-                self.keep_occupied_rows();
-            }
+        let place = self.occupancy.insert_row(number);
+        if place == self.rows.len() {
+            self.rows.push(Row {
+                earliest: [0; WIDTH],
+                buckets: core::array::from_fn(|_| Bucket::default()),
+            });
         }
-        self.rows.push(Row {
-            earliest: [0; WIDTH],
-            buckets: core::array::from_fn(|_| Bucket::default()),
-        });
-        self.occupancy.insert_row(number)
+        place
     }
 
     #[inline]
@@ -198,25 +177,18 @@ impl Table {
         &self.rows[self.place(number)].buckets[number as usize % WIDTH]
     }
 
-    /// Gives back the rows in which no bucket is occupied.
-    fn keep_occupied_rows(&mut self) {
-        let occupied: Vec<_> = self.iter(0).collect();
-        let mut kept = Self::new(self.limit);
-        for (number, earliest) in occupied {
-            let bucket = self.take(number);
-            *kept.bucket_for(number, earliest) = bucket;
-        }
-        *self = kept;
-    }
-
     /// Gives back what the timeouts that are there do not need.
     pub(crate) fn shrink_to_fit(&mut self) {
-        self.keep_occupied_rows();
-        for bucket in self.rows.iter_mut().flat_map(|row| &mut row.buckets) {
+        let occupied: Vec<_> = self.iter(0).collect();
+        let mut shrunk = Self::new(self.limit);
+        for (number, earliest) in occupied {
+            let mut bucket = self.take(number);
             bucket.shrink_to_fit();
+            *shrunk.bucket_for(number, earliest) = bucket;
         }
-        self.rows.shrink_to_fit();
-        self.occupancy.shrink_to_fit();
+        shrunk.rows.shrink_to_fit();
+        shrunk.occupancy.shrink_to_fit();
+        *self = shrunk;
     }
 
     /// Bytes allocated.

@@ -325,37 +325,31 @@ impl<T> Wheel<T> {
     /// Places the timeouts of a bucket of level `level` again, as the cursor has come to it.
     fn demote(&mut self, bucket: &Bucket, levels: Hierarchical, level: u32) {
         self.demotions += bucket.len() as u64;
-        let cursor = self.cursor;
-        if !levels.span_fits_u32(level) {
-            for entry in bucket.iter() {
-                self.place_again(entry, self.arena.timeout(entry.index).deadline);
-            }
-            return;
-        }
+        let (cursor, is_near) = (self.cursor, levels.span_fits_u32(level));
+        let deadline_of = |entry: Entry, arena: &Arena<T>| match is_near {
+            true => cursor + entry.distance(cursor),
+            false => arena.timeout(entry.index).deadline,
+        };
+        // Nearly all go one level down. Counted first, no array there has to grow.
+        let mut counts = [0; MOST_COUNTED];
+        let below = level - 1;
         if levels.buckets() <= MOST_COUNTED {
-            // Nearly all go one level down; counted first, no array there has to grow.
-            let mut counts = [0; MOST_COUNTED];
             for entry in bucket.iter() {
-                counts[levels.digit(level - 1, cursor + entry.distance(cursor)) as usize] += 1;
-            }
-            let own = levels.digit(level - 1, cursor);
-            for (digit, &count) in (0..).zip(&counts) {
-                if 0 < count && digit != own {
-                    self.table.reserve_exact(levels.number(level - 1, digit), count);
-                }
+                counts[levels.digit(below, deadline_of(entry, &self.arena)) as usize] += 1;
             }
         }
         for entry in bucket.iter() {
-            self.place_again(entry, cursor + entry.distance(cursor));
-        }
-    }
-
-    /// Puts an entry that came out of a bucket into the one that `deadline` belongs in now.
-    #[inline]
-    fn place_again(&mut self, entry: Entry, deadline: u64) {
-        match self.bucket_of(deadline) {
-            Some(number) => self.table.append(number, entry, deadline),
-            None => self.front.append(entry),
+            let deadline = deadline_of(entry, &self.arena);
+            let Some(number) = self.bucket_of(deadline) else {
+                self.front.append(entry);
+                continue;
+            };
+            let finer = self.table.bucket_for(number, deadline);
+            if finer.is_empty() && levels.level(number) == below && levels.buckets() <= MOST_COUNTED
+            {
+                finer.reserve_exact(counts[levels.digit(below, deadline) as usize]);
+            }
+            finer.append(entry);
         }
     }
 
@@ -371,7 +365,7 @@ impl<T> Wheel<T> {
     #[inline]
     fn place(&mut self, entry: Entry, deadline: u64) -> u32 {
         match self.bucket_of(deadline) {
-            Some(number) => self.table.push(number, entry, deadline),
+            Some(number) => self.table.bucket_for(number, deadline).push(entry),
             None => match self.front.insert(entry, self.cursor) {
                 Some(position) => position,
                 None => self.scatter(entry, deadline),
@@ -386,7 +380,11 @@ impl<T> Wheel<T> {
         self.cursor = self.now;
         let due = core::mem::take(&mut self.front);
         for entry in due.iter() {
-            self.place_again(entry, self.arena.timeout(entry.index).deadline);
+            let deadline = self.arena.timeout(entry.index).deadline;
+            match self.bucket_of(deadline) {
+                Some(number) => self.table.bucket_for(number, deadline).append(entry),
+                None => self.front.append(entry),
+            }
         }
         self.place(entry, deadline)
     }
