@@ -40,9 +40,12 @@ impl Key {
 #[derive(Debug)]
 pub(crate) struct Arena<T> {
     slots: Vec<Slot<T>>,
-    /// The vacant slots, the one to fill next last. Apart from the slots: a list through them would
+    /// Vacant slots, the one to fill next last. Apart from the slots: a list through them would
     /// make each `insert` wait for the memory of the one before.
     vacant: Vec<u32>,
+    /// The slots from here on are vacant too, and filled once `vacant` is empty. An arena that was
+    /// emptied begins again at its first slot, in the order of memory.
+    untouched: usize,
     /// Where a new slot's generation starts: above that of every slot ever given back.
     floor: NonZeroU32,
 }
@@ -74,11 +77,11 @@ impl<T> Timeout<T> {
 
 impl<T> Arena<T> {
     pub(crate) const fn new() -> Self {
-        Self { slots: Vec::new(), vacant: Vec::new(), floor: NonZeroU32::MIN }
+        Self { slots: Vec::new(), vacant: Vec::new(), untouched: 0, floor: NonZeroU32::MIN }
     }
 
     pub(crate) fn reserve(&mut self, additional: usize) {
-        self.slots.reserve(additional.saturating_sub(self.vacant.len()));
+        self.slots.reserve(additional.saturating_sub(self.slots.len() - self.len()));
     }
 
     /// The index that the next `insert` will use.
@@ -87,7 +90,7 @@ impl<T> Arena<T> {
         match self.vacant.last() {
             Some(&index) => index,
             None => {
-                let index = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
+                let index = u32::try_from(self.untouched).unwrap_or(u32::MAX);
                 assert!(index < u32::MAX, "a wheel holds at most 2^32 - 1 timeouts");
                 index
             }
@@ -99,9 +102,11 @@ impl<T> Arena<T> {
         let index = self.next_index();
         let timeout =
             |generation| Slot::Occupied(Timeout { generation, position, deadline, value });
-        let generation = match self.vacant.pop() {
-            Some(index) => {
-                let slot = &mut self.slots[index as usize];
+        if self.vacant.pop().is_none() {
+            self.untouched += 1;
+        }
+        let generation = match self.slots.get_mut(index as usize) {
+            Some(slot) => {
                 let Slot::Vacant(generation) = *slot else {
                     unreachable!("a vacant slot is not occupied")
                 };
@@ -128,6 +133,10 @@ impl<T> Arena<T> {
         match core::mem::replace(slot, Slot::Vacant(next)) {
             Slot::Occupied(timeout) => {
                 self.vacant.push(key.index);
+                if self.is_empty() {
+                    self.vacant.clear();
+                    self.untouched = 0;
+                }
                 Some(timeout)
             }
             Slot::Vacant(_) => None,
@@ -189,7 +198,12 @@ impl<T> Arena<T> {
 
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.slots.len() - self.vacant.len()
+        self.untouched - self.vacant.len()
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.untouched == self.vacant.len()
     }
 
     /// Gives back the vacant slots at the end.
@@ -205,8 +219,8 @@ impl<T> Arena<T> {
             self.slots.pop();
         }
         self.slots.shrink_to_fit();
-        let kept = self.slots.len();
-        self.vacant.retain(|&index| (index as usize) < kept);
+        self.untouched = self.untouched.min(self.slots.len());
+        self.vacant.retain(|&index| (index as usize) < self.untouched);
         self.vacant.shrink_to_fit();
     }
 
@@ -219,6 +233,7 @@ impl<T> Arena<T> {
     pub(crate) fn check(&self) {
         let mut vacant: Vec<_> = self.vacant.clone();
         vacant.sort_unstable();
+        vacant.extend(self.untouched as u32..self.slots.len() as u32);
         let slots = (0..).zip(&self.slots);
         let found = slots.filter(|(_, slot)| matches!(slot, Slot::Vacant(_)));
         assert!(found.map(|(index, _)| index).eq(vacant), "the vacant slots are known");

@@ -96,7 +96,9 @@ impl Bucket {
         debug_assert_eq!(entry.index, index, "a timeout remembers the position of its entry");
         entry.index = HOLE;
         self.live -= 1;
-        self.tidy();
+        if at == self.head as usize || most_entries(self.len()) < self.entries.len() {
+            self.tidy();
+        }
     }
 
     /// Where the entry of the timeout at `index` is. In a long bucket, all timeouts are told.
@@ -140,13 +142,18 @@ impl Bucket {
     /// Takes out the first entry.
     #[inline]
     pub(crate) fn pop_front(&mut self) {
-        self.entries[self.head as usize].index = HOLE;
+        let at = self.head as usize;
+        self.entries[at].index = HOLE;
         self.live -= 1;
-        self.tidy();
+        match self.entries.get(at + 1) {
+            Some(next) if next.index != HOLE && self.entries.len() <= most_entries(self.len()) => {
+                self.head += 1;
+            }
+            _ => self.tidy(),
+        }
     }
 
     /// Restores what must hold after entries have left.
-    #[inline]
     fn tidy(&mut self) {
         if self.live == 0 {
             *self = Self::default();

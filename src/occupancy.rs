@@ -160,14 +160,21 @@ impl Occupancy {
         }
     }
 
-    /// The place of the row that covers `number`, or None where there never was one.
+    /// The place of the row that covers `number`, or a place where there is none.
     #[inline]
-    pub(crate) fn row(&self, number: u32) -> Option<usize> {
-        let mut at = self.nodes.first()?.children[digit(number, self.height)];
+    pub(crate) fn place(&self, number: u32) -> usize {
+        let Some(root) = self.nodes.first() else { return ABSENT as usize };
+        let child = root.children[digit(number, self.height)];
+        if self.height == 1 { child as usize } else { self.place_below(number, child) }
+    }
+
+    /// As `place`, from one tier below the root on.
+    fn place_below(&self, number: u32, mut at: u32) -> usize {
         for tier in (1..self.height).rev() {
-            at = self.nodes.get(at as usize)?.children[digit(number, tier)];
+            let Some(node) = self.nodes.get(at as usize) else { break };
+            at = node.children[digit(number, tier)];
         }
-        (at != ABSENT).then_some(at as usize)
+        at as usize
     }
 
     /// The members of the first row that has one at or after `from`, those before `from` left out.
@@ -233,7 +240,7 @@ impl Occupancy {
             self.check_below(self.height, 0);
         }
         for (place, row) in self.rows.iter().enumerate() {
-            let is_linked = self.row(row.base) == Some(place);
+            let is_linked = self.place(row.base) == place;
             let is_spare = self.spare.contains(&(place as u32));
             assert!(is_linked != is_spare, "a row is in its place or to be used again");
             assert!(is_linked || row.word == 0, "a spare row is empty");

@@ -75,7 +75,7 @@ impl Table {
         position: u32,
         arena: &mut Arena<T>,
     ) {
-        let place = self.place(number);
+        let place = self.occupancy.place(number);
         let bucket = &mut self.rows[place].buckets[number as usize % WIDTH];
         bucket.remove(index, position, arena);
         if bucket.is_empty() {
@@ -85,7 +85,7 @@ impl Table {
 
     /// Takes the whole of bucket `number`.
     pub(crate) fn take(&mut self, number: u32) -> Bucket {
-        let place = self.place(number);
+        let place = self.occupancy.place(number);
         self.occupancy.remove(number, place);
         core::mem::take(&mut self.rows[place].buckets[number as usize % WIDTH])
     }
@@ -99,7 +99,7 @@ impl Table {
         due: &mut Bucket,
         arena: &Arena<T>,
     ) -> usize {
-        let place = self.place(number);
+        let place = self.occupancy.place(number);
         let row = &mut self.rows[place];
         let at = number as usize % WIDTH;
         let bucket = &mut row.buckets[at];
@@ -114,10 +114,8 @@ impl Table {
     /// The place of bucket `number`'s row, made if it is not there yet.
     #[inline]
     fn place_or_insert(&mut self, number: u32) -> usize {
-        match self.occupancy.row(number) {
-            Some(place) => place,
-            None => self.insert_row(number),
-        }
+        let place = self.occupancy.place(number);
+        if place < self.rows.len() { place } else { self.insert_row(number) }
     }
 
     #[cold]
@@ -132,15 +130,10 @@ impl Table {
         place
     }
 
-    #[inline]
-    fn place(&self, number: u32) -> usize {
-        self.occupancy.row(number).expect("an occupied bucket has a row")
-    }
-
     /// A tick that no deadline in bucket `number` is before, if the bucket is occupied.
     #[inline]
     pub(crate) fn earliest(&self, number: u32) -> Option<u64> {
-        let row = &self.rows[self.occupancy.row(number)?];
+        let row = self.rows.get(self.occupancy.place(number))?;
         let at = number as usize % WIDTH;
         if row.buckets[at].is_empty() { None } else { Some(row.earliest[at]) }
     }
@@ -174,7 +167,7 @@ impl Table {
 
     /// Bucket `number`, which must be occupied.
     pub(crate) fn bucket(&self, number: u32) -> &Bucket {
-        &self.rows[self.place(number)].buckets[number as usize % WIDTH]
+        &self.rows[self.occupancy.place(number)].buckets[number as usize % WIDTH]
     }
 
     /// Gives back what the timeouts that are there do not need.

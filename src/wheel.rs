@@ -505,7 +505,7 @@ impl<T> Wheel<T> {
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.arena.is_empty()
     }
 
     /// The last tick the wheel was driven to: the largest `now` that [`expire`](Self::expire) was
