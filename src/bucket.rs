@@ -20,7 +20,7 @@ pub(crate) const MOST_COMPARED: usize = 128;
 pub(crate) const MOST_COUNTED: usize = 256;
 
 /// Timeouts that are read ahead at once.
-const PREFETCHED: usize = 64;
+const PREFETCHED: usize = 256;
 
 /// Stands in a bucket for one timeout.
 #[derive(Clone, Copy, Debug)]

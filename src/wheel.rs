@@ -338,18 +338,28 @@ impl<T> Wheel<T> {
                 counts[levels.digit(below, deadline_of(entry, &self.arena)) as usize] += 1;
             }
         }
+        let own = levels.digit(below, cursor);
         for entry in bucket.iter() {
             let deadline = deadline_of(entry, &self.arena);
-            let Some(number) = self.bucket_of(deadline) else {
-                self.front.append(entry);
+            let digit = levels.digit(below, deadline);
+            if digit == own {
+                self.move_to_bucket(entry, deadline);
                 continue;
-            };
-            let finer = self.table.bucket_for(number, deadline);
-            if finer.is_empty() && levels.level(number) == below && levels.buckets() <= MOST_COUNTED
-            {
-                finer.reserve_exact(counts[levels.digit(below, deadline) as usize]);
+            }
+            let finer = self.table.bucket_for(levels.number(below, digit), deadline);
+            if let (true, Some(&count)) = (finer.is_empty(), counts.get(digit as usize)) {
+                finer.reserve_exact(count);
             }
             finer.append(entry);
+        }
+    }
+
+    /// Puts an entry that came out of a bucket into the one that `deadline` belongs in now.
+    #[inline]
+    fn move_to_bucket(&mut self, entry: Entry, deadline: u64) {
+        match self.bucket_of(deadline) {
+            Some(number) => self.table.bucket_for(number, deadline).append(entry),
+            None => self.front.append(entry),
         }
     }
 
@@ -380,11 +390,7 @@ impl<T> Wheel<T> {
         self.cursor = self.now;
         let due = core::mem::take(&mut self.front);
         for entry in due.iter() {
-            let deadline = self.arena.timeout(entry.index).deadline;
-            match self.bucket_of(deadline) {
-                Some(number) => self.table.bucket_for(number, deadline).append(entry),
-                None => self.front.append(entry),
-            }
+            self.move_to_bucket(entry, self.arena.timeout(entry.index).deadline);
         }
         self.place(entry, deadline)
     }
