@@ -3,9 +3,10 @@
 //! `cargo bench --bench modes` runs all; `cargo bench --bench modes -- 'fire/1M/60s'` a part.
 //! A benchmark is named work/live timeouts/delays/subject, and its throughput is per timeout. One
 //! tick is a millisecond. The subjects beside the wheels: a `BinaryHeap` whose cancelled entries
-//! stay until they surface or outnumber the others, a `BTreeMap`, and, where timeouts are fired,
-//! the limit: `sort_unstable` of the same (deadline, value) pairs once and a walk over them, which
-//! nothing that is asked for one timeout after the other can do.
+//! stay until they surface or outnumber the others, and a `BTreeMap`; where timeouts are fired, the
+//! limit: `sort_unstable` of the same (deadline, value) pairs once and a walk over them, which
+//! nothing that is asked for one timeout after the other can do; where they are cancelled, a bare
+//! slab, which forgets the deadlines.
 
 use criterion::{BatchSize, BenchmarkGroup, Criterion, Throughput, measurement::WallTime};
 use std::cmp::Reverse;
@@ -238,6 +239,48 @@ impl Subject for Tree {
     }
 }
 
+/// A slab and nothing else: the limit for what cancels, as it forgets the deadlines.
+#[derive(Default)]
+struct Slab {
+    slots: Vec<Option<u64>>,
+    vacant: Vec<u32>,
+}
+
+impl Subject for Slab {
+    type Key = u32;
+
+    fn schedule(&mut self, _deadline: u64, value: u64) -> u32 {
+        match self.vacant.pop() {
+            Some(index) => {
+                self.slots[index as usize] = Some(value);
+                index
+            }
+            None => {
+                self.slots.push(Some(value));
+                (self.slots.len() - 1) as u32
+            }
+        }
+    }
+
+    fn cancel(&mut self, index: u32) -> Option<u64> {
+        let value = self.slots[index as usize].take()?;
+        self.vacant.push(index);
+        Some(value)
+    }
+
+    fn reschedule(&mut self, index: u32, _deadline: u64) -> u32 {
+        index
+    }
+
+    fn expire(&mut self, _now: u64) -> Option<u64> {
+        None
+    }
+
+    fn next_wake(&mut self) -> Option<u64> {
+        None
+    }
+}
+
 /// What a benchmark works on.
 #[derive(Clone, Copy)]
 struct Load {
@@ -402,9 +445,38 @@ fn bench_mix<S: Subject>(group: &mut Group, name: &str, load: Load, new: impl Fn
     });
 }
 
-fn bench_limit(group: &mut Group, load: Load) {
+/// One timeout, alone in the wheel, over and over: scheduled so many ticks ahead, and jumped to.
+fn bench_jump<S: Subject>(group: &mut Group, name: &str, ticks: u64, new: impl Fn() -> S) {
+    let mut now = 0;
+    let mut subject = new();
+    group.bench_function(name, |bencher| {
+        bencher.iter(|| {
+            if u64::MAX - now < ticks {
+                (subject, now) = (new(), 0);
+            }
+            now += ticks;
+            subject.schedule(now, now);
+            subject.expire(now)
+        });
+    });
+}
+
+/// Time goes on tick by tick, and the only timeout is far away.
+fn bench_poll<S: Subject>(group: &mut Group, name: &str, new: impl Fn() -> S) {
+    let mut subject = new();
+    subject.schedule(u64::MAX, 0);
+    let mut now = 0;
+    group.bench_function(name, |bencher| {
+        bencher.iter(|| {
+            now += 1;
+            subject.expire(black_box(now))
+        });
+    });
+}
+
+fn bench_limit(group: &mut Group, name: &str, load: Load) {
     let pairs: Vec<(u64, u64)> = load.delays.deadlines(load.count).into_iter().zip(0..).collect();
-    group.bench_function("limit", |bencher| {
+    group.bench_function(name, |bencher| {
         bencher.iter_batched(
             || pairs.clone(),
             |mut pairs| {
@@ -428,7 +500,7 @@ fn main() {
         .configure_from_args();
 
     macro_rules! bench {
-        ($work:literal, $bench:ident, $limit:expr) => {
+        ($work:literal, $bench:ident $(, $limit:literal: $bench_limit:expr)?) => {
             for (size, count) in SIZES {
                 for delays in DELAYS {
                     let load = Load { delays, count };
@@ -441,20 +513,40 @@ fn main() {
                     }
                     $bench(&mut group, "heap", load, LazyHeap::default);
                     $bench(&mut group, "btree", load, Tree::default);
-                    if $limit {
-                        bench_limit(&mut group, load);
-                    }
+                    $($bench_limit(&mut group, $limit, load);)?
                     group.finish();
                 }
             }
         };
     }
-    bench!("schedule", bench_schedule, false);
-    bench!("fire", bench_fire, true);
-    bench!("pass", bench_pass, true);
-    bench!("cancel", bench_cancel, false);
-    bench!("reschedule", bench_reschedule, false);
-    bench!("request", bench_request, false);
-    bench!("mix", bench_mix, false);
+    let slab = |bench: fn(&mut Group, &str, Load, fn() -> Slab)| {
+        move |group: &mut Group, name: &str, load| bench(group, name, load, Slab::default)
+    };
+    bench!("schedule", bench_schedule);
+    bench!("fire", bench_fire, "limit": bench_limit);
+    bench!("pass", bench_pass, "limit": bench_limit);
+    bench!("cancel", bench_cancel, "slab": slab(bench_cancel));
+    bench!("reschedule", bench_reschedule);
+    bench!("request", bench_request, "slab": slab(bench_request));
+    bench!("mix", bench_mix);
+
+    macro_rules! bench_sparse {
+        ($group:literal, |$bencher:ident, $name:ident, $new:ident| $bench:expr) => {
+            let mut $bencher = criterion.benchmark_group(concat!("sparse/", $group));
+            for $name in WHEELS {
+                let mode: Mode = $name.parse().expect("a mode");
+                let $new = || Wheel::<u64>::new(mode);
+                $bench;
+            }
+            let ($name, $new) = ("heap", LazyHeap::default);
+            $bench;
+            let ($name, $new) = ("btree", Tree::default);
+            $bench;
+            $bencher.finish();
+        };
+    }
+    bench_sparse!("poll", |group, name, new| bench_poll(&mut group, name, new));
+    bench_sparse!("jump/1", |group, name, new| bench_jump(&mut group, name, 1, new));
+    bench_sparse!("jump/2^60", |group, name, new| bench_jump(&mut group, name, 1 << 60, new));
     criterion.final_summary();
 }
