@@ -400,20 +400,21 @@ fn bench_reschedule<S: Subject>(group: &mut Group, name: &str, load: Load, new: 
 
 /// Request timeouts: one after the other is scheduled, and cancels a random one of those that wait.
 fn bench_request<S: Subject>(group: &mut Group, name: &str, load: Load, new: impl Fn() -> S) {
-    let (mut subject, mut keys) = load.fill(new);
-    let mut random = Random(3);
-    // Random numbers are drawn before, as they cost as much as a cancel.
-    let steps: Vec<_> = (0..1 << 18)
-        .map(|_| (random.below(load.count as u64) as usize, load.delays.draw(&mut random)))
-        .collect();
-    let mut at = 0;
     group.throughput(Throughput::Elements(1));
+    let mut state = None;
     group.bench_function(name, |bencher| {
+        let (subject, keys, steps, at) = state.get_or_insert_with(|| {
+            let (subject, keys) = load.fill(&new);
+            // Random numbers are drawn before, as they cost as much as a cancel.
+            let mut random = Random(3);
+            let step = |_| (random.below(load.count as u64), load.delays.draw(&mut random));
+            (subject, keys, (0..1 << 18).map(step).collect::<Vec<_>>(), 0)
+        });
         bencher.iter(|| {
-            let (which, deadline) = steps[at % steps.len()];
-            at += 1;
-            let key = std::mem::replace(&mut keys[which], subject.schedule(deadline, at as u64));
-            subject.cancel(key)
+            let (which, deadline) = steps[*at % steps.len()];
+            *at += 1;
+            let key = subject.schedule(deadline, *at as u64);
+            subject.cancel(std::mem::replace(&mut keys[which as usize], key))
         });
     });
 }
@@ -421,25 +422,27 @@ fn bench_request<S: Subject>(group: &mut Group, name: &str, load: Load, new: imp
 /// Time goes on; what is due fires and is scheduled again, and for each of those one more is moved
 /// and one is replaced.
 fn bench_mix<S: Subject>(group: &mut Group, name: &str, load: Load, new: impl Fn() -> S) {
-    let (mut subject, mut keys) = load.fill(new);
-    let mut random = Random(4);
-    let mut now = 0;
     group.throughput(Throughput::Elements(1));
+    let mut state = None;
     group.bench_function(name, |bencher| {
+        let (subject, keys, random, now) = state.get_or_insert_with(|| {
+            let (subject, keys) = load.fill(&new);
+            (subject, keys, Random(4), 0)
+        });
         bencher.iter(|| {
             let fired = loop {
-                match subject.expire(now) {
+                match subject.expire(*now) {
                     Some(value) => break value,
-                    None => now = subject.next_wake().expect("timeouts wait").max(now + 1),
+                    None => *now = subject.next_wake().expect("timeouts wait").max(*now + 1),
                 }
             };
             let which = random.below(load.count as u64);
-            let delay = load.delays.draw(&mut random);
-            keys[fired as usize] = subject.schedule(now + delay, fired);
-            keys[which as usize] = subject.reschedule(keys[which as usize], now + delay / 2 + 1);
+            let delay = load.delays.draw(random);
+            keys[fired as usize] = subject.schedule(*now + delay, fired);
+            keys[which as usize] = subject.reschedule(keys[which as usize], *now + delay / 2 + 1);
             let other = random.below(load.count as u64);
             if subject.cancel(keys[other as usize]).is_some() {
-                keys[other as usize] = subject.schedule(now + delay, other);
+                keys[other as usize] = subject.schedule(*now + delay, other);
             }
         });
     });

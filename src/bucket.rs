@@ -183,8 +183,8 @@ impl Bucket {
             self.entries.retain(|entry| entry.index != HOLE);
             self.moved = true;
         }
-        if self.entries.capacity() > 4 * self.entries.len() {
-            self.entries.grow(2 * self.entries.len());
+        if 2 * most_entries(self.len()) < self.entries.capacity() {
+            self.entries.grow(most_entries(self.len()));
         }
     }
 

@@ -244,6 +244,9 @@ impl<T> Wheel<T> {
                     return None;
                 }
                 self.front.pop_front();
+                if let Some(next) = self.front.front() {
+                    self.wake = deadline + next.distance(deadline);
+                }
                 let value = self.arena.remove(key)?.value;
                 return Some(Expired { key, deadline, value });
             }
@@ -333,11 +336,15 @@ impl<T> Wheel<T> {
         // Nearly all go one level down. Counted first, no array there has to grow.
         let mut counts = [0; MOST_COUNTED];
         let below = level - 1;
-        if levels.buckets() <= MOST_COUNTED {
-            for entry in bucket.iter() {
-                counts[levels.digit(below, deadline_of(entry, &self.arena)) as usize] += 1;
+        let counts = match levels.buckets() {
+            buckets if buckets <= MOST_COUNTED && MOST_COMPARED < bucket.len() => {
+                for entry in bucket.iter() {
+                    counts[levels.digit(below, deadline_of(entry, &self.arena)) as usize] += 1;
+                }
+                &counts[..buckets]
             }
-        }
+            _ => &[],
+        };
         let own = levels.digit(below, cursor);
         for entry in bucket.iter() {
             let deadline = deadline_of(entry, &self.arena);
