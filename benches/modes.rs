@@ -448,19 +448,18 @@ fn bench_mix<S: Subject>(group: &mut Group, name: &str, load: Load, new: impl Fn
     });
 }
 
-/// One timeout, alone in the wheel, over and over: scheduled so many ticks ahead, and jumped to.
+/// The only timeout is so many ticks away, and jumped to.
 fn bench_jump<S: Subject>(group: &mut Group, name: &str, ticks: u64, new: impl Fn() -> S) {
-    let mut now = 0;
-    let mut subject = new();
     group.bench_function(name, |bencher| {
-        bencher.iter(|| {
-            if u64::MAX - now < ticks {
-                (subject, now) = (new(), 0);
-            }
-            now += ticks;
-            subject.schedule(now, now);
-            subject.expire(now)
-        });
+        bencher.iter_batched_ref(
+            || {
+                let mut subject = new();
+                subject.schedule(ticks, 0);
+                subject
+            },
+            |subject| subject.expire(ticks),
+            BatchSize::SmallInput,
+        );
     });
 }
 

@@ -40,6 +40,9 @@ impl Key {
 #[derive(Debug)]
 pub(crate) struct Arena<T> {
     slots: Vec<Slot<T>>,
+    /// When each timeout is due, by index too. Apart from the slots, as who hands out timeouts by
+    /// deadline knows it already: so it touches less memory.
+    deadlines: Vec<u64>,
     /// Vacant slots, the one to fill next last. Apart from the slots: a list through them would
     /// make each `insert` wait for the memory of the one before.
     vacant: Vec<u32>,
@@ -63,7 +66,6 @@ pub(crate) struct Timeout<T> {
     generation: NonZeroU32,
     /// Where its entry was put, in the bucket that its deadline belongs in; it may have been moved.
     pub(crate) position: u32,
-    pub(crate) deadline: u64,
     pub(crate) value: T,
 }
 
@@ -77,11 +79,19 @@ impl<T> Timeout<T> {
 
 impl<T> Arena<T> {
     pub(crate) const fn new() -> Self {
-        Self { slots: Vec::new(), vacant: Vec::new(), untouched: 0, floor: NonZeroU32::MIN }
+        Self {
+            slots: Vec::new(),
+            deadlines: Vec::new(),
+            vacant: Vec::new(),
+            untouched: 0,
+            floor: NonZeroU32::MIN,
+        }
     }
 
     pub(crate) fn reserve(&mut self, additional: usize) {
-        self.slots.reserve(additional.saturating_sub(self.slots.len() - self.len()));
+        let additional = additional.saturating_sub(self.slots.len() - self.len());
+        self.slots.reserve(additional);
+        self.deadlines.reserve(additional);
     }
 
     /// The index that the next `insert` will use.
@@ -100,8 +110,7 @@ impl<T> Arena<T> {
     #[inline]
     pub(crate) fn insert(&mut self, position: u32, deadline: u64, value: T) -> Key {
         let index = self.next_index();
-        let timeout =
-            |generation| Slot::Occupied(Timeout { generation, position, deadline, value });
+        let timeout = |generation| Slot::Occupied(Timeout { generation, position, value });
         if self.vacant.pop().is_none() {
             self.untouched += 1;
         }
@@ -111,14 +120,29 @@ impl<T> Arena<T> {
                     unreachable!("a vacant slot is not occupied")
                 };
                 *slot = timeout(generation);
+                self.deadlines[index as usize] = deadline;
                 generation
             }
             None => {
                 self.slots.push(timeout(self.floor));
+                self.deadlines.push(deadline);
                 self.floor
             }
         };
         Key { index, generation }
+    }
+
+    /// When the timeout at `index` is due; still there when it has just been taken out.
+    #[inline]
+    pub(crate) fn deadline(&self, index: u32) -> u64 {
+        self.deadlines[index as usize]
+    }
+
+    /// Changes when the timeout at `index` is due, and the position it remembers.
+    #[inline]
+    pub(crate) fn reschedule(&mut self, index: u32, position: u32, deadline: u64) {
+        self.deadlines[index as usize] = deadline;
+        self.set_position(index, position);
     }
 
     /// Takes out the timeout that `key` names; the key is stale from here on.
@@ -170,11 +194,11 @@ impl<T> Arena<T> {
         }
     }
 
-    /// Reads both ends of the slot at `index`, if there is one, and makes a number of them.
+    /// Reads the slot at `index`, if there is one, and makes a number of it.
     #[inline]
-    pub(crate) fn touch(&self, index: u32) -> u64 {
+    pub(crate) fn touch(&self, index: u32) -> u32 {
         match self.slots.get(index as usize) {
-            Some(Slot::Occupied(timeout)) => timeout.deadline ^ u64::from(timeout.generation.get()),
+            Some(Slot::Occupied(timeout)) => timeout.generation.get(),
             _ => 0,
         }
     }
@@ -219,6 +243,8 @@ impl<T> Arena<T> {
             self.slots.pop();
         }
         self.slots.shrink_to_fit();
+        self.deadlines.truncate(self.slots.len());
+        self.deadlines.shrink_to_fit();
         self.untouched = self.untouched.min(self.slots.len());
         self.vacant.retain(|&index| (index as usize) < self.untouched);
         self.vacant.shrink_to_fit();
@@ -226,7 +252,9 @@ impl<T> Arena<T> {
 
     /// Bytes allocated.
     pub(crate) fn memory(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot<T>>() + self.vacant.capacity() * size_of::<u32>()
+        self.slots.capacity() * size_of::<Slot<T>>()
+            + self.deadlines.capacity() * size_of::<u64>()
+            + self.vacant.capacity() * size_of::<u32>()
     }
 
     /// Panics unless the list of vacant slots names each of them once.
@@ -246,9 +274,9 @@ mod tests {
     use core::num::NonZeroU32;
 
     #[test]
-    fn a_slot_costs_sixteen_bytes_beyond_its_value() {
-        assert_eq!(size_of::<Slot<u64>>(), 16 + 8);
-        assert_eq!(size_of::<Slot<()>>(), 16);
+    fn a_slot_costs_eight_bytes_beyond_its_value() {
+        assert_eq!(size_of::<Slot<u64>>(), 8 + 8);
+        assert_eq!(size_of::<Slot<()>>(), 8);
         assert_eq!(size_of::<Option<Key>>(), size_of::<u64>());
     }
 

@@ -200,7 +200,7 @@ impl Bucket {
         let earliest = if latest - from <= u32::MAX.into() {
             self.iter().map(|entry| from + entry.distance(from)).min()
         } else {
-            self.iter().map(|entry| arena.timeout(entry.index).deadline).min()
+            self.iter().map(|entry| arena.deadline(entry.index)).min()
         };
         earliest.unwrap_or(u64::MAX)
     }
@@ -224,7 +224,7 @@ impl Bucket {
             }
             let deadline = match is_near {
                 true => from + entry.distance(from),
-                false => arena.timeout(entry.index).deadline,
+                false => arena.deadline(entry.index),
             };
             if to < deadline {
                 earliest = earliest.min(deadline);
@@ -241,7 +241,7 @@ impl Bucket {
     /// Sorts by deadline; equal deadlines keep their order.
     pub(crate) fn sort<T>(&mut self, arena: &Arena<T>) {
         self.entries.retain(|entry| entry.index != HOLE);
-        self.entries.sort_by_cached_key(|entry| arena.timeout(entry.index).deadline);
+        self.entries.sort_by_cached_key(|entry| arena.deadline(entry.index));
         self.head = 0;
         self.moved = true;
     }
@@ -339,7 +339,11 @@ impl Bucket {
         for (at, entry) in (0..).zip(&self.entries) {
             if entry.index != HOLE {
                 let timeout = arena.timeout(entry.index);
-                assert_eq!(timeout.deadline as u32, entry.low, "an entry knows its deadline");
+                assert_eq!(
+                    arena.deadline(entry.index) as u32,
+                    entry.low,
+                    "an entry knows its deadline"
+                );
                 let remembered = timeout.position == self.first.wrapping_add(at);
                 assert!(self.moved || remembered, "a timeout remembers the position of its entry");
                 assert!(self.head <= at, "what is before the head is a hole");

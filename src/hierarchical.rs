@@ -5,6 +5,7 @@
 //! cursor differ. Every bucket then holds timeouts of the present revolution only, the levels
 //! together cover all of u64, and no case is left for a wheel that wraps around.
 
+use crate::bucket::{MOST_COMPARED, MOST_COUNTED};
 use crate::table::Table;
 
 /// Levels of 2^`bits` buckets each.
@@ -59,22 +60,31 @@ impl Hierarchical {
         number >> self.bits
     }
 
-    /// The ticks that one bucket of `level` covers, up to 2^63.
-    #[inline]
-    pub(crate) fn span(self, level: u32) -> u64 {
-        1 << (level * self.bits)
-    }
-
     /// Whether the deadlines in one bucket of `level` are less than 2^32 ticks apart.
     #[inline]
     pub(crate) fn span_fits_u32(self, level: u32) -> bool {
         level * self.bits <= u32::BITS
     }
 
+    /// Whether to sort the timeouts of a bucket of `level`, so many of them, instead of demoting
+    /// them: if they are few, or if there are few ticks to tell apart.
+    #[inline]
+    pub(crate) fn sorts(self, level: u32, timeouts: usize) -> bool {
+        let few_ticks = level == 1 && self.buckets() <= MOST_COUNTED;
+        self.span_fits_u32(level) && (timeouts <= MOST_COMPARED || few_ticks)
+    }
+
     /// The first tick of bucket `number`, which holds `deadline`.
     #[inline]
     pub(crate) fn start(self, number: u32, deadline: u64) -> u64 {
-        deadline >> (self.level(number) * self.bits) << (self.level(number) * self.bits)
+        let low_bits = self.level(number) * self.bits;
+        deadline >> low_bits << low_bits
+    }
+
+    /// The last tick of bucket `number`, which holds `deadline`.
+    #[inline]
+    pub(crate) fn end(self, number: u32, deadline: u64) -> u64 {
+        deadline | !(u64::MAX << (self.level(number) * self.bits))
     }
 
     /// The bucket that comes up next, and a tick that nothing in it is due before.

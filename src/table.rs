@@ -202,10 +202,7 @@ impl Table {
         }
         for (number, earliest) in self.iter(0) {
             for entry in self.bucket(number).iter() {
-                assert!(
-                    earliest <= arena.timeout(entry.index).deadline,
-                    "nothing is before `earliest`"
-                );
+                assert!(earliest <= arena.deadline(entry.index), "nothing is before `earliest`");
             }
         }
     }

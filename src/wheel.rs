@@ -1,7 +1,7 @@
 //! `Wheel<T>`: the one loop that visits buckets and places timeouts.
 
 use crate::arena::{Arena, Key};
-use crate::bucket::{Bucket, Entry, MOST_COMPARED, MOST_COUNTED};
+use crate::bucket::{Bucket, Entry, MOST_COUNTED};
 use crate::hierarchical::Hierarchical;
 use crate::mode::{Geometry, Mode};
 use crate::table::Table;
@@ -55,6 +55,8 @@ pub struct Wheel<T> {
     table: Table,
     /// The timeouts whose deadlines are not after `cursor`, sorted: those to be handed out next.
     front: Bucket,
+    /// A tick that no deadline in `front` is before, nor `cursor`.
+    front_from: u64,
     /// The last tick the wheel was driven to.
     now: u64,
     /// The tick up to which buckets have been taken apart. It stays behind `now` while the bucket
@@ -115,6 +117,7 @@ impl<T> Wheel<T> {
             arena: Arena::new(),
             table: Table::new(buckets),
             front: Bucket::default(),
+            front_from: 0,
             now: 0,
             cursor: 0,
             wake: u64::MAX,
@@ -149,6 +152,7 @@ impl<T> Wheel<T> {
     pub fn schedule(&mut self, deadline: u64, value: T) -> Key {
         if self.is_empty() {
             self.cursor = self.now;
+            self.front_from = self.now;
             self.latest = self.now;
         }
         let deadline = deadline.max(self.now);
@@ -170,7 +174,7 @@ impl<T> Wheel<T> {
     #[inline]
     pub fn cancel(&mut self, key: Key) -> Option<T> {
         let timeout = self.arena.remove(key)?;
-        self.displace(key.index(), timeout.deadline, timeout.position);
+        self.displace(key.index(), self.arena.deadline(key.index()), timeout.position);
         Some(timeout.value)
     }
 
@@ -192,14 +196,12 @@ impl<T> Wheel<T> {
     pub fn reschedule(&mut self, key: Key, deadline: u64) -> bool {
         let Some(timeout) = self.arena.get(key) else { return false };
         let deadline = deadline.max(self.now);
-        self.displace(key.index(), timeout.deadline, timeout.position);
+        let position = timeout.position;
+        self.displace(key.index(), self.arena.deadline(key.index()), position);
         self.wake = self.wake.min(deadline);
         self.latest = self.latest.max(deadline);
         let position = self.place(Entry::new(key.index(), deadline), deadline);
-        if let Some(timeout) = self.arena.get_mut(key) {
-            timeout.deadline = deadline;
-            timeout.position = position;
-        }
+        self.arena.reschedule(key.index(), position, deadline);
         true
     }
 
@@ -235,18 +237,18 @@ impl<T> Wheel<T> {
 
     fn expire_due(&mut self, now: u64) -> Option<Expired<T>> {
         loop {
-            if let Some(Entry { index, .. }) = self.front.front() {
-                self.front.prefetch(&self.arena);
-                let timeout = self.arena.timeout(index);
-                let (key, deadline) = (timeout.key(index), timeout.deadline);
+            if let Some(entry) = self.front.front() {
+                let deadline = self.front_deadline(entry);
                 if now < deadline {
                     self.wake = deadline;
                     return None;
                 }
+                self.front.prefetch(&self.arena);
                 self.front.pop_front();
                 if let Some(next) = self.front.front() {
                     self.wake = deadline + next.distance(deadline);
                 }
+                let key = self.arena.timeout(entry.index).key(entry.index);
                 let value = self.arena.remove(key)?.value;
                 return Some(Expired { key, deadline, value });
             }
@@ -260,6 +262,16 @@ impl<T> Wheel<T> {
                 return None;
             }
             self.visit(number, tick, now);
+        }
+    }
+
+    /// The deadline of an entry of the front.
+    #[inline]
+    fn front_deadline(&self, entry: Entry) -> u64 {
+        if self.cursor - self.front_from <= u32::MAX.into() {
+            self.front_from + entry.distance(self.front_from)
+        } else {
+            self.arena.deadline(entry.index)
         }
     }
 
@@ -288,19 +300,20 @@ impl<T> Wheel<T> {
     fn visit(&mut self, number: u32, tick: u64, now: u64) {
         debug_assert!(self.cursor < tick && tick <= now, "the cursor moves forward");
         debug_assert!(self.front.is_empty(), "what is due earlier goes out first");
+        self.front_from = tick;
         match self.geometry {
             Geometry::Hierarchical(levels) => {
                 self.cursor = tick;
                 self.visits += 1;
                 let bucket = self.table.take(number);
                 let level = levels.level(number);
-                let span = levels.span(level);
                 if level == 0 {
                     self.front = bucket;
-                } else if levels.span_fits_u32(level)
-                    && (bucket.len() <= MOST_COMPARED || span <= MOST_COUNTED as u64)
-                {
-                    self.cursor = tick | (span - 1);
+                } else if let Some(deadline) = self.only_and_due(&bucket, now) {
+                    self.cursor = deadline;
+                    self.front = bucket;
+                } else if levels.sorts(level, bucket.len()) {
+                    self.cursor = levels.end(number, tick);
                     self.front = bucket;
                     self.front.sort_digits(levels.bits, level);
                 } else {
@@ -325,26 +338,28 @@ impl<T> Wheel<T> {
         }
     }
 
+    /// The deadline of the only timeout of a bucket, if it is due.
+    fn only_and_due(&self, bucket: &Bucket, now: u64) -> Option<u64> {
+        let only = bucket.front().filter(|_| bucket.len() == 1)?;
+        Some(self.arena.deadline(only.index)).filter(|&deadline| deadline <= now)
+    }
+
     /// Places the timeouts of a bucket of level `level` again, as the cursor has come to it.
     fn demote(&mut self, bucket: &Bucket, levels: Hierarchical, level: u32) {
         self.demotions += bucket.len() as u64;
         let (cursor, is_near) = (self.cursor, levels.span_fits_u32(level));
         let deadline_of = |entry: Entry, arena: &Arena<T>| match is_near {
             true => cursor + entry.distance(cursor),
-            false => arena.timeout(entry.index).deadline,
+            false => arena.deadline(entry.index),
         };
         // Nearly all go one level down. Counted first, no array there has to grow.
         let mut counts = [0; MOST_COUNTED];
         let below = level - 1;
-        let counts = match levels.buckets() {
-            buckets if buckets <= MOST_COUNTED && MOST_COMPARED < bucket.len() => {
-                for entry in bucket.iter() {
-                    counts[levels.digit(below, deadline_of(entry, &self.arena)) as usize] += 1;
-                }
-                &counts[..buckets]
+        if levels.buckets() <= MOST_COUNTED {
+            for entry in bucket.iter() {
+                counts[levels.digit(below, deadline_of(entry, &self.arena)) as usize] += 1;
             }
-            _ => &[],
-        };
+        }
         let own = levels.digit(below, cursor);
         for entry in bucket.iter() {
             let deadline = deadline_of(entry, &self.arena);
@@ -397,7 +412,7 @@ impl<T> Wheel<T> {
         self.cursor = self.now;
         let due = core::mem::take(&mut self.front);
         for entry in due.iter() {
-            self.move_to_bucket(entry, self.arena.timeout(entry.index).deadline);
+            self.move_to_bucket(entry, self.arena.deadline(entry.index));
         }
         self.place(entry, deadline)
     }
@@ -443,7 +458,7 @@ impl<T> Wheel<T> {
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
         if let Some(entry) = self.front.front() {
-            return Some(self.arena.timeout(entry.index).deadline);
+            return Some(self.front_deadline(entry));
         }
         let earliest_in = |(number, earliest)| {
             self.table.bucket(number).earliest(earliest, self.latest, &self.arena)
@@ -504,7 +519,8 @@ impl<T> Wheel<T> {
     #[inline]
     #[must_use]
     pub fn deadline(&self, key: Key) -> Option<u64> {
-        Some(self.arena.get(key)?.deadline)
+        self.arena.get(key)?;
+        Some(self.arena.deadline(key.index()))
     }
 
     /// How many timeouts there are, those that are due and not yet handed out included.
@@ -610,7 +626,7 @@ impl<T> Wheel<T> {
         self.arena.check();
         self.table.check(&self.arena);
         self.front.check(&self.arena);
-        let deadline = |entry: Entry| self.arena.timeout(entry.index).deadline;
+        let deadline = |entry: Entry| self.arena.deadline(entry.index);
         assert!(self.front.iter().is_sorted_by_key(deadline), "the front is sorted");
         assert!(
             self.front.iter().all(|entry| deadline(entry) <= self.cursor),
@@ -656,7 +672,7 @@ impl<'a, T> Iterator for Iter<'a, T> {
         let (index, timeout) = self.wheel.arena.next_live(self.index)?;
         self.index = index + 1;
         self.left -= 1;
-        Some((timeout.key(index), timeout.deadline, &timeout.value))
+        Some((timeout.key(index), self.wheel.arena.deadline(index), &timeout.value))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -703,7 +719,7 @@ impl<T> Iterator for Drain<'_, T> {
     fn next(&mut self) -> Option<Expired<T>> {
         let (index, timeout) = self.wheel.arena.next_live(self.index)?;
         self.index = index + 1;
-        let (key, deadline) = (timeout.key(index), timeout.deadline);
+        let (key, deadline) = (timeout.key(index), self.wheel.arena.deadline(index));
         let value = self.wheel.cancel(key)?;
         Some(Expired { key, deadline, value })
     }
