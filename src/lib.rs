@@ -1,4 +1,30 @@
-//! Timing wheels, hierarchical and hashed.
+//! Timing wheels, hierarchical and hashed: hold millions of timeouts, cancel nearly all of them,
+//! and never hand one out early.
+//!
+//! [`Wheel<T>`] holds values until their deadlines. It is driven by its caller: it reads no clock,
+//! starts no thread and calls nobody back. Time is a number of ticks, and all of u64 is good.
+//!
+//! ```
+//! use tickwheel::{Mode, Wheel};
+//!
+//! let mut wheel = Wheel::new(Mode::hierarchical());
+//! let request = wheel.schedule(30, "request");
+//! wheel.schedule(1_000_000_000_000, "far away");
+//!
+//! assert!(wheel.expire(29).is_none()); // never early
+//! assert_eq!(wheel.cancel(request), Some("request"));
+//! assert_eq!(wheel.next_deadline(), Some(1_000_000_000_000));
+//! ```
+//!
+//! [`Mode`] says whether the wheel is hierarchical, as in Kafka, or hashed, as in Netty, and how to
+//! choose. Both keep the same promises, which are listed at [`Wheel`], and differ in cost.
+//!
+//! # Features
+//!
+//! - `std` (default): nothing yet that the wheel needs; without it the crate is `no_std` and needs
+//!   `alloc` only.
+//! - `cli`: the command `tickwheel replay`, which runs a recorded workload through several modes
+//!   and compares them, and the module behind it.
 #![cfg_attr(not(feature = "std"), no_std)]
 #![warn(
     missing_docs,
@@ -23,3 +49,9 @@ mod wheel;
 pub use arena::Key;
 pub use mode::{Mode, ModeError};
 pub use wheel::{Drain, Expired, Iter, Wheel, WheelStats};
+
+/// The examples in the documents are run as tests too.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+#[doc = include_str!("../design.md")]
+mod documents {}
