@@ -14,9 +14,7 @@ const HOLES_PER_LIVE: usize = 3;
 const MOST_SEARCHED: usize = 64;
 /// Live entries among which another is put in its place by moving those behind it.
 const MOST_MOVED: usize = 32;
-/// Entries that are sorted by comparing them, when there may be more ticks than that.
-pub(crate) const MOST_COMPARED: usize = 128;
-/// Ticks over which entries are sorted by counting them.
+/// Values of a digit by which entries are sorted by counting them.
 pub(crate) const MOST_COUNTED: usize = 256;
 
 /// Timeouts that are read ahead at once.
@@ -242,6 +240,7 @@ impl Bucket {
     pub(crate) fn sort<T>(&mut self, arena: &Arena<T>) {
         self.entries.retain(|entry| entry.index != HOLE);
         self.entries.sort_by_cached_key(|entry| arena.deadline(entry.index));
+        self.first = 0;
         self.head = 0;
         self.moved = true;
     }
@@ -307,6 +306,7 @@ impl Bucket {
     pub(crate) fn shrink_to_fit(&mut self) {
         self.entries.retain(|entry| entry.index != HOLE);
         self.entries.shrink_to_fit();
+        self.first = 0;
         self.head = 0;
         self.moved = true;
     }

@@ -5,8 +5,11 @@
 //! cursor differ. Every bucket then holds timeouts of the present revolution only, the levels
 //! together cover all of u64, and no case is left for a wheel that wraps around.
 
-use crate::bucket::{MOST_COMPARED, MOST_COUNTED};
+use crate::bucket::MOST_COUNTED;
 use crate::table::Table;
+
+/// Timeouts of a coarse bucket that are few enough to be sorted instead of demoted.
+const MOST_SORTED: usize = 128;
 
 /// Levels of 2^`bits` buckets each.
 ///
@@ -71,7 +74,7 @@ impl Hierarchical {
     #[inline]
     pub(crate) fn sorts(self, level: u32, timeouts: usize) -> bool {
         let few_ticks = level == 1 && self.buckets() <= MOST_COUNTED;
-        self.span_fits_u32(level) && (timeouts <= MOST_COMPARED || few_ticks)
+        self.span_fits_u32(level) && (timeouts <= MOST_SORTED || few_ticks)
     }
 
     /// The first tick of bucket `number`, which holds `deadline`.

@@ -249,8 +249,8 @@ impl<T> Wheel<T> {
                     self.wake = deadline + next.distance(deadline);
                 }
                 let key = self.arena.timeout(entry.index).key(entry.index);
-                let value = self.arena.remove(key)?.value;
-                return Some(Expired { key, deadline, value });
+                let timeout = self.arena.remove(key).expect("an entry names a live timeout");
+                return Some(Expired { key, deadline, value: timeout.value });
             }
             let Some((number, tick)) = self.next_bucket() else {
                 self.wake = u64::MAX;
@@ -441,10 +441,10 @@ impl<T> Wheel<T> {
 
     /// The earliest deadline, exactly; None if the wheel is empty.
     ///
-    /// At or before [`now`](Self::now) if something is due. O(levels) while the earliest timeout of
-    /// the bucket that comes up next has not been cancelled; otherwise it scans that bucket, and in
-    /// a hashed wheel looks at each occupied one. A loop that sleeps between deadlines, and can
-    /// bear to wake up in vain now and then, does better with [`next_wake`](Self::next_wake).
+    /// At or before [`now`](Self::now) if something is due. O(1) while that which comes next has
+    /// been sorted already; otherwise it scans the bucket that comes up next, and in a hashed wheel
+    /// looks at each occupied one. A loop that sleeps between deadlines, and can bear to wake up in
+    /// vain now and then, does better with [`next_wake`](Self::next_wake).
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -476,9 +476,9 @@ impl<T> Wheel<T> {
     /// A tick to call [`expire`](Self::expire) at next: never later than
     /// [`next_deadline`](Self::next_deadline), and None if the wheel is empty. O(1).
     ///
-    /// After `expire(now)` has returned None it is after `now`, and it is the next deadline unless
-    /// that was cancelled since. Waking up at it makes progress: either something is due, or the
-    /// answer is later the next time.
+    /// After `expire(now)` has returned None it is after `now`, and it is the next deadline unless an
+    /// earlier one was cancelled, moved or handed out. Waking up at it makes progress: either
+    /// something is due, or the answer is later the next time.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
