@@ -91,23 +91,28 @@ trait Subject {
 impl Subject for Wheel<u64> {
     type Key = tickwheel::Key;
 
+    #[inline]
     fn schedule(&mut self, deadline: u64, value: u64) -> Self::Key {
         self.schedule(deadline, value)
     }
 
+    #[inline]
     fn cancel(&mut self, key: Self::Key) -> Option<u64> {
         self.cancel(key)
     }
 
+    #[inline]
     fn reschedule(&mut self, key: Self::Key, deadline: u64) -> Self::Key {
         self.reschedule(key, deadline);
         key
     }
 
+    #[inline]
     fn expire(&mut self, now: u64) -> Option<u64> {
         self.expire(now).map(|expired| expired.value)
     }
 
+    #[inline]
     fn next_wake(&mut self) -> Option<u64> {
         Self::next_wake(self)
     }
@@ -150,6 +155,7 @@ impl LazyHeap {
 impl Subject for LazyHeap {
     type Key = (u64, u32);
 
+    #[inline]
     fn schedule(&mut self, deadline: u64, value: u64) -> Self::Key {
         self.scheduled += 1;
         let slot = (self.scheduled, Some(value));
@@ -167,12 +173,14 @@ impl Subject for LazyHeap {
         (self.scheduled, index)
     }
 
+    #[inline]
     fn cancel(&mut self, (number, index): Self::Key) -> Option<u64> {
         let value = self.take(number, index);
         self.clean();
         value
     }
 
+    #[inline]
     fn reschedule(&mut self, (number, index): Self::Key, deadline: u64) -> Self::Key {
         match self.take(number, index) {
             Some(value) => {
@@ -184,6 +192,7 @@ impl Subject for LazyHeap {
         }
     }
 
+    #[inline]
     fn expire(&mut self, now: u64) -> Option<u64> {
         while let Some(&Reverse((deadline, number, index))) = self.heap.peek() {
             if now < deadline {
@@ -197,6 +206,7 @@ impl Subject for LazyHeap {
         None
     }
 
+    #[inline]
     fn next_wake(&mut self) -> Option<u64> {
         self.heap.peek().map(|&Reverse((deadline, ..))| deadline)
     }
@@ -211,6 +221,7 @@ struct Tree {
 impl Subject for Tree {
     type Key = (u64, u64);
 
+    #[inline]
     fn schedule(&mut self, deadline: u64, value: u64) -> Self::Key {
         self.scheduled += 1;
         let key = (deadline, self.scheduled);
@@ -218,10 +229,12 @@ impl Subject for Tree {
         key
     }
 
+    #[inline]
     fn cancel(&mut self, key: Self::Key) -> Option<u64> {
         self.map.remove(&key)
     }
 
+    #[inline]
     fn reschedule(&mut self, key: Self::Key, deadline: u64) -> Self::Key {
         match self.map.remove(&key) {
             Some(value) => self.schedule(deadline, value),
@@ -229,11 +242,13 @@ impl Subject for Tree {
         }
     }
 
+    #[inline]
     fn expire(&mut self, now: u64) -> Option<u64> {
         let first = self.map.first_entry()?;
         if now < first.key().0 { None } else { Some(first.remove()) }
     }
 
+    #[inline]
     fn next_wake(&mut self) -> Option<u64> {
         self.map.first_key_value().map(|(&(deadline, _), _)| deadline)
     }
@@ -249,6 +264,7 @@ struct Slab {
 impl Subject for Slab {
     type Key = u32;
 
+    #[inline]
     fn schedule(&mut self, _deadline: u64, value: u64) -> u32 {
         match self.vacant.pop() {
             Some(index) => {
@@ -262,20 +278,24 @@ impl Subject for Slab {
         }
     }
 
+    #[inline]
     fn cancel(&mut self, index: u32) -> Option<u64> {
         let value = self.slots[index as usize].take()?;
         self.vacant.push(index);
         Some(value)
     }
 
+    #[inline]
     fn reschedule(&mut self, index: u32, _deadline: u64) -> u32 {
         index
     }
 
+    #[inline]
     fn expire(&mut self, _now: u64) -> Option<u64> {
         None
     }
 
+    #[inline]
     fn next_wake(&mut self) -> Option<u64> {
         None
     }

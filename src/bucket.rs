@@ -39,6 +39,13 @@ impl Entry {
     pub(crate) fn distance(self, from: u64) -> u64 {
         self.low.wrapping_sub(from as u32).into()
     }
+
+    /// The deadline, which is not before `from`; without a look into the arena if it is near, that
+    /// is, less than 2^32 ticks after `from`.
+    #[inline]
+    pub(crate) fn deadline<T>(self, from: u64, is_near: bool, arena: &Arena<T>) -> u64 {
+        if is_near { from + self.distance(from) } else { arena.deadline(self.index) }
+    }
 }
 
 /// The timeouts that come up together, in the order in which they were put in.
@@ -195,12 +202,15 @@ impl Bucket {
     /// The earliest deadline, given that none is before `from` or after `latest`; `u64::MAX` if the
     /// bucket is empty.
     pub(crate) fn earliest<T>(&self, from: u64, latest: u64, arena: &Arena<T>) -> u64 {
-        let earliest = if latest - from <= u32::MAX.into() {
-            self.iter().map(|entry| from + entry.distance(from)).min()
-        } else {
-            self.iter().map(|entry| arena.deadline(entry.index)).min()
-        };
-        earliest.unwrap_or(u64::MAX)
+        let is_near = latest - from <= u32::MAX.into();
+        let mut earliest = u64::MAX;
+        for entry in self.iter() {
+            earliest = earliest.min(entry.deadline(from, is_near, arena));
+            if earliest == from {
+                break;
+            }
+        }
+        earliest
     }
 
     /// Moves the timeouts whose deadlines are in `from..=to` to the end of `due`, given that no
@@ -220,10 +230,7 @@ impl Bucket {
             if entry.index == HOLE {
                 continue;
             }
-            let deadline = match is_near {
-                true => from + entry.distance(from),
-                false => arena.deadline(entry.index),
-            };
+            let deadline = entry.deadline(from, is_near, arena);
             if to < deadline {
                 earliest = earliest.min(deadline);
             } else {

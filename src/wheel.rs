@@ -268,11 +268,8 @@ impl<T> Wheel<T> {
     /// The deadline of an entry of the front.
     #[inline]
     fn front_deadline(&self, entry: Entry) -> u64 {
-        if self.cursor - self.front_from <= u32::MAX.into() {
-            self.front_from + entry.distance(self.front_from)
-        } else {
-            self.arena.deadline(entry.index)
-        }
+        let is_near = self.cursor - self.front_from <= u32::MAX.into();
+        entry.deadline(self.front_from, is_near, &self.arena)
     }
 
     /// The bucket that comes up next, and a tick that no deadline is before.
@@ -348,21 +345,18 @@ impl<T> Wheel<T> {
     fn demote(&mut self, bucket: &Bucket, levels: Hierarchical, level: u32) {
         self.demotions += bucket.len() as u64;
         let (cursor, is_near) = (self.cursor, levels.span_fits_u32(level));
-        let deadline_of = |entry: Entry, arena: &Arena<T>| match is_near {
-            true => cursor + entry.distance(cursor),
-            false => arena.deadline(entry.index),
-        };
         // Nearly all go one level down. Counted first, no array there has to grow.
         let mut counts = [0; MOST_COUNTED];
         let below = level - 1;
         if levels.buckets() <= MOST_COUNTED {
             for entry in bucket.iter() {
-                counts[levels.digit(below, deadline_of(entry, &self.arena)) as usize] += 1;
+                let deadline = entry.deadline(cursor, is_near, &self.arena);
+                counts[levels.digit(below, deadline) as usize] += 1;
             }
         }
         let own = levels.digit(below, cursor);
         for entry in bucket.iter() {
-            let deadline = deadline_of(entry, &self.arena);
+            let deadline = entry.deadline(cursor, is_near, &self.arena);
             let digit = levels.digit(below, deadline);
             if digit == own {
                 self.move_to_bucket(entry, deadline);
