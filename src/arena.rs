@@ -90,8 +90,9 @@ impl<T> Arena<T> {
 
     pub(crate) fn reserve(&mut self, additional: usize) {
         let additional = additional.saturating_sub(self.slots.len() - self.len());
-        self.slots.reserve(additional);
-        self.deadlines.reserve(additional);
+        // Room that cannot be had now is asked for again when it is needed.
+        let _ = self.slots.try_reserve(additional);
+        let _ = self.deadlines.try_reserve(additional);
     }
 
     /// The index that the next `insert` will use.
@@ -213,7 +214,7 @@ impl<T> Arena<T> {
 
     /// The first live timeout at or after index `from`.
     pub(crate) fn next_live(&self, from: u32) -> Option<(u32, &Timeout<T>)> {
-        let slots = self.slots.get(from as usize..)?;
+        let slots = self.slots.get(from as usize..self.untouched)?;
         (from..).zip(slots).find_map(|(index, slot)| match slot {
             Slot::Occupied(timeout) => Some((index, timeout)),
             Slot::Vacant(_) => None,

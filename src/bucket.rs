@@ -53,8 +53,8 @@ impl Entry {
 /// A contiguous array. A timeout remembers the position of its entry, and removing it leaves a hole
 /// there. Entries are moved about without a look at their timeouts; the next removal tells all
 /// timeouts of the bucket where they are now. That is paid for by what moved them: a bucket is
-/// filled at once when another is taken apart, and its holes are closed when they outnumber the
-/// live entries by far.
+/// filled at once when another is taken apart, its holes are closed when they outnumber the live
+/// entries by far, and where one is put between others there are few.
 #[derive(Debug, Default)]
 pub(crate) struct Bucket {
     entries: SmallVec<[Entry; 2]>,

@@ -17,6 +17,9 @@ use core::str::FromStr;
 /// | good for | delays of any length, and any mixture of them | delays that are short, or all alike |
 /// | costs when wrong | never much | a scan of its bucket in every round in which another timeout there is due |
 ///
+/// Buckets are allocated 64 at a time, 3 KB, where they are used: a wheel of very many buckets and
+/// few timeouts may have as much for each timeout.
+///
 /// When in doubt, take [`Mode::hierarchical`]. A hashed wheel is worth a measurement where a round
 /// (ticks a bucket times buckets) is longer than nearly all delays: `tickwheel replay` compares the
 /// modes on a recorded workload.
@@ -212,7 +215,7 @@ impl fmt::Display for ModeError {
             Self::Syntax { text } => write!(
                 f,
                 "{text:?} is no mode: expected `hierarchical`, `hierarchical:BUCKETS` or \
-                 `hashed:BUCKETS`, with 1 to {MOST_BUCKETS} buckets"
+                 `hashed:BUCKETS`, with a number of buckets up to {MOST_BUCKETS}"
             ),
         }
     }

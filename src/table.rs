@@ -146,15 +146,15 @@ impl Table {
         Some((members.base + at, self.rows[members.row].earliest[at as usize]))
     }
 
-    /// The occupied buckets from number `from` on, each with a tick that it has no deadline before.
-    pub(crate) fn iter(&self, from: u32) -> impl Iterator<Item = (u32, u64)> {
-        self.rows(from).flat_map(|row| {
+    /// The occupied buckets by number, each with a tick that it has no deadline before.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.rows(0).flat_map(|row| {
             let first = row.first;
             row.map(move |(at, earliest)| (first + at as u32, earliest))
         })
     }
 
-    /// As `iter`, row by row.
+    /// The occupied buckets from number `from` on, row by row.
     #[inline]
     pub(crate) fn rows(&self, from: u32) -> impl Iterator<Item = RowIter<'_>> {
         let mut next = Some(from);
@@ -172,7 +172,7 @@ impl Table {
 
     /// Gives back what the timeouts that are there do not need.
     pub(crate) fn shrink_to_fit(&mut self) {
-        let occupied: Vec<_> = self.iter(0).collect();
+        let occupied: Vec<_> = self.iter().collect();
         let mut shrunk = Self::new(self.limit);
         for (number, earliest) in occupied {
             let mut bucket = self.take(number);
@@ -186,7 +186,7 @@ impl Table {
 
     /// Bytes allocated.
     pub(crate) fn memory(&self) -> usize {
-        let arrays: usize = self.iter(0).map(|(number, _)| self.bucket(number).memory()).sum();
+        let arrays: usize = self.iter().map(|(number, _)| self.bucket(number).memory()).sum();
         arrays + self.rows.capacity() * size_of::<Row>() + self.occupancy.memory()
     }
 
@@ -200,7 +200,7 @@ impl Table {
                 bucket.check(arena);
             }
         }
-        for (number, earliest) in self.iter(0) {
+        for (number, earliest) in self.iter() {
             for entry in self.bucket(number).iter() {
                 assert!(earliest <= arena.deadline(entry.index), "nothing is before `earliest`");
             }

@@ -25,8 +25,8 @@ use core::iter::FusedIterator;
 ///   scheduled. A deadline at or before [`now`](Self::now) counts as `now`, and is reported so.
 /// - Every value leaves once: expired, cancelled, drained, or dropped with the wheel.
 /// - A jump in time costs what comes due in it, not its length.
-/// - No call panics. A wheel holds 2^32 - 1 timeouts at most, for which there is no memory left
-///   before that.
+/// - No call panics, short of running out of memory, or of the 2^32 - 1 timeouts that a wheel can
+///   hold.
 ///
 /// ```
 /// use tickwheel::{Mode, Wheel};
@@ -94,7 +94,7 @@ pub struct WheelStats {
     /// Buckets taken apart or scanned, since the wheel was made. Passing by one in which nothing is
     /// due is not a visit.
     pub buckets_visited: u64,
-    /// Timeouts moved to a finer level, since the wheel was made; 0 for a hashed wheel.
+    /// Times a timeout was moved to a finer level, since the wheel was made; 0 for a hashed wheel.
     pub demotions: u64,
     /// Timeouts that a visit to their bucket left waiting for a later round, since the wheel was
     /// made; 0 for a hierarchical wheel.
@@ -136,7 +136,7 @@ impl<T> Wheel<T> {
         wheel
     }
 
-    /// Schedules `value` for tick `deadline`, and returns the key to it. O(1).
+    /// Schedules `value` for tick `deadline`, and returns the key to it. O(1), amortised.
     ///
     /// A deadline at or before [`now`](Self::now) counts as `now`: the next
     /// [`expire`](Self::expire) hands it out, after what was due before.
@@ -154,6 +154,7 @@ impl<T> Wheel<T> {
             self.cursor = self.now;
             self.front_from = self.now;
             self.latest = self.now;
+            self.wake = u64::MAX;
         }
         let deadline = deadline.max(self.now);
         self.wake = self.wake.min(deadline);
@@ -325,7 +326,7 @@ impl<T> Wheel<T> {
                 // More than a round has passed: buckets come up more than once, and going round
                 // for each would cost the distance.
                 let come_up = |&(_, earliest): &(u32, u64)| earliest <= now;
-                let passed: Vec<_> = self.table.iter(0).filter(come_up).collect();
+                let passed: Vec<_> = self.table.iter().filter(come_up).collect();
                 self.cursor = now;
                 for (number, earliest) in passed {
                     self.scan(number, earliest, now);
@@ -343,7 +344,6 @@ impl<T> Wheel<T> {
 
     /// Places the timeouts of a bucket of level `level` again, as the cursor has come to it.
     fn demote(&mut self, bucket: &Bucket, levels: Hierarchical, level: u32) {
-        self.demotions += bucket.len() as u64;
         let (cursor, is_near) = (self.cursor, levels.span_fits_u32(level));
         // Nearly all go one level down. Counted first, no array there has to grow.
         let mut counts = [0; MOST_COUNTED];
@@ -368,6 +368,7 @@ impl<T> Wheel<T> {
             }
             finer.append(entry);
         }
+        self.demotions += (bucket.len() - self.front.len()) as u64;
     }
 
     /// Puts an entry that came out of a bucket into the one that `deadline` belongs in now.
@@ -457,13 +458,14 @@ impl<T> Wheel<T> {
         let earliest_in = |(number, earliest)| {
             self.table.bucket(number).earliest(earliest, self.latest, &self.arena)
         };
+        let (number, tick) = self.next_bucket()?;
+        let next = earliest_in((number, tick));
         match self.geometry {
-            Geometry::Hierarchical(levels) => levels.next(&self.table).map(earliest_in),
-            Geometry::Hashed(_) => self.table.iter(0).fold(None, |best, bucket| match best {
-                Some(best) if best <= bucket.1 => Some(best),
-                Some(best) => Some(earliest_in(bucket).min(best)),
-                None => Some(earliest_in(bucket)),
-            }),
+            Geometry::Hierarchical(_) => Some(next),
+            Geometry::Hashed(_) => {
+                let could_be_next = self.table.iter().filter(|&(_, earliest)| earliest < next);
+                could_be_next.map(earliest_in).chain([next]).min()
+            }
         }
     }
 
@@ -545,7 +547,8 @@ impl<T> Wheel<T> {
         self.geometry.mode()
     }
 
-    /// All timeouts, as key, deadline and value, in no particular order.
+    /// All timeouts, as key, deadline and value, in no particular order. Looks at as many places as
+    /// were ever needed at once, since the wheel was last empty.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -579,7 +582,7 @@ impl<T> Wheel<T> {
     }
 
     /// Makes room for so many timeouts more, so that storing them allocates only for the buckets
-    /// they fall in.
+    /// they fall in. Does nothing if there is not so much memory.
     pub fn reserve(&mut self, additional: usize) {
         self.arena.reserve(additional);
     }
@@ -597,7 +600,7 @@ impl<T> Wheel<T> {
     #[must_use]
     pub fn stats(&self) -> WheelStats {
         let mut timeouts_per_level = vec![0; self.mode().levels()];
-        for (number, _) in self.table.iter(0) {
+        for (number, _) in self.table.iter() {
             let level = match self.geometry {
                 Geometry::Hierarchical(levels) => levels.level(number),
                 Geometry::Hashed(_) => 0,
@@ -627,7 +630,7 @@ impl<T> Wheel<T> {
             "the front is before the cursor"
         );
         let mut placed = self.front.len();
-        for (number, _) in self.table.iter(0) {
+        for (number, _) in self.table.iter() {
             let bucket = self.table.bucket(number);
             placed += bucket.len();
             for entry in bucket.iter() {
@@ -663,9 +666,9 @@ impl<'a, T> Iterator for Iter<'a, T> {
     type Item = (Key, u64, &'a T);
 
     fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
         let (index, timeout) = self.wheel.arena.next_live(self.index)?;
         self.index = index + 1;
-        self.left -= 1;
         Some((timeout.key(index), self.wheel.arena.deadline(index), &timeout.value))
     }
 
@@ -711,6 +714,9 @@ impl<T> Iterator for Drain<'_, T> {
     type Item = Expired<T>;
 
     fn next(&mut self) -> Option<Expired<T>> {
+        if self.wheel.is_empty() {
+            return None;
+        }
         let (index, timeout) = self.wheel.arena.next_live(self.index)?;
         self.index = index + 1;
         let (key, deadline) = (timeout.key(index), self.wheel.arena.deadline(index));
