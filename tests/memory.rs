@@ -24,6 +24,8 @@ in_each_mode! {
     due_again_at_once_for_ever_holds_no_more_than_what_is_live,
     a_large_batch_leaves_nothing_behind,
     room_made_beforehand_is_enough,
+    room_that_is_there_is_not_made_again,
+    one_left_behind_keeps_no_room_for_the_crowd_that_was_with_it,
 }
 
 /// A wheel whose allocations are counted.
@@ -395,4 +397,55 @@ fn one_timeout_moved_through_a_million_buckets_stays_one() {
         let memory = metered.memory();
         assert!(memory <= AT_REST, "{memory} bytes where one was live at most");
     }
+}
+
+fn room_that_is_there_is_not_made_again(mode: Mode) {
+    const MANY: usize = 1000;
+    let mut metered = Metered::new(mode);
+    for value in 0..MANY {
+        metered.step(|wheel| wheel.schedule(77, value as u64));
+    }
+    metered.step(|wheel| wheel.clear());
+    let before = metered.memory();
+    metered.step(|wheel| wheel.reserve(MANY));
+    assert_eq!(metered.memory(), before);
+}
+
+fn one_left_behind_keeps_no_room_for_the_crowd_that_was_with_it(mode: Mode) {
+    const CROWD: usize = 4000;
+    let mut metered = Metered::new(mode);
+    let mut keys = Vec::with_capacity(CROWD);
+    for deadline in (1..60).chain((6..64).map(|bit| 1 << bit)) {
+        for value in 0..CROWD {
+            keys.push(metered.step(|wheel| wheel.schedule(deadline, value as u64)));
+        }
+        for key in keys.drain(..).skip(1) {
+            metered.step(|wheel| wheel.cancel(key));
+        }
+        metered.assert_bounded();
+    }
+}
+
+#[test]
+fn one_that_stays_does_not_keep_the_rows_that_another_left() {
+    for mode in ["hashed:1048576", "hierarchical:1048576"] {
+        let mut metered = Metered::new(mode.parse().expect("a mode"));
+        metered.step(|wheel| wheel.schedule(1, 0));
+        let key = metered.step(|wheel| wheel.schedule(1, 1));
+        for deadline in (1..1 << 20).step_by(64) {
+            assert!(metered.step(|wheel| wheel.reschedule(key, deadline)));
+        }
+        let memory = metered.memory();
+        assert!(memory <= 4 * AT_REST, "{memory} bytes where two were live at most");
+    }
+}
+
+/// More than there is, or than there could be, is not an error.
+#[test]
+fn room_that_cannot_be_had_is_not_made() {
+    let mut wheel = Wheel::<u64>::with_capacity(Mode::hierarchical(), usize::MAX);
+    wheel.reserve(usize::MAX);
+    assert_eq!(wheel.stats().memory, 0);
+    let key = wheel.schedule(1, 1);
+    assert_eq!(wheel.cancel(key), Some(1));
 }

@@ -213,3 +213,4 @@ mod modes;
 mod next;
 mod order;
 mod reschedule;
+mod sorted;

@@ -1,0 +1,144 @@
+//! What is sorted ahead instead of being demoted, and what is not looked at.
+
+use crate::common::Checked;
+use tickwheel::Mode;
+
+in_each_mode! {
+    few_in_one_far_bucket_are_sorted_at_once,
+    many_in_a_bucket_of_the_second_level_are_sorted_at_once,
+    one_alone_in_a_far_bucket_comes_straight_out_of_it,
+    a_bucket_emptied_by_a_cancel_is_not_looked_at,
+    a_jump_of_rounds_scans_no_bucket_with_nothing_due,
+    too_many_to_insert_among_go_back_into_buckets,
+    scheduled_among_those_sorted_comes_after_its_equals,
+    equal_deadlines_of_a_few_in_a_far_bucket_come_as_scheduled,
+    what_is_due_now_is_not_what_is_due_later,
+}
+
+fn few_in_one_far_bucket_are_sorted_at_once(mode: Mode) {
+    let mut wheel = Checked::new(mode);
+    let deadlines = [7_000, 5, 300].map(|after| (1 << 20) + after);
+    for deadline in deadlines {
+        wheel.schedule(deadline, ());
+    }
+    assert_eq!(wheel.jump(1 << 21).len(), deadlines.len());
+    let (visits, demotions) = wheel.work();
+    assert_eq!(demotions, 0);
+    if !mode.is_hashed() {
+        assert_eq!(visits, 1);
+    }
+}
+
+fn many_in_a_bucket_of_the_second_level_are_sorted_at_once(mode: Mode) {
+    const CROWD: u64 = 500;
+    let span = mode.buckets() as u64;
+    let mut wheel = Checked::new(mode);
+    for value in 0..CROWD {
+        wheel.unchecked().schedule(span + value * 7 % span, ());
+    }
+    assert_eq!(wheel.jump(2 * span).len(), CROWD as usize);
+    let (visits, demotions) = wheel.work();
+    assert_eq!(demotions, 0);
+    if !mode.is_hashed() {
+        assert_eq!(visits, 1);
+    }
+}
+
+fn one_alone_in_a_far_bucket_comes_straight_out_of_it(mode: Mode) {
+    for bit in 0..63 {
+        let deadline = (1 << bit) + (0x5a5a_5a5a_5a5a_5a5a & ((1 << bit) - 1));
+        let mut wheel = Checked::new(mode);
+        wheel.schedule(deadline, ());
+        assert_eq!(wheel.jump(1 << (bit + 1)), [(deadline, ())]);
+        assert_eq!(wheel.work(), (1, 0));
+    }
+}
+
+fn a_bucket_emptied_by_a_cancel_is_not_looked_at(mode: Mode) {
+    let mut wheel = Checked::new(mode);
+    let first = wheel.schedule(10, "first");
+    wheel.schedule(300, "second");
+    wheel.cancel(first);
+    assert_eq!(wheel.jump(10), []);
+    // In a wheel of one bucket, there the second is.
+    assert_eq!(wheel.work(), (u64::from(mode.buckets() == 1), 0));
+    assert_eq!(wheel.jump(300), [(300, "second")]);
+}
+
+fn a_jump_of_rounds_scans_no_bucket_with_nothing_due(mode: Mode) {
+    let round = mode.buckets() as u64;
+    let mut wheel = Checked::new(mode);
+    wheel.schedule(5 * round, "due");
+    for bucket in 1..round.min(20) {
+        wheel.schedule((1 << 40) + bucket, "in another bucket");
+    }
+    assert_eq!(wheel.jump(10 * round), [(5 * round, "due")]);
+    if mode.is_hashed() {
+        assert_eq!((wheel.work(), wheel.stats().rounds_waited), ((1, 0), 0));
+    }
+}
+
+/// What has been sorted is few or it is due: no schedule moves more than a few entries.
+fn too_many_to_insert_among_go_back_into_buckets(mode: Mode) {
+    const CROWD: u64 = 60;
+    const BUCKET: u64 = 1 << 8;
+    let mut wheel = Checked::new(mode);
+    wheel.schedule(BUCKET + 1, 0);
+    wheel.schedule(BUCKET + 63, 0);
+    assert_eq!(wheel.jump(BUCKET + 1), [(BUCKET + 1, 0)]);
+    for value in 1..CROWD {
+        wheel.schedule(BUCKET + 63 - value, value);
+        assert!(wheel.stats().sorted <= 40, "{} sorted", wheel.stats().sorted);
+    }
+    let expected: Vec<_> = (0..CROWD).rev().map(|value| (BUCKET + 63 - value, value)).collect();
+    assert_eq!(wheel.jump(2 * BUCKET), expected);
+}
+
+fn scheduled_among_those_sorted_comes_after_its_equals(mode: Mode) {
+    const BUCKET: u64 = 1 << 8;
+    // The largest crowd is more than entries are moved for.
+    for crowd in [1, 5, 50] {
+        let mut wheel = Checked::new(mode);
+        wheel.schedule(BUCKET + 1, 0);
+        for value in 0..crowd {
+            wheel.schedule(BUCKET + 40, value);
+            wheel.schedule(BUCKET + 60, value);
+        }
+        assert_eq!(wheel.jump(BUCKET + 1), [(BUCKET + 1, 0)]);
+        wheel.schedule(BUCKET + 40, crowd);
+        wheel.schedule(BUCKET + 60, crowd);
+        wheel.schedule(BUCKET + 40, crowd + 1);
+        let of = |deadline, values| (0..values).map(move |value| (deadline, value));
+        let expected: Vec<_> =
+            of(BUCKET + 40, crowd + 2).chain(of(BUCKET + 60, crowd + 1)).collect();
+        assert_eq!(wheel.jump(BUCKET + 60), expected);
+    }
+}
+
+fn equal_deadlines_of_a_few_in_a_far_bucket_come_as_scheduled(mode: Mode) {
+    for bit in [8, 12, 16, 18, 24, 30] {
+        for crowd in [10, 25, 45, 60, 120] {
+            let mut wheel = Checked::new(mode);
+            let mut expected = Vec::new();
+            for value in 0..crowd {
+                let deadline = (1 << bit) + 4 - value * 3 % 5;
+                wheel.unchecked().schedule(deadline, value);
+                expected.push((deadline, value));
+            }
+            expected.sort_unstable();
+            assert_eq!(wheel.jump(2 << bit), expected, "{crowd} at 2^{bit}");
+        }
+    }
+}
+
+/// After the time went on, an earlier `now` is the one that counts.
+fn what_is_due_now_is_not_what_is_due_later(mode: Mode) {
+    let mut wheel = Checked::new(mode);
+    for deadline in [100, 110, 120] {
+        wheel.schedule(deadline, deadline);
+    }
+    assert_eq!(wheel.expire(130).map(|expired| expired.value), Some(100));
+    assert_eq!(wheel.jump(115), [(110, 110)]);
+    assert_eq!(wheel.jump(119), []);
+    assert_eq!(wheel.jump(120), [(120, 120)]);
+}
