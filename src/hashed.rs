@@ -28,27 +28,21 @@ impl Hashed {
     /// The bucket that comes up next with something that could be due, and when, given that nothing
     /// is due before `wake`.
     ///
-    /// Mostly that of `wake`. If its timeout was cancelled, a walk from the cursor's bucket once
-    /// around finds the first whose earliest timeout is due when the cursor comes by in this
-    /// round. Failing that, the earliest of all.
-    pub(crate) fn next(self, table: &Table, cursor: u64, wake: u64) -> Option<(u32, u64)> {
+    /// Mostly that of `wake`. If its timeout was cancelled, or that is all that was known, a walk
+    /// from the cursor's bucket once around finds the first whose earliest timeout is due when the
+    /// cursor comes by in this round. Failing that, the earliest of all.
+    pub(crate) fn next(self, table: &mut Table, cursor: u64, wake: u64) -> Option<(u32, u64)> {
         let number = self.bucket(wake);
         if table.earliest(number) == Some(wake) {
             return Some((number, wake));
         }
-        let begin = cursor.wrapping_add(1) & !(self.round() - 1);
-        let ahead = table.rows(self.bucket(cursor.wrapping_add(1))).map(|row| (begin, row));
-        let next_round = table.rows(0).map(|row| (begin.wrapping_add(self.round()), row));
-        let mut soonest = None;
-        for (begin, row) in ahead.chain(next_round) {
-            let tick = begin.wrapping_add(row.first.into());
-            for (at, earliest) in row {
-                if earliest == tick.wrapping_add(at) {
-                    return Some((self.bucket(earliest), earliest));
-                }
-                soonest = Some(soonest.map_or(earliest, |soonest: u64| soonest.min(earliest)));
-            }
-        }
-        soonest.map(|soonest| (self.bucket(soonest), soonest))
+        let start = cursor.wrapping_add(1);
+        let from = self.bucket(start);
+        let begin = start - u64::from(from);
+        let tick = table
+            .pass(from, u32::MAX, begin)
+            .or_else(|| table.pass(0, from, begin.wrapping_add(self.round())))
+            .or_else(|| table.soonest())?;
+        Some((self.bucket(tick), tick))
     }
 }

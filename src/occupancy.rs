@@ -127,15 +127,16 @@ impl Occupancy {
         }
     }
 
-    /// Adds `number`, whose row must be at `row`.
+    /// Adds `number`, whose row must be at `row`, and returns whether the row had no members.
     #[inline]
-    pub(crate) fn insert(&mut self, number: u32, row: usize) {
+    pub(crate) fn insert(&mut self, number: u32, row: usize) -> bool {
         let word = &mut self.rows[row].word;
         let was_empty = *word == 0;
         *word |= bit(number);
         if was_empty {
             self.mark(number);
         }
+        was_empty
     }
 
     /// Takes out `number`, whose row must be at `row`.

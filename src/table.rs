@@ -17,6 +17,8 @@ pub(crate) struct Table {
 
 #[derive(Debug)]
 struct Row {
+    /// A tick that no deadline in an occupied bucket of the row is before.
+    least: u64,
     /// For each occupied bucket a tick that none of its deadlines is before; exact until the
     /// bucket's earliest timeout is cancelled. Apart from the buckets, so that passing many of them
     /// by reads little memory.
@@ -24,23 +26,17 @@ struct Row {
     buckets: [Bucket; WIDTH],
 }
 
-/// The occupied buckets of a row: which of the row's buckets it is, and a tick that it has no
-/// deadline before.
-pub(crate) struct RowIter<'a> {
-    /// The number of the row's first bucket.
-    pub(crate) first: u32,
-    word: u64,
-    earliest: &'a [u64; WIDTH],
-}
+/// The positions of the bits that are set, the lowest first.
+struct Bits(u64);
 
-impl Iterator for RowIter<'_> {
-    type Item = (u64, u64);
+impl Iterator for Bits {
+    type Item = u32;
 
     #[inline]
-    fn next(&mut self) -> Option<(u64, u64)> {
-        let at = (self.word != 0).then(|| self.word.trailing_zeros())?;
-        self.word &= self.word - 1;
-        Some((at.into(), self.earliest[at as usize]))
+    fn next(&mut self) -> Option<u32> {
+        let at = (self.0 != 0).then(|| self.0.trailing_zeros())?;
+        self.0 &= self.0 - 1;
+        Some(at)
     }
 }
 
@@ -57,11 +53,13 @@ impl Table {
         let at = number as usize % WIDTH;
         let bucket = &mut row.buckets[at];
         if bucket.is_empty() {
-            self.occupancy.insert(number, place);
-            row.earliest[at] = deadline;
-        } else if deadline < row.earliest[at] {
+            if self.occupancy.insert(number, place) {
+                row.least = deadline;
+            }
             row.earliest[at] = deadline;
         }
+        row.earliest[at] = row.earliest[at].min(deadline);
+        row.least = row.least.min(deadline);
         bucket
     }
 
@@ -123,6 +121,7 @@ impl Table {
         let place = self.occupancy.insert_row(number);
         if place == self.rows.len() {
             self.rows.push(Row {
+                least: 0,
                 earliest: [0; WIDTH],
                 buckets: core::array::from_fn(|_| Bucket::default()),
             });
@@ -148,21 +147,61 @@ impl Table {
 
     /// The occupied buckets by number, each with a tick that it has no deadline before.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u64)> {
-        self.rows(0).flat_map(|row| {
-            let first = row.first;
-            row.map(move |(at, earliest)| (first + at as u32, earliest))
+        let mut next = Some(0);
+        let rows = core::iter::from_fn(move || {
+            let members = self.occupancy.members(next?)?;
+            next = members.base.checked_add(WIDTH as u32);
+            Some(members)
+        });
+        rows.flat_map(|Members { row, base, word }| {
+            let earliest = &self.rows[row].earliest;
+            Bits(word).map(move |at| (base + at, earliest[at as usize]))
         })
     }
 
-    /// The occupied buckets from number `from` on, row by row.
-    #[inline]
-    pub(crate) fn rows(&self, from: u32) -> impl Iterator<Item = RowIter<'_>> {
-        let mut next = Some(from);
-        core::iter::from_fn(move || {
-            let Members { row, base, word } = self.occupancy.members(next?)?;
-            next = base.checked_add(WIDTH as u32);
-            Some(RowIter { first: base, word, earliest: &self.rows[row].earliest })
-        })
+    /// The first tick at which something could be due in a bucket when the buckets from number
+    /// `from` up to the row of `to` are passed one a tick, number 0 at tick `begin`.
+    pub(crate) fn pass(&mut self, from: u32, to: u32, begin: u64) -> Option<u64> {
+        let mut next = from;
+        while next < to {
+            let Members { row, base, word } = self.occupancy.members(next)?;
+            let tick = begin.wrapping_add(base.into());
+            let Row { least, earliest, .. } = &mut self.rows[row];
+            // Unless something could be due while the row is passed, one look is enough.
+            if *least < tick.saturating_add(WIDTH as u64) {
+                let is_due = |&at: &u32| earliest[at as usize] == tick.wrapping_add(at.into());
+                if let Some(at) = Bits(word).find(is_due) {
+                    return Some(earliest[at as usize]);
+                }
+                if from <= base {
+                    *least = Bits(word).map(|at| earliest[at as usize]).min()?;
+                }
+            }
+            next = base.checked_add(WIDTH as u32)?;
+        }
+        None
+    }
+
+    /// The earliest of the ticks that are known for the occupied buckets.
+    pub(crate) fn soonest(&mut self) -> Option<u64> {
+        loop {
+            let mut soonest: Option<Members> = None;
+            let mut next = Some(0);
+            while let Some(members) = next.and_then(|next| self.occupancy.members(next)) {
+                let least = |members: Members| self.rows[members.row].least;
+                if soonest.is_none_or(|soonest| least(members) < least(soonest)) {
+                    soonest = Some(members);
+                }
+                next = members.base.checked_add(WIDTH as u32);
+            }
+            let Members { row, word, .. } = soonest?;
+            let Row { least, earliest, .. } = &mut self.rows[row];
+            let exact = Bits(word).map(|at| earliest[at as usize]).min()?;
+            if exact == *least {
+                return Some(exact);
+            }
+            *least = exact;
+        }
     }
 
     /// Bucket `number`, which must be occupied.
@@ -201,6 +240,8 @@ impl Table {
             }
         }
         for (number, earliest) in self.iter() {
+            let row = &self.rows[self.occupancy.place(number)];
+            assert!(row.least <= earliest, "nothing is before `least`");
             for entry in self.bucket(number).iter() {
                 assert!(earliest <= arena.deadline(entry.index), "nothing is before `earliest`");
             }

@@ -275,10 +275,10 @@ impl<T> Wheel<T> {
 
     /// The bucket that comes up next, and a tick that no deadline is before.
     #[inline]
-    fn next_bucket(&self) -> Option<(u32, u64)> {
+    fn next_bucket(&mut self) -> Option<(u32, u64)> {
         match self.geometry {
             Geometry::Hierarchical(levels) => levels.next(&self.table),
-            Geometry::Hashed(level) => level.next(&self.table, self.cursor, self.wake),
+            Geometry::Hashed(level) => level.next(&mut self.table, self.cursor, self.wake),
         }
     }
 
@@ -458,11 +458,10 @@ impl<T> Wheel<T> {
         let earliest_in = |(number, earliest)| {
             self.table.bucket(number).earliest(earliest, self.latest, &self.arena)
         };
-        let (number, tick) = self.next_bucket()?;
-        let next = earliest_in((number, tick));
         match self.geometry {
-            Geometry::Hierarchical(_) => Some(next),
+            Geometry::Hierarchical(levels) => levels.next(&self.table).map(earliest_in),
             Geometry::Hashed(_) => {
+                let next = earliest_in(self.table.iter().min_by_key(|&(_, earliest)| earliest)?);
                 let could_be_next = self.table.iter().filter(|&(_, earliest)| earliest < next);
                 could_be_next.map(earliest_in).chain([next]).min()
             }
