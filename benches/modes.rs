@@ -309,6 +309,14 @@ struct Load {
 }
 
 impl Load {
+    /// Which timeout, and a delay: four times as often as there are timeouts. Drawn beforehand, as
+    /// drawing costs as much as a cancel.
+    fn draws(self) -> Vec<(u64, u64)> {
+        let mut random = Random(3);
+        let draw = |_| (random.below(self.count as u64), self.delays.draw(&mut random));
+        (0..4 * self.count).map(draw).collect()
+    }
+
     fn fill<S: Subject>(self, new: impl Fn() -> S) -> (S, Vec<S::Key>) {
         let mut subject = new();
         let keys = schedule(&mut subject, &self.delays.deadlines(self.count));
@@ -418,36 +426,34 @@ fn bench_reschedule<S: Subject>(group: &mut Group, name: &str, load: Load, new: 
     });
 }
 
-/// Request timeouts: one after the other is scheduled, and cancels a random one of those that wait.
-fn bench_request<S: Subject>(group: &mut Group, name: &str, load: Load, new: impl Fn() -> S) {
+/// One after the other is scheduled, and a random one of those that wait is cancelled for it. Time
+/// stands still, and none comes due.
+fn bench_replace<S: Subject>(group: &mut Group, name: &str, load: Load, new: impl Fn() -> S) {
     group.throughput(Throughput::Elements(1));
     let mut state = None;
     group.bench_function(name, |bencher| {
-        let (subject, keys, steps, at) = state.get_or_insert_with(|| {
+        let (subject, keys, draws, at) = state.get_or_insert_with(|| {
             let (subject, keys) = load.fill(&new);
-            // Random numbers are drawn before, as they cost as much as a cancel.
-            let mut random = Random(3);
-            let step = |_| (random.below(load.count as u64), load.delays.draw(&mut random));
-            (subject, keys, (0..1 << 18).map(step).collect::<Vec<_>>(), 0)
+            (subject, keys, load.draws(), 0)
         });
         bencher.iter(|| {
-            let (which, deadline) = steps[*at % steps.len()];
+            let (which, delay) = draws[*at % draws.len()];
             *at += 1;
-            let key = subject.schedule(deadline, *at as u64);
+            let key = subject.schedule(delay, *at as u64);
             subject.cancel(std::mem::replace(&mut keys[which as usize], key))
         });
     });
 }
 
-/// Time goes on; what is due fires and is scheduled again, and for each of those one more is moved
-/// and one is replaced.
+/// Time goes on; what is due fires and is scheduled again, and for each of those a random one is
+/// moved and another one replaced.
 fn bench_mix<S: Subject>(group: &mut Group, name: &str, load: Load, new: impl Fn() -> S) {
     group.throughput(Throughput::Elements(1));
     let mut state = None;
     group.bench_function(name, |bencher| {
-        let (subject, keys, random, now) = state.get_or_insert_with(|| {
+        let (subject, keys, draws, at, now) = state.get_or_insert_with(|| {
             let (subject, keys) = load.fill(&new);
-            (subject, keys, Random(4), 0)
+            (subject, keys, load.draws(), 0, 0)
         });
         bencher.iter(|| {
             let fired = loop {
@@ -456,11 +462,11 @@ fn bench_mix<S: Subject>(group: &mut Group, name: &str, load: Load, new: impl Fn
                     None => *now = subject.next_wake().expect("timeouts wait").max(*now + 1),
                 }
             };
-            let which = random.below(load.count as u64);
-            let delay = load.delays.draw(random);
+            let (which, delay) = draws[*at % draws.len()];
+            let (other, _) = draws[(*at + 1) % draws.len()];
+            *at += 2;
             keys[fired as usize] = subject.schedule(*now + delay, fired);
             keys[which as usize] = subject.reschedule(keys[which as usize], *now + delay / 2 + 1);
-            let other = random.below(load.count as u64);
             if subject.cancel(keys[other as usize]).is_some() {
                 keys[other as usize] = subject.schedule(*now + delay, other);
             }
@@ -496,6 +502,7 @@ fn bench_poll<S: Subject>(group: &mut Group, name: &str, new: impl Fn() -> S) {
     });
 }
 
+/// Sorts once and walks.
 fn bench_limit(group: &mut Group, name: &str, load: Load) {
     let pairs: Vec<(u64, u64)> = load.delays.deadlines(load.count).into_iter().zip(0..).collect();
     group.bench_function(name, |bencher| {
@@ -549,7 +556,7 @@ fn main() {
     bench!("pass", bench_pass, "limit": bench_limit);
     bench!("cancel", bench_cancel, "slab": slab(bench_cancel));
     bench!("reschedule", bench_reschedule);
-    bench!("request", bench_request, "slab": slab(bench_request));
+    bench!("replace", bench_replace, "slab": slab(bench_replace));
     bench!("mix", bench_mix);
 
     macro_rules! bench_sparse {
