@@ -93,7 +93,9 @@ impl Table {
     pub(crate) fn take_due<T>(
         &mut self,
         number: u32,
-        (from, to, latest): (u64, u64, u64),
+        from: u64,
+        to: u64,
+        latest: u64,
         due: &mut Bucket,
         arena: &Arena<T>,
     ) -> usize {

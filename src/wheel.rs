@@ -212,9 +212,10 @@ impl<T> Wheel<T> {
     /// An earlier `now` than before leaves the wheel's time where it is, and hands out only what
     /// is due at that earlier `now`.
     ///
-    /// Costs what comes due, whatever the distance from the last `now`: a timeout is demoted once a
-    /// level at most; a hashed wheel looks at each occupied bucket once a round at most, and once
-    /// in all in a jump of a round or more.
+    /// Costs what comes due, whatever the distance from the last `now`. A timeout is demoted once a
+    /// level at most, but all of a coarse bucket in one call. A hashed wheel, to find what comes up
+    /// next, passes by at most all rows of 64 buckets of which one is occupied; a jump of a round
+    /// or more looks at each occupied bucket.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -383,8 +384,8 @@ impl<T> Wheel<T> {
     /// Takes what is due up to `to` out of bucket `number`, in which nothing is due before `from`.
     fn scan(&mut self, number: u32, from: u64, to: u64) {
         self.visits += 1;
-        let ticks = (from, to, self.latest);
-        let waiting = self.table.take_due(number, ticks, &mut self.front, &self.arena);
+        let (front, arena) = (&mut self.front, &self.arena);
+        let waiting = self.table.take_due(number, from, to, self.latest, front, arena);
         self.rounds_waited += waiting as u64;
     }
 
