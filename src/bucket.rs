@@ -118,7 +118,7 @@ impl Bucket {
     }
 
     /// Tells every timeout its position.
-    pub(crate) fn renumber<T>(&mut self, arena: &mut Arena<T>) {
+    fn renumber<T>(&mut self, arena: &mut Arena<T>) {
         self.moved = false;
         for (at, entry) in (0..).zip(&self.entries) {
             if entry.index != HOLE {
