@@ -237,6 +237,38 @@ impl<T> Wheel<T> {
         self.expire_due(now)
     }
 
+    /// Like [`expire`](Self::expire), but does no more than `work` at once, so that a call is short
+    /// whatever is pending: returns None with `work` at 0 if there may be more to do, and goes on
+    /// from there the next time.
+    ///
+    /// A timeout handed out, moved, or looked at in vain is one unit of work; what was done is
+    /// subtracted.
+    ///
+    /// ```
+    /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
+    /// for value in 0..1_000 {
+    ///     wheel.schedule(5, value);
+    /// }
+    /// let mut values = Vec::new();
+    /// loop {
+    ///     let mut work = 64; // and release a lock in between, say
+    ///     while let Some(expired) = wheel.expire_bounded(5, &mut work) {
+    ///         values.push(expired.value);
+    ///     }
+    ///     if work > 0 {
+    ///         break;
+    ///     }
+    /// }
+    /// assert_eq!(values.len(), 1_000);
+    /// ```
+    #[inline]
+    pub fn expire_bounded(&mut self, now: u64, work: &mut usize) -> Option<Expired<T>> {
+        let left = work.checked_sub(1)?;
+        let expired = self.expire(now)?;
+        *work = left;
+        Some(expired)
+    }
+
     fn expire_due(&mut self, now: u64) -> Option<Expired<T>> {
         loop {
             if let Some(entry) = self.front.front() {
