@@ -1,5 +1,6 @@
 //! Storage whose keys no later value shares.
 
+use crate::bucket::Entry;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
@@ -36,21 +37,37 @@ impl Key {
     }
 }
 
+/// Slots whose vacancies are one word.
+const GROUP: usize = u64::BITS as usize;
+/// Slots in a segment: few enough to be copied in a moment while the first one grows.
+const SEGMENT: usize = 1 << 14;
+
 /// The timeouts of a wheel, by index and by key.
 #[derive(Debug)]
 pub(crate) struct Arena<T> {
-    slots: Vec<Slot<T>>,
-    /// When each timeout is due, by index too. Apart from the slots, as who hands out timeouts by
-    /// deadline knows it already: so it touches less memory.
-    deadlines: Vec<u64>,
-    /// Vacant slots, the one to fill next last. Apart from the slots: a list through them would
-    /// make each `insert` wait for the memory of the one before.
-    vacant: Vec<u32>,
-    /// The slots from here on are vacant too, and filled once `vacant` is empty. An arena that was
-    /// emptied begins again at its first slot, in the order of memory.
-    untouched: usize,
+    /// By index, so that to have more slots is never to copy all there are.
+    segments: Vec<Segment<T>>,
+    /// How many slots there are; those past them were never filled, or given back.
+    slots: usize,
+    /// The groups of slots of which one is vacant, each once, the one to use next last: mostly where
+    /// a slot was vacated a moment ago. Apart from the slots: a list through them would make each
+    /// `insert` wait for the memory of the one before.
+    open: Vec<u32>,
+    len: usize,
+    /// The stamp that was given out last.
+    stamp: u32,
     /// Where a new slot's generation starts: above that of every slot ever given back.
     floor: NonZeroU32,
+}
+
+#[derive(Debug)]
+struct Segment<T> {
+    slots: Vec<Slot<T>>,
+    /// When each timeout is due. Apart from the slots, as who hands out timeouts by deadline knows
+    /// it already, and who cancels does not ask: so they touch less memory.
+    deadlines: Vec<u64>,
+    /// For each group one bit a slot, set if it is vacant.
+    vacant: Vec<u64>,
 }
 
 /// The generation's zero marks a vacant slot, so that the choice takes no room.
@@ -62,105 +79,176 @@ enum Slot<T> {
 }
 
 #[derive(Debug)]
-pub(crate) struct Timeout<T> {
+struct Timeout<T> {
     generation: NonZeroU32,
-    /// Where its entry was put, in the bucket that its deadline belongs in; it may have been moved.
-    pub(crate) position: u32,
-    pub(crate) value: T,
+    /// That of its entry: all others that name this slot are stale.
+    stamp: u32,
+    value: T,
 }
 
-impl<T> Timeout<T> {
-    /// Its key, given its index.
+/// Where a slot is: the segment, and the place in it.
+#[derive(Clone, Copy)]
+struct Place {
+    segment: usize,
+    at: usize,
+}
+
+impl Place {
     #[inline]
-    pub(crate) fn key(&self, index: u32) -> Key {
-        Key { index, generation: self.generation }
+    fn of(index: u32) -> Self {
+        Self { segment: index as usize / SEGMENT, at: index as usize % SEGMENT }
+    }
+}
+
+impl<T> Segment<T> {
+    /// Has room for so many slots.
+    fn reserve(&mut self, room: usize) {
+        self.slots.reserve_exact(room.saturating_sub(self.slots.len()));
+        self.deadlines.reserve_exact(room.saturating_sub(self.deadlines.len()));
+        self.vacant.reserve_exact(room.div_ceil(GROUP).saturating_sub(self.vacant.len()));
+    }
+
+    fn shrink_to_fit(&mut self) {
+        self.slots.shrink_to_fit();
+        self.deadlines.shrink_to_fit();
+        self.vacant.shrink_to_fit();
     }
 }
 
 impl<T> Arena<T> {
     pub(crate) const fn new() -> Self {
         Self {
-            slots: Vec::new(),
-            deadlines: Vec::new(),
-            vacant: Vec::new(),
-            untouched: 0,
+            segments: Vec::new(),
+            slots: 0,
+            open: Vec::new(),
+            len: 0,
+            stamp: 0,
             floor: NonZeroU32::MIN,
         }
     }
 
+    /// Makes room for so many timeouts more, if there is so much memory.
     pub(crate) fn reserve(&mut self, additional: usize) {
-        let additional = additional.saturating_sub(self.slots.len() - self.len());
-        // Room that cannot be had now is asked for again when it is needed.
-        let _ = self.slots.try_reserve(additional);
-        let _ = self.deadlines.try_reserve(additional);
-    }
-
-    /// The index that the next `insert` will use.
-    #[inline]
-    pub(crate) fn next_index(&self) -> u32 {
-        match self.vacant.last() {
-            Some(&index) => index,
-            None => {
-                let index = u32::try_from(self.untouched).unwrap_or(u32::MAX);
-                assert!(index < u32::MAX, "a wheel holds at most 2^32 - 1 timeouts");
-                index
+        let additional = additional.saturating_sub(self.slots - self.len);
+        let Some(slots) = self.slots.checked_add(additional) else { return };
+        // Room for all of them or for none.
+        if Vec::<(Slot<T>, u64)>::new().try_reserve_exact(slots - self.slots).is_err() {
+            return;
+        }
+        for first in (0..slots).step_by(SEGMENT) {
+            let room = SEGMENT.min(slots - first);
+            match self.segments.get_mut(first / SEGMENT) {
+                Some(segment) => segment.reserve(room),
+                None => self.push_segment(room),
             }
         }
     }
 
+    #[cold]
+    fn push_segment(&mut self, room: usize) {
+        let mut segment = Segment { slots: Vec::new(), deadlines: Vec::new(), vacant: Vec::new() };
+        segment.reserve(room);
+        self.segments.push(segment);
+    }
+
+    /// Stores a timeout; returns its key, and the stamp for its entry.
     #[inline]
-    pub(crate) fn insert(&mut self, position: u32, deadline: u64, value: T) -> Key {
-        let index = self.next_index();
-        let timeout = |generation| Slot::Occupied(Timeout { generation, position, value });
-        if self.vacant.pop().is_none() {
-            self.untouched += 1;
-        }
-        let generation = match self.slots.get_mut(index as usize) {
-            Some(slot) => {
-                let Slot::Vacant(generation) = *slot else {
-                    unreachable!("a vacant slot is not occupied")
-                };
-                *slot = timeout(generation);
-                self.deadlines[index as usize] = deadline;
-                generation
-            }
-            None => {
-                self.slots.push(timeout(self.floor));
-                self.deadlines.push(deadline);
-                self.floor
-            }
+    pub(crate) fn insert(&mut self, deadline: u64, value: T) -> (Key, u32) {
+        let stamp = self.stamp.wrapping_add(1);
+        self.stamp = stamp;
+        self.len += 1;
+        let timeout = |generation| Slot::Occupied(Timeout { generation, stamp, value });
+        let Some(&group) = self.open.last() else {
+            let index = self.push_slot(deadline);
+            let generation = self.floor;
+            self.segments[Place::of(index).segment].slots.push(timeout(generation));
+            return (Key { index, generation }, stamp);
         };
-        Key { index, generation }
+        let first = Place::of(group * GROUP as u32);
+        let segment = &mut self.segments[first.segment];
+        let vacant = &mut segment.vacant[first.at / GROUP];
+        let bit = vacant.trailing_zeros();
+        *vacant &= vacant.wrapping_sub(1);
+        if *vacant == 0 {
+            self.open.pop();
+        }
+        let at = first.at + bit as usize;
+        let slot = &mut segment.slots[at];
+        let Slot::Vacant(generation) = *slot else { unreachable!("a vacant slot is not occupied") };
+        *slot = timeout(generation);
+        segment.deadlines[at] = deadline;
+        (Key { index: group * GROUP as u32 + bit, generation }, stamp)
     }
 
-    /// When the timeout at `index` is due; still there when it has just been taken out.
-    #[inline]
-    pub(crate) fn deadline(&self, index: u32) -> u64 {
-        self.deadlines[index as usize]
+    /// Makes room for a new slot, which is to be pushed next, and returns its index.
+    fn push_slot(&mut self, deadline: u64) -> u32 {
+        let index = u32::try_from(self.slots).expect("a wheel holds at most 2^32 timeouts");
+        let place = Place::of(index);
+        if place.segment == self.segments.len() {
+            // The first one grows as it is filled.
+            self.push_segment(if place.segment == 0 { 0 } else { SEGMENT });
+        }
+        let segment = &mut self.segments[place.segment];
+        segment.deadlines.push(deadline);
+        if place.at % GROUP == 0 {
+            segment.vacant.push(0);
+        }
+        self.slots += 1;
+        index
     }
 
-    /// Changes when the timeout at `index` is due, and the position it remembers.
+    /// Changes when the timeout that `key` names is due; returns the stamp for its new entry.
     #[inline]
-    pub(crate) fn reschedule(&mut self, index: u32, position: u32, deadline: u64) {
-        self.deadlines[index as usize] = deadline;
-        self.set_position(index, position);
+    pub(crate) fn reschedule(&mut self, key: Key, deadline: u64) -> Option<u32> {
+        let Place { segment, at } = Place::of(key.index);
+        let segment = self.segments.get_mut(segment)?;
+        match segment.slots.get_mut(at)? {
+            Slot::Occupied(timeout) if timeout.generation == key.generation => {
+                self.stamp = self.stamp.wrapping_add(1);
+                timeout.stamp = self.stamp;
+                segment.deadlines[at] = deadline;
+                Some(self.stamp)
+            }
+            _ => None,
+        }
     }
 
     /// Takes out the timeout that `key` names; the key is stale from here on.
     #[inline]
-    pub(crate) fn remove(&mut self, key: Key) -> Option<Timeout<T>> {
-        let slot = self.slots.get_mut(key.index as usize)?;
-        match slot {
-            Slot::Occupied(timeout) if timeout.generation == key.generation => {}
+    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+        let is_it = |timeout: &Timeout<T>| timeout.generation == key.generation;
+        Some(self.vacate(key.index, is_it)?.value)
+    }
+
+    /// Takes out the timeout that `entry` stands for, unless the entry is stale.
+    #[inline]
+    pub(crate) fn take(&mut self, entry: Entry) -> Option<(Key, T)> {
+        let is_it = |timeout: &Timeout<T>| timeout.stamp == entry.stamp;
+        let Timeout { generation, value, .. } = self.vacate(entry.index, is_it)?;
+        Some((Key { index: entry.index, generation }, value))
+    }
+
+    /// Takes out the timeout at `index`, if there is one and it is the right one.
+    #[inline]
+    fn vacate(&mut self, index: u32, is_it: impl Fn(&Timeout<T>) -> bool) -> Option<Timeout<T>> {
+        let Place { segment, at } = Place::of(index);
+        let segment = self.segments.get_mut(segment)?;
+        let slot = segment.slots.get_mut(at)?;
+        let next = match slot {
+            Slot::Occupied(timeout) if is_it(timeout) => timeout.generation.checked_add(1),
             _ => return None,
-        }
-        let next = key.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
-        match core::mem::replace(slot, Slot::Vacant(next)) {
+        };
+        let vacant = Slot::Vacant(next.unwrap_or(NonZeroU32::MIN));
+        match core::mem::replace(slot, vacant) {
             Slot::Occupied(timeout) => {
-                self.vacant.push(key.index);
-                if self.is_empty() {
-                    self.vacant.clear();
-                    self.untouched = 0;
+                let vacant = &mut segment.vacant[at / GROUP];
+                if *vacant == 0 {
+                    self.open.push(index / GROUP as u32);
+                }
+                *vacant |= 1 << (at % GROUP);
+                self.len -= 1;
+                if self.len == 0 {
+                    self.begin_again();
                 }
                 Some(timeout)
             }
@@ -168,67 +256,99 @@ impl<T> Arena<T> {
         }
     }
 
-    /// The timeout that `key` names.
+    /// Has the slots filled in the order of memory, as all of them are vacant.
+    fn begin_again(&mut self) {
+        for (group, open) in (0..).zip(self.open.iter_mut().rev()) {
+            *open = group;
+        }
+    }
+
+    /// The value that `key` names.
     #[inline]
-    pub(crate) fn get(&self, key: Key) -> Option<&Timeout<T>> {
-        match self.slots.get(key.index as usize)? {
-            Slot::Occupied(timeout) if timeout.generation == key.generation => Some(timeout),
+    pub(crate) fn get(&self, key: Key) -> Option<&T> {
+        match self.slot(key.index)? {
+            Slot::Occupied(timeout) if timeout.generation == key.generation => Some(&timeout.value),
             _ => None,
         }
     }
 
-    /// The timeout that `key` names.
+    /// The value that `key` names.
     #[inline]
-    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Timeout<T>> {
-        match self.slots.get_mut(key.index as usize)? {
-            Slot::Occupied(timeout) if timeout.generation == key.generation => Some(timeout),
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        let Place { segment, at } = Place::of(key.index);
+        match self.segments.get_mut(segment)?.slots.get_mut(at)? {
+            Slot::Occupied(timeout) if timeout.generation == key.generation => {
+                Some(&mut timeout.value)
+            }
             _ => None,
         }
     }
 
-    /// The timeout at `index`, which must be live.
     #[inline]
-    pub(crate) fn timeout(&self, index: u32) -> &Timeout<T> {
-        match &self.slots[index as usize] {
-            Slot::Occupied(timeout) => timeout,
-            Slot::Vacant(_) => unreachable!("an entry names a live timeout"),
+    fn slot(&self, index: u32) -> Option<&Slot<T>> {
+        let Place { segment, at } = Place::of(index);
+        self.segments.get(segment)?.slots.get(at)
+    }
+
+    /// Whether the timeout that `entry` stands for is gone, or was moved to another entry.
+    #[inline]
+    pub(crate) fn is_stale(&self, entry: Entry) -> bool {
+        match self.slot(entry.index) {
+            Some(Slot::Occupied(timeout)) => timeout.stamp != entry.stamp,
+            _ => true,
         }
     }
 
-    /// Reads the slot at `index`, if there is one, and makes a number of it.
+    /// When the timeout that `entry` stands for is due; None if the entry is stale.
     #[inline]
-    pub(crate) fn touch(&self, index: u32) -> u32 {
-        match self.slots.get(index as usize) {
-            Some(Slot::Occupied(timeout)) => timeout.generation.get(),
-            _ => 0,
-        }
+    pub(crate) fn deadline(&self, entry: Entry) -> Option<u64> {
+        (!self.is_stale(entry)).then(|| self.deadline_at(entry.index))
     }
 
-    /// Tells the timeout at `index` the position of its entry, if it is still live.
+    /// When the timeout at `index`, which is live, is due.
     #[inline]
-    pub(crate) fn set_position(&mut self, index: u32, position: u32) {
-        if let Slot::Occupied(timeout) = &mut self.slots[index as usize] {
-            timeout.position = position;
-        }
+    pub(crate) fn deadline_at(&self, index: u32) -> u64 {
+        let Place { segment, at } = Place::of(index);
+        self.segments[segment].deadlines[at]
     }
 
-    /// The first live timeout at or after index `from`.
-    pub(crate) fn next_live(&self, from: u32) -> Option<(u32, &Timeout<T>)> {
-        let slots = self.slots.get(from as usize..self.untouched)?;
-        (from..).zip(slots).find_map(|(index, slot)| match slot {
-            Slot::Occupied(timeout) => Some((index, timeout)),
-            Slot::Vacant(_) => None,
-        })
+    /// Reads the slots of some entries, all at once: one after the other, each would have to be
+    /// waited for.
+    #[inline]
+    pub(crate) fn prefetch(&self, entries: &[Entry]) {
+        let touch = |sum, entry: &Entry| match self.slot(entry.index) {
+            Some(Slot::Occupied(timeout)) => sum ^ timeout.stamp,
+            _ => sum,
+        };
+        core::hint::black_box(entries.iter().fold(0, touch));
+    }
+
+    /// The first live timeout at or after index `from`, as key, deadline and value.
+    pub(crate) fn next_live(&self, from: u32) -> Option<(Key, u64, &T)> {
+        let mut skipped = (1 << (from as usize % GROUP)) - 1;
+        for group in from as usize / GROUP..self.slots.div_ceil(GROUP) {
+            let first = (group * GROUP) as u32;
+            let Place { segment, at } = Place::of(first);
+            let segment = &self.segments[segment];
+            let live = !segment.vacant[at / GROUP] & !core::mem::take(&mut skipped);
+            let at = at + live.trailing_zeros() as usize;
+            if let Some(Slot::Occupied(timeout)) = segment.slots.get(at).filter(|_| live != 0) {
+                let key =
+                    Key { index: first + live.trailing_zeros(), generation: timeout.generation };
+                return Some((key, segment.deadlines[at], &timeout.value));
+            }
+        }
+        None
     }
 
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.untouched - self.vacant.len()
+        self.len
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.untouched == self.vacant.len()
+        self.len == 0
     }
 
     /// Gives back the vacant slots at the end.
@@ -236,36 +356,72 @@ impl<T> Arena<T> {
     /// A slot past half of its generations is kept: what would follow it starts above `floor`, and
     /// every place must have 2^31 generations of its own before it.
     pub(crate) fn shrink_to_fit(&mut self) {
-        while let Some(&Slot::Vacant(generation)) = self.slots.last() {
-            if generation.get() > u32::MAX / 2 {
+        while let Some(segment) = self.segments.last_mut() {
+            while let Some(&Slot::Vacant(generation)) = segment.slots.last() {
+                if generation.get() > u32::MAX / 2 {
+                    break;
+                }
+                self.floor = self.floor.max(generation);
+                segment.slots.pop();
+                self.slots -= 1;
+            }
+            let slots = segment.slots.len();
+            segment.deadlines.truncate(slots);
+            segment.vacant.truncate(slots.div_ceil(GROUP));
+            if let (Some(last), 1..) = (segment.vacant.last_mut(), slots % GROUP) {
+                *last &= (1 << (slots % GROUP)) - 1;
+            }
+            segment.shrink_to_fit();
+            if slots > 0 {
                 break;
             }
-            self.floor = self.floor.max(generation);
-            self.slots.pop();
+            self.segments.pop();
         }
-        self.slots.shrink_to_fit();
-        self.deadlines.truncate(self.slots.len());
-        self.deadlines.shrink_to_fit();
-        self.untouched = self.untouched.min(self.slots.len());
-        self.vacant.retain(|&index| (index as usize) < self.untouched);
-        self.vacant.shrink_to_fit();
+        self.segments.shrink_to_fit();
+        let Self { segments, open, slots, .. } = self;
+        open.retain(|&group| {
+            let first = group as usize * GROUP;
+            first < *slots && {
+                let Place { segment, at } = Place::of(first as u32);
+                segments[segment].vacant[at / GROUP] != 0
+            }
+        });
+        open.shrink_to_fit();
     }
 
     /// Bytes allocated.
     pub(crate) fn memory(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot<T>>()
-            + self.deadlines.capacity() * size_of::<u64>()
-            + self.vacant.capacity() * size_of::<u32>()
+        let segments = self.segments.iter().map(|segment| {
+            segment.slots.capacity() * size_of::<Slot<T>>()
+                + segment.deadlines.capacity() * size_of::<u64>()
+                + segment.vacant.capacity() * size_of::<u64>()
+        });
+        self.segments.capacity() * size_of::<Segment<T>>()
+            + segments.sum::<usize>()
+            + self.open.capacity() * size_of::<u32>()
     }
 
-    /// Panics unless the list of vacant slots names each of them once.
+    /// Panics unless what is vacant is known.
     pub(crate) fn check(&self) {
-        let mut vacant: Vec<_> = self.vacant.clone();
-        vacant.sort_unstable();
-        vacant.extend(self.untouched as u32..self.slots.len() as u32);
-        let slots = (0..).zip(&self.slots);
-        let found = slots.filter(|(_, slot)| matches!(slot, Slot::Vacant(_)));
-        assert!(found.map(|(index, _)| index).eq(vacant), "the vacant slots are known");
+        let slots: usize = self.segments.iter().map(|segment| segment.slots.len()).sum();
+        assert_eq!(self.slots, slots, "the count of slots is right");
+        let mut live = 0;
+        let mut open = Vec::new();
+        for index in 0..self.slots as u32 {
+            let Place { segment, at } = Place::of(index);
+            let segment = &self.segments[segment];
+            let is_vacant = matches!(segment.slots[at], Slot::Vacant(_));
+            live += usize::from(!is_vacant);
+            let is_known = segment.vacant[at / GROUP] >> (at % GROUP) & 1 == 1;
+            assert_eq!(is_known, is_vacant, "the vacant slots are known");
+            if is_vacant && open.last() != Some(&(index / GROUP as u32)) {
+                open.push(index / GROUP as u32);
+            }
+        }
+        assert_eq!(self.len, live, "the count of timeouts is right");
+        let mut known = self.open.clone();
+        known.sort_unstable();
+        assert_eq!(known, open, "the groups with a vacant slot are known");
     }
 }
 
@@ -285,9 +441,9 @@ mod tests {
     fn a_generation_that_comes_round_skips_zero() {
         let mut arena = Arena::new();
         arena.floor = NonZeroU32::MAX;
-        let last = arena.insert(0, 0, ());
+        let (last, _) = arena.insert(0, ());
         arena.remove(last);
-        let first = arena.insert(0, 0, ());
+        let (first, _) = arena.insert(0, ());
         assert_eq!((last.generation, first.generation), (NonZeroU32::MAX, NonZeroU32::MIN));
         assert!(arena.get(last).is_none());
         assert!(arena.get(first).is_some());
@@ -296,14 +452,14 @@ mod tests {
     #[test]
     fn a_place_given_back_starts_above_all_that_were_there() {
         let mut arena = Arena::new();
-        let stale = [(); 3].map(|()| arena.insert(0, 0, ()));
+        let stale = [(); 3].map(|()| arena.insert(0, ()).0);
         for key in stale {
             arena.remove(key);
         }
         arena.shrink_to_fit();
         assert_eq!(arena.memory(), 0);
         for _ in 0..3 {
-            arena.insert(0, 0, ());
+            arena.insert(0, ());
         }
         assert!(stale.iter().all(|&key| arena.get(key).is_none()));
         arena.check();
@@ -313,11 +469,11 @@ mod tests {
     fn a_place_past_half_of_its_generations_is_not_given_back() {
         let mut arena = Arena::new();
         arena.floor = NonZeroU32::new(u32::MAX / 2).expect("not zero");
-        let key = arena.insert(0, 0, ());
+        let (key, _) = arena.insert(0, ());
         arena.remove(key);
         arena.shrink_to_fit();
-        assert_eq!(arena.slots.len(), 1);
-        assert!(arena.insert(0, 0, ()).generation > key.generation);
+        assert_eq!(arena.segments.len(), 1);
+        assert!(arena.insert(0, ()).0.generation > key.generation);
         arena.check();
     }
 }

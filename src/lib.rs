@@ -37,12 +37,14 @@ extern crate alloc;
 
 mod arena;
 mod bucket;
+mod front;
 mod hashed;
 mod hierarchical;
 mod mode;
 mod occupancy;
 #[cfg(feature = "cli")]
 pub mod replay;
+mod runs;
 mod table;
 mod wheel;
 

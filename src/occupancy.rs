@@ -1,4 +1,4 @@
-//! The set of occupied buckets.
+//! The set of occupied buckets, and which of them comes up first.
 
 use alloc::vec::Vec;
 
@@ -39,6 +39,8 @@ struct Node {
     /// Bit `i` is set exactly while something below `children[i]` is occupied.
     occupied: u64,
     children: [u32; WIDTH],
+    /// For each child that is occupied a tick that nothing below it is due before.
+    earliest: [u64; WIDTH],
 }
 
 /// The members of the set within one row.
@@ -49,6 +51,36 @@ pub(crate) struct Members {
     pub(crate) base: u32,
     /// One bit for each member, the first bucket's lowest.
     pub(crate) word: u64,
+}
+
+/// The positions of the bits that are set, the lowest first.
+pub(crate) struct Bits(pub(crate) u64);
+
+impl Iterator for Bits {
+    type Item = u32;
+
+    #[inline]
+    fn next(&mut self) -> Option<u32> {
+        let at = (self.0 != 0).then(|| self.0.trailing_zeros())?;
+        self.0 &= self.0 - 1;
+        Some(at)
+    }
+}
+
+impl Node {
+    /// Notes that something below child `digit` is due at `tick`, and returns where the child is.
+    #[inline]
+    fn note(&mut self, digit: usize, tick: u64) -> u32 {
+        let child = self.children[digit];
+        if child != ABSENT {
+            let is_first = self.occupied >> digit & 1 == 0;
+            self.occupied |= 1 << digit;
+            if is_first || tick < self.earliest[digit] {
+                self.earliest[digit] = tick;
+            }
+        }
+        child
+    }
 }
 
 impl Occupancy {
@@ -97,7 +129,7 @@ impl Occupancy {
 
     /// Makes the nodes that lead to the row at `place`.
     fn link(&mut self, place: u32) {
-        let node = || Node { occupied: 0, children: [ABSENT; WIDTH] };
+        let node = || Node { occupied: 0, children: [ABSENT; WIDTH], earliest: [0; WIDTH] };
         if self.nodes.is_empty() {
             self.nodes.push(node());
         }
@@ -116,27 +148,83 @@ impl Occupancy {
         }
     }
 
-    /// Notes in the nodes that the row that covers `number` has members.
+    /// Notes in the nodes that the row that covers `number` has members, and nothing about when
+    /// they are due.
     fn mark(&mut self, number: u32) {
         let mut at = 0;
         for tier in (1..=self.height).rev() {
             let node = &mut self.nodes[at];
             let digit = digit(number, tier);
             node.occupied |= 1 << digit;
+            node.earliest[digit] = 0;
             at = node.children[digit] as usize;
         }
     }
 
-    /// Adds `number`, whose row must be at `row`, and returns whether the row had no members.
+    /// Adds `number`, whose row must be at `row`.
     #[inline]
-    pub(crate) fn insert(&mut self, number: u32, row: usize) -> bool {
-        let word = &mut self.rows[row].word;
-        let was_empty = *word == 0;
-        *word |= bit(number);
-        if was_empty {
-            self.mark(number);
+    pub(crate) fn insert(&mut self, number: u32, row: usize) {
+        self.rows[row].word |= bit(number);
+    }
+
+    /// Notes that something in the bucket of `number` is due at `tick`, and returns the place of its
+    /// row; a place where there is none if the row is not there.
+    #[inline]
+    pub(crate) fn note(&mut self, number: u32, tick: u64) -> usize {
+        if self.height > 1 {
+            return self.note_below(number, tick);
         }
-        was_empty
+        match self.nodes.first_mut() {
+            Some(root) => root.note(digit(number, 1), tick) as usize,
+            None => ABSENT as usize,
+        }
+    }
+
+    /// As `note`, in a tree of more than one tier of nodes.
+    fn note_below(&mut self, number: u32, tick: u64) -> usize {
+        let mut at = 0;
+        for tier in (1..=self.height).rev() {
+            let Some(node) = self.nodes.get_mut(at as usize) else { return ABSENT as usize };
+            at = node.note(digit(number, tier), tick);
+        }
+        at as usize
+    }
+
+    /// The first number of the row in which something is due before all else, and its place, given
+    /// the tick at which something in a row is due first.
+    ///
+    /// Who puts something in notes it on the way down; who takes something out does not, so that
+    /// what a node knows may be too early, and is put right here, on the way to what seems earliest.
+    pub(crate) fn soonest(&mut self, first_in_row: impl Fn(&Members) -> u64) -> Option<Members> {
+        if self.nodes.first()?.occupied == 0 {
+            return None;
+        }
+        Some(self.soonest_below(self.height, 0, &first_in_row).0)
+    }
+
+    /// As `soonest`, below one node; numbers count from the node's first one. Returns the tick too.
+    fn soonest_below(
+        &mut self,
+        tier: u32,
+        at: usize,
+        first_in_row: &impl Fn(&Members) -> u64,
+    ) -> (Members, u64) {
+        loop {
+            let node = &self.nodes[at];
+            let (digit, noted) = earliest_of(node.occupied, &node.earliest);
+            let child = node.children[digit] as usize;
+            let (mut members, tick) = if tier > 1 {
+                self.soonest_below(tier - 1, child, first_in_row)
+            } else {
+                let members = Members { row: child, base: 0, word: self.rows[child].word };
+                (members, first_in_row(&members))
+            };
+            if tick == noted {
+                members.base |= (digit as u32) << (tier * BITS);
+                return (members, tick);
+            }
+            self.nodes[at].earliest[digit] = tick;
+        }
     }
 
     /// Takes out `number`, whose row must be at `row`.
@@ -248,6 +336,17 @@ impl Occupancy {
         }
     }
 
+    /// Panics unless the nodes above bucket `number` know that something could be due at `tick`.
+    pub(crate) fn check_noted(&self, number: u32, tick: u64) {
+        let mut at = 0;
+        for tier in (1..=self.height).rev() {
+            let node = &self.nodes[at];
+            let digit = digit(number, tier);
+            assert!(node.earliest[digit] <= tick, "no node thinks that what is due comes later");
+            at = node.children[digit] as usize;
+        }
+    }
+
     fn check_below(&self, tier: u32, at: usize) {
         let node = &self.nodes[at];
         for (digit, &child) in node.children.iter().enumerate() {
@@ -262,6 +361,18 @@ impl Occupancy {
             }
         }
     }
+}
+
+/// The smallest tick, and where it is, among those whose bits are set in `members`, which are not none.
+#[inline]
+pub(crate) fn earliest_of(members: u64, ticks: &[u64; WIDTH]) -> (usize, u64) {
+    let mut found = (0, u64::MAX);
+    for at in Bits(members).map(|at| at as usize) {
+        if ticks[at] <= found.1 {
+            found = (at, ticks[at]);
+        }
+    }
+    found
 }
 
 fn push<E>(places: &mut Vec<E>, value: E) -> u32 {
