@@ -39,35 +39,25 @@ impl Key {
 
 /// Slots whose vacancies are one word.
 const GROUP: usize = u64::BITS as usize;
-/// Slots in a segment: few enough to be copied in a moment while the first one grows.
-const SEGMENT: usize = 1 << 14;
 
 /// The timeouts of a wheel, by index and by key.
 #[derive(Debug)]
 pub(crate) struct Arena<T> {
-    /// By index, so that to have more slots is never to copy all there are.
-    segments: Vec<Segment<T>>,
-    /// How many slots there are; those past them were never filled, or given back.
-    slots: usize,
-    /// The groups of slots of which one is vacant, each once, the one to use next last: mostly where
-    /// a slot was vacated a moment ago. Apart from the slots: a list through them would make each
-    /// `insert` wait for the memory of the one before.
+    slots: Vec<Slot<T>>,
+    /// When each timeout is due, by index too. Apart from the slots, as who hands out timeouts by
+    /// deadline knows it already, and who cancels does not ask: so they touch less memory.
+    deadlines: Vec<u64>,
+    /// For each group of slots one bit a slot, set if it is vacant.
+    vacant: Vec<u64>,
+    /// The groups with a vacant slot, each once, the one to use next last: mostly where a slot was
+    /// vacated a moment ago. Apart from the slots: a list through them would make each `insert` wait
+    /// for the memory of the one before.
     open: Vec<u32>,
     len: usize,
     /// The stamp that was given out last.
     stamp: u32,
     /// Where a new slot's generation starts: above that of every slot ever given back.
     floor: NonZeroU32,
-}
-
-#[derive(Debug)]
-struct Segment<T> {
-    slots: Vec<Slot<T>>,
-    /// When each timeout is due. Apart from the slots, as who hands out timeouts by deadline knows
-    /// it already, and who cancels does not ask: so they touch less memory.
-    deadlines: Vec<u64>,
-    /// For each group one bit a slot, set if it is vacant.
-    vacant: Vec<u64>,
 }
 
 /// The generation's zero marks a vacant slot, so that the choice takes no room.
@@ -86,40 +76,12 @@ struct Timeout<T> {
     value: T,
 }
 
-/// Where a slot is: the segment, and the place in it.
-#[derive(Clone, Copy)]
-struct Place {
-    segment: usize,
-    at: usize,
-}
-
-impl Place {
-    #[inline]
-    fn of(index: u32) -> Self {
-        Self { segment: index as usize / SEGMENT, at: index as usize % SEGMENT }
-    }
-}
-
-impl<T> Segment<T> {
-    /// Has room for so many slots.
-    fn reserve(&mut self, room: usize) {
-        self.slots.reserve_exact(room.saturating_sub(self.slots.len()));
-        self.deadlines.reserve_exact(room.saturating_sub(self.deadlines.len()));
-        self.vacant.reserve_exact(room.div_ceil(GROUP).saturating_sub(self.vacant.len()));
-    }
-
-    fn shrink_to_fit(&mut self) {
-        self.slots.shrink_to_fit();
-        self.deadlines.shrink_to_fit();
-        self.vacant.shrink_to_fit();
-    }
-}
-
 impl<T> Arena<T> {
     pub(crate) const fn new() -> Self {
         Self {
-            segments: Vec::new(),
-            slots: 0,
+            slots: Vec::new(),
+            deadlines: Vec::new(),
+            vacant: Vec::new(),
             open: Vec::new(),
             len: 0,
             stamp: 0,
@@ -129,26 +91,10 @@ impl<T> Arena<T> {
 
     /// Makes room for so many timeouts more, if there is so much memory.
     pub(crate) fn reserve(&mut self, additional: usize) {
-        let additional = additional.saturating_sub(self.slots - self.len);
-        let Some(slots) = self.slots.checked_add(additional) else { return };
-        // Room for all of them or for none.
-        if Vec::<(Slot<T>, u64)>::new().try_reserve_exact(slots - self.slots).is_err() {
-            return;
-        }
-        for first in (0..slots).step_by(SEGMENT) {
-            let room = SEGMENT.min(slots - first);
-            match self.segments.get_mut(first / SEGMENT) {
-                Some(segment) => segment.reserve(room),
-                None => self.push_segment(room),
-            }
-        }
-    }
-
-    #[cold]
-    fn push_segment(&mut self, room: usize) {
-        let mut segment = Segment { slots: Vec::new(), deadlines: Vec::new(), vacant: Vec::new() };
-        segment.reserve(room);
-        self.segments.push(segment);
+        let additional = additional.saturating_sub(self.slots.len() - self.len);
+        // Room that cannot be had now is asked for again when it is needed.
+        let _ = self.slots.try_reserve(additional);
+        let _ = self.deadlines.try_reserve(additional);
     }
 
     /// Stores a timeout; returns its key, and the stamp for its entry.
@@ -159,54 +105,36 @@ impl<T> Arena<T> {
         self.len += 1;
         let timeout = |generation| Slot::Occupied(Timeout { generation, stamp, value });
         let Some(&group) = self.open.last() else {
-            let index = self.push_slot(deadline);
-            let generation = self.floor;
-            self.segments[Place::of(index).segment].slots.push(timeout(generation));
-            return (Key { index, generation }, stamp);
+            let index = self.slots.len();
+            assert!(index < u32::MAX as usize, "a wheel holds at most 2^32 - 1 timeouts");
+            if index % GROUP == 0 {
+                self.vacant.push(0);
+            }
+            self.slots.push(timeout(self.floor));
+            self.deadlines.push(deadline);
+            return (Key { index: index as u32, generation: self.floor }, stamp);
         };
-        let first = Place::of(group * GROUP as u32);
-        let segment = &mut self.segments[first.segment];
-        let vacant = &mut segment.vacant[first.at / GROUP];
-        let bit = vacant.trailing_zeros();
+        let vacant = &mut self.vacant[group as usize];
+        let index = group * GROUP as u32 + vacant.trailing_zeros();
         *vacant &= vacant.wrapping_sub(1);
         if *vacant == 0 {
             self.open.pop();
         }
-        let at = first.at + bit as usize;
-        let slot = &mut segment.slots[at];
+        let slot = &mut self.slots[index as usize];
         let Slot::Vacant(generation) = *slot else { unreachable!("a vacant slot is not occupied") };
         *slot = timeout(generation);
-        segment.deadlines[at] = deadline;
-        (Key { index: group * GROUP as u32 + bit, generation }, stamp)
-    }
-
-    /// Makes room for a new slot, which is to be pushed next, and returns its index.
-    fn push_slot(&mut self, deadline: u64) -> u32 {
-        let index = u32::try_from(self.slots).expect("a wheel holds at most 2^32 timeouts");
-        let place = Place::of(index);
-        if place.segment == self.segments.len() {
-            // The first one grows as it is filled.
-            self.push_segment(if place.segment == 0 { 0 } else { SEGMENT });
-        }
-        let segment = &mut self.segments[place.segment];
-        segment.deadlines.push(deadline);
-        if place.at % GROUP == 0 {
-            segment.vacant.push(0);
-        }
-        self.slots += 1;
-        index
+        self.deadlines[index as usize] = deadline;
+        (Key { index, generation }, stamp)
     }
 
     /// Changes when the timeout that `key` names is due; returns the stamp for its new entry.
     #[inline]
     pub(crate) fn reschedule(&mut self, key: Key, deadline: u64) -> Option<u32> {
-        let Place { segment, at } = Place::of(key.index);
-        let segment = self.segments.get_mut(segment)?;
-        match segment.slots.get_mut(at)? {
+        match self.slots.get_mut(key.index as usize)? {
             Slot::Occupied(timeout) if timeout.generation == key.generation => {
                 self.stamp = self.stamp.wrapping_add(1);
                 timeout.stamp = self.stamp;
-                segment.deadlines[at] = deadline;
+                self.deadlines[key.index as usize] = deadline;
                 Some(self.stamp)
             }
             _ => None,
@@ -231,29 +159,23 @@ impl<T> Arena<T> {
     /// Takes out the timeout at `index`, if there is one and it is the right one.
     #[inline]
     fn vacate(&mut self, index: u32, is_it: impl Fn(&Timeout<T>) -> bool) -> Option<Timeout<T>> {
-        let Place { segment, at } = Place::of(index);
-        let segment = self.segments.get_mut(segment)?;
-        let slot = segment.slots.get_mut(at)?;
+        let slot = self.slots.get_mut(index as usize)?;
         let next = match slot {
             Slot::Occupied(timeout) if is_it(timeout) => timeout.generation.checked_add(1),
             _ => return None,
         };
         let vacant = Slot::Vacant(next.unwrap_or(NonZeroU32::MIN));
-        match core::mem::replace(slot, vacant) {
-            Slot::Occupied(timeout) => {
-                let vacant = &mut segment.vacant[at / GROUP];
-                if *vacant == 0 {
-                    self.open.push(index / GROUP as u32);
-                }
-                *vacant |= 1 << (at % GROUP);
-                self.len -= 1;
-                if self.len == 0 {
-                    self.begin_again();
-                }
-                Some(timeout)
-            }
-            Slot::Vacant(_) => None,
+        let Slot::Occupied(timeout) = core::mem::replace(slot, vacant) else { return None };
+        let vacant = &mut self.vacant[index as usize / GROUP];
+        if *vacant == 0 {
+            self.open.push(index / GROUP as u32);
         }
+        *vacant |= 1 << (index as usize % GROUP);
+        self.len -= 1;
+        if self.len == 0 {
+            self.begin_again();
+        }
+        Some(timeout)
     }
 
     /// Has the slots filled in the order of memory, as all of them are vacant.
@@ -266,7 +188,7 @@ impl<T> Arena<T> {
     /// The value that `key` names.
     #[inline]
     pub(crate) fn get(&self, key: Key) -> Option<&T> {
-        match self.slot(key.index)? {
+        match self.slots.get(key.index as usize)? {
             Slot::Occupied(timeout) if timeout.generation == key.generation => Some(&timeout.value),
             _ => None,
         }
@@ -275,8 +197,7 @@ impl<T> Arena<T> {
     /// The value that `key` names.
     #[inline]
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        let Place { segment, at } = Place::of(key.index);
-        match self.segments.get_mut(segment)?.slots.get_mut(at)? {
+        match self.slots.get_mut(key.index as usize)? {
             Slot::Occupied(timeout) if timeout.generation == key.generation => {
                 Some(&mut timeout.value)
             }
@@ -284,16 +205,10 @@ impl<T> Arena<T> {
         }
     }
 
-    #[inline]
-    fn slot(&self, index: u32) -> Option<&Slot<T>> {
-        let Place { segment, at } = Place::of(index);
-        self.segments.get(segment)?.slots.get(at)
-    }
-
     /// Whether the timeout that `entry` stands for is gone, or was moved to another entry.
     #[inline]
     pub(crate) fn is_stale(&self, entry: Entry) -> bool {
-        match self.slot(entry.index) {
+        match self.slots.get(entry.index as usize) {
             Some(Slot::Occupied(timeout)) => timeout.stamp != entry.stamp,
             _ => true,
         }
@@ -308,15 +223,14 @@ impl<T> Arena<T> {
     /// When the timeout at `index`, which is live, is due.
     #[inline]
     pub(crate) fn deadline_at(&self, index: u32) -> u64 {
-        let Place { segment, at } = Place::of(index);
-        self.segments[segment].deadlines[at]
+        self.deadlines[index as usize]
     }
 
     /// Reads the slots of some entries, all at once: one after the other, each would have to be
     /// waited for.
     #[inline]
     pub(crate) fn prefetch(&self, entries: &[Entry]) {
-        let touch = |sum, entry: &Entry| match self.slot(entry.index) {
+        let touch = |sum, entry: &Entry| match self.slots.get(entry.index as usize) {
             Some(Slot::Occupied(timeout)) => sum ^ timeout.stamp,
             _ => sum,
         };
@@ -326,16 +240,17 @@ impl<T> Arena<T> {
     /// The first live timeout at or after index `from`, as key, deadline and value.
     pub(crate) fn next_live(&self, from: u32) -> Option<(Key, u64, &T)> {
         let mut skipped = (1 << (from as usize % GROUP)) - 1;
-        for group in from as usize / GROUP..self.slots.div_ceil(GROUP) {
-            let first = (group * GROUP) as u32;
-            let Place { segment, at } = Place::of(first);
-            let segment = &self.segments[segment];
-            let live = !segment.vacant[at / GROUP] & !core::mem::take(&mut skipped);
-            let at = at + live.trailing_zeros() as usize;
-            if let Some(Slot::Occupied(timeout)) = segment.slots.get(at).filter(|_| live != 0) {
-                let key =
-                    Key { index: first + live.trailing_zeros(), generation: timeout.generation };
-                return Some((key, segment.deadlines[at], &timeout.value));
+        for (group, vacant) in self.vacant.iter().enumerate().skip(from as usize / GROUP) {
+            let live = !vacant & !core::mem::take(&mut skipped);
+            if live == 0 {
+                continue;
+            }
+            let index = (group * GROUP) as u32 + live.trailing_zeros();
+            if let Slot::Occupied(Timeout { generation, value, .. }) =
+                self.slots.get(index as usize)?
+            {
+                let key = Key { index, generation: *generation };
+                return Some((key, self.deadline_at(index), value));
             }
         }
         None
@@ -356,66 +271,46 @@ impl<T> Arena<T> {
     /// A slot past half of its generations is kept: what would follow it starts above `floor`, and
     /// every place must have 2^31 generations of its own before it.
     pub(crate) fn shrink_to_fit(&mut self) {
-        while let Some(segment) = self.segments.last_mut() {
-            while let Some(&Slot::Vacant(generation)) = segment.slots.last() {
-                if generation.get() > u32::MAX / 2 {
-                    break;
-                }
-                self.floor = self.floor.max(generation);
-                segment.slots.pop();
-                self.slots -= 1;
-            }
-            let slots = segment.slots.len();
-            segment.deadlines.truncate(slots);
-            segment.vacant.truncate(slots.div_ceil(GROUP));
-            if let (Some(last), 1..) = (segment.vacant.last_mut(), slots % GROUP) {
-                *last &= (1 << (slots % GROUP)) - 1;
-            }
-            segment.shrink_to_fit();
-            if slots > 0 {
+        while let Some(&Slot::Vacant(generation)) = self.slots.last() {
+            if generation.get() > u32::MAX / 2 {
                 break;
             }
-            self.segments.pop();
+            self.floor = self.floor.max(generation);
+            self.slots.pop();
         }
-        self.segments.shrink_to_fit();
-        let Self { segments, open, slots, .. } = self;
-        open.retain(|&group| {
-            let first = group as usize * GROUP;
-            first < *slots && {
-                let Place { segment, at } = Place::of(first as u32);
-                segments[segment].vacant[at / GROUP] != 0
-            }
-        });
-        open.shrink_to_fit();
+        let slots = self.slots.len();
+        self.slots.shrink_to_fit();
+        self.deadlines.truncate(slots);
+        self.deadlines.shrink_to_fit();
+        self.vacant.truncate(slots.div_ceil(GROUP));
+        if let (Some(last), 1..) = (self.vacant.last_mut(), slots % GROUP) {
+            *last &= (1 << (slots % GROUP)) - 1;
+        }
+        self.vacant.shrink_to_fit();
+        let vacant = &self.vacant;
+        self.open.retain(|&group| vacant.get(group as usize).is_some_and(|&vacant| vacant != 0));
+        self.open.shrink_to_fit();
     }
 
     /// Bytes allocated.
     pub(crate) fn memory(&self) -> usize {
-        let segments = self.segments.iter().map(|segment| {
-            segment.slots.capacity() * size_of::<Slot<T>>()
-                + segment.deadlines.capacity() * size_of::<u64>()
-                + segment.vacant.capacity() * size_of::<u64>()
-        });
-        self.segments.capacity() * size_of::<Segment<T>>()
-            + segments.sum::<usize>()
+        self.slots.capacity() * size_of::<Slot<T>>()
+            + (self.deadlines.capacity() + self.vacant.capacity()) * size_of::<u64>()
             + self.open.capacity() * size_of::<u32>()
     }
 
     /// Panics unless what is vacant is known.
     pub(crate) fn check(&self) {
-        let slots: usize = self.segments.iter().map(|segment| segment.slots.len()).sum();
-        assert_eq!(self.slots, slots, "the count of slots is right");
         let mut live = 0;
         let mut open = Vec::new();
-        for index in 0..self.slots as u32 {
-            let Place { segment, at } = Place::of(index);
-            let segment = &self.segments[segment];
-            let is_vacant = matches!(segment.slots[at], Slot::Vacant(_));
+        for (index, slot) in self.slots.iter().enumerate() {
+            let is_vacant = matches!(slot, Slot::Vacant(_));
             live += usize::from(!is_vacant);
-            let is_known = segment.vacant[at / GROUP] >> (at % GROUP) & 1 == 1;
+            let is_known = self.vacant[index / GROUP] >> (index % GROUP) & 1 == 1;
             assert_eq!(is_known, is_vacant, "the vacant slots are known");
-            if is_vacant && open.last() != Some(&(index / GROUP as u32)) {
-                open.push(index / GROUP as u32);
+            let group = (index / GROUP) as u32;
+            if is_vacant && open.last() != Some(&group) {
+                open.push(group);
             }
         }
         assert_eq!(self.len, live, "the count of timeouts is right");
@@ -472,7 +367,7 @@ mod tests {
         let (key, _) = arena.insert(0, ());
         arena.remove(key);
         arena.shrink_to_fit();
-        assert_eq!(arena.segments.len(), 1);
+        assert_eq!(arena.slots.len(), 1);
         assert!(arena.insert(0, ()).0.generation > key.generation);
         arena.check();
     }

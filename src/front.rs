@@ -6,6 +6,8 @@ use alloc::vec::Vec;
 
 /// Entries among which another is put in its place by moving those behind it.
 const MOST_MOVED: usize = 32;
+/// Timeouts that are read ahead at once.
+const PREFETCHED: usize = 256;
 /// Values of a digit by which entries are sorted by counting them.
 pub(crate) const MOST_COUNTED: usize = 256;
 
@@ -66,8 +68,8 @@ impl Front {
     /// each would have to be waited for.
     #[inline]
     pub(crate) fn prefetch<T>(&self, arena: &Arena<T>) {
-        if self.head % CHUNK == 0 {
-            let end = self.entries.len().min(self.head + CHUNK);
+        if self.head % PREFETCHED == 0 {
+            let end = self.entries.len().min(self.head + PREFETCHED);
             arena.prefetch(&self.entries[self.head..end]);
         }
     }

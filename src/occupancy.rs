@@ -39,7 +39,7 @@ struct Node {
     /// Bit `i` is set exactly while something below `children[i]` is occupied.
     occupied: u64,
     children: [u32; WIDTH],
-    /// For each child that is occupied a tick that nothing below it is due before.
+    /// For each child a tick that nothing below it is due before; the last one if nothing is there.
     earliest: [u64; WIDTH],
 }
 
@@ -68,18 +68,13 @@ impl Iterator for Bits {
 }
 
 impl Node {
-    /// Notes that something below child `digit` is due at `tick`, and returns where the child is.
+    /// Notes that something below child `digit` is due at `tick`, and returns where the child is, or
+    /// is to be.
     #[inline]
     fn note(&mut self, digit: usize, tick: u64) -> u32 {
-        let child = self.children[digit];
-        if child != ABSENT {
-            let is_first = self.occupied >> digit & 1 == 0;
-            self.occupied |= 1 << digit;
-            if is_first || tick < self.earliest[digit] {
-                self.earliest[digit] = tick;
-            }
-        }
-        child
+        self.occupied |= 1 << digit;
+        self.earliest[digit] = self.earliest[digit].min(tick);
+        self.children[digit]
     }
 }
 
@@ -129,7 +124,7 @@ impl Occupancy {
 
     /// Makes the nodes that lead to the row at `place`.
     fn link(&mut self, place: u32) {
-        let node = || Node { occupied: 0, children: [ABSENT; WIDTH], earliest: [0; WIDTH] };
+        let node = || Node { occupied: 0, children: [ABSENT; WIDTH], earliest: [u64::MAX; WIDTH] };
         if self.nodes.is_empty() {
             self.nodes.push(node());
         }
@@ -169,7 +164,7 @@ impl Occupancy {
 
     /// Notes that something in the bucket of `number` is due at `tick`, and returns the place of its
     /// row; a place where there is none if the row is not there.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn note(&mut self, number: u32, tick: u64) -> usize {
         if self.height > 1 {
             return self.note_below(number, tick);
@@ -246,6 +241,7 @@ impl Occupancy {
         }
         if self.word(tier - 1, child) == 0 {
             self.nodes[node].occupied &= !(1 << digit);
+            self.nodes[node].earliest[digit] = u64::MAX;
         }
     }
 

@@ -17,8 +17,8 @@ pub(crate) struct Table {
 
 #[derive(Debug)]
 struct Row {
-    /// For each occupied bucket a tick that none of its deadlines is before; exact until the
-    /// bucket's earliest timeout is cancelled. Apart from the buckets, so that passing many of them
+    /// For each bucket a tick that none of its deadlines is before; exact until the bucket's earliest
+    /// timeout is cancelled, and the last tick if the bucket is empty. Apart from the buckets, so that passing many of them
     /// by reads little memory.
     earliest: [u64; WIDTH],
     buckets: [Bucket; WIDTH],
@@ -30,23 +30,18 @@ impl Table {
     }
 
     /// Bucket `number`, about to get an entry of `deadline`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn bucket_for(&mut self, number: u32, deadline: u64) -> &mut Bucket {
         let mut place = self.occupancy.note(number, deadline);
         if self.rows.len() <= place {
             place = self.insert_row(number);
             self.occupancy.note(number, deadline);
         }
+        self.occupancy.insert(number, place);
         let row = &mut self.rows[place];
         let at = number as usize % WIDTH;
-        let bucket = &mut row.buckets[at];
-        if bucket.is_empty() {
-            self.occupancy.insert(number, place);
-            row.earliest[at] = deadline;
-        } else if deadline < row.earliest[at] {
-            row.earliest[at] = deadline;
-        }
-        bucket
+        row.earliest[at] = row.earliest[at].min(deadline);
+        &mut row.buckets[at]
     }
 
     /// Bucket `number`, which must be occupied; if it is emptied, `close` it.
@@ -62,6 +57,7 @@ impl Table {
         let at = number as usize % WIDTH;
         row.earliest[at] = earliest;
         if row.buckets[at].is_empty() {
+            row.earliest[at] = u64::MAX;
             self.occupancy.remove(number, place);
         }
     }
@@ -94,7 +90,7 @@ impl Table {
         let place = self.occupancy.insert_row(number);
         if place == self.rows.len() {
             self.rows.push(Row {
-                earliest: [0; WIDTH],
+                earliest: [u64::MAX; WIDTH],
                 buckets: core::array::from_fn(|_| Bucket::default()),
             });
         }

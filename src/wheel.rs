@@ -462,6 +462,7 @@ impl<T> Wheel<T> {
                 let bucket = self.table.bucket_mut(number);
                 let each = bucket.chunks() * CHUNK / levels.buckets();
                 let chunk = bucket.pop_chunk();
+                bucket.prefetch();
                 if bucket.is_empty() {
                     self.table.close(number, tick);
                     self.cursor = tick;
@@ -579,7 +580,7 @@ impl<T> Wheel<T> {
     }
 
     /// Puts an entry into the bucket that `deadline` belongs in.
-    #[inline]
+    #[inline(always)]
     fn place(&mut self, entry: Entry, deadline: u64) {
         match self.bucket_of(deadline) {
             Some(number) => self.table.bucket_for(number, deadline).push(entry),
