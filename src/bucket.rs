@@ -144,10 +144,11 @@ impl Bucket {
             Some(full) if at < before => &mut full[at],
             _ => &mut self.last,
         };
-        let mut kept = 0;
-        for next in 0..chunk.len() {
-            let entry = chunk[next];
-            chunk[kept] = entry;
+        let entries = chunk.as_mut_slice();
+        let mut kept = entries.iter().position(|&entry| !keep(entry)).unwrap_or(entries.len());
+        for next in kept + 1..entries.len() {
+            let entry = entries[next];
+            entries[kept] = entry;
             kept += usize::from(keep(entry));
         }
         chunk.truncate(kept);

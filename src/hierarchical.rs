@@ -11,7 +11,7 @@ use crate::table::Table;
 /// Timeouts of a coarse bucket that are few enough to be sorted instead of demoted.
 const MOST_SORTED: usize = 128;
 /// The same for a bucket of level 1, which has few ticks to tell apart.
-const MOST_SORTED_FINE: usize = 4096;
+const MOST_SORTED_FINE: usize = 8192;
 
 /// Levels of 2^`bits` buckets each.
 ///

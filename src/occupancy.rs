@@ -185,38 +185,40 @@ impl Occupancy {
         at as usize
     }
 
-    /// The first number of the row in which something is due before all else, and its place, given
-    /// the tick at which something in a row is due first.
+    /// The number in whose bucket something is due before all else, as far as is known, and when,
+    /// given which of the members of a row that is.
     ///
     /// Who puts something in notes it on the way down; who takes something out does not, so that
     /// what a node knows may be too early, and is put right here, on the way to what seems earliest.
-    pub(crate) fn soonest(&mut self, first_in_row: impl Fn(&Members) -> u64) -> Option<Members> {
+    pub(crate) fn soonest(
+        &mut self,
+        in_row: impl Fn(usize, u64) -> (usize, u64),
+    ) -> Option<(u32, u64)> {
         if self.nodes.first()?.occupied == 0 {
             return None;
         }
-        Some(self.soonest_below(self.height, 0, &first_in_row).0)
+        Some(self.soonest_below(self.height, 0, &in_row))
     }
 
-    /// As `soonest`, below one node; numbers count from the node's first one. Returns the tick too.
+    /// As `soonest`, below one node; numbers count from the node's first one.
     fn soonest_below(
         &mut self,
         tier: u32,
         at: usize,
-        first_in_row: &impl Fn(&Members) -> u64,
-    ) -> (Members, u64) {
+        in_row: &impl Fn(usize, u64) -> (usize, u64),
+    ) -> (u32, u64) {
         loop {
             let node = &self.nodes[at];
             let (digit, noted) = earliest_of(node.occupied, &node.earliest);
             let child = node.children[digit] as usize;
-            let (mut members, tick) = if tier > 1 {
-                self.soonest_below(tier - 1, child, first_in_row)
+            let (number, tick) = if tier > 1 {
+                self.soonest_below(tier - 1, child, in_row)
             } else {
-                let members = Members { row: child, base: 0, word: self.rows[child].word };
-                (members, first_in_row(&members))
+                let (at, tick) = in_row(child, self.rows[child].word);
+                (at as u32, tick)
             };
             if tick == noted {
-                members.base |= (digit as u32) << (tier * BITS);
-                return (members, tick);
+                return ((digit as u32) << (tier * BITS) | number, tick);
             }
             self.nodes[at].earliest[digit] = tick;
         }
@@ -359,16 +361,23 @@ impl Occupancy {
     }
 }
 
-/// The smallest tick, and where it is, among those whose bits are set in `members`, which are not none.
+/// The smallest of the ticks, and where it is, among those whose bits are set in `members`, which are
+/// not none; all others are the last tick.
 #[inline]
 pub(crate) fn earliest_of(members: u64, ticks: &[u64; WIDTH]) -> (usize, u64) {
-    let mut found = (0, u64::MAX);
-    for at in Bits(members).map(|at| at as usize) {
-        if ticks[at] <= found.1 {
-            found = (at, ticks[at]);
+    // Side by side, as one after the other each comparison would wait for the one before.
+    let mut lanes = [u64::MAX; 8];
+    for ticks in ticks.chunks_exact(lanes.len()) {
+        for (lane, &tick) in lanes.iter_mut().zip(ticks) {
+            *lane = tick.min(*lane);
         }
     }
-    found
+    let earliest = lanes.into_iter().fold(u64::MAX, u64::min);
+    let at = match earliest {
+        u64::MAX => None,
+        _ => ticks.iter().position(|&tick| tick == earliest),
+    };
+    (at.unwrap_or(members.trailing_zeros() as usize), earliest)
 }
 
 fn push<E>(places: &mut Vec<E>, value: E) -> u32 {

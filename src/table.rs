@@ -125,13 +125,22 @@ impl Table {
         Some((base + at, self.rows[row].earliest[at as usize]))
     }
 
+    /// The first bucket from number `from` to the end of its row in which something is due as they
+    /// are passed one a tick, the first at tick `begin`; and when.
+    #[inline]
+    pub(crate) fn pass(&self, from: u32, begin: u64) -> Option<(u32, u64)> {
+        let place = self.occupancy.place(from);
+        let first = from as usize % WIDTH;
+        let passed = self.rows.get(place)?.earliest.iter().skip(first);
+        let is_due = |&(distance, &tick): &(u64, &u64)| tick == begin.saturating_add(distance);
+        let (distance, &tick) = (0..).zip(passed).find(is_due)?;
+        let is_occupied = self.occupancy.is_occupied(place, first + distance as usize);
+        is_occupied.then_some((from + distance as u32, tick))
+    }
+
     /// The occupied bucket in which something is due first, as far as is known, and when.
     pub(crate) fn soonest(&mut self) -> Option<(u32, u64)> {
-        let first_in_row =
-            |members: &Members| earliest_of(members.word, &self.rows[members.row].earliest).1;
-        let Members { row, base, word } = self.occupancy.soonest(first_in_row)?;
-        let (at, tick) = earliest_of(word, &self.rows[row].earliest);
-        Some((base + at as u32, tick))
+        self.occupancy.soonest(|row, word| earliest_of(word, &self.rows[row].earliest))
     }
 
     /// Bucket `number`, which must be occupied.

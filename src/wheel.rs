@@ -121,7 +121,7 @@ impl Sweep {
 /// Stale entries that there may be anyway.
 const FEW_STALE: usize = 8;
 /// Stale entries that there may be for each timeout.
-const STALE_PER_LIVE: usize = 2;
+const STALE_PER_LIVE: usize = 3;
 /// Entries that are looked at for each timeout that leaves, while there are too many stale ones.
 const SWEPT: usize = 16;
 /// What a bucket costs to look at, in entries.
@@ -386,7 +386,7 @@ impl<T> Wheel<T> {
     fn next_bucket(&mut self) -> Option<(u32, u64)> {
         match self.geometry {
             Geometry::Hierarchical(levels) => levels.next(&self.table),
-            Geometry::Hashed(level) => level.next(&mut self.table),
+            Geometry::Hashed(level) => level.next(&mut self.table, self.cursor),
         }
     }
 
@@ -497,13 +497,14 @@ impl<T> Wheel<T> {
                 }
                 self.rounds_waited += bucket.len() as u64;
                 self.table.close(number, earliest);
-                match self.table.soonest().filter(|&(_, tick)| from < to && tick <= to) {
-                    Some((number, _)) => {
+                let next = if from < to { self.table.soonest() } else { None };
+                match next {
+                    Some((number, tick)) if tick <= to => {
                         self.visits += 1;
                         let earliest = u64::MAX;
                         self.visit = Some(Visit::Scan { number, chunk: 0, earliest, from, to });
                     }
-                    None => {
+                    _ => {
                         self.runs.close();
                         self.cursor = to;
                         self.visit = None;
@@ -663,7 +664,6 @@ impl<T> Wheel<T> {
                 return;
             }
             sweep.owed -= cost;
-            arena.prefetch(entries);
             let keep = |entry| {
                 let is_stale = arena.is_stale(entry);
                 *stale -= usize::from(is_stale);
