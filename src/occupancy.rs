@@ -377,7 +377,7 @@ pub(crate) fn earliest_of(members: u64, ticks: &[u64; WIDTH]) -> (usize, u64) {
         u64::MAX => None,
         _ => ticks.iter().position(|&tick| tick == earliest),
     };
-    (at.unwrap_or(members.trailing_zeros() as usize), earliest)
+    (at.unwrap_or_else(|| members.trailing_zeros() as usize), earliest)
 }
 
 fn push<E>(places: &mut Vec<E>, value: E) -> u32 {
