@@ -19,16 +19,19 @@ mod report;
 use cpu_time::ProcessTime;
 use crossbeam_queue::SegQueue;
 use report::{Goal, goal, is_quick, rounded, table};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::hint::black_box;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, OnceLock};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tickwheel::{Key, Mode, Timeout, Timer, Wheel};
 use tokio::runtime::{self, Runtime};
+use tokio::task::unconstrained;
 use tokio::time::{Sleep, sleep};
 
 const DELAY: Duration = Duration::from_secs(30);
@@ -258,9 +261,13 @@ impl Subject for OneLock {
     }
 }
 
-/// A runtime of tokio's, whose timer the threads of the benchmark share. They keep their timeouts in
-/// place, so that it need not allocate.
+/// A runtime of tokio's, whose timer the threads of the benchmark share: each runs a task, and polls
+/// with its waker. They keep their timeouts in place, so that it need not allocate.
 struct Tokio(Runtime);
+
+thread_local! {
+    static WAKER: RefCell<Waker> = RefCell::new(Waker::noop().clone());
+}
 
 impl Tokio {
     fn new() -> Self {
@@ -270,7 +277,9 @@ impl Tokio {
 }
 
 fn poll_once(sleep: Pin<&mut Sleep>) {
-    assert!(sleep.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    WAKER.with_borrow(|waker| {
+        assert!(sleep.poll(&mut Context::from_waker(waker)).is_pending());
+    });
 }
 
 impl Subject for Tokio {
@@ -292,8 +301,13 @@ impl Subject for Tokio {
     }
 
     fn on_thread(&self, run: impl FnOnce()) {
-        let _guard = self.0.enter();
-        run();
+        let mut run = Some(run);
+        // Otherwise it would be told to give way after 128 polls.
+        self.0.block_on(unconstrained(poll_fn(|context| {
+            WAKER.set(context.waker().clone());
+            run.take().expect("it is polled once")();
+            Poll::Ready(())
+        })));
     }
 }
 
