@@ -92,7 +92,7 @@ fn idle(mode: Mode, shards: Option<usize>, length: Duration) -> Vec<Duration> {
 fn due_at_once(mode: Mode, shards: Option<usize>, timeouts: usize) -> Vec<Duration> {
     let timer = timer(mode, shards, None);
     let fired = Arc::new(AtomicUsize::new(0));
-    // Long enough to schedule them all, several times.
+    // Long enough to schedule them all several times.
     let due = Instant::now() + Duration::from_micros(timeouts as u64);
     for _ in 0..timeouts {
         let fired = fired.clone();
@@ -102,7 +102,8 @@ fn due_at_once(mode: Mode, shards: Option<usize>, timeouts: usize) -> Vec<Durati
     if due <= Instant::now() {
         println!("The machine is too busy: some came due before all were scheduled.");
     }
-    thread::sleep(due.saturating_duration_since(Instant::now()));
+    // The caller is at work before the worker is.
+    thread::sleep((due - 2 * TICK).saturating_duration_since(Instant::now()));
     calls_during(&timer, || {
         while fired.load(Ordering::Relaxed) < timeouts {
             thread::sleep(TICK);
