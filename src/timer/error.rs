@@ -1,12 +1,11 @@
 //! What can go wrong, giving back what was to be scheduled.
 
 use super::Task;
-use crate::sync::Mutex;
 use alloc::string::String;
 use core::fmt;
 use core::time::Duration;
 use std::io;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 
 /// Why nothing was scheduled. Gives the task back: [`into_task`](Self::into_task).
 ///
