@@ -63,7 +63,7 @@ impl Count {
 
 /// How many switches are explored where the worker races with one thread, and with two: as many as
 /// end within seconds.
-const TWO: usize = 5;
+const TWO: usize = 4;
 const THREE: usize = 3;
 
 /// Every order of at most so many switches away from a thread that could go on.
