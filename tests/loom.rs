@@ -149,6 +149,21 @@ fn cancelled_by_two_threads_it_is_cancelled_once() {
 }
 
 #[test]
+fn asked_as_it_is_cancelled_it_has_not_fired() {
+    explore(THREE, || {
+        let (timer, _, far) = timer(1);
+        let timeout = Arc::new(timer.schedule_at(far, || unreachable!()).unwrap());
+        let other = {
+            let timeout = Arc::clone(&timeout);
+            thread::spawn(move || timeout.cancel())
+        };
+        assert!(matches!(timeout.status(), Status::Pending | Status::Cancelled));
+        assert!(other.join().unwrap());
+        assert_eq!(timeout.status(), Status::Cancelled);
+    });
+}
+
+#[test]
 fn cancelling_the_earliest_does_not_hide_the_next() {
     explore(TWO, || {
         let (timer, due, far) = timer(1);
@@ -182,6 +197,27 @@ fn moved_earlier_as_the_worker_falls_asleep_it_fires() {
         let timeout = timer.schedule_at(far, fired.task()).unwrap();
         assert!(timeout.reschedule_at(due));
         fired.wait_for(1);
+    });
+}
+
+#[test]
+fn moved_by_one_thread_and_cancelled_by_another_it_has_one_end() {
+    explore(THREE, || {
+        let (timer, due, far) = timer(1);
+        let fired = Count::new();
+        let timeout = Arc::new(timer.schedule_at(far, fired.task()).unwrap());
+        let other = {
+            let timeout = Arc::clone(&timeout);
+            thread::spawn(move || timeout.reschedule_at(due))
+        };
+        let cancelled = timeout.cancel();
+        let moved = other.join().unwrap();
+        assert!(cancelled || moved);
+        if !cancelled {
+            fired.wait_for(1);
+        }
+        assert!(timer.stop().unwrap().is_empty());
+        assert_eq!(fired.get(), usize::from(!cancelled));
     });
 }
 
@@ -331,6 +367,32 @@ fn repeating_and_stopped_as_it_runs_it_comes_back_once() {
         assert_eq!(timer.stop().unwrap().len(), 1);
         assert!(timeout.is_stopped());
         assert!(runs.get() <= 1);
+    });
+}
+
+#[test]
+fn the_clock_stops_at_the_earliest_of_all_shards() {
+    explore(THREE, || {
+        let clock = ManualClock::new();
+        let timer = Timer::builder().shards(2).clock(clock.clone()).build().expect("in range");
+        let start = clock.now();
+        let late = Count::new();
+        let schedule = |millis| {
+            let (clock, late) = (clock.clone(), late.clone());
+            let due = start + Duration::from_millis(millis);
+            let task = move || {
+                if clock.now() != due {
+                    late.add()
+                }
+            };
+            timer.schedule_at(due, task).unwrap();
+        };
+        schedule(1);
+        let (other, in_between) = (timer.clone(), start + Duration::from_millis(3));
+        thread::spawn(move || drop(other.schedule_at(in_between, || {}).unwrap())).join().unwrap();
+        schedule(2);
+        clock.advance(Duration::from_millis(3));
+        assert_eq!((late.get(), timer.pending()), (0, 0));
     });
 }
 

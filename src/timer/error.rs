@@ -57,6 +57,8 @@ impl<F> ScheduleError<F> {
     }
 }
 
+impl core::error::Error for ScheduleErrorKind {}
+
 impl fmt::Display for ScheduleErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
