@@ -1,12 +1,11 @@
 //! What can go wrong, giving back what was to be scheduled.
 
 use super::Task;
-use crate::sync::Mutex;
 use alloc::string::String;
 use core::fmt;
 use core::time::Duration;
 use std::io;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 
 /// Why nothing was scheduled. Gives the task back: [`into_task`](Self::into_task).
 ///
@@ -57,6 +56,8 @@ impl<F> ScheduleError<F> {
         self.task.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+impl core::error::Error for ScheduleErrorKind {}
 
 impl fmt::Display for ScheduleErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

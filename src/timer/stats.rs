@@ -93,7 +93,7 @@ impl fmt::Debug for Lateness {
     }
 }
 
-/// What the worker counts. Apart from panics only it writes, so nothing here is contended.
+/// What the worker counts. Only it writes, apart from `panics`.
 #[derive(Debug)]
 pub(super) struct Counters {
     pub(super) fired: AtomicU64,
@@ -117,14 +117,18 @@ impl Counters {
     }
 
     pub(super) fn fires(&self, late: Duration) {
-        self.fired.fetch_add(1, Relaxed);
         let nanos = nanos(late);
-        self.lateness[class(nanos)].fetch_add(1, Relaxed);
-        self.most_late.fetch_max(nanos, Relaxed);
+        count(&self.fired);
+        count(&self.lateness[class(nanos)]);
+        raise(&self.most_late, nanos);
     }
 
     pub(super) fn took(&self, duration: Duration) {
-        self.longest_task.fetch_max(nanos(duration), Relaxed);
+        raise(&self.longest_task, nanos(duration));
+    }
+
+    pub(super) fn wakes_up(&self) {
+        count(&self.wake_ups);
     }
 
     pub(super) fn lateness(&self) -> Lateness {
@@ -137,6 +141,16 @@ impl Counters {
     pub(super) fn longest_task(&self) -> Duration {
         Duration::from_nanos(self.longest_task.load(Relaxed))
     }
+}
+
+/// One more, where nobody else writes.
+fn count(counter: &AtomicU64) {
+    counter.store(counter.load(Relaxed) + 1, Relaxed);
+}
+
+/// At least `value`, where nobody else writes.
+fn raise(most: &AtomicU64, value: u64) {
+    most.store(most.load(Relaxed).max(value), Relaxed);
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -10,7 +10,6 @@ use crate::clock::NEVER;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ops::ControlFlow;
-use core::sync::atomic::Ordering::Relaxed;
 
 /// What the worker thread does, until the timer is stopped.
 pub(super) fn run(core: Arc<Core>) {
@@ -20,10 +19,8 @@ pub(super) fn run(core: Arc<Core>) {
     let mut asked = 0;
     loop {
         let until = look(&core);
-        let wakes = || {
-            hub.counters.wake_ups.fetch_add(1, Relaxed);
-        };
-        match hub.park.sleep(&*hub.clock, &hub.ticks, until, asked, wakes) {
+        let wakes_up = || hub.counters.wakes_up();
+        match hub.park.sleep(&*hub.clock, &hub.ticks, until, asked, wakes_up) {
             Woken::Look { asked: latest } => asked = latest,
             Woken::Stop => break,
         }
