@@ -3,7 +3,7 @@
 //! Each thread keeps 1,000 timeouts of 30 s, and cancels the oldest for each new one: what a server
 //! does that gets its replies in time. The subjects:
 //!
-//! - ours;
+//! - ours, also in a program that has other threads;
 //! - the design of Netty's `HashedWheelTimer`: one lock-free queue to the worker for what is new and
 //!   one for what was cancelled, which a worker empties once a tick;
 //! - one wheel behind one lock;
@@ -85,6 +85,40 @@ impl Subject for Ours {
 
     fn cancel(&self, timeout: Timeout) {
         assert!(timeout.cancel());
+    }
+}
+
+/// Ours in a program that has other threads: after each of the benchmark's begins one that schedules
+/// once and is gone. If threads take turns with the shards, those that matter may meet at one.
+struct AmongOthers {
+    ours: Ours,
+    turn: Mutex<()>,
+}
+
+impl AmongOthers {
+    fn new() -> Self {
+        Self { ours: Ours::new(), turn: Mutex::new(()) }
+    }
+}
+
+impl Subject for AmongOthers {
+    type Timeout = Timeout;
+
+    fn schedule(&self, number: usize) -> Timeout {
+        self.ours.schedule(number)
+    }
+
+    fn cancel(&self, timeout: Timeout) {
+        self.ours.cancel(timeout);
+    }
+
+    fn on_thread(&self, run: impl FnOnce()) {
+        let once = || self.cancel(self.schedule(0));
+        let turn = self.turn.lock().expect("no panics");
+        once();
+        thread::scope(|scope| scope.spawn(once).join().expect("no panics"));
+        drop(turn);
+        run();
     }
 }
 
@@ -366,6 +400,7 @@ fn replace_for<S: Subject>(subject: &S, live: &mut [S::Timeout], length: Duratio
 }
 
 const OURS: &str = "tickwheel";
+const AMONG_OTHERS: &str = "tickwheel, other threads too";
 const QUEUES: &str = "two queues to the worker";
 const ONE_LOCK: &str = "one lock, one wheel";
 const TOKIO: &str = "tokio's Sleep";
@@ -381,6 +416,7 @@ fn main() {
             let mut add = |name, run| runs.entry((name, threads)).or_default().push(run);
             // New ones each time: what a queue has left over is not to slow the next run.
             add(OURS, measure(&Ours::new(), threads, length));
+            add(AMONG_OTHERS, measure(&AmongOthers::new(), threads, length));
             add(QUEUES, measure(&Queues::new(), threads, length));
             add(ONE_LOCK, measure(&OneLock::new(), threads, length));
             add(TOKIO, measure(&Tokio::new(), threads, length));
@@ -405,7 +441,7 @@ fn main() {
         "2 against 1",
         "left in the queue",
     ]);
-    for name in [OURS, QUEUES, ONE_LOCK, TOKIO] {
+    for name in [OURS, AMONG_OTHERS, QUEUES, ONE_LOCK, TOKIO] {
         let (one, two) = (median(name, 1), median(name, 2));
         let backlog = runs[&(name, 2)].iter().map(|run| run.backlog).max();
         table.add_row([
@@ -426,6 +462,8 @@ fn main() {
     }
     let ours = median(OURS, 2);
     goal("throughput, 2 threads against 1", ours / median(OURS, 1), Goal::AtLeast(1.8));
+    let among_others = median(AMONG_OTHERS, 2) / median(AMONG_OTHERS, 1);
+    goal("the same, other threads too", among_others, Goal::AtLeast(1.8));
     goal("throughput at 2 threads against tokio", ours / median(TOKIO, 2), Goal::AtLeast(8.0));
     goal("throughput at 2 threads against queues", ours / median(QUEUES, 2), Goal::AtLeast(4.0));
 }
