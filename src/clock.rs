@@ -11,7 +11,8 @@ use std::time::Instant;
 /// What a [`Timer`](crate::Timer) takes for the present.
 ///
 /// A clock never goes back. It is read for every timeout that is scheduled and every task that is
-/// run, with no lock held, so it should be quick; it must not call the timer.
+/// run, with no lock held, so it should be quick. It must not call the timer, and it must not panic:
+/// on the worker that would be its end, and nothing would fire any more.
 ///
 /// Time is an [`Instant`], as nearly everything that deals with deadlines takes one. A clock that
 /// does not run like the system's counts from some instant, as [`ManualClock`] does:
@@ -62,9 +63,10 @@ pub trait Clock: Send + Sync + 'static {
 /// The system's monotonic clock: [`Instant::now`].
 ///
 /// It does not go back when somebody sets the time. What it does while the machine is suspended is
-/// up to the system: on Linux and macOS it stands still, so that a timeout of an hour comes after
-/// an hour of the machine being awake; on Windows it goes on, so that what came due meanwhile fires
-/// when the machine wakes up.
+/// up to the system. On Linux and macOS it stands still, so that a timeout of an hour comes after an
+/// hour of the machine being awake. Where it goes on, what came due meanwhile fires when the machine
+/// wakes up, late, and nothing is lost. A clock that includes the time asleep is a few lines of
+/// [`Clock`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MonotonicClock;
 

@@ -1,7 +1,7 @@
 //! Locks, atomics and threads: those of std, or loom's where the tests of races run.
 //!
-//! Reference counts stay those of std: what they guard against is proven there, and each of loom's
-//! would double the work of a model.
+//! Reference counts stay those of std: they are proven there, and each of loom's would multiply the
+//! work of a model.
 
 #[cfg(loom)]
 pub(crate) use loom::{

@@ -48,7 +48,9 @@ use std::time::Instant;
 /// Runs tasks when their time has come, for any number of threads.
 ///
 /// A timer is some timing wheels, a clock, and one thread that sleeps until something is due. Clones
-/// are the same timer; dropping the last one stops it.
+/// are the same timer. Dropping the last one stops it, as [`stop`](Self::stop) does, and drops what
+/// is pending; inside a task it does not wait for that task. The thread does not keep the process
+/// alive.
 ///
 /// What holds:
 ///

@@ -45,7 +45,7 @@ pub(super) enum Cadence {
 /// runs, and its handle has it too.
 pub(crate) struct Repeating {
     cadence: Cadence,
-    /// Empty while it runs, and once it ended.
+    /// Empty while it runs, and once it ended. Never locked while another lock is taken.
     task: Mutex<Option<RepeatingTask>>,
     /// Locked inside the shard's lock; nothing is locked inside this one.
     state: Mutex<State>,
@@ -66,7 +66,8 @@ struct State {
 enum Phase {
     /// In the wheel.
     Waiting(Key),
-    /// Out of the wheel, to be run or running.
+    /// Out of the wheel, to be run.
+    Due,
     Running,
     Ended(Status),
 }
@@ -85,7 +86,7 @@ impl Repeating {
         Self {
             cadence,
             task: Mutex::new(Some(task)),
-            state: Mutex::new(State { phase: Phase::Running, due, deadline, moved: false }),
+            state: Mutex::new(State { phase: Phase::Due, due, deadline, moved: false }),
         }
     }
 
@@ -95,8 +96,8 @@ impl Repeating {
     }
 
     /// It is out of the wheel, to be run.
-    pub(super) fn runs(&self) {
-        lock(&self.state).phase = Phase::Running;
+    pub(super) fn is_due(&self) {
+        lock(&self.state).phase = Phase::Due;
     }
 
     /// It is out of the wheel, as the timer was stopped.
@@ -110,7 +111,7 @@ impl Repeating {
 
     pub(super) fn status(&self) -> Status {
         match lock(&self.state).phase {
-            Phase::Waiting(_) | Phase::Running => Status::Pending,
+            Phase::Waiting(_) | Phase::Due | Phase::Running => Status::Pending,
             Phase::Ended(status) => status,
         }
     }
@@ -126,17 +127,17 @@ impl Repeating {
         let mut state = lock(&self.state);
         let entry = match state.phase {
             Phase::Waiting(key) => shard_state.wheel().cancel(key),
-            Phase::Running => None,
+            Phase::Due | Phase::Running => None,
             Phase::Ended(_) => return false,
         };
         state.phase = Phase::Ended(Status::Cancelled);
         shard_state.count_cancelled();
         drop(state);
         drop(shard_state);
+        drop(entry);
         shard.give_back();
-        if entry.is_some() {
-            drop(self.take_task());
-        }
+        // While it runs its runner has it.
+        drop(self.take_task());
         true
     }
 
@@ -150,7 +151,7 @@ impl Repeating {
                     return false;
                 }
             }
-            Phase::Running => state.moved = true,
+            Phase::Due | Phase::Running => state.moved = true,
             Phase::Ended(_) => return false,
         }
         (state.due, state.deadline) = (due, deadline);
@@ -162,9 +163,18 @@ impl Repeating {
         true
     }
 
-    /// Runs the task once. What it left behind, if the timer was stopped meanwhile.
+    /// Runs the task once, unless it was cancelled meanwhile. What it left behind, if the timer was
+    /// stopped meanwhile.
     pub(super) fn run(self: &Arc<Self>, shard: &Shard) -> Option<RepeatingTask> {
-        let mut task = self.take_task()?;
+        let mut task = {
+            let mut state = lock(&self.state);
+            if state.phase != Phase::Due {
+                return None;
+            }
+            state.phase = Phase::Running;
+            drop(state);
+            self.take_task()?
+        };
         let outcome = shard.hub.guarded(&mut task);
         *lock(&self.task) = Some(task);
         self.end_run(shard, outcome)
@@ -181,9 +191,11 @@ impl Repeating {
         let now = hub.clock.now();
         let mut shard_state = shard.lock();
         let mut state = lock(&self.state);
+        // By being cancelled during the run.
+        let has_ended = matches!(state.phase, Phase::Ended(_));
         let end = match outcome {
             Some(ControlFlow::Continue(())) if shard_state.is_stopped() => Status::Stopped,
-            Some(ControlFlow::Continue(())) if state.phase == Phase::Running => {
+            Some(ControlFlow::Continue(())) if !has_ended => {
                 if !state.moved {
                     state.due = self.cadence.next(state.due, now);
                     state.deadline = hub.ticks.deadline_of(state.due);
@@ -196,23 +208,21 @@ impl Repeating {
                 shard.release(shard_state, deadline);
                 return None;
             }
-            // Cancelled during the run.
             Some(ControlFlow::Continue(())) => Status::Cancelled,
             Some(ControlFlow::Break(())) => Status::Fired,
             None => Status::Panicked,
         };
-        let ended_before = state.phase != Phase::Running;
-        if !ended_before {
+        if !has_ended {
             state.phase = Phase::Ended(end);
         }
         drop(state);
         drop(shard_state);
-        if !ended_before {
-            shard.give_back();
-        }
         let task = self.take_task();
-        if !ended_before && end == Status::Stopped {
-            return task;
+        if !has_ended {
+            shard.give_back();
+            if end == Status::Stopped {
+                return task;
+            }
         }
         hub.guarded(|| drop(task));
         None

@@ -179,7 +179,7 @@ impl Shard {
         let mut work = BATCH;
         if let Some(expired) = state.wheel.expire_bounded(now, &mut work) {
             match &expired.value {
-                Entry::Repeating(repeating) => repeating.runs(),
+                Entry::Repeating(repeating) => repeating.is_due(),
                 Entry::Once(_) | Entry::Wake(_) => self.give_back(),
             }
             return Found::Due(expired);
@@ -193,7 +193,11 @@ impl Shard {
 
     /// Lets nothing be scheduled or fired any more.
     pub(super) fn close(&self) {
-        self.lock().stopped = true;
+        let mut state = self.lock();
+        state.stopped = true;
+        // Now, as growing it later would take longer than a batch.
+        let len = state.wheel.len();
+        state.taken.reserve(len);
     }
 
     /// Takes out a bounded number of what is left, and returns whether that was all.
@@ -304,8 +308,9 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// How much work is done under a lock at once: some microseconds, so that a thread that waits for
-/// the lock waits no longer than it takes to wake up. Four times as much is not quicker in all.
+/// How much work is done under a lock at once. At some 20 ns for a timeout that is moved to a finer
+/// level that is a few microseconds: less than it takes to wake a thread that went to sleep waiting
+/// for the lock, and much more than it takes to release the lock and get it back.
 const BATCH: usize = 128;
 
 /// A wheel cannot hold more than 2^32 - 1.

@@ -80,7 +80,7 @@ impl Timeout {
     /// that it captured. False means that it had its end before.
     ///
     /// A repeating timeout can be cancelled while its task runs, also from inside it: that run goes
-    /// on to its end, no other follows, and the task is dropped after it.
+    /// on to its end, no other begins, and the task is dropped after it.
     ///
     /// # Panics
     ///

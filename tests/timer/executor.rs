@@ -135,6 +135,36 @@ fn a_run_that_is_dropped_is_left_out() {
     assert!(timeout.cancel());
 }
 
+/// What an executor has not begun is not running: cancelled, it never does, and is dropped at once.
+#[test]
+fn a_run_that_waits_for_its_turn_can_be_cancelled() {
+    let clock = ManualClock::new();
+    let (sender, queue) = mpsc::channel::<BoxedTask>();
+    let timer = Timer::builder()
+        .clock(clock.clone())
+        .executor(move |task: BoxedTask| sender.send(task).unwrap())
+        .build()
+        .expect("in range");
+    let dropped = Count::default();
+    let captured = CountsDrop(dropped.clone());
+    let timeout = timer
+        .schedule_repeating(ms(10), MissedTick::Burst, move || {
+            let _captured = &captured;
+            unreachable!();
+        })
+        .expect("it runs");
+    clock.advance(ms(10));
+    let run = queue.try_recv().expect("it was handed over");
+    assert!(timeout.is_pending());
+    assert!(timeout.cancel());
+    assert_eq!(dropped.get(), 1);
+    run();
+    clock.advance(ms(100));
+    assert!(queue.try_recv().is_err());
+    assert!(timeout.is_cancelled());
+    assert_eq!((timer.pending(), timer.stats().panics), (0, 0));
+}
+
 #[test]
 fn stop_does_not_wait_for_what_was_handed_over() {
     let timer = Timer::builder().executor(a_thread_each).build().expect("in range");
