@@ -1,0 +1,96 @@
+//! Delays of years, and of more than there are.
+
+use crate::help::{Manual, ms};
+use std::time::{Duration, Instant};
+use tickwheel::{Mode, Timer};
+
+in_each_mode! {
+    the_longest_delay_does_not_fire,
+    huge_delays_neither_fire_nor_spin,
+    years_go_by_in_no_time,
+    a_far_one_does_not_hide_a_near_one,
+    time_ends_where_an_instant_does,
+}
+
+fn the_longest_delay_does_not_fire(mode: Mode) {
+    let manual = Manual::new(mode);
+    let timeout = manual.timer.schedule(Duration::MAX, manual.log.task(1)).expect("it runs");
+    assert_eq!(timeout.deadline(), None);
+    assert_eq!(manual.advance(1_000), []);
+    manual.clock.advance(Duration::from_secs(1 << 40));
+    assert_eq!(manual.log.take(), []);
+    assert!(timeout.is_pending());
+    assert!(timeout.cancel());
+}
+
+fn huge_delays_neither_fire_nor_spin(mode: Mode) {
+    for tick in [Duration::from_micros(1), ms(1), Duration::from_secs(3_600)] {
+        let manual = Manual::built(mode, |builder| builder.tick(tick));
+        let delays = [
+            ms(1 << 32),
+            ms((1 << 32) + 254),
+            ms(1 << 61),
+            ms(u64::MAX),
+            Duration::from_secs(1 << 61),
+            Duration::from_secs(u64::MAX),
+            Duration::MAX,
+        ];
+        let timeouts = delays.map(|delay| manual.timer.schedule(delay, || unreachable!()).unwrap());
+        let before = manual.timer.stats().wake_ups;
+        manual.clock.advance(ms((1 << 32) - 1));
+        assert!(timeouts.iter().all(tickwheel::Timeout::is_pending));
+        // One for each time it was told, and then some, as those in the way come up.
+        assert!(manual.timer.stats().wake_ups - before < 100);
+        assert!(timeouts.iter().all(tickwheel::Timeout::cancel));
+        assert_eq!(manual.timer.stats().panics, 0);
+    }
+}
+
+fn years_go_by_in_no_time(mode: Mode) {
+    const DAY: u64 = 86_400_000;
+    let manual = Manual::new(mode);
+    for day in 1..=3_650 {
+        let number = u32::try_from(day).expect("small");
+        manual.timer.schedule(ms(day * DAY), manual.log.task(number)).expect("it runs");
+    }
+    let expected: Vec<_> = (1..=3_650).map(|day| (u64::from(day) * DAY, day)).collect();
+    assert_eq!(manual.advance(3_650 * DAY), expected);
+}
+
+fn a_far_one_does_not_hide_a_near_one(mode: Mode) {
+    let manual = Manual::new(mode);
+    manual.timer.schedule(ms(1 << 36), manual.log.task(1)).expect("it runs");
+    manual.advance(1 << 30);
+    manual.timer.schedule(ms(60_000), manual.log.task(2)).expect("it runs");
+    assert_eq!(manual.advance(60_000), [((1 << 30) + 60_000, 2)]);
+    assert_eq!(manual.advance(1 << 36), [(1 << 36, 1)]);
+}
+
+fn time_ends_where_an_instant_does(mode: Mode) {
+    let manual = Manual::new(mode);
+    manual.timer.schedule(Duration::MAX, || unreachable!()).expect("it runs");
+    manual.timer.schedule(ms(10), manual.log.task(1)).expect("it runs");
+    manual.clock.advance(Duration::MAX);
+    assert_eq!(manual.log.take(), [(10, 1)]);
+    manual.clock.advance(Duration::MAX);
+    manual.clock.jump(Duration::MAX);
+    // There is no later instant, and there may be no such tick: nothing fires, and all goes on.
+    let timeout = manual.timer.schedule(ms(1), || unreachable!()).expect("it runs");
+    manual.clock.advance(ms(1));
+    assert!(timeout.cancel());
+}
+
+#[test]
+fn far_instants_are_deadlines_on_the_systems_clock_too() {
+    let timer = Timer::new();
+    let mut step = Duration::from_secs(1 << 62);
+    let mut latest = Instant::now();
+    while step > Duration::ZERO {
+        latest = latest.checked_add(step).unwrap_or(latest);
+        step /= 2;
+    }
+    let timeout = timer.schedule_at(latest, || unreachable!()).expect("it runs");
+    assert!(timeout.is_pending());
+    assert!(timeout.reschedule_at(latest - ms(1)));
+    assert_eq!(timer.stop().expect("outside").len(), 1);
+}

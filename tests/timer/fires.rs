@@ -1,0 +1,205 @@
+//! What fires, when, and in which order.
+
+use crate::help::{Count, Manual, ms, wait_until};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+use tickwheel::{Mode, Timer};
+
+in_each_mode! {
+    runs_at_its_deadline_and_not_before,
+    an_instant_in_the_past_is_due_at_once,
+    delays_of_all_sizes_fire_each_at_its_own_tick,
+    equal_deadlines_fire_as_scheduled,
+    a_shorter_one_scheduled_later_fires_first,
+    a_task_that_schedules_itself_goes_on_until_stop,
+    chains_all_end_before_stop,
+    what_a_task_schedules_for_now_fires_as_well,
+    pending_counts_what_waits,
+    the_next_deadline_is_exact,
+    nobody_has_to_drive_it,
+    a_busy_task_does_not_starve_others,
+    dropping_the_handle_changes_nothing,
+}
+
+fn runs_at_its_deadline_and_not_before(mode: Mode) {
+    let manual = Manual::new(mode);
+    let timeout = manual.timer.schedule(ms(10_000), manual.log.task(1)).expect("it runs");
+    assert_eq!(timeout.deadline(), Some(manual.at(10_000)));
+    assert_eq!(manual.advance(3_000), []);
+    assert!(timeout.is_pending() && !timeout.is_fired());
+    assert_eq!(manual.advance(6_999), []);
+    assert_eq!(manual.advance(1), [(10_000, 1)]);
+    assert!(timeout.is_fired() && !timeout.is_pending());
+    assert_eq!(manual.advance(100_000), []);
+}
+
+fn an_instant_in_the_past_is_due_at_once(mode: Mode) {
+    let manual = Manual::new(mode);
+    assert_eq!(manual.advance(1_000), []);
+    for (number, millis) in [(1, 995), (2, 0), (3, 1_000), (4, 999)] {
+        manual.timer.schedule_at(manual.at(millis), manual.log.task(number)).expect("it runs");
+    }
+    let before_the_timer = manual.at(0) - ms(1);
+    manual.timer.schedule_at(before_the_timer, manual.log.task(5)).expect("it runs");
+    let mut ran = manual.advance(0);
+    ran.sort_unstable();
+    assert_eq!(ran, [(1_000, 1), (1_000, 2), (1_000, 3), (1_000, 4), (1_000, 5)]);
+    assert_eq!(manual.advance(1_000), []);
+}
+
+fn delays_of_all_sizes_fire_each_at_its_own_tick(mode: Mode) {
+    let manual = Manual::new(mode);
+    let delays = (0..5).chain((10..100).flat_map(|delay| [delay, delay])).chain(100..500);
+    let mut expected = Vec::new();
+    for (number, delay) in (0..).zip(delays) {
+        manual.timer.schedule(ms(delay), manual.log.task(number)).expect("it runs");
+        expected.push((delay, number));
+    }
+    assert_eq!(manual.advance(1_000), expected);
+}
+
+fn equal_deadlines_fire_as_scheduled(mode: Mode) {
+    let manual = Manual::new(mode);
+    // Far and near, so that some are demoted and some are not.
+    let deadline = manual.at(5_000);
+    for number in 0..10 {
+        manual.timer.schedule_at(deadline, manual.log.task(number)).expect("it runs");
+        assert_eq!(manual.advance(499), []);
+    }
+    let expected: Vec<_> = (0..10).map(|number| (5_000, number)).collect();
+    assert_eq!(manual.advance(1_000), expected);
+}
+
+fn a_shorter_one_scheduled_later_fires_first(mode: Mode) {
+    let manual = Manual::new(mode);
+    manual.timer.schedule(ms(100), manual.log.task(1)).expect("it runs");
+    manual.timer.schedule(ms(50), manual.log.task(2)).expect("it runs");
+    manual.timer.schedule(ms(75), manual.log.task(3)).expect("it runs");
+    assert_eq!(manual.advance(100), [(50, 2), (75, 3), (100, 1)]);
+}
+
+fn a_task_that_schedules_itself_goes_on_until_stop(mode: Mode) {
+    fn again(timer: &Timer, log: &crate::help::Log) {
+        let (inner, log_inner) = (timer.clone(), log.clone());
+        let task = move || {
+            log_inner.write(1);
+            again(&inner, &log_inner);
+        };
+        timer.schedule(ms(100), task).expect("it runs");
+    }
+    let manual = Manual::new(mode);
+    again(&manual.timer, &manual.log);
+    let expected: Vec<_> = (1..=10).map(|run| (run * 100, 1)).collect();
+    assert_eq!(manual.advance(1_050), expected);
+    let unfired = manual.timer.stop().expect("outside");
+    assert_eq!(unfired.len(), 1);
+    assert_eq!(unfired[0].deadline(), Some(manual.at(1_100)));
+}
+
+fn chains_all_end_before_stop(mode: Mode) {
+    fn chain(timer: &Timer, log: &crate::help::Log, number: u32, left: u32) {
+        let (inner, log_inner) = (timer.clone(), log.clone());
+        let task = move || {
+            log_inner.write(number);
+            if left > 1 {
+                chain(&inner, &log_inner, number, left - 1);
+            }
+        };
+        timer.schedule(ms(u64::from(number) + 1), task).expect("it runs");
+    }
+    let manual = Manual::new(mode);
+    for number in 0..20 {
+        chain(&manual.timer, &manual.log, number, 10);
+    }
+    let ran = manual.advance(200);
+    for number in 0..20 {
+        let times = ran.iter().filter(|(_, other)| *other == number).map(|(millis, _)| *millis);
+        let expected = (1..=10).map(|run| run * (u64::from(number) + 1));
+        assert!(times.eq(expected), "{number}: {ran:?}");
+    }
+    assert!(manual.timer.stop().expect("outside").is_empty());
+}
+
+fn what_a_task_schedules_for_now_fires_as_well(mode: Mode) {
+    let manual = Manual::new(mode);
+    let (timer, log, second) = (manual.timer.clone(), manual.log.clone(), manual.log.task(2));
+    let task = move || {
+        log.write(1);
+        timer.schedule(Duration::ZERO, second).expect("it runs");
+    };
+    manual.timer.schedule(ms(10), task).expect("it runs");
+    assert_eq!(manual.advance(10), [(10, 1), (10, 2)]);
+}
+
+fn pending_counts_what_waits(mode: Mode) {
+    let manual = Manual::new(mode);
+    assert_eq!(manual.timer.pending(), 0);
+    let first = manual.timer.schedule(ms(10), || {}).expect("it runs");
+    let second = manual.timer.schedule(ms(20), || {}).expect("it runs");
+    let _third = manual.timer.schedule(ms(30), || {}).expect("it runs");
+    assert_eq!(manual.timer.pending(), 3);
+    assert!(first.cancel());
+    assert!(second.cancel());
+    assert!(!second.cancel());
+    assert_eq!(manual.timer.pending(), 1);
+    manual.advance(30);
+    assert_eq!(manual.timer.pending(), 0);
+    let stats = manual.timer.stats();
+    assert_eq!((stats.pending, stats.fired, stats.cancelled), (0, 1, 2));
+}
+
+fn the_next_deadline_is_exact(mode: Mode) {
+    let manual = Manual::new(mode);
+    assert_eq!(manual.timer.next_deadline(), None);
+    manual.timer.schedule(Duration::MAX, || {}).expect("it runs");
+    assert_eq!(manual.timer.next_deadline(), None);
+    let far = manual.timer.schedule(ms(1_000_000), || {}).expect("it runs");
+    let near = manual.timer.schedule(Duration::from_micros(1_001), || {}).expect("it runs");
+    assert_eq!(manual.timer.next_deadline(), Some(manual.at(2)));
+    assert_eq!(manual.timer.next_deadline(), near.deadline());
+    assert!(near.cancel());
+    assert_eq!(manual.timer.next_deadline(), far.deadline());
+    assert!(far.cancel());
+    assert_eq!(manual.timer.next_deadline(), None);
+}
+
+fn nobody_has_to_drive_it(mode: Mode) {
+    let timer = Timer::builder().mode(mode).build().expect("in range");
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let start = Instant::now();
+    for delay in [30, 10, 20] {
+        let order = Arc::clone(&order);
+        let task = move || order.lock().unwrap().push((delay, start.elapsed()));
+        timer.schedule(ms(delay), task).expect("it runs");
+    }
+    wait_until(|| order.lock().unwrap().len() == 3);
+    let order = order.lock().unwrap();
+    assert!(order.is_sorted());
+    assert!(order.iter().all(|&(delay, elapsed)| ms(delay) <= elapsed), "{order:?}");
+}
+
+fn a_busy_task_does_not_starve_others(mode: Mode) {
+    fn busy(timer: &Timer) {
+        let inner = timer.clone();
+        // After stop it is an error, which ends it.
+        let _ = timer.schedule(Duration::ZERO, move || busy(&inner));
+    }
+    let timer = Timer::builder().mode(mode).tick(Duration::from_micros(1)).build().expect("fine");
+    for _ in 0..100 {
+        busy(&timer);
+    }
+    let fired = Count::default();
+    // From another thread, and so perhaps in another shard.
+    let (other, task) = (timer.clone(), fired.task());
+    thread::spawn(move || other.schedule(ms(5), task).map(drop).expect("it runs")).join().unwrap();
+    timer.schedule(ms(5), fired.task()).expect("it runs");
+    wait_until(|| fired.get() == 2);
+    timer.stop().expect("outside");
+}
+
+fn dropping_the_handle_changes_nothing(mode: Mode) {
+    let manual = Manual::new(mode);
+    drop(manual.timer.schedule(ms(10), manual.log.task(1)).expect("it runs"));
+    assert_eq!(manual.advance(10), [(10, 1)]);
+}

@@ -1,0 +1,158 @@
+//! What the situations share: a timer on a clock that is moved by hand, and a log of what ran.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+use tickwheel::{Clock, ManualClock, Mode, Timer, TimerBuilder};
+
+pub(crate) fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A timer of ticks of 1 ms, with its clock, and a log of what its tasks do.
+pub(crate) struct Manual {
+    pub(crate) clock: ManualClock,
+    pub(crate) timer: Timer,
+    pub(crate) log: Log,
+    start: Instant,
+}
+
+impl Manual {
+    pub(crate) fn new(mode: Mode) -> Self {
+        Self::built(mode, |builder| builder)
+    }
+
+    pub(crate) fn built(mode: Mode, with: impl FnOnce(TimerBuilder) -> TimerBuilder) -> Self {
+        let clock = ManualClock::new();
+        let builder = Timer::builder().mode(mode).clock(clock.clone());
+        let timer = with(builder).build().expect("in range");
+        let log = Log { clock: clock.clone(), start: clock.now(), runs: Arc::default() };
+        Self { start: clock.now(), clock, timer, log }
+    }
+
+    /// Milliseconds since the start.
+    pub(crate) fn now(&self) -> u64 {
+        self.log.now()
+    }
+
+    pub(crate) fn at(&self, millis: u64) -> Instant {
+        self.start + ms(millis)
+    }
+
+    /// Lets so many milliseconds pass, and says what ran in them, and when.
+    pub(crate) fn advance(&self, millis: u64) -> Vec<(u64, u32)> {
+        self.clock.advance(ms(millis));
+        self.log.take()
+    }
+
+    /// The same at once.
+    pub(crate) fn jump(&self, millis: u64) -> Vec<(u64, u32)> {
+        self.clock.jump(ms(millis));
+        self.log.take()
+    }
+}
+
+/// What ran: numbers, with the milliseconds since the start.
+#[derive(Clone)]
+pub(crate) struct Log {
+    clock: ManualClock,
+    start: Instant,
+    runs: Arc<Mutex<Vec<(u64, u32)>>>,
+}
+
+impl Log {
+    pub(crate) fn now(&self) -> u64 {
+        let passed = Clock::now(&self.clock) - self.start;
+        u64::try_from(passed.as_millis()).expect("not so late")
+    }
+
+    pub(crate) fn write(&self, number: u32) {
+        self.runs.lock().unwrap().push((self.now(), number));
+    }
+
+    /// What was written since the last time.
+    pub(crate) fn take(&self) -> Vec<(u64, u32)> {
+        std::mem::take(&mut self.runs.lock().unwrap())
+    }
+
+    /// A task that writes `number`.
+    pub(crate) fn task(&self, number: u32) -> impl FnOnce() + Send + 'static {
+        let log = self.clone();
+        move || log.write(number)
+    }
+
+    /// A task that writes `number` so many times, and then ends.
+    pub(crate) fn repeat(
+        &self,
+        number: u32,
+        times: u32,
+    ) -> impl FnMut() -> ControlFlow<()> + Send + 'static {
+        let log = self.clone();
+        let mut left = times;
+        move || {
+            log.write(number);
+            left -= 1;
+            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
+}
+
+/// Counts, from any thread.
+#[derive(Clone, Default)]
+pub(crate) struct Count(Arc<AtomicUsize>);
+
+impl Count {
+    pub(crate) fn add(&self) {
+        self.0.fetch_add(1, SeqCst);
+    }
+
+    pub(crate) fn get(&self) -> usize {
+        self.0.load(SeqCst)
+    }
+
+    /// A task that counts.
+    pub(crate) fn task(&self) -> impl FnOnce() + Send + 'static {
+        let count = self.clone();
+        move || count.add()
+    }
+}
+
+/// Something to capture, that counts when it is dropped.
+pub(crate) struct CountsDrop(pub(crate) Count);
+
+impl Drop for CountsDrop {
+    fn drop(&mut self) {
+        self.0.add();
+    }
+}
+
+/// Something to capture, that panics when it is dropped.
+pub(crate) struct PanicsInDrop(pub(crate) Count);
+
+impl Drop for PanicsInDrop {
+    fn drop(&mut self) {
+        self.0.add();
+        if !thread::panicking() {
+            panic!("dropped, as it was meant to be");
+        }
+    }
+}
+
+/// Waits until `condition` holds; gives up after a minute, which no test takes.
+pub(crate) fn wait_until(mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it never came");
+        thread::sleep(ms(1));
+    }
+}
+
+/// The threads of this process by that name; None if the system does not say.
+pub(crate) fn threads_named(name: &str) -> Option<usize> {
+    let tasks = std::fs::read_dir("/proc/self/task").ok()?;
+    let names =
+        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    Some(names.filter(|found| found.trim_end() == name).count())
+}
