@@ -195,19 +195,21 @@ impl Repeating {
         // By being cancelled during the run.
         let has_ended = matches!(state.phase, Phase::Ended(_));
         let end = match outcome {
-            Some(ControlFlow::Continue(())) if shard_state.is_stopped() => Status::Stopped,
             Some(ControlFlow::Continue(())) if !has_ended => {
                 if !state.moved {
                     state.due = self.cadence.next(state.due, now, &hub.ticks);
                     state.deadline = hub.ticks.deadline_of(state.due);
                 }
                 state.moved = false;
-                let deadline = state.deadline;
-                let entry = Entry::Repeating(Arc::clone(self));
-                state.phase = Phase::Waiting(shard_state.wheel().schedule(deadline, entry));
-                drop(state);
-                shard.release(shard_state, deadline);
-                return None;
+                if !shard_state.is_stopped() {
+                    let deadline = state.deadline;
+                    let entry = Entry::Repeating(Arc::clone(self));
+                    state.phase = Phase::Waiting(shard_state.wheel().schedule(deadline, entry));
+                    drop(state);
+                    shard.release(shard_state, deadline);
+                    return None;
+                }
+                Status::Stopped
             }
             Some(ControlFlow::Continue(())) => Status::Cancelled,
             Some(ControlFlow::Break(())) => Status::Fired,

@@ -317,6 +317,7 @@ fn stopped_while_it_runs_it_comes_back_after_the_run() {
     sender.send(()).unwrap();
     let unfired = stopping.join().unwrap();
     assert_eq!((unfired.len(), begun.get(), dropped.get()), (1, 1, 0));
+    assert_eq!(unfired[0].deadline(), timeout.deadline());
     assert!(timeout.is_stopped());
     drop(unfired);
     assert_eq!(dropped.get(), 1);
