@@ -49,13 +49,24 @@ pub(crate) trait Subject: Sized {
     /// When to call `expire` again; None if nothing is pending.
     fn next_wake(&mut self) -> Option<u64>;
 
-    /// Drives time on until nothing is pending, as an event loop would that has nothing else to
-    /// do: it sleeps until the next wake.
+    /// Time has come to `now`, for subjects that have a clock of their own to move.
+    fn pass_time(&mut self, _now: u64) {}
+
+    /// Sleeps until the next wake and takes out all that is due then, as an event loop would that
+    /// has nothing else to do, and returns when that was; None if nothing is pending.
+    #[inline]
+    fn wait(&mut self, now: u64, log: &mut Log) -> Option<u64> {
+        let now = self.next_wake()?.max(now + 1);
+        self.expire(now, log);
+        log.end_batch(now, now);
+        Some(now)
+    }
+
+    /// Waits until nothing is pending, and returns when that was.
+    #[inline]
     fn drive(&mut self, mut now: u64, log: &mut Log) -> u64 {
-        while let Some(wake) = self.next_wake() {
-            now = wake.max(now + 1);
-            self.expire(now, log);
-            log.end_batch(now, now);
+        while let Some(later) = self.wait(now, log) {
+            now = later;
         }
         now
     }

@@ -1,6 +1,5 @@
 use crate::log::Log;
 use crate::subject::{Cancelled, Kind, Profile, Setup, Subject};
-use std::cell::Cell;
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -68,6 +67,11 @@ impl DelayQueue {
             self.clock = now;
         }
     }
+
+    fn now(&self) -> u64 {
+        let elapsed = Instant::now() - self.start;
+        (elapsed.as_nanos() / u128::from(self.unit)) as u64
+    }
 }
 
 impl Subject for DelayQueue {
@@ -109,9 +113,7 @@ impl Subject for DelayQueue {
     /// One poll.
     #[inline]
     fn expire_some(&mut self, now: u64, log: &mut Log) -> bool {
-        if self.wake <= now {
-            self.move_clock(now);
-        }
+        self.pass_time(now);
         match self.poll() {
             Poll::Ready(Some(value)) => {
                 log.push(value);
@@ -129,30 +131,23 @@ impl Subject for DelayQueue {
         if self.queue.is_empty() { None } else { Some(self.wake) }
     }
 
-    fn drive(&mut self, now: u64, log: &mut Log) -> u64 {
+    fn pass_time(&mut self, now: u64) {
+        if self.wake <= now {
+            self.move_clock(now);
+        }
+    }
+
+    fn wait(&mut self, now: u64, log: &mut Log) -> Option<u64> {
         self.move_clock(now);
-        let (queue, start, unit) = (&mut self.queue, self.start, self.unit);
-        let mut clock = now;
-        self.runtime.block_on(tokio::task::unconstrained(async {
-            // The clock stands still while it is not waited for.
-            let waited = Cell::new(true);
-            loop {
-                let next = poll_fn(|context| {
-                    let polled = queue.poll_expired(context);
-                    waited.set(waited.get() || polled.is_pending());
-                    polled
-                });
-                let Some(expired) = next.await else { break };
-                if waited.take() {
-                    log.end_batch(clock, clock);
-                    clock = ((Instant::now() - start).as_nanos() / u128::from(unit)) as u64;
-                }
-                log.push(expired.into_inner());
-            }
-        }));
-        log.end_batch(clock, clock);
-        self.clock = clock;
-        self.wake = u64::MAX;
-        clock
+        let next = poll_fn(|context| self.queue.poll_expired(context));
+        let first = self.runtime.block_on(tokio::task::unconstrained(next))?;
+        self.clock = self.now();
+        log.push(first.into_inner());
+        while let Poll::Ready(Some(value)) = self.poll() {
+            log.push(value);
+        }
+        log.end_batch(self.clock, self.clock);
+        self.wake = self.clock + 1;
+        Some(self.clock)
     }
 }

@@ -12,7 +12,6 @@ use std::time::Duration;
 /// Driven well: timeouts are named by numbers and not by random UUIDs, and tasks are not boxed
 /// where they need not be.
 pub(crate) struct HhwtThread {
-    timer: TimerWithThread<u64, Once, Never>,
     reference: Mutex<TimerRef<u64, Once, Never>>,
     threads: AtomicU64,
 }
@@ -87,8 +86,9 @@ impl Threaded for HhwtThread {
 
     fn new() -> Self {
         let timer = TimerWithThread::new().expect("a thread");
+        // Its thread lives on without it.
         let reference = Mutex::new(timer.timer_ref());
-        Self { timer, reference, threads: AtomicU64::new(0) }
+        Self { reference, threads: AtomicU64::new(0) }
     }
 
     fn enter(&self) -> Local {

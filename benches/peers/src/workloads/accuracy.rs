@@ -88,6 +88,6 @@ fn lives_on<T: Threaded>(timer: &T) -> bool {
     timer.after(Duration::from_millis(1), Box::new(|| panic!("on purpose")));
     thread::sleep(Duration::from_millis(50));
     let (fired, waits) = mpsc::channel();
-    timer.after(Duration::from_millis(1), Box::new(move || drop(fired.send(()))));
+    timer.after(Duration::from_millis(1), Box::new(move || fired.send(()).unwrap_or_default()));
     waits.recv_timeout(PATIENCE).is_ok()
 }

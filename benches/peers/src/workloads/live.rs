@@ -44,10 +44,7 @@ pub(super) fn mix<S: Subject>(live: usize) -> Sample {
     let mut started = Time::now();
     let mut turn = 0;
     while turn < 2 * turns {
-        // Nothing may be left that is due at the present tick already.
-        let wake =
-            server.subject.next_wake().map_or(server.now + 1, |wake| wake.max(server.now + 1));
-        server.turn(wake, wake);
+        assert!(server.wait(), "nothing is pending, of {live}");
         let fired = std::mem::take(&mut server.fired);
         for &id in &fired {
             let (which, delay) = draws[2 * turn % draws.len()];
@@ -156,6 +153,18 @@ impl<S: Subject> Server<S> {
         self.take_fired(since);
     }
 
+    /// Sleeps until the next wake, and returns false if there is none.
+    fn wait(&mut self) -> bool {
+        self.log.clear();
+        let Some(now) = self.subject.wait(self.now, &mut self.log) else {
+            self.fired.clear();
+            return false;
+        };
+        self.now = now;
+        self.take_fired(now);
+        true
+    }
+
     pub(super) fn take_fired(&mut self, since: u64) {
         self.fired.clear();
         for &mut id in self.log.values() {
@@ -207,12 +216,7 @@ impl<S: Subject> Server<S> {
     /// Drives on until nothing is left, to see that it all comes out.
     pub(super) fn finish(&mut self, values: &[(&str, f64)]) -> Sample {
         if S::PROFILE.fires {
-            let end = self.now + 2 * self.delays.longest;
-            while let Some(wake) = self.subject.next_wake().filter(|&wake| wake <= end) {
-                let wake = wake.max(self.now + 1);
-                self.turn(wake, wake);
-            }
-            self.turn(end, end);
+            while self.wait() {}
             let left = self.places.iter().filter(|place| place.key.is_some()).count();
             self.faults.lost += left as u64;
         }

@@ -58,6 +58,7 @@ pub(super) fn run<S: Subject>(count: usize) -> Sample {
     let mut left = count;
     while let Some(wake) = server.subject.next_wake().filter(|_| 0 < left) {
         server.now = wake.max(server.now + 1);
+        server.subject.pass_time(server.now);
         loop {
             let (subject, log, now) = (&mut server.subject, &mut server.log, server.now);
             log.clear();

@@ -17,6 +17,7 @@ use crate::case::{Case, Sample};
 use crate::random::{DAY, Delays, MINUTE, YEAR};
 use crate::subject::{Profile, Subject};
 use crate::threaded::Threaded;
+pub(crate) use longest_call::{CALLS, QUANTILES};
 
 /// What is known of a workload beforehand.
 #[derive(Clone, Copy, Debug)]
@@ -134,7 +135,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         quick_sizes: &[1],
         ..Workload::growing(
             "polls",
-            "Polls at which nothing is due, a tick apart, while one timeout is 12 days away.",
+            "Polls at which nothing is due, a tick apart, while one timeout is 37 hours away.",
             &[ns("poll")],
             Needs::Polls,
         )

@@ -66,7 +66,7 @@ fn behind<T: Threaded>(timer: &T) -> Duration {
     const MOST: Duration = Duration::from_secs(10);
     let (fired, waits) = mpsc::channel();
     let started = Instant::now();
-    timer.after(DELAY, Box::new(move || drop(fired.send(Instant::now()))));
+    timer.after(DELAY, Box::new(move || fired.send(Instant::now()).unwrap_or_default()));
     match waits.recv_timeout(MOST) {
         Ok(at) => (at - started).saturating_sub(DELAY),
         Err(_) => MOST,

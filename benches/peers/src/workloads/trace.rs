@@ -96,12 +96,9 @@ fn replay<S: Subject>(steps: &[Step], keys: usize, longest: u64, faults: &mut Fa
     }
     let each = started.elapsed().as_nanos() as f64 / steps.len() as f64;
 
-    let end = now + longest;
-    while let Some(wake) = subject.next_wake().filter(|&wake| wake <= end) {
-        let since = now + 1;
-        now = wake.max(since);
-        subject.expire(now, &mut log);
-        take(&mut subject, &mut places, &mut log, now, since);
+    while let Some(later) = subject.wait(now, &mut log) {
+        now = later;
+        take(&mut subject, &mut places, &mut log, now, now);
     }
     faults.wrong += wrong;
     faults.lost += places.iter().filter(|(key, _)| key.is_some()).count() as u64;
