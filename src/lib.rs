@@ -19,10 +19,23 @@
 //! [`Mode`] says whether the wheel is hierarchical, as in Kafka, or hashed, as in Netty, and how to
 //! choose. Both keep the same promises, which are listed at [`Wheel`], and differ in cost.
 //!
+//! [`Timer`] runs tasks when their time has come: wheels, a clock and a thread that sleeps until
+//! something is due, for any number of threads.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tickwheel::Timer;
+//!
+//! let timer = Timer::new();
+//! let request = timer.schedule(Duration::from_secs(30), || println!("no answer"))?;
+//! assert!(request.cancel()); // there it is
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Features
 //!
-//! - `std` (default): nothing yet that the wheel needs; without it the crate is `no_std` and needs
-//!   `alloc` only.
+//! - `std` (default): the [`Timer`]; without it the crate is `no_std` and needs `alloc` only.
+//! - `log`: a timer says through the `log` crate when there are too many of them.
 //! - `cli`: the command `tickwheel replay`, which runs a recorded workload through several modes
 //!   and compares them, and the module behind it.
 #![cfg_attr(not(feature = "std"), no_std)]
@@ -37,17 +50,30 @@ extern crate alloc;
 
 mod arena;
 mod bucket;
+#[cfg(feature = "std")]
+mod clock;
 mod hashed;
 mod hierarchical;
 mod mode;
 mod occupancy;
 #[cfg(feature = "cli")]
 pub mod replay;
+#[cfg(feature = "std")]
+mod sync;
 mod table;
+#[cfg(feature = "std")]
+mod timer;
 mod wheel;
 
 pub use arena::Key;
+#[cfg(feature = "std")]
+pub use clock::{Clock, ManualClock, MonotonicClock};
 pub use mode::{Mode, ModeError};
+#[cfg(feature = "std")]
+pub use timer::{
+    BuildError, Executor, Follower, Lateness, MissedTick, ScheduleError, ScheduleErrorKind, Status,
+    StopError, Task, TaskPanic, Timeout, Timer, TimerBuilder, TimerStats, Unfired,
+};
 pub use wheel::{Drain, Expired, Iter, Wheel, WheelStats};
 
 /// The examples in the documents are run as tests too.

@@ -1,0 +1,364 @@
+//! One wheel behind its lock, for the threads that keep to it.
+
+use super::error::ScheduleErrorKind;
+use super::hub::Hub;
+use super::repeat::Repeating;
+use super::timeout::Status;
+use super::{Core, OnceTask};
+use crate::clock::NEVER;
+use crate::sync::{Mutex, MutexGuard, Ordering, lock};
+use crate::{Expired, Key, Mode, Wheel, WheelStats};
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::fmt;
+use core::mem::replace;
+use core::task::Waker;
+use crossbeam_utils::CachePadded;
+use std::collections::HashSet;
+
+/// One wheel behind its lock.
+///
+/// What leaves the wheel is handed to the caller, and dropped or run when the lock is released:
+/// foreign code, a capture's `Drop` included, may call the timer.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    pub(super) hub: Arc<Hub>,
+    /// To start the worker.
+    core: Weak<Core>,
+    state: CachePadded<Mutex<State>>,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    wheel: Wheel<Entry>,
+    /// The worker looks at this shard at this tick at the latest: it found out itself, or was told.
+    /// No deadline in the wheel is earlier, unless the worker is looking.
+    watched: u64,
+    cancelled: u64,
+    /// Nothing is scheduled or fired any more.
+    stopped: bool,
+    /// The keys of what stopping took out, so that their handles can tell that it did not fire.
+    taken: HashSet<Key>,
+}
+
+/// What waits in a wheel.
+pub(crate) enum Entry {
+    /// A task to run.
+    Once(OnceTask),
+    /// A task to run again and again.
+    Repeating(Arc<Repeating>),
+    /// A future to wake.
+    Wake(Waker),
+}
+
+/// What the worker finds at a shard.
+pub(super) enum Found {
+    /// This is due, and out of the wheel.
+    Due(Expired<Entry>),
+    /// As much as may be done under the lock at once; there may be more.
+    More,
+    /// Nothing before this tick.
+    Nothing(u64),
+}
+
+impl Shard {
+    pub(super) fn new(hub: Arc<Hub>, core: Weak<Core>, mode: Mode) -> Self {
+        let state = State {
+            wheel: Wheel::new(mode),
+            watched: NEVER,
+            cancelled: 0,
+            stopped: false,
+            taken: HashSet::new(),
+        };
+        Self { hub, core, state: CachePadded::new(Mutex::new(state)) }
+    }
+
+    /// Schedules `entry(value)`, or gives `value` back. Nothing is called under the lock but
+    /// `entry`, which only wraps it.
+    #[inline]
+    pub(super) fn schedule<T>(
+        &self,
+        deadline: u64,
+        value: T,
+        entry: impl FnOnce(T) -> Entry,
+    ) -> Result<Key, (ScheduleErrorKind, T)> {
+        let mut state = match self.admit() {
+            Ok(state) => state,
+            Err(kind) => return Err((kind, value)),
+        };
+        let key = state.wheel.schedule(deadline, entry(value));
+        self.release(state, deadline);
+        Ok(key)
+    }
+
+    /// Schedules the first run of `make(value)`, or gives `value` back.
+    pub(super) fn begin<T>(
+        &self,
+        deadline: u64,
+        value: T,
+        make: impl FnOnce(T) -> Repeating,
+    ) -> Result<Arc<Repeating>, (ScheduleErrorKind, T)> {
+        let mut state = match self.admit() {
+            Ok(state) => state,
+            Err(kind) => return Err((kind, value)),
+        };
+        let repeating = Arc::new(make(value));
+        let key = state.wheel.schedule(deadline, Entry::Repeating(Arc::clone(&repeating)));
+        repeating.waits(key);
+        self.release(state, deadline);
+        Ok(repeating)
+    }
+
+    /// Registers a waker to be woken at `deadline`, or gives it back.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the futures are to use it"))]
+    pub(crate) fn register(
+        &self,
+        deadline: u64,
+        waker: Waker,
+    ) -> Result<Key, (ScheduleErrorKind, Waker)> {
+        self.schedule(deadline, waker, Entry::Wake)
+    }
+
+    /// Puts `waker` in the place of the one registered, and returns the waker to be dropped: the
+    /// old one, or the new one as an error if the other is gone.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the futures are to use it"))]
+    pub(crate) fn replace_waker(&self, key: Key, waker: Waker) -> Result<Waker, Waker> {
+        match self.lock().wheel.get_mut(key) {
+            Some(Entry::Wake(registered)) => Ok(replace(registered, waker)),
+            _ => Err(waker),
+        }
+    }
+
+    /// Takes a timeout out of the wheel. `mark` is called under the lock if there was one. What
+    /// comes back is to be dropped with no lock held.
+    pub(crate) fn cancel(&self, key: Key, mark: impl FnOnce()) -> Option<Entry> {
+        let mut state = self.lock();
+        let entry = state.wheel.cancel(key)?;
+        state.cancelled += 1;
+        mark();
+        drop(state);
+        self.give_back();
+        Some(entry)
+    }
+
+    /// Moves a timeout, and returns whether there was one. `mark` is called under the lock if so.
+    pub(crate) fn reschedule(&self, key: Key, deadline: u64, mark: impl FnOnce()) -> bool {
+        let mut state = self.lock();
+        if state.stopped || !state.wheel.reschedule(key, deadline) {
+            return false;
+        }
+        mark();
+        self.release(state, deadline);
+        true
+    }
+
+    /// What became of a timeout that nobody cancelled.
+    pub(crate) fn status(&self, key: Key) -> Status {
+        let state = self.lock();
+        if state.wheel.get(key).is_some() {
+            Status::Pending
+        } else if state.taken.contains(&key) {
+            Status::Stopped
+        } else {
+            Status::Fired
+        }
+    }
+
+    /// Whether the timer was stopped.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the futures are to use it"))]
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.lock().stopped
+    }
+
+    /// What is due at tick `now`. Does no more than a bounded amount of work.
+    pub(super) fn take_due(&self, now: u64) -> Found {
+        let mut state = self.lock();
+        if state.stopped {
+            return Found::Nothing(NEVER);
+        }
+        let mut work = BATCH;
+        if let Some(expired) = state.wheel.expire_bounded(now, &mut work) {
+            match &expired.value {
+                Entry::Repeating(repeating) => repeating.runs(),
+                Entry::Once(_) | Entry::Wake(_) => self.give_back(),
+            }
+            return Found::Due(expired);
+        }
+        if work == 0 {
+            return Found::More;
+        }
+        state.watched = state.wheel.next_wake().unwrap_or(NEVER);
+        Found::Nothing(state.watched)
+    }
+
+    /// Lets nothing be scheduled or fired any more.
+    pub(super) fn close(&self) {
+        self.lock().stopped = true;
+    }
+
+    /// Takes out a bounded number of what is left, and returns whether that was all.
+    pub(super) fn take_left(&self, into: &mut Vec<Expired<Entry>>) -> bool {
+        let mut state = self.lock();
+        let mut work = BATCH;
+        while let Some(expired) = state.wheel.expire_bounded(NEVER, &mut work) {
+            match &expired.value {
+                Entry::Repeating(repeating) => repeating.is_stopped(),
+                Entry::Once(_) | Entry::Wake(_) => {
+                    state.taken.insert(expired.key);
+                }
+            }
+            self.give_back();
+            into.push(expired);
+        }
+        work > 0
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.lock().wheel.len()
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<u64> {
+        self.lock().wheel.next_deadline()
+    }
+
+    /// How many were cancelled, and what the wheel says.
+    pub(super) fn stats(&self) -> (u64, WheelStats) {
+        let state = self.lock();
+        (state.cancelled, state.wheel.stats())
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Locks the shard to schedule one more, with the worker running, if that may be.
+    #[inline]
+    fn admit(&self) -> Result<MutexGuard<'_, State>, ScheduleErrorKind> {
+        if !self.hub.started.load(Ordering::Acquire) {
+            self.start()?;
+        }
+        if self.hub.limit.as_ref().is_some_and(|limit| !limit.take()) {
+            return Err(ScheduleErrorKind::Full);
+        }
+        let state = self.lock();
+        let refused = if state.stopped {
+            ScheduleErrorKind::Stopped
+        } else if MOST <= state.wheel.len() {
+            ScheduleErrorKind::Full
+        } else {
+            return Ok(state);
+        };
+        drop(state);
+        self.give_back();
+        Err(refused)
+    }
+
+    #[cold]
+    fn start(&self) -> Result<(), ScheduleErrorKind> {
+        match self.core.upgrade() {
+            Some(core) => core.start(),
+            None => Err(ScheduleErrorKind::Stopped),
+        }
+    }
+
+    /// Releases the lock after something was scheduled for `deadline`, and tells the worker if it
+    /// would look too late.
+    #[inline]
+    pub(super) fn release(&self, mut state: MutexGuard<'_, State>, deadline: u64) {
+        if deadline < state.watched {
+            state.watched = deadline;
+            drop(state);
+            self.hub.park.wake_by(deadline);
+        }
+    }
+
+    /// One timeout less is pending.
+    pub(super) fn give_back(&self) {
+        if let Some(limit) = &self.hub.limit {
+            limit.give_back();
+        }
+    }
+}
+
+impl State {
+    pub(super) fn wheel(&mut self) -> &mut Wheel<Entry> {
+        &mut self.wheel
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    pub(super) fn count_cancelled(&mut self) {
+        self.cancelled += 1;
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Once(_) => "Once",
+            Self::Repeating(_) => "Repeating",
+            Self::Wake(_) => "Wake",
+        })
+    }
+}
+
+/// How much work is done under a lock at once: some microseconds, so that a thread that waits for
+/// the lock waits no longer than it takes to wake up. Four times as much is not quicker in all.
+const BATCH: usize = 128;
+
+/// A wheel cannot hold more than 2^32 - 1.
+const MOST: usize = u32::MAX as usize - 1;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{ManualClock, Timer};
+    use alloc::task::Wake;
+    use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use core::time::Duration;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_waker_is_registered_replaced_moved_and_woken() {
+        let clock = ManualClock::new();
+        let timer = Timer::builder().clock(clock.clone()).build().expect("in range");
+        let (first, second) = (Arc::new(Count::default()), Arc::new(Count::default()));
+        let shard = timer.core.shard();
+        let key = shard.register(10, Waker::from(Arc::clone(&first))).expect("it runs");
+        let old = shard.replace_waker(key, Waker::from(Arc::clone(&second))).expect("it waits");
+        assert!(old.will_wake(&Waker::from(Arc::clone(&first))));
+        assert!(shard.reschedule(key, 20, || {}));
+        clock.advance(Duration::from_millis(19));
+        assert_eq!(shard.status(key), Status::Pending);
+        clock.advance(Duration::from_millis(1));
+        assert_eq!(shard.status(key), Status::Fired);
+        assert_eq!((first.0.load(Relaxed), second.0.load(Relaxed)), (0, 1));
+        assert!(shard.replace_waker(key, old).is_err());
+    }
+
+    #[test]
+    fn stopping_wakes_what_waits() {
+        let timer = Timer::new();
+        let (waits, cancelled) = (Arc::new(Count::default()), Arc::new(Count::default()));
+        let shard = timer.core.shard();
+        let key = shard.register(1 << 40, Waker::from(Arc::clone(&waits))).expect("it runs");
+        let other = shard.register(1 << 40, Waker::from(Arc::clone(&cancelled))).expect("it runs");
+        assert!(shard.cancel(other, || {}).is_some());
+        assert!(!shard.is_stopped());
+        assert!(timer.stop().expect("outside").is_empty());
+        assert!(shard.is_stopped());
+        assert_eq!(shard.status(key), Status::Stopped);
+        assert_eq!((waits.0.load(Relaxed), cancelled.0.load(Relaxed)), (1, 0));
+        assert!(shard.register(0, Waker::noop().clone()).is_err());
+    }
+}

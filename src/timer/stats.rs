@@ -1,0 +1,230 @@
+//! What a timer has done: counters, and how late it was.
+
+use crate::WheelStats;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::time::Duration;
+
+/// What a [`Timer`](crate::Timer) holds and what it has done, from
+/// [`Timer::stats`](crate::Timer::stats).
+///
+/// The counters are read one after the other while threads go on, so they need not add up exactly.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TimerStats {
+    /// Timeouts that wait now.
+    pub pending: usize,
+    /// Timeouts fired since the timer was built; each run of a repeating one counts.
+    pub fired: u64,
+    /// Timeouts cancelled since the timer was built.
+    pub cancelled: u64,
+    /// Panics caught since the timer was built: of tasks, of what they captured as it was dropped,
+    /// of wakers, of the executor.
+    pub panics: u64,
+    /// How often the worker thread woke up.
+    pub wake_ups: u64,
+    /// How late timeouts were when they fired, counted from their deadlines in whole ticks.
+    ///
+    /// If it is more than a tick and the time it takes to wake a thread, then other tasks ran
+    /// before on the worker: look at `longest_task`, and give the timer an executor.
+    pub lateness: Lateness,
+    /// The longest time the worker spent on one task, from taking it out of the wheel to its end,
+    /// or to its being handed to the executor. By the timer's clock.
+    pub longest_task: Duration,
+    /// What each shard's wheel holds and has done.
+    pub shards: Vec<WheelStats>,
+}
+
+/// A distribution of durations, exact to one part in eight.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Lateness {
+    counts: Box<[u64]>,
+    max: Duration,
+}
+
+impl Lateness {
+    /// How many there were.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// The longest, exactly; zero if there was none.
+    #[must_use]
+    pub fn max(&self) -> Duration {
+        self.max
+    }
+
+    /// A duration that a share `quantile` of them, from 0 to 1, did not exceed: 0.5 for the median.
+    /// At most an eighth too long; zero if there was none.
+    #[must_use]
+    pub fn quantile(&self, quantile: f64) -> Duration {
+        let count = self.count();
+        // At least one, so that 0 is the shortest; a number that is none is taken for 0.
+        let rank = ((quantile.clamp(0.0, 1.0) * count as f64).ceil() as u64).max(1);
+        let mut seen = 0;
+        for (duration, count) in self.iter() {
+            seen += count;
+            if rank <= seen {
+                return duration;
+            }
+        }
+        self.max
+    }
+
+    /// How many there were up to each duration and above the one before, the shortest first,
+    /// leaving out where there were none.
+    pub fn iter(&self) -> impl Iterator<Item = (Duration, u64)> {
+        let counts = self.counts.iter().enumerate().filter(|&(_, &count)| count > 0);
+        counts.map(|(index, &count)| (upper_bound(index).min(self.max), count))
+    }
+}
+
+impl fmt::Debug for Lateness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lateness")
+            .field("count", &self.count())
+            .field("p50", &self.quantile(0.5))
+            .field("p99", &self.quantile(0.99))
+            .field("max", &self.max)
+            .finish()
+    }
+}
+
+/// What the worker counts. Only it writes, apart from `panics`.
+#[derive(Debug)]
+pub(super) struct Counters {
+    pub(super) fired: AtomicU64,
+    pub(super) panics: AtomicU64,
+    pub(super) wake_ups: AtomicU64,
+    longest_task: AtomicU64,
+    most_late: AtomicU64,
+    lateness: Box<[AtomicU64]>,
+}
+
+impl Counters {
+    pub(super) fn new() -> Self {
+        Self {
+            fired: AtomicU64::new(0),
+            panics: AtomicU64::new(0),
+            wake_ups: AtomicU64::new(0),
+            longest_task: AtomicU64::new(0),
+            most_late: AtomicU64::new(0),
+            lateness: (0..CLASSES).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    pub(super) fn fires(&self, late: Duration) {
+        let nanos = nanos(late);
+        count(&self.fired);
+        count(&self.lateness[class(nanos)]);
+        raise(&self.most_late, nanos);
+    }
+
+    pub(super) fn took(&self, duration: Duration) {
+        raise(&self.longest_task, nanos(duration));
+    }
+
+    pub(super) fn wakes_up(&self) {
+        count(&self.wake_ups);
+    }
+
+    pub(super) fn lateness(&self) -> Lateness {
+        Lateness {
+            counts: self.lateness.iter().map(|count| count.load(Relaxed)).collect(),
+            max: Duration::from_nanos(self.most_late.load(Relaxed)),
+        }
+    }
+
+    pub(super) fn longest_task(&self) -> Duration {
+        Duration::from_nanos(self.longest_task.load(Relaxed))
+    }
+}
+
+/// One more, where nobody else writes.
+fn count(counter: &AtomicU64) {
+    counter.store(counter.load(Relaxed) + 1, Relaxed);
+}
+
+/// At least `value`, where nobody else writes.
+fn raise(most: &AtomicU64, value: u64) {
+    most.store(most.load(Relaxed).max(value), Relaxed);
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Durations of one power of two are told apart in so many steps.
+const STEPS: usize = 1 << STEP_BITS;
+const STEP_BITS: u32 = 3;
+/// Enough for 2^42 ns, more than an hour; what is longer is counted with that.
+const CLASSES: usize = STEPS * (42 - STEP_BITS as usize + 1);
+
+/// Which class a duration is counted in: those below `STEPS` have one each, and after that each
+/// power of two has `STEPS`.
+fn class(nanos: u64) -> usize {
+    let Some(shift) = nanos.checked_ilog2().and_then(|log| log.checked_sub(STEP_BITS)) else {
+        return nanos as usize;
+    };
+    let step = (nanos >> shift) as usize - STEPS;
+    (STEPS * (shift as usize + 1) + step).min(CLASSES - 1)
+}
+
+/// The longest duration of a class.
+fn upper_bound(class: usize) -> Duration {
+    if class + 1 == CLASSES {
+        return Duration::MAX;
+    }
+    let next = class + 1;
+    Duration::from_nanos(match (next / STEPS).checked_sub(1) {
+        None => class as u64,
+        Some(shift) => (((STEPS + next % STEPS) as u64) << shift) - 1,
+    })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_duration_is_within_its_class() {
+        let edges = (0..64).flat_map(|log| {
+            let power = 1_u64 << log;
+            [power - 1, power, power + 1, power + power / 2, power + (power - 1)]
+        });
+        for nanos in edges {
+            let class = class(nanos);
+            let duration = Duration::from_nanos(nanos);
+            assert!(duration <= upper_bound(class), "{nanos}");
+            assert!(class == 0 || upper_bound(class - 1) < duration, "{nanos}");
+        }
+    }
+
+    #[test]
+    fn classes_are_an_eighth_wide() {
+        for class in 1..CLASSES - 1 {
+            let (before, last) = (upper_bound(class - 1), upper_bound(class));
+            assert!(before < last);
+            assert!(last <= before * 9 / 8 + Duration::from_nanos(1), "{class}");
+        }
+    }
+
+    #[test]
+    fn quantiles_are_at_most_an_eighth_too_long() {
+        let counters = Counters::new();
+        for micros in 1..=1_000 {
+            counters.fires(Duration::from_micros(micros));
+        }
+        let lateness = counters.lateness();
+        assert_eq!(lateness.count(), 1_000);
+        assert_eq!(lateness.max(), Duration::from_millis(1));
+        for (quantile, exact) in [(0.0, 1), (0.5, 500), (0.99, 990), (1.0, 1_000), (7.0, 1_000)] {
+            let (found, exact) = (lateness.quantile(quantile), Duration::from_micros(exact));
+            assert!(exact <= found && found <= exact * 9 / 8, "{quantile}: {found:?}");
+        }
+        assert_eq!(Counters::new().lateness().quantile(0.5), Duration::ZERO);
+    }
+}

@@ -1,0 +1,349 @@
+//! Races, in every order that threads can take: run with `RUSTFLAGS="--cfg loom"`.
+//!
+//! The clock stands still here, after every deadline that is to come and before all others. A
+//! timeout that is due fires only if the worker looks, and it sleeps until it is told: a wake-up
+//! that is lost is a deadlock, which loom reports.
+#![cfg(loom)]
+
+use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use loom::sync::{Condvar, Mutex};
+use loom::thread;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tickwheel::{Clock, ManualClock, MissedTick, Status, Timer};
+
+/// Stands still.
+struct Still(Instant);
+
+impl Clock for Still {
+    fn now(&self) -> Instant {
+        self.0
+    }
+}
+
+/// A timer, an instant at which something is due, and one that does not come.
+fn timer(shards: usize) -> (Timer, Instant, Instant) {
+    let now = Instant::now();
+    let timer = Timer::builder().shards(shards).clock(Still(now)).build().expect("in range");
+    (timer, now, now + Duration::from_secs(1))
+}
+
+/// Counts, and lets others wait for a number.
+#[derive(Clone)]
+struct Count(Arc<(Mutex<usize>, Condvar)>);
+
+impl Count {
+    fn new() -> Self {
+        Self(Arc::new((Mutex::new(0), Condvar::new())))
+    }
+
+    fn add(&self) {
+        *self.0.0.lock().unwrap() += 1;
+        self.0.1.notify_all();
+    }
+
+    fn get(&self) -> usize {
+        *self.0.0.lock().unwrap()
+    }
+
+    fn wait_for(&self, count: usize) {
+        let mut counted = self.0.0.lock().unwrap();
+        while *counted < count {
+            counted = self.0.1.wait(counted).unwrap();
+        }
+    }
+
+    /// A task that counts.
+    fn task(&self) -> impl FnOnce() + Send + 'static {
+        let count = self.clone();
+        move || count.add()
+    }
+}
+
+/// How many switches are explored where the worker races with one thread, and with two: as many as
+/// end within seconds.
+const TWO: usize = 5;
+const THREE: usize = 3;
+
+/// Every order of at most so many switches away from a thread that could go on.
+fn explore(switches: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound.get_or_insert(switches);
+    builder.check(model);
+}
+
+#[test]
+fn scheduled_as_the_worker_falls_asleep_it_fires() {
+    explore(TWO, || {
+        let (timer, due, far) = timer(1);
+        let fired = Count::new();
+        timer.schedule_at(far, || unreachable!()).unwrap();
+        timer.schedule_at(due, fired.task()).unwrap();
+        fired.wait_for(1);
+    });
+}
+
+#[test]
+fn scheduled_by_two_threads_both_fire() {
+    explore(THREE, || {
+        let (timer, due, far) = timer(2);
+        let fired = Count::new();
+        timer.schedule_at(far, || unreachable!()).unwrap();
+        let other = {
+            let (timer, task) = (timer.clone(), fired.task());
+            thread::spawn(move || timer.schedule_at(due, task).map(drop).unwrap())
+        };
+        timer.schedule_at(due, fired.task()).unwrap();
+        fired.wait_for(2);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn first_timeouts_of_two_threads_start_one_worker() {
+    explore(THREE, || {
+        let (timer, due, _) = timer(1);
+        let fired = Count::new();
+        let other = {
+            let (timer, task) = (timer.clone(), fired.task());
+            thread::spawn(move || timer.schedule_at(due, task).map(drop).unwrap())
+        };
+        timer.schedule_at(due, fired.task()).unwrap();
+        fired.wait_for(2);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn cancelled_as_it_fires_it_has_one_end() {
+    explore(TWO, || {
+        let (timer, due, _) = timer(1);
+        let fired = Count::new();
+        let timeout = timer.schedule_at(due, fired.task()).unwrap();
+        let cancelled = timeout.cancel();
+        assert!(timer.stop().unwrap().is_empty());
+        match timeout.status() {
+            Status::Cancelled => assert!(cancelled && fired.get() == 0),
+            Status::Fired => assert!(!cancelled && fired.get() == 1),
+            status => panic!("{status:?}"),
+        }
+    });
+}
+
+#[test]
+fn cancelled_by_two_threads_it_is_cancelled_once() {
+    explore(THREE, || {
+        let (timer, due, _) = timer(1);
+        let fired = Count::new();
+        let timeout = Arc::new(timer.schedule_at(due, fired.task()).unwrap());
+        let other = {
+            let timeout = Arc::clone(&timeout);
+            thread::spawn(move || timeout.cancel())
+        };
+        let cancelled = timeout.cancel();
+        let cancelled = usize::from(cancelled) + usize::from(other.join().unwrap());
+        let returned = timer.stop().unwrap().len();
+        assert_eq!(cancelled + returned + fired.get(), 1);
+    });
+}
+
+#[test]
+fn cancelling_the_earliest_does_not_hide_the_next() {
+    explore(TWO, || {
+        let (timer, due, far) = timer(1);
+        let fired = Count::new();
+        let first = timer.schedule_at(due - Duration::from_secs(1), fired.task()).unwrap();
+        timer.schedule_at(due, fired.task()).unwrap();
+        timer.schedule_at(far, || unreachable!()).unwrap();
+        let cancelled = first.cancel();
+        fired.wait_for(if cancelled { 1 } else { 2 });
+    });
+}
+
+#[test]
+fn moved_later_as_it_fires_it_fires_or_waits() {
+    explore(TWO, || {
+        let (timer, due, far) = timer(1);
+        let fired = Count::new();
+        let timeout = timer.schedule_at(due, fired.task()).unwrap();
+        let moved = timeout.reschedule_at(far);
+        let returned = timer.stop().unwrap().len();
+        assert_eq!((returned, fired.get()), if moved { (1, 0) } else { (0, 1) });
+        assert_eq!(timeout.is_fired(), !moved);
+    });
+}
+
+#[test]
+fn moved_earlier_as_the_worker_falls_asleep_it_fires() {
+    explore(TWO, || {
+        let (timer, due, far) = timer(1);
+        let fired = Count::new();
+        let timeout = timer.schedule_at(far, fired.task()).unwrap();
+        assert!(timeout.reschedule_at(due));
+        fired.wait_for(1);
+    });
+}
+
+#[test]
+fn stopped_as_it_is_scheduled_it_fires_or_comes_back() {
+    explore(THREE, || {
+        let (timer, due, _) = timer(1);
+        let fired = Count::new();
+        let stopping = {
+            let timer = timer.clone();
+            thread::spawn(move || timer.stop().unwrap().len())
+        };
+        let scheduled = timer.schedule_at(due, fired.task());
+        let returned = stopping.join().unwrap();
+        assert_eq!(fired.get() + returned, usize::from(scheduled.is_ok()));
+        assert_eq!(timer.pending(), 0);
+        if let Ok(timeout) = scheduled {
+            assert_eq!(timeout.is_fired(), fired.get() == 1);
+            assert_eq!(timeout.is_stopped(), returned == 1);
+        }
+    });
+}
+
+#[test]
+fn no_task_runs_after_stop_has_returned() {
+    explore(TWO, || {
+        let (timer, due, _) = timer(1);
+        let (begun, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let counters = (Arc::clone(&begun), Arc::clone(&ended));
+        let task = move || {
+            counters.0.fetch_add(1, SeqCst);
+            counters.1.fetch_add(1, SeqCst);
+        };
+        timer.schedule_at(due, task).unwrap();
+        let returned = timer.stop().unwrap().len();
+        assert_eq!(ended.load(SeqCst) + returned, 1);
+        assert_eq!(begun.load(SeqCst), ended.load(SeqCst));
+    });
+}
+
+#[test]
+fn stopped_by_two_threads_each_returns_when_all_is_over() {
+    explore(THREE, || {
+        let (timer, due, _) = timer(1);
+        let fired = Count::new();
+        timer.schedule_at(due, fired.task()).unwrap();
+        let stop = |timer: &Timer, fired: &Count| {
+            let returned = timer.stop().unwrap().len();
+            assert_eq!(timer.pending(), 0);
+            (returned, fired.get())
+        };
+        let other = {
+            let (timer, fired) = (timer.clone(), fired.clone());
+            thread::spawn(move || stop(&timer, &fired))
+        };
+        let (returned, seen) = stop(&timer, &fired);
+        let (returned_there, seen_there) = other.join().unwrap();
+        assert_eq!(returned + returned_there + fired.get(), 1);
+        assert_eq!((seen, seen_there), (fired.get(), fired.get()));
+    });
+}
+
+#[test]
+fn dropping_the_last_handle_waits_and_ends_the_thread() {
+    explore(THREE, || {
+        let (timer, due, _) = timer(1);
+        let fired = Count::new();
+        let timeout = timer.schedule_at(due, fired.task()).unwrap();
+        let other = timer.clone();
+        let dropping = thread::spawn(move || drop(other));
+        drop(timer);
+        dropping.join().unwrap();
+        assert_eq!(timeout.is_fired(), fired.get() == 1);
+        assert_eq!(timeout.is_stopped(), fired.get() == 0);
+    });
+}
+
+#[test]
+fn dropping_the_last_handle_inside_a_task_ends_the_thread() {
+    explore(TWO, || {
+        let (timer, due, far) = timer(1);
+        let fired = Count::new();
+        let waiting = timer.schedule_at(far, || unreachable!()).unwrap();
+        let last = timer.clone();
+        let count = fired.clone();
+        timer
+            .schedule_at(due, move || {
+                assert!(last.stop().is_err());
+                drop(last);
+                count.add();
+            })
+            .unwrap();
+        drop(timer);
+        // It may have been dropped with the timer, before it could run.
+        let _ = waiting.status();
+    });
+}
+
+#[test]
+fn scheduled_inside_a_task_it_fires() {
+    explore(TWO, || {
+        let (timer, due, far) = timer(1);
+        let fired = Count::new();
+        timer.schedule_at(far, || unreachable!()).unwrap();
+        let (inner, task) = (timer.clone(), fired.task());
+        timer.schedule_at(due, move || inner.schedule_at(due, task).map(drop).unwrap()).unwrap();
+        fired.wait_for(1);
+    });
+}
+
+#[test]
+fn repeating_and_cancelled_as_it_runs_it_runs_no_more() {
+    explore(TWO, || {
+        let (timer, _, _) = timer(1);
+        let runs = Count::new();
+        let count = runs.clone();
+        let period = Duration::from_millis(1);
+        let timeout = timer
+            .schedule_repeating(period, MissedTick::Burst, move || {
+                count.add();
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        assert!(timeout.reschedule(Duration::ZERO));
+        assert!(timeout.cancel());
+        assert!(!timeout.cancel());
+        assert!(timer.stop().unwrap().is_empty());
+        assert!(timeout.is_cancelled());
+        assert!(runs.get() <= 1);
+    });
+}
+
+#[test]
+fn repeating_and_stopped_as_it_runs_it_comes_back_once() {
+    explore(TWO, || {
+        let (timer, _, _) = timer(1);
+        let runs = Count::new();
+        let count = runs.clone();
+        let period = Duration::from_millis(1);
+        let timeout = timer
+            .schedule_with_fixed_delay(period, move || {
+                count.add();
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        assert!(timeout.reschedule(Duration::ZERO));
+        assert_eq!(timer.stop().unwrap().len(), 1);
+        assert!(timeout.is_stopped());
+        assert!(runs.get() <= 1);
+    });
+}
+
+#[test]
+fn the_clock_advances_when_all_that_was_due_has_fired() {
+    explore(TWO, || {
+        let clock = ManualClock::new();
+        let timer = Timer::builder().shards(1).clock(clock.clone()).build().expect("in range");
+        let fired = Count::new();
+        timer.schedule(Duration::from_millis(2), fired.task()).unwrap();
+        clock.advance(Duration::from_millis(1));
+        assert_eq!(fired.get(), 0);
+        clock.advance(Duration::from_millis(1));
+        assert_eq!(fired.get(), 1);
+    });
+}
