@@ -3,6 +3,7 @@
 mod async_io;
 mod hhwt_thread;
 mod pingora_timeout;
+mod tickwheel_timer;
 mod timerwheel;
 mod tokio_sleep;
 
@@ -65,6 +66,7 @@ macro_rules! subjects {
 }
 
 subjects! {
+    tickwheel_timer::TickwheelTimer,
     tokio_sleep::TokioSleep,
     hhwt_thread::HhwtThread,
     timerwheel::Timerwheel,
