@@ -3,7 +3,6 @@
 use crate::log::Faults;
 use serde::{Deserialize, Serialize};
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Mutex, PoisonError};
 
 /// What is measured at a time, in a process of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,15 +51,9 @@ impl Sample {
 
 /// Runs `work`, and says so if it panics.
 pub(crate) fn caught(work: impl FnOnce() -> Sample) -> Sample {
-    static MESSAGE: Mutex<String> = Mutex::new(String::new());
-    panic::set_hook(Box::new(|info| {
-        let mut message = MESSAGE.lock().unwrap_or_else(PoisonError::into_inner);
-        *message = info.payload_as_str().unwrap_or("no message").into();
-    }));
-    let result = panic::catch_unwind(AssertUnwindSafe(work));
-    drop(panic::take_hook());
-    result.unwrap_or_else(|_| {
-        let message = MESSAGE.lock().unwrap_or_else(PoisonError::into_inner);
-        Sample::failed(Failure::Panicked(message.clone()))
+    panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+        Sample::failed(Failure::Panicked(text.unwrap_or("no message").into()))
     })
 }

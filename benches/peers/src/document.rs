@@ -48,8 +48,10 @@ fn render(results: &Results, path: &Path, pictures: Option<&Path>, drawn: &[&str
         let is_drawn = drawn.contains(&section.workload) && last != section.workload;
         if let Some(directory) = pictures.filter(|_| is_drawn) {
             // As seen from the document.
-            let directory = path.parent().and_then(|parent| directory.strip_prefix(parent).ok());
-            let directory = directory.unwrap_or(pictures.unwrap_or(Path::new("")));
+            let directory = match path.parent().map(|parent| directory.strip_prefix(parent)) {
+                Some(Ok(relative)) => relative,
+                _ => directory,
+            };
             let name = section.workload;
             written += &format!("\n![{name}]({}/{name}.svg)\n", directory.display());
         }

@@ -32,6 +32,7 @@ use std::env;
 use std::error::Error;
 use std::fs;
 use std::io::{self, Write};
+use std::panic;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant, SystemTime};
@@ -112,6 +113,8 @@ fn measure() -> ExitCode {
     let Ok(case) = serde_json::from_reader::<_, Case>(io::stdin()) else {
         return ExitCode::FAILURE;
     };
+    // The table tells of panics, and some subjects have many.
+    panic::set_hook(Box::new(|_| {}));
     let sample = case::caught(|| {
         let driven = subjects::run(&case);
         let sample = driven.or_else(|| threaded::run(&case));

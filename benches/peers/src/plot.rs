@@ -35,10 +35,23 @@ pub(crate) fn draw_all(
 
 /// One line of the picture.
 struct Line {
-    name: String,
+    subject: String,
     kind: Kind,
     points: Vec<(f64, f64)>,
     color: RGBColor,
+    /// Whether its answers were wrong.
+    is_wrong: bool,
+}
+
+impl Line {
+    fn end(&self) -> (f64, f64) {
+        *self.points.last().expect("a line begins with a point")
+    }
+
+    fn label(&self) -> String {
+        let mark = if self.is_wrong { " *" } else { "" };
+        format!("{}{mark}  {}", self.subject, tables::duration(self.end().1))
+    }
 }
 
 /// None if there is nothing to draw a line through.
@@ -61,15 +74,23 @@ fn draw(results: &Results, workload: &Workload) -> Result<Option<String>, Box<dy
         let title = text(22, &INK).pos(Pos::new(HPos::Left, VPos::Top));
         root.draw(&Text::new(title_of(workload), (MARGIN, 14), title))?;
         let about = text(14, &FAINT).pos(Pos::new(HPos::Left, VPos::Top));
-        root.draw(&Text::new(shortened(workload.about), (MARGIN, 44), about))?;
+        root.draw(&Text::new(shortened(workload.about), (MARGIN, 44), about.clone()))?;
+        if lines.iter().any(|line| line.is_wrong) {
+            let at = (SIZE.0 as i32 - LABELS + 22, SIZE.1 as i32 - 34);
+            root.draw(&Text::new("* with answers that are wrong", at, about))?;
+        }
 
         let area = root.margin(76, 10, 10, LABELS);
         let mut chart = ChartBuilder::on(&area)
             .x_label_area_size(44)
             .y_label_area_size(64)
             .build_cartesian_2d(
-                Log { least: least_size, most: most_size, marks: 1 },
-                Log { least, most, marks: 3 },
+                Log { least: least_size, most: most_size, factors: &[1.0] },
+                Log {
+                    least,
+                    most,
+                    factors: if most < 1e4 * least { &[1.0, 2.0, 5.0] } else { &[1.0] },
+                },
             )?;
         chart
             .configure_mesh()
@@ -100,10 +121,16 @@ fn draw(results: &Results, workload: &Workload) -> Result<Option<String>, Box<dy
             chart.draw_series(dots)?;
         }
 
-        // Each line is named where it ends, or as near as there is room.
-        let end = |line: &Line| *line.points.last().expect("only lines that have points are kept");
-        let mut ends: Vec<_> =
-            lines.iter().map(|line| (chart.backend_coord(&end(line)), line)).collect();
+        // Each line is named where it ends; at the right edge, as near to that as there is room.
+        let (complete, broken_off): (Vec<_>, Vec<_>) =
+            lines.iter().partition(|line| line.end().0 == most_size);
+        for line in broken_off {
+            let (x, y) = chart.backend_coord(&line.end());
+            let style = text(14, &line.color).pos(Pos::new(HPos::Left, VPos::Center));
+            root.draw(&Text::new(format!("{}, no more", line.label()), (x + 9, y), style))?;
+        }
+        let ends = complete.into_iter().map(|line| (chart.backend_coord(&line.end()), line));
+        let mut ends: Vec<_> = ends.collect();
         ends.sort_by_key(|((_, y), _)| *y);
         let bottom = SIZE.1 as i32 - 60;
         let mut rows: Vec<i32> = Vec::new();
@@ -123,8 +150,7 @@ fn draw(results: &Results, workload: &Workload) -> Result<Option<String>, Box<dy
             root.draw(&PathElement::new(path, line.color.mix(0.5).stroke_width(1)))?;
             let style = text(if line.kind == Kind::Ours { 17 } else { 14 }, &line.color);
             let style = style.pos(Pos::new(HPos::Left, VPos::Center));
-            let cost = tables::duration(end(line).1);
-            root.draw(&Text::new(format!("{}  {cost}", line.name), (left, row), style))?;
+            root.draw(&Text::new(line.label(), (left, row), style))?;
         }
         root.present()?;
     }
@@ -138,8 +164,11 @@ fn lines(results: &Results, workload: &Workload) -> Vec<Line> {
     for row in results.rows.iter().filter(|row| row.workload == workload.name) {
         let Some(cost) = row.median(metric) else { continue };
         let point = (row.size as f64, cost);
-        match lines.iter_mut().find(|line| line.name == row.subject) {
-            Some(line) => line.points.push(point),
+        match lines.iter_mut().find(|line| line.subject == row.subject) {
+            Some(line) => {
+                line.points.push(point);
+                line.is_wrong |= row.faults.any();
+            }
             None => {
                 let kind = row.kind();
                 let color = match (kind, row.subject.as_str()) {
@@ -148,8 +177,9 @@ fn lines(results: &Results, workload: &Workload) -> Vec<Line> {
                     (Kind::Limit, _) => FAINT,
                     (Kind::Peer, _) => colors.next().expect("they cycle"),
                 };
-                let name = row.subject.clone();
-                lines.push(Line { name, kind, points: vec![point], color });
+                let is_wrong = row.faults.any();
+                let subject = row.subject.clone();
+                lines.push(Line { subject, kind, points: vec![point], color, is_wrong });
             }
         }
     }
@@ -178,11 +208,11 @@ fn shortened(about: &str) -> String {
     }
 }
 
-/// An axis on which equal factors are equally long, with `marks` marks for each power of ten.
+/// An axis on which equal factors are equally long, with marks at these times each power of ten.
 struct Log {
     least: f64,
     most: f64,
-    marks: usize,
+    factors: &'static [f64],
 }
 
 impl Ranged for Log {
@@ -198,8 +228,7 @@ impl Ranged for Log {
         let mut points = Vec::new();
         let first = self.least.log10().floor() as i32;
         for power in first..=self.most.log10().ceil() as i32 {
-            let factors: &[f64] = if self.marks == 1 { &[1.0] } else { &[1.0, 2.0, 5.0] };
-            let marks = factors.iter().map(|factor| factor * 10_f64.powi(power));
+            let marks = self.factors.iter().map(|factor| factor * 10_f64.powi(power));
             points.extend(marks.filter(|mark| (self.least..=self.most).contains(mark)));
         }
         points

@@ -57,12 +57,13 @@ fn detail(results: &Results, workload: &'static Workload, size: usize) -> Sectio
     let rows = results.rows_of(workload.name, size).map(|row| {
         let mut cells = vec![row.subject.clone()];
         cells.extend(workload.metrics.iter().map(|metric| {
-            row.metrics.get(metric.name).map_or("-".into(), |&found| spread(found, metric.unit))
+            let found = row.metrics.get(metric.name);
+            or_none(found.map(|&found| spread(found, metric.unit)))
         }));
         let ratio = ours.and_then(|ours| {
             results.ratio(workload.name, size, first, &ours.subject, &row.subject)
         });
-        cells.push(ratio.map_or("-".into(), |ratio| spread(ratio, Unit::Count)));
+        cells.push(or_none(ratio.map(|ratio| spread(ratio, Unit::Count))));
         cells.push(answers(row));
         cells
     });
@@ -90,10 +91,10 @@ fn growth(results: &Results, workload: &'static Workload, sizes: &[usize]) -> Se
         let mut cells = vec![(*subject).to_owned()];
         cells.extend(sizes.iter().map(|&size| match results.row(workload.name, size, subject) {
             Some(row) => {
-                let found = row.median(metric.name).map_or("-".into(), number);
+                let found = or_none(row.median(metric.name).map(number));
                 if row.marks().is_empty() { found } else { format!("{found} *") }
             }
-            None => "-".into(),
+            None => or_none(None),
         }));
         cells
     });
@@ -117,7 +118,7 @@ fn longest_call(results: &Results, workload: &'static Workload, size: usize) -> 
             let mut cells = vec![call.to_owned(), row.subject.clone()];
             cells.extend(QUANTILES.map(|(quantile, _)| {
                 let found = row.median(&format!("{call} {quantile}"));
-                found.map_or("-".into(), duration)
+                or_none(found.map(duration))
             }));
             cells.push(answers(row));
             rows.push(cells);
@@ -161,7 +162,7 @@ fn goal_row(goal: &Goal) -> Vec<String> {
         Some(false) => "MISSED",
         None => "not measured",
     };
-    let found = goal.found.map_or("-".into(), |found| spread(found, Unit::Count));
+    let found = or_none(goal.found.map(|found| spread(found, Unit::Count)));
     vec![goal.about.clone(), format!("{}{whose}", goal.figure), limit, found, verdict.into()]
 }
 
@@ -199,6 +200,11 @@ fn answers(row: &Row) -> String {
         _ if 0 < row.faults.not_first_in_first_out => "right, ties reordered".into(),
         _ => "right".into(),
     }
+}
+
+/// A dash in the place of what was not measured.
+fn or_none(cell: Option<String>) -> String {
+    cell.unwrap_or_else(|| "-".into())
 }
 
 fn unit(unit: Unit) -> &'static str {

@@ -9,6 +9,8 @@ mod live;
 mod longest_call;
 mod memory;
 mod polls;
+#[cfg(test)]
+mod tests;
 mod threads;
 mod trace;
 mod waiting;

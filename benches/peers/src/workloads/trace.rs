@@ -102,8 +102,8 @@ fn replay<S: Subject>(steps: &[Step], keys: usize, longest: u64, faults: &mut Fa
     }
     faults.wrong += wrong;
     faults.lost += places.iter().filter(|(key, _)| key.is_some()).count() as u64;
-    for (key, _) in places {
-        key.map(|key| subject.retire(key));
+    for key in places.into_iter().filter_map(|(key, _)| key) {
+        subject.retire(key);
     }
     each
 }
