@@ -40,7 +40,11 @@ pub(crate) fn write(
 }
 
 fn render(results: &Results, path: &Path, pictures: Option<&Path>, drawn: &[&str]) -> String {
-    let mut written = format!("{}\n{}", about(&results.about), tables::goals(results).markdown(3));
+    let mut written = about(&results.about);
+    for section in [tables::goals(results), tables::behind(results)] {
+        written += "\n";
+        written += &section.markdown(3);
+    }
     let mut last = "";
     for section in tables::of(results) {
         written += "\n";

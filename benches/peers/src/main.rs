@@ -28,6 +28,7 @@ use case::{Case, Sample};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use results::{About, Results};
+use std::collections::HashSet;
 use std::env;
 use std::error::Error;
 use std::fs;
@@ -58,7 +59,8 @@ struct Arguments {
     #[arg(long, value_name = "TIMEOUTS")]
     most: Option<usize>,
 
-    /// Repetitions of each measurement; 3 with `--quick`, else 7, and 3 of those above 1 M.
+    /// Repetitions of each measurement; 3 with `--quick`, else 7, but 3 of those above 1 M and of
+    /// those that take more than 5 s.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: Option<u32>,
 
@@ -86,6 +88,10 @@ struct Arguments {
     #[arg(long)]
     list: bool,
 }
+
+/// A measurement that takes longer is not repeated more often than this.
+const SLOW: Duration = Duration::from_secs(5);
+const ENOUGH: usize = 3;
 
 const HELP: &str = "\
 Examples:
@@ -144,6 +150,7 @@ impl Arguments {
         for section in tables::of(&results) {
             writeln!(out, "{}", section.text())?;
         }
+        writeln!(out, "{}", tables::behind(&results).text())?;
         writeln!(out, "{}", tables::goals(&results).text())?;
         if let Some(path) = &self.json {
             fs::write(path, serde_json::to_vec_pretty(&results)?)?;
@@ -207,10 +214,17 @@ impl Arguments {
         let style = "{elapsed_precise} [{wide_bar}] {pos}/{len} {msg}";
         progress.set_style(ProgressStyle::with_template(style)?);
         for (workload, size, subjects) in plan {
+            let mut slow = HashSet::new();
             for repetition in 0..self.repetitions(*size) {
                 for turn in 0..subjects.len() {
                     let subject = subjects[(repetition + turn) % subjects.len()];
+                    progress.inc(1);
+                    // What takes long varies little.
+                    if ENOUGH <= repetition && slow.contains(subject) {
+                        continue;
+                    }
                     progress.set_message(format!("{} {size} {subject}", workload.name));
+                    let started = Instant::now();
                     // One that failed is not asked again, nor to do more of it.
                     let sample = match results.failure(workload.name, subject) {
                         Some(failure) => Sample::failed(failure),
@@ -226,8 +240,10 @@ impl Arguments {
                             runner::run(&mut command, &case, Duration::from_secs(patience))
                         }
                     };
+                    if SLOW < started.elapsed() {
+                        slow.insert(subject);
+                    }
                     results.add(workload.name, *size, subject, sample);
-                    progress.inc(1);
                 }
             }
         }

@@ -148,6 +148,42 @@ pub(crate) fn goals(results: &Results) -> Section {
     }
 }
 
+/// Where a peer is ahead of ours, which is the first of the table; the most so first.
+pub(crate) fn behind(results: &Results) -> Section {
+    let mut found = Vec::new();
+    for workload in WORKLOADS.iter().filter(|workload| workload.name != "longest-call") {
+        let metric = workload.metrics[0];
+        for size in results.sizes_of(workload.name) {
+            let mut rows = results.rows_of(workload.name, size);
+            let Some(ours) = rows.find(|row| row.kind() == Kind::Ours) else { continue };
+            for row in results.rows_of(workload.name, size) {
+                let ratio =
+                    results.ratio(workload.name, size, metric.name, &ours.subject, &row.subject);
+                let is_ahead = ratio.is_some_and(|ratio| 1.0 < ratio.median);
+                if let (Kind::Peer, Some(ratio), true) = (row.kind(), ratio, is_ahead) {
+                    let cells = [
+                        format!("{}, {}", workload.name, count(size)),
+                        row.subject.clone(),
+                        spread(ratio, Unit::Count),
+                        answers(row),
+                    ];
+                    found.push((ratio.median, cells.into()));
+                }
+            }
+        }
+    }
+    found.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let columns = ["workload", "peer", "ours / it", "answers"].map(str::to_owned);
+    Section {
+        workload: "",
+        title: "Where a peer is ahead".into(),
+        about: "Of the hierarchical wheel, or of the timer; the farthest ahead first.".into(),
+        columns: columns.into(),
+        rows: found.into_iter().map(|(_, cells)| cells).collect(),
+        words: 2,
+    }
+}
+
 fn goal_row(goal: &Goal) -> Vec<String> {
     let limit = match goal.limit {
         Limit::AtMost(most) => format!("<= {}", number(most)),

@@ -8,13 +8,16 @@ use tickwheel::{Key, Mode, Wheel};
 #[derive(Debug)]
 pub(crate) struct Hierarchical(Wheel<u64>);
 
-/// `Wheel` in hashed mode: as many buckets as one round needs, and not many more than timeouts.
+/// `Wheel` in hashed mode: as many buckets as one round needs, and not many more than timeouts; no
+/// more than 65,536, beyond which it does worse.
 #[derive(Debug)]
 pub(crate) struct Hashed(Wheel<u64>);
 
 /// Timeouts handed out, moved or looked at in one call where calls are to be short: with a lock
 /// held, some microseconds.
 const WORK: usize = 64;
+
+const MOST_BUCKETS: usize = 1 << 16;
 
 macro_rules! subject {
     ($subject:ident, $name:literal, |$setup:ident| $mode:expr) => {
@@ -72,5 +75,5 @@ macro_rules! subject {
 
 subject!(Hierarchical, "tickwheel", |_setup| Mode::hierarchical());
 subject!(Hashed, "tickwheel-hashed", |setup| {
-    Mode::hashed(setup.buckets()).expect("a power of two below 2^30")
+    Mode::hashed(setup.buckets().min(MOST_BUCKETS)).expect("a power of two below 2^30")
 });
