@@ -2,6 +2,7 @@
 
 use crate::results::Results;
 use crate::subject::Kind;
+use crate::subjects;
 use crate::tables;
 use crate::workloads::{WORKLOADS, Workload};
 use plotters::coord::ranged1d::{KeyPointHint, Ranged};
@@ -160,7 +161,6 @@ fn draw(results: &Results, workload: &Workload) -> Result<Option<String>, Box<dy
 fn lines(results: &Results, workload: &Workload) -> Vec<Line> {
     let metric = workload.metrics[0].name;
     let mut lines: Vec<Line> = Vec::new();
-    let mut colors = COLORS.into_iter().cycle();
     for row in results.rows.iter().filter(|row| row.workload == workload.name) {
         let Some(cost) = row.median(metric) else { continue };
         let point = (row.size as f64, cost);
@@ -175,7 +175,7 @@ fn lines(results: &Results, workload: &Workload) -> Vec<Line> {
                     (Kind::Ours, "tickwheel") => OURS,
                     (Kind::Ours, _) => HASHED,
                     (Kind::Limit, _) => FAINT,
-                    (Kind::Peer, _) => colors.next().expect("they cycle"),
+                    (Kind::Peer, subject) => peer_color(subject),
                 };
                 let is_wrong = row.faults.any();
                 let subject = row.subject.clone();
@@ -187,6 +187,13 @@ fn lines(results: &Results, workload: &Workload) -> Vec<Line> {
         line.points.sort_by(|one, other| one.0.total_cmp(&other.0));
     }
     lines
+}
+
+/// The same in every picture.
+fn peer_color(subject: &str) -> RGBColor {
+    let mut peers = subjects::PROFILES.iter().filter(|profile| profile.kind == Kind::Peer);
+    let place = peers.position(|profile| profile.name == subject).unwrap_or(0);
+    COLORS[place % COLORS.len()]
 }
 
 fn title_of(workload: &Workload) -> String {

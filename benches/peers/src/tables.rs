@@ -268,6 +268,9 @@ pub(crate) fn number(number: f64) -> String {
     if number == 0.0 || !number.is_finite() {
         return format!("{number}");
     }
+    if number.abs() < 1e-4 {
+        return format!("{number:.2e}");
+    }
     let places = (2 - number.abs().log10().floor() as i32).max(0) as usize;
     let text = format!("{number:.places$}");
     match text.contains('.') {
