@@ -28,7 +28,7 @@ use case::{Case, Sample};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use results::{About, Results};
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::env;
 use std::error::Error;
 use std::fs;
@@ -59,12 +59,13 @@ struct Arguments {
     #[arg(long, value_name = "TIMEOUTS")]
     most: Option<usize>,
 
-    /// Repetitions of each measurement; 3 with `--quick`, else 7, but 3 of those above 1 M and of
-    /// those that take more than 5 s.
+    /// Repetitions of each measurement; 3 with `--quick`, else 7, but 3 of those above 1 M.
+    ///
+    /// In any case 3 at most of those that take more than 5 s, and 1 of those above 20 s.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: Option<u32>,
 
-    /// How long to wait for one measurement; 10 s with `--quick`, else 60 s.
+    /// How long to wait for one measurement; 10 s with `--quick`, else 120 s.
     #[arg(long, value_name = "SECONDS")]
     patience: Option<u64>,
 
@@ -89,9 +90,8 @@ struct Arguments {
     list: bool,
 }
 
-/// A measurement that takes longer is not repeated more often than this.
-const SLOW: Duration = Duration::from_secs(5);
-const ENOUGH: usize = 3;
+/// What takes longer than this is not repeated more often than that.
+const SLOW: [(Duration, usize); 2] = [(Duration::from_secs(5), 3), (Duration::from_secs(20), 1)];
 
 const HELP: &str = "\
 Examples:
@@ -207,20 +207,21 @@ impl Arguments {
         results: &mut Results,
     ) -> Result<(), Box<dyn Error>> {
         let program = env::current_exe()?;
-        let patience = self.patience.unwrap_or(if self.quick { 10 } else { 60 });
+        let patience = self.patience.unwrap_or(if self.quick { 10 } else { 120 });
         let steps = plan.iter().map(|(_, size, subjects)| subjects.len() * self.repetitions(*size));
         // It draws nothing where there is no terminal.
         let progress = ProgressBar::new(steps.sum::<usize>() as u64);
         let style = "{elapsed_precise} [{wide_bar}] {pos}/{len} {msg}";
         progress.set_style(ProgressStyle::with_template(style)?);
         for (workload, size, subjects) in plan {
-            let mut slow = HashSet::new();
+            let mut longest: HashMap<_, Duration> = HashMap::new();
             for repetition in 0..self.repetitions(*size) {
                 for turn in 0..subjects.len() {
                     let subject = subjects[(repetition + turn) % subjects.len()];
                     progress.inc(1);
                     // What takes long varies little.
-                    if ENOUGH <= repetition && slow.contains(subject) {
+                    let took = longest.get(subject).copied().unwrap_or_default();
+                    if SLOW.iter().any(|&(than, times)| than < took && times <= repetition) {
                         continue;
                     }
                     progress.set_message(format!("{} {size} {subject}", workload.name));
@@ -240,9 +241,8 @@ impl Arguments {
                             runner::run(&mut command, &case, Duration::from_secs(patience))
                         }
                     };
-                    if SLOW < started.elapsed() {
-                        slow.insert(subject);
-                    }
+                    let took = longest.entry(subject).or_default();
+                    *took = started.elapsed().max(*took);
                     results.add(workload.name, *size, subject, sample);
                 }
             }

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 /// - with a tick of 2^20 ns instead of its default of 1 ms, whose reciprocal it rounds, so that
 ///   each wake-up would be a tick too soon and in vain;
 /// - with `schedule_forget` for what is never cancelled;
-/// - where calls are to be short, with a limit to what one poll hands out and moves.
+/// - where calls are to be short, with a limit to what one poll hands out, and one to what it moves
+///   that keeps up with time.
 pub(crate) struct NexusTimer {
     wheel: Wheel<u64>,
     epoch: Instant,
@@ -26,7 +27,7 @@ const TICK: u32 = 20;
 /// What 7 levels hold: 64 slots of 8^6 ticks.
 const DEFAULT_RANGE: u64 = 64 << (6 * 3);
 
-/// Handed out and moved in one call, where calls are to be short.
+/// Handed out in one call, where calls are to be short.
 const WORK: usize = 64;
 
 impl NexusTimer {
@@ -34,12 +35,21 @@ impl NexusTimer {
         let epoch = Instant::now();
         let mut builder = WheelBuilder::default()
             .tick_duration(Duration::from_nanos(1 << TICK))
-            .max_rebalances_per_poll(if setup.short_calls { WORK } else { usize::MAX });
+            .max_rebalances_per_poll(match setup.short_calls {
+                true => Self::rebalances(setup),
+                false => usize::MAX,
+            });
         if DEFAULT_RANGE < setup.longest {
             builder = builder.num_levels(8).clk_shift(5);
         }
         let wheel = builder.unbounded(4096).build(epoch).expect("a configuration that it allows");
         Self { wheel, epoch, unit }
+    }
+
+    /// Twice the rate that its documents ask for, as less makes it scan what it could not move.
+    fn rebalances(setup: &Setup) -> usize {
+        let average = (setup.longest / 2).max(1) as usize;
+        (2 * 7 * setup.timeouts / average).max(WORK)
     }
 
     #[inline]
