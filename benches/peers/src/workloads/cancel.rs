@@ -1,5 +1,6 @@
 //! All are cancelled, in random order.
 
+use super::LEAST;
 use crate::case::Sample;
 use crate::clock::Time;
 use crate::log::{Faults, Log, value};
@@ -15,7 +16,7 @@ pub(super) fn run<S: Subject>(count: usize) -> Sample {
     let mut keys = Vec::with_capacity(count);
     let mut shuffled = Vec::with_capacity(count);
     let (mut schedule, mut cancel) = (0.0, 0.0);
-    let passes = (100_000 / count).max(1);
+    let passes = (LEAST / count).max(1);
     for pass in 0..=passes {
         let started = Time::now();
         for &value in &values {

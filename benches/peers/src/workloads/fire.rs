@@ -1,5 +1,6 @@
 //! All are scheduled, and all fire.
 
+use super::LEAST;
 use crate::case::Sample;
 use crate::clock::Time;
 use crate::log::{Faults, Log, value};
@@ -48,9 +49,6 @@ fn passes<S: Subject>(longest: u64, delays: &[u64]) -> Sample {
     let values = [("schedule + fire", schedule + fire), ("schedule", schedule), ("fire", fire)];
     Sample::of(faults, &values)
 }
-
-/// Timeouts that are timed at least.
-const LEAST: usize = 100_000;
 
 /// A year goes by in each, and values hold deadlines of 34 years.
 const MOST_PASSES: usize = 10;

@@ -1,5 +1,6 @@
 //! Timeouts that come and go while time goes on, as in a server.
 
+use super::LEAST;
 use crate::case::Sample;
 use crate::clock::Time;
 use crate::log::{Faults, Log};
@@ -117,7 +118,7 @@ impl<S: Subject> Server<S> {
     fn draws(&self) -> Vec<(u32, u64)> {
         let mut random = Random(3);
         let places = self.places.len() as u64;
-        let count = 2 * self.places.len().clamp(100_000, 1_000_000);
+        let count = 2 * self.places.len().clamp(LEAST, 1_000_000);
         (0..count).map(|_| (random.below(places) as u32, self.delays.draw(&mut random))).collect()
     }
 

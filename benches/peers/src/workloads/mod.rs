@@ -245,6 +245,9 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     },
 ];
 
+/// Steps that are timed at least; the tests look at answers only.
+const LEAST: usize = if cfg!(test) { 2_000 } else { 100_000 };
+
 const FIRE: &[Metric] = &[ns("schedule + fire"), ns("schedule"), ns("fire")];
 
 const fn ns(name: &'static str) -> Metric {
