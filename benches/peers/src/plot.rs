@@ -128,7 +128,11 @@ fn draw(results: &Results, workload: &Workload) -> Result<Option<String>, Box<dy
         for line in broken_off {
             let (x, y) = chart.backend_coord(&line.end());
             let style = text(14, &line.color).pos(Pos::new(HPos::Left, VPos::Center));
-            root.draw(&Text::new(format!("{}, no more", line.label()), (x + 9, y), style))?;
+            root.draw(&Text::new(
+                format!("{}, no end with more", line.label()),
+                (x + 9, y),
+                style,
+            ))?;
         }
         let ends = complete.into_iter().map(|line| (chart.backend_coord(&line.end()), line));
         let mut ends: Vec<_> = ends.collect();
