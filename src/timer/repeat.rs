@@ -4,6 +4,7 @@ use super::RepeatingTask;
 use super::shard::{Entry, Shard};
 use super::timeout::Status;
 use crate::Key;
+use crate::clock::Ticks;
 use crate::sync::{Mutex, lock};
 use alloc::sync::Arc;
 use core::fmt;
@@ -196,7 +197,7 @@ impl Repeating {
         let end = match outcome {
             Some(ControlFlow::Continue(())) if !has_ended => {
                 if !state.moved {
-                    state.due = self.cadence.next(state.due, now);
+                    state.due = self.cadence.next(state.due, now, &hub.ticks);
                     state.deadline = hub.ticks.deadline_of(state.due);
                 }
                 state.moved = false;
@@ -239,23 +240,25 @@ impl fmt::Debug for Repeating {
 
 impl Cadence {
     /// When a timeout is due next that was due at `due` and whose run has ended `now`.
-    fn next(self, due: Option<Instant>, now: Instant) -> Option<Instant> {
+    fn next(self, due: Option<Instant>, now: Instant, ticks: &Ticks) -> Option<Instant> {
         let (period, missed) = match self {
             Self::Rate(period, missed) => (period, missed),
             Self::Delay(delay) => return now.checked_add(delay),
         };
         let next = due?.checked_add(period)?;
-        if now <= next {
+        // What is due in the tick that has begun fires at its end: it is not missed yet.
+        let tick = ticks.instant(ticks.present(now)).unwrap_or(now);
+        if tick <= next {
             return Some(next);
         }
         match missed {
             MissedTick::Burst => Some(next),
             MissedTick::Delay => now.checked_add(period),
             MissedTick::Skip => {
-                let behind = now.saturating_duration_since(next).as_nanos();
+                let behind = tick.saturating_duration_since(next).as_nanos();
                 let over = behind % period.as_nanos().max(1);
                 let over = Duration::from_nanos(u64::try_from(over).unwrap_or(u64::MAX));
-                if over.is_zero() { Some(now) } else { now.checked_add(period - over) }
+                if over.is_zero() { Some(tick) } else { tick.checked_add(period - over) }
             }
         }
     }
