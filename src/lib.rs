@@ -52,12 +52,14 @@ mod arena;
 mod bucket;
 #[cfg(feature = "std")]
 mod clock;
+mod front;
 mod hashed;
 mod hierarchical;
 mod mode;
 mod occupancy;
 #[cfg(feature = "cli")]
 pub mod replay;
+mod runs;
 #[cfg(feature = "std")]
 mod sync;
 mod table;
