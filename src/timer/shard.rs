@@ -110,7 +110,7 @@ impl Shard {
     }
 
     /// Registers a waker to be woken at `deadline`, or gives it back.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the futures are to use it"))]
+    #[cfg_attr(any(not(test), loom), expect(dead_code, reason = "the futures are to use it"))]
     pub(crate) fn register(
         &self,
         deadline: u64,
@@ -121,7 +121,7 @@ impl Shard {
 
     /// Puts `waker` in the place of the one registered, and returns the waker to be dropped: the
     /// old one, or the new one as an error if the other is gone.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the futures are to use it"))]
+    #[cfg_attr(any(not(test), loom), expect(dead_code, reason = "the futures are to use it"))]
     pub(crate) fn replace_waker(&self, key: Key, waker: Waker) -> Result<Waker, Waker> {
         match self.lock().wheel.get_mut(key) {
             Some(Entry::Wake(registered)) => Ok(replace(registered, waker)),
@@ -165,7 +165,7 @@ impl Shard {
     }
 
     /// Whether the timer was stopped.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the futures are to use it"))]
+    #[cfg_attr(any(not(test), loom), expect(dead_code, reason = "the futures are to use it"))]
     pub(crate) fn is_stopped(&self) -> bool {
         self.lock().stopped
     }
