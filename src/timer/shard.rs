@@ -6,7 +6,7 @@ use super::repeat::Repeating;
 use super::timeout::Status;
 use super::{Core, OnceTask};
 use crate::clock::NEVER;
-use crate::sync::{Mutex, MutexGuard, Ordering, lock};
+use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering, lock, try_lock, yield_now};
 use crate::{Expired, Key, Mode, Wheel, WheelStats};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -26,6 +26,8 @@ pub(crate) struct Shard {
     /// To start the worker.
     core: Weak<Core>,
     state: CachePadded<Mutex<State>>,
+    /// Threads that wait for the lock.
+    waiting: CachePadded<AtomicUsize>,
 }
 
 #[derive(Debug)]
@@ -70,7 +72,8 @@ impl Shard {
             stopped: false,
             taken: HashSet::new(),
         };
-        Self { hub, core, state: CachePadded::new(Mutex::new(state)) }
+        let state = CachePadded::new(Mutex::new(state));
+        Self { hub, core, state, waiting: CachePadded::new(AtomicUsize::new(0)) }
     }
 
     /// Schedules `entry(value)`, or gives `value` back. Nothing is called under the lock but
@@ -172,6 +175,7 @@ impl Shard {
 
     /// What is due at tick `now`. Does no more than a bounded amount of work.
     pub(super) fn take_due(&self, now: u64) -> Found {
+        self.let_others_in();
         let mut state = self.lock();
         if state.stopped {
             return Found::Nothing(NEVER);
@@ -231,8 +235,26 @@ impl Shard {
         (state.cancelled, state.wheel.stats())
     }
 
+    #[inline]
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        try_lock(&self.state).unwrap_or_else(|| {
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+            let state = lock(&self.state);
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            state
+        })
+    }
+
+    /// Gives those who wait for the lock time to get it. The lock goes to who asks first when it is
+    /// free; who waits has to wake up for that, and the worker, which asks again and again, would
+    /// always be first.
+    fn let_others_in(&self) {
+        for _ in 0..MOST_YIELDS {
+            if self.waiting.load(Ordering::Relaxed) == 0 {
+                break;
+            }
+            yield_now();
+        }
     }
 
     /// Locks the shard to schedule one more, with the worker running, if that may be.
@@ -312,6 +334,10 @@ impl fmt::Debug for Entry {
 /// level that is a few microseconds: less than it takes to wake a thread that went to sleep waiting
 /// for the lock, and much more than it takes to release the lock and get it back.
 const BATCH: usize = 128;
+
+/// How often the worker lets others go first before it asks for a lock: long enough for a thread to
+/// wake up.
+const MOST_YIELDS: usize = if cfg!(loom) { 1 } else { 500 };
 
 /// A wheel cannot hold more than 2^32 - 1.
 const MOST: usize = u32::MAX as usize - 1;
