@@ -8,8 +8,11 @@
 use crate::front::MOST_COUNTED;
 use crate::table::Table;
 
-/// Timeouts of a coarse bucket that are few enough to be sorted instead of demoted.
-const MOST_SORTED: usize = 128;
+/// Timeouts of a coarse bucket that are few enough to be sorted instead of demoted, though much may be
+/// scheduled among them.
+pub(crate) const FEW_SORTED: usize = 128;
+/// The same where nothing was scheduled among those that were sorted before.
+pub(crate) const MOST_SORTED: usize = 4096;
 /// The same for a bucket of level 1, which has few ticks to tell apart.
 const MOST_SORTED_FINE: usize = 8192;
 
@@ -72,11 +75,11 @@ impl Hierarchical {
     }
 
     /// Whether to sort the timeouts of a bucket of `level`, so many of them, instead of demoting
-    /// them.
+    /// them, where `most` are on other levels than 1.
     #[inline]
-    pub(crate) fn sorts(self, level: u32, timeouts: usize) -> bool {
+    pub(crate) fn sorts(self, level: u32, timeouts: usize, most: usize) -> bool {
         let is_fine = level == 1 && self.buckets() <= MOST_COUNTED;
-        let most = if is_fine { MOST_SORTED_FINE } else { MOST_SORTED };
+        let most = if is_fine { MOST_SORTED_FINE } else { most };
         self.span_fits_u32(level) && timeouts <= most
     }
 

@@ -3,7 +3,7 @@
 use crate::arena::{Arena, Key};
 use crate::bucket::{Bucket, CHUNK, Entry};
 use crate::front::{Front, MOST_COUNTED};
-use crate::hierarchical::Hierarchical;
+use crate::hierarchical::{FEW_SORTED, Hierarchical, MOST_SORTED};
 use crate::mode::{Geometry, Mode};
 use crate::runs::Runs;
 use crate::table::Table;
@@ -69,6 +69,9 @@ pub struct Wheel<T> {
     /// that `now` falls in has nothing due yet, and it is ahead while what is left of a bucket
     /// waits in `front`.
     cursor: u64,
+    /// How many timeouts are sorted into `front` at once: the more, the longer nothing was scheduled
+    /// among them.
+    most_sorted: usize,
     /// A tick that no deadline is before; exact until the earliest timeout is cancelled.
     wake: u64,
     /// A tick that no deadline is after.
@@ -181,6 +184,7 @@ impl<T> Wheel<T> {
             front_from: 0,
             now: 0,
             cursor: 0,
+            most_sorted: FEW_SORTED,
             wake: u64::MAX,
             latest: 0,
             stale: 0,
@@ -421,7 +425,8 @@ impl<T> Wheel<T> {
                     self.cursor = deadline;
                     self.front.fill(self.table.take(number));
                     return 1;
-                } else if levels.sorts(level, entries) {
+                } else if levels.sorts(level, entries, self.most_sorted) {
+                    self.most_sorted = MOST_SORTED.min(self.most_sorted + self.most_sorted / 64);
                     self.cursor = levels.end(number, tick);
                     self.front.fill_sorted(self.table.take(number), levels.bits, level);
                     return entries;
@@ -603,6 +608,7 @@ impl<T> Wheel<T> {
         let (from, to) = (self.front_from, self.cursor);
         let is_near = to - from <= u32::MAX.into();
         self.cursor = self.now;
+        self.most_sorted = FEW_SORTED;
         for entry in core::mem::take(&mut self.front).iter() {
             match entry.deadline(from, is_near, &self.arena) {
                 Some(deadline) => self.place(entry, deadline),
