@@ -14,6 +14,7 @@ in_each_mode! {
     a_later_now_in_the_middle_hands_out_all,
     scheduled_in_the_middle_for_the_same_tick_comes_last,
     cancelled_in_the_middle_never_comes,
+    cleared_away_in_the_middle_what_is_due_comes,
     cancelled_to_the_last_in_the_middle_leaves_an_empty_wheel,
     drained_in_the_middle_it_gives_all_that_is_left,
     cleared_in_the_middle_it_starts_afresh,
@@ -22,6 +23,7 @@ in_each_mode! {
     a_jump_of_many_rounds_in_steps,
     a_jump_of_many_rounds_in_steps_with_others_in_between,
     up_to_the_end_of_time_in_steps,
+    too_many_to_be_sorted_at_once_come_in_order,
     a_call_does_no_more_than_its_work_and_a_chunk,
     a_call_looks_at_no_more_than_its_work_and_a_chunk,
     what_is_not_due_yet_is_sorted_only_while_it_is_little,
@@ -278,6 +280,36 @@ fn cancelled_in_the_middle_never_comes(mode: Mode) {
     }
 }
 
+/// Most of the bucket goes while a part of it has been looked at, so that it closes up.
+fn cleared_away_in_the_middle_what_is_due_comes(mode: Mode) {
+    let round = mode.buckets() as u64;
+    for steps in [1, 2, 4, 6] {
+        let mut wheel = Checked::new(mode);
+        let deadline = |value| match value % 50 {
+            49 => FAR,
+            _ => FAR + 5 * round,
+        };
+        let keys: Vec<_> =
+            (0..CROWD).map(|value| wheel.unchecked().schedule(deadline(value), value)).collect();
+        let mut out = Vec::new();
+        for _ in 0..steps {
+            out.extend(step(&mut wheel, FAR));
+        }
+        for (value, &key) in (0..).zip(&keys) {
+            if value % 50 < 45 {
+                assert_eq!(wheel.unchecked().cancel(key), Some(value));
+            }
+        }
+        wheel.unchecked().check();
+        out.extend(wheel.jump_in_steps(FAR, 100));
+        let due = (0..CROWD).filter(|value| value % 50 == 49);
+        assert_eq!(out, due.map(|value| (FAR, value)).collect::<Vec<_>>());
+        let waits = (0..CROWD).filter(|value| (45..49).contains(&(value % 50)));
+        let waits: Vec<_> = waits.map(|value| (FAR + 5 * round, value)).collect();
+        assert_eq!(wheel.jump_in_steps(2 * FAR, 100), waits);
+    }
+}
+
 fn cancelled_to_the_last_in_the_middle_leaves_an_empty_wheel(mode: Mode) {
     for deadline in [at_one_tick, in_one_bucket, over_many_rounds] {
         let mut wheel = Checked::new(mode);
@@ -401,6 +433,23 @@ fn up_to_the_end_of_time_in_steps(mode: Mode) {
 
 /// A crowd that is too large to be sorted at once.
 const HUGE: u64 = 20_000;
+
+fn too_many_to_be_sorted_at_once_come_in_order(mode: Mode) {
+    // In one bucket of the second level, where more are sorted than on others.
+    let span = mode.buckets() as u64;
+    let deadline = |value| span + value * 7 % span;
+    let mut expected: Vec<_> = (0..HUGE).map(|value| (deadline(value), value)).collect();
+    expected.sort_unstable();
+    for work in [1, 100, usize::MAX] {
+        let mut wheel = Checked::new(mode);
+        for value in 0..HUGE {
+            wheel.unchecked().schedule(deadline(value), value);
+        }
+        assert_eq!(wheel.jump_in_steps(2 * span, work), expected);
+        let is_demoted = 2 < span && !mode.is_hashed();
+        assert!(!is_demoted || 0 < wheel.stats().demotions);
+    }
+}
 
 fn a_call_does_no_more_than_its_work_and_a_chunk(mode: Mode) {
     for work in [1, 64, 1000] {
