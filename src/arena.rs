@@ -53,6 +53,8 @@ pub(crate) struct Arena<T> {
     /// vacated a moment ago. Apart from the slots: a list through them would make each `insert` wait
     /// for the memory of the one before.
     open: Vec<u32>,
+    /// How many of `open`, from the first on, are as `begin_again` has them.
+    in_order: usize,
     len: usize,
     /// The stamp that was given out last.
     stamp: u32,
@@ -83,6 +85,7 @@ impl<T> Arena<T> {
             deadlines: Vec::new(),
             vacant: Vec::new(),
             open: Vec::new(),
+            in_order: 0,
             len: 0,
             stamp: 0,
             floor: NonZeroU32::MIN,
@@ -93,8 +96,12 @@ impl<T> Arena<T> {
     pub(crate) fn reserve(&mut self, additional: usize) {
         let additional = additional.saturating_sub(self.slots.len() - self.len);
         // Room that cannot be had now is asked for again when it is needed.
-        let _ = self.slots.try_reserve(additional);
-        let _ = self.deadlines.try_reserve(additional);
+        let groups = self.slots.len().saturating_add(additional).div_ceil(GROUP);
+        let _ = self
+            .slots
+            .try_reserve(additional)
+            .and_then(|()| self.deadlines.try_reserve(additional))
+            .and_then(|()| self.vacant.try_reserve(groups - self.vacant.len()));
     }
 
     /// Stores a timeout; returns its key, and the stamp for its entry.
@@ -119,6 +126,7 @@ impl<T> Arena<T> {
         *vacant &= vacant.wrapping_sub(1);
         if *vacant == 0 {
             self.open.pop();
+            self.in_order = self.in_order.min(self.open.len());
         }
         let slot = &mut self.slots[index as usize];
         let Slot::Vacant(generation) = *slot else { unreachable!("a vacant slot is not occupied") };
@@ -178,11 +186,13 @@ impl<T> Arena<T> {
         Some(timeout)
     }
 
-    /// Has the slots filled in the order of memory, as all of them are vacant.
+    /// Has the slots filled in the order of memory, as all of them are vacant. Touches only the
+    /// groups that were filled up since the last time.
     fn begin_again(&mut self) {
-        for (group, open) in (0..).zip(self.open.iter_mut().rev()) {
+        for (group, open) in (0..).zip(self.open[self.in_order..].iter_mut().rev()) {
             *open = group;
         }
+        self.in_order = self.open.len();
     }
 
     /// The value that `key` names.
@@ -256,6 +266,12 @@ impl<T> Arena<T> {
         None
     }
 
+    /// Goes on with the stamps from `stamp`.
+    #[cfg(test)]
+    pub(crate) fn set_stamp(&mut self, stamp: u32) {
+        self.stamp = stamp;
+    }
+
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -290,6 +306,7 @@ impl<T> Arena<T> {
         let vacant = &self.vacant;
         self.open.retain(|&group| vacant.get(group as usize).is_some_and(|&vacant| vacant != 0));
         self.open.shrink_to_fit();
+        self.in_order = 0;
     }
 
     /// Bytes allocated.
@@ -323,6 +340,8 @@ impl<T> Arena<T> {
 #[cfg(test)]
 mod tests {
     use super::{Arena, Key, Slot};
+    use crate::bucket::Entry;
+    use alloc::vec::Vec;
     use core::num::NonZeroU32;
 
     #[test]
@@ -342,6 +361,72 @@ mod tests {
         assert_eq!((last.generation, first.generation), (NonZeroU32::MAX, NonZeroU32::MIN));
         assert!(arena.get(last).is_none());
         assert!(arena.get(first).is_some());
+    }
+
+    #[test]
+    fn stamps_come_round_and_differ_from_those_before() {
+        let mut arena = Arena::new();
+        arena.stamp = u32::MAX - 2;
+        let mut stamps = Vec::new();
+        let (key, stamp) = arena.insert(0, ());
+        stamps.push(stamp);
+        for _ in 0..4 {
+            let entries: Vec<_> =
+                stamps.iter().map(|&stamp| Entry::new(key.index, stamp, 0)).collect();
+            let (last, stale) = entries.split_last().expect("there is one");
+            assert!(!arena.is_stale(*last));
+            assert!(stale.iter().all(|&entry| arena.is_stale(entry)));
+            stamps.extend(arena.reschedule(key, 0));
+        }
+        assert_eq!(stamps, [u32::MAX - 1, u32::MAX, 0, 1, 2]);
+        assert!(arena.take(Entry::new(key.index, 1, 0)).is_none(), "a stale one takes nothing");
+        assert_eq!(arena.take(Entry::new(key.index, 2, 0)), Some((key, ())));
+    }
+
+    #[test]
+    fn emptied_it_is_filled_in_the_order_of_memory() {
+        let mut arena = Arena::new();
+        for turn in 0..3 {
+            let mut keys: Vec<_> = (0..1000).map(|_| arena.insert(0, ()).0).collect();
+            assert!(keys.iter().map(|key| key.index).eq(0..1000));
+            // Whatever the order in which they go.
+            keys.sort_by_key(|key| key.index.wrapping_mul(2_654_435_769 >> turn));
+            for key in keys {
+                arena.remove(key);
+            }
+            arena.check();
+        }
+    }
+
+    /// Or emptying a wheel of one would cost what it once held.
+    #[test]
+    fn emptied_again_it_puts_only_what_was_used_in_order() {
+        let mut arena = Arena::new();
+        let keys: Vec<_> = (0..100 * 64).map(|_| arena.insert(0, ()).0).collect();
+        for key in keys {
+            arena.remove(key);
+        }
+        arena.open.swap(10, 11);
+        let swapped = arena.open.clone();
+        for used in [1, 64, 65, 500] {
+            let keys: Vec<_> = (0..used).map(|_| arena.insert(0, ()).0).collect();
+            for key in keys {
+                arena.remove(key);
+            }
+            assert_eq!(arena.open, swapped);
+            arena.check();
+        }
+    }
+
+    #[test]
+    fn room_made_is_room_for_all_that_is_known_of_a_slot() {
+        let mut arena = Arena::new();
+        arena.reserve(1000);
+        let memory = arena.memory();
+        for _ in 0..1000 {
+            arena.insert(0, ());
+        }
+        assert_eq!(arena.memory(), memory);
     }
 
     #[test]

@@ -272,3 +272,142 @@ impl Bucket {
         self.iter().for_each(|entry| entry.check(arena));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Bucket, CHUNK, Entry};
+    use alloc::vec::Vec;
+
+    /// A bucket of entries numbered from 0, in chunks as full as can be.
+    fn bucket(entries: usize) -> Bucket {
+        let mut bucket = Bucket::default();
+        for index in 0..entries as u32 {
+            bucket.push(Entry::new(index, 0, 0));
+        }
+        bucket
+    }
+
+    fn indices(bucket: &Bucket) -> Vec<u32> {
+        bucket.iter().map(|entry| entry.index).collect()
+    }
+
+    /// Panics unless the bucket is in order and holds what it should.
+    fn check(bucket: &Bucket, expected: impl IntoIterator<Item = u32>) {
+        bucket.check::<()>(&crate::arena::Arena::new());
+        let expected: Vec<_> = expected.into_iter().collect();
+        assert_eq!(indices(bucket), expected);
+        assert_eq!(bucket.len(), expected.len());
+        assert_eq!(bucket.is_empty(), expected.is_empty());
+        let chunks = (0..bucket.chunks()).map(|at| bucket.chunk(at).len());
+        assert!(chunks.clone().all(|len| len <= CHUNK));
+        assert_eq!(chunks.sum::<usize>(), expected.len());
+    }
+
+    /// Goes through all chunks, each by the number that the call before returned, and shows `keep`
+    /// every entry.
+    fn retain(bucket: &mut Bucket, mut keep: impl FnMut(u32) -> bool) {
+        let mut seen = Vec::new();
+        let all = indices(bucket);
+        let mut at = 0;
+        while at < bucket.chunks() {
+            at = bucket.retain_chunk(at, |entry| {
+                seen.push(entry.index);
+                keep(entry.index)
+            });
+        }
+        assert_eq!(at, bucket.chunks(), "the last chunk is followed by none");
+        assert_eq!(seen, all, "each entry is shown once, in order");
+    }
+
+    #[test]
+    fn chunks_are_filled_one_after_the_other() {
+        for entries in [0, 1, 2, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 3 * CHUNK + 1] {
+            let bucket = bucket(entries);
+            check(&bucket, 0..entries as u32);
+            assert_eq!(bucket.chunks(), entries.div_ceil(CHUNK).max(1));
+        }
+    }
+
+    #[test]
+    fn what_is_kept_stays_in_order() {
+        let entries = 5 * CHUNK as u32 + 3;
+        let keeps: [fn(u32) -> bool; 9] = [
+            |_| true,
+            |_| false,
+            |index| index == 0,
+            |index| index == 5 * CHUNK as u32 + 2,
+            |index| index % 2 == 0,
+            |index| index % 7 == 3,
+            |index| index / CHUNK as u32 % 2 == 0,
+            |index| index / CHUNK as u32 % 2 == 1,
+            |index| index / CHUNK as u32 == 3,
+        ];
+        for keep in keeps {
+            let mut bucket = bucket(entries as usize);
+            retain(&mut bucket, keep);
+            check(&bucket, (0..entries).filter(|&index| keep(index)));
+            bucket.push(Entry::new(entries, 0, 0));
+            check(&bucket, (0..=entries).filter(|&index| index == entries || keep(index)));
+        }
+    }
+
+    #[test]
+    fn chunks_that_fit_into_one_are_merged() {
+        let mut bucket = bucket(8 * CHUNK);
+        retain(&mut bucket, |index| index % 4 == 0);
+        assert_eq!(bucket.chunks(), 2);
+        retain(&mut bucket, |index| index % 64 == 0);
+        assert_eq!(bucket.chunks(), 1);
+        retain(&mut bucket, |_| false);
+        assert_eq!((bucket.chunks(), bucket.memory()), (1, 0));
+    }
+
+    #[test]
+    fn a_chunk_that_does_not_fit_stays() {
+        let mut bucket = bucket(2 * CHUNK);
+        let spared = CHUNK as u32 / 2;
+        assert_eq!(bucket.retain_chunk(0, |entry| entry.index < spared + 1), 1);
+        assert_eq!(bucket.retain_chunk(1, |entry| entry.index % 2 == 0), 2);
+        assert_eq!((bucket.chunks(), bucket.len()), (2, CHUNK + 1));
+        assert_eq!(bucket.retain_chunk(0, |entry| entry.index < spared), 1);
+        assert_eq!(bucket.retain_chunk(1, |_| true), 1, "now it fits");
+        assert_eq!((bucket.chunks(), bucket.len()), (1, CHUNK));
+    }
+
+    #[test]
+    fn the_first_chunk_and_the_last_may_vanish() {
+        for gone in 0..3 {
+            let mut bucket = bucket(3 * CHUNK);
+            let next = bucket.retain_chunk(gone, |_| false);
+            assert_eq!((next, bucket.chunks()), (gone, 2));
+            check(
+                &bucket,
+                (0..3 * CHUNK as u32).filter(|index| index / CHUNK as u32 != gone as u32),
+            );
+        }
+    }
+
+    #[test]
+    fn memory_that_what_is_kept_does_not_need_is_given_back() {
+        let mut bucket = bucket(CHUNK);
+        let full = bucket.memory();
+        retain(&mut bucket, |index| index < 10);
+        assert!(bucket.memory() <= full / 8, "{} of {full}", bucket.memory());
+        retain(&mut bucket, |index| index == 3);
+        bucket.shrink_to_fit();
+        assert_eq!(bucket.memory(), 0, "one alone needs no array");
+        check(&bucket, [3]);
+    }
+
+    #[test]
+    fn chunks_are_taken_out_from_the_first_on() {
+        let mut bucket = bucket(2 * CHUNK + 5);
+        for (first, len) in [(0, CHUNK), (CHUNK, CHUNK), (2 * CHUNK, 5), (0, 0)] {
+            let chunk = bucket.pop_chunk();
+            assert_eq!(chunk.len(), len);
+            assert!(chunk.first().is_none_or(|entry| entry.index == first as u32));
+            let end = 2 * CHUNK + 5;
+            check(&bucket, (first + len) as u32..if len == 0 { 0 } else { end as u32 });
+        }
+    }
+}

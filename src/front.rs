@@ -113,7 +113,8 @@ impl Front {
     }
 
     /// Puts an entry behind those of its deadline and earlier ones, given that no deadline is after
-    /// `last`, and returns whether it did; not if too many entries would have to move.
+    /// `last`, nor 2^32 ticks or more before it unless this one is at `last`; returns whether it did:
+    /// not if too many entries would have to move.
     #[inline]
     pub(crate) fn insert(&mut self, entry: Entry, last: u64) -> bool {
         let before_last = |low: u32| (last as u32).wrapping_sub(low);
@@ -130,6 +131,12 @@ impl Front {
         let ahead = sorted.partition_point(is_after);
         self.entries.insert(self.head + ahead, entry);
         true
+    }
+
+    /// Whether there is more than one chunk.
+    #[inline]
+    pub(crate) fn is_long(&self) -> bool {
+        !self.rest.is_empty()
     }
 
     /// The entries, in order.

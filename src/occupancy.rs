@@ -156,7 +156,7 @@ impl Occupancy {
         }
     }
 
-    /// Adds `number`, whose row must be at `row`.
+    /// Adds `number`, whose row must be at `row`, after `note` has told the nodes.
     #[inline]
     pub(crate) fn insert(&mut self, number: u32, row: usize) {
         self.rows[row].word |= bit(number);

@@ -108,3 +108,82 @@ impl Ord for Run {
         self.key().cmp(&other.key())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{RUN, Runs};
+    use crate::bucket::Entry;
+    use alloc::vec::Vec;
+
+    /// Puts so many in, numbered, by the deadlines that `deadline` gives them; returns them sorted.
+    fn put(runs: &mut Runs, entries: u32, deadline: impl Fn(u64) -> u64) -> Vec<(u64, u32)> {
+        let mut expected = Vec::new();
+        for index in 0..entries {
+            let deadline = deadline(index.into());
+            runs.push(deadline, Entry::new(index, 0, deadline));
+            expected.push((deadline, index));
+        }
+        runs.close();
+        expected.sort();
+        expected
+    }
+
+    fn take(runs: &mut Runs) -> Vec<(u64, u32)> {
+        core::iter::from_fn(|| runs.pop())
+            .map(|(deadline, entry)| (deadline, entry.index))
+            .collect()
+    }
+
+    #[test]
+    fn runs_are_merged_by_deadline_and_equal_ones_keep_their_order() {
+        let entries = 3 * RUN as u32 + 77;
+        for modulus in [1, 2, 7, 1000, 1 << 40] {
+            let mut runs = Runs::default();
+            let deadline = |index| (1 << 33) + index * 0x9e37_79b9 % modulus;
+            let expected = put(&mut runs, entries, deadline);
+            assert_eq!(runs.sorted.len(), 4);
+            assert_eq!(runs.iter().count(), entries as usize);
+            assert_eq!(take(&mut runs), expected);
+            assert!(runs.is_empty());
+        }
+    }
+
+    #[test]
+    fn the_last_tick_is_sorted_as_any_other() {
+        let mut runs = Runs::default();
+        let expected = put(&mut runs, 3 * RUN as u32, |index| u64::MAX - index % 3);
+        assert_eq!(take(&mut runs), expected);
+    }
+
+    #[test]
+    fn exactly_one_run_is_one_run() {
+        let mut runs = Runs::default();
+        put(&mut runs, RUN as u32, |index| index);
+        assert_eq!((runs.sorted.len(), runs.gathered.len()), (1, 0));
+        put(&mut runs, 1, |_| 0);
+        assert_eq!(runs.sorted.len(), 2);
+    }
+
+    #[test]
+    fn emptied_runs_hold_nothing_and_start_afresh() {
+        let mut runs = Runs::default();
+        for _ in 0..2 {
+            let expected = put(&mut runs, 2 * RUN as u32, |index| index % 5);
+            assert!(0 < runs.memory());
+            assert_eq!(take(&mut runs), expected);
+            assert_eq!((runs.memory(), runs.begun), (0, 0));
+            assert!(runs.pop().is_none());
+        }
+    }
+
+    #[test]
+    fn what_is_still_gathered_counts_too() {
+        let mut runs = Runs::default();
+        assert!(runs.is_empty());
+        runs.push(5, Entry::new(0, 0, 5));
+        assert!(!runs.is_empty());
+        assert_eq!(runs.iter().count(), 1);
+        runs.close();
+        assert_eq!(runs.pop().map(|(deadline, _)| deadline), Some(5));
+    }
+}

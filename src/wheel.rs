@@ -61,7 +61,7 @@ pub struct Wheel<T> {
     front: Front,
     /// More of them, after those in `front`.
     runs: Runs,
-    /// A tick that no deadline in `front` is before, nor `cursor`.
+    /// A tick that no deadline in `front` is before, nor, unless a visit is under way, `cursor`.
     front_from: u64,
     /// The last tick the wheel was driven to.
     now: u64,
@@ -72,7 +72,8 @@ pub struct Wheel<T> {
     /// How many timeouts are sorted into `front` at once: the more, the longer nothing was scheduled
     /// among them.
     most_sorted: usize,
-    /// A tick that no deadline is before; exact until the earliest timeout is cancelled.
+    /// A tick that no deadline is before; exact until the earliest timeout is cancelled, moved or
+    /// handed out.
     wake: u64,
     /// A tick that no deadline is after.
     latest: u64,
@@ -80,6 +81,8 @@ pub struct Wheel<T> {
     stale: usize,
     /// Where the search for stale entries goes on, while there is one.
     sweep: Option<Sweep>,
+    /// Entries that it is to look at.
+    owed: usize,
     visits: u64,
     demotions: u64,
     rounds_waited: u64,
@@ -110,8 +113,6 @@ struct Sweep {
     /// The bucket; None for the front.
     number: Option<u32>,
     chunk: usize,
-    /// Entries that are to be looked at.
-    owed: usize,
 }
 
 impl Sweep {
@@ -147,11 +148,12 @@ pub struct Expired<T> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WheelStats {
-    /// Timeouts waiting on each level, the finest first; one number for a hashed wheel.
+    /// Timeouts waiting on each level, the finest first, and stale ones; one number for a hashed
+    /// wheel.
     pub timeouts_per_level: Vec<usize>,
     /// Timeouts on no level: taken out of their buckets and sorted, to be handed out next.
     pub sorted: usize,
-    /// How many of those above were cancelled or moved since, and are yet to be cleared away.
+    /// How many of those above are stale: cancelled or moved since, and yet to be cleared away.
     pub stale: usize,
     /// Buckets taken apart or scanned, since the wheel was made. Passing by one in which nothing is
     /// due is not a visit.
@@ -189,6 +191,7 @@ impl<T> Wheel<T> {
             latest: 0,
             stale: 0,
             sweep: None,
+            owed: 0,
             visits: 0,
             demotions: 0,
             rounds_waited: 0,
@@ -281,9 +284,10 @@ impl<T> Wheel<T> {
     /// is due at that earlier `now`.
     ///
     /// Costs what comes due, whatever the distance from the last `now`. A timeout is demoted once a
-    /// level at most, but all of a coarse bucket in one call. A hashed wheel, to find what comes up
-    /// next, passes by at most all rows of 64 buckets of which one is occupied; a jump of a round
-    /// or more looks at each occupied bucket.
+    /// level at most, but all of a coarse bucket in one call:
+    /// [`expire_bounded`](Self::expire_bounded) does it in several. A hashed wheel scans the whole of
+    /// a bucket in which something is due, or was until it was cancelled or moved, once a round; all
+    /// rounds of a jump are one.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -306,7 +310,8 @@ impl<T> Wheel<T> {
     /// from there the next time.
     ///
     /// A timeout handed out, moved, or looked at in vain is one unit of work; what was done is
-    /// subtracted.
+    /// subtracted. The last step may do more than is left: it takes up to 512 timeouts of a bucket,
+    /// or up to 8192 where they are sorted at once.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -591,7 +596,9 @@ impl<T> Wheel<T> {
         match self.bucket_of(deadline) {
             Some(number) => self.table.bucket_for(number, deadline).push(entry),
             None => {
-                if !self.front.insert(entry, self.cursor) {
+                // What is not due yet is kept short, so that no call has much to put back.
+                let is_full = self.now < self.cursor && self.front.is_long();
+                if is_full || !self.front.insert(entry, self.cursor) {
                     self.scatter(entry, deadline);
                 }
             }
@@ -602,7 +609,7 @@ impl<T> Wheel<T> {
     }
 
     /// Puts what was sorted to be due next back into buckets, as it has become too much to insert
-    /// into.
+    /// into, or to keep.
     #[cold]
     fn scatter(&mut self, entry: Entry, deadline: u64) {
         let (from, to) = (self.front_from, self.cursor);
@@ -621,28 +628,47 @@ impl<T> Wheel<T> {
     /// Keeps the stale entries few, after a timeout has left or was moved.
     #[inline]
     fn tidy(&mut self) {
-        if FEW_STALE + STALE_PER_LIVE * self.len() < self.stale
-            || self.is_empty()
-            || self.sweep.is_some()
-        {
-            self.sweep_some();
+        let most = FEW_STALE + STALE_PER_LIVE * self.len();
+        if most < self.stale || self.sweep.is_some() {
+            self.owed += SWEPT;
+            // Many at once, as to begin and to leave off costs something too.
+            if CHUNK.min(4 * most) <= self.owed {
+                self.sweep_some();
+            }
+        }
+        if self.is_empty() {
+            self.forget_entries();
         }
     }
 
-    /// Drops stale entries, looking at a few entries; drops all when there is nothing else.
+    /// Drops all entries, as there are no timeouts.
+    #[cold]
+    fn forget_entries(&mut self) {
+        self.front = Front::default();
+        self.runs = Runs::default();
+        self.table.clear();
+        (self.visit, self.sweep, self.stale, self.owed) = (None, None, 0, 0);
+    }
+
+    /// Drops stale entries, looking at as many entries as are owed.
     #[cold]
     fn sweep_some(&mut self) {
-        if self.is_empty() {
-            self.front = Front::default();
-            self.runs = Runs::default();
-            self.table.clear();
-            (self.visit, self.sweep, self.stale) = (None, None, 0);
-            return;
-        }
-        let mut sweep = self.sweep.unwrap_or_default();
-        sweep.owed += SWEPT;
-        self.sweep = None;
+        let mut sweep = self.sweep.take().unwrap_or_default();
         while self.stale > 0 {
+            // What is on its way out of the buckets is in none, and a visit must find the chunks where
+            // they were.
+            if self.visit.is_some() || !self.runs.is_empty() {
+                if self.owed < CHUNK {
+                    self.sweep = Some(sweep);
+                    return;
+                }
+                self.owed -= CHUNK;
+                match self.visit {
+                    Some(visit) => self.visit_some(visit),
+                    None => self.refill_front(),
+                };
+                continue;
+            }
             let Self { table, front, arena, stale, .. } = self;
             let chunks = match sweep.number {
                 None => front.chunks(),
@@ -651,9 +677,7 @@ impl<T> Wheel<T> {
                     if number < next {
                         sweep.go_to(next);
                     }
-                    // A visit must find the chunks where they were.
-                    let is_visited = self.visit.is_some_and(|visit| visit.number() == next);
-                    if is_visited { 0 } else { table.bucket(next).chunks() }
+                    table.bucket(next).chunks()
                 }
             };
             if chunks <= sweep.chunk {
@@ -665,11 +689,11 @@ impl<T> Wheel<T> {
                 Some(number) => table.bucket(number).chunk(sweep.chunk),
             };
             let cost = entries.len().max(SWEPT_PER_BUCKET);
-            if sweep.owed < cost {
+            if self.owed < cost {
                 self.sweep = Some(sweep);
                 return;
             }
-            sweep.owed -= cost;
+            self.owed -= cost;
             let keep = |entry| {
                 let is_stale = arena.is_stale(entry);
                 *stale -= usize::from(is_stale);
@@ -702,9 +726,10 @@ impl<T> Wheel<T> {
     /// The earliest deadline, exactly; None if the wheel is empty.
     ///
     /// At or before [`now`](Self::now) if something is due. O(1) while that which comes next has
-    /// been sorted already; otherwise it scans the bucket that comes up next, and in a hashed wheel
-    /// looks at each occupied one. A loop that sleeps between deadlines, and can bear to wake up in
-    /// vain now and then, does better with [`next_wake`](Self::next_wake).
+    /// been sorted already, and was not cancelled; otherwise it scans the bucket that comes up next,
+    /// and in a hashed wheel looks at each occupied one. In the middle of a jump that is done in
+    /// steps, it scans all that was gathered. A loop that sleeps between deadlines, and can bear to
+    /// wake up in vain now and then, does better with [`next_wake`](Self::next_wake).
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -859,7 +884,8 @@ impl<T> Wheel<T> {
         self.arena.reserve(additional);
     }
 
-    /// Gives back what memory the present timeouts do not need. Their keys stay good. O(n).
+    /// Gives back what memory the present timeouts do not need. Their keys stay good. O(n), and what
+    /// [`expire_bounded`](Self::expire_bounded) has begun is done to the end.
     ///
     /// Keys are places, so the room before a live timeout can only be used again, not given back.
     pub fn shrink_to_fit(&mut self) {
@@ -1053,5 +1079,80 @@ impl<T> Drop for Drain<'_, T> {
 
         let rest = Rest(self);
         rest.0.for_each(drop);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Entry, FEW_STALE, STAMPS_PER_SWEEP, Wheel};
+    use crate::mode::Mode;
+    use alloc::collections::BTreeSet;
+    use alloc::vec::Vec;
+
+    fn modes() -> impl Iterator<Item = Mode> {
+        let modes = ["hierarchical:2", "hierarchical:64", "hashed:1", "hashed:8", "hashed:512"];
+        modes.into_iter().map(|mode| mode.parse().expect("a mode"))
+    }
+
+    #[test]
+    fn stamps_that_come_round_confuse_nothing() {
+        for mode in modes() {
+            let mut wheel = Wheel::new(mode);
+            let mut wanted = BTreeSet::new();
+            let mut keys = Vec::new();
+            for value in 0..20 {
+                keys.push((wheel.schedule(100 + value % 3, value), 100 + value % 3, value));
+                wanted.insert((100 + value % 3, value, value));
+            }
+            wheel.arena.set_stamp(u32::MAX - 30);
+            for order in 20..100 {
+                let (key, deadline, since) = &mut keys[order as usize * 7 % 20];
+                let value = *wheel.get(*key).expect("it is pending");
+                wanted.remove(&(*deadline, *since, value));
+                (*deadline, *since) = (100 + order % 5, order);
+                if order % 2 == 0 {
+                    wheel.cancel(*key);
+                    *key = wheel.schedule(*deadline, value);
+                } else {
+                    wheel.reschedule(*key, *deadline);
+                }
+                wanted.insert((*deadline, *since, value));
+                wheel.check();
+            }
+            let mut wanted = wanted.into_iter();
+            for tick in 0..200 {
+                while let Some(expired) = wheel.expire(tick) {
+                    let (deadline, _, value) = wanted.next().expect("it is wanted");
+                    assert_eq!((expired.deadline, expired.value), (deadline, value));
+                }
+            }
+            assert!(wanted.next().is_none());
+        }
+    }
+
+    /// Long before the stamps that stale entries have come again, these are gone.
+    #[test]
+    fn now_and_then_all_entries_are_looked_at() {
+        for mode in modes() {
+            for turn in 1..=4_u32 {
+                let mut wheel = Wheel::new(mode);
+                for value in 0..FEW_STALE as u64 {
+                    let key = wheel.schedule(2 << (3 * value), value);
+                    wheel.schedule(1 << 50, value);
+                    wheel.cancel(key);
+                }
+                assert_eq!(wheel.stats().stale, FEW_STALE);
+                wheel.arena.set_stamp(turn.wrapping_mul(STAMPS_PER_SWEEP).wrapping_sub(3));
+                for value in 0..20 {
+                    let key = wheel.schedule((1 << 50) + 1, value);
+                    wheel.cancel(key);
+                }
+                assert!(wheel.sweep.is_none(), "it is over");
+                let is_old = |entry: Entry| entry.low() != 1 && wheel.arena.is_stale(entry);
+                let old = wheel.table.iter().map(|(number, _)| wheel.table.bucket(number).iter());
+                assert_eq!(old.flatten().filter(|&entry| is_old(entry)).count(), 0, "{mode}");
+                wheel.check();
+            }
+        }
     }
 }

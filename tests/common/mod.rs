@@ -113,6 +113,48 @@ impl<T> Checked<T> {
         expired
     }
 
+    /// As `expire`, with so much work at most.
+    pub(crate) fn expire_bounded(&mut self, now: u64, work: &mut usize) -> Option<Expired<T>> {
+        let (before, len, given) = (self.now(), self.len(), *work);
+        let expired = self.0.expire_bounded(now, work);
+        self.check();
+        assert_eq!(self.now(), before.max(now), "time goes on to `now`, and never back");
+        assert!(*work <= given, "work is used up");
+        match &expired {
+            Some(expired) => {
+                assert!(expired.deadline <= now, "never early");
+                assert!(*work < given, "it was work");
+                assert_eq!(self.len() + 1, len);
+                assert!(self.get(expired.key).is_none(), "its key is stale");
+            }
+            None if 0 < *work => {
+                assert!(self.next_deadline().is_none_or(|deadline| now < deadline), "never late");
+                assert!(self.next_wake().is_none_or(|wake| now < wake), "it woke up for nothing");
+            }
+            None => assert_eq!(self.len(), len),
+        }
+        expired
+    }
+
+    /// Drives to `now` in calls of so much work each: what comes out, with the deadlines. Checks
+    /// after some of the steps only.
+    pub(crate) fn jump_in_steps(&mut self, now: u64, work: usize) -> Vec<(u64, T)> {
+        let mut out = Vec::new();
+        for step in 0.. {
+            let mut left = work;
+            while let Some(expired) = self.0.expire_bounded(now, &mut left) {
+                out.push((expired.deadline, expired.value));
+            }
+            if step < 4 || step % 256 == 0 || 0 < left {
+                self.check();
+            }
+            if 0 < left {
+                break;
+            }
+        }
+        out
+    }
+
     /// Drives straight to `now`: what comes out, with the deadlines.
     pub(crate) fn jump(&mut self, now: u64) -> Vec<(u64, T)> {
         let mut out = Vec::new();

@@ -204,6 +204,7 @@
 mod common;
 
 mod between;
+mod bounded;
 mod cancel;
 mod far;
 mod iteration;
@@ -214,3 +215,4 @@ mod next;
 mod order;
 mod reschedule;
 mod sorted;
+mod stale;
