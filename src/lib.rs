@@ -62,6 +62,7 @@ pub mod replay;
 mod sync;
 mod table;
 #[cfg(feature = "std")]
+#[allow(dead_code, unused_imports, reason = "the futures are to use it")]
 mod timer;
 mod wheel;
 
