@@ -52,6 +52,10 @@ mod arena;
 mod bucket;
 #[cfg(feature = "std")]
 mod clock;
+#[cfg(feature = "std")]
+mod delay_queue;
+#[cfg(feature = "std")]
+mod future;
 mod hashed;
 mod hierarchical;
 mod mode;
@@ -62,13 +66,19 @@ pub mod replay;
 mod sync;
 mod table;
 #[cfg(feature = "std")]
-#[allow(dead_code, unused_imports, reason = "the futures are to use it")]
 mod timer;
 mod wheel;
 
 pub use arena::Key;
 #[cfg(feature = "std")]
 pub use clock::{Clock, ManualClock, MonotonicClock};
+#[cfg(feature = "std")]
+pub use delay_queue::{BlockingIter, DelayQueue, Due};
+#[cfg(feature = "std")]
+pub use future::{
+    Elapsed, Interval, Sleep, Timed, interval, interval_at, sleep, sleep_until, timeout,
+    timeout_at, timer,
+};
 pub use mode::{Mode, ModeError};
 #[cfg(feature = "std")]
 pub use timer::{

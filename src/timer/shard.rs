@@ -387,7 +387,9 @@ mod tests {
     use super::*;
     use crate::{ManualClock, Timer};
     use alloc::task::Wake;
+    use core::pin::Pin;
     use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use core::task::Context;
     use core::time::Duration;
 
     #[derive(Default)]
@@ -436,5 +438,30 @@ mod tests {
         assert_eq!(shard.status(key), Status::Stopped);
         assert_eq!((waits.0.load(Relaxed), cancelled.0.load(Relaxed)), (1, 0));
         assert_eq!(shard.register(9_999, Waker::noop()), Err(ScheduleErrorKind::Stopped));
+    }
+
+    /// Hangs if one of these takes the lock.
+    #[test]
+    fn a_sleep_takes_the_lock_to_register_and_to_leave_alone() {
+        let timer = Timer::builder().clock(ManualClock::new()).build().expect("in range");
+        let shard = timer.core.shard();
+        let delay = Duration::from_secs(1);
+        let mut context = Context::from_waker(Waker::noop());
+
+        let held = shard.lock();
+        let mut sleep = timer.sleep(delay);
+        sleep.reset(delay * 2);
+        assert!(!sleep.is_elapsed() && sleep.deadline().is_some());
+        drop(sleep);
+        let mut sleep = timer.sleep(delay);
+        drop(held);
+
+        assert!(Pin::new(&mut sleep).poll(&mut context).is_pending());
+        let held = shard.lock();
+        assert!(Pin::new(&mut sleep).poll(&mut context).is_pending());
+        sleep.reset(delay * 2);
+        assert!(Pin::new(&mut sleep).poll(&mut context).is_pending());
+        assert!(!sleep.is_elapsed());
+        drop(held);
     }
 }
