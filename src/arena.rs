@@ -1,5 +1,6 @@
 //! Storage whose keys no later value shares.
 
+use crate::bucket::Entry;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
@@ -36,19 +37,25 @@ impl Key {
     }
 }
 
+/// Slots whose vacancies are one word.
+const GROUP: usize = u64::BITS as usize;
+
 /// The timeouts of a wheel, by index and by key.
 #[derive(Debug)]
 pub(crate) struct Arena<T> {
     slots: Vec<Slot<T>>,
     /// When each timeout is due, by index too. Apart from the slots, as who hands out timeouts by
-    /// deadline knows it already: so it touches less memory.
+    /// deadline knows it already, and who cancels does not ask: so they touch less memory.
     deadlines: Vec<u64>,
-    /// Vacant slots, the one to fill next last. Apart from the slots: a list through them would
-    /// make each `insert` wait for the memory of the one before.
-    vacant: Vec<u32>,
-    /// The slots from here on are vacant too, and filled once `vacant` is empty. An arena that was
-    /// emptied begins again at its first slot, in the order of memory.
-    untouched: usize,
+    /// For each group of slots one bit a slot, set if it is vacant.
+    vacant: Vec<u64>,
+    /// The groups with a vacant slot, each once, the one to use next last: mostly where a slot was
+    /// vacated a moment ago. Apart from the slots: a list through them would make each `insert` wait
+    /// for the memory of the one before.
+    open: Vec<u32>,
+    len: usize,
+    /// The stamp that was given out last.
+    stamp: u32,
     /// Where a new slot's generation starts: above that of every slot ever given back.
     floor: NonZeroU32,
 }
@@ -62,19 +69,11 @@ enum Slot<T> {
 }
 
 #[derive(Debug)]
-pub(crate) struct Timeout<T> {
+struct Timeout<T> {
     generation: NonZeroU32,
-    /// Where its entry was put, in the bucket that its deadline belongs in; it may have been moved.
-    pub(crate) position: u32,
-    pub(crate) value: T,
-}
-
-impl<T> Timeout<T> {
-    /// Its key, given its index.
-    #[inline]
-    pub(crate) fn key(&self, index: u32) -> Key {
-        Key { index, generation: self.generation }
-    }
+    /// That of its entry: all others that name this slot are stale.
+    stamp: u32,
+    value: T,
 }
 
 impl<T> Arena<T> {
@@ -83,152 +82,188 @@ impl<T> Arena<T> {
             slots: Vec::new(),
             deadlines: Vec::new(),
             vacant: Vec::new(),
-            untouched: 0,
+            open: Vec::new(),
+            len: 0,
+            stamp: 0,
             floor: NonZeroU32::MIN,
         }
     }
 
+    /// Makes room for so many timeouts more, if there is so much memory.
     pub(crate) fn reserve(&mut self, additional: usize) {
-        let additional = additional.saturating_sub(self.slots.len() - self.len());
+        let additional = additional.saturating_sub(self.slots.len() - self.len);
         // Room that cannot be had now is asked for again when it is needed.
         let _ = self.slots.try_reserve(additional);
         let _ = self.deadlines.try_reserve(additional);
     }
 
-    /// The index that the next `insert` will use.
+    /// Stores a timeout; returns its key, and the stamp for its entry.
     #[inline]
-    pub(crate) fn next_index(&self) -> u32 {
-        match self.vacant.last() {
-            Some(&index) => index,
-            None => {
-                let index = u32::try_from(self.untouched).unwrap_or(u32::MAX);
-                assert!(index < u32::MAX, "a wheel holds at most 2^32 - 1 timeouts");
-                index
+    pub(crate) fn insert(&mut self, deadline: u64, value: T) -> (Key, u32) {
+        let stamp = self.stamp.wrapping_add(1);
+        self.stamp = stamp;
+        self.len += 1;
+        let timeout = |generation| Slot::Occupied(Timeout { generation, stamp, value });
+        let Some(&group) = self.open.last() else {
+            let index = self.slots.len();
+            assert!(index < u32::MAX as usize, "a wheel holds at most 2^32 - 1 timeouts");
+            if index % GROUP == 0 {
+                self.vacant.push(0);
             }
-        }
-    }
-
-    #[inline]
-    pub(crate) fn insert(&mut self, position: u32, deadline: u64, value: T) -> Key {
-        let index = self.next_index();
-        let timeout = |generation| Slot::Occupied(Timeout { generation, position, value });
-        if self.vacant.pop().is_none() {
-            self.untouched += 1;
-        }
-        let generation = match self.slots.get_mut(index as usize) {
-            Some(slot) => {
-                let Slot::Vacant(generation) = *slot else {
-                    unreachable!("a vacant slot is not occupied")
-                };
-                *slot = timeout(generation);
-                self.deadlines[index as usize] = deadline;
-                generation
-            }
-            None => {
-                self.slots.push(timeout(self.floor));
-                self.deadlines.push(deadline);
-                self.floor
-            }
+            self.slots.push(timeout(self.floor));
+            self.deadlines.push(deadline);
+            return (Key { index: index as u32, generation: self.floor }, stamp);
         };
-        Key { index, generation }
-    }
-
-    /// When the timeout at `index` is due; still there when it has just been taken out.
-    #[inline]
-    pub(crate) fn deadline(&self, index: u32) -> u64 {
-        self.deadlines[index as usize]
-    }
-
-    /// Changes when the timeout at `index` is due, and the position it remembers.
-    #[inline]
-    pub(crate) fn reschedule(&mut self, index: u32, position: u32, deadline: u64) {
+        let vacant = &mut self.vacant[group as usize];
+        let index = group * GROUP as u32 + vacant.trailing_zeros();
+        *vacant &= vacant.wrapping_sub(1);
+        if *vacant == 0 {
+            self.open.pop();
+        }
+        let slot = &mut self.slots[index as usize];
+        let Slot::Vacant(generation) = *slot else { unreachable!("a vacant slot is not occupied") };
+        *slot = timeout(generation);
         self.deadlines[index as usize] = deadline;
-        self.set_position(index, position);
+        (Key { index, generation }, stamp)
+    }
+
+    /// Changes when the timeout that `key` names is due; returns the stamp for its new entry.
+    #[inline]
+    pub(crate) fn reschedule(&mut self, key: Key, deadline: u64) -> Option<u32> {
+        match self.slots.get_mut(key.index as usize)? {
+            Slot::Occupied(timeout) if timeout.generation == key.generation => {
+                self.stamp = self.stamp.wrapping_add(1);
+                timeout.stamp = self.stamp;
+                self.deadlines[key.index as usize] = deadline;
+                Some(self.stamp)
+            }
+            _ => None,
+        }
     }
 
     /// Takes out the timeout that `key` names; the key is stale from here on.
     #[inline]
-    pub(crate) fn remove(&mut self, key: Key) -> Option<Timeout<T>> {
-        let slot = self.slots.get_mut(key.index as usize)?;
-        match slot {
-            Slot::Occupied(timeout) if timeout.generation == key.generation => {}
+    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+        let is_it = |timeout: &Timeout<T>| timeout.generation == key.generation;
+        Some(self.vacate(key.index, is_it)?.value)
+    }
+
+    /// Takes out the timeout that `entry` stands for, unless the entry is stale.
+    #[inline]
+    pub(crate) fn take(&mut self, entry: Entry) -> Option<(Key, T)> {
+        let is_it = |timeout: &Timeout<T>| timeout.stamp == entry.stamp;
+        let Timeout { generation, value, .. } = self.vacate(entry.index, is_it)?;
+        Some((Key { index: entry.index, generation }, value))
+    }
+
+    /// Takes out the timeout at `index`, if there is one and it is the right one.
+    #[inline]
+    fn vacate(&mut self, index: u32, is_it: impl Fn(&Timeout<T>) -> bool) -> Option<Timeout<T>> {
+        let slot = self.slots.get_mut(index as usize)?;
+        let next = match slot {
+            Slot::Occupied(timeout) if is_it(timeout) => timeout.generation.checked_add(1),
             _ => return None,
+        };
+        let vacant = Slot::Vacant(next.unwrap_or(NonZeroU32::MIN));
+        let Slot::Occupied(timeout) = core::mem::replace(slot, vacant) else { return None };
+        let vacant = &mut self.vacant[index as usize / GROUP];
+        if *vacant == 0 {
+            self.open.push(index / GROUP as u32);
         }
-        let next = key.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
-        match core::mem::replace(slot, Slot::Vacant(next)) {
-            Slot::Occupied(timeout) => {
-                self.vacant.push(key.index);
-                if self.is_empty() {
-                    self.vacant.clear();
-                    self.untouched = 0;
-                }
-                Some(timeout)
-            }
-            Slot::Vacant(_) => None,
+        *vacant |= 1 << (index as usize % GROUP);
+        self.len -= 1;
+        if self.len == 0 {
+            self.begin_again();
+        }
+        Some(timeout)
+    }
+
+    /// Has the slots filled in the order of memory, as all of them are vacant.
+    fn begin_again(&mut self) {
+        for (group, open) in (0..).zip(self.open.iter_mut().rev()) {
+            *open = group;
         }
     }
 
-    /// The timeout that `key` names.
+    /// The value that `key` names.
     #[inline]
-    pub(crate) fn get(&self, key: Key) -> Option<&Timeout<T>> {
+    pub(crate) fn get(&self, key: Key) -> Option<&T> {
         match self.slots.get(key.index as usize)? {
-            Slot::Occupied(timeout) if timeout.generation == key.generation => Some(timeout),
+            Slot::Occupied(timeout) if timeout.generation == key.generation => Some(&timeout.value),
             _ => None,
         }
     }
 
-    /// The timeout that `key` names.
+    /// The value that `key` names.
     #[inline]
-    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Timeout<T>> {
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         match self.slots.get_mut(key.index as usize)? {
-            Slot::Occupied(timeout) if timeout.generation == key.generation => Some(timeout),
+            Slot::Occupied(timeout) if timeout.generation == key.generation => {
+                Some(&mut timeout.value)
+            }
             _ => None,
         }
     }
 
-    /// The timeout at `index`, which must be live.
+    /// Whether the timeout that `entry` stands for is gone, or was moved to another entry.
     #[inline]
-    pub(crate) fn timeout(&self, index: u32) -> &Timeout<T> {
-        match &self.slots[index as usize] {
-            Slot::Occupied(timeout) => timeout,
-            Slot::Vacant(_) => unreachable!("an entry names a live timeout"),
+    pub(crate) fn is_stale(&self, entry: Entry) -> bool {
+        match self.slots.get(entry.index as usize) {
+            Some(Slot::Occupied(timeout)) => timeout.stamp != entry.stamp,
+            _ => true,
         }
     }
 
-    /// Reads the slot at `index`, if there is one, and makes a number of it.
+    /// When the timeout that `entry` stands for is due; None if the entry is stale.
     #[inline]
-    pub(crate) fn touch(&self, index: u32) -> u32 {
-        match self.slots.get(index as usize) {
-            Some(Slot::Occupied(timeout)) => timeout.generation.get(),
-            _ => 0,
-        }
+    pub(crate) fn deadline(&self, entry: Entry) -> Option<u64> {
+        (!self.is_stale(entry)).then(|| self.deadline_at(entry.index))
     }
 
-    /// Tells the timeout at `index` the position of its entry, if it is still live.
+    /// When the timeout at `index`, which is live, is due.
     #[inline]
-    pub(crate) fn set_position(&mut self, index: u32, position: u32) {
-        if let Slot::Occupied(timeout) = &mut self.slots[index as usize] {
-            timeout.position = position;
-        }
+    pub(crate) fn deadline_at(&self, index: u32) -> u64 {
+        self.deadlines[index as usize]
     }
 
-    /// The first live timeout at or after index `from`.
-    pub(crate) fn next_live(&self, from: u32) -> Option<(u32, &Timeout<T>)> {
-        let slots = self.slots.get(from as usize..self.untouched)?;
-        (from..).zip(slots).find_map(|(index, slot)| match slot {
-            Slot::Occupied(timeout) => Some((index, timeout)),
-            Slot::Vacant(_) => None,
-        })
+    /// Reads the slots of some entries, all at once: one after the other, each would have to be
+    /// waited for.
+    #[inline]
+    pub(crate) fn prefetch(&self, entries: &[Entry]) {
+        let touch = |sum, entry: &Entry| match self.slots.get(entry.index as usize) {
+            Some(Slot::Occupied(timeout)) => sum ^ timeout.stamp,
+            _ => sum,
+        };
+        core::hint::black_box(entries.iter().fold(0, touch));
+    }
+
+    /// The first live timeout at or after index `from`, as key, deadline and value.
+    pub(crate) fn next_live(&self, from: u32) -> Option<(Key, u64, &T)> {
+        let mut skipped = (1 << (from as usize % GROUP)) - 1;
+        for (group, vacant) in self.vacant.iter().enumerate().skip(from as usize / GROUP) {
+            let live = !vacant & !core::mem::take(&mut skipped);
+            if live == 0 {
+                continue;
+            }
+            let index = (group * GROUP) as u32 + live.trailing_zeros();
+            if let Slot::Occupied(Timeout { generation, value, .. }) =
+                self.slots.get(index as usize)?
+            {
+                let key = Key { index, generation: *generation };
+                return Some((key, self.deadline_at(index), value));
+            }
+        }
+        None
     }
 
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.untouched - self.vacant.len()
+        self.len
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.untouched == self.vacant.len()
+        self.len == 0
     }
 
     /// Gives back the vacant slots at the end.
@@ -243,29 +278,45 @@ impl<T> Arena<T> {
             self.floor = self.floor.max(generation);
             self.slots.pop();
         }
+        let slots = self.slots.len();
         self.slots.shrink_to_fit();
-        self.deadlines.truncate(self.slots.len());
+        self.deadlines.truncate(slots);
         self.deadlines.shrink_to_fit();
-        self.untouched = self.untouched.min(self.slots.len());
-        self.vacant.retain(|&index| (index as usize) < self.untouched);
+        self.vacant.truncate(slots.div_ceil(GROUP));
+        if let (Some(last), 1..) = (self.vacant.last_mut(), slots % GROUP) {
+            *last &= (1 << (slots % GROUP)) - 1;
+        }
         self.vacant.shrink_to_fit();
+        let vacant = &self.vacant;
+        self.open.retain(|&group| vacant.get(group as usize).is_some_and(|&vacant| vacant != 0));
+        self.open.shrink_to_fit();
     }
 
     /// Bytes allocated.
     pub(crate) fn memory(&self) -> usize {
         self.slots.capacity() * size_of::<Slot<T>>()
-            + self.deadlines.capacity() * size_of::<u64>()
-            + self.vacant.capacity() * size_of::<u32>()
+            + (self.deadlines.capacity() + self.vacant.capacity()) * size_of::<u64>()
+            + self.open.capacity() * size_of::<u32>()
     }
 
-    /// Panics unless the list of vacant slots names each of them once.
+    /// Panics unless what is vacant is known.
     pub(crate) fn check(&self) {
-        let mut vacant: Vec<_> = self.vacant.clone();
-        vacant.sort_unstable();
-        vacant.extend(self.untouched as u32..self.slots.len() as u32);
-        let slots = (0..).zip(&self.slots);
-        let found = slots.filter(|(_, slot)| matches!(slot, Slot::Vacant(_)));
-        assert!(found.map(|(index, _)| index).eq(vacant), "the vacant slots are known");
+        let mut live = 0;
+        let mut open = Vec::new();
+        for (index, slot) in self.slots.iter().enumerate() {
+            let is_vacant = matches!(slot, Slot::Vacant(_));
+            live += usize::from(!is_vacant);
+            let is_known = self.vacant[index / GROUP] >> (index % GROUP) & 1 == 1;
+            assert_eq!(is_known, is_vacant, "the vacant slots are known");
+            let group = (index / GROUP) as u32;
+            if is_vacant && open.last() != Some(&group) {
+                open.push(group);
+            }
+        }
+        assert_eq!(self.len, live, "the count of timeouts is right");
+        let mut known = self.open.clone();
+        known.sort_unstable();
+        assert_eq!(known, open, "the groups with a vacant slot are known");
     }
 }
 
@@ -285,9 +336,9 @@ mod tests {
     fn a_generation_that_comes_round_skips_zero() {
         let mut arena = Arena::new();
         arena.floor = NonZeroU32::MAX;
-        let last = arena.insert(0, 0, ());
+        let (last, _) = arena.insert(0, ());
         arena.remove(last);
-        let first = arena.insert(0, 0, ());
+        let (first, _) = arena.insert(0, ());
         assert_eq!((last.generation, first.generation), (NonZeroU32::MAX, NonZeroU32::MIN));
         assert!(arena.get(last).is_none());
         assert!(arena.get(first).is_some());
@@ -296,14 +347,14 @@ mod tests {
     #[test]
     fn a_place_given_back_starts_above_all_that_were_there() {
         let mut arena = Arena::new();
-        let stale = [(); 3].map(|()| arena.insert(0, 0, ()));
+        let stale = [(); 3].map(|()| arena.insert(0, ()).0);
         for key in stale {
             arena.remove(key);
         }
         arena.shrink_to_fit();
         assert_eq!(arena.memory(), 0);
         for _ in 0..3 {
-            arena.insert(0, 0, ());
+            arena.insert(0, ());
         }
         assert!(stale.iter().all(|&key| arena.get(key).is_none()));
         arena.check();
@@ -313,11 +364,11 @@ mod tests {
     fn a_place_past_half_of_its_generations_is_not_given_back() {
         let mut arena = Arena::new();
         arena.floor = NonZeroU32::new(u32::MAX / 2).expect("not zero");
-        let key = arena.insert(0, 0, ());
+        let (key, _) = arena.insert(0, ());
         arena.remove(key);
         arena.shrink_to_fit();
         assert_eq!(arena.slots.len(), 1);
-        assert!(arena.insert(0, 0, ()).generation > key.generation);
+        assert!(arena.insert(0, ()).0.generation > key.generation);
         arena.check();
     }
 }

@@ -1,37 +1,37 @@
 //! Bucket: the first-in-first-out list both modes share.
 
 use crate::arena::Arena;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use smallvec::SmallVec;
 
-/// A vacated place in a bucket.
-const HOLE: u32 = u32::MAX;
-/// Holes that a bucket may have whatever else is in it.
-const FREE_HOLES: usize = 4;
-/// Holes that a bucket may have for each live entry.
-const HOLES_PER_LIVE: usize = 3;
-
-/// Entries among which one is looked for rather than all timeouts told where they are.
-const MOST_SEARCHED: usize = 64;
-/// Live entries among which another is put in its place by moving those behind it.
-const MOST_MOVED: usize = 32;
-/// Values of a digit by which entries are sorted by counting them.
-pub(crate) const MOST_COUNTED: usize = 256;
-
-/// Timeouts that are read ahead at once.
-const PREFETCHED: usize = 256;
+/// Entries that are handled at once, and that are copied at most when a bucket grows.
+pub(crate) const CHUNK: usize = 512;
 
 /// Stands in a bucket for one timeout.
+///
+/// It is *stale* once its timeout is gone or was moved to another entry. Who cancels a timeout
+/// leaves its entry where it is; stale entries are dropped when they are come upon.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
-    /// The timeout's place in the arena, or `HOLE`.
+    /// The timeout's place in the arena.
     pub(crate) index: u32,
-    /// The low half of its deadline: who moves or scans entries seldom needs to look further.
+    /// The timeout has the same stamp, unless the entry is stale.
+    pub(crate) stamp: u32,
+    /// The low half of the deadline: who moves or scans entries seldom needs to look further.
     low: u32,
 }
 
 impl Entry {
-    pub(crate) fn new(index: u32, deadline: u64) -> Self {
-        Self { index, low: deadline as u32 }
+    #[inline]
+    pub(crate) fn new(index: u32, stamp: u32, deadline: u64) -> Self {
+        Self { index, stamp, low: deadline as u32 }
+    }
+
+    /// The low half of the deadline.
+    #[inline]
+    pub(crate) fn low(self) -> u32 {
+        self.low
     }
 
     /// How far the deadline is after `from`, if that is less than 2^32.
@@ -40,327 +40,235 @@ impl Entry {
         self.low.wrapping_sub(from as u32).into()
     }
 
-    /// The deadline, which is not before `from`; without a look into the arena if it is near, that
-    /// is, less than 2^32 ticks after `from`.
+    /// The deadline, which is not before `from`; None if that takes a look into the arena, and shows
+    /// that the entry is stale. None is taken if the deadline is near, that is, less than 2^32 ticks
+    /// after `from`.
     #[inline]
-    pub(crate) fn deadline<T>(self, from: u64, is_near: bool, arena: &Arena<T>) -> u64 {
-        if is_near { from + self.distance(from) } else { arena.deadline(self.index) }
+    pub(crate) fn deadline<T>(self, from: u64, is_near: bool, arena: &Arena<T>) -> Option<u64> {
+        if is_near { Some(from + self.distance(from)) } else { arena.deadline(self) }
+    }
+
+    /// Panics if the entry is not stale and does not know its deadline.
+    pub(crate) fn check<T>(self, arena: &Arena<T>) {
+        let deadline = arena.deadline(self);
+        assert!(deadline.is_none_or(|deadline| deadline as u32 == self.low), "it knows when");
     }
 }
+
+type Chunk = SmallVec<[Entry; 1]>;
 
 /// The timeouts that come up together, in the order in which they were put in.
 ///
-/// A contiguous array. A timeout remembers the position of its entry, and removing it leaves a hole
-/// there. Entries are moved about without a look at their timeouts; the next removal tells all
-/// timeouts of the bucket where they are now. That is paid for by what moved them: a bucket is
-/// filled at once when another is taken apart, its holes are closed when they outnumber the live
-/// entries by far, and where one is put between others there are few.
+/// Chunks of entries: so there is never much to be copied when it grows, and it can be taken apart a
+/// chunk at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Bucket {
-    entries: SmallVec<[Entry; 2]>,
-    /// The position of `entries[0]`: entries taken off the front take their positions with them.
-    first: u32,
-    /// Everything before `entries[head]` is a hole; that entry itself is live, if any is.
-    head: u32,
-    live: u32,
-    /// Whether an entry may be elsewhere than its timeout remembers.
-    moved: bool,
+    /// The chunks before the last one; none of them is empty. Boxed, as few buckets have any.
+    #[expect(clippy::box_collection, reason = "a bucket is a third smaller so")]
+    full: Option<Box<VecDeque<Chunk>>>,
+    /// Not empty unless the bucket is.
+    last: Chunk,
 }
 
 impl Bucket {
-    /// Appends an entry, and returns its position for its timeout to remember.
+    /// Appends an entry.
     #[inline]
-    pub(crate) fn push(&mut self, entry: Entry) -> u32 {
-        let position = self.first.wrapping_add(self.entries.len() as u32);
-        self.entries.push(entry);
-        self.live += 1;
-        position
+    pub(crate) fn push(&mut self, entry: Entry) {
+        if CHUNK <= self.last.len() {
+            self.begin_chunk();
+        }
+        self.last.push(entry);
     }
 
-    /// Makes room for so many entries more, and none to spare.
-    pub(crate) fn reserve_exact(&mut self, additional: usize) {
-        self.entries.reserve_exact(additional);
+    #[cold]
+    fn begin_chunk(&mut self) {
+        let full = core::mem::replace(&mut self.last, Chunk::with_capacity(CHUNK));
+        self.full.get_or_insert_default().push_back(full);
     }
 
-    /// Appends an entry from another bucket, and does not tell its timeout.
-    #[inline]
-    pub(crate) fn append(&mut self, entry: Entry) {
-        self.push(entry);
-        self.moved = true;
+    /// Makes room for so many entries, or one chunk of them, in a bucket that is empty.
+    pub(crate) fn reserve(&mut self, entries: usize) {
+        if self.last.is_empty() {
+            self.last.reserve_exact(entries.min(CHUNK));
+        }
     }
 
-    /// Takes out the entry of the timeout at `index`, which is in this bucket and remembers
-    /// `position`.
+    /// The entry of a bucket that has one only.
+    pub(crate) fn only(&self) -> Option<Entry> {
+        match (&self.full, self.last.as_slice()) {
+            (None, &[entry]) => Some(entry),
+            _ => None,
+        }
+    }
+
+    /// The last entry.
     #[inline]
-    pub(crate) fn remove<T>(&mut self, index: u32, position: u32, arena: &mut Arena<T>) {
-        let at = match self.moved {
-            true => self.search(index, arena),
-            false => position.wrapping_sub(self.first) as usize,
+    pub(crate) fn last(&self) -> Option<Entry> {
+        self.last.last().copied()
+    }
+
+    /// Takes out the first chunk; an empty one if there is none.
+    pub(crate) fn pop_chunk(&mut self) -> Chunk {
+        let Some(full) = &mut self.full else { return core::mem::take(&mut self.last) };
+        let chunk = full.pop_front().unwrap_or_default();
+        if full.is_empty() {
+            self.full = None;
+        }
+        chunk
+    }
+
+    /// Reads the first chunk ahead.
+    pub(crate) fn prefetch(&self) {
+        let first = self.chunk(0).iter().step_by(64 / size_of::<Entry>());
+        core::hint::black_box(first.fold(0, |sum, entry| sum ^ entry.index));
+    }
+
+    /// How many chunks there are; at least 1.
+    #[inline]
+    pub(crate) fn chunks(&self) -> usize {
+        self.full.as_ref().map_or(0, |full| full.len()) + 1
+    }
+
+    /// The entries of chunk `at`.
+    pub(crate) fn chunk(&self, at: usize) -> &[Entry] {
+        self.full.as_ref().and_then(|full| full.get(at)).unwrap_or(&self.last)
+    }
+
+    /// Drops the entries of chunk `at` that are not to be kept, and returns the number of the chunk
+    /// that follows; the number of chunks if that was the last one.
+    ///
+    /// A chunk that has become empty is gone, and so is one that fits into the one before it.
+    pub(crate) fn retain_chunk(&mut self, at: usize, mut keep: impl FnMut(Entry) -> bool) -> usize {
+        let before = self.chunks() - 1;
+        let chunk = match &mut self.full {
+            Some(full) if at < before => &mut full[at],
+            _ => &mut self.last,
         };
-        let entry = &mut self.entries[at];
-        debug_assert_eq!(entry.index, index, "a timeout remembers the position of its entry");
-        entry.index = HOLE;
-        self.live -= 1;
-        if at == self.head as usize || most_entries(self.len()) < self.entries.len() {
-            self.tidy();
+        let entries = chunk.as_mut_slice();
+        let mut kept = entries.iter().position(|&entry| !keep(entry)).unwrap_or(entries.len());
+        for next in kept + 1..entries.len() {
+            let entry = entries[next];
+            entries[kept] = entry;
+            kept += usize::from(keep(entry));
         }
+        chunk.truncate(kept);
+        if 4 * kept < chunk.capacity() {
+            chunk.grow((2 * kept).max(chunk.inline_size()));
+        }
+        self.close_up(at, kept)
     }
 
-    /// Where the entry of the timeout at `index` is. In a long bucket, all timeouts are told.
-    #[cold]
-    fn search<T>(&mut self, index: u32, arena: &mut Arena<T>) -> usize {
-        if MOST_SEARCHED < self.entries.len() {
-            self.renumber(arena);
+    /// Puts chunk `at`, of `len` entries, into the one before it, if it fits in there, and drops it
+    /// if it is empty.
+    fn close_up(&mut self, at: usize, len: usize) -> usize {
+        let Some(full) = &mut self.full else { return 1 };
+        let fits = match at.checked_sub(1) {
+            Some(before) => full[before].len() + len <= CHUNK,
+            None => len == 0,
+        };
+        if !fits {
+            return at + 1;
         }
-        let mut places = self.entries.iter();
-        let at = places.position(|entry| entry.index == index);
-        at.expect("a timeout is in the bucket of its deadline")
-    }
-
-    /// Tells every timeout its position.
-    fn renumber<T>(&mut self, arena: &mut Arena<T>) {
-        self.moved = false;
-        for (at, entry) in (0..).zip(&self.entries) {
-            if entry.index != HOLE {
-                arena.set_position(entry.index, self.first.wrapping_add(at));
+        let chunk = match full.remove(at) {
+            Some(chunk) => chunk,
+            None => {
+                let before = full.pop_back().unwrap_or_default();
+                core::mem::replace(&mut self.last, before)
             }
+        };
+        if !chunk.is_empty() {
+            let before = full.get_mut(at - 1).unwrap_or(&mut self.last);
+            before.extend_from_slice(&chunk);
+        }
+        if full.is_empty() {
+            self.full = None;
+        }
+        at
+    }
+
+    /// Drops the entries that are not to be kept.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(Entry) -> bool) {
+        let mut chunk = 0;
+        while chunk < self.chunks() {
+            chunk = self.retain_chunk(chunk, &mut keep);
         }
     }
 
-    /// Reads the timeouts that are next to be taken out, all at once, if that is due again: one
-    /// after the other, each would have to be waited for.
-    #[inline]
-    pub(crate) fn prefetch<T>(&self, arena: &Arena<T>) {
-        let head = self.head as usize;
-        if head % PREFETCHED == 0 {
-            let next = &self.entries[head..self.entries.len().min(head + PREFETCHED)];
-            core::hint::black_box(next.iter().fold(0, |sum, entry| sum ^ arena.touch(entry.index)));
-        }
-    }
-
-    /// The first entry.
-    #[inline]
-    pub(crate) fn front(&self) -> Option<Entry> {
-        if self.live == 0 { None } else { Some(self.entries[self.head as usize]) }
-    }
-
-    /// Takes out the first entry.
-    #[inline]
-    pub(crate) fn pop_front(&mut self) {
-        let at = self.head as usize;
-        self.entries[at].index = HOLE;
-        self.live -= 1;
-        match self.entries.get(at + 1) {
-            Some(next) if next.index != HOLE && self.entries.len() <= most_entries(self.len()) => {
-                self.head += 1;
-            }
-            _ => self.tidy(),
-        }
-    }
-
-    /// Restores what must hold after entries have left.
-    fn tidy(&mut self) {
-        if self.live == 0 {
-            *self = Self::default();
-            return;
-        }
-        self.skip_holes();
-        if most_entries(self.len()) < self.entries.len() {
-            self.close_holes();
-        }
-    }
-
-    #[inline]
-    fn skip_holes(&mut self) {
-        while self.entries[self.head as usize].index == HOLE {
-            self.head += 1;
-        }
-    }
-
-    /// Moves the entries together, in their order, and gives back memory that is not needed.
-    #[cold]
-    fn close_holes(&mut self) {
-        // Off the front the others keep their positions.
-        self.entries.drain(..self.head as usize);
-        self.first = self.first.wrapping_add(self.head);
-        self.head = 0;
-        if self.entries.len() > 2 * self.len() {
-            self.entries.retain(|entry| entry.index != HOLE);
-            self.moved = true;
-        }
-        if 2 * most_entries(self.len()) < self.entries.capacity() {
-            self.entries.grow(most_entries(self.len()));
-        }
-    }
-
-    /// The live entries, in order.
+    /// The entries, in order.
     #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = Entry> {
-        self.entries[self.head as usize..].iter().copied().filter(|entry| entry.index != HOLE)
+        let full = self.full.iter().flat_map(|full| full.iter());
+        full.chain([&self.last]).flatten().copied()
     }
 
-    /// The earliest deadline, given that none is before `from` or after `latest`; `u64::MAX` if the
-    /// bucket is empty.
-    pub(crate) fn earliest<T>(&self, from: u64, latest: u64, arena: &Arena<T>) -> u64 {
-        let is_near = latest - from <= u32::MAX.into();
-        let mut earliest = u64::MAX;
-        for entry in self.iter() {
-            earliest = earliest.min(entry.deadline(from, is_near, arena));
-            if earliest == from {
-                break;
-            }
-        }
-        earliest
-    }
-
-    /// Moves the timeouts whose deadlines are in `from..=to` to the end of `due`, given that no
-    /// deadline is before `from` or after `latest`, and returns the earliest that is left,
-    /// `u64::MAX` if none is.
-    pub(crate) fn take_due<T>(
-        &mut self,
+    /// The earliest deadline if it is before `bound`, given that none is before `from` or after
+    /// `latest`.
+    pub(crate) fn earliest<T>(
+        &self,
         from: u64,
-        to: u64,
         latest: u64,
-        due: &mut Self,
+        bound: Option<u64>,
         arena: &Arena<T>,
-    ) -> u64 {
+    ) -> Option<u64> {
         let is_near = latest - from <= u32::MAX.into();
-        let mut earliest = u64::MAX;
-        for entry in &mut self.entries[self.head as usize..] {
-            if entry.index == HOLE {
-                continue;
-            }
-            let deadline = entry.deadline(from, is_near, arena);
-            if to < deadline {
-                earliest = earliest.min(deadline);
-            } else {
-                due.append(*entry);
-                entry.index = HOLE;
-                self.live -= 1;
+        let mut earliest = None;
+        for entry in self.iter() {
+            let Some(deadline) = entry.deadline(from, is_near, arena) else { continue };
+            let is_earlier = earliest.or(bound).is_none_or(|earliest| deadline < earliest);
+            if is_earlier && !arena.is_stale(entry) {
+                earliest = Some(deadline);
             }
         }
-        self.tidy();
         earliest
     }
 
-    /// Sorts by deadline; equal deadlines keep their order.
-    pub(crate) fn sort<T>(&mut self, arena: &Arena<T>) {
-        self.entries.retain(|entry| entry.index != HOLE);
-        self.entries.sort_by_cached_key(|entry| arena.deadline(entry.index));
-        self.first = 0;
-        self.head = 0;
-        self.moved = true;
-    }
-
-    /// Sorts by deadline, given that the deadlines differ in their lowest `digits` digits of `bits`
-    /// bits only; equal deadlines keep their order.
-    pub(crate) fn sort_digits(&mut self, bits: u32, digits: u32) {
-        let mut sorted: SmallVec<_> = self.iter().collect();
-        let counters = 1 << bits;
-        if MOST_COUNTED < counters || 4 * sorted.len() < digits as usize * counters {
-            let key = |entry: &Entry| entry.low & (u32::MAX >> (u32::BITS - bits * digits));
-            sorted.sort_by_key(key);
-        } else {
-            // By each digit in turn, the lowest first: where a digit starts, by counting those
-            // before it.
-            let mut unsorted = sorted.clone();
-            for shift in (0..digits).map(|digit| digit * bits) {
-                let digit = |entry: &Entry| (entry.low >> shift) as usize & (counters - 1);
-                core::mem::swap(&mut sorted, &mut unsorted);
-                let mut starts = [0; MOST_COUNTED];
-                for entry in &unsorted {
-                    starts[digit(entry)] += 1;
-                }
-                let mut start = 0;
-                for count in &mut starts[..counters] {
-                    start += core::mem::replace(count, start);
-                }
-                for entry in &unsorted {
-                    let at = &mut starts[digit(entry)];
-                    sorted[*at] = *entry;
-                    *at += 1;
-                }
-            }
-        }
-        self.entries = sorted;
-        self.first = 0;
-        self.head = 0;
-        self.moved = true;
-    }
-
-    /// Puts an entry behind those of its deadline and earlier ones, given that the bucket is sorted
-    /// and that no deadline is after `last`, and returns its position; None if too many entries
-    /// would have to move.
-    #[inline]
-    pub(crate) fn insert(&mut self, entry: Entry, last: u64) -> Option<u32> {
-        let before_last = |low: u32| (last as u32).wrapping_sub(low);
-        let sorted = &self.entries[self.head as usize..];
-        if sorted.last().is_none_or(|end| before_last(entry.low) <= before_last(end.low)) {
-            return Some(self.push(entry));
-        }
-        if MOST_MOVED < self.len() {
-            return None;
-        }
-        let ahead = sorted.partition_point(|at| before_last(entry.low) <= before_last(at.low));
-        let at = self.head + ahead as u32;
-        self.entries.insert(at as usize, entry);
-        self.live += 1;
-        self.moved = true;
-        Some(self.first.wrapping_add(at))
-    }
-
-    /// Gives back the memory that the live entries do not need.
+    /// Gives back the memory that the entries do not need.
     pub(crate) fn shrink_to_fit(&mut self) {
-        self.entries.retain(|entry| entry.index != HOLE);
-        self.entries.shrink_to_fit();
-        self.first = 0;
-        self.head = 0;
-        self.moved = true;
+        self.retain(|_| true);
+        for chunk in self.full.iter_mut().flat_map(|full| full.iter_mut()) {
+            chunk.shrink_to_fit();
+        }
+        if let Some(full) = &mut self.full {
+            full.shrink_to_fit();
+        }
+        self.last.shrink_to_fit();
     }
 
-    #[inline]
+    /// How many entries there are; looks at each chunk.
     pub(crate) fn len(&self) -> usize {
-        self.live as usize
+        let full = self.full.iter().flat_map(|full| full.iter());
+        full.chain([&self.last]).map(|chunk| chunk.len()).sum()
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.live == 0
+        self.last.is_empty()
     }
 
     /// Bytes allocated.
     pub(crate) fn memory(&self) -> usize {
-        if self.entries.spilled() { self.entries.capacity() * size_of::<Entry>() } else { 0 }
+        let array = |chunk: &Chunk| match chunk.spilled() {
+            true => chunk.capacity() * size_of::<Entry>(),
+            false => 0,
+        };
+        let list = self.full.as_ref().map_or(0, |full| {
+            size_of::<VecDeque<Chunk>>()
+                + full.capacity() * size_of::<Chunk>()
+                + full.iter().map(array).sum::<usize>()
+        });
+        array(&self.last) + list
     }
 
-    /// Panics unless every entry and its timeout name each other, and the holes are few.
+    /// Panics unless the chunks are in order, and entries that are not stale know their deadlines.
     pub(crate) fn check<T>(&self, arena: &Arena<T>) {
-        let live = self.iter().count();
-        assert_eq!(live, self.len(), "the count of live entries is right");
-        assert!(self.entries.len() <= most_entries(live), "holes are closed in time");
-        if live > 0 {
-            assert_ne!(self.entries[self.head as usize].index, HOLE, "the head is live");
-        } else {
-            assert_eq!(self.memory(), 0, "an empty bucket holds no memory");
-        }
-        for (at, entry) in (0..).zip(&self.entries) {
-            if entry.index != HOLE {
-                let timeout = arena.timeout(entry.index);
-                assert_eq!(
-                    arena.deadline(entry.index) as u32,
-                    entry.low,
-                    "an entry knows its deadline"
-                );
-                let remembered = timeout.position == self.first.wrapping_add(at);
-                assert!(self.moved || remembered, "a timeout remembers the position of its entry");
-                assert!(self.head <= at, "what is before the head is a hole");
+        match &self.full {
+            Some(full) => {
+                assert!(!full.is_empty() && !self.last.is_empty(), "no chunk is empty");
+                assert!(full.iter().all(|chunk| !chunk.is_empty()), "no chunk is empty");
             }
+            None if self.is_empty() => assert_eq!(self.memory(), 0, "an empty bucket holds none"),
+            None => {}
         }
+        self.iter().for_each(|entry| entry.check(arena));
     }
-}
-
-/// How long the array may be for so many live entries, holes included.
-#[inline]
-fn most_entries(live: usize) -> usize {
-    FREE_HOLES + (1 + HOLES_PER_LIVE) * live
 }

@@ -177,6 +177,24 @@ impl ManualClock {
     /// has fired: as if the machine had been busy or suspended meanwhile.
     ///
     /// Like [`advance`](Self::advance) otherwise.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use std::time::Duration;
+    /// use tickwheel::{ManualClock, MissedTick, Timer};
+    ///
+    /// let clock = ManualClock::new();
+    /// let timer = Timer::builder().clock(clock.clone()).build()?;
+    /// let second = Duration::from_secs(1);
+    /// let beat = || ControlFlow::Continue(());
+    /// timer.schedule_repeating(second, MissedTick::Skip, beat)?;
+    ///
+    /// clock.advance(second * 10);
+    /// assert_eq!(timer.stats().fired, 10);
+    /// clock.jump(second * 9 + second / 2); // one is late, eight are missed
+    /// assert_eq!(timer.stats().fired, 11);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn jump(&self, duration: Duration) {
         if crate::timer::inside_any_task() {
             return self.move_to(self.passed_after(duration));

@@ -4,6 +4,7 @@
 //! Netty's `HashedWheelTimer`, with one difference: rounds are read off the deadlines instead of
 //! being counted down, so that a turn at which nothing is due writes nothing.
 
+use crate::occupancy::WIDTH;
 use crate::table::Table;
 
 /// A wheel of 2^`bits` buckets.
@@ -25,24 +26,18 @@ impl Hashed {
         (deadline & (self.round() - 1)) as u32
     }
 
-    /// The bucket that comes up next with something that could be due, and when, given that nothing
-    /// is due before `wake`.
-    ///
-    /// Mostly that of `wake`. If its timeout was cancelled, or that is all that was known, a walk
-    /// from the cursor's bucket once around finds the first whose earliest timeout is due when the
-    /// cursor comes by in this round. Failing that, the earliest of all.
-    pub(crate) fn next(self, table: &mut Table, cursor: u64, wake: u64) -> Option<(u32, u64)> {
-        let number = self.bucket(wake);
-        if table.earliest(number) == Some(wake) {
-            return Some((number, wake));
+    /// The bucket that comes up next, and a tick that nothing in any of them is due before, given that
+    /// nothing is due at `cursor`.
+    #[inline]
+    pub(crate) fn next(self, table: &mut Table, cursor: u64) -> Option<(u32, u64)> {
+        // Where timeouts are close together, no more is needed than a look at the buckets up to the
+        // end of their row and of the one after that, if it is another.
+        let begin = cursor.saturating_add(1);
+        let next_row = (begin | (WIDTH as u64 - 1)).saturating_add(1);
+        let mut near = table.pass(self.bucket(begin), begin);
+        if near.is_none() && WIDTH as u64 <= self.round() / 2 {
+            near = table.pass(self.bucket(next_row), next_row);
         }
-        let start = cursor.wrapping_add(1);
-        let from = self.bucket(start);
-        let begin = start - u64::from(from);
-        let tick = table
-            .pass(from, u32::MAX, begin)
-            .or_else(|| table.pass(0, from, begin.wrapping_add(self.round())))
-            .or_else(|| table.soonest())?;
-        Some((self.bucket(tick), tick))
+        near.or_else(|| table.soonest())
     }
 }

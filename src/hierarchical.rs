@@ -5,11 +5,13 @@
 //! cursor differ. Every bucket then holds timeouts of the present revolution only, the levels
 //! together cover all of u64, and no case is left for a wheel that wraps around.
 
-use crate::bucket::MOST_COUNTED;
+use crate::front::MOST_COUNTED;
 use crate::table::Table;
 
 /// Timeouts of a coarse bucket that are few enough to be sorted instead of demoted.
 const MOST_SORTED: usize = 128;
+/// The same for a bucket of level 1, which has few ticks to tell apart.
+const MOST_SORTED_FINE: usize = 8192;
 
 /// Levels of 2^`bits` buckets each.
 ///
@@ -70,11 +72,12 @@ impl Hierarchical {
     }
 
     /// Whether to sort the timeouts of a bucket of `level`, so many of them, instead of demoting
-    /// them: if they are few, or if there are few ticks to tell apart.
+    /// them.
     #[inline]
     pub(crate) fn sorts(self, level: u32, timeouts: usize) -> bool {
-        let few_ticks = level == 1 && self.buckets() <= MOST_COUNTED;
-        self.span_fits_u32(level) && (timeouts <= MOST_SORTED || few_ticks)
+        let is_fine = level == 1 && self.buckets() <= MOST_COUNTED;
+        let most = if is_fine { MOST_SORTED_FINE } else { MOST_SORTED };
+        self.span_fits_u32(level) && timeouts <= most
     }
 
     /// The first tick of bucket `number`, which holds `deadline`.

@@ -54,6 +54,7 @@ mod bucket;
 mod clock;
 #[cfg(feature = "std")]
 mod delay_queue;
+mod front;
 #[cfg(feature = "std")]
 mod future;
 mod hashed;
@@ -62,6 +63,7 @@ mod mode;
 mod occupancy;
 #[cfg(feature = "cli")]
 pub mod replay;
+mod runs;
 #[cfg(feature = "std")]
 mod sync;
 mod table;

@@ -1,4 +1,4 @@
-//! The set of occupied buckets.
+//! The set of occupied buckets, and which of them comes up first.
 
 use alloc::vec::Vec;
 
@@ -39,6 +39,8 @@ struct Node {
     /// Bit `i` is set exactly while something below `children[i]` is occupied.
     occupied: u64,
     children: [u32; WIDTH],
+    /// For each child a tick that nothing below it is due before; the last one if nothing is there.
+    earliest: [u64; WIDTH],
 }
 
 /// The members of the set within one row.
@@ -49,6 +51,31 @@ pub(crate) struct Members {
     pub(crate) base: u32,
     /// One bit for each member, the first bucket's lowest.
     pub(crate) word: u64,
+}
+
+/// The positions of the bits that are set, the lowest first.
+pub(crate) struct Bits(pub(crate) u64);
+
+impl Iterator for Bits {
+    type Item = u32;
+
+    #[inline]
+    fn next(&mut self) -> Option<u32> {
+        let at = (self.0 != 0).then(|| self.0.trailing_zeros())?;
+        self.0 &= self.0 - 1;
+        Some(at)
+    }
+}
+
+impl Node {
+    /// Notes that something below child `digit` is due at `tick`, and returns where the child is, or
+    /// is to be.
+    #[inline]
+    fn note(&mut self, digit: usize, tick: u64) -> u32 {
+        self.occupied |= 1 << digit;
+        self.earliest[digit] = self.earliest[digit].min(tick);
+        self.children[digit]
+    }
 }
 
 impl Occupancy {
@@ -97,7 +124,7 @@ impl Occupancy {
 
     /// Makes the nodes that lead to the row at `place`.
     fn link(&mut self, place: u32) {
-        let node = || Node { occupied: 0, children: [ABSENT; WIDTH] };
+        let node = || Node { occupied: 0, children: [ABSENT; WIDTH], earliest: [u64::MAX; WIDTH] };
         if self.nodes.is_empty() {
             self.nodes.push(node());
         }
@@ -116,27 +143,85 @@ impl Occupancy {
         }
     }
 
-    /// Notes in the nodes that the row that covers `number` has members.
+    /// Notes in the nodes that the row that covers `number` has members, and nothing about when
+    /// they are due.
     fn mark(&mut self, number: u32) {
         let mut at = 0;
         for tier in (1..=self.height).rev() {
             let node = &mut self.nodes[at];
             let digit = digit(number, tier);
             node.occupied |= 1 << digit;
+            node.earliest[digit] = 0;
             at = node.children[digit] as usize;
         }
     }
 
-    /// Adds `number`, whose row must be at `row`, and returns whether the row had no members.
+    /// Adds `number`, whose row must be at `row`.
     #[inline]
-    pub(crate) fn insert(&mut self, number: u32, row: usize) -> bool {
-        let word = &mut self.rows[row].word;
-        let was_empty = *word == 0;
-        *word |= bit(number);
-        if was_empty {
-            self.mark(number);
+    pub(crate) fn insert(&mut self, number: u32, row: usize) {
+        self.rows[row].word |= bit(number);
+    }
+
+    /// Notes that something in the bucket of `number` is due at `tick`, and returns the place of its
+    /// row; a place where there is none if the row is not there.
+    #[inline(always)]
+    pub(crate) fn note(&mut self, number: u32, tick: u64) -> usize {
+        if self.height > 1 {
+            return self.note_below(number, tick);
         }
-        was_empty
+        match self.nodes.first_mut() {
+            Some(root) => root.note(digit(number, 1), tick) as usize,
+            None => ABSENT as usize,
+        }
+    }
+
+    /// As `note`, in a tree of more than one tier of nodes.
+    fn note_below(&mut self, number: u32, tick: u64) -> usize {
+        let mut at = 0;
+        for tier in (1..=self.height).rev() {
+            let Some(node) = self.nodes.get_mut(at as usize) else { return ABSENT as usize };
+            at = node.note(digit(number, tier), tick);
+        }
+        at as usize
+    }
+
+    /// The number in whose bucket something is due before all else, as far as is known, and when,
+    /// given which of the members of a row that is.
+    ///
+    /// Who puts something in notes it on the way down; who takes something out does not, so that
+    /// what a node knows may be too early, and is put right here, on the way to what seems earliest.
+    pub(crate) fn soonest(
+        &mut self,
+        in_row: impl Fn(usize, u64) -> (usize, u64),
+    ) -> Option<(u32, u64)> {
+        if self.nodes.first()?.occupied == 0 {
+            return None;
+        }
+        Some(self.soonest_below(self.height, 0, &in_row))
+    }
+
+    /// As `soonest`, below one node; numbers count from the node's first one.
+    fn soonest_below(
+        &mut self,
+        tier: u32,
+        at: usize,
+        in_row: &impl Fn(usize, u64) -> (usize, u64),
+    ) -> (u32, u64) {
+        loop {
+            let node = &self.nodes[at];
+            let (digit, noted) = earliest_of(node.occupied, &node.earliest);
+            let child = node.children[digit] as usize;
+            let (number, tick) = if tier > 1 {
+                self.soonest_below(tier - 1, child, in_row)
+            } else {
+                let (at, tick) = in_row(child, self.rows[child].word);
+                (at as u32, tick)
+            };
+            if tick == noted {
+                return ((digit as u32) << (tier * BITS) | number, tick);
+            }
+            self.nodes[at].earliest[digit] = tick;
+        }
     }
 
     /// Takes out `number`, whose row must be at `row`.
@@ -158,6 +243,7 @@ impl Occupancy {
         }
         if self.word(tier - 1, child) == 0 {
             self.nodes[node].occupied &= !(1 << digit);
+            self.nodes[node].earliest[digit] = u64::MAX;
         }
     }
 
@@ -248,6 +334,17 @@ impl Occupancy {
         }
     }
 
+    /// Panics unless the nodes above bucket `number` know that something could be due at `tick`.
+    pub(crate) fn check_noted(&self, number: u32, tick: u64) {
+        let mut at = 0;
+        for tier in (1..=self.height).rev() {
+            let node = &self.nodes[at];
+            let digit = digit(number, tier);
+            assert!(node.earliest[digit] <= tick, "no node thinks that what is due comes later");
+            at = node.children[digit] as usize;
+        }
+    }
+
     fn check_below(&self, tier: u32, at: usize) {
         let node = &self.nodes[at];
         for (digit, &child) in node.children.iter().enumerate() {
@@ -262,6 +359,25 @@ impl Occupancy {
             }
         }
     }
+}
+
+/// The smallest of the ticks, and where it is, among those whose bits are set in `members`, which are
+/// not none; all others are the last tick.
+#[inline]
+pub(crate) fn earliest_of(members: u64, ticks: &[u64; WIDTH]) -> (usize, u64) {
+    // Side by side, as one after the other each comparison would wait for the one before.
+    let mut lanes = [u64::MAX; 8];
+    for ticks in ticks.chunks_exact(lanes.len()) {
+        for (lane, &tick) in lanes.iter_mut().zip(ticks) {
+            *lane = tick.min(*lane);
+        }
+    }
+    let earliest = lanes.into_iter().fold(u64::MAX, u64::min);
+    let at = match earliest {
+        u64::MAX => None,
+        _ => ticks.iter().position(|&tick| tick == earliest),
+    };
+    (at.unwrap_or_else(|| members.trailing_zeros() as usize), earliest)
 }
 
 fn push<E>(places: &mut Vec<E>, value: E) -> u32 {

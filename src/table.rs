@@ -1,8 +1,8 @@
 //! A wheel's buckets by number.
 
 use crate::arena::Arena;
-use crate::bucket::Bucket;
-use crate::occupancy::{Members, Occupancy, WIDTH};
+use crate::bucket::{Bucket, Entry};
+use crate::occupancy::{Bits, Members, Occupancy, WIDTH, earliest_of};
 use alloc::vec::Vec;
 
 /// The buckets of a wheel, allocated a row at a time on first use, and which of them are occupied.
@@ -17,27 +17,11 @@ pub(crate) struct Table {
 
 #[derive(Debug)]
 struct Row {
-    /// A tick that no deadline in an occupied bucket of the row is before.
-    least: u64,
-    /// For each occupied bucket a tick that none of its deadlines is before; exact until the
-    /// bucket's earliest timeout is cancelled. Apart from the buckets, so that passing many of them
+    /// For each bucket a tick that none of its deadlines is before; exact until the bucket's earliest
+    /// timeout is cancelled, and the last tick if the bucket is empty. Apart from the buckets, so that passing many of them
     /// by reads little memory.
     earliest: [u64; WIDTH],
     buckets: [Bucket; WIDTH],
-}
-
-/// The positions of the bits that are set, the lowest first.
-struct Bits(u64);
-
-impl Iterator for Bits {
-    type Item = u32;
-
-    #[inline]
-    fn next(&mut self) -> Option<u32> {
-        let at = (self.0 != 0).then(|| self.0.trailing_zeros())?;
-        self.0 &= self.0 - 1;
-        Some(at)
-    }
 }
 
 impl Table {
@@ -46,76 +30,59 @@ impl Table {
     }
 
     /// Bucket `number`, about to get an entry of `deadline`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn bucket_for(&mut self, number: u32, deadline: u64) -> &mut Bucket {
-        let place = self.place_or_insert(number);
+        let mut place = self.occupancy.note(number, deadline);
+        if self.rows.len() <= place {
+            place = self.insert_row(number);
+            self.occupancy.note(number, deadline);
+        }
+        self.occupancy.insert(number, place);
         let row = &mut self.rows[place];
         let at = number as usize % WIDTH;
-        let bucket = &mut row.buckets[at];
-        if bucket.is_empty() {
-            if self.occupancy.insert(number, place) {
-                row.least = deadline;
-            }
-            row.earliest[at] = deadline;
-        }
         row.earliest[at] = row.earliest[at].min(deadline);
-        row.least = row.least.min(deadline);
+        &mut row.buckets[at]
+    }
+
+    /// Bucket `number`, which must be occupied; if it is emptied, `close` it.
+    #[inline]
+    pub(crate) fn bucket_mut(&mut self, number: u32) -> &mut Bucket {
+        &mut self.rows[self.occupancy.place(number)].buckets[number as usize % WIDTH]
+    }
+
+    /// Takes note that no deadline in bucket `number` is before `earliest`, or that it is empty.
+    pub(crate) fn close(&mut self, number: u32, earliest: u64) {
+        let place = self.occupancy.place(number);
+        let row = &mut self.rows[place];
+        let at = number as usize % WIDTH;
+        row.earliest[at] = earliest;
+        if row.buckets[at].is_empty() {
+            row.earliest[at] = u64::MAX;
+            self.occupancy.remove(number, place);
+        }
+    }
+
+    /// Takes the whole of bucket `number`, which must be occupied.
+    pub(crate) fn take(&mut self, number: u32) -> Bucket {
+        let bucket = core::mem::take(self.bucket_mut(number));
+        self.close(number, 0);
         bucket
     }
 
-    /// Takes the entry of the timeout at `index`, which remembers `position`, out of bucket
-    /// `number`.
-    #[inline]
-    pub(crate) fn remove<T>(
-        &mut self,
-        number: u32,
-        index: u32,
-        position: u32,
-        arena: &mut Arena<T>,
-    ) {
-        let place = self.occupancy.place(number);
-        let bucket = &mut self.rows[place].buckets[number as usize % WIDTH];
-        bucket.remove(index, position, arena);
-        if bucket.is_empty() {
-            self.occupancy.remove(number, place);
+    /// Drops all entries. The rows stay.
+    pub(crate) fn clear(&mut self) {
+        while let Some((number, _)) = self.first() {
+            self.take(number);
         }
     }
 
-    /// Takes the whole of bucket `number`.
-    pub(crate) fn take(&mut self, number: u32) -> Bucket {
-        let place = self.occupancy.place(number);
-        self.occupancy.remove(number, place);
-        core::mem::take(&mut self.rows[place].buckets[number as usize % WIDTH])
-    }
-
-    /// Moves what is due in `from..=to` out of bucket `number`, given that no deadline in it is
-    /// before `from` or after `latest`, and returns how many timeouts are left in it.
-    pub(crate) fn take_due<T>(
-        &mut self,
-        number: u32,
-        from: u64,
-        to: u64,
-        latest: u64,
-        due: &mut Bucket,
-        arena: &Arena<T>,
-    ) -> usize {
-        let place = self.occupancy.place(number);
-        let row = &mut self.rows[place];
-        let at = number as usize % WIDTH;
-        let bucket = &mut row.buckets[at];
-        row.earliest[at] = bucket.take_due(from, to, latest, due, arena);
-        let waiting = bucket.len();
-        if waiting == 0 {
-            self.occupancy.remove(number, place);
+    /// Drops the entries that are not to be kept.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(Entry) -> bool) {
+        let occupied: Vec<_> = self.iter().collect();
+        for (number, earliest) in occupied {
+            self.bucket_mut(number).retain(&mut keep);
+            self.close(number, earliest);
         }
-        waiting
-    }
-
-    /// The place of bucket `number`'s row, made if it is not there yet.
-    #[inline]
-    fn place_or_insert(&mut self, number: u32) -> usize {
-        let place = self.occupancy.place(number);
-        if place < self.rows.len() { place } else { self.insert_row(number) }
     }
 
     #[cold]
@@ -123,28 +90,17 @@ impl Table {
         let place = self.occupancy.insert_row(number);
         if place == self.rows.len() {
             self.rows.push(Row {
-                least: 0,
-                earliest: [0; WIDTH],
+                earliest: [u64::MAX; WIDTH],
                 buckets: core::array::from_fn(|_| Bucket::default()),
             });
         }
         place
     }
 
-    /// A tick that no deadline in bucket `number` is before, if the bucket is occupied.
-    #[inline]
-    pub(crate) fn earliest(&self, number: u32) -> Option<u64> {
-        let row = self.rows.get(self.occupancy.place(number))?;
-        let at = number as usize % WIDTH;
-        if row.buckets[at].is_empty() { None } else { Some(row.earliest[at]) }
-    }
-
     /// The occupied bucket of the lowest number, with a tick that it has no deadline before.
     #[inline]
     pub(crate) fn first(&self) -> Option<(u32, u64)> {
-        let members = self.occupancy.members(0)?;
-        let at = members.word.trailing_zeros();
-        Some((members.base + at, self.rows[members.row].earliest[at as usize]))
+        self.next(0)
     }
 
     /// The occupied buckets by number, each with a tick that it has no deadline before.
@@ -161,49 +117,30 @@ impl Table {
         })
     }
 
-    /// The first tick at which something could be due in a bucket when the buckets from number
-    /// `from` up to the row of `to` are passed one a tick, number 0 at tick `begin`.
-    pub(crate) fn pass(&mut self, from: u32, to: u32, begin: u64) -> Option<u64> {
-        let mut next = from;
-        while next < to {
-            let Members { row, base, word } = self.occupancy.members(next)?;
-            let tick = begin.wrapping_add(base.into());
-            let Row { least, earliest, .. } = &mut self.rows[row];
-            // Unless something could be due while the row is passed, one look is enough.
-            if *least < tick.saturating_add(WIDTH as u64) {
-                let is_due = |&at: &u32| earliest[at as usize] == tick.wrapping_add(at.into());
-                if let Some(at) = Bits(word).find(is_due) {
-                    return Some(earliest[at as usize]);
-                }
-                if from <= base {
-                    *least = Bits(word).map(|at| earliest[at as usize]).min()?;
-                }
-            }
-            next = base.checked_add(WIDTH as u32)?;
-        }
-        None
+    /// The first occupied bucket at or after number `from`, with a tick that it has no deadline
+    /// before.
+    pub(crate) fn next(&self, from: u32) -> Option<(u32, u64)> {
+        let Members { row, base, word } = self.occupancy.members(from)?;
+        let at = word.trailing_zeros();
+        Some((base + at, self.rows[row].earliest[at as usize]))
     }
 
-    /// The earliest of the ticks that are known for the occupied buckets.
-    pub(crate) fn soonest(&mut self) -> Option<u64> {
-        loop {
-            let mut soonest: Option<Members> = None;
-            let mut next = Some(0);
-            while let Some(members) = next.and_then(|next| self.occupancy.members(next)) {
-                let least = |members: Members| self.rows[members.row].least;
-                if soonest.is_none_or(|soonest| least(members) < least(soonest)) {
-                    soonest = Some(members);
-                }
-                next = members.base.checked_add(WIDTH as u32);
-            }
-            let Members { row, word, .. } = soonest?;
-            let Row { least, earliest, .. } = &mut self.rows[row];
-            let exact = Bits(word).map(|at| earliest[at as usize]).min()?;
-            if exact == *least {
-                return Some(exact);
-            }
-            *least = exact;
-        }
+    /// The first bucket from number `from` to the end of its row in which something is due as they
+    /// are passed one a tick, the first at tick `begin`; and when.
+    #[inline]
+    pub(crate) fn pass(&self, from: u32, begin: u64) -> Option<(u32, u64)> {
+        let place = self.occupancy.place(from);
+        let first = from as usize % WIDTH;
+        let passed = self.rows.get(place)?.earliest.iter().skip(first);
+        let is_due = |&(distance, &tick): &(u64, &u64)| tick == begin.saturating_add(distance);
+        let (distance, &tick) = (0..).zip(passed).find(is_due)?;
+        let is_occupied = self.occupancy.is_occupied(place, first + distance as usize);
+        is_occupied.then_some((from + distance as u32, tick))
+    }
+
+    /// The occupied bucket in which something is due first, as far as is known, and when.
+    pub(crate) fn soonest(&mut self) -> Option<(u32, u64)> {
+        self.occupancy.soonest(|row, word| earliest_of(word, &self.rows[row].earliest))
     }
 
     /// Bucket `number`, which must be occupied.
@@ -242,11 +179,11 @@ impl Table {
             }
         }
         for (number, earliest) in self.iter() {
-            let row = &self.rows[self.occupancy.place(number)];
-            assert!(row.least <= earliest, "nothing is before `least`");
             for entry in self.bucket(number).iter() {
-                assert!(earliest <= arena.deadline(entry.index), "nothing is before `earliest`");
+                let deadline = arena.deadline(entry);
+                assert!(deadline.is_none_or(|deadline| earliest <= deadline), "none is earlier");
             }
+            self.occupancy.check_noted(number, earliest);
         }
     }
 }

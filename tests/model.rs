@@ -65,15 +65,17 @@ impl Model {
 enum Op {
     Schedule(Tick),
     /// So many at the same tick and, in turn, the ticks after it.
-    ScheduleCrowd(Tick, u8, u8),
+    ScheduleCrowd(Tick, u16, u8),
     Cancel(usize),
     /// So many in the order in which they were scheduled, leaving out every so-manieth.
-    CancelCrowd(usize, u8, u8),
+    CancelCrowd(usize, u16, u8),
     Reschedule(usize, Tick),
     /// Expires until None.
     Expire(Tick),
     /// Expires so many times at most.
     ExpireSome(Tick, u8),
+    /// Expires with so much work at most.
+    ExpireBounded(Tick, u16),
     /// Expires at the tick that `next_wake` gives.
     Wake,
     Get(usize),
@@ -137,16 +139,28 @@ impl Arbitrary for Op {
         match u8::arbitrary(g) {
             0..=79 => Self::Schedule(Tick::arbitrary(g)),
             80..=84 => {
-                Self::ScheduleCrowd(Tick::arbitrary(g), u8::arbitrary(g) % 40, u8::arbitrary(g) % 9)
+                // Now and then more than are handled at once.
+                let most = if u8::arbitrary(g) < 16 { 800 } else { 40 };
+                Self::ScheduleCrowd(
+                    Tick::arbitrary(g),
+                    u16::arbitrary(g) % most,
+                    u8::arbitrary(g) % 9,
+                )
             }
             85..=89 => {
-                Self::CancelCrowd(usize::arbitrary(g), u8::arbitrary(g), u8::arbitrary(g) % 12)
+                let most = if u8::arbitrary(g) < 16 { 800 } else { 256 };
+                Self::CancelCrowd(
+                    usize::arbitrary(g),
+                    u16::arbitrary(g) % most,
+                    u8::arbitrary(g) % 12,
+                )
             }
             90..=129 => Self::Cancel(usize::arbitrary(g)),
             130..=169 => Self::Reschedule(usize::arbitrary(g), Tick::arbitrary(g)),
             170..=189 => Self::Expire(Tick::After(u64::from(u8::arbitrary(g)))),
             190..=199 => Self::Expire(Tick::arbitrary(g)),
-            200..=214 => Self::ExpireSome(Tick::arbitrary(g), u8::arbitrary(g) % 4),
+            200..=206 => Self::ExpireSome(Tick::arbitrary(g), u8::arbitrary(g) % 4),
+            207..=214 => Self::ExpireBounded(Tick::arbitrary(g), u16::arbitrary(g) % 600),
             215..=229 => Self::Wake,
             230..=237 => Self::Get(usize::arbitrary(g)),
             238..=243 => Self::GetMut(usize::arbitrary(g)),
@@ -243,6 +257,18 @@ impl Pair {
                         break;
                     }
                     self.wheel.check();
+                }
+            }
+            Op::ExpireBounded(tick, work) => {
+                let (tick, mut work) = (tick.resolve(now), usize::from(*work));
+                while let Some(Expired { deadline, value, .. }) =
+                    self.wheel.expire_bounded(tick, &mut work)
+                {
+                    assert_eq!(Some((deadline, value)), self.model.expire(tick));
+                }
+                self.model.now = now.max(tick);
+                if work > 0 {
+                    assert!(!self.expire(tick), "with work left, nothing is");
                 }
             }
             Op::Wake => {

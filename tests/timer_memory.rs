@@ -1,4 +1,4 @@
-//! What a timer allocates, counted: for a timeout nothing but its boxed task.
+//! What a timer allocates, counted: for a timeout hardly more than its boxed task.
 
 use allocation_counter::{AllocationInfo, measure};
 use std::time::Duration;
@@ -19,7 +19,8 @@ fn allocations(run: impl FnOnce()) -> (u64, i64) {
 fn scheduling_and_cancelling_allocates_the_task_alone() {
     for mode in [Mode::default(), Mode::hashed(512).expect("in range")] {
         let timer = timer(mode);
-        let other = timer.schedule(DELAY, || {}).expect("it runs");
+        let other = || timer.schedule(DELAY, || {}).expect("it runs");
+        let others: Vec<_> = (0..1_000).map(|_| other()).collect();
         let captured = [1_u64; 100];
         let round = || {
             let task = move || assert_eq!(captured[0], 1);
@@ -27,13 +28,17 @@ fn scheduling_and_cancelling_allocates_the_task_alone() {
             assert!(timeout.reschedule(DELAY * 2));
             assert!(timeout.cancel());
         };
-        // The first ones make the wheel's arrays.
-        (0..1_000).for_each(|_| round());
-        assert_eq!(allocations(|| (0..100).for_each(|_| round())), (100, 0));
+        // The first ones make the wheel's arrays. These grow and shrink now and then, as the entries
+        // of what was cancelled are cleared away many at a time.
+        const FEW: u64 = 500;
+        (0..10_000).for_each(|_| round());
+        let (count, _) = allocations(|| (0..10_000).for_each(|_| round()));
+        assert!((10_000..10_000 + FEW).contains(&count), "{count} allocations");
         // A task that captures nothing needs no box.
         let small = || assert!(timer.schedule(DELAY, || {}).expect("it runs").cancel());
-        assert_eq!(allocations(|| (0..100).for_each(|_| small())), (0, 0));
-        drop(other);
+        let (count, _) = allocations(|| (0..10_000).for_each(|_| small()));
+        assert!(count < FEW, "{count} allocations");
+        drop(others);
     }
 }
 

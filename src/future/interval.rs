@@ -96,7 +96,8 @@ impl Interval {
         let now = self.sleep.shard().now();
         // What is never due does not complete.
         let tick = self.due.unwrap_or(now);
-        self.set(Cadence::Rate(self.period, self.missed).next(self.due, now));
+        let cadence = Cadence::Rate(self.period, self.missed);
+        self.set(cadence.next(self.due, now, self.sleep.shard().ticks()));
         Poll::Ready(Ok(tick))
     }
 

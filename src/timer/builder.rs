@@ -10,6 +10,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt;
+use core::num::NonZeroUsize;
 use core::time::Duration;
 use std::thread::available_parallelism;
 
@@ -79,8 +80,8 @@ impl TimerBuilder {
         self
     }
 
-    /// The number of shards, from 1 to 1024; by default that of the cores that are available, up to
-    /// 64. Each shard is a wheel of its own behind a lock of its own, and each thread keeps to one.
+    /// The number of shards, from 1 to 1024; by default four for each core that is available, up to
+    /// 256. Each shard is a wheel of its own behind a lock of its own, and each thread keeps to one.
     ///
     /// With one shard, all timeouts fire in the order of their deadlines.
     pub fn shards(mut self, shards: usize) -> Self {
@@ -150,12 +151,15 @@ impl TimerBuilder {
 
     /// The timer, as all numbers are in range.
     pub(super) fn assemble(self) -> Timer {
-        let cores = || available_parallelism().map_or(1, |cores| cores.get().min(MOST_BY_DEFAULT));
+        let by_default = || {
+            let cores = available_parallelism().map_or(1, NonZeroUsize::get);
+            cores.saturating_mul(A_CORE_BY_DEFAULT).min(MOST_BY_DEFAULT)
+        };
         Timer::assemble(Parts {
             tick: self.tick,
             mode: self.mode,
             limit: self.max_pending.map(Limit::new),
-            shards: self.shards.unwrap_or_else(cores),
+            shards: self.shards.unwrap_or_else(by_default),
             executor: self.executor,
             clock: self.clock,
             thread_name: self.thread_name,
@@ -179,5 +183,8 @@ impl fmt::Debug for TimerBuilder {
 const SHORTEST_TICK: Duration = Duration::from_micros(1);
 const LONGEST_TICK: Duration = Duration::from_secs(3_600);
 const MOST_SHARDS: usize = 1_024;
+/// Threads take turns, those that are idle too, so that with one shard a core two busy threads soon
+/// meet at one, and each then takes six times as long.
+const A_CORE_BY_DEFAULT: usize = 4;
 /// Each shard is looked at when the worker wakes up.
-const MOST_BY_DEFAULT: usize = 64;
+const MOST_BY_DEFAULT: usize = 256;

@@ -4,6 +4,7 @@ use super::RepeatingTask;
 use super::shard::{Entry, Shard};
 use super::timeout::Status;
 use crate::Key;
+use crate::clock::Ticks;
 use crate::sync::{Mutex, lock};
 use alloc::sync::Arc;
 use core::fmt;
@@ -194,19 +195,21 @@ impl Repeating {
         // By being cancelled during the run.
         let has_ended = matches!(state.phase, Phase::Ended(_));
         let end = match outcome {
-            Some(ControlFlow::Continue(())) if shard_state.is_stopped() => Status::Stopped,
             Some(ControlFlow::Continue(())) if !has_ended => {
                 if !state.moved {
-                    state.due = self.cadence.next(state.due, now);
+                    state.due = self.cadence.next(state.due, now, &hub.ticks);
                     state.deadline = hub.ticks.deadline_of(state.due);
                 }
                 state.moved = false;
-                let deadline = state.deadline;
-                let entry = Entry::Repeating(Arc::clone(self));
-                state.phase = Phase::Waiting(shard_state.wheel().schedule(deadline, entry));
-                drop(state);
-                shard.release(shard_state, deadline);
-                return None;
+                if !shard_state.is_stopped() {
+                    let deadline = state.deadline;
+                    let entry = Entry::Repeating(Arc::clone(self));
+                    state.phase = Phase::Waiting(shard_state.wheel().schedule(deadline, entry));
+                    drop(state);
+                    shard.release(shard_state, deadline);
+                    return None;
+                }
+                Status::Stopped
             }
             Some(ControlFlow::Continue(())) => Status::Cancelled,
             Some(ControlFlow::Break(())) => Status::Fired,
@@ -237,23 +240,25 @@ impl fmt::Debug for Repeating {
 
 impl Cadence {
     /// When a timeout is due next that was due at `due` and whose run has ended `now`.
-    pub(crate) fn next(self, due: Option<Instant>, now: Instant) -> Option<Instant> {
+    pub(crate) fn next(self, due: Option<Instant>, now: Instant, ticks: &Ticks) -> Option<Instant> {
         let (period, missed) = match self {
             Self::Rate(period, missed) => (period, missed),
             Self::Delay(delay) => return now.checked_add(delay),
         };
         let next = due?.checked_add(period)?;
-        if now <= next {
+        // What is due in the tick that has begun fires at its end: it is not missed yet.
+        let tick = ticks.instant(ticks.present(now)).unwrap_or(now);
+        if tick <= next {
             return Some(next);
         }
         match missed {
             MissedTick::Burst => Some(next),
             MissedTick::Delay => now.checked_add(period),
             MissedTick::Skip => {
-                let behind = now.saturating_duration_since(next).as_nanos();
+                let behind = tick.saturating_duration_since(next).as_nanos();
                 let over = behind % period.as_nanos().max(1);
                 let over = Duration::from_nanos(u64::try_from(over).unwrap_or(u64::MAX));
-                if over.is_zero() { Some(now) } else { now.checked_add(period - over) }
+                if over.is_zero() { Some(tick) } else { tick.checked_add(period - over) }
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Dropping the last handle: from outside, and inside a task.
 
 use crate::help::{Count, CountsDrop, Manual, ms, threads_named, wait_until};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::Duration;
 use tickwheel::{Mode, Timeout, Timer};
 
@@ -147,4 +147,26 @@ fn dropping_waits_for_a_running_task() {
     wait_until(|| begun.get() == 1);
     drop(timer);
     assert_eq!(ended.get(), 1);
+}
+
+/// Each inside a task of the other: if they waited, it would be for ever.
+#[test]
+fn two_timers_may_drop_each_other() {
+    let timers = [Timer::new(), Timer::new()];
+    let ended = Count::default();
+    let both_run = Arc::new(Barrier::new(3));
+    for (own, other) in [(0, 1), (1, 0)] {
+        let (last, count, both_run) = (timers[other].clone(), ended.clone(), Arc::clone(&both_run));
+        let task = move || {
+            both_run.wait();
+            both_run.wait();
+            drop(last);
+            count.add();
+        };
+        timers[own].schedule(Duration::ZERO, task).expect("it runs");
+    }
+    both_run.wait();
+    drop(timers);
+    both_run.wait();
+    wait_until(|| ended.get() == 2);
 }

@@ -13,6 +13,7 @@ in_each_mode! {
     delay_begins_anew,
     skip_leaves_out_what_was_missed,
     a_run_that_is_late_but_in_its_period_changes_nothing,
+    a_run_that_is_late_by_less_than_a_tick_is_not_missed,
     a_jump_is_many_missed_runs,
     fixed_delay_counts_from_the_end,
     cancelled_from_outside_it_runs_no_more,
@@ -103,6 +104,22 @@ fn a_run_that_is_late_but_in_its_period_changes_nothing(mode: Mode) {
         };
         manual.timer.schedule_repeating(ms(100), missed, task).expect("it runs");
         assert_eq!(times(manual.advance(450)), [100, 200, 300, 400]);
+    }
+}
+
+fn a_run_that_is_late_by_less_than_a_tick_is_not_missed(mode: Mode) {
+    let micros = Duration::from_micros;
+    for missed in ALL {
+        let manual = Manual::new(mode);
+        manual.clock.advance(micros(30));
+        let task = manual.log.repeat(1, u32::MAX);
+        manual.timer.schedule_repeating(ms(1), missed, task).expect("it runs");
+        // The worker wakes up a little later than the tick, and than when the next run is due.
+        manual.clock.jump(micros(2_030));
+        for _ in 0..9 {
+            manual.clock.jump(ms(1));
+        }
+        assert_eq!(manual.log.take().len(), 10, "{missed:?}");
     }
 }
 
@@ -300,6 +317,7 @@ fn stopped_while_it_runs_it_comes_back_after_the_run() {
     sender.send(()).unwrap();
     let unfired = stopping.join().unwrap();
     assert_eq!((unfired.len(), begun.get(), dropped.get()), (1, 1, 0));
+    assert_eq!(unfired[0].deadline(), timeout.deadline());
     assert!(timeout.is_stopped());
     drop(unfired);
     assert_eq!(dropped.get(), 1);

@@ -1,0 +1,174 @@
+//! How long can a call take while the worker has its hands full?
+//!
+//! A million timeouts come due in one tick, or are moved at once to finer buckets (or, in a hashed
+//! wheel, looked at and left for a later round), while another thread schedules and cancels. Beside
+//! it the same calls to an idle timer. With one shard the caller cannot but share it with the
+//! million; otherwise it may have one of its own.
+//!
+//! A schedule and a cancel are to begin every 2 us. A call that takes longer holds up those that
+//! would have begun meanwhile, and they are counted with what they would have had to wait: a caller
+//! that is locked out for 10 ms is not one bad call among many good ones.
+//!
+//! `cargo bench --bench burst`, with `-- --quick` for a look at whether it works.
+
+mod report;
+
+use report::{Goal, goal, is_quick, microseconds, percentile, rounded, table};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use tickwheel::{ManualClock, Mode, Timer};
+
+/// Between the beginnings of two calls.
+const PACE: Duration = Duration::from_micros(2);
+const DELAY: Duration = Duration::from_secs(30);
+const TICK: Duration = Duration::from_millis(1);
+
+/// Schedules and cancels while `run` does what it does, and returns how long each call took.
+fn calls_during(timer: &Timer, run: impl FnOnce()) -> Vec<Duration> {
+    let begins = AtomicBool::new(false);
+    let ends = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let caller = scope.spawn(|| {
+            let mut calls = Vec::with_capacity(2_000_000);
+            let mut next = Instant::now();
+            while !ends.load(Ordering::Relaxed) {
+                let start = wait_until(next);
+                let timeout = timer.schedule(DELAY, || {}).expect("it runs, and has no limit");
+                let scheduled = Instant::now();
+                timeout.cancel();
+                let cancelled = Instant::now();
+                for mut took in [scheduled - start, cancelled - scheduled] {
+                    while PACE < took {
+                        calls.push(took);
+                        took -= PACE;
+                    }
+                    calls.push(took);
+                }
+                next = start + PACE;
+                begins.store(true, Ordering::Relaxed);
+            }
+            calls
+        });
+        while !begins.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        run();
+        ends.store(true, Ordering::Relaxed);
+        caller.join().expect("no panics")
+    })
+}
+
+/// Spins, as sleeping is not that exact.
+fn wait_until(instant: Instant) -> Instant {
+    loop {
+        let now = Instant::now();
+        if instant <= now {
+            return now;
+        }
+    }
+}
+
+/// One that has woken up already, and has nothing to do for a while.
+fn timer(mode: Mode, shards: Option<usize>, clock: Option<&ManualClock>) -> Timer {
+    let mut builder = Timer::builder().tick(TICK).mode(mode);
+    if let Some(shards) = shards {
+        builder = builder.shards(shards);
+    }
+    if let Some(clock) = clock {
+        builder = builder.clock(clock.clone());
+    }
+    let timer = builder.build().expect("a valid tick");
+    timer.schedule(DELAY / 2, || {}).expect("it runs, and has no limit");
+    thread::sleep(Duration::from_millis(10));
+    timer
+}
+
+fn idle(mode: Mode, shards: Option<usize>, length: Duration) -> Vec<Duration> {
+    calls_during(&timer(mode, shards, None), || thread::sleep(length))
+}
+
+fn due_at_once(mode: Mode, shards: Option<usize>, timeouts: usize) -> Vec<Duration> {
+    let timer = timer(mode, shards, None);
+    let fired = Arc::new(AtomicUsize::new(0));
+    // Long enough to schedule them all several times.
+    let due = Instant::now() + Duration::from_micros(timeouts as u64);
+    for _ in 0..timeouts {
+        let fired = fired.clone();
+        let task = move || _ = fired.fetch_add(1, Ordering::Relaxed);
+        timer.schedule_at(due, task).expect("it runs, and has no limit");
+    }
+    if due <= Instant::now() {
+        println!("The machine is too busy: some came due before all were scheduled.");
+    }
+    // The caller is at work before the worker is.
+    thread::sleep((due - 2 * TICK).saturating_duration_since(Instant::now()));
+    calls_during(&timer, || {
+        while fired.load(Ordering::Relaxed) < timeouts {
+            thread::sleep(TICK);
+        }
+    })
+}
+
+/// In a hierarchical wheel all timeouts are in one bucket of its fourth level, which spans 2^18
+/// ticks. In a hashed one they are in one bucket, one in each round.
+fn moved_at_once(mode: Mode, shards: Option<usize>, timeouts: usize) -> Vec<Duration> {
+    const START: u32 = 1 << 18;
+    let clock = ManualClock::new();
+    let timer = timer(mode, shards, Some(&clock));
+    for number in 0..timeouts as u32 {
+        let later = match mode.to_string().starts_with("hashed") {
+            true => 512 * number,
+            false => (u64::from(number) * u64::from(START) / timeouts as u64) as u32,
+        };
+        timer.schedule(TICK * (START + later), || {}).expect("it runs, and has no limit");
+    }
+    clock.advance(TICK * (START - 1));
+    calls_during(&timer, || clock.advance(2 * TICK))
+}
+
+fn main() {
+    let (repetitions, timeouts) = if is_quick() { (1, 100_000) } else { (5, 1_000_000) };
+    let length = Duration::from_micros(timeouts as u64 / 5);
+    println!(
+        "Calls of schedule and cancel, one each {} us, while {timeouts} timeouts come due or are moved at \
+         once; us, {repetitions} repetitions",
+        PACE.as_micros()
+    );
+    let mut table = table(["", "calls", "p50", "p99", "p99.9", "max", "p99.9 beyond idle"]);
+    let mut goals = Vec::new();
+    for mode in ["hierarchical:64", "hashed:512"] {
+        let parsed: Mode = mode.parse().expect("a mode");
+        for shards in [None, Some(1)] {
+            let name = match shards {
+                None => format!("{mode}, default shards"),
+                Some(shards) => format!("{mode}, {shards} shard"),
+            };
+            let mut calls = [const { Vec::new() }; 3];
+            // Those that are compared take turns.
+            for _ in 0..repetitions {
+                calls[0].extend(idle(parsed, shards, length));
+                calls[1].extend(due_at_once(parsed, shards, timeouts));
+                calls[2].extend(moved_at_once(parsed, shards, timeouts));
+            }
+            let idle = percentile(&mut calls[0], 0.999);
+            for (what, mut calls) in ["idle", "due", "moved"].into_iter().zip(calls) {
+                let mut at = |share| percentile(&mut calls, share);
+                let (p50, p99, p999, longest) = (at(0.5), at(0.99), at(0.999), at(1.0));
+                let beyond = microseconds(p999) - microseconds(idle);
+                let figures = [p50, p99, p999, longest].map(microseconds);
+                let mut row = vec![format!("{name}: {what}"), calls.len().to_string()];
+                row.extend(figures.into_iter().chain([beyond]).map(|us| rounded(us).to_string()));
+                table.add_row(row);
+                if what != "idle" {
+                    goals.push((format!("{name}, {what}: p99.9 beyond idle, us"), beyond));
+                }
+            }
+        }
+    }
+    println!("{table}");
+    for (what, beyond) in goals {
+        goal(&what, beyond, Goal::AtMost(100.0));
+    }
+}

@@ -1,0 +1,159 @@
+//! What holds timeouts and is driven by its caller, as the workloads see it.
+
+use crate::log::Log;
+
+/// One way to hold timeouts, with values that are numbers.
+///
+/// A tick means a millisecond to subjects that know of time. What is measured is what its users
+/// would call; an adapter adds only what they would have to add.
+pub(crate) trait Subject: Sized {
+    /// Names one timeout.
+    type Key;
+
+    const PROFILE: Profile;
+
+    fn new(setup: &Setup) -> Self;
+
+    /// One whose unit of time is a sixteenth of its tick, if its users give times and not ticks.
+    fn between_ticks(_setup: &Setup) -> Option<Self> {
+        None
+    }
+
+    fn schedule(&mut self, deadline: u64, value: u64) -> Self::Key;
+
+    /// Schedules what will never be cancelled.
+    #[inline]
+    fn schedule_for_good(&mut self, deadline: u64, value: u64) {
+        let key = self.schedule(deadline, value);
+        self.retire(key);
+    }
+
+    /// Cancels a timeout that is pending.
+    fn cancel(&mut self, key: Self::Key) -> Cancelled;
+
+    /// Moves a timeout that is pending. Its value stays; it is known to the caller anyway, for
+    /// subjects that have to schedule it anew.
+    fn reschedule(&mut self, key: Self::Key, deadline: u64, value: u64) -> Self::Key;
+
+    /// Forgets the key of a timeout that has come out, or never will be cancelled.
+    #[inline]
+    fn retire(&mut self, _key: Self::Key) {}
+
+    /// Takes out all that is due.
+    fn expire(&mut self, now: u64, log: &mut Log);
+
+    /// Does as little as one call can to take out what is due, and returns whether there may be
+    /// more to do.
+    fn expire_some(&mut self, now: u64, log: &mut Log) -> bool;
+
+    /// When to call `expire` again; None if nothing is pending.
+    fn next_wake(&mut self) -> Option<u64>;
+
+    /// Time has come to `now`, for subjects that have a clock of their own to move.
+    fn pass_time(&mut self, _now: u64) {}
+
+    /// Sleeps until the next wake and takes out all that is due then, as an event loop would that
+    /// has nothing else to do, and returns when that was; None if nothing is pending.
+    #[inline]
+    fn wait(&mut self, now: u64, log: &mut Log) -> Option<u64> {
+        let now = self.next_wake()?.max(now + 1);
+        self.expire(now, log);
+        log.end_batch(now, now);
+        Some(now)
+    }
+
+    /// Waits until nothing is pending, and returns when that was.
+    #[inline]
+    fn drive(&mut self, mut now: u64, log: &mut Log) -> u64 {
+        while let Some(later) = self.wait(now, log) {
+            now = later;
+        }
+        now
+    }
+}
+
+/// What a subject was told when it was asked to cancel a timeout that was pending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cancelled {
+    /// It gave the value back.
+    Value(u64),
+    /// It said that it did it.
+    Done,
+    /// It knew of none.
+    NotFound,
+}
+
+impl From<Option<u64>> for Cancelled {
+    #[inline]
+    fn from(value: Option<u64>) -> Self {
+        value.map_or(Self::NotFound, Self::Value)
+    }
+}
+
+/// What somebody who builds the subject for a workload would know about it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    /// The longest delay, in ticks.
+    pub(crate) longest: u64,
+    /// The most timeouts at once.
+    pub(crate) timeouts: usize,
+    /// Of a hashed wheel, if the workload says so.
+    pub(crate) buckets: Option<usize>,
+    /// Whether no single call is to take long.
+    pub(crate) short_calls: bool,
+}
+
+impl Setup {
+    pub(crate) fn new(longest: u64, timeouts: usize) -> Self {
+        Self { longest, timeouts, buckets: None, short_calls: false }
+    }
+
+    /// The buckets that a hashed wheel does well with: one round for all delays, if that takes no
+    /// more of them than there are timeouts.
+    pub(crate) fn buckets(&self) -> usize {
+        let most = self.timeouts.next_power_of_two().clamp(1 << 12, 1 << 20);
+        let round = usize::try_from(self.longest).unwrap_or(most).min(most);
+        self.buckets.unwrap_or_else(|| round.next_power_of_two().max(512))
+    }
+}
+
+/// What is known of a subject beforehand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Profile {
+    /// As on the command line and in tables.
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) fires: bool,
+    pub(crate) cancels: bool,
+    /// Whether a cancelled timeout's memory can be used again at once.
+    pub(crate) frees_at_once: bool,
+    pub(crate) reschedules: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Ours,
+    /// A crate that does the same, or what std has for it.
+    Peer,
+    /// Does less than is asked for, which nothing that does it all can be expected to beat.
+    Limit,
+}
+
+impl Profile {
+    /// Of a subject that does all that is asked for.
+    pub(crate) const fn new(name: &'static str, kind: Kind) -> Self {
+        Self { name, kind, fires: true, cancels: true, frees_at_once: true, reschedules: true }
+    }
+
+    pub(crate) const fn cancels_lazily(self) -> Self {
+        Self { frees_at_once: false, ..self }
+    }
+
+    pub(crate) const fn only_fires(self) -> Self {
+        Self { cancels: false, reschedules: false, ..self }
+    }
+
+    pub(crate) const fn only_cancels(self) -> Self {
+        Self { fires: false, reschedules: false, ..self }
+    }
+}

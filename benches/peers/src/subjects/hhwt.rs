@@ -1,0 +1,117 @@
+use crate::log::Log;
+use crate::subject::{Cancelled, Kind, Profile, Setup, Subject};
+use hierarchical_hash_wheel_timer::TimerError;
+use hierarchical_hash_wheel_timer::wheels::Skip;
+use hierarchical_hash_wheel_timer::wheels::cancellable::{
+    CancellableTimerEntry, QuadWheelWithOverflow,
+};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// hierarchical_hash_wheel_timer 1.4: four levels of 256 buckets and an overflow list, with a map
+/// from names to timeouts beside them.
+///
+/// Driven well: it skips the ticks that it says can be skipped; the value serves as the name, and
+/// the entry is nothing else. It has no reschedule, so that is a cancel and a schedule. What is
+/// due already, which it gives back when it is scheduled, is kept here until the next expire.
+pub(crate) struct Hhwt {
+    wheel: QuadWheelWithOverflow<Entry>,
+    now: u64,
+    due: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Entry(u64);
+
+impl CancellableTimerEntry for Entry {
+    type Id = u64;
+
+    fn id(&self) -> &u64 {
+        &self.0
+    }
+}
+
+impl Hhwt {
+    #[inline]
+    fn take_due(&mut self, log: &mut Log) {
+        if !self.due.is_empty() {
+            log.values().append(&mut self.due);
+        }
+    }
+}
+
+impl Subject for Hhwt {
+    type Key = u64;
+
+    const PROFILE: Profile = Profile::new("hhwt", Kind::Peer).cancels_lazily();
+
+    fn new(_setup: &Setup) -> Self {
+        Self { wheel: QuadWheelWithOverflow::new(), now: 0, due: Vec::new() }
+    }
+
+    #[inline]
+    fn schedule(&mut self, deadline: u64, value: u64) -> u64 {
+        let delay = Duration::from_millis(deadline.saturating_sub(self.now));
+        match self.wheel.insert_ref_with_delay(Rc::new(Entry(value)), delay) {
+            Ok(()) => {}
+            Err(TimerError::Expired(entry)) => self.due.push(entry.0),
+            Err(TimerError::NotFound) => unreachable!("an insert looks for nothing"),
+        }
+        value
+    }
+
+    #[inline]
+    fn cancel(&mut self, key: u64) -> Cancelled {
+        match self.wheel.cancel(&key) {
+            Ok(()) => Cancelled::Done,
+            Err(_) => Cancelled::NotFound,
+        }
+    }
+
+    #[inline]
+    fn reschedule(&mut self, key: u64, deadline: u64, value: u64) -> u64 {
+        match self.wheel.cancel(&key) {
+            Ok(()) => self.schedule(deadline, value),
+            Err(_) => key,
+        }
+    }
+
+    #[inline]
+    fn expire(&mut self, now: u64, log: &mut Log) {
+        while self.expire_some(now, log) {}
+    }
+
+    /// One tick, or one skip of many.
+    #[inline]
+    fn expire_some(&mut self, now: u64, log: &mut Log) -> bool {
+        self.take_due(log);
+        if now <= self.now {
+            return false;
+        }
+        match self.wheel.can_skip() {
+            Skip::Empty => self.now = now,
+            Skip::Millis(ticks) => {
+                let ticks = u64::from(ticks).min(now - self.now);
+                self.wheel.skip(ticks as u32);
+                self.now += ticks;
+            }
+            Skip::None => {
+                self.now += 1;
+                log.values().extend(self.wheel.tick().iter().map(|entry| entry.0));
+            }
+        }
+        true
+    }
+
+    #[inline]
+    fn next_wake(&mut self) -> Option<u64> {
+        if !self.due.is_empty() {
+            return Some(self.now);
+        }
+        match self.wheel.can_skip() {
+            Skip::Empty => None,
+            Skip::Millis(ticks) => Some(self.now + u64::from(ticks) + 1),
+            Skip::None => Some(self.now + 1),
+        }
+    }
+}

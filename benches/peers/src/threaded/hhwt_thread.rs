@@ -1,0 +1,112 @@
+use super::{FIRED, Task, Threaded, ThreadedProfile};
+use crate::subject::Kind;
+use hierarchical_hash_wheel_timer::thread_timer::{TimerRef, TimerWithThread};
+use hierarchical_hash_wheel_timer::{OneshotState, PeriodicState, Timer, TimerReturn};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// hierarchical_hash_wheel_timer 1.4: its wheel with a thread, to which all goes through a queue
+/// without bound.
+///
+/// Driven well: timeouts are named by numbers and not by random UUIDs, and tasks are not boxed
+/// where they need not be.
+pub(crate) struct HhwtThread {
+    reference: Mutex<TimerRef<u64, Once, Never>>,
+    threads: AtomicU64,
+}
+
+/// What happens once.
+pub(crate) struct Once {
+    name: u64,
+    /// None: it counts itself.
+    task: Option<Task>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Never(u64);
+
+impl std::fmt::Debug for Once {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.name.fmt(f)
+    }
+}
+
+impl OneshotState for Once {
+    type Id = u64;
+
+    fn id(&self) -> &u64 {
+        &self.name
+    }
+
+    fn trigger(self) {
+        match self.task {
+            Some(task) => task(),
+            None => {
+                FIRED.fetch_add(1, Relaxed);
+            }
+        }
+    }
+}
+
+impl PeriodicState for Never {
+    type Id = u64;
+
+    fn id(&self) -> &u64 {
+        &self.0
+    }
+
+    fn trigger(self) -> TimerReturn<Self> {
+        TimerReturn::Cancel
+    }
+}
+
+/// A thread's own way to the timer, and the next of its names.
+pub(crate) struct Local {
+    timer: TimerRef<u64, Once, Never>,
+    next: u64,
+}
+
+impl HhwtThread {
+    fn reference(&self) -> TimerRef<u64, Once, Never> {
+        self.reference.lock().expect("nobody panics with it").clone()
+    }
+
+    /// A million million names for each thread.
+    fn names(&self) -> u64 {
+        self.threads.fetch_add(1, Relaxed) << 40
+    }
+}
+
+impl Threaded for HhwtThread {
+    const PROFILE: ThreadedProfile = ThreadedProfile { name: "hhwt-thread", kind: Kind::Peer };
+
+    type Local<'a> = Local;
+    type Slot = Option<u64>;
+
+    fn new() -> Self {
+        let timer = TimerWithThread::new().expect("a thread");
+        // Its thread lives on without it.
+        let reference = Mutex::new(timer.timer_ref());
+        Self { reference, threads: AtomicU64::new(0) }
+    }
+
+    fn enter(&self) -> Local {
+        Local { timer: self.reference(), next: self.names() }
+    }
+
+    #[inline]
+    fn replace(local: &mut Local, slot: &mut Self::Slot, delay: Duration) {
+        if let Some(name) = slot.take() {
+            local.timer.cancel(&name);
+        }
+        local.next += 1;
+        *slot = Some(local.next);
+        local.timer.schedule_once(delay, Once { name: local.next, task: None });
+    }
+
+    fn after(&self, delay: Duration, task: Task) {
+        let name = self.names();
+        self.reference().schedule_once(delay, Once { name, task: Some(task) });
+    }
+}

@@ -1,0 +1,50 @@
+//! All are cancelled, in random order.
+
+use super::LEAST;
+use crate::case::Sample;
+use crate::clock::Time;
+use crate::log::{Faults, Log, value};
+use crate::random::{Delays, MINUTE, Random};
+use crate::subject::{Cancelled, Setup, Subject};
+
+pub(super) fn run<S: Subject>(count: usize) -> Sample {
+    let delays = Delays::uniform(MINUTE);
+    let mut subject = S::new(&Setup::new(delays.longest, count));
+    let values: Vec<_> =
+        (0..).zip(delays.many(count)).map(|(id, delay)| value(1 + delay, id)).collect();
+    let mut faults = Faults::default();
+    let mut keys = Vec::with_capacity(count);
+    let mut shuffled = Vec::with_capacity(count);
+    let (mut schedule, mut cancel) = (0.0, 0.0);
+    let passes = (LEAST / count).max(1);
+    for pass in 0..=passes {
+        let started = Time::now();
+        for &value in &values {
+            keys.push(subject.schedule(crate::log::deadline(value), value));
+        }
+        let scheduled = started.elapsed();
+
+        shuffled.extend(keys.drain(..).zip(values.iter().copied()));
+        Random(2).shuffle(&mut shuffled);
+        let mut wrong = 0;
+        let started = Time::now();
+        for (key, value) in shuffled.drain(..) {
+            let cancelled = subject.cancel(key);
+            wrong +=
+                u64::from(cancelled != Cancelled::Value(value) && cancelled != Cancelled::Done);
+        }
+        let cancelled = started.elapsed();
+
+        faults.wrong += wrong;
+        if 0 < pass {
+            schedule += scheduled.as_nanos() as f64;
+            cancel += cancelled.as_nanos() as f64;
+        }
+    }
+    let mut log = Log::default();
+    subject.drive(0, &mut log);
+    // It was cancelled.
+    faults.duplicated += log.len() as u64;
+    let each = (passes * count) as f64;
+    Sample::of(faults, &[("cancel", cancel / each), ("schedule", schedule / each)])
+}

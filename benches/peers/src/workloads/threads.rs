@@ -1,0 +1,74 @@
+//! Timeouts that are scheduled and cancelled by several threads at once.
+
+use crate::case::Sample;
+use crate::log::Faults;
+use crate::threaded::{FIRED, Threaded};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Barrier, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The timeouts that each thread keeps.
+const KEPT: usize = 1_000;
+
+const DELAY: Duration = Duration::from_secs(30);
+
+pub(super) fn run<T: Threaded>(threads: usize, milliseconds: u64) -> Sample {
+    let timer = T::new();
+    let warm = Barrier::new(threads + 1);
+    let stop = AtomicBool::new(false);
+    let (elapsed, done) = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut local = timer.enter();
+                    let mut kept: Vec<T::Slot> = (0..KEPT).map(|_| T::Slot::default()).collect();
+                    let mut round = || {
+                        for slot in &mut kept {
+                            T::replace(&mut local, slot, DELAY);
+                        }
+                    };
+                    for _ in 0..10 {
+                        round();
+                    }
+                    warm.wait();
+                    let mut rounds = 0;
+                    while !stop.load(Relaxed) {
+                        round();
+                        rounds += 1;
+                    }
+                    rounds * KEPT
+                })
+            })
+            .collect();
+        warm.wait();
+        let started = Instant::now();
+        thread::sleep(Duration::from_millis(milliseconds));
+        stop.store(true, Relaxed);
+        let joined = workers.into_iter().map(|worker| worker.join().expect("it does not panic"));
+        let done: usize = joined.sum();
+        (started.elapsed(), done)
+    });
+    let each = elapsed.as_nanos() as f64 / done as f64;
+    let faults = Faults { early: FIRED.load(Relaxed), ..Faults::default() };
+    let values = [
+        ("schedule + cancel", each),
+        ("rate", 1e3 / each),
+        ("behind", behind(&timer).as_nanos() as f64),
+    ];
+    Sample::of(faults, &values)
+}
+
+/// How late a timeout of 1 ms is now: what was handed to the timer's thread may still have to be
+/// worked through.
+fn behind<T: Threaded>(timer: &T) -> Duration {
+    const DELAY: Duration = Duration::from_millis(1);
+    const MOST: Duration = Duration::from_secs(10);
+    let (fired, waits) = mpsc::channel();
+    let started = Instant::now();
+    timer.after(DELAY, Box::new(move || fired.send(Instant::now()).unwrap_or_default()));
+    match waits.recv_timeout(MOST) {
+        Ok(at) => (at - started).saturating_sub(DELAY),
+        Err(_) => MOST,
+    }
+}

@@ -1,0 +1,110 @@
+//! Runs: any number of timeouts sorted by deadline, in short steps.
+
+use crate::bucket::Entry;
+use alloc::collections::BinaryHeap;
+use alloc::collections::binary_heap::PeekMut;
+use alloc::vec::Vec;
+use core::cmp::{Ordering, Reverse};
+
+/// Timeouts that are sorted at once.
+const RUN: usize = 1024;
+
+/// Timeouts put in by any deadline and taken out by rising ones; of equal deadlines in the order in
+/// which they were put in.
+///
+/// Merge sort with its two halves apart: runs are sorted as they fill, and merged as they are taken
+/// out. No step costs more than one run.
+#[derive(Debug, Default)]
+pub(crate) struct Runs {
+    /// The run that comes next on top.
+    sorted: BinaryHeap<Run>,
+    /// What will be the next run.
+    gathered: Vec<(u64, Entry)>,
+    /// Runs that were ever begun.
+    begun: u32,
+}
+
+#[derive(Debug)]
+struct Run {
+    number: u32,
+    /// The next one last; never empty.
+    entries: Vec<(u64, Entry)>,
+}
+
+impl Run {
+    /// What orders runs: the next deadline; of equal ones, that which was put in first.
+    fn key(&self) -> Reverse<(u64, u32)> {
+        Reverse((self.entries.last().map_or(u64::MAX, |&(deadline, _)| deadline), self.number))
+    }
+}
+
+impl Runs {
+    /// Puts a timeout in.
+    pub(crate) fn push(&mut self, deadline: u64, entry: Entry) {
+        self.gathered.push((deadline, entry));
+        if self.gathered.len() == RUN {
+            self.close();
+        }
+    }
+
+    /// Sorts what was put in since the last run was closed; to be called before `pop`.
+    pub(crate) fn close(&mut self) {
+        let mut entries = core::mem::take(&mut self.gathered);
+        if entries.is_empty() {
+            return;
+        }
+        entries.sort_by_key(|&(deadline, _)| deadline);
+        entries.reverse();
+        self.sorted.push(Run { number: self.begun, entries });
+        self.begun += 1;
+    }
+
+    /// Takes out the next timeout.
+    pub(crate) fn pop(&mut self) -> Option<(u64, Entry)> {
+        let mut run = self.sorted.peek_mut()?;
+        let next = run.entries.pop();
+        if run.entries.is_empty() {
+            PeekMut::pop(run);
+            if self.sorted.is_empty() {
+                *self = Self::default();
+            }
+        }
+        next
+    }
+
+    /// All of them, in no particular order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(u64, Entry)> {
+        self.sorted.iter().flat_map(|run| &run.entries).chain(&self.gathered)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sorted.is_empty() && self.gathered.is_empty()
+    }
+
+    /// Bytes allocated.
+    pub(crate) fn memory(&self) -> usize {
+        let entries: usize = self.sorted.iter().map(|run| run.entries.capacity()).sum();
+        (entries + self.gathered.capacity()) * size_of::<(u64, Entry)>()
+            + self.sorted.capacity() * size_of::<Run>()
+    }
+}
+
+impl PartialEq for Run {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Run {}
+
+impl PartialOrd for Run {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Run {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
