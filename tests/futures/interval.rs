@@ -28,6 +28,9 @@ in_each_mode! {
     a_full_timer_says_so_and_has_room_later,
 }
 
+/// No ticks.
+const NONE: [u64; 0] = [];
+
 fn tick(
     hand: &Hand,
     interval: &mut Interval,
@@ -180,7 +183,7 @@ fn reset_ticks_one_period_later(mode: Mode) {
     manual.advance(100);
     interval.reset();
     manual.advance(299);
-    assert_eq!(ticks(&manual, &hand, &mut interval), []);
+    assert_eq!(ticks(&manual, &hand, &mut interval), NONE);
     manual.advance(1);
     assert_eq!(ticks(&manual, &hand, &mut interval), [400]);
     manual.advance(300);
@@ -218,7 +221,7 @@ fn reset_at_ticks_then(mode: Mode) {
     manual.advance(100);
     interval.reset_at(manual.at(140));
     manual.advance(39);
-    assert_eq!(ticks(&manual, &hand, &mut interval), []);
+    assert_eq!(ticks(&manual, &hand, &mut interval), NONE);
     manual.advance(1);
     assert_eq!(ticks(&manual, &hand, &mut interval), [140]);
     manual.advance(300);
@@ -243,7 +246,7 @@ fn reset_before_the_first_tick(mode: Mode) {
     let (manual, hand) = (Manual::new(mode), Hand::new());
     let mut interval = manual.timer.interval(ms(300));
     interval.reset();
-    assert_eq!(ticks(&manual, &hand, &mut interval), []);
+    assert_eq!(ticks(&manual, &hand, &mut interval), NONE);
     manual.advance(300);
     assert_eq!(ticks(&manual, &hand, &mut interval), [300]);
 }
@@ -276,9 +279,9 @@ fn the_longest_period_ticks_once(mode: Mode) {
         assert_eq!(ticks(&manual, &hand, &mut interval), [0]);
         assert_eq!(interval.deadline(), None);
         manual.clock.jump(Duration::from_secs(1 << 40));
-        assert_eq!(ticks(&manual, &hand, &mut interval), []);
+        assert_eq!(ticks(&manual, &hand, &mut interval), NONE);
         interval.reset();
-        assert_eq!(ticks(&manual, &hand, &mut interval), []);
+        assert_eq!(ticks(&manual, &hand, &mut interval), NONE);
     }
 }
 
