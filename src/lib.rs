@@ -32,9 +32,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! On a timer there are futures for any executor: [`sleep`], [`timeout`], [`interval`], on the
+//! timer of the process or on [one of one's own](Timer::sleep). [`DelayQueue`] hands out many
+//! values, each when its time has come, to a task or to a blocked thread.
+//!
+//! ```
+//! # futures::executor::block_on(async {
+//! tickwheel::sleep(std::time::Duration::from_millis(5)).await?;
+//! # Ok::<(), tickwheel::ScheduleErrorKind>(())
+//! # }).unwrap();
+//! ```
+//!
 //! # Features
 //!
-//! - `std` (default): the [`Timer`]; without it the crate is `no_std` and needs `alloc` only.
+//! - `std` (default): the [`Timer`] and what stands on it; without it the crate is `no_std` and needs `alloc` only.
+//! - `stream`: [`Interval`] and [`DelayQueue`] are streams, by the crate `futures-core`.
 //! - `log`: a timer says through the `log` crate when there are too many of them.
 //! - `cli`: the command `tickwheel replay`, which runs a recorded workload through several modes
 //!   and compares them, and the module behind it.
@@ -52,7 +64,11 @@ mod arena;
 mod bucket;
 #[cfg(feature = "std")]
 mod clock;
+#[cfg(feature = "std")]
+mod delay_queue;
 mod front;
+#[cfg(feature = "std")]
+mod future;
 mod hashed;
 mod hierarchical;
 mod mode;
@@ -70,6 +86,13 @@ mod wheel;
 pub use arena::Key;
 #[cfg(feature = "std")]
 pub use clock::{Clock, ManualClock, MonotonicClock};
+#[cfg(feature = "std")]
+pub use delay_queue::{BlockingIter, DelayQueue, Due};
+#[cfg(feature = "std")]
+pub use future::{
+    Elapsed, Interval, Sleep, Timed, interval, interval_at, sleep, sleep_until, timeout,
+    timeout_at, timer,
+};
 pub use mode::{Mode, ModeError};
 #[cfg(feature = "std")]
 pub use timer::{

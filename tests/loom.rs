@@ -9,9 +9,13 @@ use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 use std::ops::ControlFlow;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
-use tickwheel::{Clock, ManualClock, MissedTick, Status, Timer};
+use tickwheel::{
+    Clock, Follower, ManualClock, MissedTick, ScheduleErrorKind, Sleep, Status, Timer,
+};
 
 /// Stands still.
 struct Still(Instant);
@@ -407,5 +411,211 @@ fn the_clock_advances_when_all_that_was_due_has_fired() {
         assert_eq!(fired.get(), 0);
         clock.advance(Duration::from_millis(1));
         assert_eq!(fired.get(), 1);
+    });
+}
+
+/// Moves when it is told, and then tells the worker, without waiting for it.
+#[derive(Clone)]
+struct Moved(Arc<(Instant, Mutex<Duration>, Mutex<Option<Follower>>)>);
+
+impl Moved {
+    /// With a timer of one shard.
+    fn with_timer() -> (Self, Timer) {
+        let state = (Instant::now(), Mutex::new(Duration::ZERO), Mutex::new(None));
+        let clock = Self(Arc::new(state));
+        let timer = Timer::builder().shards(1).clock(clock.clone()).build().expect("in range");
+        (clock, timer)
+    }
+
+    fn at(&self, millis: u64) -> Instant {
+        self.0.0 + Duration::from_millis(millis)
+    }
+
+    /// Moves to so many milliseconds after the start.
+    fn move_to(&self, millis: u64) {
+        *self.0.1.lock().unwrap() = Duration::from_millis(millis);
+        self.0.2.lock().unwrap().as_ref().expect("it has a timer").tell();
+    }
+}
+
+impl Clock for Moved {
+    fn now(&self) -> Instant {
+        self.0.0 + *self.0.1.lock().unwrap()
+    }
+
+    fn wait(&self, _: Duration) -> Option<Duration> {
+        None
+    }
+
+    fn follow(&self, follower: Follower) {
+        *self.0.2.lock().unwrap() = Some(follower);
+    }
+}
+
+/// A task that counts how often it is woken.
+struct Woken(Count);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.add();
+    }
+}
+
+struct Task {
+    woken: Arc<Woken>,
+    waker: Waker,
+}
+
+impl Task {
+    fn new() -> Self {
+        let woken = Arc::new(Woken(Count::new()));
+        Self { waker: Waker::from(Arc::clone(&woken)), woken }
+    }
+
+    fn poll(&self, sleep: &mut Sleep) -> Poll<Result<(), ScheduleErrorKind>> {
+        Pin::new(sleep).poll(&mut Context::from_waker(&self.waker))
+    }
+
+    /// Polls, and after each wake-up again, until it is complete.
+    fn run(&self, sleep: &mut Sleep) -> Result<(), ScheduleErrorKind> {
+        loop {
+            let woken = self.woken.0.get();
+            match self.poll(sleep) {
+                Poll::Ready(output) => return output,
+                Poll::Pending => self.woken.0.wait_for(woken + 1),
+            }
+        }
+    }
+
+    /// How often its waker exists elsewhere.
+    fn wakers(&self) -> usize {
+        Arc::strong_count(&self.woken) - 2
+    }
+}
+
+#[test]
+fn a_sleep_is_polled_as_it_is_woken() {
+    explore(TWO, || {
+        let (clock, timer) = Moved::with_timer();
+        let (task, mut sleep) = (Task::new(), timer.sleep_until(clock.at(1)));
+        assert!(task.poll(&mut sleep).is_pending());
+        clock.move_to(1);
+        assert_eq!(task.run(&mut sleep), Ok(()));
+        assert!(timer.stop().unwrap().is_empty());
+        assert_eq!(task.wakers(), 0);
+    });
+}
+
+#[test]
+fn a_sleep_is_polled_by_another_task_as_it_is_woken() {
+    explore(TWO, || {
+        let (clock, timer) = Moved::with_timer();
+        let (first, second) = (Task::new(), Task::new());
+        let mut sleep = timer.sleep_until(clock.at(1));
+        assert!(first.poll(&mut sleep).is_pending());
+        clock.move_to(1);
+        // From here on nobody polls it because the first was woken.
+        assert_eq!(second.run(&mut sleep), Ok(()));
+        assert!(timer.stop().unwrap().is_empty());
+        assert_eq!((first.wakers(), second.wakers()), (0, 0));
+    });
+}
+
+#[test]
+fn a_sleep_is_registered_as_the_worker_falls_asleep() {
+    explore(THREE, || {
+        let (clock, timer) = Moved::with_timer();
+        timer.schedule_at(clock.at(9), || unreachable!()).unwrap();
+        let (task, mut sleep) = (Task::new(), timer.sleep_until(clock.at(1)));
+        let moving = clock.clone();
+        let other = thread::spawn(move || moving.move_to(1));
+        assert_eq!(task.run(&mut sleep), Ok(()));
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_sleep_is_moved_later_as_it_is_woken() {
+    explore(TWO, || {
+        let (clock, timer) = Moved::with_timer();
+        let (task, mut sleep) = (Task::new(), timer.sleep_until(clock.at(1)));
+        assert!(task.poll(&mut sleep).is_pending());
+        clock.move_to(1);
+        sleep.reset_at(clock.at(2));
+        assert!(task.poll(&mut sleep).is_pending());
+        clock.move_to(2);
+        assert_eq!(task.run(&mut sleep), Ok(()));
+        assert!(timer.stop().unwrap().is_empty());
+        assert_eq!(task.wakers(), 0);
+    });
+}
+
+#[test]
+fn a_sleep_is_moved_earlier_as_it_is_woken() {
+    explore(TWO, || {
+        let (clock, timer) = Moved::with_timer();
+        let (task, mut sleep) = (Task::new(), timer.sleep_until(clock.at(2)));
+        assert!(task.poll(&mut sleep).is_pending());
+        clock.move_to(2);
+        sleep.reset_at(clock.at(1));
+        // It was polled before, and so the task is woken, whichever came first.
+        task.woken.0.wait_for(1);
+        assert_eq!(task.run(&mut sleep), Ok(()));
+        assert!(timer.stop().unwrap().is_empty());
+        assert_eq!(task.wakers(), 0);
+    });
+}
+
+#[test]
+fn a_sleep_is_moved_earlier_as_the_worker_falls_asleep() {
+    explore(TWO, || {
+        let (clock, timer) = Moved::with_timer();
+        let (task, mut sleep) = (Task::new(), timer.sleep_until(clock.at(9)));
+        assert!(task.poll(&mut sleep).is_pending());
+        sleep.reset_at(clock.at(0));
+        task.woken.0.wait_for(1);
+        assert_eq!(task.run(&mut sleep), Ok(()));
+    });
+}
+
+#[test]
+fn a_sleep_is_dropped_as_it_is_woken() {
+    explore(TWO, || {
+        let (clock, timer) = Moved::with_timer();
+        let (task, mut sleep) = (Task::new(), timer.sleep_until(clock.at(1)));
+        assert!(task.poll(&mut sleep).is_pending());
+        clock.move_to(1);
+        drop(sleep);
+        assert_eq!(timer.pending(), 0);
+        assert!(timer.stop().unwrap().is_empty());
+        assert_eq!(task.wakers(), 0);
+        assert!(task.woken.0.get() <= 1);
+    });
+}
+
+#[test]
+fn a_sleep_is_polled_as_the_timer_is_stopped() {
+    explore(THREE, || {
+        let (clock, timer) = Moved::with_timer();
+        let (task, mut sleep) = (Task::new(), timer.sleep_until(clock.at(1)));
+        let stopping = thread::spawn(move || timer.stop().unwrap().len());
+        assert_eq!(task.run(&mut sleep), Err(ScheduleErrorKind::Stopped));
+        assert_eq!(stopping.join().unwrap(), 0);
+        assert_eq!(task.wakers(), 0);
+    });
+}
+
+#[test]
+fn a_sleep_is_woken_as_the_timer_is_stopped() {
+    explore(TWO, || {
+        let (clock, timer) = Moved::with_timer();
+        let (task, mut sleep) = (Task::new(), timer.sleep_until(clock.at(1)));
+        assert!(task.poll(&mut sleep).is_pending());
+        clock.move_to(1);
+        drop(timer);
+        // Its time has come or the timer was stopped, but it knows which.
+        let output = task.run(&mut sleep);
+        assert_eq!(task.run(&mut sleep), output);
+        assert_eq!((task.woken.0.get(), task.wakers()), (1, 0));
     });
 }

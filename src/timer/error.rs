@@ -27,7 +27,7 @@ pub struct ScheduleError<F = Task> {
     task: Mutex<F>,
 }
 
-/// Why nothing was scheduled.
+/// Why nothing was scheduled, or a future could not wait until its time had come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ScheduleErrorKind {

@@ -24,6 +24,8 @@ pub use stats::{Lateness, TimerStats};
 pub use timeout::{Status, Timeout};
 
 pub(crate) use local::inside_any_task;
+pub(crate) use repeat::Cadence;
+pub(crate) use shard::{Entry, Shard};
 
 use crate::Mode;
 use crate::clock::{Clock, Ticks};
@@ -40,8 +42,7 @@ use core::time::Duration;
 use crossbeam_utils::CachePadded;
 use hub::{Hub, Limit, PanicHook};
 use park::Park;
-use repeat::{Cadence, Repeating};
-use shard::{Entry, Shard};
+use repeat::Repeating;
 use stats::Counters;
 use std::time::Instant;
 
@@ -304,7 +305,13 @@ impl Timer {
         }
     }
 
-    fn not_zero(&self, period: Duration) -> Duration {
+    /// The shard of this thread.
+    #[inline]
+    pub(crate) fn shard(&self) -> &Arc<Shard> {
+        self.core.shard()
+    }
+
+    pub(crate) fn not_zero(&self, period: Duration) -> Duration {
         if period.is_zero() { self.core.hub.ticks.length() } else { period }
     }
 

@@ -35,7 +35,7 @@ pub enum MissedTick {
 
 /// When a repeating timeout fires again.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Cadence {
+pub(crate) enum Cadence {
     /// So long after it was due.
     Rate(Duration, MissedTick),
     /// So long after it ended.
@@ -240,7 +240,7 @@ impl fmt::Debug for Repeating {
 
 impl Cadence {
     /// When a timeout is due next that was due at `due` and whose run has ended `now`.
-    fn next(self, due: Option<Instant>, now: Instant, ticks: &Ticks) -> Option<Instant> {
+    pub(crate) fn next(self, due: Option<Instant>, now: Instant, ticks: &Ticks) -> Option<Instant> {
         let (period, missed) = match self {
             Self::Rate(period, missed) => (period, missed),
             Self::Delay(delay) => return now.checked_add(delay),

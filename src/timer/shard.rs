@@ -5,8 +5,8 @@ use super::hub::Hub;
 use super::repeat::Repeating;
 use super::timeout::Status;
 use super::{Core, OnceTask};
-use crate::clock::NEVER;
-use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering, lock, try_lock, yield_now};
+use crate::clock::{NEVER, Ticks};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, lock, try_lock, yield_now};
 use crate::{Expired, Key, Mode, Wheel, WheelStats};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -15,6 +15,7 @@ use core::mem::replace;
 use core::task::Waker;
 use crossbeam_utils::CachePadded;
 use std::collections::HashSet;
+use std::time::Instant;
 
 /// One wheel behind its lock.
 ///
@@ -25,6 +26,12 @@ pub(crate) struct Shard {
     pub(super) hub: Arc<Hub>,
     /// To start the worker.
     core: Weak<Core>,
+    /// The tick up to which the worker has taken out what was due, or is about to; the maximum once
+    /// the timer is stopped. What is due later is in the wheel: who reads this without the lock, and
+    /// finds a tick before that of its own timeout, knows that nobody took it.
+    ///
+    /// Written under the lock, before anything is taken out.
+    reached: AtomicU64,
     state: CachePadded<Mutex<State>>,
     /// Threads that wait for the lock.
     waiting: CachePadded<AtomicUsize>,
@@ -73,7 +80,8 @@ impl Shard {
             taken: HashSet::new(),
         };
         let state = CachePadded::new(Mutex::new(state));
-        Self { hub, core, state, waiting: CachePadded::new(AtomicUsize::new(0)) }
+        let waiting = CachePadded::new(AtomicUsize::new(0));
+        Self { hub, core, reached: AtomicU64::new(0), state, waiting }
     }
 
     /// Schedules `entry(value)`, or gives `value` back. Nothing is called under the lock but
@@ -112,24 +120,49 @@ impl Shard {
         Ok(repeating)
     }
 
-    /// Registers a waker to be woken at `deadline`, or gives it back.
-    #[cfg_attr(any(not(test), loom), expect(dead_code, reason = "the futures are to use it"))]
+    /// Registers a waker to be woken at `deadline`; None if that has come already.
+    ///
+    /// The clock is read only if this is refused, or the worker would have to be woken for it.
+    /// Otherwise what is overdue waits for the worker, which is about to look anyway.
     pub(crate) fn register(
         &self,
         deadline: u64,
-        waker: Waker,
-    ) -> Result<Key, (ScheduleErrorKind, Waker)> {
-        self.schedule(deadline, waker, Entry::Wake)
+        waker: &Waker,
+    ) -> Result<Option<Key>, ScheduleErrorKind> {
+        let waker = waker.clone();
+        let mut state = match self.admit() {
+            Ok(state) => state,
+            Err(_) if self.is_past(deadline) => return Ok(None),
+            Err(kind) => return Err(kind),
+        };
+        if deadline < state.watched {
+            drop(state);
+            if self.is_past(deadline) {
+                self.give_back();
+                return Ok(None);
+            }
+            state = self.lock();
+            if state.stopped {
+                drop(state);
+                self.give_back();
+                return Err(ScheduleErrorKind::Stopped);
+            }
+        }
+        let key = state.wheel.schedule(deadline, Entry::Wake(waker));
+        self.release(state, deadline);
+        Ok(Some(key))
     }
 
-    /// Puts `waker` in the place of the one registered, and returns the waker to be dropped: the
-    /// old one, or the new one as an error if the other is gone.
-    #[cfg_attr(any(not(test), loom), expect(dead_code, reason = "the futures are to use it"))]
-    pub(crate) fn replace_waker(&self, key: Key, waker: Waker) -> Result<Waker, Waker> {
-        match self.lock().wheel.get_mut(key) {
+    /// Puts a clone of `waker` in the place of the one registered, and returns whether there was
+    /// one.
+    pub(crate) fn replace_waker(&self, key: Key, waker: &Waker) -> bool {
+        let waker = waker.clone();
+        // What is replaced is dropped with no lock held, and so is the clone if nothing is.
+        let replaced = match self.lock().wheel.get_mut(key) {
             Some(Entry::Wake(registered)) => Ok(replace(registered, waker)),
             _ => Err(waker),
-        }
+        };
+        replaced.is_ok()
     }
 
     /// Takes a timeout out of the wheel. `mark` is called under the lock if there was one. What
@@ -167,10 +200,38 @@ impl Shard {
         }
     }
 
-    /// Whether the timer was stopped.
-    #[cfg_attr(any(not(test), loom), expect(dead_code, reason = "the futures are to use it"))]
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.lock().stopped
+    /// The tick up to which what was due has been taken out, or is about to be; the maximum once
+    /// the timer is stopped.
+    #[inline]
+    pub(crate) fn reached(&self) -> u64 {
+        self.reached.load(Ordering::Acquire)
+    }
+
+    /// Whether no more than some number of timeouts may be pending.
+    pub(crate) fn has_limit(&self) -> bool {
+        self.hub.limit.is_some()
+    }
+
+    /// The present, by the timer's clock.
+    #[inline]
+    pub(crate) fn now(&self) -> Instant {
+        self.hub.clock.now()
+    }
+
+    /// Whether the present is not before tick `deadline`.
+    pub(crate) fn is_past(&self, deadline: u64) -> bool {
+        deadline <= self.hub.ticks.present(self.hub.clock.now())
+    }
+
+    /// How the timer numbers instants.
+    #[inline]
+    pub(crate) fn ticks(&self) -> &Ticks {
+        &self.hub.ticks
+    }
+
+    /// The mode of the timer's wheels.
+    pub(crate) fn mode(&self) -> Mode {
+        self.lock().wheel.mode()
     }
 
     /// What is due at tick `now`. Does no more than a bounded amount of work.
@@ -179,6 +240,10 @@ impl Shard {
         let mut state = self.lock();
         if state.stopped {
             return Found::Nothing(NEVER);
+        }
+        // Only the worker writes it, and mostly there is nothing new to be written.
+        if self.reached.load(Ordering::Relaxed) < now {
+            self.reached.store(now, Ordering::Release);
         }
         let mut work = BATCH;
         if let Some(expired) = state.wheel.expire_bounded(now, &mut work) {
@@ -199,6 +264,7 @@ impl Shard {
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.stopped = true;
+        self.reached.store(u64::MAX, Ordering::Release);
         // Now, as growing it later would take longer than a batch.
         let len = state.wheel.len();
         state.taken.reserve(len);
@@ -347,7 +413,9 @@ mod tests {
     use super::*;
     use crate::{ManualClock, Timer};
     use alloc::task::Wake;
+    use core::pin::Pin;
     use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use core::task::Context;
     use core::time::Duration;
 
     #[derive(Default)]
@@ -365,16 +433,18 @@ mod tests {
         let timer = Timer::builder().clock(clock.clone()).build().expect("in range");
         let (first, second) = (Arc::new(Count::default()), Arc::new(Count::default()));
         let shard = timer.core.shard();
-        let key = shard.register(10, Waker::from(Arc::clone(&first))).expect("it runs");
-        let old = shard.replace_waker(key, Waker::from(Arc::clone(&second))).expect("it waits");
-        assert!(old.will_wake(&Waker::from(Arc::clone(&first))));
+        let registered = shard.register(10, &Waker::from(Arc::clone(&first)));
+        let key = registered.expect("it runs").expect("it is not due");
+        assert!(shard.replace_waker(key, &Waker::from(Arc::clone(&second))));
+        assert_eq!((Arc::strong_count(&first), Arc::strong_count(&second)), (1, 2));
         assert!(shard.reschedule(key, 20, || {}));
         clock.advance(Duration::from_millis(19));
-        assert_eq!(shard.status(key), Status::Pending);
+        assert_eq!((shard.status(key), shard.reached()), (Status::Pending, 19));
         clock.advance(Duration::from_millis(1));
-        assert_eq!(shard.status(key), Status::Fired);
+        assert_eq!((shard.status(key), shard.reached()), (Status::Fired, 20));
         assert_eq!((first.0.load(Relaxed), second.0.load(Relaxed)), (0, 1));
-        assert!(shard.replace_waker(key, old).is_err());
+        assert!(!shard.replace_waker(key, &Waker::from(first)));
+        assert_eq!(shard.register(20, Waker::noop()), Ok(None));
     }
 
     #[test]
@@ -382,14 +452,42 @@ mod tests {
         let timer = Timer::new();
         let (waits, cancelled) = (Arc::new(Count::default()), Arc::new(Count::default()));
         let shard = timer.core.shard();
-        let key = shard.register(1 << 40, Waker::from(Arc::clone(&waits))).expect("it runs");
-        let other = shard.register(1 << 40, Waker::from(Arc::clone(&cancelled))).expect("it runs");
+        let register = |waker: &Arc<Count>| {
+            let registered = shard.register(1 << 40, &Waker::from(Arc::clone(waker)));
+            registered.expect("it runs").expect("it is not due")
+        };
+        let (key, other) = (register(&waits), register(&cancelled));
         assert!(shard.cancel(other, || {}).is_some());
-        assert!(!shard.is_stopped());
+        assert!(shard.reached() < u64::MAX);
         assert!(timer.stop().expect("outside").is_empty());
-        assert!(shard.is_stopped());
+        assert_eq!(shard.reached(), u64::MAX);
         assert_eq!(shard.status(key), Status::Stopped);
         assert_eq!((waits.0.load(Relaxed), cancelled.0.load(Relaxed)), (1, 0));
-        assert!(shard.register(0, Waker::noop().clone()).is_err());
+        assert_eq!(shard.register(9_999, Waker::noop()), Err(ScheduleErrorKind::Stopped));
+    }
+
+    /// Hangs if one of these takes the lock.
+    #[test]
+    fn a_sleep_takes_the_lock_to_register_and_to_leave_alone() {
+        let timer = Timer::builder().clock(ManualClock::new()).build().expect("in range");
+        let shard = timer.core.shard();
+        let delay = Duration::from_secs(1);
+        let mut context = Context::from_waker(Waker::noop());
+
+        let held = shard.lock();
+        let mut sleep = timer.sleep(delay);
+        sleep.reset(delay * 2);
+        assert!(!sleep.is_elapsed() && sleep.deadline().is_some());
+        drop(sleep);
+        let mut sleep = timer.sleep(delay);
+        drop(held);
+
+        assert!(Pin::new(&mut sleep).poll(&mut context).is_pending());
+        let held = shard.lock();
+        assert!(Pin::new(&mut sleep).poll(&mut context).is_pending());
+        sleep.reset(delay * 2);
+        assert!(Pin::new(&mut sleep).poll(&mut context).is_pending());
+        assert!(!sleep.is_elapsed());
+        drop(held);
     }
 }

@@ -1,0 +1,451 @@
+//! Futures against tokio's and async-io's, the delay queue against tokio-util's, in one run.
+//!
+//! `cargo bench --bench futures` runs all; `-- timeout`, `-- crowd`, `-- lateness` or `-- queue` a
+//! part, `-- --quick` smaller ones. Where there is a goal, it is printed with what became of it.
+//!
+//! What is compared takes turns, five times, and the least of each counts: what else the machine does
+//! can only add to it.
+
+use cap::Cap;
+use cpu_time::ProcessTime;
+use std::alloc::System;
+use std::future::{Future, poll_fn};
+use std::hint::black_box;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+use tickwheel::{DelayQueue, Timer};
+use tokio::runtime::{Builder, Runtime};
+
+/// Counts what is allocated.
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+
+fn main() {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let is_quick = arguments.iter().any(|argument| argument == "--quick");
+    let parts: Vec<_> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
+    let runs = |part: &str| parts.is_empty() || parts.iter().any(|wanted| *wanted == part);
+    if runs("timeout") {
+        resets(if is_quick { 50_000 } else { 1_000_000 });
+        timeouts(if is_quick { 50_000 } else { 1_000_000 });
+    }
+    if runs("crowd") {
+        let (tasks, seconds) = if is_quick { (20_000, 2) } else { (1_000_000, 10) };
+        crowds(tasks, Duration::from_secs(seconds));
+    }
+    if runs("lateness") {
+        lateness(if is_quick { 100 } else { 2_000 });
+    }
+    if runs("queue") {
+        let sizes: &[usize] = if is_quick { &[100_000] } else { &[100_000, 1_000_000] };
+        for &size in sizes {
+            queues(size);
+        }
+    }
+}
+
+/// A row: ours, theirs, the ratio, and what becomes of its goal.
+fn compare(name: &str, ours: f64, theirs: f64, goal: Option<f64>) {
+    let ratio = ours / theirs;
+    print!("{name:<32} {ours:>10.1} {theirs:>10.1} {ratio:>8.3}");
+    match goal {
+        Some(goal) if ratio <= goal => println!("   at most {goal}: met"),
+        Some(goal) => println!("   at most {goal}: MISSED"),
+        None => println!(),
+    }
+}
+
+fn head(what: &str, theirs: &str) {
+    println!("\n{what}\n{:<32} {:>10} {theirs:>10} {:>8}", "", "tickwheel", "ratio");
+}
+
+/// The least of five runs of each, which take turns.
+fn least<const N: usize>(mut subjects: [&mut dyn FnMut() -> f64; N]) -> [f64; N] {
+    let mut least = [f64::INFINITY; N];
+    for _ in 0..5 {
+        for (subject, least) in subjects.iter_mut().zip(&mut least) {
+            *least = least.min(subject());
+        }
+    }
+    least
+}
+
+fn runtime(threads: usize) -> Runtime {
+    Builder::new_multi_thread().worker_threads(threads).enable_time().build().expect("a runtime")
+}
+
+const LONG: Duration = Duration::from_secs(30);
+
+/// Pending once, and then ready: an answer that comes soon. It wakes nobody, as it is polled again
+/// anyway.
+struct Soon {
+    was_polled: bool,
+}
+
+impl Future for Soon {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if std::mem::replace(&mut self.was_polled, true) { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+/// A sleep that waits is moved to later and later, as an idle timeout is, and to earlier and earlier.
+fn resets(rounds: usize) {
+    head("A sleep that waits is moved: ns", "tokio");
+    let runtime = runtime(1);
+    let _guard = runtime.enter();
+    let timer = Timer::new();
+    let mut context = Context::from_waker(Waker::noop());
+    let start = Instant::now() + LONG;
+    let step = Duration::from_millis(1);
+    let far = start + step * u32::try_from(rounds).expect("not so many");
+    let mut ours = timer.sleep_until(start);
+    assert!(Pin::new(&mut ours).poll(&mut context).is_pending());
+    let mut theirs = pin!(tokio::time::sleep_until(start.into()));
+    assert!(theirs.as_mut().poll(&mut context).is_pending());
+    let numbers = || 0..u32::try_from(rounds).expect("not so many");
+    let each = |run: &mut dyn FnMut()| {
+        let begin = Instant::now();
+        run();
+        begin.elapsed().as_nanos() as f64 / rounds as f64
+    };
+    let later = [
+        each(&mut || numbers().for_each(|number| ours.reset_at(start + step * number))),
+        each(&mut || {
+            numbers().for_each(|number| theirs.as_mut().reset((start + step * number).into()));
+        }),
+    ];
+    compare("to later", later[0], later[1], None);
+    // At its first deadline it is in the wheel still, and would not be moved there.
+    ours = timer.sleep_until(far);
+    assert!(Pin::new(&mut ours).poll(&mut context).is_pending());
+    let earlier = [
+        each(&mut || numbers().for_each(|number| ours.reset_at(far - step * number))),
+        each(&mut || {
+            numbers().for_each(|number| theirs.as_mut().reset((far - step * number).into()));
+        }),
+    ];
+    compare("to earlier, under the lock", earlier[0], earlier[1], None);
+}
+
+/// A timeout of 30 s around what is ready at the second poll: made, polled twice, dropped.
+fn timeouts(rounds: usize) {
+    head("A timeout of 30 s, made, polled twice and dropped: ns of each thread", "tokio");
+    let timer = Timer::new();
+    for (threads, goal) in [(1, 0.5), (2, 0.2)] {
+        let runtime = runtime(threads);
+        let soon = || Soon { was_polled: false };
+        let ours = || {
+            on_each(&runtime, threads, rounds, {
+                let timer = timer.clone();
+                move || timer.timeout(LONG, soon())
+            })
+        };
+        let theirs =
+            || on_each(&runtime, threads, rounds, move || tokio::time::timeout(LONG, soon()));
+        let bare = || on_each(&runtime, threads, rounds, soon);
+        let [ours, theirs, bare] = least([&mut { ours }, &mut { theirs }, &mut { bare }]);
+        let name = format!("worker threads: {threads}");
+        compare(&name, ours, theirs, Some(goal));
+        println!("{:<32} {bare:>10.1} {bare:>10.1}", "  of which are not the timeout's");
+    }
+}
+
+/// Each worker thread makes, polls and drops futures: the nanoseconds of one.
+fn on_each<F, M>(runtime: &Runtime, threads: usize, rounds: usize, make: M) -> f64
+where
+    F: Future,
+    M: Fn() -> F + Clone + Send + Sync + 'static,
+{
+    let start = Arc::new(std::sync::Barrier::new(threads));
+    let tasks: Vec<_> = (0..threads)
+        .map(|_| {
+            let (make, start) = (make.clone(), Arc::clone(&start));
+            runtime.spawn(async move {
+                // Each has a thread of its own from here on, as none of them goes to sleep.
+                start.wait();
+                let begin = Instant::now();
+                let mut left = rounds;
+                poll_fn(|context| {
+                    // tokio's futures want a pause now and then; ours get it as well.
+                    for _ in 0..left.min(50) {
+                        let mut future = pin!(make());
+                        assert!(future.as_mut().poll(context).is_pending());
+                        assert!(future.as_mut().poll(context).is_ready());
+                        left -= 1;
+                    }
+                    if left == 0 {
+                        return Poll::Ready(());
+                    }
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                })
+                .await;
+                begin.elapsed()
+            })
+        })
+        .collect();
+    let elapsed: Vec<_> =
+        tasks.into_iter().map(|task| runtime.block_on(task).expect("it ends")).collect();
+    let total: Duration = elapsed.iter().sum();
+    total.as_nanos() as f64 / (threads * rounds) as f64
+}
+
+/// Many tasks that each sleep once, spread over some time.
+fn crowds(tasks: usize, over: Duration) {
+    let title = format!("{tasks} tasks that sleep once, over {over:?}, on two worker threads");
+    head(&title, "tokio");
+    let timer = Timer::new();
+    let theirs = crowd(tasks, over, |delay| async move { tokio::time::sleep(delay).await });
+    let ours = crowd(tasks, over, |delay| {
+        let sleep = timer.sleep(delay);
+        async move { sleep.await.expect("it runs") }
+    });
+    let row = |name, of: fn(&Crowd) -> f64| compare(name, of(&ours), of(&theirs), Some(1.0));
+    row("after the last deadline, ms", |crowd| crowd.late * 1e3);
+    row("to spawn and sleep, ms", |crowd| crowd.spawn * 1e3);
+    row("CPU in all, ms", |crowd| crowd.cpu * 1e3);
+    row("bytes a task, all in all", |crowd| crowd.bytes);
+    let sizes = (size_of::<tickwheel::Sleep>(), size_of::<tokio::time::Sleep>());
+    compare("of which in the future", sizes.0 as f64, sizes.1 as f64, Some(1.0));
+}
+
+struct Crowd {
+    spawn: f64,
+    late: f64,
+    cpu: f64,
+    bytes: f64,
+}
+
+fn crowd<F>(tasks: usize, over: Duration, sleep: impl Fn(Duration) -> F) -> Crowd
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let runtime = runtime(2);
+    let _guard = runtime.enter();
+    let mut handles = Vec::with_capacity(tasks);
+    let (memory, cpu, start) = (ALLOCATOR.allocated(), ProcessTime::now(), Instant::now());
+    let mut random = Random(1);
+    for _ in 0..tasks {
+        let delay = over / 2 + over.mul_f64(random.unit() / 2.0);
+        handles.push(runtime.spawn(sleep(delay)));
+    }
+    let spawn = start.elapsed();
+    // None has ended, and nearly all were polled.
+    let bytes = ALLOCATOR.allocated().saturating_sub(memory) as f64 / tasks as f64;
+    let begun = Instant::now();
+    runtime.block_on(async {
+        for handle in handles {
+            handle.await.expect("it ends");
+        }
+    });
+    let last = begun + over;
+    Crowd {
+        spawn: spawn.as_secs_f64(),
+        late: Instant::now().saturating_duration_since(last).as_secs_f64(),
+        cpu: cpu.elapsed().as_secs_f64(),
+        bytes,
+    }
+}
+
+/// How late sleeps are, one after the other, by the clock of the machine.
+fn lateness(sleeps: usize) {
+    println!("\nHow late {sleeps} sleeps of 0 to 10 ms were, in us");
+    println!("{:<32} {:>8} {:>8} {:>8} {:>8} {:>8}", "", "p50", "p90", "p99", "max", "early");
+    let timer = Timer::new();
+    let fine = Timer::builder().tick(Duration::from_micros(10)).build().expect("in range");
+    let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+    report("tickwheel", sleeps, |delay| {
+        futures::executor::block_on(timer.sleep(delay)).expect("it runs");
+    });
+    report("tickwheel, ticks of 10 us", sleeps, |delay| {
+        futures::executor::block_on(fine.sleep(delay)).expect("it runs");
+    });
+    report("tickwheel, under tokio", sleeps, |delay| {
+        runtime.block_on(timer.sleep(delay)).expect("it runs");
+    });
+    report("tokio", sleeps, |delay| runtime.block_on(async { tokio::time::sleep(delay).await }));
+    report("async-io", sleeps, |delay| {
+        async_io::block_on(async_io::Timer::after(delay));
+    });
+}
+
+fn report(name: &str, sleeps: usize, sleep: impl Fn(Duration)) {
+    let mut random = Random(2);
+    let mut early = 0;
+    let mut late: Vec<_> = (0..sleeps)
+        .map(|_| {
+            let delay = Duration::from_nanos((random.unit() * 1e7) as u64);
+            let start = Instant::now();
+            sleep(delay);
+            let slept = start.elapsed();
+            early += usize::from(slept < delay);
+            slept.saturating_sub(delay).as_secs_f64() * 1e6
+        })
+        .collect();
+    late.sort_by(f64::total_cmp);
+    let at = |share: f64| late[((late.len() - 1) as f64 * share) as usize];
+    let [p50, p90, p99, max] = [0.5, 0.9, 0.99, 1.0].map(at);
+    println!("{name:<32} {p50:>8.0} {p90:>8.0} {p99:>8.0} {max:>8.0} {early:>8}");
+}
+
+/// Inserting, moving, removing and taking out, with so many values in the queue.
+fn queues(size: usize) {
+    head(&format!("A delay queue of {size}: ns a call"), "tokio-util");
+    // Its thread drives tokio's clock.
+    let runtime = runtime(1);
+    let _guard = runtime.enter();
+    let timer = Timer::new();
+    let ours = Mutex::new([f64::INFINITY; 4]);
+    let theirs = Mutex::new([f64::INFINITY; 4]);
+    for _ in 0..3 {
+        keep_least(&ours, queue(size, || DelayQueue::with_timer(&timer)));
+        keep_least(&theirs, queue(size, tokio_util::time::DelayQueue::new));
+    }
+    let (ours, theirs) = (ours.into_inner().unwrap(), theirs.into_inner().unwrap());
+    for (number, name) in ["insert", "reset", "remove", "pop"].into_iter().enumerate() {
+        compare(name, ours[number], theirs[number], Some(0.5));
+    }
+}
+
+fn keep_least(least: &Mutex<[f64; 4]>, run: [f64; 4]) {
+    let mut least = least.lock().unwrap();
+    for (least, run) in least.iter_mut().zip(run) {
+        *least = least.min(run);
+    }
+}
+
+/// What both queues can do.
+trait Queue {
+    type Key: Copy;
+
+    fn insert(&mut self, value: u64, delay: Duration) -> Self::Key;
+    fn reset(&mut self, key: Self::Key, delay: Duration);
+    fn remove(&mut self, key: Self::Key) -> u64;
+    fn pop(&mut self, context: &mut Context<'_>) -> Poll<Option<u64>>;
+}
+
+impl Queue for DelayQueue<u64> {
+    type Key = tickwheel::Key;
+
+    fn insert(&mut self, value: u64, delay: Duration) -> Self::Key {
+        self.insert(value, delay)
+    }
+
+    fn reset(&mut self, key: Self::Key, delay: Duration) {
+        assert!(self.reset(key, delay));
+    }
+
+    fn remove(&mut self, key: Self::Key) -> u64 {
+        self.remove(key).expect("it waits")
+    }
+
+    fn pop(&mut self, context: &mut Context<'_>) -> Poll<Option<u64>> {
+        self.poll_expired(context).map(|due| Some(due?.expect("the timer runs").value))
+    }
+}
+
+impl Queue for tokio_util::time::DelayQueue<u64> {
+    type Key = tokio_util::time::delay_queue::Key;
+
+    fn insert(&mut self, value: u64, delay: Duration) -> Self::Key {
+        self.insert(value, delay)
+    }
+
+    fn reset(&mut self, key: Self::Key, delay: Duration) {
+        self.reset(&key, delay);
+    }
+
+    fn remove(&mut self, key: Self::Key) -> u64 {
+        self.remove(&key).into_inner()
+    }
+
+    fn pop(&mut self, context: &mut Context<'_>) -> Poll<Option<u64>> {
+        self.poll_expired(context).map(|expired| Some(expired?.into_inner()))
+    }
+}
+
+/// The nanoseconds of one insert, reset, remove and pop.
+fn queue<Q: Queue>(size: usize, new: impl Fn() -> Q) -> [f64; 4] {
+    let mut random = Random(3);
+    let mut delay = |longest: f64| Duration::from_secs_f64(random.unit() * longest);
+    let delays: Vec<_> = (0..size).map(|_| Duration::from_secs(1) + delay(60.0)).collect();
+    let moved: Vec<_> = (0..size).map(|_| Duration::from_secs(1) + delay(60.0)).collect();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut queue = new();
+    let timed = |run: &mut dyn FnMut()| {
+        let start = Instant::now();
+        run();
+        start.elapsed().as_nanos() as f64 / size as f64
+    };
+
+    let mut keys = Vec::with_capacity(size);
+    let insert = timed(&mut || {
+        for (value, delay) in (0..).zip(&delays) {
+            keys.push(queue.insert(value, *delay));
+        }
+    });
+    // Somebody waits, so that calls may have to tell him.
+    assert!(queue.pop(&mut context).is_pending());
+    let mut random = Random(4);
+    random.shuffle(&mut keys);
+    let reset = timed(&mut || {
+        for (key, delay) in keys.iter().zip(&moved) {
+            queue.reset(*key, *delay);
+        }
+    });
+    random.shuffle(&mut keys);
+    let remove = timed(&mut || {
+        for key in &keys {
+            black_box(queue.remove(*key));
+        }
+    });
+    drop(queue);
+
+    // All are due when they are taken, over 200 ms.
+    let mut queue = new();
+    for (value, delay) in (0..).zip(&delays) {
+        queue.insert(value, (*delay - Duration::from_secs(1)) / 300);
+    }
+    std::thread::sleep(Duration::from_millis(210));
+    let pop = timed(&mut || {
+        let mut left = size;
+        while left > 0 {
+            match queue.pop(&mut context) {
+                Poll::Ready(Some(value)) => {
+                    black_box(value);
+                    left -= 1;
+                }
+                Poll::Ready(None) => unreachable!("{left} are left"),
+                Poll::Pending => std::thread::yield_now(),
+            }
+        }
+    });
+    [insert, reset, remove, pop]
+}
+
+/// SplitMix64, so that every subject gets the same numbers.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    fn shuffle<E>(&mut self, elements: &mut [E]) {
+        for last in (1..elements.len()).rev() {
+            elements.swap(last, (self.unit() * (last + 1) as f64) as usize);
+        }
+    }
+}

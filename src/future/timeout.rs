@@ -1,0 +1,136 @@
+//! A future for no longer than some time.
+
+use super::sleep::Sleep;
+use crate::ScheduleErrorKind;
+use core::error::Error;
+use core::fmt;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use pin_project_lite::pin_project;
+
+pin_project! {
+    /// A future for no longer than some time, from [`Timer::timeout`](crate::Timer::timeout).
+    ///
+    /// Completes with what the future inside completes with, or with [`Elapsed`] if the time is over
+    /// before. It polls the future first: what is ready is given back, however late it is.
+    ///
+    /// If the timer is stopped, or has no room, the time cannot be counted any more: then it
+    /// completes with an [`Elapsed`] that [says so](Elapsed::error), rather than wait for ever.
+    ///
+    /// Dropping it drops the future inside, and takes the timeout out of the timer at once. As long
+    /// as the future inside is ready at its first poll, nothing is put into the timer at all. It is
+    /// `Unpin` if the future inside is, and allocates nothing.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// use std::time::Duration;
+    /// use tickwheel::Timer;
+    ///
+    /// let timer = Timer::new();
+    /// let answer = async { "answer" };
+    /// assert_eq!(timer.timeout(Duration::from_secs(30), answer).await?, "answer");
+    ///
+    /// let silence = std::future::pending::<()>();
+    /// let elapsed = timer.timeout(Duration::from_millis(5), silence).await.unwrap_err();
+    /// assert_eq!(elapsed.to_string(), "the time is over");
+    /// # Ok::<(), tickwheel::Elapsed>(())
+    /// # }).unwrap();
+    /// ```
+    #[derive(Debug)]
+    #[must_use = "a future does nothing unless it is awaited"]
+    pub struct Timed<F> {
+        #[pin]
+        future: F,
+        sleep: Sleep,
+    }
+}
+
+impl<F> Timed<F> {
+    pub(super) fn new(future: F, sleep: Sleep) -> Self {
+        Self { future, sleep }
+    }
+
+    /// The future inside.
+    pub fn get_ref(&self) -> &F {
+        &self.future
+    }
+
+    /// The future inside, to be changed.
+    pub fn get_mut(&mut self) -> &mut F {
+        &mut self.future
+    }
+
+    /// The future inside, pinned as this is.
+    pub fn get_pin_mut(self: Pin<&mut Self>) -> Pin<&mut F> {
+        self.project().future
+    }
+
+    /// The time it has, to be [reset](Sleep::reset), say.
+    pub fn sleep_mut(self: Pin<&mut Self>) -> &mut Sleep {
+        self.project().sleep
+    }
+
+    /// Gives the future back, without a timeout.
+    pub fn into_inner(self) -> F {
+        self.future
+    }
+}
+
+impl<F: Future> Future for Timed<F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Poll::Ready(output) = this.future.poll(context) {
+            return Poll::Ready(Ok(output));
+        }
+        this.sleep.poll_by(context.waker()).map(|slept| Err(Elapsed { error: slept.err() }))
+    }
+}
+
+/// The time was over before the future completed: what a [`Timed`] future gives instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elapsed {
+    error: Option<ScheduleErrorKind>,
+}
+
+impl Elapsed {
+    pub(crate) fn new(error: Option<ScheduleErrorKind>) -> Self {
+        Self { error }
+    }
+
+    /// Why the time could not be counted to its end, or None if it was. Also the
+    /// [`source`](Error::source).
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// use std::time::Duration;
+    /// use tickwheel::{ScheduleErrorKind, Timer};
+    ///
+    /// let timer = Timer::new();
+    /// timer.stop().expect("not inside a task");
+    /// let timed = timer.timeout(Duration::from_secs(30), std::future::pending::<()>());
+    /// assert_eq!(timed.await.unwrap_err().error(), Some(ScheduleErrorKind::Stopped));
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn error(&self) -> Option<ScheduleErrorKind> {
+        self.error
+    }
+}
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.error {
+            None => f.write_str("the time is over"),
+            Some(_) => f.write_str("the time could not be counted to its end"),
+        }
+    }
+}
+
+impl Error for Elapsed {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.error.as_ref().map(|error| error as _)
+    }
+}

@@ -1,0 +1,529 @@
+//! A sleep: when it completes, who is woken, and what moving and dropping it does.
+
+use crate::help::{Hand, Manual, ms};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+use tickwheel::{Mode, ScheduleErrorKind, Sleep, Timer};
+
+in_each_mode! {
+    completes_at_its_deadline_and_not_before,
+    what_has_passed_completes_at_once_and_registers_nothing,
+    a_delay_of_zero_is_due_at_the_next_tick,
+    parts_of_a_tick_round_up,
+    from_any_tick_it_takes_as_long,
+    is_elapsed_when_its_time_has_come,
+    completed_it_stays_so_until_it_is_reset,
+    never_polled_it_is_not_in_the_timer,
+    moved_later_it_is_not_early,
+    moved_later_again_and_again_it_completes_at_the_last,
+    moved_later_and_polled_it_is_woken_at_the_new_time,
+    moved_later_and_then_earlier_it_is_woken_in_time,
+    moved_earlier_it_is_woken_without_another_poll,
+    moved_into_the_past_it_is_woken_at_once,
+    moved_after_it_was_due_and_before_it_was_polled_it_waits_anew,
+    moved_after_it_completed_it_completes_again,
+    moved_before_the_first_poll_it_counts_from_the_move,
+    years_away_it_is_exact,
+    what_no_instant_can_hold_does_not_complete,
+    far_ones_do_not_disturb_near_ones,
+    another_task_that_polls_it_is_woken_instead,
+    spurious_polls_change_nothing,
+    dropped_it_leaves_nothing_behind,
+    dropped_after_it_was_moved_it_leaves_nothing_behind,
+    dropped_when_it_was_due_it_is_fine,
+    dropped_by_a_waker_others_are_not_woken,
+    wakers_may_call_the_timer,
+    many_in_one_tick_are_all_woken,
+    with_a_limit_one_too_many_says_so,
+    with_a_limit_what_was_moved_keeps_its_place,
+    after_a_jump_it_completes_once,
+}
+
+/// Polls at each millisecond up to `until`, and returns at which it completed.
+fn completes_at(manual: &Manual, hand: &Hand, sleep: &mut Sleep, until: u64) -> Option<u64> {
+    for millis in 0..=until {
+        if millis > 0 {
+            manual.advance(1);
+        }
+        if hand.poll(sleep) == Poll::Ready(Ok(())) {
+            return Some(millis);
+        }
+    }
+    None
+}
+
+fn completes_at_its_deadline_and_not_before(mode: Mode) {
+    for delay in [1, 10, 60, 64, 65, 128, 300] {
+        let (manual, hand) = (Manual::new(mode), Hand::new());
+        let mut sleep = manual.timer.sleep(ms(delay));
+        assert_eq!(sleep.deadline(), Some(manual.at(delay)));
+        assert!(hand.poll(&mut sleep).is_pending());
+        manual.advance(delay - 1);
+        assert_eq!((hand.woken(), hand.poll(&mut sleep)), (0, Poll::Pending));
+        manual.advance(1);
+        assert_eq!((hand.woken(), hand.poll(&mut sleep)), (1, Poll::Ready(Ok(()))));
+        assert_eq!((manual.timer.pending(), hand.wakers()), (0, 0));
+    }
+}
+
+fn what_has_passed_completes_at_once_and_registers_nothing(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    manual.advance(10);
+    for deadline in [0, 5, 10] {
+        let mut sleep = manual.timer.sleep_until(manual.at(deadline));
+        assert_eq!(hand.poll(&mut sleep), Poll::Ready(Ok(())));
+    }
+    let mut sleep = manual.timer.sleep(ms(5));
+    manual.advance(5);
+    assert_eq!(hand.poll(&mut sleep), Poll::Ready(Ok(())));
+    assert_eq!((manual.timer.pending(), hand.woken(), hand.wakers()), (0, 0, 0));
+}
+
+fn a_delay_of_zero_is_due_at_the_next_tick(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    // The clock stands at a tick.
+    assert_eq!(hand.poll(&mut manual.timer.sleep(Duration::ZERO)), Poll::Ready(Ok(())));
+    manual.clock.advance(Duration::from_micros(300));
+    let mut sleep = manual.timer.sleep(Duration::ZERO);
+    assert!(hand.poll(&mut sleep).is_pending());
+    manual.clock.advance(Duration::from_micros(699));
+    assert!(hand.poll(&mut sleep).is_pending());
+    manual.clock.advance(Duration::from_micros(1));
+    assert_eq!((hand.woken(), hand.poll(&mut sleep)), (1, Poll::Ready(Ok(()))));
+}
+
+fn parts_of_a_tick_round_up(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let mut sleep = manual.timer.sleep(Duration::from_nanos(1_000_001));
+    assert_eq!(completes_at(&manual, &hand, &mut sleep, 5), Some(2));
+    // Steps of a part of a tick add up.
+    let mut sleep = manual.timer.sleep(ms(1));
+    for _ in 0..3 {
+        assert!(hand.poll(&mut sleep).is_pending());
+        manual.clock.advance(Duration::from_micros(250));
+    }
+    assert!(hand.poll(&mut sleep).is_pending());
+    manual.clock.advance(Duration::from_micros(250));
+    assert_eq!(hand.poll(&mut sleep), Poll::Ready(Ok(())));
+}
+
+fn from_any_tick_it_takes_as_long(mode: Mode) {
+    for offset in [5, 63, 64, 100] {
+        let (manual, hand) = (Manual::new(mode), Hand::new());
+        manual.advance(offset);
+        let mut sleep = manual.timer.sleep(ms(60));
+        assert_eq!(completes_at(&manual, &hand, &mut sleep, 70), Some(60));
+    }
+}
+
+fn is_elapsed_when_its_time_has_come(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let (mut polled, unpolled) = (manual.timer.sleep(ms(10)), manual.timer.sleep(ms(10)));
+    assert!(!polled.is_elapsed());
+    assert!(hand.poll(&mut polled).is_pending());
+    manual.advance(9);
+    assert!(!polled.is_elapsed() && !unpolled.is_elapsed());
+    manual.advance(1);
+    assert!(polled.is_elapsed() && unpolled.is_elapsed());
+    assert!(hand.poll(&mut polled).is_ready());
+    assert!(polled.is_elapsed());
+    polled.reset(ms(1));
+    assert!(!polled.is_elapsed());
+}
+
+fn completed_it_stays_so_until_it_is_reset(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let mut sleep = manual.timer.sleep(ms(1));
+    assert!(hand.poll(&mut sleep).is_pending());
+    manual.advance(1);
+    for _ in 0..3 {
+        assert_eq!(hand.poll(&mut sleep), Poll::Ready(Ok(())));
+    }
+    sleep.reset(ms(1));
+    assert!(hand.poll(&mut sleep).is_pending());
+}
+
+fn never_polled_it_is_not_in_the_timer(mode: Mode) {
+    let manual = Manual::new(mode);
+    let mut sleep = manual.timer.sleep(ms(1));
+    assert_eq!(manual.timer.pending(), 0);
+    sleep.reset(ms(2));
+    sleep.reset(ms(1));
+    manual.advance(5);
+    assert!(sleep.is_elapsed());
+    drop(sleep);
+    let stats = manual.timer.stats();
+    assert_eq!((stats.fired, stats.cancelled, stats.wake_ups), (0, 0, 0));
+}
+
+fn moved_later_it_is_not_early(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let mut sleep = manual.timer.sleep(ms(100));
+    assert!(hand.poll(&mut sleep).is_pending());
+    manual.advance(50);
+    sleep.reset_at(manual.at(200));
+    assert_eq!(sleep.deadline(), Some(manual.at(200)));
+    manual.advance(149);
+    assert!(hand.poll(&mut sleep).is_pending());
+    manual.advance(1);
+    assert_eq!(hand.poll(&mut sleep), Poll::Ready(Ok(())));
+    assert_eq!(manual.timer.pending(), 0);
+}
+
+fn moved_later_again_and_again_it_completes_at_the_last(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let mut sleep = manual.timer.sleep(ms(60));
+    assert!(hand.poll(&mut sleep).is_pending());
+    for _ in 0..100 {
+        manual.advance(10);
+        sleep.reset(ms(60));
+        assert!(manual.timer.pending() <= 1);
+        if hand.woken() > 0 {
+            assert!(hand.poll(&mut sleep).is_pending());
+        }
+    }
+    assert_eq!(completes_at(&manual, &hand, &mut sleep, 100), Some(60));
+}
+
+fn moved_later_and_polled_it_is_woken_at_the_new_time(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let mut sleep = manual.timer.sleep(ms(10));
+    assert!(hand.poll(&mut sleep).is_pending());
+    sleep.reset(ms(20));
+    manual.advance(10);
+    // Once at the old time, to be polled again.
+    assert_eq!((hand.woken(), hand.poll(&mut sleep)), (1, Poll::Pending));
+    manual.advance(9);
+    assert_eq!((hand.woken(), hand.poll(&mut sleep)), (0, Poll::Pending));
+    manual.advance(1);
+    assert_eq!((hand.woken(), hand.poll(&mut sleep)), (1, Poll::Ready(Ok(()))));
+}
+
+fn moved_later_and_then_earlier_it_is_woken_in_time(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let mut sleep = manual.timer.sleep(ms(20));
+    assert!(hand.poll(&mut sleep).is_pending());
+    sleep.reset(ms(300));
+    sleep.reset(ms(10));
+    manual.advance(10);
+    assert_eq!((hand.woken(), hand.poll(&mut sleep)), (1, Poll::Ready(Ok(()))));
+    manual.advance(400);
+    assert_eq!(hand.woken(), 0);
+}
+
+fn moved_earlier_it_is_woken_without_another_poll(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let mut sleep = manual.timer.sleep(ms(300));
+    assert!(hand.poll(&mut sleep).is_pending());
+    manual.advance(10);
+    sleep.reset(ms(70));
+    manual.advance(69);
+    assert_eq!((hand.woken(), hand.poll(&mut sleep)), (0, Poll::Pending));
+    manual.advance(1);
+    assert_eq!((hand.woken(), hand.poll(&mut sleep)), (1, Poll::Ready(Ok(()))));
+}
+
+fn moved_into_the_past_it_is_woken_at_once(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    manual.advance(50);
+    let mut sleep = manual.timer.sleep(ms(100));
+    assert!(hand.poll(&mut sleep).is_pending());
+    sleep.reset_at(manual.at(20));
+    manual.settle();
+    assert_eq!((hand.woken(), hand.poll(&mut sleep)), (1, Poll::Ready(Ok(()))));
+}
+
+fn moved_after_it_was_due_and_before_it_was_polled_it_waits_anew(mode: Mode) {
+    for later in [15, 30, 200] {
+        let (manual, hand) = (Manual::new(mode), Hand::new());
+        let mut sleep = manual.timer.sleep(ms(20));
+        assert!(hand.poll(&mut sleep).is_pending());
+        manual.advance(20);
+        assert_eq!(hand.woken(), 1);
+        sleep.reset(ms(later));
+        assert_eq!(completes_at(&manual, &hand, &mut sleep, 300), Some(later));
+        assert_eq!(hand.woken(), 1);
+    }
+}
+
+fn moved_after_it_completed_it_completes_again(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let mut sleep = manual.timer.sleep(ms(100));
+    assert_eq!(completes_at(&manual, &hand, &mut sleep, 100), Some(100));
+    for delay in [110, 1, 64] {
+        sleep.reset(ms(delay));
+        assert_eq!(completes_at(&manual, &hand, &mut sleep, 200), Some(delay));
+    }
+    sleep.reset_at(manual.at(0));
+    assert_eq!(hand.poll(&mut sleep), Poll::Ready(Ok(())));
+}
+
+fn moved_before_the_first_poll_it_counts_from_the_move(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let mut sleep = manual.timer.sleep(ms(10));
+    manual.advance(10);
+    sleep.reset(ms(10));
+    assert_eq!(completes_at(&manual, &hand, &mut sleep, 20), Some(10));
+}
+
+const YEAR: u64 = 365 * 86_400_000;
+
+fn years_away_it_is_exact(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    for years in [1, 1, 1, 1, 1, 10, 5] {
+        let mut sleep = manual.timer.sleep(ms(years * YEAR));
+        assert!(hand.poll(&mut sleep).is_pending());
+        manual.clock.jump(ms(years * YEAR - 1));
+        assert!(hand.poll(&mut sleep).is_pending());
+        manual.advance(1);
+        assert_eq!(hand.poll(&mut sleep), Poll::Ready(Ok(())));
+    }
+}
+
+fn what_no_instant_can_hold_does_not_complete(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let longest = [Duration::MAX, Duration::from_millis(u64::MAX), Duration::from_secs(1 << 62)];
+    for delay in longest {
+        let mut sleep = manual.timer.sleep(delay);
+        assert!(hand.poll(&mut sleep).is_pending());
+        manual.clock.jump(ms(100 * YEAR));
+        assert!(hand.poll(&mut sleep).is_pending() && !sleep.is_elapsed());
+        sleep.reset(Duration::MAX);
+        assert_eq!(sleep.deadline(), None);
+        sleep.reset(ms(1));
+        manual.advance(1);
+        assert_eq!(hand.poll(&mut sleep), Poll::Ready(Ok(())));
+    }
+}
+
+fn far_ones_do_not_disturb_near_ones(mode: Mode) {
+    let (manual, hand, far_hand) = (Manual::new(mode), Hand::new(), Hand::new());
+    let mut far: Vec<_> = [Duration::from_secs(u64::MAX / 10), ms((1 << 36) - 1), ms(YEAR)]
+        .map(|delay| manual.timer.sleep(delay))
+        .into();
+    assert!(far.iter_mut().all(|sleep| far_hand.poll(sleep).is_pending()));
+    let mut near = manual.timer.sleep(Duration::from_nanos(1));
+    assert_eq!(completes_at(&manual, &hand, &mut near, 5), Some(1));
+    assert!(far.iter_mut().all(|sleep| far_hand.poll(sleep).is_pending()));
+    assert_eq!(far_hand.woken(), 0);
+}
+
+fn another_task_that_polls_it_is_woken_instead(mode: Mode) {
+    let (manual, first, second) = (Manual::new(mode), Hand::new(), Hand::new());
+    let mut sleep = manual.timer.sleep(ms(10));
+    assert!(first.poll(&mut sleep).is_pending());
+    assert!(second.poll(&mut sleep).is_pending());
+    assert_eq!((first.wakers(), second.wakers()), (0, 1));
+    manual.advance(10);
+    assert_eq!((first.woken(), second.woken()), (0, 1));
+    // Moved once more, after it was due.
+    assert_eq!(first.poll(&mut sleep), Poll::Ready(Ok(())));
+    // And after it was moved.
+    sleep.reset(ms(10));
+    assert!(second.poll(&mut sleep).is_pending());
+    sleep.reset(ms(5));
+    assert!(first.poll(&mut sleep).is_pending());
+    manual.advance(5);
+    assert_eq!((first.woken(), second.woken()), (1, 0));
+}
+
+fn spurious_polls_change_nothing(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let mut sleep = manual.timer.sleep(ms(10));
+    for _ in 0..10 {
+        for _ in 0..10 {
+            assert!(hand.poll(&mut sleep).is_pending());
+        }
+        assert_eq!((manual.timer.pending(), hand.wakers(), hand.woken()), (1, 1, 0));
+        manual.advance(1);
+    }
+    assert_eq!((hand.woken(), hand.poll(&mut sleep)), (1, Poll::Ready(Ok(()))));
+}
+
+fn dropped_it_leaves_nothing_behind(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let mut sleep = manual.timer.sleep(ms(10));
+    assert!(hand.poll(&mut sleep).is_pending());
+    assert_eq!((manual.timer.pending(), hand.wakers()), (1, 1));
+    drop(sleep);
+    assert_eq!((manual.timer.pending(), hand.wakers()), (0, 0));
+    manual.advance(20);
+    assert_eq!(hand.woken(), 0);
+}
+
+fn dropped_after_it_was_moved_it_leaves_nothing_behind(mode: Mode) {
+    for delay in [5, 300] {
+        let (manual, hand) = (Manual::new(mode), Hand::new());
+        let mut sleep = manual.timer.sleep(ms(100));
+        assert!(hand.poll(&mut sleep).is_pending());
+        manual.advance(50);
+        sleep.reset(ms(delay));
+        drop(sleep);
+        assert_eq!((manual.timer.pending(), hand.wakers()), (0, 0));
+        manual.advance(400);
+        assert_eq!(hand.woken(), 0);
+    }
+    // When it came to its old time, and waits for its new one.
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let mut sleep = manual.timer.sleep(ms(100));
+    assert!(hand.poll(&mut sleep).is_pending());
+    sleep.reset(ms(200));
+    manual.advance(150);
+    assert!(hand.poll(&mut sleep).is_pending());
+    assert_eq!((hand.woken(), manual.timer.pending()), (1, 1));
+    drop(sleep);
+    assert_eq!((manual.timer.pending(), hand.wakers()), (0, 0));
+}
+
+fn dropped_when_it_was_due_it_is_fine(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let mut sleeps = [1, 1, 2].map(|delay| manual.timer.sleep(ms(delay)));
+    assert!(sleeps.iter_mut().all(|sleep| hand.poll(sleep).is_pending()));
+    manual.advance(1);
+    assert_eq!((hand.woken(), manual.timer.pending()), (2, 1));
+    // Their keys are stale, and one of their places is taken.
+    let mut other = manual.timer.sleep(ms(5));
+    assert!(hand.poll(&mut other).is_pending());
+    drop(sleeps);
+    assert_eq!(manual.timer.pending(), 1);
+    manual.advance(5);
+    assert_eq!((hand.woken(), hand.poll(&mut other)), (1, Poll::Ready(Ok(()))));
+}
+
+/// A waker that runs something, once.
+struct Runs(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl Wake for Runs {
+    fn wake(self: Arc<Self>) {
+        let run = self.0.lock().unwrap().take();
+        if let Some(run) = run {
+            run();
+        }
+    }
+}
+
+fn waker_that_runs(run: impl FnOnce() + Send + 'static) -> Waker {
+    Waker::from(Arc::new(Runs(Mutex::new(Some(Box::new(run))))))
+}
+
+fn dropped_by_a_waker_others_are_not_woken(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let mut others: Vec<_> = (0..10).map(|delay| manual.timer.sleep(ms(5 + delay))).collect();
+    let mut sleep = manual.timer.sleep(ms(5));
+    // First, that its waker is woken first.
+    let others = {
+        let slot = Arc::new(Mutex::new(Vec::new()));
+        let drops = Arc::clone(&slot);
+        let waker = waker_that_runs(move || drop(std::mem::take(&mut *drops.lock().unwrap())));
+        assert!(Pin::new(&mut sleep).poll(&mut Context::from_waker(&waker)).is_pending());
+        assert!(others.iter_mut().all(|other| hand.poll(other).is_pending()));
+        *slot.lock().unwrap() = others;
+        slot
+    };
+    manual.advance(30);
+    assert!(others.lock().unwrap().is_empty());
+    assert_eq!((hand.woken(), hand.wakers(), manual.timer.pending()), (0, 0, 0));
+}
+
+/// A waker that calls the timer when it is woken, and when it is dropped.
+struct Calls(Timer);
+
+impl Wake for Calls {
+    fn wake(self: Arc<Self>) {
+        assert_eq!(self.0.pending(), 0);
+    }
+}
+
+impl Drop for Calls {
+    fn drop(&mut self) {
+        let _ = self.0.stats();
+        let _ = Hand::new().poll(&mut self.0.sleep(ms(1)));
+    }
+}
+
+/// Hangs if a lock is held.
+fn wakers_may_call_the_timer(mode: Mode) {
+    let manual = Manual::built(mode, |builder| builder.shards(1));
+    let calls = || Waker::from(Arc::new(Calls(manual.timer.clone())));
+    let poll = |sleep: &mut Sleep, waker: Waker| {
+        Pin::new(sleep).poll(&mut Context::from_waker(&waker)).is_pending()
+    };
+    let mut sleep = manual.timer.sleep(ms(5));
+    assert!(poll(&mut sleep, calls())); // woken
+    manual.advance(5);
+    sleep.reset(ms(5));
+    assert!(poll(&mut sleep, calls())); // replaced
+    assert!(poll(&mut sleep, calls())); // dropped
+    drop(sleep);
+    let mut sleep = manual.timer.sleep(ms(5));
+    assert!(poll(&mut sleep, calls())); // stopped
+    assert!(manual.timer.stop().expect("outside").is_empty());
+    assert!(!poll(&mut manual.timer.sleep(ms(5)), calls())); // refused
+}
+
+fn many_in_one_tick_are_all_woken(mode: Mode) {
+    let manual = Manual::new(mode);
+    let hands: Vec<_> = (0..1_000).map(|_| Hand::new()).collect();
+    let mut sleeps: Vec<_> = hands.iter().map(|_| manual.timer.sleep(ms(7))).collect();
+    let polled = |sleeps: &mut [Sleep]| {
+        let polls = hands.iter().zip(sleeps).map(|(hand, sleep)| hand.poll(sleep));
+        polls.filter(Poll::is_ready).count()
+    };
+    assert_eq!(polled(&mut sleeps), 0);
+    manual.advance(6);
+    assert_eq!(polled(&mut sleeps), 0);
+    manual.advance(1);
+    assert!(hands.iter().all(|hand| hand.woken() == 1));
+    assert_eq!(polled(&mut sleeps), 1_000);
+}
+
+fn with_a_limit_one_too_many_says_so(mode: Mode) {
+    let (manual, hand) = (Manual::built(mode, |builder| builder.max_pending(1)), Hand::new());
+    let (mut first, mut second) = (manual.timer.sleep(ms(5)), manual.timer.sleep(ms(5)));
+    assert!(hand.poll(&mut first).is_pending());
+    assert_eq!(hand.poll(&mut second), Poll::Ready(Err(ScheduleErrorKind::Full)));
+    drop(first);
+    assert_eq!(hand.poll(&mut second), Poll::Ready(Err(ScheduleErrorKind::Full)));
+    second.reset(ms(5));
+    assert!(hand.poll(&mut second).is_pending());
+    // What is due already takes no place.
+    assert_eq!(hand.poll(&mut manual.timer.sleep_until(manual.at(0))), Poll::Ready(Ok(())));
+    manual.advance(5);
+    assert_eq!(hand.poll(&mut second), Poll::Ready(Ok(())));
+    assert!(hand.poll(&mut manual.timer.sleep(ms(5))).is_pending());
+    assert!(hand.poll(&mut manual.timer.sleep(ms(5))).is_pending());
+}
+
+fn with_a_limit_what_was_moved_keeps_its_place(mode: Mode) {
+    let (manual, hand) = (Manual::built(mode, |builder| builder.max_pending(1)), Hand::new());
+    let (mut sleep, mut other) = (manual.timer.sleep(ms(5)), manual.timer.sleep(ms(9)));
+    assert!(hand.poll(&mut sleep).is_pending());
+    sleep.reset(ms(10));
+    manual.advance(5);
+    assert_eq!((hand.woken(), manual.timer.pending()), (0, 1));
+    assert_eq!(hand.poll(&mut other), Poll::Ready(Err(ScheduleErrorKind::Full)));
+    manual.advance(5);
+    assert_eq!((hand.woken(), hand.poll(&mut sleep)), (1, Poll::Ready(Ok(()))));
+}
+
+fn after_a_jump_it_completes_once(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let mut sleep = manual.timer.sleep(ms(5));
+    assert!(hand.poll(&mut sleep).is_pending());
+    manual.clock.jump(ms(1_000_000));
+    assert_eq!((hand.woken(), hand.poll(&mut sleep)), (1, Poll::Ready(Ok(()))));
+}
+
+/// On the system's clock: nobody has to move it.
+#[test]
+fn a_thousand_short_ones_make_progress() {
+    let timer = Timer::builder().tick(Duration::from_micros(10)).build().expect("in range");
+    futures::executor::block_on(async {
+        for _ in 0..1_000 {
+            timer.sleep(Duration::ZERO).await.expect("it runs");
+        }
+    });
+}

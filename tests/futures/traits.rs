@@ -1,0 +1,56 @@
+//! What can be sent, shared and moved: compiled, not run.
+
+use std::future::Ready;
+use std::marker::PhantomPinned;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use tickwheel::{DelayQueue, Due, Elapsed, Interval, Sleep, Timed};
+
+macro_rules! assert_is {
+    ($type:ty: $($bound:ident),+) => {
+        const _: fn() = || {
+            fn is<T: $($bound +)+>() {}
+            is::<$type>();
+        };
+    };
+}
+
+/// Does not compile if it is, as then there are two functions to choose from.
+macro_rules! assert_is_not {
+    ($type:ty: $bound:ident) => {
+        const _: fn() = || {
+            trait Is<A> {
+                fn it() {}
+            }
+            impl<T> Is<()> for T {}
+            struct Bound;
+            impl<T: $bound> Is<Bound> for T {}
+            let _ = <$type as Is<_>>::it;
+        };
+    };
+}
+
+assert_is!(Sleep: Send, Sync, Unpin);
+assert_is!(Interval: Send, Sync, Unpin);
+assert_is!(Elapsed: Send, Sync, Unpin, Copy, UnwindSafe, RefUnwindSafe);
+
+// What is in it decides.
+assert_is!(Timed<Ready<()>>: Send, Sync, Unpin);
+assert_is_not!(Timed<*const ()>: Send);
+assert_is_not!(Timed<*const ()>: Sync);
+assert_is_not!(Timed<PhantomPinned>: Unpin);
+
+// Nothing in a queue is pinned.
+assert_is!(DelayQueue<u64>: Send, Sync, Unpin);
+assert_is!(DelayQueue<PhantomPinned>: Unpin);
+assert_is_not!(DelayQueue<*const ()>: Send);
+assert_is_not!(DelayQueue<*const ()>: Sync);
+assert_is!(Due<u64>: Send, Sync, Unpin, Copy);
+
+#[test]
+fn calls_return_what_can_be_sent() {
+    fn sent<T: Send>(_: T) {}
+    let mut interval = tickwheel::interval(std::time::Duration::from_secs(1));
+    sent(interval.tick());
+    let mut queue = DelayQueue::<u64>::new();
+    sent(queue.next());
+}
