@@ -358,7 +358,7 @@ fn cleared_in_the_middle_it_starts_afresh(mode: Mode) {
 
 fn shrunk_in_the_middle_it_goes_on(mode: Mode) {
     for deadline in [at_one_tick, in_one_bucket, over_many_rounds] {
-        for steps in [1, 6, 60] {
+        for steps in [1, 9] {
             let mut wheel = crowded(mode, deadline);
             let mut out = Vec::new();
             for _ in 0..steps {
@@ -440,7 +440,7 @@ fn too_many_to_be_sorted_at_once_come_in_order(mode: Mode) {
     let deadline = |value| span + value * 7 % span;
     let mut expected: Vec<_> = (0..HUGE).map(|value| (deadline(value), value)).collect();
     expected.sort_unstable();
-    for work in [1, 100, usize::MAX] {
+    for work in [100, usize::MAX] {
         let mut wheel = Checked::new(mode);
         for value in 0..HUGE {
             wheel.unchecked().schedule(deadline(value), value);

@@ -19,6 +19,7 @@ in_each_mode! {
     a_place_used_again_for_another_tick_comes_then,
     a_place_used_again_among_those_due_comes_last,
     stale_entries_in_front_hide_nothing,
+    a_chunk_of_stale_entries_in_front_hides_nothing,
     what_is_cleared_away_leaves_the_others_in_order,
 }
 
@@ -127,7 +128,7 @@ fn stale_entries_stay_few_whatever_is_done(mode: Mode) {
     for most in [3, 60, 1500] {
         let mut wheel = Checked::new(mode);
         let mut keys = Vec::new();
-        for _ in 0..20_000 {
+        for step in 0..10_000 {
             let near = wheel.now() + numbers.below(3000);
             let far = wheel.now() + (numbers.of_any_size() >> 20);
             let at = numbers.below(keys.len().max(1) as u64) as usize;
@@ -150,8 +151,10 @@ fn stale_entries_stay_few_whatever_is_done(mode: Mode) {
                 }
             }
             keys.truncate(2 * most);
-            let stale = wheel.stats().stale;
-            assert!(stale <= FEW + EACH * most, "{stale} stale where {most} were live");
+            if step % 16 == 0 {
+                let stale = wheel.stats().stale;
+                assert!(stale <= FEW + EACH * most, "{stale} stale where {most} were live");
+            }
         }
         wheel.unchecked().check();
     }
@@ -293,6 +296,28 @@ fn stale_entries_in_front_hide_nothing(mode: Mode) {
     assert_eq!(wheel.jump(59), []);
     assert_eq!(wheel.next_wake(), Some(60));
     assert_eq!(wheel.jump(60), [(60, 6)]);
+}
+
+/// What is due is more than a chunk, and the whole of the first is cleared away.
+fn a_chunk_of_stale_entries_in_front_hides_nothing(mode: Mode) {
+    const CROWD: u64 = 3000;
+    for (left, is_shrunk) in [(1, false), (100, false), (700, false), (2000, true)] {
+        let (mut wheel, keys) = filled(mode, CROWD, at_one_tick);
+        let tick = at_one_tick(0);
+        assert_eq!(wheel.expire(tick).map(|expired| expired.value), Some(0));
+        for (value, &key) in (0..CROWD - left).zip(&keys).skip(1) {
+            assert_eq!(wheel.unchecked().cancel(key), Some(value));
+            if value % 100 == 0 {
+                wheel.unchecked().check();
+            }
+        }
+        if is_shrunk {
+            wheel.shrink_to_fit();
+        }
+        let expected: Vec<_> = (CROWD - left..CROWD).map(|value| (tick, value)).collect();
+        assert_eq!(wheel.next_deadline(), Some(tick));
+        assert_eq!(wheel.jump_in_steps(tick, 100), expected);
+    }
 }
 
 fn what_is_cleared_away_leaves_the_others_in_order(mode: Mode) {
