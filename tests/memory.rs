@@ -40,7 +40,9 @@ struct Metered {
 const EACH_BUCKET: usize = 64;
 /// What each of the most timeouts that were live may cost, value included.
 const EACH: usize = 192;
-const AT_REST: usize = 12 << 10;
+const AT_REST: usize = 8 << 10;
+/// What a wheel may hold whatever is in it: a row, and a chunk or two of entries on their way out.
+const AT_WORK: usize = 12 << 10;
 /// Entries of timeouts that were moved are cleared away some at a time, and until then each may
 /// keep a row of buckets.
 const FEW_ROWS: usize = 128 << 10;
@@ -71,7 +73,7 @@ impl Metered {
     /// What the wheel may hold whatever was in it.
     fn base(&self) -> usize {
         let mode = self.wheel.mode();
-        AT_REST + EACH_BUCKET * mode.buckets() * mode.levels()
+        AT_WORK + EACH_BUCKET * mode.buckets() * mode.levels()
     }
 
     #[track_caller]
