@@ -8,6 +8,7 @@ in_each_mode! {
     many_in_a_bucket_of_the_second_level_are_sorted_at_once,
     one_alone_in_a_far_bucket_comes_straight_out_of_it,
     one_more_than_a_chunk_is_not_one_alone,
+    one_alone_that_is_not_due_hides_nothing_before_it,
     a_bucket_emptied_by_a_cancel_is_looked_at_once_at_most,
     a_jump_of_rounds_scans_no_bucket_with_nothing_due,
     too_many_to_insert_among_go_back_into_buckets,
@@ -54,6 +55,21 @@ fn one_alone_in_a_far_bucket_comes_straight_out_of_it(mode: Mode) {
         assert_eq!(wheel.jump(1 << (bit + 1)), [(deadline, ())]);
         assert_eq!(wheel.work(), (1, 0));
     }
+}
+
+fn one_alone_that_is_not_due_hides_nothing_before_it(mode: Mode) {
+    let (first, last) = (1 << 40, (1 << 40) + (1 << 35));
+    let mut wheel = Checked::new(mode);
+    wheel.schedule(last, "last");
+    // Those that came first are gone, and cleared away.
+    let keys: Vec<_> = (0..40).map(|_| wheel.schedule(first, "gone")).collect();
+    for key in keys {
+        wheel.cancel(key);
+    }
+    wheel.shrink_to_fit();
+    assert_eq!(wheel.jump(first + 20), []);
+    wheel.schedule(last - (1 << 32), "before it");
+    assert_eq!(wheel.jump(last), [(last - (1 << 32), "before it"), (last, "last")]);
 }
 
 fn one_more_than_a_chunk_is_not_one_alone(mode: Mode) {
