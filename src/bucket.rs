@@ -400,6 +400,13 @@ mod tests {
     }
 
     #[test]
+    fn one_is_the_only_one_if_there_is_no_chunk_before() {
+        let is_alone = |entries| bucket(entries).only().is_some();
+        let alone = [0, 1, 2, CHUNK, CHUNK + 1, 2 * CHUNK + 1].map(is_alone);
+        assert_eq!(alone, [false, true, false, false, false, false]);
+    }
+
+    #[test]
     fn chunks_are_taken_out_from_the_first_on() {
         let mut bucket = bucket(2 * CHUNK + 5);
         for (first, len) in [(0, CHUNK), (CHUNK, CHUNK), (2 * CHUNK, 5), (0, 0)] {

@@ -112,9 +112,9 @@ impl Front {
         }
     }
 
-    /// Puts an entry behind those of its deadline and earlier ones, given that no deadline is after
-    /// `last`, nor 2^32 ticks or more before it unless this one is at `last`; returns whether it did:
-    /// not if too many entries would have to move.
+    /// Puts an entry behind those of its deadline and earlier ones, given that no deadline is
+    /// after `last`, nor 2^32 ticks or more before it unless this one is at `last`; returns whether
+    /// it did: not if too many entries would have to move.
     #[inline]
     pub(crate) fn insert(&mut self, entry: Entry, last: u64) -> bool {
         let before_last = |low: u32| (last as u32).wrapping_sub(low);

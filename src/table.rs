@@ -17,9 +17,9 @@ pub(crate) struct Table {
 
 #[derive(Debug)]
 struct Row {
-    /// For each bucket a tick that none of its deadlines is before, stale ones included; exact until
-    /// the bucket's earliest timeout is cancelled or moved, and the last tick if the bucket is empty.
-    /// Apart from the buckets, so that passing many of them by reads little memory.
+    /// For each bucket a tick that none of its deadlines is before, stale ones included; exact
+    /// until the bucket's earliest timeout is cancelled or moved, and the last tick if the bucket
+    /// is empty. Apart from the buckets, so that passing many of them by reads little memory.
     earliest: [u64; WIDTH],
     buckets: [Bucket; WIDTH],
 }

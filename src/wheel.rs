@@ -285,9 +285,9 @@ impl<T> Wheel<T> {
     ///
     /// Costs what comes due, whatever the distance from the last `now`. A timeout is demoted once a
     /// level at most, but all of a coarse bucket in one call:
-    /// [`expire_bounded`](Self::expire_bounded) does it in several. A hashed wheel scans the whole of
-    /// a bucket in which something is due, or was until it was cancelled or moved, once a round; all
-    /// rounds of a jump are one.
+    /// [`expire_bounded`](Self::expire_bounded) does it in several. A hashed wheel scans the whole
+    /// of a bucket in which something is due, or was until it was cancelled or moved, once a round;
+    /// all rounds of a jump are one.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -655,8 +655,8 @@ impl<T> Wheel<T> {
     fn sweep_some(&mut self) {
         let mut sweep = self.sweep.take().unwrap_or_default();
         while self.stale > 0 {
-            // What is on its way out of the buckets is in none, and a visit must find the chunks where
-            // they were.
+            // What is on its way out of the buckets is in none of them, and a visit must find the
+            // chunks where they were.
             if self.visit.is_some() || !self.runs.is_empty() {
                 if self.owed < CHUNK {
                     self.sweep = Some(sweep);
@@ -884,8 +884,8 @@ impl<T> Wheel<T> {
         self.arena.reserve(additional);
     }
 
-    /// Gives back what memory the present timeouts do not need. Their keys stay good. O(n), and what
-    /// [`expire_bounded`](Self::expire_bounded) has begun is done to the end.
+    /// Gives back what memory the present timeouts do not need. Their keys stay good. O(n), and
+    /// what [`expire_bounded`](Self::expire_bounded) has begun is done to the end.
     ///
     /// Keys are places, so the room before a live timeout can only be used again, not given back.
     pub fn shrink_to_fit(&mut self) {

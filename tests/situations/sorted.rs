@@ -7,6 +7,8 @@ in_each_mode! {
     few_in_one_far_bucket_are_sorted_at_once,
     many_in_a_bucket_of_the_second_level_are_sorted_at_once,
     one_alone_in_a_far_bucket_comes_straight_out_of_it,
+    one_more_than_a_chunk_is_not_one_alone,
+    one_alone_that_is_not_due_hides_nothing_before_it,
     a_bucket_emptied_by_a_cancel_is_looked_at_once_at_most,
     a_jump_of_rounds_scans_no_bucket_with_nothing_due,
     too_many_to_insert_among_go_back_into_buckets,
@@ -52,6 +54,33 @@ fn one_alone_in_a_far_bucket_comes_straight_out_of_it(mode: Mode) {
         wheel.schedule(deadline, ());
         assert_eq!(wheel.jump(1 << (bit + 1)), [(deadline, ())]);
         assert_eq!(wheel.work(), (1, 0));
+    }
+}
+
+fn one_alone_that_is_not_due_hides_nothing_before_it(mode: Mode) {
+    let (first, last) = (1 << 40, (1 << 40) + (1 << 35));
+    let mut wheel = Checked::new(mode);
+    wheel.schedule(last, "last");
+    // Those that came first are gone, and cleared away.
+    let keys: Vec<_> = (0..40).map(|_| wheel.schedule(first, "gone")).collect();
+    for key in keys {
+        wheel.cancel(key);
+    }
+    wheel.shrink_to_fit();
+    assert_eq!(wheel.jump(first + 20), []);
+    wheel.schedule(last - (1 << 32), "before it");
+    assert_eq!(wheel.jump(last), [(last - (1 << 32), "before it"), (last, "last")]);
+}
+
+fn one_more_than_a_chunk_is_not_one_alone(mode: Mode) {
+    for crowd in [512_u64, 513, 1024, 1025] {
+        let mut wheel = Checked::new(mode);
+        let deadline = |value| (1 << 20) + crowd - value;
+        for value in 0..crowd {
+            wheel.unchecked().schedule(deadline(value), value);
+        }
+        let expected: Vec<_> = (0..crowd).rev().map(|value| (deadline(value), value)).collect();
+        assert_eq!(wheel.jump_in_steps(1 << 21, usize::MAX), expected);
     }
 }
 
