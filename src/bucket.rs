@@ -187,7 +187,7 @@ impl Bucket {
     }
 
     /// Drops the entries that are not to be kept.
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(Entry) -> bool) {
+    fn retain(&mut self, mut keep: impl FnMut(Entry) -> bool) {
         let mut chunk = 0;
         while chunk < self.chunks() {
             chunk = self.retain_chunk(chunk, &mut keep);
@@ -222,9 +222,9 @@ impl Bucket {
         earliest
     }
 
-    /// Gives back the memory that the entries do not need.
-    pub(crate) fn shrink_to_fit(&mut self) {
-        self.retain(|_| true);
+    /// Drops the entries that are not to be kept, and gives back the memory the others do not need.
+    pub(crate) fn shrink(&mut self, keep: impl FnMut(Entry) -> bool) {
+        self.retain(keep);
         for chunk in self.full.iter_mut().flat_map(|full| full.iter_mut()) {
             chunk.shrink_to_fit();
         }
@@ -394,7 +394,7 @@ mod tests {
         retain(&mut bucket, |index| index < 10);
         assert!(bucket.memory() <= full / 8, "{} of {full}", bucket.memory());
         retain(&mut bucket, |index| index == 3);
-        bucket.shrink_to_fit();
+        bucket.shrink(|_| true);
         assert_eq!(bucket.memory(), 0, "one alone needs no array");
         check(&bucket, [3]);
     }

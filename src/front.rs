@@ -175,8 +175,7 @@ impl Front {
     pub(crate) fn shrink(&mut self, keep: impl Fn(Entry) -> bool) {
         self.entries.drain(..core::mem::take(&mut self.head));
         self.entries.retain(|&entry| keep(entry));
-        self.rest.retain(keep);
-        self.rest.shrink_to_fit();
+        self.rest.shrink(keep);
         if self.entries.is_empty() {
             self.next_chunk();
         }

@@ -45,7 +45,8 @@
 //!
 //! # Features
 //!
-//! - `std` (default): the [`Timer`] and what stands on it; without it the crate is `no_std` and needs `alloc` only.
+//! - `std` (default): the [`Timer`] and what stands on it; without it the crate is `no_std` and
+//!   needs `alloc` only.
 //! - `stream`: [`Interval`] and [`DelayQueue`] are streams, by the crate `futures-core`.
 //! - `log`: a timer says through the `log` crate when there are too many of them.
 //! - `cli`: the command `tickwheel replay`, which runs a recorded workload through several modes

@@ -76,15 +76,6 @@ impl Table {
         }
     }
 
-    /// Drops the entries that are not to be kept.
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(Entry) -> bool) {
-        let occupied: Vec<_> = self.iter().collect();
-        for (number, earliest) in occupied {
-            self.bucket_mut(number).retain(&mut keep);
-            self.close(number, earliest);
-        }
-    }
-
     #[cold]
     fn insert_row(&mut self, number: u32) -> usize {
         let place = self.occupancy.insert_row(number);
@@ -148,14 +139,16 @@ impl Table {
         &self.rows[self.occupancy.place(number)].buckets[number as usize % WIDTH]
     }
 
-    /// Gives back what the timeouts that are there do not need.
-    pub(crate) fn shrink_to_fit(&mut self) {
+    /// Drops the entries that are not to be kept, and gives back what the others do not need.
+    pub(crate) fn shrink(&mut self, keep: impl Fn(Entry) -> bool) {
         let occupied: Vec<_> = self.iter().collect();
         let mut shrunk = Self::new(self.limit);
         for (number, earliest) in occupied {
             let mut bucket = self.take(number);
-            bucket.shrink_to_fit();
-            *shrunk.bucket_for(number, earliest) = bucket;
+            bucket.shrink(&keep);
+            if !bucket.is_empty() {
+                *shrunk.bucket_for(number, earliest) = bucket;
+            }
         }
         shrunk.rows.shrink_to_fit();
         shrunk.occupancy.shrink_to_fit();

@@ -612,15 +612,13 @@ impl<T> Wheel<T> {
     /// into, or to keep.
     #[cold]
     fn scatter(&mut self, entry: Entry, deadline: u64) {
-        let (from, to) = (self.front_from, self.cursor);
-        let is_near = to - from <= u32::MAX.into();
+        let from = self.front_from;
+        // The cursor is ahead of now only after a sort, which no bucket of 2^32 ticks or more takes.
+        debug_assert!(self.cursor - from <= u32::MAX.into(), "what was sorted is near");
         self.cursor = self.now;
         self.most_sorted = FEW_SORTED;
         for entry in core::mem::take(&mut self.front).iter() {
-            match entry.deadline(from, is_near, &self.arena) {
-                Some(deadline) => self.place(entry, deadline),
-                None => self.stale -= 1,
-            }
+            self.place(entry, from + entry.distance(from));
         }
         self.place(entry, deadline);
     }
@@ -897,8 +895,7 @@ impl<T> Wheel<T> {
         }
         let arena = &self.arena;
         self.front.shrink(|entry| !arena.is_stale(entry));
-        self.table.retain(|entry| !arena.is_stale(entry));
-        self.table.shrink_to_fit();
+        self.table.shrink(|entry| !arena.is_stale(entry));
         (self.stale, self.sweep) = (0, None);
         self.arena.shrink_to_fit();
     }
