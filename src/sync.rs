@@ -9,35 +9,25 @@ pub(crate) use loom::{
         Condvar, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
-    thread::{Builder, JoinHandle, yield_now},
+    thread::{Builder, JoinHandle},
 };
 #[cfg(not(loom))]
 pub(crate) use {
     core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     std::{
         sync::{Condvar, Mutex, MutexGuard},
-        thread::{Builder, JoinHandle, yield_now},
+        thread::{Builder, JoinHandle},
     },
 };
 
 use core::time::Duration;
-use std::sync::{PoisonError, TryLockError};
+use std::sync::PoisonError;
 
 /// Locks `mutex`, also if a thread panicked while it had it: nothing in this crate panics between
 /// two states that belong together, and no foreign code runs under a lock.
 #[inline]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Locks `mutex` as `lock` does, if nobody has it.
-#[inline]
-pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match mutex.try_lock() {
-        Ok(guard) => Some(guard),
-        Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
 }
 
 /// Waits until `condvar` is notified.

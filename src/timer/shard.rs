@@ -6,7 +6,7 @@ use super::repeat::Repeating;
 use super::timeout::Status;
 use super::{Core, OnceTask};
 use crate::clock::{NEVER, Ticks};
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, lock, try_lock, yield_now};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use crate::{Expired, Key, Mode, Wheel, WheelStats};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -33,8 +33,6 @@ pub(crate) struct Shard {
     /// Written under the lock, before anything is taken out.
     reached: AtomicU64,
     state: CachePadded<Mutex<State>>,
-    /// Threads that wait for the lock.
-    waiting: CachePadded<AtomicUsize>,
 }
 
 #[derive(Debug)]
@@ -80,8 +78,7 @@ impl Shard {
             taken: HashSet::new(),
         };
         let state = CachePadded::new(Mutex::new(state));
-        let waiting = CachePadded::new(AtomicUsize::new(0));
-        Self { hub, core, reached: AtomicU64::new(0), state, waiting }
+        Self { hub, core, reached: AtomicU64::new(0), state }
     }
 
     /// Schedules `entry(value)`, or gives `value` back. Nothing is called under the lock but
@@ -236,7 +233,6 @@ impl Shard {
 
     /// What is due at tick `now`. Does no more than a bounded amount of work.
     pub(super) fn take_due(&self, now: u64) -> Found {
-        self.let_others_in();
         let mut state = self.lock();
         if state.stopped {
             return Found::Nothing(NEVER);
@@ -303,24 +299,7 @@ impl Shard {
 
     #[inline]
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        try_lock(&self.state).unwrap_or_else(|| {
-            self.waiting.fetch_add(1, Ordering::Relaxed);
-            let state = lock(&self.state);
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            state
-        })
-    }
-
-    /// Gives those who wait for the lock time to get it. The lock goes to who asks first when it is
-    /// free; who waits has to wake up for that, and the worker, which asks again and again, would
-    /// always be first.
-    fn let_others_in(&self) {
-        for _ in 0..MOST_YIELDS {
-            if self.waiting.load(Ordering::Relaxed) == 0 {
-                break;
-            }
-            yield_now();
-        }
+        lock(&self.state)
     }
 
     /// Locks the shard to schedule one more, with the worker running, if that may be.
@@ -400,10 +379,6 @@ impl fmt::Debug for Entry {
 /// level that is a few microseconds: less than it takes to wake a thread that went to sleep waiting
 /// for the lock, and much more than it takes to release the lock and get it back.
 const BATCH: usize = 128;
-
-/// How often the worker lets others go first before it asks for a lock: long enough for a thread to
-/// wake up.
-const MOST_YIELDS: usize = if cfg!(loom) { 1 } else { 500 };
 
 /// A wheel cannot hold more than 2^32 - 1.
 const MOST: usize = u32::MAX as usize - 1;
