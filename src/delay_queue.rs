@@ -250,12 +250,13 @@ impl<T> DelayQueue<T> {
     /// empty: [`recv`](Self::recv) again and again.
     ///
     /// ```
-    /// use std::time::Duration;
+    /// use std::time::{Duration, Instant};
     /// use tickwheel::DelayQueue;
     ///
     /// let mut queue = DelayQueue::new();
+    /// let start = Instant::now();
     /// for number in [3, 1, 2] {
-    ///     queue.insert(number, Duration::from_millis(number));
+    ///     queue.insert_at(number, start + Duration::from_millis(number));
     /// }
     /// let values: Result<Vec<_>, _> =
     ///     queue.blocking_iter().map(|due| due.map(|due| due.value)).collect();

@@ -35,8 +35,9 @@ async fn everything(timer: Timer) {
     }
 
     let mut queue = DelayQueue::with_timer(&timer);
+    let start = Instant::now();
     for delay in [6, 2, 4] {
-        queue.insert(delay, ms(delay));
+        queue.insert_at(delay, start + ms(delay));
     }
     let gone = queue.insert(0, ms(3));
     assert_eq!(queue.remove(gone), Some(0));

@@ -166,17 +166,17 @@ fn the_next_deadline_is_exact(mode: Mode) {
 
 fn nobody_has_to_drive_it(mode: Mode) {
     let timer = Timer::builder().mode(mode).build().expect("in range");
-    let order = Arc::new(Mutex::new(Vec::new()));
+    let fired = Arc::new(Mutex::new(Vec::new()));
     let start = Instant::now();
     for delay in [30, 10, 20] {
-        let order = Arc::clone(&order);
-        let task = move || order.lock().unwrap().push((delay, start.elapsed()));
+        let fired = Arc::clone(&fired);
+        let task = move || fired.lock().unwrap().push((delay, start.elapsed()));
         timer.schedule(ms(delay), task).expect("it runs");
     }
-    wait_until(|| order.lock().unwrap().len() == 3);
-    let order = order.lock().unwrap();
-    assert!(order.is_sorted());
-    assert!(order.iter().all(|&(delay, elapsed)| ms(delay) <= elapsed), "{order:?}");
+    // Not in which order: a thread that is held up schedules the second when the first has fired.
+    wait_until(|| fired.lock().unwrap().len() == 3);
+    let fired = fired.lock().unwrap();
+    assert!(fired.iter().all(|&(delay, elapsed)| ms(delay) <= elapsed), "{fired:?}");
 }
 
 fn a_busy_task_does_not_starve_others(mode: Mode) {

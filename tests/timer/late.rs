@@ -57,9 +57,15 @@ fn a_jump_shows_as_lateness(mode: Mode) {
 fn a_slow_task_shows_in_the_stats() {
     let timer = Timer::builder().shards(1).build().expect("in range");
     let (sender, receiver) = mpsc::channel();
-    timer.schedule(ms(1), move || receiver.recv().unwrap()).expect("it runs");
-    let fired = Count::default();
+    let (begun, fired) = (Count::default(), Count::default());
+    let count = begun.clone();
+    let slow = move || {
+        count.add();
+        receiver.recv().unwrap();
+    };
+    timer.schedule(ms(1), slow).expect("it runs");
     timer.schedule(ms(2), fired.task()).expect("it runs");
+    wait_until(|| begun.get() == 1);
     std::thread::sleep(ms(40));
     assert_eq!(fired.get(), 0);
     sender.send(()).unwrap();
