@@ -110,16 +110,8 @@ impl<T> Arena<T> {
         let stamp = self.stamp.wrapping_add(1);
         self.stamp = stamp;
         self.len += 1;
-        let timeout = |generation| Slot::Occupied(Timeout { generation, stamp, value });
         let Some(&group) = self.open.last() else {
-            let index = self.slots.len();
-            assert!(index < u32::MAX as usize, "a wheel holds at most 2^32 - 1 timeouts");
-            if index % GROUP == 0 {
-                self.vacant.push(0);
-            }
-            self.slots.push(timeout(self.floor));
-            self.deadlines.push(deadline);
-            return (Key { index: index as u32, generation: self.floor }, stamp);
+            return (self.push(deadline, stamp, value), stamp);
         };
         let vacant = &mut self.vacant[group as usize];
         let index = group * GROUP as u32 + vacant.trailing_zeros();
@@ -130,9 +122,22 @@ impl<T> Arena<T> {
         }
         let slot = &mut self.slots[index as usize];
         let Slot::Vacant(generation) = *slot else { unreachable!("a vacant slot is not occupied") };
-        *slot = timeout(generation);
+        *slot = Slot::Occupied(Timeout { generation, stamp, value });
         self.deadlines[index as usize] = deadline;
         (Key { index, generation }, stamp)
+    }
+
+    /// Stores a timeout in a new slot, as none is vacant.
+    #[inline(never)]
+    fn push(&mut self, deadline: u64, stamp: u32, value: T) -> Key {
+        let (index, generation) = (self.slots.len(), self.floor);
+        assert!(index < u32::MAX as usize, "a wheel holds at most 2^32 - 1 timeouts");
+        if index % GROUP == 0 {
+            self.vacant.push(0);
+        }
+        self.slots.push(Slot::Occupied(Timeout { generation, stamp, value }));
+        self.deadlines.push(deadline);
+        Key { index: index as u32, generation }
     }
 
     /// Changes when the timeout that `key` names is due; returns the stamp for its new entry.
@@ -238,7 +243,7 @@ impl<T> Arena<T> {
 
     /// Reads the slots of some entries, all at once: one after the other, each would have to be
     /// waited for.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn prefetch(&self, entries: &[Entry]) {
         let touch = |sum, entry: &Entry| match self.slots.get(entry.index as usize) {
             Some(Slot::Occupied(timeout)) => sum ^ timeout.stamp,

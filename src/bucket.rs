@@ -80,6 +80,17 @@ impl Bucket {
         self.last.push(entry);
     }
 
+    /// Appends entries, in order.
+    pub(crate) fn extend(&mut self, mut entries: &[Entry]) {
+        while CHUNK < self.last.len() + entries.len() {
+            let (now, rest) = entries.split_at(CHUNK - self.last.len());
+            self.last.extend_from_slice(now);
+            self.begin_chunk();
+            entries = rest;
+        }
+        self.last.extend_from_slice(entries);
+    }
+
     #[cold]
     fn begin_chunk(&mut self) {
         let full = core::mem::replace(&mut self.last, Chunk::with_capacity(CHUNK));

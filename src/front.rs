@@ -2,14 +2,13 @@
 
 use crate::arena::Arena;
 use crate::bucket::{Bucket, CHUNK, Entry};
+use crate::digit::{Counts, Digit};
 use alloc::vec::Vec;
 
 /// Entries among which another is put in its place by moving those behind it.
 const MOST_MOVED: usize = 32;
 /// Timeouts that are read ahead at once.
 const PREFETCHED: usize = 256;
-/// Values of a digit by which entries are sorted by counting them.
-pub(crate) const MOST_COUNTED: usize = 256;
 
 /// The timeouts that are handed out next, in their order.
 #[derive(Debug, Default)]
@@ -55,6 +54,7 @@ impl Front {
     }
 
     /// Goes on with the next chunk, as all before it were taken out.
+    #[inline(never)]
     fn next_chunk(&mut self) {
         self.head = 0;
         self.entries.clear();
@@ -78,37 +78,33 @@ impl Front {
     /// deadlines differ in their lowest `digits` digits of `bits` bits only; equal deadlines keep
     /// their order.
     pub(crate) fn fill_sorted(&mut self, mut bucket: Bucket, bits: u32, digits: u32) {
+        let len = bucket.len();
+        let most = 4 * len / digits as usize;
         self.head = 0;
-        self.entries.clear();
-        self.entries.reserve(bucket.len());
-        while !bucket.is_empty() {
-            self.entries.extend_from_slice(&bucket.pop_chunk());
-        }
-        let counters = 1 << bits;
-        if MOST_COUNTED < counters || 4 * self.entries.len() < digits as usize * counters {
+        let Some(first) = Digit::new(0, bits).filter(|_| 1 << bits <= most) else {
+            self.entries.clear();
+            self.entries.reserve(len);
+            while !bucket.is_empty() {
+                self.entries.extend_from_slice(&bucket.pop_chunk());
+            }
             let key = |entry: &Entry| entry.low() & (u32::MAX >> (u32::BITS - bits * digits));
             self.entries.sort_by_key(key);
             return;
+        };
+        // By each digit in turn, the lowest first.
+        let mut counts = Counts::new(first);
+        (0..bucket.chunks()).for_each(|chunk| counts.add(bucket.chunk(chunk)));
+        counts.begin();
+        self.entries.resize(len, Entry::new(0, 0, 0));
+        while !bucket.is_empty() {
+            counts.put(&bucket.pop_chunk(), &mut self.entries);
         }
-        // By each digit in turn, the lowest first: where a digit starts, by counting those before
-        // it.
-        let mut unsorted = self.entries.clone();
-        for shift in (0..digits).map(|digit| digit * bits) {
-            let digit = |entry: &Entry| (entry.low() >> shift) as usize & (counters - 1);
-            core::mem::swap(&mut self.entries, &mut unsorted);
-            let mut starts = [0; MOST_COUNTED];
-            for entry in &unsorted {
-                starts[digit(entry)] += 1;
-            }
-            let mut start = 0;
-            for count in &mut starts[..counters] {
-                start += core::mem::replace(count, start);
-            }
-            for entry in &unsorted {
-                let at = &mut starts[digit(entry)];
-                self.entries[*at] = *entry;
-                *at += 1;
-            }
+        for digit in (1..digits).filter_map(|digit| Digit::new(digit * bits, bits)) {
+            let unsorted = self.entries.clone();
+            let mut counts = Counts::new(digit);
+            counts.add(&unsorted);
+            counts.begin();
+            counts.put(&unsorted, &mut self.entries);
         }
     }
 

@@ -5,7 +5,7 @@
 //! cursor differ. Every bucket then holds timeouts of the present revolution only, the levels
 //! together cover all of u64, and no case is left for a wheel that wraps around.
 
-use crate::front::MOST_COUNTED;
+use crate::digit::MOST_COUNTED;
 use crate::table::Table;
 
 /// Timeouts of a coarse bucket that are few enough to be sorted instead of demoted, though much may be
@@ -24,13 +24,15 @@ const MOST_SORTED_FINE: usize = 8192;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hierarchical {
     pub(crate) bits: u32,
+    /// A digit's bits.
+    mask: u32,
     /// 2^16 / `bits`, rounded up: division by it as a multiplication.
     reciprocal: u32,
 }
 
 impl Hierarchical {
     pub(crate) const fn new(bits: u32) -> Self {
-        Self { bits, reciprocal: (1_u32 << 16).div_ceil(bits) }
+        Self { bits, mask: (1 << bits) - 1, reciprocal: (1_u32 << 16).div_ceil(bits) }
     }
 
     /// Levels needed to cover all of u64.
@@ -54,7 +56,7 @@ impl Hierarchical {
     /// Which of the buckets of `level` a deadline falls in.
     #[inline]
     pub(crate) fn digit(self, level: u32, deadline: u64) -> u32 {
-        (deadline >> (level * self.bits)) as u32 & ((1 << self.bits) - 1)
+        (deadline >> (level * self.bits)) as u32 & self.mask
     }
 
     /// The number of a bucket.

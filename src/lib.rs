@@ -67,6 +67,7 @@ mod bucket;
 mod clock;
 #[cfg(feature = "std")]
 mod delay_queue;
+mod digit;
 mod front;
 #[cfg(feature = "std")]
 mod future;

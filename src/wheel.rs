@@ -2,7 +2,8 @@
 
 use crate::arena::{Arena, Key};
 use crate::bucket::{Bucket, CHUNK, Entry};
-use crate::front::{Front, MOST_COUNTED};
+use crate::digit::{Counts, Digit};
+use crate::front::Front;
 use crate::hierarchical::{FEW_SORTED, Hierarchical, MOST_SORTED};
 use crate::mode::{Geometry, Mode};
 use crate::runs::Runs;
@@ -339,54 +340,59 @@ impl<T> Wheel<T> {
         self.expire_due(now, work)
     }
 
+    #[inline(always)]
     fn expire_due(&mut self, now: u64, work: &mut usize) -> Option<Expired<T>> {
         while *work > 0 {
-            if let Some(entry) = self.front.first() {
-                let deadline = self.front_deadline(entry);
-                if deadline.is_none_or(|deadline| now < deadline) && !self.arena.is_stale(entry) {
-                    self.wake = deadline.unwrap_or(self.wake);
-                    return None;
-                }
-                self.front.prefetch(&self.arena);
-                let next = self.front.pop();
-                *work -= 1;
-                let Some((key, value)) = self.arena.take(entry) else {
-                    self.stale -= 1;
-                    continue;
-                };
-                let deadline = deadline.unwrap_or(now);
-                self.wake = match next {
-                    Some(next) => deadline + next.distance(deadline),
-                    None => deadline,
-                };
-                self.tidy();
-                return Some(Expired { key, deadline, value });
-            }
-            let done = match self.visit {
-                Some(visit) => self.visit_some(visit),
-                None if !self.runs.is_empty() => self.refill_front(),
-                None => {
-                    let Some((number, tick)) = self.next_bucket() else {
-                        self.wake = u64::MAX;
-                        return None;
-                    };
-                    self.wake = tick;
-                    if now < tick {
-                        self.advance(now, number, tick);
-                        return None;
-                    }
-                    self.begin_visit(number, tick, now)
-                }
+            let Some(entry) = self.front.first() else {
+                *work = work.saturating_sub(self.fill_front(now)?);
+                continue;
             };
-            *work = work.saturating_sub(done);
+            // No deadline: it is stale.
+            let deadline = self.front_deadline(entry).unwrap_or(now);
+            if now < deadline && !self.arena.is_stale(entry) {
+                self.wake = deadline;
+                return None;
+            }
+            self.front.prefetch(&self.arena);
+            let next = self.front.pop();
+            *work -= 1;
+            let Some((key, value)) = self.arena.take(entry) else {
+                self.stale -= 1;
+                continue;
+            };
+            self.wake = deadline + next.map_or(0, |next| next.distance(deadline));
+            self.tidy();
+            return Some(Expired { key, deadline, value });
         }
         None
+    }
+
+    /// Does a step towards filling the front, which is empty, with what is due at `now`; returns how
+    /// much work that was, or None if nothing is due.
+    #[inline(never)]
+    fn fill_front(&mut self, now: u64) -> Option<usize> {
+        if let Some(visit) = self.visit {
+            return Some(self.visit_some(visit));
+        }
+        if !self.runs.is_empty() {
+            return Some(self.refill_front());
+        }
+        let Some((number, tick)) = self.next_bucket() else {
+            self.wake = u64::MAX;
+            return None;
+        };
+        self.wake = tick;
+        if now < tick {
+            self.advance(now, number, tick);
+            return None;
+        }
+        Some(self.begin_visit(number, tick, now))
     }
 
     /// The deadline of an entry of the front; None if it is known to be stale.
     #[inline]
     fn front_deadline(&self, entry: Entry) -> Option<u64> {
-        let is_near = self.cursor.max(self.front_from) - self.front_from <= u32::MAX.into();
+        let is_near = self.cursor.saturating_sub(self.front_from) <= u32::MAX.into();
         entry.deadline(self.front_from, is_near, &self.arena)
     }
 
@@ -527,6 +533,7 @@ impl<T> Wheel<T> {
 
     /// Places entries of a bucket of level `level` again, as the cursor comes to `tick`, of which
     /// about `each` will come to each finer bucket.
+    #[inline(never)]
     fn demote(
         &mut self,
         entries: &[Entry],
@@ -535,42 +542,45 @@ impl<T> Wheel<T> {
         tick: u64,
         each: usize,
     ) {
-        let Self { arena, table, front, .. } = self;
-        let (below, is_near) = (level - 1, levels.span_fits_u32(level));
+        let below = level - 1;
+        let Some(digit) = Digit::new(below * levels.bits, levels.bits) else {
+            for &entry in entries {
+                match self.arena.deadline(entry) {
+                    Some(deadline) => self.demote_one(entry, deadline, levels, tick),
+                    None => self.stale -= 1,
+                }
+            }
+            return;
+        };
+        // Nearly all go one level down; so the work there is done once for each bucket.
+        let mut counts = Counts::new(digit);
+        let mut sorted = [Entry::new(0, 0, 0); CHUNK];
+        counts.add(entries);
+        counts.begin();
+        counts.put(entries, &mut sorted);
         let own = levels.digit(below, tick);
-        // Nearly all go one level down, and most of the work there is done once for each bucket.
-        const NONE: u64 = u64::MAX;
-        let mut distances = [NONE; MOST_COUNTED];
-        let is_counted = levels.buckets() <= MOST_COUNTED;
-        if is_counted {
-            for entry in entries {
-                if let Some(deadline) = entry.deadline(tick, is_near, arena) {
-                    let distance = &mut distances[levels.digit(below, deadline) as usize];
-                    *distance = (deadline - tick).min(*distance);
+        for (digit, run) in counts.runs(&sorted) {
+            if digit == own {
+                for &entry in run {
+                    self.demote_one(entry, tick + entry.distance(tick), levels, tick);
                 }
+                continue;
             }
-            for (digit, distance) in (0..).zip(distances) {
-                if distance < NONE && digit != own {
-                    table.bucket_for(levels.number(below, digit), tick + distance).reserve(each);
-                }
-            }
+            let distance = run.iter().map(|entry| entry.distance(tick)).min().unwrap_or(0);
+            let bucket = self.table.bucket_for(levels.number(below, digit), tick + distance);
+            bucket.reserve(each);
+            bucket.extend(run);
+            self.demotions += run.len() as u64;
         }
-        for &entry in entries {
-            let Some(deadline) = entry.deadline(tick, is_near, arena) else {
-                self.stale -= 1;
-                continue;
-            };
-            if deadline == tick {
-                front.push(entry);
-                continue;
-            }
+    }
+
+    /// Places an entry on a finer level, as the cursor comes to `tick`.
+    fn demote_one(&mut self, entry: Entry, deadline: u64, levels: Hierarchical, tick: u64) {
+        if deadline == tick {
+            self.front.push(entry);
+        } else {
             self.demotions += 1;
-            let digit = levels.digit(below, deadline);
-            if digit != own && is_counted {
-                table.bucket_mut(levels.number(below, digit)).push(entry);
-            } else {
-                table.bucket_for(levels.bucket(deadline, tick), deadline).push(entry);
-            }
+            self.table.bucket_for(levels.bucket(deadline, tick), deadline).push(entry);
         }
     }
 
@@ -595,16 +605,20 @@ impl<T> Wheel<T> {
     fn place(&mut self, entry: Entry, deadline: u64) {
         match self.bucket_of(deadline) {
             Some(number) => self.table.bucket_for(number, deadline).push(entry),
-            None => {
-                // What is not due yet is kept short, so that no call has much to put back.
-                let is_full = self.now < self.cursor && self.front.is_long();
-                if is_full || !self.front.insert(entry, self.cursor) {
-                    self.scatter(entry, deadline);
-                }
-            }
+            None => self.place_in_front(entry, deadline),
         }
         if entry.stamp % STAMPS_PER_SWEEP == 0 {
             self.sweep.get_or_insert_default();
+        }
+    }
+
+    /// Puts an entry of a deadline that is not after the cursor among what is due next.
+    #[inline(never)]
+    fn place_in_front(&mut self, entry: Entry, deadline: u64) {
+        // What is not due yet is kept short, so that no call has much to put back.
+        let is_full = self.now < self.cursor && self.front.is_long();
+        if is_full || !self.front.insert(entry, self.cursor) {
+            self.scatter(entry, deadline);
         }
     }
 
