@@ -55,7 +55,7 @@ impl Entry {
     }
 }
 
-type Chunk = SmallVec<[Entry; 1]>;
+pub(crate) type Chunk = SmallVec<[Entry; 1]>;
 
 /// The timeouts that come up together, in the order in which they were put in.
 ///

@@ -32,16 +32,28 @@ impl Table {
     /// Bucket `number`, about to get an entry of `deadline`.
     #[inline(always)]
     pub(crate) fn bucket_for(&mut self, number: u32, deadline: u64) -> &mut Bucket {
+        let mut place = self.occupancy.place(number);
+        let at = number as usize % WIDTH;
+        // Where something is due as early, all is noted. The last tick may be that of an empty one.
+        let is_noted = |row: &Row| row.earliest[at] <= deadline && deadline < u64::MAX;
+        if !self.rows.get(place).is_some_and(is_noted) {
+            place = self.note(number, deadline);
+        }
+        &mut self.rows[place].buckets[at]
+    }
+
+    /// Takes note that something in bucket `number` is due at `deadline`; returns where its row is.
+    #[inline(never)]
+    fn note(&mut self, number: u32, deadline: u64) -> usize {
         let mut place = self.occupancy.note(number, deadline);
         if self.rows.len() <= place {
             place = self.insert_row(number);
             self.occupancy.note(number, deadline);
         }
         self.occupancy.insert(number, place);
-        let row = &mut self.rows[place];
-        let at = number as usize % WIDTH;
-        row.earliest[at] = row.earliest[at].min(deadline);
-        &mut row.buckets[at]
+        let earliest = &mut self.rows[place].earliest[number as usize % WIDTH];
+        *earliest = deadline.min(*earliest);
+        place
     }
 
     /// Bucket `number`, which must be occupied; if it is emptied, `close` it.

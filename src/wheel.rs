@@ -1,7 +1,7 @@
 //! `Wheel<T>`: the one loop that visits buckets and places timeouts.
 
 use crate::arena::{Arena, Key};
-use crate::bucket::{Bucket, CHUNK, Entry};
+use crate::bucket::{Bucket, CHUNK, Chunk, Entry};
 use crate::digit::{Counts, Digit};
 use crate::front::Front;
 use crate::hierarchical::{FEW_SORTED, Hierarchical, MOST_SORTED};
@@ -123,6 +123,8 @@ impl Sweep {
     }
 }
 
+/// Chunks that are demoted at once.
+const DEMOTED: usize = 4;
 /// Stale entries that there may be anyway.
 const FEW_STALE: usize = 8;
 /// Stale entries that there may be for each timeout.
@@ -477,15 +479,15 @@ impl<T> Wheel<T> {
             Visit::Demote { number, levels, level, tick } => {
                 let bucket = self.table.bucket_mut(number);
                 let each = bucket.chunks() * CHUNK / levels.buckets();
-                let chunk = bucket.pop_chunk();
+                let chunks: [_; DEMOTED] = core::array::from_fn(|_| bucket.pop_chunk());
                 bucket.prefetch();
                 if bucket.is_empty() {
                     self.table.close(number, tick);
                     self.cursor = tick;
                     self.visit = None;
                 }
-                self.demote(&chunk, levels, level, tick, each);
-                chunk.len()
+                self.demote(&chunks, levels, level, tick, each);
+                chunks.iter().map(|chunk| chunk.len()).sum()
             }
             Visit::Scan { number, chunk, mut earliest, from, to } => {
                 let Self { table, front, runs, arena, stale, .. } = self;
@@ -536,7 +538,7 @@ impl<T> Wheel<T> {
     #[inline(never)]
     fn demote(
         &mut self,
-        entries: &[Entry],
+        chunks: &[Chunk; DEMOTED],
         levels: Hierarchical,
         level: u32,
         tick: u64,
@@ -544,7 +546,7 @@ impl<T> Wheel<T> {
     ) {
         let below = level - 1;
         let Some(digit) = Digit::new(below * levels.bits, levels.bits) else {
-            for &entry in entries {
+            for &entry in chunks.iter().flatten() {
                 match self.arena.deadline(entry) {
                     Some(deadline) => self.demote_one(entry, deadline, levels, tick),
                     None => self.stale -= 1,
@@ -554,10 +556,10 @@ impl<T> Wheel<T> {
         };
         // Nearly all go one level down; so the work there is done once for each bucket.
         let mut counts = Counts::new(digit);
-        let mut sorted = [Entry::new(0, 0, 0); CHUNK];
-        counts.add(entries);
+        chunks.iter().for_each(|chunk| counts.add(chunk));
         counts.begin();
-        counts.put(entries, &mut sorted);
+        let mut sorted = [Entry::new(0, 0, 0); DEMOTED * CHUNK];
+        chunks.iter().for_each(|chunk| counts.put(chunk, &mut sorted));
         let own = levels.digit(below, tick);
         for (digit, run) in counts.runs(&sorted) {
             if digit == own {
