@@ -313,7 +313,7 @@ impl<T> Wheel<T> {
     /// from there the next time.
     ///
     /// A timeout handed out, moved, or looked at in vain is one unit of work; what was done is
-    /// subtracted. The last step may do more than is left: it takes up to 512 timeouts of a bucket,
+    /// subtracted. The last step may do more than is left: it takes up to 2048 timeouts of a bucket,
     /// or up to 8192 where they are sorted at once.
     ///
     /// ```
