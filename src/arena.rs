@@ -128,7 +128,7 @@ impl<T> Arena<T> {
     }
 
     /// Stores a timeout in a new slot, as none is vacant.
-    #[inline(never)]
+    #[inline(always)]
     fn push(&mut self, deadline: u64, stamp: u32, value: T) -> Key {
         let (index, generation) = (self.slots.len(), self.floor);
         assert!(index < u32::MAX as usize, "a wheel holds at most 2^32 - 1 timeouts");
