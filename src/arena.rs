@@ -155,7 +155,7 @@ impl<T> Arena<T> {
     }
 
     /// Takes out the timeout that `key` names; the key is stale from here on.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
         let is_it = |timeout: &Timeout<T>| timeout.generation == key.generation;
         Some(self.vacate(key.index, is_it)?.value)
@@ -170,7 +170,7 @@ impl<T> Arena<T> {
     }
 
     /// Takes out the timeout at `index`, if there is one and it is the right one.
-    #[inline]
+    #[inline(always)]
     fn vacate(&mut self, index: u32, is_it: impl Fn(&Timeout<T>) -> bool) -> Option<Timeout<T>> {
         let slot = self.slots.get_mut(index as usize)?;
         let next = match slot {
@@ -193,6 +193,7 @@ impl<T> Arena<T> {
 
     /// Has the slots filled in the order of memory, as all of them are vacant. Touches only the
     /// groups that were filled up since the last time.
+    #[cold]
     fn begin_again(&mut self) {
         for (group, open) in (0..).zip(self.open[self.in_order..].iter_mut().rev()) {
             *open = group;

@@ -246,7 +246,7 @@ impl<T> Wheel<T> {
     /// assert_eq!(wheel.cancel(key), Some("value"));
     /// assert_eq!(wheel.cancel(key), None);
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn cancel(&mut self, key: Key) -> Option<T> {
         let value = self.arena.remove(key)?;
         self.stale += 1;
