@@ -128,10 +128,13 @@ impl Bucket {
         chunk
     }
 
-    /// Reads the first chunk ahead.
-    pub(crate) fn prefetch(&self) {
-        let first = self.chunk(0).iter().step_by(64 / size_of::<Entry>());
-        core::hint::black_box(first.fold(0, |sum, entry| sum ^ entry.index));
+    /// Reads so many chunks ahead, the first ones.
+    pub(crate) fn prefetch(&self, chunks: usize) {
+        let entries = (0..chunks.min(self.chunks())).flat_map(|at| {
+            // One of each cache line.
+            self.chunk(at).iter().step_by(64 / size_of::<Entry>())
+        });
+        core::hint::black_box(entries.fold(0, |sum, entry| sum ^ entry.index));
     }
 
     /// How many chunks there are; at least 1.

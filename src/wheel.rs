@@ -480,7 +480,7 @@ impl<T> Wheel<T> {
                 let bucket = self.table.bucket_mut(number);
                 let each = bucket.chunks() * CHUNK / levels.buckets();
                 let chunks: [_; DEMOTED] = core::array::from_fn(|_| bucket.pop_chunk());
-                bucket.prefetch();
+                bucket.prefetch(DEMOTED);
                 if bucket.is_empty() {
                     self.table.close(number, tick);
                     self.cursor = tick;
