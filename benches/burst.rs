@@ -6,8 +6,10 @@
 //! million; otherwise it may have one of its own.
 //!
 //! A schedule and a cancel are to begin every 2 us. A call that takes longer holds up those that
-//! would have begun meanwhile, and they are counted with what they would have had to wait: a caller
-//! that is locked out for 10 ms is not one bad call among many good ones.
+//! would have begun meanwhile. The last column counts them with what they would have had to wait: a
+//! caller that is locked out for 10 ms is not one bad call among many good ones. It counts what the
+//! system does with the caller's core as well; *busy elsewhere* shows that alone, with the worker at
+//! work and a caller that only reads the clock.
 //!
 //! `cargo bench --bench burst`, with `-- --quick` for a look at whether it works.
 
@@ -27,25 +29,30 @@ const TICK: Duration = Duration::from_millis(1);
 
 /// Schedules and cancels while `run` does what it does, and returns how long each call took.
 fn calls_during(timer: &Timer, run: impl FnOnce()) -> Vec<Duration> {
+    let call = || {
+        let timeout = timer.schedule(DELAY, || {}).expect("it runs, and has no limit");
+        let scheduled = Instant::now();
+        timeout.cancel();
+        scheduled
+    };
+    pairs_during(call, run)
+}
+
+/// Calls `pair`, which returns when the first of its two calls was over, while `run` does what it
+/// does, and returns how long each took.
+fn pairs_during(pair: impl Fn() -> Instant + Sync, run: impl FnOnce()) -> Vec<Duration> {
     let begins = AtomicBool::new(false);
     let ends = AtomicBool::new(false);
     thread::scope(|scope| {
         let caller = scope.spawn(|| {
-            let mut calls = Vec::with_capacity(2_000_000);
+            // Touched beforehand: a page that has to be found for it would count as a long call.
+            let mut calls = vec![PACE; 2_000_000];
+            calls.clear();
             let mut next = Instant::now();
             while !ends.load(Ordering::Relaxed) {
                 let start = wait_until(next);
-                let timeout = timer.schedule(DELAY, || {}).expect("it runs, and has no limit");
-                let scheduled = Instant::now();
-                timeout.cancel();
-                let cancelled = Instant::now();
-                for mut took in [scheduled - start, cancelled - scheduled] {
-                    while PACE < took {
-                        calls.push(took);
-                        took -= PACE;
-                    }
-                    calls.push(took);
-                }
+                let first = pair();
+                calls.extend([first - start, first.elapsed()]);
                 next = start + PACE;
                 begins.store(true, Ordering::Relaxed);
             }
@@ -58,6 +65,15 @@ fn calls_during(timer: &Timer, run: impl FnOnce()) -> Vec<Duration> {
         ends.store(true, Ordering::Relaxed);
         caller.join().expect("no panics")
     })
+}
+
+/// The calls, and those that each of them held up.
+fn with_held_up(calls: &[Duration]) -> Vec<Duration> {
+    let held_up = |&call: &Duration| {
+        let waits = move |&took: &Duration| took.checked_sub(PACE).filter(|rest| !rest.is_zero());
+        std::iter::successors(Some(call), waits)
+    };
+    calls.iter().flat_map(held_up).collect()
 }
 
 /// Spins, as sleeping is not that exact.
@@ -89,7 +105,8 @@ fn idle(mode: Mode, shards: Option<usize>, length: Duration) -> Vec<Duration> {
     calls_during(&timer(mode, shards, None), || thread::sleep(length))
 }
 
-fn due_at_once(mode: Mode, shards: Option<usize>, timeouts: usize) -> Vec<Duration> {
+/// With `calls` false the caller leaves the timer alone.
+fn due_at_once(mode: Mode, shards: Option<usize>, timeouts: usize, calls: bool) -> Vec<Duration> {
     let timer = timer(mode, shards, None);
     let fired = Arc::new(AtomicUsize::new(0));
     // Long enough to schedule them all several times.
@@ -104,11 +121,15 @@ fn due_at_once(mode: Mode, shards: Option<usize>, timeouts: usize) -> Vec<Durati
     }
     // The caller is at work before the worker is.
     thread::sleep((due - 2 * TICK).saturating_duration_since(Instant::now()));
-    calls_during(&timer, || {
+    let until_all_fired = || {
         while fired.load(Ordering::Relaxed) < timeouts {
             thread::sleep(TICK);
         }
-    })
+    };
+    match calls {
+        true => calls_during(&timer, until_all_fired),
+        false => pairs_during(Instant::now, until_all_fired),
+    }
 }
 
 /// In a hierarchical wheel all timeouts are in one bucket of its fourth level, which spans 2^18
@@ -136,7 +157,9 @@ fn main() {
          once; us, {repetitions} repetitions",
         PACE.as_micros()
     );
-    let mut table = table(["", "calls", "p50", "p99", "p99.9", "max", "p99.9 beyond idle"]);
+    let heads =
+        ["", "calls", "p50", "p99", "p99.9", "max", "p99.9 beyond idle", "p99.9 with held up"];
+    let mut table = table(heads);
     let mut goals = Vec::new();
     for mode in ["hierarchical:64", "hashed:512"] {
         let parsed: Mode = mode.parse().expect("a mode");
@@ -145,23 +168,28 @@ fn main() {
                 None => format!("{mode}, default shards"),
                 Some(shards) => format!("{mode}, {shards} shard"),
             };
-            let mut calls = [const { Vec::new() }; 3];
+            let mut calls = [const { Vec::new() }; 4];
             // Those that are compared take turns.
             for _ in 0..repetitions {
                 calls[0].extend(idle(parsed, shards, length));
-                calls[1].extend(due_at_once(parsed, shards, timeouts));
-                calls[2].extend(moved_at_once(parsed, shards, timeouts));
+                calls[1].extend(due_at_once(parsed, shards, timeouts, false));
+                calls[2].extend(due_at_once(parsed, shards, timeouts, true));
+                calls[3].extend(moved_at_once(parsed, shards, timeouts));
             }
             let idle = percentile(&mut calls[0], 0.999);
-            for (what, mut calls) in ["idle", "due", "moved"].into_iter().zip(calls) {
+            let names = ["idle", "busy elsewhere", "due", "moved"];
+            for (what, mut calls) in names.into_iter().zip(calls) {
+                let mut held_up = with_held_up(&calls);
                 let mut at = |share| percentile(&mut calls, share);
                 let (p50, p99, p999, longest) = (at(0.5), at(0.99), at(0.999), at(1.0));
                 let beyond = microseconds(p999) - microseconds(idle);
                 let figures = [p50, p99, p999, longest].map(microseconds);
+                let held_up = microseconds(percentile(&mut held_up, 0.999));
+                let figures = figures.into_iter().chain([beyond, held_up]);
                 let mut row = vec![format!("{name}: {what}"), calls.len().to_string()];
-                row.extend(figures.into_iter().chain([beyond]).map(|us| rounded(us).to_string()));
+                row.extend(figures.map(|us| rounded(us).to_string()));
                 table.add_row(row);
-                if what != "idle" {
+                if what == "due" || what == "moved" {
                     goals.push((format!("{name}, {what}: p99.9 beyond idle, us"), beyond));
                 }
             }

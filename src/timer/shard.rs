@@ -299,6 +299,21 @@ impl Shard {
 
     #[inline]
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        match self.state.try_lock() {
+            Ok(state) => state,
+            Err(_) => self.wait_for_lock(),
+        }
+    }
+
+    #[cold]
+    fn wait_for_lock(&self) -> MutexGuard<'_, State> {
+        let tries = if cfg!(loom) { 0 } else { TRIES };
+        for _ in 0..tries {
+            core::hint::spin_loop();
+            if let Ok(state) = self.state.try_lock() {
+                return state;
+            }
+        }
         lock(&self.state)
     }
 
@@ -379,6 +394,11 @@ impl fmt::Debug for Entry {
 /// level that is a few microseconds: less than it takes to wake a thread that went to sleep waiting
 /// for the lock, and much more than it takes to release the lock and get it back.
 const BATCH: usize = 128;
+
+/// How often the lock is tried before the thread goes to sleep for it: for some 20 us, which is longer
+/// than it is held at once. To be woken up takes longer than that, and milliseconds where the core is
+/// given to others meanwhile.
+const TRIES: usize = 500;
 
 /// A wheel cannot hold more than 2^32 - 1.
 const MOST: usize = u32::MAX as usize - 1;
