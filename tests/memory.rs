@@ -26,6 +26,7 @@ in_each_mode! {
     room_made_beforehand_is_enough,
     room_that_is_there_is_not_made_again,
     one_left_behind_keeps_no_room_for_the_crowd_that_was_with_it,
+    a_crowd_handed_out_leaves_no_room_for_its_entries,
 }
 
 /// A wheel whose allocations are counted.
@@ -429,6 +430,23 @@ fn one_left_behind_keeps_no_room_for_the_crowd_that_was_with_it(mode: Mode) {
         }
         metered.assert_bounded();
     }
+}
+
+/// A crowd that is sorted at once takes an array for that, too.
+fn a_crowd_handed_out_leaves_no_room_for_its_entries(mode: Mode) {
+    const CROWD: usize = 4000;
+    const ENTRY: usize = 12;
+    let mut metered = Metered::new(mode);
+    metered.step(|wheel| wheel.schedule(1 << 40, 0));
+    let span = mode.buckets() as u64;
+    for value in 0..CROWD as u64 {
+        metered.step(|wheel| wheel.schedule(span + value % span, value));
+    }
+    let before = metered.memory();
+    while metered.step(|wheel| wheel.expire(2 * span)).is_some() {}
+    assert_eq!(metered.wheel.len(), 1);
+    let left = metered.memory() + CROWD * ENTRY * 3 / 4;
+    assert!(left <= before, "{before} bytes before, and {left} but for the entries");
 }
 
 #[test]
