@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use smallvec::SmallVec;
 
-/// Entries that are handled at once, and that are copied at most when a bucket grows.
+/// Entries that are kept together, and so are copied at most when a bucket grows.
 pub(crate) const CHUNK: usize = 512;
 
 /// Stands in a bucket for one timeout.

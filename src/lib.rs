@@ -46,7 +46,7 @@
 //! # Features
 //!
 //! - `std` (default): the [`Timer`] and what stands on it; without it the crate is `no_std` and
-//!   needs `alloc` only.
+//!   needs `alloc` only, and 32 KB of stack.
 //! - `stream`: [`Interval`] and [`DelayQueue`] are streams, by the crate `futures-core`.
 //! - `log`: a timer says through the `log` crate when there are too many of them.
 //! - `cli`: the command `tickwheel replay`, which runs a recorded workload through several modes

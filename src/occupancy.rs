@@ -354,6 +354,8 @@ impl Occupancy {
                 occupied,
                 "a node knows which of its children are occupied"
             );
+            let earliest = node.earliest[digit];
+            assert!(occupied || earliest == u64::MAX, "nothing is due at the last tick");
             if child != ABSENT && tier > 1 {
                 self.check_below(tier - 1, child as usize);
             }

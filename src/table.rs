@@ -180,6 +180,11 @@ impl Table {
             for (at, bucket) in row.buckets.iter().enumerate() {
                 let occupied = self.occupancy.is_occupied(place, at);
                 assert_eq!(occupied, !bucket.is_empty(), "the occupied buckets are known");
+                let earliest = row.earliest[at];
+                assert!(
+                    occupied || earliest == u64::MAX,
+                    "an empty bucket is due at the last tick"
+                );
                 bucket.check(arena);
             }
         }

@@ -472,7 +472,7 @@ impl<T> Wheel<T> {
         Some(deadline.unwrap_or(tick)).filter(|&deadline| deadline <= now)
     }
 
-    /// Goes on with a visit for one chunk, and returns how many entries that were.
+    /// Goes on with a visit for one step, and returns how many entries that were.
     fn visit_some(&mut self, visit: Visit) -> usize {
         self.visit = Some(visit);
         match visit {
@@ -546,8 +546,9 @@ impl<T> Wheel<T> {
     ) {
         let below = level - 1;
         let Some(digit) = Digit::new(below * levels.bits, levels.bits) else {
+            let is_near = levels.span_fits_u32(level);
             for &entry in chunks.iter().flatten() {
-                match self.arena.deadline(entry) {
+                match entry.deadline(tick, is_near, &self.arena) {
                     Some(deadline) => self.demote_one(entry, deadline, levels, tick),
                     None => self.stale -= 1,
                 }
@@ -672,11 +673,15 @@ impl<T> Wheel<T> {
             // What is on its way out of the buckets is in none of them, and a visit must find the
             // chunks where they were.
             if self.visit.is_some() || !self.runs.is_empty() {
-                if self.owed < CHUNK {
+                let most = match self.visit {
+                    Some(Visit::Demote { .. }) => DEMOTED * CHUNK,
+                    _ => CHUNK,
+                };
+                if self.owed < most {
                     self.sweep = Some(sweep);
                     return;
                 }
-                self.owed -= CHUNK;
+                self.owed -= most;
                 match self.visit {
                     Some(visit) => self.visit_some(visit),
                     None => self.refill_front(),

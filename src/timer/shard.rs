@@ -390,14 +390,15 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// How much work is done under a lock at once. At some 20 ns for a timeout that is moved to a finer
-/// level that is a few microseconds: less than it takes to wake a thread that went to sleep waiting
-/// for the lock, and much more than it takes to release the lock and get it back.
+/// How much work is done under a lock before no more is begun. What was begun last may be a bucket
+/// of 2048 that are moved, or of 8192 that are sorted: some 10 or 40 us. Otherwise it is a few: less
+/// than it takes to wake a thread that went to sleep waiting for the lock, and much more than it
+/// takes to release the lock and get it back.
 const BATCH: usize = 128;
 
 /// How often the lock is tried before the thread goes to sleep for it: for some 20 us, which is longer
-/// than it is held at once. To be woken up takes longer than that, and milliseconds where the core is
-/// given to others meanwhile.
+/// than it is held in all but a few cases. To be woken up takes longer than that, and milliseconds
+/// where the core is given to others meanwhile.
 const TRIES: usize = 500;
 
 /// A wheel cannot hold more than 2^32 - 1.

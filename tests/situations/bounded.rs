@@ -25,6 +25,7 @@ in_each_mode! {
     up_to_the_end_of_time_in_steps,
     too_many_to_be_sorted_at_once_come_in_order,
     a_call_does_no_more_than_its_work_and_a_step,
+    a_call_demotes_no_more_than_its_work_and_a_step,
     a_call_looks_at_no_more_than_its_work_and_a_chunk,
     what_is_not_due_yet_is_sorted_only_while_it_is_little,
 }
@@ -477,6 +478,26 @@ fn a_call_does_no_more_than_its_work_and_a_step(mode: Mode) {
             assert!(moved <= work + step, "{moved} moved with {work}");
         }
         assert_eq!(next, HUGE);
+    }
+}
+
+fn a_call_demotes_no_more_than_its_work_and_a_step(mode: Mode) {
+    for work in [1, 64, 1000] {
+        let mut wheel = Wheel::new(mode);
+        for value in 0..HUGE {
+            wheel.schedule(FAR + value * 7 % 4096, value);
+        }
+        let mut latest = 0;
+        while !wheel.is_empty() {
+            let demotions = wheel.stats().demotions;
+            let mut left = work;
+            while let Some(expired) = wheel.expire_bounded(FAR + 4096, &mut left) {
+                assert!(latest <= expired.deadline);
+                latest = expired.deadline;
+            }
+            let demoted = (wheel.stats().demotions - demotions) as usize;
+            assert!(demoted <= work + DEMOTED, "{demoted} demoted with {work}");
+        }
     }
 }
 
