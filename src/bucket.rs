@@ -1,59 +1,12 @@
 //! Bucket: the first-in-first-out list both modes share.
 
-use crate::arena::Arena;
+use crate::arena::{Arena, Entry};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use smallvec::SmallVec;
 
 /// Entries that are kept together, and so are copied at most when a bucket grows.
 pub(crate) const CHUNK: usize = 512;
-
-/// Stands in a bucket for one timeout.
-///
-/// It is *stale* once its timeout is gone or was moved to another entry. Who cancels a timeout
-/// leaves its entry where it is; stale entries are dropped when they are come upon.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    /// The timeout's place in the arena.
-    pub(crate) index: u32,
-    /// The timeout has the same stamp, unless the entry is stale.
-    pub(crate) stamp: u32,
-    /// The low half of the deadline: who moves or scans entries seldom needs to look further.
-    low: u32,
-}
-
-impl Entry {
-    #[inline]
-    pub(crate) fn new(index: u32, stamp: u32, deadline: u64) -> Self {
-        Self { index, stamp, low: deadline as u32 }
-    }
-
-    /// The low half of the deadline.
-    #[inline]
-    pub(crate) fn low(self) -> u32 {
-        self.low
-    }
-
-    /// How far the deadline is after `from`, if that is less than 2^32.
-    #[inline]
-    pub(crate) fn distance(self, from: u64) -> u64 {
-        self.low.wrapping_sub(from as u32).into()
-    }
-
-    /// The deadline, which is not before `from`; None if that takes a look into the arena, and shows
-    /// that the entry is stale. None is taken if the deadline is near, that is, less than 2^32 ticks
-    /// after `from`.
-    #[inline]
-    pub(crate) fn deadline<T>(self, from: u64, is_near: bool, arena: &Arena<T>) -> Option<u64> {
-        if is_near { Some(from + self.distance(from)) } else { arena.deadline(self) }
-    }
-
-    /// Panics if the entry is not stale and does not know its deadline.
-    pub(crate) fn check<T>(self, arena: &Arena<T>) {
-        let deadline = arena.deadline(self);
-        assert!(deadline.is_none_or(|deadline| deadline as u32 == self.low), "it knows when");
-    }
-}
 
 pub(crate) type Chunk = SmallVec<[Entry; 1]>;
 
@@ -289,7 +242,8 @@ impl Bucket {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bucket, CHUNK, Entry};
+    use super::{Bucket, CHUNK};
+    use crate::arena::Entry;
     use alloc::vec::Vec;
 
     /// A bucket of entries numbered from 0, in chunks as full as can be.

@@ -1,6 +1,6 @@
 //! Counting sort by one digit of the deadline, which leaves equal digits in order.
 
-use crate::bucket::Entry;
+use crate::arena::Entry;
 
 /// Values of a digit by which entries can be sorted.
 pub(crate) const MOST_COUNTED: usize = 256;
@@ -79,7 +79,7 @@ impl Counts {
 #[cfg(test)]
 mod tests {
     use super::{Counts, Digit};
-    use crate::bucket::Entry;
+    use crate::arena::Entry;
     use alloc::vec::Vec;
 
     #[test]

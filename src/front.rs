@@ -1,7 +1,7 @@
 //! Front: the timeouts that come next, sorted.
 
-use crate::arena::Arena;
-use crate::bucket::{Bucket, CHUNK, Entry};
+use crate::arena::{Arena, Entry};
+use crate::bucket::{Bucket, CHUNK};
 use crate::digit::{Counts, Digit};
 use alloc::vec::Vec;
 

@@ -1,6 +1,6 @@
 //! Runs: any number of timeouts sorted by deadline, in short steps.
 
-use crate::bucket::Entry;
+use crate::arena::Entry;
 use alloc::collections::BinaryHeap;
 use alloc::collections::binary_heap::PeekMut;
 use alloc::vec::Vec;
@@ -112,7 +112,7 @@ impl Ord for Run {
 #[cfg(test)]
 mod tests {
     use super::{RUN, Runs};
-    use crate::bucket::Entry;
+    use crate::arena::Entry;
     use alloc::vec::Vec;
 
     /// Puts so many in, numbered, by the deadlines that `deadline` gives them; returns them sorted.

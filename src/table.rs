@@ -1,7 +1,7 @@
 //! A wheel's buckets by number.
 
-use crate::arena::Arena;
-use crate::bucket::{Bucket, Entry};
+use crate::arena::{Arena, Entry};
+use crate::bucket::Bucket;
 use crate::occupancy::{Bits, Members, Occupancy, WIDTH, earliest_of};
 use alloc::vec::Vec;
 

@@ -1,7 +1,7 @@
 //! `Wheel<T>`: the one loop that visits buckets and places timeouts.
 
-use crate::arena::{Arena, Key};
-use crate::bucket::{Bucket, CHUNK, Chunk, Entry};
+use crate::arena::{Arena, Entry, Key};
+use crate::bucket::{Bucket, CHUNK, Chunk};
 use crate::digit::{Counts, Digit};
 use crate::front::Front;
 use crate::hierarchical::{FEW_SORTED, Hierarchical, MOST_SORTED};
