@@ -79,6 +79,7 @@ impl Front {
     /// their order.
     pub(crate) fn fill_sorted(&mut self, mut bucket: Bucket, bits: u32, digits: u32) {
         let len = bucket.len();
+        // Sorting by a digit looks at all its counters, which takes enough entries to be worth it.
         let most = 4 * len / digits as usize;
         self.head = 0;
         let Some(first) = Digit::new(0, bits).filter(|_| 1 << bits <= most) else {
