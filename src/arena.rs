@@ -267,6 +267,17 @@ impl<T> Arena<T> {
         }
     }
 
+    /// The key of the timeout that `entry` stands for; None if the entry is stale.
+    #[cfg(feature = "std")]
+    pub(crate) fn key(&self, entry: Entry) -> Option<Key> {
+        match self.slots.get(entry.index as usize)? {
+            Slot::Occupied(timeout) if timeout.stamp == entry.stamp => {
+                Some(Key { index: entry.index, generation: timeout.generation })
+            }
+            _ => None,
+        }
+    }
+
     /// Whether the timeout that `entry` stands for is gone, or was moved to another entry.
     #[inline]
     pub(crate) fn is_stale(&self, entry: Entry) -> bool {

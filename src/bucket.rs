@@ -168,22 +168,22 @@ impl Bucket {
         full.chain([&self.last]).flatten().copied()
     }
 
-    /// The earliest deadline if it is before `bound`, given that none is before `from` or after
-    /// `latest`.
+    /// The earliest deadline if it is before `bound`, and the first entry that has it, given that
+    /// none is before `from` or after `latest`.
     pub(crate) fn earliest<T>(
         &self,
         from: u64,
         latest: u64,
         bound: Option<u64>,
         arena: &Arena<T>,
-    ) -> Option<u64> {
+    ) -> Option<(u64, Entry)> {
         let is_near = latest - from <= u32::MAX.into();
-        let mut earliest = None;
+        let (mut earliest, mut bound) = (None, bound);
         for entry in self.iter() {
             let Some(deadline) = entry.deadline(from, is_near, arena) else { continue };
-            let is_earlier = earliest.or(bound).is_none_or(|earliest| deadline < earliest);
-            if is_earlier && !arena.is_stale(entry) {
-                earliest = Some(deadline);
+            if bound.is_none_or(|bound| deadline < bound) && !arena.is_stale(entry) {
+                earliest = Some((deadline, entry));
+                bound = Some(deadline);
             }
         }
         earliest

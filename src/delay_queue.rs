@@ -285,11 +285,10 @@ impl<T> DelayQueue<T> {
 
     /// The key to the value that comes out next, or to one of them if several have that deadline.
     ///
-    /// O(n): it looks for it. [`next_deadline`](Self::next_deadline) is quick.
+    /// Exact, and so may have to look at many values.
     #[must_use]
     pub fn peek(&self) -> Option<Key> {
-        let next = self.wheel.next_deadline()?;
-        self.wheel.iter().find(|&(_, deadline, _)| deadline == next).map(|(key, ..)| key)
+        self.wheel.next_key()
     }
 
     /// The value that `key` names, or None if it is gone.

@@ -247,6 +247,28 @@ impl Occupancy {
         }
     }
 
+    /// Takes out all members, and shows each: the place of its row, and where it is in there.
+    pub(crate) fn clear(&mut self, mut each: impl FnMut(usize, usize)) {
+        if !self.nodes.is_empty() {
+            self.clear_below(self.height, 0, &mut each);
+        }
+    }
+
+    fn clear_below(&mut self, tier: u32, at: usize, each: &mut impl FnMut(usize, usize)) {
+        for digit in Bits(core::mem::take(&mut self.nodes[at].occupied)) {
+            let node = &mut self.nodes[at];
+            node.earliest[digit as usize] = u64::MAX;
+            let child = node.children[digit as usize] as usize;
+            if tier > 1 {
+                self.clear_below(tier - 1, child, each);
+                continue;
+            }
+            for member in Bits(core::mem::take(&mut self.rows[child].word)) {
+                each(child, member as usize);
+            }
+        }
+    }
+
     /// The place of the row that covers `number`, or a place where there is none.
     #[inline]
     pub(crate) fn place(&self, number: u32) -> usize {

@@ -83,9 +83,11 @@ impl Table {
 
     /// Drops all entries. The rows stay.
     pub(crate) fn clear(&mut self) {
-        while let Some((number, _)) = self.first() {
-            self.take(number);
-        }
+        let Self { occupancy, rows, .. } = self;
+        occupancy.clear(|row, at| {
+            rows[row].earliest[at] = u64::MAX;
+            rows[row].buckets[at] = Bucket::default();
+        });
     }
 
     #[cold]

@@ -659,8 +659,11 @@ impl<T> Wheel<T> {
     /// Drops all entries, as there are no timeouts.
     #[cold]
     fn forget_entries(&mut self) {
-        self.front = Front::default();
-        self.runs = Runs::default();
+        // Mostly nothing has used them since the last time.
+        if self.front.memory() + self.runs.memory() > 0 {
+            self.front = Front::default();
+            self.runs = Runs::default();
+        }
         self.table.clear();
         (self.visit, self.sweep, self.stale, self.owed) = (None, None, 0, 0);
     }
@@ -761,25 +764,38 @@ impl<T> Wheel<T> {
     /// ```
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
+        self.next_entry().map(|(deadline, _)| deadline)
+    }
+
+    /// The key of a timeout of the earliest deadline; None if the wheel is empty. Costs what
+    /// `next_deadline` does.
+    #[cfg(feature = "std")]
+    pub(crate) fn next_key(&self) -> Option<Key> {
+        self.arena.key(self.next_entry()?.1)
+    }
+
+    /// The earliest deadline, exactly, and an entry that has it.
+    fn next_entry(&self) -> Option<(u64, Entry)> {
         let arena = &self.arena;
-        if let Some(deadline) = self.front.iter().find_map(|entry| arena.deadline(entry)) {
-            return Some(deadline);
+        let with_deadline = |entry| Some((arena.deadline(entry)?, entry));
+        if let Some(first) = self.front.iter().find_map(with_deadline) {
+            return Some(first);
         }
-        let live = self.runs.iter().filter(|&&(_, entry)| !arena.is_stale(entry));
-        let gathered = live.map(|&(deadline, _)| deadline).min();
+        let live = self.runs.iter().filter(|&&(_, entry)| !arena.is_stale(entry)).copied();
+        let gathered = live.min_by_key(|&(deadline, _)| deadline);
         let earliest_in = |(number, earliest), bound| {
             self.table.bucket(number).earliest(earliest, self.latest, bound, arena)
         };
-        let earlier = |bound: Option<u64>, bucket: (u32, u64)| match bound {
-            Some(bound) if bound <= bucket.1 => Some(bound),
-            _ => earliest_in(bucket, bound).or(bound),
+        let earlier = |found: Option<(u64, Entry)>, bucket: (u32, u64)| match found {
+            Some((bound, _)) if bound <= bucket.1 => found,
+            _ => earliest_in(bucket, found.map(|(bound, _)| bound)).or(found),
         };
         match self.geometry {
             Geometry::Hierarchical(_) => {
                 let visited = self.visit.and_then(|visit| self.table.next(visit.number()));
                 let bound = visited.and_then(|bucket| earliest_in(bucket, None));
                 let next = self.table.iter().find_map(|bucket| earliest_in(bucket, None));
-                bound.into_iter().chain(next).min()
+                bound.into_iter().chain(next).min_by_key(|&(deadline, _)| deadline)
             }
             Geometry::Hashed(_) => self.table.iter().fold(gathered, earlier),
         }

@@ -36,6 +36,7 @@ in_each_mode! {
     stale_keys_find_nothing,
     peek_shows_what_comes_next,
     peek_is_right_for_two_in_one_bucket,
+    peek_is_right_in_a_crowd_and_after_a_jump,
     removing_the_last_wakes_who_waits,
     clearing_wakes_who_waits,
     a_far_one_does_not_hide_nearer_ones,
@@ -502,6 +503,28 @@ fn peek_is_right_for_two_in_one_bucket(mode: Mode) {
     assert_eq!(queue.queue.next_deadline(), Some(queue.manual.at(5_990)));
     queue.advance(5_990);
     assert_eq!((queue.poll(), queue.queue.peek()), (some(2), Some(late)));
+}
+
+fn peek_is_right_in_a_crowd_and_after_a_jump(mode: Mode) {
+    let mut queue = Queue::new(mode);
+    let insert = |value| queue.insert(value, 1 + u64::from(value) * 7_919 % 5_000);
+    let keys: Vec<_> = (0..3_000).map(insert).collect();
+    for key in keys.into_iter().step_by(3) {
+        assert!(queue.queue.remove(key).is_some());
+    }
+    queue.manual.clock.jump(ms(4_000));
+    while let Some(next) = queue.queue.peek() {
+        let deadline = queue.queue.deadline(next);
+        assert_eq!(deadline, queue.queue.next_deadline());
+        match queue.queue.poll_expired(&mut queue.hand.context()) {
+            Poll::Ready(due) => {
+                let due = due.map(|due| due.expect("the timer runs").deadline);
+                assert_eq!(due, deadline);
+            }
+            Poll::Pending => queue.advance(1),
+        }
+    }
+    assert!(queue.queue.is_empty());
 }
 
 fn removing_the_last_wakes_who_waits(mode: Mode) {
