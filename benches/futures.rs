@@ -3,8 +3,8 @@
 //! `cargo bench --bench futures` runs all; `-- timeout`, `-- crowd`, `-- lateness` or `-- queue` a
 //! part, `-- --quick` smaller ones. Where there is a goal, it is printed with what became of it.
 //!
-//! What is compared takes turns, five times, and the least of each counts: what else the machine does
-//! can only add to it.
+//! What is compared takes turns, three or five times, and the least of each counts: what else the
+//! machine does can only add to it.
 
 use cap::Cap;
 use cpu_time::ProcessTime;
@@ -146,11 +146,54 @@ fn timeouts(rounds: usize) {
         };
         let theirs =
             || on_each(&runtime, threads, rounds, move || tokio::time::timeout(LONG, soon()));
+        let floor = || on_each(&runtime, threads, rounds, Floor::new);
         let bare = || on_each(&runtime, threads, rounds, soon);
-        let [ours, theirs, bare] = least([&mut { ours }, &mut { theirs }, &mut { bare }]);
+        let [ours, theirs, floor, bare] =
+            least([&mut { ours }, &mut { theirs }, &mut { floor }, &mut { bare }]);
         let name = format!("worker threads: {threads}");
         compare(&name, ours, theirs, Some(goal));
+        compare("  a clock, a waker and two locks", floor, theirs, None);
         println!("{:<32} {bare:>10.1} {bare:>10.1}", "  of which are not the timeout's");
+    }
+}
+
+/// The least that a timeout does: it reads the clock, and leaves a waker with somebody else, behind a
+/// lock of its thread's, for as long as it lives.
+struct Floor {
+    deadline: Instant,
+    place: Option<&'static Mutex<Option<Waker>>>,
+}
+
+thread_local! {
+    static PLACE: &'static Mutex<Option<Waker>> = Box::leak(Box::default());
+}
+
+impl Floor {
+    fn new() -> Self {
+        Self { deadline: Instant::now() + LONG, place: None }
+    }
+}
+
+impl Future for Floor {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.place.is_some() {
+            return Poll::Ready(());
+        }
+        black_box(self.deadline);
+        let place = PLACE.with(|place| *place);
+        *place.lock().unwrap() = Some(context.waker().clone());
+        self.place = Some(place);
+        Poll::Pending
+    }
+}
+
+impl Drop for Floor {
+    fn drop(&mut self) {
+        let Some(place) = self.place else { return };
+        let waker = place.lock().unwrap().take();
+        drop(waker);
     }
 }
 
@@ -198,19 +241,47 @@ where
 fn crowds(tasks: usize, over: Duration) {
     let title = format!("{tasks} tasks that sleep once, over {over:?}, on two worker threads");
     head(&title, "tokio");
-    let timer = Timer::new();
-    let theirs = crowd(tasks, over, |delay| async move { tokio::time::sleep(delay).await });
-    let ours = crowd(tasks, over, |delay| {
-        let sleep = timer.sleep(delay);
-        async move { sleep.await.expect("it runs") }
-    });
+    let (mut ours, mut theirs) = (Crowd::default(), Crowd::default());
+    for _ in 0..3 {
+        let timer = Timer::new();
+        theirs.keep_least(crowd(tasks, over, |delay| async move {
+            tokio::time::sleep(delay).await;
+        }));
+        ours.keep_least(crowd(tasks, over, |delay| {
+            let sleep = timer.sleep(delay);
+            async move { sleep.await.expect("it runs") }
+        }));
+    }
     let row = |name, of: fn(&Crowd) -> f64| compare(name, of(&ours), of(&theirs), Some(1.0));
     row("after the last deadline, ms", |crowd| crowd.late * 1e3);
     row("to spawn and sleep, ms", |crowd| crowd.spawn * 1e3);
     row("CPU in all, ms", |crowd| crowd.cpu * 1e3);
-    row("bytes a task, all in all", |crowd| crowd.bytes);
+    let timer = Timer::new();
+    let ours = bytes(tasks, over, |delay| timer.sleep(delay));
+    let theirs = {
+        let runtime = runtime(1);
+        let _guard = runtime.enter();
+        bytes(tasks, over, tokio::time::sleep)
+    };
+    compare("bytes a sleep, in all", ours, theirs, Some(1.0));
     let sizes = (size_of::<tickwheel::Sleep>(), size_of::<tokio::time::Sleep>());
-    compare("of which in the future", sizes.0 as f64, sizes.1 as f64, Some(1.0));
+    compare("  of which in the future", sizes.0 as f64, sizes.1 as f64, Some(1.0));
+    // It rounds up what a task takes to a multiple of 128.
+    row("bytes a task of tokio, in all", |crowd| crowd.bytes);
+}
+
+/// What is allocated for one of so many sleeps that wait, itself included.
+fn bytes<F: Future>(sleeps: usize, over: Duration, sleep: impl Fn(Duration) -> F) -> f64 {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut waiting = Vec::with_capacity(sleeps);
+    let memory = ALLOCATOR.allocated();
+    let mut random = Random(1);
+    for _ in 0..sleeps {
+        let mut sleep = Box::pin(sleep(over * 2 + over.mul_f64(random.unit())));
+        assert!(sleep.as_mut().poll(&mut context).is_pending());
+        waiting.push(sleep);
+    }
+    ALLOCATOR.allocated().saturating_sub(memory) as f64 / sleeps as f64
 }
 
 struct Crowd {
@@ -218,6 +289,22 @@ struct Crowd {
     late: f64,
     cpu: f64,
     bytes: f64,
+}
+
+impl Default for Crowd {
+    fn default() -> Self {
+        let most = f64::INFINITY;
+        Self { spawn: most, late: most, cpu: most, bytes: most }
+    }
+}
+
+impl Crowd {
+    fn keep_least(&mut self, run: Self) {
+        self.spawn = self.spawn.min(run.spawn);
+        self.late = self.late.min(run.late);
+        self.cpu = self.cpu.min(run.cpu);
+        self.bytes = self.bytes.min(run.bytes);
+    }
 }
 
 fn crowd<F>(tasks: usize, over: Duration, sleep: impl Fn(Duration) -> F) -> Crowd
@@ -309,6 +396,14 @@ fn queues(size: usize) {
     for (number, name) in ["insert", "reset", "remove", "pop"].into_iter().enumerate() {
         compare(name, ours[number], theirs[number], Some(0.5));
     }
+    // Both count a delay from the call.
+    let clock = || {
+        let start = Instant::now();
+        (0..size).for_each(|_| _ = black_box(Instant::now()));
+        start.elapsed().as_nanos() as f64 / size as f64
+    };
+    let [clock] = least([&mut { clock }]);
+    compare("  a clock read, for each insert", clock, theirs[0], None);
 }
 
 fn keep_least(least: &Mutex<[f64; 4]>, run: [f64; 4]) {
