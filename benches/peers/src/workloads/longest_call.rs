@@ -19,8 +19,11 @@ pub(crate) const QUANTILES: [(&str, f64); 6] = [
     ("max", 1.0),
 ];
 
-/// What is called; the last is a loop that does nothing, which tells the noise of the machine.
-pub(crate) const CALLS: [&str; 5] = ["schedule", "cancel", "reschedule", "expire", "nothing"];
+/// What is called. The last two tell the noise of the machine: a loop that does nothing, and one that
+/// reads a word of memory that nobody has read for long. An interrupt takes longer where the
+/// kernel's own memory has left the cache as well.
+pub(crate) const CALLS: [&str; 6] =
+    ["schedule", "cancel", "reschedule", "expire", "nothing", "far read"];
 
 macro_rules! metrics {
     ($($call:literal)*) => {
@@ -35,7 +38,8 @@ macro_rules! metrics {
     };
 }
 
-pub(super) const METRICS: &[Metric] = metrics!("schedule" "cancel" "reschedule" "expire" "nothing");
+pub(super) const METRICS: &[Metric] =
+    metrics!("schedule" "cancel" "reschedule" "expire" "nothing" "far read");
 
 const fn metric(name: &'static str) -> Metric {
     Metric { name, unit: Unit::Duration }
@@ -86,6 +90,11 @@ pub(super) fn run<S: Subject>(count: usize) -> Sample {
     for _ in 0..count {
         calls.time(NOTHING, || black_box(()));
     }
+    let far = vec![1; count * FAR_WORDS];
+    for _ in 0..count {
+        let at = random.below(far.len() as u64) as usize;
+        calls.time(FAR_READ, || black_box(far[at]));
+    }
     // Calls for one timeout after the other need not come out in the order of a whole tick.
     calls.finish(server.finish(&[]))
 }
@@ -98,6 +107,7 @@ const CANCEL: usize = 1;
 const RESCHEDULE: usize = 2;
 const EXPIRE: usize = 3;
 const NOTHING: usize = 4;
+const FAR_READ: usize = 5;
 
 impl Calls {
     fn new() -> Self {
@@ -129,6 +139,9 @@ impl Calls {
 
 /// The tick that a tenth share.
 const SHARED: u64 = 8 * MINUTE;
+
+/// 64 bits each, for each timeout: about what the smallest subjects take.
+const FAR_WORDS: usize = 4;
 
 /// Of those that come out, how many for each call of the other kinds.
 const EACH: usize = 8;
