@@ -915,6 +915,10 @@ impl<T> Wheel<T> {
 
     /// Makes room for so many timeouts more, so that storing them allocates only for the buckets
     /// they fall in. Does nothing if there is not so much memory.
+    ///
+    /// Otherwise room doubles when it is used up. With a million timeouts that one
+    /// [`schedule`](Self::schedule) takes from 0.1 to some milliseconds, as the allocator can move the
+    /// memory or has to copy it.
     pub fn reserve(&mut self, additional: usize) {
         self.arena.reserve(additional);
     }
