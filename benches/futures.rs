@@ -3,8 +3,8 @@
 //! `cargo bench --bench futures` runs all; `-- timeout`, `-- crowd`, `-- lateness` or `-- queue` a
 //! part, `-- --quick` smaller ones. Where there is a goal, it is printed with what became of it.
 //!
-//! What is compared takes turns, three or five times, and the least of each counts: what else the
-//! machine does can only add to it.
+//! Timeouts, crowds and queues take turns with what they are compared with, three or five times, and
+//! the least time of each counts: what else the machine does can only add to it.
 
 use cap::Cap;
 use cpu_time::ProcessTime;
@@ -245,29 +245,37 @@ fn crowds(tasks: usize, over: Duration) {
     for _ in 0..3 {
         // A new one each time, as it keeps its memory; and one for ever, as the tasks are.
         let timer: &Timer = Box::leak(Box::new(Timer::new()));
-        theirs.keep_least(crowd(tasks, over, |delay| async move {
+        theirs.add(crowd(tasks, over, |delay| async move {
             tokio::time::sleep(delay).await;
         }));
-        ours.keep_least(crowd(tasks, over, |delay| async move {
+        ours.add(crowd(tasks, over, |delay| async move {
             timer.sleep(delay).await.expect("it runs");
         }));
     }
     let row = |name, of: fn(&Crowd) -> f64| compare(name, of(&ours), of(&theirs), Some(1.0));
     row("after the last deadline, ms", |crowd| crowd.late * 1e3);
-    row("to spawn and sleep, ms", |crowd| crowd.spawn * 1e3);
+    row("to spawn, ms", |crowd| crowd.spawn * 1e3);
     row("CPU in all, ms", |crowd| crowd.cpu * 1e3);
-    let timer = Timer::new();
-    let ours = bytes(tasks, over, |delay| timer.sleep(delay));
-    let theirs = {
-        let runtime = runtime(1);
-        let _guard = runtime.enter();
-        bytes(tasks, over, tokio::time::sleep)
-    };
-    compare("bytes a sleep, in all", ours, theirs, Some(1.0));
+    let runtime = runtime(1);
+    let _guard = runtime.enter();
+    // Where our arrays have just been doubled, too.
+    for (name, sleeps) in
+        [("bytes a sleep, in all", tasks), ("  of as many as cost most", doubled(tasks))]
+    {
+        let timer = Timer::new();
+        let ours = bytes(sleeps, over, |delay| timer.sleep(delay));
+        compare(name, ours, bytes(sleeps, over, tokio::time::sleep), Some(1.0));
+    }
     let sizes = (size_of::<tickwheel::Sleep>(), size_of::<tokio::time::Sleep>());
     compare("  of which in the future", sizes.0 as f64, sizes.1 as f64, Some(1.0));
     // It rounds up what a task takes to a multiple of 128.
     row("bytes a task of tokio, in all", |crowd| crowd.bytes);
+}
+
+/// Some more than the next power of two: by then growing has come to an end.
+fn doubled(count: usize) -> usize {
+    let full = count.next_power_of_two();
+    full + full / 32
 }
 
 /// What is allocated for one of so many sleeps that wait, itself included.
@@ -294,16 +302,17 @@ struct Crowd {
 impl Default for Crowd {
     fn default() -> Self {
         let most = f64::INFINITY;
-        Self { spawn: most, late: most, cpu: most, bytes: most }
+        Self { spawn: most, late: most, cpu: most, bytes: 0.0 }
     }
 }
 
 impl Crowd {
-    fn keep_least(&mut self, run: Self) {
+    /// Keeps the least of all times. The most bytes: fewer had not all been polled yet.
+    fn add(&mut self, run: Self) {
         self.spawn = self.spawn.min(run.spawn);
         self.late = self.late.min(run.late);
         self.cpu = self.cpu.min(run.cpu);
-        self.bytes = self.bytes.min(run.bytes);
+        self.bytes = self.bytes.max(run.bytes);
     }
 }
 
@@ -313,16 +322,17 @@ where
 {
     let runtime = runtime(2);
     let _guard = runtime.enter();
+    let mut random = Random(1);
+    let delays: Vec<_> = (0..tasks).map(|_| over / 2 + over.mul_f64(random.unit() / 2.0)).collect();
     let mut handles = Vec::with_capacity(tasks);
     let (memory, cpu, start) = (ALLOCATOR.allocated(), ProcessTime::now(), Instant::now());
-    let mut random = Random(1);
-    let mut last = start;
-    for _ in 0..tasks {
-        let delay = over / 2 + over.mul_f64(random.unit() / 2.0);
-        last = last.max(Instant::now() + delay);
+    for &delay in &delays {
         handles.push(runtime.spawn(sleep(delay)));
     }
     let spawn = start.elapsed();
+    // As if each had taken as long as any other to spawn, and had begun to sleep at once.
+    let deadline = |(number, delay)| start + spawn.mul_f64(number as f64 / tasks as f64) + delay;
+    let last = delays.into_iter().enumerate().map(deadline).max().unwrap_or(start);
     // None has ended, and nearly all were polled.
     let bytes = ALLOCATOR.allocated().saturating_sub(memory) as f64 / tasks as f64;
     runtime.block_on(async {

@@ -1,5 +1,6 @@
 //! Storage whose keys no later value shares.
 
+use crate::growing::Growing;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
@@ -89,10 +90,10 @@ const GROUP: usize = u64::BITS as usize;
 /// The timeouts of a wheel, by index and by key.
 #[derive(Debug)]
 pub(crate) struct Arena<T> {
-    slots: Vec<Slot<T>>,
+    slots: Growing<Slot<T>>,
     /// When each timeout is due, by index too. Apart from the slots, as who hands out timeouts by
     /// deadline knows it already, and who cancels does not ask: so they touch less memory.
-    deadlines: Vec<u64>,
+    deadlines: Growing<u64>,
     /// For each group of slots one bit a slot, set if it is vacant.
     vacant: Vec<u64>,
     /// The groups with a vacant slot, each once, the one to use next last: mostly where a slot was
@@ -124,11 +125,17 @@ struct Timeout<T> {
     value: T,
 }
 
+impl<T> Default for Slot<T> {
+    fn default() -> Self {
+        Self::Vacant(NonZeroU32::MIN)
+    }
+}
+
 impl<T> Arena<T> {
     pub(crate) const fn new() -> Self {
         Self {
-            slots: Vec::new(),
-            deadlines: Vec::new(),
+            slots: Growing::new(),
+            deadlines: Growing::new(),
             vacant: Vec::new(),
             open: Vec::new(),
             in_order: 0,
@@ -303,7 +310,8 @@ impl<T> Arena<T> {
     /// waited for.
     #[inline(never)]
     pub(crate) fn prefetch(&self, entries: &[Entry]) {
-        let touch = |sum, entry: &Entry| match self.slots.get(entry.index as usize) {
+        let slots = self.slots.first();
+        let touch = |sum, entry: &Entry| match slots.get(entry.index as usize) {
             Some(Slot::Occupied(timeout)) => sum ^ timeout.stamp,
             _ => sum,
         };
@@ -350,17 +358,18 @@ impl<T> Arena<T> {
     /// A slot past half of its generations is kept: what would follow it starts above `floor`, and
     /// every place must have 2^31 generations of its own before it.
     pub(crate) fn shrink_to_fit(&mut self) {
-        while let Some(&Slot::Vacant(generation)) = self.slots.last() {
-            if generation.get() > u32::MAX / 2 {
-                break;
+        let mut slots = self.slots.len();
+        for slot in self.slots.iter().rev() {
+            match slot {
+                Slot::Vacant(generation) if generation.get() <= u32::MAX / 2 => {
+                    self.floor = self.floor.max(*generation);
+                    slots -= 1;
+                }
+                _ => break,
             }
-            self.floor = self.floor.max(generation);
-            self.slots.pop();
         }
-        let slots = self.slots.len();
-        self.slots.shrink_to_fit();
-        self.deadlines.truncate(slots);
-        self.deadlines.shrink_to_fit();
+        self.slots.shrink_to(slots);
+        self.deadlines.shrink_to(slots);
         self.vacant.truncate(slots.div_ceil(GROUP));
         if let (Some(last), 1..) = (self.vacant.last_mut(), slots % GROUP) {
             *last &= (1 << (slots % GROUP)) - 1;
@@ -374,8 +383,9 @@ impl<T> Arena<T> {
 
     /// Bytes allocated.
     pub(crate) fn memory(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot<T>>()
-            + (self.deadlines.capacity() + self.vacant.capacity()) * size_of::<u64>()
+        self.slots.memory()
+            + self.deadlines.memory()
+            + self.vacant.capacity() * size_of::<u64>()
             + self.open.capacity() * size_of::<u32>()
     }
 

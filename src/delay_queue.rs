@@ -283,7 +283,7 @@ impl<T> DelayQueue<T> {
         self.sleep.shard().ticks().instant(self.wheel.next_deadline()?)
     }
 
-    /// The key to the value that comes out next, or to one of them if several have that deadline.
+    /// The key to the value that comes out next, if nothing is done before.
     ///
     /// Exact, and so may have to look at many values.
     #[must_use]

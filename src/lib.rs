@@ -71,6 +71,7 @@ mod digit;
 mod front;
 #[cfg(feature = "std")]
 mod future;
+mod growing;
 mod hashed;
 mod hierarchical;
 mod mode;

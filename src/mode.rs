@@ -17,7 +17,7 @@ use core::str::FromStr;
 /// | good for | delays of any length, and any mixture of them | delays that are short, or all alike |
 /// | costs when wrong | never much | a scan of its bucket in every round in which another timeout there is due |
 ///
-/// Buckets are allocated 64 at a time, 3 KB, where they are used: a wheel of very many buckets and
+/// Buckets are allocated 64 at a time, 2.5 KB, where they are used: a wheel of very many buckets and
 /// few timeouts may have as much for each timeout.
 ///
 /// When in doubt, take [`Mode::hierarchical`]. A hashed wheel is worth a measurement where a round

@@ -72,6 +72,20 @@ impl Runs {
         next
     }
 
+    /// The timeout that would come next if there were only those with live entries.
+    pub(crate) fn first(&self, is_live: impl Fn(Entry) -> bool) -> Option<(u64, Entry)> {
+        let is_live = |&&(_, entry): &&(u64, Entry)| is_live(entry);
+        let sorted = self.sorted.iter().filter_map(|run| {
+            let &(deadline, entry) = run.entries.iter().rev().find(is_live)?;
+            Some((deadline, run.number, entry))
+        });
+        let gathered = self.gathered.iter().filter(is_live);
+        sorted
+            .chain(gathered.map(|&(deadline, entry)| (deadline, self.begun, entry)))
+            .min_by_key(|&(deadline, number, _)| (deadline, number))
+            .map(|(deadline, _, entry)| (deadline, entry))
+    }
+
     /// All of them, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &(u64, Entry)> {
         self.sorted.iter().flat_map(|run| &run.entries).chain(&self.gathered)
@@ -156,6 +170,26 @@ mod tests {
     }
 
     #[test]
+    fn the_first_that_is_live_is_the_next_of_those_that_are() {
+        for modulus in [1, 2, 7, 1000, 1 << 40] {
+            for entries in [RUN, RUN + 1, 3 * RUN + 77] {
+                let mut runs = Runs::default();
+                let deadline = |index| (1 << 33) + index * 0x9e37_79b9 % modulus;
+                let expected = put(&mut runs, entries as u32, deadline);
+                for taken in 0..20 {
+                    let is_live = |entry: Entry| entry.index % 5 == 3;
+                    let next = expected[taken..].iter().find(|(_, index)| index % 5 == 3);
+                    let first =
+                        runs.first(is_live).map(|(deadline, entry)| (deadline, entry.index));
+                    assert_eq!(first.as_ref(), next);
+                    runs.pop();
+                }
+                assert!(runs.first(|_| false).is_none());
+            }
+        }
+    }
+
+    #[test]
     fn exactly_one_run_is_one_run() {
         let mut runs = Runs::default();
         put(&mut runs, RUN as u32, |index| index);
@@ -182,7 +216,7 @@ mod tests {
         assert!(runs.is_empty());
         runs.push(5, Entry::new(0, 0, 5));
         assert!(!runs.is_empty());
-        assert_eq!(runs.iter().count(), 1);
+        assert_eq!(runs.first(|_| true).map(|(deadline, _)| deadline), Some(5));
         runs.close();
         assert_eq!(runs.pop().map(|(deadline, _)| deadline), Some(5));
     }

@@ -3,6 +3,7 @@
 use crate::arena::{Arena, Entry};
 use crate::bucket::Bucket;
 use crate::occupancy::{Bits, Members, Occupancy, WIDTH, earliest_of};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// The buckets of a wheel, allocated a row at a time on first use, and which of them are occupied.
@@ -12,7 +13,8 @@ pub(crate) struct Table {
     limit: u32,
     occupancy: Occupancy,
     /// By the places that `occupancy` gives its rows.
-    rows: Vec<Row>,
+    #[expect(clippy::vec_box, reason = "a row is 2560 bytes, and is not to be moved as they grow")]
+    rows: Vec<Box<Row>>,
 }
 
 #[derive(Debug)]
@@ -36,7 +38,7 @@ impl Table {
         let at = number as usize % WIDTH;
         // Where something is due as early, all is noted. The last tick may be that of an empty one.
         let is_noted = |row: &Row| row.earliest[at] <= deadline && deadline < u64::MAX;
-        if !self.rows.get(place).is_some_and(is_noted) {
+        if !self.rows.get(place).is_some_and(|row| is_noted(row)) {
             place = self.note(number, deadline);
         }
         &mut self.rows[place].buckets[at]
@@ -94,10 +96,10 @@ impl Table {
     fn insert_row(&mut self, number: u32) -> usize {
         let place = self.occupancy.insert_row(number);
         if place == self.rows.len() {
-            self.rows.push(Row {
+            self.rows.push(Box::new(Row {
                 earliest: [u64::MAX; WIDTH],
                 buckets: core::array::from_fn(|_| Bucket::default()),
-            });
+            }));
         }
         place
     }
@@ -172,7 +174,10 @@ impl Table {
     /// Bytes allocated.
     pub(crate) fn memory(&self) -> usize {
         let arrays: usize = self.iter().map(|(number, _)| self.bucket(number).memory()).sum();
-        arrays + self.rows.capacity() * size_of::<Row>() + self.occupancy.memory()
+        arrays
+            + self.rows.len() * size_of::<Row>()
+            + self.rows.capacity() * size_of::<usize>()
+            + self.occupancy.memory()
     }
 
     /// Panics unless the set of occupied buckets is right, and every bucket is in order.

@@ -659,7 +659,7 @@ impl<T> Wheel<T> {
     /// Drops all entries, as there are no timeouts.
     #[cold]
     fn forget_entries(&mut self) {
-        // Mostly nothing has used them since the last time.
+        // Mostly nothing has used them since the last time; without memory they hold nothing.
         if self.front.memory() + self.runs.memory() > 0 {
             self.front = Front::default();
             self.runs = Runs::default();
@@ -767,22 +767,20 @@ impl<T> Wheel<T> {
         self.next_entry().map(|(deadline, _)| deadline)
     }
 
-    /// The key of a timeout of the earliest deadline; None if the wheel is empty. Costs what
+    /// The key of the timeout that comes out next; None if the wheel is empty. Costs what
     /// `next_deadline` does.
     #[cfg(feature = "std")]
     pub(crate) fn next_key(&self) -> Option<Key> {
         self.arena.key(self.next_entry()?.1)
     }
 
-    /// The earliest deadline, exactly, and an entry that has it.
+    /// The earliest deadline, exactly, and the entry that comes out first of those that have it.
     fn next_entry(&self) -> Option<(u64, Entry)> {
         let arena = &self.arena;
         let with_deadline = |entry| Some((arena.deadline(entry)?, entry));
         if let Some(first) = self.front.iter().find_map(with_deadline) {
             return Some(first);
         }
-        let live = self.runs.iter().filter(|&&(_, entry)| !arena.is_stale(entry)).copied();
-        let gathered = live.min_by_key(|&(deadline, _)| deadline);
         let earliest_in = |(number, earliest), bound| {
             self.table.bucket(number).earliest(earliest, self.latest, bound, arena)
         };
@@ -792,12 +790,15 @@ impl<T> Wheel<T> {
         };
         match self.geometry {
             Geometry::Hierarchical(_) => {
-                let visited = self.visit.and_then(|visit| self.table.next(visit.number()));
-                let bound = visited.and_then(|bucket| earliest_in(bucket, None));
+                // What a visit has demoted comes before what it has not.
                 let next = self.table.iter().find_map(|bucket| earliest_in(bucket, None));
-                bound.into_iter().chain(next).min_by_key(|&(deadline, _)| deadline)
+                let visited = self.visit.and_then(|visit| self.table.next(visit.number()));
+                visited.into_iter().fold(next, earlier)
             }
-            Geometry::Hashed(_) => self.table.iter().fold(gathered, earlier),
+            Geometry::Hashed(_) => {
+                let gathered = self.runs.first(|entry| !arena.is_stale(entry));
+                self.table.iter().fold(gathered, earlier)
+            }
         }
     }
 
@@ -916,9 +917,10 @@ impl<T> Wheel<T> {
     /// Makes room for so many timeouts more, so that storing them allocates only for the buckets
     /// they fall in. Does nothing if there is not so much memory.
     ///
-    /// Otherwise room doubles when it is used up. With a million timeouts that one
-    /// [`schedule`](Self::schedule) takes from 0.1 to some milliseconds, as the allocator can move the
-    /// memory or has to copy it.
+    /// Otherwise room doubles when it is used up: a little with each
+    /// [`schedule`](Self::schedule), so that none takes long. Only from 32 MB on, on Linux, is it left
+    /// to the allocator, which moves whole pages then and copies nothing: 0.8 ms at 8 million
+    /// timeouts. Another allocator than the system's may copy.
     pub fn reserve(&mut self, additional: usize) {
         self.arena.reserve(additional);
     }

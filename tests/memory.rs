@@ -27,6 +27,7 @@ in_each_mode! {
     room_that_is_there_is_not_made_again,
     one_left_behind_keeps_no_room_for_the_crowd_that_was_with_it,
     a_crowd_handed_out_leaves_no_room_for_its_entries,
+    growing_allocates_a_few_times_what_is_needed,
 }
 
 /// A wheel whose allocations are counted.
@@ -326,6 +327,19 @@ fn room_made_beforehand_is_enough(mode: Mode) {
     });
     assert!(metered.memory() <= 2 * roomy);
     metered.assert_bounded();
+}
+
+/// Also where an array that is to be smaller is copied, as it is by the allocator of these tests.
+fn growing_allocates_a_few_times_what_is_needed(mode: Mode) {
+    const MANY: u64 = 300_000;
+    let mut wheel = Wheel::new(mode);
+    let info = allocation_counter::measure(|| {
+        for value in 0..MANY {
+            wheel.schedule(77, value);
+        }
+    });
+    let needed = wheel.stats().memory as u64;
+    assert!(info.bytes_total <= 6 * needed, "{} bytes allocated", info.bytes_total);
 }
 
 /// Forty bytes a timeout beyond its value, for a million pending at random within a minute, an

@@ -58,7 +58,7 @@ impl<T> Checked<T> {
     }
 
     /// Whether all is well, the invariants inside and what can be seen from outside.
-    fn check(&self) {
+    pub(crate) fn check(&self) {
         self.0.check();
         assert_eq!(self.is_empty(), self.next_deadline().is_none());
         assert_eq!(self.is_empty(), self.next_wake().is_none());

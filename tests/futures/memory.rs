@@ -56,7 +56,7 @@ fn a_timeout_and_an_interval_allocate_nothing(mode: Mode) {
     });
 }
 
-/// 48 bytes for the future itself, and in the timer a slot of 32, a deadline of 8, an entry of 8, and
+/// 48 bytes for the future itself, and in the timer a slot of 32, a deadline of 8, an entry of 12, and
 /// what arrays have to spare.
 fn a_crowd_costs_the_wheel_alone(mode: Mode) {
     if mode.buckets() == 1 {

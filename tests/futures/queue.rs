@@ -37,6 +37,7 @@ in_each_mode! {
     peek_shows_what_comes_next,
     peek_is_right_for_two_in_one_bucket,
     peek_is_right_in_a_crowd_and_after_a_jump,
+    peek_is_right_while_a_bucket_is_taken_apart,
     removing_the_last_wakes_who_waits,
     clearing_wakes_who_waits,
     a_far_one_does_not_hide_nearer_ones,
@@ -505,26 +506,51 @@ fn peek_is_right_for_two_in_one_bucket(mode: Mode) {
     assert_eq!((queue.poll(), queue.queue.peek()), (some(2), Some(late)));
 }
 
-fn peek_is_right_in_a_crowd_and_after_a_jump(mode: Mode) {
-    let mut queue = Queue::new(mode);
-    let insert = |value| queue.insert(value, 1 + u64::from(value) * 7_919 % 5_000);
-    let keys: Vec<_> = (0..3_000).map(insert).collect();
-    for key in keys.into_iter().step_by(3) {
-        assert!(queue.queue.remove(key).is_some());
-    }
-    queue.manual.clock.jump(ms(4_000));
+/// All that there is comes out by key as peek has said.
+#[track_caller]
+fn assert_peek_names_what_comes(queue: &mut Queue) {
     while let Some(next) = queue.queue.peek() {
-        let deadline = queue.queue.deadline(next);
-        assert_eq!(deadline, queue.queue.next_deadline());
+        assert_eq!(queue.queue.deadline(next), queue.queue.next_deadline());
         match queue.queue.poll_expired(&mut queue.hand.context()) {
             Poll::Ready(due) => {
-                let due = due.map(|due| due.expect("the timer runs").deadline);
-                assert_eq!(due, deadline);
+                assert_eq!(due.map(|due| due.expect("the timer runs").key), Some(next));
             }
             Poll::Pending => queue.advance(1),
         }
     }
     assert!(queue.queue.is_empty());
+}
+
+fn peek_is_right_in_a_crowd_and_after_a_jump(mode: Mode) {
+    // All at once, many of each deadline, all different.
+    for deadlines in [1, 7, 5_000] {
+        let mut queue = Queue::new(mode);
+        let insert = |value| queue.insert(value, 100 + u64::from(value) * 7_919 % deadlines);
+        let keys: Vec<_> = (0..3_000).map(insert).collect();
+        for key in keys.into_iter().step_by(3) {
+            assert!(queue.queue.remove(key).is_some());
+        }
+        queue.manual.clock.jump(ms(4_000));
+        assert_peek_names_what_comes(&mut queue);
+    }
+}
+
+fn peek_is_right_while_a_bucket_is_taken_apart(mode: Mode) {
+    const FAR: u64 = 1 << 20;
+    let mut queue = Queue::new(mode);
+    let mut value = 0;
+    let mut insert = |deadline, values| {
+        for _ in 0..values {
+            queue.insert(value, deadline);
+            value += 1;
+        }
+    };
+    insert(FAR, 1);
+    insert(FAR + 1, 1);
+    insert(FAR + 2, 4_000);
+    insert(FAR + 1, 1);
+    queue.manual.clock.jump(ms(FAR + 5));
+    assert_peek_names_what_comes(&mut queue);
 }
 
 fn removing_the_last_wakes_who_waits(mode: Mode) {

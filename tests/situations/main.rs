@@ -207,6 +207,7 @@ mod between;
 mod bounded;
 mod cancel;
 mod far;
+mod growing;
 mod iteration;
 mod jumps;
 mod keys;

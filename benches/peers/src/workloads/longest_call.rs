@@ -90,7 +90,7 @@ pub(super) fn run<S: Subject>(count: usize) -> Sample {
     for _ in 0..count {
         calls.time(NOTHING, || black_box(()));
     }
-    let far = vec![1; count * FAR_WORDS];
+    let far = vec![1_u64; count * FAR_WORDS];
     for _ in 0..count {
         let at = random.below(far.len() as u64) as usize;
         calls.time(FAR_READ, || black_box(far[at]));

@@ -1,0 +1,362 @@
+//! An array that grows a little at a time.
+
+use alloc::collections::TryReserveError;
+use alloc::vec::Vec;
+use core::ops::{Index, IndexMut};
+
+/// Bytes up to which an array is moved at once, or given back.
+const AT_ONCE: usize = 64 << 10;
+/// Bytes from which on the allocator moves an array without copying it: on Linux it then hands out
+/// whole pages, and moves those to other addresses.
+const WHOLE_PAGES: usize = if cfg!(target_os = "linux") { 32 << 20 } else { usize::MAX };
+/// Elements that are laid out or moved with each new one.
+const STEP: usize = 64;
+
+/// An array of which no push moves more than a few elements.
+///
+/// When it is nearly full a larger one is laid out, and when it is full it is moved there, the last
+/// elements first, and given back, a step with each push; as Redis resizes its tables. Meanwhile an
+/// element is looked for in two places, in the first of which it is found at all other times: so a
+/// look costs no more than in a `Vec` then.
+#[derive(Debug)]
+pub(crate) struct Growing<E> {
+    first: Vec<E>,
+    /// Elements that were moved, and new ones behind them; before them, a blank for each that is
+    /// still in `first`. Until the first is moved only blanks, and not more than that.
+    next: Vec<E>,
+    /// The length of `first` up to which a push goes there and nothing else is to be done.
+    limit: usize,
+    /// Whether what is moved is given back all at once.
+    is_kept: bool,
+}
+
+impl<E: Default> Growing<E> {
+    pub(crate) const fn new() -> Self {
+        Self { first: Vec::new(), next: Vec::new(), limit: 0, is_kept: false }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.first.len().max(self.next.len())
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, element: E) {
+        if self.first.len() < self.limit {
+            self.first.push(element);
+        } else {
+            self.push_and_move(element);
+        }
+    }
+
+    #[cold]
+    fn push_and_move(&mut self, element: E) {
+        let len = self.first.len();
+        if self.next.len() > len || self.next.len() == self.first.capacity() && len > 0 {
+            self.next.push(element);
+            self.move_step();
+        } else if !(AT_ONCE..WHOLE_PAGES).contains(&(self.first.capacity() * size_of::<E>())) {
+            self.first.push(element);
+            self.limit = limit(self.first.capacity());
+        } else {
+            if self.next.capacity() == 0 {
+                self.next.reserve_exact(2 * self.first.capacity());
+                self.limit = 0;
+            }
+            self.first.push(element);
+            let blanks = (self.next.len() + STEP).min(self.first.len());
+            self.next.resize_with(blanks, E::default);
+        }
+    }
+
+    /// Moves a few elements, the last ones first.
+    fn move_step(&mut self) {
+        let kept = self.first.len().saturating_sub(STEP);
+        for (blank, element) in self.next[kept..].iter_mut().zip(self.first.drain(kept..)) {
+            *blank = element;
+        }
+        if kept == 0 {
+            self.first = core::mem::take(&mut self.next);
+            self.limit = limit(self.first.capacity());
+            self.is_kept = false;
+        } else if !self.is_kept && (self.first.capacity() - kept) * size_of::<E>() >= AT_ONCE {
+            // All at once takes as long as moving all. So does a step, if the allocator moves what is
+            // left; then it was the last one.
+            let place = self.first.as_ptr();
+            self.first.shrink_to_fit();
+            self.is_kept = place != self.first.as_ptr();
+        }
+    }
+
+    /// Moves at once what is still to be moved: all elements are in `first` then.
+    fn settle(&mut self) {
+        while self.next.len() > self.first.len() {
+            self.move_step();
+        }
+    }
+
+    /// The elements that are where they have long been: nearly always all of them.
+    #[inline]
+    pub(crate) fn first(&self) -> &[E] {
+        &self.first
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, at: usize) -> Option<&E> {
+        if at < self.first.len() { self.first.get(at) } else { self.next.get(at) }
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, at: usize) -> Option<&mut E> {
+        if at < self.first.len() { self.first.get_mut(at) } else { self.next.get_mut(at) }
+    }
+
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &E> {
+        let moved = self.next.get(self.first.len()..).unwrap_or_default();
+        self.first.iter().chain(moved)
+    }
+
+    /// Makes room for so many elements more, at once, if there is so much memory.
+    pub(crate) fn try_reserve(&mut self, additional: usize) -> Result<(), TryReserveError> {
+        self.settle();
+        let len = self.first.len().saturating_add(additional);
+        if len > limit(self.first.capacity().max(self.next.capacity())) {
+            self.first.try_reserve(with_room(len) - self.first.len())?;
+            self.next = Vec::new();
+            self.limit = limit(self.first.capacity());
+        }
+        Ok(())
+    }
+
+    /// Drops all elements from `len` on, and gives back what the others do not need.
+    pub(crate) fn shrink_to(&mut self, len: usize) {
+        self.settle();
+        self.next = Vec::new();
+        self.first.truncate(len);
+        self.first.shrink_to(with_room(len));
+        // It has less if the next one was being laid out. If there is no memory, it is moved at once.
+        let _ = self.first.try_reserve_exact(with_room(len) - self.first.len());
+        self.limit = limit(self.first.capacity());
+    }
+
+    /// Bytes allocated.
+    pub(crate) fn memory(&self) -> usize {
+        (self.first.capacity() + self.next.capacity()) * size_of::<E>()
+    }
+}
+
+impl<E: Default> Index<usize> for Growing<E> {
+    type Output = E;
+
+    #[inline]
+    fn index(&self, at: usize) -> &E {
+        match self.get(at) {
+            Some(element) => element,
+            None => unreachable!("there is no element {at}"),
+        }
+    }
+}
+
+impl<E: Default> IndexMut<usize> for Growing<E> {
+    #[inline]
+    fn index_mut(&mut self, at: usize) -> &mut E {
+        match self.get_mut(at) {
+            Some(element) => element,
+            None => unreachable!("there is no element {at}"),
+        }
+    }
+}
+
+/// The length from which on the next array is laid out, to be done when this one is full.
+fn limit(capacity: usize) -> usize {
+    capacity - capacity.div_ceil(STEP)
+}
+
+/// The capacity at which `len` is the limit.
+fn with_room(len: usize) -> usize {
+    len.saturating_add(len.div_ceil(STEP - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AT_ONCE, Growing, STEP, WHOLE_PAGES};
+    use alloc::{rc::Rc, vec::Vec};
+    use quickcheck::quickcheck;
+
+    /// So many are moved bit by bit.
+    const MANY: usize = AT_ONCE / size_of::<u64>();
+
+    /// Pushes numbers until there are `len`, and calls `each` after each.
+    fn grow(array: &mut Growing<u64>, len: usize, mut each: impl FnMut(&Growing<u64>)) {
+        while array.len() < len {
+            array.push(array.len() as u64);
+            each(array);
+        }
+    }
+
+    fn assert_holds_its_numbers(array: &Growing<u64>) {
+        assert!(array.iter().copied().eq(0..array.len() as u64));
+        for at in (0..array.len()).step_by(97) {
+            assert_eq!((array.get(at), array[at]), (Some(&(at as u64)), at as u64));
+        }
+        assert_eq!(array.get(array.len()), None);
+    }
+
+    quickcheck! {
+        fn it_holds_what_an_array_would(operations: Vec<(u8, u16)>) -> bool {
+            let (mut array, mut expected) = (Growing::new(), Vec::new());
+            for (operation, number) in operations {
+                let (len, number) = (expected.len(), number as usize);
+                match operation % 8 {
+                    0..4 => for value in 0..number as u64 % 5000 {
+                        array.push(value);
+                        expected.push(value);
+                    },
+                    4 | 5 => for at in (0..len).step_by(number + 1) {
+                        expected[at] += 1;
+                        array[at] += 1;
+                    },
+                    6 => array.try_reserve(number).expect("there is so much memory"),
+                    _ => {
+                        array.shrink_to(len.saturating_sub(number));
+                        expected.truncate(len.saturating_sub(number));
+                    }
+                }
+                let last = expected.len().wrapping_sub(1);
+                assert_eq!(array.len(), expected.len());
+                assert_eq!(array.get(last), expected.last());
+                assert_eq!(array.get_mut(last), expected.last_mut());
+                assert_eq!(array.get_mut(expected.len()), None);
+            }
+            array.iter().eq(&expected)
+        }
+    }
+
+    /// Pushes numbers until there are `len`, none of which may move many or give back much; returns
+    /// how often some were moved.
+    fn grow_in_steps(array: &mut Growing<u64>, len: usize) -> usize {
+        let state = |array: &Growing<u64>| {
+            let Growing { first, next, .. } = array;
+            (first.len(), first.capacity(), next.len(), next.capacity(), array.memory())
+        };
+        let mut before = state(array);
+        let mut moves = 0;
+        grow(array, len, |array| {
+            let (len, capacity, laid_out, next, memory) = before;
+            let is_done = len <= STEP && array.next.capacity() == 0;
+            if is_done || array.first.len() < len {
+                moves += 1;
+            }
+            if !is_done {
+                assert!(len <= array.first.len() + STEP, "few are moved");
+                assert!(array.first.capacity() <= capacity, "never all of them");
+            }
+            assert!(array.next.len() <= laid_out + STEP);
+            assert!(laid_out <= STEP || array.next.capacity() <= next, "laid out once");
+            assert!(memory <= array.memory() + AT_ONCE + STEP * size_of::<u64>());
+            before = state(array);
+        });
+        moves
+    }
+
+    #[test]
+    fn a_push_moves_few_and_gives_back_little() {
+        let mut array = Growing::new();
+        grow(&mut array, MANY, |_| {});
+        assert_eq!(grow_in_steps(&mut array, 7 * MANY), (1 + 2 + 4) * MANY / STEP);
+    }
+
+    #[test]
+    fn what_is_pushed_is_found_at_every_length() {
+        grow(&mut Growing::new(), 5 * MANY, |array| {
+            // The first and the last that are in each place, and some between.
+            let len = array.len();
+            for at in [0, len / 2, len - 1, array.first.len() - 1, array.first.len()] {
+                assert_eq!(array.get(at), (at < len).then_some(&(at as u64)));
+            }
+        });
+    }
+
+    #[test]
+    fn elements_are_dropped_once() {
+        let element = Rc::new(());
+        for len in (0..5 * MANY).step_by(MANY / 5) {
+            let mut array = Growing::new();
+            for _ in 0..len {
+                array.push(Some(element.clone()));
+            }
+            assert_eq!(Rc::strong_count(&element), 1 + len);
+            array.shrink_to(len / 2);
+            assert_eq!(Rc::strong_count(&element), 1 + len / 2);
+            drop(array);
+            assert_eq!(Rc::strong_count(&element), 1);
+        }
+    }
+
+    #[test]
+    fn whole_pages_are_left_to_the_allocator() {
+        let many = WHOLE_PAGES.min(32 << 20) / size_of::<u64>();
+        let mut array = Growing::new();
+        array.try_reserve(many).expect("there is so much memory");
+        let mut is_left = true;
+        grow(&mut array, 2 * many, |array| is_left &= array.next.capacity() == 0);
+        assert_eq!(is_left, WHOLE_PAGES < usize::MAX);
+        assert_holds_its_numbers(&array);
+    }
+
+    #[test]
+    fn room_that_was_made_is_enough() {
+        for len in (0..4 * MANY).step_by(MANY / 7) {
+            let mut array = Growing::new();
+            grow(&mut array, len, |_| {});
+            array.try_reserve(2 * MANY).expect("there is so much memory");
+            let memory = array.memory();
+            grow(&mut array, len + 2 * MANY, |array| assert!(array.memory() <= memory));
+            grow_in_steps(&mut array, 9 * MANY);
+            assert_holds_its_numbers(&array);
+        }
+    }
+
+    #[test]
+    fn room_that_cannot_be_had_changes_nothing() {
+        for len in (0..4 * MANY).step_by(MANY / 7) {
+            let mut array = Growing::new();
+            grow(&mut array, len, |_| {});
+            assert!(array.try_reserve(usize::MAX / 16).is_err());
+            assert!(array.try_reserve(usize::MAX).is_err());
+            grow(&mut array, 5 * MANY, |_| {});
+            assert_holds_its_numbers(&array);
+        }
+    }
+
+    #[test]
+    fn given_back_it_grows_in_steps_again() {
+        for len in (MANY..4 * MANY).step_by(MANY / 7) {
+            let mut array = Growing::new();
+            grow(&mut array, 4 * MANY, |_| {});
+            array.shrink_to(len);
+            assert!(array.memory() <= (len + len / 32) * size_of::<u64>());
+            assert!(grow_in_steps(&mut array, 8 * MANY) > 0);
+            assert_holds_its_numbers(&array);
+        }
+    }
+
+    #[test]
+    fn what_the_allocator_moves_is_given_back_at_once_that_time_only() {
+        let mut array = Growing::new();
+        grow(&mut array, MANY + 1, |_| {});
+        array.is_kept = true;
+        let memory = array.memory();
+        grow(&mut array, MANY + MANY / STEP - 1, |array| assert_eq!(array.memory(), memory));
+        grow(&mut array, MANY + MANY / STEP + 1, |_| {});
+        assert!(array.memory() < memory && !array.is_kept);
+    }
+
+    #[test]
+    fn emptied_and_given_back_it_holds_nothing() {
+        let mut array = Growing::new();
+        grow(&mut array, 100, |_| {});
+        array.shrink_to(0);
+        assert_eq!((array.len(), array.memory()), (0, 0));
+    }
+}
