@@ -3,7 +3,6 @@
 use crate::arena::{Arena, Entry};
 use crate::bucket::Bucket;
 use crate::occupancy::{Bits, Members, Occupancy, WIDTH, earliest_of};
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// The buckets of a wheel, allocated a row at a time on first use, and which of them are occupied.
@@ -13,8 +12,7 @@ pub(crate) struct Table {
     limit: u32,
     occupancy: Occupancy,
     /// By the places that `occupancy` gives its rows.
-    #[expect(clippy::vec_box, reason = "a row is 2560 bytes, and is not to be moved as they grow")]
-    rows: Vec<Box<Row>>,
+    rows: Vec<Row>,
 }
 
 #[derive(Debug)]
@@ -38,7 +36,7 @@ impl Table {
         let at = number as usize % WIDTH;
         // Where something is due as early, all is noted. The last tick may be that of an empty one.
         let is_noted = |row: &Row| row.earliest[at] <= deadline && deadline < u64::MAX;
-        if !self.rows.get(place).is_some_and(|row| is_noted(row)) {
+        if !self.rows.get(place).is_some_and(is_noted) {
             place = self.note(number, deadline);
         }
         &mut self.rows[place].buckets[at]
@@ -96,10 +94,10 @@ impl Table {
     fn insert_row(&mut self, number: u32) -> usize {
         let place = self.occupancy.insert_row(number);
         if place == self.rows.len() {
-            self.rows.push(Box::new(Row {
+            self.rows.push(Row {
                 earliest: [u64::MAX; WIDTH],
                 buckets: core::array::from_fn(|_| Bucket::default()),
-            }));
+            });
         }
         place
     }
@@ -174,10 +172,7 @@ impl Table {
     /// Bytes allocated.
     pub(crate) fn memory(&self) -> usize {
         let arrays: usize = self.iter().map(|(number, _)| self.bucket(number).memory()).sum();
-        arrays
-            + self.rows.len() * size_of::<Row>()
-            + self.rows.capacity() * size_of::<usize>()
-            + self.occupancy.memory()
+        arrays + self.rows.capacity() * size_of::<Row>() + self.occupancy.memory()
     }
 
     /// Panics unless the set of occupied buckets is right, and every bucket is in order.

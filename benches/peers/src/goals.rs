@@ -68,7 +68,7 @@ pub(crate) fn of(results: &Results) -> Vec<Goal> {
     goals.polls();
     goals.figure("waiting", million, HASHED, "core", "share of a core", 0.01);
     goals.threads();
-    goals.figure("memory", million, OURS, "peak", "bytes a timeout at most", 32.0);
+    goals.figure("memory", million, OURS, "pending", "bytes a timeout", 32.0);
     goals.against_best("memory", million, "smallest of all", 1.0, |_| true);
     for call in ["schedule", "cancel", "reschedule", "expire"] {
         let figure = |quantile: &str| format!("ns, longest {call}, {quantile}");

@@ -19,5 +19,5 @@ pub(super) fn run<S: Subject>(count: usize) -> Sample {
         subject.retire(key);
     }
     let each = |bytes: isize| bytes as f64 / count as f64 - size_of::<u64>() as f64;
-    Sample::of(Faults::default(), &[("peak", each(peak)), ("pending", each(live))])
+    Sample::of(Faults::default(), &[("pending", each(live)), ("peak", each(peak))])
 }

@@ -190,10 +190,10 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         quick_sizes: &[100_000],
         ..Workload::growing(
             "memory",
-            "Delays of up to 60 s, pending: bytes a timeout, beyond its value of 8.",
+            "Delays of up to 60 s: bytes a timeout, beyond its value of 8, when all are pending, and at the peak until then.",
             &[
-                Metric { name: "peak", unit: Unit::Bytes },
                 Metric { name: "pending", unit: Unit::Bytes },
+                Metric { name: "peak", unit: Unit::Bytes },
             ],
             Needs::Cancel,
         )
