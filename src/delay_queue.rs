@@ -279,7 +279,7 @@ impl<T> DelayQueue<T> {
     ///
     /// Exact, and so may have to look at many values.
     #[must_use]
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub fn next_deadline(&mut self) -> Option<Instant> {
         self.sleep.shard().ticks().instant(self.wheel.next_deadline()?)
     }
 
@@ -287,7 +287,7 @@ impl<T> DelayQueue<T> {
     ///
     /// Exact, and so may have to look at many values.
     #[must_use]
-    pub fn peek(&self) -> Option<Key> {
+    pub fn peek(&mut self) -> Option<Key> {
         self.wheel.next_key()
     }
 

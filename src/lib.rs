@@ -61,32 +61,21 @@
 
 extern crate alloc;
 
-mod arena;
-mod bucket;
 #[cfg(feature = "std")]
 mod clock;
 #[cfg(feature = "std")]
 mod delay_queue;
-mod digit;
-mod front;
 #[cfg(feature = "std")]
 mod future;
-mod growing;
-mod hashed;
-mod hierarchical;
 mod mode;
-mod occupancy;
 #[cfg(feature = "cli")]
 pub mod replay;
-mod runs;
 #[cfg(feature = "std")]
 mod sync;
-mod table;
 #[cfg(feature = "std")]
 mod timer;
 mod wheel;
 
-pub use arena::Key;
 #[cfg(feature = "std")]
 pub use clock::{Clock, ManualClock, MonotonicClock};
 #[cfg(feature = "std")]
@@ -102,7 +91,7 @@ pub use timer::{
     BuildError, Executor, Follower, Lateness, MissedTick, ScheduleError, ScheduleErrorKind, Status,
     StopError, Task, TaskPanic, Timeout, Timer, TimerBuilder, TimerStats, Unfired,
 };
-pub use wheel::{Drain, Expired, Iter, Wheel, WheelStats};
+pub use wheel::{Drain, Expired, Iter, Key, Wheel, WheelStats};
 
 /// The examples in the documents are run as tests too.
 #[cfg(doctest)]

@@ -1,7 +1,5 @@
 //! Which kind of wheel, and how to choose.
 
-use crate::hashed::Hashed;
-use crate::hierarchical::Hierarchical;
 use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
@@ -48,13 +46,6 @@ pub struct Mode {
 enum Kind {
     Hierarchical,
     Hashed,
-}
-
-/// A mode with its arithmetic ready.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Geometry {
-    Hierarchical(Hierarchical),
-    Hashed(Hashed),
 }
 
 /// Why there is no such mode.
@@ -135,7 +126,7 @@ impl Mode {
     #[must_use]
     pub const fn levels(&self) -> usize {
         match self.kind {
-            Kind::Hierarchical => Hierarchical::new(self.bits).levels() as usize,
+            Kind::Hierarchical => u64::BITS.div_ceil(self.bits) as usize,
             Kind::Hashed => 1,
         }
     }
@@ -144,23 +135,6 @@ impl Mode {
     #[must_use]
     pub const fn is_hashed(&self) -> bool {
         matches!(self.kind, Kind::Hashed)
-    }
-
-    pub(crate) const fn geometry(self) -> Geometry {
-        match self.kind {
-            Kind::Hierarchical => Geometry::Hierarchical(Hierarchical::new(self.bits)),
-            Kind::Hashed => Geometry::Hashed(Hashed { bits: self.bits }),
-        }
-    }
-}
-
-impl Geometry {
-    /// The mode that this is the arithmetic of.
-    pub(crate) const fn mode(self) -> Mode {
-        match self {
-            Self::Hierarchical(levels) => Mode { kind: Kind::Hierarchical, bits: levels.bits },
-            Self::Hashed(level) => Mode { kind: Kind::Hashed, bits: level.bits },
-        }
     }
 }
 

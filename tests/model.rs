@@ -58,6 +58,10 @@ impl Model {
     fn deadline(&self, value: u32) -> Option<u64> {
         Some(self.places[value as usize]?.0)
     }
+
+    fn next_deadline(&self) -> Option<u64> {
+        self.pending.first_key_value().map(|(place, _)| place.0)
+    }
 }
 
 /// Numbers that name a timeout among all that ever were do so modulo their count.
@@ -78,6 +82,9 @@ enum Op {
     ExpireBounded(Tick, u16),
     /// Expires at the tick that `next_wake` gives.
     Wake,
+    NextDeadline,
+    /// Asks for the next deadline and cancels that timeout, so many times.
+    CancelEarliest(u16),
     Get(usize),
     GetMut(usize),
     Iter,
@@ -165,7 +172,9 @@ impl Arbitrary for Op {
             190..=199 => Self::Expire(Tick::arbitrary(g)),
             200..=206 => Self::ExpireSome(Tick::arbitrary(g), u8::arbitrary(g) % 4),
             207..=214 => Self::ExpireBounded(Tick::arbitrary(g), u16::arbitrary(g) % 600),
-            215..=229 => Self::Wake,
+            215..=219 => Self::Wake,
+            220..=227 => Self::NextDeadline,
+            228..=229 => Self::CancelEarliest(u16::arbitrary(g) % 2000),
             230..=237 => Self::Get(usize::arbitrary(g)),
             238..=243 => Self::GetMut(usize::arbitrary(g)),
             244..=247 => Self::Iter,
@@ -292,6 +301,17 @@ impl Pair {
                     "waking at the hint makes progress"
                 );
             }
+            Op::NextDeadline => {
+                assert_eq!(self.wheel.next_deadline(), self.model.next_deadline());
+            }
+            Op::CancelEarliest(count) => {
+                for _ in 0..*count {
+                    let next = self.model.pending.first_key_value().map(|(_, &value)| value);
+                    assert_eq!(self.wheel.next_deadline(), self.model.next_deadline());
+                    let Some(value) = next else { break };
+                    self.cancel(value as usize);
+                }
+            }
             Op::Get(which) => {
                 let Some((value, key)) = self.name(*which) else { return };
                 let deadline = self.model.deadline(value);
@@ -346,8 +366,7 @@ impl Pair {
     /// What must hold whatever was done.
     fn check(&self) {
         self.wheel.check();
-        let next_deadline = self.model.pending.first_key_value().map(|(place, _)| place.0);
-        assert_eq!(self.wheel.next_deadline(), next_deadline);
+        let next_deadline = self.model.next_deadline();
         match (self.wheel.next_wake(), next_deadline) {
             (Some(wake), Some(deadline)) => assert!(wake <= deadline, "it wakes in time"),
             (wake, deadline) => assert_eq!(wake, deadline),

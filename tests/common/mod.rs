@@ -60,9 +60,23 @@ impl<T> Checked<T> {
     /// Whether all is well, the invariants inside and what can be seen from outside.
     pub(crate) fn check(&self) {
         self.0.check();
-        assert_eq!(self.is_empty(), self.next_deadline().is_none());
+        assert_eq!(self.is_empty(), self.earliest().is_none());
         assert_eq!(self.is_empty(), self.next_wake().is_none());
-        assert!(self.next_wake() <= self.next_deadline(), "it never wakes up late");
+        assert!(self.next_wake() <= self.earliest(), "it never wakes up late");
+    }
+
+    /// The earliest deadline, by a search. To ask the wheel can change it, so it is asked where that
+    /// is to be tested.
+    fn earliest(&self) -> Option<u64> {
+        self.iter().map(|(_, deadline, _)| deadline).min()
+    }
+
+    /// The next deadline, which is what a search finds.
+    pub(crate) fn next_deadline(&mut self) -> Option<u64> {
+        let earliest = self.earliest();
+        assert_eq!(self.0.next_deadline(), earliest, "the next deadline is exact");
+        self.check();
+        earliest
     }
 
     pub(crate) fn schedule(&mut self, deadline: u64, value: T) -> Key {
@@ -105,7 +119,7 @@ impl<T> Checked<T> {
                 assert!(self.get(expired.key).is_none(), "its key is stale");
             }
             None => {
-                assert!(self.next_deadline().is_none_or(|deadline| now < deadline), "never late");
+                assert!(self.earliest().is_none_or(|deadline| now < deadline), "never late");
                 assert!(self.next_wake().is_none_or(|wake| now < wake), "it woke up for nothing");
                 assert_eq!(self.len(), len);
             }
@@ -128,7 +142,7 @@ impl<T> Checked<T> {
                 assert!(self.get(expired.key).is_none(), "its key is stale");
             }
             None if 0 < *work => {
-                assert!(self.next_deadline().is_none_or(|deadline| now < deadline), "never late");
+                assert!(self.earliest().is_none_or(|deadline| now < deadline), "never late");
                 assert!(self.next_wake().is_none_or(|wake| now < wake), "it woke up for nothing");
             }
             None => assert_eq!(self.len(), len),

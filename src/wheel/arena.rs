@@ -1,6 +1,6 @@
 //! Storage whose keys no later value shares.
 
-use crate::growing::Growing;
+use super::growing::Growing;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
@@ -30,58 +30,25 @@ pub struct Key {
 }
 
 impl Key {
-    /// Its place in the arena.
+    /// The key's place in the arena.
     #[inline]
-    pub(crate) fn index(self) -> u32 {
+    pub(super) fn index(self) -> u32 {
         self.index
     }
 }
 
 /// Stands in a bucket for one timeout.
 ///
-/// It is *stale* once its timeout is gone or was moved to another entry. Who cancels a timeout
-/// leaves its entry where it is; stale entries are dropped when they are come upon.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
+/// An entry is *stale* once its timeout is gone or was moved to another entry. A cancel leaves the
+/// entry where it is; a stale entry is dropped when it would be handed out, and by the sweep.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Entry {
     /// The timeout's place in the arena.
-    pub(crate) index: u32,
+    pub(super) index: u32,
     /// The timeout has the same stamp, unless the entry is stale.
-    pub(crate) stamp: u32,
-    /// The low half of the deadline: who moves or scans entries seldom needs to look further.
-    low: u32,
-}
-
-impl Entry {
-    #[inline]
-    pub(crate) fn new(index: u32, stamp: u32, deadline: u64) -> Self {
-        Self { index, stamp, low: deadline as u32 }
-    }
-
-    /// The low half of the deadline.
-    #[inline]
-    pub(crate) fn low(self) -> u32 {
-        self.low
-    }
-
-    /// How far the deadline is after `from`, if that is less than 2^32.
-    #[inline]
-    pub(crate) fn distance(self, from: u64) -> u64 {
-        self.low.wrapping_sub(from as u32).into()
-    }
-
-    /// The deadline, which is not before `from`; None if that takes a look into the arena, and shows
-    /// that the entry is stale. None is taken if the deadline is near, that is, less than 2^32 ticks
-    /// after `from`.
-    #[inline]
-    pub(crate) fn deadline<T>(self, from: u64, is_near: bool, arena: &Arena<T>) -> Option<u64> {
-        if is_near { Some(from + self.distance(from)) } else { arena.deadline(self) }
-    }
-
-    /// Panics if the entry is not stale and does not know its deadline.
-    pub(crate) fn check<T>(self, arena: &Arena<T>) {
-        let deadline = arena.deadline(self);
-        assert!(deadline.is_none_or(|deadline| deadline as u32 == self.low), "it knows when");
-    }
+    pub(super) stamp: u32,
+    /// When the timeout is due. Demoting, scanning and sorting read no slot because it is here.
+    pub(super) deadline: u64,
 }
 
 /// Slots whose vacancies are one word.
@@ -89,16 +56,16 @@ const GROUP: usize = u64::BITS as usize;
 
 /// The timeouts of a wheel, by index and by key.
 #[derive(Debug)]
-pub(crate) struct Arena<T> {
+pub(super) struct Arena<T> {
     slots: Growing<Slot<T>>,
-    /// When each timeout is due, by index too. Apart from the slots, as who hands out timeouts by
-    /// deadline knows it already, and who cancels does not ask: so they touch less memory.
+    /// When each timeout is due, by index too. The deadlines are apart from the slots because neither
+    /// handing out a timeout nor cancelling one reads them: so both touch less memory.
     deadlines: Growing<u64>,
     /// For each group of slots one bit a slot, set if it is vacant.
     vacant: Vec<u64>,
-    /// The groups with a vacant slot, each once, the one to use next last: mostly where a slot was
-    /// vacated a moment ago. Apart from the slots: a list through them would make each `insert` wait
-    /// for the memory of the one before.
+    /// The groups with a vacant slot, each once, the one to use next last: mostly a group in which a
+    /// slot was vacated a moment ago. A list through the slots would make each `insert` wait for the
+    /// memory of the one before.
     open: Vec<u32>,
     /// How many of `open`, from the first on, are as `begin_again` has them.
     in_order: usize,
@@ -132,7 +99,7 @@ impl<T> Default for Slot<T> {
 }
 
 impl<T> Arena<T> {
-    pub(crate) const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self {
             slots: Growing::new(),
             deadlines: Growing::new(),
@@ -146,7 +113,7 @@ impl<T> Arena<T> {
     }
 
     /// Makes room for so many timeouts more, if there is so much memory.
-    pub(crate) fn reserve(&mut self, additional: usize) {
+    pub(super) fn reserve(&mut self, additional: usize) {
         let additional = additional.saturating_sub(self.slots.len() - self.len);
         // Room that cannot be had now is asked for again when it is needed.
         let groups = self.slots.len().saturating_add(additional).div_ceil(GROUP);
@@ -157,14 +124,15 @@ impl<T> Arena<T> {
             .and_then(|()| self.vacant.try_reserve(groups - self.vacant.len()));
     }
 
-    /// Stores a timeout; returns its key, and the stamp for its entry.
+    /// Stores a timeout; returns its key and its entry.
     #[inline]
-    pub(crate) fn insert(&mut self, deadline: u64, value: T) -> (Key, u32) {
+    pub(super) fn insert(&mut self, deadline: u64, value: T) -> (Key, Entry) {
         let stamp = self.stamp.wrapping_add(1);
         self.stamp = stamp;
         self.len += 1;
         let Some(&group) = self.open.last() else {
-            return (self.push(deadline, stamp, value), stamp);
+            let key = self.push(deadline, stamp, value);
+            return (key, Entry { index: key.index, stamp, deadline });
         };
         let vacant = &mut self.vacant[group as usize];
         let index = group * GROUP as u32 + vacant.trailing_zeros();
@@ -177,7 +145,7 @@ impl<T> Arena<T> {
         let Slot::Vacant(generation) = *slot else { unreachable!("a vacant slot is not occupied") };
         *slot = Slot::Occupied(Timeout { generation, stamp, value });
         self.deadlines[index as usize] = deadline;
-        (Key { index, generation }, stamp)
+        (Key { index, generation }, Entry { index, stamp, deadline })
     }
 
     /// Stores a timeout in a new slot, as none is vacant.
@@ -193,15 +161,15 @@ impl<T> Arena<T> {
         Key { index: index as u32, generation }
     }
 
-    /// Changes when the timeout that `key` names is due; returns the stamp for its new entry.
+    /// Changes when the timeout that `key` names is due; returns its new entry.
     #[inline]
-    pub(crate) fn reschedule(&mut self, key: Key, deadline: u64) -> Option<u32> {
+    pub(super) fn reschedule(&mut self, key: Key, deadline: u64) -> Option<Entry> {
         match self.slots.get_mut(key.index as usize)? {
             Slot::Occupied(timeout) if timeout.generation == key.generation => {
                 self.stamp = self.stamp.wrapping_add(1);
                 timeout.stamp = self.stamp;
                 self.deadlines[key.index as usize] = deadline;
-                Some(self.stamp)
+                Some(Entry { index: key.index, stamp: self.stamp, deadline })
             }
             _ => None,
         }
@@ -209,14 +177,14 @@ impl<T> Arena<T> {
 
     /// Takes out the timeout that `key` names; the key is stale from here on.
     #[inline(always)]
-    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+    pub(super) fn remove(&mut self, key: Key) -> Option<T> {
         let is_it = |timeout: &Timeout<T>| timeout.generation == key.generation;
         Some(self.vacate(key.index, is_it)?.value)
     }
 
     /// Takes out the timeout that `entry` stands for, unless the entry is stale.
     #[inline]
-    pub(crate) fn take(&mut self, entry: Entry) -> Option<(Key, T)> {
+    pub(super) fn take(&mut self, entry: Entry) -> Option<(Key, T)> {
         let is_it = |timeout: &Timeout<T>| timeout.stamp == entry.stamp;
         let Timeout { generation, value, .. } = self.vacate(entry.index, is_it)?;
         Some((Key { index: entry.index, generation }, value))
@@ -256,7 +224,7 @@ impl<T> Arena<T> {
 
     /// The value that `key` names.
     #[inline]
-    pub(crate) fn get(&self, key: Key) -> Option<&T> {
+    pub(super) fn get(&self, key: Key) -> Option<&T> {
         match self.slots.get(key.index as usize)? {
             Slot::Occupied(timeout) if timeout.generation == key.generation => Some(&timeout.value),
             _ => None,
@@ -265,7 +233,7 @@ impl<T> Arena<T> {
 
     /// The value that `key` names.
     #[inline]
-    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         match self.slots.get_mut(key.index as usize)? {
             Slot::Occupied(timeout) if timeout.generation == key.generation => {
                 Some(&mut timeout.value)
@@ -276,7 +244,7 @@ impl<T> Arena<T> {
 
     /// The key of the timeout that `entry` stands for; None if the entry is stale.
     #[cfg(feature = "std")]
-    pub(crate) fn key(&self, entry: Entry) -> Option<Key> {
+    pub(super) fn key(&self, entry: Entry) -> Option<Key> {
         match self.slots.get(entry.index as usize)? {
             Slot::Occupied(timeout) if timeout.stamp == entry.stamp => {
                 Some(Key { index: entry.index, generation: timeout.generation })
@@ -287,29 +255,23 @@ impl<T> Arena<T> {
 
     /// Whether the timeout that `entry` stands for is gone, or was moved to another entry.
     #[inline]
-    pub(crate) fn is_stale(&self, entry: Entry) -> bool {
+    pub(super) fn is_stale(&self, entry: Entry) -> bool {
         match self.slots.get(entry.index as usize) {
             Some(Slot::Occupied(timeout)) => timeout.stamp != entry.stamp,
             _ => true,
         }
     }
 
-    /// When the timeout that `entry` stands for is due; None if the entry is stale.
-    #[inline]
-    pub(crate) fn deadline(&self, entry: Entry) -> Option<u64> {
-        (!self.is_stale(entry)).then(|| self.deadline_at(entry.index))
-    }
-
     /// When the timeout at `index`, which is live, is due.
     #[inline]
-    pub(crate) fn deadline_at(&self, index: u32) -> u64 {
+    pub(super) fn deadline_at(&self, index: u32) -> u64 {
         self.deadlines[index as usize]
     }
 
     /// Reads the slots of some entries, all at once: one after the other, each would have to be
     /// waited for.
     #[inline(never)]
-    pub(crate) fn prefetch(&self, entries: &[Entry]) {
+    pub(super) fn prefetch(&self, entries: &[Entry]) {
         let slots = self.slots.first();
         let touch = |sum, entry: &Entry| match slots.get(entry.index as usize) {
             Some(Slot::Occupied(timeout)) => sum ^ timeout.stamp,
@@ -319,7 +281,7 @@ impl<T> Arena<T> {
     }
 
     /// The first live timeout at or after index `from`, as key, deadline and value.
-    pub(crate) fn next_live(&self, from: u32) -> Option<(Key, u64, &T)> {
+    pub(super) fn next_live(&self, from: u32) -> Option<(Key, u64, &T)> {
         let mut skipped = (1 << (from as usize % GROUP)) - 1;
         for (group, vacant) in self.vacant.iter().enumerate().skip(from as usize / GROUP) {
             let live = !vacant & !core::mem::take(&mut skipped);
@@ -339,25 +301,31 @@ impl<T> Arena<T> {
 
     /// Goes on with the stamps from `stamp`.
     #[cfg(test)]
-    pub(crate) fn set_stamp(&mut self, stamp: u32) {
+    pub(super) fn set_stamp(&mut self, stamp: u32) {
         self.stamp = stamp;
     }
 
     #[inline]
-    pub(crate) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.len
     }
 
     #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// The places there are: as many as the most timeouts that were live since the last
+    /// `shrink_to_fit`, or fewer.
+    pub(super) fn places(&self) -> usize {
+        self.slots.len()
     }
 
     /// Gives back the vacant slots at the end.
     ///
     /// A slot past half of its generations is kept: what would follow it starts above `floor`, and
     /// every place must have 2^31 generations of its own before it.
-    pub(crate) fn shrink_to_fit(&mut self) {
+    pub(super) fn shrink_to_fit(&mut self) {
         let mut slots = self.slots.len();
         for slot in self.slots.iter().rev() {
             match slot {
@@ -382,7 +350,7 @@ impl<T> Arena<T> {
     }
 
     /// Bytes allocated.
-    pub(crate) fn memory(&self) -> usize {
+    pub(super) fn memory(&self) -> usize {
         self.slots.memory()
             + self.deadlines.memory()
             + self.vacant.capacity() * size_of::<u64>()
@@ -390,7 +358,7 @@ impl<T> Arena<T> {
     }
 
     /// Panics unless what is vacant is known.
-    pub(crate) fn check(&self) {
+    pub(super) fn check(&self) {
         let mut live = 0;
         let mut open = Vec::new();
         for (index, slot) in self.slots.iter().enumerate() {
@@ -440,19 +408,19 @@ mod tests {
         let mut arena = Arena::new();
         arena.stamp = u32::MAX - 2;
         let mut stamps = Vec::new();
-        let (key, stamp) = arena.insert(0, ());
-        stamps.push(stamp);
+        let (key, entry) = arena.insert(0, ());
+        stamps.push(entry.stamp);
+        let entry = |stamp| Entry { stamp, ..entry };
         for _ in 0..4 {
-            let entries: Vec<_> =
-                stamps.iter().map(|&stamp| Entry::new(key.index, stamp, 0)).collect();
+            let entries: Vec<_> = stamps.iter().map(|&stamp| entry(stamp)).collect();
             let (last, stale) = entries.split_last().expect("there is one");
             assert!(!arena.is_stale(*last));
             assert!(stale.iter().all(|&entry| arena.is_stale(entry)));
-            stamps.extend(arena.reschedule(key, 0));
+            stamps.extend(arena.reschedule(key, 0).map(|entry| entry.stamp));
         }
         assert_eq!(stamps, [u32::MAX - 1, u32::MAX, 0, 1, 2]);
-        assert!(arena.take(Entry::new(key.index, 1, 0)).is_none(), "a stale one takes nothing");
-        assert_eq!(arena.take(Entry::new(key.index, 2, 0)), Some((key, ())));
+        assert!(arena.take(entry(1)).is_none(), "a stale one takes nothing");
+        assert_eq!(arena.take(entry(2)), Some((key, ())));
     }
 
     #[test]

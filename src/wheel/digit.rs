@@ -1,52 +1,51 @@
 //! Counting sort by one digit of the deadline, which leaves equal digits in order.
 
-use crate::arena::Entry;
+use super::arena::Entry;
 
 /// Values of a digit by which entries can be sorted.
-pub(crate) const MOST_COUNTED: usize = 256;
+pub(super) const MOST_COUNTED: usize = 256;
 
-/// A digit of the low half of deadlines.
+/// A digit of a deadline.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Digit {
+pub(super) struct Digit {
     shift: u32,
     mask: u8,
 }
 
 impl Digit {
     /// The digit of `bits` bits above the lowest `shift` bits; None if it has more than
-    /// `MOST_COUNTED` values, or is not all in the low half.
-    pub(crate) fn new(shift: u32, bits: u32) -> Option<Self> {
-        let is_low = shift + bits <= u32::BITS && 1 << bits <= MOST_COUNTED;
-        is_low.then(|| Self { shift, mask: ((1 << bits) - 1) as u8 })
+    /// `MOST_COUNTED` values.
+    pub(super) fn new(shift: u32, bits: u32) -> Option<Self> {
+        (1 << bits <= MOST_COUNTED).then(|| Self { shift, mask: ((1 << bits) - 1) as u8 })
     }
 
     #[inline]
     fn of(self, entry: Entry) -> usize {
-        ((entry.low() >> self.shift) as u8 & self.mask).into()
+        ((entry.deadline >> self.shift) as u8 & self.mask).into()
     }
 }
 
 /// How many entries there are of each value of a digit, and then where each goes.
 #[derive(Debug)]
-pub(crate) struct Counts {
+pub(super) struct Counts {
     digit: Digit,
     counts: [u32; MOST_COUNTED],
 }
 
 impl Counts {
-    pub(crate) fn new(digit: Digit) -> Self {
+    pub(super) fn new(digit: Digit) -> Self {
         Self { digit, counts: [0; MOST_COUNTED] }
     }
 
     /// Counts entries.
-    pub(crate) fn add(&mut self, entries: &[Entry]) {
+    pub(super) fn add(&mut self, entries: &[Entry]) {
         for &entry in entries {
             self.counts[self.digit.of(entry)] += 1;
         }
     }
 
     /// Makes of the counts the places where each value begins.
-    pub(crate) fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         let mut start = 0;
         for count in &mut self.counts[..=self.digit.mask.into()] {
             start += core::mem::replace(count, start);
@@ -54,7 +53,7 @@ impl Counts {
     }
 
     /// Puts entries into their places, after those that were put there before.
-    pub(crate) fn put(&mut self, entries: &[Entry], sorted: &mut [Entry]) {
+    pub(super) fn put(&mut self, entries: &[Entry], sorted: &mut [Entry]) {
         for &entry in entries {
             let place = &mut self.counts[self.digit.of(entry)];
             sorted[*place as usize] = entry;
@@ -63,7 +62,7 @@ impl Counts {
     }
 
     /// For each value that there is, as all have been put in their places: the entries.
-    pub(crate) fn runs<'a>(
+    pub(super) fn runs<'a>(
         &'a self,
         sorted: &'a [Entry],
     ) -> impl Iterator<Item = (u32, &'a [Entry])> {
@@ -78,26 +77,25 @@ impl Counts {
 
 #[cfg(test)]
 mod tests {
-    use super::{Counts, Digit};
-    use crate::arena::Entry;
+    use super::{Counts, Digit, Entry};
     use alloc::vec::Vec;
 
     #[test]
     fn equal_digits_stay_in_order() {
         let entries: Vec<_> = (0..500_u32)
-            .map(|index| Entry::new(index, 0, u64::from(index % 200) * 0x9e37_79b9))
+            .map(|index| Entry { index, stamp: 0, deadline: u64::from(index % 200) * 0x9e37_79b9 })
             .collect();
-        for (shift, bits) in [(0, 1), (0, 8), (4, 6), (8, 6), (24, 8), (31, 1)] {
-            let mut counts = Counts::new(Digit::new(shift, bits).expect("it is in the low half"));
+        for (shift, bits) in [(0, 1), (0, 8), (4, 6), (8, 6), (24, 8), (30, 6), (63, 1)] {
+            let mut counts = Counts::new(Digit::new(shift, bits).expect("it is small"));
             let (first, second) = entries.split_at(123);
             counts.add(first);
             counts.add(second);
             counts.begin();
-            let mut sorted = [Entry::new(0, 0, 0); 512];
+            let mut sorted = [entries[0]; 512];
             counts.put(first, &mut sorted);
             counts.put(second, &mut sorted);
 
-            let value = |entry: &Entry| entry.low() >> shift & ((1 << bits) - 1);
+            let value = |entry: &Entry| (entry.deadline >> shift) as u32 & ((1 << bits) - 1);
             let mut expected = entries.clone();
             expected.sort_by_key(value);
             let indices = |entries: &[Entry]| entries.iter().map(|entry| entry.index).collect();
@@ -112,10 +110,8 @@ mod tests {
     }
 
     #[test]
-    fn a_digit_is_small_and_in_the_low_half() {
-        assert!(Digit::new(24, 8).is_some() && Digit::new(31, 1).is_some());
-        assert!(Digit::new(0, 9).is_none(), "too many values");
-        assert!(Digit::new(30, 6).is_none(), "partly in the high half");
-        assert!(Digit::new(36, 6).is_none(), "in the high half");
+    fn a_digit_has_few_values() {
+        assert!(Digit::new(24, 8).is_some() && Digit::new(63, 1).is_some());
+        assert!(Digit::new(0, 9).is_none());
     }
 }

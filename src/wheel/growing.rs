@@ -19,7 +19,7 @@ const STEP: usize = 64;
 /// element is looked for in two places, in the first of which it is found at all other times: so a
 /// look costs no more than in a `Vec` then.
 #[derive(Debug)]
-pub(crate) struct Growing<E> {
+pub(super) struct Growing<E> {
     first: Vec<E>,
     /// Elements that were moved, and new ones behind them; before them, a blank for each that is
     /// still in `first`. Until the first is moved only blanks, and not more than that.
@@ -31,17 +31,17 @@ pub(crate) struct Growing<E> {
 }
 
 impl<E: Default> Growing<E> {
-    pub(crate) const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self { first: Vec::new(), next: Vec::new(), limit: 0, is_kept: false }
     }
 
     #[inline]
-    pub(crate) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.first.len().max(self.next.len())
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, element: E) {
+    pub(super) fn push(&mut self, element: E) {
         if self.first.len() < self.limit {
             self.first.push(element);
         } else {
@@ -97,27 +97,27 @@ impl<E: Default> Growing<E> {
 
     /// The elements that are where they have long been: nearly always all of them.
     #[inline]
-    pub(crate) fn first(&self) -> &[E] {
+    pub(super) fn first(&self) -> &[E] {
         &self.first
     }
 
     #[inline]
-    pub(crate) fn get(&self, at: usize) -> Option<&E> {
+    pub(super) fn get(&self, at: usize) -> Option<&E> {
         if at < self.first.len() { self.first.get(at) } else { self.next.get(at) }
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, at: usize) -> Option<&mut E> {
+    pub(super) fn get_mut(&mut self, at: usize) -> Option<&mut E> {
         if at < self.first.len() { self.first.get_mut(at) } else { self.next.get_mut(at) }
     }
 
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &E> {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &E> {
         let moved = self.next.get(self.first.len()..).unwrap_or_default();
         self.first.iter().chain(moved)
     }
 
     /// Makes room for so many elements more, at once, if there is so much memory.
-    pub(crate) fn try_reserve(&mut self, additional: usize) -> Result<(), TryReserveError> {
+    pub(super) fn try_reserve(&mut self, additional: usize) -> Result<(), TryReserveError> {
         self.settle();
         let len = self.first.len().saturating_add(additional);
         if len > limit(self.first.capacity().max(self.next.capacity())) {
@@ -129,7 +129,7 @@ impl<E: Default> Growing<E> {
     }
 
     /// Drops all elements from `len` on, and gives back what the others do not need.
-    pub(crate) fn shrink_to(&mut self, len: usize) {
+    pub(super) fn shrink_to(&mut self, len: usize) {
         self.settle();
         self.next = Vec::new();
         self.first.truncate(len);
@@ -140,7 +140,7 @@ impl<E: Default> Growing<E> {
     }
 
     /// Bytes allocated.
-    pub(crate) fn memory(&self) -> usize {
+    pub(super) fn memory(&self) -> usize {
         (self.first.capacity() + self.next.capacity()) * size_of::<E>()
     }
 }

@@ -1,0 +1,93 @@
+//! Check: a slow and obvious scan of all that must hold.
+
+use super::Wheel;
+use super::arena::Entry;
+use super::geometry::Geometry;
+use super::sweep::{FEW_STALE, STALE_PER_LIVE, SWEPT};
+use super::visit::Visit;
+use alloc::vec::Vec;
+
+/// Entries that may be owed to a sweep, which is those of a piece, and stale beyond those that
+/// begin one.
+const FEW: usize = 1024;
+/// Bytes that a wheel may hold whatever was in it.
+const MEMORY: usize = 64 << 10;
+/// Bytes that a wheel may hold for each place, besides rows of buckets.
+const MEMORY_PER_PLACE: usize = 400;
+/// Bytes of a row of buckets, with the nodes that lead to it.
+const MEMORY_PER_ROW: usize = 6 << 10;
+
+impl<T> Wheel<T> {
+    /// Panics unless every invariant holds: a slow and obvious scan, for tests.
+    #[doc(hidden)]
+    pub fn check(&self) {
+        let visited = self.visit.map(Visit::number);
+        self.arena.check();
+        self.table.check(&self.arena, visited);
+        self.ready.check(self.visit.map_or(self.cursor, Visit::end));
+        self.check_entries();
+        self.check_bounds();
+
+        let earliest = self.iter().map(|(_, deadline, _)| deadline).min();
+        assert!(earliest.is_none_or(|earliest| self.wake <= earliest), "it wakes in time");
+    }
+
+    /// Panics unless every timeout has one entry, where its deadline belongs.
+    fn check_entries(&self) {
+        let mut entries = 0;
+        let mut placed = Vec::new();
+        let mut is_live = |entry: Entry| {
+            entries += 1;
+            let is_live = !self.arena.is_stale(entry);
+            if is_live {
+                placed.push(entry.index);
+                assert_eq!(self.arena.deadline_at(entry.index), entry.deadline, "it knows when");
+            }
+            is_live
+        };
+        for entry in self.ready.iter() {
+            is_live(entry);
+        }
+        for (number, _) in self.table.iter() {
+            for entry in self.table.bucket(number).iter() {
+                if is_live(entry) {
+                    let is_there = self.belongs_in(entry.deadline, number);
+                    assert!(is_there, "it is in its bucket, and not yet ready");
+                }
+            }
+        }
+        assert_eq!(entries, self.len() + self.sweep.stale, "stale entries are counted");
+        placed.sort_unstable();
+        placed.dedup();
+        assert_eq!(placed.len(), self.len(), "every timeout has one entry");
+    }
+
+    /// Whether a timeout of `deadline` may be in bucket `number`. What a visit has demoted is where
+    /// the cursor will put it.
+    fn belongs_in(&self, deadline: u64, number: u32) -> bool {
+        let is_from =
+            |cursor| cursor < deadline && self.geometry.bucket(deadline, cursor) == number;
+        match (self.geometry, self.visit) {
+            (Geometry::Hierarchical(_), Some(Visit::Demote { number: visited, tick })) => {
+                let is_of_it = self.geometry.bucket(deadline, self.cursor) == visited;
+                is_from(self.cursor) || is_of_it && is_from(tick)
+            }
+            _ => is_from(self.cursor),
+        }
+    }
+
+    /// Panics unless memory and the work ahead go by the most timeouts that were live since the last
+    /// `shrink_to_fit`, and not by how many there ever were.
+    fn check_bounds(&self) {
+        let places = self.arena.places();
+        let Self { sweep, .. } = self;
+        let most = FEW_STALE + STALE_PER_LIVE * places;
+        assert!(sweep.stale <= FEW + 2 * most, "few entries are stale: {}", sweep.stale);
+        assert!(sweep.owed <= FEW + SWEPT, "little is owed: {}", sweep.owed);
+        let stats = self.stats();
+        let rows = self.mode.buckets() * self.mode.levels() / 16;
+        let rows = rows.min(2 * (places + sweep.stale + FEW_STALE));
+        let bound = MEMORY + MEMORY_PER_PLACE * places + MEMORY_PER_ROW * rows;
+        assert!(stats.memory <= bound, "{} bytes where {places} were live", stats.memory);
+    }
+}

@@ -1,0 +1,99 @@
+//! Iterators over the timeouts of a wheel.
+
+use super::{Expired, Key, Wheel};
+use core::fmt;
+use core::iter::FusedIterator;
+
+/// The timeouts of a wheel as key, deadline and value, from [`Wheel::iter`].
+pub struct Iter<'a, T> {
+    pub(super) wheel: &'a Wheel<T>,
+    /// The first index not yet looked at.
+    pub(super) index: u32,
+    pub(super) left: usize,
+}
+
+impl<'a, T> Iterator for Iter<'a, T> {
+    type Item = (Key, u64, &'a T);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let next = self.wheel.arena.next_live(self.index)?;
+        self.index = next.0.index().saturating_add(1);
+        Some(next)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl<T> ExactSizeIterator for Iter<'_, T> {}
+
+impl<T> FusedIterator for Iter<'_, T> {}
+
+impl<T> Clone for Iter<'_, T> {
+    fn clone(&self) -> Self {
+        Self { ..*self }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Iter<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.clone()).finish()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Wheel<T> {
+    type Item = (Key, u64, &'a T);
+    type IntoIter = Iter<'a, T>;
+
+    fn into_iter(self) -> Iter<'a, T> {
+        self.iter()
+    }
+}
+
+/// The timeouts of a wheel on their way out, from [`Wheel::drain`].
+#[derive(Debug)]
+pub struct Drain<'a, T> {
+    pub(super) wheel: &'a mut Wheel<T>,
+    /// No live timeout is before this index.
+    pub(super) index: u32,
+}
+
+impl<T> Iterator for Drain<'_, T> {
+    type Item = Expired<T>;
+
+    fn next(&mut self) -> Option<Expired<T>> {
+        if self.wheel.is_empty() {
+            return None;
+        }
+        let (key, deadline, _) = self.wheel.arena.next_live(self.index)?;
+        self.index = key.index().saturating_add(1);
+        let value = self.wheel.cancel(key)?;
+        Some(Expired { key, deadline, value })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.wheel.len(), Some(self.wheel.len()))
+    }
+}
+
+impl<T> ExactSizeIterator for Drain<'_, T> {}
+
+impl<T> FusedIterator for Drain<'_, T> {}
+
+impl<T> Drop for Drain<'_, T> {
+    fn drop(&mut self) {
+        /// Goes on with the rest if dropping one value panics.
+        struct Rest<'a, 'w, T>(&'a mut Drain<'w, T>);
+
+        impl<T> Drop for Rest<'_, '_, T> {
+            fn drop(&mut self) {
+                self.0.for_each(drop);
+            }
+        }
+
+        let rest = Rest(self);
+        rest.0.for_each(drop);
+    }
+}

@@ -1,0 +1,219 @@
+//! Ready: the timeouts that come next, sorted.
+
+use super::arena::{Arena, Entry};
+use super::bucket::{Bucket, CHUNK};
+use super::digit::{Counts, Digit, MOST_COUNTED};
+use super::runs::Runs;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Entries that are moved at most to put another in its place.
+const MOST_MOVED: usize = 32;
+/// Timeouts that are read ahead at once.
+const PREFETCHED: usize = 256;
+/// Timeouts of a bucket that are few enough to be sorted instead of demoted, though many may be
+/// scheduled among them.
+const FEW_SORTED: usize = 128;
+/// The same where none was scheduled among those that were sorted before.
+const MOST_SORTED: usize = 4096;
+/// The same for a bucket of level 1, which has few ticks to tell apart.
+const MOST_SORTED_FINE: usize = 8192;
+
+/// The timeouts whose deadlines are not after the cursor, in the order in which they come.
+///
+/// First those of `sorted`, then those of `runs`, then those of `due`.
+#[derive(Debug)]
+pub(super) struct Ready {
+    /// By deadline. Never many, so that no call has much to put back.
+    sorted: Vec<Entry>,
+    /// How many of `sorted` have been taken out: room for those scheduled before all others.
+    head: usize,
+    /// What a jump of a hashed wheel has taken out of its buckets.
+    pub(super) runs: Runs,
+    /// Those at the cursor, or where it comes to when the visit under way has ended.
+    pub(super) due: Bucket,
+    /// How many timeouts are sorted at once: the more, the longer none was scheduled among them.
+    most_sorted: usize,
+}
+
+impl Default for Ready {
+    fn default() -> Self {
+        Self {
+            sorted: Vec::new(),
+            head: 0,
+            runs: Runs::default(),
+            due: Bucket::default(),
+            most_sorted: FEW_SORTED,
+        }
+    }
+}
+
+impl Ready {
+    /// The first entry.
+    #[inline]
+    pub(super) fn first(&self) -> Option<Entry> {
+        self.sorted.get(self.head).copied()
+    }
+
+    /// Takes out the first entry, and returns the one that has become the first.
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<Entry> {
+        self.head += 1;
+        self.first()
+    }
+
+    /// Reads the timeouts that come next, all at once, if it is their turn: one after the other,
+    /// each would have to be waited for.
+    #[inline]
+    pub(super) fn prefetch<T>(&self, arena: &Arena<T>) {
+        if self.head % PREFETCHED == 0 {
+            let end = self.sorted.len().min(self.head + PREFETCHED);
+            arena.prefetch(&self.sorted[self.head..end]);
+        }
+    }
+
+    /// Goes on with the next chunk, as all of `sorted` was taken out; returns whether there is one.
+    pub(super) fn refill(&mut self) -> bool {
+        self.head = 0;
+        self.sorted.clear();
+        self.sorted.extend(core::iter::from_fn(|| self.runs.pop()).take(CHUNK));
+        if self.sorted.is_empty() {
+            self.sorted.extend_from_slice(&self.due.pop_chunk());
+        }
+        if self.sorted.is_empty() && CHUNK < self.sorted.capacity() {
+            self.sorted = Vec::new();
+        }
+        !self.sorted.is_empty()
+    }
+
+    /// Whether to sort a bucket of so many `entries` on `level`, whose levels have 2^`bits` buckets,
+    /// instead of demoting them.
+    #[inline]
+    pub(super) fn sorts(&self, entries: usize, level: u32, bits: u32) -> bool {
+        let is_fine = level == 1 && 1 << bits <= MOST_COUNTED;
+        entries <= if is_fine { MOST_SORTED_FINE } else { self.most_sorted }
+    }
+
+    /// Takes over the entries of a bucket by deadline, as all of `sorted` was taken out, given that
+    /// the deadlines differ in their lowest `digits` digits of `bits` bits only. Equal deadlines
+    /// keep their order.
+    pub(super) fn sort(&mut self, mut bucket: Bucket, bits: u32, digits: u32) {
+        self.most_sorted = MOST_SORTED.min(self.most_sorted + self.most_sorted / 64);
+        let len = bucket.len();
+        // Sorting by a digit looks at all its counters, which takes enough entries to be worth it.
+        let most = 4 * len / digits as usize;
+        let entries = &mut self.sorted;
+        let Some(first) = Digit::new(0, bits).filter(|_| 1 << bits <= most) else {
+            while !bucket.is_empty() {
+                entries.extend_from_slice(&bucket.pop_chunk());
+            }
+            entries.sort_by_key(|entry| entry.deadline);
+            return;
+        };
+        // By each digit in turn, the lowest first.
+        let mut counts = Counts::new(first);
+        (0..bucket.chunks()).for_each(|at| counts.add(bucket.chunk(at)));
+        counts.begin();
+        entries.resize(len, Entry::default());
+        while !bucket.is_empty() {
+            counts.put(&bucket.pop_chunk(), entries);
+        }
+        for digit in (1..digits).filter_map(|digit| Digit::new(digit * bits, bits)) {
+            let unsorted = entries.clone();
+            let mut counts = Counts::new(digit);
+            counts.add(&unsorted);
+            counts.begin();
+            counts.put(&unsorted, entries);
+        }
+    }
+
+    /// Puts an entry of a deadline that is not after `cursor` in its place, behind those of equal
+    /// deadlines; returns whether it did. It does not if too many entries would have to move, or if
+    /// many wait that are not due at `now`.
+    pub(super) fn insert(&mut self, entry: Entry, cursor: u64, now: u64) -> bool {
+        if entry.deadline == cursor {
+            let is_due = cursor <= now;
+            let has_room = is_due || self.due.chunks() == 1;
+            if has_room {
+                self.due.push(entry);
+            }
+            return has_room;
+        }
+        let sorted = &self.sorted[self.head..];
+        let ahead = sorted.partition_point(|at| at.deadline <= entry.deadline);
+        let behind = sorted.len() - ahead;
+        if 0 < self.head && ahead <= MOST_MOVED.min(behind) {
+            self.head -= 1;
+            self.sorted.copy_within(self.head + 1..self.head + 1 + ahead, self.head);
+            self.sorted[self.head + ahead] = entry;
+            return true;
+        }
+        if MOST_MOVED < behind || MOST_SORTED_FINE <= sorted.len() {
+            return false;
+        }
+        if self.sorted.len() == self.sorted.capacity() && sorted.len() <= self.head {
+            self.sorted.drain(..core::mem::take(&mut self.head));
+        }
+        self.sorted.insert(self.head + ahead, entry);
+        true
+    }
+
+    /// Where the entries of `sorted` are that have not been taken out.
+    pub(super) fn sorted(&self) -> Range<usize> {
+        self.head..self.sorted.len()
+    }
+
+    /// Drops the entries of `sorted` within `range` that are not to be kept.
+    pub(super) fn retain(&mut self, range: Range<usize>, mut keep: impl FnMut(Entry) -> bool) {
+        let mut kept = range.start;
+        for at in range.clone() {
+            let entry = self.sorted[at];
+            self.sorted[kept] = entry;
+            kept += usize::from(keep(entry));
+        }
+        self.sorted.drain(kept..range.end);
+    }
+
+    /// Drops all entries, and gives back their memory.
+    pub(super) fn clear(&mut self) {
+        // Mostly nothing has used it since the last time.
+        if 0 < self.memory() || !self.due.is_empty() {
+            *self = Self { most_sorted: self.most_sorted, ..Self::default() };
+        }
+    }
+
+    /// Drops the entries that are not to be kept, and gives back the memory the others do not need.
+    pub(super) fn shrink(&mut self, mut keep: impl FnMut(Entry) -> bool) {
+        self.retain(self.sorted(), &mut keep);
+        self.sorted.drain(..core::mem::take(&mut self.head));
+        self.sorted.shrink_to_fit();
+        for run in 0..self.runs.len() {
+            self.runs.retain(run, &mut keep);
+        }
+        self.due.shrink(keep);
+    }
+
+    /// The entries: those of `sorted` and `due` in order, those of `runs` in no particular order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Entry> {
+        self.sorted[self.head..].iter().copied().chain(self.runs.iter()).chain(self.due.iter())
+    }
+
+    /// Bytes allocated.
+    pub(super) fn memory(&self) -> usize {
+        self.sorted.capacity() * size_of::<Entry>() + self.runs.memory() + self.due.memory()
+    }
+
+    /// Panics unless the entries are in order, and none is after `end`.
+    pub(super) fn check(&self, end: u64) {
+        assert!(self.head <= self.sorted.len());
+        let sorted = &self.sorted[self.head..];
+        assert!(sorted.is_sorted_by_key(|entry| entry.deadline), "it is sorted");
+        assert!(self.iter().all(|entry| entry.deadline <= end), "none is after the cursor");
+        let due = self.due.iter().next().map(|entry| entry.deadline);
+        assert!(self.due.iter().all(|entry| Some(entry.deadline) == due), "all are at the cursor");
+        let last = sorted.iter().copied().chain(self.runs.iter()).map(|entry| entry.deadline).max();
+        assert!(due.is_none() || last <= due, "those at the cursor come last");
+        self.runs.check();
+        self.due.check();
+    }
+}

@@ -1,0 +1,226 @@
+//! Runs: any number of timeouts sorted by deadline, in short steps.
+
+use super::arena::Entry;
+use alloc::collections::BinaryHeap;
+use alloc::collections::binary_heap::PeekMut;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+/// Timeouts that are sorted at once.
+const RUN: usize = 1024;
+
+/// Timeouts put in by any deadline and taken out by rising ones; of equal deadlines in the order in
+/// which they were put in.
+///
+/// Merge sort with its two halves apart: runs are sorted as they fill, and merged as they are taken
+/// out. No step costs more than one run.
+#[derive(Debug, Default)]
+pub(super) struct Runs {
+    /// By their numbers, in the order in which they were put in; in each the next timeout comes
+    /// last.
+    sorted: Vec<Vec<Entry>>,
+    /// For each run, unless all of it was taken out, a deadline that none in it is before, and its
+    /// number: exact until the run's next timeout is dropped.
+    next: BinaryHeap<Reverse<(u64, u32)>>,
+    /// The run to come.
+    gathered: Vec<Entry>,
+}
+
+impl Runs {
+    /// Puts an entry in.
+    pub(super) fn push(&mut self, entry: Entry) {
+        self.gathered.push(entry);
+        if self.gathered.len() == RUN {
+            self.close();
+        }
+    }
+
+    /// Sorts what was put in since the last run was closed; to be called before `pop`.
+    pub(super) fn close(&mut self) {
+        let mut entries = core::mem::take(&mut self.gathered);
+        entries.sort_by_key(|entry| entry.deadline);
+        entries.reverse();
+        if let Some(next) = entries.last() {
+            self.next.push(Reverse((next.deadline, self.sorted.len() as u32)));
+            self.sorted.push(entries);
+        }
+    }
+
+    /// Takes out the next entry.
+    pub(super) fn pop(&mut self) -> Option<Entry> {
+        loop {
+            let popped = self.pop_one()?;
+            if self.next.is_empty() {
+                *self = Self::default();
+            }
+            if popped.is_some() {
+                return popped;
+            }
+        }
+    }
+
+    /// As `pop`; None inside if the run that seemed to come next has lost its next entry.
+    fn pop_one(&mut self) -> Option<Option<Entry>> {
+        let mut next = self.next.peek_mut()?;
+        let Reverse((deadline, number)) = *next;
+        let run = &mut self.sorted[number as usize];
+        let is_next = run.last().is_some_and(|entry| entry.deadline == deadline);
+        let popped = if is_next { run.pop() } else { None };
+        match run.last() {
+            Some(entry) => *next = Reverse((entry.deadline, number)),
+            None => {
+                *run = Vec::new();
+                PeekMut::pop(next);
+            }
+        }
+        Some(popped)
+    }
+
+    /// How many runs there are, that to come included.
+    pub(super) fn len(&self) -> usize {
+        self.sorted.len() + 1
+    }
+
+    /// The entries of run `number`.
+    pub(super) fn run(&self, number: usize) -> &[Entry] {
+        self.sorted.get(number).unwrap_or(&self.gathered)
+    }
+
+    /// Drops the entries of run `number` that are not to be kept.
+    pub(super) fn retain(&mut self, number: usize, mut keep: impl FnMut(Entry) -> bool) {
+        let run = self.sorted.get_mut(number).unwrap_or(&mut self.gathered);
+        run.retain(|&entry| keep(entry));
+        run.shrink_to(2 * run.len());
+    }
+
+    /// All entries, in no particular order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Entry> {
+        self.sorted.iter().chain([&self.gathered]).flatten().copied()
+    }
+
+    /// Bytes allocated.
+    pub(super) fn memory(&self) -> usize {
+        let entries: usize = self.sorted.iter().map(Vec::capacity).sum();
+        (entries + self.gathered.capacity()) * size_of::<Entry>()
+            + self.sorted.capacity() * size_of::<Vec<Entry>>()
+            + self.next.capacity() * size_of::<Reverse<(u64, u32)>>()
+    }
+
+    /// Panics unless runs are sorted, and the next of each is known.
+    pub(super) fn check(&self) {
+        for (number, run) in self.sorted.iter().enumerate() {
+            assert!(run.is_sorted_by_key(|entry| Reverse(entry.deadline)), "a run is sorted");
+            let known = self.next.iter().find(|next| next.0.1 as usize == number);
+            let next = run.last().map(|entry| entry.deadline);
+            let is_known = |next| known.is_some_and(|known| known.0.0 <= next);
+            assert!(next.is_none_or(is_known), "the next of a run is known");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Entry, RUN, Runs};
+    use alloc::vec::Vec;
+
+    /// Puts `entries` in, numbered, by the deadlines that `deadline` gives them; returns them sorted.
+    fn put(runs: &mut Runs, entries: u32, deadline: impl Fn(u64) -> u64) -> Vec<(u64, u32)> {
+        let mut expected = Vec::new();
+        for index in 0..entries {
+            let deadline = deadline(index.into());
+            runs.push(Entry { index, stamp: 0, deadline });
+            expected.push((deadline, index));
+        }
+        runs.close();
+        runs.check();
+        expected.sort();
+        expected
+    }
+
+    fn take(runs: &mut Runs) -> Vec<(u64, u32)> {
+        core::iter::from_fn(|| runs.pop()).map(|entry| (entry.deadline, entry.index)).collect()
+    }
+
+    #[test]
+    fn runs_are_merged_by_deadline_and_equal_ones_keep_their_order() {
+        let entries = 3 * RUN as u32 + 77;
+        for modulus in [1, 2, 7, 1000, 1 << 40] {
+            let mut runs = Runs::default();
+            let deadline = |index| (1 << 33) + index * 0x9e37_79b9 % modulus;
+            let expected = put(&mut runs, entries, deadline);
+            assert_eq!(runs.sorted.len(), 4);
+            assert_eq!(runs.iter().count(), entries as usize);
+            assert_eq!(take(&mut runs), expected);
+            assert_eq!(runs.iter().count(), 0);
+        }
+    }
+
+    #[test]
+    fn the_last_tick_is_sorted_as_any_other() {
+        let mut runs = Runs::default();
+        let expected = put(&mut runs, 3 * RUN as u32, |index| u64::MAX - index % 3);
+        assert_eq!(take(&mut runs), expected);
+    }
+
+    #[test]
+    fn what_is_dropped_does_not_come_and_the_others_do() {
+        for modulus in [1, 2, 7, 1000, 1 << 40] {
+            for entries in [RUN, RUN + 1, 3 * RUN + 77] {
+                for kept in [0, 1, 5, 2000] {
+                    let mut runs = Runs::default();
+                    let deadline = |index| (1 << 33) + index * 0x9e37_79b9 % modulus;
+                    let mut expected = put(&mut runs, entries as u32, deadline);
+                    let taken: Vec<_> = (0..20).filter_map(|_| runs.pop()).collect();
+                    assert!(
+                        taken
+                            .iter()
+                            .map(|entry| entry.index)
+                            .eq(expected.drain(..20).map(|at| at.1))
+                    );
+                    let is_kept = |index| index % 2000 < kept;
+                    for number in (0..runs.len()).rev() {
+                        let before = runs.memory();
+                        runs.retain(number, |entry| is_kept(entry.index));
+                        assert!(runs.memory() <= before);
+                        runs.check();
+                    }
+                    expected.retain(|&(_, index)| is_kept(index));
+                    assert_eq!(take(&mut runs), expected);
+                    assert_eq!((runs.iter().count(), runs.memory()), (0, 0));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn exactly_one_run_is_one_run() {
+        let mut runs = Runs::default();
+        put(&mut runs, RUN as u32, |index| index);
+        assert_eq!((runs.sorted.len(), runs.gathered.len()), (1, 0));
+        put(&mut runs, 1, |_| 0);
+        assert_eq!(runs.sorted.len(), 2);
+    }
+
+    #[test]
+    fn emptied_runs_hold_nothing_and_start_afresh() {
+        let mut runs = Runs::default();
+        for _ in 0..2 {
+            let expected = put(&mut runs, 2 * RUN as u32, |index| index % 5);
+            assert!(0 < runs.memory());
+            assert_eq!(take(&mut runs), expected);
+            assert_eq!((runs.memory(), runs.len()), (0, 1));
+            assert!(runs.pop().is_none());
+        }
+    }
+
+    #[test]
+    fn what_is_still_gathered_counts_too() {
+        let mut runs = Runs::default();
+        assert_eq!(runs.iter().count(), 0);
+        runs.push(Entry { index: 0, stamp: 0, deadline: 5 });
+        assert_eq!(runs.iter().count(), 1);
+        assert_eq!(runs.run(0).len(), 1);
+        runs.close();
+        assert_eq!(runs.pop().map(|entry| entry.deadline), Some(5));
+    }
+}

@@ -1,0 +1,178 @@
+//! Visit: taking the bucket that comes up apart, one step at a time.
+//!
+//! What is due becomes ready, the rest lands finer or waits for its round.
+
+use super::Wheel;
+use super::arena::Entry;
+use super::bucket::{CHUNK, Chunk};
+use super::digit::{Counts, Digit};
+use super::geometry::Geometry;
+use super::hierarchical::Hierarchical;
+
+/// How far a bucket has been taken apart.
+///
+/// The cursor follows when the visit ends. What is scheduled before that for a tick of the bucket
+/// goes to the bucket's end: so it makes no difference in how many steps a bucket is taken apart.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Visit {
+    /// The timeouts of bucket `number` are placed again, as the cursor comes to `tick`.
+    Demote { number: u32, tick: u64 },
+    /// What is due in `from..=to` is taken out of bucket `number`, from `chunk` on, and, if that is
+    /// more than one tick, out of all buckets that follow. Of what was left in the bucket nothing
+    /// is before `earliest`.
+    Scan { number: u32, chunk: usize, earliest: u64, from: u64, to: u64 },
+}
+
+/// Chunks that are demoted at once.
+const DEMOTED: usize = 4;
+
+impl Visit {
+    /// The bucket that is being taken apart.
+    pub(super) fn number(self) -> u32 {
+        let (Self::Demote { number, .. } | Self::Scan { number, .. }) = self;
+        number
+    }
+
+    /// Where the cursor comes to when the visit ends.
+    pub(super) fn end(self) -> u64 {
+        let (Self::Demote { tick: end, .. } | Self::Scan { to: end, .. }) = self;
+        end
+    }
+}
+
+impl<T> Wheel<T> {
+    /// Begins to take bucket `number` apart, in which nothing is due before `tick`. Returns how many
+    /// entries were moved or looked at.
+    pub(super) fn begin_visit(&mut self, number: u32, tick: u64, now: u64) -> usize {
+        debug_assert!(self.cursor <= tick && tick <= now, "the cursor moves forward");
+        debug_assert!(self.ready.first().is_none(), "what is due earlier goes out first");
+        self.work.buckets_visited += 1;
+        let visit = match self.geometry {
+            Geometry::Hierarchical(levels) => {
+                let level = levels.level(number);
+                if level == 0 {
+                    self.cursor = tick;
+                    self.ready.due = self.table.take(number);
+                    return 1;
+                }
+                let entries = self.table.bucket(number).len();
+                if self.ready.sorts(entries, level, levels.bits) {
+                    self.cursor = levels.end(number, tick);
+                    self.ready.sort(self.table.take(number), levels.bits, level);
+                    return entries;
+                }
+                Visit::Demote { number, tick }
+            }
+            Geometry::Hashed(level) => {
+                // When more than a round has passed, buckets come up more than once. Going round
+                // for each would cost the distance, so what is due is taken out of all, and sorted.
+                // What is due now comes after that, as more of it could be scheduled meanwhile.
+                let jumps = level.round() <= now - tick;
+                let to = if jumps { now - 1 } else { tick };
+                Visit::Scan { number, chunk: 0, earliest: u64::MAX, from: tick, to }
+            }
+        };
+        self.visit_step(visit)
+    }
+
+    /// Goes on with a visit for one step, and returns how many entries were moved or looked at.
+    pub(super) fn visit_step(&mut self, visit: Visit) -> usize {
+        self.visit = Some(visit);
+        match (self.geometry, visit) {
+            (Geometry::Hierarchical(levels), Visit::Demote { number, tick }) => {
+                self.demote(levels, number, tick)
+            }
+            (_, Visit::Scan { number, chunk, earliest, from, to }) => {
+                self.scan(number, chunk, earliest, from, to)
+            }
+            _ => unreachable!("a hashed wheel demotes nothing"),
+        }
+    }
+
+    /// Places the first chunks of bucket `number` again, as the cursor comes to `tick`.
+    #[inline(never)]
+    fn demote(&mut self, levels: Hierarchical, number: u32, tick: u64) -> usize {
+        let bucket = self.table.bucket_mut(number);
+        let each = bucket.chunks() * CHUNK / levels.buckets();
+        let chunks: [Chunk; DEMOTED] = core::array::from_fn(|_| bucket.pop_chunk());
+        bucket.prefetch(DEMOTED);
+        if bucket.is_empty() {
+            self.table.close(number, u64::MAX);
+            self.cursor = tick;
+            self.visit = None;
+        }
+        let entries = chunks.iter().map(|chunk| chunk.len()).sum();
+        let below = levels.level(number) - 1;
+        let Some(digit) = Digit::new(below * levels.bits, levels.bits) else {
+            chunks.iter().flatten().for_each(|&entry| self.demote_one(levels, entry, tick));
+            return entries;
+        };
+        // Nearly all go one level down; so the work there is done once for each bucket.
+        let mut counts = Counts::new(digit);
+        chunks.iter().for_each(|chunk| counts.add(chunk));
+        counts.begin();
+        let mut sorted = [Entry::default(); DEMOTED * CHUNK];
+        chunks.iter().for_each(|chunk| counts.put(chunk, &mut sorted));
+        let own = levels.digit(below, tick);
+        for (digit, run) in counts.runs(&sorted) {
+            if digit == own {
+                run.iter().for_each(|&entry| self.demote_one(levels, entry, tick));
+                continue;
+            }
+            let earliest = run.iter().map(|entry| entry.deadline).min().unwrap_or(u64::MAX);
+            let bucket = self.table.bucket_for(levels.number(below, digit), earliest);
+            bucket.reserve(each);
+            bucket.extend(run);
+            self.work.demotions += run.len() as u64;
+        }
+        entries
+    }
+
+    /// Places an entry on a finer level, as the cursor comes to `tick`.
+    fn demote_one(&mut self, levels: Hierarchical, entry: Entry, tick: u64) {
+        if entry.deadline == tick {
+            self.ready.due.push(entry);
+        } else {
+            self.work.demotions += 1;
+            let number = levels.bucket(entry.deadline, tick);
+            self.table.bucket_for(number, entry.deadline).push(entry);
+        }
+    }
+
+    /// Takes out of one chunk what is due, and goes on to the next bucket after the last one.
+    #[inline(never)]
+    fn scan(&mut self, number: u32, chunk: usize, earliest: u64, from: u64, to: u64) -> usize {
+        let Self { table, ready, .. } = self;
+        let bucket = table.bucket_mut(number);
+        let entries = bucket.chunk(chunk).len();
+        let mut earliest = earliest;
+        let is_gone = bucket.retain_chunk(chunk, |entry| {
+            if to < entry.deadline {
+                earliest = earliest.min(entry.deadline);
+                return true;
+            }
+            match from == to {
+                true => ready.due.push(entry),
+                false => ready.runs.push(entry),
+            }
+            false
+        });
+        let chunk = chunk + usize::from(!is_gone);
+        if chunk < bucket.chunks() && !bucket.is_empty() {
+            self.visit = Some(Visit::Scan { number, chunk, earliest, from, to });
+            return entries;
+        }
+        self.work.rounds_waited += bucket.len() as u64;
+        self.table.close(number, earliest);
+        let next = if from < to { self.table.soonest() } else { None };
+        self.visit = next.filter(|&(_, tick)| tick <= to).map(|(number, _)| {
+            self.work.buckets_visited += 1;
+            Visit::Scan { number, chunk: 0, earliest: u64::MAX, from, to }
+        });
+        if self.visit.is_none() {
+            self.ready.runs.close();
+            self.cursor = to;
+        }
+        entries
+    }
+}
