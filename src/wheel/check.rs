@@ -24,7 +24,7 @@ impl<T> Wheel<T> {
         let visited = self.visit.map(Visit::number);
         self.arena.check();
         self.table.check(&self.arena, visited);
-        self.ready.check(self.visit.map_or(self.cursor, Visit::end));
+        self.ready.check(self.visit.map_or(self.cursor, Visit::end), visited.is_some());
         self.check_entries();
         self.check_bounds();
 

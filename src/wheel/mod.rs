@@ -322,9 +322,6 @@ impl<T> Wheel<T> {
         if let Some(visit) = self.visit {
             return Some(self.visit_step(visit));
         }
-        if self.ready.refill() {
-            return Some(0);
-        }
         let Some((number, tick)) = self.geometry.next(&mut self.table, self.cursor) else {
             self.wake = u64::MAX;
             return None;
@@ -431,9 +428,6 @@ impl<T> Wheel<T> {
                 }
                 self.ready.pop();
                 self.sweep.stale -= 1;
-                continue;
-            }
-            if self.ready.refill() {
                 continue;
             }
             let Self { table, arena, sweep, geometry, .. } = self;

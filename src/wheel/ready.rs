@@ -9,6 +9,8 @@ use core::ops::Range;
 
 /// Entries that are moved at most to put another in its place.
 const MOST_MOVED: usize = 32;
+/// Entries among which others are put that are not due yet: all of them may have to be put back.
+const MOST_INSERTED: usize = 2 * CHUNK;
 /// Timeouts that are read ahead at once.
 const PREFETCHED: usize = 256;
 /// Timeouts of a bucket that are few enough to be sorted instead of demoted, though many may be
@@ -21,17 +23,18 @@ const MOST_SORTED_FINE: usize = 8192;
 
 /// The timeouts whose deadlines are not after the cursor, in the order in which they come.
 ///
-/// First those of `sorted`, then those of `runs`, then those of `due`.
+/// First those of `sorted`, then those of `runs`, then those of `due`. While there are any, `sorted`
+/// has some, unless a visit is under way.
 #[derive(Debug)]
 pub(super) struct Ready {
     /// By deadline. Never many, so that no call has much to put back.
     sorted: Vec<Entry>,
     /// How many of `sorted` have been taken out: room for those scheduled before all others.
     head: usize,
-    /// What a jump of a hashed wheel has taken out of its buckets.
+    /// What a jump of a hashed wheel takes out of its buckets.
     pub(super) runs: Runs,
-    /// Those at the cursor, or where it comes to when the visit under way has ended.
-    pub(super) due: Bucket,
+    /// More of those at the cursor, or where it comes to when the visit under way has ended.
+    due: Bucket,
     /// How many timeouts are sorted at once: the more, the longer none was scheduled among them.
     most_sorted: usize,
 }
@@ -59,7 +62,26 @@ impl Ready {
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Entry> {
         self.head += 1;
+        if self.sorted.len() <= self.head {
+            self.refill();
+        }
         self.first()
+    }
+
+    /// Appends an entry at the cursor.
+    #[inline]
+    pub(super) fn push(&mut self, entry: Entry) {
+        if self.due.is_empty() && self.sorted.len() < CHUNK {
+            self.sorted.push(entry);
+        } else {
+            self.due.push(entry);
+        }
+    }
+
+    /// Takes over a bucket of entries at the cursor, as there are no others.
+    pub(super) fn fill(&mut self, bucket: Bucket) {
+        self.due = bucket;
+        self.refill();
     }
 
     /// Reads the timeouts that come next, all at once, if it is their turn: one after the other,
@@ -72,18 +94,23 @@ impl Ready {
         }
     }
 
-    /// Goes on with the next chunk, as all of `sorted` was taken out; returns whether there is one.
-    pub(super) fn refill(&mut self) -> bool {
+    /// Goes on with the next chunk, if all of `sorted` was taken out.
+    #[inline(never)]
+    pub(super) fn refill(&mut self) {
+        if self.head < self.sorted.len() {
+            return;
+        }
         self.head = 0;
         self.sorted.clear();
-        self.sorted.extend(core::iter::from_fn(|| self.runs.pop()).take(CHUNK));
+        if !self.runs.is_empty() {
+            self.sorted.extend(core::iter::from_fn(|| self.runs.pop()).take(CHUNK));
+        }
         if self.sorted.is_empty() {
             self.sorted.extend_from_slice(&self.due.pop_chunk());
+            if self.sorted.is_empty() && CHUNK < self.sorted.capacity() {
+                self.sorted = Vec::new();
+            }
         }
-        if self.sorted.is_empty() && CHUNK < self.sorted.capacity() {
-            self.sorted = Vec::new();
-        }
-        !self.sorted.is_empty()
     }
 
     /// Whether to sort a bucket of so many `entries` on `level`, whose levels have 2^`bits` buckets,
@@ -132,10 +159,9 @@ impl Ready {
     /// many wait that are not due at `now`.
     pub(super) fn insert(&mut self, entry: Entry, cursor: u64, now: u64) -> bool {
         if entry.deadline == cursor {
-            let is_due = cursor <= now;
-            let has_room = is_due || self.due.chunks() == 1;
+            let has_room = cursor <= now || self.due.is_empty();
             if has_room {
-                self.due.push(entry);
+                self.push(entry);
             }
             return has_room;
         }
@@ -148,7 +174,7 @@ impl Ready {
             self.sorted[self.head + ahead] = entry;
             return true;
         }
-        if MOST_MOVED < behind || MOST_SORTED_FINE <= sorted.len() {
+        if MOST_MOVED < behind || MOST_INSERTED <= sorted.len() {
             return false;
         }
         if self.sorted.len() == self.sorted.capacity() && sorted.len() <= self.head {
@@ -163,6 +189,21 @@ impl Ready {
         self.head..self.sorted.len()
     }
 
+    /// How many chunks there are in `due`; at least 1.
+    pub(super) fn chunks(&self) -> usize {
+        self.due.chunks()
+    }
+
+    /// How many entries are in chunk `at` of `due`.
+    pub(super) fn chunk_len(&self, at: usize) -> usize {
+        self.due.chunk(at).len()
+    }
+
+    /// Drops the entries in chunk `at` of `due` that are not to be kept.
+    pub(super) fn retain_chunk(&mut self, at: usize, keep: impl FnMut(Entry) -> bool) {
+        self.due.retain_chunk(at, keep);
+    }
+
     /// Drops the entries of `sorted` within `range` that are not to be kept.
     pub(super) fn retain(&mut self, range: Range<usize>, mut keep: impl FnMut(Entry) -> bool) {
         let mut kept = range.start;
@@ -172,6 +213,7 @@ impl Ready {
             kept += usize::from(keep(entry));
         }
         self.sorted.drain(kept..range.end);
+        self.refill();
     }
 
     /// Drops all entries, and gives back their memory.
@@ -184,13 +226,13 @@ impl Ready {
 
     /// Drops the entries that are not to be kept, and gives back the memory the others do not need.
     pub(super) fn shrink(&mut self, mut keep: impl FnMut(Entry) -> bool) {
-        self.retain(self.sorted(), &mut keep);
-        self.sorted.drain(..core::mem::take(&mut self.head));
-        self.sorted.shrink_to_fit();
         for run in 0..self.runs.len() {
             self.runs.retain(run, &mut keep);
         }
-        self.due.shrink(keep);
+        self.due.shrink(&mut keep);
+        self.retain(self.sorted(), keep);
+        self.sorted.drain(..core::mem::take(&mut self.head));
+        self.sorted.shrink_to_fit();
     }
 
     /// The entries: those of `sorted` and `due` in order, those of `runs` in no particular order.
@@ -203,9 +245,12 @@ impl Ready {
         self.sorted.capacity() * size_of::<Entry>() + self.runs.memory() + self.due.memory()
     }
 
-    /// Panics unless the entries are in order, and none is after `end`.
-    pub(super) fn check(&self, end: u64) {
+    /// Panics unless the entries are in order, none is after `end`, and the first is at hand, unless
+    /// a visit is under way.
+    pub(super) fn check(&self, end: u64, is_visited: bool) {
         assert!(self.head <= self.sorted.len());
+        let is_at_hand = self.first().is_some() || self.iter().next().is_none();
+        assert!(is_at_hand || is_visited, "the first entry is at hand");
         let sorted = &self.sorted[self.head..];
         assert!(sorted.is_sorted_by_key(|entry| entry.deadline), "it is sorted");
         assert!(self.iter().all(|entry| entry.deadline <= end), "none is after the cursor");

@@ -98,6 +98,12 @@ impl Runs {
         self.sorted.iter().chain([&self.gathered]).flatten().copied()
     }
 
+    /// Whether there is nothing to take out.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.next.is_empty()
+    }
+
     /// Bytes allocated.
     pub(super) fn memory(&self) -> usize {
         let entries: usize = self.sorted.iter().map(Vec::capacity).sum();

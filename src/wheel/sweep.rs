@@ -134,13 +134,13 @@ impl<T> Wheel<T> {
                 Place::Runs(at)
             }
             Place::Due(chunks) => {
-                let Some(at) = chunks.min(ready.due.chunks()).checked_sub(1) else {
+                let Some(at) = chunks.min(ready.chunks()).checked_sub(1) else {
                     return Some(Place::Sorted(usize::MAX));
                 };
-                if !is_paid(ready.due.chunk(at).len()) {
+                if !is_paid(ready.chunk_len(at)) {
                     return None;
                 }
-                ready.due.retain_chunk(at, keep);
+                ready.retain_chunk(at, keep);
                 Place::Due(at)
             }
             Place::Sorted(entries) => {

@@ -41,8 +41,9 @@ struct Row {
     base: u32,
     /// One bit for each bucket that is occupied, the first bucket's lowest.
     occupied: u32,
-    /// For each bucket a tick that none of its deadlines is before, stale ones included; the last
-    /// tick if it is empty. Apart from the buckets, so that passing many of them reads little memory.
+    /// For each bucket a tick that none of its timeouts is due before; the last tick if it is empty.
+    /// What has an earlier deadline is stale. Apart from the buckets, so that passing many of them
+    /// reads little memory.
     earliest: [u64; ROW],
     buckets: [Bucket; ROW],
 }

@@ -8,6 +8,7 @@ use super::bucket::{CHUNK, Chunk};
 use super::digit::{Counts, Digit};
 use super::geometry::Geometry;
 use super::hierarchical::Hierarchical;
+use core::cmp::Ordering;
 
 /// How far a bucket has been taken apart.
 ///
@@ -52,7 +53,7 @@ impl<T> Wheel<T> {
                 let level = levels.level(number);
                 if level == 0 {
                     self.cursor = tick;
-                    self.ready.due = self.table.take(number);
+                    self.ready.fill(self.table.take(number));
                     return 1;
                 }
                 let entries = self.table.bucket(number).len();
@@ -115,7 +116,7 @@ impl<T> Wheel<T> {
         chunks.iter().for_each(|chunk| counts.put(chunk, &mut sorted));
         let own = levels.digit(below, tick);
         for (digit, run) in counts.runs(&sorted) {
-            if digit == own {
+            if digit <= own {
                 run.iter().for_each(|&entry| self.demote_one(levels, entry, tick));
                 continue;
             }
@@ -128,21 +129,24 @@ impl<T> Wheel<T> {
         entries
     }
 
-    /// Places an entry on a finer level, as the cursor comes to `tick`.
+    /// Places an entry on a finer level, as the cursor comes to `tick`. One of an earlier deadline is
+    /// stale, because no timeout of the bucket is due before `tick`.
     fn demote_one(&mut self, levels: Hierarchical, entry: Entry, tick: u64) {
-        if entry.deadline == tick {
-            self.ready.due.push(entry);
-        } else {
-            self.work.demotions += 1;
-            let number = levels.bucket(entry.deadline, tick);
-            self.table.bucket_for(number, entry.deadline).push(entry);
+        match entry.deadline.cmp(&tick) {
+            Ordering::Less => self.sweep.stale -= 1,
+            Ordering::Equal => self.ready.push(entry),
+            Ordering::Greater => {
+                self.work.demotions += 1;
+                let number = levels.bucket(entry.deadline, tick);
+                self.table.bucket_for(number, entry.deadline).push(entry);
+            }
         }
     }
 
     /// Takes out of one chunk what is due, and goes on to the next bucket after the last one.
     #[inline(never)]
     fn scan(&mut self, number: u32, chunk: usize, earliest: u64, from: u64, to: u64) -> usize {
-        let Self { table, ready, .. } = self;
+        let Self { table, ready, sweep, .. } = self;
         let bucket = table.bucket_mut(number);
         let entries = bucket.chunk(chunk).len();
         let mut earliest = earliest;
@@ -152,7 +156,9 @@ impl<T> Wheel<T> {
                 return true;
             }
             match from == to {
-                true => ready.due.push(entry),
+                // It is stale, because no timeout is due before `from`.
+                _ if entry.deadline < from => sweep.stale -= 1,
+                true => ready.push(entry),
                 false => ready.runs.push(entry),
             }
             false
@@ -165,13 +171,19 @@ impl<T> Wheel<T> {
         self.work.rounds_waited += bucket.len() as u64;
         self.table.close(number, earliest);
         let next = if from < to { self.table.soonest() } else { None };
-        self.visit = next.filter(|&(_, tick)| tick <= to).map(|(number, _)| {
-            self.work.buckets_visited += 1;
-            Visit::Scan { number, chunk: 0, earliest: u64::MAX, from, to }
-        });
-        if self.visit.is_none() {
-            self.ready.runs.close();
-            self.cursor = to;
+        match next {
+            Some((number, tick)) if tick <= to => {
+                self.work.buckets_visited += 1;
+                self.visit = Some(Visit::Scan { number, chunk: 0, earliest: u64::MAX, from, to });
+            }
+            _ => {
+                self.visit = None;
+                self.cursor = to;
+                if from < to {
+                    self.ready.runs.close();
+                    self.ready.refill();
+                }
+            }
         }
         entries
     }
