@@ -7,6 +7,7 @@ use tickwheel::{Drain, Expired, Key, Mode, Wheel};
 /// Makes a module of tests for each mode out of situations, which are functions of a [`Mode`].
 ///
 /// A situation that is not named here is dead code, and denied as such.
+#[allow(unused_macros, reason = "not every test file takes the same modes")]
 macro_rules! in_each_mode {
     ($($situation:ident,)*) => {
         in_each_mode! { @ hierarchical_2, "hierarchical:2", $($situation,)* }
@@ -28,6 +29,18 @@ macro_rules! in_each_mode {
     };
 }
 
+/// As `in_each_mode`, with more buckets too: for what few of them would not show.
+#[allow(unused_macros, reason = "not every test file takes the same modes")]
+macro_rules! in_each_mode_and_large {
+    ($($situation:ident,)*) => {
+        in_each_mode! { $($situation,)* }
+        in_each_mode! { @ hierarchical_4096, "hierarchical:4096", $($situation,)* }
+        in_each_mode! { @ hashed_4096, "hashed:4096", $($situation,)* }
+        in_each_mode! { @ hashed_65536, "hashed:65536", $($situation,)* }
+        in_each_mode! { @ hashed_1048576, "hashed:1048576", $($situation,)* }
+    };
+}
+
 /// The modes that `in_each_mode` stamps for, to compare them within one test.
 #[allow(dead_code, reason = "not every test file compares modes")]
 pub(crate) fn modes() -> [Mode; 6] {
@@ -36,6 +49,7 @@ pub(crate) fn modes() -> [Mode; 6] {
 }
 
 /// A wheel that checks every invariant after every step.
+#[allow(dead_code, reason = "not every test file checks every step")]
 pub(crate) struct Checked<T>(Wheel<T>);
 
 #[allow(dead_code, reason = "not every test file takes every step")]

@@ -1,0 +1,303 @@
+//! Crowds that are cancelled, moved and jumped over many at a time, between the steps of a bounded
+//! expire, come as a sorted map says.
+//!
+//! Each mode lives one life of random operations, of which the seed is printed.
+//! `CROWD_MINUTES=1 cargo test --release --test crowds` gives each mode a minute of CPU time, and
+//! `CROWD_SEED` takes a seed again.
+
+#[macro_use]
+mod common;
+
+use cpu_time::ThreadTime;
+use fastrand::Rng;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tickwheel::{Key, Mode, Wheel};
+
+in_each_mode_and_large! {
+    whatever_is_done_between_steps_it_comes_as_a_sorted_map_says,
+    cancelled_while_a_coarse_bucket_is_taken_apart,
+    moved_while_a_coarse_bucket_is_taken_apart,
+    the_next_deadline_is_known_while_a_coarse_bucket_is_taken_apart,
+}
+
+/// Timeouts that are live at once: so many, and up to three times as many.
+const CROWD: usize = if cfg!(debug_assertions) { 5_000 } else { 100_000 };
+/// Timeouts in a bucket that is taken apart in many steps.
+const BUCKET: usize = 20_000;
+/// Where a coarse bucket of each hierarchical wheel begins.
+const FAR: u64 = 1 << 30;
+/// Deadlines in it: more than one bucket of the level below covers.
+const SPAN: u64 = 1 << 16;
+
+/// What orders a timeout: its deadline, and how many were scheduled before it.
+type Place = (u64, u64);
+
+/// A wheel, and a sorted map of what it should hold.
+struct Crowd {
+    wheel: Wheel<usize>,
+    pending: BTreeMap<Place, usize>,
+    /// By value; None if that is gone.
+    timeouts: Vec<Option<(Key, Place)>>,
+    /// Values that are gone.
+    free: Vec<usize>,
+    scheduled: u64,
+    rng: Rng,
+}
+
+/// Some deadlines.
+#[derive(Clone, Copy, Debug)]
+struct Deadlines {
+    first: u64,
+    span: u64,
+}
+
+impl Deadlines {
+    fn draw(rng: &mut Rng, now: u64) -> Self {
+        let bits = rng.u32(..40);
+        let first = match rng.u8(..4) {
+            0 => now,
+            1 => now + rng.u64(..1 << bits),
+            // Where a bucket begins.
+            _ => ((now >> bits) + 1) << bits,
+        };
+        Self { first, span: 1 << rng.u32(..=bits.min(24)) }
+    }
+}
+
+impl Crowd {
+    fn new(mode: Mode, seed: u64) -> Self {
+        Self {
+            wheel: Wheel::new(mode),
+            pending: BTreeMap::new(),
+            timeouts: Vec::new(),
+            free: Vec::new(),
+            scheduled: 0,
+            rng: Rng::with_seed(seed),
+        }
+    }
+
+    fn place(&mut self, value: usize, key: Key, deadline: u64) {
+        let place = (deadline.max(self.wheel.now()), self.scheduled);
+        self.scheduled += 1;
+        self.timeouts[value] = Some((key, place));
+        self.pending.insert(place, value);
+    }
+
+    fn schedule(&mut self, deadline: u64) {
+        let value = self.free.pop().unwrap_or(self.timeouts.len());
+        self.timeouts.resize(self.timeouts.len().max(value + 1), None);
+        let key = self.wheel.schedule(deadline, value);
+        self.place(value, key, deadline);
+    }
+
+    fn cancel(&mut self, value: usize) {
+        let Some((key, place)) = self.timeouts[value].take() else { return };
+        assert_eq!(self.wheel.cancel(key), Some(value));
+        assert_eq!(self.pending.remove(&place), Some(value));
+        self.free.push(value);
+    }
+
+    fn reschedule(&mut self, value: usize, deadline: u64) {
+        let Some((key, place)) = self.timeouts[value] else { return };
+        assert!(self.wheel.reschedule(key, deadline));
+        self.pending.remove(&place);
+        self.place(value, key, deadline);
+    }
+
+    fn fill(&mut self, crowd: usize, deadlines: Deadlines) {
+        for _ in self.pending.len()..crowd {
+            let deadline = deadlines.first + self.rng.u64(..deadlines.span);
+            self.schedule(deadline);
+        }
+    }
+
+    fn next_deadline(&self) -> Option<u64> {
+        self.pending.first_key_value().map(|(&(deadline, _), _)| deadline)
+    }
+
+    /// Some of those pending: the next, the last or any.
+    fn some(&mut self) -> Vec<usize> {
+        let some = self.rng.usize(..=self.pending.len());
+        match self.rng.u8(..4) {
+            0 => self.pending.values().copied().take(some).collect(),
+            1 => self.pending.values().copied().rev().take(some).collect(),
+            2 => {
+                let every = self.rng.usize(1..50);
+                self.pending.values().copied().step_by(every).collect()
+            }
+            _ => (0..some / 4).map(|_| self.rng.usize(..self.timeouts.len())).collect(),
+        }
+    }
+
+    fn cancel_some(&mut self) {
+        for value in self.some() {
+            self.cancel(value);
+        }
+    }
+
+    fn move_some(&mut self) {
+        let deadlines = Deadlines::draw(&mut self.rng, self.wheel.now());
+        for value in self.some() {
+            let deadline = deadlines.first + self.rng.u64(..deadlines.span);
+            self.reschedule(value, deadline);
+        }
+    }
+
+    /// Drives the wheel with so much work; returns whether all that is due has come.
+    fn step(&mut self, now: u64, mut work: usize) -> bool {
+        while let Some(expired) = self.wheel.expire_bounded(now, &mut work) {
+            let (place, value) = self.pending.pop_first().expect("one comes that is pending");
+            assert_eq!((expired.deadline, expired.value), (place.0, value));
+            let timeout = self.timeouts[value].take();
+            assert_eq!(timeout, Some((expired.key, place)));
+            self.free.push(value);
+        }
+        let is_done = 0 < work;
+        let is_due = self.next_deadline().is_some_and(|deadline| deadline <= now);
+        assert!(!(is_done && is_due), "it comes late");
+        is_done
+    }
+
+    fn look(&mut self) {
+        assert_eq!(self.wheel.len(), self.pending.len());
+        assert_eq!(self.wheel.next_deadline(), self.next_deadline());
+        assert!(self.wheel.next_wake() <= self.next_deadline(), "it wakes up late");
+    }
+
+    fn check(&mut self) {
+        self.look();
+        self.wheel.check();
+    }
+
+    /// Goes on to `now`, with so much work a step.
+    fn jump(&mut self, now: u64, work: usize) {
+        while !self.step(now, work) {}
+        self.check();
+    }
+
+    /// A crowd, and a jump past some of it in steps, with anything in between.
+    fn round(&mut self) {
+        let crowd = self.rng.usize(CROWD..=3 * CROWD);
+        let parts = self.rng.usize(1..5);
+        for part in 1..=parts {
+            let deadlines = Deadlines::draw(&mut self.rng, self.wheel.now());
+            self.fill(crowd * part / parts, deadlines);
+        }
+        let at = self.rng.usize(..self.pending.len());
+        let (&(deadline, _), _) = self.pending.iter().nth(at).expect("it is pending");
+        let now = deadline + self.rng.u64(..8);
+        let work = 1 << self.rng.u32(..14);
+        // Enough of them to look at any state; then to the end.
+        let steps = self.rng.usize(..100);
+        for step in 0..steps {
+            if self.step(now, work) {
+                break;
+            }
+            match self.rng.u8(..64) {
+                0..3 => self.cancel_some(),
+                3..6 => self.move_some(),
+                6 => self.wheel.shrink_to_fit(),
+                _ => {}
+            }
+            match step % 32 {
+                0 => self.check(),
+                1..8 => self.look(),
+                _ => {}
+            }
+        }
+        self.jump(now, usize::MAX);
+    }
+}
+
+/// Rounds until so many were scheduled or moved, then to the end.
+fn live(mode: Mode, seed: u64) {
+    println!("CROWD_SEED={seed}");
+    let mut crowd = Crowd::new(mode, seed);
+    while crowd.scheduled < 10 * CROWD as u64 {
+        crowd.round();
+    }
+    crowd.jump(u64::MAX, usize::MAX);
+    assert!(crowd.wheel.is_empty());
+}
+
+fn whatever_is_done_between_steps_it_comes_as_a_sorted_map_says(mode: Mode) {
+    let number = |name| {
+        let asked = std::env::var(name).ok()?;
+        Some(asked.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+    };
+    let (minutes, seed) = (number("CROWD_MINUTES"), number("CROWD_SEED"));
+    let begin = ThreadTime::now();
+    loop {
+        live(mode, seed.unwrap_or_else(|| fastrand::u64(..)));
+        if begin.elapsed() >= Duration::from_secs(60 * minutes.unwrap_or(0)) {
+            break;
+        }
+    }
+}
+
+/// A crowd in one coarse bucket, of which so many steps have been taken apart.
+fn in_the_middle(mode: Mode, steps: usize) -> Crowd {
+    let mut crowd = Crowd::new(mode, steps as u64);
+    crowd.fill(BUCKET, Deadlines { first: FAR, span: SPAN });
+    for _ in 0..steps {
+        crowd.step(FAR + SPAN / 2, 1);
+    }
+    crowd
+}
+
+fn cancelled_while_a_coarse_bucket_is_taken_apart(mode: Mode) {
+    for steps in [1, 2, 4, 30] {
+        for is_backward in [false, true] {
+            let mut crowd = in_the_middle(mode, steps);
+            for nth in 0..BUCKET {
+                let value = if is_backward { BUCKET - 1 - nth } else { nth };
+                if value % 16 != 5 {
+                    crowd.cancel(value);
+                }
+                if nth % (BUCKET / 8) == 0 {
+                    crowd.step(FAR + SPAN / 2, 1);
+                    crowd.check();
+                }
+            }
+            crowd.jump(FAR + SPAN / 2, 1000);
+            crowd.jump(u64::MAX, 1000);
+        }
+    }
+}
+
+fn moved_while_a_coarse_bucket_is_taken_apart(mode: Mode) {
+    for steps in [1, 2, 4, 30] {
+        // Within the bucket, to what is due, and to another one.
+        for (first, span) in [(FAR, SPAN), (0, 1), (2 * FAR, SPAN)] {
+            let mut crowd = in_the_middle(mode, steps);
+            for value in (0..BUCKET).filter(|value| value % 16 != 5) {
+                let deadline = first + crowd.rng.u64(..span);
+                crowd.reschedule(value, deadline);
+                if value % (BUCKET / 8) == 0 {
+                    crowd.step(FAR + SPAN / 2, 1);
+                    crowd.check();
+                }
+            }
+            crowd.jump(FAR + SPAN / 2, 1000);
+            crowd.jump(u64::MAX, 1000);
+        }
+    }
+}
+
+fn the_next_deadline_is_known_while_a_coarse_bucket_is_taken_apart(mode: Mode) {
+    let mut crowd = in_the_middle(mode, 1);
+    for step in 0..BUCKET / 100 {
+        crowd.look();
+        // What comes next goes, so that it has to be found again.
+        for _ in 0..2 {
+            let next = crowd.pending.first_key_value().map(|(_, &value)| value);
+            crowd.cancel(next.expect("one is pending"));
+            crowd.look();
+        }
+        if crowd.step(FAR + SPAN / 2, 1 + step / 16) {
+            break;
+        }
+    }
+    crowd.jump(u64::MAX, 1000);
+}
