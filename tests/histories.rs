@@ -43,11 +43,9 @@ fn operations() -> usize {
     asked.map_or(usual, |asked| asked.parse().expect("HISTORY_OPERATIONS is a number"))
 }
 
-/// What the wheel may allocate, with so few live.
+/// Bytes that the wheel may hold, with so few live.
 fn most_bytes(mode: Mode) -> usize {
-    // Where there are many buckets, few timeouts come by nearly all of them.
-    let buckets = mode.buckets() * mode.levels();
-    (64 << 10).max(64 * buckets).min(1 << 20)
+    if mode.buckets() < 1 << 16 { 64 << 10 } else { 1 << 20 }
 }
 
 /// Takes turns for ever, as far as that goes. `begin` and `turn` must keep to `LIVE` timeouts; a
@@ -90,7 +88,8 @@ fn goes_on<S>(
     let at_once = cleared_at_once(&mut wheel);
     let found = format!("{soon} bytes, then {late}; {most_stale} stale; {at_once} cleared at once");
     println!("{mode}: {found}");
-    assert!(soon.max(late) <= most_bytes(mode), "much memory: {found}");
+    // While an array is copied because it grows, there are two.
+    assert!(soon.max(late) <= most_bytes(mode) * 3 / 2, "much memory: {found}");
     // What goes by operations has become four times as much; an array may have doubled.
     assert!(late <= 3 * soon, "it grows: {found}");
     assert!(at_once <= AT_ONCE, "a long call: {found}");

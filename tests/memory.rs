@@ -342,9 +342,10 @@ fn growing_allocates_a_few_times_what_is_needed(mode: Mode) {
     assert!(info.bytes_total <= 6 * needed, "{} bytes allocated", info.bytes_total);
 }
 
-/// Forty bytes a timeout beyond its value, for a million pending at random within a minute, an
-/// hour or a day of milliseconds.
-fn a_million_pending_cost_little_more_than_their_values(mode: &str) {
+/// At most `most` bytes a timeout beyond its value, for a million pending at random within a
+/// minute, an hour or a day of milliseconds: 8 in the slot, 8 for the deadline, 16 for the entry, and
+/// what arrays have to spare.
+fn a_million_pending_cost_little_more_than_their_values(mode: &str, most: f64) {
     const MANY: usize = 1_000_000;
     let mut numbers = Numbers(22);
     for span in [60_000, 3_600_000, 86_400_000] {
@@ -355,28 +356,28 @@ fn a_million_pending_cost_little_more_than_their_values(mode: &str) {
             }
         });
         let each = metered.memory() as f64 / MANY as f64 - size_of::<u64>() as f64;
-        assert!(each <= 40.0, "{each} bytes each for {mode} over {span} ticks");
+        assert!(each <= most, "{each} bytes each for {mode} over {span} ticks");
     }
 }
 
 #[test]
 fn a_million_pending_cost_little_in_hierarchical_64() {
-    a_million_pending_cost_little_more_than_their_values("hierarchical:64");
+    a_million_pending_cost_little_more_than_their_values("hierarchical:64", 36.0);
 }
 
 #[test]
 fn a_million_pending_cost_little_in_hashed_512() {
-    a_million_pending_cost_little_more_than_their_values("hashed:512");
+    a_million_pending_cost_little_more_than_their_values("hashed:512", 40.0);
 }
 
 #[test]
 fn a_million_pending_cost_little_in_hashed_4096() {
-    a_million_pending_cost_little_more_than_their_values("hashed:4096");
+    a_million_pending_cost_little_more_than_their_values("hashed:4096", 40.0);
 }
 
 #[test]
 fn a_million_pending_cost_little_in_hashed_65536() {
-    a_million_pending_cost_little_more_than_their_values("hashed:65536");
+    a_million_pending_cost_little_more_than_their_values("hashed:65536", 44.0);
 }
 
 #[test]

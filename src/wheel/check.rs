@@ -86,7 +86,7 @@ impl<T> Wheel<T> {
         assert!(sweep.owed <= FEW + SWEPT, "little is owed: {}", sweep.owed);
         let stats = self.stats();
         let rows = self.mode.buckets() * self.mode.levels() / 16;
-        let rows = rows.min(2 * (places + sweep.stale + FEW_STALE));
+        let rows = rows.min(4 * (places + most));
         let bound = MEMORY + MEMORY_PER_PLACE * places + MEMORY_PER_ROW * rows;
         assert!(stats.memory <= bound, "{} bytes where {places} were live", stats.memory);
     }

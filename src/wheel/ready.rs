@@ -72,6 +72,7 @@ impl Ready {
     #[inline]
     pub(super) fn push(&mut self, entry: Entry) {
         if self.due.is_empty() && self.sorted.len() < CHUNK {
+            self.reclaim();
             self.sorted.push(entry);
         } else {
             self.due.push(entry);
@@ -177,11 +178,17 @@ impl Ready {
         if MOST_MOVED < behind || MOST_INSERTED <= sorted.len() {
             return false;
         }
-        if self.sorted.len() == self.sorted.capacity() && sorted.len() <= self.head {
-            self.sorted.drain(..core::mem::take(&mut self.head));
-        }
+        self.reclaim();
         self.sorted.insert(self.head + ahead, entry);
         true
+    }
+
+    /// Makes room of what was taken out, if there is no other and it is half of all or more.
+    #[inline]
+    fn reclaim(&mut self) {
+        if self.sorted.len() == self.sorted.capacity() && self.sorted.len() <= 2 * self.head {
+            self.sorted.drain(..core::mem::take(&mut self.head));
+        }
     }
 
     /// Where the entries of `sorted` are that have not been taken out.

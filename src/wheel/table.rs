@@ -14,14 +14,13 @@ const NODE_BITS: u32 = 6;
 const FANOUT: usize = 1 << NODE_BITS;
 const ABSENT: u32 = u32::MAX;
 
-/// The buckets of a wheel, allocated a row at a time on first use.
+/// The buckets of a wheel, allocated a row at a time where they are used.
 ///
 /// The leaves of the tree are the rows. Each row and each node above knows which of its members are
-/// occupied, and for each a tick that none of the deadlines there is before: so the bucket that
+/// occupied, and for each a tick that none of the timeouts there is due before: so the bucket that
 /// comes up next is found in a few steps, by number or by deadline. What is put in is noted on the
 /// way down; what is taken out is not, so that a tick may be too early, and is put right by
-/// `soonest`. A row keeps its place in `rows` while it has members. Rows without members are used
-/// again elsewhere when there are many of them.
+/// `soonest`. A row or node without members is taken out of the tree and used again elsewhere.
 #[derive(Debug)]
 pub(super) struct Table {
     /// How many buckets there could be.
@@ -29,9 +28,14 @@ pub(super) struct Table {
     /// How many tiers of nodes stand above the rows; at least 1.
     height: u32,
     /// The root first.
-    nodes: Vec<Node>,
-    rows: Vec<Row>,
-    /// The places of rows that no node leads to; they are empty.
+    nodes: Places<Node>,
+    rows: Places<Row>,
+}
+
+/// Things by their places, of which those that are spare are used again.
+#[derive(Debug)]
+struct Places<E> {
+    all: Vec<E>,
     spare: Vec<u32>,
 }
 
@@ -65,7 +69,7 @@ impl Table {
         while (limit - 1).checked_shr(ROW_BITS + height * NODE_BITS).unwrap_or(0) > 0 {
             height += 1;
         }
-        Self { limit, height, nodes: Vec::new(), rows: Vec::new(), spare: Vec::new() }
+        Self { limit, height, nodes: Places::new(), rows: Places::new() }
     }
 
     /// Bucket `number`, about to get an entry of `deadline`.
@@ -75,108 +79,53 @@ impl Table {
         let at = number as usize % ROW;
         // Where something is due as early, all is noted. The last tick may be that of an empty one.
         let is_noted = |row: &Row| row.earliest[at] <= deadline && deadline < u64::MAX;
-        if !self.rows.get(place).is_some_and(is_noted) {
-            place = self.note(number, deadline, place);
+        if !self.rows.all.get(place).is_some_and(is_noted) {
+            place = self.note(number, deadline);
         }
-        &mut self.rows[place].buckets[at]
+        &mut self.rows.all[place].buckets[at]
     }
 
-    /// Notes that something in bucket `number` is due at `deadline`, given the place of its row, if
-    /// it is there; returns that place.
+    /// Notes that something in bucket `number` is due at `deadline`, and returns the place of its
+    /// row. Makes the row, and the nodes that lead to it, where they are not there.
     #[inline(never)]
-    fn note(&mut self, number: u32, deadline: u64, mut place: usize) -> usize {
-        if self.rows.len() <= place {
-            place = self.insert_row(number);
+    fn note(&mut self, number: u32, deadline: u64) -> usize {
+        if self.nodes.all.is_empty() {
+            self.nodes.take(Node::default);
         }
         let mut at = 0;
         for tier in (1..=self.height).rev() {
-            let node = &mut self.nodes[at];
             let digit = digit(number, tier);
+            let mut child = self.nodes.all[at].children[digit];
+            if child == ABSENT {
+                child = match tier {
+                    1 => self.rows.take(Row::default),
+                    _ => self.nodes.take(Node::default),
+                };
+            }
+            let node = &mut self.nodes.all[at];
             node.occupied |= 1 << digit;
-            node.earliest[digit] = deadline.min(node.earliest[digit]);
-            at = node.children[digit] as usize;
-        }
-        let row = &mut self.rows[place];
-        let at = number as usize % ROW;
-        row.occupied |= 1 << at;
-        row.earliest[at] = deadline.min(row.earliest[at]);
-        place
-    }
-
-    /// Makes a row that covers `number`, where there is none, and returns its place.
-    #[cold]
-    fn insert_row(&mut self, number: u32) -> usize {
-        if self.spare.is_empty() && self.rows.len().is_power_of_two() {
-            self.collect_spare();
-        }
-        let base = number - number % ROW as u32;
-        let place = self.spare.pop().unwrap_or(self.rows.len() as u32);
-        match self.rows.get_mut(place as usize) {
-            Some(row) => row.base = base,
-            None => self.rows.push(Row {
-                base,
-                occupied: 0,
-                earliest: [u64::MAX; ROW],
-                buckets: core::array::from_fn(|_| Bucket::default()),
-            }),
-        }
-        self.link(place);
-        place as usize
-    }
-
-    /// Unlinks the rows without members, and the nodes that lead to nothing else, if they are half
-    /// of all rows or more.
-    fn collect_spare(&mut self) {
-        if 2 * self.rows.iter().filter(|row| row.occupied == 0).count() < self.rows.len() {
-            return;
-        }
-        self.nodes.clear();
-        for place in 0..self.rows.len() {
-            if self.rows[place].occupied == 0 {
-                self.spare.push(place as u32);
-            } else {
-                self.link(place as u32);
-            }
-        }
-    }
-
-    /// Makes the nodes that lead to the row at `place`, and notes in them what is in the row.
-    fn link(&mut self, place: u32) {
-        let node =
-            || Node { occupied: 0, children: [ABSENT; FANOUT], earliest: [u64::MAX; FANOUT] };
-        if self.nodes.is_empty() {
-            self.nodes.push(node());
-        }
-        let Row { base, occupied, earliest, .. } = &self.rows[place as usize];
-        let earliest = earliest_of((*occupied).into(), earliest).1;
-        let mut at = 0;
-        for tier in (1..=self.height).rev() {
-            let digit = digit(*base, tier);
-            let mut child = self.nodes[at].children[digit];
-            if tier == 1 {
-                child = place;
-            } else if child == ABSENT {
-                child = self.nodes.len() as u32;
-                self.nodes.push(node());
-            }
-            let node = &mut self.nodes[at];
             node.children[digit] = child;
-            node.occupied |= u64::from(*occupied != 0) << digit;
-            node.earliest[digit] = node.earliest[digit].min(earliest);
+            node.earliest[digit] = deadline.min(node.earliest[digit]);
             at = child as usize;
         }
+        let row = &mut self.rows.all[at];
+        let member = number as usize % ROW;
+        row.base = number - member as u32;
+        row.occupied |= 1 << member;
+        row.earliest[member] = deadline.min(row.earliest[member]);
+        at
     }
 
     /// Bucket `number`, which must be occupied; if it is emptied, `close` it.
     #[inline]
     pub(super) fn bucket_mut(&mut self, number: u32) -> &mut Bucket {
         let place = self.place(number);
-        &mut self.rows[place].buckets[number as usize % ROW]
+        &mut self.rows.all[place].buckets[number as usize % ROW]
     }
 
     /// Bucket `number`, which must be occupied.
     pub(super) fn bucket(&self, number: u32) -> &Bucket {
-        &self.rows[self.place(number)].buckets[number as usize % ROW]
+        &self.rows.all[self.place(number)].buckets[number as usize % ROW]
     }
 
     /// Takes the whole of bucket `number`, which must be occupied.
@@ -186,62 +135,68 @@ impl Table {
         bucket
     }
 
-    /// Notes that no deadline in bucket `number` is before `earliest`, or that it is empty.
+    /// Notes that nothing in bucket `number` is due before `earliest`, or that it is empty.
     pub(super) fn close(&mut self, number: u32, earliest: u64) {
         let place = self.place(number);
-        let row = &mut self.rows[place];
+        let row = &mut self.rows.all[place];
         let at = number as usize % ROW;
         row.earliest[at] = earliest;
         if row.buckets[at].is_empty() {
             row.earliest[at] = u64::MAX;
             row.occupied &= !(1 << at);
             if row.occupied == 0 {
-                self.close_below(self.height, 0, number);
+                self.unlink(self.height, 0, number);
             }
         }
     }
 
-    /// Clears the bits on the way from a node to `number`, as far as nothing else is below them.
-    fn close_below(&mut self, tier: u32, node: usize, number: u32) {
+    /// Takes the row that covers `number`, which is empty, out of the tree, and the nodes below
+    /// `node` that lead to nothing else.
+    fn unlink(&mut self, tier: u32, node: usize, number: u32) {
         let digit = digit(number, tier);
-        let child = self.nodes[node].children[digit] as usize;
-        if tier > 1 {
-            self.close_below(tier - 1, child, number);
+        let child = self.nodes.all[node].children[digit];
+        if tier == 1 {
+            self.rows.spare.push(child);
+        } else {
+            self.unlink(tier - 1, child as usize, number);
+            if self.nodes.all[child as usize].occupied != 0 {
+                return;
+            }
+            self.nodes.spare.push(child);
         }
-        if tier == 1 || self.nodes[child].occupied == 0 {
-            self.nodes[node].occupied &= !(1 << digit);
-            self.nodes[node].earliest[digit] = u64::MAX;
-        }
+        self.nodes.all[node].forget(digit);
     }
 
-    /// Drops all entries. The rows stay. Looks at what is occupied only.
+    /// Drops all entries. The memory of rows and nodes stays. Looks at what is occupied only.
     pub(super) fn clear(&mut self) {
-        if !self.nodes.is_empty() {
+        if !self.nodes.all.is_empty() {
             self.clear_below(self.height, 0);
         }
     }
 
     fn clear_below(&mut self, tier: u32, at: usize) {
-        for digit in bits(core::mem::take(&mut self.nodes[at].occupied)) {
-            let node = &mut self.nodes[at];
-            node.earliest[digit as usize] = u64::MAX;
-            let child = node.children[digit as usize] as usize;
+        for digit in bits(self.nodes.all[at].occupied) {
+            let node = &mut self.nodes.all[at];
+            let child = node.children[digit as usize];
+            node.forget(digit as usize);
             if tier > 1 {
-                self.clear_below(tier - 1, child);
+                self.clear_below(tier - 1, child as usize);
+                self.nodes.spare.push(child);
                 continue;
             }
-            let row = &mut self.rows[child];
+            let row = &mut self.rows.all[child as usize];
             for at in bits(core::mem::take(&mut row.occupied).into()) {
                 row.earliest[at as usize] = u64::MAX;
                 row.buckets[at as usize] = Bucket::default();
             }
+            self.rows.spare.push(child);
         }
     }
 
     /// The place of the row that covers `number`, or a place where there is none.
     #[inline]
     fn place(&self, number: u32) -> usize {
-        let Some(root) = self.nodes.first() else { return ABSENT as usize };
+        let Some(root) = self.nodes.all.first() else { return ABSENT as usize };
         let child = root.children[digit(number, self.height)];
         if self.height == 1 { child as usize } else { self.place_below(number, child) }
     }
@@ -249,7 +204,7 @@ impl Table {
     /// As `place`, from one tier below the root on.
     fn place_below(&self, number: u32, mut at: u32) -> usize {
         for tier in (1..self.height).rev() {
-            let Some(node) = self.nodes.get(at as usize) else { break };
+            let Some(node) = self.nodes.all.get(at as usize) else { break };
             at = node.children[digit(number, tier)];
         }
         at as usize
@@ -258,29 +213,29 @@ impl Table {
     /// The occupied bucket of the lowest number, with a tick that it has no deadline before.
     #[inline]
     pub(super) fn first(&self) -> Option<(u32, u64)> {
-        let mut node = self.nodes.first().filter(|root| root.occupied != 0)?;
+        let mut node = self.nodes.all.first().filter(|root| root.occupied != 0)?;
         for _ in 1..self.height {
-            node = &self.nodes[node.children[node.occupied.trailing_zeros() as usize] as usize];
+            node = &self.nodes.all[node.children[node.occupied.trailing_zeros() as usize] as usize];
         }
-        let row = &self.rows[node.children[node.occupied.trailing_zeros() as usize] as usize];
+        let row = &self.rows.all[node.children[node.occupied.trailing_zeros() as usize] as usize];
         let at = row.occupied.trailing_zeros();
         Some((row.base + at, row.earliest[at as usize]))
     }
 
     /// The occupied bucket of the highest number that is not above `number`.
     pub(super) fn last(&self, number: u32) -> Option<u32> {
-        if self.nodes.is_empty() { None } else { self.last_below(self.height, 0, number) }
+        if self.nodes.all.is_empty() { None } else { self.last_below(self.height, 0, number) }
     }
 
     /// As `last`, below one node or in one row.
     fn last_below(&self, tier: u32, at: usize, number: u32) -> Option<u32> {
         if tier == 0 {
-            let Row { base, occupied, .. } = self.rows[at];
+            let Row { base, occupied, .. } = self.rows.all[at];
             let most = (number.saturating_sub(base)).min(ROW as u32 - 1);
             let members = if number < base { 0 } else { occupied & (u32::MAX >> (31 - most)) };
             return Some(base + members.checked_ilog2()?);
         }
-        let node = &self.nodes[at];
+        let node = &self.nodes.all[at];
         let mut members = node.occupied;
         while let Some(digit) = members.checked_ilog2() {
             members ^= 1 << digit;
@@ -294,7 +249,7 @@ impl Table {
 
     /// The occupied buckets, each with a tick that it has no deadline before, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, u64)> {
-        self.rows.iter().flat_map(|row| {
+        self.rows.all.iter().flat_map(|row| {
             bits(row.occupied.into()).map(|at| (row.base + at, row.earliest[at as usize]))
         })
     }
@@ -303,7 +258,7 @@ impl Table {
     /// are passed one a tick, the first at tick `begin`; and when.
     #[inline]
     pub(super) fn pass(&self, from: u32, begin: u64) -> Option<(u32, u64)> {
-        let row = self.rows.get(self.place(from))?;
+        let row = self.rows.all.get(self.place(from))?;
         let passed = row.earliest.iter().skip(from as usize % ROW);
         let is_due =
             |&(distance, &tick): &(u32, &u64)| tick == begin.saturating_add(distance.into());
@@ -315,7 +270,7 @@ impl Table {
     /// The occupied bucket in which something is due first, as far as is known, and when. Puts right
     /// what the nodes on the way to it know.
     pub(super) fn soonest(&mut self) -> Option<(u32, u64)> {
-        if self.nodes.first()?.occupied == 0 {
+        if self.nodes.all.first()?.occupied == 0 {
             return None;
         }
         Some(self.soonest_below(self.height, 0))
@@ -324,20 +279,20 @@ impl Table {
     /// As `soonest`, below one node.
     fn soonest_below(&mut self, tier: u32, at: usize) -> (u32, u64) {
         loop {
-            let node = &self.nodes[at];
+            let node = &self.nodes.all[at];
             let (digit, noted) = earliest_of(node.occupied, &node.earliest);
             let child = node.children[digit] as usize;
             let (number, tick) = if tier > 1 {
                 self.soonest_below(tier - 1, child)
             } else {
-                let row = &self.rows[child];
+                let row = &self.rows.all[child];
                 let (at, tick) = earliest_of(row.occupied.into(), &row.earliest);
                 (row.base + at as u32, tick)
             };
             if tick == noted {
                 return (number, tick);
             }
-            self.nodes[at].earliest[digit] = tick;
+            self.nodes.all[at].earliest[digit] = tick;
         }
     }
 
@@ -352,31 +307,27 @@ impl Table {
                 *shrunk.bucket_for(number, earliest) = bucket;
             }
         }
-        shrunk.rows.shrink_to_fit();
-        shrunk.nodes.shrink_to_fit();
+        shrunk.rows.all.shrink_to_fit();
+        shrunk.nodes.all.shrink_to_fit();
         *self = shrunk;
     }
 
     /// Bytes allocated.
     pub(super) fn memory(&self) -> usize {
         let arrays: usize = self.iter().map(|(number, _)| self.bucket(number).memory()).sum();
-        arrays
-            + self.nodes.capacity() * size_of::<Node>()
-            + self.rows.capacity() * size_of::<Row>()
-            + self.spare.capacity() * size_of::<u32>()
+        arrays + self.nodes.memory() + self.rows.memory()
     }
 
     /// Panics unless rows and nodes tell the truth about their members, and every bucket is in
     /// order. Bucket `visited` may be empty though it is occupied.
     pub(super) fn check<T>(&self, arena: &Arena<T>, visited: Option<u32>) {
-        if !self.nodes.is_empty() {
+        if !self.nodes.all.is_empty() {
             self.check_below(self.height, 0);
         }
-        for (place, row) in self.rows.iter().enumerate() {
-            let is_linked = self.place(row.base) == place;
-            let is_spare = self.spare.contains(&(place as u32));
-            assert!(is_linked != is_spare, "a row is in its place or to be used again");
-            assert!(is_linked || row.occupied == 0, "a spare row is empty");
+        for (place, row) in self.rows.all.iter().enumerate() {
+            let is_spare = self.rows.spare.contains(&(place as u32));
+            assert_eq!(is_spare, row.occupied == 0, "an empty row is to be used again");
+            assert!(is_spare || self.place(row.base) == place, "a row is in its place");
             for (at, bucket) in row.buckets.iter().enumerate() {
                 let number = row.base + at as u32;
                 let is_occupied = row.occupied >> at & 1 == 1;
@@ -388,16 +339,15 @@ impl Table {
                     is_occupied || earliest == u64::MAX,
                     "what is empty is due at the last tick"
                 );
-                assert!(
-                    bucket.iter().all(|entry| earliest <= entry.deadline || arena.is_stale(entry))
-                );
+                let is_known = |entry: Entry| earliest <= entry.deadline || arena.is_stale(entry);
+                assert!(bucket.iter().all(is_known), "no timeout is due before");
                 bucket.check();
             }
         }
         for (number, earliest) in self.iter() {
             let mut at = 0;
             for tier in (1..=self.height).rev() {
-                let node = &self.nodes[at];
+                let node = &self.nodes.all[at];
                 let digit = digit(number, tier);
                 assert!(node.earliest[digit] <= earliest, "no node takes what is due for later");
                 at = node.children[digit] as usize;
@@ -406,21 +356,59 @@ impl Table {
     }
 
     fn check_below(&self, tier: u32, at: usize) {
-        let node = &self.nodes[at];
+        let node = &self.nodes.all[at];
         for (digit, &child) in node.children.iter().enumerate() {
-            let is_occupied = child != ABSENT
-                && match tier {
-                    1 => self.rows[child as usize].occupied != 0,
-                    _ => self.nodes[child as usize].occupied != 0,
-                };
+            let is_occupied = child != ABSENT;
             let is_known = node.occupied >> digit & 1 == 1;
             assert_eq!(is_known, is_occupied, "a node knows which of its children are occupied");
             let earliest = node.earliest[digit];
             assert!(is_occupied || earliest == u64::MAX, "what is empty is due at the last tick");
-            if child != ABSENT && tier > 1 {
+            if is_occupied && tier > 1 {
+                assert!(self.nodes.all[child as usize].occupied != 0, "a node has children");
                 self.check_below(tier - 1, child as usize);
             }
         }
+    }
+}
+
+impl Default for Row {
+    fn default() -> Self {
+        let buckets = core::array::from_fn(|_| Bucket::default());
+        Self { base: 0, occupied: 0, earliest: [u64::MAX; ROW], buckets }
+    }
+}
+
+impl Node {
+    /// Forgets a child, which has become empty.
+    fn forget(&mut self, digit: usize) {
+        self.occupied &= !(1 << digit);
+        self.children[digit] = ABSENT;
+        self.earliest[digit] = u64::MAX;
+    }
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self { occupied: 0, children: [ABSENT; FANOUT], earliest: [u64::MAX; FANOUT] }
+    }
+}
+
+impl<E> Places<E> {
+    fn new() -> Self {
+        Self { all: Vec::new(), spare: Vec::new() }
+    }
+
+    /// Returns the place of a spare one, or of a new one.
+    fn take(&mut self, new: impl FnOnce() -> E) -> u32 {
+        self.spare.pop().unwrap_or_else(|| {
+            self.all.push(new());
+            (self.all.len() - 1) as u32
+        })
+    }
+
+    /// Bytes allocated.
+    fn memory(&self) -> usize {
+        self.all.capacity() * size_of::<E>() + self.spare.capacity() * size_of::<u32>()
     }
 }
 
