@@ -187,7 +187,7 @@ impl fmt::Display for ModeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Buckets { requested, least } => {
-                write!(f, "{requested} buckets asked for, but {least} to {MOST_BUCKETS} can be had")
+                write!(f, "{requested} buckets asked for: expected {least} to {MOST_BUCKETS}")
             }
             Self::Syntax { text } => write!(
                 f,
