@@ -19,6 +19,7 @@ in_each_mode_and_large! {
     cancelled_while_a_bucket_is_taken_apart,
     moved_while_a_bucket_is_taken_apart,
     the_next_deadline_is_known_while_a_bucket_is_taken_apart,
+    the_next_deadline_of_a_crowd_cancelled_in_order_is_not_searched_for_anew,
 }
 
 /// Timeouts that are live at once: so many, and up to three times as many.
@@ -317,4 +318,29 @@ fn the_next_deadline_is_known_while_a_bucket_is_taken_apart(mode: Mode) {
         }
         crowd.jump(u64::MAX, 1000);
     }
+}
+
+/// The least CPU time of three to cancel so many in order, asking for the next after each.
+fn cancelling_in_order(mode: Mode, crowd: u64) -> Duration {
+    // A hashed wheel looks at all buckets that are occupied; so it gets one.
+    let deadline = |value| if mode.is_hashed() { FAR + (value << 20) } else { FAR + value };
+    let turn = |_| {
+        let mut wheel = Wheel::new(mode);
+        let schedule = |value| wheel.schedule(deadline(value), value);
+        let keys: Vec<_> = (0..crowd).map(schedule).collect();
+        let begin = ThreadTime::now();
+        for (value, key) in (0..crowd).zip(keys) {
+            assert_eq!(wheel.next_deadline(), Some(deadline(value)));
+            assert_eq!(wheel.cancel(key), Some(value));
+        }
+        assert_eq!(wheel.next_deadline(), None);
+        begin.elapsed()
+    };
+    (0..3).map(turn).min().expect("three turns")
+}
+
+/// Eight times as many take some eight times as long, and not 64 times.
+fn the_next_deadline_of_a_crowd_cancelled_in_order_is_not_searched_for_anew(mode: Mode) {
+    let (few, many) = (cancelling_in_order(mode, 1 << 11), cancelling_in_order(mode, 1 << 14));
+    assert!(many < 24 * few, "{few:?} for 2^11, {many:?} for 2^14");
 }
