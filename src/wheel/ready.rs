@@ -175,7 +175,8 @@ impl Ready {
             self.sorted[self.head + ahead] = entry;
             return true;
         }
-        if MOST_MOVED < behind || MOST_INSERTED <= sorted.len() {
+        let is_full = now < cursor && MOST_INSERTED <= sorted.len();
+        if is_full || MOST_MOVED < behind {
             return false;
         }
         self.reclaim();
