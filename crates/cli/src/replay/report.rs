@@ -468,3 +468,149 @@ const ROWS: [Row; 22] = [
     ("early", |figures| count(figures.early)),
     ("latest, in ticks", |figures| count(figures.max_late_ticks)),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::{Delays, Report};
+    use crate::replay::limits::{Limit, Stopped};
+    use crate::replay::run::Figures;
+    use std::time::Duration;
+
+    /// What cache-twitter52 gave in five runs; in each of them the sentence once said to take
+    /// hashed:512, against the README.
+    #[test]
+    fn costs_within_the_noise_are_no_difference_and_get_the_advice_of_the_readme() {
+        for [hierarchical, small, large] in [
+            [(68.3, 826_000), (66.7, 111_000), (68.7, 251_000)],
+            [(55.5, 854_000), (59.9, 101_000), (54.5, 229_000)],
+            [(67.3, 1_250_000), (66.6, 40_500), (67.0, 342_000)],
+            [(72.1, 1_200_000), (67.8, 46_000), (72.7, 310_000)],
+            [(64.1, 1_180_000), (61.5, 43_600), (64.7, 310_000)],
+        ] {
+            let report = report(Vec::from([
+                figures("hierarchical:64", hierarchical),
+                figures("hashed:512", small),
+                figures("hashed:65536", large),
+            ]));
+            let verdict = report.verdict();
+            assert!(verdict.starts_with("No difference between hierarchical:64, "), "{verdict}");
+            assert!(verdict.contains(" Take hierarchical:64: "), "{verdict}");
+            assert!(verdict.contains("its longest call took "), "{verdict}");
+            assert!(!verdict.contains("best"), "{verdict}");
+        }
+    }
+
+    #[test]
+    fn a_difference_counts_if_it_is_over_a_quarter_and_the_repetitions_are_apart() {
+        let best = "hashed:512 suits this trace best: 50 ns an operation, against ";
+        for (cost, least, is_best) in
+            [(100.0, 90.0, true), (60.0, 59.0, false), (100.0, 51.0, false), (63.0, 62.0, true)]
+        {
+            let mut dearer = figures("hierarchical:64", (cost, 900));
+            dearer.least_ns_per_op = least;
+            let report = report(Vec::from([dearer, figures("hashed:512", (50.0, 900))]));
+            assert_eq!(report.verdict().starts_with(best), is_best, "{}", report.verdict());
+        }
+    }
+
+    #[test]
+    fn a_stopped_mode_does_not_suit_however_little_an_operation_cost() {
+        let mut stopped = figures("hashed:512", (1.0, 900));
+        stopped.ops = 30_000;
+        stopped.rounds_waited = 1_234_567;
+        let than = "hierarchical:64".parse().unwrap();
+        stopped.stopped = Some(stop(Limit::Slower { times: 20, than }));
+        let report = report(Vec::from([
+            stopped,
+            figures("hierarchical:64", (50.0, 900)),
+            figures("hierarchical:256", (100.0, 900)),
+        ]));
+        let verdict = report.verdict();
+        let (choice, stopped) = verdict.split_once('\n').unwrap();
+        assert!(choice.starts_with("hierarchical:64 suits this trace best: "), "{choice}");
+        assert_eq!(
+            stopped,
+            "hashed:512 does not suit this trace: it was stopped after 30 % of the operations, when \
+             it was over 20 times slower than hierarchical:64: it left timeouts waiting a round \
+             1,234,567 times.",
+        );
+    }
+
+    #[test]
+    fn memory_that_is_not_of_timeouts_is_of_rows_of_buckets() {
+        for (bytes, reason) in [(4450.0, "rows of buckets"), (50.0, "timeouts pending")] {
+            let mut stopped = figures("hashed:65536", (60.0, 900));
+            stopped.peak_bytes_per_timeout = bytes;
+            stopped.stopped = Some(stop(Limit::Memory(2 << 30)));
+            let report = report(Vec::from([stopped, figures("hierarchical:64", (50.0, 900))]));
+            let table = report.to_string();
+            assert!(table.contains(reason) && table.contains("over 2.0 GiB"), "{table}");
+            let verdict = report.verdict();
+            assert!(verdict.starts_with("Only hierarchical:64 came to the end"), "{verdict}");
+            let stopped = "hashed:65536 does not suit this trace: it was stopped after all \
+                           operations, with 600 timeouts still pending, when it was over the limit \
+                           of 2.0 GiB";
+            assert!(verdict.contains(stopped), "{verdict}");
+        }
+    }
+
+    #[test]
+    fn of_modes_that_cost_the_same_one_with_a_fraction_of_the_memory_is_taken() {
+        let mut large = figures("hierarchical:64", (50.0, 900));
+        large.peak_bytes_per_timeout = 400.0;
+        let report = report(Vec::from([large, figures("hashed:512", (50.0, 900))]));
+        let verdict = report.verdict();
+        assert!(
+            verdict.contains("Take hashed:512: it took 50 B of memory a timeout, against 400 B"),
+            "{verdict}"
+        );
+    }
+
+    fn report(figures: Vec<Figures>) -> Report {
+        Report {
+            trace: "a trace".into(),
+            tick: Default::default(),
+            operations: 100_000,
+            is_whole: true,
+            span_ms: 1_000,
+            delays: Delays::new(),
+            figures,
+        }
+    }
+
+    fn stop(limit: Limit) -> Stopped {
+        Stopped { limit, time: Duration::from_secs(1), memory: 1 << 20 }
+    }
+
+    /// Of a mode whose operations cost so much, and whose longest call took so long.
+    fn figures(mode: &str, (ns_per_op, max_call_ns): (f64, u64)) -> Figures {
+        Figures {
+            mode: mode.parse().unwrap(),
+            stopped: None,
+            ops: 100_000,
+            scheduled: 100_000,
+            rescheduled: 0,
+            cancelled: 0,
+            fired_in_span: 99_000,
+            live_at_end: 1_000,
+            fired_total: 99_400,
+            replaced: 0,
+            late_cancels: 0,
+            late_reschedules: 0,
+            early: 0,
+            max_late_ticks: 0,
+            ns_per_op,
+            least_ns_per_op: ns_per_op * 0.98,
+            most_ns_per_op: ns_per_op * 1.05,
+            max_call_ns,
+            p50_ns: 10,
+            p99_ns: 100,
+            p999_ns: 500,
+            buckets_visited: 1,
+            demotions: 0,
+            rounds_waited: 0,
+            peak_bytes_per_timeout: 50.0,
+            peak_live: 1_000,
+        }
+    }
+}
