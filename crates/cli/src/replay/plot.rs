@@ -98,9 +98,10 @@ fn draw_modes(report: &Report, area: &Area<'_>) -> Drawn {
             let label = format!("{}{mark}", units::duration(value(figures)));
             let at = (at.0 + 8, at.1 - ROW as i32 / 2 - HEADING as i32);
             area.draw(&Text::new(label, at, plain(HPos::Left, VPos::Center)))?;
-            let at = (LABELS - 12, at.1);
-            let name = figures.mode.to_string();
-            area.draw(&Text::new(name, at, plain(HPos::Right, VPos::Center)))?;
+            if left == LABELS {
+                let (name, at) = (figures.mode.to_string(), (LABELS - 12, at.1));
+                area.draw(&Text::new(name, at, plain(HPos::Right, VPos::Center)))?;
+            }
         }
     }
     Ok(())
@@ -299,7 +300,7 @@ const LABELS: i32 = 230;
 /// A chart of bars.
 const CHART: i32 = 380;
 /// Room for the number behind the longest bar, and between two charts.
-const VALUE: i32 = 130;
+const VALUE: i32 = 150;
 const ROW: f64 = 34.0;
 /// Room for the numbers at the axis of shares.
 const AXIS: i32 = 56;
