@@ -49,8 +49,9 @@
 //!   needs `alloc` only, and 32 KB of stack.
 //! - `stream`: [`Interval`] and [`DelayQueue`] are streams, by the crate `futures-core`.
 //! - `log`: a timer says through the `log` crate when there are too many of them.
-//! - `cli`: the command `tickwheel replay`, which runs a recorded workload through several modes
-//!   and compares them, and the module behind it.
+//!
+//! The command `tickwheel replay` runs a recorded workload through several modes and compares them.
+//! It is in a package of its own, `tickwheel-cli`.
 #![cfg_attr(not(feature = "std"), no_std)]
 #![warn(
     missing_docs,
@@ -68,8 +69,6 @@ mod delay_queue;
 #[cfg(feature = "std")]
 mod future;
 mod mode;
-#[cfg(feature = "cli")]
-pub mod replay;
 #[cfg(feature = "std")]
 mod sync;
 #[cfg(feature = "std")]
