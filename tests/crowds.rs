@@ -237,8 +237,10 @@ fn whatever_is_done_between_steps_it_comes_as_a_sorted_map_says(mode: Mode) {
     }
 }
 
+type Draw = fn(&mut Rng) -> u64;
+
 /// Where a bucket of `BUCKET` timeouts is driven to, and what is in it.
-const BUCKETS: [(u64, fn(&mut Rng) -> u64); 2] = [
+const BUCKETS: [(u64, Draw); 2] = [
     // One coarse bucket of a hierarchical wheel.
     (FAR + SPAN / 2, |rng| FAR + rng.u64(..SPAN)),
     // One bucket of a hashed wheel, most of which waits.
