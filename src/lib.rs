@@ -107,8 +107,6 @@ mod delay_queue;
 #[cfg(feature = "std")]
 mod future;
 mod mode;
-#[cfg(feature = "cli")]
-pub mod replay;
 #[cfg(feature = "std")]
 mod sync;
 #[cfg(feature = "std")]

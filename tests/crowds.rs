@@ -16,9 +16,10 @@ use tickwheel::{Key, Mode, Wheel};
 
 in_each_mode_and_large! {
     whatever_is_done_between_steps_it_comes_as_a_sorted_map_says,
-    cancelled_while_a_coarse_bucket_is_taken_apart,
-    moved_while_a_coarse_bucket_is_taken_apart,
-    the_next_deadline_is_known_while_a_coarse_bucket_is_taken_apart,
+    cancelled_while_a_bucket_is_taken_apart,
+    moved_while_a_bucket_is_taken_apart,
+    the_next_deadline_is_known_while_a_bucket_is_taken_apart,
+    the_next_deadline_of_a_crowd_cancelled_in_order_is_not_searched_for_anew,
 }
 
 /// Timeouts that are live at once: so many, and up to three times as many.
@@ -236,68 +237,112 @@ fn whatever_is_done_between_steps_it_comes_as_a_sorted_map_says(mode: Mode) {
     }
 }
 
-/// A crowd in one coarse bucket, of which so many steps have been taken apart.
-fn in_the_middle(mode: Mode, steps: usize) -> Crowd {
+type Draw = fn(&mut Rng) -> u64;
+
+/// Where a bucket of `BUCKET` timeouts is driven to, and what is in it.
+const BUCKETS: [(u64, Draw); 2] = [
+    // One coarse bucket of a hierarchical wheel.
+    (FAR + SPAN / 2, |rng| FAR + rng.u64(..SPAN)),
+    // One bucket of a hashed wheel, most of which waits.
+    (FAR, |rng| FAR + (rng.u64(..4) << 20)),
+];
+
+/// A crowd in such a bucket, of which so many steps have been taken apart, and 64 elsewhere.
+fn in_the_middle(mode: Mode, bucket: usize, steps: usize) -> Crowd {
     let mut crowd = Crowd::new(mode, steps as u64);
-    crowd.fill(BUCKET, Deadlines { first: FAR, span: SPAN });
+    let (now, deadline) = BUCKETS[bucket];
+    for _ in 0..BUCKET {
+        let deadline = deadline(&mut crowd.rng);
+        crowd.schedule(deadline);
+    }
+    crowd.fill(BUCKET + 64, Deadlines { first: 5 * FAR + 3, span: 1 });
     for _ in 0..steps {
-        crowd.step(FAR + SPAN / 2, 1);
+        crowd.step(now, 1);
     }
     crowd
 }
 
-fn cancelled_while_a_coarse_bucket_is_taken_apart(mode: Mode) {
-    for steps in [1, 2, 4, 30] {
-        for is_backward in [false, true] {
-            let mut crowd = in_the_middle(mode, steps);
+fn cancelled_while_a_bucket_is_taken_apart(mode: Mode) {
+    for (bucket, (now, _)) in BUCKETS.into_iter().enumerate() {
+        for (steps, is_backward, kept) in
+            [(1, false, 16), (2, true, 16), (4, false, 16), (30, true, 16), (1, false, 1 << 20)]
+        {
+            let mut crowd = in_the_middle(mode, bucket, steps);
             for nth in 0..BUCKET {
                 let value = if is_backward { BUCKET - 1 - nth } else { nth };
-                if value % 16 != 5 {
+                if value % kept != 5 {
                     crowd.cancel(value);
                 }
-                if nth % (BUCKET / 8) == 0 {
-                    crowd.step(FAR + SPAN / 2, 1);
+                if nth % (BUCKET / 4) == 0 {
                     crowd.check();
                 }
             }
-            crowd.jump(FAR + SPAN / 2, 1000);
+            crowd.check();
+            crowd.jump(now, 1000);
             crowd.jump(u64::MAX, 1000);
         }
     }
 }
 
-fn moved_while_a_coarse_bucket_is_taken_apart(mode: Mode) {
-    for steps in [1, 2, 4, 30] {
+fn moved_while_a_bucket_is_taken_apart(mode: Mode) {
+    for (bucket, (now, _)) in BUCKETS.into_iter().enumerate() {
         // Within the bucket, to what is due, and to another one.
-        for (first, span) in [(FAR, SPAN), (0, 1), (2 * FAR, SPAN)] {
-            let mut crowd = in_the_middle(mode, steps);
+        for (steps, first, span) in [(1, FAR, SPAN), (2, 0, 1), (4, 2 * FAR, SPAN)] {
+            let mut crowd = in_the_middle(mode, bucket, steps);
             for value in (0..BUCKET).filter(|value| value % 16 != 5) {
                 let deadline = first + crowd.rng.u64(..span);
                 crowd.reschedule(value, deadline);
-                if value % (BUCKET / 8) == 0 {
-                    crowd.step(FAR + SPAN / 2, 1);
+                if value % (BUCKET / 4) == 0 {
+                    crowd.step(now, 1);
                     crowd.check();
                 }
             }
-            crowd.jump(FAR + SPAN / 2, 1000);
+            crowd.jump(now, 1000);
             crowd.jump(u64::MAX, 1000);
         }
     }
 }
 
-fn the_next_deadline_is_known_while_a_coarse_bucket_is_taken_apart(mode: Mode) {
-    let mut crowd = in_the_middle(mode, 1);
-    for step in 0..BUCKET / 100 {
-        crowd.look();
-        // What comes next goes, so that it has to be found again.
-        for _ in 0..2 {
-            let next = crowd.pending.first_key_value().map(|(_, &value)| value);
-            crowd.cancel(next.expect("one is pending"));
+fn the_next_deadline_is_known_while_a_bucket_is_taken_apart(mode: Mode) {
+    for (bucket, (now, _)) in BUCKETS.into_iter().enumerate() {
+        let mut crowd = in_the_middle(mode, bucket, 1);
+        for step in 0..BUCKET / 100 {
             crowd.look();
+            // What comes next goes, so that it has to be found again.
+            for _ in 0..2 {
+                let next = crowd.pending.first_key_value().map(|(_, &value)| value);
+                crowd.cancel(next.expect("one is pending"));
+                crowd.look();
+            }
+            if crowd.step(now, 1 + step / 16) {
+                break;
+            }
         }
-        if crowd.step(FAR + SPAN / 2, 1 + step / 16) {
-            break;
-        }
+        crowd.jump(u64::MAX, 1000);
     }
-    crowd.jump(u64::MAX, 1000);
+}
+
+/// The least CPU time of three to cancel so many in order, asking for the next after each.
+fn cancelling_in_order(mode: Mode, crowd: u64) -> Duration {
+    // A hashed wheel looks at all buckets that are occupied; so it gets one.
+    let deadline = |value| if mode.is_hashed() { FAR + (value << 20) } else { FAR + value };
+    let turn = |_| {
+        let mut wheel = Wheel::new(mode);
+        let schedule = |value| wheel.schedule(deadline(value), value);
+        let keys: Vec<_> = (0..crowd).map(schedule).collect();
+        let begin = ThreadTime::now();
+        for (value, key) in (0..crowd).zip(keys) {
+            assert_eq!(wheel.next_deadline(), Some(deadline(value)));
+            assert_eq!(wheel.cancel(key), Some(value));
+        }
+        assert_eq!(wheel.next_deadline(), None);
+        begin.elapsed()
+    };
+    (0..3).map(turn).min().expect("three turns")
+}
+
+/// Eight times as many take some eight times as long, and not 64 times.
+fn the_next_deadline_of_a_crowd_cancelled_in_order_is_not_searched_for_anew(mode: Mode) {
+    let (few, many) = (cancelling_in_order(mode, 1 << 11), cancelling_in_order(mode, 1 << 14));
+    assert!(many < 24 * few, "{few:?} for 2^11, {many:?} for 2^14");
 }

@@ -176,7 +176,8 @@ impl Ready {
             self.sorted[self.head + ahead] = entry;
             return true;
         }
-        if MOST_MOVED < behind || MOST_INSERTED <= sorted.len() {
+        let is_full = now < cursor && MOST_INSERTED <= sorted.len();
+        if is_full || MOST_MOVED < behind {
             return false;
         }
         self.reclaim();
@@ -271,5 +272,135 @@ impl Ready {
         assert!(due.is_none() || last <= due, "those at the cursor come last");
         self.runs.check();
         self.due.check();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CHUNK, Entry, MOST_INSERTED, MOST_MOVED, Ready};
+    use crate::wheel::bucket::Bucket;
+    use alloc::vec::Vec;
+
+    /// Numbered in the order in which they are put in, so that equal deadlines can be told apart.
+    fn entry(index: usize, deadline: u64) -> Entry {
+        Entry { index: index as u32, stamp: 0, deadline }
+    }
+
+    fn sorted(deadlines: impl IntoIterator<Item = u64>, bits: u32, digits: u32) -> Ready {
+        let mut bucket = Bucket::default();
+        for (index, deadline) in deadlines.into_iter().enumerate() {
+            bucket.push(entry(index, deadline));
+        }
+        let mut ready = Ready::default();
+        ready.sort(bucket, bits, digits);
+        ready
+    }
+
+    fn take(ready: &mut Ready) -> Vec<(u64, u32)> {
+        let mut taken = Vec::new();
+        while let Some(entry) = ready.first() {
+            taken.push((entry.deadline, entry.index));
+            ready.pop();
+        }
+        taken
+    }
+
+    #[test]
+    fn a_bucket_is_sorted_and_equal_deadlines_keep_their_order() {
+        for (bits, digits) in [(1, 3), (6, 1), (6, 2), (6, 5), (8, 1), (12, 2), (30, 2)] {
+            for len in [1, 2, 40, 300, 5000] {
+                let span = 1_u64 << (bits * digits).min(62);
+                let deadline =
+                    |index: u64| (7 << 62) + index.wrapping_mul(0x9e37_79b9_7f4a_7c15) % span;
+                let mut expected: Vec<_> =
+                    (0..len).map(|index| (deadline(index), index as u32)).collect();
+                expected.sort();
+                let mut ready = sorted((0..len).map(deadline), bits, digits);
+                ready.check(u64::MAX, false);
+                assert_eq!(take(&mut ready), expected);
+                assert_eq!(ready.memory() / size_of::<Entry>() / (CHUNK + 1), 0);
+            }
+        }
+    }
+
+    #[test]
+    fn inserted_it_comes_behind_its_equals_and_few_are_moved() {
+        for taken in [0, 1, 20, 60] {
+            let mut ready = sorted((0..64).map(|at| at / 2), 6, 1);
+            for _ in 0..taken {
+                ready.pop();
+            }
+            let mut expected: Vec<_> = (taken..64).map(|at| (at / 2, at as u32)).collect();
+            for index in 64..200 {
+                let deadline = index * 7 % 32;
+                let before = ready.sorted();
+                let ahead = expected.partition_point(|&(at, _)| at <= deadline);
+                let behind = expected.len() - ahead;
+                let is_in = ready.insert(entry(index as usize, deadline), 50, 0);
+                let is_easy = behind <= MOST_MOVED || 0 < before.start && ahead <= MOST_MOVED;
+                assert_eq!(is_in, is_easy, "{ahead} ahead, {behind} behind");
+                if is_in {
+                    expected.insert(ahead, (deadline, index as u32));
+                    assert_eq!(ready.sorted().len(), before.len() + 1);
+                }
+                ready.check(50, false);
+            }
+            assert_eq!(take(&mut ready), expected);
+        }
+    }
+
+    /// One comes and one goes, for ever, before one that stays: so the array is never empty.
+    #[test]
+    fn room_before_the_first_is_used_again() {
+        for ahead in [1, 5, MOST_MOVED + 5] {
+            let mut ready = sorted([1 << 40], 6, 9);
+            for index in 0..100_000_u64 {
+                assert!(ready.insert(entry(0, index), 1 << 41, 0));
+                if ahead as u64 <= index {
+                    assert_eq!(
+                        ready.first().map(|entry| entry.deadline),
+                        Some(index - ahead as u64)
+                    );
+                    ready.pop();
+                }
+            }
+            assert!(ready.memory() <= 8 * (ahead + 2) * size_of::<Entry>(), "{}", ready.memory());
+        }
+    }
+
+    #[test]
+    fn at_the_cursor_any_number_that_is_due_comes_in_order_and_few_that_are_not() {
+        for now in [99, 100] {
+            let mut ready = sorted([90, 95], 6, 2);
+            let most =
+                (0..5 * CHUNK).take_while(|&index| ready.insert(entry(index, 100), 100, now));
+            let most = most.count();
+            ready.check(100, false);
+            assert_eq!(most == 5 * CHUNK, now == 100, "{most} with {now}");
+            assert!(now == 100 || most <= MOST_INSERTED);
+            let expected = (0..most as u32).map(|index| (100, index));
+            assert!(take(&mut ready).into_iter().skip(2).eq(expected));
+        }
+    }
+
+    #[test]
+    fn what_is_dropped_from_the_middle_does_not_come() {
+        for range in [0..10, 3..9, 60..100, 0..100] {
+            let mut ready = sorted(0..100, 8, 1);
+            for _ in 0..20 {
+                ready.pop();
+            }
+            for index in 0..2 * CHUNK {
+                ready.insert(entry(index, 100), 100, 100);
+            }
+            let range = range.start.max(20)..range.end.max(20);
+            let is_kept =
+                |deadline: u64| deadline % 3 == 0 || !range.contains(&(deadline as usize));
+            ready.retain(range.clone(), |entry| is_kept(entry.deadline));
+            ready.check(100, false);
+            let expected = (20..100).filter(|&deadline| is_kept(deadline));
+            let taken: Vec<_> = take(&mut ready).iter().map(|taken| taken.0).collect();
+            assert!(taken[..taken.len() - 2 * CHUNK].iter().copied().eq(expected));
+        }
     }
 }

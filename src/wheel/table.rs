@@ -450,3 +450,121 @@ fn bits(mut word: u64) -> impl Iterator<Item = u32> {
 fn digit(number: u32, tier: u32) -> usize {
     (number >> (ROW_BITS + (tier - 1) * NODE_BITS)) as usize % FANOUT
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Arena, Entry, ROW, Table, earliest_of};
+    use alloc::collections::BTreeMap;
+    use alloc::vec::Vec;
+    use quickcheck::quickcheck;
+
+    /// Buckets by number, each with its deadlines.
+    type Model = BTreeMap<u32, Vec<u64>>;
+
+    fn put(table: &mut Table, model: &mut Model, number: u32, deadline: u64) {
+        table.bucket_for(number, deadline).push(Entry { index: 0, stamp: 0, deadline });
+        model.entry(number).or_default().push(deadline);
+    }
+
+    /// Panics unless the table holds what the model does and finds its buckets as a search would.
+    fn check(table: &mut Table, model: &Model) {
+        let first = model.first_key_value().map(|(&number, _)| number);
+        assert_eq!(table.first().map(|(number, _)| number), first);
+        let earliest = |deadlines: &Vec<u64>| *deadlines.iter().min().expect("it is occupied");
+        let soonest = model.values().map(earliest).min();
+        assert_eq!(table.soonest().map(|(_, tick)| tick), soonest);
+        for (&number, deadlines) in model {
+            let entries = table.bucket(number).iter().map(|entry| entry.deadline);
+            assert!(entries.eq(deadlines.iter().copied()));
+        }
+        let mut occupied: Vec<_> = table.iter().map(|(number, _)| number).collect();
+        occupied.sort_unstable();
+        assert!(occupied.iter().eq(model.keys()));
+        for number in occupied.iter().flat_map(|&number| [number.wrapping_sub(1), number]) {
+            let last = model.range(..=number).next_back().map(|(&number, _)| number);
+            assert_eq!(table.last(number), last, "the last up to {number}");
+        }
+        // The arena has no timeout, so all entries are stale: what is noted is tested above.
+        table.check(&Arena::<()>::new(), None);
+    }
+
+    quickcheck! {
+        fn it_finds_what_a_sorted_map_would(limit: u8, operations: Vec<(u8, u32, u64)>) -> bool {
+            let limit = 1_u32 << (limit % 31);
+            let (mut table, mut model) = (Table::new(limit), Model::new());
+            for (operation, number, deadline) in operations {
+                // Near one another now and then, and any deadline, the last tick included.
+                let number = number >> (operation % 4 * 8) & (limit - 1);
+                let deadline = deadline >> (deadline % 64);
+                let occupied = model.range(number..).next().map(|(&number, _)| number);
+                match (operation % 16, occupied) {
+                    (0..9, _) => put(&mut table, &mut model, number, deadline),
+                    (9, _) => put(&mut table, &mut model, number, u64::MAX),
+                    (10..14, Some(number)) => {
+                        let taken = table.take(number);
+                        let deadlines = model.remove(&number).expect("it is occupied");
+                        assert!(taken.iter().map(|entry| entry.deadline).eq(deadlines));
+                    }
+                    (14, _) if operation > 240 => {
+                        table.clear();
+                        model.clear();
+                    }
+                    _ => table.shrink(|_| true),
+                }
+                check(&mut table, &model);
+            }
+            true
+        }
+    }
+
+    #[test]
+    fn rows_and_nodes_go_by_what_is_occupied_at_once() {
+        for limit in [1 << 10, 1 << 20, 1 << 30] {
+            let (mut table, mut model) = (Table::new(limit), Model::new());
+            for number in (0..limit).step_by(limit as usize >> 9) {
+                put(&mut table, &mut model, number, 5);
+                if model.len() == 3 {
+                    let (first, _) = model.pop_first().expect("there are three");
+                    table.take(first);
+                }
+            }
+            assert!(table.rows.all.len() <= 3);
+            assert!(table.nodes.all.len() <= 3 * table.height as usize);
+            check(&mut table, &model);
+        }
+    }
+
+    #[test]
+    fn a_bucket_is_passed_at_its_tick_only() {
+        let mut table = Table::new(1 << 12);
+        put(&mut table, &mut Model::new(), 35, 1_000_035);
+        let end = 3 * ROW as u32;
+        for from in 32..end {
+            for begin in [1_000_000, 1_000_001] {
+                let found = table.pass(from, begin + u64::from(from));
+                let is_met = begin == 1_000_000 && from <= 35;
+                assert_eq!(found, is_met.then_some((35, 1_000_035)));
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_bucket_is_not_met_at_the_last_tick() {
+        let mut table = Table::new(1 << 12);
+        put(&mut table, &mut Model::new(), 3, 7);
+        assert_eq!(table.pass(0, u64::MAX), None);
+        put(&mut table, &mut Model::new(), 5, u64::MAX);
+        assert_eq!(table.pass(5, u64::MAX), Some((5, u64::MAX)));
+    }
+
+    #[test]
+    fn the_earliest_of_many_is_found_wherever_it_is() {
+        for at in 0..64 {
+            let mut ticks = [u64::MAX; 64];
+            assert_eq!(earliest_of(1 << at, &ticks), (at, u64::MAX));
+            ticks[at] = 9;
+            ticks[63 - at] = ticks[63 - at].min(10);
+            assert_eq!(earliest_of(1 << at | 1 << (63 - at), &ticks), (at, 9));
+        }
+    }
+}

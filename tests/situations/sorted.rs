@@ -12,6 +12,7 @@ in_each_mode! {
     a_bucket_emptied_by_a_cancel_is_looked_at_once_at_most,
     a_jump_of_rounds_scans_no_bucket_with_nothing_due,
     too_many_to_insert_among_go_back_into_buckets,
+    what_is_overdue_stays_when_the_rest_goes_back_into_buckets,
     scheduled_among_those_sorted_comes_after_its_equals,
     equal_deadlines_of_a_few_in_a_far_bucket_come_as_scheduled,
     what_is_due_now_is_not_what_is_due_later,
@@ -124,6 +125,33 @@ fn too_many_to_insert_among_go_back_into_buckets(mode: Mode) {
     }
     let expected: Vec<_> = (0..CROWD).rev().map(|value| (BUCKET + 63 - value, value)).collect();
     assert_eq!(wheel.jump(2 * BUCKET), expected);
+}
+
+/// A whole bucket was sorted, of which a part is due and not handed out yet.
+fn what_is_overdue_stays_when_the_rest_goes_back_into_buckets(mode: Mode) {
+    const CROWD: u64 = 5000;
+    let bucket = mode.buckets() as u64;
+    let deadline = |value| bucket + value % bucket;
+    for overdue in [1, bucket / 2, bucket - 1] {
+        let mut wheel = Checked::new(mode);
+        let mut expected = Vec::new();
+        for value in 0..CROWD {
+            wheel.unchecked().schedule(deadline(value), value);
+            expected.push((deadline(value), value));
+        }
+        expected.sort_unstable();
+        let first = wheel.expire(bucket).map(|expired| (expired.deadline, expired.value));
+        assert_eq!(first, Some(expected.remove(0)));
+        let now = bucket + overdue.min(bucket - 1);
+        assert!(wheel.expire_bounded(now, &mut 0).is_none());
+        for value in CROWD..CROWD + 100 {
+            let deadline = (deadline(value) + 1).max(now);
+            wheel.schedule(deadline, value);
+            expected.push((deadline, value));
+        }
+        expected.sort_unstable();
+        assert_eq!(wheel.jump_in_steps(4 * bucket, 1000), expected);
+    }
 }
 
 fn scheduled_among_those_sorted_comes_after_its_equals(mode: Mode) {

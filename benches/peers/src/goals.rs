@@ -101,7 +101,7 @@ impl Goals<'_> {
         found: Option<Spread>,
     ) {
         self.goals.push(Goal {
-            about: format!("{workload}, {}", crate::tables::count(size)),
+            about: format!("{workload}, {}", crate::format::count(size)),
             figure: figure.into(),
             limit,
             found,

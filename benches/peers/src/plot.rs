@@ -1,9 +1,9 @@
 //! Pictures of cost against the number of timeouts.
 
+use crate::format;
 use crate::results::Results;
 use crate::subject::Kind;
 use crate::subjects;
-use crate::tables;
 use crate::workloads::{WORKLOADS, Workload};
 use plotters::coord::ranged1d::{KeyPointHint, Ranged};
 use plotters::prelude::*;
@@ -51,7 +51,7 @@ impl Line {
 
     fn label(&self) -> String {
         let mark = if self.is_wrong { " *" } else { "" };
-        format!("{}{mark}  {}", self.subject, tables::duration(self.end().1))
+        format!("{}{mark}  {}", self.subject, format::duration(self.end().1))
     }
 }
 
@@ -99,8 +99,8 @@ fn draw(results: &Results, workload: &Workload) -> Result<Option<String>, Box<dy
             .light_line_style(WHITE)
             .bold_line_style(GRID)
             .axis_style(FAINT)
-            .x_label_formatter(&|size| tables::count(size.round() as usize))
-            .y_label_formatter(&|cost| tables::duration(*cost))
+            .x_label_formatter(&|size| format::count(size.round() as usize))
+            .y_label_formatter(&|cost| format::duration(*cost))
             .x_desc("timeouts")
             .label_style(text(14, &INK))
             .axis_desc_style(text(14, &INK))
@@ -252,7 +252,7 @@ impl Ranged for Log {
 
 impl plotters::coord::ranged1d::ValueFormatter<f64> for Log {
     fn format(value: &f64) -> String {
-        tables::number(*value)
+        format::number(*value)
     }
 }
 

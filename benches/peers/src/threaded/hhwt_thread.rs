@@ -1,4 +1,4 @@
-use super::{FIRED, Task, Threaded, ThreadedProfile};
+use crate::shared::{FIRED, Task, Threaded, ThreadedProfile};
 use crate::subject::Kind;
 use hierarchical_hash_wheel_timer::thread_timer::{TimerRef, TimerWithThread};
 use hierarchical_hash_wheel_timer::{OneshotState, PeriodicState, Timer, TimerReturn};

@@ -1,4 +1,4 @@
-use super::{FIRED, Task, Threaded, ThreadedProfile};
+use crate::shared::{FIRED, Task, Threaded, ThreadedProfile};
 use crate::subject::Kind;
 use pingora_timeout::fast_timeout::FastOrTokioTimeout;
 use pingora_timeout::{Timeout, timeout};

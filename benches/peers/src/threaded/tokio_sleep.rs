@@ -1,4 +1,4 @@
-use super::{FIRED, Task, Threaded, ThreadedProfile};
+use crate::shared::{FIRED, Task, Threaded, ThreadedProfile};
 use crate::subject::Kind;
 use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;

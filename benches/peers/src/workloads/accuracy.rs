@@ -4,7 +4,7 @@ use super::{Metric, Unit};
 use crate::case::Sample;
 use crate::log::Faults;
 use crate::random::{Delays, Random};
-use crate::threaded::Threaded;
+use crate::shared::Threaded;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::thread;

@@ -17,8 +17,8 @@ mod waiting;
 
 use crate::case::{Case, Sample};
 use crate::random::{DAY, Delays, MINUTE, YEAR};
+use crate::shared::Threaded;
 use crate::subject::{Profile, Subject};
-use crate::threaded::Threaded;
 pub(crate) use longest_call::{CALLS, QUANTILES};
 
 /// What is known of a workload beforehand.

@@ -3,8 +3,9 @@
 use super::{WORKLOADS, Workload, run, run_threaded};
 use crate::case::{Case, Failure, Sample, caught};
 use crate::log::{Faults, Log};
+use crate::shared::{FIRED, Task, Threaded, ThreadedProfile};
 use crate::subject::{Cancelled, Kind, Profile, Setup, Subject};
-use crate::threaded::{self, FIRED, Task, Threaded, ThreadedProfile};
+use crate::threaded;
 use crate::{subjects, workloads};
 use std::collections::BTreeMap;
 use std::sync::Mutex;

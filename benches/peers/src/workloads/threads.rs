@@ -2,7 +2,7 @@
 
 use crate::case::Sample;
 use crate::log::Faults;
-use crate::threaded::{FIRED, Threaded};
+use crate::shared::{FIRED, Threaded};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Barrier, mpsc};
 use std::thread;

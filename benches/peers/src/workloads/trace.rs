@@ -7,7 +7,7 @@ use crate::random::YEAR;
 use crate::subject::{Cancelled, Setup, Subject};
 use std::collections::HashMap;
 use std::path::Path;
-use tickwheel::replay::{Action, Trace};
+use tickwheel_cli::replay::{Action, Trace};
 
 pub(super) fn run<S: Subject>(name: &str) -> Sample {
     let steps = read(name);

@@ -1,9 +1,7 @@
 //! What the command `tickwheel replay` promises.
-#![cfg(feature = "cli")]
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use resvg::tiny_skia::Pixmap;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -13,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
 const HEADER: &str = "time_ms,op,key,delay_ms\n";
-const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data");
+const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data");
 const MODES: [&str; 5] =
     ["hierarchical:64", "hierarchical:2", "hashed:1", "hashed:512", "hashed:65536"];
 
@@ -81,7 +79,7 @@ fn coarse_ticks_make_replacements_and_late_cancels_differ() {
 
 #[test]
 fn all_recorded_traces_give_their_figures() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/traces");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
     if !folder.is_dir() {
         let absent = format!("{} is absent", folder.display());
         assert!(std::env::var_os("CI").is_none(), "{absent}");
@@ -286,6 +284,89 @@ fn a_file_without_permission_is_told() {
 }
 
 #[test]
+fn trailing_bytes_after_gzip_data_are_told() {
+    let folder = TempDir::new().unwrap();
+    let packed = gzip(generated(100).as_bytes());
+    for trailing in [&b"x"[..], b"0,schedule,1,5\n", &[0; 512], b"\x1f\x8c and more than a header"]
+    {
+        let trace = file_of(&folder, "more.csv.gz", &[&packed, trailing].concat());
+        let found = "trailing bytes after the gzip data";
+        assert_refused(&folder, &trace, "more.csv.gz:102:", found, "another gzip member");
+    }
+}
+
+#[test]
+fn a_mode_over_20_times_slower_is_stopped_and_the_others_go_on() {
+    let folder = TempDir::new().unwrap();
+    let text = one_a_round_beside_many_that_wait(60_000);
+    let trace = file_of(&folder, "rounds.csv", text.as_bytes());
+    let modes = ["--mode", "hashed:512", "--mode", "hierarchical:64"];
+    let output = replay(&[&[trace.to_str().unwrap(), "--json"][..], &modes].concat());
+    let figures = json(&output);
+    assert_eq!(figures[0]["stopped"], "over 20 times slower than hierarchical:64");
+    assert!(count(&figures[0], "ops") < 60_000, "{}", figures[0]);
+    assert!(100_000 < count(&figures[0], "rounds_waited"), "{}", figures[0]);
+    assert_eq!(figures[1]["stopped"], Value::Null);
+    Naive::run(&text, 1_000_000).assert_agrees(&figures[1]);
+
+    let table = text_of(&replay(&[trace.to_str().unwrap()]));
+    for part in ["stopped", "over 20x slower", "rounds waited", "operations done", "100 %"] {
+        assert!(table.contains(part), "{part:?} in {table}");
+    }
+    let verdict = "hashed:512 does not suit this trace: it was stopped after ";
+    assert!(table.contains(verdict), "{table}");
+    assert!(!table.contains("hashed:512 suits"), "{table}");
+}
+
+#[test]
+fn a_mode_over_the_limit_of_time_is_stopped() {
+    let folder = TempDir::new().unwrap();
+    let trace = file_of(&folder, "trace.csv", generated(20_000).as_bytes());
+    let arguments = [trace.to_str().unwrap(), "--limit-time", "1ms"];
+    let output = replay(&[&arguments[..], &["--json"]].concat());
+    for figures in json(&output) {
+        assert_eq!(figures["stopped"], "over the limit of 1 ms");
+        assert!(count(&figures, "ops") < 20_000, "{figures}");
+    }
+    let table = text_of(&replay(&arguments));
+    for part in ["the first ", "No mode came to the end", "--limit-time", "over 1 ms"] {
+        assert!(table.contains(part), "{part:?} in {table}");
+    }
+}
+
+#[test]
+fn a_mode_over_the_limit_of_memory_is_stopped() {
+    let folder = TempDir::new().unwrap();
+    let mut input = HEADER.to_string();
+    for key in 0..100_000 {
+        input += &format!("0,schedule,{key},{}\n", 1_000 + key);
+    }
+    let trace = file_of(&folder, "trace.csv", input.as_bytes());
+    let trace = trace.to_str().unwrap();
+    let arguments = [trace, "--limit-memory", "4MiB", "--mode", "hierarchical:64"];
+    let output = replay(&[&arguments[..], &["--json"]].concat());
+    let figures = &json(&output)[0];
+    assert_eq!(figures["stopped"], "over the limit of 4.0 MiB");
+    assert!(count(figures, "ops") < 100_000, "{figures}");
+    let table = text_of(&replay(&arguments));
+    for part in ["over 4.0 MiB", "timeouts pending", "timeouts were pending, with "] {
+        assert!(table.contains(part), "{part:?} in {table}");
+    }
+}
+
+#[test]
+fn a_limit_is_looked_at_while_the_last_timeouts_are_handed_out() {
+    let mut input = HEADER.to_string();
+    for key in 0..60_000_u64 {
+        input += &format!("0,schedule,{key},{}\n", 512 * (1 + key));
+    }
+    let modes = ["--mode", "hashed:512", "--mode", "hierarchical:64"];
+    let table = text_of(&replay_input(input.as_bytes(), &[&["-"][..], &modes].concat()));
+    let verdict = "hashed:512 does not suit this trace: it was stopped after all operations, with ";
+    assert!(table.contains(verdict), "{table}");
+}
+
+#[test]
 fn arguments_are_checked_before_any_work() {
     let folder = TempDir::new().unwrap();
     let trace = file_of(&folder, "good.csv", generated(100).as_bytes());
@@ -299,6 +380,11 @@ fn arguments_are_checked_before_any_work() {
         (&["--tick", "often"], "\"often\" is no duration"),
         (&["--plot", "out.pdf"], ".svg or .png"),
         (&["--plot", "out"], ".svg or .png"),
+        (&["--plot", "out.svg/"], "found a folder"),
+        (&["--plot", "out.svg/."], "found a folder"),
+        (&["--plot", folder.path().to_str().unwrap()], ".svg or .png"),
+        (&["--limit-time", "soon"], "expected number"),
+        (&["--limit-memory", "much"], "much"),
         (&["--plot", nowhere.to_str().unwrap()], "nowhere"),
     ];
     for (arguments, message) in cases {
@@ -311,26 +397,45 @@ fn arguments_are_checked_before_any_work() {
 }
 
 #[test]
-fn pictures_are_written_in_both_formats() {
+fn a_picture_shows_modes_and_delays() {
     let folder = TempDir::new().unwrap();
     let trace = file_of(&folder, "a <trace> & more.csv", generated(5_000).as_bytes());
+    let svg = folder.path().join("out.svg");
+    let output = replay(&[trace.to_str().unwrap(), "--plot", svg.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(names_in(&folder), ["a <trace> & more.csv", "out.svg"]);
+    let drawing = fs::read_to_string(svg).unwrap();
+    for word in ["a &lt;trace&gt; &amp; more.csv", "hashed:65536", "Longest call", "10 min"] {
+        assert!(drawing.contains(word), "{word}");
+    }
+}
+
+#[cfg(not(feature = "png"))]
+#[test]
+fn a_picture_as_png_needs_the_feature() {
+    let output = replay(&["-", "--plot", "out.png"]);
+    assert_eq!(output.status.code(), Some(2));
+    let message = text(&output.stderr);
+    assert!(message.contains("built without the feature `png`"), "{message}");
+}
+
+#[cfg(feature = "png")]
+#[test]
+fn a_picture_as_png_is_the_svg_in_twice_the_pixels() {
+    let folder = TempDir::new().unwrap();
+    let trace = file_of(&folder, "trace.csv", generated(5_000).as_bytes());
     let (svg, png) = (folder.path().join("out.svg"), folder.path().join("out.PNG"));
     for plot in [&svg, &png] {
         let output = replay(&[trace.to_str().unwrap(), "--plot", plot.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     }
-    assert_eq!(names_in(&folder), ["a <trace> & more.csv", "out.PNG", "out.svg"]);
-
     let drawing = fs::read_to_string(svg).unwrap();
-    for word in ["a &lt;trace&gt; &amp; more.csv", "hashed:65536", "Longest call", "10 min"] {
-        assert!(drawing.contains(word), "{word}");
-    }
     let size = ["width", "height"].map(|name| {
         let (_, rest) = drawing.split_once("<svg ").unwrap();
         let (_, rest) = rest.split_once(&format!("{name}=\"")).unwrap();
         rest.split_once('"').unwrap().0.parse::<u32>().unwrap()
     });
-    let picture = Pixmap::decode_png(&fs::read(png).unwrap()).unwrap();
+    let picture = resvg::tiny_skia::Pixmap::decode_png(&fs::read(png).unwrap()).unwrap();
     assert_eq!([picture.width(), picture.height()], size.map(|pixels| 2 * pixels));
 
     // The title is drawn: there is ink where it stands.
@@ -339,6 +444,39 @@ fn pictures_are_written_in_both_formats() {
         .filter(|&(x, y)| picture.pixel(x, y).is_some_and(|pixel| pixel.red() < 100))
         .count();
     assert!(500 < ink, "{ink} dark pixels");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_picture_goes_where_a_link_leads() {
+    use std::os::unix::fs::symlink;
+    let folder = TempDir::new().unwrap();
+    fs::create_dir(folder.path().join("pictures")).unwrap();
+    let trace = file_of(&folder, "trace.csv", generated(100).as_bytes());
+    file_of(&folder, "pictures/there.svg", b"older");
+    for (link, target) in [
+        ("there.svg", "pictures/there.svg"),
+        ("second.svg", "there.svg"),
+        ("new.svg", "pictures/new.svg"),
+    ] {
+        let link = folder.path().join(link);
+        symlink(target, &link).unwrap();
+        let output = replay(&[trace.to_str().unwrap(), "--plot", link.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert_eq!(fs::read_link(&link).unwrap(), Path::new(target), "the link is still a link");
+        assert!(fs::read_to_string(&link).unwrap().starts_with("<svg"));
+    }
+    assert_eq!(fs::read_dir(folder.path().join("pictures")).unwrap().count(), 2);
+
+    let (ring, null) = (folder.path().join("ring.svg"), folder.path().join("null.svg"));
+    symlink("ring.svg", &ring).unwrap();
+    symlink("/dev/null", &null).unwrap();
+    for (link, found) in [(ring, "found a link that leads to itself"), (null, "found a device")] {
+        let output = replay(&[trace.to_str().unwrap(), "--plot", link.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(found), "{}", text(&output.stderr));
+        assert!(output.stdout.is_empty());
+    }
 }
 
 #[test]
@@ -372,6 +510,9 @@ fn json_is_one_object_a_mode() {
     let modes: Vec<_> = json(&output).iter().map(|figures| figures["mode"].clone()).collect();
     assert_eq!(modes, ["hierarchical:64", "hashed:512", "hashed:65536"]);
     for figures in json(&output) {
+        let repetitions = ["least_ns_per_op", "ns_per_op", "most_ns_per_op"];
+        let repetitions = repetitions.map(|field| figures[field].as_f64().unwrap());
+        assert!(repetitions.is_sorted(), "{figures}");
         for field in ["ns_per_op", "peak_bytes_per_timeout"] {
             assert!(figures[field].is_f64(), "{field}");
         }
@@ -435,8 +576,27 @@ fn help_and_version_are_there() {
     let help = replay(&["--help"]);
     assert_eq!(help.status.code(), Some(0));
     assert!(text(&help.stdout).contains("tickwheel replay data/jobs-gaia.csv.gz"));
-    let version = Command::new(env!("CARGO_BIN_EXE_tickwheel")).arg("--version").output().unwrap();
+    let version = tickwheel().arg("--version").output().unwrap();
     assert_eq!(text(&version.stdout).trim(), concat!("tickwheel ", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn shells_and_man_know_the_command() {
+    for (shell, part) in [("bash", "--limit-time"), ("zsh", "--limit-time"), ("fish", "limit-time")]
+    {
+        let output = tickwheel().args(["completions", shell]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        assert!(text(&output.stdout).contains(part), "{shell}");
+    }
+    let folder = TempDir::new().unwrap();
+    let output = tickwheel().arg("man").arg(folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let page = fs::read_to_string(folder.path().join("tickwheel-replay.1")).unwrap();
+    assert!(page.contains(r"\-\-limit\-memory"), "{page}");
+
+    let output = tickwheel().arg("man").arg(folder.path().join("absent")).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("absent"), "{}", text(&output.stderr));
 }
 
 /// What a sorted map of exact deadlines makes of a trace.
@@ -558,8 +718,26 @@ fn generated(operations: u32) -> String {
     text
 }
 
+/// A trace that takes a hashed wheel of 512 buckets a time that grows with the square of its lines.
+///
+/// Half of the timeouts wait in one bucket for a far round, and in each round before that one more
+/// timeout in the same bucket comes due. To find it, the wheel looks at all.
+fn one_a_round_beside_many_that_wait(operations: u64) -> String {
+    const ROUND: u64 = 512;
+    let waiting = operations / 2;
+    let mut text = HEADER.to_string();
+    for key in 0..waiting {
+        text += &format!("0,schedule,{key},{}\n", ROUND * operations);
+    }
+    for round in 0..operations - waiting {
+        text += &format!("{},schedule,{},{ROUND}\n", ROUND * round, waiting + round);
+    }
+    text
+}
+
 fn figures_of(trace: &Path, modes: &[&str], tick: &str) -> Vec<Value> {
     let mut arguments = vec![trace.to_str().unwrap(), "--json", "--tick", tick];
+    arguments.extend(["--limit-slower", "1000000", "--limit-time", "1h"]);
     arguments.extend(modes.iter().flat_map(|mode| ["--mode", mode]));
     let figures = json(&replay(&arguments));
     assert_eq!(figures.len(), modes.len());
@@ -582,9 +760,13 @@ fn replay_input(input: &[u8], arguments: &[&str]) -> Output {
 }
 
 fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tickwheel"));
+    let mut command = tickwheel();
     command.arg("replay").args(arguments);
     command
+}
+
+fn tickwheel() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_tickwheel"))
 }
 
 /// That `trace` is refused with one message, and without a trace of output.
@@ -609,6 +791,11 @@ fn json(output: &Output) -> Vec<Value> {
 
 fn count(figures: &Value, column: &str) -> u64 {
     figures[column].as_u64().unwrap_or_else(|| panic!("{column} is a count"))
+}
+
+fn text_of(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    text(&output.stdout)
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -1,8 +1,7 @@
 //! Numbers as a person reads them.
 
-use alloc::format;
-use alloc::string::String;
 use indicatif::HumanCount;
+use std::time::Duration;
 
 /// So many nanoseconds, to three digits, in the largest unit of which there is at least one.
 pub(super) fn duration(nanoseconds: f64) -> String {
@@ -20,6 +19,15 @@ pub(super) fn duration(nanoseconds: f64) -> String {
     format!("{} {}", plain(rounded(unit.1)), unit.0)
 }
 
+/// From so many nanoseconds to so many, each as [`duration`] writes it, with the unit once if it is the same.
+pub(super) fn range(from: f64, to: f64) -> String {
+    let (from, to) = (duration(from), duration(to));
+    match (from.split_once(' '), to.split_once(' ')) {
+        (Some((number, unit)), Some((_, same))) if unit == same => format!("{number}-{to}"),
+        _ => format!("{from}-{to}"),
+    }
+}
+
 /// So many milliseconds, as [`duration`] writes them.
 pub(super) fn milliseconds(ms: u64) -> String {
     duration(ms as f64 * 1e6)
@@ -28,6 +36,16 @@ pub(super) fn milliseconds(ms: u64) -> String {
 /// So many bytes, to three digits.
 pub(super) fn bytes(bytes: f64) -> String {
     format!("{} B", plain(three_digits(bytes)))
+}
+
+/// A limit of memory, in the unit in which a person gives it.
+pub(super) fn memory(bytes: u64) -> String {
+    bytesize::ByteSize(bytes).display().iec().to_string()
+}
+
+/// A limit of time, as [`duration`] writes it.
+pub(super) fn time(time: Duration) -> String {
+    duration(time.as_nanos() as f64)
 }
 
 /// So many operations.

@@ -1,17 +1,14 @@
 //! `Trace`: reads the format, and says what is wrong with it.
 
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::sync::Arc;
-use alloc::vec::Vec;
-use core::fmt;
-use core::str;
-use core::sync::atomic::{AtomicU64, Ordering};
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
+use std::error::Error;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
+use std::str;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A trace being read: its operations come out in batches.
 ///
@@ -265,6 +262,9 @@ impl Trace {
 
     fn unreadable(&self, error: &io::Error) -> TraceError {
         let expected = match error.kind() {
+            _ if error.get_ref().is_some_and(|inner| inner.is::<TrailingBytes>()) => {
+                "the end of the file, or another gzip member"
+            }
             io::ErrorKind::UnexpectedEof => "the rest of the gzip data",
             io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => "sound gzip data",
             _ => "a trace that can be read",
@@ -305,7 +305,7 @@ impl fmt::Display for TraceError {
     }
 }
 
-impl core::error::Error for TraceError {}
+impl Error for TraceError {}
 
 /// Counts what is read.
 struct Counted<R> {
@@ -321,16 +321,62 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// The source, unpacked if it begins like gzip.
-fn unpacked(mut source: impl Read + 'static) -> io::Result<Box<dyn BufRead>> {
-    let mut start = Vec::new();
-    source.by_ref().take(GZIP_MAGIC.len() as u64).read_to_end(&mut start)?;
-    let is_gzip = start == GZIP_MAGIC;
-    let source = io::Cursor::new(start).chain(source);
-    Ok(match is_gzip {
-        true => Box::new(BufReader::new(MultiGzDecoder::new(BufReader::new(source)))),
-        false => Box::new(BufReader::new(source)),
+/// Returns the source, unpacked if it begins like gzip.
+fn unpacked(source: impl Read + 'static) -> io::Result<Box<dyn BufRead>> {
+    let mut source = BufReader::new(source);
+    Ok(match begins_like_gzip(&mut source)? {
+        true => Box::new(BufReader::new(Members { decoder: Some(GzDecoder::new(source)) })),
+        false => Box::new(source),
     })
+}
+
+/// All members of gzip data, one after the other.
+struct Members<R> {
+    /// None at the end.
+    decoder: Option<GzDecoder<R>>,
+}
+
+impl<R: BufRead> Read for Members<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(decoder) = &mut self.decoder {
+            match decoder.read(buffer)? {
+                0 if !buffer.is_empty() => {}
+                read => return Ok(read),
+            }
+            let mut source = self.decoder.take().expect("it was there").into_inner();
+            if begins_like_gzip(&mut source)? {
+                self.decoder = Some(GzDecoder::new(source));
+            } else if !source.fill_buf()?.is_empty() {
+                return Err(io::Error::other(TrailingBytes));
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// There are bytes behind gzip data, and they are no gzip data.
+#[derive(Debug)]
+struct TrailingBytes;
+
+impl fmt::Display for TrailingBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("trailing bytes after the gzip data")
+    }
+}
+
+impl Error for TrailingBytes {}
+
+/// Looks at the next bytes without reading them. A single byte is enough where the source has no
+/// more at the moment.
+fn begins_like_gzip(source: &mut impl BufRead) -> io::Result<bool> {
+    let start = loop {
+        match source.fill_buf() {
+            Ok(start) => break start,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    };
+    Ok(!start.is_empty() && start.iter().zip(&GZIP_MAGIC).all(|(byte, magic)| byte == magic))
 }
 
 fn describe(error: &io::Error) -> String {

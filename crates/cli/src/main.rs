@@ -1,6 +1,8 @@
 //! The command `tickwheel`.
 
-use clap::{Parser, Subcommand};
+use bytesize::ByteSize;
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
@@ -9,11 +11,11 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tickwheel::Mode;
-use tickwheel::replay::{self, Report, Tick, Trace, TraceError};
+use tickwheel_cli::replay::{self, Limits, Report, Tick, Trace, TraceError};
 
 /// Timing wheels, hierarchical and hashed.
 #[derive(Parser)]
-#[command(version, about)]
+#[command(name = "tickwheel", version, about)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -24,7 +26,26 @@ enum Command {
     /// Runs a recorded workload through wheels of several modes and compares them.
     #[command(after_help = REPLAY_HELP)]
     Replay(Replay),
+
+    /// Prints a script that completes the command's arguments in a shell.
+    #[command(after_help = COMPLETIONS_HELP)]
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+
+    /// Writes the man pages of the command into a folder.
+    Man {
+        /// The folder. It must exist.
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+    },
 }
+
+const COMPLETIONS_HELP: &str = "\
+Examples:
+  tickwheel completions bash > ~/.local/share/bash-completion/completions/tickwheel
+  tickwheel completions fish > ~/.config/fish/completions/tickwheel.fish";
 
 #[derive(clap::Args)]
 struct Replay {
@@ -46,11 +67,30 @@ struct Replay {
     #[arg(long, value_name = "DURATION", default_value = "1ms")]
     tick: Tick,
 
+    /// Stop a mode that is more than this many times slower than the cheapest mode so far; the
+    /// others go on.
+    #[arg(long, value_name = "TIMES", default_value_t = 20)]
+    limit_slower: u32,
+
+    /// Stop a mode after this time; the others go on.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "30s",
+        value_parser = humantime::parse_duration,
+    )]
+    limit_time: Duration,
+
+    /// Stop a mode that holds more memory than this, as in `512MiB` or `8GiB`; the others go on.
+    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
+    limit_memory: ByteSize,
+
     /// Print one JSON object a mode, one a line, instead of the table.
     #[arg(long)]
     json: bool,
 
-    /// Draw a picture as well; SVG or PNG, as the name ends.
+    /// Draw a picture as well; SVG or PNG, as the name ends. PNG needs a command that was built
+    /// with the feature `png`.
     #[arg(long, value_name = "OUT.svg|OUT.png", value_parser = Plot::parse)]
     plot: Option<Plot>,
 }
@@ -68,7 +108,7 @@ A trace has a line for each operation, in the order of time:
   250,reschedule,17,30000
   400,cancel,17,
 
-Exit code: 0 when done, 1 if a result cannot be written, 2 for arguments or a trace that are wrong,
+Exit code: 0 when done, also if a mode was stopped, 1 if a result cannot be written, 2 for arguments or a trace that are wrong,
 130 when interrupted.";
 
 /// A picture to be written: only when it is complete, or not at all.
@@ -87,8 +127,12 @@ enum Failure {
 }
 
 fn main() -> ExitCode {
-    let Command::Replay(arguments) = Arguments::parse().command;
-    let (message, code) = match arguments.run() {
+    let done = match Arguments::parse().command {
+        Command::Replay(arguments) => arguments.run(),
+        Command::Completions { shell } => print_completions(shell),
+        Command::Man { folder } => write_man_pages(&folder),
+    };
+    let (message, code) = match done {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Input(message)) => (message, 2),
         Err(Failure::Output(message)) => (message, 1),
@@ -107,7 +151,12 @@ impl Replay {
         let writing = exit_on_interrupt(progress.clone())?;
         let trace = self.open()?;
         show(&progress, &trace);
-        let report = replay::replay(trace, &self.modes, self.tick, |trace| {
+        let limits = Limits {
+            time: self.limit_time,
+            memory: self.limit_memory.as_u64(),
+            slower: self.limit_slower,
+        };
+        let report = replay::replay(trace, &self.modes, self.tick, &limits, |trace| {
             match trace.size() {
                 Some(_) => progress.set_position(trace.bytes_read()),
                 None => progress.set_position(trace.operations()),
@@ -130,44 +179,77 @@ impl Replay {
         Trace::open(&self.file)
     }
 
-    /// Prints what was found. A reader that has had enough is no failure.
     fn print(&self, report: &Report) -> Result<(), Failure> {
-        let mut output = io::BufWriter::new(io::stdout().lock());
+        let mut output = Vec::new();
         let printed = match self.json {
             true => report.write_json(&mut output),
             false => write!(output, "{report}"),
         };
-        match printed.and_then(|()| output.flush()) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(Failure::Output(format!("standard output: {error}")))
-            }
-            _ => Ok(()),
-        }
+        printed.expect("writing to memory cannot fail");
+        print(&output)
     }
 }
 
+/// Prints `output`. A reader that has had enough is no failure.
+fn print(output: &[u8]) -> Result<(), Failure> {
+    let mut standard = io::stdout().lock();
+    match standard.write_all(output).and_then(|()| standard.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Output(format!("standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn print_completions(shell: Shell) -> Result<(), Failure> {
+    let mut command = Arguments::command();
+    let name = command.get_name().to_string();
+    let mut output = Vec::new();
+    clap_complete::generate(shell, &mut command, name, &mut output);
+    print(&output)
+}
+
+fn write_man_pages(folder: &Path) -> Result<(), Failure> {
+    clap_mangen::generate_to(Arguments::command(), folder)
+        .map_err(|error| Failure::Output(format!("{}: {error}", folder.display())))
+}
+
 impl Plot {
-    fn parse(path: &str) -> Result<Self, String> {
-        let path = PathBuf::from(path);
+    fn parse(name: &str) -> Result<Self, String> {
+        let path = PathBuf::from(name);
+        // A path forgets a separator at its end, and a dot behind it.
+        if !path.file_name().and_then(OsStr::to_str).is_some_and(|last| name.ends_with(last)) {
+            return Err("found a folder, expected a file".into());
+        }
         let extension = path.extension().and_then(OsStr::to_str).map(str::to_ascii_lowercase);
         match extension.as_deref() {
-            Some("svg") => Ok(Self { path, draw: |report| Ok(replay::svg(report).into()) }),
+            Some("svg") => Ok(Self { path, draw: |report| replay::svg(report).map(String::into) }),
+            #[cfg(feature = "png")]
             Some("png") => Ok(Self { path, draw: replay::png }),
+            #[cfg(not(feature = "png"))]
+            Some("png") => Err("this command was built without the feature `png`: expected a \
+                                name that ends in .svg"
+                .into()),
             _ => Err("expected a name that ends in .svg or .png".into()),
         }
     }
 
-    /// Whether there will be a place to write to, as far as can be told beforehand.
+    /// Returns whether there will be a place to write to, as far as can be told beforehand.
     fn check(&self) -> Result<(), String> {
-        if self.path.is_dir() {
+        let target = self.target()?;
+        if target.is_dir() {
             return Err(format!("{}: found a directory, expected a file", self.path.display()));
         }
-        match tempfile::tempfile_in(self.folder()) {
+        if target.exists() && !target.is_file() {
+            return Err(format!("{}: found a device, expected a file", self.path.display()));
+        }
+        let folder = folder(&target);
+        match tempfile::tempfile_in(folder) {
             Ok(_) => Ok(()),
             Err(error) => Err(format!(
                 "{}: cannot write into {}: {error}",
                 self.path.display(),
-                self.folder().display()
+                folder.display()
             )),
         }
     }
@@ -175,18 +257,34 @@ impl Plot {
     /// Draws the picture into a file beside the one asked for, then gives it its name.
     fn write(&self, report: &Report) -> Result<(), String> {
         let cannot = |error: &dyn std::error::Error| format!("{}: {error}", self.path.display());
+        let target = self.target()?;
         let picture = (self.draw)(report).map_err(|error| cannot(&error))?;
-        let mut file = new_file(self.folder()).map_err(|error| cannot(&error))?;
+        let mut file = new_file(folder(&target)).map_err(|error| cannot(&error))?;
         file.write_all(&picture).map_err(|error| cannot(&error))?;
-        file.persist(&self.path).map_err(|error| cannot(&error.error))?;
+        file.persist(&target).map_err(|error| cannot(&error.error))?;
         Ok(())
     }
 
-    fn folder(&self) -> &Path {
-        match self.path.parent() {
-            Some(folder) if folder != Path::new("") => folder,
-            _ => Path::new("."),
+    /// The file that the path leads to, through any links.
+    fn target(&self) -> Result<PathBuf, String> {
+        const MOST_LINKS: usize = 40;
+        let mut target = self.path.clone();
+        for _ in 0..MOST_LINKS {
+            match target.read_link() {
+                // A relative link counts from the folder that it is in.
+                Ok(next) => target = folder(&target).join(next),
+                Err(_) => return Ok(target),
+            }
         }
+        Err(format!("{}: found a link that leads to itself, expected a file", self.path.display()))
+    }
+}
+
+/// The folder that a file is in.
+fn folder(file: &Path) -> &Path {
+    match file.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
     }
 }
 

@@ -1,21 +1,20 @@
 //! The milliseconds of a trace to ticks: deadlines up, the present down.
 
 use super::units;
-use alloc::string::String;
-use core::fmt;
-use core::str::FromStr;
-use core::time::Duration;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
 
 /// The length of a tick: 1 us to 1 h.
 ///
 /// ```
-/// use core::time::Duration;
-/// use tickwheel::replay::Tick;
+/// use std::time::Duration;
+/// use tickwheel_cli::replay::Tick;
 ///
 /// let tick: Tick = "7ms".parse()?;
 /// assert_eq!(tick, Tick::new(Duration::from_millis(7))?);
 /// assert!("2h".parse::<Tick>().is_err());
-/// # Ok::<(), tickwheel::replay::TickError>(())
+/// # Ok::<(), tickwheel_cli::replay::TickError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tick {
@@ -119,4 +118,4 @@ impl fmt::Display for TickError {
     }
 }
 
-impl core::error::Error for TickError {}
+impl std::error::Error for TickError {}
