@@ -1,8 +1,39 @@
-//! Timing wheels, hierarchical and hashed: hold millions of timeouts, cancel nearly all of them,
-//! and never hand one out early.
+//! Timing wheels, hierarchical and hashed, for millions of timeouts that are mostly cancelled.
 //!
-//! [`Wheel<T>`] holds values until their deadlines. It is driven by its caller: it reads no clock,
-//! starts no thread and calls nobody back. Time is a number of ticks, and all of u64 is good.
+//! Scheduling, moving or cancelling a timeout costs the same for every delay, and no timeout is
+//! ever early.
+//!
+//! # What to take
+//!
+//! | You have | Take |
+//! |---|---|
+//! | an event loop, `no_std`, or your own clock | [`Wheel`]: the caller passes the time in, and gets back what is due |
+//! | callbacks that run on threads | [`Timer`]: runs tasks when they are due, for any number of threads |
+//! | one delay, one time limit or a heartbeat in async code | [`sleep`], [`timeout`], [`interval`]: futures for any executor |
+//! | many values, each with its own deadline, for one task or thread | [`DelayQueue`]: hands out each value at its deadline |
+//!
+//! All but the [`Wheel`] need the feature `std`. [`Mode`] chooses between a hierarchical wheel, as
+//! in Kafka, and a hashed one, as in Netty. Both keep the same promises and differ in cost.
+//!
+//! # Ticks
+//!
+//! A wheel counts time in *ticks*: a `u64` that begins at 0. The caller of a [`Wheel`] decides how
+//! long a tick is, and every `u64` is a valid deadline. A [`Timer`] has ticks of 1 ms; the
+//! [builder](TimerBuilder::tick) sets others, from 1 us to 1 h. Its deadlines are rounded up to a
+//! tick, and the present is rounded down.
+//!
+//! # Never early
+//!
+//! - [`Wheel::expire(now)`](Wheel::expire) never returns a timeout whose deadline is after `now`.
+//!   The only time that a wheel knows is the largest `now` that its caller has passed.
+//! - A [`Timer`], and each future and [`DelayQueue`] on it, measures a delay by the timer's own
+//!   [`Clock`], from the call that schedules. The default clock is the system's monotonic one:
+//!   setting the time of day does not move a deadline. A task runs late by less than one tick, plus
+//!   the time to wake the worker thread, plus the tasks ahead of it.
+//!
+//! # Examples
+//!
+//! A [`Wheel`] reads no clock, starts no thread and calls no callback:
 //!
 //! ```
 //! use tickwheel::{Mode, Wheel};
@@ -16,11 +47,7 @@
 //! assert_eq!(wheel.next_deadline(), Some(1_000_000_000_000));
 //! ```
 //!
-//! [`Mode`] says whether the wheel is hierarchical, as in Kafka, or hashed, as in Netty, and how to
-//! choose. Both keep the same promises, which are listed at [`Wheel`], and differ in cost.
-//!
-//! [`Timer`] runs tasks when their time has come: wheels, a clock and a thread that sleeps until
-//! something is due, for any number of threads.
+//! A [`Timer`] has wheels, a clock, and a worker thread that sleeps until something is due:
 //!
 //! ```
 //! use std::time::Duration;
@@ -28,13 +55,12 @@
 //!
 //! let timer = Timer::new();
 //! let request = timer.schedule(Duration::from_secs(30), || println!("no answer"))?;
-//! assert!(request.cancel()); // there it is
+//! assert!(request.cancel()); // the answer came
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! On a timer there are futures for any executor: [`sleep`], [`timeout`], [`interval`], on the
-//! timer of the process or on [one of one's own](Timer::sleep). [`DelayQueue`] hands out many
-//! values, each when its time has come, to a task or to a blocked thread.
+//! A future waits on [your own timer](Timer::sleep), or on [the default timer](timer()), which the
+//! whole process shares:
 //!
 //! ```
 //! # futures::executor::block_on(async {
@@ -43,12 +69,24 @@
 //! # }).unwrap();
 //! ```
 //!
+//! # When not to use it
+//!
+//! - A few dozen timeouts: a [`BinaryHeap`](alloc::collections::BinaryHeap) is less code, and about
+//!   as fast.
+//! - The program asks for the earliest timeout many times for each one it schedules, and cancels
+//!   few: a heap or a [`BTreeMap`](alloc::collections::BTreeMap) keeps them sorted, and a wheel
+//!   sorts late.
+//! - A few hundred timeouts under tokio: `tokio::time` is there already.
+//! - Timeouts must survive a restart: keep them in a database, and put the near ones in a wheel.
+//! - A delay must end at an exact microsecond: the worker is a thread like any other, and the
+//!   system wakes it late now and then.
+//!
 //! # Features
 //!
-//! - `std` (default): the [`Timer`] and what stands on it; without it the crate is `no_std` and
-//!   needs `alloc` only, and 32 KB of stack.
+//! - `std` (default): the [`Timer`], the futures and the [`DelayQueue`]. Without it the crate is
+//!   `no_std`, and the [`Wheel`] needs `alloc` and 32 KB of stack.
 //! - `stream`: [`Interval`] and [`DelayQueue`] are streams, by the crate `futures-core`.
-//! - `log`: a timer says through the `log` crate when there are too many of them.
+//! - `log`: the timer warns through the crate `log`, once, if more than 64 timers are alive.
 //!
 //! The command `tickwheel replay` runs a recorded workload through several modes and compares them.
 //! It is in a package of its own, `tickwheel-cli`.

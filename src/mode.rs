@@ -1,30 +1,30 @@
-//! Which kind of wheel, and how to choose.
+//! The kind of a wheel, and how to choose it.
 
 use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
 
-/// Whether a wheel is hierarchical or hashed, and of how many buckets.
+/// Chooses between a hierarchical and a hashed wheel, and the number of its buckets.
 ///
-/// Both modes keep the same promises and answer every call alike; they differ in cost.
+/// Take [`Mode::hierarchical`]: its cost depends least on the delays. Measure a hashed wheel if one
+/// round is longer than nearly all delays. A round is as many ticks as there are buckets. The
+/// command `tickwheel replay` compares modes on a recorded workload.
+///
+/// Both modes keep the same promises and answer every call alike. They differ in cost:
 ///
 /// | | hierarchical | hashed |
 /// |---|---|---|
-/// | a timeout waits | in a bucket of a level coarse enough for its delay | in the bucket of its deadline modulo the number of buckets |
-/// | on its way it is | demoted, once a level at most | passed over, once a round at most |
+/// | a timeout waits | in a bucket of a level that is coarse enough for its delay | in the bucket of its deadline modulo the number of buckets |
+/// | on its way | it is demoted, at most once a level | it is passed over, at most once a round |
 /// | good for | delays of any length, and any mixture of them | delays that are short, or all alike |
-/// | costs when wrong | never much | a scan of its bucket in every round in which another timeout there is due |
+/// | if the delays do not suit it | it never costs much | each round in which another timeout of its bucket is due costs a scan of the bucket |
 ///
-/// Buckets are allocated 64 at a time, 2.5 KB, where they are used: a wheel of very many buckets and
-/// few timeouts may have as much for each timeout.
-///
-/// When in doubt, take [`Mode::hierarchical`]. A hashed wheel is worth a measurement where a round
-/// (ticks a bucket times buckets) is longer than nearly all delays: `tickwheel replay` compares the
-/// modes on a recorded workload.
+/// A wheel allocates its buckets in rows of 16, about 650 bytes, where timeouts wait. A wheel of
+/// very many buckets and few timeouts may need a row for each timeout.
 ///
 /// # As text
 ///
-/// `hierarchical:64` and `hashed:512` parse and print; `hierarchical` alone is the default.
+/// `hierarchical:64` and `hashed:512` parse and print. `hierarchical` alone is the default mode.
 ///
 /// ```
 /// use tickwheel::Mode;
@@ -48,41 +48,43 @@ enum Kind {
     Hashed,
 }
 
-/// Why there is no such mode.
+/// Says why a mode cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ModeError {
     /// The number of buckets is out of range.
     Buckets {
-        /// The number asked for.
+        /// The number that the caller asked for.
         requested: usize,
         /// The smallest number that this mode can have.
         least: usize,
     },
     /// The text names no mode.
     Syntax {
-        /// The text, whole.
+        /// The whole text.
         text: String,
     },
 }
 
-/// The most buckets that a mode can have, of a level or in all.
+/// The most buckets that a mode can have: a level, or in all.
 const MOST_BUCKETS: usize = 1 << 30;
 
 impl Mode {
-    /// Levels of 64 buckets, enough of them for all of u64: the default.
+    /// Returns the default mode: levels of 64 buckets, and enough levels for every `u64`.
     #[must_use]
     pub const fn hierarchical() -> Self {
         Self { kind: Kind::Hierarchical, bits: 6 }
     }
 
-    /// Levels of so many buckets each, rounded up to a power of two, enough of them for all of u64.
+    /// Returns a hierarchical mode with `buckets_per_level`, rounded up to a power of two, and
+    /// enough levels for every `u64`.
     ///
-    /// More buckets a level mean fewer demotions, and more memory for a sparse wheel.
+    /// With more buckets a level, timeouts are demoted less often, and a sparse wheel takes more
+    /// memory.
     ///
     /// # Errors
     ///
-    /// [`ModeError::Buckets`] unless there are 2 to 2^30 buckets.
+    /// [`ModeError::Buckets`] if `buckets_per_level` is less than 2 or more than 2^30.
     ///
     /// ```
     /// use tickwheel::Mode;
@@ -97,12 +99,12 @@ impl Mode {
         Ok(Self { kind: Kind::Hierarchical, bits })
     }
 
-    /// One level of so many buckets, rounded up to a power of two, in which a timeout waits its
-    /// rounds.
+    /// Returns a hashed mode with `buckets`, rounded up to a power of two: one level, in which a
+    /// timeout waits its rounds.
     ///
     /// # Errors
     ///
-    /// [`ModeError::Buckets`] unless there are 1 to 2^30 buckets.
+    /// [`ModeError::Buckets`] if `buckets` is 0 or more than 2^30.
     ///
     /// ```
     /// use tickwheel::{Mode, ModeError};
@@ -116,13 +118,14 @@ impl Mode {
         Ok(Self { kind: Kind::Hashed, bits })
     }
 
-    /// The number of buckets: of each level of a hierarchical wheel, of a hashed wheel in all.
+    /// Returns the number of buckets: those of each level of a hierarchical wheel, or all of a
+    /// hashed wheel.
     #[must_use]
     pub const fn buckets(&self) -> usize {
         1 << self.bits
     }
 
-    /// The number of levels: 1 for a hashed wheel.
+    /// Returns the number of levels: 1 for a hashed wheel.
     #[must_use]
     pub const fn levels(&self) -> usize {
         match self.kind {
@@ -131,7 +134,7 @@ impl Mode {
         }
     }
 
-    /// Whether a timeout waits its rounds in one level, instead of being demoted through several.
+    /// Returns whether the mode is hashed.
     #[must_use]
     pub const fn is_hashed(&self) -> bool {
         matches!(self.kind, Kind::Hashed)
@@ -184,7 +187,7 @@ impl fmt::Display for ModeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Buckets { requested, least } => {
-                write!(f, "{requested} buckets asked for, but {least} to {MOST_BUCKETS} can be had")
+                write!(f, "{requested} buckets asked for: expected {least} to {MOST_BUCKETS}")
             }
             Self::Syntax { text } => write!(
                 f,

@@ -1,4 +1,4 @@
-//! Storage whose keys no later value shares.
+//! The arena: stores timeouts under keys that no later timeout shares.
 
 use super::growing::Growing;
 use alloc::vec::Vec;
@@ -6,13 +6,13 @@ use core::num::NonZeroU32;
 
 /// Names one timeout of one wheel, and nothing once that timeout is gone.
 ///
-/// A key is good from the [`schedule`](crate::Wheel::schedule) that returned it until its timeout
-/// is expired, cancelled, drained or cleared; a [`reschedule`](crate::Wheel::reschedule) keeps it.
-/// After that it finds nothing, also when its place in the wheel is taken by another timeout: each
-/// key carries a generation, which comes round only after the place was reused 2^31 times or more.
-/// A key of one wheel means nothing to another.
+/// A key is valid from the [`schedule`](crate::Wheel::schedule) that returned it until its timeout
+/// is expired, cancelled, drained or cleared. [`reschedule`](crate::Wheel::reschedule) keeps it
+/// valid. After that the key finds nothing, even if another timeout takes the same place in the
+/// wheel: each key carries a generation, which comes round only after at least 2^31 reuses of the
+/// place.
 ///
-/// Eight bytes, and `Option<Key>` is no larger.
+/// A key means nothing to another wheel. It takes eight bytes, and so does `Option<Key>`.
 ///
 /// ```
 /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -30,7 +30,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key's place in the arena.
+    /// Returns the place in the arena.
     #[inline]
     pub(super) fn index(self) -> u32 {
         self.index
@@ -39,47 +39,48 @@ impl Key {
 
 /// Stands in a bucket for one timeout.
 ///
-/// An entry is *stale* once its timeout is gone or was moved to another entry. A cancel leaves the
-/// entry where it is; a stale entry is dropped when it would be handed out, and by the sweep.
+/// An entry is *stale* if its timeout is gone, or was moved and has a newer entry. A cancel leaves
+/// the entry where it is. A sweep drops stale entries, and so does whatever would hand them out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Entry {
-    /// The timeout's place in the arena.
+    /// The place of the timeout in the arena.
     pub(super) index: u32,
-    /// The timeout has the same stamp, unless the entry is stale.
+    /// The stamp of the timeout, unless the entry is stale.
     pub(super) stamp: u32,
-    /// When the timeout is due. Demoting, scanning and sorting read no slot because it is here.
+    /// The deadline of the timeout. It is here so that demoting, scanning and sorting read no slot.
     pub(super) deadline: u64,
 }
 
-/// Slots whose vacancies are one word.
+/// Slots whose vacancies share one word.
 const GROUP: usize = u64::BITS as usize;
 
-/// The timeouts of a wheel, by index and by key.
+/// Holds the timeouts of a wheel, by index and by key.
 #[derive(Debug)]
 pub(super) struct Arena<T> {
     slots: Growing<Slot<T>>,
-    /// When each timeout is due, by index too. The deadlines are apart from the slots because neither
-    /// handing out a timeout nor cancelling one reads them: so both touch less memory.
+    /// The deadline of each timeout, by the same index. The deadlines are apart from the slots
+    /// because neither handing out a timeout nor cancelling one reads them: so both touch less
+    /// memory.
     deadlines: Growing<u64>,
-    /// For each group of slots one bit a slot, set if it is vacant.
+    /// One word for each group of slots. The bit of a slot is set if the slot is vacant.
     vacant: Vec<u64>,
-    /// The groups with a vacant slot, each once, the one to use next last: mostly a group in which a
-    /// slot was vacated a moment ago. A list through the slots would make each `insert` wait for the
-    /// memory of the one before.
+    /// The groups with a vacant slot, each once. The last one is used next: mostly a group in which
+    /// a slot was vacated a moment ago. A list through the slots would make each `insert` wait for
+    /// the memory of the one before.
     open: Vec<u32>,
-    /// How many of `open`, from the first on, are as `begin_again` has them.
+    /// How many of `open`, from the first on, are in the order that `begin_again` makes.
     in_order: usize,
     len: usize,
-    /// The stamp that was given out last.
+    /// The last stamp that was given out.
     stamp: u32,
-    /// Where a new slot's generation starts: above that of every slot ever given back.
+    /// The first generation of a new slot: above that of every slot that was ever given back.
     floor: NonZeroU32,
 }
 
-/// The generation's zero marks a vacant slot, so that the choice takes no room.
+/// A generation is never zero. Zero marks a vacant slot, so the choice takes no room.
 #[derive(Debug)]
 enum Slot<T> {
-    /// With the generation of the timeout to come.
+    /// Holds the generation of the next timeout.
     Vacant(NonZeroU32),
     Occupied(Timeout<T>),
 }
@@ -87,7 +88,7 @@ enum Slot<T> {
 #[derive(Debug)]
 struct Timeout<T> {
     generation: NonZeroU32,
-    /// That of its entry: all others that name this slot are stale.
+    /// The stamp of its entry. All other entries that name this slot are stale.
     stamp: u32,
     value: T,
 }
@@ -112,10 +113,10 @@ impl<T> Arena<T> {
         }
     }
 
-    /// Makes room for so many timeouts more, if there is so much memory.
+    /// Makes room for `additional` timeouts, if there is enough memory.
     pub(super) fn reserve(&mut self, additional: usize) {
         let additional = additional.saturating_sub(self.slots.len() - self.len);
-        // Room that cannot be had now is asked for again when it is needed.
+        // If there is no room now, `push` asks again when it needs it.
         let groups = self.slots.len().saturating_add(additional).div_ceil(GROUP);
         let _ = self
             .slots
@@ -124,7 +125,7 @@ impl<T> Arena<T> {
             .and_then(|()| self.vacant.try_reserve(groups - self.vacant.len()));
     }
 
-    /// Stores a timeout; returns its key and its entry.
+    /// Stores a timeout, and returns its key and its entry.
     #[inline]
     pub(super) fn insert(&mut self, deadline: u64, value: T) -> (Key, Entry) {
         let stamp = self.stamp.wrapping_add(1);
@@ -148,7 +149,7 @@ impl<T> Arena<T> {
         (Key { index, generation }, Entry { index, stamp, deadline })
     }
 
-    /// Stores a timeout in a new slot, as none is vacant.
+    /// Stores a timeout in a new slot, because none is vacant.
     #[inline(always)]
     fn push(&mut self, deadline: u64, stamp: u32, value: T) -> Key {
         let (index, generation) = (self.slots.len(), self.floor);
@@ -161,7 +162,7 @@ impl<T> Arena<T> {
         Key { index: index as u32, generation }
     }
 
-    /// Changes when the timeout that `key` names is due; returns its new entry.
+    /// Changes the deadline of the timeout that `key` names, and returns its new entry.
     #[inline]
     pub(super) fn reschedule(&mut self, key: Key, deadline: u64) -> Option<Entry> {
         match self.slots.get_mut(key.index as usize)? {
@@ -175,7 +176,7 @@ impl<T> Arena<T> {
         }
     }
 
-    /// Takes out the timeout that `key` names; the key is stale from here on.
+    /// Takes out the timeout that `key` names. The key names nothing from then on.
     #[inline(always)]
     pub(super) fn remove(&mut self, key: Key) -> Option<T> {
         let is_it = |timeout: &Timeout<T>| timeout.generation == key.generation;
@@ -190,7 +191,7 @@ impl<T> Arena<T> {
         Some((Key { index: entry.index, generation }, value))
     }
 
-    /// Takes out the timeout at `index`, if there is one and it is the right one.
+    /// Takes out the timeout at `index`, if there is one and `is_it` says that it is the right one.
     #[inline(always)]
     fn vacate(&mut self, index: u32, is_it: impl Fn(&Timeout<T>) -> bool) -> Option<Timeout<T>> {
         let slot = self.slots.get_mut(index as usize)?;
@@ -212,8 +213,8 @@ impl<T> Arena<T> {
         Some(timeout)
     }
 
-    /// Has the slots filled in the order of memory, as all of them are vacant. Touches only the
-    /// groups that were filled up since the last time.
+    /// Makes `insert` fill the slots in the order of memory, because all of them are vacant.
+    /// Touches only the groups that were filled up since the last time.
     #[cold]
     fn begin_again(&mut self) {
         for (group, open) in (0..).zip(self.open[self.in_order..].iter_mut().rev()) {
@@ -222,7 +223,7 @@ impl<T> Arena<T> {
         self.in_order = self.open.len();
     }
 
-    /// The value that `key` names.
+    /// Returns the value that `key` names.
     #[inline]
     pub(super) fn get(&self, key: Key) -> Option<&T> {
         match self.slots.get(key.index as usize)? {
@@ -231,7 +232,7 @@ impl<T> Arena<T> {
         }
     }
 
-    /// The value that `key` names.
+    /// Returns the value that `key` names.
     #[inline]
     pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         match self.slots.get_mut(key.index as usize)? {
@@ -242,7 +243,7 @@ impl<T> Arena<T> {
         }
     }
 
-    /// The key of the timeout that `entry` stands for; None if the entry is stale.
+    /// Returns the key of the timeout that `entry` stands for, or None if the entry is stale.
     #[cfg(feature = "std")]
     pub(super) fn key(&self, entry: Entry) -> Option<Key> {
         match self.slots.get(entry.index as usize)? {
@@ -253,7 +254,7 @@ impl<T> Arena<T> {
         }
     }
 
-    /// Whether the timeout that `entry` stands for is gone, or was moved to another entry.
+    /// Returns whether the timeout that `entry` stands for is gone, or was moved to a newer entry.
     #[inline]
     pub(super) fn is_stale(&self, entry: Entry) -> bool {
         match self.slots.get(entry.index as usize) {
@@ -262,14 +263,14 @@ impl<T> Arena<T> {
         }
     }
 
-    /// When the timeout at `index`, which is live, is due.
+    /// Returns the deadline of the timeout at `index`, which must be live.
     #[inline]
     pub(super) fn deadline_at(&self, index: u32) -> u64 {
         self.deadlines[index as usize]
     }
 
-    /// Reads the slots of some entries, all at once: one after the other, each would have to be
-    /// waited for.
+    /// Reads the slots of some entries at once, so that the processor waits for them together and
+    /// not for one after the other.
     #[inline(never)]
     pub(super) fn prefetch(&self, entries: &[Entry]) {
         let slots = self.slots.first();
@@ -280,7 +281,7 @@ impl<T> Arena<T> {
         core::hint::black_box(entries.iter().fold(0, touch));
     }
 
-    /// The first live timeout at or after index `from`, as key, deadline and value.
+    /// Returns the first live timeout at or after index `from`, as key, deadline and value.
     pub(super) fn next_live(&self, from: u32) -> Option<(Key, u64, &T)> {
         let mut skipped = (1 << (from as usize % GROUP)) - 1;
         for (group, vacant) in self.vacant.iter().enumerate().skip(from as usize / GROUP) {
@@ -299,7 +300,7 @@ impl<T> Arena<T> {
         None
     }
 
-    /// Goes on with the stamps from `stamp`.
+    /// Makes the stamps go on from `stamp`.
     #[cfg(test)]
     pub(super) fn set_stamp(&mut self, stamp: u32) {
         self.stamp = stamp;

@@ -1,4 +1,4 @@
-//! Bucket: the first-in-first-out list both modes share.
+//! Bucket: the first-in-first-out list that both modes share.
 
 use super::arena::{Arena, Entry};
 use alloc::boxed::Box;
@@ -6,10 +6,10 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use smallvec::SmallVec;
 
-/// Entries that are kept together, and so are copied at most when a bucket grows.
+/// The entries of one chunk, which are the most that are copied when a bucket grows.
 pub(super) const CHUNK: usize = 512;
 
-/// How often a bucket is looked through before it is sorted: to sort it costs about as much.
+/// How often `earliest` looks through a bucket before it sorts it: sorting costs about as much.
 const SORTED_AFTER: usize = 16;
 
 pub(super) type Chunk = SmallVec<[Entry; 1]>;
@@ -17,13 +17,13 @@ pub(super) type Chunk = SmallVec<[Entry; 1]>;
 /// The timeouts that come up together. Those of equal deadlines are in the order in which they were
 /// put in.
 ///
-/// A bucket is made of chunks of entries: so it never copies much when it grows, and it can be
-/// taken apart a chunk at a time.
+/// A bucket is made of chunks of entries. So it never copies much when it grows, and a visit can
+/// take it apart a chunk at a time.
 #[derive(Debug, Default)]
 pub(super) struct Bucket {
-    /// What a bucket of one chunk does not have. Boxed, because few buckets have more.
+    /// The chunks before the last one, if there are any. Boxed, because few buckets have them.
     full: Option<Box<Full>>,
-    /// The last chunk; not empty unless the bucket is.
+    /// The last chunk, which is empty only if the bucket is.
     last: Chunk,
 }
 
@@ -32,9 +32,9 @@ pub(super) struct Bucket {
 struct Full {
     /// None of them is empty.
     chunks: VecDeque<Chunk>,
-    /// How many of them, from the first on, are sorted by deadline, as one list.
+    /// The number of chunks, from the first on, that are sorted by deadline as one list.
     sorted: usize,
-    /// Chunks that `earliest` has looked at since it last sorted them.
+    /// The chunks that `earliest` has looked at since it last sorted.
     looked: usize,
 }
 
@@ -65,14 +65,14 @@ impl Bucket {
         self.full.get_or_insert_default().chunks.push_back(full);
     }
 
-    /// Makes room for so many entries, or one chunk of them, in a bucket that is empty.
+    /// Makes room for `entries`, but at most for one chunk, if the bucket is empty.
     pub(super) fn reserve(&mut self, entries: usize) {
         if self.last.is_empty() {
             self.last.reserve_exact(entries.min(CHUNK));
         }
     }
 
-    /// Takes out the first chunk; an empty one if there is none.
+    /// Takes out the first chunk, which is empty if the bucket is.
     pub(super) fn pop_chunk(&mut self) -> Chunk {
         if self.full.is_none() { core::mem::take(&mut self.last) } else { self.remove_chunk(0) }
     }
@@ -100,25 +100,25 @@ impl Bucket {
     /// Reads the first `chunks` chunks ahead.
     pub(super) fn prefetch(&self, chunks: usize) {
         let entries = (0..chunks.min(self.chunks())).flat_map(|at| {
-            // One of each cache line.
+            // One entry of each cache line.
             self.chunk(at).iter().step_by(64 / size_of::<Entry>())
         });
         core::hint::black_box(entries.fold(0, |sum, entry| sum ^ entry.index));
     }
 
-    /// How many chunks there are; at least 1.
+    /// Returns the number of chunks, which is at least 1.
     #[inline]
     pub(super) fn chunks(&self) -> usize {
         self.full.as_ref().map_or(0, |full| full.chunks.len()) + 1
     }
 
-    /// The entries of chunk `at`.
+    /// Returns the entries of chunk `at`.
     pub(super) fn chunk(&self, at: usize) -> &[Entry] {
         self.full.as_ref().and_then(|full| full.chunks.get(at)).unwrap_or(&self.last)
     }
 
-    /// Drops the entries of chunk `at` that are not to be kept, and the chunk if none is left.
-    /// Returns whether the chunk is gone, so that chunk `at` is the one that followed.
+    /// Drops the entries of chunk `at` that `keep` rejects, and the chunk if none is left. Returns
+    /// whether the chunk is gone; chunk `at` is then the one that followed.
     pub(super) fn retain_chunk(&mut self, at: usize, keep: impl FnMut(Entry) -> bool) -> bool {
         let chunk = match &mut self.full {
             Some(full) if at < full.chunks.len() => &mut full.chunks[at],
@@ -132,19 +132,20 @@ impl Bucket {
         is_gone
     }
 
-    /// The entries, in order.
+    /// Returns the entries, in order.
     #[inline]
     pub(super) fn iter(&self) -> impl Iterator<Item = Entry> {
         let full = self.full.iter().flat_map(|full| full.chunks.iter());
         full.chain([&self.last]).flatten().copied()
     }
 
-    /// The first of the entries with the earliest deadline, of those that are not stale; None if all
-    /// are. Drops stale entries that it comes upon, and counts them down in `stale`.
+    /// Returns the first of the entries with the earliest deadline, not counting stale ones.
+    /// Returns None if all are stale. Drops stale entries among the sorted ones, and counts them
+    /// down in `stale`.
     ///
-    /// It looks at each entry, at first. When the looks have cost as much as sorting, it sorts the
-    /// entries; from then on it looks at the first of them and at those that were put in since. So
-    /// to cancel the earliest again and again, and to ask each time, costs O(log n) each.
+    /// At first it looks at each entry. When the looks have cost as much as sorting, it sorts the
+    /// entries. From then on it looks at the first of them, and at those that were put in since. So
+    /// cancelling the earliest again and again, and asking each time, costs O(log n) each.
     pub(super) fn earliest<T>(&mut self, arena: &Arena<T>, stale: &mut usize) -> Option<Entry> {
         if let Some(full) = &mut self.full {
             let chunks = full.chunks.len();
@@ -165,7 +166,7 @@ impl Bucket {
         earliest
     }
 
-    /// The first entry that is not stale, of those that are sorted; drops those before it.
+    /// Returns the first sorted entry that is not stale, and drops those before it.
     fn earliest_sorted<T>(&mut self, arena: &Arena<T>, stale: &mut usize) -> Option<Entry> {
         loop {
             let full = self.full.as_mut().filter(|full| 0 < full.sorted)?;
@@ -180,7 +181,7 @@ impl Bucket {
         }
     }
 
-    /// Sorts all entries but those of the last chunk by deadline; equal deadlines keep their order.
+    /// Sorts all entries but those of the last chunk by deadline. Equal deadlines keep their order.
     #[cold]
     fn sort(&mut self) {
         let Some(full) = &mut self.full else { return };
@@ -190,7 +191,8 @@ impl Bucket {
         (full.sorted, full.looked) = (full.chunks.len(), 0);
     }
 
-    /// Drops the entries that are not to be kept, and gives back the memory the others do not need.
+    /// Drops the entries that `keep` rejects, and gives back the memory that the others do not
+    /// need.
     pub(super) fn shrink(&mut self, mut keep: impl FnMut(Entry) -> bool) {
         let mut kept = Self::default();
         while !self.is_empty() {
@@ -208,7 +210,7 @@ impl Bucket {
         *self = kept;
     }
 
-    /// How many entries there are; looks at each chunk.
+    /// Returns the number of entries. Looks at each chunk.
     pub(super) fn len(&self) -> usize {
         let full = self.full.iter().flat_map(|full| &full.chunks);
         full.chain([&self.last]).map(|chunk| chunk.len()).sum()
@@ -219,7 +221,7 @@ impl Bucket {
         self.last.is_empty()
     }
 
-    /// Bytes allocated.
+    /// Returns the bytes that are allocated.
     pub(super) fn memory(&self) -> usize {
         let array = |chunk: &Chunk| match chunk.spilled() {
             true => chunk.capacity() * size_of::<Entry>(),
@@ -249,7 +251,7 @@ impl Bucket {
     }
 }
 
-/// Drops the entries of a chunk that are not to be kept, and the room that is far too much then.
+/// Drops the entries of a chunk that `keep` rejects, and the room that is far too much then.
 fn retain(chunk: &mut Chunk, mut keep: impl FnMut(Entry) -> bool) {
     let entries = chunk.as_mut_slice();
     let mut kept = entries.iter().position(|&entry| !keep(entry)).unwrap_or(entries.len());

@@ -1,4 +1,4 @@
-//! Check: a slow and obvious scan of all that must hold.
+//! Check: a slow and obvious scan of every invariant.
 
 use super::Wheel;
 use super::arena::Entry;
@@ -7,14 +7,14 @@ use super::sweep::{FEW_STALE, STALE_PER_LIVE, SWEPT};
 use super::visit::Visit;
 use alloc::vec::Vec;
 
-/// Entries that may be owed to a sweep, which is those of a piece, and stale beyond those that
-/// begin one.
+/// The entries of the largest piece of a sweep. So many may be owed, and be stale beyond those that
+/// begin a sweep.
 const FEW: usize = 1024;
-/// Bytes that a wheel may hold whatever was in it.
+/// The bytes that any wheel may hold.
 const MEMORY: usize = 64 << 10;
-/// Bytes that a wheel may hold for each place, besides rows of buckets.
+/// The bytes that a wheel may hold for each place, besides rows of buckets.
 const MEMORY_PER_PLACE: usize = 400;
-/// Bytes of a row of buckets, with the nodes that lead to it.
+/// The bytes that a wheel may hold for each row of buckets, with the nodes that lead to it.
 const MEMORY_PER_ROW: usize = 6 << 10;
 
 impl<T> Wheel<T> {
@@ -62,8 +62,8 @@ impl<T> Wheel<T> {
         assert_eq!(placed.len(), self.len(), "every timeout has one entry");
     }
 
-    /// Whether a timeout of `deadline` may be in bucket `number`. What a visit has demoted is where
-    /// the cursor will put it.
+    /// Returns whether a timeout of `deadline` may be in bucket `number`. A visit demotes an entry
+    /// to the bucket that the cursor at the end of the visit determines.
     fn belongs_in(&self, deadline: u64, number: u32) -> bool {
         let is_from =
             |cursor| cursor < deadline && self.geometry.bucket(deadline, cursor) == number;
@@ -76,8 +76,8 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Panics unless memory and the work ahead go by the most timeouts that were live since the last
-    /// `shrink_to_fit`, and not by how many there ever were.
+    /// Panics unless memory and the work ahead go by the most timeouts that were live since the
+    /// last `shrink_to_fit`, and not by the number of operations.
     fn check_bounds(&self) {
         let places = self.arena.places();
         let Self { sweep, .. } = self;

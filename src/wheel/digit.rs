@@ -1,8 +1,8 @@
-//! Counting sort by one digit of the deadline, which leaves equal digits in order.
+//! Digit: sorts by one digit of the deadline. Counting leaves equal digits in order.
 
 use super::arena::Entry;
 
-/// Values of a digit by which entries can be sorted.
+/// The most values of a digit by which entries can be sorted.
 pub(super) const MOST_COUNTED: usize = 256;
 
 /// A digit of a deadline.
@@ -13,7 +13,7 @@ pub(super) struct Digit {
 }
 
 impl Digit {
-    /// The digit of `bits` bits above the lowest `shift` bits; None if it has more than
+    /// Returns the digit of `bits` bits above the lowest `shift` bits, or None if it has more than
     /// `MOST_COUNTED` values.
     pub(super) fn new(shift: u32, bits: u32) -> Option<Self> {
         (1 << bits <= MOST_COUNTED).then(|| Self { shift, mask: ((1 << bits) - 1) as u8 })
@@ -25,7 +25,7 @@ impl Digit {
     }
 }
 
-/// How many entries there are of each value of a digit, and then where each goes.
+/// The number of entries of each value of a digit, and later the place of the next one.
 #[derive(Debug)]
 pub(super) struct Counts {
     digit: Digit,
@@ -44,7 +44,7 @@ impl Counts {
         }
     }
 
-    /// Makes of the counts the places where each value begins.
+    /// Turns the counts into the places where each value begins.
     pub(super) fn begin(&mut self) {
         let mut start = 0;
         for count in &mut self.counts[..=self.digit.mask.into()] {
@@ -52,7 +52,7 @@ impl Counts {
         }
     }
 
-    /// Puts entries into their places, after those that were put there before.
+    /// Puts entries into their places, behind those of earlier calls.
     pub(super) fn put(&mut self, entries: &[Entry], sorted: &mut [Entry]) {
         for &entry in entries {
             let place = &mut self.counts[self.digit.of(entry)];
@@ -61,7 +61,7 @@ impl Counts {
         }
     }
 
-    /// For each value that there is, as all have been put in their places: the entries.
+    /// Returns the entries of each value that occurs. All entries must be in their places.
     pub(super) fn runs<'a>(
         &'a self,
         sorted: &'a [Entry],

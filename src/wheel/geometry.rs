@@ -1,11 +1,11 @@
-//! Geometry: a mode with its arithmetic ready.
+//! Geometry: answers the two questions that the modes answer differently.
 
 use super::hashed::Hashed;
 use super::hierarchical::Hierarchical;
 use super::table::Table;
 use crate::mode::Mode;
 
-/// What differs between the modes: which bucket holds a deadline, and which bucket comes up next.
+/// A mode with its arithmetic ready: which bucket holds a deadline, and which bucket comes up next.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Geometry {
     Hierarchical(Hierarchical),
@@ -21,7 +21,7 @@ impl Geometry {
         }
     }
 
-    /// How many buckets there are on all levels.
+    /// Returns the number of buckets on all levels.
     pub(super) fn buckets(self) -> u32 {
         match self {
             Self::Hierarchical(levels) => levels.levels() << levels.bits,
@@ -29,7 +29,7 @@ impl Geometry {
         }
     }
 
-    /// The bucket that holds `deadline`, which is after `cursor`.
+    /// Returns the bucket that holds `deadline`, which is after `cursor`.
     #[inline]
     pub(super) fn bucket(self, deadline: u64, cursor: u64) -> u32 {
         match self {
@@ -38,8 +38,8 @@ impl Geometry {
         }
     }
 
-    /// The bucket that comes up next after `cursor`, and a tick that no deadline in any bucket is
-    /// before.
+    /// Returns the bucket that comes up next after `cursor`, and a tick that is not after any
+    /// deadline in any bucket.
     #[inline]
     pub(super) fn next(self, table: &mut Table, cursor: u64) -> Option<(u32, u64)> {
         match self {
@@ -48,8 +48,8 @@ impl Geometry {
         }
     }
 
-    /// Whether bucket `number`, which comes up next and in which nothing is due before `tick`, begins
-    /// after `now`, so that the cursor can come to `now` before it.
+    /// Returns whether bucket `number` begins after `now`, so that the cursor can come to `now`
+    /// before it. The bucket comes up next, and nothing in it is due before `tick`.
     #[inline]
     pub(super) fn begins_after(self, now: u64, number: u32, tick: u64) -> bool {
         match self {
@@ -58,7 +58,7 @@ impl Geometry {
         }
     }
 
-    /// The level that a bucket is on.
+    /// Returns the level that a bucket is on.
     #[inline]
     pub(super) fn level(self, number: u32) -> u32 {
         match self {

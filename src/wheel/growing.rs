@@ -1,32 +1,33 @@
-//! An array that grows a little at a time.
+//! Growing: an array that grows a little at a time.
 
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
-/// Bytes up to which an array is moved at once, or given back.
+/// Bytes up to which an array is moved, or given back, at once.
 const AT_ONCE: usize = 64 << 10;
-/// Bytes from which on the allocator moves an array without copying it: on Linux it then hands out
-/// whole pages, and moves those to other addresses.
+/// Bytes from which on the allocator moves an array without copying it: on Linux it hands out whole
+/// pages for such an array, and moves them to other addresses.
 const WHOLE_PAGES: usize = if cfg!(target_os = "linux") { 32 << 20 } else { usize::MAX };
 /// Elements that are laid out or moved with each new one.
 const STEP: usize = 64;
 
-/// An array of which no push moves more than a few elements.
+/// An array in which no push moves more than a few elements.
 ///
-/// When it is nearly full a larger one is laid out, and when it is full it is moved there, the last
-/// elements first, and given back, a step with each push; as Redis resizes its tables. Meanwhile an
-/// element is looked for in two places, in the first of which it is found at all other times: so a
-/// look costs no more than in a `Vec` then.
+/// When the array is nearly full, a larger one is laid out. When it is full, its elements move
+/// there, the last ones first, and its memory is given back, a step with each push, as Redis
+/// resizes its tables. While this goes on, an element may be in either array. At all other times a
+/// look costs no more than in a `Vec`, because every element is in `first`.
 #[derive(Debug)]
 pub(super) struct Growing<E> {
     first: Vec<E>,
-    /// Elements that were moved, and new ones behind them; before them, a blank for each that is
-    /// still in `first`. Until the first is moved only blanks, and not more than that.
+    /// The elements that were moved, and new ones behind them. Before them, a blank for each
+    /// element that is still in `first`. Until the first element is moved, only blanks, and no more
+    /// than that.
     next: Vec<E>,
-    /// The length of `first` up to which a push goes there and nothing else is to be done.
+    /// While `first` is shorter than this, a push goes there and does nothing else.
     limit: usize,
-    /// Whether what is moved is given back all at once.
+    /// Whether the memory of moved elements is given back all at once.
     is_kept: bool,
 }
 
@@ -80,22 +81,22 @@ impl<E: Default> Growing<E> {
             self.limit = limit(self.first.capacity());
             self.is_kept = false;
         } else if !self.is_kept && (self.first.capacity() - kept) * size_of::<E>() >= AT_ONCE {
-            // All at once takes as long as moving all. So does a step, if the allocator moves what is
-            // left; then it was the last one.
+            // Giving back all at once takes as long as moving all. So does a step, if the allocator
+            // moves the elements that are left. Then it was the last step.
             let place = self.first.as_ptr();
             self.first.shrink_to_fit();
             self.is_kept = place != self.first.as_ptr();
         }
     }
 
-    /// Moves at once what is still to be moved: all elements are in `first` then.
+    /// Moves at once the elements that are still to be moved. All elements are in `first` then.
     fn settle(&mut self) {
         while self.next.len() > self.first.len() {
             self.move_step();
         }
     }
 
-    /// The elements that are where they have long been: nearly always all of them.
+    /// Returns the elements that have not moved, which are nearly always all.
     #[inline]
     pub(super) fn first(&self) -> &[E] {
         &self.first
@@ -116,7 +117,7 @@ impl<E: Default> Growing<E> {
         self.first.iter().chain(moved)
     }
 
-    /// Makes room for so many elements more, at once, if there is so much memory.
+    /// Makes room for `additional` elements, at once, if there is enough memory.
     pub(super) fn try_reserve(&mut self, additional: usize) -> Result<(), TryReserveError> {
         self.settle();
         let len = self.first.len().saturating_add(additional);
@@ -128,18 +129,19 @@ impl<E: Default> Growing<E> {
         Ok(())
     }
 
-    /// Drops all elements from `len` on, and gives back what the others do not need.
+    /// Drops all elements from `len` on, and gives back the memory that the others do not need.
     pub(super) fn shrink_to(&mut self, len: usize) {
         self.settle();
         self.next = Vec::new();
         self.first.truncate(len);
         self.first.shrink_to(with_room(len));
-        // It has less if the next one was being laid out. If there is no memory, it is moved at once.
+        // There is less room if the next array was being laid out. If there is no memory, a push
+        // moves all elements at once.
         let _ = self.first.try_reserve_exact(with_room(len) - self.first.len());
         self.limit = limit(self.first.capacity());
     }
 
-    /// Bytes allocated.
+    /// Returns the bytes that are allocated.
     pub(super) fn memory(&self) -> usize {
         (self.first.capacity() + self.next.capacity()) * size_of::<E>()
     }
@@ -167,12 +169,13 @@ impl<E: Default> IndexMut<usize> for Growing<E> {
     }
 }
 
-/// The length from which on the next array is laid out, to be done when this one is full.
+/// Returns the length from which on the next array is laid out, so that it is ready when this one
+/// is full.
 fn limit(capacity: usize) -> usize {
     capacity - capacity.div_ceil(STEP)
 }
 
-/// The capacity at which `len` is the limit.
+/// Returns the capacity at which `len` is the limit.
 fn with_room(len: usize) -> usize {
     len.saturating_add(len.div_ceil(STEP - 1))
 }
@@ -183,7 +186,7 @@ mod tests {
     use alloc::{rc::Rc, vec::Vec};
     use quickcheck::quickcheck;
 
-    /// So many are moved bit by bit.
+    /// An array of so many elements is moved in steps.
     const MANY: usize = AT_ONCE / size_of::<u64>();
 
     /// Pushes numbers until there are `len`, and calls `each` after each.

@@ -1,4 +1,5 @@
-//! Levels of rising span; a timeout is demoted to finer levels as the cursor comes near.
+//! Hierarchical: levels of rising span. A timeout is demoted to finer levels while the cursor comes
+//! near.
 //!
 //! Scheme 7 of G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels* (1987), as in
 //! Kafka's `TimingWheel`, with the levels told apart by the highest digit in which deadline and
@@ -7,13 +8,13 @@
 
 /// Levels of 2^`bits` buckets each.
 ///
-/// Level 0 has spans of one tick, and each next level's span is the whole of the level below.
-/// Buckets are numbered from level 0 upwards, so that of two occupied ones that with the lower
-/// number comes up first.
+/// A bucket of level 0 spans one tick. A bucket of any other level spans the whole level below.
+/// Buckets are numbered from level 0 upwards, so the occupied bucket of the lowest number comes up
+/// first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hierarchical {
     pub(super) bits: u32,
-    /// A digit's bits.
+    /// The bits of a digit.
     mask: u32,
     /// 2^16 / `bits`, rounded up: division by it as a multiplication.
     reciprocal: u32,
@@ -24,12 +25,12 @@ impl Hierarchical {
         Self { bits, mask: (1 << bits) - 1, reciprocal: (1_u32 << 16).div_ceil(bits) }
     }
 
-    /// Levels needed to cover all of u64.
+    /// Returns the number of levels that cover every `u64`.
     pub(super) const fn levels(self) -> u32 {
         u64::BITS.div_ceil(self.bits)
     }
 
-    /// The bucket that holds `deadline`, which is after `cursor`.
+    /// Returns the bucket that holds `deadline`, which is after `cursor`.
     #[inline]
     pub(super) fn bucket(self, deadline: u64, cursor: u64) -> u32 {
         let highest = (deadline ^ cursor).ilog2();
@@ -37,18 +38,18 @@ impl Hierarchical {
         self.number(level, self.digit(level, deadline))
     }
 
-    /// The buckets of one level.
+    /// Returns the number of buckets of one level.
     pub(super) fn buckets(self) -> usize {
         1 << self.bits
     }
 
-    /// Which of the buckets of `level` a deadline falls in.
+    /// Returns which of the buckets of `level` a deadline falls in.
     #[inline]
     pub(super) fn digit(self, level: u32, deadline: u64) -> u32 {
         (deadline >> (level * self.bits)) as u32 & self.mask
     }
 
-    /// The number of a bucket.
+    /// Returns the number of a bucket.
     #[inline]
     pub(super) fn number(self, level: u32, digit: u32) -> u32 {
         level << self.bits | digit
@@ -59,14 +60,14 @@ impl Hierarchical {
         number >> self.bits
     }
 
-    /// The first tick of bucket `number`, which holds `deadline`.
+    /// Returns the first tick of bucket `number`, which holds `deadline`.
     #[inline]
     pub(super) fn start(self, number: u32, deadline: u64) -> u64 {
         let low_bits = self.level(number) * self.bits;
         deadline >> low_bits << low_bits
     }
 
-    /// The last tick of bucket `number`, which holds `deadline`.
+    /// Returns the last tick of bucket `number`, which holds `deadline`.
     #[inline]
     pub(super) fn end(self, number: u32, deadline: u64) -> u64 {
         deadline | !(u64::MAX << (self.level(number) * self.bits))

@@ -4,7 +4,7 @@ use super::{Expired, Key, Wheel};
 use core::fmt;
 use core::iter::FusedIterator;
 
-/// The timeouts of a wheel as key, deadline and value, from [`Wheel::iter`].
+/// Iterates over the timeouts of a wheel, as key, deadline and value, from [`Wheel::iter`].
 pub struct Iter<'a, T> {
     pub(super) wheel: &'a Wheel<T>,
     /// The first index not yet looked at.
@@ -52,7 +52,11 @@ impl<'a, T> IntoIterator for &'a Wheel<T> {
     }
 }
 
-/// The timeouts of a wheel on their way out, from [`Wheel::drain`].
+/// Takes all timeouts out of a wheel, from [`Wheel::drain`].
+///
+/// Dropping it drops the timeouts that are left. If one value panics in its `Drop`, all others are
+/// dropped, the wheel is empty and consistent, and the panic reaches the caller. If a second value
+/// panics in the same drop, the process aborts, as with the collections of std.
 #[derive(Debug)]
 pub struct Drain<'a, T> {
     pub(super) wheel: &'a mut Wheel<T>,
@@ -84,7 +88,7 @@ impl<T> FusedIterator for Drain<'_, T> {}
 
 impl<T> Drop for Drain<'_, T> {
     fn drop(&mut self) {
-        /// Goes on with the rest if dropping one value panics.
+        /// Drops the rest if dropping one value panics.
         struct Rest<'a, 'w, T>(&'a mut Drain<'w, T>);
 
         impl<T> Drop for Rest<'_, '_, T> {

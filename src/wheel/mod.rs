@@ -1,4 +1,4 @@
-//! `Wheel<T>`: schedules, cancels and hands out timeouts.
+//! The wheel: schedules, cancels and hands out timeouts.
 
 mod arena;
 mod bucket;
@@ -28,23 +28,27 @@ use sweep::{Place, Sweep};
 use table::Table;
 use visit::Visit;
 
-/// A timing wheel: holds values until their deadlines.
+/// Holds values until their deadlines, and hands them out in order.
 ///
-/// Driven by its caller. It reads no clock, starts no thread and calls nobody back: time is a
-/// number of *ticks*, of whatever length the caller likes, counted from whenever the caller likes,
-/// and [`expire`](Self::expire) is told how many have passed. All of u64 is good, for deadlines and
-/// for the time, in either [`Mode`].
+/// The caller drives the wheel: the wheel reads no clock, starts no thread and calls no callback.
+/// Time is a number of *ticks*. The caller decides how long a tick is and when tick 0 was, and
+/// passes the present to [`expire`](Self::expire). Every `u64` is a valid deadline and a valid
+/// `now`.
 ///
-/// What holds, whatever the mode and the order of calls:
+/// # Guarantees
 ///
-/// - A timeout is handed out by the first `expire(now)` with `now >= deadline`: never before it,
-///   and not later than when `expire(now)` returns None.
-/// - Timeouts come out by deadline, those of equal deadlines in the order in which they were
-///   scheduled. A deadline at or before [`now`](Self::now) counts as `now`, and is reported so.
+/// In either [`Mode`], for any order of calls:
+///
+/// - `expire(now)` never returns a timeout whose deadline is after `now`, and returns every timeout
+///   with `deadline <= now` before it returns None.
+/// - Timeouts come out by deadline. Timeouts of equal deadlines come out in the order in which they
+///   were scheduled. A deadline at or before [`now`](Self::now) counts as `now`, and is reported as
+///   `now`.
 /// - Every value leaves once: expired, cancelled, drained, or dropped with the wheel.
-/// - A jump in time costs what comes due in it, not its length.
-/// - No call panics, short of running out of memory, or of the 2^32 - 1 timeouts that a wheel can
-///   hold.
+/// - A jump in time costs what comes due in it, and not its length.
+/// - Memory stays within a constant factor of the most timeouts that were pending at once since the
+///   last [`shrink_to_fit`](Self::shrink_to_fit), however many operations there were.
+/// - No call panics, unless memory runs out, or the wheel would hold more than 2^32 - 1 timeouts.
 ///
 /// ```
 /// use tickwheel::{Mode, Wheel};
@@ -69,8 +73,8 @@ pub struct Wheel<T> {
     mode: Mode,
     geometry: Geometry,
     arena: Arena<T>,
-    /// The timeouts whose deadlines are after `cursor`. Each is in the bucket that its deadline
-    /// and `cursor` determine, so that those of equal deadlines are always in the same one.
+    /// The timeouts whose deadlines are after `cursor`. Each is in the bucket that its deadline and
+    /// `cursor` determine, so timeouts of equal deadlines are always in the same bucket.
     table: Table,
     /// The timeouts whose deadlines are not after `cursor`, in the order in which they come.
     ready: Ready,
@@ -79,17 +83,17 @@ pub struct Wheel<T> {
     sweep: Sweep,
     /// The last tick the wheel was driven to.
     now: u64,
-    /// The tick up to which buckets have been taken apart. It stays behind `now` while the bucket
-    /// that `now` falls in has nothing due yet, and it is ahead while timeouts that were sorted
+    /// The tick up to which buckets have been taken apart. It stays behind `now` while nothing is
+    /// due in the bucket that `now` falls in. It is ahead of `now` while timeouts that were sorted
     /// together wait in `ready`.
     cursor: u64,
-    /// A tick that no deadline is before; exact until the earliest timeout is cancelled, moved or
-    /// handed out.
+    /// A tick that is not after any deadline. It is the earliest deadline until that timeout is
+    /// cancelled, moved or handed out.
     wake: u64,
     work: Work,
 }
 
-/// What a wheel has done since it was made, as in [`WheelStats`].
+/// The work of a wheel since it was made, as [`WheelStats`] reports it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Work {
     buckets_visited: u64,
@@ -97,40 +101,42 @@ struct Work {
     rounds_waited: u64,
 }
 
-/// Stamps after which all entries are looked at, as stamps come round.
+/// Stamps after which a sweep looks at all entries, because stamps come round.
 const STAMPS_PER_SWEEP: u32 = 1 << 30;
 
-/// A timeout that a wheel handed out, with the value that was scheduled.
+/// A timeout that a wheel handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Expired<T> {
-    /// The key it had; stale by now.
+    /// The key of the timeout, which names nothing any more.
     pub key: Key,
-    /// When it was due, in ticks.
+    /// The tick at which the timeout was due.
     pub deadline: u64,
     /// The value that was scheduled.
     pub value: T,
 }
 
-/// What a [`Wheel`] holds and what it has done, from [`Wheel::stats`].
+/// Reports what a [`Wheel`] holds and what it has done, from [`Wheel::stats`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WheelStats {
-    /// Timeouts waiting on each level, the finest first, and stale ones; one number for a hashed
-    /// wheel.
+    /// The entries on each level, the finest level first: of timeouts that wait there, and stale
+    /// ones. A hashed wheel has one level.
     pub timeouts_per_level: Vec<usize>,
-    /// Timeouts on no level: taken out of their buckets and sorted, to be handed out next.
+    /// The entries on no level: taken out of their buckets and sorted, to be handed out next.
     pub sorted: usize,
-    /// How many of those above are stale: cancelled or moved since, and yet to be cleared away.
+    /// The number of these entries that are stale: their timeouts were cancelled or moved, and a
+    /// sweep will drop them.
     pub stale: usize,
-    /// Buckets taken apart or scanned, since the wheel was made. Passing by one in which nothing is
-    /// due is not a visit.
+    /// The buckets that were taken apart or scanned since the wheel was made. A bucket that the
+    /// cursor passes while nothing in it is due does not count.
     pub buckets_visited: u64,
-    /// Times a timeout was moved to a finer level, since the wheel was made; 0 for a hashed wheel.
+    /// How often a timeout was moved to a finer level since the wheel was made; 0 for a hashed
+    /// wheel.
     pub demotions: u64,
-    /// Timeouts that a visit to their bucket left waiting for a later round, since the wheel was
+    /// How often a scan of a bucket left a timeout waiting for a later round since the wheel was
     /// made; 0 for a hierarchical wheel.
     pub rounds_waited: u64,
-    /// Bytes allocated now, beyond the wheel itself.
+    /// The bytes that are allocated now, besides the `Wheel` itself.
     pub memory: usize,
 }
 
@@ -154,7 +160,7 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// An empty wheel at tick 0 with room for so many timeouts, as by [`reserve`](Self::reserve).
+    /// Returns an empty wheel at tick 0 with room for `timeouts`, as by [`reserve`](Self::reserve).
     #[must_use]
     pub fn with_capacity(mode: Mode, timeouts: usize) -> Self {
         let mut wheel = Self::new(mode);
@@ -162,10 +168,10 @@ impl<T> Wheel<T> {
         wheel
     }
 
-    /// Schedules `value` for tick `deadline`, and returns the key to it. O(1), amortised.
+    /// Schedules `value` at tick `deadline` and returns its key. O(1), amortised.
     ///
-    /// A deadline at or before [`now`](Self::now) counts as `now`: the next
-    /// [`expire`](Self::expire) hands it out, after what was due before.
+    /// If `deadline` is at or before [`now`](Self::now), it counts as `now`: the next calls of
+    /// [`expire`](Self::expire) return the timeout, after those that were due before.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -186,8 +192,8 @@ impl<T> Wheel<T> {
         key
     }
 
-    /// Takes the timeout that `key` names out of the wheel, and returns its value; None if it is
-    /// gone. O(1), amortised.
+    /// Takes the timeout that `key` names out of the wheel and returns its value. Returns None if
+    /// the timeout is gone. O(1), amortised.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -203,11 +209,11 @@ impl<T> Wheel<T> {
         Some(value)
     }
 
-    /// Moves the timeout that `key` names to tick `deadline`, and returns whether there was one.
-    /// The key stays good. O(1), amortised.
+    /// Moves the timeout that `key` names to tick `deadline`. Returns false if the timeout is gone.
+    /// The key stays valid. O(1), amortised.
     ///
-    /// Counts as scheduling anew: among equal deadlines it comes last. A timeout that is due but
-    /// not yet handed out can be moved as well.
+    /// Moving counts as scheduling anew: among equal deadlines, the timeout comes last. A timeout
+    /// that is due but not yet handed out can be moved, too.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -228,17 +234,17 @@ impl<T> Wheel<T> {
         true
     }
 
-    /// Drives the wheel to tick `now` and hands out the next timeout that is due, or None if none
-    /// is left: call it until None.
+    /// Drives the wheel to tick `now` and returns the next timeout that is due. Returns None if
+    /// none is left: call it until then.
     ///
-    /// An earlier `now` than before leaves the wheel's time where it is, and hands out only what
-    /// is due at that earlier `now`.
+    /// If `now` is earlier than in a call before, the wheel's time stays where it is, and only
+    /// timeouts that are due at the earlier `now` come out.
     ///
-    /// Costs what comes due, whatever the distance from the last `now`. A timeout is demoted once a
-    /// level at most, but all of a coarse bucket in one call:
-    /// [`expire_bounded`](Self::expire_bounded) does it in several. A hashed wheel scans the whole
-    /// of a bucket in which something is due, or was until it was cancelled or moved, once a round;
-    /// all rounds of a jump are one.
+    /// The cost goes by what comes due, and not by the distance from the last `now`. A timeout is
+    /// demoted at most once a level. One call may demote all timeouts of a coarse bucket;
+    /// [`expire_bounded`](Self::expire_bounded) spreads that over several calls. A hashed wheel
+    /// scans all of a bucket in each round in which a timeout of that bucket is due, or was due
+    /// before it was cancelled or moved. All rounds of a jump count as one.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -247,7 +253,7 @@ impl<T> Wheel<T> {
     ///
     /// let mut values = Vec::new();
     /// while let Some(expired) = wheel.expire(1_000) {
-    ///     values.push(expired.value); // and schedule, cancel, reschedule as you like
+    ///     values.push(expired.value); // the loop may schedule, cancel and reschedule
     /// }
     /// assert_eq!(values, ["a", "b"]);
     /// ```
@@ -256,13 +262,15 @@ impl<T> Wheel<T> {
         self.expire_bounded(now, &mut { usize::MAX })
     }
 
-    /// Like [`expire`](Self::expire), but does no more than `work` at once, so that a call is short
-    /// whatever is pending: returns None with `work` at 0 if there may be more to do, and goes on
-    /// from there the next time.
+    /// Returns the next timeout that is due, as [`expire`](Self::expire) does, and caps the work of
+    /// the call, however many timeouts are pending.
     ///
-    /// A timeout handed out, moved, or looked at in vain is one unit of work; what was done is
-    /// subtracted. The last step may do more than is left: it takes up to 2048 timeouts of a bucket,
-    /// or up to 8192 where they are sorted at once.
+    /// The call subtracts its work from `work`. If it returns None with `work` at 0, there may be
+    /// more to do, and the next call goes on from there.
+    ///
+    /// Each timeout that is handed out, moved, or looked at in vain is one unit of work. The last
+    /// step may exceed `work`: it takes up to 2048 timeouts of a bucket, or up to 8192 if it sorts
+    /// them.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -271,7 +279,7 @@ impl<T> Wheel<T> {
     /// }
     /// let mut values = Vec::new();
     /// loop {
-    ///     let mut work = 64; // and release a lock in between, say
+    ///     let mut work = 64; // a caller may release a lock after each 64
     ///     while let Some(expired) = wheel.expire_bounded(5, &mut work) {
     ///         values.push(expired.value);
     ///     }
@@ -315,8 +323,8 @@ impl<T> Wheel<T> {
         None
     }
 
-    /// Does a step towards having what is due at `now` ready, as nothing is; returns how much work
-    /// that was, or None if nothing is due.
+    /// Does a step towards making ready what is due at `now`, because nothing is ready. Returns the
+    /// work of the step, or None if nothing is due.
     #[inline(never)]
     fn make_ready(&mut self, now: u64) -> Option<usize> {
         if let Some(visit) = self.visit {
@@ -336,7 +344,7 @@ impl<T> Wheel<T> {
         Some(self.begin_visit(number, tick, now))
     }
 
-    /// Puts an entry where its deadline belongs.
+    /// Puts an entry into the bucket of its deadline, or among what is ready.
     #[inline(always)]
     fn place(&mut self, entry: Entry) {
         if self.cursor < entry.deadline {
@@ -350,15 +358,15 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Puts an entry of a deadline that is not after the cursor among what is ready.
+    /// Puts an entry among what is ready, because its deadline is not after the cursor.
     #[inline(never)]
     fn place_ready(&mut self, entry: Entry) {
         if self.ready.insert(entry, self.cursor, self.now) {
             return;
         }
-        // Too much is ready that is not due, to insert into or to keep: it goes back into buckets.
-        // The cursor is after now only while the bucket that now falls in was sorted as a whole, so
-        // all other buckets are the same for either.
+        // Too many entries are ready that are not due, so all of them go back into buckets. The
+        // cursor is after `now` only while the bucket that `now` falls in was sorted as a whole, so
+        // every other bucket holds the same deadlines for either.
         debug_assert!(self.now < self.cursor && self.visit.is_none(), "it was sorted ahead");
         self.cursor = self.now;
         for entry in core::mem::take(&mut self.ready).iter() {
@@ -371,7 +379,7 @@ impl<T> Wheel<T> {
         self.place(entry);
     }
 
-    /// Drops all entries, as there are no timeouts.
+    /// Drops all entries, because there are no timeouts.
     #[cold]
     fn forget_entries(&mut self) {
         self.ready.clear();
@@ -379,15 +387,18 @@ impl<T> Wheel<T> {
         (self.visit, self.sweep) = (None, Sweep::default());
     }
 
-    /// The earliest deadline, exactly; None if the wheel is empty.
+    /// Returns the earliest deadline, exactly. Returns None if the wheel is empty.
     ///
-    /// At or before [`now`](Self::now) if something is due. What it finds out is kept, which is why
-    /// it needs `&mut self`: so to cancel the earliest timeout again and again and to ask each time
-    /// costs O(log n) each, and in a hashed wheel a look at a number for each row of 16 buckets at
-    /// most. It brings to its end what [`expire_bounded`](Self::expire_bounded) has begun, and it
-    /// may look through the bucket that comes up next: O(n) if all timeouts are in that bucket. A
-    /// loop that sleeps between deadlines, and can bear to wake up in vain now and then, does better
-    /// with [`next_wake`](Self::next_wake).
+    /// If something is due, the answer is at or before [`now`](Self::now).
+    ///
+    /// The call takes `&mut self` because it keeps what it finds. Cancelling the earliest timeout
+    /// and asking for the next, again and again, costs O(log n) a call, amortised; a hashed wheel
+    /// may also look at one number for each row of 16 buckets. A single call may look through the
+    /// bucket that comes up next, which is O(n) if all timeouts are in that bucket, and it finishes
+    /// what [`expire_bounded`](Self::expire_bounded) has begun.
+    ///
+    /// A loop that sleeps between deadlines should use [`next_wake`](Self::next_wake), which is
+    /// cheaper, and may wake the loop in vain now and then.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -405,15 +416,15 @@ impl<T> Wheel<T> {
         Some(deadline)
     }
 
-    /// The key of the timeout that comes out next; None if the wheel is empty. Costs what
-    /// `next_deadline` does.
+    /// Returns the key of the timeout that comes out next. Returns None if the wheel is empty.
+    /// Costs as much as `next_deadline`.
     #[cfg(feature = "std")]
     pub(crate) fn next_key(&mut self) -> Option<Key> {
         let entry = self.next_entry()?;
         self.arena.key(entry)
     }
 
-    /// The entry of the timeout that comes out next.
+    /// Returns the entry of the timeout that comes out next.
     fn next_entry(&mut self) -> Option<Entry> {
         if self.is_empty() {
             return None;
@@ -446,12 +457,13 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// A tick to call [`expire`](Self::expire) at next: never later than
-    /// [`next_deadline`](Self::next_deadline), and None if the wheel is empty. O(1).
+    /// Returns the tick at which to call [`expire`](Self::expire) next. Returns None if the wheel
+    /// is empty. O(1).
     ///
-    /// After `expire(now)` has returned None it is after `now`, and it is the next deadline unless an
-    /// earlier one was cancelled, moved or handed out. Waking up at it makes progress: either
-    /// something is due, or the answer is later the next time.
+    /// The tick is never after [`next_deadline`](Self::next_deadline). It is the next deadline
+    /// itself, unless an earlier one was cancelled, moved or handed out. After `expire(now)` has
+    /// returned None, the tick is after `now`. Calling `expire` at it makes progress: either
+    /// something is due, or the next answer is later.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -474,21 +486,21 @@ impl<T> Wheel<T> {
         if self.is_empty() { None } else { Some(self.wake) }
     }
 
-    /// The value that `key` names, or None if it is gone.
+    /// Returns the value that `key` names, or None if the timeout is gone.
     #[inline]
     #[must_use]
     pub fn get(&self, key: Key) -> Option<&T> {
         self.arena.get(key)
     }
 
-    /// The value that `key` names, to be changed in place, or None if it is gone.
+    /// Returns the value that `key` names, to change it in place, or None if the timeout is gone.
     #[inline]
     #[must_use]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         self.arena.get_mut(key)
     }
 
-    /// The deadline of the timeout that `key` names, or None if it is gone.
+    /// Returns the deadline of the timeout that `key` names, or None if the timeout is gone.
     #[inline]
     #[must_use]
     pub fn deadline(&self, key: Key) -> Option<u64> {
@@ -496,36 +508,37 @@ impl<T> Wheel<T> {
         Some(self.arena.deadline_at(key.index()))
     }
 
-    /// How many timeouts there are, those that are due and not yet handed out included.
+    /// Returns the number of pending timeouts, including those that are due and not yet handed out.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.arena.len()
     }
 
-    /// Whether there are no timeouts.
+    /// Returns whether there are no timeouts.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.arena.is_empty()
     }
 
-    /// The last tick the wheel was driven to: the largest `now` that [`expire`](Self::expire) was
-    /// called with, and 0 before that.
+    /// Returns the last tick that the wheel was driven to: the largest `now` that
+    /// [`expire`](Self::expire) was called with, and 0 before the first call.
     #[inline]
     #[must_use]
     pub fn now(&self) -> u64 {
         self.now
     }
 
-    /// The mode the wheel was made with.
+    /// Returns the mode of the wheel.
     #[must_use]
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// All timeouts, as key, deadline and value, in no particular order. Looks at as many places as
-    /// were ever needed at once, since the wheel was last empty.
+    /// Returns an iterator over all timeouts, as key, deadline and value, in no particular order.
+    ///
+    /// It looks at as many places as there were timeouts at once since the wheel was last empty.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -536,10 +549,10 @@ impl<T> Wheel<T> {
         Iter { wheel: self, index: 0, left: self.len() }
     }
 
-    /// Takes all timeouts out, in no particular order.
+    /// Returns an iterator that takes all timeouts out, in no particular order.
     ///
-    /// When the iterator is dropped, those that are left are dropped with it. If it is leaked, they
-    /// stay in the wheel.
+    /// Dropping the iterator drops the timeouts that are left. Leaking it leaves them in the wheel.
+    /// [`Drain`] says what happens if a value panics in its `Drop`.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -551,28 +564,30 @@ impl<T> Wheel<T> {
         Drain { wheel: self, index: 0 }
     }
 
-    /// Drops all timeouts. The time stays, and so does the memory.
+    /// Drops all timeouts. The wheel keeps its time and its memory.
     ///
-    /// If dropping a value panics, the others are dropped nevertheless.
+    /// If one value panics in its `Drop`, all others are dropped, the wheel is empty and
+    /// consistent, and the panic reaches the caller. If a second value panics in the same call, the
+    /// process aborts, as with the collections of std.
     pub fn clear(&mut self) {
         drop(self.drain());
     }
 
-    /// Makes room for so many timeouts more, so that storing them allocates only for the buckets
-    /// they fall in. Does nothing if there is not so much memory.
+    /// Makes room for `additional` timeouts, so that storing them allocates only for the buckets
+    /// that they fall in. Does nothing if there is not enough memory.
     ///
-    /// Otherwise room doubles when it is used up: a little with each
-    /// [`schedule`](Self::schedule), so that none takes long. Only from 32 MB on, on Linux, is it left
-    /// to the allocator, which moves whole pages then and copies nothing: 0.8 ms at 8 million
-    /// timeouts. Another allocator than the system's may copy.
+    /// A wheel whose room is used up doubles it by itself, a little with each
+    /// [`schedule`](Self::schedule), so that no call takes long. On Linux, from 32 MB on, the wheel
+    /// leaves this to the system's allocator, which moves whole pages and copies nothing: 0.8 ms at
+    /// 8 million timeouts. Another allocator may copy.
     pub fn reserve(&mut self, additional: usize) {
         self.arena.reserve(additional);
     }
 
-    /// Gives back what memory the present timeouts do not need. Their keys stay good. O(n), and
-    /// what [`expire_bounded`](Self::expire_bounded) has begun is done to the end.
+    /// Gives back the memory that the pending timeouts do not need. Their keys stay valid. O(n).
     ///
-    /// Keys are places, so the room before a live timeout can only be used again, not given back.
+    /// A key is a place in an array, so the wheel keeps the room before a live timeout, and uses it
+    /// again. The call finishes what [`expire_bounded`](Self::expire_bounded) has begun.
     pub fn shrink_to_fit(&mut self) {
         while let Some(visit) = self.visit {
             self.visit_step(visit);
@@ -584,7 +599,7 @@ impl<T> Wheel<T> {
         self.arena.shrink_to_fit();
     }
 
-    /// What the wheel holds and what it has done. Looks at every bucket.
+    /// Returns what the wheel holds and what it has done. Looks at every occupied bucket.
     #[must_use]
     pub fn stats(&self) -> WheelStats {
         let mut timeouts_per_level = vec![0; self.mode.levels()];
@@ -604,7 +619,7 @@ impl<T> Wheel<T> {
     }
 }
 
-/// A hierarchical wheel of 64 buckets a level.
+/// The default is a hierarchical wheel of 64 buckets a level.
 impl<T> Default for Wheel<T> {
     fn default() -> Self {
         Self::new(Mode::default())

@@ -1,4 +1,4 @@
-//! Ready: the timeouts that come next, sorted.
+//! Ready: holds the timeouts that come out next, sorted.
 
 use super::arena::{Arena, Entry};
 use super::bucket::{Bucket, CHUNK};
@@ -7,35 +7,36 @@ use super::runs::Runs;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Entries that are moved at most to put another in its place.
+/// The most entries that are moved to put another one in its place.
 const MOST_MOVED: usize = 32;
-/// Entries among which others are put that are not due yet: all of them may have to be put back.
+/// The most entries that are not due among which others are inserted: all may have to be put back.
 const MOST_INSERTED: usize = 2 * CHUNK;
 /// Timeouts that are read ahead at once.
 const PREFETCHED: usize = 256;
-/// Timeouts of a bucket that are few enough to be sorted instead of demoted, though many may be
+/// Timeouts of a bucket that are few enough to be sorted instead of demoted, even if others are
 /// scheduled among them.
 const FEW_SORTED: usize = 128;
-/// The same where none was scheduled among those that were sorted before.
+/// The same, if none was scheduled among those that were sorted before.
 const MOST_SORTED: usize = 4096;
 /// The same for a bucket of level 1, which has few ticks to tell apart.
 const MOST_SORTED_FINE: usize = 8192;
 
-/// The timeouts whose deadlines are not after the cursor, in the order in which they come.
+/// The timeouts whose deadlines are not after the cursor, in the order in which they come out.
 ///
-/// First those of `sorted`, then those of `runs`, then those of `due`. While there are any, `sorted`
-/// has some, unless a visit is under way.
+/// The entries of `sorted` come first, then those of `runs`, then those of `due`. If there is any
+/// entry, `sorted` has one, unless a visit is under way.
 #[derive(Debug)]
 pub(super) struct Ready {
-    /// By deadline. Never many, so that no call has much to put back.
+    /// Sorted by deadline. These are never many, so no call has much to put back.
     sorted: Vec<Entry>,
-    /// How many of `sorted` have been taken out: room for those scheduled before all others.
+    /// The number of entries at the front of `sorted` that were taken out. Their room serves
+    /// timeouts that are scheduled before all others.
     head: usize,
-    /// What a jump of a hashed wheel takes out of its buckets.
+    /// The entries that a jump of a hashed wheel takes out of its buckets.
     pub(super) runs: Runs,
-    /// More of those at the cursor, or where it comes to when the visit under way has ended.
+    /// More entries at the cursor, or at the tick that the cursor comes to when the visit ends.
     due: Bucket,
-    /// How many timeouts are sorted at once: the more, the longer none was scheduled among them.
+    /// The most timeouts that are sorted at once. It rises while none is scheduled among them.
     most_sorted: usize,
 }
 
@@ -52,13 +53,13 @@ impl Default for Ready {
 }
 
 impl Ready {
-    /// The first entry.
+    /// Returns the first entry.
     #[inline]
     pub(super) fn first(&self) -> Option<Entry> {
         self.sorted.get(self.head).copied()
     }
 
-    /// Takes out the first entry, and returns the one that has become the first.
+    /// Takes out the first entry, and returns the entry that is the first then.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Entry> {
         self.head += 1;
@@ -79,14 +80,14 @@ impl Ready {
         }
     }
 
-    /// Takes over a bucket of entries at the cursor, as there are no others.
+    /// Takes over a bucket of entries at the cursor. There must be no others.
     pub(super) fn fill(&mut self, bucket: Bucket) {
         self.due = bucket;
         self.refill();
     }
 
-    /// Reads the timeouts that come next, all at once, if it is their turn: one after the other,
-    /// each would have to be waited for.
+    /// Reads the timeouts that come next ahead, if it is their turn. The processor then waits for
+    /// them together and not for one after the other.
     #[inline]
     pub(super) fn prefetch<T>(&self, arena: &Arena<T>) {
         if self.head % PREFETCHED == 0 {
@@ -95,7 +96,7 @@ impl Ready {
         }
     }
 
-    /// Goes on with the next chunk, if all of `sorted` was taken out.
+    /// Fills `sorted` with the next chunk, if all of it was taken out.
     #[inline(never)]
     pub(super) fn refill(&mut self) {
         if self.head < self.sorted.len() {
@@ -114,21 +115,21 @@ impl Ready {
         }
     }
 
-    /// Whether to sort a bucket of so many `entries` on `level`, whose levels have 2^`bits` buckets,
-    /// instead of demoting them.
+    /// Returns whether to sort a bucket of so many `entries` on `level` instead of demoting it.
+    /// Levels have 2^`bits` buckets.
     #[inline]
     pub(super) fn sorts(&self, entries: usize, level: u32, bits: u32) -> bool {
         let is_fine = level == 1 && 1 << bits <= MOST_COUNTED;
         entries <= if is_fine { MOST_SORTED_FINE } else { self.most_sorted }
     }
 
-    /// Takes over the entries of a bucket by deadline, as all of `sorted` was taken out, given that
-    /// the deadlines differ in their lowest `digits` digits of `bits` bits only. Equal deadlines
-    /// keep their order.
+    /// Takes over the entries of a bucket and sorts them by deadline. Equal deadlines keep their
+    /// order. All of `sorted` must have been taken out. The deadlines may differ only in their
+    /// lowest `digits` digits of `bits` bits.
     pub(super) fn sort(&mut self, mut bucket: Bucket, bits: u32, digits: u32) {
         self.most_sorted = MOST_SORTED.min(self.most_sorted + self.most_sorted / 64);
         let len = bucket.len();
-        // Sorting by a digit looks at all its counters, which takes enough entries to be worth it.
+        // Sorting by a digit looks at all its counters, so it is worth it only for enough entries.
         let most = 4 * len / digits as usize;
         let entries = &mut self.sorted;
         let Some(first) = Digit::new(0, bits).filter(|_| 1 << bits <= most) else {
@@ -138,7 +139,7 @@ impl Ready {
             entries.sort_by_key(|entry| entry.deadline);
             return;
         };
-        // By each digit in turn, the lowest first.
+        // Sorts by each digit in turn, the lowest first.
         let mut counts = Counts::new(first);
         (0..bucket.chunks()).for_each(|at| counts.add(bucket.chunk(at)));
         counts.begin();
@@ -155,9 +156,9 @@ impl Ready {
         }
     }
 
-    /// Puts an entry of a deadline that is not after `cursor` in its place, behind those of equal
-    /// deadlines; returns whether it did. It does not if too many entries would have to move, or if
-    /// many wait that are not due at `now`.
+    /// Puts an entry in its place, behind those of equal deadlines, and returns true. The deadline
+    /// must not be after `cursor`. Returns false if too many entries would have to move, or if many
+    /// wait that are not due at `now`.
     pub(super) fn insert(&mut self, entry: Entry, cursor: u64, now: u64) -> bool {
         if entry.deadline == cursor {
             let has_room = cursor <= now || self.due.is_empty();
@@ -184,7 +185,8 @@ impl Ready {
         true
     }
 
-    /// Makes room of what was taken out, if there is no other and it is half of all or more.
+    /// Uses the room of entries that were taken out again, if there is no other room, and these are
+    /// at least half of all.
     #[inline]
     fn reclaim(&mut self) {
         if self.sorted.len() == self.sorted.capacity() && self.sorted.len() <= 2 * self.head {
@@ -192,27 +194,27 @@ impl Ready {
         }
     }
 
-    /// Where the entries of `sorted` are that have not been taken out.
+    /// Returns the range of the entries of `sorted` that were not taken out.
     pub(super) fn sorted(&self) -> Range<usize> {
         self.head..self.sorted.len()
     }
 
-    /// How many chunks there are in `due`; at least 1.
+    /// Returns the number of chunks in `due`, which is at least 1.
     pub(super) fn chunks(&self) -> usize {
         self.due.chunks()
     }
 
-    /// How many entries are in chunk `at` of `due`.
+    /// Returns the number of entries in chunk `at` of `due`.
     pub(super) fn chunk_len(&self, at: usize) -> usize {
         self.due.chunk(at).len()
     }
 
-    /// Drops the entries in chunk `at` of `due` that are not to be kept.
+    /// Drops the entries in chunk `at` of `due` that `keep` rejects.
     pub(super) fn retain_chunk(&mut self, at: usize, keep: impl FnMut(Entry) -> bool) {
         self.due.retain_chunk(at, keep);
     }
 
-    /// Drops the entries of `sorted` within `range` that are not to be kept.
+    /// Drops the entries of `sorted` within `range` that `keep` rejects.
     pub(super) fn retain(&mut self, range: Range<usize>, mut keep: impl FnMut(Entry) -> bool) {
         let mut kept = range.start;
         for at in range.clone() {
@@ -226,13 +228,14 @@ impl Ready {
 
     /// Drops all entries, and gives back their memory.
     pub(super) fn clear(&mut self) {
-        // Mostly nothing has used it since the last time.
+        // Mostly there is nothing to give back.
         if 0 < self.memory() || !self.due.is_empty() {
             *self = Self { most_sorted: self.most_sorted, ..Self::default() };
         }
     }
 
-    /// Drops the entries that are not to be kept, and gives back the memory the others do not need.
+    /// Drops the entries that `keep` rejects, and gives back the memory that the others do not
+    /// need.
     pub(super) fn shrink(&mut self, mut keep: impl FnMut(Entry) -> bool) {
         for run in 0..self.runs.len() {
             self.runs.retain(run, &mut keep);
@@ -243,18 +246,19 @@ impl Ready {
         self.sorted.shrink_to_fit();
     }
 
-    /// The entries: those of `sorted` and `due` in order, those of `runs` in no particular order.
+    /// Returns the entries: those of `sorted` and `due` in order, those of `runs` in no particular
+    /// order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Entry> {
         self.sorted[self.head..].iter().copied().chain(self.runs.iter()).chain(self.due.iter())
     }
 
-    /// Bytes allocated.
+    /// Returns the bytes that are allocated.
     pub(super) fn memory(&self) -> usize {
         self.sorted.capacity() * size_of::<Entry>() + self.runs.memory() + self.due.memory()
     }
 
-    /// Panics unless the entries are in order, none is after `end`, and the first is at hand, unless
-    /// a visit is under way.
+    /// Panics unless the entries are in order, none is after `end`, and the first is at hand,
+    /// unless a visit is under way.
     pub(super) fn check(&self, end: u64, is_visited: bool) {
         assert!(self.head <= self.sorted.len());
         let is_at_hand = self.first().is_some() || self.iter().next().is_none();

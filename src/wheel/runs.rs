@@ -1,4 +1,4 @@
-//! Runs: any number of timeouts sorted by deadline, in short steps.
+//! Runs: sorts any number of timeouts by deadline, in short steps.
 
 use super::arena::Entry;
 use alloc::collections::BinaryHeap;
@@ -9,20 +9,20 @@ use core::cmp::Reverse;
 /// Timeouts that are sorted at once.
 const RUN: usize = 1024;
 
-/// Timeouts put in by any deadline and taken out by rising ones; of equal deadlines in the order in
-/// which they were put in.
+/// Takes entries in any order, and gives them out by deadline. Entries of equal deadlines come out
+/// in the order in which they were put in.
 ///
-/// Merge sort with its two halves apart: runs are sorted as they fill, and merged as they are taken
-/// out. No step costs more than one run.
+/// This is a merge sort with its two halves apart: a run is sorted when it is full, and runs are
+/// merged while entries are taken out. No step costs more than one run.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
-    /// By their numbers, in the order in which they were put in; in each the next timeout comes
+    /// The runs by number, in the order in which they were put in. In each the next entry comes
     /// last.
     sorted: Vec<Vec<Entry>>,
-    /// For each run, unless all of it was taken out, a deadline that none in it is before, and its
-    /// number: exact until the run's next timeout is dropped.
+    /// A deadline for each run that has entries, and the number of the run. No deadline in the run
+    /// is before it. It is the run's earliest until `retain` drops that entry.
     next: BinaryHeap<Reverse<(u64, u32)>>,
-    /// The run to come.
+    /// The run that is being filled.
     gathered: Vec<Entry>,
 }
 
@@ -35,7 +35,7 @@ impl Runs {
         }
     }
 
-    /// Sorts what was put in since the last run was closed; to be called before `pop`.
+    /// Sorts the entries that were put in since the last run was closed. Call it before `pop`.
     pub(super) fn close(&mut self) {
         let mut entries = core::mem::take(&mut self.gathered);
         entries.sort_by_key(|entry| entry.deadline);
@@ -59,7 +59,8 @@ impl Runs {
         }
     }
 
-    /// As `pop`; None inside if the run that seemed to come next has lost its next entry.
+    /// Like `pop`. Returns `Some(None)` if the run that seemed to come next has lost its next
+    /// entry.
     fn pop_one(&mut self) -> Option<Option<Entry>> {
         let mut next = self.next.peek_mut()?;
         let Reverse((deadline, number)) = *next;
@@ -76,35 +77,35 @@ impl Runs {
         Some(popped)
     }
 
-    /// How many runs there are, that to come included.
+    /// Returns the number of runs, including the one that is being filled.
     pub(super) fn len(&self) -> usize {
         self.sorted.len() + 1
     }
 
-    /// The entries of run `number`.
+    /// Returns the entries of run `number`.
     pub(super) fn run(&self, number: usize) -> &[Entry] {
         self.sorted.get(number).unwrap_or(&self.gathered)
     }
 
-    /// Drops the entries of run `number` that are not to be kept.
+    /// Drops the entries of run `number` that `keep` rejects.
     pub(super) fn retain(&mut self, number: usize, mut keep: impl FnMut(Entry) -> bool) {
         let run = self.sorted.get_mut(number).unwrap_or(&mut self.gathered);
         run.retain(|&entry| keep(entry));
         run.shrink_to(2 * run.len());
     }
 
-    /// All entries, in no particular order.
+    /// Returns all entries, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Entry> {
         self.sorted.iter().chain([&self.gathered]).flatten().copied()
     }
 
-    /// Whether there is nothing to take out.
+    /// Returns whether there is nothing to take out.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.next.is_empty()
     }
 
-    /// Bytes allocated.
+    /// Returns the bytes that are allocated.
     pub(super) fn memory(&self) -> usize {
         let entries: usize = self.sorted.iter().map(Vec::capacity).sum();
         (entries + self.gathered.capacity()) * size_of::<Entry>()
@@ -112,7 +113,7 @@ impl Runs {
             + self.next.capacity() * size_of::<Reverse<(u64, u32)>>()
     }
 
-    /// Panics unless runs are sorted, and the next of each is known.
+    /// Panics unless the runs are sorted, and the next entry of each is known.
     pub(super) fn check(&self) {
         for (number, run) in self.sorted.iter().enumerate() {
             assert!(run.is_sorted_by_key(|entry| Reverse(entry.deadline)), "a run is sorted");
@@ -129,7 +130,8 @@ mod tests {
     use super::{Entry, RUN, Runs};
     use alloc::vec::Vec;
 
-    /// Puts `entries` in, numbered, by the deadlines that `deadline` gives them; returns them sorted.
+    /// Puts numbered entries in, with the deadlines that `deadline` gives them, and returns them
+    /// sorted.
     fn put(runs: &mut Runs, entries: u32, deadline: impl Fn(u64) -> u64) -> Vec<(u64, u32)> {
         let mut expected = Vec::new();
         for index in 0..entries {

@@ -1,38 +1,38 @@
-//! Sweep: the search for stale entries, some at a time.
+//! Sweep: searches for stale entries, some at a time.
 
 use super::Wheel;
 use super::bucket::CHUNK;
 use super::visit::Visit;
 
-/// Stale entries that there may be anyway.
+/// Stale entries that begin no sweep, however few timeouts there are.
 pub(super) const FEW_STALE: usize = 8;
-/// Stale entries that there may be for each timeout.
+/// Stale entries for each timeout that begin no sweep.
 pub(super) const STALE_PER_LIVE: usize = 3;
-/// Entries that are looked at for each timeout that leaves, while there are too many stale ones.
+/// Entries that a sweep looks at for each timeout that leaves.
 pub(super) const SWEPT: usize = 16;
-/// The least that a look at a piece costs, in entries.
+/// The least cost of a look at a piece, in entries.
 const LEAST_COST: usize = 4;
 
-/// How many entries are stale, and how far the search for them has come.
+/// The number of stale entries, and how far the search for them has come.
 ///
-/// The search goes through all buckets from the highest number down, then through what is ready.
-/// Entries move to buckets of lower numbers, and from buckets to what is ready: so they move towards
-/// the search and none escapes it. A search drops all entries that were stale when it began, and each
-/// timeout that leaves pays for `SWEPT` looks: so the number of stale entries is bounded. A sweep
-/// takes no bucket apart.
+/// The search goes through all buckets from the highest number down, and then through what is
+/// ready. Entries move to buckets of lower numbers, and from buckets to what is ready. So they move
+/// towards the search, and none escapes it. A search drops every entry that was stale when it
+/// began, and each timeout that leaves pays for `SWEPT` looks. So the number of stale entries is
+/// bounded. A sweep takes no bucket apart.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
-    /// Entries of timeouts that were cancelled or moved.
+    /// The number of entries whose timeouts were cancelled or moved.
     pub(super) stale: usize,
-    /// Where the search goes on, while there is one.
+    /// The place where the search goes on. None if no search is under way.
     pub(super) place: Option<Place>,
-    /// Entries that it is to look at.
+    /// The entries that the search still has to look at.
     pub(super) owed: usize,
 }
 
-/// What the search has yet to look at, in this order. Each number counts what is left of its kind:
-/// so chunks that are taken out from the front, as by a visit, make the search look at some twice
-/// but skip none.
+/// The pieces that the search has yet to look at, in this order. Each number counts what is left of
+/// its kind. If a visit takes chunks out from the front, the search looks at some twice and skips
+/// none.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place {
     /// The first `chunks` chunks of `bucket`, and all buckets of lower numbers.
@@ -46,18 +46,18 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// Where a search begins.
+    /// The place where a search begins.
     pub(super) const BEGIN: Self = Self::Table { bucket: u32::MAX, chunks: usize::MAX };
 }
 
 impl<T> Wheel<T> {
-    /// Keeps the stale entries few, after a timeout has left or was moved.
+    /// Keeps the stale entries few, after a timeout has left or moved.
     #[inline]
     pub(super) fn tidy(&mut self) {
         let most = FEW_STALE + STALE_PER_LIVE * self.len();
         if most < self.sweep.stale || self.sweep.place.is_some() {
             self.sweep.owed += SWEPT;
-            // Many at once, as to begin and to leave off costs something too.
+            // Many at once, because to begin and to leave off costs something, too.
             if CHUNK.min(4 * most) <= self.sweep.owed {
                 self.sweep_some();
             }
@@ -67,7 +67,7 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Looks for stale entries, at as many entries as are owed, and drops those it finds.
+    /// Looks at as many entries as are owed, and drops the stale ones.
     #[cold]
     fn sweep_some(&mut self) {
         let mut place = self.sweep.place.unwrap_or(Place::BEGIN);
@@ -82,8 +82,8 @@ impl<T> Wheel<T> {
         (self.sweep.place, self.sweep.owed) = (None, 0);
     }
 
-    /// Drops the stale entries of the piece at `place`, and returns where to go on; None if too
-    /// little is owed for a look at it.
+    /// Drops the stale entries of the piece at `place`, and returns the place where to go on.
+    /// Returns None if too little is owed for a look at the piece.
     fn sweep_piece(&mut self, place: Place) -> Option<Place> {
         let Self { table, ready, arena, sweep, visit, .. } = self;
         let mut is_paid = |entries: usize| {
@@ -113,7 +113,8 @@ impl<T> Wheel<T> {
                 let is_gone = bucket_mut.retain_chunk(at, keep);
                 let is_empty = bucket_mut.is_empty();
                 match visit {
-                    // Its chunks have moved. If it is empty, the visit finds that and ends.
+                    // The chunks behind `at` have moved. If the bucket is empty, the visit finds
+                    // that and ends.
                     Some(Visit::Scan { number: visited, chunk, .. }) if *visited == number => {
                         *chunk -= usize::from(is_gone && at < *chunk);
                     }

@@ -1,14 +1,14 @@
-//! Table: a wheel's buckets by number, in a tree of earliest deadlines.
+//! Table: holds the buckets of a wheel by number, in a tree of earliest deadlines.
 
 use super::arena::{Arena, Entry};
 use super::bucket::Bucket;
 use alloc::vec::Vec;
 
-/// Bits of a bucket's number that its place in its row takes.
+/// The bits of a bucket's number that say its place in its row.
 const ROW_BITS: u32 = 4;
 /// Buckets in a row.
 pub(super) const ROW: usize = 1 << ROW_BITS;
-/// Bits of a bucket's number that one tier of nodes takes.
+/// The bits of a bucket's number that one tier of nodes takes.
 const NODE_BITS: u32 = 6;
 /// Children of a node.
 const FANOUT: usize = 1 << NODE_BITS;
@@ -17,22 +17,23 @@ const ABSENT: u32 = u32::MAX;
 /// The buckets of a wheel, allocated a row at a time where they are used.
 ///
 /// The leaves of the tree are the rows. Each row and each node above knows which of its members are
-/// occupied, and for each a tick that none of the timeouts there is due before: so the bucket that
-/// comes up next is found in a few steps, by number or by deadline. What is put in is noted on the
-/// way down; what is taken out is not, so that a tick may be too early, and is put right by
-/// `soonest`. A row or node without members is taken out of the tree and used again elsewhere.
+/// occupied, and for each member a tick that is not after any deadline there. So the bucket that
+/// comes up next is found in a few steps, by number or by deadline. Putting an entry in notes its
+/// deadline on the way down. Taking an entry out notes nothing, so a tick may be too early;
+/// `soonest` puts that right. A row or node without members leaves the tree, and is used again
+/// elsewhere.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// How many buckets there could be.
+    /// All numbers of buckets are below this one.
     limit: u32,
-    /// How many tiers of nodes stand above the rows; at least 1.
+    /// The number of tiers of nodes above the rows, which is at least 1.
     height: u32,
-    /// The root first.
+    /// The root comes first.
     nodes: Places<Node>,
     rows: Places<Row>,
 }
 
-/// Things by their places, of which those that are spare are used again.
+/// Rows or nodes by place. Spare ones are used again.
 #[derive(Debug)]
 struct Places<E> {
     all: Vec<E>,
@@ -43,11 +44,11 @@ struct Places<E> {
 struct Row {
     /// The number of the first bucket.
     base: u32,
-    /// One bit for each bucket that is occupied, the first bucket's lowest.
+    /// The bit of each bucket that is occupied. The lowest bit is that of the first bucket.
     occupied: u32,
-    /// For each bucket a tick that none of its timeouts is due before; the last tick if it is empty.
-    /// What has an earlier deadline is stale. Apart from the buckets, so that passing many of them
-    /// reads little memory.
+    /// For each bucket, a tick that is not after the deadline of any timeout in it; the last tick
+    /// if it is empty. An entry of an earlier deadline is stale. The ticks are apart from the
+    /// buckets, so that passing many buckets reads little memory.
     earliest: [u64; ROW],
     buckets: [Bucket; ROW],
 }
@@ -56,14 +57,15 @@ struct Row {
 struct Node {
     /// Bit `i` is set exactly while something below `children[i]` is occupied.
     occupied: u64,
-    /// Places of nodes, or on the lowest tier of rows.
+    /// The places of nodes, or on the lowest tier of rows.
     children: [u32; FANOUT],
-    /// For each child a tick that nothing below it is due before; the last tick if it is empty.
+    /// For each child, a tick that is not after any deadline below it; the last tick if it is
+    /// empty.
     earliest: [u64; FANOUT],
 }
 
 impl Table {
-    /// A table of buckets of numbers below `limit`. Allocates nothing.
+    /// Makes a table of buckets with numbers below `limit`. Allocates nothing.
     pub(super) fn new(limit: u32) -> Self {
         let mut height = 1;
         while (limit - 1).checked_shr(ROW_BITS + height * NODE_BITS).unwrap_or(0) > 0 {
@@ -72,12 +74,12 @@ impl Table {
         Self { limit, height, nodes: Places::new(), rows: Places::new() }
     }
 
-    /// Bucket `number`, about to get an entry of `deadline`.
+    /// Returns bucket `number`, which is about to get an entry of `deadline`.
     #[inline(always)]
     pub(super) fn bucket_for(&mut self, number: u32, deadline: u64) -> &mut Bucket {
         let mut place = self.place(number);
         let at = number as usize % ROW;
-        // Where something is due as early, all is noted. The last tick may be that of an empty one.
+        // If something there is due as early, all is noted. The last tick may mean an empty bucket.
         let is_noted = |row: &Row| row.earliest[at] <= deadline && deadline < u64::MAX;
         if !self.rows.all.get(place).is_some_and(is_noted) {
             place = self.note(number, deadline);
@@ -86,7 +88,7 @@ impl Table {
     }
 
     /// Notes that something in bucket `number` is due at `deadline`, and returns the place of its
-    /// row. Makes the row, and the nodes that lead to it, where they are not there.
+    /// row. Makes the row, and the nodes that lead to it, if they are missing.
     #[inline(never)]
     fn note(&mut self, number: u32, deadline: u64) -> usize {
         if self.nodes.all.is_empty() {
@@ -116,19 +118,19 @@ impl Table {
         at
     }
 
-    /// Bucket `number`, which must be occupied; if it is emptied, `close` it.
+    /// Returns bucket `number`, which must be occupied. A caller that empties it must `close` it.
     #[inline]
     pub(super) fn bucket_mut(&mut self, number: u32) -> &mut Bucket {
         let place = self.place(number);
         &mut self.rows.all[place].buckets[number as usize % ROW]
     }
 
-    /// Bucket `number`, which must be occupied.
+    /// Returns bucket `number`, which must be occupied.
     pub(super) fn bucket(&self, number: u32) -> &Bucket {
         &self.rows.all[self.place(number)].buckets[number as usize % ROW]
     }
 
-    /// Takes the whole of bucket `number`, which must be occupied.
+    /// Takes out the whole of bucket `number`, which must be occupied.
     pub(super) fn take(&mut self, number: u32) -> Bucket {
         let bucket = core::mem::take(self.bucket_mut(number));
         self.close(number, u64::MAX);
@@ -150,8 +152,8 @@ impl Table {
         }
     }
 
-    /// Takes the row that covers `number`, which is empty, out of the tree, and the nodes below
-    /// `node` that lead to nothing else.
+    /// Takes the empty row that covers `number` out of the tree, and the nodes below `node` that
+    /// lead to nothing else.
     fn unlink(&mut self, tier: u32, node: usize, number: u32) {
         let digit = digit(number, tier);
         let child = self.nodes.all[node].children[digit];
@@ -167,7 +169,7 @@ impl Table {
         self.nodes.all[node].forget(digit);
     }
 
-    /// Drops all entries. The memory of rows and nodes stays. Looks at what is occupied only.
+    /// Drops all entries, and keeps the memory of rows and nodes. Looks only at occupied buckets.
     pub(super) fn clear(&mut self) {
         if !self.nodes.all.is_empty() {
             self.clear_below(self.height, 0);
@@ -193,7 +195,7 @@ impl Table {
         }
     }
 
-    /// The place of the row that covers `number`, or a place where there is none.
+    /// Returns the place of the row that covers `number`, or a place where there is no row.
     #[inline]
     fn place(&self, number: u32) -> usize {
         let Some(root) = self.nodes.all.first() else { return ABSENT as usize };
@@ -201,7 +203,7 @@ impl Table {
         if self.height == 1 { child as usize } else { self.place_below(number, child) }
     }
 
-    /// As `place`, from one tier below the root on.
+    /// Like `place`, from one tier below the root on.
     fn place_below(&self, number: u32, mut at: u32) -> usize {
         for tier in (1..self.height).rev() {
             let Some(node) = self.nodes.all.get(at as usize) else { break };
@@ -210,7 +212,8 @@ impl Table {
         at as usize
     }
 
-    /// The occupied bucket of the lowest number, with a tick that it has no deadline before.
+    /// Returns the occupied bucket of the lowest number, and a tick that is not after any deadline
+    /// in it.
     #[inline]
     pub(super) fn first(&self) -> Option<(u32, u64)> {
         let mut node = self.nodes.all.first().filter(|root| root.occupied != 0)?;
@@ -222,12 +225,12 @@ impl Table {
         Some((row.base + at, row.earliest[at as usize]))
     }
 
-    /// The occupied bucket of the highest number that is not above `number`.
+    /// Returns the occupied bucket of the highest number that is not above `number`.
     pub(super) fn last(&self, number: u32) -> Option<u32> {
         if self.nodes.all.is_empty() { None } else { self.last_below(self.height, 0, number) }
     }
 
-    /// As `last`, below one node or in one row.
+    /// Like `last`, below one node or in one row.
     fn last_below(&self, tier: u32, at: usize, number: u32) -> Option<u32> {
         if tier == 0 {
             let Row { base, occupied, .. } = self.rows.all[at];
@@ -247,15 +250,16 @@ impl Table {
         None
     }
 
-    /// The occupied buckets, each with a tick that it has no deadline before, in no particular order.
+    /// Returns the occupied buckets in no particular order, each with a tick that is not after any
+    /// deadline in it.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, u64)> {
         self.rows.all.iter().flat_map(|row| {
             bits(row.occupied.into()).map(|at| (row.base + at, row.earliest[at as usize]))
         })
     }
 
-    /// The first bucket from number `from` to the end of its row in which something is due as they
-    /// are passed one a tick, the first at tick `begin`; and when.
+    /// Passes the buckets from number `from` to the end of its row, one a tick, the first at tick
+    /// `begin`. Returns the first in which something is due at its tick, and that tick.
     #[inline]
     pub(super) fn pass(&self, from: u32, begin: u64) -> Option<(u32, u64)> {
         let row = self.rows.all.get(self.place(from))?;
@@ -267,8 +271,8 @@ impl Table {
         (row.occupied >> (number % ROW as u32) & 1 == 1).then_some((number, tick))
     }
 
-    /// The occupied bucket in which something is due first, as far as is known, and when. Puts right
-    /// what the nodes on the way to it know.
+    /// Returns the occupied bucket with the earliest noted deadline, and that deadline. Puts right
+    /// what the nodes on the way to it have noted.
     pub(super) fn soonest(&mut self) -> Option<(u32, u64)> {
         if self.nodes.all.first()?.occupied == 0 {
             return None;
@@ -276,7 +280,7 @@ impl Table {
         Some(self.soonest_below(self.height, 0))
     }
 
-    /// As `soonest`, below one node.
+    /// Like `soonest`, below one node.
     fn soonest_below(&mut self, tier: u32, at: usize) -> (u32, u64) {
         loop {
             let node = &self.nodes.all[at];
@@ -296,7 +300,8 @@ impl Table {
         }
     }
 
-    /// Drops the entries that are not to be kept, and gives back what the others do not need.
+    /// Drops the entries that `keep` rejects, and gives back the memory that the others do not
+    /// need.
     pub(super) fn shrink(&mut self, keep: impl Fn(Entry) -> bool) {
         let mut shrunk = Self::new(self.limit);
         let occupied: Vec<_> = self.iter().collect();
@@ -312,14 +317,14 @@ impl Table {
         *self = shrunk;
     }
 
-    /// Bytes allocated.
+    /// Returns the bytes that are allocated.
     pub(super) fn memory(&self) -> usize {
         let arrays: usize = self.iter().map(|(number, _)| self.bucket(number).memory()).sum();
         arrays + self.nodes.memory() + self.rows.memory()
     }
 
     /// Panics unless rows and nodes tell the truth about their members, and every bucket is in
-    /// order. Bucket `visited` may be empty though it is occupied.
+    /// order. Bucket `visited` may be empty although it is occupied.
     pub(super) fn check<T>(&self, arena: &Arena<T>, visited: Option<u32>) {
         if !self.nodes.all.is_empty() {
             self.check_below(self.height, 0);
@@ -379,7 +384,7 @@ impl Default for Row {
 }
 
 impl Node {
-    /// Forgets a child, which has become empty.
+    /// Forgets a child that has become empty.
     fn forget(&mut self, digit: usize) {
         self.occupied &= !(1 << digit);
         self.children[digit] = ABSENT;
@@ -398,7 +403,7 @@ impl<E> Places<E> {
         Self { all: Vec::new(), spare: Vec::new() }
     }
 
-    /// Returns the place of a spare one, or of a new one.
+    /// Returns the place of a spare element, or of a new one.
     fn take(&mut self, new: impl FnOnce() -> E) -> u32 {
         self.spare.pop().unwrap_or_else(|| {
             self.all.push(new());
@@ -406,17 +411,17 @@ impl<E> Places<E> {
         })
     }
 
-    /// Bytes allocated.
+    /// Returns the bytes that are allocated.
     fn memory(&self) -> usize {
         self.all.capacity() * size_of::<E>() + self.spare.capacity() * size_of::<u32>()
     }
 }
 
-/// The position and value of the smallest tick. At least one bit of `members` must be set; the
-/// ticks of all others must be the last one.
+/// Returns the position and value of the smallest tick. `members` must be nonzero; absent ticks
+/// must be `u64::MAX`.
 #[inline]
 fn earliest_of(members: u64, ticks: &[u64]) -> (usize, u64) {
-    // Side by side, because one after the other each comparison would wait for the one before.
+    // The lanes are independent, so that no comparison waits for the one before.
     let mut lanes = [u64::MAX; 8];
     for ticks in ticks.chunks_exact(lanes.len()) {
         for (lane, &tick) in lanes.iter_mut().zip(ticks) {
@@ -431,7 +436,7 @@ fn earliest_of(members: u64, ticks: &[u64]) -> (usize, u64) {
     (at.unwrap_or_else(|| members.trailing_zeros() as usize), earliest)
 }
 
-/// The positions of the bits that are set, the lowest first.
+/// Returns the positions of the set bits, the lowest first.
 fn bits(mut word: u64) -> impl Iterator<Item = u32> {
     core::iter::from_fn(move || {
         let at = (word != 0).then(|| word.trailing_zeros())?;
@@ -440,7 +445,7 @@ fn bits(mut word: u64) -> impl Iterator<Item = u32> {
     })
 }
 
-/// Which of the children of a node on `tier` a bucket is below.
+/// Returns which of the children of a node on `tier` leads to a bucket.
 #[inline]
 fn digit(number: u32, tier: u32) -> usize {
     (number >> (ROW_BITS + (tier - 1) * NODE_BITS)) as usize % FANOUT

@@ -1,6 +1,6 @@
-//! Visit: taking the bucket that comes up apart, one step at a time.
+//! Visit: takes the bucket that comes up apart, one step at a time.
 //!
-//! What is due becomes ready, the rest lands finer or waits for its round.
+//! Entries that are due become ready. The others are demoted, or wait for their round.
 
 use super::Wheel;
 use super::arena::Entry;
@@ -12,15 +12,15 @@ use core::cmp::Ordering;
 
 /// How far a bucket has been taken apart.
 ///
-/// The cursor follows when the visit ends. What is scheduled before that for a tick of the bucket
-/// goes to the bucket's end: so it makes no difference in how many steps a bucket is taken apart.
+/// The cursor follows when the visit ends. A timeout that is scheduled before that for a tick of
+/// the bucket goes to the bucket's end. So the number of steps makes no difference.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Visit {
-    /// The timeouts of bucket `number` are placed again, as the cursor comes to `tick`.
+    /// The timeouts of bucket `number` are placed again, because the cursor comes to `tick`.
     Demote { number: u32, tick: u64 },
-    /// What is due in `from..=to` is taken out of bucket `number`, from `chunk` on, and, if that is
-    /// more than one tick, out of all buckets that follow. Of what was left in the bucket nothing
-    /// is before `earliest`.
+    /// The timeouts that are due in `from..=to` are taken out of bucket `number`, from `chunk` on,
+    /// and, if that is more than one tick, out of all buckets that follow. No deadline that was
+    /// left in the chunks before `chunk` is before `earliest`.
     Scan { number: u32, chunk: usize, earliest: u64, from: u64, to: u64 },
 }
 
@@ -28,13 +28,13 @@ pub(super) enum Visit {
 const DEMOTED: usize = 4;
 
 impl Visit {
-    /// The bucket that is being taken apart.
+    /// Returns the bucket that is being taken apart.
     pub(super) fn number(self) -> u32 {
         let (Self::Demote { number, .. } | Self::Scan { number, .. }) = self;
         number
     }
 
-    /// Where the cursor comes to when the visit ends.
+    /// Returns the tick that the cursor comes to when the visit ends.
     pub(super) fn end(self) -> u64 {
         let (Self::Demote { tick: end, .. } | Self::Scan { to: end, .. }) = self;
         end
@@ -42,8 +42,8 @@ impl Visit {
 }
 
 impl<T> Wheel<T> {
-    /// Begins to take bucket `number` apart, in which nothing is due before `tick`. Returns how many
-    /// entries were moved or looked at.
+    /// Begins to take bucket `number` apart, in which nothing is due before `tick`. Returns how
+    /// many entries were moved or looked at.
     pub(super) fn begin_visit(&mut self, number: u32, tick: u64, now: u64) -> usize {
         debug_assert!(self.cursor <= tick && tick <= now, "the cursor moves forward");
         debug_assert!(self.ready.first().is_none(), "what is due earlier goes out first");
@@ -65,9 +65,10 @@ impl<T> Wheel<T> {
                 Visit::Demote { number, tick }
             }
             Geometry::Hashed(level) => {
-                // When more than a round has passed, buckets come up more than once. Going round
-                // for each would cost the distance, so what is due is taken out of all, and sorted.
-                // What is due now comes after that, as more of it could be scheduled meanwhile.
+                // When a round or more has passed, buckets come up more than once. Going round for
+                // each time would cost the distance, so all buckets are scanned once, and what is
+                // due is sorted. Timeouts that are due at `now` itself come after that, because
+                // more of them could be scheduled meanwhile.
                 let jumps = level.round() <= now - tick;
                 let to = if jumps { now - 1 } else { tick };
                 Visit::Scan { number, chunk: 0, earliest: u64::MAX, from: tick, to }
@@ -90,7 +91,7 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Places the first chunks of bucket `number` again, as the cursor comes to `tick`.
+    /// Places the first chunks of bucket `number` again, because the cursor comes to `tick`.
     #[inline(never)]
     fn demote(&mut self, levels: Hierarchical, number: u32, tick: u64) -> usize {
         let bucket = self.table.bucket_mut(number);
@@ -108,7 +109,7 @@ impl<T> Wheel<T> {
             chunks.iter().flatten().for_each(|&entry| self.demote_one(levels, entry, tick));
             return entries;
         };
-        // Nearly all go one level down; so the work there is done once for each bucket.
+        // Nearly all entries go one level down, so the work there is done once for each bucket.
         let mut counts = Counts::new(digit);
         chunks.iter().for_each(|chunk| counts.add(chunk));
         counts.begin();
@@ -129,8 +130,8 @@ impl<T> Wheel<T> {
         entries
     }
 
-    /// Places an entry on a finer level, as the cursor comes to `tick`. One of an earlier deadline is
-    /// stale, because no timeout of the bucket is due before `tick`.
+    /// Places an entry on a finer level, because the cursor comes to `tick`. An entry of an earlier
+    /// deadline is stale, because no timeout of the bucket is due before `tick`.
     fn demote_one(&mut self, levels: Hierarchical, entry: Entry, tick: u64) {
         match entry.deadline.cmp(&tick) {
             Ordering::Less => self.sweep.stale -= 1,
@@ -143,7 +144,8 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Takes out of one chunk what is due, and goes on to the next bucket after the last one.
+    /// Takes the entries that are due out of one chunk. Goes on to the next bucket after the last
+    /// chunk.
     #[inline(never)]
     fn scan(&mut self, number: u32, chunk: usize, earliest: u64, from: u64, to: u64) -> usize {
         let Self { table, ready, sweep, .. } = self;
@@ -156,7 +158,7 @@ impl<T> Wheel<T> {
                 return true;
             }
             match from == to {
-                // It is stale, because no timeout is due before `from`.
+                // The entry is stale, because no timeout is due before `from`.
                 _ if entry.deadline < from => sweep.stale -= 1,
                 true => ready.push(entry),
                 false => ready.runs.push(entry),
