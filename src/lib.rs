@@ -84,7 +84,7 @@
 //! # Features
 //!
 //! - `std` (default): the [`Timer`], the futures and the [`DelayQueue`]. Without it the crate is
-//!   `no_std`, and the [`Wheel`] needs `alloc` and 32 KB of stack.
+//!   `no_std`, and the [`Wheel`] needs `alloc` and 40 KB of stack.
 //! - `stream`: [`Interval`] and [`DelayQueue`] are streams, by the crate `futures-core`.
 //! - `log`: the timer warns through the crate `log`, once, if more than 64 timers are alive.
 //!

@@ -132,6 +132,25 @@ impl Bucket {
         is_gone
     }
 
+    /// Puts the chunk that follows chunk `at` behind its entries, if there is one and it fits.
+    pub(super) fn merge(&mut self, at: usize) {
+        let Some(full) = &self.full else { return };
+        let (sorted, chunks) = (full.sorted, full.chunks.len() + 1);
+        if chunks <= at + 1 || CHUNK < self.chunk(at).len() + self.chunk(at + 1).len() {
+            return;
+        }
+        let next = self.remove_chunk(at + 1);
+        match &mut self.full {
+            Some(full) if at < full.chunks.len() => {
+                full.chunks[at].extend_from_slice(&next);
+                if sorted <= at + 1 {
+                    full.sorted = full.sorted.min(at);
+                }
+            }
+            _ => self.last.extend_from_slice(&next),
+        }
+    }
+
     /// Returns the entries, in order.
     #[inline]
     pub(super) fn iter(&self) -> impl Iterator<Item = Entry> {
@@ -356,6 +375,36 @@ mod tests {
                 (0..3 * CHUNK as u32).filter(|index| index / CHUNK as u32 != gone as u32),
             );
             assert!(!bucket.retain_chunk(0, |_| true), "it is there");
+        }
+    }
+
+    #[test]
+    fn a_chunk_that_fits_is_merged_with_the_one_before() {
+        for sorted in [false, true] {
+            for gone in 0..4 {
+                let mut bucket = Bucket::default();
+                for index in 0..5 * CHUNK as u32 {
+                    bucket.push(entry(index, index.into()));
+                }
+                if sorted {
+                    bucket.sort();
+                }
+                let spared = (gone * CHUNK) as u32 + 7;
+                bucket.retain_chunk(gone, |entry| entry.index < spared);
+                bucket.merge(gone);
+                assert_eq!(bucket.chunks(), 5, "it does not fit");
+                bucket.retain_chunk(gone + 1, |entry| entry.index % 2 == 0);
+                bucket.merge(gone);
+                assert_eq!(bucket.chunks(), 4, "now it fits");
+                for at in (0..4).rev() {
+                    bucket.merge(at);
+                }
+                let is_gone = |index: u32| {
+                    let chunk = index as usize / CHUNK;
+                    chunk == gone && spared <= index || chunk == gone + 1 && index % 2 == 1
+                };
+                check(&bucket, (0..5 * CHUNK as u32).filter(|&index| !is_gone(index)));
+            }
         }
     }
 

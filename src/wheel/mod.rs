@@ -370,6 +370,7 @@ impl<T> Wheel<T> {
         debug_assert!(self.now < self.cursor && self.visit.is_none(), "it was sorted ahead");
         self.cursor = self.now;
         for entry in core::mem::take(&mut self.ready).iter() {
+            // A stale entry would move away from a sweep, and be placed in vain.
             if self.arena.is_stale(entry) {
                 self.sweep.stale -= 1;
             } else {

@@ -2,7 +2,6 @@
 
 use super::Wheel;
 use super::bucket::CHUNK;
-use super::visit::Visit;
 
 /// Stale entries that begin no sweep, however few timeouts there are.
 pub(super) const FEW_STALE: usize = 8;
@@ -111,16 +110,16 @@ impl<T> Wheel<T> {
                     return None;
                 }
                 let is_gone = bucket_mut.retain_chunk(at, keep);
-                let is_empty = bucket_mut.is_empty();
                 match visit {
-                    // The chunks behind `at` have moved. If the bucket is empty, the visit finds
-                    // that and ends.
-                    Some(Visit::Scan { number: visited, chunk, .. }) if *visited == number => {
-                        *chunk -= usize::from(is_gone && at < *chunk);
+                    // The visit goes on from the chunk where it was. If the bucket is empty, the
+                    // visit finds that and ends.
+                    Some(visit) if visit.number() == number => {
+                        if is_gone {
+                            visit.chunk_is_gone(at);
+                        }
                     }
-                    Some(visit) if visit.number() == number => {}
-                    _ if is_empty => table.close(number, u64::MAX),
-                    _ => {}
+                    _ if bucket_mut.is_empty() => table.close(number, u64::MAX),
+                    _ => bucket_mut.merge(at),
                 }
                 Place::Table { bucket: number, chunks: at }
             }

@@ -39,6 +39,13 @@ impl Visit {
         let (Self::Demote { tick: end, .. } | Self::Scan { to: end, .. }) = self;
         end
     }
+
+    /// Goes on where it was, after chunk `at` of the bucket has vanished.
+    pub(super) fn chunk_is_gone(&mut self, at: usize) {
+        if let Self::Scan { chunk, .. } = self {
+            *chunk -= usize::from(at < *chunk);
+        }
+    }
 }
 
 impl<T> Wheel<T> {
