@@ -781,3 +781,25 @@ fn as_a_stream_it_ends_when_it_is_empty() {
     let next = futures::executor::block_on(StreamExt::next(&mut queue));
     assert_eq!(next.expect("there is one").expect("it runs").value, 4);
 }
+
+/// Only the poll right after an error says None.
+#[test]
+fn a_value_after_an_error_takes_the_place_of_the_end() {
+    let manual = Manual::built(Mode::default(), |builder| builder.max_pending(1));
+    let hand = Hand::new();
+    let mut queue = DelayQueue::with_timer(&manual.timer);
+    queue.insert("a", ms(10));
+    queue.insert("b", ms(20));
+    let only = manual.timer.schedule(ms(1_000), || {}).expect("there is room");
+    let error = Poll::Ready(Some(Err(ScheduleErrorKind::Full)));
+    assert_eq!(queue.poll_expired(&mut hand.context()), error);
+    manual.advance(10);
+    let value =
+        queue.poll_expired(&mut hand.context()).map(|due| due.map(|due| due.map(|d| d.value)));
+    assert_eq!(value, Poll::Ready(Some(Ok("a"))));
+    assert!(only.cancel());
+    assert_eq!(queue.poll_expired(&mut hand.context()), Poll::Pending);
+    manual.advance(10);
+    assert!(matches!(queue.poll_expired(&mut hand.context()), Poll::Ready(Some(Ok(_)))));
+    assert_eq!(queue.poll_expired(&mut hand.context()), Poll::Ready(None));
+}
