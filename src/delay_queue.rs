@@ -15,12 +15,13 @@ use std::time::Instant;
 /// Holds values, and hands each out when its time has come: to a task that [awaits](Self::next) it,
 /// or to a thread that [blocks](Self::recv).
 ///
-/// The queue has its own [`Wheel`], in the mode of the timer's wheels. Inserting, removing and moving
-/// a value costs the same whatever the delay, takes no lock and allocates nothing beyond that wheel.
-/// The queue has a single timeout in its timer, and only while a task or a thread waits.
+/// The queue has its own [`Wheel`], in the mode of the timer's wheels. Inserting, removing and
+/// moving a value costs the same whatever the delay, takes no lock and allocates nothing beyond
+/// that wheel. The queue has a single timeout in its timer, and only while a task or a thread
+/// waits.
 ///
-/// - A value never comes out early, by the timer's clock, counted from the call that inserted it. It
-///   is late by less than a tick of the timer, plus the time to wake the worker and the task.
+/// - A value never comes out early, by the timer's clock, counted from the call that inserted it.
+///   It is late by less than a tick of the timer, plus the time to wake the worker and the task.
 /// - Values come out by deadline, rounded up to the tick. Values of equal deadlines come out in the
 ///   order in which they were inserted or moved.
 /// - Keys are generational: a stale key finds nothing. No call panics.
@@ -28,16 +29,16 @@ use std::time::Instant;
 ///
 /// Inserting, removing and moving need `&mut` access to the queue. While a task awaits the next
 /// value, use `select!` in that task. If the code that holds the queue changes it after a task
-/// [polled](Self::poll_expired) it, the queue wakes that task for a value that comes out earlier, and
-/// when the queue becomes empty.
+/// [polled](Self::poll_expired) it, the queue wakes that task for a value that comes out earlier,
+/// and when the queue becomes empty.
 ///
 /// Dropping the future of [`next`](Self::next) loses no value. Dropping the queue drops its values.
 ///
 /// # Errors
 ///
-/// While the timer is stopped, or has no room, or no worker, no thread wakes a task that waits. Then
-/// waiting gives an error. If no value is due at the next call, that call returns None, so that a
-/// loop over the queue ends. Values that are due come out nevertheless, and the others stay.
+/// While the timer is stopped, or has no room, or no worker, no thread wakes a task that waits.
+/// Then waiting gives an error. If no value is due at the next call, that call returns None, so
+/// that a loop over the queue ends. Values that are due come out nevertheless, and the others stay.
 ///
 /// ```
 /// # futures::executor::block_on(async {
@@ -111,7 +112,8 @@ impl<T> DelayQueue<T> {
         self.schedule(value, shard.ticks().after(shard.now(), delay))
     }
 
-    /// Inserts `value`, to come out at `deadline`, or at once if that has passed, and returns its key.
+    /// Inserts `value`, to come out at `deadline`, or at once if that has passed, and returns its
+    /// key.
     pub fn insert_at(&mut self, value: T, deadline: Instant) -> Key {
         self.schedule(value, self.sleep.shard().ticks().deadline(deadline))
     }
@@ -125,8 +127,8 @@ impl<T> DelayQueue<T> {
         Some(value)
     }
 
-    /// Moves the deadline of the value that `key` names to `delay` from now, earlier or later than it
-    /// was, and returns whether the value is there. The key stays good.
+    /// Moves the deadline of the value that `key` names to `delay` from now, earlier or later than
+    /// it was, and returns whether the value is there. The key stays good.
     ///
     /// The value counts as inserted anew: among equal deadlines it comes out last.
     pub fn reset(&mut self, key: Key, delay: Duration) -> bool {
@@ -134,8 +136,8 @@ impl<T> DelayQueue<T> {
         self.reschedule(key, shard.ticks().after(shard.now(), delay))
     }
 
-    /// Moves the deadline to `deadline`, and is like [`reset`](Self::reset) otherwise. A deadline in
-    /// the past is due at once.
+    /// Moves the deadline to `deadline`, and is like [`reset`](Self::reset) otherwise. A deadline
+    /// in the past is due at once.
     pub fn reset_at(&mut self, key: Key, deadline: Instant) -> bool {
         self.reschedule(key, self.sleep.shard().ticks().deadline(deadline))
     }
@@ -168,8 +170,8 @@ impl<T> DelayQueue<T> {
         poll_fn(|context| self.poll_expired(context)).await
     }
 
-    /// Returns the next value if it is due, or None if the queue is empty. Otherwise the task wakes up
-    /// when a value is due, or one is inserted that is due earlier, or the queue becomes empty.
+    /// Returns the next value if it is due, or None if the queue is empty. Otherwise the task wakes
+    /// up when a value is due, or one is inserted that is due earlier, or the queue becomes empty.
     ///
     /// # Errors
     ///
@@ -215,8 +217,8 @@ impl<T> DelayQueue<T> {
         }
     }
 
-    /// Blocks the thread until the next value is due, as [`recv`](Self::recv) does, but no longer than
-    /// `timeout`, by the timer's clock.
+    /// Blocks the thread until the next value is due, as [`recv`](Self::recv) does, but no longer
+    /// than `timeout`, by the timer's clock.
     ///
     /// # Errors
     ///
@@ -249,8 +251,8 @@ impl<T> DelayQueue<T> {
         })
     }
 
-    /// Returns an iterator that blocks the thread until the next value is due, and ends when the queue
-    /// is empty: [`recv`](Self::recv) again and again.
+    /// Returns an iterator that blocks the thread until the next value is due, and ends when the
+    /// queue is empty: [`recv`](Self::recv) again and again.
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -270,15 +272,15 @@ impl<T> DelayQueue<T> {
         BlockingIter { queue: self, parker: Parker::new() }
     }
 
-    /// Returns the deadline of the value that `key` names, rounded up to the timer's tick. Returns None
-    /// if the value is gone, or never comes out.
+    /// Returns the deadline of the value that `key` names, rounded up to the timer's tick. Returns
+    /// None if the value is gone, or never comes out.
     #[must_use]
     pub fn deadline(&self, key: Key) -> Option<Instant> {
         self.sleep.shard().ticks().instant(self.wheel.deadline(key)?)
     }
 
-    /// Returns the deadline of the value that comes out next, rounded up to the timer's tick. Returns
-    /// None if there is none, or it never comes out.
+    /// Returns the deadline of the value that comes out next, rounded up to the timer's tick.
+    /// Returns None if there is none, or it never comes out.
     ///
     /// The answer is exact, so the queue may have to look at many values.
     #[must_use]

@@ -1,4 +1,4 @@
-//! The delay queue: when values come out, in which order, and who is woken for it.
+//! The delay queue: when values come out, in which order, and which task wakes.
 
 use crate::help::{Hand, Manual, ms, wait_until};
 use std::sync::mpsc;
@@ -109,7 +109,7 @@ impl Queue {
         values
     }
 
-    /// Goes on tick by tick, and polls only when woken: what came, and when.
+    /// Goes on tick by tick, and polls only when woken. Returns the values, and when they came.
     fn run(&mut self, until: u64) -> Vec<(u64, u32)> {
         let mut seen: Vec<_> = self.take().into_iter().map(|value| (self.now(), value)).collect();
         self.hand.woken();
@@ -358,7 +358,7 @@ fn moved_when_its_bucket_has_begun_it_comes_at_its_tick(mode: Mode) {
         let early = from.min(80);
         queue.advance(early);
         if from <= 80 {
-            // It is due, and nobody looked.
+            // It is due, and no task polled.
             assert_eq!(queue.hand.woken(), 1);
         }
         assert!(queue.queue.reset_at(key, queue.manual.at(to)));
