@@ -121,5 +121,6 @@ mod panics;
 mod repeat;
 mod reschedule;
 mod stop;
+mod storm;
 mod stress;
 mod waiting;
