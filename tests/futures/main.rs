@@ -109,3 +109,4 @@ mod runtimes;
 mod sleep;
 mod timeout;
 mod traits;
+mod wakers;
