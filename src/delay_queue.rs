@@ -1,4 +1,4 @@
-//! A queue of values that come out when their time has come.
+//! A queue that hands out each value when its time has come.
 
 use crate::future::{Elapsed, Sleep, timer};
 use crate::{Key, ScheduleErrorKind, Timer, Wheel};
@@ -13,31 +13,32 @@ use std::thread::{Thread, current, park};
 use std::time::Instant;
 
 /// Holds values, and hands each out when its time has come: to a task that [awaits](Self::next) it,
-/// or to a thread that [waits](Self::recv).
+/// or to a thread that [blocks](Self::recv).
 ///
-/// The values are in a [`Wheel`] of the queue's own, in the mode of the timer's, and so at its cost:
-/// inserting, removing and moving one costs the same whatever the delay, takes no lock and allocates
-/// nothing beyond that wheel. The queue has a single timeout in its timer, and that only while
-/// somebody waits.
+/// The queue has its own [`Wheel`], in the mode of the timer's wheels. Inserting, removing and
+/// moving a value costs the same whatever the delay, takes no lock and allocates nothing beyond
+/// that wheel. The queue has a single timeout in its timer, and only while a task or a thread
+/// waits.
 ///
-/// - A value never comes early, by the timer's clock, counted from the call that inserted it. It comes
-///   late by less than a tick of the timer, plus waking the timer's thread and the task.
-/// - Values come by deadline, rounded up to the tick, those of equal deadlines in the order in which
-///   they were inserted or moved.
-/// - Keys are generational: a stale one finds nothing. No call panics.
-/// - A delay may be of any length. One that no [`Instant`] can hold never ends.
+/// - A value never comes out early, by the timer's clock, counted from the call that inserted it.
+///   It is late by less than a tick of the timer, plus the time to wake the worker and the task.
+/// - Values come out by deadline, rounded up to the tick. Values of equal deadlines come out in the
+///   order in which they were inserted or moved.
+/// - Keys are generational: a stale key finds nothing. No call panics.
+/// - A delay may be of any length. A delay too long for [`Instant`] never ends.
 ///
-/// Inserting, removing and moving are calls of who has the queue: while a task awaits its next value
-/// they are made from that same task, in `select!`, say. If some code holds the queue on behalf of a
-/// task that waits, the task is woken for what comes earlier, and when the queue is emptied.
+/// Inserting, removing and moving need `&mut` access to the queue. While a task awaits the next
+/// value, use `select!` in that task. If the code that holds the queue changes it after a task
+/// [polled](Self::poll_expired) it, the queue wakes that task for a value that comes out earlier,
+/// and when the queue becomes empty.
 ///
-/// Dropping what [`next`](Self::next) returned loses nothing. Dropping the queue drops its values.
+/// Dropping the future of [`next`](Self::next) loses no value. Dropping the queue drops its values.
 ///
 /// # Errors
 ///
-/// While the timer is stopped, or has no room, or no thread, nothing tells who waits that the time
-/// has come. Then waiting gives an error, and the call after that gives None, so that a loop over it
-/// ends. What is due comes out nevertheless, and the values stay in the queue.
+/// While the timer is stopped, or has no room, or no worker, no thread wakes a task that waits.
+/// Then waiting gives an error. If no value is due at the next call, that call returns None, so
+/// that a loop over the queue ends. Values that are due come out nevertheless, and the others stay.
 ///
 /// ```
 /// # futures::executor::block_on(async {
@@ -61,31 +62,31 @@ use std::time::Instant;
 pub struct DelayQueue<T> {
     /// By the ticks of the timer.
     wheel: Wheel<T>,
-    /// While somebody waits it ends when the wheel is to be looked at again, or before.
+    /// While a task waits, this ends when the task is to look at the wheel again, or before.
     sleep: Sleep,
-    /// An error was given, and None has to follow.
+    /// The last poll gave an error: this one gives None, unless a value is due.
     ends: bool,
 }
 
 /// A value whose time has come, from a [`DelayQueue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Due<T> {
-    /// The key it had; stale by now.
+    /// The key that the value had. It is stale by now.
     pub key: Key,
-    /// When it was due, rounded up to the timer's tick.
+    /// The deadline of the value, rounded up to the timer's tick.
     pub deadline: Instant,
-    /// The value that was inserted.
+    /// The value.
     pub value: T,
 }
 
 impl<T> DelayQueue<T> {
-    /// An empty queue on the [timer of the process](crate::timer()). Allocates nothing.
+    /// Makes an empty queue on the [timer of the process](crate::timer()). Allocates nothing.
     #[must_use]
     pub fn new() -> Self {
         Self::with_timer(timer())
     }
 
-    /// An empty queue on `timer`, which it does not keep alive. Allocates nothing.
+    /// Makes an empty queue on `timer`, which it does not keep alive. Allocates nothing.
     ///
     /// ```
     /// use std::time::Duration;
@@ -105,19 +106,19 @@ impl<T> DelayQueue<T> {
         Self { wheel: Wheel::new(shard.mode()), sleep: Sleep::new(shard, 0), ends: false }
     }
 
-    /// Inserts `value`, to come out `delay` from now, and returns the key to it.
+    /// Inserts `value`, to come out `delay` from now, and returns its key.
     pub fn insert(&mut self, value: T, delay: Duration) -> Key {
         let shard = self.sleep.shard();
         self.schedule(value, shard.ticks().after(shard.now(), delay))
     }
 
-    /// Inserts `value`, to come out at `deadline`, or at once if that has passed, and returns the key
-    /// to it.
+    /// Inserts `value`, to come out at `deadline`, or at once if that has passed, and returns its
+    /// key.
     pub fn insert_at(&mut self, value: T, deadline: Instant) -> Key {
         self.schedule(value, self.sleep.shard().ticks().deadline(deadline))
     }
 
-    /// Takes the value that `key` names out, and returns it; None if it is gone.
+    /// Removes the value that `key` names, and returns it. Returns None if it is gone.
     pub fn remove(&mut self, key: Key) -> Option<T> {
         let value = self.wheel.cancel(key)?;
         if self.wheel.is_empty() {
@@ -126,63 +127,65 @@ impl<T> DelayQueue<T> {
         Some(value)
     }
 
-    /// Makes the value that `key` names come out `delay` from now instead, sooner or later than it
-    /// was, and returns whether it is there. The key stays good.
+    /// Moves the deadline of the value that `key` names to `delay` from now, earlier or later than
+    /// it was, and returns whether the value is there. The key stays good.
     ///
-    /// It counts as inserted anew: among equal deadlines it comes last.
+    /// The value counts as inserted anew: among equal deadlines it comes out last.
     pub fn reset(&mut self, key: Key, delay: Duration) -> bool {
         let shard = self.sleep.shard();
         self.reschedule(key, shard.ticks().after(shard.now(), delay))
     }
 
-    /// Like [`reset`](Self::reset), to an instant. One in the past is due at once.
+    /// Moves the deadline to `deadline`, and is like [`reset`](Self::reset) otherwise. A deadline
+    /// in the past is due at once.
     pub fn reset_at(&mut self, key: Key, deadline: Instant) -> bool {
         self.reschedule(key, self.sleep.shard().ticks().deadline(deadline))
     }
 
-    /// Drops all values. The memory stays.
+    /// Drops all values. The queue keeps its memory.
     pub fn clear(&mut self) {
-        // Before anything is dropped, as that might panic; who is woken cannot look yet.
+        // Before a value is dropped, because that might panic. The task cannot look yet.
         self.sleep.wake();
         self.wheel.clear();
     }
 
-    /// Makes room for so many values more. Does nothing if there is not so much memory.
+    /// Makes room for `additional` values more. Does nothing if there is not enough memory.
     pub fn reserve(&mut self, additional: usize) {
         self.wheel.reserve(additional);
     }
 
-    /// Gives back what memory the present values do not need. Their keys stay good. O(n).
+    /// Frees memory that the present values do not need. Their keys stay good. O(n).
     pub fn shrink_to_fit(&mut self) {
         self.wheel.shrink_to_fit();
     }
 
-    /// Waits for the next value; None if the queue is empty.
+    /// Waits for the next value, and returns it. Returns None if the queue is empty.
     ///
-    /// What this returns may be dropped at any time, and nothing is lost.
+    /// The caller may drop the future of this call at any time, and no value is lost.
     ///
     /// # Errors
     ///
-    /// If the time cannot be waited for: see [`DelayQueue`].
+    /// If no thread can wake the task in time: see [`DelayQueue`].
     pub async fn next(&mut self) -> Option<Result<Due<T>, ScheduleErrorKind>> {
         poll_fn(|context| self.poll_expired(context)).await
     }
 
-    /// The next value if it is due; None if the queue is empty. Otherwise the task is woken when
-    /// something is due, or inserted to be due earlier, or the queue is emptied.
+    /// Returns the next value if it is due, or None if the queue is empty. Otherwise the task wakes
+    /// up when a value is due, or one is inserted that is due earlier, or the queue becomes empty.
     ///
     /// # Errors
     ///
-    /// As [`next`](Self::next).
+    /// Those of [`next`](Self::next).
     pub fn poll_expired(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Due<T>, ScheduleErrorKind>>> {
+        let ends = take(&mut self.ends);
         loop {
             if let Some(due) = self.take_due() {
                 return Poll::Ready(Some(Ok(due)));
             }
-            let Some(tick) = self.wheel.next_wake().filter(|_| !take(&mut self.ends)) else {
+            let Some(tick) = self.wheel.next_wake().filter(|_| !ends) else {
                 return Poll::Ready(None);
             };
             self.sleep.move_to(tick);
@@ -192,19 +195,20 @@ impl<T> DelayQueue<T> {
                     self.ends = true;
                     return Poll::Ready(Some(Err(error)));
                 }
-                // That tick came while this went on, or nothing is left that is due at it.
+                // That tick came meanwhile, or no value is left that is due at it.
                 Poll::Ready(Ok(())) => {}
             }
         }
     }
 
-    /// Waits for the next value with the thread blocked; None if the queue is empty.
+    /// Blocks the thread until the next value is due, and returns it. Returns None if the queue is
+    /// empty.
     ///
-    /// Not to be called inside a task of the timer, which would wait for itself for ever.
+    /// Do not call this inside a task of the timer: the thread would wait for itself for ever.
     ///
     /// # Errors
     ///
-    /// As [`next`](Self::next).
+    /// Those of [`next`](Self::next).
     pub fn recv(&mut self) -> Option<Result<Due<T>, ScheduleErrorKind>> {
         match self.take_due() {
             Some(due) => Some(Ok(due)),
@@ -213,11 +217,12 @@ impl<T> DelayQueue<T> {
         }
     }
 
-    /// Like [`recv`](Self::recv), for no longer than `timeout`, by the timer's clock.
+    /// Blocks the thread until the next value is due, as [`recv`](Self::recv) does, but no longer
+    /// than `timeout`, by the timer's clock.
     ///
     /// # Errors
     ///
-    /// If nothing was due in that time, or it could not be waited for.
+    /// If no value was due in that time, or no thread can wake this one in time.
     ///
     /// ```
     /// use std::time::Duration;
@@ -246,8 +251,8 @@ impl<T> DelayQueue<T> {
         })
     }
 
-    /// Each value when its time has come, with the thread blocked meanwhile, until the queue is
-    /// empty: [`recv`](Self::recv) again and again.
+    /// Returns an iterator that blocks the thread until the next value is due, and ends when the
+    /// queue is empty: [`recv`](Self::recv) again and again.
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -267,49 +272,49 @@ impl<T> DelayQueue<T> {
         BlockingIter { queue: self, parker: Parker::new() }
     }
 
-    /// When the value that `key` names comes out, rounded up to the timer's tick. None if it is gone,
-    /// or never comes.
+    /// Returns the deadline of the value that `key` names, rounded up to the timer's tick. Returns
+    /// None if the value is gone, or never comes out.
     #[must_use]
     pub fn deadline(&self, key: Key) -> Option<Instant> {
         self.sleep.shard().ticks().instant(self.wheel.deadline(key)?)
     }
 
-    /// When the next value comes out, rounded up to the timer's tick. None if there is none, or it
-    /// never comes.
+    /// Returns the deadline of the value that comes out next, rounded up to the timer's tick.
+    /// Returns None if there is none, or it never comes out.
     ///
-    /// Exact, and so may have to look at many values.
+    /// The answer is exact, so the queue may have to look at many values.
     #[must_use]
     pub fn next_deadline(&mut self) -> Option<Instant> {
         self.sleep.shard().ticks().instant(self.wheel.next_deadline()?)
     }
 
-    /// The key to the value that comes out next, if nothing is done before.
+    /// Returns the key of the value that comes out next, unless the queue changes before.
     ///
-    /// Exact, and so may have to look at many values.
+    /// The answer is exact, so the queue may have to look at many values.
     #[must_use]
     pub fn peek(&mut self) -> Option<Key> {
         self.wheel.next_key()
     }
 
-    /// The value that `key` names, or None if it is gone.
+    /// Returns the value that `key` names, or None if it is gone.
     #[must_use]
     pub fn get(&self, key: Key) -> Option<&T> {
         self.wheel.get(key)
     }
 
-    /// The value that `key` names, to be changed in place, or None if it is gone.
+    /// Returns the value that `key` names, to change it in place, or None if it is gone.
     #[must_use]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         self.wheel.get_mut(key)
     }
 
-    /// How many values there are, those that are due included.
+    /// Returns the number of values, with those that are due.
     #[must_use]
     pub fn len(&self) -> usize {
         self.wheel.len()
     }
 
-    /// Whether there are no values.
+    /// Returns whether there are no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.wheel.is_empty()
@@ -329,7 +334,7 @@ impl<T> DelayQueue<T> {
         is_there
     }
 
-    /// Somebody may wait for longer than until `deadline`.
+    /// Wakes the task that waits in time for `deadline`, if there is one.
     fn hurry(&mut self, deadline: u64) {
         if deadline < self.sleep.tick() && self.sleep.is_waiting() {
             if self.sleep.shard().is_past(deadline) {
@@ -340,9 +345,9 @@ impl<T> DelayQueue<T> {
         }
     }
 
-    /// The next value, if it is due.
+    /// Takes the next value out, if it is due.
     fn take_due(&mut self) -> Option<Due<T>> {
-        // What was due when the clock was last read comes out without reading it again.
+        // Values that were due when the clock was last read come out without reading it again.
         let expired = match self.wheel.expire(self.wheel.now()) {
             Some(expired) => expired,
             None if self.wheel.is_empty() => return None,
@@ -352,7 +357,7 @@ impl<T> DelayQueue<T> {
             }
         };
         let shard = self.sleep.shard();
-        // What is due is an instant.
+        // A value that is due has an instant.
         let deadline = shard.ticks().instant(expired.deadline).unwrap_or_else(|| shard.now());
         Some(Due { key: expired.key, deadline, value: expired.value })
     }
@@ -374,7 +379,7 @@ impl<T: fmt::Debug> fmt::Debug for DelayQueue<T> {
     }
 }
 
-/// Ends when the queue is empty, and after an error; goes on when there is something again.
+/// Ends when the queue is empty, and after an error. Goes on when there are values again.
 #[cfg(feature = "stream")]
 impl<T> futures_core::Stream for DelayQueue<T> {
     type Item = Result<Due<T>, ScheduleErrorKind>;
@@ -387,7 +392,7 @@ impl<T> futures_core::Stream for DelayQueue<T> {
     }
 }
 
-/// The values of a queue when their time has come, from [`DelayQueue::blocking_iter`].
+/// An iterator over values whose time has come, from [`DelayQueue::blocking_iter`].
 #[derive(Debug)]
 pub struct BlockingIter<'a, T> {
     queue: &'a mut DelayQueue<T>,
@@ -402,7 +407,7 @@ impl<T> Iterator for BlockingIter<'_, T> {
     }
 }
 
-/// Makes a thread wait.
+/// Blocks a thread until a future wakes it.
 #[derive(Debug)]
 struct Parker(Waker);
 

@@ -114,8 +114,6 @@ mod timer;
 mod wheel;
 
 #[cfg(feature = "std")]
-pub use clock::{Clock, ManualClock, MonotonicClock};
-#[cfg(feature = "std")]
 pub use delay_queue::{BlockingIter, DelayQueue, Due};
 #[cfg(feature = "std")]
 pub use future::{
@@ -125,8 +123,9 @@ pub use future::{
 pub use mode::{Mode, ModeError};
 #[cfg(feature = "std")]
 pub use timer::{
-    BuildError, Executor, Follower, Lateness, MissedTick, ScheduleError, ScheduleErrorKind, Status,
-    StopError, Task, TaskPanic, Timeout, Timer, TimerBuilder, TimerStats, Unfired,
+    BuildError, Clock, Executor, Follower, Lateness, ManualClock, MissedTick, MonotonicClock,
+    ScheduleError, ScheduleErrorKind, Status, StopError, Task, TaskPanic, Timeout, Timer,
+    TimerBuilder, TimerStats, Unfired,
 };
 pub use wheel::{Drain, Expired, Iter, Key, Wheel, WheelStats};
 

@@ -1,8 +1,8 @@
 //! Races, in every order that threads can take: run with `RUSTFLAGS="--cfg loom"`.
 //!
-//! The clock stands still here, after every deadline that is to come and before all others. A
-//! timeout that is due fires only if the worker looks, and it sleeps until it is told: a wake-up
-//! that is lost is a deadlock, which loom reports.
+//! The clock stands still here, after the deadlines that are due and before all others. A timeout
+//! that is due fires only if the worker looks, and the worker sleeps until a thread tells it: a
+//! lost wake-up is a deadlock, which loom reports.
 #![cfg(loom)]
 
 use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 use tickwheel::{
-    Clock, Follower, ManualClock, MissedTick, ScheduleErrorKind, Sleep, Status, Timer,
+    Clock, Follower, ManualClock, MissedTick, ScheduleErrorKind, Sleep, Status, Timeout, Timer,
+    TimerBuilder,
 };
 
 /// Stands still.
@@ -24,13 +25,6 @@ impl Clock for Still {
     fn now(&self) -> Instant {
         self.0
     }
-}
-
-/// A timer, an instant at which something is due, and one that does not come.
-fn timer(shards: usize) -> (Timer, Instant, Instant) {
-    let now = Instant::now();
-    let timer = Timer::builder().shards(shards).clock(Still(now)).build().expect("in range");
-    (timer, now, now + Duration::from_secs(1))
 }
 
 /// Counts, and lets others wait for a number.
@@ -65,23 +59,62 @@ impl Count {
     }
 }
 
-/// How many switches are explored where the worker races with one thread, and with two: as many as
-/// end within seconds.
+/// The most switches where the worker races with one thread, and with two: as many as end within
+/// seconds.
 const TWO: usize = 4;
 const THREE: usize = 3;
 
-/// Every order of at most so many switches away from a thread that could go on.
+/// Explores every order with at most `switches` switches away from a thread that could go on.
 fn explore(switches: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound.get_or_insert(switches);
     builder.check(model);
 }
 
+/// What most models begin with.
+struct Race {
+    timer: Timer,
+    /// An instant at which a timeout is due, and one that does not come.
+    due: Instant,
+    far: Instant,
+    fired: Count,
+}
+
+/// Explores a model with a timer, whose worker races with the threads of the model.
+fn race(switches: usize, model: impl Fn(Race) + Send + Sync + 'static) {
+    race_of(switches, |builder| builder.shards(1), model);
+}
+
+fn race_of(
+    switches: usize,
+    with: impl Fn(TimerBuilder) -> TimerBuilder + Send + Sync + 'static,
+    model: impl Fn(Race) + Send + Sync + 'static,
+) {
+    explore(switches, move || {
+        let now = Instant::now();
+        let timer = with(Timer::builder().clock(Still(now))).build().expect("in range");
+        model(Race { timer, due: now, far: now + Duration::from_secs(1), fired: Count::new() });
+    });
+}
+
+/// Runs two things at once, the second on a thread of its own.
+fn both<A, B: 'static>(here: impl FnOnce() -> A, there: impl FnOnce() -> B + 'static) -> (A, B) {
+    let thread = thread::spawn(there);
+    let here = here();
+    (here, thread.join().unwrap())
+}
+
+/// Explores a model with a timer on a clock that the model moves, and a task.
+fn sleep_race(switches: usize, model: impl Fn(Moved, Timer, Task) + Send + Sync + 'static) {
+    explore(switches, move || {
+        let (clock, timer) = Moved::with_timer();
+        model(clock, timer, Task::new());
+    });
+}
+
 #[test]
 fn scheduled_as_the_worker_falls_asleep_it_fires() {
-    explore(TWO, || {
-        let (timer, due, far) = timer(1);
-        let fired = Count::new();
+    race(TWO, |Race { timer, due, far, fired }| {
         timer.schedule_at(far, || unreachable!()).unwrap();
         timer.schedule_at(due, fired.task()).unwrap();
         fired.wait_for(1);
@@ -90,40 +123,36 @@ fn scheduled_as_the_worker_falls_asleep_it_fires() {
 
 #[test]
 fn scheduled_by_two_threads_both_fire() {
-    explore(THREE, || {
-        let (timer, due, far) = timer(2);
-        let fired = Count::new();
-        timer.schedule_at(far, || unreachable!()).unwrap();
-        let other = {
-            let (timer, task) = (timer.clone(), fired.task());
-            thread::spawn(move || timer.schedule_at(due, task).map(drop).unwrap())
-        };
-        timer.schedule_at(due, fired.task()).unwrap();
-        fired.wait_for(2);
-        other.join().unwrap();
-    });
+    race_of(
+        THREE,
+        |builder| builder.shards(2),
+        |Race { timer, due, far, fired }| {
+            timer.schedule_at(far, || unreachable!()).unwrap();
+            let (other, task) = (timer.clone(), fired.task());
+            let here = || {
+                timer.schedule_at(due, fired.task()).unwrap();
+                fired.wait_for(2);
+            };
+            both(here, move || drop(other.schedule_at(due, task).unwrap()));
+        },
+    );
 }
 
 #[test]
 fn first_timeouts_of_two_threads_start_one_worker() {
-    explore(THREE, || {
-        let (timer, due, _) = timer(1);
-        let fired = Count::new();
-        let other = {
-            let (timer, task) = (timer.clone(), fired.task());
-            thread::spawn(move || timer.schedule_at(due, task).map(drop).unwrap())
+    race(THREE, |Race { timer, due, fired, .. }| {
+        let (other, task) = (timer.clone(), fired.task());
+        let here = || {
+            timer.schedule_at(due, fired.task()).unwrap();
+            fired.wait_for(2);
         };
-        timer.schedule_at(due, fired.task()).unwrap();
-        fired.wait_for(2);
-        other.join().unwrap();
+        both(here, move || drop(other.schedule_at(due, task).unwrap()));
     });
 }
 
 #[test]
 fn cancelled_as_it_fires_it_has_one_end() {
-    explore(TWO, || {
-        let (timer, due, _) = timer(1);
-        let fired = Count::new();
+    race(TWO, |Race { timer, due, fired, .. }| {
         let timeout = timer.schedule_at(due, fired.task()).unwrap();
         let cancelled = timeout.cancel();
         assert!(timer.stop().unwrap().is_empty());
@@ -137,16 +166,11 @@ fn cancelled_as_it_fires_it_has_one_end() {
 
 #[test]
 fn cancelled_by_two_threads_it_is_cancelled_once() {
-    explore(THREE, || {
-        let (timer, due, _) = timer(1);
-        let fired = Count::new();
+    race(THREE, |Race { timer, due, fired, .. }| {
         let timeout = Arc::new(timer.schedule_at(due, fired.task()).unwrap());
-        let other = {
-            let timeout = Arc::clone(&timeout);
-            thread::spawn(move || timeout.cancel())
-        };
-        let cancelled = timeout.cancel();
-        let cancelled = usize::from(cancelled) + usize::from(other.join().unwrap());
+        let other = Arc::clone(&timeout);
+        let (here, there) = both(|| timeout.cancel(), move || other.cancel());
+        let cancelled = usize::from(here) + usize::from(there);
         let returned = timer.stop().unwrap().len();
         assert_eq!(cancelled + returned + fired.get(), 1);
     });
@@ -154,24 +178,18 @@ fn cancelled_by_two_threads_it_is_cancelled_once() {
 
 #[test]
 fn asked_as_it_is_cancelled_it_has_not_fired() {
-    explore(THREE, || {
-        let (timer, _, far) = timer(1);
+    race(THREE, |Race { timer, far, .. }| {
         let timeout = Arc::new(timer.schedule_at(far, || unreachable!()).unwrap());
-        let other = {
-            let timeout = Arc::clone(&timeout);
-            thread::spawn(move || timeout.cancel())
-        };
-        assert!(matches!(timeout.status(), Status::Pending | Status::Cancelled));
-        assert!(other.join().unwrap());
+        let other = Arc::clone(&timeout);
+        let (status, cancelled) = both(|| timeout.status(), move || other.cancel());
+        assert!(matches!(status, Status::Pending | Status::Cancelled) && cancelled);
         assert_eq!(timeout.status(), Status::Cancelled);
     });
 }
 
 #[test]
 fn cancelling_the_earliest_does_not_hide_the_next() {
-    explore(TWO, || {
-        let (timer, due, far) = timer(1);
-        let fired = Count::new();
+    race(TWO, |Race { timer, due, far, fired }| {
         let first = timer.schedule_at(due - Duration::from_secs(1), fired.task()).unwrap();
         timer.schedule_at(due, fired.task()).unwrap();
         timer.schedule_at(far, || unreachable!()).unwrap();
@@ -182,9 +200,7 @@ fn cancelling_the_earliest_does_not_hide_the_next() {
 
 #[test]
 fn moved_later_as_it_fires_it_fires_or_waits() {
-    explore(TWO, || {
-        let (timer, due, far) = timer(1);
-        let fired = Count::new();
+    race(TWO, |Race { timer, due, far, fired }| {
         let timeout = timer.schedule_at(due, fired.task()).unwrap();
         let moved = timeout.reschedule_at(far);
         let returned = timer.stop().unwrap().len();
@@ -195,9 +211,7 @@ fn moved_later_as_it_fires_it_fires_or_waits() {
 
 #[test]
 fn moved_earlier_as_the_worker_falls_asleep_it_fires() {
-    explore(TWO, || {
-        let (timer, due, far) = timer(1);
-        let fired = Count::new();
+    race(TWO, |Race { timer, due, far, fired }| {
         let timeout = timer.schedule_at(far, fired.task()).unwrap();
         assert!(timeout.reschedule_at(due));
         fired.wait_for(1);
@@ -206,16 +220,10 @@ fn moved_earlier_as_the_worker_falls_asleep_it_fires() {
 
 #[test]
 fn moved_by_one_thread_and_cancelled_by_another_it_has_one_end() {
-    explore(THREE, || {
-        let (timer, due, far) = timer(1);
-        let fired = Count::new();
+    race(THREE, |Race { timer, due, far, fired }| {
         let timeout = Arc::new(timer.schedule_at(far, fired.task()).unwrap());
-        let other = {
-            let timeout = Arc::clone(&timeout);
-            thread::spawn(move || timeout.reschedule_at(due))
-        };
-        let cancelled = timeout.cancel();
-        let moved = other.join().unwrap();
+        let other = Arc::clone(&timeout);
+        let (cancelled, moved) = both(|| timeout.cancel(), move || other.reschedule_at(due));
         assert!(cancelled || moved);
         if !cancelled {
             fired.wait_for(1);
@@ -227,15 +235,10 @@ fn moved_by_one_thread_and_cancelled_by_another_it_has_one_end() {
 
 #[test]
 fn stopped_as_it_is_scheduled_it_fires_or_comes_back() {
-    explore(THREE, || {
-        let (timer, due, _) = timer(1);
-        let fired = Count::new();
-        let stopping = {
-            let timer = timer.clone();
-            thread::spawn(move || timer.stop().unwrap().len())
-        };
-        let scheduled = timer.schedule_at(due, fired.task());
-        let returned = stopping.join().unwrap();
+    race(THREE, |Race { timer, due, fired, .. }| {
+        let (other, task) = (timer.clone(), fired.task());
+        let schedule = || timer.schedule_at(due, task);
+        let (scheduled, returned) = both(schedule, move || other.stop().unwrap().len());
         assert_eq!(fired.get() + returned, usize::from(scheduled.is_ok()));
         assert_eq!(timer.pending(), 0);
         if let Ok(timeout) = scheduled {
@@ -247,8 +250,7 @@ fn stopped_as_it_is_scheduled_it_fires_or_comes_back() {
 
 #[test]
 fn no_task_runs_after_stop_has_returned() {
-    explore(TWO, || {
-        let (timer, due, _) = timer(1);
+    race(TWO, |Race { timer, due, .. }| {
         let (begun, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let counters = (Arc::clone(&begun), Arc::clone(&ended));
         let task = move || {
@@ -264,21 +266,16 @@ fn no_task_runs_after_stop_has_returned() {
 
 #[test]
 fn stopped_by_two_threads_each_returns_when_all_is_over() {
-    explore(THREE, || {
-        let (timer, due, _) = timer(1);
-        let fired = Count::new();
+    race(THREE, |Race { timer, due, fired, .. }| {
         timer.schedule_at(due, fired.task()).unwrap();
         let stop = |timer: &Timer, fired: &Count| {
             let returned = timer.stop().unwrap().len();
             assert_eq!(timer.pending(), 0);
             (returned, fired.get())
         };
-        let other = {
-            let (timer, fired) = (timer.clone(), fired.clone());
-            thread::spawn(move || stop(&timer, &fired))
-        };
-        let (returned, seen) = stop(&timer, &fired);
-        let (returned_there, seen_there) = other.join().unwrap();
+        let (other, count) = (timer.clone(), fired.clone());
+        let (here, there) = both(|| stop(&timer, &fired), move || stop(&other, &count));
+        let ((returned, seen), (returned_there, seen_there)) = (here, there);
         assert_eq!(returned + returned_there + fired.get(), 1);
         assert_eq!((seen, seen_there), (fired.get(), fired.get()));
     });
@@ -286,14 +283,10 @@ fn stopped_by_two_threads_each_returns_when_all_is_over() {
 
 #[test]
 fn dropping_the_last_handle_waits_and_ends_the_thread() {
-    explore(THREE, || {
-        let (timer, due, _) = timer(1);
-        let fired = Count::new();
+    race(THREE, |Race { timer, due, fired, .. }| {
         let timeout = timer.schedule_at(due, fired.task()).unwrap();
         let other = timer.clone();
-        let dropping = thread::spawn(move || drop(other));
-        drop(timer);
-        dropping.join().unwrap();
+        both(|| drop(timer), move || drop(other));
         assert_eq!(timeout.is_fired(), fired.get() == 1);
         assert_eq!(timeout.is_stopped(), fired.get() == 0);
     });
@@ -301,9 +294,7 @@ fn dropping_the_last_handle_waits_and_ends_the_thread() {
 
 #[test]
 fn dropping_the_last_handle_inside_a_task_ends_the_thread() {
-    explore(TWO, || {
-        let (timer, due, far) = timer(1);
-        let fired = Count::new();
+    race(TWO, |Race { timer, due, far, fired }| {
         let waiting = timer.schedule_at(far, || unreachable!()).unwrap();
         let last = timer.clone();
         let count = fired.clone();
@@ -322,9 +313,7 @@ fn dropping_the_last_handle_inside_a_task_ends_the_thread() {
 
 #[test]
 fn scheduled_inside_a_task_it_fires() {
-    explore(TWO, || {
-        let (timer, due, far) = timer(1);
-        let fired = Count::new();
+    race(TWO, |Race { timer, due, far, fired }| {
         timer.schedule_at(far, || unreachable!()).unwrap();
         let (inner, task) = (timer.clone(), fired.task());
         timer.schedule_at(due, move || inner.schedule_at(due, task).map(drop).unwrap()).unwrap();
@@ -334,8 +323,7 @@ fn scheduled_inside_a_task_it_fires() {
 
 #[test]
 fn repeating_and_cancelled_as_it_runs_it_runs_no_more() {
-    explore(TWO, || {
-        let (timer, _, _) = timer(1);
+    race(TWO, |Race { timer, .. }| {
         let runs = Count::new();
         let count = runs.clone();
         let period = Duration::from_millis(1);
@@ -356,8 +344,7 @@ fn repeating_and_cancelled_as_it_runs_it_runs_no_more() {
 
 #[test]
 fn repeating_and_stopped_as_it_runs_it_comes_back_once() {
-    explore(TWO, || {
-        let (timer, _, _) = timer(1);
+    race(TWO, |Race { timer, .. }| {
         let runs = Count::new();
         let count = runs.clone();
         let period = Duration::from_millis(1);
@@ -431,7 +418,7 @@ impl Moved {
         self.0.0 + Duration::from_millis(millis)
     }
 
-    /// Moves to so many milliseconds after the start.
+    /// Moves to `millis` milliseconds after the start.
     fn move_to(&self, millis: u64) {
         *self.0.1.lock().unwrap() = Duration::from_millis(millis);
         self.0.2.lock().unwrap().as_ref().expect("it has a timer").tell();
@@ -495,9 +482,8 @@ impl Task {
 
 #[test]
 fn a_sleep_is_polled_as_it_is_woken() {
-    explore(TWO, || {
-        let (clock, timer) = Moved::with_timer();
-        let (task, mut sleep) = (Task::new(), timer.sleep_until(clock.at(1)));
+    sleep_race(TWO, |clock, timer, task| {
+        let mut sleep = timer.sleep_until(clock.at(1));
         assert!(task.poll(&mut sleep).is_pending());
         clock.move_to(1);
         assert_eq!(task.run(&mut sleep), Ok(()));
@@ -514,7 +500,7 @@ fn a_sleep_is_polled_by_another_task_as_it_is_woken() {
         let mut sleep = timer.sleep_until(clock.at(1));
         assert!(first.poll(&mut sleep).is_pending());
         clock.move_to(1);
-        // From here on nobody polls it because the first was woken.
+        // From here on no task polls it because the first was woken.
         assert_eq!(second.run(&mut sleep), Ok(()));
         assert!(timer.stop().unwrap().is_empty());
         assert_eq!((first.wakers(), second.wakers()), (0, 0));
@@ -528,17 +514,14 @@ fn a_sleep_is_registered_as_the_worker_falls_asleep() {
         timer.schedule_at(clock.at(9), || unreachable!()).unwrap();
         let (task, mut sleep) = (Task::new(), timer.sleep_until(clock.at(1)));
         let moving = clock.clone();
-        let other = thread::spawn(move || moving.move_to(1));
-        assert_eq!(task.run(&mut sleep), Ok(()));
-        other.join().unwrap();
+        assert_eq!(both(|| task.run(&mut sleep), move || moving.move_to(1)).0, Ok(()));
     });
 }
 
 #[test]
 fn a_sleep_is_moved_later_as_it_is_woken() {
-    explore(TWO, || {
-        let (clock, timer) = Moved::with_timer();
-        let (task, mut sleep) = (Task::new(), timer.sleep_until(clock.at(1)));
+    sleep_race(TWO, |clock, timer, task| {
+        let mut sleep = timer.sleep_until(clock.at(1));
         assert!(task.poll(&mut sleep).is_pending());
         clock.move_to(1);
         sleep.reset_at(clock.at(2));
@@ -552,9 +535,8 @@ fn a_sleep_is_moved_later_as_it_is_woken() {
 
 #[test]
 fn a_sleep_is_moved_earlier_as_it_is_woken() {
-    explore(TWO, || {
-        let (clock, timer) = Moved::with_timer();
-        let (task, mut sleep) = (Task::new(), timer.sleep_until(clock.at(2)));
+    sleep_race(TWO, |clock, timer, task| {
+        let mut sleep = timer.sleep_until(clock.at(2));
         assert!(task.poll(&mut sleep).is_pending());
         clock.move_to(2);
         sleep.reset_at(clock.at(1));
@@ -568,9 +550,8 @@ fn a_sleep_is_moved_earlier_as_it_is_woken() {
 
 #[test]
 fn a_sleep_is_moved_earlier_as_the_worker_falls_asleep() {
-    explore(TWO, || {
-        let (clock, timer) = Moved::with_timer();
-        let (task, mut sleep) = (Task::new(), timer.sleep_until(clock.at(9)));
+    sleep_race(TWO, |clock, timer, task| {
+        let mut sleep = timer.sleep_until(clock.at(9));
         assert!(task.poll(&mut sleep).is_pending());
         sleep.reset_at(clock.at(0));
         task.woken.0.wait_for(1);
@@ -580,9 +561,8 @@ fn a_sleep_is_moved_earlier_as_the_worker_falls_asleep() {
 
 #[test]
 fn a_sleep_is_dropped_as_it_is_woken() {
-    explore(TWO, || {
-        let (clock, timer) = Moved::with_timer();
-        let (task, mut sleep) = (Task::new(), timer.sleep_until(clock.at(1)));
+    sleep_race(TWO, |clock, timer, task| {
+        let mut sleep = timer.sleep_until(clock.at(1));
         assert!(task.poll(&mut sleep).is_pending());
         clock.move_to(1);
         drop(sleep);
@@ -595,21 +575,18 @@ fn a_sleep_is_dropped_as_it_is_woken() {
 
 #[test]
 fn a_sleep_is_polled_as_the_timer_is_stopped() {
-    explore(THREE, || {
-        let (clock, timer) = Moved::with_timer();
-        let (task, mut sleep) = (Task::new(), timer.sleep_until(clock.at(1)));
-        let stopping = thread::spawn(move || timer.stop().unwrap().len());
-        assert_eq!(task.run(&mut sleep), Err(ScheduleErrorKind::Stopped));
-        assert_eq!(stopping.join().unwrap(), 0);
+    sleep_race(THREE, |clock, timer, task| {
+        let mut sleep = timer.sleep_until(clock.at(1));
+        let output = both(|| task.run(&mut sleep), move || timer.stop().unwrap().len());
+        assert_eq!(output, (Err(ScheduleErrorKind::Stopped), 0));
         assert_eq!(task.wakers(), 0);
     });
 }
 
 #[test]
 fn a_sleep_is_woken_as_the_timer_is_stopped() {
-    explore(TWO, || {
-        let (clock, timer) = Moved::with_timer();
-        let (task, mut sleep) = (Task::new(), timer.sleep_until(clock.at(1)));
+    sleep_race(TWO, |clock, timer, task| {
+        let mut sleep = timer.sleep_until(clock.at(1));
         assert!(task.poll(&mut sleep).is_pending());
         clock.move_to(1);
         drop(timer);
@@ -617,5 +594,168 @@ fn a_sleep_is_woken_as_the_timer_is_stopped() {
         let output = task.run(&mut sleep);
         assert_eq!(task.run(&mut sleep), output);
         assert_eq!((task.woken.0.get(), task.wakers()), (1, 0));
+    });
+}
+
+type BoxedTask = Box<dyn FnOnce() + Send>;
+
+/// The tasks that an executor has.
+type Kept = Arc<Mutex<Vec<BoxedTask>>>;
+
+/// A timer whose executor keeps its tasks for the model to run, and a repeating timeout that it
+/// has.
+fn handed_over(fired: &Count) -> (Timer, Timeout, Kept) {
+    let kept: Kept = Arc::new(Mutex::new(Vec::new()));
+    let (keeps, has) = (Arc::clone(&kept), Count::new());
+    let handed = has.clone();
+    let executor = move |task| {
+        keeps.lock().unwrap().push(task);
+        handed.add();
+    };
+    let clock = Still(Instant::now());
+    let timer = Timer::builder().shards(1).clock(clock).executor(executor).build().unwrap();
+    let count = fired.clone();
+    let repeating = move || {
+        count.add();
+        ControlFlow::Continue(())
+    };
+    let timeout = timer.schedule_with_fixed_delay(Duration::from_millis(1), repeating).unwrap();
+    assert!(timeout.reschedule(Duration::ZERO));
+    has.wait_for(1);
+    (timer, timeout, kept)
+}
+
+fn take(kept: &Kept) -> BoxedTask {
+    kept.lock().unwrap().pop().expect("it has one")
+}
+
+#[test]
+fn repeating_elsewhere_and_stopped_it_has_fired_or_comes_back() {
+    explore(TWO, || {
+        let fired = Count::new();
+        let (timer, timeout, kept) = handed_over(&fired);
+        let run = take(&kept);
+        let (returned, ()) = both(|| timer.stop().unwrap().len(), run);
+        let told = (timeout.status(), timeout.cancel(), timeout.reschedule(Duration::ZERO));
+        // The next run may have been in the wheel when the timer was stopped.
+        let expected = if returned == 1 { Status::Stopped } else { Status::Fired };
+        assert_eq!((told, fired.get()), ((expected, false, false), 1));
+    });
+}
+
+#[test]
+fn repeating_elsewhere_it_tells_its_end_when_stop_returns() {
+    explore(TWO, || {
+        let fired = Count::new();
+        let (timer, timeout, kept) = handed_over(&fired);
+        let run = take(&kept);
+        let stop = || {
+            let returned = timer.stop().unwrap().len();
+            let status = timeout.status();
+            assert_ne!(status, Status::Pending);
+            assert_eq!(status == Status::Stopped, returned == 1);
+            status
+        };
+        let (status, ()) = both(stop, run);
+        assert_eq!(timeout.status(), status);
+    });
+}
+
+#[test]
+fn repeating_elsewhere_and_shed_as_it_is_cancelled_it_has_one_end() {
+    explore(TWO, || {
+        let fired = Count::new();
+        let (timer, timeout, kept) = handed_over(&fired);
+        let run = take(&kept);
+        let (cancelled, ()) = both(|| timeout.cancel(), move || drop(run));
+        assert!(cancelled && timeout.is_cancelled());
+        assert!(timer.stop().unwrap().is_empty());
+        assert_eq!(fired.get(), 0);
+    });
+}
+
+/// The task that it sheds holds the last handle.
+#[test]
+fn shedding_the_last_handle_does_not_wait_for_the_worker() {
+    explore(TWO, || {
+        let kept: Kept = Arc::new(Mutex::new(Vec::new()));
+        let room = Arc::new((Mutex::new(true), Condvar::new()));
+        let (keeps, rooms, has) = (Arc::clone(&kept), Arc::clone(&room), Count::new());
+        let handed = has.clone();
+        // With room for one.
+        let executor = move |task| {
+            let mut room = rooms.0.lock().unwrap();
+            while !*room {
+                room = rooms.1.wait(room).unwrap();
+            }
+            *room = false;
+            keeps.lock().unwrap().push(task);
+            handed.add();
+        };
+        let now = Instant::now();
+        let builder = Timer::builder().shards(1).clock(Still(now)).executor(executor);
+        let timer = builder.build().unwrap();
+        let last = timer.clone();
+        timer.schedule_at(now, move || drop(last)).unwrap();
+        let second = timer.schedule_at(now, || {}).unwrap();
+        has.wait_for(1);
+        drop(timer);
+        let shed = take(&kept);
+        drop(shed);
+        *room.0.lock().unwrap() = true;
+        room.1.notify_all();
+        assert!(second.is_fired() || second.is_stopped());
+    });
+}
+
+/// Both tasks may run at once, and then each stops the other's timer.
+#[test]
+fn tasks_of_two_timers_that_stop_each_other_do_not_wait_for_ever() {
+    explore(2, || {
+        let now = Instant::now();
+        let build = || Timer::builder().shards(1).clock(Still(now)).build().unwrap();
+        let (first, second) = (build(), build());
+        let ended = Count::new();
+        for (own, other) in [(&first, &second), (&second, &first)] {
+            let (other, ended) = (other.clone(), ended.clone());
+            let task = move || {
+                let _ = other.stop();
+                // The other task may be dropped unrun, by the stop of its timer.
+                ended.add();
+            };
+            let _ = own.schedule_at(now, task);
+        }
+        ended.wait_for(1);
+    });
+}
+
+/// A task of the second timer schedules on the first one, which has answered already.
+#[test]
+fn the_clock_waits_for_what_another_timers_task_schedules() {
+    explore(2, || {
+        let clock = ManualClock::new();
+        let build = || Timer::builder().shards(1).clock(clock.clone()).build().unwrap();
+        let (first, second) = (build(), build());
+        let fired = Count::new();
+        let due = clock.now() + Duration::from_millis(1);
+        let (other, task) = (first.clone(), fired.task());
+        second.schedule_at(due, move || drop(other.schedule_at(due, task).unwrap())).unwrap();
+        clock.advance(Duration::from_millis(1));
+        assert_eq!(fired.get(), 1);
+    });
+}
+
+/// A task that cannot wait for its own timer tells another one.
+#[test]
+fn a_clock_moved_inside_a_task_tells_the_other_timer() {
+    explore(2, || {
+        let clock = ManualClock::new();
+        let build = || Timer::builder().shards(1);
+        let moving = build().clock(Still(Instant::now())).build().unwrap();
+        let told = build().clock(clock.clone()).build().unwrap();
+        let fired = Count::new();
+        told.schedule(Duration::from_millis(1), fired.task()).unwrap();
+        moving.schedule(Duration::ZERO, move || clock.advance(Duration::from_millis(1))).unwrap();
+        fired.wait_for(1);
     });
 }

@@ -1,10 +1,29 @@
-//! Too many timers are said once. Alone in its file, as the count is that of the process.
+//! A process with too many timers is warned once. Alone in its file, because the count is that of
+//! the process.
 
-use tickwheel::{ManualClock, Timer};
+use std::panic::catch_unwind;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+use tickwheel::{Clock, Follower, ManualClock, Timer};
+
+/// A clock that panics when it is given to a timer.
+struct Panics;
+
+impl Clock for Panics {
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn follow(&self, _: Follower) {
+        panic!("as it should");
+    }
+}
 
 #[cfg(feature = "log")]
 mod logged {
     use std::sync::Mutex;
+    use std::time::Duration;
 
     pub(crate) static MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -17,6 +36,8 @@ mod logged {
 
         fn log(&self, record: &log::Record<'_>) {
             assert_eq!(record.level(), log::Level::Warn);
+            // A logger may use the timer of the process, even if the message is about that timer.
+            assert!(tickwheel::timer().schedule(Duration::from_secs(60), || {}).unwrap().cancel());
             MESSAGES.lock().unwrap().push(record.args().to_string());
         }
 
@@ -25,7 +46,7 @@ mod logged {
 }
 
 #[test]
-fn more_than_64_alive_are_said_once() {
+fn more_than_64_alive_are_warned_about_once() {
     #[cfg(feature = "log")]
     {
         log::set_logger(&logged::Logger).expect("nobody else did");
@@ -33,14 +54,22 @@ fn more_than_64_alive_are_said_once() {
     }
     let timer = || Timer::builder().clock(ManualClock::new()).build().expect("in range");
 
-    // Many one after the other are none too many, nor are 64, nor clones.
+    // Many timers one after the other are not too many. Nor are timers that could not be built, 64
+    // timers, or clones.
     for _ in 0..200 {
         drop(timer());
+        assert!(catch_unwind(|| Timer::builder().clock(Panics).build()).is_err());
     }
     let mut timers: Vec<_> = (0..64).map(|_| timer()).collect();
     let clones = timers.clone();
     #[cfg(feature = "log")]
     assert_eq!(logged::MESSAGES.lock().unwrap().len(), 0);
+
+    // The 65th is the timer of the process, which the logger uses.
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || sender.send(tickwheel::timer().is_stopped()).unwrap());
+    let is_stopped = receiver.recv_timeout(Duration::from_secs(60));
+    assert_eq!(is_stopped, Ok(false), "the timer of the process hangs");
 
     timers.extend((0..64).map(|_| timer()));
     drop(clones);

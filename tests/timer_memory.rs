@@ -1,4 +1,4 @@
-//! What a timer allocates, counted: for a timeout hardly more than its boxed task.
+//! Counts the allocations of a timer: for a timeout hardly more than its boxed task.
 
 use allocation_counter::{AllocationInfo, measure};
 use std::time::Duration;

@@ -11,16 +11,16 @@ use std::time::Instant;
 
 /// Ticks at a fixed rate, from [`Timer::interval`](crate::Timer::interval).
 ///
-/// A tick never comes before it is due, by the timer's clock; late, by less than a tick of the timer,
-/// plus waking the timer's thread and the task. The rate does not drift, whether the period is a
-/// multiple of the timer's tick or not.
+/// A tick never comes before it is due, by the timer's clock. It is late by less than a tick of the
+/// timer, plus the time to wake the worker and the task. The rate does not drift, whether or not
+/// the period is a multiple of the timer's tick.
 ///
-/// A tick is missed if nobody took it before the next was due as well; [`MissedTick`] says what
+/// A tick is missed if no task took it before the next was due as well. [`MissedTick`] says what
 /// happens then.
 ///
-/// Dropping what [`tick`](Self::tick) returned loses nothing, and so an interval can be used in
-/// `select!`. Dropping the interval takes it out of the timer at once. Nothing is in the timer while
-/// nobody waits. With the feature `stream` it is a `Stream`.
+/// Dropping the future of [`tick`](Self::tick) loses no tick, so an interval works in `select!`.
+/// Dropping the interval takes it out of the timer at once. The timer holds nothing of it while no
+/// task waits. With the feature `stream` an interval is a `Stream`.
 ///
 /// ```
 /// # futures::executor::block_on(async {
@@ -38,9 +38,10 @@ use std::time::Instant;
 /// # }).unwrap();
 /// ```
 pub struct Interval {
-    /// To the instant of `due`.
+    /// To the instant of `due`, rounded up to the timer's tick, or down if it was set to be due at
+    /// once.
     sleep: Sleep,
-    /// When the next tick is due, exactly; None if that is beyond all instants.
+    /// When the next tick is due, exactly; None if an instant cannot hold it.
     due: Option<Instant>,
     /// Not zero.
     period: Duration,
@@ -52,37 +53,40 @@ pub struct Interval {
 
 impl Interval {
     pub(super) fn new(sleep: Sleep, start: Instant, period: Duration) -> Self {
-        Self {
+        let mut interval = Self {
             sleep,
-            due: Some(start),
+            due: None,
             period,
             missed: MissedTick::default(),
             #[cfg(feature = "stream")]
             ends: false,
-        }
+        };
+        interval.set(Some(start));
+        interval
     }
 
-    /// Waits for the next tick, and returns when it was due. That is at once if it is due already.
+    /// Waits for the next tick, and returns the instant at which it was due. Returns at once if it
+    /// is due already.
     ///
     /// # Errors
     ///
-    /// As [`Sleep`]: if the timer was stopped, say. Another call tries again.
+    /// Those of [`Sleep`]: if the timer was stopped, for example. Another call tries again.
     pub async fn tick(&mut self) -> Result<Instant, ScheduleErrorKind> {
         poll_fn(|context| self.poll_tick(context)).await
     }
 
-    /// Whether the next tick is due, and if so, when it was. Otherwise the task is woken then.
+    /// Returns the instant at which the next tick was due, if it is due already. Otherwise the
+    /// timer wakes the task then.
     ///
     /// # Errors
     ///
-    /// As [`tick`](Self::tick).
+    /// Those of [`tick`](Self::tick).
     pub fn poll_tick(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<Instant, ScheduleErrorKind>> {
-        // If several were missed, the next is due as well: no need to have the timer wake anybody.
-        let is_due =
-            !self.sleep.is_waiting() && self.due.is_some_and(|due| due <= self.sleep.shard().now());
+        // If several were missed, the next is due as well: the timer need not wake the task.
+        let is_due = !self.sleep.is_waiting() && self.sleep.is_elapsed();
         if !is_due {
             match self.sleep.poll_by(context.waker()) {
                 Poll::Pending => return Poll::Pending,
@@ -94,14 +98,15 @@ impl Interval {
             }
         }
         let now = self.sleep.shard().now();
-        // What is never due does not complete.
+        // A sleep to no instant does not complete.
         let tick = self.due.unwrap_or(now);
-        let cadence = Cadence::Rate(self.period, self.missed);
-        self.set(cadence.next(self.due, now, self.sleep.shard().ticks()));
+        let ticks = self.sleep.shard().ticks();
+        self.due = Cadence::Rate(self.period, self.missed).next(self.due, now, ticks);
+        self.sleep.move_to(ticks.deadline_of(self.due));
         Poll::Ready(Ok(tick))
     }
 
-    /// Makes the next tick due one period from now, and those after it with it.
+    /// Makes the next tick due one period from now. The ticks after it follow.
     pub fn reset(&mut self) {
         self.reset_after(self.period);
     }
@@ -123,34 +128,37 @@ impl Interval {
 
     fn set(&mut self, due: Option<Instant>) {
         self.due = due;
-        self.sleep.move_to(self.sleep.shard().ticks().deadline_of(due));
+        let (now, ticks) = (self.sleep.shard().now(), self.sleep.shard().ticks());
+        let is_due = due.is_some_and(|due| due <= now);
+        self.sleep.move_to(if is_due { ticks.present(now) } else { ticks.deadline_of(due) });
     }
 
-    /// When the next tick is due, exactly; None if that is beyond what an [`Instant`] can hold.
+    /// Returns the instant at which the next tick is due, exactly. Returns None if an [`Instant`]
+    /// cannot hold it.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.due
     }
 
-    /// The time from one tick to the next.
+    /// Returns the time from one tick to the next.
     #[must_use]
     pub fn period(&self) -> Duration {
         self.period
     }
 
-    /// What happens when ticks are missed; by default [`MissedTick::Burst`].
+    /// Returns what happens when ticks are missed. The default is [`MissedTick::Burst`].
     #[must_use]
     pub fn missed_tick(&self) -> MissedTick {
         self.missed
     }
 
-    /// Says what happens when ticks are missed.
+    /// Sets what happens when ticks are missed.
     pub fn set_missed_tick(&mut self, missed: MissedTick) {
         self.missed = missed;
     }
 }
 
-/// Ticks without end, but that an error is followed by None once.
+/// Ticks without end, but for one None after each error.
 #[cfg(feature = "stream")]
 impl futures_core::Stream for Interval {
     type Item = Result<Instant, ScheduleErrorKind>;

@@ -9,38 +9,40 @@ pub use sleep::Sleep;
 pub use timeout::{Elapsed, Timed};
 
 use crate::Timer;
+use crate::timer::warn_if_many;
 use core::time::Duration;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-/// Futures. They are of any executor: the timer's own thread wakes them.
+/// Futures, for any async runtime: the timer's worker wakes them.
 impl Timer {
-    /// A future that completes `delay` from now: counted from this call, not from the first poll.
+    /// Returns a future that completes `delay` from now, counted from this call and not from the
+    /// first poll. See [`Sleep`].
     ///
-    /// One longer than an [`Instant`] can hold, as [`Duration::MAX`] is, completes only when the
-    /// timer is stopped. See [`Sleep`].
+    /// A delay too long for [`Instant`], as [`Duration::MAX`] is, completes only when the timer is
+    /// stopped.
     pub fn sleep(&self, delay: Duration) -> Sleep {
         let shard = self.shard();
         Sleep::new(shard, shard.ticks().after(shard.now(), delay))
     }
 
-    /// A future that completes at `deadline`, or at once if that has passed. See [`Sleep`].
+    /// Returns a future that completes at `deadline`, or at once if that has passed. See [`Sleep`].
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
         let shard = self.shard();
         Sleep::new(shard, shard.ticks().deadline(deadline))
     }
 
-    /// `future`, for no longer than `delay` from now. See [`Timed`].
+    /// Limits `future` to `delay` from now. See [`Timed`].
     pub fn timeout<F: IntoFuture>(&self, delay: Duration, future: F) -> Timed<F::IntoFuture> {
         Timed::new(future.into_future(), self.sleep(delay))
     }
 
-    /// `future`, until `deadline` at the latest. See [`Timed`].
+    /// Limits `future` to end at `deadline` at the latest. See [`Timed`].
     pub fn timeout_at<F: IntoFuture>(&self, deadline: Instant, future: F) -> Timed<F::IntoFuture> {
         Timed::new(future.into_future(), self.sleep_until(deadline))
     }
 
-    /// Ticks at once, and then every `period`. See [`Interval`].
+    /// Returns an interval that ticks at once, and then every `period`. See [`Interval`].
     ///
     /// A period of zero counts as one tick of the timer.
     pub fn interval(&self, period: Duration) -> Interval {
@@ -48,7 +50,7 @@ impl Timer {
         Interval::new(self.sleep_until(start), start, self.not_zero(period))
     }
 
-    /// Ticks at `start`, and then every `period`. See [`Interval`].
+    /// Returns an interval that ticks at `start`, and then every `period`. See [`Interval`].
     ///
     /// A period of zero counts as one tick of the timer.
     pub fn interval_at(&self, start: Instant, period: Duration) -> Interval {
@@ -56,11 +58,11 @@ impl Timer {
     }
 }
 
-/// The timer of the process: one for all who need no other, built with the first call, as
-/// [`Timer::new`] does. Its thread starts when the first timeout is pending.
+/// Returns the default timer, shared by the whole process. The first call builds it, as
+/// [`Timer::new`] does. Its worker starts with the first timeout.
 ///
-/// It lives as long as the process, and is not stopped by dropping anything. Who stops it with
-/// [`Timer::stop`] stops it for all, and for ever.
+/// The timer lives as long as the process: dropping a clone does not stop it. A caller that stops
+/// it with [`Timer::stop`] stops it for the whole process, and for ever.
 ///
 /// ```
 /// use std::time::Duration;
@@ -71,11 +73,17 @@ impl Timer {
 /// ```
 pub fn timer() -> &'static Timer {
     static TIMER: OnceLock<Timer> = OnceLock::new();
-    TIMER.get_or_init(Timer::new)
+    if let Some(timer) = TIMER.get() {
+        return timer;
+    }
+    let timer = TIMER.get_or_init(|| Timer::builder().assemble());
+    // Not while it is being made, because the logger may use this timer.
+    warn_if_many();
+    timer
 }
 
-/// A future that completes `delay` from now, on the timer of the process: [`Timer::sleep`] of
-/// [`timer`].
+/// Returns a future that completes `delay` from now, on the timer of the process: [`Timer::sleep`]
+/// of [`timer`].
 ///
 /// ```
 /// # futures::executor::block_on(async {
@@ -91,13 +99,13 @@ pub fn sleep(delay: Duration) -> Sleep {
     timer().sleep(delay)
 }
 
-/// A future that completes at `deadline`, on the timer of the process: [`Timer::sleep_until`] of
-/// [`timer`].
+/// Returns a future that completes at `deadline`, on the timer of the process:
+/// [`Timer::sleep_until`] of [`timer`].
 pub fn sleep_until(deadline: Instant) -> Sleep {
     timer().sleep_until(deadline)
 }
 
-/// `future`, for no longer than `delay` from now, on the timer of the process: [`Timer::timeout`] of
+/// Limits `future` to `delay` from now, on the timer of the process: [`Timer::timeout`] of
 /// [`timer`].
 ///
 /// ```
@@ -113,20 +121,20 @@ pub fn timeout<F: IntoFuture>(delay: Duration, future: F) -> Timed<F::IntoFuture
     timer().timeout(delay, future)
 }
 
-/// `future`, until `deadline` at the latest, on the timer of the process: [`Timer::timeout_at`] of
-/// [`timer`].
+/// Limits `future` to end at `deadline` at the latest, on the timer of the process:
+/// [`Timer::timeout_at`] of [`timer`].
 pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timed<F::IntoFuture> {
     timer().timeout_at(deadline, future)
 }
 
-/// Ticks at once, and then every `period`, on the timer of the process: [`Timer::interval`] of
-/// [`timer`].
+/// Returns an interval that ticks at once, and then every `period`, on the timer of the process:
+/// [`Timer::interval`] of [`timer`].
 pub fn interval(period: Duration) -> Interval {
     timer().interval(period)
 }
 
-/// Ticks at `start`, and then every `period`, on the timer of the process: [`Timer::interval_at`] of
-/// [`timer`].
+/// Returns an interval that ticks at `start`, and then every `period`, on the timer of the process:
+/// [`Timer::interval_at`] of [`timer`].
 pub fn interval_at(start: Instant, period: Duration) -> Interval {
     timer().interval_at(start, period)
 }

@@ -5,28 +5,30 @@ use crate::{Key, ScheduleErrorKind, Status};
 use alloc::sync::Arc;
 use core::fmt;
 use core::pin::Pin;
-use core::task::{Context, Poll, Waker};
+use core::task::{Context, Poll, RawWakerVTable, Waker};
 use core::time::Duration;
 use std::time::Instant;
 
 /// A future that completes when its time has come, from [`Timer::sleep`](crate::Timer::sleep).
 ///
-/// Never early, by the timer's clock, counted from the call that made it; late by less than a tick
-/// of the timer, plus waking the timer's thread and the task.
+/// A sleep never completes early, by the timer's clock, counted from the call that made the sleep.
+/// It is late by less than a tick of the timer, plus the time to wake the worker and the task.
 ///
-/// It does nothing until it is polled. The first poll registers a clone of the waker with the timer,
-/// unless the time has come already; another poll touches no lock, but to replace the waker when
-/// that is another. Nothing is allocated but the timer's own room for one timeout.
+/// A sleep does nothing until a task polls it. The first poll registers a clone of the waker with
+/// the timer, unless the time has come already. Another poll takes no lock, unless its waker is
+/// another one: then it replaces the registered waker. A sleep allocates nothing but the timer's
+/// room for one timeout.
 ///
-/// Dropping it takes it out of the timer at once, waker and all. It can be polled, or asked, after it
-/// completed: it stays so until it is [`reset`](Self::reset). It is `Unpin`, so there is no need to
-/// pin it, also in `select!`, where losing a race costs it nothing: its deadline stays.
+/// Dropping a sleep takes it out of the timer at once, with its waker. A task may poll a sleep
+/// again after it completed: it stays complete until the caller [resets](Self::reset) it. A sleep
+/// is `Unpin`, so it needs no pin in `select!`, and losing a race there costs it nothing: its
+/// deadline stays.
 ///
 /// # Errors
 ///
-/// It completes with an error if it cannot wait until its time has come: the timer was stopped or
-/// dropped, before or meanwhile, has as many timeouts as it may have, or cannot start its thread. It
-/// does not keep the timer alive. What has passed at the first poll completes whatever the timer does.
+/// A sleep completes with an error if it cannot wait until its time has come: the timer was stopped
+/// or dropped, has as many timeouts as its limit, or cannot start its worker. A sleep does not keep
+/// the timer alive. If the time has come at the first poll, the sleep completes without an error.
 ///
 /// ```
 /// # futures::executor::block_on(async {
@@ -51,24 +53,28 @@ pub struct Sleep {
 }
 
 enum State {
-    /// Nothing is in the timer: it was not polled since it was made or reset, or it completed.
+    /// The timer has nothing of it: no task polled it since it was made or reset, or it completed.
     Idle(Option<Output>),
-    /// A waker was put into the timer, and may have been woken.
+    /// The timer has a waker, or had one and woke it.
     Waiting {
         key: Key,
-        /// The tick it is woken at; before the deadline if that was moved to later.
+        /// The timer wakes it at this tick, which is before the deadline if that moved to later.
         tick: u64,
+        /// The registered clone, not the waker that it is a clone of.
         waker: WakerId,
     },
 }
 
 type Output = Result<(), ScheduleErrorKind>;
 
-/// Tells a waker from others for as long as that waker, or a clone of it, lives.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// Tells a waker from others, for as long as it lives.
+///
+/// A clone may have other addresses than the waker it was cloned from. So this is to be of the
+/// waker that the timer has.
+#[derive(Clone, Copy)]
 struct WakerId {
     data: usize,
-    vtable: usize,
+    vtable: &'static RawWakerVTable,
 }
 
 impl Sleep {
@@ -77,12 +83,13 @@ impl Sleep {
         Self { shard: Arc::clone(shard), deadline, state: State::Idle(None) }
     }
 
-    /// Makes it complete `delay` from now instead, sooner or later than it was, or once more if it
-    /// completed.
+    /// Moves the deadline to `delay` from now, earlier or later than it was. A sleep that completed
+    /// completes once more then.
     ///
-    /// If it was polled before, the task is woken in time, with no need to poll it meanwhile. Moving
-    /// it to later touches no lock: the task is woken once at the earlier time, to poll it and wait
-    /// on. If the timer has a [limit](crate::TimerBuilder::max_pending) it does, and is not woken.
+    /// If a task polled the sleep before, the timer wakes that task in time, with no need to poll
+    /// it meanwhile. Moving to later takes no lock: the timer wakes the task once at the earlier
+    /// time, and the task polls and waits on. With a [limit](crate::TimerBuilder::max_pending) it
+    /// takes a lock, and the timer wakes the task at the later time only.
     ///
     /// ```
     /// # futures::executor::block_on(async {
@@ -101,21 +108,23 @@ impl Sleep {
         self.move_to(self.shard.ticks().after(self.shard.now(), delay));
     }
 
-    /// Like [`reset`](Self::reset), to an instant. One in the past is due at once.
+    /// Moves the deadline to `deadline`, and is like [`reset`](Self::reset) otherwise. A deadline
+    /// in the past is due at once.
     pub fn reset_at(&mut self, deadline: Instant) {
         self.move_to(self.shard.ticks().deadline(deadline));
     }
 
-    /// When it completes: the instant asked for, rounded up to the timer's tick. None if that is
-    /// more than an [`Instant`] can hold, and so never.
+    /// Returns the deadline: the instant asked for, rounded up to the timer's tick. Returns None if
+    /// an [`Instant`] cannot hold it, so that it never comes.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.shard.ticks().instant(self.deadline)
     }
 
-    /// Whether its time has come, by the timer's clock, whether or not it was polled since.
+    /// Returns whether the time has come, by the timer's clock, whether or not a task polled the
+    /// sleep since.
     ///
-    /// This may be so a moment before the task is woken.
+    /// It may have come a moment before the timer wakes the task.
     #[must_use]
     pub fn is_elapsed(&self) -> bool {
         self.shard.is_past(self.deadline)
@@ -125,12 +134,12 @@ impl Sleep {
         &self.shard
     }
 
-    /// The tick it completes at.
+    /// Returns the tick it completes at.
     pub(crate) fn tick(&self) -> u64 {
         self.deadline
     }
 
-    /// Whether there is a waker in the timer, or was when it was last polled.
+    /// Returns whether the timer has a waker, or had one when it was last polled.
     pub(crate) fn is_waiting(&self) -> bool {
         matches!(self.state, State::Waiting { .. })
     }
@@ -139,17 +148,18 @@ impl Sleep {
     pub(crate) fn move_to(&mut self, deadline: u64) {
         self.deadline = deadline;
         match &mut self.state {
-            // It is woken before, and polled then. With a limit it might find its place taken.
+            // The timer wakes the task before that, and the task polls. With a limit that poll
+            // might find its place taken.
             State::Waiting { tick, .. } if *tick <= deadline && !self.shard.has_limit() => {}
             State::Waiting { key, tick, .. } if self.shard.reschedule(*key, deadline, || {}) => {
                 *tick = deadline;
             }
-            // If it was in the timer, somebody took it out in order to wake it: it is polled.
+            // If the timer had the waker, it took it out to wake the task, which polls again.
             state => *state = State::Idle(None),
         }
     }
 
-    /// Takes it out of the timer, and wakes the task if it was there.
+    /// Takes the waker out of the timer, and wakes the task if there was one.
     pub(crate) fn wake(&mut self) {
         if let Some(Entry::Wake(waker)) = self.take_out() {
             waker.wake();
@@ -167,29 +177,37 @@ impl Sleep {
             State::Idle(None) => {}
             State::Idle(Some(output)) => return Poll::Ready(*output),
             State::Waiting { key, tick, waker: known } => {
-                // Until the worker comes to its tick it is in the timer, and so its waker lives.
-                let (is_early, id) = (self.shard.reached() < *tick, WakerId::of(waker));
-                if is_early && *known == id {
+                // Until the worker comes to that tick the timer has the waker, and so it lives: no
+                // other waker has its addresses.
+                let (is_early, is_known) = (self.shard.reached() < *tick, known.is(waker));
+                if is_early && is_known {
                     return Poll::Pending;
                 }
-                if *known != id && self.shard.replace_waker(*key, waker) {
-                    *known = id;
-                    return Poll::Pending;
+                if !is_known {
+                    let waker = waker.clone();
+                    let id = WakerId::of(&waker);
+                    if let Ok(replaced) = self.shard.replace_waker(*key, waker) {
+                        // Before the drop, which might panic.
+                        *known = id;
+                        drop(replaced);
+                        return Poll::Pending;
+                    }
                 }
                 match self.shard.status(*key) {
-                    // The worker is about to take it.
+                    // The worker is about to take the waker.
                     Status::Pending => return Poll::Pending,
                     Status::Stopped => return self.complete(Err(ScheduleErrorKind::Stopped)),
                     _ if self.deadline <= *tick => return self.complete(Ok(())),
-                    // It was moved to later.
+                    // The deadline moved to later.
                     _ => self.state = State::Idle(None),
                 }
             }
         }
+        let waker = waker.clone();
+        let id = WakerId::of(&waker);
         match self.shard.register(self.deadline, waker) {
             Ok(Some(key)) => {
-                let waker = WakerId::of(waker);
-                self.state = State::Waiting { key, tick: self.deadline, waker };
+                self.state = State::Waiting { key, tick: self.deadline, waker: id };
                 Poll::Pending
             }
             Ok(None) => self.complete(Ok(())),
@@ -228,8 +246,15 @@ impl fmt::Debug for Sleep {
 impl WakerId {
     #[inline]
     fn of(waker: &Waker) -> Self {
-        let vtable = core::ptr::from_ref(waker.vtable()).addr();
-        Self { data: waker.data().addr(), vtable }
+        Self { data: waker.data().addr(), vtable: waker.vtable() }
+    }
+
+    #[inline]
+    fn is(&self, waker: &Waker) -> bool {
+        // One table may be in memory several times: then its functions tell.
+        let is_table =
+            |table: &RawWakerVTable| core::ptr::eq(self.vtable, table) || *self.vtable == *table;
+        self.data == waker.data().addr() && is_table(waker.vtable())
     }
 }
 

@@ -1,4 +1,4 @@
-//! A future for no longer than some time.
+//! A future with a time limit.
 
 use super::sleep::Sleep;
 use crate::ScheduleErrorKind;
@@ -9,17 +9,18 @@ use core::task::{Context, Poll};
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// A future for no longer than some time, from [`Timer::timeout`](crate::Timer::timeout).
+    /// A future with a time limit, from [`Timer::timeout`](crate::Timer::timeout).
     ///
-    /// Completes with what the future inside completes with, or with [`Elapsed`] if the time is over
-    /// before. It polls the future first: what is ready is given back, however late it is.
+    /// Completes with the output of the inner future, or with [`Elapsed`] if the time is over
+    /// before. It polls the inner future first: if that is ready, its output counts, however late
+    /// it is.
     ///
-    /// If the timer is stopped, or has no room, the time cannot be counted any more: then it
+    /// If the timer is stopped, or has no room, nothing counts the time any more. Then this future
     /// completes with an [`Elapsed`] that [says so](Elapsed::error), rather than wait for ever.
     ///
-    /// Dropping it drops the future inside, and takes the timeout out of the timer at once. As long
-    /// as the future inside is ready at its first poll, nothing is put into the timer at all. It is
-    /// `Unpin` if the future inside is, and allocates nothing.
+    /// Dropping this future drops the inner one, and takes the timeout out of the timer at once. If
+    /// the inner future is ready at its first poll, the timer holds nothing of it at all. This
+    /// future is `Unpin` if the inner one is, and allocates nothing.
     ///
     /// ```
     /// # futures::executor::block_on(async {
@@ -50,27 +51,27 @@ impl<F> Timed<F> {
         Self { future, sleep }
     }
 
-    /// The future inside.
+    /// Returns the inner future.
     pub fn get_ref(&self) -> &F {
         &self.future
     }
 
-    /// The future inside, to be changed.
+    /// Returns the inner future, to change it.
     pub fn get_mut(&mut self) -> &mut F {
         &mut self.future
     }
 
-    /// The future inside, pinned as this is.
+    /// Returns the inner future, pinned as this one is.
     pub fn get_pin_mut(self: Pin<&mut Self>) -> Pin<&mut F> {
         self.project().future
     }
 
-    /// The time it has, to be [reset](Sleep::reset), say.
+    /// Returns the sleep that counts the time, to [reset](Sleep::reset) it, for example.
     pub fn sleep_mut(self: Pin<&mut Self>) -> &mut Sleep {
         self.project().sleep
     }
 
-    /// Gives the future back, without a timeout.
+    /// Returns the inner future, without a time limit.
     pub fn into_inner(self) -> F {
         self.future
     }
@@ -89,7 +90,7 @@ impl<F: Future> Future for Timed<F> {
     }
 }
 
-/// The time was over before the future completed: what a [`Timed`] future gives instead.
+/// Says that the time was over before the future completed: the error of a [`Timed`] future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed {
     error: Option<ScheduleErrorKind>,
@@ -100,8 +101,8 @@ impl Elapsed {
         Self { error }
     }
 
-    /// Why the time could not be counted to its end, or None if it was. Also the
-    /// [`source`](Error::source).
+    /// Returns why the timer could not count the time to its end, or None if it did. This is also
+    /// the [`source`](Error::source).
     ///
     /// ```
     /// # futures::executor::block_on(async {
@@ -124,7 +125,7 @@ impl fmt::Display for Elapsed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.error {
             None => f.write_str("the time is over"),
-            Some(_) => f.write_str("the time could not be counted to its end"),
+            Some(_) => f.write_str("the timer could not count the time to its end"),
         }
     }
 }

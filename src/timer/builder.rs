@@ -1,11 +1,10 @@
-//! How a timer is to be.
+//! The settings of a timer.
 
+use super::clock::{Clock, MonotonicClock};
 use super::error::BuildError;
 use super::executor::Executor;
-use super::hub::{Limit, PanicHook, TaskPanic};
-use super::{Parts, Timer};
+use super::hub::{PanicHook, TaskPanic};
 use crate::Mode;
-use crate::clock::{Clock, MonotonicClock};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -14,7 +13,7 @@ use core::num::NonZeroUsize;
 use core::time::Duration;
 use std::thread::available_parallelism;
 
-/// How a [`Timer`] is to be, from [`Timer::builder`].
+/// Builds a [`Timer`](crate::Timer), from [`Timer::builder`](crate::Timer::builder).
 ///
 /// ```
 /// use std::time::Duration;
@@ -31,14 +30,14 @@ use std::thread::available_parallelism;
 /// ```
 #[must_use]
 pub struct TimerBuilder {
-    tick: Duration,
-    mode: Mode,
-    max_pending: Option<usize>,
+    pub(super) tick: Duration,
+    pub(super) mode: Mode,
+    pub(super) max_pending: Option<usize>,
     shards: Option<usize>,
-    executor: Option<Box<dyn Executor>>,
-    clock: Arc<dyn Clock>,
-    thread_name: String,
-    on_panic: Option<Box<PanicHook>>,
+    pub(super) executor: Option<Box<dyn Executor>>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) thread_name: String,
+    pub(super) on_panic: Option<Box<PanicHook>>,
 }
 
 impl TimerBuilder {
@@ -55,33 +54,35 @@ impl TimerBuilder {
         }
     }
 
-    /// The length of a tick, from 1 microsecond to 1 hour; by default 1 millisecond.
+    /// Sets the length of a tick, from 1 microsecond to 1 hour. The default is 1 millisecond.
     ///
-    /// Deadlines are rounded up to whole ticks, so a timeout is late by up to one tick, and what is
-    /// due in one tick costs one wake-up. A short tick costs nothing while nothing is due.
+    /// The timer rounds deadlines up to whole ticks. So a timeout is late by up to one tick, and
+    /// all timeouts that are due in one tick cost one wake-up. A short tick costs nothing while
+    /// nothing is due.
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
         self
     }
 
-    /// The mode of the wheels; by default hierarchical.
+    /// Sets the mode of the wheels. The default is hierarchical.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// How many timeouts may be pending at once, at least 1; by default any number. Beyond that,
-    /// scheduling is an error that gives the task back.
+    /// Limits how many timeouts may be pending at once, to at least 1. By default there is no
+    /// limit. Scheduling beyond the limit is an error that gives the task back.
     ///
-    /// A repeating timeout is one, from when it is scheduled until it ends. With a limit all
-    /// threads write one counter, which makes scheduling dearer where there are many.
+    /// A repeating timeout counts as one, from the call that schedules it until it ends. With a
+    /// limit all threads write one counter, so scheduling costs more where there are many threads.
     pub fn max_pending(mut self, timeouts: usize) -> Self {
         self.max_pending = Some(timeouts);
         self
     }
 
-    /// The number of shards, from 1 to 1024; by default four for each core that is available, up to
-    /// 256. Each shard is a wheel of its own behind a lock of its own, and each thread keeps to one.
+    /// Sets the number of shards, from 1 to 1024. The default is four for each core that is
+    /// available, up to 256. Each shard is a wheel behind a lock, and each thread keeps to one
+    /// shard.
     ///
     /// With one shard, all timeouts fire in the order of their deadlines.
     pub fn shards(mut self, shards: usize) -> Self {
@@ -89,26 +90,27 @@ impl TimerBuilder {
         self
     }
 
-    /// Where tasks run; by default on the worker thread, one after the other.
+    /// Sets where tasks run. By default they run on the worker, one after the other.
     pub fn executor(mut self, executor: impl Executor) -> Self {
         self.executor = Some(Box::new(executor));
         self
     }
 
-    /// What tells the time; by default [`MonotonicClock`].
+    /// Sets what tells the time. The default is [`MonotonicClock`].
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// The name of the worker thread; by default `tickwheel`. Linux shows the first 15 bytes.
+    /// Names the worker thread. The default is `tickwheel`. Linux shows the first 15 bytes.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         self.thread_name = name.into();
         self
     }
 
-    /// What to do when a task panics, besides what the process does when anything does. Called
-    /// where it happened, with no lock held. If it panics itself, that is ignored.
+    /// Sets a hook that the timer calls when a task panics, after the panic hook of the process.
+    /// The timer calls it on the thread of the task, inside that task, with no lock held. It
+    /// ignores a panic of the hook itself.
     ///
     /// ```
     /// use std::sync::mpsc;
@@ -128,12 +130,8 @@ impl TimerBuilder {
         self
     }
 
-    /// The timer. Its thread starts with the first timeout.
-    ///
-    /// # Errors
-    ///
-    /// If a number is out of its range, or the thread's name has a zero byte.
-    pub fn build(self) -> Result<Timer, BuildError> {
+    /// Returns an error if a setting is out of its range.
+    pub(super) fn check(&self) -> Result<(), BuildError> {
         if self.tick < SHORTEST_TICK || LONGEST_TICK < self.tick {
             return Err(BuildError::Tick(self.tick));
         }
@@ -144,26 +142,15 @@ impl TimerBuilder {
             return Err(BuildError::Shards(shards));
         }
         if self.thread_name.contains('\0') {
-            return Err(BuildError::ThreadName(self.thread_name));
+            return Err(BuildError::ThreadName(self.thread_name.clone()));
         }
-        Ok(self.assemble())
+        Ok(())
     }
 
-    /// The timer, as all numbers are in range.
-    pub(super) fn assemble(self) -> Timer {
-        let by_default = || {
+    pub(super) fn shards_or_default(&self) -> usize {
+        self.shards.unwrap_or_else(|| {
             let cores = available_parallelism().map_or(1, NonZeroUsize::get);
             cores.saturating_mul(A_CORE_BY_DEFAULT).min(MOST_BY_DEFAULT)
-        };
-        Timer::assemble(Parts {
-            tick: self.tick,
-            mode: self.mode,
-            limit: self.max_pending.map(Limit::new),
-            shards: self.shards.unwrap_or_else(by_default),
-            executor: self.executor,
-            clock: self.clock,
-            thread_name: self.thread_name,
-            on_panic: self.on_panic,
         })
     }
 }
@@ -183,8 +170,8 @@ impl fmt::Debug for TimerBuilder {
 const SHORTEST_TICK: Duration = Duration::from_micros(1);
 const LONGEST_TICK: Duration = Duration::from_secs(3_600);
 const MOST_SHARDS: usize = 1_024;
-/// Threads take turns, those that are idle too, so that with one shard a core two busy threads soon
+/// Threads take turns at the shards, idle threads too. With one shard a core two busy threads soon
 /// meet at one, and each then takes six times as long.
 const A_CORE_BY_DEFAULT: usize = 4;
-/// Each shard is looked at when the worker wakes up.
+/// The worker looks at each shard when it wakes up.
 const MOST_BY_DEFAULT: usize = 256;

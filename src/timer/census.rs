@@ -1,33 +1,42 @@
-//! How many timers are alive, and saying so when they are many.
+//! Counts the timers that are alive, and warns once if they are many.
 
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts one timer more, and says once if there are many.
-pub(super) fn is_born() {
-    static SAID: AtomicBool = AtomicBool::new(false);
-    let alive = ALIVE.fetch_add(1, Ordering::Relaxed) + 1;
-    if MANY < alive && !SAID.swap(true, Ordering::Relaxed) {
-        say(alive);
+/// One timer that is alive.
+pub(super) struct Alive(());
+
+impl Alive {
+    pub(super) fn new() -> Self {
+        ALIVE.fetch_add(1, Ordering::Relaxed);
+        Self(())
     }
 }
 
-/// Counts one timer less.
-pub(super) fn dies() {
-    ALIVE.fetch_sub(1, Ordering::Relaxed);
+impl Drop for Alive {
+    fn drop(&mut self) {
+        ALIVE.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 static ALIVE: AtomicUsize = AtomicUsize::new(0);
 
-/// More timers than that are likely to be a mistake: each has a thread.
-const MANY: usize = 64;
-
+/// Warns if there are many timers, once in a process. It calls the logger, so nothing may be
+/// locked.
 #[cfg(feature = "log")]
-fn say(alive: usize) {
-    log::warn!(
-        "{alive} tickwheel timers are alive in this process, and each has a thread; one timer can \
-         serve them all: clone it"
-    );
+pub(crate) fn warn_if_many() {
+    use core::sync::atomic::AtomicBool;
+
+    /// More timers than that are likely to be a mistake, because each has a thread.
+    const MANY: usize = 64;
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    let alive = ALIVE.load(Ordering::Relaxed);
+    if MANY < alive && !WARNED.swap(true, Ordering::Relaxed) {
+        log::warn!(
+            "{alive} tickwheel timers are alive in this process, and each has a thread; one timer \
+             can serve them all: clone it"
+        );
+    }
 }
 
 #[cfg(not(feature = "log"))]
-fn say(_alive: usize) {}
+pub(crate) fn warn_if_many() {}

@@ -1,13 +1,13 @@
-//! What can go wrong, giving back what was to be scheduled.
+//! Errors, which give the task back.
 
-use super::Task;
+use super::task::Task;
 use alloc::string::String;
 use core::fmt;
 use core::time::Duration;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-/// Why nothing was scheduled. Gives the task back: [`into_task`](Self::into_task).
+/// Says why a task was not scheduled, and gives it back: [`into_task`](Self::into_task).
 ///
 /// ```
 /// use std::time::Duration;
@@ -17,26 +17,26 @@ use std::sync::{Mutex, PoisonError};
 /// timer.schedule(Duration::from_secs(1), || println!("first"))?;
 /// let error = timer.schedule(Duration::from_secs(1), || println!("second")).unwrap_err();
 /// assert_eq!(error.kind(), ScheduleErrorKind::Full);
-/// assert_eq!(error.to_string(), "the timer has as many timeouts pending as it may have");
+/// assert_eq!(error.to_string(), "the timer has as many timeouts pending as its limit allows");
 /// error.into_task()(); // run it now, say
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct ScheduleError<F = Task> {
     kind: ScheduleErrorKind,
-    /// Whether or not a task can be shared between threads, an error should be.
+    /// Never locked: it lets threads share the error, whether or not they can share the task.
     task: Mutex<F>,
 }
 
-/// Why nothing was scheduled, or a future could not wait until its time had come.
+/// Says why a task was not scheduled, or why a future could not wait until its time had come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ScheduleErrorKind {
     /// The timer was stopped.
     Stopped,
-    /// As many timeouts are pending as may be: see
-    /// [`max_pending`](crate::TimerBuilder::max_pending). Also if there are 2^32 - 2 in one shard.
+    /// As many timeouts are pending as [`max_pending`](crate::TimerBuilder::max_pending) allows, or
+    /// 2^32 - 2 in one shard.
     Full,
-    /// The worker thread could not be started. The next attempt tries again.
+    /// The timer could not start its worker thread. The next call tries again.
     Worker(io::ErrorKind),
 }
 
@@ -45,13 +45,13 @@ impl<F> ScheduleError<F> {
         Self { kind, task: Mutex::new(task) }
     }
 
-    /// Why nothing was scheduled.
+    /// Returns why the task was not scheduled.
     #[must_use]
     pub fn kind(&self) -> ScheduleErrorKind {
         self.kind
     }
 
-    /// The task that was to be scheduled.
+    /// Returns the task.
     pub fn into_task(self) -> F {
         self.task.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
@@ -63,9 +63,9 @@ impl fmt::Display for ScheduleErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stopped => f.write_str("the timer was stopped"),
-            Self::Full => f.write_str("the timer has as many timeouts pending as it may have"),
+            Self::Full => f.write_str("the timer has as many timeouts pending as its limit allows"),
             Self::Worker(kind) => {
-                write!(f, "the timer's worker thread could not be started: {kind}")
+                write!(f, "the timer could not start its worker thread: {kind}")
             }
         }
     }
@@ -85,17 +85,17 @@ impl<F> fmt::Debug for ScheduleError<F> {
 
 impl<F> core::error::Error for ScheduleError<F> {}
 
-/// Why there is no such timer, from [`TimerBuilder::build`](crate::TimerBuilder::build).
+/// Says why a timer cannot be built, from [`TimerBuilder::build`](crate::TimerBuilder::build).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// A tick is from 1 microsecond to 1 hour long.
+    /// The tick is not from 1 microsecond to 1 hour long.
     Tick(Duration),
-    /// At least one timeout must be allowed to be pending.
+    /// The limit allows no pending timeout. It must allow at least one.
     MaxPending,
-    /// There are from 1 to 1024 shards.
+    /// The number of shards is not from 1 to 1024.
     Shards(usize),
-    /// A thread's name has no zero byte.
+    /// The thread's name has a zero byte.
     ThreadName(String),
 }
 
@@ -103,26 +103,31 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tick(tick) => {
-                write!(f, "a tick is from 1 microsecond to 1 hour long, not {tick:?}")
+                write!(f, "the tick must be from 1 microsecond to 1 hour long, and is {tick:?}")
             }
-            Self::MaxPending => f.write_str("at least 1 timeout must be allowed to be pending"),
-            Self::Shards(shards) => write!(f, "there are from 1 to 1024 shards, not {shards}"),
-            Self::ThreadName(name) => write!(f, "a thread's name has no zero byte: {name:?}"),
+            Self::MaxPending => f.write_str("max_pending must be at least 1, and is 0"),
+            Self::Shards(shards) => {
+                write!(f, "the number of shards must be from 1 to 1024, and is {shards}")
+            }
+            Self::ThreadName(name) => {
+                write!(f, "the thread's name must not have a zero byte, and is {name:?}")
+            }
         }
     }
 }
 
 impl core::error::Error for BuildError {}
 
-/// Why the timer was not stopped: [`Timer::stop`](crate::Timer::stop) was called from inside one of
-/// its tasks, which it would have to wait for.
+/// Says that [`Timer::stop`](crate::Timer::stop) did not stop the timer, because the call would
+/// have waited for itself: inside a task of that timer, for example. The table at
+/// [`Timer`](crate::Timer) has all cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StopError;
 
 impl fmt::Display for StopError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a timer cannot be stopped from inside one of its own tasks")
+        f.write_str("the timer was not stopped: inside this task, stopping could wait for ever")
     }
 }
 

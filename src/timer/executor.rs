@@ -4,12 +4,19 @@ use alloc::boxed::Box;
 
 /// Runs the tasks of a [`Timer`](crate::Timer) somewhere else than on its worker thread.
 ///
-/// A closure that takes a boxed task will do, so that plugging in a thread pool or a runtime is one
-/// line: `.executor(move |task| pool.spawn(task))`; `examples/executor.rs` has two.
+/// A closure that takes a boxed task is an executor. So a thread pool or a runtime takes one line:
+/// `.executor(move |task| pool.spawn(task))`. `examples/executor.rs` has two.
 ///
-/// A task handed over counts as fired. What the executor drops without running it is lost; of a
-/// repeating timeout only that one run. If `execute` itself panics, that is caught, counted and
-/// told like the panic of a task. While it blocks, no other timeout of that timer fires.
+/// | The executor | the timer |
+/// |---|---|
+/// | receives a task | counts the timeout as fired, whatever the executor does with the task |
+/// | runs the task, now or later, on any thread | counts and tells a panic of the task |
+/// | drops the task without running it | drops the captured values inside of a task; a repeating timeout leaves out this run, and goes on |
+/// | panics | counts and tells the panic like one of a task, and goes on |
+/// | blocks | fires no other timeout meanwhile; [`Timer::stop`](crate::Timer::stop) waits for it, but [never](crate::Timer#who-may-call-what-from-where) on a thread that this executor may need |
+/// | has a task when the timer is stopped | lets it run, once; a repeating timeout has ended as [`Fired`](crate::Status::Fired) |
+///
+/// The worker drops the executor when it has ended and no clone of the timer is left.
 ///
 /// ```
 /// use std::thread;
@@ -30,7 +37,7 @@ use alloc::boxed::Box;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Executor: Send + Sync + 'static {
-    /// Runs `task`, now or later, here or elsewhere; called on the worker thread.
+    /// Runs `task`, now or later, on any thread. The worker calls this.
     fn execute(&self, task: Box<dyn FnOnce() + Send>);
 }
 

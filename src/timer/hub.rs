@@ -1,33 +1,42 @@
-//! What the handles, the shards and the worker of one timer share.
+//! The part of a timer that its handles, shards and worker share.
 
-use super::local;
+use super::clock::Clock;
+use super::error::ScheduleErrorKind;
 use super::park::Park;
 use super::stats::Counters;
-use crate::clock::{Clock, Ticks};
+use crate::clock::Ticks;
 use crate::sync::{AtomicBool, AtomicUsize};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::any::Any;
 use core::fmt;
-use core::num::NonZeroUsize;
 use core::panic::AssertUnwindSafe;
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use crossbeam_utils::CachePadded;
 use std::panic::catch_unwind;
 
-/// What the handles, the shards and the worker of one timer share. Knows no shard, and owns no
-/// executor: handles keep it alive.
+/// The part of a timer that its handles, shards and worker share. It knows no shard and owns no
+/// executor, because handles keep it alive.
 pub(crate) struct Hub {
+    /// Of this timer alone, in this process.
+    pub(super) id: u64,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) ticks: Ticks,
-    /// The worker runs: no need to start it.
+    /// The worker runs: there is no need to start it.
     pub(super) started: AtomicBool,
     pub(super) limit: Option<Limit>,
+    pub(super) has_executor: bool,
     pub(super) on_panic: Option<Box<PanicHook>>,
-    pub(super) park: CachePadded<Park>,
+    /// For [`Follower`](super::Follower) too, which keeps its memory and not the rest.
+    pub(super) park: Arc<CachePadded<Park>>,
     pub(super) counters: CachePadded<Counters>,
+}
+
+/// Starts the worker of a timer, unless it runs.
+pub(super) trait Start: Send + Sync {
+    fn start(self: Arc<Self>) -> Result<(), ScheduleErrorKind>;
 }
 
 pub(super) type PanicHook = dyn Fn(&TaskPanic<'_>) + Send + Sync;
@@ -37,7 +46,7 @@ impl Hub {
         self.ticks.after(self.clock.now(), delay)
     }
 
-    /// Runs foreign code. A panic is counted and told, and gives None.
+    /// Runs foreign code. A panic is counted, told to the hook, and gives None.
     pub(super) fn guarded<T>(&self, foreign: impl FnOnce() -> T) -> Option<T> {
         match catch_unwind(AssertUnwindSafe(foreign)) {
             Ok(value) => Some(value),
@@ -49,24 +58,13 @@ impl Hub {
     }
 
     #[cold]
-    fn panicked(&self, payload: Box<dyn Any + Send>) {
+    fn panicked(&self, payload: Payload) {
         self.counters.panics.fetch_add(1, Relaxed);
         if let Some(hook) = &self.on_panic {
             let panic = TaskPanic { payload: &*payload };
-            swallow(|| hook(&panic));
+            swallow(catch_unwind(AssertUnwindSafe(|| hook(&panic))));
         }
-        // What a task panics with may panic when dropped.
-        swallow(|| drop(payload));
-    }
-
-    /// Whether this thread is inside a task of this timer.
-    pub(super) fn is_inside(&self) -> bool {
-        local::inside() == Some(self.id())
-    }
-
-    /// Where it is in memory, which no other timer is meanwhile.
-    pub(super) fn id(&self) -> NonZeroUsize {
-        NonZeroUsize::new(core::ptr::from_ref(self).addr()).unwrap_or(NonZeroUsize::MIN)
+        swallow(Err(payload));
     }
 }
 
@@ -76,13 +74,22 @@ impl fmt::Debug for Hub {
     }
 }
 
-/// Runs `foreign`, of which not even a panic is of interest.
-fn swallow(foreign: impl FnOnce()) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(foreign)) {
-        // It might go on like this for ever.
-        core::mem::forget(payload);
+type Payload = Box<dyn Any + Send>;
+
+/// Drops a panic. Dropping a payload may panic again, with a payload that may do so too.
+fn swallow(mut outcome: Result<(), Payload>) {
+    for _ in 0..MOST_PANICS {
+        match outcome {
+            Ok(()) => return,
+            Err(payload) => outcome = catch_unwind(AssertUnwindSafe(|| drop(payload))),
+        }
     }
+    // It might go on like this for ever.
+    core::mem::forget(outcome);
 }
+
+/// How many panics are dropped of payloads that panic when dropped.
+const MOST_PANICS: usize = 16;
 
 /// How many timeouts may be pending.
 #[derive(Debug)]
@@ -96,7 +103,7 @@ impl Limit {
         Self { most, pending: CachePadded::new(AtomicUsize::new(0)) }
     }
 
-    /// Takes one place, and returns whether there was one.
+    /// Takes a place, and returns whether there was one.
     pub(super) fn take(&self) -> bool {
         let one_more = |pending| Some(pending + 1).filter(|&pending| pending <= self.most);
         self.pending.fetch_update(Relaxed, Relaxed, one_more).is_ok()
@@ -107,20 +114,20 @@ impl Limit {
     }
 }
 
-/// A panic of a task, as told to the hook of
-/// [`TimerBuilder::on_panic`](crate::TimerBuilder::on_panic).
+/// A panic of a task, which [`TimerBuilder::on_panic`](crate::TimerBuilder::on_panic) tells the
+/// hook.
 pub struct TaskPanic<'a> {
     payload: &'a (dyn Any + Send),
 }
 
 impl TaskPanic<'_> {
-    /// What the task panicked with.
+    /// Returns the value that the task panicked with.
     #[must_use]
     pub fn payload(&self) -> &(dyn Any + Send) {
         self.payload
     }
 
-    /// The message, if it panicked with one.
+    /// Returns the message, if the task panicked with one.
     #[must_use]
     pub fn message(&self) -> Option<&str> {
         let text = self.payload.downcast_ref::<&'static str>().copied();

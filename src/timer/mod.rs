@@ -2,89 +2,130 @@
 
 mod builder;
 mod census;
+mod clock;
 mod error;
 mod executor;
 mod follower;
 mod hub;
+mod inside;
+mod life;
 mod local;
+mod manual;
 mod park;
 mod repeat;
 mod shard;
 mod stats;
+mod task;
 mod timeout;
 mod worker;
 
 pub use builder::TimerBuilder;
+pub use clock::{Clock, MonotonicClock};
 pub use error::{BuildError, ScheduleError, ScheduleErrorKind, StopError};
 pub use executor::Executor;
 pub use follower::Follower;
 pub use hub::TaskPanic;
+pub use manual::ManualClock;
 pub use repeat::MissedTick;
 pub use stats::{Lateness, TimerStats};
-pub use timeout::{Status, Timeout};
+pub use task::{Status, Task, Unfired};
+pub use timeout::Timeout;
 
-pub(crate) use local::inside_any_task;
+pub(crate) use census::warn_if_many;
 pub(crate) use repeat::Cadence;
 pub(crate) use shard::{Entry, Shard};
 
-use crate::Mode;
-use crate::clock::{Clock, Ticks};
-use crate::sync::{AtomicBool, Builder, Condvar, JoinHandle, Mutex, Ordering, lock, wait};
+use crate::clock::Ticks;
+use crate::sync::{AtomicBool, Mutex};
 use alloc::boxed::Box;
-use alloc::string::String;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use census::Alive;
 use core::fmt;
-use core::mem::{replace, take};
 use core::ops::ControlFlow;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use crossbeam_utils::CachePadded;
-use hub::{Hub, Limit, PanicHook};
+use hub::{Hub, Limit, Start};
+use life::{Life, Owner};
 use park::Park;
 use repeat::Repeating;
 use stats::Counters;
 use std::time::Instant;
+use worker::Engine;
 
 /// Runs tasks when their time has come, for any number of threads.
 ///
-/// A timer is some timing wheels, a clock, and one thread that sleeps until something is due. Clones
-/// are the same timer. Dropping the last one stops it, as [`stop`](Self::stop) does, and drops what
-/// is pending; inside a task, of whatever timer, it does not wait for a task that runs. A pending
-/// task that holds a clone keeps the timer going. The thread does not keep the process alive.
+/// A timer is a few timing wheels, a clock, and one worker thread that sleeps until a timeout is
+/// due. Clones are the same timer. Dropping the last clone stops the timer, as [`stop`](Self::stop)
+/// does, and drops what is pending. A pending task that holds a clone keeps the timer going. The
+/// worker does not keep the process alive.
 ///
-/// What holds:
+/// # Guarantees
 ///
 /// - A task never runs early, by the timer's own clock, counted from the call. It is late by less
-///   than one tick, plus waking the thread, plus the tasks ahead of it on the worker.
+///   than one tick, plus the time to wake the worker, plus the tasks ahead of it on the worker.
 /// - Each timeout has exactly one end: it fires, it is cancelled, or the timer is stopped.
-/// - A timer with nothing to do does nothing: its thread sleeps until the next deadline, and is woken
-///   only for one that is earlier.
-/// - Tasks run with no lock held. They may schedule, cancel, block, panic, and drop the timer. A
-///   panic is caught and counted, and the next task runs.
-/// - A caller waits for no more than a bounded batch of work, also while a million timeouts come due.
-/// - A delay may be of any length. One that no [`Instant`] can hold never ends.
+/// - A timer with nothing to do does nothing: its worker sleeps until the next deadline, and other
+///   threads wake it up only for an earlier one.
+/// - Tasks run with no lock held. They may schedule, cancel, block, panic, and drop the timer. The
+///   timer catches and counts a panic, and runs the next task.
+/// - A caller waits for no more than a bounded batch of work, even while a million timeouts come
+///   due.
+/// - A delay may be of any length. A delay too long for [`Instant`] never fires.
 ///
 /// # Order
 ///
-/// A timer has several [shards](TimerBuilder::shards). Each thread schedules into one of them, and a
-/// task into that which its own timeout was in. Within a shard, timeouts fire by deadline, rounded up
-/// to the tick, and those of equal deadlines in the order in which they were scheduled. Between
-/// shards nothing is said: each has its turn while others have something due. With an
-/// [`Executor`], tasks are handed over in this order, and may run in another.
+/// A timer has several [shards](TimerBuilder::shards). Each thread schedules into one of them. A
+/// task on the worker schedules into the shard that its own timeout was in. Within a shard,
+/// timeouts fire by deadline, rounded up to the tick, and those of equal deadlines in the order in
+/// which they were scheduled. The order between shards is unspecified: each has its turn while
+/// others have timeouts due. With an [`Executor`], the worker hands tasks over in this order, and
+/// the executor may run them in another.
 ///
 /// # Cost
 ///
-/// To schedule, cancel or move a timeout takes the lock of the thread's own shard once, and constant
-/// time, whatever the delay and however many wait. It allocates a box for what the task captures, and
-/// now and then room in the wheel, which grows a little at a time; with millions of timeouts in one
-/// shard there is one call in millions for which the system moves pages, in less than a millisecond.
-/// Cancelling gives the box back at once.
+/// Scheduling, cancelling or moving a timeout takes the lock of the thread's own shard once, and
+/// constant time, whatever the delay and however many timeouts wait. Scheduling allocates a box for
+/// the values that the task captures, and now and then room in the wheel, which grows a little at a
+/// time. With millions of timeouts in one shard, one call in millions waits for the system to move
+/// pages, for less than a millisecond. Cancelling frees the box at once.
 ///
 /// # Slow tasks
 ///
-/// Tasks run on the timer's one thread, and each waits for those before it. That is quickest where
-/// they are short. For others there is the [`Executor`]; [`stats`](Self::stats) tell which it is.
+/// Tasks run on the worker, one after the other, and each waits for those before it. That is
+/// fastest for short tasks. For long ones there is the [`Executor`]. [`stats`](Self::stats) reports
+/// how late tasks ran, and how long the longest took.
+///
+/// # Who may call what from where
+///
+/// Every call is allowed everywhere. `stop` and the drop of the last clone wait for the worker, and
+/// with it for the task that runs there, unless that wait could be for ever:
+///
+/// | Called | [`stop`](Self::stop) | drop of the last clone |
+/// |---|---|---|
+/// | outside of tasks | waits for the worker | waits for the worker |
+/// | inside a task of this timer, on the worker or on its executor | [`StopError`] | stops the timer and does not wait |
+/// | inside a task of another timer that runs on that timer's worker | waits for the worker | waits for the worker |
+/// | the same, and a task of this timer waits to stop that other timer, or one that waits for it | [`StopError`] | stops the timer and does not wait |
+/// | inside a task of another timer that runs on an executor | waits if this timer has no executor, otherwise [`StopError`] | waits if this timer has no executor |
+/// | in a destructor of a thread-local value of the worker | [`StopError`] | stops the timer and does not wait |
+///
+/// *Inside a task* is everything that runs on the task's stack: the tasks of a timer whose executor
+/// schedules them on another timer are inside tasks of both, and a job that a work-stealing pool
+/// runs while a task on that pool waits is inside that task. A task that the executor drops is
+/// dropped inside a task, too. [`ManualClock`] says what moving a clock does inside a task.
+///
+/// A wait ends only if other threads let it. Do not hold a lock that a task takes, and let the
+/// executor go on taking tasks, while a thread waits in `stop`.
+///
+/// # After `fork`
+///
+/// A child process made by `fork` has no worker for a timer whose worker ran in the parent: the
+/// child can schedule timeouts, but none fires there. Make timers in the child, or fork before the
+/// first timeout: a timer that has not scheduled anything works in both. The [timer of the
+/// process](crate::timer()) is like any other. [`std::process::Command`] does not fork in this
+/// sense.
 ///
 /// ```
 /// use std::sync::mpsc;
@@ -103,59 +144,35 @@ use std::time::Instant;
 /// ```
 #[derive(Clone)]
 pub struct Timer {
-    core: Arc<Core>,
+    engine: Arc<Engine>,
     /// Counts the clones; the worker has none.
-    _owner: Arc<Owner>,
+    owner: Arc<Owner>,
 }
 
 impl Timer {
-    /// A timer of hierarchical wheels and ticks of 1 ms, on the monotonic clock. Its thread starts
-    /// with the first timeout.
+    /// Makes a timer of hierarchical wheels and ticks of 1 ms, on the monotonic clock. Its worker
+    /// starts with the first timeout.
     #[must_use]
     pub fn new() -> Self {
-        TimerBuilder::new().assemble()
+        let timer = Self::builder().assemble();
+        warn_if_many();
+        timer
     }
 
-    /// Builds a timer that differs from [`Timer::new`].
+    /// Returns a builder for a timer that differs from [`Timer::new`].
     pub fn builder() -> TimerBuilder {
         TimerBuilder::new()
     }
 
-    fn assemble(parts: Parts) -> Self {
-        let hub = Arc::new(Hub {
-            ticks: Ticks::new(parts.clock.now(), parts.tick),
-            clock: parts.clock,
-            started: AtomicBool::new(false),
-            limit: parts.limit,
-            on_panic: parts.on_panic,
-            park: CachePadded::new(Park::new()),
-            counters: CachePadded::new(Counters::new()),
-        });
-        let core = Arc::new_cyclic(|core| {
-            let shard = |_| Arc::new(Shard::new(Arc::clone(&hub), core.clone(), parts.mode));
-            Core {
-                shards: (0..parts.shards).map(shard).collect(),
-                hub: Arc::clone(&hub),
-                executor: parts.executor,
-                thread_name: parts.thread_name,
-                life: Mutex::new(Life { phase: Phase::Idle, left: Vec::new() }),
-                stopped: Condvar::new(),
-            }
-        });
-        census::is_born();
-        hub.clock.follow(Follower::new(&hub));
-        Self { _owner: Arc::new(Owner(Arc::clone(&core))), core }
-    }
-
-    /// Runs `task` once, `delay` from now.
+    /// Schedules `task` to run once, `delay` from now, and returns the handle to the timeout.
     ///
-    /// A delay of zero is due at the next tick, not at once. One longer than an [`Instant`] can
-    /// hold, as [`Duration::MAX`] is, never ends; the task is kept until it is cancelled.
+    /// A delay of zero is due at the next tick, not at once. A delay too long for [`Instant`], as
+    /// [`Duration::MAX`] is, never fires: the timer keeps the task until the caller cancels it.
     ///
     /// # Errors
     ///
-    /// If the timer was stopped, has as many timeouts as it may have, or cannot start its thread.
-    /// The error gives the task back.
+    /// If the timer was stopped, has as many timeouts as its limit, or cannot start its worker. The
+    /// error gives the task back.
     ///
     /// ```
     /// use std::time::Duration;
@@ -171,10 +188,11 @@ impl Timer {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.once(self.core.hub.deadline_after(delay), task)
+        self.once(self.engine.hub.deadline_after(delay), task)
     }
 
-    /// Runs `task` once, at `deadline`, or at once if that has passed.
+    /// Schedules `task` to run once, at `deadline`, or at once if that has passed, and returns the
+    /// handle to the timeout.
     ///
     /// # Errors
     ///
@@ -195,15 +213,17 @@ impl Timer {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.once(self.core.hub.ticks.deadline(deadline), task)
+        self.once(self.engine.hub.ticks.deadline(deadline), task)
     }
 
-    /// Runs `task` again and again, each time `period` after it was due the time before, beginning
-    /// one period from now, until it returns [`ControlFlow::Break`], panics, or is cancelled.
+    /// Schedules `task` to run every `period`, and returns the handle to the timeout. The first run
+    /// is one period from now, the last when the task returns [`ControlFlow::Break`] or panics, or
+    /// the caller cancels the timeout.
     ///
-    /// The rate is fixed: it does not drift, whether the period is a multiple of the tick or not, or
-    /// how long the task takes. `missed` says what to do when a run took so long that the next ones
-    /// could not be in time. A task never runs twice at once. A period of zero counts as one tick.
+    /// The rate is fixed: it does not drift, whether or not the period is a multiple of the tick,
+    /// and however long the task takes. `missed` says what happens when a run took so long that the
+    /// next ones could not be in time. A task never runs twice at once. A period of zero counts as
+    /// one tick.
     ///
     /// # Errors
     ///
@@ -242,8 +262,9 @@ impl Timer {
         self.repeat(period, Cadence::Rate(period, missed), task)
     }
 
-    /// Runs `task` again and again, each time `delay` after it ended the time before, beginning one
-    /// delay from now, until it returns [`ControlFlow::Break`], panics, or is cancelled.
+    /// Schedules `task` to run again and again, each time `delay` after its last run ended, and
+    /// returns the handle to the timeout. The first run is one delay from now, the last when the
+    /// task returns [`ControlFlow::Break`] or panics, or the caller cancels the timeout.
     ///
     /// A delay of zero counts as one tick.
     ///
@@ -280,7 +301,7 @@ impl Timer {
     where
         F: FnOnce() + Send + 'static,
     {
-        let shard = self.core.shard();
+        let shard = self.shard();
         match shard.schedule(deadline, Box::new(task), |task| Entry::Once(task)) {
             Ok(key) => Ok(Timeout::once(Arc::clone(shard), key, deadline)),
             Err((kind, task)) => Err(ScheduleError::new(kind, *task)),
@@ -296,28 +317,33 @@ impl Timer {
     where
         F: FnMut() -> ControlFlow<()> + Send + 'static,
     {
-        let hub = &self.core.hub;
+        let hub = &self.engine.hub;
         let due = hub.clock.now().checked_add(delay);
         let deadline = hub.ticks.deadline_of(due);
-        let shard = self.core.shard();
-        let make = |task| Repeating::new(cadence, due, deadline, task);
-        match shard.begin(deadline, Box::new(task), |task| make(task)) {
+        let shard = self.shard();
+        let repeating = Repeating::new(cadence, due, deadline);
+        match shard.begin(deadline, repeating, Box::new(task), |task| task) {
             Ok(repeating) => Ok(Timeout::repeating(Arc::clone(shard), repeating)),
             Err((kind, task)) => Err(ScheduleError::new(kind, *task)),
         }
     }
 
-    /// The shard of this thread.
+    /// Returns the shard of this thread.
     #[inline]
     pub(crate) fn shard(&self) -> &Arc<Shard> {
-        self.core.shard()
+        let shards = &self.engine.shards;
+        &shards[local::shard() % shards.len()]
     }
 
     pub(crate) fn not_zero(&self, period: Duration) -> Duration {
-        if period.is_zero() { self.core.hub.ticks.length() } else { period }
+        if period.is_zero() { self.engine.hub.ticks.length() } else { period }
     }
 
-    /// How many timeouts wait. A repeating one does not while it runs.
+    /// Returns how many timeouts wait; never more than the [limit](TimerBuilder::max_pending). A
+    /// repeating timeout does not wait while it runs.
+    ///
+    /// This counts shard by shard: a timeout that ends in one shard while another begins in the
+    /// next may count twice, or not at all.
     ///
     /// ```
     /// use std::time::Duration;
@@ -330,12 +356,15 @@ impl Timer {
     /// ```
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.core.shards.iter().map(|shard| shard.len()).sum()
+        let count = self.engine.shards.iter().map(|shard| shard.len()).sum();
+        self.engine.hub.limit.as_ref().map_or(count, |limit| limit.most.min(count))
     }
 
-    /// When the next timeout is due; None if nothing waits, or nothing that will ever be due.
+    /// Returns the deadline of the timeout that is due next. Returns None if none waits, or none
+    /// that will ever be due.
     ///
-    /// Exact, and so may have to look at many timeouts, with their shard locked.
+    /// The answer is exact, so the timer may have to look at many timeouts, with their shard
+    /// locked.
     ///
     /// ```
     /// use std::time::Duration;
@@ -349,12 +378,12 @@ impl Timer {
     /// ```
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        let next = self.core.shards.iter().filter_map(|shard| shard.next_deadline()).min();
-        self.core.hub.ticks.instant(next?)
+        let next = self.engine.shards.iter().filter_map(|shard| shard.next_deadline()).min();
+        self.engine.hub.ticks.instant(next?)
     }
 
-    /// What the timer holds and what it has done. Locks each shard for a moment, and looks at each
-    /// bucket.
+    /// Returns what the timer holds and what it has done. Locks each shard for a moment, and looks
+    /// at each bucket.
     ///
     /// ```
     /// use std::time::Duration;
@@ -375,9 +404,9 @@ impl Timer {
     /// ```
     #[must_use]
     pub fn stats(&self) -> TimerStats {
-        let counters = &self.core.hub.counters;
+        let counters = &self.engine.hub.counters;
         let (cancelled, shards): (Vec<_>, Vec<_>) =
-            self.core.shards.iter().map(|shard| shard.stats()).unzip();
+            self.engine.shards.iter().map(|shard| shard.stats()).unzip();
         TimerStats {
             pending: self.pending(),
             fired: counters.fired.load(Relaxed),
@@ -390,20 +419,27 @@ impl Timer {
         }
     }
 
-    /// Stops the timer, and returns all that will not run, by deadline.
+    /// Stops the timer, and returns all tasks that will not run, by deadline.
     ///
-    /// A task that is running is not interrupted: this waits for it, and none starts after it
-    /// returned. A task that an executor was given before counts as fired, and may still be to run.
-    /// Then nothing is pending, every [`Timeout`] tells its end, and scheduling is an error.
+    /// When this returns:
     ///
-    /// Stopping a stopped timer does nothing, and gives nothing back. If several threads stop it,
-    /// one gets everything, and the others return when it is done.
+    /// - A task that was running on the worker has ended, and no task starts there any more.
+    /// - A task that the worker handed to the [`Executor`] before counts as fired. It may still
+    ///   run, or run to its end, on that executor. A repeating timeout whose task the executor has
+    ///   does not run again after that.
+    /// - No timeout is pending, and every [`Timeout`] tells its end. Cancelling and moving a
+    ///   timeout returns false, and scheduling is an error.
+    /// - Futures that waited have been woken, and complete with
+    ///   [`Stopped`](ScheduleErrorKind::Stopped).
+    ///
+    /// Stopping a stopped timer does nothing and returns no tasks. If several threads stop a timer,
+    /// one of them gets all tasks, and the others return when it is done.
     ///
     /// # Errors
     ///
-    /// From inside a task of this timer, on the worker or on the executor, as it would wait for
-    /// itself. Have another thread do it, or drop the last clone of the timer, which does not wait
-    /// there.
+    /// If the call would wait for itself: inside a task of this timer, for example. The table at
+    /// [`Timer`] has all cases. The timer goes on. Have another thread stop it, or drop the last
+    /// clone of the timer, which does not wait there.
     ///
     /// ```
     /// use std::time::Duration;
@@ -423,16 +459,63 @@ impl Timer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn stop(&self) -> Result<Vec<Unfired>, StopError> {
-        if self.core.hub.is_inside() {
-            return Err(StopError);
-        }
-        Ok(self.core.stop(true))
+        let waits = self.owner.life.may_wait().ok_or(StopError)?;
+        Ok(self.owner.life.stop(Some(waits)))
     }
 
-    /// Whether the timer was stopped, or is about to be.
+    /// Returns whether the timer was stopped, or is about to be.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        matches!(lock(&self.core.life).phase, Phase::Stopping | Phase::Stopped)
+        self.owner.life.is_stopped()
+    }
+}
+
+impl TimerBuilder {
+    /// Builds the timer. Its worker starts with the first timeout.
+    ///
+    /// # Errors
+    ///
+    /// If a number is out of its range, or the thread's name has a zero byte.
+    pub fn build(self) -> Result<Timer, BuildError> {
+        self.check()?;
+        let timer = self.assemble();
+        let hub = &timer.engine.hub;
+        hub.clock.follow(Follower::new(&hub.park, hub.ticks));
+        warn_if_many();
+        Ok(timer)
+    }
+
+    /// Makes the timer, whose numbers are in range. Calls nothing foreign but the clock.
+    pub(crate) fn assemble(self) -> Timer {
+        // Each timer of a process has another.
+        static ID: AtomicU64 = AtomicU64::new(0);
+
+        let shards = self.shards_or_default();
+        let hub = Arc::new(Hub {
+            id: ID.fetch_add(1, Relaxed),
+            ticks: Ticks::new(self.clock.now(), self.tick),
+            clock: self.clock,
+            started: AtomicBool::new(false),
+            limit: self.max_pending.map(Limit::new),
+            has_executor: self.executor.is_some(),
+            on_panic: self.on_panic,
+            park: Arc::new(CachePadded::new(Park::new())),
+            counters: CachePadded::new(Counters::new()),
+        });
+        let life = Arc::new_cyclic(|life: &Weak<Life>| {
+            let shard = |_| {
+                let worker: Weak<dyn Start> = life.clone();
+                Arc::new(Shard::new(Arc::clone(&hub), worker, self.mode))
+            };
+            let shards = (0..shards).map(shard).collect();
+            let left = Mutex::new(None);
+            let engine = Engine { hub: Arc::clone(&hub), shards, executor: self.executor, left };
+            Life::new(Arc::new(engine), self.thread_name)
+        });
+        Timer {
+            engine: Arc::clone(&life.engine),
+            owner: Arc::new(Owner { life, _alive: Alive::new() }),
+        }
     }
 }
 
@@ -445,224 +528,5 @@ impl Default for Timer {
 impl fmt::Debug for Timer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Timer").field("pending", &self.pending()).finish_non_exhaustive()
-    }
-}
-
-/// A timeout that was pending when its timer was stopped, from [`Timer::stop`].
-#[derive(Debug)]
-pub struct Unfired {
-    deadline: Option<Instant>,
-    task: Task,
-}
-
-impl Unfired {
-    /// When it would have been due, rounded up to the timer's tick; None if never.
-    #[must_use]
-    pub fn deadline(&self) -> Option<Instant> {
-        self.deadline
-    }
-
-    /// The task that does not run.
-    #[must_use]
-    pub fn into_task(self) -> Task {
-        self.task
-    }
-}
-
-/// A task as the timer holds it.
-#[non_exhaustive]
-pub enum Task {
-    /// Of [`Timer::schedule`] or [`Timer::schedule_at`].
-    Once(Box<dyn FnOnce() + Send>),
-    /// Of a repeating timeout.
-    Repeating(Box<dyn FnMut() -> ControlFlow<()> + Send>),
-}
-
-impl Task {
-    /// Runs it once, here and now.
-    pub fn run(self) {
-        match self {
-            Self::Once(task) => task(),
-            Self::Repeating(mut task) => {
-                // Whether it wants to go on makes no difference here.
-                let (ControlFlow::Continue(()) | ControlFlow::Break(())) = task();
-            }
-        }
-    }
-}
-
-impl fmt::Debug for Task {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Once(_) => "Once",
-            Self::Repeating(_) => "Repeating",
-        })
-    }
-}
-
-type OnceTask = Box<dyn FnOnce() + Send>;
-type RepeatingTask = Box<dyn FnMut() -> ControlFlow<()> + Send>;
-
-/// What a timer is assembled from; all in range.
-struct Parts {
-    tick: Duration,
-    mode: Mode,
-    limit: Option<Limit>,
-    shards: usize,
-    executor: Option<Box<dyn Executor>>,
-    clock: Arc<dyn Clock>,
-    thread_name: String,
-    on_panic: Option<Box<PanicHook>>,
-}
-
-/// What the clones of a timer and its worker share.
-struct Core {
-    hub: Arc<Hub>,
-    shards: Box<[Arc<Shard>]>,
-    executor: Option<Box<dyn Executor>>,
-    thread_name: String,
-    life: Mutex<Life>,
-    /// Those who stop a timer that is being stopped wait here.
-    stopped: Condvar,
-}
-
-struct Life {
-    phase: Phase,
-    /// What the worker had in its hands when the timer was stopped.
-    left: Vec<Unfired>,
-}
-
-enum Phase {
-    /// Nothing was scheduled yet.
-    Idle,
-    Running(JoinHandle<()>),
-    Stopping,
-    Stopped,
-}
-
-impl Core {
-    /// The shard of this thread.
-    #[inline]
-    fn shard(&self) -> &Arc<Shard> {
-        &self.shards[local::shard() % self.shards.len()]
-    }
-
-    /// Starts the worker, unless it runs.
-    fn start(self: Arc<Self>) -> Result<(), ScheduleErrorKind> {
-        let this = Arc::clone(&self);
-        let mut life = lock(&self.life);
-        match life.phase {
-            Phase::Running(_) => Ok(()),
-            Phase::Stopping | Phase::Stopped => Err(ScheduleErrorKind::Stopped),
-            Phase::Idle => {
-                self.hub.park.starts();
-                let worker = Builder::new().name(self.thread_name.clone());
-                match worker.spawn(move || worker::run(this)) {
-                    Ok(worker) => {
-                        life.phase = Phase::Running(worker);
-                        self.hub.started.store(true, Ordering::Release);
-                        Ok(())
-                    }
-                    Err(error) => {
-                        self.hub.park.exits();
-                        Err(ScheduleErrorKind::Worker(error.kind()))
-                    }
-                }
-            }
-        }
-    }
-
-    /// Stops the timer: what is left, to whoever was first. Waits for the worker if `waits`.
-    fn stop(&self, waits: bool) -> Vec<Unfired> {
-        let mut life = lock(&self.life);
-        let worker = loop {
-            match replace(&mut life.phase, Phase::Stopping) {
-                Phase::Idle => break None,
-                Phase::Running(worker) => break Some(worker),
-                Phase::Stopping => life = wait(&self.stopped, life),
-                Phase::Stopped => {
-                    life.phase = Phase::Stopped;
-                    return Vec::new();
-                }
-            }
-        };
-        drop(life);
-
-        for shard in &self.shards {
-            shard.close();
-        }
-        let mut expired = Vec::new();
-        for shard in &self.shards {
-            while !shard.take_left(&mut expired) {}
-        }
-        self.hub.park.stop();
-        if let Some(worker) = worker.filter(|_| waits) {
-            // It does not panic.
-            let _ = worker.join();
-        }
-
-        let mut unfired = Vec::with_capacity(expired.len());
-        let mut wakers = Vec::new();
-        for expired in expired {
-            let task = match expired.value {
-                Entry::Once(task) => Task::Once(task),
-                Entry::Repeating(repeating) => match repeating.take_task() {
-                    Some(task) => Task::Repeating(task),
-                    None => continue,
-                },
-                Entry::Wake(waker) => {
-                    wakers.push(waker);
-                    continue;
-                }
-            };
-            unfired.push(Unfired { deadline: self.hub.ticks.instant(expired.deadline), task });
-        }
-
-        let mut life = lock(&self.life);
-        unfired.append(&mut life.left);
-        life.phase = Phase::Stopped;
-        drop(life);
-        self.stopped.notify_all();
-        // Those of each shard are sorted already.
-        unfired.sort_by_key(|unfired| (unfired.deadline.is_none(), unfired.deadline));
-        for waker in wakers {
-            self.hub.guarded(|| waker.wake());
-        }
-        unfired
-    }
-
-    /// Keeps what did not run for whoever stops the timer.
-    fn leave(&self, unfired: Unfired) {
-        lock(&self.life).left.push(unfired);
-    }
-
-    /// The worker has ended: if nobody waited for it, nobody takes what it left.
-    fn worker_ends(&self) {
-        let mut life = lock(&self.life);
-        let left = match life.phase {
-            Phase::Stopped => take(&mut life.left),
-            _ => Vec::new(),
-        };
-        drop(life);
-        self.discard(left);
-    }
-
-    fn discard(&self, unfired: Vec<Unfired>) {
-        for unfired in unfired {
-            self.hub.guarded(|| drop(unfired));
-        }
-    }
-}
-
-/// The clones of a timer.
-struct Owner(Arc<Core>);
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        census::dies();
-        // Also inside another timer's task, where they could wait for each other.
-        let waits = !inside_any_task();
-        let unfired = self.0.stop(waits);
-        self.0.discard(unfired);
     }
 }

@@ -1,48 +1,67 @@
-//! How the worker sleeps, and how it is told to wake up.
+//! How the worker sleeps, and how other threads wake it up.
 
-use crate::clock::{Clock, NEVER, Ticks};
+use crate::clock::NEVER;
 use crate::sync::{Condvar, Mutex, lock, wait, wait_timeout};
 use core::time::Duration;
-use std::time::Instant;
 
-/// Where the worker sleeps.
+/// The place where the worker sleeps.
 ///
 /// The worker looks at every shard, leaves at each the tick by which it looks again, and sleeps
-/// until the earliest of these. Who schedules something earlier than what its shard was left with
-/// writes that down at the shard, and then here, where the worker is woken if it sleeps for longer.
-/// What is written here while the worker looks is not lost: it takes the earlier of what it found
-/// and what it was told.
+/// until the earliest of these. A thread that schedules something earlier writes the tick down at
+/// the shard, and then here, and wakes the worker if it would sleep for longer. A tick that a
+/// thread writes down here while the worker looks is not lost: the worker takes the earlier of the
+/// tick it found and the tick it was told.
 #[derive(Debug)]
 pub(super) struct Park {
     state: Mutex<State>,
     /// The worker waits here.
     told: Condvar,
-    /// Those who follow a clock that jumped wait here.
+    /// Threads that moved the clock wait here.
     settled: Condvar,
 }
 
 #[derive(Debug)]
 struct State {
-    /// The worker looks again at this tick at the latest: what it was told since it began to look,
-    /// and once it sleeps also what it found.
+    /// The worker looks again at this tick at the latest: the earliest that it was told since it
+    /// began to look, and once it sleeps also the one it found.
     target: u64,
     asleep: bool,
     stopping: bool,
     exited: bool,
-    /// How often the worker was asked to look at the clock.
+    /// How often threads asked the worker to look at the clock.
     asked: u64,
-    /// The number of the last request that was answered: all that was due then has fired.
+    /// The number of the last request that the worker answered: all that was due then has fired.
     answered: u64,
+    /// How many timeouts had fired when the worker last went to sleep.
+    fired: u64,
 }
 
 /// What the worker is to do after it slept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Woken {
-    /// Look at every shard, and then park with this number.
+    /// Look at every shard, and then sleep with this number.
     Look {
         asked: u64,
     },
     Stop,
+}
+
+/// A worker that does not run a task, nor has a reason to. Two that are equal: it did not
+/// meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rest {
+    fired: u64,
+    /// The tick at which the worker looks next; None if there is no worker.
+    next: Option<u64>,
+}
+
+/// How long the worker is to sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    Nothing,
+    Some(Duration),
+    /// Until it is told.
+    Unknown,
 }
 
 impl Park {
@@ -55,6 +74,7 @@ impl Park {
                 exited: true,
                 asked: 0,
                 answered: 0,
+                fired: 0,
             }),
             told: Condvar::new(),
             settled: Condvar::new(),
@@ -73,12 +93,12 @@ impl Park {
         }
     }
 
-    /// A worker is about to start.
+    /// Says that a worker is about to start.
     pub(super) fn starts(&self) {
         lock(&self.state).exited = false;
     }
 
-    /// The worker has ended, and looks no more.
+    /// Says that the worker has ended, and looks no more.
     pub(super) fn exits(&self) {
         lock(&self.state).exited = true;
         self.settled.notify_all();
@@ -100,39 +120,42 @@ impl Park {
         asked
     }
 
-    /// Waits until everything that was due when `asked` was asked has fired. The tick at which the
-    /// worker looks next, or None if it does not.
-    pub(super) fn settle(&self, asked: u64) -> Option<u64> {
+    /// Waits until everything has fired that was due at request `asked`. Returns how the worker
+    /// rests then, or None if it is awake again.
+    pub(super) fn settle(&self, asked: u64) -> Option<Rest> {
         let mut state = lock(&self.state);
-        while state.answered < asked {
-            if state.exited {
-                return None;
-            }
+        while state.answered < asked && !state.exited {
             state = wait(&self.settled, state);
         }
-        Some(state.target).filter(|&target| !state.exited && target < NEVER)
+        state.rest()
+    }
+
+    /// Returns how the worker rests, or None if it is awake, or about to be.
+    pub(super) fn rest(&self) -> Option<Rest> {
+        lock(&self.state).rest()
     }
 
     /// Sleeps until tick `until`, or until told to wake up earlier.
     ///
-    /// `asked` is what the worker was given before it looked; `woken` is called for each time the
-    /// thread woke up. The clock is read with no lock held.
+    /// `asked` is the number that the worker had before it looked, and `fired` how many timeouts
+    /// have fired. `left` tells how long it is until a tick; it reads the clock, and so runs with
+    /// no lock held. `woken` is called each time the thread woke up.
     pub(super) fn sleep(
         &self,
-        clock: &dyn Clock,
-        ticks: &Ticks,
         mut until: u64,
         asked: u64,
+        fired: u64,
+        left: impl Fn(u64) -> Left,
         woken: impl Fn(),
     ) -> Woken {
         loop {
-            let left = left(clock, ticks, until);
+            let left = left(until);
             let mut state = lock(&self.state);
             if state.stopping {
                 return Woken::Stop;
             }
             if state.target < until {
-                // Told of something earlier since the clock was read.
+                // A thread told of something earlier since the clock was read.
                 until = state.target;
                 continue;
             }
@@ -140,7 +163,7 @@ impl Park {
                 state.target = NEVER;
                 return Woken::Look { asked: state.asked };
             }
-            state.target = until;
+            (state.target, state.fired) = (until, fired);
             if state.answered != asked {
                 state.answered = asked;
                 self.settled.notify_all();
@@ -158,27 +181,17 @@ impl Park {
     }
 }
 
-/// How long the worker is to sleep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
-    Nothing,
-    Some(Duration),
-    /// Until it is told.
-    Unknown,
+impl State {
+    fn rest(&self) -> Option<Rest> {
+        let is_told_all = self.asleep && self.asked == self.answered;
+        (self.exited || is_told_all)
+            .then(|| Rest { fired: self.fired, next: (!self.exited).then_some(self.target) })
+    }
 }
 
-fn left(clock: &dyn Clock, ticks: &Ticks, until: u64) -> Left {
-    if until == NEVER {
-        return Left::Unknown;
-    }
-    let now: Instant = clock.now();
-    if until <= ticks.present(now) {
-        return Left::Nothing;
-    }
-    // What no instant can hold does not come.
-    let Some(instant) = ticks.instant(until) else { return Left::Unknown };
-    match clock.wait(instant.saturating_duration_since(now)) {
-        Some(duration) => Left::Some(duration),
-        None => Left::Unknown,
+impl Rest {
+    /// Returns the tick at which the worker looks next, at the latest; [`NEVER`] if it does not.
+    pub(super) fn next(self) -> u64 {
+        self.next.unwrap_or(NEVER)
     }
 }

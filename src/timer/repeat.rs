@@ -1,19 +1,16 @@
 //! Timeouts that fire again and again.
 
-use super::RepeatingTask;
-use super::shard::{Entry, Shard};
-use super::timeout::Status;
+use super::task::{RepeatingTask, Status};
 use crate::Key;
 use crate::clock::Ticks;
-use crate::sync::{Mutex, lock};
-use alloc::sync::Arc;
+use crate::sync::{Mutex, MutexGuard, lock};
 use core::fmt;
-use core::ops::ControlFlow;
+use core::mem::replace;
 use core::time::Duration;
 use std::time::Instant;
 
-/// What a repeating timeout of fixed rate does when it could not run in time: a run is missed if
-/// the task was still running, or waiting for the worker, when the next was due as well.
+/// Says what a repeating timeout of fixed rate does about runs that it missed. A run is missed if
+/// the task was still running, or waiting for the worker, when the run after it was due as well.
 ///
 /// With a period of 100 ms, and a first run that lasts until 350 ms after the start:
 ///
@@ -24,211 +21,89 @@ use std::time::Instant;
 /// | `Skip` | 400, 500, 600 |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MissedTick {
-    /// Runs as often as was missed, at once: as many runs as periods have passed.
+    /// Makes up for missed runs at once: there are as many runs as periods have passed.
     #[default]
     Burst,
     /// Begins anew: the next run is one period from now.
     Delay,
-    /// Leaves out what was missed: the next run is at the next multiple of the period.
+    /// Leaves missed runs out: the next run is at the next multiple of the period, after now.
     Skip,
 }
 
 /// When a repeating timeout fires again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cadence {
-    /// So long after it was due.
+    /// One period after it was due.
     Rate(Duration, MissedTick),
-    /// So long after it ended.
+    /// One delay after it ended.
     Delay(Duration),
 }
 
-/// A timeout that fires again and again: in the wheel while it waits, with its runner while it
-/// runs, and its handle has it too.
+/// A timeout that fires again and again. The wheel has it while it waits, the runner while it runs,
+/// and the handle all the time.
 pub(crate) struct Repeating {
     cadence: Cadence,
-    /// Empty while it runs, and once it ended. Never locked while another lock is taken.
-    task: Mutex<Option<RepeatingTask>>,
-    /// Locked inside the shard's lock; nothing is locked inside this one.
+    /// Locked inside the shard's lock, if both are. Nothing is locked inside this one.
     state: Mutex<State>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct State {
-    phase: Phase,
-    /// When the present or next run is or was due, exactly; None if that is beyond all instants.
-    due: Option<Instant>,
+pub(super) struct State {
+    pub(super) phase: Phase,
+    /// When the present or next run is or was due, exactly; None if an instant cannot hold it.
+    pub(super) due: Option<Instant>,
     /// The same in ticks.
-    deadline: u64,
-    /// It was rescheduled during its run: `deadline` is that of the next.
-    moved: bool,
+    pub(super) deadline: u64,
+    /// The handle moved it during its run: `deadline` is that of the next.
+    pub(super) moved: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// In the wheel.
-    Waiting(Key),
-    /// Out of the wheel, to be run.
-    Due,
+/// Changes under the shard's lock, but for the step to `Running`.
+pub(super) enum Phase {
+    /// In the wheel, or, without a key, out of it, to run.
+    Waiting(Option<Key>, RepeatingTask),
+    /// The runner has the task.
     Running,
     Ended(Status),
 }
 
-/// How a run ended.
-pub(super) type Outcome = Option<ControlFlow<()>>;
-
 impl Repeating {
-    /// Not yet in a wheel.
-    pub(super) fn new(
-        cadence: Cadence,
-        due: Option<Instant>,
-        deadline: u64,
-        task: RepeatingTask,
-    ) -> Self {
-        Self {
-            cadence,
-            task: Mutex::new(Some(task)),
-            state: Mutex::new(State { phase: Phase::Due, due, deadline, moved: false }),
-        }
+    /// Makes one that is not yet in a wheel, and has no task.
+    pub(super) fn new(cadence: Cadence, due: Option<Instant>, deadline: u64) -> Self {
+        let phase = Phase::Running;
+        Self { cadence, state: Mutex::new(State { phase, due, deadline, moved: false }) }
     }
 
-    /// It is in the wheel now. Under the shard's lock, as all that follows.
-    pub(super) fn waits(&self, key: Key) {
-        lock(&self.state).phase = Phase::Waiting(key);
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
     }
 
-    /// It is out of the wheel, to be run.
-    pub(super) fn is_due(&self) {
-        lock(&self.state).phase = Phase::Due;
-    }
-
-    /// It is out of the wheel, as the timer was stopped.
-    pub(super) fn is_stopped(&self) {
-        lock(&self.state).phase = Phase::Ended(Status::Stopped);
-    }
-
-    pub(super) fn take_task(&self) -> Option<RepeatingTask> {
-        lock(&self.task).take()
-    }
-
-    pub(super) fn status(&self) -> Status {
-        match lock(&self.state).phase {
-            Phase::Waiting(_) | Phase::Due | Phase::Running => Status::Pending,
-            Phase::Ended(status) => status,
-        }
-    }
-
-    pub(super) fn deadline(&self) -> u64 {
-        lock(&self.state).deadline
-    }
-
-    /// Ends it, and returns whether it had not ended. If it is running, its task is dropped when
-    /// that is over, otherwise now.
-    pub(super) fn cancel(&self, shard: &Shard) -> bool {
-        let mut shard_state = shard.lock();
-        let mut state = lock(&self.state);
-        let entry = match state.phase {
-            Phase::Waiting(key) => shard_state.wheel().cancel(key),
-            Phase::Due | Phase::Running => None,
-            Phase::Ended(_) => return false,
-        };
-        state.phase = Phase::Ended(Status::Cancelled);
-        shard_state.count_cancelled();
-        drop(state);
-        drop(shard_state);
-        drop(entry);
-        shard.give_back();
-        // While it runs its runner has it.
-        drop(self.take_task());
-        true
-    }
-
-    /// Moves the next run, and with it all that follow.
-    pub(super) fn reschedule(&self, shard: &Shard, due: Option<Instant>, deadline: u64) -> bool {
-        let mut shard_state = shard.lock();
-        let mut state = lock(&self.state);
-        match state.phase {
-            Phase::Waiting(key) => {
-                if shard_state.is_stopped() || !shard_state.wheel().reschedule(key, deadline) {
-                    return false;
-                }
-            }
-            Phase::Due | Phase::Running => state.moved = true,
-            Phase::Ended(_) => return false,
-        }
-        (state.due, state.deadline) = (due, deadline);
-        let is_running = state.moved;
-        drop(state);
-        if !is_running {
-            shard.release(shard_state, deadline);
-        }
-        true
-    }
-
-    /// Runs the task once, unless it was cancelled meanwhile. What it left behind, if the timer was
-    /// stopped meanwhile.
-    pub(super) fn run(self: &Arc<Self>, shard: &Shard) -> Option<RepeatingTask> {
-        let mut task = {
-            let mut state = lock(&self.state);
-            if state.phase != Phase::Due {
-                return None;
-            }
-            state.phase = Phase::Running;
-            drop(state);
-            self.take_task()?
-        };
-        let outcome = shard.hub.guarded(&mut task);
-        *lock(&self.task) = Some(task);
-        self.end_run(shard, outcome)
-    }
-
-    /// Puts it back into the wheel after a run, unless it ended. What it left behind, if that was
-    /// because the timer was stopped.
-    pub(super) fn end_run(
-        self: &Arc<Self>,
-        shard: &Shard,
-        outcome: Outcome,
-    ) -> Option<RepeatingTask> {
-        let hub = &shard.hub;
-        let now = hub.clock.now();
-        let mut shard_state = shard.lock();
-        let mut state = lock(&self.state);
-        // By being cancelled during the run.
-        let has_ended = matches!(state.phase, Phase::Ended(_));
-        let end = match outcome {
-            Some(ControlFlow::Continue(())) if !has_ended => {
-                if !state.moved {
-                    state.due = self.cadence.next(state.due, now, &hub.ticks);
-                    state.deadline = hub.ticks.deadline_of(state.due);
-                }
-                state.moved = false;
-                if !shard_state.is_stopped() {
-                    let deadline = state.deadline;
-                    let entry = Entry::Repeating(Arc::clone(self));
-                    state.phase = Phase::Waiting(shard_state.wheel().schedule(deadline, entry));
-                    drop(state);
-                    shard.release(shard_state, deadline);
-                    return None;
-                }
-                Status::Stopped
-            }
-            Some(ControlFlow::Continue(())) => Status::Cancelled,
-            Some(ControlFlow::Break(())) => Status::Fired,
-            None => Status::Panicked,
-        };
-        if !has_ended {
-            state.phase = Phase::Ended(end);
-        }
-        drop(state);
-        drop(shard_state);
-        let task = self.take_task();
-        if !has_ended {
-            shard.give_back();
-            if end == Status::Stopped {
-                return task;
+    /// Takes the task, unless the timeout was cancelled. Its next phase is `then`.
+    pub(super) fn take_task(&self, then: Phase) -> Option<RepeatingTask> {
+        let mut state = self.lock();
+        match replace(&mut state.phase, then) {
+            Phase::Waiting(_, task) => Some(task),
+            phase => {
+                state.phase = phase;
+                None
             }
         }
-        hub.guarded(|| drop(task));
-        None
+    }
+
+    /// Sets the deadline of the next run, after a run that ended `now`.
+    pub(super) fn set_next(&self, state: &mut State, now: Instant, ticks: &Ticks) {
+        if !replace(&mut state.moved, false) {
+            state.due = self.cadence.next(state.due, now, ticks);
+            state.deadline = ticks.deadline_of(state.due);
+        }
+    }
+}
+
+impl State {
+    /// Says that it is out of the wheel, to run.
+    pub(super) fn is_due(&mut self) {
+        if let Phase::Waiting(key, _) = &mut self.phase {
+            *key = None;
+        }
     }
 }
 
@@ -239,16 +114,16 @@ impl fmt::Debug for Repeating {
 }
 
 impl Cadence {
-    /// When a timeout is due next that was due at `due` and whose run has ended `now`.
+    /// Returns when a timeout is due next that was due at `due` and whose run has ended `now`.
     pub(crate) fn next(self, due: Option<Instant>, now: Instant, ticks: &Ticks) -> Option<Instant> {
         let (period, missed) = match self {
             Self::Rate(period, missed) => (period, missed),
             Self::Delay(delay) => return now.checked_add(delay),
         };
         let next = due?.checked_add(period)?;
-        // What is due in the tick that has begun fires at its end: it is not missed yet.
+        // A run that is due within the tick that has begun comes at its end: the last is in time.
         let tick = ticks.instant(ticks.present(now)).unwrap_or(now);
-        if tick <= next {
+        if tick < next {
             return Some(next);
         }
         match missed {
@@ -258,7 +133,7 @@ impl Cadence {
                 let behind = tick.saturating_duration_since(next).as_nanos();
                 let over = behind % period.as_nanos().max(1);
                 let over = Duration::from_nanos(u64::try_from(over).unwrap_or(u64::MAX));
-                if over.is_zero() { Some(tick) } else { tick.checked_add(period - over) }
+                tick.checked_add(period.saturating_sub(over))
             }
         }
     }

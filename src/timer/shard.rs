@@ -1,12 +1,11 @@
 //! One wheel behind its lock, for the threads that keep to it.
 
 use super::error::ScheduleErrorKind;
-use super::hub::Hub;
-use super::repeat::Repeating;
-use super::timeout::Status;
-use super::{Core, OnceTask};
+use super::hub::{Hub, Start};
+use super::repeat::{Phase, Repeating};
+use super::task::{OnceTask, RepeatingTask, Status, Task, Unfired};
 use crate::clock::{NEVER, Ticks};
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock, try_lock};
 use crate::{Expired, Key, Mode, Wheel, WheelStats};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -19,16 +18,16 @@ use std::time::Instant;
 
 /// One wheel behind its lock.
 ///
-/// What leaves the wheel is handed to the caller, and dropped or run when the lock is released:
-/// foreign code, a capture's `Drop` included, may call the timer.
+/// The caller gets what leaves the wheel, and drops or runs it when the lock is released: foreign
+/// code, a capture's `Drop` included, may call the timer.
 #[derive(Debug)]
 pub(crate) struct Shard {
     pub(super) hub: Arc<Hub>,
-    /// To start the worker.
-    core: Weak<Core>,
+    worker: Weak<dyn Start>,
     /// The tick up to which the worker has taken out what was due, or is about to; the maximum once
-    /// the timer is stopped. What is due later is in the wheel: who reads this without the lock, and
-    /// finds a tick before that of its own timeout, knows that nobody took it.
+    /// the timer is stopped. A timeout that is due later is in the wheel: a thread that reads this
+    /// without the lock, and finds a tick before that of its own timeout, knows that nobody took
+    /// it.
     ///
     /// Written under the lock, before anything is taken out.
     reached: AtomicU64,
@@ -38,17 +37,18 @@ pub(crate) struct Shard {
 #[derive(Debug)]
 pub(super) struct State {
     wheel: Wheel<Entry>,
-    /// The worker looks at this shard at this tick at the latest: it found out itself, or was told.
-    /// No deadline in the wheel is earlier, unless the worker is looking.
+    /// The worker looks at this shard at this tick at the latest: it found out itself, or a thread
+    /// told it. No deadline in the wheel is earlier, unless the worker is looking.
     watched: u64,
     cancelled: u64,
     /// Nothing is scheduled or fired any more.
     stopped: bool,
-    /// The keys of what stopping took out, so that their handles can tell that it did not fire.
+    /// The keys of the timeouts that stopping took out, so that their handles can tell that these
+    /// did not fire.
     taken: HashSet<Key>,
 }
 
-/// What waits in a wheel.
+/// A timeout as it waits in a wheel.
 pub(crate) enum Entry {
     /// A task to run.
     Once(OnceTask),
@@ -60,16 +60,16 @@ pub(crate) enum Entry {
 
 /// What the worker finds at a shard.
 pub(super) enum Found {
-    /// This is due, and out of the wheel.
+    /// A timeout that is due, and out of the wheel.
     Due(Expired<Entry>),
-    /// As much as may be done under the lock at once; there may be more.
+    /// Nothing yet, after as much work as one lock allows.
     More,
     /// Nothing before this tick.
     Nothing(u64),
 }
 
 impl Shard {
-    pub(super) fn new(hub: Arc<Hub>, core: Weak<Core>, mode: Mode) -> Self {
+    pub(super) fn new(hub: Arc<Hub>, worker: Weak<dyn Start>, mode: Mode) -> Self {
         let state = State {
             wheel: Wheel::new(mode),
             watched: NEVER,
@@ -78,7 +78,7 @@ impl Shard {
             taken: HashSet::new(),
         };
         let state = CachePadded::new(Mutex::new(state));
-        Self { hub, core, reached: AtomicU64::new(0), state }
+        Self { hub, worker, reached: AtomicU64::new(0), state }
     }
 
     /// Schedules `entry(value)`, or gives `value` back. Nothing is called under the lock but
@@ -99,34 +99,35 @@ impl Shard {
         Ok(key)
     }
 
-    /// Schedules the first run of `make(value)`, or gives `value` back.
+    /// Schedules the first run of `task(value)`, or gives `value` back.
     pub(super) fn begin<T>(
         &self,
         deadline: u64,
+        repeating: Repeating,
         value: T,
-        make: impl FnOnce(T) -> Repeating,
+        task: impl FnOnce(T) -> RepeatingTask,
     ) -> Result<Arc<Repeating>, (ScheduleErrorKind, T)> {
         let mut state = match self.admit() {
             Ok(state) => state,
             Err(kind) => return Err((kind, value)),
         };
-        let repeating = Arc::new(make(value));
+        let repeating = Arc::new(repeating);
         let key = state.wheel.schedule(deadline, Entry::Repeating(Arc::clone(&repeating)));
-        repeating.waits(key);
+        repeating.lock().phase = Phase::Waiting(Some(key), task(value));
         self.release(state, deadline);
         Ok(repeating)
     }
 
-    /// Registers a waker to be woken at `deadline`; None if that has come already.
+    /// Registers `waker` to wake at `deadline`. Returns None if that has come already.
     ///
-    /// The clock is read only if this is refused, or the worker would have to be woken for it.
-    /// Otherwise what is overdue waits for the worker, which is about to look anyway.
+    /// The clock is read only if the shard refuses the waker, or the worker would have to wake up
+    /// for it. Otherwise a waker that is overdue waits for the worker, which is about to look
+    /// anyway.
     pub(crate) fn register(
         &self,
         deadline: u64,
-        waker: &Waker,
+        waker: Waker,
     ) -> Result<Option<Key>, ScheduleErrorKind> {
-        let waker = waker.clone();
         let mut state = match self.admit() {
             Ok(state) => state,
             Err(_) if self.is_past(deadline) => return Ok(None),
@@ -150,20 +151,17 @@ impl Shard {
         Ok(Some(key))
     }
 
-    /// Puts a clone of `waker` in the place of the one registered, and returns whether there was
-    /// one.
-    pub(crate) fn replace_waker(&self, key: Key, waker: &Waker) -> bool {
-        let waker = waker.clone();
-        // What is replaced is dropped with no lock held, and so is the clone if nothing is.
-        let replaced = match self.lock().wheel.get_mut(key) {
+    /// Puts `waker` in the place of the registered one, and returns the one it replaced; or `waker`
+    /// as an error if there was none. The caller drops either, with no lock held.
+    pub(crate) fn replace_waker(&self, key: Key, waker: Waker) -> Result<Waker, Waker> {
+        match self.lock().wheel.get_mut(key) {
             Some(Entry::Wake(registered)) => Ok(replace(registered, waker)),
             _ => Err(waker),
-        };
-        replaced.is_ok()
+        }
     }
 
-    /// Takes a timeout out of the wheel. `mark` is called under the lock if there was one. What
-    /// comes back is to be dropped with no lock held.
+    /// Takes a timeout out of the wheel. Calls `mark` under the lock if there was one. The caller
+    /// drops the entry with no lock held.
     pub(crate) fn cancel(&self, key: Key, mark: impl FnOnce()) -> Option<Entry> {
         let mut state = self.lock();
         let entry = state.wheel.cancel(key)?;
@@ -174,7 +172,7 @@ impl Shard {
         Some(entry)
     }
 
-    /// Moves a timeout, and returns whether there was one. `mark` is called under the lock if so.
+    /// Moves a timeout, and returns whether there was one. Calls `mark` under the lock if so.
     pub(crate) fn reschedule(&self, key: Key, deadline: u64, mark: impl FnOnce()) -> bool {
         let mut state = self.lock();
         if state.stopped || !state.wheel.reschedule(key, deadline) {
@@ -185,7 +183,7 @@ impl Shard {
         true
     }
 
-    /// What became of a timeout that nobody cancelled.
+    /// Returns what became of a timeout that no handle cancelled.
     pub(crate) fn status(&self, key: Key) -> Status {
         let state = self.lock();
         if state.wheel.get(key).is_some() {
@@ -197,54 +195,54 @@ impl Shard {
         }
     }
 
-    /// The tick up to which what was due has been taken out, or is about to be; the maximum once
-    /// the timer is stopped.
+    /// Returns the tick up to which the worker has taken out what was due, or is about to; the
+    /// maximum once the timer is stopped.
     #[inline]
     pub(crate) fn reached(&self) -> u64 {
         self.reached.load(Ordering::Acquire)
     }
 
-    /// Whether no more than some number of timeouts may be pending.
+    /// Returns whether there is a limit of pending timeouts.
     pub(crate) fn has_limit(&self) -> bool {
         self.hub.limit.is_some()
     }
 
-    /// The present, by the timer's clock.
+    /// Returns the present, by the timer's clock.
     #[inline]
     pub(crate) fn now(&self) -> Instant {
         self.hub.clock.now()
     }
 
-    /// Whether the present is not before tick `deadline`.
+    /// Returns whether the present is not before tick `deadline`.
     pub(crate) fn is_past(&self, deadline: u64) -> bool {
         deadline <= self.hub.ticks.present(self.hub.clock.now())
     }
 
-    /// How the timer numbers instants.
+    /// Returns how the timer numbers instants.
     #[inline]
     pub(crate) fn ticks(&self) -> &Ticks {
         &self.hub.ticks
     }
 
-    /// The mode of the timer's wheels.
+    /// Returns the mode of the timer's wheels.
     pub(crate) fn mode(&self) -> Mode {
         self.lock().wheel.mode()
     }
 
-    /// What is due at tick `now`. Does no more than a bounded amount of work.
+    /// Takes out a timeout that is due at tick `now`, with a bounded amount of work.
     pub(super) fn take_due(&self, now: u64) -> Found {
         let mut state = self.lock();
         if state.stopped {
             return Found::Nothing(NEVER);
         }
-        // Only the worker writes it, and mostly there is nothing new to be written.
+        // Only the worker writes it, and mostly there is nothing new to write.
         if self.reached.load(Ordering::Relaxed) < now {
             self.reached.store(now, Ordering::Release);
         }
         let mut work = BATCH;
         if let Some(expired) = state.wheel.expire_bounded(now, &mut work) {
             match &expired.value {
-                Entry::Repeating(repeating) => repeating.is_due(),
+                Entry::Repeating(repeating) => repeating.lock().is_due(),
                 Entry::Once(_) | Entry::Wake(_) => self.give_back(),
             }
             return Found::Due(expired);
@@ -256,29 +254,39 @@ impl Shard {
         Found::Nothing(state.watched)
     }
 
-    /// Lets nothing be scheduled or fired any more.
+    /// Closes the shard: from now on no timeout is scheduled here, and none fires.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.stopped = true;
         self.reached.store(u64::MAX, Ordering::Release);
-        // Now, as growing it later would take longer than a batch.
+        // Now, because growing it later would take longer than a batch.
         let len = state.wheel.len();
         state.taken.reserve(len);
     }
 
-    /// Takes out a bounded number of what is left, and returns whether that was all.
-    pub(super) fn take_left(&self, into: &mut Vec<Expired<Entry>>) -> bool {
+    /// Takes out a bounded number of the timeouts that are left, and returns whether these were
+    /// all.
+    pub(super) fn take_left(&self, tasks: &mut Vec<Unfired>, wakers: &mut Vec<Waker>) -> bool {
         let mut state = self.lock();
         let mut work = BATCH;
         while let Some(expired) = state.wheel.expire_bounded(NEVER, &mut work) {
-            match &expired.value {
-                Entry::Repeating(repeating) => repeating.is_stopped(),
-                Entry::Once(_) | Entry::Wake(_) => {
-                    state.taken.insert(expired.key);
-                }
-            }
             self.give_back();
-            into.push(expired);
+            let task = match expired.value {
+                Entry::Once(task) => Task::Once(task),
+                Entry::Wake(waker) => {
+                    state.taken.insert(expired.key);
+                    wakers.push(waker);
+                    continue;
+                }
+                Entry::Repeating(repeating) => {
+                    match repeating.take_task(Phase::Ended(Status::Stopped)) {
+                        Some(task) => Task::Repeating(task),
+                        None => continue,
+                    }
+                }
+            };
+            state.taken.insert(expired.key);
+            tasks.push(Unfired::new(self.hub.ticks.instant(expired.deadline), task));
         }
         work > 0
     }
@@ -291,7 +299,7 @@ impl Shard {
         self.lock().wheel.next_deadline()
     }
 
-    /// How many were cancelled, and what the wheel says.
+    /// Returns how many timeouts were cancelled, and the wheel's statistics.
     pub(super) fn stats(&self) -> (u64, WheelStats) {
         let state = self.lock();
         (state.cancelled, state.wheel.stats())
@@ -299,9 +307,9 @@ impl Shard {
 
     #[inline]
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        match self.state.try_lock() {
-            Ok(state) => state,
-            Err(_) => self.wait_for_lock(),
+        match try_lock(&self.state) {
+            Some(state) => state,
+            None => self.wait_for_lock(),
         }
     }
 
@@ -310,14 +318,14 @@ impl Shard {
         let tries = if cfg!(loom) { 0 } else { TRIES };
         for _ in 0..tries {
             core::hint::spin_loop();
-            if let Ok(state) = self.state.try_lock() {
+            if let Some(state) = try_lock(&self.state) {
                 return state;
             }
         }
         lock(&self.state)
     }
 
-    /// Locks the shard to schedule one more, with the worker running, if that may be.
+    /// Locks the shard to schedule one more, with the worker running, or says why not.
     #[inline]
     fn admit(&self) -> Result<MutexGuard<'_, State>, ScheduleErrorKind> {
         if !self.hub.started.load(Ordering::Acquire) {
@@ -341,13 +349,13 @@ impl Shard {
 
     #[cold]
     fn start(&self) -> Result<(), ScheduleErrorKind> {
-        match self.core.upgrade() {
-            Some(core) => core.start(),
+        match self.worker.upgrade() {
+            Some(worker) => worker.start(),
             None => Err(ScheduleErrorKind::Stopped),
         }
     }
 
-    /// Releases the lock after something was scheduled for `deadline`, and tells the worker if it
+    /// Releases the lock after a timeout was scheduled for `deadline`, and tells the worker if it
     /// would look too late.
     #[inline]
     pub(super) fn release(&self, mut state: MutexGuard<'_, State>, deadline: u64) {
@@ -358,7 +366,7 @@ impl Shard {
         }
     }
 
-    /// One timeout less is pending.
+    /// Says that one timeout less is pending.
     pub(super) fn give_back(&self) {
         if let Some(limit) = &self.hub.limit {
             limit.give_back();
@@ -390,15 +398,15 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// How much work is done under a lock before no more is begun. What was begun last may be a bucket
-/// of 2048 that are moved, or of 8192 that are sorted: some 10 or 40 us. Otherwise it is a few: less
-/// than it takes to wake a thread that went to sleep waiting for the lock, and much more than it
-/// takes to release the lock and get it back.
+/// The work that is done under one lock. The last step of it may be a bucket of 2048 timeouts that
+/// move, or of 8192 that are sorted: some 10 or 40 us. Otherwise a batch is some 3 us: less than it
+/// takes to wake a thread that went to sleep for the lock, and much more than it takes to release
+/// the lock and get it back.
 const BATCH: usize = 128;
 
-/// How often the lock is tried before the thread goes to sleep for it: for some 20 us, which is longer
-/// than it is held in all but a few cases. To be woken up takes longer than that, and milliseconds
-/// where the core is given to others meanwhile.
+/// How often a thread tries the lock before it goes to sleep for it: for some 20 us, which is
+/// longer than the lock is held in all but a few cases. To be woken up takes longer than that, and
+/// milliseconds where the core has other work meanwhile.
 const TRIES: usize = 500;
 
 /// A wheel cannot hold more than 2^32 - 1.
@@ -428,10 +436,10 @@ mod tests {
         let clock = ManualClock::new();
         let timer = Timer::builder().clock(clock.clone()).build().expect("in range");
         let (first, second) = (Arc::new(Count::default()), Arc::new(Count::default()));
-        let shard = timer.core.shard();
-        let registered = shard.register(10, &Waker::from(Arc::clone(&first)));
+        let shard = timer.shard();
+        let registered = shard.register(10, Waker::from(Arc::clone(&first)));
         let key = registered.expect("it runs").expect("it is not due");
-        assert!(shard.replace_waker(key, &Waker::from(Arc::clone(&second))));
+        assert!(shard.replace_waker(key, Waker::from(Arc::clone(&second))).is_ok());
         assert_eq!((Arc::strong_count(&first), Arc::strong_count(&second)), (1, 2));
         assert!(shard.reschedule(key, 20, || {}));
         clock.advance(Duration::from_millis(19));
@@ -439,17 +447,17 @@ mod tests {
         clock.advance(Duration::from_millis(1));
         assert_eq!((shard.status(key), shard.reached()), (Status::Fired, 20));
         assert_eq!((first.0.load(Relaxed), second.0.load(Relaxed)), (0, 1));
-        assert!(!shard.replace_waker(key, &Waker::from(first)));
-        assert_eq!(shard.register(20, Waker::noop()), Ok(None));
+        assert!(shard.replace_waker(key, Waker::from(first)).is_err());
+        assert_eq!(shard.register(20, Waker::noop().clone()), Ok(None));
     }
 
     #[test]
     fn stopping_wakes_what_waits() {
         let timer = Timer::new();
         let (waits, cancelled) = (Arc::new(Count::default()), Arc::new(Count::default()));
-        let shard = timer.core.shard();
+        let shard = timer.shard();
         let register = |waker: &Arc<Count>| {
-            let registered = shard.register(1 << 40, &Waker::from(Arc::clone(waker)));
+            let registered = shard.register(1 << 40, Waker::from(Arc::clone(waker)));
             registered.expect("it runs").expect("it is not due")
         };
         let (key, other) = (register(&waits), register(&cancelled));
@@ -459,14 +467,15 @@ mod tests {
         assert_eq!(shard.reached(), u64::MAX);
         assert_eq!(shard.status(key), Status::Stopped);
         assert_eq!((waits.0.load(Relaxed), cancelled.0.load(Relaxed)), (1, 0));
-        assert_eq!(shard.register(9_999, Waker::noop()), Err(ScheduleErrorKind::Stopped));
+        let refused = shard.register(9_999, Waker::noop().clone());
+        assert_eq!(refused, Err(ScheduleErrorKind::Stopped));
     }
 
     /// Hangs if one of these takes the lock.
     #[test]
     fn a_sleep_takes_the_lock_to_register_and_to_leave_alone() {
         let timer = Timer::builder().clock(ManualClock::new()).build().expect("in range");
-        let shard = timer.core.shard();
+        let shard = timer.shard();
         let delay = Duration::from_secs(1);
         let mut context = Context::from_waker(Waker::noop());
 

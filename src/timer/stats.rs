@@ -1,4 +1,4 @@
-//! What a timer has done: counters, and how late it was.
+//! Statistics of a timer: counters, and how late it was.
 
 use crate::WheelStats;
 use alloc::boxed::Box;
@@ -7,33 +7,33 @@ use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 
-/// What a [`Timer`](crate::Timer) holds and what it has done, from
+/// The timeouts that a [`Timer`](crate::Timer) holds and what it has done, from
 /// [`Timer::stats`](crate::Timer::stats).
 ///
-/// The counters are read one after the other while threads go on, so they need not add up exactly.
+/// The timer reads the counters one after the other while threads go on, so they need not add up.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TimerStats {
-    /// Timeouts that wait now.
+    /// Timeouts that wait now: see [`Timer::pending`](crate::Timer::pending).
     pub pending: usize,
-    /// Timeouts fired since the timer was built; each run of a repeating one counts.
+    /// Timeouts fired since the timer was built. Each run of a repeating timeout counts.
     pub fired: u64,
     /// Timeouts cancelled since the timer was built.
     pub cancelled: u64,
-    /// Panics caught since the timer was built: of tasks, of what they captured as it was dropped,
-    /// of wakers, of the executor.
+    /// Panics caught since the timer was built: of tasks, of captured values when dropped, of
+    /// wakers and of the executor.
     pub panics: u64,
     /// How often the worker thread woke up.
     pub wake_ups: u64,
     /// How late timeouts were when they fired, counted from their deadlines in whole ticks.
     ///
-    /// If it is more than a tick and the time it takes to wake a thread, then other tasks ran
-    /// before on the worker: look at `longest_task`, and give the timer an executor.
+    /// If a timeout was later than a tick and the time it takes to wake a thread, then other tasks
+    /// ran before it on the worker: look at `longest_task`, and give the timer an executor.
     pub lateness: Lateness,
-    /// The longest time the worker spent on one task, from taking it out of the wheel to its end,
-    /// or to its being handed to the executor. By the timer's clock.
+    /// The longest time that the worker spent on one task, by the timer's clock: from taking it out
+    /// of the wheel until it ended, or until the executor had it.
     pub longest_task: Duration,
-    /// What each shard's wheel holds and has done.
+    /// The statistics of each shard's wheel.
     pub shards: Vec<WheelStats>,
 }
 
@@ -45,24 +45,24 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// How many there were.
+    /// Returns how many durations there are.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The longest, exactly; zero if there was none.
+    /// Returns the longest duration, exactly; zero if there is none.
     #[must_use]
     pub fn max(&self) -> Duration {
         self.max
     }
 
-    /// A duration that a share `quantile` of them, from 0 to 1, did not exceed: 0.5 for the median.
-    /// At most an eighth too long; zero if there was none.
+    /// Returns a duration that a share `quantile` of them, from 0 to 1, does not exceed: 0.5 for
+    /// the median. The answer is at most an eighth too long; zero if there is none.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Duration {
         let count = self.count();
-        // At least one, so that 0 is the shortest; a number that is none is taken for 0.
+        // At least one, so that 0 is the shortest. NaN counts as 0.
         let rank = ((quantile.clamp(0.0, 1.0) * count as f64).ceil() as u64).max(1);
         let mut seen = 0;
         for (duration, count) in self.iter() {
@@ -74,8 +74,8 @@ impl Lateness {
         self.max
     }
 
-    /// How many there were up to each duration and above the one before, the shortest first,
-    /// leaving out where there were none.
+    /// Returns durations, the shortest first, each with the number of those up to it and above the
+    /// one before. Leaves out durations without any.
     pub fn iter(&self) -> impl Iterator<Item = (Duration, u64)> {
         let counts = self.counts.iter().enumerate().filter(|&(_, &count)| count > 0);
         counts.map(|(index, &count)| (upper_bound(index).min(self.max), count))
@@ -93,7 +93,7 @@ impl fmt::Debug for Lateness {
     }
 }
 
-/// What the worker counts. Only it writes, apart from `panics`.
+/// The counters of the worker. No other thread writes them, but for `panics`.
 #[derive(Debug)]
 pub(super) struct Counters {
     pub(super) fired: AtomicU64,
@@ -143,12 +143,12 @@ impl Counters {
     }
 }
 
-/// One more, where nobody else writes.
+/// Adds one, where no other thread writes.
 fn count(counter: &AtomicU64) {
     counter.store(counter.load(Relaxed) + 1, Relaxed);
 }
 
-/// At least `value`, where nobody else writes.
+/// Raises to at least `value`, where no other thread writes.
 fn raise(most: &AtomicU64, value: u64) {
     most.store(most.load(Relaxed).max(value), Relaxed);
 }
@@ -157,14 +157,14 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Durations of one power of two are told apart in so many steps.
+/// The number of classes for the durations of one power of two.
 const STEPS: usize = 1 << STEP_BITS;
 const STEP_BITS: u32 = 3;
-/// Enough for 2^42 ns, more than an hour; what is longer is counted with that.
+/// Enough for 2^42 ns, more than an hour. Longer durations count as that.
 const CLASSES: usize = STEPS * (42 - STEP_BITS as usize + 1);
 
-/// Which class a duration is counted in: those below `STEPS` have one each, and after that each
-/// power of two has `STEPS`.
+/// Returns the class that counts a duration. Durations below `STEPS` have one each, and above that
+/// each power of two has `STEPS`.
 fn class(nanos: u64) -> usize {
     let Some(shift) = nanos.checked_ilog2().and_then(|log| log.checked_sub(STEP_BITS)) else {
         return nanos as usize;
@@ -173,7 +173,7 @@ fn class(nanos: u64) -> usize {
     (STEPS * (shift as usize + 1) + step).min(CLASSES - 1)
 }
 
-/// The longest duration of a class.
+/// Returns the longest duration of a class.
 fn upper_bound(class: usize) -> Duration {
     if class + 1 == CLASSES {
         return Duration::MAX;

@@ -1,16 +1,18 @@
 //! The handle to one timeout.
 
-use super::repeat::Repeating;
+use super::repeat::{Phase, Repeating, State};
 use super::shard::Shard;
+use super::task::Status;
 use crate::Key;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use alloc::sync::Arc;
 use core::fmt;
+use core::mem::replace;
 use core::time::Duration;
 use std::time::Instant;
 
-/// The handle to one timeout of a [`Timer`](crate::Timer): to cancel it, to move it, and to ask
-/// what became of it.
+/// The handle to one timeout of a [`Timer`](crate::Timer): cancels it, moves it, and tells what
+/// became of it.
 ///
 /// Dropping the handle changes nothing: the task runs when it is due. The handle can outlive the
 /// timer.
@@ -47,23 +49,6 @@ enum Kind {
     Repeating(Arc<Repeating>),
 }
 
-/// What became of a timeout. It has exactly one end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Status {
-    /// It waits; a repeating one also while it runs.
-    Pending,
-    /// Its task was run, or is about to be, or was handed to the executor. A repeating one ended
-    /// itself.
-    Fired,
-    /// It was cancelled.
-    Cancelled,
-    /// The timer was stopped or dropped before it was due.
-    Stopped,
-    /// A repeating one panicked, and does not fire again.
-    Panicked,
-}
-
 impl Timeout {
     pub(super) fn once(shard: Arc<Shard>, key: Key, deadline: u64) -> Self {
         let (deadline, cancelled) = (AtomicU64::new(deadline), AtomicBool::new(false));
@@ -74,37 +59,69 @@ impl Timeout {
         Self { shard, kind: Kind::Repeating(repeating) }
     }
 
-    /// Takes the timeout back, and returns whether that was in time.
+    /// Cancels the timeout, and returns whether it was still pending.
     ///
-    /// True means that this call ended it: the task never runs, and it is dropped by now, with all
-    /// that it captured. False means that it had its end before.
+    /// True means that this call ended the timeout: the task never runs, and has been dropped with
+    /// all that it captured. False means that the timeout had ended before.
     ///
-    /// A repeating timeout can be cancelled while its task runs, also from inside it: that run goes
-    /// on to its end, no other begins, and the task is dropped after it.
+    /// A repeating timeout can be cancelled while its task runs, from inside the task too: that run
+    /// goes on to its end, no other begins, and the task is dropped after it.
     ///
     /// # Panics
     ///
-    /// If dropping what the task captured does. It is cancelled nevertheless.
+    /// If dropping a value that the task captured panics. The timeout is cancelled nevertheless.
     pub fn cancel(&self) -> bool {
         match &self.kind {
             Kind::Once { key, cancelled, .. } => {
                 let entry = self.shard.cancel(*key, || cancelled.store(true, Ordering::Release));
                 entry.is_some()
             }
-            Kind::Repeating(repeating) => repeating.cancel(&self.shard),
+            Kind::Repeating(repeating) => self.cancel_repeating(repeating),
         }
     }
 
-    /// Makes the timeout due `delay` from now instead, sooner or later than it was, and returns
-    /// whether that was in time. Allocates nothing.
+    fn cancel_repeating(&self, repeating: &Repeating) -> bool {
+        let mut shard_state = self.shard.lock();
+        let mut state = repeating.lock();
+        if self.status_of(&state) != Status::Pending {
+            return false;
+        }
+        let phase = replace(&mut state.phase, Phase::Ended(Status::Cancelled));
+        if let Phase::Waiting(Some(key), _) = phase {
+            // The handle has it too.
+            drop(shard_state.wheel().cancel(key));
+        }
+        shard_state.count_cancelled();
+        drop(state);
+        drop(shard_state);
+        self.shard.give_back();
+        // With the task, unless it runs: then its runner drops it.
+        drop(phase);
+        true
+    }
+
+    /// Returns what became of a repeating timeout.
+    fn status_of(&self, state: &State) -> Status {
+        match state.phase {
+            Phase::Ended(status) => status,
+            Phase::Waiting(Some(_), _) => Status::Pending,
+            // As any task that the executor has when the timer is stopped.
+            _ if self.shard.hub.has_executor && self.shard.reached() == u64::MAX => Status::Fired,
+            _ => Status::Pending,
+        }
+    }
+
+    /// Moves the deadline to `delay` from now, earlier or later than it was, and returns whether
+    /// the timeout was still pending. Allocates nothing.
     ///
-    /// For a repeating timeout it is the next run that is moved, and those that follow with it.
-    /// While its task runs that is the run after.
+    /// Of a repeating timeout it moves the next run, and the runs after that follow it. While the
+    /// task runs, the next run is the one after.
     pub fn reschedule(&self, delay: Duration) -> bool {
         self.move_to(self.shard.hub.clock.now().checked_add(delay))
     }
 
-    /// Like [`reschedule`](Self::reschedule), to an instant. One in the past is due at once.
+    /// Moves the deadline to `deadline`, and is like [`reschedule`](Self::reschedule) otherwise. A
+    /// deadline in the past is due at once.
     pub fn reschedule_at(&self, deadline: Instant) -> bool {
         self.move_to(Some(deadline))
     }
@@ -115,52 +132,73 @@ impl Timeout {
             Kind::Once { key, deadline, .. } => {
                 self.shard.reschedule(*key, tick, || deadline.store(tick, Ordering::Relaxed))
             }
-            Kind::Repeating(repeating) => repeating.reschedule(&self.shard, due, tick),
+            Kind::Repeating(repeating) => self.move_repeating(repeating, due, tick),
         }
     }
 
-    /// When it is due, or was: the instant asked for, rounded up to the timer's tick. None if that
-    /// is more than an [`Instant`] can hold, and so never.
+    fn move_repeating(&self, repeating: &Repeating, due: Option<Instant>, deadline: u64) -> bool {
+        let mut shard_state = self.shard.lock();
+        if shard_state.is_stopped() {
+            return false;
+        }
+        let mut state = repeating.lock();
+        let is_waiting = match state.phase {
+            Phase::Waiting(Some(key), _) => shard_state.wheel().reschedule(key, deadline),
+            Phase::Waiting(None, _) | Phase::Running => false,
+            Phase::Ended(_) => return false,
+        };
+        state.moved = !is_waiting;
+        (state.due, state.deadline) = (due, deadline);
+        drop(state);
+        if is_waiting {
+            self.shard.release(shard_state, deadline);
+        }
+        true
+    }
+
+    /// Returns the deadline, past or to come: the instant asked for, rounded up to the timer's
+    /// tick. Returns None if an [`Instant`] cannot hold it, so that it never comes.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.shard.hub.ticks.instant(match &self.kind {
             Kind::Once { deadline, .. } => deadline.load(Ordering::Relaxed),
-            Kind::Repeating(repeating) => repeating.deadline(),
+            Kind::Repeating(repeating) => repeating.lock().deadline,
         })
     }
 
-    /// What became of it.
+    /// Returns what became of the timeout.
     #[must_use]
     pub fn status(&self) -> Status {
         match &self.kind {
             Kind::Once { key, cancelled, .. } => match self.shard.status(*key) {
-                // Whoever cancelled it wrote so before the shard was looked at.
+                // The thread that cancelled it wrote so before this one looked at the shard.
                 Status::Fired if cancelled.load(Ordering::Acquire) => Status::Cancelled,
                 status => status,
             },
-            Kind::Repeating(repeating) => repeating.status(),
+            Kind::Repeating(repeating) => self.status_of(&repeating.lock()),
         }
     }
 
-    /// Whether it still waits; a repeating one also while it runs.
+    /// Returns whether it still waits. A repeating timeout is pending while it runs, too.
     #[must_use]
     pub fn is_pending(&self) -> bool {
         self.status() == Status::Pending
     }
 
-    /// Whether it fired. A repeating one: whether its task ended it, also by a panic.
+    /// Returns whether it fired. Of a repeating timeout: whether its task ended it, by a panic too,
+    /// or the executor had it when the timer was stopped.
     #[must_use]
     pub fn is_fired(&self) -> bool {
         matches!(self.status(), Status::Fired | Status::Panicked)
     }
 
-    /// Whether [`cancel`](Self::cancel) ended it.
+    /// Returns whether [`cancel`](Self::cancel) ended it.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.status() == Status::Cancelled
     }
 
-    /// Whether it was pending when the timer was stopped or dropped.
+    /// Returns whether it was pending when the timer was stopped or dropped.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.status() == Status::Stopped

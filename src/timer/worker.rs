@@ -1,36 +1,50 @@
 //! The worker thread: look at every shard, fire what is due, sleep.
 
+use super::clock::Clock;
+use super::executor::Executor;
 use super::hub::Hub;
-use super::local::{self, Inside};
-use super::park::Woken;
-use super::repeat::Repeating;
+use super::inside;
+use super::local;
+use super::park::{Left, Woken};
+use super::repeat::{Phase, Repeating};
 use super::shard::{Entry, Found, Shard};
-use super::{Core, Task, Unfired};
-use crate::clock::NEVER;
+use super::task::{RepeatingTask, Status, Task, Unfired};
+use crate::clock::{NEVER, Ticks};
+use crate::sync::{Mutex, lock};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ops::ControlFlow;
+use core::sync::atomic::Ordering::Relaxed;
 
-/// What the worker thread does, until the timer is stopped.
-pub(super) fn run(core: Arc<Core>) {
-    let hub = Arc::clone(&core.hub);
+/// What the worker works on. The clones of its timer share it with the worker.
+pub(super) struct Engine {
+    pub(super) hub: Arc<Hub>,
+    pub(super) shards: Box<[Arc<Shard>]>,
+    pub(super) executor: Option<Box<dyn Executor>>,
+    /// The timeout that ran on the worker when the timer was stopped, if it would have run again.
+    pub(super) left: Mutex<Option<Unfired>>,
+}
+
+/// Does what the worker thread does, until the timer is stopped.
+pub(super) fn run(engine: Arc<Engine>) {
+    let hub = Arc::clone(&engine.hub);
     let _exits = Exits(&hub);
-    let _inside = Inside::enter(hub.id());
+    inside::is_worker_of(hub.id);
     let mut asked = 0;
     loop {
-        let until = look(&core);
-        let wakes_up = || hub.counters.wakes_up();
-        match hub.park.sleep(&*hub.clock, &hub.ticks, until, asked, wakes_up) {
+        let until = engine.look();
+        let fired = hub.counters.fired.load(Relaxed);
+        let left = |until| left(&*hub.clock, &hub.ticks, until);
+        match hub.park.sleep(until, asked, fired, left, || hub.counters.wakes_up()) {
             Woken::Look { asked: latest } => asked = latest,
             Woken::Stop => break,
         }
     }
-    core.worker_ends();
-    // If nobody waits for this thread, the executor is dropped here.
-    hub.guarded(|| drop(core));
+    // If no thread waits for this one, the executor and what is left are dropped here.
+    hub.guarded(|| drop(engine));
 }
 
-/// Tells those who wait for the worker to settle that it never will.
+/// Tells the threads that wait for the worker to settle that it never will.
 struct Exits<'a>(&'a Hub);
 
 impl Drop for Exits<'_> {
@@ -39,103 +53,194 @@ impl Drop for Exits<'_> {
     }
 }
 
-/// Fires what is due in all shards, and returns the tick to look again at.
-fn look(core: &Core) -> u64 {
-    loop {
-        let mut until = NEVER;
-        let mut is_more = false;
-        for (number, shard) in core.shards.iter().enumerate() {
-            // What a task schedules goes where its own timeout was: chains stay together, and the
-            // order within them does not depend on threads.
-            local::use_shard(number);
-            match take_turn(core, shard) {
-                Some(tick) => until = until.min(tick),
-                None => is_more = true,
+fn left(clock: &dyn Clock, ticks: &Ticks, until: u64) -> Left {
+    if until == NEVER {
+        return Left::Unknown;
+    }
+    let now = clock.now();
+    if until <= ticks.present(now) {
+        return Left::Nothing;
+    }
+    // A tick that no instant can hold does not come.
+    let Some(instant) = ticks.instant(until) else { return Left::Unknown };
+    clock.wait(instant.saturating_duration_since(now)).map_or(Left::Unknown, Left::Some)
+}
+
+impl Engine {
+    /// Fires what is due in all shards, and returns the tick to look again at.
+    fn look(&self) -> u64 {
+        loop {
+            let mut until = NEVER;
+            let mut is_more = false;
+            for (number, shard) in self.shards.iter().enumerate() {
+                // What a task schedules goes where its own timeout was: chains stay together, and
+                // the order within them does not depend on threads.
+                local::use_shard(number);
+                match self.take_turn(shard) {
+                    Some(tick) => until = until.min(tick),
+                    None => is_more = true,
+                }
+            }
+            if !is_more {
+                return until;
             }
         }
-        if !is_more {
-            return until;
+    }
+
+    /// Fires what is due in one shard, and returns the tick to look again at. Returns None if there
+    /// is more than one turn allows: it is another shard's turn then.
+    fn take_turn(&self, shard: &Arc<Shard>) -> Option<u64> {
+        let hub = &self.hub;
+        let mut now = hub.clock.now();
+        for _ in 0..TURN {
+            match shard.take_due(hub.ticks.present(now)) {
+                Found::Due(expired) => {
+                    hub.counters.fires(hub.ticks.late(now, expired.deadline));
+                    self.fire(shard, expired.value);
+                    let end = hub.clock.now();
+                    hub.counters.took(end.saturating_duration_since(now));
+                    now = end;
+                }
+                Found::More => {}
+                Found::Nothing(tick) => return Some(tick),
+            }
+        }
+        None
+    }
+
+    fn fire(&self, shard: &Arc<Shard>, entry: Entry) {
+        match &self.executor {
+            Some(executor) if !matches!(entry, Entry::Wake(_)) => {
+                let work = Work { shard: Arc::clone(shard), entry: Some(entry) };
+                self.hub.guarded(|| executor.execute(Box::new(move || work.run())));
+            }
+            _ => {
+                if let Some(unfired) = run_entry(shard, entry) {
+                    *lock(&self.left) = Some(unfired);
+                }
+            }
         }
     }
 }
 
-/// Fires what is due in one shard, and returns the tick to look again at, or None if there is more
-/// than one turn allows: it is another shard's turn then.
-fn take_turn(core: &Core, shard: &Arc<Shard>) -> Option<u64> {
-    let hub = &core.hub;
-    let mut now = hub.clock.now();
-    for _ in 0..TURN {
-        match shard.take_due(hub.ticks.present(now)) {
-            Found::Due(expired) => {
-                hub.counters.fires(hub.ticks.late(now, expired.deadline));
-                fire(core, shard, expired.value);
-                let end = hub.clock.now();
-                hub.counters.took(end.saturating_duration_since(now));
-                now = end;
-            }
-            Found::More => {}
-            Found::Nothing(tick) => return Some(tick),
-        }
-    }
-    None
-}
-
-fn fire(core: &Core, shard: &Arc<Shard>, entry: Entry) {
-    let hub = &core.hub;
-    match (entry, &core.executor) {
-        (Entry::Once(task), None) => {
-            hub.guarded(task);
-        }
-        (Entry::Once(task), Some(executor)) => {
-            let running = Arc::clone(hub);
-            let task = move || {
-                let _inside = Inside::enter(running.id());
-                running.guarded(task);
-            };
-            hub.guarded(|| executor.execute(Box::new(task)));
-        }
-        (Entry::Repeating(repeating), None) => {
-            if let Some(task) = repeating.run(shard) {
-                let deadline = hub.ticks.instant(repeating.deadline());
-                core.leave(Unfired { deadline, task: Task::Repeating(task) });
-            }
-        }
-        (Entry::Repeating(repeating), Some(executor)) => {
-            let mut run = Run { repeating, shard: Arc::clone(shard), is_left: true };
-            hub.guarded(|| executor.execute(Box::new(move || run.run())));
-        }
-        (Entry::Wake(waker), _) => {
-            hub.guarded(|| waker.wake());
-        }
-    }
-}
-
-/// One run of a repeating timeout, in the hands of an executor.
-struct Run {
-    repeating: Arc<Repeating>,
+/// Work in the hands of an executor. It runs inside a task of its timer, or is dropped inside one.
+struct Work {
     shard: Arc<Shard>,
-    is_left: bool,
+    /// Taken when it runs.
+    entry: Option<Entry>,
 }
 
-impl Run {
-    fn run(&mut self) {
-        let hub = &self.shard.hub;
-        let _inside = Inside::enter(hub.id());
-        self.is_left = false;
-        let left = self.repeating.run(&self.shard);
-        hub.guarded(|| drop(left));
-    }
-}
-
-impl Drop for Run {
-    /// A run that the executor drops is left out; the next may be luckier.
-    fn drop(&mut self) {
-        if self.is_left {
-            let left = self.repeating.end_run(&self.shard, Some(ControlFlow::Continue(())));
-            self.shard.hub.guarded(|| drop(left));
+impl Work {
+    fn run(mut self) {
+        let _inside = inside::enter(self.shard.hub.id);
+        if let Some(entry) = self.entry.take() {
+            let unfired = run_entry(&self.shard, entry);
+            debug_assert!(unfired.is_none(), "what an executor has counts as fired");
         }
     }
 }
 
-/// How many tasks of one shard are run before it is another shard's turn.
+impl Drop for Work {
+    /// Of a repeating timeout one run is left out; the next may be luckier.
+    fn drop(&mut self) {
+        let Some(entry) = self.entry.take() else { return };
+        let hub = &self.shard.hub;
+        let _inside = inside::enter(hub.id);
+        match entry {
+            Entry::Repeating(repeating) => {
+                if let Some(task) = repeating.take_task(Phase::Running) {
+                    let unfired = end_run(&self.shard, &repeating, task, RunEnd::GoesOn);
+                    debug_assert!(unfired.is_none(), "what an executor has counts as fired");
+                }
+            }
+            entry => {
+                hub.guarded(|| drop(entry));
+            }
+        }
+    }
+}
+
+/// Runs what is due, here. Returns a repeating timeout that would run again had the timer not been
+/// stopped.
+fn run_entry(shard: &Shard, entry: Entry) -> Option<Unfired> {
+    match entry {
+        Entry::Once(task) => {
+            shard.hub.guarded(task);
+            None
+        }
+        Entry::Repeating(repeating) => {
+            let mut task = repeating.take_task(Phase::Running)?;
+            let end = match shard.hub.guarded(&mut task) {
+                Some(ControlFlow::Continue(())) => RunEnd::GoesOn,
+                Some(ControlFlow::Break(())) => RunEnd::Ends(Status::Fired),
+                None => RunEnd::Ends(Status::Panicked),
+            };
+            end_run(shard, &repeating, task, end)
+        }
+        Entry::Wake(waker) => {
+            shard.hub.guarded(|| waker.wake());
+            None
+        }
+    }
+}
+
+/// How a run of a repeating timeout ended.
+enum RunEnd {
+    /// Another follows, unless the timeout was cancelled or the timer stopped.
+    GoesOn,
+    Ends(Status),
+}
+
+/// Puts a repeating timeout back into the wheel after a run, unless it ended. Returns it if it
+/// ended because the timer was stopped.
+fn end_run(
+    shard: &Shard,
+    repeating: &Arc<Repeating>,
+    task: RepeatingTask,
+    end: RunEnd,
+) -> Option<Unfired> {
+    let hub = &shard.hub;
+    let now = hub.clock.now();
+    let mut shard_state = shard.lock();
+    let mut state = repeating.lock();
+    // By being cancelled during the run.
+    let had_ended = matches!(state.phase, Phase::Ended(_));
+    let mut unfired = None;
+    if !had_ended {
+        let status = match end {
+            // The executor had it when the timer was stopped, and then it had fired.
+            _ if shard_state.is_stopped() && hub.has_executor => Status::Fired,
+            RunEnd::Ends(status) => status,
+            RunEnd::GoesOn => {
+                repeating.set_next(&mut state, now, &hub.ticks);
+                let deadline = state.deadline;
+                if !shard_state.is_stopped() {
+                    let entry = Entry::Repeating(Arc::clone(repeating));
+                    let key = shard_state.wheel().schedule(deadline, entry);
+                    state.phase = Phase::Waiting(Some(key), task);
+                    drop(state);
+                    shard.release(shard_state, deadline);
+                    return None;
+                }
+                unfired = Some(hub.ticks.instant(deadline));
+                Status::Stopped
+            }
+        };
+        state.phase = Phase::Ended(status);
+    }
+    drop(state);
+    drop(shard_state);
+    if !had_ended {
+        shard.give_back();
+    }
+    match unfired {
+        Some(deadline) => Some(Unfired::new(deadline, Task::Repeating(task))),
+        None => {
+            hub.guarded(|| drop(task));
+            None
+        }
+    }
+}
+
+/// How many tasks of one shard run before it is another shard's turn.
 const TURN: usize = 64;

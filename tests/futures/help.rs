@@ -1,4 +1,4 @@
-//! What the situations share: a task that is polled by hand, and a timer on a clock moved by hand.
+//! The tools of the situations: a task that the test polls, and a timer on a clock that it moves.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -33,18 +33,18 @@ impl Manual {
         self.start + ms(millis)
     }
 
-    /// Lets so many milliseconds pass, and returns when all that came due has been woken.
+    /// Lets `millis` milliseconds pass, and returns when all tasks that came due have been woken.
     pub(crate) fn advance(&self, millis: u64) {
         self.clock.advance(ms(millis));
     }
 
-    /// Returns when all that is due has been woken.
+    /// Returns when all tasks that are due have been woken.
     pub(crate) fn settle(&self) {
         self.clock.advance(Duration::ZERO);
     }
 }
 
-/// A task that is polled by hand, and counts how often it is woken.
+/// A task that the test polls, and that counts how often it is woken.
 pub(crate) struct Hand {
     woken: Arc<Woken>,
     waker: Waker,
@@ -78,12 +78,12 @@ impl Hand {
         pin!(future).poll(&mut self.context())
     }
 
-    /// How often it was woken since this was asked.
+    /// Returns how often it was woken since the last call.
     pub(crate) fn woken(&self) -> usize {
         self.woken.0.swap(0, SeqCst)
     }
 
-    /// How many clones of its waker there are elsewhere.
+    /// Returns how many clones of its waker there are elsewhere.
     pub(crate) fn wakers(&self) -> usize {
         Arc::strong_count(&self.woken) - 2
     }

@@ -1,4 +1,4 @@
-//! Ticks: when they come, what is done about those that were missed, and resetting.
+//! Intervals: when ticks come, missed ticks, and resetting.
 
 use crate::help::{Hand, Manual, ms};
 use std::task::Poll;
@@ -47,7 +47,7 @@ fn ticks(manual: &Manual, hand: &Hand, interval: &mut Interval) -> Vec<u64> {
     let since = |tick: Result<std::time::Instant, _>| {
         tick.expect("it runs").duration_since(manual.at(0)).as_millis()
     };
-    // None is without end: what is due more often than that is told by the numbers.
+    // No list is without end: the numbers show ticks that are due more often than that.
     ticks.take(20).map(since).map(|millis| u64::try_from(millis).expect("not so late")).collect()
 }
 
@@ -86,7 +86,7 @@ fn begins_when_it_is_told_to(mode: Mode) {
     assert_eq!(ticks(&manual, &hand, &mut interval), [250, 350, 450]);
 }
 
-/// Ticks every 300 ms from the start, and is busy from 300 to 951: what is due then, and later.
+/// Ticks every 300 ms from the start, and is busy from 300 to 951. Returns the ticks from then on.
 fn missed(mode: Mode, missed: MissedTick) -> Vec<(u64, Vec<u64>)> {
     let (manual, hand) = (Manual::new(mode), Hand::new());
     manual.advance(1);
@@ -349,4 +349,34 @@ fn as_a_stream_it_ticks_and_an_error_ends_it() {
     assert_eq!(next(), Poll::Ready(Some(Err(ScheduleErrorKind::Stopped))));
     assert_eq!(next(), Poll::Ready(None));
     assert_eq!(next(), Poll::Ready(Some(Err(ScheduleErrorKind::Stopped))));
+}
+
+/// However coarse the timer's ticks are, and wherever in one of them the interval is polled.
+#[test]
+fn skip_never_hands_out_two_at_once() {
+    for (timers_tick, period) in [(1_000, 100), (60, 100), (1_000, 60), (7, 5), (1, 1), (10, 10)] {
+        for late in [0, 1, 250, 333, 999, 1_000, 1_001, 1_900, 12_345, 60_000] {
+            let mode = Mode::default();
+            let manual = Manual::built(mode, |builder| builder.tick(ms(timers_tick)));
+            let hand = Hand::new();
+            let mut interval = manual.timer.interval(ms(period));
+            interval.set_missed_tick(MissedTick::Skip);
+            assert_eq!(ticks(&manual, &hand, &mut interval), [0]);
+            for _ in 0..5 {
+                manual.clock.jump(ms(late + timers_tick));
+                let found = ticks(&manual, &hand, &mut interval);
+                assert!(found.len() <= 1, "{timers_tick}, {period}, {late}: {found:?}");
+            }
+            // Its rate is that of its period, or as high as the timer's ticks allow.
+            let steps = 1 + period / timers_tick;
+            let mut found = Vec::new();
+            for _ in 0..steps * 20 {
+                manual.clock.advance(ms(timers_tick));
+                found.extend(ticks(&manual, &hand, &mut interval));
+            }
+            assert!(found.is_sorted_by(|a, b| a < b) && found.iter().all(|due| due % period == 0));
+            let expected = (steps * 20 * timers_tick / period.max(timers_tick)) as usize;
+            assert!(found.len().abs_diff(expected) <= 2, "{timers_tick}, {period}: {found:?}");
+        }
+    }
 }

@@ -1,7 +1,8 @@
-//! Situations of futures and of the delay queue, most of them polled by hand on a clock moved by hand.
+//! Situations of futures and of the delay queue, most of them polled by the test, on a clock that
+//! it moves.
 //!
-//! [`in_each_mode!`] stamps a situation for each mode. No test here says that something is quick: none
-//! fails because the machine is busy.
+//! [`in_each_mode!`] stamps a situation for each mode. No test here says that something is quick:
+//! none fails because the machine is busy.
 //!
 //! Cases of other projects' suites, and the test here that covers each.
 //!
@@ -49,7 +50,7 @@
 //! | `insert_of_already_cancelled_entry_does_not_enter_wheel` | `sleep::never_polled_it_is_not_in_the_timer`, `sleep::dropped_it_leaves_nothing_behind` |
 //! | `cancel_races_with_insert` | `ends::stopping_races_with_polling`, and `tests/loom.rs` |
 //!
-//! # folly, what waits
+//! # folly, waiters
 //!
 //! Wakers that are woken, replaced, and dropped: `sleep.rs` here, and the races in `tests/loom.rs`.
 //!
@@ -108,3 +109,4 @@ mod runtimes;
 mod sleep;
 mod timeout;
 mod traits;
+mod wakers;

@@ -1,5 +1,5 @@
-//! What futures allocate, counted: nothing but the timer's own room, whose arrays grow and shrink now
-//! and then, as the entries of what was cancelled are cleared away many at a time.
+//! What futures allocate, counted: nothing but the timer's own room, whose arrays grow and shrink
+//! now and then, as the entries of what was cancelled are cleared away many at a time.
 
 use crate::help::{Hand, Manual, ms};
 use allocation_counter::measure;
@@ -56,8 +56,8 @@ fn a_timeout_and_an_interval_allocate_nothing(mode: Mode) {
     });
 }
 
-/// 48 bytes for the future itself, and in the timer a slot of 32, a deadline of 8, an entry of 12, and
-/// what arrays have to spare.
+/// 48 bytes for the future itself, and in the timer a slot of 32, a deadline of 8, an entry of 12,
+/// and what arrays have to spare.
 fn a_crowd_costs_the_wheel_alone(mode: Mode) {
     if mode.buckets() == 1 {
         // It scans its only bucket too often.

@@ -1,4 +1,4 @@
-//! The delay queue: when values come out, in which order, and who is woken for it.
+//! The delay queue: when values come out, in which order, and which task wakes.
 
 use crate::help::{Hand, Manual, ms, wait_until};
 use std::sync::mpsc;
@@ -109,7 +109,7 @@ impl Queue {
         values
     }
 
-    /// Goes on tick by tick, and polls only when woken: what came, and when.
+    /// Goes on tick by tick, and polls only when woken. Returns the values, and when they came.
     fn run(&mut self, until: u64) -> Vec<(u64, u32)> {
         let mut seen: Vec<_> = self.take().into_iter().map(|value| (self.now(), value)).collect();
         self.hand.woken();
@@ -358,7 +358,7 @@ fn moved_when_its_bucket_has_begun_it_comes_at_its_tick(mode: Mode) {
         let early = from.min(80);
         queue.advance(early);
         if from <= 80 {
-            // It is due, and nobody looked.
+            // It is due, and no task polled.
             assert_eq!(queue.hand.woken(), 1);
         }
         assert!(queue.queue.reset_at(key, queue.manual.at(to)));
@@ -780,4 +780,26 @@ fn as_a_stream_it_ends_when_it_is_empty() {
     queue.insert(4, ms(1));
     let next = futures::executor::block_on(StreamExt::next(&mut queue));
     assert_eq!(next.expect("there is one").expect("it runs").value, 4);
+}
+
+/// Only the poll right after an error says None.
+#[test]
+fn a_value_after_an_error_takes_the_place_of_the_end() {
+    let manual = Manual::built(Mode::default(), |builder| builder.max_pending(1));
+    let hand = Hand::new();
+    let mut queue = DelayQueue::with_timer(&manual.timer);
+    queue.insert("a", ms(10));
+    queue.insert("b", ms(20));
+    let only = manual.timer.schedule(ms(1_000), || {}).expect("there is room");
+    let error = Poll::Ready(Some(Err(ScheduleErrorKind::Full)));
+    assert_eq!(queue.poll_expired(&mut hand.context()), error);
+    manual.advance(10);
+    let value =
+        queue.poll_expired(&mut hand.context()).map(|due| due.map(|due| due.map(|d| d.value)));
+    assert_eq!(value, Poll::Ready(Some(Ok("a"))));
+    assert!(only.cancel());
+    assert_eq!(queue.poll_expired(&mut hand.context()), Poll::Pending);
+    manual.advance(10);
+    assert!(matches!(queue.poll_expired(&mut hand.context()), Poll::Ready(Some(Ok(_)))));
+    assert_eq!(queue.poll_expired(&mut hand.context()), Poll::Ready(None));
 }

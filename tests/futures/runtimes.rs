@@ -54,7 +54,7 @@ async fn everything(timer: Timer) {
     tickwheel::sleep(ms(1)).await.expect("it runs");
 }
 
-/// A hundred tasks that each sleep some times: what the executor spawns with `spawn`.
+/// Spawns a hundred tasks with `spawn` that each sleep a few times.
 async fn crowd(timer: Timer, spawn: impl Fn(std::pin::Pin<Box<dyn Future<Output = ()> + Send>>)) {
     let done = Arc::new(AtomicUsize::new(0));
     for number in 0..100 {
@@ -126,7 +126,7 @@ fn from_one_executor_to_another() {
     smol::block_on(sleep).expect("it runs");
 }
 
-/// Which branch loses does not matter to what it lost.
+/// The branch that loses loses nothing by it.
 #[test]
 fn select_loses_nothing() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -1,4 +1,4 @@
-//! A sleep: when it completes, who is woken, and what moving and dropping it does.
+//! Sleeps: when they complete, which task wakes, and moving and dropping them.
 
 use crate::help::{Hand, Manual, ms};
 use std::future::Future;
@@ -517,7 +517,7 @@ fn after_a_jump_it_completes_once(mode: Mode) {
     assert_eq!((hand.woken(), hand.poll(&mut sleep)), (1, Poll::Ready(Ok(()))));
 }
 
-/// On the system's clock: nobody has to move it.
+/// On the system's clock, which no test moves.
 #[test]
 fn a_thousand_short_ones_make_progress() {
     let timer = Timer::builder().tick(Duration::from_micros(10)).build().expect("in range");

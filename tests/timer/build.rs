@@ -1,4 +1,4 @@
-//! What can be built, and what cannot.
+//! Settings that can be built, and settings that cannot.
 
 use crate::help::{Count, wait_until};
 use std::time::Duration;

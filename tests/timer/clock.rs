@@ -1,8 +1,8 @@
-//! The clock that is moved by hand.
+//! The clock that the test moves.
 
 use crate::common::Numbers;
-use crate::help::{Count, Manual, ms};
-use std::sync::{Arc, Barrier, Mutex};
+use crate::help::{Count, Manual, ms, returns, wait_until};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel::{Clock, Follower, ManualClock, MissedTick, Mode, Timeout, Timer};
@@ -134,7 +134,7 @@ fn what_other_threads_schedule_is_in_order_too(mode: Mode) {
     assert!(ran.iter().map(|(millis, _)| millis).is_sorted());
 }
 
-/// Tasks of two timers that wait for each other, at the same instant.
+/// The tasks of two timers wait for each other, at the same instant.
 #[test]
 fn tasks_of_two_timers_may_wait_for_each_other() {
     let clock = ManualClock::new();
@@ -193,9 +193,9 @@ fn stopping_while_it_advances_does_not_hang() {
     }
 }
 
-/// A clock of one's own, that jumps: all that `Follower` is for.
+/// A clock of your own that jumps: `Follower` has all that it needs.
 #[test]
-fn a_clock_of_ones_own_can_jump() {
+fn a_clock_of_your_own_can_jump() {
     #[derive(Clone)]
     struct Stepped(Arc<Mutex<(Instant, Vec<Follower>)>>);
 
@@ -243,4 +243,101 @@ fn a_clock_of_ones_own_can_jump() {
     drop(timer);
     assert_eq!(clock.step(ms(9)), None);
     assert!(!follower.is_alive());
+}
+
+/// It cannot wait there, but timeouts that came due fire.
+#[test]
+fn moved_inside_a_task_on_an_executor_it_tells_the_timer() {
+    for moves in [ManualClock::advance, ManualClock::jump] {
+        let clock = ManualClock::new();
+        let timer = Timer::builder()
+            .clock(clock.clone())
+            .executor(|task: Box<dyn FnOnce() + Send>| drop(thread::spawn(task)))
+            .build()
+            .expect("in range");
+        let (go, told) = mpsc::channel::<()>();
+        let (inner, fired) = (clock.clone(), Count::default());
+        let task = move || {
+            told.recv().unwrap();
+            moves(&inner, ms(100));
+        };
+        timer.schedule(ms(10), task).expect("it runs");
+        timer.schedule(ms(20), fired.task()).expect("it runs");
+        clock.advance(ms(10));
+        go.send(()).unwrap();
+        wait_until(|| fired.get() == 1);
+    }
+}
+
+#[test]
+fn moved_inside_a_task_of_another_timer_it_tells_all_that_go_by_it() {
+    for moves in [ManualClock::advance, ManualClock::jump] {
+        let (clock, other) = (ManualClock::new(), Timer::new());
+        let build = || Timer::builder().clock(clock.clone()).build().expect("in range");
+        let (timers, fired) = ([build(), build()], Count::default());
+        for timer in &timers {
+            timer.schedule(ms(20), fired.task()).expect("it runs");
+        }
+        other.schedule(Duration::ZERO, move || moves(&clock, ms(110))).expect("it runs");
+        wait_until(|| fired.get() == 2);
+    }
+}
+
+/// The first timer has nothing to do until a task of the second gives it something.
+#[test]
+fn what_a_later_timers_task_schedules_on_an_earlier_one_is_in_time() {
+    let clock = ManualClock::new();
+    let start = clock.now();
+    let build = || Timer::builder().clock(clock.clone()).build().expect("in range");
+    let (first, second) = (build(), build());
+    first.schedule(ms(1_000), || {}).expect("it runs");
+    let (found, inner) = (Arc::new(Mutex::new(Vec::new())), clock.clone());
+    let (times, earlier) = (Arc::clone(&found), first.clone());
+    let task = move || {
+        thread::sleep(ms(10));
+        for due in [10, 15, 60] {
+            let (times, inner) = (Arc::clone(&times), inner.clone());
+            let task = move || {
+                thread::sleep(ms(10));
+                times.lock().unwrap().push(inner.now() - start);
+            };
+            earlier.schedule_at(start + ms(due), task).map(drop).expect("it runs");
+        }
+    };
+    second.schedule(ms(10), task).expect("it runs");
+    clock.advance(ms(100));
+    assert_eq!(*found.lock().unwrap(), [ms(10), ms(15), ms(60)]);
+}
+
+/// A chain of timeouts, each of which a task of another timer schedules, forwards and backwards.
+#[test]
+fn a_chain_through_many_timers_ends_before_advance_returns() {
+    fn hop(timers: &Arc<Vec<Timer>>, clock: &ManualClock, left: u64, log: &Arc<Mutex<Vec<u64>>>) {
+        let start = clock.now();
+        let (next, inner) = (Arc::clone(timers), clock.clone());
+        let log = Arc::clone(log);
+        let task = move || {
+            log.lock().unwrap().push((inner.now() - start).as_millis() as u64);
+            if let Some(left) = left.checked_sub(1) {
+                hop(&next, &inner, left, &log);
+            }
+        };
+        // Some of them are due at once.
+        let timer = &timers[(left * 7 % 5) as usize];
+        timer.schedule_at(start + ms(left % 3), task).map(drop).expect("it runs");
+    }
+
+    returns("advancing", || {
+        let clock = ManualClock::new();
+        let build = |_| Timer::builder().clock(clock.clone()).build().expect("in range");
+        let timers: Arc<Vec<Timer>> = Arc::new((0..5).map(build).collect());
+        let log = Arc::default();
+        hop(&timers, &clock, 999, &log);
+        clock.advance(ms(1_000));
+        let expected: Vec<_> = (0..1_000_u64).rev().map(|left| left % 3).collect();
+        assert_eq!(*log.lock().unwrap(), expected);
+        for timer in &*timers {
+            timer.stop().expect("outside");
+        }
+    });
 }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
-use tickwheel::{ManualClock, MissedTick, Timer};
+use tickwheel::{ManualClock, MissedTick, Status, Timer};
 
 type BoxedTask = Box<dyn FnOnce() + Send>;
 
@@ -84,7 +84,7 @@ fn a_panic_elsewhere_is_counted_and_told() {
         timer.schedule_with_fixed_delay(ms(1), || panic!("elsewhere")).expect("it runs");
     wait_until(|| told.get() == 2);
     wait_until(|| timer.stats().panics == 2 && repeating.is_fired());
-    assert_eq!(repeating.status(), tickwheel::Status::Panicked);
+    assert_eq!(repeating.status(), Status::Panicked);
 }
 
 #[test]
@@ -229,4 +229,88 @@ fn the_executor_is_dropped_with_the_timer() {
     drop(timer);
     assert_eq!(dropped.get(), 1);
     assert!(timeout.is_stopped());
+}
+
+/// A repeating timeout whose first run is in the executor's hands.
+fn handed_over() -> (Timer, tickwheel::Timeout, BoxedTask, [Count; 2]) {
+    let clock = ManualClock::new();
+    let (sender, queue) = mpsc::channel::<BoxedTask>();
+    let timer = Timer::builder()
+        .clock(clock.clone())
+        .executor(move |task: BoxedTask| drop(sender.send(task)))
+        .build()
+        .expect("in range");
+    let (runs, dropped) = (Count::default(), Count::default());
+    let (count, captured) = (runs.clone(), CountsDrop(dropped.clone()));
+    let timeout = timer
+        .schedule_repeating(ms(10), MissedTick::Burst, move || {
+            let _captured = &captured;
+            count.add();
+            ControlFlow::Continue(())
+        })
+        .expect("it runs");
+    clock.advance(ms(10));
+    let run = queue.recv().expect("it was handed over");
+    (timer, timeout, run, [runs, dropped])
+}
+
+/// It counts as fired, as any task that was handed over, and no other run follows.
+#[test]
+fn a_repeating_one_that_the_executor_keeps_has_fired_when_stop_returns() {
+    for runs_late in [true, false] {
+        let (timer, timeout, run, [runs, dropped]) = handed_over();
+        assert!(timeout.is_pending());
+        assert!(timer.stop().expect("outside").is_empty());
+        for _ in 0..2 {
+            assert_eq!((timer.pending(), timeout.status()), (0, Status::Fired));
+            assert!(!timeout.cancel() && !timeout.reschedule(ms(1)));
+        }
+        assert_eq!(dropped.get(), 0);
+        if runs_late {
+            run();
+        } else {
+            drop(run);
+        }
+        assert_eq!((runs.get(), dropped.get()), (usize::from(runs_late), 1));
+        assert_eq!((timeout.status(), timer.stats().cancelled), (Status::Fired, 0));
+    }
+}
+
+#[test]
+fn a_repeating_one_that_runs_elsewhere_has_fired_when_stop_returns() {
+    for end in ["goes on", "ends", "panics"] {
+        let timer = Timer::builder().executor(a_thread_each).build().expect("in range");
+        let (runs, dropped) = (Count::default(), Count::default());
+        let (count, captured) = (runs.clone(), CountsDrop(dropped.clone()));
+        let (sender, receiver) = mpsc::channel::<()>();
+        let timeout = timer
+            .schedule_with_fixed_delay(ms(1), move || {
+                let _captured = &captured;
+                count.add();
+                assert!(receiver.recv().is_err());
+                match end {
+                    "goes on" => ControlFlow::Continue(()),
+                    "ends" => ControlFlow::Break(()),
+                    _ => panic!("as it should"),
+                }
+            })
+            .expect("it runs");
+        wait_until(|| runs.get() == 1);
+        assert!(timer.stop().expect("outside").is_empty());
+        let told = (timeout.status(), timeout.cancel(), timeout.reschedule(ms(1)));
+        assert_eq!(told, (Status::Fired, false, false));
+        drop(sender);
+        wait_until(|| dropped.get() == 1);
+        assert_eq!((timeout.status(), runs.get()), (Status::Fired, 1));
+    }
+}
+
+/// Cancelled before, it stays cancelled.
+#[test]
+fn a_repeating_one_that_was_cancelled_elsewhere_stays_cancelled_when_stopped() {
+    let (timer, timeout, run, [runs, dropped]) = handed_over();
+    assert!(timeout.cancel());
+    assert!(timer.stop().expect("outside").is_empty());
+    run();
+    assert_eq!((timeout.status(), runs.get(), dropped.get()), (Status::Cancelled, 0, 1));
 }

@@ -1,8 +1,9 @@
-//! What the situations share: a timer on a clock that is moved by hand, and a log of what ran.
+//! The tools of the situations: a timer on a clock that the test moves, and a log of the tasks that
+//! ran.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel::{Clock, ManualClock, Mode, Timer, TimerBuilder};
@@ -11,7 +12,7 @@ pub(crate) fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A timer of ticks of 1 ms, with its clock, and a log of what its tasks do.
+/// A timer with ticks of 1 ms, its clock, and a log of its tasks.
 pub(crate) struct Manual {
     pub(crate) clock: ManualClock,
     pub(crate) timer: Timer,
@@ -41,20 +42,20 @@ impl Manual {
         self.start + ms(millis)
     }
 
-    /// Lets so many milliseconds pass, and says what ran in them, and when.
+    /// Lets `millis` milliseconds pass, and returns the tasks that ran meanwhile, and when.
     pub(crate) fn advance(&self, millis: u64) -> Vec<(u64, u32)> {
         self.clock.advance(ms(millis));
         self.log.take()
     }
 
-    /// The same at once.
+    /// Lets the same time pass at once.
     pub(crate) fn jump(&self, millis: u64) -> Vec<(u64, u32)> {
         self.clock.jump(ms(millis));
         self.log.take()
     }
 }
 
-/// What ran: numbers, with the milliseconds since the start.
+/// The numbers of the tasks that ran, with the milliseconds since the start.
 #[derive(Clone)]
 pub(crate) struct Log {
     clock: ManualClock,
@@ -72,7 +73,7 @@ impl Log {
         self.runs.lock().unwrap().push((self.now(), number));
     }
 
-    /// What was written since the last time.
+    /// Returns the entries since the last call.
     pub(crate) fn take(&self) -> Vec<(u64, u32)> {
         std::mem::take(&mut self.runs.lock().unwrap())
     }
@@ -83,7 +84,7 @@ impl Log {
         move || log.write(number)
     }
 
-    /// A task that writes `number` so many times, and then ends.
+    /// A task that writes `number` in each of `times` runs, and then ends.
     pub(crate) fn repeat(
         &self,
         number: u32,
@@ -155,4 +156,22 @@ pub(crate) fn threads_named(name: &str) -> Option<usize> {
     let names =
         tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
     Some(names.filter(|found| found.trim_end() == name).count())
+}
+
+/// Runs `body` on a thread of its own, and fails if it has not returned after a minute, which no
+/// test takes: `what` then says what hangs.
+pub(crate) fn returns<T: Send + 'static>(
+    what: &str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    let (sender, receiver) = mpsc::channel();
+    let thread = thread::spawn(move || sender.send(body()));
+    match receiver.recv_timeout(Duration::from_secs(60)) {
+        Ok(value) => value,
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{what} hangs"),
+        Err(mpsc::RecvTimeoutError::Disconnected) => match thread.join() {
+            Err(payload) => std::panic::resume_unwind(payload),
+            Ok(_) => unreachable!("it sent nothing"),
+        },
+    }
 }

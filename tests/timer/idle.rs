@@ -19,8 +19,8 @@ fn real(mode: Mode) -> Timer {
     Timer::builder().mode(mode).build().expect("in range")
 }
 
-/// The worker is told of what is scheduled first, and on a busy machine may get to it late; more than
-/// that nobody has to wake it for.
+/// The worker is told of what is scheduled first, and on a busy machine may get to it late; more
+/// than that nobody has to wake it for.
 const TOLD: u64 = 2;
 
 /// Waits until nobody is woken while `idle` goes on: what was to be done before may take a while on

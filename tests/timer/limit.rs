@@ -1,8 +1,10 @@
-//! Not more than so many pending.
+//! The limit of pending timeouts.
 
 use crate::help::{Count, CountsDrop, Manual, ms};
 use std::error::Error;
 use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tickwheel::{MissedTick, Mode, ScheduleErrorKind, Timer};
 
@@ -144,4 +146,37 @@ fn two_threads_never_have_more_than_the_limit() {
     let left: usize = threads.into_iter().map(|thread| thread.join().unwrap().0).sum();
     assert_eq!(timer.pending(), left);
     assert!(left <= 100);
+}
+
+/// Also while timeouts end in one shard and begin in another, as they are counted.
+#[test]
+fn pending_never_reads_more_than_the_limit() {
+    const LIMIT: usize = 4;
+    let timer = Timer::builder().max_pending(LIMIT).shards(1_024).build().expect("in range");
+    let done = Arc::new(AtomicBool::new(false));
+    let come_and_go = || {
+        let (timer, done) = (timer.clone(), Arc::clone(&done));
+        std::thread::spawn(move || {
+            let mut timeouts = Vec::new();
+            while !done.load(Relaxed) {
+                match timer.schedule(Duration::from_secs(60), || {}) {
+                    Ok(timeout) => timeouts.push(timeout),
+                    Err(_) => timeouts.drain(..).for_each(|timeout| assert!(timeout.cancel())),
+                }
+            }
+        })
+    };
+    let first = come_and_go();
+    // Threads take turns at the shards: so the second is half of all shards away from the first.
+    for _ in 0..512 {
+        let timer = timer.clone();
+        let schedule =
+            move || timer.schedule(Duration::from_secs(60), || {}).map(|once| once.cancel());
+        let _ = std::thread::spawn(schedule).join().unwrap();
+    }
+    let second = come_and_go();
+    let most = (0..3_000).map(|_| timer.pending()).max();
+    done.store(true, Relaxed);
+    [first, second].into_iter().for_each(|thread| thread.join().unwrap());
+    assert!(most <= Some(LIMIT), "{most:?}");
 }

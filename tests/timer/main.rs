@@ -1,8 +1,8 @@
-//! Situations of a timer with its thread, most of them on a clock that is moved by hand: those that
-//! broke other timers, and each of the timer's own promises.
+//! Situations of a timer with its thread, most of them on a clock that the test moves: situations
+//! that broke other timers, and each of the timer's own promises.
 //!
-//! [`in_each_mode!`] stamps a situation for each mode; what has no wheel in it stands alone. No test
-//! here says that something is quick: none fails because the machine is busy.
+//! [`in_each_mode!`] stamps a situation for each mode. A situation without a wheel stands alone. No
+//! test here says that something is quick: none fails because the machine is busy.
 //!
 //! Cases of other projects' suites, and the test here that covers each. What of them concerns the
 //! wheel alone is in `tests/situations/`.
@@ -58,7 +58,7 @@
 //! | `CancelTimeout` | `cancel::head_middle_and_last_of_a_due_batch_can_be_cancelled_by_a_task` |
 //! | `DestroyTimeoutSet`, `DeleteWheelInTimeout` | `dropping::a_task_cancels_siblings_and_drops_the_last_handle` |
 //!
-//! Waiters that are woken, and what combines them, are the futures' business.
+//! The tests of futures have the cases about waiters and combinators.
 //!
 //! # tokio
 //!
@@ -121,4 +121,6 @@ mod panics;
 mod repeat;
 mod reschedule;
 mod stop;
+mod storm;
 mod stress;
+mod waiting;

@@ -1,4 +1,4 @@
-//! Again and again: fixed rate, fixed delay, and what to do with what was missed.
+//! Repeating timeouts: fixed rate, fixed delay, and missed runs.
 
 use crate::help::{Count, CountsDrop, Log, Manual, ms, wait_until};
 use std::ops::ControlFlow;
@@ -55,7 +55,7 @@ fn a_period_that_is_no_multiple_of_the_tick_does_not_drift(mode: Mode) {
         let manual = Manual::new(mode);
         let period = Duration::from_micros(1_300);
         manual.timer.schedule_repeating(period, missed, manual.log.repeat(1, 1_001)).expect("runs");
-        // Each as it is due, rounded up.
+        // Each runs at its deadline, rounded up.
         let expected: Vec<_> = (1..=1_000_u64).map(|run| (run * 13).div_ceil(10)).collect();
         assert_eq!(times(manual.advance(1_300)), expected);
     }
@@ -294,7 +294,7 @@ fn stopped_it_comes_back(mode: Mode) {
     assert_eq!(manual.log.take(), [(25, 1)]);
 }
 
-/// It is handed to whoever stops the timer, also if it was running then.
+/// The thread that stops the timer gets it, even if it was running then.
 #[test]
 fn stopped_while_it_runs_it_comes_back_after_the_run() {
     let timer = Timer::new();

@@ -1,0 +1,133 @@
+//! The life of a timer: its worker starts once, and ends once.
+
+use super::census::Alive;
+use super::error::ScheduleErrorKind;
+use super::hub::Start;
+use super::inside::{self, Waits};
+use super::task::Unfired;
+use super::worker::{self, Engine};
+use crate::sync::{Builder, Condvar, JoinHandle, Mutex, Ordering, lock, wait};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::mem::replace;
+
+/// Starts and stops the worker.
+pub(super) struct Life {
+    pub(super) engine: Arc<Engine>,
+    thread_name: String,
+    phase: Mutex<Phase>,
+    /// Threads that stop a timer that is being stopped wait here.
+    stopped: Condvar,
+}
+
+enum Phase {
+    /// Nothing was scheduled yet.
+    Idle,
+    /// The worker runs in the process of this number.
+    Running(JoinHandle<()>, u32),
+    Stopping,
+    Stopped,
+}
+
+impl Life {
+    pub(super) fn new(engine: Arc<Engine>, thread_name: String) -> Self {
+        let (phase, stopped) = (Mutex::new(Phase::Idle), Condvar::new());
+        Self { engine, thread_name, phase, stopped }
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        matches!(*lock(&self.phase), Phase::Stopping | Phase::Stopped)
+    }
+
+    /// Returns a permit to wait for the worker, or None if that could be for ever.
+    pub(super) fn may_wait(&self) -> Option<Waits> {
+        inside::may_wait(self.engine.hub.id, self.engine.hub.has_executor)
+    }
+
+    /// Stops the timer, and returns what is left if this thread is the first to stop it. Waits for
+    /// the worker if this thread may.
+    pub(super) fn stop(&self, waits: Option<Waits>) -> Vec<Unfired> {
+        let mut phase = lock(&self.phase);
+        let worker = loop {
+            match replace(&mut *phase, Phase::Stopping) {
+                Phase::Idle => break None,
+                Phase::Running(worker, process) => break Some((worker, process)),
+                Phase::Stopping if waits.is_some() => phase = wait(&self.stopped, phase),
+                Phase::Stopping => return Vec::new(),
+                Phase::Stopped => {
+                    *phase = Phase::Stopped;
+                    return Vec::new();
+                }
+            }
+        };
+        drop(phase);
+
+        let Engine { hub, shards, left, .. } = &*self.engine;
+        for shard in shards {
+            shard.close();
+        }
+        let (mut unfired, mut wakers) = (Vec::new(), Vec::new());
+        for shard in shards {
+            while !shard.take_left(&mut unfired, &mut wakers) {}
+        }
+        hub.park.stop();
+        // A child process made by `fork` has no worker to wait for.
+        let is_here = |&(_, process): &_| process == std::process::id();
+        if let (Some((worker, _)), Some(_)) = (worker.filter(is_here), &waits) {
+            // It does not panic.
+            let _ = worker.join();
+        }
+        drop(waits);
+        unfired.extend(lock(left).take());
+        *lock(&self.phase) = Phase::Stopped;
+        self.stopped.notify_all();
+        // Those of each shard are sorted already.
+        unfired.sort_by_key(|unfired| (unfired.deadline().is_none(), unfired.deadline()));
+        for waker in wakers {
+            hub.guarded(|| waker.wake());
+        }
+        unfired
+    }
+}
+
+impl Start for Life {
+    fn start(self: Arc<Self>) -> Result<(), ScheduleErrorKind> {
+        let hub = &self.engine.hub;
+        let mut phase = lock(&self.phase);
+        match *phase {
+            Phase::Running(..) => Ok(()),
+            Phase::Stopping | Phase::Stopped => Err(ScheduleErrorKind::Stopped),
+            Phase::Idle => {
+                hub.park.starts();
+                let engine = Arc::clone(&self.engine);
+                let worker = Builder::new().name(self.thread_name.clone());
+                match worker.spawn(move || worker::run(engine)) {
+                    Ok(worker) => {
+                        *phase = Phase::Running(worker, std::process::id());
+                        hub.started.store(true, Ordering::Release);
+                        Ok(())
+                    }
+                    Err(error) => {
+                        hub.park.exits();
+                        Err(ScheduleErrorKind::Worker(error.kind()))
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The clones of a timer, counted. The last stops it.
+pub(super) struct Owner {
+    pub(super) life: Arc<Life>,
+    pub(super) _alive: Alive,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        for unfired in self.life.stop(self.life.may_wait()) {
+            self.life.engine.hub.guarded(|| drop(unfired));
+        }
+    }
+}

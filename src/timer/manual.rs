@@ -1,0 +1,214 @@
+//! A clock that a test moves by hand.
+
+use super::clock::Clock;
+use super::follower::Follower;
+use super::inside;
+use crate::sync::{Mutex, lock};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+use std::time::Instant;
+
+/// A clock that stands still until the caller moves it, to test code that uses a timer.
+///
+/// [`advance`](Self::advance) stops at each deadline on its way and returns when everything due has
+/// fired. So a year takes no longer than the tasks that are due in it, and every run is like the
+/// other. Clones are the same clock, and any number of timers can go by it.
+///
+/// | Called | `advance` and `jump` |
+/// |---|---|
+/// | outside of tasks | move the clock, and return when everything due has fired on all timers of this clock |
+/// | inside a task of any timer, whatever its clock | move the clock at once, tell all timers of this clock, and return: what came due fires after that |
+/// | by two threads at once | one after the other |
+///
+/// Inside a task they cannot wait, because the timers may have to wait for that very task.
+/// Everything due *has fired* when its task has run, or, on a timer with an
+/// [`Executor`](crate::Executor), when the worker has handed the task over.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use tickwheel::{ManualClock, Timer};
+///
+/// let clock = ManualClock::new();
+/// let timer = Timer::builder().clock(clock.clone()).build()?;
+/// let fired = Arc::new(AtomicU32::new(0));
+/// let counter = Arc::clone(&fired);
+/// timer.schedule(Duration::from_secs(86_400), move || {
+///     counter.fetch_add(1, Ordering::Relaxed);
+/// })?;
+///
+/// clock.advance(Duration::from_secs(86_399));
+/// assert_eq!(fired.load(Ordering::Relaxed), 0);
+/// clock.advance(Duration::from_secs(1));
+/// assert_eq!(fired.load(Ordering::Relaxed), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct ManualClock(Arc<Manual>);
+
+struct Manual {
+    start: Instant,
+    /// Time passed since `start`.
+    passed: Mutex<Duration>,
+    /// The timers that go by this clock, and some that are gone: at most as many as the list has
+    /// room for, which is at most four times as many as were alive at once, or eight.
+    followers: Mutex<Vec<Follower>>,
+    /// Held by the thread that advances the clock, so that two do not pass each other's deadlines.
+    advancing: Mutex<()>,
+}
+
+impl ManualClock {
+    /// Makes a clock that stands at the present.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::starting_at(Instant::now())
+    }
+
+    /// Makes a clock that stands at `start`.
+    #[must_use]
+    pub fn starting_at(start: Instant) -> Self {
+        Self(Arc::new(Manual {
+            start,
+            passed: Mutex::new(Duration::ZERO),
+            followers: Mutex::new(Vec::new()),
+            advancing: Mutex::new(()),
+        }))
+    }
+
+    /// Returns the instant at which the clock stands.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.0.start.checked_add(self.passed()).unwrap_or(self.0.start)
+    }
+
+    /// Lets `duration` pass, and returns when everything due has fired on all timers that go by
+    /// this clock.
+    ///
+    /// The clock stops at each deadline on the way: a task finds the clock at its own deadline,
+    /// rounded up to the timer's tick. A timeout that a task schedules, on whichever of the timers,
+    /// fires as well if it is due by the end. The order between timers at the same instant is
+    /// unspecified.
+    ///
+    /// Inside a task of any timer, this only moves the clock and tells the timers: see
+    /// [`ManualClock`].
+    ///
+    /// Advancing waits for ever if a task waits for the thread that advances the clock, or if a
+    /// task keeps scheduling itself for the present: no time passes meanwhile.
+    ///
+    /// Time saturates at what an [`Instant`] can hold.
+    pub fn advance(&self, duration: Duration) {
+        self.pass(duration, true);
+    }
+
+    /// Lets `duration` pass at once, without stops on the way, and returns when everything due has
+    /// fired: as if the machine had been busy or suspended meanwhile.
+    ///
+    /// It is like [`advance`](Self::advance) otherwise.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use std::time::Duration;
+    /// use tickwheel::{ManualClock, MissedTick, Timer};
+    ///
+    /// let clock = ManualClock::new();
+    /// let timer = Timer::builder().clock(clock.clone()).build()?;
+    /// let second = Duration::from_secs(1);
+    /// let beat = || ControlFlow::Continue(());
+    /// timer.schedule_repeating(second, MissedTick::Skip, beat)?;
+    ///
+    /// clock.advance(second * 10);
+    /// assert_eq!(timer.stats().fired, 10);
+    /// clock.jump(second * 9 + second / 2); // one is late, eight are missed
+    /// assert_eq!(timer.stats().fired, 11);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn jump(&self, duration: Duration) {
+        self.pass(duration, false);
+    }
+
+    fn pass(&self, duration: Duration, stops: bool) {
+        if inside::is_inside() {
+            self.move_to(self.passed_after(duration));
+            return self.followers().iter().for_each(Follower::tell);
+        }
+        let advancing = lock(&self.0.advancing);
+        let target = self.passed_after(duration);
+        if !stops {
+            self.move_to(target);
+        }
+        loop {
+            // Only when all is quiet is it known what comes next.
+            let next = Follower::settle_all(&self.followers());
+            if target <= self.passed() {
+                break;
+            }
+            let next = next.map_or(target, |next| next.saturating_duration_since(self.0.start));
+            self.move_to(next.min(target));
+        }
+        drop(advancing);
+    }
+
+    fn passed(&self) -> Duration {
+        *lock(&self.0.passed)
+    }
+
+    /// Returns how much time will have passed after `duration`. If an [`Instant`] cannot hold that,
+    /// it is after half of `duration`, or half of that, and so on.
+    fn passed_after(&self, mut duration: Duration) -> Duration {
+        let passed = self.passed();
+        loop {
+            let after = passed.saturating_add(duration);
+            if self.0.start.checked_add(after).is_some() {
+                return after;
+            }
+            duration /= 2;
+        }
+    }
+
+    /// Moves forward only.
+    fn move_to(&self, passed: Duration) {
+        let mut now = lock(&self.0.passed);
+        *now = passed.max(*now);
+    }
+
+    fn followers(&self) -> Vec<Follower> {
+        lock(&self.0.followers).clone()
+    }
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for ManualClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ManualClock").field("passed", &self.passed()).finish_non_exhaustive()
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Instant {
+        self.now()
+    }
+
+    fn wait(&self, _: Duration) -> Option<Duration> {
+        None
+    }
+
+    fn follow(&self, follower: Follower) {
+        let mut followers = lock(&self.0.followers);
+        // Seldom, as half of the room is free after this.
+        if followers.len() == followers.capacity() {
+            followers.retain(Follower::is_alive);
+            let alive = followers.len();
+            followers.shrink_to(alive * 2);
+            followers.reserve(alive.max(4));
+        }
+        followers.push(follower);
+    }
+}

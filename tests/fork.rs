@@ -1,0 +1,45 @@
+//! A child process made by `fork` has no worker. Alone in its file, because a process that forks
+//! should have few threads.
+#![cfg(all(unix, not(loom)))]
+
+use fork::{Fork, fork, waitpid};
+use std::process::exit;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+use tickwheel::Timer;
+
+/// Runs `check` in a child, and returns whether it returned true there, within a minute.
+fn in_a_child(check: impl FnOnce() -> bool) -> bool {
+    match fork().expect("there is memory") {
+        Fork::Child => {
+            // A child that hangs ends itself.
+            thread::spawn(|| {
+                thread::sleep(Duration::from_secs(60));
+                exit(1)
+            });
+            exit(i32::from(!check()))
+        }
+        Fork::Parent(child) => waitpid(child).expect("it is a child") == 0,
+    }
+}
+
+fn fires(timer: &Timer) -> bool {
+    let (sender, receiver) = mpsc::channel();
+    timer.schedule(Duration::ZERO, move || sender.send(()).unwrap()).expect("it runs");
+    receiver.recv_timeout(Duration::from_secs(30)).is_ok()
+}
+
+#[test]
+fn in_a_child_a_timer_stops_without_its_worker_and_a_new_one_works() {
+    let (timer, idle) = (Timer::new(), Timer::new());
+    let timeout = timer.schedule(Duration::from_secs(3_600), || {}).expect("it runs");
+    assert!(in_a_child(|| timer.stop().is_ok_and(|unfired| unfired.len() == 1)));
+    assert!(in_a_child(|| {
+        drop(timer.clone());
+        timer.stop().is_ok() && timeout.is_stopped()
+    }));
+    // One that had not begun before, and one that the child made.
+    assert!(in_a_child(|| fires(&idle) && fires(&Timer::new())));
+    assert!(fires(&timer) && fires(&idle) && timeout.is_pending());
+}

@@ -1,0 +1,262 @@
+//! A zoo of wakers under all futures: wakers that move when they are cloned, that panic in clone,
+//! wake or drop, that poll inline, and that call the timer.
+
+use crate::help::{Hand, Manual, ms};
+use cooked_waker::{IntoWaker, Wake, WakeRef};
+use std::future::pending;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::Duration;
+use tickwheel::{DelayQueue, ManualClock, Mode, Timer};
+
+in_each_mode! {
+    two_tasks_polled_from_one_place_are_told_apart,
+    a_waker_that_panics_in_clone_leaves_the_future_good,
+    a_waker_that_panics_in_wake_is_counted_and_others_are_woken,
+    a_waker_that_panics_in_drop_is_replaced_nevertheless,
+    a_waker_may_poll_inline,
+    a_waker_may_call_the_timer,
+}
+
+/// What a waker does besides counting.
+#[derive(Clone, Default)]
+struct Habits {
+    clone: Option<Arc<dyn Fn() + Send + Sync>>,
+    wake: Option<Arc<dyn Fn() + Send + Sync>>,
+    drop: Option<Arc<dyn Fn() + Send + Sync>>,
+}
+
+fn does(action: impl Fn() + Send + Sync + 'static) -> Option<Arc<dyn Fn() + Send + Sync>> {
+    Some(Arc::new(action))
+}
+
+fn panics() -> Option<Arc<dyn Fn() + Send + Sync>> {
+    does(|| {
+        if !thread::panicking() {
+            panic!("as it should");
+        }
+    })
+}
+
+/// A task, and how its wakers fared.
+#[derive(Clone, Default)]
+struct Task {
+    woken: Arc<AtomicUsize>,
+    wakers: Arc<AtomicUsize>,
+    habits: Habits,
+}
+
+/// Each clone is in a place of its own, so that it has other addresses than the original.
+struct Animal(Task);
+
+impl Task {
+    fn with(habits: Habits) -> Self {
+        Self { habits, ..Self::default() }
+    }
+
+    /// Polls with a waker that does not outlive the poll. The place that it was in is free then.
+    fn poll(&self, poll: &mut Future) -> thread::Result<Poll<()>> {
+        let waker = Box::new(Animal::new(self)).into_waker();
+        let polled = catch_unwind(AssertUnwindSafe(|| poll(&mut Context::from_waker(&waker))));
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(waker)));
+        assert_eq!(dropped.is_err(), self.habits.drop.is_some());
+        polled
+    }
+
+    fn woken(&self) -> usize {
+        self.woken.swap(0, SeqCst)
+    }
+
+    fn wakers(&self) -> usize {
+        self.wakers.load(SeqCst)
+    }
+}
+
+impl Animal {
+    fn new(task: &Task) -> Self {
+        task.wakers.fetch_add(1, SeqCst);
+        Self(task.clone())
+    }
+}
+
+impl Clone for Animal {
+    fn clone(&self) -> Self {
+        if let Some(action) = &self.0.habits.clone {
+            action();
+        }
+        Self::new(&self.0)
+    }
+}
+
+impl WakeRef for Animal {
+    fn wake_by_ref(&self) {
+        self.0.woken.fetch_add(1, SeqCst);
+        if let Some(action) = &self.0.habits.wake {
+            action();
+        }
+    }
+}
+
+impl Wake for Animal {}
+
+impl Drop for Animal {
+    fn drop(&mut self) {
+        self.0.wakers.fetch_sub(1, SeqCst);
+        if let Some(action) = &self.0.habits.drop {
+            action();
+        }
+    }
+}
+
+type Future = Box<dyn FnMut(&mut Context<'_>) -> Poll<()> + Send>;
+
+/// One of each kind, to be ready 10 ms from now.
+fn futures(timer: &Timer, clock: &ManualClock) -> Vec<Future> {
+    let delay = ms(10);
+    let (mut sleep, mut timed) = (timer.sleep(delay), timer.timeout(delay, pending::<()>()));
+    let mut interval = timer.interval_at(clock.now() + delay, delay);
+    let mut queue = DelayQueue::with_timer(timer);
+    queue.insert(1, delay);
+    vec![
+        Box::new(move |context| Pin::new(&mut sleep).poll(context).map(|slept| slept.unwrap())),
+        Box::new(move |context| {
+            Pin::new(&mut timed).poll(context).map(|timed| assert!(timed.is_err()))
+        }),
+        Box::new(move |context| interval.poll_tick(context).map(|tick| assert!(tick.is_ok()))),
+        Box::new(move |context| {
+            queue.poll_expired(context).map(|due| assert!(due.unwrap().is_ok()))
+        }),
+    ]
+}
+
+fn for_each_future(mode: Mode, check: impl Fn(&Manual, Future)) {
+    for kind in 0..4 {
+        let manual = Manual::new(mode);
+        let future = futures(&manual.timer, &manual.clock).swap_remove(kind);
+        check(&manual, future);
+        assert_eq!(manual.timer.pending(), 0);
+    }
+}
+
+fn two_tasks_polled_from_one_place_are_told_apart(mode: Mode) {
+    for_each_future(mode, |manual, mut future| {
+        let tasks = [Task::default(), Task::default(), Task::default()];
+        for task in &tasks {
+            for _ in 0..3 {
+                assert!(task.poll(&mut future).expect("no panic").is_pending());
+            }
+        }
+        manual.advance(10);
+        assert_eq!(tasks.each_ref().map(Task::woken), [0, 0, 1]);
+        assert!(tasks[0].poll(&mut future).expect("no panic").is_ready());
+        drop(future);
+        assert_eq!(tasks.each_ref().map(Task::wakers), [0, 0, 0]);
+    });
+}
+
+fn a_waker_that_panics_in_clone_leaves_the_future_good(mode: Mode) {
+    for_each_future(mode, |manual, mut future| {
+        let bad = Task::with(Habits { clone: panics(), ..Habits::default() });
+        let good = Task::default();
+        assert!(bad.poll(&mut future).is_err());
+        assert!(good.poll(&mut future).expect("no panic").is_pending());
+        assert!(bad.poll(&mut future).is_err());
+        manual.advance(10);
+        assert_eq!((good.woken(), bad.woken()), (1, 0));
+        assert!(good.poll(&mut future).expect("no panic").is_ready());
+        drop(future);
+        assert_eq!((good.wakers(), bad.wakers()), (0, 0));
+    });
+}
+
+fn a_waker_that_panics_in_wake_is_counted_and_others_are_woken(mode: Mode) {
+    for_each_future(mode, |manual, mut future| {
+        let bad = Task::with(Habits { wake: panics(), ..Habits::default() });
+        let hand = Hand::new();
+        let mut other = manual.timer.sleep(ms(10));
+        assert!(bad.poll(&mut future).expect("no panic").is_pending());
+        assert!(hand.poll(&mut other).is_pending());
+        manual.advance(10);
+        assert_eq!((bad.woken(), hand.woken(), manual.timer.stats().panics), (1, 1, 1));
+        assert!(bad.poll(&mut future).expect("no panic").is_ready());
+        assert_eq!(bad.wakers(), 0);
+    });
+}
+
+/// Whatever place the next waker is in: one may be that of the waker that was dropped.
+fn a_waker_that_panics_in_drop_is_replaced_nevertheless(mode: Mode) {
+    for places in 0..4 {
+        for_each_future(mode, |manual, mut future| {
+            let bad = Task::with(Habits { drop: panics(), ..Habits::default() });
+            let good = [Task::default(), Task::default()];
+            assert!(bad.poll(&mut future).expect("no panic").is_pending());
+            // It drops the other's waker, and is registered when that panics.
+            assert!(good[0].poll(&mut future).is_err());
+            assert_eq!(good[0].wakers(), 1);
+            let _in_the_way: Vec<_> =
+                (0..places).map(|_| Box::new(Animal::new(&Task::default()))).collect();
+            assert!(good[1].poll(&mut future).expect("no panic").is_pending());
+            manual.advance(10);
+            assert_eq!((bad.woken(), good[0].woken(), good[1].woken()), (0, 0, 1));
+            assert!(good[0].poll(&mut future).expect("no panic").is_ready());
+            drop(future);
+            assert_eq!((bad.wakers(), good[0].wakers(), good[1].wakers()), (0, 0, 0));
+        });
+    }
+}
+
+/// On the worker, within `wake`.
+fn a_waker_may_poll_inline(mode: Mode) {
+    for_each_future(mode, |manual, future| {
+        let future = Arc::new(Mutex::new(future));
+        let (polled, ready) = (Arc::clone(&future), Arc::new(AtomicUsize::new(0)));
+        let count = Arc::clone(&ready);
+        let inline = move || {
+            let mut context = Context::from_waker(Waker::noop());
+            if polled.lock().unwrap()(&mut context).is_ready() {
+                count.fetch_add(1, SeqCst);
+            }
+        };
+        let task = Task::with(Habits { wake: does(inline), ..Habits::default() });
+        assert!(task.poll(&mut future.lock().unwrap()).expect("no panic").is_pending());
+        manual.advance(10);
+        assert_eq!((task.woken(), ready.load(SeqCst)), (1, 1));
+    });
+}
+
+fn a_waker_may_call_the_timer(mode: Mode) {
+    for_each_future(mode, |manual, mut future| {
+        let calls = {
+            let (timer, clock) = (manual.timer.clone(), manual.clock.clone());
+            move || {
+                let hand = Hand::new();
+                let mut sleep = timer.sleep(ms(5));
+                assert!(hand.poll(&mut sleep).is_pending());
+                drop(sleep);
+                let timeout = timer.schedule(ms(7), || {}).expect("it runs");
+                assert!(timeout.reschedule(ms(5)) && timeout.cancel());
+                assert_eq!((timer.pending(), timer.next_deadline()), (0, None));
+                clock.advance(Duration::ZERO);
+            }
+        };
+        let in_wake = {
+            let (calls, timer) = (calls.clone(), manual.timer.clone());
+            move || {
+                calls();
+                assert!(timer.stop().is_err());
+            }
+        };
+        // The waker keeps the timer: only the tasks that it was cloned for keep the waker.
+        let habits = Habits { clone: does(calls.clone()), wake: does(in_wake), drop: None };
+        let task = Task::with(habits);
+        assert!(task.poll(&mut future).expect("no panic").is_pending());
+        manual.advance(10);
+        assert_eq!((task.woken(), manual.timer.stats().panics), (1, 0));
+        assert!(task.poll(&mut future).expect("no panic").is_ready());
+        assert_eq!(task.wakers(), 0);
+    });
+}
