@@ -591,3 +591,10 @@ impl StorageBackend for Boxed {
         self.0.close()
     }
 }
+
+#[cfg(test)]
+mod damage;
+#[cfg(test)]
+mod disk;
+#[cfg(test)]
+mod power;
