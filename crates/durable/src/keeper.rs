@@ -794,6 +794,7 @@ impl<T> Keeper<T> {
     }
 
     fn insert(&mut self, row: Row) {
+        // In a damaged store a name may have two rows.
         self.remove_near(&row.name.clone());
         self.bytes += row.bytes();
         let name = row.name.clone();

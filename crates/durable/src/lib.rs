@@ -62,3 +62,8 @@ pub const MAX_NAME: usize = 255;
 
 /// The longest payload of a timeout, in bytes.
 pub const MAX_PAYLOAD: usize = 65_536;
+
+/// The examples in the documents are run as tests too.
+#[cfg(all(doctest, feature = "redb"))]
+#[doc = include_str!("../README.md")]
+mod documents {}

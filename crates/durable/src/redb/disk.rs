@@ -176,8 +176,13 @@ impl StorageBackend for Handle {
             if state.forgets > 0 && state.syncs % state.forgets == 0 {
                 return Ok(());
             }
-            state.dirty.clear();
-            state.synced.clone_from(&state.current);
+            state.synced.resize(state.current.len(), 0);
+            for sector in std::mem::take(&mut state.dirty) {
+                let end = ((sector + 1) * SECTOR).min(state.current.len());
+                if let Some(written) = state.current.get(sector * SECTOR..end) {
+                    state.synced[sector * SECTOR..end].copy_from_slice(written);
+                }
+            }
             Ok(())
         })
     }

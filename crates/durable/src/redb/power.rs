@@ -13,7 +13,7 @@ use crate::store::{Limit, Op, Outcome, Position, Row, Store};
 #[test]
 fn no_power_cut_loses_or_changes_what_was_committed() {
     let runs =
-        std::env::var("TICKWHEEL_DURABLE_POWER_RUNS").map_or(12, |runs| runs.parse().unwrap());
+        std::env::var("TICKWHEEL_DURABLE_POWER_RUNS").map_or(10, |runs| runs.parse().unwrap());
     let mut told = Told::default();
     for seed in 0..runs {
         run(seed, 0, &mut told).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
