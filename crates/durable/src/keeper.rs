@@ -15,7 +15,9 @@ use tickwheel::{Key, Mode, Wheel};
 
 use crate::Error;
 use crate::due::Outbox;
-use crate::store::{Damaged, Held, Lease, Leases, Limit, Op, Outcome, Page, Position, Row};
+use crate::store::{
+    Damaged, Held, Lease, Leases, Limit, Op, Outcome, Page, Position, Replaced, Row,
+};
 
 /// How a keeper behaves; all times in milliseconds.
 #[derive(Clone, Debug)]
@@ -36,8 +38,13 @@ pub(crate) struct Config {
     pub(crate) redeliver: u64,
     /// How long acks wait for a commit to go along with.
     pub(crate) linger: u64,
-    /// How often all is forgotten and loaded anew.
+    /// How often all is forgotten and loaded anew, if the store has one owner.
     pub(crate) refresh: u64,
+    /// How often the front is loaded anew, if the store has several owners: others put and cancel.
+    pub(crate) look: u64,
+    /// If the store has several owners: how old a look may be, at the deadline, for a timeout to be
+    /// handed out on the strength of it.
+    pub(crate) margin: u64,
 }
 
 /// The present.
@@ -174,8 +181,13 @@ pub(crate) struct Keeper<T> {
     /// When to renew the leases, when to stop handing out, and when they are over; by the steady
     /// clock.
     lease_until: Option<LeaseTimes>,
-    /// The store's clock less the steady clock, if the store has a clock.
-    offset: Option<u64>,
+    /// The store's clock, if it has one: then the store has several owners.
+    clock: Option<StoreClock>,
+    /// The time when the last load from the front was asked for. All that is near was so in the
+    /// store at that time or later.
+    looked_at: u64,
+    /// The steady time of the next look.
+    look_next: u64,
 
     /// The one call that is under way.
     pending: Option<Pending<T>>,
@@ -219,12 +231,29 @@ struct LeaseTimes {
     over: u64,
 }
 
+/// What is known of the store's clock: what it is less the steady clock, at least and at most.
+#[derive(Clone, Copy, Debug)]
+struct StoreClock {
+    least: u64,
+    most: u64,
+}
+
 /// A call that is under way, and what its answer is for.
 #[derive(Debug)]
 enum Pending<T> {
-    Lease { asked: u64, wanted: bool },
-    Load { until: u64 },
-    Commit { settled: usize, commands: Vec<Command<T>> },
+    Lease {
+        asked: u64,
+        wanted: bool,
+    },
+    /// `front`: the time and the steady time when a load from the front was asked for.
+    Load {
+        until: u64,
+        front: Option<(u64, u64)>,
+    },
+    Commit {
+        settled: usize,
+        commands: Vec<Command<T>>,
+    },
     Read(Command<T>),
 }
 
@@ -271,7 +300,9 @@ impl<T> Keeper<T> {
             settled_since: 0,
             leases: HashMap::new(),
             lease_until: None,
-            offset: None,
+            clock: None,
+            looked_at: 0,
+            look_next: 0,
             pending: None,
             complete_until: 0,
             load_next: false,
@@ -345,7 +376,7 @@ impl<T> Keeper<T> {
     /// Returns the steady time at which to call [`poll`](Self::poll) again, if nothing else
     /// happens. The wall clock may jump, so look at it once a second at least.
     pub(crate) fn wake(&mut self, now: Now) -> u64 {
-        let mut wake = self.refresh_at;
+        let mut wake = if self.clock.is_none() { self.refresh_at } else { u64::MAX };
         let mut at = |steady: u64| wake = wake.min(steady);
         let time = self.time(now);
         if let Some(times) = self.lease_until {
@@ -360,9 +391,17 @@ impl<T> Keeper<T> {
         if self.wants_load(time) {
             at(self.load_pause.until);
         }
+        if self.clock.is_some() && !self.leases.is_empty() && !self.closing {
+            at(self.look_next.max(self.load_pause.until));
+        }
+        let limit = match self.clock {
+            None => u64::MAX,
+            Some(_) => self.looked_at.saturating_add(self.config.margin),
+        };
         if self.has_room_to_fly()
             && self.may_hand_out(now)
             && let Some(deadline) = self.wheel.next_deadline()
+            && deadline <= limit
         {
             at(now.steady.saturating_add(deadline.saturating_sub(time)));
         }
@@ -402,10 +441,31 @@ impl<T> Keeper<T> {
 
     /// The time that deadlines are compared with.
     fn time(&self, now: Now) -> u64 {
-        match self.offset {
+        match self.clock {
             None => now.wall,
-            Some(offset) => now.steady.saturating_add(offset),
+            Some(clock) => now.steady.saturating_add(clock.least),
         }
+    }
+
+    /// The latest deadline that may be handed out.
+    ///
+    /// If the store has several owners, a caller elsewhere who cancels or moves a timeout `margin`
+    /// before its deadline is told that it will not come. So it is not handed out unless a look has
+    /// begun since.
+    fn limit(&self, now: Now) -> u64 {
+        let time = self.time(now);
+        match self.clock {
+            None => time,
+            Some(_) => time.min(self.looked_at.saturating_add(self.config.margin)),
+        }
+    }
+
+    /// Whether a timeout that was replaced or cancelled may have been handed out by any owner.
+    fn may_be_out(&self, now: Now, deadline: u64) -> bool {
+        self.clock.is_some_and(|clock| {
+            let latest = now.steady.saturating_add(clock.most);
+            deadline <= latest.saturating_add(self.config.margin)
+        })
     }
 
     fn has_room_to_fly(&self) -> bool {
@@ -450,7 +510,7 @@ impl<T> Keeper<T> {
             self.lease_until = None;
             self.forget();
         }
-        if self.refresh_at <= now.steady {
+        if self.clock.is_none() && self.refresh_at <= now.steady {
             self.refresh_at = now.steady + self.config.refresh;
             self.forget();
         }
@@ -461,8 +521,9 @@ impl<T> Keeper<T> {
             return;
         }
         let time = self.time(now);
+        let limit = self.limit(now);
         while self.has_room_to_fly() {
-            let Some(expired) = self.wheel.expire(time) else { return };
+            let Some(expired) = self.wheel.expire(limit) else { return };
             let row = expired.value;
             self.near.remove(&row.name);
             let epoch = self.leases[&row.partition];
@@ -521,18 +582,31 @@ impl<T> Keeper<T> {
 
     fn load(&mut self, now: Now) -> Option<Call> {
         let time = self.time(now);
-        if !self.wants_load(time) || !self.load_pause.is_over(now.steady) {
+        let looks = self.wants_look(now);
+        if !looks && !self.wants_load(time) || !self.load_pause.is_over(now.steady) {
             return None;
         }
         let until = time.saturating_add(self.config.horizon);
+        let after = if looks { Position::start() } else { self.loaded.clone() };
+        // A look replaces all that is near, so it is one page.
+        let rows = if looks { self.config.near_rows / 2 } else { self.config.page };
         let limit = Limit {
             // What is in flight comes again if all was forgotten.
-            rows: self.config.page.min(self.config.near_rows) + self.flying.len(),
+            rows: rows.min(self.config.near_rows) + self.flying.len(),
             bytes: self.config.near_bytes,
         };
-        self.pending = Some(Pending::Load { until });
+        let front = (after == Position::start()).then_some((time, now.steady));
+        self.pending = Some(Pending::Load { until, front });
         self.counts.loads += 1;
-        Some(Call::Load { leases: Some(self.held()), after: self.loaded.clone(), until, limit })
+        Some(Call::Load { leases: Some(self.held()), after, until, limit })
+    }
+
+    fn wants_look(&self, now: Now) -> bool {
+        self.clock.is_some()
+            && !self.closing
+            && !self.leases.is_empty()
+            && self.look_next <= now.steady
+            && self.flying.len() < self.config.near_rows
     }
 
     fn held(&self) -> Vec<Lease> {
@@ -626,8 +700,18 @@ impl<T> Keeper<T> {
                     self.released = true;
                 }
             }
-            (Pending::Load { until }, Answer::Page(page)) => {
+            (Pending::Load { until, front }, Answer::Page(page)) => {
                 self.load_pause.reset();
+                if let Some((time, asked)) = front
+                    && self.clock.is_some()
+                {
+                    // All at once, so that nothing is missing meanwhile.
+                    self.clear();
+                    self.looked_at = time;
+                    // Where looks take long, most of the time is left for other calls.
+                    let took = now.steady.saturating_sub(asked);
+                    self.look_next = now.steady.saturating_add(self.config.look.max(took * 4));
+                }
                 self.take_page(until, page);
             }
             (Pending::Commit { settled, commands }, Answer::Outcomes(outcomes)) => {
@@ -661,8 +745,11 @@ impl<T> Keeper<T> {
                 over: asked.saturating_add(good_for),
             }
         });
-        // The store read its clock before it answered, so this is never ahead of it.
-        self.offset = leases.clock.map(|clock| clock.saturating_sub(now.steady));
+        // The store read its clock after it was asked and before it answered.
+        self.clock = leases.clock.map(|clock| StoreClock {
+            least: clock.saturating_sub(now.steady),
+            most: clock.saturating_add(1).saturating_sub(asked),
+        });
         let held: HashMap<u32, u64> =
             leases.held.into_iter().map(|lease| (lease.partition, lease.epoch)).collect();
         if held.is_empty() {
@@ -731,26 +818,24 @@ impl<T> Keeper<T> {
         for command in commands {
             let reply = match outcomes.next().expect("an outcome for each change") {
                 Outcome::Put { row, replaced } => {
-                    let reply =
-                        match replaced.map(|number| self.take_out(outbox, &row.name, number)) {
-                            None => Scheduled::New,
-                            Some(false) => Scheduled::Moved,
-                            Some(true) => Scheduled::Firing,
-                        };
+                    let reply = match replaced.map(|old| self.take_out(now, outbox, &row.name, old))
+                    {
+                        None => Scheduled::New,
+                        Some(false) => Scheduled::Moved,
+                        Some(true) => Scheduled::Firing,
+                    };
                     self.insert_if_loaded(row);
                     Reply::Scheduled(reply)
                 }
-                Outcome::Cancelled(number) => {
+                Outcome::Cancelled(old) => {
                     let Request::Cancel { name } = &command.request else {
                         unreachable!("the outcome fits the change")
                     };
-                    Reply::Cancelled(
-                        match number.map(|number| self.take_out(outbox, name, number)) {
-                            None => Cancelled::Unknown,
-                            Some(false) => Cancelled::Cancelled,
-                            Some(true) => Cancelled::Firing,
-                        },
-                    )
+                    Reply::Cancelled(match old.map(|old| self.take_out(now, outbox, name, old)) {
+                        None => Cancelled::Unknown,
+                        Some(false) => Cancelled::Cancelled,
+                        Some(true) => Cancelled::Firing,
+                    })
                 }
                 outcome => unreachable!("{outcome:?} for a command"),
             };
@@ -762,13 +847,13 @@ impl<T> Keeper<T> {
         self.bound();
     }
 
-    /// Forgets the row of this number, which is gone from the store. Returns whether a consumer
-    /// has it.
-    fn take_out(&mut self, outbox: &mut Outbox, name: &Arc<str>, number: u64) -> bool {
+    /// Forgets a row that is gone from the store. Returns whether a consumer has it, or may have.
+    fn take_out(&mut self, now: Now, outbox: &mut Outbox, name: &Arc<str>, old: Replaced) -> bool {
+        let Replaced { number, deadline } = old;
         if self.flying.contains_key(&number) {
             if outbox.take_back(number) {
                 self.land(number);
-                return false;
+                return self.may_be_out(now, deadline);
             }
             return true;
         }
@@ -777,7 +862,7 @@ impl<T> Keeper<T> {
         {
             self.remove_near(name);
         }
-        false
+        self.may_be_out(now, deadline)
     }
 
     /// Forgets a row that no consumer had taken.
@@ -852,6 +937,11 @@ impl<T> Keeper<T> {
     /// Forgets all that is not in flight, to load it from the front again.
     fn forget(&mut self) {
         self.counts.forgotten += 1;
+        self.look_next = 0;
+        self.clear();
+    }
+
+    fn clear(&mut self) {
         self.bytes = self.flying.values().map(|flying| flying.bytes).sum();
         self.near.clear();
         self.wheel = Wheel::new(Mode::hierarchical());

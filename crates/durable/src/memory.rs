@@ -3,7 +3,7 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Error;
-use crate::store::{Lease, Leases, Limit, Op, Outcome, Page, Position, Row, Store};
+use crate::store::{Lease, Leases, Limit, Op, Outcome, Page, Position, Replaced, Row, Store};
 
 /// A store in memory, for tests of programs that use a timer. Nothing in it outlives the process.
 ///
@@ -89,7 +89,7 @@ impl Tables {
     fn apply(&mut self, op: &Op) -> Outcome {
         match op {
             Op::Put { name, deadline, payload } => {
-                let replaced = self.remove(name).map(|row| row.number);
+                let replaced = self.remove(name).as_ref().map(Replaced::from);
                 self.number += 1;
                 let row = Row {
                     name: name.clone(),
@@ -102,7 +102,9 @@ impl Tables {
                 self.insert(row.clone());
                 Outcome::Put { row, replaced }
             }
-            Op::Cancel { name } => Outcome::Cancelled(self.remove(name).map(|row| row.number)),
+            Op::Cancel { name } => {
+                Outcome::Cancelled(self.remove(name).as_ref().map(Replaced::from))
+            }
             Op::Ack(held) | Op::Retry(held, _) if held.lease.epoch != self.epoch => Outcome::Fenced,
             Op::Ack(held) | Op::Retry(held, _)
                 if self.find(&held.name).is_none_or(|row| {

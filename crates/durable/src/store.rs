@@ -171,8 +171,9 @@ pub struct Leases {
     /// How long they are good for, counted from the moment before the call. `None`: for as long as
     /// the store is open.
     pub good_for: Option<Duration>,
-    /// The store's own clock, in milliseconds since 1970, if it has one. Deadlines are then
-    /// compared with this clock and not with that of the machine.
+    /// The store's own clock, in milliseconds since 1970, read between call and return. A store
+    /// that several timers may have at once has one. Deadlines are then compared with this clock
+    /// and not with that of the machine, and the timer looks again and again for what others did.
     pub clock: Option<u64>,
 }
 
@@ -212,6 +213,21 @@ pub struct Held {
     pub lease: Lease,
 }
 
+/// A row that is gone, because it was put anew or cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replaced {
+    /// Its number, or 0 if that could not be read.
+    pub number: u64,
+    /// Its deadline.
+    pub deadline: u64,
+}
+
+impl From<&Row> for Replaced {
+    fn from(row: &Row) -> Self {
+        Self { number: row.number, deadline: row.deadline }
+    }
+}
+
 /// What came of an [`Op`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -219,11 +235,11 @@ pub enum Outcome {
     Put {
         /// The row as it is now.
         row: Row,
-        /// The number of the row whose place it took.
-        replaced: Option<u64>,
+        /// The row whose place it took.
+        replaced: Option<Replaced>,
     },
-    /// Of [`Op::Cancel`]: the number of the row that is gone.
-    Cancelled(Option<u64>),
+    /// Of [`Op::Cancel`]: the row that is gone.
+    Cancelled(Option<Replaced>),
     /// Of [`Op::Ack`]: the row is gone.
     Acked,
     /// Of [`Op::Retry`]: the row as it is now.

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::store::{Held, Lease, Limit, Op, Outcome, Page, Position, Row, Store};
+use crate::store::{Held, Lease, Limit, Op, Outcome, Page, Position, Replaced, Row, Store};
 
 /// Checks everything that [`Store`] asks for and that one process can see, on stores that `empty`
 /// makes. Each must be new and have nothing in it.
@@ -71,10 +71,10 @@ fn puts_replaces_and_cancels(mut store: impl Store) {
     assert_eq!((first.deadline, &first.payload[..], first.attempt), (10, &b"1"[..], 0));
     assert_eq!(store.get("a").unwrap(), Some(first.clone()));
     let (second, replaced) = put(&mut store, "a", 5, b"2");
-    assert_eq!(replaced, Some(first.number), "a put tells whose place it took");
+    assert_eq!(replaced, Some((&first).into()), "a put tells whose place it took");
     assert_ne!(first.number, second.number, "a put gives a new number");
     assert_eq!(all(&mut store), std::slice::from_ref(&second), "a name has one row");
-    assert_eq!(cancel(&mut store, "a"), Some(second.number));
+    assert_eq!(cancel(&mut store, "a"), Some((&second).into()));
     assert_eq!(cancel(&mut store, "a"), None);
     assert_eq!(store.get("a").unwrap(), None);
     assert_eq!(store.count().unwrap(), 0);
@@ -184,7 +184,7 @@ fn applies_changes_in_order(mut store: impl Store) {
     else {
         panic!("changes are applied one after another: {outcomes:?}")
     };
-    assert_eq!((first.number, third.number), (*second, *cancelled));
+    assert_eq!([first, third].map(Replaced::from), [*second, *cancelled]);
     assert_eq!(all(&mut store), std::slice::from_ref(last));
     assert_eq!(store.commit(&[]).unwrap(), []);
 }
@@ -195,8 +195,8 @@ fn takes_the_longest_and_the_shortest(mut store: impl Store) {
     let payload = vec![255; crate::MAX_PAYLOAD];
     for (name, deadline, payload) in [
         ("x", 0, &[][..]),
-        (&long[..], u64::MAX, &payload[..]),
-        ("\u{1}", u64::MAX - 1, &[0][..]),
+        (&long[..], LAST, &payload[..]),
+        ("\u{1}", LAST - 1, &[0][..]),
         ("'; drop table x; --", 1, &[b'\\', b'\'', 0][..]),
     ] {
         let (row, _) = put(&mut store, name, deadline, payload);
@@ -205,6 +205,9 @@ fn takes_the_longest_and_the_shortest(mut store: impl Store) {
     }
     assert_eq!(all(&mut store).len(), 4);
 }
+
+/// The last deadline that a timer asks for.
+const LAST: u64 = i64::MAX as u64;
 
 /// Some thousand changes, from a generator of numbers that is always the same.
 fn agrees_with_a_map(mut store: impl Store) {
@@ -252,13 +255,13 @@ fn agrees_with_a_map(mut store: impl Store) {
                 }
                 continue;
             };
-            let before = model.remove(name).map(|row| row.number);
+            let before = model.remove(name).as_ref().map(Replaced::from);
             match outcome {
                 Outcome::Put { row, replaced } => {
                     assert_eq!(replaced, before);
                     model.insert(name.clone(), row);
                 }
-                Outcome::Cancelled(number) => assert_eq!(number, before),
+                Outcome::Cancelled(removed) => assert_eq!(removed, before),
                 outcome => panic!("{outcome:?} of {op:?}"),
             }
         }
@@ -292,18 +295,23 @@ fn one(store: &mut impl Store, op: Op) -> Outcome {
     outcomes.remove(0)
 }
 
-fn put(store: &mut impl Store, name: &str, deadline: u64, payload: &[u8]) -> (Row, Option<u64>) {
+fn put(
+    store: &mut impl Store,
+    name: &str,
+    deadline: u64,
+    payload: &[u8],
+) -> (Row, Option<Replaced>) {
     let op = Op::Put { name: name.into(), deadline, payload: payload.into() };
     let Outcome::Put { row, replaced } = one(store, op) else { panic!("a put has its outcome") };
     assert_ne!(row.number, 0, "0 is no number");
     (row, replaced)
 }
 
-fn cancel(store: &mut impl Store, name: &str) -> Option<u64> {
-    let Outcome::Cancelled(number) = one(store, Op::Cancel { name: name.into() }) else {
+fn cancel(store: &mut impl Store, name: &str) -> Option<Replaced> {
+    let Outcome::Cancelled(removed) = one(store, Op::Cancel { name: name.into() }) else {
         panic!("a cancel has its outcome")
     };
-    number
+    removed
 }
 
 fn all(store: &mut impl Store) -> Vec<Row> {

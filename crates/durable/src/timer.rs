@@ -295,6 +295,8 @@ impl Default for Builder {
                 redeliver: 30_000,
                 linger: 5,
                 refresh: 60_000,
+                look: 200,
+                margin: 1_000,
             },
             #[cfg(feature = "redb")]
             cache: 64 << 20,
@@ -996,7 +998,8 @@ fn check_name(name: &str) -> Result<(), Error> {
 
 /// Rounds up, so that nothing is early. Before 1970 is 1970.
 fn deadline(at: SystemTime) -> u64 {
-    at.duration_since(UNIX_EPOCH).map_or(0, milliseconds)
+    // Stores keep it as an `i64`, which is enough for 292 million years.
+    at.duration_since(UNIX_EPOCH).map_or(0, milliseconds).min(i64::MAX as u64)
 }
 
 /// Rounds down, so that nothing is early.

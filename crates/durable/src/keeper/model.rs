@@ -167,6 +167,8 @@ impl World {
             redeliver: rng.u64(1..500),
             linger: rng.u64(0..20),
             refresh: if rng.bool() { u64::MAX / 2 } else { rng.u64(100..5_000) },
+            look: 200,
+            margin: 1_000,
         };
         Self {
             rng,
@@ -448,18 +450,22 @@ impl World {
                     );
                     match scheduled {
                         Scheduled::New => assert_eq!(*replaced, None),
-                        Scheduled::Moved => self.die(replaced.expect("it replaced one")),
-                        Scheduled::Firing => self.check_flies(replaced.expect("it replaced one")),
+                        Scheduled::Moved => self.die(replaced.expect("it replaced one").number),
+                        Scheduled::Firing => {
+                            self.check_flies(replaced.expect("it replaced one").number);
+                        }
                     }
                 }
                 (Request::Cancel { .. }, Reply::Cancelled(cancelled)) => {
-                    let (_, Outcome::Cancelled(number)) = commands.next().unwrap() else {
+                    let (_, Outcome::Cancelled(removed)) = commands.next().unwrap() else {
                         panic!("a cancel has its outcome")
                     };
                     match cancelled {
-                        Cancelled::Unknown => assert_eq!(*number, None),
-                        Cancelled::Cancelled => self.die(number.expect("there was one")),
-                        Cancelled::Firing => self.check_flies(number.expect("there was one")),
+                        Cancelled::Unknown => assert_eq!(*removed, None),
+                        Cancelled::Cancelled => self.die(removed.expect("there was one").number),
+                        Cancelled::Firing => {
+                            self.check_flies(removed.expect("there was one").number)
+                        }
                     }
                 }
                 (request, reply) => panic!("{reply:?} to {request:?}"),

@@ -11,7 +11,9 @@ use redb::{
     StorageBackend, Table, TableDefinition, TableHandle, WriteTransaction, backends::FileBackend,
 };
 
-use crate::store::{Damaged, Held, Lease, Leases, Limit, Op, Outcome, Page, Position, Row, Store};
+use crate::store::{
+    Damaged, Held, Lease, Leases, Limit, Op, Outcome, Page, Position, Replaced, Row, Store,
+};
 use crate::timer::message;
 use crate::{Error, row};
 
@@ -472,7 +474,7 @@ impl<'a> Tables<'a> {
         Ok(Some(row))
     }
 
-    fn put(&mut self, row: &Row) -> Result<Option<u64>, redb::Error> {
+    fn put(&mut self, row: &Row) -> Result<Option<Replaced>, redb::Error> {
         let name = row.name.as_bytes();
         let replaced = self.remove_due(name)?;
         self.names.insert(name, (row.deadline, row::index_sum(name, row.deadline)))?;
@@ -480,19 +482,20 @@ impl<'a> Tables<'a> {
         Ok(replaced)
     }
 
-    fn cancel(&mut self, name: &[u8]) -> Result<Option<u64>, redb::Error> {
-        let number = self.remove_due(name)?;
+    fn cancel(&mut self, name: &[u8]) -> Result<Option<Replaced>, redb::Error> {
+        let removed = self.remove_due(name)?;
         self.names.remove(name)?;
-        Ok(number)
+        Ok(removed)
     }
 
-    /// Removes the row of this name, and returns its number. A row that is damaged has number 0,
-    /// which no row has.
-    fn remove_due(&mut self, name: &[u8]) -> Result<Option<u64>, redb::Error> {
+    /// Removes the row of this name.
+    fn remove_due(&mut self, name: &[u8]) -> Result<Option<Replaced>, redb::Error> {
         let Some(deadline) = find(&self.due, &self.names, name)? else { return Ok(None) };
         let value = self.due.remove((deadline, name))?;
         Ok(value.map(|value| {
-            row::decode(deadline, name, value.value(), PARTITION).map_or(0, |row| row.number)
+            let number =
+                row::decode(deadline, name, value.value(), PARTITION).map_or(0, |row| row.number);
+            Replaced { number, deadline }
         }))
     }
 }

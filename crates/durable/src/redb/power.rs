@@ -110,6 +110,8 @@ fn live(rng: &mut Rng, store: &mut impl Store, mut rows: Rows, told: &mut Told) 
         redeliver: 100,
         linger: 5,
         refresh: 5_000,
+        look: 200,
+        margin: 1_000,
     });
     let mut outbox = Outbox::default();
     let mut now = Now { wall: 1_000_000, steady: 0 };
