@@ -33,6 +33,12 @@ impl Outbox {
         self.waiting.drain(..).map(|(row, _)| row.number)
     }
 
+    /// Returns what waits, the first first.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> impl DoubleEndedIterator<Item = &(Row, u64)> {
+        self.waiting.iter()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }

@@ -141,7 +141,16 @@ impl fmt::Display for Error {
                  put the file back, or restart the program to begin with a new one",
                 path.display()
             ),
-            Self::Store { doing, source } => write!(f, "cannot {doing}: {source}"),
+            Self::Store { doing, source } => {
+                write!(f, "cannot {doing}: {source}")?;
+                // Engines say "db error" and leave the rest to their source.
+                let mut cause = source.source();
+                while let Some(error) = cause {
+                    write!(f, ": {error}")?;
+                    cause = error.source();
+                }
+                Ok(())
+            }
             Self::Damaged { name, deadline, reason } => write!(
                 f,
                 "the timeout {name:?}, due {deadline} ms after 1970, is damaged and was set aside: \

@@ -281,6 +281,7 @@ impl Pause {
     }
 }
 
+const LOOK_HORIZON: u64 = 2_000;
 const FIRST_PAUSE: u64 = 100;
 const LAST_PAUSE: u64 = 30_000;
 
@@ -577,7 +578,15 @@ impl<T> Keeper<T> {
         !self.closing
             && !self.leases.is_empty()
             && self.has_room_in_memory()
-            && self.complete_until < time.saturating_add(self.config.horizon / 2)
+            && self.complete_until < time.saturating_add(self.horizon() / 2)
+    }
+
+    /// What is near is read again with each look, so it must not be much.
+    fn horizon(&self) -> u64 {
+        match self.clock {
+            None => self.config.horizon,
+            Some(_) => self.config.horizon.min(LOOK_HORIZON),
+        }
     }
 
     fn load(&mut self, now: Now) -> Option<Call> {
@@ -586,7 +595,7 @@ impl<T> Keeper<T> {
         if !looks && !self.wants_load(time) || !self.load_pause.is_over(now.steady) {
             return None;
         }
-        let until = time.saturating_add(self.config.horizon);
+        let until = time.saturating_add(self.horizon());
         let after = if looks { Position::start() } else { self.loaded.clone() };
         // A look replaces all that is near, so it is one page.
         let rows = if looks { self.config.near_rows / 2 } else { self.config.page };
@@ -1004,3 +1013,5 @@ pub(crate) fn milliseconds(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod simulation;

@@ -35,12 +35,15 @@
 //! # Features
 //!
 //! - `redb` (default): [`DurableTimer::open`] and [`RedbStore`].
+//! - `postgres`: `DurableTimer::connect` and `PostgresStore`, for many workers on one database.
 
 mod commit;
 mod due;
 mod error;
 mod keeper;
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "redb")]
 mod redb;
 #[cfg(feature = "redb")]
@@ -53,6 +56,8 @@ pub use commit::Commit;
 pub use error::Error;
 pub use keeper::{Cancelled, Scheduled};
 pub use memory::MemoryStore;
+#[cfg(feature = "postgres")]
+pub use postgres::{MIGRATION, PostgresStore, cancel_in, schedule_in};
 #[cfg(feature = "redb")]
 pub use redb::RedbStore;
 pub use timer::{Builder, Due, DueStream, DurableTimer, Iter, Pending, Stats};

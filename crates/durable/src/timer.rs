@@ -77,6 +77,19 @@ impl DurableTimer {
         Self::builder().open(path)
     }
 
+    /// Opens a timer in the PostgreSQL database at this URL, with the defaults of [`Builder`].
+    ///
+    /// Any number of processes may do so: they share what is pending, and each timeout goes to one
+    /// of them. Deadlines are compared with the clock of the database.
+    ///
+    /// # Errors
+    ///
+    /// As for [`PostgresStore::connect`](crate::PostgresStore::connect).
+    #[cfg(feature = "postgres")]
+    pub fn connect(url: &str) -> Result<Self, Error> {
+        Self::builder().open_store(crate::PostgresStore::connect(url)?)
+    }
+
     /// Returns a builder.
     pub fn builder() -> Builder {
         Builder::default()
@@ -97,10 +110,7 @@ impl DurableTimer {
         at: SystemTime,
         payload: &[u8],
     ) -> Result<Commit<Scheduled>, Error> {
-        check_name(name)?;
-        if MAX_PAYLOAD < payload.len() {
-            return Err(Error::LongPayload { length: payload.len() });
-        }
+        check(name, payload)?;
         let request =
             Request::Put { name: name.into(), deadline: deadline(at), payload: payload.into() };
         self.ask(request, |reply| match reply {
@@ -309,6 +319,9 @@ impl Default for Builder {
 
 impl Builder {
     /// Sets how far ahead timeouts are loaded into memory. Default 10 minutes.
+    ///
+    /// On a store that several timers may have at once, what is that near is read again five times
+    /// a second; there the default, and the most, is 2 s.
     pub fn horizon(mut self, horizon: Duration) -> Self {
         self.config.horizon = milliseconds(horizon);
         self
@@ -910,10 +923,6 @@ impl Worker {
 
     /// Tells callers and operators what came of it.
     fn tell(&mut self) {
-        for (ticket, reply) in self.keeper.replies.drain(..) {
-            // Whoever dropped the `Commit` does not want to know.
-            let _ = ticket.send(reply);
-        }
         for trouble in std::mem::take(&mut self.keeper.troubles) {
             let error = match trouble {
                 Trouble::Store(error) => error,
@@ -926,6 +935,10 @@ impl Worker {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| hook(&error))) {
                 log::error!("the hook `on_error` panicked: {}", message(&*panic));
             }
+        }
+        for (ticket, reply) in self.keeper.replies.drain(..) {
+            // Whoever dropped the `Commit` does not want to know.
+            let _ = ticket.send(reply);
         }
         let Counts {
             handed_out,
@@ -987,6 +1000,14 @@ fn execute(store: &mut dyn Store, call: Call) -> Result<Answer, Error> {
 /// The longest time in which the wall clock is not looked at, in milliseconds.
 const LONGEST_SLEEP: u64 = 1_000;
 
+pub(crate) fn check(name: &str, payload: &[u8]) -> Result<(), Error> {
+    check_name(name)?;
+    if MAX_PAYLOAD < payload.len() {
+        return Err(Error::LongPayload { length: payload.len() });
+    }
+    Ok(())
+}
+
 fn check_name(name: &str) -> Result<(), Error> {
     match name.len() {
         0 => Err(Error::EmptyName),
@@ -997,7 +1018,7 @@ fn check_name(name: &str) -> Result<(), Error> {
 }
 
 /// Rounds up, so that nothing is early. Before 1970 is 1970.
-fn deadline(at: SystemTime) -> u64 {
+pub(crate) fn deadline(at: SystemTime) -> u64 {
     // Stores keep it as an `i64`, which is enough for 292 million years.
     at.duration_since(UNIX_EPOCH).map_or(0, milliseconds).min(i64::MAX as u64)
 }
