@@ -4,6 +4,7 @@
 //! cargo bench -p tickwheel-durable --bench figures -- groups          # schedules by group size
 //! cargo bench -p tickwheel-durable --bench figures -- pending 10000000 # many pending
 //! cargo bench -p tickwheel-durable --bench figures -- mixed           # firing while scheduling
+//! cargo bench -p tickwheel-durable --features postgres --bench figures -- postgres URL
 //! ```
 //!
 //! Without words it runs all of them, small. `TMPDIR` says on which disk.
@@ -36,9 +37,11 @@ fn main() -> Result<()> {
         ["groups"] => groups(50_000),
         ["pending", rows] => pending(rows.parse()?),
         ["mixed"] => mixed(200_000, Duration::from_secs(10)),
+        #[cfg(feature = "postgres")]
+        ["postgres", url] => workers(url),
         ["fill", file, rows] => fill(Path::new(file), rows.parse()?),
         ["drain", file, rows] => drain(Path::new(file), rows.parse()?),
-        _ => Err("figures [groups | pending ROWS | mixed]".into()),
+        _ => Err("figures [groups | pending ROWS | mixed | postgres URL]".into()),
     }
 }
 
@@ -266,6 +269,60 @@ fn mixed(far: u64, time: Duration) -> Result<()> {
         memory()
     );
     Ok(timer.close()?)
+}
+
+/// 10,000 due a second for 10 seconds, on 4 workers of a database.
+#[cfg(feature = "postgres")]
+fn workers(url: &str) -> Result<()> {
+    let workers: Vec<DurableTimer> =
+        (0..4).map(|_| DurableTimer::connect(url)).collect::<std::result::Result<_, _>>()?;
+    let mut random = Random(1);
+    let mut commits = Vec::new();
+    let began = Instant::now();
+    for n in 0..200_000_u64 {
+        let at = random.in_a_month() + Duration::from_secs(3_600);
+        commits.push(workers[n as usize % 4].schedule(&format!("far/{n}"), at, &PAYLOAD)?);
+    }
+    wait(&mut commits)?;
+    println!("{:.0} schedules/s in groups", 200_000.0 / began.elapsed().as_secs_f64());
+    let begin = SystemTime::now() + Duration::from_secs(15);
+    for n in 0..100_000_u64 {
+        let at = begin + Duration::from_millis(random.below(10_000));
+        commits.push(workers[n as usize % 4].schedule(&format!("near/{n}"), at, &PAYLOAD)?);
+    }
+    wait(&mut commits)?;
+    println!("all are there {:?} before the first", begin.duration_since(SystemTime::now()));
+    let consumers: Vec<_> = workers
+        .iter()
+        .cloned()
+        .map(|timer| {
+            thread::spawn(move || {
+                let mut late = Vec::new();
+                // Nothing for 5 seconds: it is over.
+                let mut patience = Duration::from_secs(30);
+                while let Ok(Some(due)) = timer.recv_timeout(patience) {
+                    patience = Duration::from_secs(5);
+                    late.push(SystemTime::now().duration_since(due.deadline()).unwrap_or_default());
+                    due.ack();
+                }
+                late
+            })
+        })
+        .collect();
+    let mut late = Vec::new();
+    for consumer in consumers {
+        late.extend(consumer.join().expect("no panic"));
+    }
+    println!("{} of 100000 fired, late {}", late.len(), quantiles(late.clone()));
+    for worker in workers {
+        let stats = worker.stats();
+        println!(
+            "{} partitions, {} loads, {} commits",
+            stats.partitions, stats.loads, stats.commits
+        );
+        worker.close()?;
+    }
+    Ok(())
 }
 
 fn quantiles(mut times: Vec<Duration>) -> String {

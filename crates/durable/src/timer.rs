@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[cfg(feature = "redb")]
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -421,7 +421,7 @@ impl Builder {
             is_closed: AtomicBool::new(false),
             panic: Mutex::default(),
             stats: Mutex::default(),
-            process: std::process::id(),
+            process: AtomicU32::new(std::process::id()),
         });
         let worker = Worker {
             keeper: Keeper::new(self.config),
@@ -702,7 +702,8 @@ impl Handle {
     }
 
     fn check_process(&self) -> Result<(), Error> {
-        if self.shared.process == std::process::id() { Ok(()) } else { Err(Error::Forked) }
+        let process = self.shared.process.load(Ordering::Relaxed);
+        if process == std::process::id() { Ok(()) } else { Err(Error::Forked) }
     }
 
     /// `None`: nothing is due. `Some(None)`: nothing will be.
@@ -759,7 +760,7 @@ struct Shared {
     panic: Mutex<Option<String>>,
     stats: Mutex<Stats>,
     /// The process that has the thread.
-    process: u32,
+    process: AtomicU32,
 }
 
 /// What consumers settled and the keeper has not seen.
@@ -1047,4 +1048,26 @@ pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
         .map(|message| (*message).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "no message".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryStore;
+
+    /// A fork itself cannot be made without unsafe code.
+    #[test]
+    fn in_a_forked_process_all_calls_say_so_and_none_hangs() {
+        let timer = DurableTimer::builder().open_store(MemoryStore::new()).unwrap();
+        let own = std::process::id();
+        timer.handle.shared.process.store(own + 1, Ordering::Relaxed);
+        let now = SystemTime::now();
+        assert!(matches!(timer.schedule("a", now, b""), Err(Error::Forked)));
+        assert!(matches!(timer.cancel("a"), Err(Error::Forked)));
+        assert!(matches!(timer.recv(), Err(Error::Forked)));
+        assert!(matches!(timer.len(), Err(Error::Forked)));
+        assert!(matches!(timer.clone().close(), Err(Error::Forked)));
+        timer.handle.shared.process.store(own, Ordering::Relaxed);
+        timer.close().unwrap();
+    }
 }
