@@ -282,6 +282,7 @@ impl Pause {
 }
 
 const LOOK_HORIZON: u64 = 2_000;
+const SLACK: u64 = 2;
 const FIRST_PAUSE: u64 = 100;
 const LAST_PAUSE: u64 = 30_000;
 
@@ -754,10 +755,11 @@ impl<T> Keeper<T> {
                 over: asked.saturating_add(good_for),
             }
         });
-        // The store read its clock after it was asked and before it answered.
+        // The store read its clock after it was asked and before it answered. All times here are
+        // rounded down, and until the next lease the clocks may drift apart: `SLACK` is for both.
         self.clock = leases.clock.map(|clock| StoreClock {
-            least: clock.saturating_sub(now.steady),
-            most: clock.saturating_add(1).saturating_sub(asked),
+            least: clock.saturating_sub(now.steady).saturating_sub(SLACK),
+            most: clock.saturating_sub(asked).saturating_add(SLACK + 1),
         });
         let held: HashMap<u32, u64> =
             leases.held.into_iter().map(|lease| (lease.partition, lease.epoch)).collect();
@@ -963,6 +965,9 @@ impl<T> Keeper<T> {
         match pending {
             Pending::Lease { wanted, .. } => {
                 self.lease_pause.fail(now.steady);
+                // The store may have given some back, and another owner may have them by now.
+                self.leases.clear();
+                self.lease_until = None;
                 if !wanted {
                     // The leases run out by themselves.
                     self.released = true;

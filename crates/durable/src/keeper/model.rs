@@ -66,6 +66,9 @@ fn an_ack_does_not_remove_a_later_timeout_of_the_same_name() {
 #[test]
 fn a_full_disk_lets_what_is_due_go_on() {
     let mut world = World::new(1);
+    world.config =
+        Config { near_rows: 200, near_bytes: 1 << 20, in_flight: 50, group: 64, ..world.config };
+    world.restart();
     for name in 0..50 {
         world.put(&format!("{name}"), world.now.wall + 1_000 + name);
     }
@@ -76,8 +79,10 @@ fn a_full_disk_lets_what_is_due_go_on() {
     assert_eq!(world.failed, 1, "the caller is told");
     // Callers go on asking, and what consumers acked gets into the store all the same.
     for n in 0..3_000 {
+        world.now.wall += 1;
+        world.now.steady += 1;
         world.put(&format!("more {n}"), 0);
-        world.pass(1);
+        world.settle_down();
         world.take();
         while !world.held.is_empty() {
             world.settle_one(0, Settled::Ack);
