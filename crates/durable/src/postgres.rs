@@ -230,7 +230,8 @@ const RETRY: &str = "update tickwheel_due due
      set deadline = u.deadline, attempt = due.attempt + 1, number = nextval('tickwheel_number')
      from unnest($1::text[], $2::bigint[], $3::bigint[]) u(name, number, deadline)
      where due.name = u.name and due.number = u.number
-     returning u.number, due.partition, due.deadline, due.name, due.number, due.attempt, due.payload";
+     returning u.number, due.partition, due.deadline, due.name, due.number, due.attempt,
+       due.payload";
 /// In order of the names, so that two workers do not wait for each other.
 const FIND: &str = "select name, number, deadline from tickwheel_due where name = any($1)
      order by name for update";
@@ -551,8 +552,8 @@ fn take_leases(
     )?;
     let taken = transaction.query(
         "with free as (select partition from tickwheel_partition
-                       where (owner is null or until < clock_timestamp()) and owner is distinct from $1
-                         and not partition = any($4)
+                       where (owner is null or until < clock_timestamp())
+                         and owner is distinct from $1 and not partition = any($4)
                        order by random() limit $3 for update skip locked)
          update tickwheel_partition p set owner = $1, epoch = p.epoch + 1,
            until = clock_timestamp() + $2 * interval '1 second'

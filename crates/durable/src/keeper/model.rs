@@ -388,8 +388,11 @@ impl World {
     }
 
     fn execute(&mut self, call: &Call) -> Result<Answer, Error> {
-        let full = self.puts_fail
-            && matches!(call, Call::Commit { ops } if ops.iter().any(|op| matches!(op, Op::Put { .. })));
+        let puts = match call {
+            Call::Commit { ops } => ops.iter().any(|op| matches!(op, Op::Put { .. })),
+            _ => false,
+        };
+        let full = self.puts_fail && puts;
         let fails = self.rng.u32(0..100) < self.failures || full;
         if fails && (full || self.rng.bool()) {
             return Err(Error::store("do it", "before"));
