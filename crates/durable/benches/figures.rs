@@ -1,0 +1,348 @@
+//! The figures of design.md.
+//!
+//! ```sh
+//! cargo bench -p tickwheel-durable --bench figures -- groups          # schedules by group size
+//! cargo bench -p tickwheel-durable --bench figures -- pending 10000000 # many pending
+//! cargo bench -p tickwheel-durable --bench figures -- mixed           # firing while scheduling
+//! cargo bench -p tickwheel-durable --features postgres --bench figures -- postgres URL
+//! ```
+//!
+//! Without words it runs all of them, small. `TMPDIR` says on which disk.
+
+use std::error::Error;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use tickwheel_durable::{Commit, DurableTimer, Scheduled};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+const MONTH: Duration = Duration::from_secs(30 * 86_400);
+const PAYLOAD: [u8; 100] = [7; 100];
+
+fn main() -> Result<()> {
+    let words: Vec<String> =
+        std::env::args().skip(1).filter(|word| word != "--bench" && word != "--quick").collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        [] => {
+            groups(2_000)?;
+            pending(20_000)?;
+            mixed(2_000, Duration::from_secs(2))
+        }
+        ["groups"] => groups(50_000),
+        ["pending", rows] => pending(rows.parse()?),
+        ["mixed"] => mixed(200_000, Duration::from_secs(10)),
+        #[cfg(feature = "postgres")]
+        ["postgres", url] => workers(url),
+        ["fill", file, rows] => fill(Path::new(file), rows.parse()?),
+        ["drain", file, rows] => drain(Path::new(file), rows.parse()?),
+        _ => Err("figures [groups | pending ROWS | mixed | postgres URL]".into()),
+    }
+}
+
+/// Random numbers, always the same.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        ((u128::from(self.0 ^ (self.0 >> 29)) * u128::from(below)) >> 64) as u64
+    }
+
+    fn in_a_month(&mut self) -> SystemTime {
+        SystemTime::now() + Duration::from_millis(self.below(MONTH.as_millis() as u64))
+    }
+}
+
+fn wait(commits: &mut Vec<Commit<Scheduled>>) -> Result<()> {
+    for commit in commits.drain(..) {
+        commit.wait()?;
+    }
+    Ok(())
+}
+
+/// Durable schedules a second, by how many are issued before the caller waits.
+fn groups(rows: u64) -> Result<()> {
+    println!("| a group | names | schedules/s | ms a group | commits a schedule | cancels/s |");
+    println!("|---|---|---|---|---|---|");
+    for (group, rows) in [(1, rows / 50), (64, rows / 4), (1024, rows)] {
+        for names in ["ascending", "random"] {
+            let folder = tempfile::tempdir()?;
+            let timer = DurableTimer::open(folder.path().join("timeouts"))?;
+            let mut random = Random(1);
+            let name = |n: u64| {
+                if names == "random" {
+                    format!("{:016x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+                } else {
+                    format!("{n:016}")
+                }
+            };
+            let mut commits = Vec::new();
+            // Some are there before.
+            for n in 0..rows {
+                commits.push(timer.schedule(&name(n), random.in_a_month(), &PAYLOAD)?);
+            }
+            wait(&mut commits)?;
+            let before = timer.stats().commits;
+            let began = Instant::now();
+            for n in rows..rows * 2 {
+                commits.push(timer.schedule(&name(n), random.in_a_month(), &PAYLOAD)?);
+                if commits.len() == group {
+                    wait(&mut commits)?;
+                }
+            }
+            wait(&mut commits)?;
+            let took = began.elapsed().as_secs_f64();
+            let done = timer.stats().commits - before;
+            let began = Instant::now();
+            let mut cancels = Vec::new();
+            for n in 0..rows {
+                cancels.push(timer.cancel(&name(n))?);
+                if cancels.len() == group || n == rows - 1 {
+                    for cancel in cancels.drain(..) {
+                        cancel.wait()?;
+                    }
+                }
+            }
+            println!(
+                "| {group} | {names} | {:.0} | {:.2} | {:.3} | {:.0} |",
+                rows as f64 / took,
+                took * 1e3 / (rows as f64 / group as f64),
+                done as f64 / rows as f64,
+                rows as f64 / began.elapsed().as_secs_f64()
+            );
+            timer.close()?;
+        }
+    }
+    Ok(())
+}
+
+/// Many pending: in a process that dies, and then in a new one.
+fn pending(rows: u64) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("timeouts");
+    for phase in ["fill", "drain"] {
+        let status = Command::new(std::env::current_exe()?)
+            .args([phase, &file.display().to_string(), &rows.to_string()])
+            .status()?;
+        if phase == "drain" && !status.success() {
+            return Err(format!("{phase}: {status}").into());
+        }
+    }
+    Ok(())
+}
+
+fn fill(file: &Path, rows: u64) -> Result<()> {
+    // Larger groups than a service has, to be done in time.
+    let timer = DurableTimer::builder().group(20_000).open(file)?;
+    let mut random = Random(1);
+    let mut commits = Vec::new();
+    let began = Instant::now();
+    let due = rows / 10;
+    for n in 0..rows {
+        let name = format!("{:016x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        // A tenth is overdue when the second process opens the file.
+        let at = if n < due {
+            SystemTime::now() + Duration::from_millis(random.below(1_000))
+        } else {
+            random.in_a_month() + Duration::from_secs(3_600)
+        };
+        commits.push(timer.schedule(&name, at, &PAYLOAD)?);
+        if commits.len() == 40_000 {
+            wait(&mut commits)?;
+        }
+    }
+    wait(&mut commits)?;
+    let took = began.elapsed();
+    println!(
+        "{rows} scheduled in {:.0} s, groups of 20,000, names and deadlines at random: {:.0}/s",
+        took.as_secs_f64(),
+        rows as f64 / took.as_secs_f64()
+    );
+    println!("file {:.0} bytes a timeout", std::fs::metadata(file)?.len() as f64 / rows as f64);
+    println!("memory {}", memory());
+    // No destructor runs.
+    std::process::abort();
+}
+
+fn drain(file: &Path, rows: u64) -> Result<()> {
+    let began = Instant::now();
+    let timer = DurableTimer::builder().in_flight(10_000).near(100_000, 64 << 20).open(file)?;
+    println!("after a kill: open {:.2} s", began.elapsed().as_secs_f64());
+    let due = timer.recv()?.ok_or("closed")?;
+    println!("first handed out after {:.2} s", began.elapsed().as_secs_f64());
+    due.ack();
+    let began = Instant::now();
+    let due = rows / 10;
+    for _ in 1..due {
+        timer.recv()?.ok_or("closed")?.ack();
+    }
+    let took = began.elapsed().as_secs_f64();
+    println!("{due} fired and acked in {took:.1} s: {:.0}/s", due as f64 / took);
+    println!("memory {}, {:?}", memory(), timer.stats());
+    let began = Instant::now();
+    timer.close()?;
+    println!("closed in {:.2} s", began.elapsed().as_secs_f64());
+    let began = Instant::now();
+    let timer = DurableTimer::open(file)?;
+    println!("after a close: open {:.2} s, {} left", began.elapsed().as_secs_f64(), timer.len()?);
+    println!("file {:.0} bytes a timeout", std::fs::metadata(file)?.len() as f64 / rows as f64);
+    Ok(timer.close()?)
+}
+
+/// 5,000 due a second while 64 threads schedule.
+fn mixed(far: u64, time: Duration) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let timer = DurableTimer::builder()
+        .horizon(Duration::from_secs(2))
+        .near(50_000, 64 << 20)
+        .open(folder.path().join("timeouts"))?;
+    let mut random = Random(1);
+    let mut commits = Vec::new();
+    for n in 0..far {
+        let at = random.in_a_month() + Duration::from_secs(600);
+        commits.push(timer.schedule(&format!("far/{n}"), at, &PAYLOAD)?);
+    }
+    wait(&mut commits)?;
+    let due = 5_000 * time.as_secs();
+    let begin = SystemTime::now() + Duration::from_secs(3);
+    for n in 0..due {
+        let at = begin + Duration::from_millis(random.below(time.as_millis() as u64));
+        commits.push(timer.schedule(&format!("near/{n}"), at, &PAYLOAD)?);
+    }
+    wait(&mut commits)?;
+    thread::sleep(begin.duration_since(SystemTime::now()).unwrap_or_default());
+    let before = timer.stats();
+    let stop = Arc::new(AtomicBool::new(false));
+    let callers: Vec<_> = (0..64)
+        .map(|caller| {
+            let (timer, stop) = (timer.clone(), Arc::clone(&stop));
+            thread::spawn(move || {
+                let mut random = Random(caller);
+                let mut waits = Vec::new();
+                for n in 0.. {
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let began = Instant::now();
+                    timer
+                        .schedule(&format!("{caller}/{n}"), random.in_a_month(), &PAYLOAD)
+                        .and_then(Commit::wait)
+                        .expect("the disk has room");
+                    waits.push(began.elapsed());
+                }
+                waits
+            })
+        })
+        .collect();
+    let began = Instant::now();
+    let mut late = Vec::new();
+    for _ in 0..due {
+        let due = timer.recv()?.ok_or("closed")?;
+        late.push(SystemTime::now().duration_since(due.deadline())?);
+        due.ack();
+    }
+    let took = began.elapsed().as_secs_f64();
+    stop.store(true, Ordering::Relaxed);
+    let mut waits = Vec::new();
+    for caller in callers {
+        waits.extend(caller.join().expect("no panic"));
+    }
+    let stats = timer.stats();
+    println!("{due} fired in {took:.1} s, late {}", quantiles(late));
+    println!(
+        "meanwhile {:.0} durable schedules/s by 64 callers, each waits {}",
+        waits.len() as f64 / took,
+        quantiles(waits)
+    );
+    let commits = stats.commits - before.commits;
+    println!(
+        "{:.0} commits/s of {:.0} changes, {:.2} ms each; memory {}",
+        commits as f64 / took,
+        (stats.changes - before.changes) as f64 / commits as f64,
+        (stats.commit_time - before.commit_time).as_secs_f64() * 1e3 / commits as f64,
+        memory()
+    );
+    Ok(timer.close()?)
+}
+
+/// 10,000 due a second for 10 seconds, on 4 workers of a database.
+#[cfg(feature = "postgres")]
+fn workers(url: &str) -> Result<()> {
+    let workers: Vec<DurableTimer> =
+        (0..4).map(|_| DurableTimer::connect(url)).collect::<std::result::Result<_, _>>()?;
+    let mut random = Random(1);
+    let mut commits = Vec::new();
+    let began = Instant::now();
+    for n in 0..200_000_u64 {
+        let at = random.in_a_month() + Duration::from_secs(3_600);
+        commits.push(workers[n as usize % 4].schedule(&format!("far/{n}"), at, &PAYLOAD)?);
+    }
+    wait(&mut commits)?;
+    println!("{:.0} schedules/s in groups", 200_000.0 / began.elapsed().as_secs_f64());
+    let begin = SystemTime::now() + Duration::from_secs(15);
+    for n in 0..100_000_u64 {
+        let at = begin + Duration::from_millis(random.below(10_000));
+        commits.push(workers[n as usize % 4].schedule(&format!("near/{n}"), at, &PAYLOAD)?);
+    }
+    wait(&mut commits)?;
+    println!("all are there {:?} before the first", begin.duration_since(SystemTime::now()));
+    let consumers: Vec<_> = workers
+        .iter()
+        .cloned()
+        .map(|timer| {
+            thread::spawn(move || {
+                let mut late = Vec::new();
+                // Nothing for 5 seconds: it is over.
+                let mut patience = Duration::from_secs(30);
+                while let Ok(Some(due)) = timer.recv_timeout(patience) {
+                    patience = Duration::from_secs(5);
+                    late.push(SystemTime::now().duration_since(due.deadline()).unwrap_or_default());
+                    due.ack();
+                }
+                late
+            })
+        })
+        .collect();
+    let mut late = Vec::new();
+    for consumer in consumers {
+        late.extend(consumer.join().expect("no panic"));
+    }
+    println!("{} of 100000 fired, late {}", late.len(), quantiles(late.clone()));
+    for worker in workers {
+        let stats = worker.stats();
+        println!(
+            "{} partitions, {} loads, {} commits",
+            stats.partitions, stats.loads, stats.commits
+        );
+        worker.close()?;
+    }
+    Ok(())
+}
+
+fn quantiles(mut times: Vec<Duration>) -> String {
+    times.sort();
+    let at = |q: f64| {
+        let index = ((times.len() as f64 * q) as usize).min(times.len().saturating_sub(1));
+        times.get(index).map_or(0.0, |time| time.as_secs_f64() * 1e3)
+    };
+    format!("{:.1} / {:.1} / {:.1} ms (p50 / p99 / max)", at(0.5), at(0.99), at(1.0))
+}
+
+/// The memory that is not file, now and at most.
+fn memory() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let field = |name: &str| {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok())
+            .map_or_else(|| "?".to_owned(), |kb| format!("{:.0} MB", kb / 1024.0))
+    };
+    format!("{} anonymous now, {} resident at most", field("RssAnon:"), field("VmHWM:"))
+}

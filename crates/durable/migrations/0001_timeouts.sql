@@ -1,0 +1,54 @@
+-- The tables of tickwheel-durable, format 1. `DurableTimer::connect` runs this where they are
+-- missing; run it by hand where the program may not make tables:
+--
+--     psql "$URL" -1 -f migrations/0001_timeouts.sql
+
+create table tickwheel_meta (
+    format int not null
+);
+insert into tickwheel_meta values (1);
+
+-- Tells a timeout from earlier ones of the same name. Nothing is read by it.
+create sequence tickwheel_number cache 64;
+
+create table tickwheel_due (
+    name text collate "C" primary key,
+    partition int not null,
+    -- Milliseconds since 1970.
+    deadline bigint not null,
+    number bigint not null default nextval('tickwheel_number'),
+    attempt int not null default 0,
+    payload bytea not null
+) with (
+    -- Rows come and go: what is dead must be found soon, and at its own pace.
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 2000,
+    autovacuum_vacuum_insert_scale_factor = 0.2,
+    autovacuum_analyze_scale_factor = 0.1,
+    autovacuum_vacuum_cost_delay = 1
+);
+-- By this the owner of a partition finds what is due.
+create index tickwheel_due_order on tickwheel_due (partition, deadline, name);
+
+create sequence tickwheel_worker_number;
+
+-- The workers that are alive: a share is counted from them.
+create table tickwheel_worker (
+    worker bigint primary key,
+    until timestamptz not null
+);
+
+create table tickwheel_partition (
+    partition int primary key,
+    -- A worker, by a number that is never used again.
+    owner bigint,
+    -- Grows with each owner.
+    epoch bigint not null default 0,
+    -- The lease, by the clock of the database.
+    until timestamptz not null default '-infinity'
+) with (
+    fillfactor = 50,
+    autovacuum_vacuum_threshold = 200,
+    autovacuum_vacuum_scale_factor = 0
+);
+insert into tickwheel_partition (partition) select generate_series(0, 63);

@@ -1,0 +1,103 @@
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use oneshot::{AsyncReceiver, Receiver};
+
+use crate::Error;
+use crate::keeper::Reply;
+
+/// A change that is on its way to the store.
+///
+/// When it completes, the change survives a crash. Await it, or call [`wait`](Self::wait) from a
+/// thread. Changes that are issued before one completes go into one commit, so a caller with many
+/// issues all of them and then waits for each.
+///
+/// Dropping it does not take the change back.
+#[must_use = "the change is durable when this has completed, and an error is told here only"]
+pub struct Commit<T> {
+    state: State,
+    done: fn(Reply) -> T,
+}
+
+enum State {
+    Waiting(Receiver<Result<Reply, Error>>),
+    Polled(AsyncReceiver<Result<Reply, Error>>),
+    Over,
+}
+
+impl<T> Commit<T> {
+    pub(crate) fn new(receiver: Receiver<Result<Reply, Error>>, done: fn(Reply) -> T) -> Self {
+        Self { state: State::Waiting(receiver), done }
+    }
+
+    /// Blocks the thread until the change is durable, and returns what it did.
+    ///
+    /// # Errors
+    ///
+    /// The store's error. Nothing was done then, unless the store failed while it committed: then
+    /// the change may be there. Making it again is safe. [`Error::Closed`] if the timer was closed
+    /// first.
+    pub fn wait(self) -> Result<T, Error> {
+        match self.state {
+            State::Waiting(receiver) => match receiver.recv() {
+                Ok(reply) => reply.map(self.done),
+                Err(_) => Err(Error::Closed),
+            },
+            // It was polled before.
+            State::Polled(_) => block_on(self),
+            State::Over => Err(Error::Closed),
+        }
+    }
+}
+
+impl<T> Future for Commit<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let mut receiver = match std::mem::replace(&mut this.state, State::Over) {
+            State::Waiting(receiver) => receiver.into_future(),
+            State::Polled(receiver) => receiver,
+            // It has completed; there is nothing more to come.
+            State::Over => return Poll::Pending,
+        };
+        match Pin::new(&mut receiver).poll(context) {
+            Poll::Pending => {
+                this.state = State::Polled(receiver);
+                Poll::Pending
+            }
+            Poll::Ready(Ok(reply)) => Poll::Ready(reply.map(this.done)),
+            Poll::Ready(Err(_)) => Poll::Ready(Err(Error::Closed)),
+        }
+    }
+}
+
+/// Polls the future on this thread until it completes.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+impl<T> fmt::Debug for Commit<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Commit").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,171 @@
+use std::error;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What went wrong.
+///
+/// It is cloned to all callers whose changes were in one commit.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A name was empty.
+    EmptyName,
+    /// A name was longer than [`MAX_NAME`](crate::MAX_NAME) bytes.
+    LongName {
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// A name had a NUL character in it.
+    NulInName,
+    /// A payload was longer than [`MAX_PAYLOAD`](crate::MAX_PAYLOAD) bytes.
+    LongPayload {
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// The builder was given a number that makes no sense.
+    Setting {
+        /// The method of the builder.
+        setting: &'static str,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// The timer was closed.
+    Closed,
+    /// The process was forked: the timer belongs to the parent, and no thread serves it here.
+    Forked,
+    /// Another timer, in this process or another, has the file.
+    Locked {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file was made by a newer version of this crate.
+    NewerFormat {
+        /// The file.
+        path: PathBuf,
+        /// The format of the file.
+        found: u64,
+        /// The newest format that this version knows.
+        known: u64,
+    },
+    /// The file holds something else.
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file was removed or replaced while it was open: what is written to it would be lost.
+    Removed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The store could not do it.
+    Store {
+        /// What was being done, and where.
+        doing: String,
+        /// What the engine said.
+        source: Arc<dyn error::Error + Send + Sync>,
+    },
+    /// A timeout was damaged in the store. It was set aside, and all others go on.
+    Damaged {
+        /// The name, as far as it could be read.
+        name: String,
+        /// The deadline in milliseconds since 1970, as far as it could be read.
+        deadline: u64,
+        /// What was wrong.
+        reason: &'static str,
+    },
+    /// The engine of the store panicked, or the timer's own thread did.
+    Panicked {
+        /// What was being done.
+        doing: String,
+        /// The message of the panic.
+        message: String,
+    },
+}
+
+impl Error {
+    /// Makes an error of a store out of what its engine said.
+    ///
+    /// `doing` names the act and the place, as in "commit to timeouts.redb".
+    pub fn store(
+        doing: impl Into<String>,
+        source: impl Into<Box<dyn error::Error + Send + Sync>>,
+    ) -> Self {
+        Self::Store { doing: doing.into(), source: Arc::from(source.into()) }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EmptyName => {
+                write!(f, "a timeout needs a name of 1 to {} bytes", crate::MAX_NAME)
+            }
+            Self::LongName { length } => {
+                write!(f, "a name of {length} bytes: at most {} are allowed", crate::MAX_NAME)
+            }
+            Self::NulInName => write!(f, "a name with a NUL character in it"),
+            Self::LongPayload { length } => write!(
+                f,
+                "a payload of {length} bytes: at most {} are allowed; \
+                 keep the rest elsewhere and put its key here",
+                crate::MAX_PAYLOAD
+            ),
+            Self::Setting { setting, expected } => write!(f, "`{setting}` must be {expected}"),
+            Self::Closed => write!(f, "the timer is closed"),
+            Self::Forked => write!(
+                f,
+                "this process was forked from the one that opened the timer; \
+                 open the timer after the fork"
+            ),
+            Self::Locked { path } => write!(
+                f,
+                "{} is in use by another timer: by another instance of this program that still \
+                 runs (`fuser {}` names it), by a second `open` in this process, or by a child \
+                 that was forked while the file was open",
+                path.display(),
+                path.display()
+            ),
+            Self::NewerFormat { path, found, known } => write!(
+                f,
+                "{} has format {found}, and this version of tickwheel-durable knows formats up to \
+                 {known}: use the newer version of the program that wrote it",
+                path.display()
+            ),
+            Self::Foreign { path } => {
+                write!(f, "{} is a database, and not one of tickwheel-durable", path.display())
+            }
+            Self::Removed { path } => write!(
+                f,
+                "{} was removed or replaced while it was open: nothing is written any more; \
+                 put the file back, or restart the program to begin with a new one",
+                path.display()
+            ),
+            Self::Store { doing, source } => {
+                write!(f, "cannot {doing}: {source}")?;
+                // Engines say "db error" and leave the rest to their source.
+                let mut cause = source.source();
+                while let Some(error) = cause {
+                    write!(f, ": {error}")?;
+                    cause = error.source();
+                }
+                Ok(())
+            }
+            Self::Damaged { name, deadline, reason } => write!(
+                f,
+                "the timeout {name:?}, due {deadline} ms after 1970, is damaged and was set aside: \
+                 {reason}; schedule it again if it is still wanted"
+            ),
+            Self::Panicked { doing, message } => write!(f, "cannot {doing}: a panic: {message}"),
+        }
+    }
+}
+
+impl error::Error for Error {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::Store { source, .. } => Some(&**source),
+            _ => None,
+        }
+    }
+}

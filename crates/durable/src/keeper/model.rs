@@ -1,0 +1,563 @@
+//! Random calls, kills, clocks that jump and a store that fails, in virtual time, against what the
+//! timer promises.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use fastrand::Rng;
+
+use super::{Answer, Call, Cancelled, Command, Config, Keeper, Now, Reply, Request, Settled};
+use crate::due::Outbox;
+use crate::store::{Limit, Op, Outcome, Position, Row, Store};
+use crate::{Error, MemoryStore, Scheduled};
+
+#[test]
+fn random_calls_kills_jumps_and_failures_keep_every_promise() {
+    for seed in 0..RUNS {
+        World::new(seed).run(400);
+    }
+}
+
+#[test]
+fn many_timeouts_of_one_deadline_all_come() {
+    let mut world = World::new(1);
+    world.config = Config { near_rows: 8, page: 3, in_flight: 3, ..world.config };
+    world.restart();
+    for name in 0..100 {
+        world.put(&format!("{name}"), 1_001_000);
+    }
+    world.finish();
+    assert_eq!(world.taken.len(), 100);
+}
+
+#[test]
+fn a_clock_set_back_makes_nothing_early() {
+    let mut world = World::new(1);
+    world.put("a", world.now.wall + 5_000);
+    world.settle_down();
+    world.now.wall += 3_600_000;
+    world.settle_down();
+    assert_eq!(world.outbox.len(), 1, "an hour ahead it is due");
+    world.now.wall -= 3_600_000;
+    world.settle_down();
+    assert_eq!(world.outbox.len(), 0, "the clock says that it is not due, and nobody took it");
+    world.now.wall = 0;
+    world.settle_down();
+    assert_eq!(world.outbox.len(), 0);
+    world.now.wall = u64::MAX;
+    world.settle_down();
+    assert_eq!(world.outbox.len(), 1);
+}
+
+#[test]
+fn an_ack_does_not_remove_a_later_timeout_of_the_same_name() {
+    let mut world = World::new(1);
+    world.put("a", 0);
+    world.settle_down();
+    world.take();
+    world.put("a", 2_000_000);
+    world.settle_down();
+    world.settle_one(0, Settled::Ack);
+    world.settle_down();
+    let row = world.store.get("a").unwrap().expect("the later one is there");
+    assert_eq!(row.deadline, 2_000_000);
+}
+
+#[test]
+fn a_full_disk_lets_what_is_due_go_on() {
+    let mut world = World::new(1);
+    world.config =
+        Config { near_rows: 200, near_bytes: 1 << 20, in_flight: 50, group: 64, ..world.config };
+    world.restart();
+    for name in 0..50 {
+        world.put(&format!("{name}"), world.now.wall + 1_000 + name);
+    }
+    world.settle_down();
+    world.puts_fail = true;
+    world.put("one more", 0);
+    world.settle_down();
+    assert_eq!(world.failed, 1, "the caller is told");
+    // Callers go on asking, and what consumers acked gets into the store all the same.
+    for n in 0..3_000 {
+        world.now.wall += 1;
+        world.now.steady += 1;
+        world.put(&format!("more {n}"), 0);
+        world.settle_down();
+        world.take();
+        while !world.held.is_empty() {
+            world.settle_one(0, Settled::Ack);
+        }
+    }
+    assert_eq!(world.taken.len(), 50);
+    assert_eq!(world.store.count().unwrap(), 0);
+    world.puts_fail = false;
+    world.pass(30_000);
+    world.put("again", 0);
+    world.finish();
+    assert_eq!(world.taken.len(), 51, "it recovers by itself");
+}
+
+#[test]
+fn close_waits_for_what_consumers_hold() {
+    let mut world = World::new(1);
+    world.put("a", 0);
+    world.put("b", 0);
+    world.settle_down();
+    world.take();
+    world.keeper.close(&mut world.outbox, true);
+    world.settle_down();
+    assert!(!world.keeper.is_closed());
+    world.settle_one(0, Settled::Ack);
+    world.settle_down();
+    assert!(world.keeper.is_closed());
+    assert_eq!(world.store.count().unwrap(), 1, "what nobody had taken is still there");
+}
+
+#[test]
+fn a_put_before_what_is_loaded_is_handed_out_at_its_deadline() {
+    let mut world = World::new(1);
+    world.config.refresh = u64::MAX / 2;
+    world.restart();
+    world.settle_down();
+    world.pass(200);
+    world.put("near", world.now.wall + 50);
+    world.settle_down();
+    world.pass(50);
+    assert_eq!(world.outbox.len(), 1);
+}
+
+/// Enough to find every bug that was planted, and a few seconds in a build without optimisation.
+const RUNS: u64 = 150;
+/// The most names; few, so that calls meet.
+const NAMES: u64 = 30;
+
+struct World {
+    rng: Rng,
+    config: Config,
+    store: MemoryStore,
+    keeper: Keeper<u64>,
+    outbox: Outbox,
+    now: Now,
+    /// What the consumer holds.
+    held: Vec<Row>,
+    /// The commands that are not answered.
+    asked: HashMap<u64, Request>,
+    next_ticket: u64,
+    /// How the store fails: of 100 calls so many.
+    failures: u32,
+    puts_fail: bool,
+    /// Whether consumers and callers go on while a call is under way.
+    lively: bool,
+    failed: u64,
+    /// What consumers took: number and attempt, and the life in which they did.
+    taken: HashMap<(u64, u32), u64>,
+    settled: HashMap<u64, Settled>,
+    /// Numbers after whose cancel or move the caller was told that they will not come.
+    dead: HashSet<u64>,
+    life: u64,
+    /// What the last commit did.
+    done: Vec<(Op, Outcome)>,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let config = Config {
+            horizon: 1_000,
+            near_rows: rng.usize(4..60),
+            near_bytes: if rng.bool() { 1_000_000 } else { rng.usize(500..5_000) },
+            page: rng.usize(1..12),
+            group: rng.usize(1..10),
+            in_flight: rng.usize(1..12),
+            redeliver: rng.u64(1..500),
+            linger: rng.u64(0..20),
+            refresh: if rng.bool() { u64::MAX / 2 } else { rng.u64(100..5_000) },
+            look: 200,
+            margin: 1_000,
+        };
+        Self {
+            rng,
+            keeper: Keeper::new(config.clone()),
+            config,
+            store: MemoryStore::new(),
+            outbox: Outbox::default(),
+            now: Now { wall: 1_000_000, steady: 1_000 },
+            held: Vec::new(),
+            asked: HashMap::new(),
+            next_ticket: 0,
+            failures: 0,
+            puts_fail: false,
+            lively: false,
+            failed: 0,
+            taken: HashMap::new(),
+            settled: HashMap::new(),
+            dead: HashSet::new(),
+            life: 0,
+            done: Vec::new(),
+        }
+    }
+
+    fn run(&mut self, steps: usize) {
+        self.lively = true;
+        for _ in 0..steps {
+            match self.rng.u32(0..100) {
+                0..30 => self.random_put(),
+                30..40 => {
+                    let name = self.random_name();
+                    self.ask(Request::Cancel { name });
+                }
+                40..43 => {
+                    let name = self.random_name();
+                    self.ask(Request::Get { name });
+                }
+                43..44 => self.ask(Request::Len),
+                44..60 => self.take(),
+                60..80 => self.random_settle(),
+                80..90 => {
+                    let time = self.rng.u64(0..800);
+                    self.pass(time);
+                }
+                90..92 => {
+                    self.now.wall = match self.rng.u32(0..4) {
+                        0 => self.now.wall + self.rng.u64(0..10_000),
+                        1 => self.now.wall.saturating_sub(self.rng.u64(0..10_000)),
+                        2 => self.now.wall.saturating_sub(self.rng.u64(0..100)),
+                        _ => 1_000_000 + self.now.steady,
+                    };
+                    // The thread looks at the clock once a second; what a consumer takes before
+                    // that look is not what is tested here.
+                    self.step();
+                }
+                92..94 => self.kill(),
+                94..97 => self.failures = if self.rng.bool() { 0 } else { self.rng.u32(0..60) },
+                _ => {
+                    self.step();
+                }
+            }
+            if self.rng.bool() {
+                self.settle_down();
+            } else if self.rng.bool() {
+                self.step();
+            }
+        }
+        self.finish();
+    }
+
+    /// Lets all that is pending come, and sees that nothing is left.
+    fn finish(&mut self) {
+        self.failures = 0;
+        self.lively = false;
+        self.now.wall = self.now.wall.max(2_000_000);
+        for _ in 0..10_000 {
+            self.settle_down();
+            while self.outbox.len() > 0 {
+                self.take();
+            }
+            while !self.held.is_empty() {
+                self.settle_one(0, Settled::Ack);
+            }
+            if self.store.count().unwrap() == 0 {
+                return;
+            }
+            self.pass(50);
+        }
+        panic!("{} timeouts never came", self.store.count().unwrap());
+    }
+
+    fn random_name(&mut self) -> Arc<str> {
+        format!("{}", self.rng.u64(0..NAMES)).into()
+    }
+
+    fn random_put(&mut self) {
+        let name = self.random_name();
+        let deadline = match self.rng.u32(0..10) {
+            0 => 0,
+            1 => self.now.wall + self.rng.u64(0..100_000),
+            // Many of one deadline.
+            2..6 => (self.now.wall / 500 + self.rng.u64(0..4)) * 500,
+            _ => self.now.wall + self.rng.u64(0..3_000),
+        };
+        self.put(&name, deadline);
+    }
+
+    fn put(&mut self, name: &str, deadline: u64) {
+        let payload = (0..self.rng.usize(0..20)).map(|_| self.rng.u8(..)).collect();
+        self.ask(Request::Put { name: name.into(), deadline, payload });
+    }
+
+    fn ask(&mut self, request: Request) {
+        self.next_ticket += 1;
+        self.asked.insert(self.next_ticket, request.clone());
+        self.keeper.command(Command { ticket: self.next_ticket, request });
+    }
+
+    fn take(&mut self) {
+        let Some((row, epoch)) = self.outbox.take() else { return };
+        assert!(row.deadline <= self.now.wall, "early: {row:?} at {:?}", self.now);
+        assert!(epoch > 0);
+        assert!(!self.dead.contains(&row.number), "cancelled or moved, and came: {row:?}");
+        let before = self.taken.insert((row.number, row.attempt), self.life);
+        assert_ne!(before, Some(self.life), "twice without a crash in between: {row:?}");
+        if let Some(now) = self.store.get(&row.name).unwrap() {
+            assert!(now.number != row.number || now == row, "not as it was put: {row:?}");
+        }
+        self.held.push(row);
+    }
+
+    fn random_settle(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        let index = self.rng.usize(0..self.held.len());
+        let settled = match self.rng.u32(0..4) {
+            0 => Settled::Retry { delay: self.rng.u64(0..2_000) },
+            1 => Settled::Dropped,
+            _ => Settled::Ack,
+        };
+        self.settle_one(index, settled);
+    }
+
+    fn settle_one(&mut self, index: usize, settled: Settled) {
+        let row = self.held.swap_remove(index);
+        self.settled.insert(row.number, settled);
+        self.keeper.settle(self.now, row.number, settled);
+    }
+
+    fn pass(&mut self, time: u64) {
+        // In steps of at most a second, as the thread does.
+        let mut left = time;
+        loop {
+            self.settle_down();
+            if left == 0 {
+                return;
+            }
+            let wake = self.keeper.wake(self.now).saturating_sub(self.now.steady);
+            let step = left.min(wake.clamp(1, 1_000));
+            self.now.wall = self.now.wall.saturating_add(step);
+            self.now.steady += step;
+            left -= step;
+        }
+    }
+
+    fn kill(&mut self) {
+        // The store may have done the call that was under way, and its answer is lost.
+        if self.rng.bool()
+            && let Some(call) = self.keeper.poll(self.now, &mut self.outbox)
+        {
+            let _ = self.execute(&call);
+        }
+        self.restart();
+    }
+
+    fn restart(&mut self) {
+        self.keeper = Keeper::new(self.config.clone());
+        self.outbox = Outbox::default();
+        self.held.clear();
+        self.asked.clear();
+        self.life += 1;
+    }
+
+    /// Lets the keeper do all it wants to do now.
+    fn settle_down(&mut self) {
+        let mut calls = 0;
+        while self.step() {
+            calls += 1;
+            assert!(calls < 10_000, "the keeper asks without end: {:?}", self.keeper);
+        }
+        self.check_nothing_due_is_left();
+    }
+
+    /// One call. False: the keeper wants none.
+    fn step(&mut self) -> bool {
+        let Some(call) = self.keeper.poll(self.now, &mut self.outbox) else { return false };
+        self.check();
+        let answer = self.execute(&call);
+        // Meanwhile the world goes on.
+        if self.lively && self.rng.u32(0..10) == 0 {
+            let time = self.rng.u64(0..20);
+            self.now.wall = self.now.wall.saturating_add(time);
+            self.now.steady += time;
+            self.take();
+            self.random_settle();
+            self.random_put();
+        }
+        self.keeper.answer(self.now, &mut self.outbox, answer);
+        self.check();
+        self.check_replies();
+        true
+    }
+
+    fn execute(&mut self, call: &Call) -> Result<Answer, Error> {
+        let puts = match call {
+            Call::Commit { ops } => ops.iter().any(|op| matches!(op, Op::Put { .. })),
+            _ => false,
+        };
+        let full = self.puts_fail && puts;
+        let fails = self.rng.u32(0..100) < self.failures || full;
+        if fails && (full || self.rng.bool()) {
+            return Err(Error::store("do it", "before"));
+        }
+        let answer = match call {
+            Call::Lease { wanted } => Answer::Leases(self.store.lease(*wanted)?),
+            Call::Load { leases, after, until, limit } => {
+                Answer::Page(self.store.load(leases.as_deref(), after, *until, *limit)?)
+            }
+            Call::Commit { ops } => {
+                self.check_settlements(ops);
+                let outcomes = self.store.commit(ops)?;
+                self.done = ops.iter().cloned().zip(outcomes.iter().cloned()).collect();
+                Answer::Outcomes(outcomes)
+            }
+            Call::Get { name } => Answer::Row(self.store.get(name)?),
+            Call::Len => Answer::Len(self.store.count()?),
+        };
+        if fails {
+            return Err(Error::store("do it", "after"));
+        }
+        Ok(answer)
+    }
+
+    /// Nothing is acked or moved but by a consumer.
+    fn check_settlements(&self, ops: &[Op]) {
+        for op in ops {
+            let (held, acks) = match op {
+                Op::Ack(held) => (held, true),
+                Op::Retry(held, _) => (held, false),
+                Op::Put { .. } | Op::Cancel { .. } => continue,
+            };
+            let settled = self.settled.get(&held.number);
+            assert!(
+                settled.is_some_and(|settled| acks == matches!(settled, Settled::Ack)),
+                "{op:?} when the consumer did {settled:?}"
+            );
+        }
+    }
+
+    fn check_replies(&mut self) {
+        let done = std::mem::take(&mut self.done);
+        let mut commands =
+            done.iter().filter(|(op, _)| matches!(op, Op::Put { .. } | Op::Cancel { .. }));
+        for (ticket, reply) in std::mem::take(&mut self.keeper.replies) {
+            let request = self.asked.remove(&ticket).expect("one reply for each command");
+            let Ok(reply) = reply else {
+                self.failed += 1;
+                continue;
+            };
+            match (request, reply) {
+                (Request::Get { name }, Reply::Found(row)) => {
+                    assert_eq!(row, self.store.get(&name).unwrap());
+                }
+                (Request::Len, Reply::Len(len)) => assert_eq!(len, self.store.count().unwrap()),
+                (Request::Put { name, deadline, payload }, Reply::Scheduled(scheduled)) => {
+                    let (_, Outcome::Put { row, replaced }) = commands.next().unwrap() else {
+                        panic!("a put has its outcome")
+                    };
+                    assert_eq!(
+                        (&row.name, row.deadline, &row.payload),
+                        (&name, deadline, &payload)
+                    );
+                    match scheduled {
+                        Scheduled::New => assert_eq!(*replaced, None),
+                        Scheduled::Moved => self.die(replaced.expect("it replaced one").number),
+                        Scheduled::Firing => {
+                            self.check_flies(replaced.expect("it replaced one").number);
+                        }
+                    }
+                }
+                (Request::Cancel { .. }, Reply::Cancelled(cancelled)) => {
+                    let (_, Outcome::Cancelled(removed)) = commands.next().unwrap() else {
+                        panic!("a cancel has its outcome")
+                    };
+                    match cancelled {
+                        Cancelled::Unknown => assert_eq!(*removed, None),
+                        Cancelled::Cancelled => self.die(removed.expect("there was one").number),
+                        Cancelled::Firing => {
+                            self.check_flies(removed.expect("there was one").number)
+                        }
+                    }
+                }
+                (request, reply) => panic!("{reply:?} to {request:?}"),
+            }
+        }
+    }
+
+    /// The caller was told that this one will not come.
+    fn die(&mut self, number: u64) {
+        assert!(
+            !self.held.iter().any(|row| row.number == number),
+            "a consumer has {number}, and the caller was told that it will not come"
+        );
+        self.dead.insert(number);
+    }
+
+    fn check_flies(&self, number: u64) {
+        assert!(
+            self.taken.iter().any(|(&(n, _), &life)| n == number && life == self.life),
+            "nobody took {number} in this life"
+        );
+    }
+
+    /// Everything up to `loaded` is near or in flight, and nothing else is near.
+    fn check(&mut self) {
+        let keeper = &self.keeper;
+        let rows = all(&mut self.store);
+        if keeper.pending.is_none() {
+            for row in &rows {
+                let is_near = keeper
+                    .near
+                    .get(&row.name)
+                    .is_some_and(|&key| keeper.wheel.get(key) == Some(row));
+                let flies = keeper.flying.contains_key(&row.number);
+                assert!(!(is_near && flies), "near and in flight: {row:?}");
+                assert!(
+                    is_near || flies || keeper.loaded < row.position(),
+                    "up to {:?} all is loaded, and not {row:?}",
+                    keeper.loaded
+                );
+                assert!(!is_near || row.position() <= keeper.loaded);
+            }
+        }
+        assert_eq!(keeper.wheel.len(), keeper.near.len());
+        let near: usize = keeper.wheel.iter().map(|(_, _, row)| row.bytes()).sum();
+        let flying: usize = keeper.flying.values().map(|flying| flying.bytes).sum();
+        assert_eq!(keeper.bytes, near + flying);
+        let unsettled = keeper.flying.values().filter(|flying| !flying.settled).count();
+        assert_eq!(keeper.unsettled, unsettled);
+        assert!(unsettled <= self.config.in_flight);
+        assert_eq!(unsettled, self.outbox.len() + self.held.len());
+        assert!(
+            keeper.near.is_empty() || keeper.known() <= self.config.near_rows,
+            "{} rows in memory",
+            keeper.known()
+        );
+        // One row may pass the limit of bytes.
+        assert!(keeper.near.len() <= 1 || keeper.bytes <= self.config.near_bytes + 300);
+    }
+
+    /// What is due is in flight, if the consumer has room and the store works.
+    fn check_nothing_due_is_left(&mut self) {
+        let keeper = &self.keeper;
+        if self.failures > 0
+            || self.puts_fail
+            || keeper.closing
+            || !keeper.has_room_to_fly()
+            || self.config.near_rows <= keeper.flying.len()
+            || self.config.near_bytes <= keeper.bytes
+            || !keeper.load_pause.is_over(self.now.steady)
+            || !keeper.lease_pause.is_over(self.now.steady)
+        {
+            return;
+        }
+        for row in all(&mut self.store) {
+            assert!(
+                self.now.wall < row.deadline || keeper.flying.contains_key(&row.number),
+                "due and not handed out: {row:?}, {keeper:?}"
+            );
+        }
+    }
+}
+
+fn all(store: &mut MemoryStore) -> Vec<Row> {
+    let limit = Limit { rows: usize::MAX, bytes: usize::MAX };
+    store.load(None, &Position::start(), u64::MAX, limit).unwrap().rows
+}

@@ -1,0 +1,74 @@
+//! Durable timers: far timeouts rest in a store, near ones in a timing wheel, and nothing is lost
+//! by a crash.
+//!
+//! [`DurableTimer::open`] opens a timer in one file, with no server. A timeout has a name, a
+//! deadline by the wall clock and a payload. It is handed out when it is due, in this process or in
+//! a later one, until a consumer [acks](Due::ack) it.
+//!
+//! ```
+//! # fn main() -> Result<(), tickwheel_durable::Error> {
+//! use std::time::{Duration, SystemTime};
+//! use tickwheel_durable::{Cancelled, DurableTimer};
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("timeouts.redb");
+//! let timer = DurableTimer::open(path)?;
+//! let month = SystemTime::now() + Duration::from_secs(30 * 86_400);
+//! timer.schedule("order-17/payment", month, b"eur 20")?.wait()?; // durable
+//! timer.schedule("order-18/payment", SystemTime::now(), b"eur 5")?.wait()?;
+//!
+//! // The customer paid.
+//! assert_eq!(timer.cancel("order-17/payment")?.wait()?, Cancelled::Cancelled);
+//!
+//! while let Some(due) = timer.recv()? {
+//!     println!("{}: {} bytes", due.name(), due.payload().len());
+//!     due.ack();
+//! #   break;
+//! }
+//! timer.close()
+//! # }
+//! ```
+//!
+//! [`Store`](store::Store) is what another engine must do to carry a timer, and [`suite`] tests it.
+//! [`MemoryStore`] is for tests of programs that use a timer.
+//!
+//! # Features
+//!
+//! - `redb` (default): [`DurableTimer::open`] and [`RedbStore`].
+//! - `postgres`: `DurableTimer::connect` and `PostgresStore`, for many workers on one database.
+
+mod commit;
+mod due;
+mod error;
+mod keeper;
+mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "redb")]
+mod redb;
+#[cfg(feature = "redb")]
+mod row;
+pub mod store;
+pub mod suite;
+mod timer;
+
+pub use commit::Commit;
+pub use error::Error;
+pub use keeper::{Cancelled, Scheduled};
+pub use memory::MemoryStore;
+#[cfg(feature = "postgres")]
+pub use postgres::{MIGRATION, PostgresStore, cancel_in, schedule_in};
+#[cfg(feature = "redb")]
+pub use redb::RedbStore;
+pub use timer::{Builder, Due, DueStream, DurableTimer, Iter, Pending, Stats};
+
+/// The longest name of a timeout, in bytes.
+pub const MAX_NAME: usize = 255;
+
+/// The longest payload of a timeout, in bytes.
+pub const MAX_PAYLOAD: usize = 65_536;
+
+/// The examples in the documents are run as tests too.
+#[cfg(all(doctest, feature = "redb"))]
+#[doc = include_str!("../README.md")]
+mod documents {}

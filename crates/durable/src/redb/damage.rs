@@ -1,0 +1,200 @@
+//! Files in which one place was damaged.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fastrand::Rng;
+
+use super::RedbStore;
+use super::disk::Disk;
+use crate::Error;
+use crate::store::{Held, Lease, Limit, Op, Position, Row, Store};
+
+/// How many rows, in how many commits.
+const ROWS: u64 = 2_000;
+const COMMITS: u64 = 40;
+
+#[test]
+fn damage_is_an_error_or_a_row_set_aside_or_the_last_commit() {
+    let tries = std::env::var("TICKWHEEL_DURABLE_DAMAGE_TRIES").map_or(6, |n| n.parse().unwrap());
+    for closes in [false, true] {
+        let whole = Whole::new(closes);
+        for kind in ["a bit flipped", "cut", "4 KB of zeros"] {
+            let mut told: BTreeMap<&str, u64> = BTreeMap::new();
+            for seed in 0..tries {
+                let found = whole.damage(kind, seed).unwrap_or_else(|wrong| {
+                    panic!("{kind}, closed {closes}, seed {seed}: {wrong}")
+                });
+                *told.entry(found).or_default() += 1;
+            }
+            println!("{kind}, {}: {told:?}", if closes { "closed well" } else { "killed" });
+        }
+    }
+}
+
+#[test]
+fn a_damaged_row_is_set_aside_and_all_others_go_on() {
+    let disk = Disk::new(Rng::with_seed(1));
+    let mut store = disk.open().unwrap();
+    let leases = store.lease(true).unwrap().held;
+    let names = ["a", "b", "c"];
+    let ops: Vec<Op> =
+        names.iter().zip(1..).map(|(name, n)| put(name, n, &[n as u8; 40])).collect();
+    store.commit(&ops).unwrap();
+    drop(store);
+    // In every copy, of which the last commits left some.
+    disk.damage(|bytes| {
+        for at in 0..bytes.len() - 40 {
+            if bytes[at..at + 40] == [2; 40] {
+                bytes[at + 7] = 77;
+            }
+        }
+    });
+    let mut store = disk.open().unwrap();
+    let leases_now = store.lease(true).unwrap().held;
+    assert!(leases[0].epoch < leases_now[0].epoch);
+    let limit = Limit { rows: 1, bytes: usize::MAX };
+    let page = store.load(None, &Position::start(), u64::MAX, limit).unwrap();
+    assert_eq!(&*page.rows[0].name, "a");
+    let page = store.load(None, &page.end.unwrap(), u64::MAX, limit).unwrap();
+    assert_eq!(&*page.rows[0].name, "c");
+    assert_eq!((&page.damaged[0].name[..], page.damaged[0].deadline), ("b", 2));
+    // It is aside now, and nobody is told again.
+    let page = store.load(None, &Position::start(), u64::MAX, limit).unwrap();
+    let page = store.load(None, &page.end.unwrap(), u64::MAX, limit).unwrap();
+    assert!(page.damaged.is_empty());
+    assert_eq!(store.count().unwrap(), 2);
+    assert_eq!(store.get("b").unwrap(), None);
+    // Its name can be used again.
+    store.commit(&[put("b", 9, b"new")]).unwrap();
+    assert_eq!(store.get("b").unwrap().unwrap().deadline, 9);
+}
+
+fn put(name: &str, deadline: u64, payload: &[u8]) -> Op {
+    Op::Put { name: name.into(), deadline, payload: payload.into() }
+}
+
+/// A file before it is damaged.
+struct Whole {
+    bytes: Vec<u8>,
+    rows: BTreeMap<Arc<str>, Row>,
+    before_last: BTreeMap<Arc<str>, Row>,
+}
+
+impl Whole {
+    fn new(closes: bool) -> Self {
+        let disk = Disk::new(Rng::with_seed(7));
+        let mut store = disk.open().unwrap();
+        store.lease(true).unwrap();
+        let mut rng = Rng::with_seed(1);
+        let mut before_last = BTreeMap::new();
+        for commit in 0..COMMITS {
+            if commit == COMMITS - 1 {
+                before_last = rows(&mut store).unwrap().0;
+            }
+            let ops: Vec<Op> = (0..ROWS / COMMITS)
+                .map(|n| {
+                    let payload: Vec<u8> = (0..rng.usize(0..200)).map(|_| rng.u8(..)).collect();
+                    put(&format!("{commit}/{n}"), rng.u64(0..1_000_000), &payload)
+                })
+                .collect();
+            store.commit(&ops).unwrap();
+        }
+        let rows = rows(&mut store).unwrap().0;
+        if !closes {
+            disk.kill();
+        }
+        drop(store);
+        Self { bytes: disk.contents(), rows, before_last }
+    }
+
+    /// Damages a copy and uses it. Returns what came of it, or what must not be.
+    fn damage(&self, kind: &str, seed: u64) -> Result<&'static str, String> {
+        let mut rng = Rng::with_seed(seed);
+        let disk = Disk::new(rng.fork());
+        disk.damage(|bytes| {
+            bytes.clone_from(&self.bytes);
+            let at = rng.usize(0..bytes.len());
+            match kind {
+                "a bit flipped" => bytes[at] ^= 1 << rng.u32(0..8),
+                "cut" => bytes.truncate(at),
+                _ => {
+                    let end = (at + 4096).min(bytes.len());
+                    bytes[at..end].fill(0);
+                }
+            }
+        });
+        match self.use_all(&disk) {
+            Ok(found) => Ok(found),
+            Err(Wrong::Told(_)) => Ok("error"),
+            Err(Wrong::Unsaid(wrong)) => Err(wrong),
+        }
+    }
+
+    fn use_all(&self, disk: &Disk) -> Result<&'static str, Wrong> {
+        let mut store = disk.open()?;
+        let leases = store.lease(true)?.held;
+        let (found, damaged) = rows(&mut store)?;
+        for row in found.values() {
+            let put = self.rows.get(&row.name);
+            let same =
+                put.is_some_and(|put| (put.deadline, &put.payload) == (row.deadline, &row.payload));
+            if !same {
+                return Err(Wrong::Unsaid(format!("a wrong row: {row:?}, put as {put:?}")));
+            }
+        }
+        let found = if found == self.rows {
+            "no harm"
+        } else if found == self.before_last {
+            "the last commit gone"
+        } else if found.len() + damaged == self.rows.len() {
+            "set aside"
+        } else {
+            return Err(Wrong::Unsaid(format!(
+                "{} of {} rows are there, and {damaged} told",
+                found.len(),
+                self.rows.len()
+            )));
+        };
+        // All that a timer does goes on, or is an error.
+        for row in self.rows.values() {
+            store.get(&row.name)?;
+        }
+        let (rows, _) = rows(&mut store)?;
+        let ops: Vec<Op> = rows
+            .values()
+            .enumerate()
+            .map(|(n, row)| match n % 3 {
+                0 => Op::Cancel { name: row.name.clone() },
+                1 => Op::Ack(held(row, &leases)),
+                _ => Op::Retry(held(row, &leases), n as u64),
+            })
+            .collect();
+        for ops in ops.chunks(100) {
+            store.commit(ops)?;
+        }
+        Ok(found)
+    }
+}
+
+enum Wrong {
+    Told(#[expect(dead_code)] Error),
+    Unsaid(String),
+}
+
+impl From<Error> for Wrong {
+    fn from(error: Error) -> Self {
+        Self::Told(error)
+    }
+}
+
+fn held(row: &Row, leases: &[Lease]) -> Held {
+    Held { name: row.name.clone(), deadline: row.deadline, number: row.number, lease: leases[0] }
+}
+
+fn rows(store: &mut RedbStore) -> Result<(BTreeMap<Arc<str>, Row>, usize), Error> {
+    let limit = Limit { rows: usize::MAX, bytes: usize::MAX };
+    let page = store.load(None, &Position::start(), u64::MAX, limit)?;
+    let rows = page.rows.into_iter().map(|row| (row.name.clone(), row)).collect();
+    Ok((rows, page.damaged.len()))
+}

@@ -1,0 +1,251 @@
+//! What a store must do, and the words it speaks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::Error;
+
+/// Keeps timeouts where a crash does not lose them, ordered by deadline and then by name.
+///
+/// One [`DurableTimer`](crate::DurableTimer) owns a store and makes one call at a time, from one
+/// thread. [`lease`](Self::lease), [`load`](Self::load) and [`commit`](Self::commit) carry the
+/// timeouts; [`get`](Self::get) and [`count`](Self::count) are for operators. Run
+/// [`suite::check`](crate::suite::check) against your own store: it tests all that is said here.
+///
+/// A store may fail at any call. The timer then forgets the rows it holds in memory, loads them
+/// anew, and tries again after a pause that grows. A store that has to be closed and opened again
+/// after an error does that at the next call.
+pub trait Store: Send {
+    /// Takes and renews leases on the partitions that this owner may hand timeouts out of.
+    ///
+    /// With `wanted` false it gives all leases back, because the timer closes.
+    ///
+    /// A store with one owner has one partition, number 0, and holds it for as long as it is open;
+    /// what keeps a second owner away (a lock on the file) is taken before, when it opens.
+    ///
+    /// A store must guarantee:
+    ///
+    /// - A partition has at most one owner whose lease has not run out.
+    /// - Each new owner of a partition gets an epoch that is greater than every earlier one.
+    fn lease(&mut self, wanted: bool) -> Result<Leases, Error>;
+
+    /// Returns the rows after the position `after` whose deadline is at most `until`.
+    ///
+    /// They come in order of [`Position`], and at most as many as `limit` says. With `leases` only
+    /// rows of those partitions come, and without it those of all partitions.
+    ///
+    /// A store must guarantee:
+    ///
+    /// - No row is left out after `after` up to [`Page::end`], or up to `until` if that is `None`.
+    /// - [`Page::end`] is after `after`.
+    /// - Each row that comes is as it was put. A row that is damaged does not come; it is set
+    ///   aside, if the store can write, and is told in [`Page::damaged`].
+    fn load(
+        &mut self,
+        leases: Option<&[Lease]>,
+        after: &Position,
+        until: u64,
+        limit: Limit,
+    ) -> Result<Page, Error>;
+
+    /// Applies `ops` one after another, all of them or none, and says for each what came of it.
+    ///
+    /// A store must guarantee:
+    ///
+    /// - When it returns `Ok`, all of it survives a crash and a power cut.
+    /// - When it returns an error, either all or nothing of it was done.
+    /// - [`Outcome::Put`] and [`Outcome::Retried`] carry a number that no row ever had. Without it, a
+    ///   retry whose answer was lost would look like a row that is still in flight.
+    /// - [`Op::Ack`] and [`Op::Retry`] do nothing if the row of that name has another number, and
+    ///   nothing if the epoch is not the newest of that partition.
+    fn commit(&mut self, ops: &[Op]) -> Result<Vec<Outcome>, Error>;
+
+    /// Returns the row of this name.
+    fn get(&mut self, name: &str) -> Result<Option<Row>, Error>;
+
+    /// Returns the number of rows, in all partitions.
+    fn count(&mut self) -> Result<u64, Error>;
+}
+
+/// One timeout as a store keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The name, which no other row of the store has.
+    pub name: Arc<str>,
+    /// The deadline, in milliseconds since 1970.
+    pub deadline: u64,
+    /// The payload.
+    pub payload: Arc<[u8]>,
+    /// How often the timeout came back by [`Op::Retry`].
+    pub attempt: u32,
+    /// Tells this timeout from earlier ones of the same name, and from itself before a retry.
+    pub number: u64,
+    /// The partition the name belongs to.
+    pub partition: u32,
+}
+
+impl Row {
+    /// Returns where the row stands in the order of the store.
+    pub fn position(&self) -> Position {
+        Position { deadline: self.deadline, name: self.name.clone() }
+    }
+
+    /// Returns the bytes that a row takes in memory, nearly.
+    pub(crate) fn bytes(&self) -> usize {
+        self.name.len() + self.payload.len() + ROW
+    }
+}
+
+/// What a row costs beside its name and its payload: two allocations, the entry in the wheel and
+/// the one in the table of names.
+const ROW: usize = 200;
+
+/// A place in the order of a store: by deadline, and by name where deadlines are equal.
+///
+/// No row has an empty name, so `(deadline, "")` is before all rows of that deadline.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Milliseconds since 1970.
+    pub deadline: u64,
+    /// The name, or nothing for the place before all names.
+    pub name: Arc<str>,
+}
+
+impl Position {
+    /// Returns the position before all rows.
+    pub fn start() -> Self {
+        Self::before(0)
+    }
+
+    /// Returns the position before all rows of this deadline.
+    pub fn before(deadline: u64) -> Self {
+        Self { deadline, name: Arc::from("") }
+    }
+}
+
+/// The most that a [`Page`] may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Rows, at least 1.
+    pub rows: usize,
+    /// Bytes of names and payloads. The row that passes the limit is the last.
+    pub bytes: usize,
+}
+
+/// What [`Store::load`] returns.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// The rows, in order.
+    pub rows: Vec<Row>,
+    /// How far the page goes, if it ends because of the limit.
+    pub end: Option<Position>,
+    /// The damaged rows that were found and set aside.
+    pub damaged: Vec<Damaged>,
+}
+
+/// A row that was not as it was put.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    /// The deadline, as far as it could be read.
+    pub deadline: u64,
+    /// The name, as far as it could be read.
+    pub name: String,
+    /// What was wrong.
+    pub reason: &'static str,
+}
+
+/// The right to hand out the timeouts of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The partition.
+    pub partition: u32,
+    /// Grows with each owner of the partition.
+    pub epoch: u64,
+}
+
+/// What [`Store::lease`] returns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leases {
+    /// All leases that this owner has now.
+    pub held: Vec<Lease>,
+    /// How long they are good for, counted from the moment before the call. `None`: for as long as
+    /// the store is open.
+    pub good_for: Option<Duration>,
+    /// The store's own clock, in milliseconds since 1970, read between call and return. A store
+    /// that several timers may have at once has one. Deadlines are then compared with this clock
+    /// and not with that of the machine, and the timer looks again and again for what others did.
+    pub clock: Option<u64>,
+}
+
+/// A change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Puts a timeout, in the place of the one that has the same name.
+    Put {
+        /// The name.
+        name: Arc<str>,
+        /// The deadline, in milliseconds since 1970.
+        deadline: u64,
+        /// The payload.
+        payload: Arc<[u8]>,
+    },
+    /// Removes the timeout of this name.
+    Cancel {
+        /// The name.
+        name: Arc<str>,
+    },
+    /// Removes a timeout that was handed out and is done.
+    Ack(Held),
+    /// Moves a timeout that was handed out to a new deadline, and counts the attempt.
+    Retry(Held, u64),
+}
+
+/// A timeout that was handed out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The deadline it was handed out for.
+    pub deadline: u64,
+    /// Its number.
+    pub number: u64,
+    /// The lease it was handed out under.
+    pub lease: Lease,
+}
+
+/// A row that is gone, because it was put anew or cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replaced {
+    /// Its number, or 0 if that could not be read.
+    pub number: u64,
+    /// Its deadline.
+    pub deadline: u64,
+}
+
+impl From<&Row> for Replaced {
+    fn from(row: &Row) -> Self {
+        Self { number: row.number, deadline: row.deadline }
+    }
+}
+
+/// What came of an [`Op`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Of [`Op::Put`].
+    Put {
+        /// The row as it is now.
+        row: Row,
+        /// The row whose place it took.
+        replaced: Option<Replaced>,
+    },
+    /// Of [`Op::Cancel`]: the row that is gone.
+    Cancelled(Option<Replaced>),
+    /// Of [`Op::Ack`]: the row is gone.
+    Acked,
+    /// Of [`Op::Retry`]: the row as it is now.
+    Retried(Row),
+    /// Of [`Op::Ack`] and [`Op::Retry`]: no row has that name and that number any more.
+    Gone,
+    /// Of [`Op::Ack`] and [`Op::Retry`]: the partition has had another owner since.
+    Fenced,
+}

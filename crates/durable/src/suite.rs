@@ -1,0 +1,323 @@
+//! Tests of a [`Store`], for those who write one.
+//!
+//! ```
+//! use tickwheel_durable::{MemoryStore, suite};
+//!
+//! suite::check(MemoryStore::new);
+//! // What a crash leaves is to be tested too: by opening the same place again.
+//! let place = MemoryStore::new();
+//! suite::check_reopening(|| place.clone());
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::store::{Held, Lease, Limit, Op, Outcome, Page, Position, Replaced, Row, Store};
+
+/// Checks everything that [`Store`] asks for and that one process can see, on stores that `empty`
+/// makes. Each must be new and have nothing in it.
+///
+/// # Panics
+///
+/// If the store does not do what it must; the message says what.
+pub fn check<S: Store>(mut empty: impl FnMut() -> S) {
+    puts_replaces_and_cancels(empty());
+    loads_in_order_and_in_pages(empty());
+    settles_only_what_is_the_same(empty());
+    refuses_an_older_epoch(empty());
+    applies_changes_in_order(empty());
+    takes_the_longest_and_the_shortest(empty());
+    agrees_with_a_map(empty());
+}
+
+/// Checks that a store keeps what was committed. `open` opens the same place each time; it must
+/// have nothing in it at first, and each store is dropped before the next is opened.
+///
+/// # Panics
+///
+/// As for [`check`].
+pub fn check_reopening<S: Store>(mut open: impl FnMut() -> S) {
+    let mut epochs = Vec::new();
+    let mut numbers = Vec::new();
+    for round in 0..5_u64 {
+        let mut store = open();
+        let leases = lease(&mut store);
+        epochs.extend(leases.iter().map(|lease| lease.epoch));
+        assert_eq!(store.count().unwrap(), round * 10, "all that was committed is there");
+        for n in 0..10 {
+            let (row, _) = put(&mut store, &format!("{round}/{n}"), round, &[n]);
+            numbers.push(row.number);
+        }
+        // And none of what was never put.
+        assert_eq!(store.get("6/0").unwrap(), None);
+    }
+    let count = numbers.len();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), count, "a number was given out twice");
+    let mut store = open();
+    let rows = all(&mut store);
+    assert_eq!(rows.len(), 50);
+    for row in rows {
+        assert_eq!(Some(row.clone()), store.get(&row.name).unwrap());
+    }
+}
+
+fn puts_replaces_and_cancels(mut store: impl Store) {
+    lease(&mut store);
+    assert_eq!(store.get("a").unwrap(), None);
+    let (first, replaced) = put(&mut store, "a", 10, b"1");
+    assert_eq!(replaced, None);
+    assert_eq!((first.deadline, &first.payload[..], first.attempt), (10, &b"1"[..], 0));
+    assert_eq!(store.get("a").unwrap(), Some(first.clone()));
+    let (second, replaced) = put(&mut store, "a", 5, b"2");
+    assert_eq!(replaced, Some((&first).into()), "a put tells whose place it took");
+    assert_ne!(first.number, second.number, "a put gives a new number");
+    assert_eq!(all(&mut store), std::slice::from_ref(&second), "a name has one row");
+    assert_eq!(cancel(&mut store, "a"), Some((&second).into()));
+    assert_eq!(cancel(&mut store, "a"), None);
+    assert_eq!(store.get("a").unwrap(), None);
+    assert_eq!(store.count().unwrap(), 0);
+    let (third, replaced) = put(&mut store, "a", 5, b"3");
+    assert_eq!(replaced, None);
+    assert!(![first.number, second.number].contains(&third.number), "a number came back");
+}
+
+fn loads_in_order_and_in_pages(mut store: impl Store) {
+    let leases = lease(&mut store);
+    let mut ops = Vec::new();
+    for n in 0..200_u64 {
+        // 20 of one deadline, and deadlines in no order.
+        let name = format!("{}", n * 7919 % 200);
+        ops.push(Op::Put { name: name.into(), deadline: n % 10, payload: Arc::from([0; 50]) });
+    }
+    store.commit(&ops).unwrap();
+    let rows = all(&mut store);
+    assert_eq!(rows.len(), 200);
+    assert!(rows.is_sorted_by_key(Row::position), "rows come by deadline and name");
+    for limit in [
+        Limit { rows: 1, bytes: usize::MAX },
+        Limit { rows: 7, bytes: usize::MAX },
+        Limit { rows: usize::MAX, bytes: 1 },
+        Limit { rows: usize::MAX, bytes: 333 },
+    ] {
+        let mut position = Position::start();
+        let mut found = Vec::new();
+        loop {
+            let page = store.load(Some(&leases), &position, u64::MAX, limit).unwrap();
+            assert!(page.rows.len() <= limit.rows);
+            found.extend(page.rows);
+            let Some(end) = page.end else { break };
+            assert!(position < end, "a page goes on");
+            assert!(found.last().is_none_or(|row| row.position() <= end));
+            position = end;
+        }
+        assert_eq!(found, rows, "pages of {limit:?} leave nothing out");
+    }
+    let limit = Limit { rows: usize::MAX, bytes: usize::MAX };
+    for until in [0, 4, 9] {
+        let page = store.load(None, &Position::start(), until, limit).unwrap();
+        assert_eq!(page.rows.len() as u64, (until + 1) * 20);
+        assert_eq!(page.end, None);
+        let page = store.load(None, &Position::before(until), until, limit).unwrap();
+        assert_eq!(page.rows.len(), 20, "a position may be before all names of a deadline");
+    }
+    let page = store.load(Some(&[]), &Position::start(), u64::MAX, limit).unwrap();
+    assert!(page.rows.is_empty(), "without a lease nothing is loaded");
+}
+
+fn settles_only_what_is_the_same(mut store: impl Store) {
+    let leases = lease(&mut store);
+    let (first, _) = put(&mut store, "a", 10, b"1");
+    let first = held(&first, &leases);
+    let (second, _) = put(&mut store, "a", 10, b"2");
+    assert_eq!(one(&mut store, Op::Ack(first.clone())), Outcome::Gone, "an ack of an earlier one");
+    assert_eq!(one(&mut store, Op::Retry(first, 99)), Outcome::Gone);
+    assert_eq!(store.get("a").unwrap(), Some(second.clone()));
+
+    let Outcome::Retried(retried) = one(&mut store, Op::Retry(held(&second, &leases), 77)) else {
+        panic!("a retry has its outcome")
+    };
+    assert_ne!(retried.number, second.number, "a retry gives a new number");
+    let expected = Row { deadline: 77, attempt: 1, number: retried.number, ..second.clone() };
+    assert_eq!(retried, expected);
+    assert_eq!(all(&mut store), std::slice::from_ref(&retried));
+    let outcome = one(&mut store, Op::Ack(held(&second, &leases)));
+    assert_eq!(outcome, Outcome::Gone, "what was retried is at another deadline");
+    assert_eq!(one(&mut store, Op::Ack(held(&retried, &leases))), Outcome::Acked);
+    assert_eq!(one(&mut store, Op::Ack(held(&retried, &leases))), Outcome::Gone);
+    assert_eq!((store.count().unwrap(), store.get("a").unwrap()), (0, None));
+}
+
+fn refuses_an_older_epoch(mut store: impl Store) {
+    let leases = lease(&mut store);
+    let (row, _) = put(&mut store, "a", 10, b"1");
+    let mut old = held(&row, &leases);
+    old.lease.epoch -= 1;
+    assert_eq!(one(&mut store, Op::Ack(old.clone())), Outcome::Fenced);
+    assert_eq!(one(&mut store, Op::Retry(old, 99)), Outcome::Fenced);
+    assert_eq!(store.get("a").unwrap(), Some(row));
+}
+
+fn applies_changes_in_order(mut store: impl Store) {
+    let leases = lease(&mut store);
+    let (row, _) = put(&mut store, "a", 10, b"1");
+    let put = |deadline| Op::Put { name: "a".into(), deadline, payload: Arc::from([]) };
+    let outcomes = store
+        .commit(&[
+            Op::Ack(held(&row, &leases)),
+            Op::Cancel { name: "a".into() },
+            put(20),
+            put(30),
+            Op::Cancel { name: "a".into() },
+            put(40),
+        ])
+        .unwrap();
+    let [
+        Outcome::Acked,
+        Outcome::Cancelled(None),
+        Outcome::Put { replaced: None, row: first },
+        Outcome::Put { replaced: Some(second), row: third },
+        Outcome::Cancelled(Some(cancelled)),
+        Outcome::Put { replaced: None, row: last },
+    ] = &outcomes[..]
+    else {
+        panic!("changes are applied one after another: {outcomes:?}")
+    };
+    assert_eq!([first, third].map(Replaced::from), [*second, *cancelled]);
+    assert_eq!(all(&mut store), std::slice::from_ref(last));
+    assert_eq!(store.commit(&[]).unwrap(), []);
+}
+
+fn takes_the_longest_and_the_shortest(mut store: impl Store) {
+    lease(&mut store);
+    let long = "\u{10ffff}".repeat(63) + "xyz";
+    let payload = vec![255; crate::MAX_PAYLOAD];
+    for (name, deadline, payload) in [
+        ("x", 0, &[][..]),
+        (&long[..], LAST, &payload[..]),
+        ("\u{1}", LAST - 1, &[0][..]),
+        ("'; drop table x; --", 1, &[b'\\', b'\'', 0][..]),
+    ] {
+        let (row, _) = put(&mut store, name, deadline, payload);
+        assert_eq!(store.get(name).unwrap().as_ref(), Some(&row));
+        assert_eq!((&row.payload[..], &*row.name, row.deadline), (payload, name, deadline));
+    }
+    assert_eq!(all(&mut store).len(), 4);
+}
+
+/// The last deadline that a timer asks for.
+const LAST: u64 = i64::MAX as u64;
+
+/// Some thousand changes, from a generator of numbers that is always the same.
+fn agrees_with_a_map(mut store: impl Store) {
+    let leases = lease(&mut store);
+    let mut model: BTreeMap<Arc<str>, Row> = BTreeMap::new();
+    let mut state = 1_u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % below
+    };
+    for _ in 0..300 {
+        let mut ops = Vec::new();
+        for _ in 0..random(20) {
+            let name: Arc<str> = format!("{}", random(60)).into();
+            let pending = model.get(&name).map(|row| held(row, &leases));
+            ops.push(match (random(5), pending) {
+                (0, _) => Op::Cancel { name },
+                (1, Some(held)) => Op::Ack(held),
+                (2, Some(held)) => Op::Retry(held, random(100)),
+                _ => Op::Put {
+                    name,
+                    deadline: random(100),
+                    payload: (0..random(300)).map(|n| n as u8).collect(),
+                },
+            });
+        }
+        let outcomes = store.commit(&ops).unwrap();
+        assert_eq!(outcomes.len(), ops.len(), "one outcome for each change");
+        for (op, outcome) in ops.into_iter().zip(outcomes) {
+            let (Op::Put { name, .. } | Op::Cancel { name }) = &op else {
+                let (Op::Ack(held) | Op::Retry(held, _)) = &op else { unreachable!() };
+                let same = model
+                    .get(&held.name)
+                    .is_some_and(|row| row.number == held.number && row.deadline == held.deadline);
+                match (&op, outcome) {
+                    (_, Outcome::Gone) => assert!(!same, "{op:?}"),
+                    (Op::Ack(held), Outcome::Acked) => drop(model.remove(&held.name)),
+                    (Op::Retry(held, deadline), Outcome::Retried(row)) => {
+                        assert_eq!(row.deadline, *deadline);
+                        let before = model.insert(held.name.clone(), row.clone()).unwrap();
+                        assert_eq!(row.attempt, before.attempt + 1);
+                        assert_eq!(row.payload, before.payload);
+                    }
+                    (op, outcome) => panic!("{outcome:?} of {op:?}"),
+                }
+                continue;
+            };
+            let before = model.remove(name).as_ref().map(Replaced::from);
+            match outcome {
+                Outcome::Put { row, replaced } => {
+                    assert_eq!(replaced, before);
+                    model.insert(name.clone(), row);
+                }
+                Outcome::Cancelled(removed) => assert_eq!(removed, before),
+                outcome => panic!("{outcome:?} of {op:?}"),
+            }
+        }
+        let mut rows: Vec<Row> = model.values().cloned().collect();
+        rows.sort_by_key(Row::position);
+        assert_eq!(all(&mut store), rows);
+        assert_eq!(store.count().unwrap(), rows.len() as u64);
+    }
+}
+
+/// Takes leases of all partitions.
+fn lease(store: &mut impl Store) -> Vec<Lease> {
+    let leases = store.lease(true).unwrap().held;
+    assert!(!leases.is_empty(), "the only owner gets a lease");
+    leases
+}
+
+fn held(row: &Row, leases: &[Lease]) -> Held {
+    let lease = leases.iter().find(|lease| lease.partition == row.partition);
+    Held {
+        name: row.name.clone(),
+        deadline: row.deadline,
+        number: row.number,
+        lease: *lease.expect("the only owner has all partitions"),
+    }
+}
+
+fn one(store: &mut impl Store, op: Op) -> Outcome {
+    let mut outcomes = store.commit(&[op]).unwrap();
+    assert_eq!(outcomes.len(), 1);
+    outcomes.remove(0)
+}
+
+fn put(
+    store: &mut impl Store,
+    name: &str,
+    deadline: u64,
+    payload: &[u8],
+) -> (Row, Option<Replaced>) {
+    let op = Op::Put { name: name.into(), deadline, payload: payload.into() };
+    let Outcome::Put { row, replaced } = one(store, op) else { panic!("a put has its outcome") };
+    assert_ne!(row.number, 0, "0 is no number");
+    (row, replaced)
+}
+
+fn cancel(store: &mut impl Store, name: &str) -> Option<Replaced> {
+    let Outcome::Cancelled(removed) = one(store, Op::Cancel { name: name.into() }) else {
+        panic!("a cancel has its outcome")
+    };
+    removed
+}
+
+fn all(store: &mut impl Store) -> Vec<Row> {
+    let limit = Limit { rows: usize::MAX, bytes: usize::MAX };
+    let Page { rows, end, damaged } =
+        store.load(None, &Position::start(), u64::MAX, limit).unwrap();
+    assert_eq!((end, damaged), (None, Vec::new()));
+    rows
+}

@@ -1,0 +1,452 @@
+//! The embedded timer as its users see it.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures::StreamExt;
+use futures::executor::block_on;
+use tickwheel_durable::{
+    Cancelled, DurableTimer, Error, MAX_NAME, MAX_PAYLOAD, MemoryStore, Scheduled,
+};
+
+const HOUR: Duration = Duration::from_secs(3600);
+/// Longer than anything here takes on any machine.
+const LONG: Duration = Duration::from_secs(60);
+
+fn now() -> SystemTime {
+    SystemTime::now()
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn open(folder: &tempfile::TempDir) -> DurableTimer {
+    DurableTimer::open(folder.path().join("timeouts.redb")).unwrap()
+}
+
+fn take(timer: &DurableTimer) -> tickwheel_durable::Due {
+    timer.recv_timeout(LONG).unwrap().expect("one is due")
+}
+
+#[test]
+fn a_timeout_comes_with_all_it_was_scheduled_with_and_not_early() {
+    let folder = folder();
+    let timer = open(&folder);
+    let at = now() + Duration::from_millis(30);
+    assert_eq!(timer.schedule("a", at, b"payload").unwrap().wait().unwrap(), Scheduled::New);
+    let due = take(&timer);
+    assert!(at <= now());
+    assert_eq!((due.name(), due.payload(), due.attempt()), ("a", &b"payload"[..], 1));
+    assert!(at <= due.deadline());
+    assert!(due.deadline() < at + Duration::from_millis(1), "rounded up to a millisecond");
+    due.ack();
+    timer.close().unwrap();
+    assert!(open(&folder).is_empty().unwrap(), "what was acked is gone");
+}
+
+#[test]
+fn what_is_pending_is_there_after_a_restart() {
+    let folder = folder();
+    let timer = open(&folder);
+    let commits: Vec<_> = (0..1000)
+        .map(|n| timer.schedule(&format!("{n}"), now() + HOUR * n, &[1; 100]).unwrap())
+        .collect();
+    for commit in commits {
+        assert_eq!(commit.wait().unwrap(), Scheduled::New);
+    }
+    let first = take(&timer);
+    assert_eq!(first.name(), "0");
+    let epoch = first.epoch();
+    first.ack();
+    timer.close().unwrap();
+
+    let timer = open(&folder);
+    assert_eq!(timer.len().unwrap(), 999);
+    let names: Vec<_> = timer.iter().map(|row| row.unwrap().name().to_owned()).collect();
+    assert_eq!(names, (1..1000).map(|n| n.to_string()).collect::<Vec<_>>(), "by deadline");
+    timer.schedule("500", now(), b"moved").unwrap().wait().unwrap();
+    let due = take(&timer);
+    assert_eq!(due.name(), "500");
+    assert!(epoch < due.epoch(), "each opening has a greater epoch");
+    due.ack();
+}
+
+#[test]
+fn scheduling_a_name_again_moves_it() {
+    let folder = folder();
+    let timer = open(&folder);
+    assert_eq!(timer.schedule("a", now() + HOUR, b"1").unwrap().wait().unwrap(), Scheduled::New);
+    assert_eq!(timer.schedule("a", now(), b"2").unwrap().wait().unwrap(), Scheduled::Moved);
+    assert_eq!(timer.len().unwrap(), 1);
+    let due = take(&timer);
+    assert_eq!(due.payload(), b"2");
+    assert_eq!(timer.schedule("a", now() + HOUR, b"3").unwrap().wait().unwrap(), Scheduled::Firing);
+    due.ack();
+    timer.close().unwrap();
+    let timer = open(&folder);
+    let pending = timer.get("a").unwrap().expect("the ack was of the earlier one");
+    assert_eq!((pending.payload(), pending.attempt()), (&b"3"[..], 1));
+    assert_eq!(timer.get("b").unwrap(), None);
+}
+
+#[test]
+fn a_cancel_tells_what_it_found() {
+    let folder = folder();
+    let timer = open(&folder);
+    let cancel = |name: &str| timer.cancel(name).unwrap().wait().unwrap();
+    assert_eq!(cancel("a"), Cancelled::Unknown);
+    timer.schedule("a", now() + HOUR, b"").unwrap().wait().unwrap();
+    assert_eq!(cancel("a"), Cancelled::Cancelled);
+    assert_eq!(cancel("a"), Cancelled::Unknown);
+    timer.schedule("a", now(), b"").unwrap().wait().unwrap();
+    let due = take(&timer);
+    assert_eq!(cancel("a"), Cancelled::Firing);
+    drop(due);
+    assert_eq!(cancel("a"), Cancelled::Unknown, "it does not come again");
+    assert!(timer.is_empty().unwrap());
+}
+
+#[test]
+fn a_dropped_timeout_comes_again_and_a_retried_one_when_it_was_asked_for() {
+    let folder = folder();
+    let timer = DurableTimer::builder()
+        .redeliver(Duration::from_millis(50))
+        .open(folder.path().join("timeouts"))
+        .unwrap();
+    timer.schedule("a", now(), b"").unwrap().wait().unwrap();
+    drop(take(&timer));
+    let dropped = now();
+    let due = take(&timer);
+    assert!(dropped + Duration::from_millis(45) < now());
+    assert_eq!(due.attempt(), 2);
+    due.retry(Duration::from_millis(100));
+    let retried = now();
+    let due = take(&timer);
+    assert!(retried + Duration::from_millis(95) < now());
+    assert_eq!(due.attempt(), 3);
+    let panicked = thread::spawn(move || {
+        let _due = due;
+        panic!("a consumer that panics");
+    });
+    panicked.join().unwrap_err();
+    let due = take(&timer);
+    assert_eq!(due.attempt(), 4);
+    due.ack();
+    timer.close().unwrap();
+}
+
+#[test]
+fn a_consumer_that_never_acks_holds_up_neither_schedules_nor_memory() {
+    let folder = folder();
+    let timer = DurableTimer::builder()
+        .near(100, 1 << 20)
+        .in_flight(10)
+        .open(folder.path().join("timeouts"))
+        .unwrap();
+    let commits: Vec<_> =
+        (0..2000).map(|n| timer.schedule(&format!("{n}"), now(), &[0; 50]).unwrap()).collect();
+    for commit in commits {
+        commit.wait().unwrap();
+    }
+    let held: Vec<_> = (0..10).map(|_| take(&timer)).collect();
+    assert!(timer.recv_timeout(Duration::from_millis(20)).unwrap().is_none());
+    let stats = timer.stats();
+    assert_eq!((stats.in_flight, stats.waiting), (10, 0));
+    assert!(stats.near <= 100, "{stats:?}");
+    assert_eq!(timer.len().unwrap(), 2000);
+    for due in held {
+        due.ack();
+    }
+    for _ in 10..2000 {
+        take(&timer).ack();
+    }
+    assert!(timer.try_recv().unwrap().is_none());
+    timer.close().unwrap();
+    assert!(open_at(&folder.path().join("timeouts")).is_empty().unwrap());
+}
+
+fn open_at(path: &Path) -> DurableTimer {
+    DurableTimer::open(path).unwrap()
+}
+
+#[test]
+fn futures_and_streams_hand_out_the_same() {
+    let folder = folder();
+    let timer = open(&folder);
+    block_on(async {
+        let scheduled = timer.schedule("a", now(), b"").unwrap().await.unwrap();
+        assert_eq!(scheduled, Scheduled::New);
+        let due = timer.next().await.unwrap().unwrap();
+        assert_eq!(due.name(), "a");
+        due.ack();
+
+        // A future that is dropped takes nothing with it.
+        for _ in 0..10 {
+            drop(futures::poll!(Box::pin(timer.next())));
+        }
+        for name in ["b", "c", "d"] {
+            timer.schedule(name, now(), b"").unwrap().await.unwrap();
+        }
+        let names: Vec<String> = timer
+            .stream()
+            .take(3)
+            .map(|due| {
+                let due = due.unwrap();
+                let name = due.name().to_owned();
+                due.ack();
+                name
+            })
+            .collect()
+            .await;
+        assert_eq!(names.len(), 3);
+    });
+    timer.close().unwrap();
+}
+
+#[test]
+fn threads_and_tasks_together_get_each_timeout_once() {
+    let folder = folder();
+    let timer = open(&folder);
+    let (sender, receiver) = mpsc::channel();
+    let consumers: Vec<_> = (0..4)
+        .map(|n| {
+            let (timer, sender) = (timer.clone(), sender.clone());
+            thread::spawn(move || {
+                let next = || if n < 2 { timer.recv() } else { block_on(timer.next()) };
+                while let Some(due) = next().unwrap() {
+                    sender.send(due.name().to_owned()).unwrap();
+                    due.ack();
+                }
+            })
+        })
+        .collect();
+    let producers: Vec<_> = (0..4)
+        .map(|producer| {
+            let timer = timer.clone();
+            thread::spawn(move || {
+                for n in 0..250 {
+                    let at = now() + Duration::from_millis(n % 40);
+                    timer.schedule(&format!("{producer}/{n}"), at, b"").unwrap().wait().unwrap();
+                }
+            })
+        })
+        .collect();
+    for producer in producers {
+        producer.join().unwrap();
+    }
+    let mut names: Vec<String> =
+        (0..1000).map(|_| receiver.recv_timeout(LONG).expect("all come")).collect();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), 1000);
+    timer.close().unwrap();
+    for consumer in consumers {
+        consumer.join().unwrap();
+    }
+    assert!(receiver.try_recv().is_err());
+}
+
+#[test]
+fn close_waits_for_acks_and_then_all_calls_say_closed() {
+    let folder = folder();
+    let timer = open(&folder);
+    let other = timer.clone();
+    timer.schedule("a", now(), b"").unwrap().wait().unwrap();
+    let due = take(&timer);
+    let (sender, closed) = mpsc::channel();
+    let closing = thread::spawn(move || {
+        timer.close().unwrap();
+        sender.send(()).unwrap();
+    });
+    closed.recv_timeout(Duration::from_millis(50)).expect_err("a consumer holds one");
+    due.ack();
+    closed.recv_timeout(LONG).unwrap();
+    closing.join().unwrap();
+    assert!(matches!(other.schedule("b", now(), b""), Err(Error::Closed)));
+    assert!(matches!(other.cancel("b"), Err(Error::Closed)));
+    assert!(other.recv().unwrap().is_none());
+    assert!(block_on(other.next()).unwrap().is_none());
+    assert!(matches!(other.iter().next(), Some(Err(Error::Closed))));
+    assert!(open(&folder).is_empty().unwrap(), "the ack was committed");
+}
+
+#[test]
+fn names_and_payloads_that_are_not_allowed_are_refused() {
+    let timer = DurableTimer::builder().open_store(MemoryStore::new()).unwrap();
+    let schedule = |name: &str, payload: &[u8]| timer.schedule(name, now(), payload).map(drop);
+    assert!(matches!(schedule("", b""), Err(Error::EmptyName)));
+    assert!(matches!(schedule("a\0b", b""), Err(Error::NulInName)));
+    let long = "x".repeat(MAX_NAME + 1);
+    assert!(matches!(schedule(&long, b""), Err(Error::LongName { length: 256 })));
+    let huge = vec![0; MAX_PAYLOAD + 1];
+    assert!(matches!(schedule("a", &huge), Err(Error::LongPayload { length: 65_537 })));
+    assert!(schedule(&long[1..], &huge[1..]).is_ok());
+    assert!(timer.get(&long[1..]).unwrap().is_some());
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused() {
+    let builders = [
+        DurableTimer::builder().near(15, 1 << 20),
+        DurableTimer::builder().near(1000, 1000),
+        DurableTimer::builder().horizon(Duration::ZERO),
+        DurableTimer::builder().group(0),
+        DurableTimer::builder().in_flight(0),
+        DurableTimer::builder().near(100, 1 << 20).in_flight(101),
+    ];
+    for builder in builders {
+        let error = builder.open_store(MemoryStore::new()).map(drop).unwrap_err();
+        assert!(matches!(error, Error::Setting { .. }), "{error}");
+    }
+}
+
+#[test]
+fn deadlines_of_all_times_are_allowed() {
+    let timer = DurableTimer::builder().open_store(MemoryStore::new()).unwrap();
+    let far = UNIX_EPOCH + Duration::from_secs(1 << 40);
+    timer.schedule("far", far, b"").unwrap().wait().unwrap();
+    timer.schedule("before", UNIX_EPOCH - HOUR, b"").unwrap().wait().unwrap();
+    assert_eq!(take(&timer).name(), "before");
+    assert_eq!(timer.get("far").unwrap().unwrap().deadline(), far);
+}
+
+#[test]
+fn a_clock_set_forward_is_noticed_and_set_back_nothing_is_early() {
+    let clock = Arc::new(AtomicU64::new(1_000_000_000));
+    let read = {
+        let clock = Arc::clone(&clock);
+        move || UNIX_EPOCH + Duration::from_millis(clock.load(Ordering::SeqCst))
+    };
+    let timer = DurableTimer::builder().clock(read.clone()).open_store(MemoryStore::new()).unwrap();
+    timer.schedule("a", read() + HOUR, b"").unwrap().wait().unwrap();
+    timer.schedule("b", read() + HOUR * 2, b"").unwrap().wait().unwrap();
+    clock.fetch_add(3_600_000, Ordering::SeqCst);
+    let due = take(&timer);
+    assert_eq!(due.name(), "a");
+    due.ack();
+    clock.fetch_sub(7_200_000, Ordering::SeqCst);
+    // A command makes the timer look at the clock.
+    timer.schedule("c", read() + HOUR, b"").unwrap().wait().unwrap();
+    assert!(timer.recv_timeout(Duration::from_millis(50)).unwrap().is_none());
+    clock.fetch_add(3_600_000, Ordering::SeqCst);
+    assert_eq!(take(&timer).name(), "c");
+}
+
+#[test]
+fn a_second_timer_on_the_file_is_told_who_may_have_it() {
+    let folder = folder();
+    let path = folder.path().join("timeouts.redb");
+    let timer = DurableTimer::open(&path).unwrap();
+    let error = DurableTimer::open(&path).map(drop).unwrap_err();
+    assert!(matches!(&error, Error::Locked { path: of } if *of == path));
+    assert!(error.to_string().contains("another instance of this program"), "{error}");
+
+    // And in another process.
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "in_a_second_process", "--nocapture"])
+        .env("TICKWHEEL_DURABLE_FILE", &path)
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("another instance of this program"), "{told}");
+    timer.close().unwrap();
+    DurableTimer::open(&path).unwrap();
+}
+
+/// Run by the test above.
+#[test]
+fn in_a_second_process() {
+    let Ok(path) = std::env::var("TICKWHEEL_DURABLE_FILE") else { return };
+    println!("{}", DurableTimer::open(path).map(drop).unwrap_err());
+}
+
+#[test]
+fn dropping_the_last_handle_commits_what_was_asked_for_and_frees_the_file() {
+    let folder = folder();
+    let timer = open(&folder);
+    for n in 0..100 {
+        drop(timer.schedule(&format!("{n}"), now() + HOUR, b"").unwrap());
+    }
+    drop(timer);
+    assert_eq!(open(&folder).len().unwrap(), 100);
+}
+
+#[test]
+fn a_file_of_something_else_is_refused_and_left_as_it_was() {
+    let folder = folder();
+    let path = folder.path().join("other");
+    std::fs::write(&path, [b'x'; 10_000]).unwrap();
+    let error = DurableTimer::open(&path).map(drop).unwrap_err();
+    assert!(error.to_string().contains("other"), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), [b'x'; 10_000]);
+
+    let path = folder.path().join("foreign");
+    let database = redb::Database::create(&path).unwrap();
+    let write = database.begin_write().unwrap();
+    let table: redb::TableDefinition<'_, u64, u64> = redb::TableDefinition::new("theirs");
+    write.open_table(table).unwrap().insert(1, 1).unwrap();
+    write.commit().unwrap();
+    drop(database);
+    assert!(matches!(DurableTimer::open(&path), Err(Error::Foreign { .. })));
+}
+
+#[test]
+fn a_file_of_a_newer_format_is_refused_with_both_numbers() {
+    let folder = folder();
+    let path = folder.path().join("timeouts");
+    DurableTimer::open(&path).unwrap().close().unwrap();
+    let database = redb::Database::open(&path).unwrap();
+    let write = database.begin_write().unwrap();
+    let meta: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("meta");
+    write.open_table(meta).unwrap().insert("format", 7).unwrap();
+    write.commit().unwrap();
+    drop(database);
+    let error = DurableTimer::open(&path).map(drop).unwrap_err();
+    assert!(matches!(error, Error::NewerFormat { found: 7, known: 1, .. }));
+    assert!(error.to_string().contains("format 7"), "{error}");
+}
+
+#[test]
+fn a_folder_that_is_not_there_and_one_that_is_the_file_are_told() {
+    let folder = folder();
+    let error = DurableTimer::open(folder.path().join("no/file")).map(drop).unwrap_err();
+    assert!(error.to_string().contains("folder does not exist"), "{error}");
+    let error = DurableTimer::open(folder.path()).map(drop).unwrap_err();
+    assert!(error.to_string().contains("name a file in it"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_removed_while_open_is_told_and_nothing_is_called_durable() {
+    let folder = folder();
+    let errors = Arc::new(Mutex::new(Vec::new()));
+    let path = folder.path().join("timeouts");
+    let timer = DurableTimer::builder()
+        .on_error({
+            let errors = Arc::clone(&errors);
+            move |error| errors.lock().unwrap().push(error.to_string())
+        })
+        .open(&path)
+        .unwrap();
+    timer.schedule("a", now() + HOUR, b"").unwrap().wait().unwrap();
+    let aside = folder.path().join("aside");
+    std::fs::rename(&path, &aside).unwrap();
+    let error = timer.schedule("b", now(), b"").unwrap().wait().unwrap_err();
+    assert!(matches!(error, Error::Removed { .. }), "{error}");
+    assert!(errors.lock().unwrap()[0].contains("removed or replaced"));
+    // Put back, it goes on by itself.
+    std::fs::rename(&aside, &path).unwrap();
+    let deadline = now() + LONG;
+    while timer.schedule("b", now(), b"").unwrap().wait().is_err() {
+        assert!(now() < deadline);
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(take(&timer).name(), "b");
+    assert!(timer.get("a").unwrap().is_some());
+}

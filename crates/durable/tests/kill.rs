@@ -1,0 +1,229 @@
+//! A process that is killed again and again, and what it had promised.
+//!
+//! The child writes a line for each promise, after it was made to it; the parent kills it at a
+//! random moment, and compares.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tickwheel_durable::{Cancelled, DurableTimer, Scheduled};
+
+#[test]
+fn no_kill_loses_a_timeout_or_makes_one_early_or_brings_back_a_cancelled_one() {
+    let kills: u32 =
+        std::env::var("TICKWHEEL_DURABLE_KILLS").map_or(60, |kills| kills.parse().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("timeouts.redb");
+    let mut promises = Promises::default();
+    for life in 0..kills {
+        let time = Duration::from_millis(fastrand::u64(30..500));
+        promises.read(life, &path, Some(time));
+    }
+    // And once in peace, until all has come.
+    promises.read(kills, &path, None);
+    println!("{kills} kills: {}", promises.check());
+}
+
+/// The child, when it is run by the test above.
+#[test]
+fn child() {
+    let (Ok(path), Ok(life)) =
+        (std::env::var("TICKWHEEL_DURABLE_FILE"), std::env::var("TICKWHEEL_DURABLE_LIFE"))
+    else {
+        return;
+    };
+    let timer = DurableTimer::open(path).unwrap();
+    let last = std::env::var("TICKWHEEL_DURABLE_LAST").is_ok();
+    let consumer = {
+        let timer = timer.clone();
+        thread::spawn(move || {
+            while let Some(due) = timer.recv().unwrap() {
+                let deadline = milliseconds(due.deadline());
+                let payload = str::from_utf8(due.payload()).unwrap();
+                let now = milliseconds(SystemTime::now());
+                tell(&format!("fired {} {payload} {} {deadline} {now}", due.name(), due.attempt()));
+                match fastrand::u32(0..20) {
+                    0 => {
+                        tell(&format!("retried {}", due.name()));
+                        due.retry(Duration::from_millis(20));
+                    }
+                    1 if !last => std::mem::forget(due),
+                    _ => due.ack(),
+                }
+            }
+        })
+    };
+    if last {
+        while !timer.is_empty().unwrap() {
+            thread::sleep(Duration::from_millis(10));
+        }
+        timer.close().unwrap();
+        consumer.join().unwrap();
+        tell("over");
+        return;
+    }
+    let producers: Vec<_> = (0..8)
+        .map(|producer| {
+            let timer = timer.clone();
+            let life = life.clone();
+            thread::spawn(move || {
+                for n in 0.. {
+                    produce(&timer, &format!("{life}/{producer}/{n}"));
+                }
+            })
+        })
+        .collect();
+    for producer in producers {
+        producer.join().unwrap();
+    }
+}
+
+/// Schedules one, and then perhaps moves it or cancels it.
+fn produce(timer: &DurableTimer, name: &str) {
+    let soon = |most| SystemTime::now() + Duration::from_millis(fastrand::u64(0..most));
+    timer.schedule(name, soon(1_500), b"1").unwrap().wait().unwrap();
+    tell(&format!("scheduled {name} 1"));
+    match fastrand::u32(0..4) {
+        0 => {
+            tell(&format!("cancelling {name}"));
+            if timer.cancel(name).unwrap().wait().unwrap() == Cancelled::Cancelled {
+                tell(&format!("cancelled {name}"));
+            }
+        }
+        1 => {
+            let scheduled = timer.schedule(name, soon(3_000), b"2").unwrap().wait().unwrap();
+            if scheduled == Scheduled::Moved {
+                tell(&format!("moved {name}"));
+            }
+            tell(&format!("scheduled {name} 2"));
+        }
+        _ => {}
+    }
+}
+
+fn tell(line: &str) {
+    // One write, so that a kill leaves whole lines but for the last.
+    std::io::stdout().write_all(format!("\n@{line}\n").as_bytes()).unwrap();
+}
+
+fn milliseconds(time: SystemTime) -> u128 {
+    time.duration_since(UNIX_EPOCH).unwrap().as_millis()
+}
+
+/// What the children promised.
+#[derive(Default)]
+struct Promises {
+    scheduled: HashMap<String, String>,
+    /// Names whose cancel was asked for, and those where it was answered.
+    cancelling: HashSet<String>,
+    cancelled: HashSet<String>,
+    moved: HashSet<String>,
+    /// Names that came and were not done: they are pending again, and may be cancelled or moved.
+    retried: HashSet<String>,
+    /// Each time a timeout came: life, name, payload, attempt.
+    fired: Vec<(u32, String, String, u32)>,
+    early: u64,
+}
+
+impl Promises {
+    fn read(&mut self, life: u32, path: &Path, kill_after: Option<Duration>) {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--exact", "child", "--nocapture"])
+            .env("TICKWHEEL_DURABLE_FILE", path)
+            .env("TICKWHEEL_DURABLE_LIFE", life.to_string())
+            .stdout(Stdio::piped());
+        if kill_after.is_none() {
+            command.env("TICKWHEEL_DURABLE_LAST", "1");
+        }
+        let mut child = command.spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let reader =
+            thread::spawn(move || output.lines().map_while(Result::ok).collect::<Vec<String>>());
+        if let Some(time) = kill_after {
+            thread::sleep(time);
+            child.kill().unwrap();
+        }
+        let status = child.wait().unwrap();
+        let lines = reader.join().unwrap();
+        if kill_after.is_none() {
+            assert!(status.success(), "{status}");
+            assert!(lines.iter().any(|line| line == "@over"), "the last one ended well");
+        }
+        for line in lines.iter().filter_map(|line| line.strip_prefix('@')) {
+            let words: Vec<&str> = line.split(' ').collect();
+            match words[..] {
+                ["over"] => {}
+                ["retried", name] => drop(self.retried.insert(name.to_owned())),
+                ["scheduled", name, payload] => {
+                    self.scheduled.insert(name.to_owned(), payload.to_owned());
+                }
+                ["cancelling", name] => drop(self.cancelling.insert(name.to_owned())),
+                ["cancelled", name] => drop(self.cancelled.insert(name.to_owned())),
+                ["moved", name] => drop(self.moved.insert(name.to_owned())),
+                ["fired", name, payload, attempt, deadline, now] => {
+                    let (deadline, now): (u128, u128) =
+                        (deadline.parse().unwrap(), now.parse().unwrap());
+                    self.early += u64::from(now < deadline);
+                    let fired =
+                        (life, name.to_owned(), payload.to_owned(), attempt.parse().unwrap());
+                    self.fired.push(fired);
+                }
+                // Cut by the kill.
+                _ => {}
+            }
+        }
+    }
+
+    fn check(&self) -> String {
+        let came: HashSet<&str> = self.fired.iter().map(|(_, name, ..)| &name[..]).collect();
+        let last_came: HashSet<(&str, &str)> =
+            self.fired.iter().map(|(_, name, payload, _)| (&name[..], &payload[..])).collect();
+        let lost = self
+            .scheduled
+            .iter()
+            .filter(|(name, payload)| {
+                // A kill may have come between a move and its answer.
+                !self.cancelling.contains(*name)
+                    && !last_came.contains(&(&name[..], &payload[..]))
+                    && !last_came.contains(&(&name[..], "2"))
+            })
+            .count();
+        let in_one_life: HashSet<_> = self.fired.iter().collect();
+        let twice = self.fired.len() - in_one_life.len();
+        let after_cancel = self
+            .cancelled
+            .difference(&self.retried)
+            .filter(|name| came.contains(&name[..]))
+            .count();
+        let after_move = self
+            .moved
+            .difference(&self.retried)
+            .filter(|name| last_came.contains(&(&name[..], "1")))
+            .count();
+        let again = self
+            .fired
+            .iter()
+            .map(|(_, name, payload, attempt)| (name, payload, attempt))
+            .collect::<HashSet<_>>()
+            .len();
+        assert!(came.len() > 100, "{} came", came.len());
+        let told = format!(
+            "{} scheduled, {} cancelled, {} moved, {} fired, {lost} lost, {} early, {twice} twice \
+             without a crash, {} again after a crash, {after_cancel} after a cancel, \
+             {after_move} after a move",
+            self.scheduled.len(),
+            self.cancelled.len(),
+            self.moved.len(),
+            self.fired.len(),
+            self.early,
+            in_one_life.len() - again,
+        );
+        assert_eq!((lost, self.early, twice, after_cancel, after_move), (0, 0, 0, 0, 0), "{told}");
+        told
+    }
+}

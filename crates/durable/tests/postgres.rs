@@ -1,0 +1,387 @@
+//! The timer on PostgreSQL. The tests start a server of their own.
+
+mod server;
+
+use std::collections::{HashMap, HashSet};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tickwheel_durable::{
+    Cancelled, Due, DurableTimer, Error, PostgresStore, Scheduled, cancel_in, schedule_in, suite,
+};
+
+use server::{Server, client};
+
+const HOUR: Duration = Duration::from_secs(3600);
+/// Longer than anything here takes on any machine.
+const LONG: Duration = Duration::from_secs(60);
+
+fn now() -> SystemTime {
+    SystemTime::now()
+}
+
+/// A worker with a short lease.
+fn worker(url: &str, lease: Duration) -> DurableTimer {
+    DurableTimer::builder().open_store(PostgresStore::connect(url).unwrap().lease(lease)).unwrap()
+}
+
+fn take(timer: &DurableTimer) -> Due {
+    timer.recv_timeout(LONG).unwrap().expect("one is due")
+}
+
+/// Waits until `holds`.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < LONG, "{what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn postgres_is_a_store() {
+    let Some(server) = Server::start() else { return };
+    suite::check(|| PostgresStore::connect(&server.database()).unwrap());
+    let url = server.database();
+    suite::check_reopening(|| {
+        let lease = Duration::from_millis(50);
+        thread::sleep(lease * 2);
+        PostgresStore::connect(&url).unwrap().lease(lease)
+    });
+}
+
+#[test]
+fn a_timeout_is_there_exactly_if_the_transaction_is() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let timer = DurableTimer::connect(&url).unwrap();
+    let mut client = client(&url);
+    client.batch_execute("create table orders (id int primary key)").unwrap();
+
+    let mut transaction = client.transaction().unwrap();
+    transaction.execute("insert into orders values (1)", &[]).unwrap();
+    schedule_in(&mut transaction, "order-1", now(), b"eur 20").unwrap();
+    transaction.rollback().unwrap();
+
+    let mut transaction = client.transaction().unwrap();
+    transaction.execute("insert into orders values (2)", &[]).unwrap();
+    schedule_in(&mut transaction, "order-2", now(), b"eur 20").unwrap();
+    // What commits late is before what was looked at, and is not skipped.
+    assert!(timer.recv_timeout(Duration::from_millis(600)).unwrap().is_none());
+    transaction.commit().unwrap();
+
+    let due = take(&timer);
+    assert_eq!((due.name(), due.payload()), ("order-2", &b"eur 20"[..]));
+    due.ack();
+
+    let mut transaction = client.transaction().unwrap();
+    schedule_in(&mut transaction, "order-3", now() + HOUR, b"").unwrap();
+    transaction.commit().unwrap();
+    let mut transaction = client.transaction().unwrap();
+    assert!(cancel_in(&mut transaction, "order-3").unwrap());
+    assert!(!cancel_in(&mut transaction, "order-4").unwrap());
+    assert!(matches!(schedule_in(&mut transaction, "", now(), b""), Err(Error::EmptyName)));
+    transaction.commit().unwrap();
+    timer.close().unwrap();
+    let left: i64 = client.query_one("select count(*) from tickwheel_due", &[]).unwrap().get(0);
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn workers_share_the_partitions_and_each_timeout_goes_to_one() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let lease = Duration::from_secs(1);
+    let workers: Vec<DurableTimer> = (0..3).map(|_| worker(&url, lease)).collect();
+    until("the shares settle", || {
+        let shares: Vec<usize> = workers.iter().map(|worker| worker.stats().partitions).collect();
+        shares.iter().sum::<usize>() == 64 && shares.iter().all(|&share| share <= 22)
+    });
+    let (sender, receiver) = mpsc::channel();
+    let consumers: Vec<_> = workers
+        .iter()
+        .cloned()
+        .enumerate()
+        .map(|(worker, timer)| {
+            let sender = sender.clone();
+            thread::spawn(move || {
+                while let Some(due) = timer.recv().unwrap() {
+                    assert!(due.deadline() <= now());
+                    sender.send((worker, due.name().to_owned())).unwrap();
+                    due.ack();
+                }
+            })
+        })
+        .collect();
+    // Each puts and moves names of all partitions.
+    let commits: Vec<_> = (0..900)
+        .map(|n| {
+            let at = now() + Duration::from_millis(n % 500);
+            workers[n as usize % 3].schedule(&format!("{n}"), at, b"").unwrap()
+        })
+        .collect();
+    for commit in commits {
+        assert_eq!(commit.wait().unwrap(), Scheduled::New);
+    }
+    let came: Vec<(usize, String)> =
+        (0..900).map(|_| receiver.recv_timeout(LONG).unwrap()).collect();
+    assert_eq!(came.iter().map(|(_, name)| name).collect::<HashSet<_>>().len(), 900);
+    assert_eq!(came.iter().map(|(worker, _)| worker).collect::<HashSet<_>>().len(), 3);
+    for worker in workers {
+        worker.close().unwrap();
+    }
+    for consumer in consumers {
+        consumer.join().unwrap();
+    }
+    assert!(receiver.try_recv().is_err(), "nothing came twice");
+    // Who ends well gives its partitions back at once.
+    let last = worker(&url, lease);
+    until("the last one has all", || last.stats().partitions == 64);
+}
+
+#[test]
+fn what_another_worker_cancels_or_moves_in_time_does_not_come() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let owner = DurableTimer::connect(&url).unwrap();
+    until("it owns all", || owner.stats().partitions == 64);
+    let other = worker(&url, HOUR);
+    let soon = now() + Duration::from_millis(1_600);
+    for n in 0..50 {
+        other.schedule(&format!("cancelled {n}"), soon, b"").unwrap().wait().unwrap();
+        other.schedule(&format!("moved {n}"), soon, b"").unwrap().wait().unwrap();
+    }
+    // They are near in the owner now.
+    thread::sleep(Duration::from_millis(300));
+    let mut told = HashMap::new();
+    for n in 0..50 {
+        let cancelled = other.cancel(&format!("cancelled {n}")).unwrap().wait().unwrap();
+        told.insert(format!("cancelled {n}"), cancelled == Cancelled::Cancelled);
+        let commit = other.schedule(&format!("moved {n}"), now() + HOUR, b"").unwrap();
+        told.insert(format!("moved {n}"), commit.wait().unwrap() == Scheduled::Moved);
+    }
+    assert_eq!(other.cancel("nobody").unwrap().wait().unwrap(), Cancelled::Unknown);
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(2_500) {
+        for timer in [&owner, &other] {
+            while let Some(due) = timer.recv_timeout(Duration::from_millis(20)).unwrap() {
+                assert!(!told[due.name()], "{} came, and its caller was told not", due.name());
+                due.ack();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_worker_whose_clock_is_an_hour_wrong_makes_nothing_early_or_late() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    for wrong in [now as fn() -> SystemTime, || now() + HOUR, || now() - HOUR] {
+        let timer = DurableTimer::builder()
+            .clock(wrong)
+            .open_store(PostgresStore::connect(&url).unwrap())
+            .unwrap();
+        let at = now() + Duration::from_millis(400);
+        timer.schedule("a", at, b"").unwrap().wait().unwrap();
+        let due = take(&timer);
+        assert!(at <= now());
+        due.ack();
+        timer.close().unwrap();
+    }
+}
+
+#[test]
+fn a_restart_of_the_database_and_cut_connections_lose_nothing() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let timer = worker(&url, Duration::from_secs(2));
+    let mut scheduled = HashSet::new();
+    let mut came = HashSet::new();
+    for round in 0..6 {
+        for n in 0..40 {
+            let name = format!("{round}/{n}");
+            let at = now() + Duration::from_millis(n * 20);
+            if timer.schedule(&name, at, b"").unwrap().wait().is_ok() {
+                scheduled.insert(name);
+            }
+        }
+        match round {
+            1 => {
+                server.stop("fast");
+                assert!(timer.schedule("while away", now(), b"").unwrap().wait().is_err());
+                server.go();
+            }
+            3 => {
+                server.stop("immediate");
+                server.go();
+            }
+            _ => {
+                let cut = "select pg_terminate_backend(pid) from pg_stat_activity
+                           where application_name = 'tickwheel-durable'";
+                client(&url).batch_execute(cut).unwrap();
+            }
+        }
+        // With pauses that grow it comes back by itself.
+        until("it works again", || {
+            timer.schedule(&format!("{round}/again"), now(), b"").unwrap().wait().is_ok()
+        });
+        scheduled.insert(format!("{round}/again"));
+    }
+    until("all come", || {
+        while let Some(due) = timer.try_recv().unwrap() {
+            came.insert(due.name().to_owned());
+            due.ack();
+        }
+        scheduled.is_subset(&came)
+    });
+    timer.close().unwrap();
+}
+
+#[test]
+fn tables_of_a_newer_format_are_refused() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    DurableTimer::connect(&url).unwrap().close().unwrap();
+    client(&url).batch_execute("update tickwheel_meta set format = 7").unwrap();
+    let error = PostgresStore::connect(&url).map(drop).unwrap_err();
+    assert!(matches!(error, Error::NewerFormat { found: 7, known: 1, .. }), "{error}");
+    let error = DurableTimer::connect("postgresql://127.0.0.1:1/none").map(drop).unwrap_err();
+    assert!(error.to_string().contains("connect to the database"), "{error}");
+    assert!(DurableTimer::connect("no url").is_err());
+}
+
+/// Kills and pauses of workers, each a process.
+#[test]
+fn kills_and_pauses_of_workers_lose_nothing_and_make_nothing_early() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let rounds: u32 =
+        std::env::var("TICKWHEEL_DURABLE_KILLS").map_or(6, |kills| kills.parse().unwrap());
+    PostgresStore::connect(&url).unwrap();
+    let (sender, lines) = mpsc::channel();
+    let mut workers: Vec<Child> = (0..4).map(|_| spawn(&url, &sender)).collect();
+    // The main process puts, and hands out nothing.
+    let mut put = client(&url);
+    let begin = now();
+    let mut scheduled = HashSet::new();
+    let mut crashed = 0;
+    for round in 0..rounds {
+        let mut transaction = put.transaction().unwrap();
+        for n in 0..400 {
+            let name = format!("{round}/{n}");
+            let at = now() + Duration::from_millis(100 + n * 5);
+            schedule_in(&mut transaction, &name, at, b"").unwrap();
+            scheduled.insert(name);
+        }
+        transaction.commit().unwrap();
+        thread::sleep(Duration::from_millis(fastrand::u64(200..1_000)));
+        let victim = fastrand::usize(0..workers.len());
+        if round % 2 == 0 {
+            workers[victim].kill().unwrap();
+            workers[victim].wait().unwrap();
+            workers[victim] = spawn(&url, &sender);
+        } else {
+            signal(&workers[victim], "-STOP");
+            // Longer than its lease, so that others take its partitions.
+            thread::sleep(LEASE * 2);
+            signal(&workers[victim], "-CONT");
+        }
+        crashed += 1;
+    }
+    let mut count =
+        || -> i64 { put.query_one("select count(*) from tickwheel_due", &[]).unwrap().get(0) };
+    until("all are acked", || count() == 0);
+    let took = begin.elapsed().unwrap();
+    // While a worker is asked to end well, it tells what was fenced.
+    for worker in &mut workers {
+        drop(worker.stdin.take());
+    }
+    for mut worker in workers {
+        worker.wait().unwrap();
+    }
+    drop(sender);
+    let mut fired: HashMap<String, u32> = HashMap::new();
+    let (mut early, mut late, mut fenced) = (0, Vec::new(), 0);
+    for line in lines {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["@fired", name, deadline, now] => {
+                let (deadline, now): (i64, i64) = (deadline.parse().unwrap(), now.parse().unwrap());
+                early += u32::from(now < deadline);
+                late.push(now - deadline);
+                *fired.entry(name.to_owned()).or_default() += 1;
+            }
+            ["@fenced", count] => fenced += count.parse::<u64>().unwrap(),
+            _ => {}
+        }
+    }
+    let lost = scheduled.iter().filter(|name| !fired.contains_key(*name)).count();
+    let twice: u32 = fired.values().map(|times| times - 1).sum();
+    late.sort_unstable();
+    println!(
+        "{crashed} kills and pauses, lease {LEASE:?}, {} scheduled in {took:?}: {lost} lost, \
+         {early} early, {twice} twice, {fenced} acks fenced, late {} / {} / {} ms",
+        scheduled.len(),
+        late[late.len() / 2],
+        late[late.len() * 99 / 100],
+        late[late.len() - 1],
+    );
+    assert_eq!((lost, early), (0, 0));
+}
+
+const LEASE: Duration = Duration::from_secs(1);
+
+fn signal(worker: &Child, signal: &str) {
+    Command::new("kill").args([signal, &worker.id().to_string()]).status().unwrap();
+}
+
+fn spawn(url: &str, lines: &mpsc::Sender<String>) -> Child {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child", "--nocapture"])
+        .env("TICKWHEEL_DURABLE_URL", url)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    let lines = lines.clone();
+    thread::spawn(move || {
+        for line in output.lines().map_while(Result::ok) {
+            let _ = lines.send(line);
+        }
+    });
+    child
+}
+
+/// A worker, when it is run by the test above. It ends when its input does.
+#[test]
+fn child() {
+    let Ok(url) = std::env::var("TICKWHEEL_DURABLE_URL") else { return };
+    let timer = worker(&url, LEASE);
+    let consumer = {
+        let timer = timer.clone();
+        thread::spawn(move || {
+            while let Some(due) = timer.recv().unwrap() {
+                let milliseconds =
+                    |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_millis();
+                let line = format!(
+                    "\n@fired {} {} {}\n",
+                    due.name(),
+                    milliseconds(due.deadline()),
+                    milliseconds(now())
+                );
+                std::io::stdout().write_all(line.as_bytes()).unwrap();
+                due.ack();
+            }
+        })
+    };
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    let other = timer.clone();
+    // Acks that were refused are told after all are answered.
+    let _ = timer.close();
+    consumer.join().unwrap();
+    println!("\n@fenced {}", other.stats().fenced);
+}

@@ -1,0 +1,118 @@
+//! A PostgreSQL of its own for a test, from the distribution's package.
+
+use std::net::TcpListener;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use postgres::{Client, NoTls};
+use tempfile::TempDir;
+
+pub(crate) struct Server {
+    folder: TempDir,
+    programs: PathBuf,
+    port: u16,
+    /// The server refuses to run as root.
+    user: Option<(u32, u32)>,
+    databases: AtomicU32,
+}
+
+impl Server {
+    /// Starts a server. `None`, and a word why, where there is no PostgreSQL; under CI that is a
+    /// failure.
+    pub(crate) fn start() -> Option<Self> {
+        let Some(programs) = programs() else {
+            assert!(
+                std::env::var_os("CI").is_none(),
+                "PostgreSQL is not installed: apt-get install postgresql"
+            );
+            println!("skipped: PostgreSQL is not installed (apt-get install postgresql)");
+            return None;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let user = (id("-u", &[]) == 0).then(|| (id("-u", &["postgres"]), id("-g", &["postgres"])));
+        if let Some((user, group)) = user {
+            chown(folder.path(), Some(user), Some(group)).unwrap();
+        }
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let server = Self { folder, programs, port, user, databases: AtomicU32::new(0) };
+        server.run("initdb", &["-A", "trust", "-U", "tickwheel", "--no-sync", "-E", "UTF8"]);
+        server.go();
+        Some(server)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    fn run(&self, program: &str, words: &[&str]) {
+        let mut command = Command::new(self.programs.join(program));
+        command.arg("-D").arg(self.data()).args(words).current_dir(self.folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        if let Some((user, group)) = self.user {
+            command.uid(user).gid(group);
+        }
+        let status = command.status().unwrap();
+        assert!(status.success(), "{program} {words:?}: {status}");
+    }
+
+    pub(crate) fn go(&self) {
+        let settings = format!(
+            "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories={} -c fsync={} \
+             -c max_connections=200",
+            self.port,
+            self.folder.path().display(),
+            std::env::var("TICKWHEEL_DURABLE_FSYNC").unwrap_or_else(|_| "off".to_owned()),
+        );
+        let log = self.folder.path().join("log").display().to_string();
+        self.run("pg_ctl", &["start", "-w", "-l", &log, "-o", &settings]);
+    }
+
+    pub(crate) fn stop(&self, mode: &str) {
+        self.run("pg_ctl", &["stop", "-w", "-m", mode]);
+    }
+
+    /// Makes a database with nothing in it, and returns its URL.
+    pub(crate) fn database(&self) -> String {
+        let name = format!("test{}", self.databases.fetch_add(1, Ordering::SeqCst));
+        client(&self.url("postgres")).batch_execute(&format!("create database {name}")).unwrap();
+        self.url(&name)
+    }
+
+    fn url(&self, database: &str) -> String {
+        format!("postgresql://tickwheel@127.0.0.1:{}/{database}", self.port)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let mut command = Command::new(self.programs.join("pg_ctl"));
+        command.arg("-D").arg(self.data()).args(["stop", "-m", "immediate"]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        if let Some((user, group)) = self.user {
+            command.uid(user).gid(group);
+        }
+        let _ = command.status();
+    }
+}
+
+pub(crate) fn client(url: &str) -> Client {
+    Client::connect(url, NoTls).unwrap()
+}
+
+fn programs() -> Option<PathBuf> {
+    let mut versions: Vec<PathBuf> = std::fs::read_dir(Path::new("/usr/lib/postgresql"))
+        .ok()?
+        .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
+        .filter(|programs| programs.join("initdb").exists())
+        .collect();
+    versions.sort();
+    versions.pop()
+}
+
+fn id(what: &str, user: &[&str]) -> u32 {
+    let output = Command::new("id").arg(what).args(user).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+}
