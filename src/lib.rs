@@ -77,7 +77,8 @@
 //!   few: a heap or a [`BTreeMap`](alloc::collections::BTreeMap) keeps them sorted, and a wheel
 //!   sorts late.
 //! - A few hundred timeouts under tokio: `tokio::time` is there already.
-//! - Timeouts must survive a restart: keep them in a database, and put the near ones in a wheel.
+//! - Timeouts must survive a restart: the package `tickwheel-durable` keeps far timeouts in a store
+//!   and the near ones in a wheel.
 //! - A delay must end at an exact microsecond: the worker is a thread like any other, and the
 //!   system wakes it late now and then.
 //!
