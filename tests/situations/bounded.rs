@@ -19,6 +19,7 @@ in_each_mode! {
     drained_in_the_middle_it_gives_all_that_is_left,
     cleared_in_the_middle_it_starts_afresh,
     shrunk_in_the_middle_it_goes_on,
+    shrunk_after_cancels_in_the_middle_nothing_is_late,
     dropped_in_the_middle_it_drops_what_is_left,
     a_jump_of_many_rounds_in_steps,
     a_jump_of_many_rounds_in_steps_with_others_in_between,
@@ -373,6 +374,32 @@ fn shrunk_in_the_middle_it_goes_on(mode: Mode) {
             out.extend(wheel.jump_in_steps(2 * FAR, 10));
             assert_eq!(out, sorted(deadline));
         }
+    }
+}
+
+/// What was looked at before shrinks away, so what was not looked at yet moves to the front.
+fn shrunk_after_cancels_in_the_middle_nothing_is_late(mode: Mode) {
+    let every_other = |value: u64| FAR + 5 + value % 2 * 4 * FAR;
+    for (deadline, cancelled) in [
+        (every_other as fn(u64) -> u64, (|value| value % 2 == 1) as fn(u64) -> bool),
+        (in_one_bucket, |value| DEMOTED as u64 <= value),
+    ] {
+        let mut wheel = crowded(mode, deadline);
+        for value in CROWD..2 * CROWD {
+            wheel.unchecked().schedule(1 << 40, value);
+        }
+        let mut out: Vec<_> = (0..2).filter_map(|_| step(&mut wheel, 2 * FAR)).collect();
+        let keys =
+            wheel.unchecked().iter().filter(|&(.., &value)| value < CROWD && cancelled(value));
+        let keys: Vec<_> = keys.map(|(key, ..)| key).collect();
+        for key in keys {
+            wheel.unchecked().cancel(key);
+        }
+        wheel.shrink_to_fit();
+        out.extend(wheel.jump_in_steps(2 * FAR, 10));
+        let mut expected = sorted(deadline);
+        expected.retain(|entry| !cancelled(entry.1) || out[..2.min(out.len())].contains(entry));
+        assert_eq!(out, expected);
     }
 }
 
