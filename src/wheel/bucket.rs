@@ -408,6 +408,25 @@ mod tests {
         }
     }
 
+    /// What is behind the sorted chunks is in any order.
+    #[test]
+    fn what_is_not_sorted_is_not_merged_into_what_is() {
+        let mut bucket = Bucket::default();
+        for index in 0..4 * CHUNK as u32 {
+            bucket.push(entry(index, index.into()));
+        }
+        bucket.sort();
+        for index in 0..2 * CHUNK as u32 {
+            bucket.push(entry(index, 5000 - u64::from(index)));
+        }
+        bucket.retain_chunk(2, |entry| entry.index % 4 == 0);
+        bucket.retain_chunk(3, |entry| entry.index % 4 == 0);
+        bucket.merge(2);
+        assert_eq!(bucket.chunks(), 5);
+        bucket.check();
+        assert_eq!(bucket.full.as_ref().map(|full| full.sorted), Some(2));
+    }
+
     #[test]
     fn memory_that_what_is_kept_does_not_need_is_given_back() {
         let mut bucket = bucket(CHUNK);

@@ -383,6 +383,21 @@ mod tests {
         }
     }
 
+    /// Though what is sorted is less than a chunk.
+    #[test]
+    fn at_the_cursor_it_comes_behind_all_that_wait_there() {
+        let mut bucket = Bucket::default();
+        for index in 0..3 * CHUNK {
+            bucket.push(entry(index, 100));
+        }
+        bucket.retain_chunk(0, |entry| entry.index == 0);
+        let mut ready = Ready::default();
+        ready.fill(bucket);
+        assert!(ready.insert(entry(3 * CHUNK, 100), 100, 100));
+        let expected = [0].into_iter().chain(CHUNK as u32..=3 * CHUNK as u32);
+        assert!(take(&mut ready).into_iter().eq(expected.map(|index| (100, index))));
+    }
+
     #[test]
     fn what_is_dropped_from_the_middle_does_not_come() {
         for range in [0..10, 3..9, 60..100, 0..100] {

@@ -159,3 +159,83 @@ impl<T> Wheel<T> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{FEW_STALE, STALE_PER_LIVE};
+    use crate::wheel::Wheel;
+    use alloc::vec::Vec;
+
+    /// More than are looked at together.
+    const CROWD: u64 = 5000;
+
+    /// Cancels all of `keys` but every hundredth, and panics unless the sweep keeps up.
+    fn cancel_most(wheel: &mut Wheel<u64>, keys: &[super::super::Key]) {
+        for (at, &key) in keys.iter().enumerate() {
+            if at % 100 != 0 {
+                wheel.cancel(key);
+            }
+            if at % 64 == 0 {
+                wheel.check();
+            }
+        }
+        let most = 2 * (FEW_STALE + STALE_PER_LIVE * wheel.len());
+        assert!(wheel.sweep.stale <= most, "{} of {}", wheel.sweep.stale, wheel.len());
+        assert!(wheel.len() < CROWD as usize / 50);
+    }
+
+    /// Hands all out, and panics unless they come by deadline.
+    fn expire_all(wheel: &mut Wheel<u64>) {
+        let (mut last, len) = (0, wheel.len());
+        for _ in 0..len {
+            let expired = wheel.expire(u64::MAX).expect("it is due");
+            assert!(last <= expired.deadline);
+            last = expired.deadline;
+        }
+        assert!(wheel.is_empty());
+    }
+
+    #[test]
+    fn it_finds_what_is_due_at_one_tick() {
+        for mode in ["hierarchical:64", "hashed:8"] {
+            let mut wheel = Wheel::new(mode.parse().expect("a mode"));
+            wheel.expire(7);
+            let keys: Vec<_> = (0..CROWD).map(|value| wheel.schedule(7, value)).collect();
+            assert_eq!(wheel.ready.iter().count(), CROWD as usize, "all are ready");
+            cancel_most(&mut wheel, &keys);
+            expire_all(&mut wheel);
+        }
+    }
+
+    #[test]
+    fn it_finds_what_a_jump_has_gathered() {
+        let mut wheel = Wheel::new("hashed:8".parse().expect("a mode"));
+        let keys: Vec<_> = (0..CROWD).map(|value| wheel.schedule(1 + value * 7, value)).collect();
+        while wheel.expire_bounded(CROWD * 8, &mut 1).is_none() {}
+        assert!(!wheel.ready.runs.is_empty(), "it is gathered");
+        cancel_most(&mut wheel, &keys);
+        expire_all(&mut wheel);
+    }
+
+    #[test]
+    fn it_finds_what_was_sorted() {
+        let mut wheel = Wheel::new("hierarchical:64".parse().expect("a mode"));
+        let keys: Vec<_> = (0..CROWD).map(|value| wheel.schedule(64 + value % 64, value)).collect();
+        wheel.expire(64);
+        assert!(CROWD as usize / 2 < wheel.ready.sorted().len(), "it was sorted as a whole");
+        cancel_most(&mut wheel, &keys);
+        expire_all(&mut wheel);
+    }
+
+    #[test]
+    fn what_was_owed_is_not_lost_where_it_is_too_little() {
+        let mut wheel = Wheel::new("hierarchical:64".parse().expect("a mode"));
+        wheel.schedule(1 << 40, 0);
+        for value in 0..CROWD {
+            let key = wheel.schedule((1 << 40) + 1, value);
+            wheel.cancel(key);
+            assert!(wheel.sweep.stale <= 100, "{} are stale", wheel.sweep.stale);
+        }
+        wheel.check();
+    }
+}
