@@ -170,7 +170,11 @@ impl Bucket {
             let chunks = full.chunks.len();
             full.looked += chunks - full.sorted;
             if 1 < chunks - full.sorted && SORTED_AFTER * chunks <= full.looked {
-                self.sort();
+                self.sort(|entry| {
+                    let is_stale = arena.is_stale(entry);
+                    *stale -= usize::from(is_stale);
+                    !is_stale
+                });
             }
         }
         let mut earliest = self.earliest_sorted(arena, stale);
@@ -201,13 +205,18 @@ impl Bucket {
     }
 
     /// Sorts all entries but those of the last chunk by deadline. Equal deadlines keep their order.
+    /// Drops the entries that are not to be kept: a sweep may have yet to look at them.
     #[cold]
-    fn sort(&mut self) {
+    fn sort(&mut self, mut keep: impl FnMut(Entry) -> bool) {
         let Some(full) = &mut self.full else { return };
-        let mut entries: Vec<_> = full.chunks.iter().flatten().copied().collect();
+        let entries = full.chunks.iter().flatten().copied();
+        let mut entries: Vec<_> = entries.filter(|&entry| keep(entry)).collect();
         entries.sort_by_key(|entry| entry.deadline);
         full.chunks = entries.chunks(CHUNK).map(Chunk::from_slice).collect();
         (full.sorted, full.looked) = (full.chunks.len(), 0);
+        if full.chunks.is_empty() {
+            self.full = None;
+        }
     }
 
     /// Drops the entries that `keep` rejects, and gives back the memory that the others do not
@@ -387,7 +396,7 @@ mod tests {
                     bucket.push(entry(index, index.into()));
                 }
                 if sorted {
-                    bucket.sort();
+                    bucket.sort(|_| true);
                 }
                 let spared = (gone * CHUNK) as u32 + 7;
                 bucket.retain_chunk(gone, |entry| entry.index < spared);
@@ -415,7 +424,7 @@ mod tests {
         for index in 0..4 * CHUNK as u32 {
             bucket.push(entry(index, index.into()));
         }
-        bucket.sort();
+        bucket.sort(|_| true);
         for index in 0..2 * CHUNK as u32 {
             bucket.push(entry(index, 5000 - u64::from(index)));
         }
@@ -516,7 +525,7 @@ mod tests {
             for index in 0..6 * CHUNK as u32 {
                 bucket.push(entry(index, (index as u64).wrapping_mul(0x9e37_79b9) % 5000));
             }
-            bucket.sort();
+            bucket.sort(|_| true);
             assert!(bucket.full.as_ref().is_some_and(|full| full.sorted == 5));
             assert!(bucket.retain_chunk(gone, |_| false));
             bucket.check();

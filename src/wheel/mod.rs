@@ -362,6 +362,10 @@ impl<T> Wheel<T> {
     #[inline(never)]
     fn place_ready(&mut self, entry: Entry) {
         if self.ready.insert(entry, self.cursor, self.now) {
+            if let Some(Place::Sorted(entries)) = &mut self.sweep.place {
+                // One that the sweep has yet to look at may have moved.
+                *entries = entries.saturating_add(1);
+            }
             return;
         }
         // Too many entries are ready that are not due, so all of them go back into buckets. The

@@ -115,10 +115,10 @@ impl<T> Wheel<T> {
                     // visit finds that and ends.
                     Some(visit) if visit.number() == number => {
                         if is_gone {
-                            visit.chunk_is_gone(at);
+                            visit.chunk_is_gone(at, bucket_mut.chunks());
                         }
                     }
-                    _ if bucket_mut.is_empty() => table.close(number, u64::MAX),
+                    _ if bucket_mut.is_empty() => table.close_exactly(number),
                     _ => bucket_mut.merge(at),
                 }
                 Place::Table { bucket: number, chunks: at }
@@ -162,7 +162,7 @@ impl<T> Wheel<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{FEW_STALE, STALE_PER_LIVE};
+    use super::{CHUNK, FEW_STALE, STALE_PER_LIVE};
     use crate::wheel::Wheel;
     use alloc::vec::Vec;
 
@@ -225,6 +225,59 @@ mod tests {
         assert!(CROWD as usize / 2 < wheel.ready.sorted().len(), "it was sorted as a whole");
         cancel_most(&mut wheel, &keys);
         expire_all(&mut wheel);
+    }
+
+    /// The last chunk vanishes as the scan comes to it, and the one before, which was scanned, is
+    /// the last one then and has room.
+    #[test]
+    fn a_scan_misses_nothing_where_its_chunk_vanishes() {
+        for mode in ["hashed:1", "hashed:8", "hashed:512"] {
+            let mut wheel = Wheel::new(mode.parse().expect("a mode"));
+            let round = wheel.mode().buckets() as u64;
+            let due = wheel.schedule(round, 0);
+            let far = |value| wheel.schedule(round * 1_000_000, value);
+            let keys: Vec<_> = (1..2 * CHUNK as u64).map(far).collect();
+            wheel.cancel(due);
+            for _ in 0..2 {
+                assert!(wheel.expire_bounded(round, &mut 1).is_none());
+            }
+            for (at, &key) in keys.iter().enumerate().rev() {
+                if at != 5 {
+                    wheel.cancel(key);
+                }
+            }
+            assert!(wheel.visit.is_some(), "the scan is under way");
+            wheel.schedule(3 * round, 42);
+            for _ in 0..CHUNK + 100 {
+                wheel.schedule(round * 2_000_000, 1);
+            }
+            wheel.check();
+            assert_eq!(wheel.expire(3 * round).map(|expired| expired.value), Some(42));
+            wheel.check();
+        }
+    }
+
+    /// Sorting moves entries from where the sweep has yet to come to where it has been.
+    #[test]
+    fn nothing_stale_escapes_where_a_bucket_is_sorted_meanwhile() {
+        let mut wheel = Wheel::new("hierarchical:64".parse().expect("a mode"));
+        let far = |value| wheel.schedule((1 << 30) - value, value);
+        let mut keys: Vec<_> = (0..2 * CROWD).map(far).collect();
+        while wheel.sweep.place.is_none() {
+            wheel.cancel(keys.pop().expect("it begins before"));
+        }
+        let old = wheel.sweep.stale;
+        for _ in 0..40 {
+            let _ = wheel.next_deadline();
+        }
+        let mut least = old;
+        for value in 0..CROWD {
+            let key = wheel.schedule(1 << 40, value);
+            wheel.cancel(key);
+            least = least.min(wheel.sweep.stale);
+        }
+        assert!(least < old / 10, "{least} of {old} are left");
+        wheel.check();
     }
 
     #[test]

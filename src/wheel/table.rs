@@ -152,6 +152,29 @@ impl Table {
         }
     }
 
+    /// Notes that bucket `number` is empty, and puts right what the nodes above it know: so that
+    /// `soonest` has not to do it for many buckets at once.
+    pub(super) fn close_exactly(&mut self, number: u32) {
+        self.close(number, u64::MAX);
+        if self.place(number) < self.rows.all.len() {
+            self.put_right(self.height, 0, number);
+        }
+    }
+
+    /// Puts right what is noted on the way from a node to `number`, and returns the earliest tick
+    /// that the node has noted.
+    fn put_right(&mut self, tier: u32, at: usize, number: u32) -> u64 {
+        let digit = digit(number, tier);
+        let child = self.nodes.all[at].children[digit] as usize;
+        let earliest = match tier {
+            1 => earliest_of(1, &self.rows.all[child].earliest).1,
+            _ => self.put_right(tier - 1, child, number),
+        };
+        let node = &mut self.nodes.all[at];
+        node.earliest[digit] = earliest;
+        earliest_of(node.occupied, &node.earliest).1
+    }
+
     /// Takes the empty row that covers `number` out of the tree, and the nodes below `node` that
     /// lead to nothing else.
     fn unlink(&mut self, tier: u32, node: usize, number: u32) {
@@ -227,27 +250,27 @@ impl Table {
 
     /// Returns the occupied bucket of the highest number that is not above `number`.
     pub(super) fn last(&self, number: u32) -> Option<u32> {
+        let number = number.min(self.limit - 1);
         if self.nodes.all.is_empty() { None } else { self.last_below(self.height, 0, number) }
     }
 
-    /// Like `last`, below one node or in one row.
+    /// As `last`, below one node or in one row.
     fn last_below(&self, tier: u32, at: usize, number: u32) -> Option<u32> {
         if tier == 0 {
             let Row { base, occupied, .. } = self.rows.all[at];
-            let most = (number.saturating_sub(base)).min(ROW as u32 - 1);
-            let members = if number < base { 0 } else { occupied & (u32::MAX >> (31 - most)) };
+            let members = occupied & (u32::MAX >> (31 - number % ROW as u32));
             return Some(base + members.checked_ilog2()?);
         }
         let node = &self.nodes.all[at];
-        let mut members = node.occupied;
-        while let Some(digit) = members.checked_ilog2() {
-            members ^= 1 << digit;
-            let child = node.children[digit as usize] as usize;
-            if let Some(last) = self.last_below(tier - 1, child, number) {
-                return Some(last);
-            }
-        }
-        None
+        let digit = digit(number, tier);
+        let below =
+            |digit: usize, number| self.last_below(tier - 1, node.children[digit] as usize, number);
+        let same = if node.occupied >> digit & 1 == 1 { below(digit, number) } else { None };
+        same.or_else(|| {
+            // All of a child before that will do.
+            let before = node.occupied & !(u64::MAX << digit);
+            below(before.checked_ilog2()? as usize, u32::MAX)
+        })
     }
 
     /// Returns the occupied buckets in no particular order, each with a tick that is not after any
@@ -531,6 +554,37 @@ mod tests {
             assert!(table.rows.all.len() <= 3);
             assert!(table.nodes.all.len() <= 3 * table.height as usize);
             check(&mut table, &model);
+        }
+    }
+
+    #[test]
+    fn what_is_closed_exactly_leaves_nothing_to_put_right() {
+        for limit in [1 << 10, 1 << 16] {
+            let (mut table, mut model) = (Table::new(limit), Model::new());
+            for number in 0..limit {
+                put(&mut table, &mut model, number, u64::from(number % 2) * 1000 + 7);
+            }
+            for number in (0..limit).step_by(2) {
+                *table.bucket_mut(number) = super::Bucket::default();
+                table.close_exactly(number);
+                model.remove(&number);
+            }
+            let noted = table.nodes.all.iter().flat_map(|node| node.earliest);
+            assert!(noted.filter(|&tick| tick < u64::MAX).all(|tick| tick == 1007));
+            check(&mut table, &model);
+        }
+    }
+
+    /// The search descends to one row only, however many are behind it.
+    #[test]
+    fn the_last_of_many_rows_is_found_from_anywhere() {
+        let (mut table, mut model) = (Table::new(1 << 20), Model::new());
+        for number in (3..1 << 20).step_by(1 << 12) {
+            put(&mut table, &mut model, number, 7);
+        }
+        for number in (0..1 << 20).step_by(997).chain([u32::MAX]) {
+            let last = model.range(..=number).next_back().map(|(&number, _)| number);
+            assert_eq!(table.last(number), last);
         }
     }
 
