@@ -11,7 +11,6 @@ use core::time::Duration;
 /// the shard, and then here, and wakes the worker if it would sleep for longer. A tick that a
 /// thread writes down here while the worker looks is not lost: the worker takes the earlier of the
 /// tick it found and the tick it was told.
-#[derive(Debug)]
 pub(super) struct Park {
     state: Mutex<State>,
     /// The worker waits here.
@@ -20,7 +19,6 @@ pub(super) struct Park {
     settled: Condvar,
 }
 
-#[derive(Debug)]
 struct State {
     /// The worker looks again at this tick at the latest: the earliest that it was told since it
     /// began to look, and once it sleeps also the one it found.
@@ -36,23 +34,13 @@ struct State {
     fired: u64,
 }
 
-/// What the worker is to do after it slept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Woken {
-    /// Look at every shard, and then sleep with this number.
-    Look {
-        asked: u64,
-    },
-    Stop,
-}
-
 /// A worker that does not run a task, nor has a reason to. Two that are equal: it did not
 /// meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rest {
     fired: u64,
-    /// The tick at which the worker looks next; None if there is no worker.
-    next: Option<u64>,
+    /// The tick at which the worker looks next, at the latest; None if there is no worker.
+    pub(super) next: Option<u64>,
 }
 
 /// How long the worker is to sleep.
@@ -135,7 +123,8 @@ impl Park {
         lock(&self.state).rest()
     }
 
-    /// Sleeps until tick `until`, or until told to wake up earlier.
+    /// Sleeps until tick `until`, or until told to wake up earlier. Returns the number to sleep with
+    /// after the worker has looked at every shard, or None if it is to end.
     ///
     /// `asked` is the number that the worker had before it looked, and `fired` how many timeouts
     /// have fired. `left` tells how long it is until a tick; it reads the clock, and so runs with
@@ -147,12 +136,12 @@ impl Park {
         fired: u64,
         left: impl Fn(u64) -> Left,
         woken: impl Fn(),
-    ) -> Woken {
+    ) -> Option<u64> {
         loop {
             let left = left(until);
             let mut state = lock(&self.state);
             if state.stopping {
-                return Woken::Stop;
+                return None;
             }
             if state.target < until {
                 // A thread told of something earlier since the clock was read.
@@ -161,7 +150,7 @@ impl Park {
             }
             if left == Left::Nothing || state.asked != asked {
                 state.target = NEVER;
-                return Woken::Look { asked: state.asked };
+                return Some(state.asked);
             }
             (state.target, state.fired) = (until, fired);
             if state.answered != asked {
@@ -186,12 +175,5 @@ impl State {
         let is_told_all = self.asleep && self.asked == self.answered;
         (self.exited || is_told_all)
             .then(|| Rest { fired: self.fired, next: (!self.exited).then_some(self.target) })
-    }
-}
-
-impl Rest {
-    /// Returns the tick at which the worker looks next, at the latest; [`NEVER`] if it does not.
-    pub(super) fn next(self) -> u64 {
-        self.next.unwrap_or(NEVER)
     }
 }
