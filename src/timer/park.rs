@@ -2,6 +2,7 @@
 
 use crate::clock::NEVER;
 use crate::sync::{Condvar, Mutex, lock, wait, wait_timeout};
+use core::mem::replace;
 use core::time::Duration;
 
 /// The place where the worker sleeps.
@@ -23,6 +24,7 @@ struct State {
     /// The worker looks again at this tick at the latest: the earliest that it was told since it
     /// began to look, and once it sleeps also the one it found.
     target: u64,
+    /// The worker sleeps, and no thread has told it of an earlier tick since it fell asleep.
     asleep: bool,
     stopping: bool,
     exited: bool,
@@ -74,7 +76,7 @@ impl Park {
         let mut state = lock(&self.state);
         if deadline < state.target {
             state.target = deadline;
-            if state.asleep {
+            if replace(&mut state.asleep, false) {
                 drop(state);
                 self.told.notify_one();
             }
@@ -175,5 +177,21 @@ impl State {
         let is_told_all = self.asleep && self.asked == self.answered;
         (self.exited || is_told_all)
             .then(|| Rest { fired: self.fired, next: (!self.exited).then_some(self.target) })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_was_told_of_something_earlier_does_not_rest() {
+        let park = Park::new();
+        park.starts();
+        // As `sleep` leaves it while the thread waits.
+        lock(&park.state).asleep = true;
+        assert_eq!(park.rest(), Some(Rest { fired: 0, next: Some(NEVER) }));
+        park.wake_by(5);
+        assert_eq!(park.rest(), None);
     }
 }
