@@ -150,8 +150,7 @@ impl Sleep {
         match &mut self.state {
             // The timer wakes the task before that, and the task polls. With a limit that poll
             // might find its place taken.
-            State::Waiting { tick, .. } if *tick <= deadline && !self.shard.hub.limit.is_some() => {
-            }
+            State::Waiting { tick, .. } if *tick <= deadline && self.shard.hub.limit.is_none() => {}
             State::Waiting { key, tick, .. } if self.shard.reschedule(*key, deadline, || {}) => {
                 *tick = deadline;
             }
