@@ -7,16 +7,18 @@ use core::sync::atomic::AtomicUsize;
 /// Returns the number of this thread's shard, modulo the number of shards. Threads take turns.
 #[inline]
 pub(super) fn shard() -> usize {
-    SHARD.with(Cell::get)
+    let number = SHARD.with(Cell::get).unwrap_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed));
+    use_shard(number);
+    number
 }
 
 /// Makes this thread use shard `number` from now on.
 pub(super) fn use_shard(number: usize) {
-    SHARD.with(|shard| shard.set(number));
+    SHARD.with(|shard| shard.set(Some(number)));
 }
 
 thread_local! {
-    static SHARD: Cell<usize> = Cell::new(NEXT.fetch_add(1, Ordering::Relaxed));
+    static SHARD: Cell<Option<usize>> = Cell::default();
 }
 
 #[cfg(not(loom))]
