@@ -109,13 +109,13 @@ impl<T> DelayQueue<T> {
     /// Inserts `value`, to come out `delay` from now, and returns its key.
     pub fn insert(&mut self, value: T, delay: Duration) -> Key {
         let shard = self.sleep.shard();
-        self.schedule(value, shard.ticks().after(shard.now(), delay))
+        self.schedule(value, shard.hub.deadline_after(delay))
     }
 
     /// Inserts `value`, to come out at `deadline`, or at once if that has passed, and returns its
     /// key.
     pub fn insert_at(&mut self, value: T, deadline: Instant) -> Key {
-        self.schedule(value, self.sleep.shard().ticks().deadline(deadline))
+        self.schedule(value, self.sleep.shard().hub.ticks.deadline(deadline))
     }
 
     /// Removes the value that `key` names, and returns it. Returns None if it is gone.
@@ -133,13 +133,13 @@ impl<T> DelayQueue<T> {
     /// The value counts as inserted anew: among equal deadlines it comes out last.
     pub fn reset(&mut self, key: Key, delay: Duration) -> bool {
         let shard = self.sleep.shard();
-        self.reschedule(key, shard.ticks().after(shard.now(), delay))
+        self.reschedule(key, shard.hub.deadline_after(delay))
     }
 
     /// Moves the deadline to `deadline`, and is like [`reset`](Self::reset) otherwise. A deadline
     /// in the past is due at once.
     pub fn reset_at(&mut self, key: Key, deadline: Instant) -> bool {
-        self.reschedule(key, self.sleep.shard().ticks().deadline(deadline))
+        self.reschedule(key, self.sleep.shard().hub.ticks.deadline(deadline))
     }
 
     /// Drops all values. The queue keeps its memory.
@@ -240,7 +240,7 @@ impl<T> DelayQueue<T> {
             None => {}
         }
         let shard = self.sleep.shard();
-        let mut sleep = Sleep::new(shard, shard.ticks().after(shard.now(), timeout));
+        let mut sleep = Sleep::new(shard, shard.hub.deadline_after(timeout));
         Parker::new().wait_for(|context| match self.poll_expired(context) {
             Poll::Ready(due) => {
                 Poll::Ready(due.map(|due| due.map_err(|error| Elapsed::new(Some(error)))))
@@ -276,7 +276,7 @@ impl<T> DelayQueue<T> {
     /// None if the value is gone, or never comes out.
     #[must_use]
     pub fn deadline(&self, key: Key) -> Option<Instant> {
-        self.sleep.shard().ticks().instant(self.wheel.deadline(key)?)
+        self.sleep.shard().hub.ticks.instant(self.wheel.deadline(key)?)
     }
 
     /// Returns the deadline of the value that comes out next, rounded up to the timer's tick.
@@ -285,7 +285,7 @@ impl<T> DelayQueue<T> {
     /// The answer is exact, so the queue may have to look at many values.
     #[must_use]
     pub fn next_deadline(&mut self) -> Option<Instant> {
-        self.sleep.shard().ticks().instant(self.wheel.next_deadline()?)
+        self.sleep.shard().hub.ticks.instant(self.wheel.next_deadline()?)
     }
 
     /// Returns the key of the value that comes out next, unless the queue changes before.
@@ -337,7 +337,7 @@ impl<T> DelayQueue<T> {
     /// Wakes the task that waits in time for `deadline`, if there is one.
     fn hurry(&mut self, deadline: u64) {
         if deadline < self.sleep.tick() && self.sleep.is_waiting() {
-            if self.sleep.shard().is_past(deadline) {
+            if self.sleep.shard().hub.is_past(deadline) {
                 self.sleep.wake();
             } else {
                 self.sleep.move_to(deadline);
@@ -353,12 +353,13 @@ impl<T> DelayQueue<T> {
             None if self.wheel.is_empty() => return None,
             None => {
                 let shard = self.sleep.shard();
-                self.wheel.expire(shard.ticks().present(shard.now()))?
+                self.wheel.expire(shard.hub.ticks.present(shard.hub.clock.now()))?
             }
         };
         let shard = self.sleep.shard();
         // A value that is due has an instant.
-        let deadline = shard.ticks().instant(expired.deadline).unwrap_or_else(|| shard.now());
+        let deadline =
+            shard.hub.ticks.instant(expired.deadline).unwrap_or_else(|| shard.hub.clock.now());
         Some(Due { key: expired.key, deadline, value: expired.value })
     }
 }

@@ -745,6 +745,23 @@ fn the_clock_waits_for_what_another_timers_task_schedules() {
     });
 }
 
+/// The same where the first one sleeps: it is told, and has not woken up yet.
+#[test]
+fn the_clock_waits_for_a_timer_that_another_timers_task_has_told() {
+    explore(2, || {
+        let clock = ManualClock::new();
+        let build = || Timer::builder().shards(1).clock(clock.clone()).build().unwrap();
+        let (first, second) = (build(), build());
+        let fired = Count::new();
+        let due = clock.now() + Duration::from_millis(1);
+        first.schedule_at(due + Duration::from_secs(1), || unreachable!()).unwrap();
+        let (other, task) = (first.clone(), fired.task());
+        second.schedule_at(due, move || drop(other.schedule_at(due, task).unwrap())).unwrap();
+        clock.jump(Duration::from_millis(1));
+        assert_eq!(fired.get(), 1);
+    });
+}
+
 /// A task that cannot wait for its own timer tells another one.
 #[test]
 fn a_clock_moved_inside_a_task_tells_the_other_timer() {

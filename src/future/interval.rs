@@ -97,11 +97,11 @@ impl Interval {
                 }
             }
         }
-        let now = self.sleep.shard().now();
+        let now = self.sleep.shard().hub.clock.now();
         // A sleep to no instant does not complete.
         let tick = self.due.unwrap_or(now);
-        let ticks = self.sleep.shard().ticks();
-        self.due = Cadence::Rate(self.period, self.missed).next(self.due, now, ticks);
+        let ticks = self.sleep.shard().hub.ticks;
+        self.due = Cadence::Rate(self.period, self.missed).next(self.due, now, &ticks);
         self.sleep.move_to(ticks.deadline_of(self.due));
         Poll::Ready(Ok(tick))
     }
@@ -113,12 +113,12 @@ impl Interval {
 
     /// Makes the next tick due now.
     pub fn reset_immediately(&mut self) {
-        self.set(Some(self.sleep.shard().now()));
+        self.set(Some(self.sleep.shard().hub.clock.now()));
     }
 
     /// Makes the next tick due `delay` from now.
     pub fn reset_after(&mut self, delay: Duration) {
-        self.set(self.sleep.shard().now().checked_add(delay));
+        self.set(self.sleep.shard().hub.clock.now().checked_add(delay));
     }
 
     /// Makes the next tick due at `deadline`.
@@ -128,7 +128,7 @@ impl Interval {
 
     fn set(&mut self, due: Option<Instant>) {
         self.due = due;
-        let (now, ticks) = (self.sleep.shard().now(), self.sleep.shard().ticks());
+        let (now, ticks) = (self.sleep.shard().hub.clock.now(), self.sleep.shard().hub.ticks);
         let is_due = due.is_some_and(|due| due <= now);
         self.sleep.move_to(if is_due { ticks.present(now) } else { ticks.deadline_of(due) });
     }

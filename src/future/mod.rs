@@ -23,13 +23,13 @@ impl Timer {
     /// stopped.
     pub fn sleep(&self, delay: Duration) -> Sleep {
         let shard = self.shard();
-        Sleep::new(shard, shard.ticks().after(shard.now(), delay))
+        Sleep::new(shard, shard.hub.deadline_after(delay))
     }
 
     /// Returns a future that completes at `deadline`, or at once if that has passed. See [`Sleep`].
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
         let shard = self.shard();
-        Sleep::new(shard, shard.ticks().deadline(deadline))
+        Sleep::new(shard, shard.hub.ticks.deadline(deadline))
     }
 
     /// Limits `future` to `delay` from now. See [`Timed`].
@@ -46,7 +46,7 @@ impl Timer {
     ///
     /// A period of zero counts as one tick of the timer.
     pub fn interval(&self, period: Duration) -> Interval {
-        let start = self.shard().now();
+        let start = self.shard().hub.clock.now();
         Interval::new(self.sleep_until(start), start, self.not_zero(period))
     }
 

@@ -105,20 +105,20 @@ impl Sleep {
     /// # }).unwrap();
     /// ```
     pub fn reset(&mut self, delay: Duration) {
-        self.move_to(self.shard.ticks().after(self.shard.now(), delay));
+        self.move_to(self.shard.hub.deadline_after(delay));
     }
 
     /// Moves the deadline to `deadline`, and is like [`reset`](Self::reset) otherwise. A deadline
     /// in the past is due at once.
     pub fn reset_at(&mut self, deadline: Instant) {
-        self.move_to(self.shard.ticks().deadline(deadline));
+        self.move_to(self.shard.hub.ticks.deadline(deadline));
     }
 
     /// Returns the deadline: the instant asked for, rounded up to the timer's tick. Returns None if
     /// an [`Instant`] cannot hold it, so that it never comes.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        self.shard.ticks().instant(self.deadline)
+        self.shard.hub.ticks.instant(self.deadline)
     }
 
     /// Returns whether the time has come, by the timer's clock, whether or not a task polled the
@@ -127,7 +127,7 @@ impl Sleep {
     /// It may have come a moment before the timer wakes the task.
     #[must_use]
     pub fn is_elapsed(&self) -> bool {
-        self.shard.is_past(self.deadline)
+        self.shard.hub.is_past(self.deadline)
     }
 
     pub(crate) fn shard(&self) -> &Arc<Shard> {
@@ -150,7 +150,7 @@ impl Sleep {
         match &mut self.state {
             // The timer wakes the task before that, and the task polls. With a limit that poll
             // might find its place taken.
-            State::Waiting { tick, .. } if *tick <= deadline && !self.shard.has_limit() => {}
+            State::Waiting { tick, .. } if *tick <= deadline && self.shard.hub.limit.is_none() => {}
             State::Waiting { key, tick, .. } if self.shard.reschedule(*key, deadline, || {}) => {
                 *tick = deadline;
             }

@@ -69,7 +69,7 @@ impl Follower {
             let mut both = timers.iter().zip(&rests);
             if both.all(|((park, _), rest)| rest.is_some() && park.rest() == *rest) {
                 let next =
-                    |((_, ticks), rest): (&(_, Ticks), Option<Rest>)| ticks.instant(rest?.next());
+                    |((_, ticks), rest): (&(_, Ticks), Option<Rest>)| ticks.instant(rest?.next?);
                 return timers.iter().zip(rests).filter_map(next).min();
             }
         }

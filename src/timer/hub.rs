@@ -22,11 +22,11 @@ use std::panic::catch_unwind;
 pub(crate) struct Hub {
     /// Of this timer alone, in this process.
     pub(super) id: u64,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) ticks: Ticks,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ticks: Ticks,
     /// The worker runs: there is no need to start it.
     pub(super) started: AtomicBool,
-    pub(super) limit: Option<Limit>,
+    pub(crate) limit: Option<Limit>,
     pub(super) has_executor: bool,
     pub(super) on_panic: Option<Box<PanicHook>>,
     /// For [`Follower`](super::Follower) too, which keeps its memory and not the rest.
@@ -42,8 +42,21 @@ pub(super) trait Start: Send + Sync {
 pub(super) type PanicHook = dyn Fn(&TaskPanic<'_>) + Send + Sync;
 
 impl Hub {
-    pub(super) fn deadline_after(&self, delay: Duration) -> u64 {
+    /// Returns the tick that ends `delay` from now.
+    pub(crate) fn deadline_after(&self, delay: Duration) -> u64 {
         self.ticks.after(self.clock.now(), delay)
+    }
+
+    /// Returns whether the present is not before tick `deadline`.
+    pub(crate) fn is_past(&self, deadline: u64) -> bool {
+        deadline <= self.ticks.present(self.clock.now())
+    }
+
+    /// Says that one timeout less is pending.
+    pub(super) fn give_back(&self) {
+        if let Some(limit) = &self.limit {
+            limit.pending.fetch_sub(1, Relaxed);
+        }
     }
 
     /// Runs foreign code. A panic is counted, told to the hook, and gives None.
@@ -68,12 +81,6 @@ impl Hub {
     }
 }
 
-impl fmt::Debug for Hub {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hub").field("ticks", &self.ticks).finish_non_exhaustive()
-    }
-}
-
 type Payload = Box<dyn Any + Send>;
 
 /// Drops a panic. Dropping a payload may panic again, with a payload that may do so too.
@@ -92,8 +99,7 @@ fn swallow(mut outcome: Result<(), Payload>) {
 const MOST_PANICS: usize = 16;
 
 /// How many timeouts may be pending.
-#[derive(Debug)]
-pub(super) struct Limit {
+pub(crate) struct Limit {
     pub(super) most: usize,
     pending: CachePadded<AtomicUsize>,
 }
@@ -107,10 +113,6 @@ impl Limit {
     pub(super) fn take(&self) -> bool {
         let one_more = |pending| Some(pending + 1).filter(|&pending| pending <= self.most);
         self.pending.fetch_update(Relaxed, Relaxed, one_more).is_ok()
-    }
-
-    pub(super) fn give_back(&self) {
-        self.pending.fetch_sub(1, Relaxed);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The life of a timer: its worker starts once, and ends once.
 
-use super::census::Alive;
+use super::census;
 use super::error::ScheduleErrorKind;
 use super::hub::Start;
 use super::inside::{self, Waits};
@@ -83,7 +83,7 @@ impl Life {
         *lock(&self.phase) = Phase::Stopped;
         self.stopped.notify_all();
         // Those of each shard are sorted already.
-        unfired.sort_by_key(|unfired| (unfired.deadline().is_none(), unfired.deadline()));
+        unfired.sort_by_key(|unfired| (unfired.deadline.is_none(), unfired.deadline));
         for waker in wakers {
             hub.guarded(|| waker.wake());
         }
@@ -118,10 +118,9 @@ impl Start for Life {
     }
 }
 
-/// The clones of a timer, counted. The last stops it.
+/// The clones of a timer, counted. The last stops it. Each is in the census.
 pub(super) struct Owner {
     pub(super) life: Arc<Life>,
-    pub(super) _alive: Alive,
 }
 
 impl Drop for Owner {
@@ -129,5 +128,6 @@ impl Drop for Owner {
         for unfired in self.life.stop(self.life.may_wait()) {
             self.life.engine.hub.guarded(|| drop(unfired));
         }
+        census::ends();
     }
 }

@@ -1,55 +1,31 @@
 //! The shard that a thread keeps to.
 
-use crate::sync::thread_local;
+use crate::sync::{Ordering, thread_local};
 use core::cell::Cell;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::AtomicUsize;
 
 /// Returns the number of this thread's shard, modulo the number of shards. Threads take turns.
 #[inline]
 pub(super) fn shard() -> usize {
-    SHARD.with(|shard| {
-        let number = shard.get();
-        if number != UNKNOWN {
-            return number;
-        }
-        let number = next_shard();
-        shard.set(number);
-        number
-    })
+    let number = SHARD.with(Cell::get).unwrap_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed));
+    use_shard(number);
+    number
 }
 
 /// Makes this thread use shard `number` from now on.
 pub(super) fn use_shard(number: usize) {
-    SHARD.with(|shard| shard.set(number));
+    SHARD.with(|shard| shard.set(Some(number)));
 }
 
-/// No thread gets so far.
-const UNKNOWN: usize = usize::MAX;
-
-#[cfg(not(loom))]
 thread_local! {
-    static SHARD: Cell<usize> = const { Cell::new(UNKNOWN) };
-}
-
-#[cfg(loom)]
-thread_local! {
-    static SHARD: Cell<usize> = Cell::new(UNKNOWN);
+    static SHARD: Cell<Option<usize>> = Cell::default();
 }
 
 #[cfg(not(loom))]
-#[cold]
-fn next_shard() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed) % UNKNOWN
-}
+static NEXT: AtomicUsize = AtomicUsize::new(0);
 
+// It begins anew with each execution of a model, so that all are the same.
 #[cfg(loom)]
 loom::lazy_static! {
     static ref NEXT: AtomicUsize = AtomicUsize::new(0);
-}
-
-/// The same in every execution of a model, because the counter begins anew with each.
-#[cfg(loom)]
-fn next_shard() -> usize {
-    NEXT.fetch_add(1, Ordering::Relaxed)
 }

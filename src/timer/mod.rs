@@ -35,12 +35,12 @@ pub(crate) use census::warn_if_many;
 pub(crate) use repeat::Cadence;
 pub(crate) use shard::{Entry, Shard};
 
+use crate::Wheel;
 use crate::clock::Ticks;
 use crate::sync::{AtomicBool, Mutex};
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use census::Alive;
 use core::fmt;
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -49,9 +49,10 @@ use crossbeam_utils::CachePadded;
 use hub::{Hub, Limit, Start};
 use life::{Life, Owner};
 use park::Park;
-use repeat::Repeating;
+use repeat::{Phase, Repeating};
 use stats::Counters;
 use std::time::Instant;
+use timeout::Kind;
 use worker::Engine;
 
 /// Runs tasks when their time has come, for any number of threads.
@@ -301,11 +302,7 @@ impl Timer {
     where
         F: FnOnce() + Send + 'static,
     {
-        let shard = self.shard();
-        match shard.schedule(deadline, Box::new(task), |task| Entry::Once(task)) {
-            Ok(key) => Ok(Timeout::once(Arc::clone(shard), key, deadline)),
-            Err((kind, task)) => Err(ScheduleError::new(kind, *task)),
-        }
+        self.put(deadline, task, |wheel, task| Kind::once(wheel, deadline, task))
     }
 
     fn repeat<F>(
@@ -320,10 +317,25 @@ impl Timer {
         let hub = &self.engine.hub;
         let due = hub.clock.now().checked_add(delay);
         let deadline = hub.ticks.deadline_of(due);
+        let repeating = Arc::new(Repeating::new(cadence, due, deadline));
+        self.put(deadline, task, |wheel, task| {
+            let key = wheel.schedule(deadline, Entry::Repeating(Arc::clone(&repeating)));
+            repeating.lock().phase = Phase::Waiting(key, task);
+            Kind::Repeating(repeating)
+        })
+    }
+
+    /// Schedules `task` as `put` does, and returns the handle.
+    #[inline]
+    fn put<F>(
+        &self,
+        deadline: u64,
+        task: F,
+        put: impl FnOnce(&mut Wheel<Entry>, Box<F>) -> Kind,
+    ) -> Result<Timeout, ScheduleError<F>> {
         let shard = self.shard();
-        let repeating = Repeating::new(cadence, due, deadline);
-        match shard.begin(deadline, repeating, Box::new(task), |task| task) {
-            Ok(repeating) => Ok(Timeout::repeating(Arc::clone(shard), repeating)),
+        match shard.schedule(deadline, Box::new(task), put) {
+            Ok(kind) => Ok(Timeout { shard: Arc::clone(shard), kind }),
             Err((kind, task)) => Err(ScheduleError::new(kind, *task)),
         }
     }
@@ -356,7 +368,7 @@ impl Timer {
     /// ```
     #[must_use]
     pub fn pending(&self) -> usize {
-        let count = self.engine.shards.iter().map(|shard| shard.len()).sum();
+        let count = self.engine.shards.iter().map(|shard| shard.lock().wheel.len()).sum();
         self.engine.hub.limit.as_ref().map_or(count, |limit| limit.most.min(count))
     }
 
@@ -378,7 +390,8 @@ impl Timer {
     /// ```
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        let next = self.engine.shards.iter().filter_map(|shard| shard.next_deadline()).min();
+        let next = |shard: &Arc<Shard>| shard.lock().wheel.next_deadline();
+        let next = self.engine.shards.iter().filter_map(next).min();
         self.engine.hub.ticks.instant(next?)
     }
 
@@ -512,10 +525,8 @@ impl TimerBuilder {
             let engine = Engine { hub: Arc::clone(&hub), shards, executor: self.executor, left };
             Life::new(Arc::new(engine), self.thread_name)
         });
-        Timer {
-            engine: Arc::clone(&life.engine),
-            owner: Arc::new(Owner { life, _alive: Alive::new() }),
-        }
+        census::begins();
+        Timer { engine: Arc::clone(&life.engine), owner: Arc::new(Owner { life }) }
     }
 }
 

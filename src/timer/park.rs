@@ -2,6 +2,7 @@
 
 use crate::clock::NEVER;
 use crate::sync::{Condvar, Mutex, lock, wait, wait_timeout};
+use core::mem::replace;
 use core::time::Duration;
 
 /// The place where the worker sleeps.
@@ -11,7 +12,6 @@ use core::time::Duration;
 /// the shard, and then here, and wakes the worker if it would sleep for longer. A tick that a
 /// thread writes down here while the worker looks is not lost: the worker takes the earlier of the
 /// tick it found and the tick it was told.
-#[derive(Debug)]
 pub(super) struct Park {
     state: Mutex<State>,
     /// The worker waits here.
@@ -20,11 +20,11 @@ pub(super) struct Park {
     settled: Condvar,
 }
 
-#[derive(Debug)]
 struct State {
     /// The worker looks again at this tick at the latest: the earliest that it was told since it
     /// began to look, and once it sleeps also the one it found.
     target: u64,
+    /// The worker sleeps, and no thread has told it of an earlier tick since it fell asleep.
     asleep: bool,
     stopping: bool,
     exited: bool,
@@ -36,23 +36,13 @@ struct State {
     fired: u64,
 }
 
-/// What the worker is to do after it slept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Woken {
-    /// Look at every shard, and then sleep with this number.
-    Look {
-        asked: u64,
-    },
-    Stop,
-}
-
 /// A worker that does not run a task, nor has a reason to. Two that are equal: it did not
 /// meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rest {
     fired: u64,
-    /// The tick at which the worker looks next; None if there is no worker.
-    next: Option<u64>,
+    /// The tick at which the worker looks next, at the latest; None if there is no worker.
+    pub(super) next: Option<u64>,
 }
 
 /// How long the worker is to sleep.
@@ -86,7 +76,7 @@ impl Park {
         let mut state = lock(&self.state);
         if deadline < state.target {
             state.target = deadline;
-            if state.asleep {
+            if replace(&mut state.asleep, false) {
                 drop(state);
                 self.told.notify_one();
             }
@@ -135,7 +125,8 @@ impl Park {
         lock(&self.state).rest()
     }
 
-    /// Sleeps until tick `until`, or until told to wake up earlier.
+    /// Sleeps until tick `until`, or until told to wake up earlier. Returns the number to sleep with
+    /// after the worker has looked at every shard, or None if it is to end.
     ///
     /// `asked` is the number that the worker had before it looked, and `fired` how many timeouts
     /// have fired. `left` tells how long it is until a tick; it reads the clock, and so runs with
@@ -147,12 +138,12 @@ impl Park {
         fired: u64,
         left: impl Fn(u64) -> Left,
         woken: impl Fn(),
-    ) -> Woken {
+    ) -> Option<u64> {
         loop {
             let left = left(until);
             let mut state = lock(&self.state);
             if state.stopping {
-                return Woken::Stop;
+                return None;
             }
             if state.target < until {
                 // A thread told of something earlier since the clock was read.
@@ -161,7 +152,7 @@ impl Park {
             }
             if left == Left::Nothing || state.asked != asked {
                 state.target = NEVER;
-                return Woken::Look { asked: state.asked };
+                return Some(state.asked);
             }
             (state.target, state.fired) = (until, fired);
             if state.answered != asked {
@@ -189,9 +180,18 @@ impl State {
     }
 }
 
-impl Rest {
-    /// Returns the tick at which the worker looks next, at the latest; [`NEVER`] if it does not.
-    pub(super) fn next(self) -> u64 {
-        self.next.unwrap_or(NEVER)
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_was_told_of_something_earlier_does_not_rest() {
+        let park = Park::new();
+        park.starts();
+        // As `sleep` leaves it while the thread waits.
+        lock(&park.state).asleep = true;
+        assert_eq!(park.rest(), Some(Rest { fired: 0, next: Some(NEVER) }));
+        park.wake_by(5);
+        assert_eq!(park.rest(), None);
     }
 }

@@ -4,7 +4,6 @@ use super::task::{RepeatingTask, Status};
 use crate::Key;
 use crate::clock::Ticks;
 use crate::sync::{Mutex, MutexGuard, lock};
-use core::fmt;
 use core::mem::replace;
 use core::time::Duration;
 use std::time::Instant;
@@ -31,7 +30,7 @@ pub enum MissedTick {
 }
 
 /// When a repeating timeout fires again.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) enum Cadence {
     /// One period after it was due.
     Rate(Duration, MissedTick),
@@ -59,8 +58,8 @@ pub(super) struct State {
 
 /// Changes under the shard's lock, but for the step to `Running`.
 pub(super) enum Phase {
-    /// In the wheel, or, without a key, out of it, to run.
-    Waiting(Option<Key>, RepeatingTask),
+    /// In the wheel, or out of it, to run: then the key is stale.
+    Waiting(Key, RepeatingTask),
     /// The runner has the task.
     Running,
     Ended(Status),
@@ -95,21 +94,6 @@ impl Repeating {
             state.due = self.cadence.next(state.due, now, ticks);
             state.deadline = ticks.deadline_of(state.due);
         }
-    }
-}
-
-impl State {
-    /// Says that it is out of the wheel, to run.
-    pub(super) fn is_due(&mut self) {
-        if let Phase::Waiting(key, _) = &mut self.phase {
-            *key = None;
-        }
-    }
-}
-
-impl fmt::Debug for Repeating {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Repeating").field("cadence", &self.cadence).finish_non_exhaustive()
     }
 }
 

@@ -3,26 +3,23 @@
 use super::error::ScheduleErrorKind;
 use super::hub::{Hub, Start};
 use super::repeat::{Phase, Repeating};
-use super::task::{OnceTask, RepeatingTask, Status, Task, Unfired};
-use crate::clock::{NEVER, Ticks};
+use super::task::{OnceTask, Status, Task, Unfired};
+use crate::clock::NEVER;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock, try_lock};
 use crate::{Expired, Key, Mode, Wheel, WheelStats};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::fmt;
 use core::mem::replace;
 use core::task::Waker;
 use crossbeam_utils::CachePadded;
 use std::collections::HashSet;
-use std::time::Instant;
 
 /// One wheel behind its lock.
 ///
 /// The caller gets what leaves the wheel, and drops or runs it when the lock is released: foreign
 /// code, a capture's `Drop` included, may call the timer.
-#[derive(Debug)]
 pub(crate) struct Shard {
-    pub(super) hub: Arc<Hub>,
+    pub(crate) hub: Arc<Hub>,
     worker: Weak<dyn Start>,
     /// The tick up to which the worker has taken out what was due, or is about to; the maximum once
     /// the timer is stopped. A timeout that is due later is in the wheel: a thread that reads this
@@ -34,15 +31,14 @@ pub(crate) struct Shard {
     state: CachePadded<Mutex<State>>,
 }
 
-#[derive(Debug)]
 pub(super) struct State {
-    wheel: Wheel<Entry>,
+    pub(super) wheel: Wheel<Entry>,
     /// The worker looks at this shard at this tick at the latest: it found out itself, or a thread
     /// told it. No deadline in the wheel is earlier, unless the worker is looking.
     watched: u64,
-    cancelled: u64,
+    pub(super) cancelled: u64,
     /// Nothing is scheduled or fired any more.
-    stopped: bool,
+    pub(super) stopped: bool,
     /// The keys of the timeouts that stopping took out, so that their handles can tell that these
     /// did not fire.
     taken: HashSet<Key>,
@@ -81,41 +77,22 @@ impl Shard {
         Self { hub, worker, reached: AtomicU64::new(0), state }
     }
 
-    /// Schedules `entry(value)`, or gives `value` back. Nothing is called under the lock but
-    /// `entry`, which only wraps it.
+    /// Puts `value` into the wheel, or gives it back. Nothing is called under the lock but `put`,
+    /// which schedules it for `deadline`.
     #[inline]
-    pub(super) fn schedule<T>(
+    pub(super) fn schedule<T, R>(
         &self,
         deadline: u64,
         value: T,
-        entry: impl FnOnce(T) -> Entry,
-    ) -> Result<Key, (ScheduleErrorKind, T)> {
+        put: impl FnOnce(&mut Wheel<Entry>, T) -> R,
+    ) -> Result<R, (ScheduleErrorKind, T)> {
         let mut state = match self.admit() {
             Ok(state) => state,
             Err(kind) => return Err((kind, value)),
         };
-        let key = state.wheel.schedule(deadline, entry(value));
+        let scheduled = put(&mut state.wheel, value);
         self.release(state, deadline);
-        Ok(key)
-    }
-
-    /// Schedules the first run of `task(value)`, or gives `value` back.
-    pub(super) fn begin<T>(
-        &self,
-        deadline: u64,
-        repeating: Repeating,
-        value: T,
-        task: impl FnOnce(T) -> RepeatingTask,
-    ) -> Result<Arc<Repeating>, (ScheduleErrorKind, T)> {
-        let mut state = match self.admit() {
-            Ok(state) => state,
-            Err(kind) => return Err((kind, value)),
-        };
-        let repeating = Arc::new(repeating);
-        let key = state.wheel.schedule(deadline, Entry::Repeating(Arc::clone(&repeating)));
-        repeating.lock().phase = Phase::Waiting(Some(key), task(value));
-        self.release(state, deadline);
-        Ok(repeating)
+        Ok(scheduled)
     }
 
     /// Registers `waker` to wake at `deadline`. Returns None if that has come already.
@@ -130,19 +107,19 @@ impl Shard {
     ) -> Result<Option<Key>, ScheduleErrorKind> {
         let mut state = match self.admit() {
             Ok(state) => state,
-            Err(_) if self.is_past(deadline) => return Ok(None),
+            Err(_) if self.hub.is_past(deadline) => return Ok(None),
             Err(kind) => return Err(kind),
         };
         if deadline < state.watched {
             drop(state);
-            if self.is_past(deadline) {
-                self.give_back();
+            if self.hub.is_past(deadline) {
+                self.hub.give_back();
                 return Ok(None);
             }
             state = self.lock();
             if state.stopped {
                 drop(state);
-                self.give_back();
+                self.hub.give_back();
                 return Err(ScheduleErrorKind::Stopped);
             }
         }
@@ -168,7 +145,7 @@ impl Shard {
         state.cancelled += 1;
         mark();
         drop(state);
-        self.give_back();
+        self.hub.give_back();
         Some(entry)
     }
 
@@ -202,28 +179,6 @@ impl Shard {
         self.reached.load(Ordering::Acquire)
     }
 
-    /// Returns whether there is a limit of pending timeouts.
-    pub(crate) fn has_limit(&self) -> bool {
-        self.hub.limit.is_some()
-    }
-
-    /// Returns the present, by the timer's clock.
-    #[inline]
-    pub(crate) fn now(&self) -> Instant {
-        self.hub.clock.now()
-    }
-
-    /// Returns whether the present is not before tick `deadline`.
-    pub(crate) fn is_past(&self, deadline: u64) -> bool {
-        deadline <= self.hub.ticks.present(self.hub.clock.now())
-    }
-
-    /// Returns how the timer numbers instants.
-    #[inline]
-    pub(crate) fn ticks(&self) -> &Ticks {
-        &self.hub.ticks
-    }
-
     /// Returns the mode of the timer's wheels.
     pub(crate) fn mode(&self) -> Mode {
         self.lock().wheel.mode()
@@ -241,9 +196,9 @@ impl Shard {
         }
         let mut work = BATCH;
         if let Some(expired) = state.wheel.expire_bounded(now, &mut work) {
-            match &expired.value {
-                Entry::Repeating(repeating) => repeating.lock().is_due(),
-                Entry::Once(_) | Entry::Wake(_) => self.give_back(),
+            // A repeating one keeps its place.
+            if !matches!(expired.value, Entry::Repeating(_)) {
+                self.hub.give_back();
             }
             return Found::Due(expired);
         }
@@ -270,7 +225,7 @@ impl Shard {
         let mut state = self.lock();
         let mut work = BATCH;
         while let Some(expired) = state.wheel.expire_bounded(NEVER, &mut work) {
-            self.give_back();
+            self.hub.give_back();
             let task = match expired.value {
                 Entry::Once(task) => Task::Once(task),
                 Entry::Wake(waker) => {
@@ -286,17 +241,9 @@ impl Shard {
                 }
             };
             state.taken.insert(expired.key);
-            tasks.push(Unfired::new(self.hub.ticks.instant(expired.deadline), task));
+            tasks.push(Unfired { deadline: self.hub.ticks.instant(expired.deadline), task });
         }
         work > 0
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.lock().wheel.len()
-    }
-
-    pub(super) fn next_deadline(&self) -> Option<u64> {
-        self.lock().wheel.next_deadline()
     }
 
     /// Returns how many timeouts were cancelled, and the wheel's statistics.
@@ -343,7 +290,7 @@ impl Shard {
             return Ok(state);
         };
         drop(state);
-        self.give_back();
+        self.hub.give_back();
         Err(refused)
     }
 
@@ -364,37 +311,6 @@ impl Shard {
             drop(state);
             self.hub.park.wake_by(deadline);
         }
-    }
-
-    /// Says that one timeout less is pending.
-    pub(super) fn give_back(&self) {
-        if let Some(limit) = &self.hub.limit {
-            limit.give_back();
-        }
-    }
-}
-
-impl State {
-    pub(super) fn wheel(&mut self) -> &mut Wheel<Entry> {
-        &mut self.wheel
-    }
-
-    pub(super) fn is_stopped(&self) -> bool {
-        self.stopped
-    }
-
-    pub(super) fn count_cancelled(&mut self) {
-        self.cancelled += 1;
-    }
-}
-
-impl fmt::Debug for Entry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Once(_) => "Once",
-            Self::Repeating(_) => "Repeating",
-            Self::Wake(_) => "Wake",
-        })
     }
 }
 

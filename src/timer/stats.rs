@@ -94,7 +94,7 @@ impl fmt::Debug for Lateness {
 }
 
 /// The counters of the worker. No other thread writes them, but for `panics`.
-#[derive(Debug)]
+#[derive(Default)]
 pub(super) struct Counters {
     pub(super) fired: AtomicU64,
     pub(super) panics: AtomicU64,
@@ -106,14 +106,8 @@ pub(super) struct Counters {
 
 impl Counters {
     pub(super) fn new() -> Self {
-        Self {
-            fired: AtomicU64::new(0),
-            panics: AtomicU64::new(0),
-            wake_ups: AtomicU64::new(0),
-            longest_task: AtomicU64::new(0),
-            most_late: AtomicU64::new(0),
-            lateness: (0..CLASSES).map(|_| AtomicU64::new(0)).collect(),
-        }
+        let lateness = (0..CLASSES).map(|_| AtomicU64::new(0)).collect();
+        Self { lateness, ..Self::default() }
     }
 
     pub(super) fn fires(&self, late: Duration) {

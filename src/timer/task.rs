@@ -44,15 +44,11 @@ impl fmt::Debug for Task {
 /// [`Timer::stop`](crate::Timer::stop).
 #[derive(Debug)]
 pub struct Unfired {
-    deadline: Option<Instant>,
-    task: Task,
+    pub(super) deadline: Option<Instant>,
+    pub(super) task: Task,
 }
 
 impl Unfired {
-    pub(super) fn new(deadline: Option<Instant>, task: Task) -> Self {
-        Self { deadline, task }
-    }
-
     /// Returns the timeout's deadline, rounded up to the timer's tick. None means never.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {

@@ -1,10 +1,10 @@
 //! The handle to one timeout.
 
 use super::repeat::{Phase, Repeating, State};
-use super::shard::Shard;
-use super::task::Status;
-use crate::Key;
+use super::shard::{self, Entry, Shard};
+use super::task::{OnceTask, Status};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::{Key, Wheel};
 use alloc::sync::Arc;
 use core::fmt;
 use core::mem::replace;
@@ -35,11 +35,11 @@ use std::time::Instant;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Timeout {
-    shard: Arc<Shard>,
-    kind: Kind,
+    pub(super) shard: Arc<Shard>,
+    pub(super) kind: Kind,
 }
 
-enum Kind {
+pub(super) enum Kind {
     Once {
         key: Key,
         deadline: AtomicU64,
@@ -49,16 +49,16 @@ enum Kind {
     Repeating(Arc<Repeating>),
 }
 
-impl Timeout {
-    pub(super) fn once(shard: Arc<Shard>, key: Key, deadline: u64) -> Self {
+impl Kind {
+    /// Puts a task into the wheel.
+    pub(super) fn once(wheel: &mut Wheel<Entry>, deadline: u64, task: OnceTask) -> Self {
+        let key = wheel.schedule(deadline, Entry::Once(task));
         let (deadline, cancelled) = (AtomicU64::new(deadline), AtomicBool::new(false));
-        Self { shard, kind: Kind::Once { key, deadline, cancelled } }
+        Self::Once { key, deadline, cancelled }
     }
+}
 
-    pub(super) fn repeating(shard: Arc<Shard>, repeating: Arc<Repeating>) -> Self {
-        Self { shard, kind: Kind::Repeating(repeating) }
-    }
-
+impl Timeout {
     /// Cancels the timeout, and returns whether it was still pending.
     ///
     /// True means that this call ended the timeout: the task never runs, and has been dropped with
@@ -83,30 +83,30 @@ impl Timeout {
     fn cancel_repeating(&self, repeating: &Repeating) -> bool {
         let mut shard_state = self.shard.lock();
         let mut state = repeating.lock();
-        if self.status_of(&state) != Status::Pending {
+        if self.status_of(&shard_state, &state) != Status::Pending {
             return false;
         }
         let phase = replace(&mut state.phase, Phase::Ended(Status::Cancelled));
-        if let Phase::Waiting(Some(key), _) = phase {
+        if let Phase::Waiting(key, _) = phase {
             // The handle has it too.
-            drop(shard_state.wheel().cancel(key));
+            drop(shard_state.wheel.cancel(key));
         }
-        shard_state.count_cancelled();
+        shard_state.cancelled += 1;
         drop(state);
         drop(shard_state);
-        self.shard.give_back();
+        self.shard.hub.give_back();
         // With the task, unless it runs: then its runner drops it.
         drop(phase);
         true
     }
 
     /// Returns what became of a repeating timeout.
-    fn status_of(&self, state: &State) -> Status {
+    fn status_of(&self, shard_state: &shard::State, state: &State) -> Status {
         match state.phase {
             Phase::Ended(status) => status,
-            Phase::Waiting(Some(_), _) => Status::Pending,
+            Phase::Waiting(key, _) if shard_state.wheel.get(key).is_some() => Status::Pending,
             // As any task that the executor has when the timer is stopped.
-            _ if self.shard.hub.has_executor && self.shard.reached() == u64::MAX => Status::Fired,
+            _ if self.shard.hub.has_executor && shard_state.stopped => Status::Fired,
             _ => Status::Pending,
         }
     }
@@ -138,13 +138,13 @@ impl Timeout {
 
     fn move_repeating(&self, repeating: &Repeating, due: Option<Instant>, deadline: u64) -> bool {
         let mut shard_state = self.shard.lock();
-        if shard_state.is_stopped() {
+        if shard_state.stopped {
             return false;
         }
         let mut state = repeating.lock();
         let is_waiting = match state.phase {
-            Phase::Waiting(Some(key), _) => shard_state.wheel().reschedule(key, deadline),
-            Phase::Waiting(None, _) | Phase::Running => false,
+            Phase::Waiting(key, _) => shard_state.wheel.reschedule(key, deadline),
+            Phase::Running => false,
             Phase::Ended(_) => return false,
         };
         state.moved = !is_waiting;
@@ -175,7 +175,7 @@ impl Timeout {
                 Status::Fired if cancelled.load(Ordering::Acquire) => Status::Cancelled,
                 status => status,
             },
-            Kind::Repeating(repeating) => self.status_of(&repeating.lock()),
+            Kind::Repeating(repeating) => self.status_of(&self.shard.lock(), &repeating.lock()),
         }
     }
 

@@ -5,7 +5,7 @@ use super::executor::Executor;
 use super::hub::Hub;
 use super::inside;
 use super::local;
-use super::park::{Left, Woken};
+use super::park::Left;
 use super::repeat::{Phase, Repeating};
 use super::shard::{Entry, Found, Shard};
 use super::task::{RepeatingTask, Status, Task, Unfired};
@@ -30,15 +30,12 @@ pub(super) fn run(engine: Arc<Engine>) {
     let hub = Arc::clone(&engine.hub);
     let _exits = Exits(&hub);
     inside::is_worker_of(hub.id);
-    let mut asked = 0;
-    loop {
+    let mut latest = Some(0);
+    while let Some(asked) = latest {
         let until = engine.look();
         let fired = hub.counters.fired.load(Relaxed);
         let left = |until| left(&*hub.clock, &hub.ticks, until);
-        match hub.park.sleep(until, asked, fired, left, || hub.counters.wakes_up()) {
-            Woken::Look { asked: latest } => asked = latest,
-            Woken::Stop => break,
-        }
+        latest = hub.park.sleep(until, asked, fired, left, || hub.counters.wakes_up());
     }
     // If no thread waits for this one, the executor and what is left are dropped here.
     hub.guarded(|| drop(engine));
@@ -149,7 +146,7 @@ impl Drop for Work {
         match entry {
             Entry::Repeating(repeating) => {
                 if let Some(task) = repeating.take_task(Phase::Running) {
-                    let unfired = end_run(&self.shard, &repeating, task, RunEnd::GoesOn);
+                    let unfired = end_run(&self.shard, &repeating, task, None);
                     debug_assert!(unfired.is_none(), "what an executor has counts as fired");
                 }
             }
@@ -171,9 +168,9 @@ fn run_entry(shard: &Shard, entry: Entry) -> Option<Unfired> {
         Entry::Repeating(repeating) => {
             let mut task = repeating.take_task(Phase::Running)?;
             let end = match shard.hub.guarded(&mut task) {
-                Some(ControlFlow::Continue(())) => RunEnd::GoesOn,
-                Some(ControlFlow::Break(())) => RunEnd::Ends(Status::Fired),
-                None => RunEnd::Ends(Status::Panicked),
+                Some(ControlFlow::Continue(())) => None,
+                Some(ControlFlow::Break(())) => Some(Status::Fired),
+                None => Some(Status::Panicked),
             };
             end_run(shard, &repeating, task, end)
         }
@@ -184,62 +181,49 @@ fn run_entry(shard: &Shard, entry: Entry) -> Option<Unfired> {
     }
 }
 
-/// How a run of a repeating timeout ended.
-enum RunEnd {
-    /// Another follows, unless the timeout was cancelled or the timer stopped.
-    GoesOn,
-    Ends(Status),
-}
-
-/// Puts a repeating timeout back into the wheel after a run, unless it ended. Returns it if it
-/// ended because the timer was stopped.
+/// Ends a run of a repeating timeout, with its `end` if no other run follows. Puts it back into the
+/// wheel otherwise, or returns it if that is because the timer was stopped.
 fn end_run(
     shard: &Shard,
     repeating: &Arc<Repeating>,
     task: RepeatingTask,
-    end: RunEnd,
+    end: Option<Status>,
 ) -> Option<Unfired> {
     let hub = &shard.hub;
     let now = hub.clock.now();
     let mut shard_state = shard.lock();
     let mut state = repeating.lock();
-    // By being cancelled during the run.
-    let had_ended = matches!(state.phase, Phase::Ended(_));
-    let mut unfired = None;
-    if !had_ended {
-        let status = match end {
-            // The executor had it when the timer was stopped, and then it had fired.
-            _ if shard_state.is_stopped() && hub.has_executor => Status::Fired,
-            RunEnd::Ends(status) => status,
-            RunEnd::GoesOn => {
-                repeating.set_next(&mut state, now, &hub.ticks);
+    let status = match end {
+        // During the run. The thread that cancelled it gave its place back.
+        _ if matches!(state.phase, Phase::Ended(_)) => Status::Cancelled,
+        // The executor had it when the timer was stopped, and then it had fired.
+        _ if shard_state.stopped && hub.has_executor => Status::Fired,
+        Some(status) => status,
+        None => {
+            repeating.set_next(&mut state, now, &hub.ticks);
+            if !shard_state.stopped {
                 let deadline = state.deadline;
-                if !shard_state.is_stopped() {
-                    let entry = Entry::Repeating(Arc::clone(repeating));
-                    let key = shard_state.wheel().schedule(deadline, entry);
-                    state.phase = Phase::Waiting(Some(key), task);
-                    drop(state);
-                    shard.release(shard_state, deadline);
-                    return None;
-                }
-                unfired = Some(hub.ticks.instant(deadline));
-                Status::Stopped
+                let entry = Entry::Repeating(Arc::clone(repeating));
+                state.phase = Phase::Waiting(shard_state.wheel.schedule(deadline, entry), task);
+                drop(state);
+                shard.release(shard_state, deadline);
+                return None;
             }
-        };
-        state.phase = Phase::Ended(status);
-    }
+            Status::Stopped
+        }
+    };
+    state.phase = Phase::Ended(status);
+    let deadline = hub.ticks.instant(state.deadline);
     drop(state);
     drop(shard_state);
-    if !had_ended {
-        shard.give_back();
+    if status != Status::Cancelled {
+        hub.give_back();
     }
-    match unfired {
-        Some(deadline) => Some(Unfired::new(deadline, Task::Repeating(task))),
-        None => {
-            hub.guarded(|| drop(task));
-            None
-        }
+    if status == Status::Stopped {
+        return Some(Unfired { deadline, task: Task::Repeating(task) });
     }
+    hub.guarded(|| drop(task));
+    None
 }
 
 /// How many tasks of one shard run before it is another shard's turn.
