@@ -71,9 +71,13 @@ fn draw(workload: &Workload, lines: &[Line]) -> Result<String, Box<dyn Error>> {
         for line in lines {
             let style = line.color.stroke_width(if line.kind == Kind::Ours { 4 } else { 2 });
             let points = line.points.iter().copied();
-            let gap = if line.kind == Kind::Limit { 4 } else { 0 };
-            chart
-                .draw_series(DashedLineSeries::new(points.clone(), 5, gap, style))?
+            let drawn = match line.kind {
+                Kind::Limit => {
+                    chart.draw_series(DashedLineSeries::new(points.clone(), 5, 4, style))?
+                }
+                _ => chart.draw_series(LineSeries::new(points.clone(), style))?,
+            };
+            drawn
                 .label(&line.label)
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
             chart.draw_series(points.map(|at| Circle::new(at, 3, line.color.filled())))?;
