@@ -94,8 +94,10 @@ const WORKS: [(&str, Work); 7] = [
     }),
 ];
 
+type SparseWork = fn(Mode) -> f64;
+
 /// With one timeout, at a deadline: the nanoseconds of a call.
-const SPARSE: [(&str, fn(Mode) -> f64); 3] = [
+const SPARSE: [(&str, SparseWork); 3] = [
     // Time goes on tick by tick, and the only timeout is far away.
     ("sparse/poll", |mode| {
         let mut wheel = Wheel::new(mode);
