@@ -1,13 +1,17 @@
-//! Futures against tokio's and async-io's, the delay queue against tokio-util's, in one run.
+//! Futures against tokio's, the delay queue against tokio-util's, in one run.
 //!
-//! `cargo bench --bench futures` runs all; `-- timeout`, `-- crowd`, `-- lateness` or `-- queue` a
-//! part, `-- --quick` smaller ones. Where there is a goal, it is printed with what became of it.
+//! `cargo bench --bench futures` runs all; `-- timeout`, `-- crowd` or `-- queue` a part,
+//! `-- --quick` smaller ones. Where there is a goal, it is printed with what became of it.
 //!
 //! Timeouts, crowds and queues take turns with what they are compared with, three or five times, and
 //! the least time of each counts: what else the machine does can only add to it.
 
+mod report;
+
 use cap::Cap;
 use cpu_time::ProcessTime;
+use fastrand::Rng;
+use report::is_asked_for;
 use std::alloc::System;
 use std::future::{Future, poll_fn};
 use std::hint::black_box;
@@ -23,27 +27,28 @@ use tokio::runtime::{Builder, Runtime};
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 fn main() {
-    let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let is_quick = arguments.iter().any(|argument| argument == "--quick");
-    let parts: Vec<_> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
-    let runs = |part: &str| parts.is_empty() || parts.iter().any(|wanted| *wanted == part);
-    if runs("timeout") {
+    let is_quick = report::is_quick();
+    if is_asked_for("timeout") {
         resets(if is_quick { 50_000 } else { 1_000_000 });
         timeouts(if is_quick { 50_000 } else { 1_000_000 });
     }
-    if runs("crowd") {
+    if is_asked_for("crowd") {
         let (tasks, seconds) = if is_quick { (20_000, 2) } else { (1_000_000, 10) };
         crowds(tasks, Duration::from_secs(seconds));
     }
-    if runs("lateness") {
-        lateness(if is_quick { 100 } else { 2_000 });
-    }
-    if runs("queue") {
+    if is_asked_for("queue") {
         let sizes: &[usize] = if is_quick { &[100_000] } else { &[100_000, 1_000_000] };
         for &size in sizes {
             queues(size);
         }
     }
+}
+
+/// The nanoseconds of each of so many.
+fn each(count: usize, mut run: impl FnMut()) -> f64 {
+    let start = Instant::now();
+    run();
+    start.elapsed().as_nanos() as f64 / count as f64
 }
 
 /// A row: ours, theirs, the ratio, and what becomes of its goal.
@@ -61,15 +66,9 @@ fn head(what: &str, theirs: &str) {
     println!("\n{what}\n{:<32} {:>10} {theirs:>10} {:>8}", "", "tickwheel", "ratio");
 }
 
-/// The least of five runs of each, which take turns.
-fn least<const N: usize>(mut subjects: [&mut dyn FnMut() -> f64; N]) -> [f64; N] {
-    let mut least = [f64::INFINITY; N];
-    for _ in 0..5 {
-        for (subject, least) in subjects.iter_mut().zip(&mut least) {
-            *least = least.min(subject());
-        }
-    }
-    least
+/// Of each figure the least.
+fn least_of<const N: usize>(least: [f64; N], run: [f64; N]) -> [f64; N] {
+    std::array::from_fn(|at| least[at].min(run[at]))
 }
 
 fn runtime(threads: usize) -> Runtime {
@@ -107,28 +106,16 @@ fn resets(rounds: usize) {
     let mut theirs = pin!(tokio::time::sleep_until(start.into()));
     assert!(theirs.as_mut().poll(&mut context).is_pending());
     let numbers = || 0..u32::try_from(rounds).expect("not so many");
-    let each = |run: &mut dyn FnMut()| {
-        let begin = Instant::now();
-        run();
-        begin.elapsed().as_nanos() as f64 / rounds as f64
-    };
-    let later = [
-        each(&mut || numbers().for_each(|number| ours.reset_at(start + step * number))),
-        each(&mut || {
-            numbers().for_each(|number| theirs.as_mut().reset((start + step * number).into()));
-        }),
-    ];
-    compare("to later", later[0], later[1], None);
+    let ours_later = each(rounds, || numbers().for_each(|at| ours.reset_at(start + step * at)));
+    let mut reset = |deadline: Instant| theirs.as_mut().reset(deadline.into());
+    let later = each(rounds, || numbers().for_each(|at| reset(start + step * at)));
+    compare("to later", ours_later, later, None);
     // At its first deadline it is in the wheel still, and would not be moved there.
     ours = timer.sleep_until(far);
     assert!(Pin::new(&mut ours).poll(&mut context).is_pending());
-    let earlier = [
-        each(&mut || numbers().for_each(|number| ours.reset_at(far - step * number))),
-        each(&mut || {
-            numbers().for_each(|number| theirs.as_mut().reset((far - step * number).into()));
-        }),
-    ];
-    compare("to earlier, under the lock", earlier[0], earlier[1], None);
+    let ours_earlier = each(rounds, || numbers().for_each(|at| ours.reset_at(far - step * at)));
+    let earlier = each(rounds, || numbers().for_each(|at| reset(far - step * at)));
+    compare("to earlier, under the lock", ours_earlier, earlier, None);
 }
 
 /// A timeout of 30 s around what is ready at the second poll: made, polled twice, dropped.
@@ -138,18 +125,18 @@ fn timeouts(rounds: usize) {
     for (threads, goal) in [(1, 0.5), (2, 0.2)] {
         let runtime = runtime(threads);
         let soon = || Soon { was_polled: false };
-        let ours = || {
-            on_each(&runtime, threads, rounds, {
-                let timer = timer.clone();
-                move || timer.timeout(LONG, soon())
-            })
-        };
-        let theirs =
-            || on_each(&runtime, threads, rounds, move || tokio::time::timeout(LONG, soon()));
-        let floor = || on_each(&runtime, threads, rounds, Floor::new);
-        let bare = || on_each(&runtime, threads, rounds, soon);
-        let [ours, theirs, floor, bare] =
-            least([&mut { ours }, &mut { theirs }, &mut { floor }, &mut { bare }]);
+        let mut least = [f64::INFINITY; 4];
+        for _ in 0..5 {
+            let timer = timer.clone();
+            let run = [
+                on_each(&runtime, threads, rounds, move || timer.timeout(LONG, soon())),
+                on_each(&runtime, threads, rounds, move || tokio::time::timeout(LONG, soon())),
+                on_each(&runtime, threads, rounds, Floor::new),
+                on_each(&runtime, threads, rounds, soon),
+            ];
+            least = least_of(least, run);
+        }
+        let [ours, theirs, floor, bare] = least;
         let name = format!("worker threads: {threads}");
         compare(&name, ours, theirs, Some(goal));
         compare("  a clock, a waker and two locks", floor, theirs, None);
@@ -241,21 +228,25 @@ where
 fn crowds(tasks: usize, over: Duration) {
     let title = format!("{tasks} tasks that sleep once, over {over:?}, on two worker threads");
     head(&title, "tokio");
-    let (mut ours, mut theirs) = (Crowd::default(), Crowd::default());
+    let (mut ours, mut theirs) = ([f64::INFINITY; 3], [f64::INFINITY; 3]);
+    // The most bytes: where there were fewer, not all had been polled yet.
+    let (mut our_bytes, mut their_bytes) = (0.0_f64, 0.0_f64);
     for _ in 0..3 {
         // A new one each time, as it keeps its memory; and one for ever, as the tasks are.
         let timer: &Timer = Box::leak(Box::new(Timer::new()));
-        theirs.add(crowd(tasks, over, |delay| async move {
+        let (run, bytes) = crowd(tasks, over, |delay| async move {
             tokio::time::sleep(delay).await;
-        }));
-        ours.add(crowd(tasks, over, |delay| async move {
+        });
+        (theirs, their_bytes) = (least_of(theirs, run), their_bytes.max(bytes));
+        let (run, bytes) = crowd(tasks, over, |delay| async move {
             timer.sleep(delay).await.expect("it runs");
-        }));
+        });
+        (ours, our_bytes) = (least_of(ours, run), our_bytes.max(bytes));
     }
-    let row = |name, of: fn(&Crowd) -> f64| compare(name, of(&ours), of(&theirs), Some(1.0));
-    row("after the last deadline, ms", |crowd| crowd.late * 1e3);
-    row("to spawn, ms", |crowd| crowd.spawn * 1e3);
-    row("CPU in all, ms", |crowd| crowd.cpu * 1e3);
+    let names = ["after the last deadline, ms", "to spawn, ms", "CPU in all, ms"];
+    for (at, name) in names.into_iter().enumerate() {
+        compare(name, ours[at], theirs[at], Some(1.0));
+    }
     let runtime = runtime(1);
     let _guard = runtime.enter();
     // Where our arrays have just been doubled, too.
@@ -269,7 +260,7 @@ fn crowds(tasks: usize, over: Duration) {
     let sizes = (size_of::<tickwheel::Sleep>(), size_of::<tokio::time::Sleep>());
     compare("  of which in the future", sizes.0 as f64, sizes.1 as f64, Some(1.0));
     // It rounds up what a task takes to a multiple of 128.
-    row("bytes a task of tokio, in all", |crowd| crowd.bytes);
+    compare("bytes a task of tokio, in all", our_bytes, their_bytes, Some(1.0));
 }
 
 /// Some more than the next power of two: by then growing has come to an end.
@@ -283,47 +274,25 @@ fn bytes<F: Future>(sleeps: usize, over: Duration, sleep: impl Fn(Duration) -> F
     let mut context = Context::from_waker(Waker::noop());
     let mut waiting = Vec::with_capacity(sleeps);
     let memory = ALLOCATOR.allocated();
-    let mut random = Random(1);
+    let mut rng = Rng::with_seed(1);
     for _ in 0..sleeps {
-        let mut sleep = Box::pin(sleep(over * 2 + over.mul_f64(random.unit())));
+        let mut sleep = Box::pin(sleep(over * 2 + over.mul_f64(rng.f64())));
         assert!(sleep.as_mut().poll(&mut context).is_pending());
         waiting.push(sleep);
     }
     ALLOCATOR.allocated().saturating_sub(memory) as f64 / sleeps as f64
 }
 
-struct Crowd {
-    spawn: f64,
-    late: f64,
-    cpu: f64,
-    bytes: f64,
-}
-
-impl Default for Crowd {
-    fn default() -> Self {
-        let most = f64::INFINITY;
-        Self { spawn: most, late: most, cpu: most, bytes: 0.0 }
-    }
-}
-
-impl Crowd {
-    /// Keeps the least of all times. The most bytes: fewer had not all been polled yet.
-    fn add(&mut self, run: Self) {
-        self.spawn = self.spawn.min(run.spawn);
-        self.late = self.late.min(run.late);
-        self.cpu = self.cpu.min(run.cpu);
-        self.bytes = self.bytes.max(run.bytes);
-    }
-}
-
-fn crowd<F>(tasks: usize, over: Duration, sleep: impl Fn(Duration) -> F) -> Crowd
+/// How long after the last deadline the last task ended, how long they took to spawn, and the
+/// processor's time, in ms; and the bytes of each.
+fn crowd<F>(tasks: usize, over: Duration, sleep: impl Fn(Duration) -> F) -> ([f64; 3], f64)
 where
     F: Future<Output = ()> + Send + 'static,
 {
     let runtime = runtime(2);
     let _guard = runtime.enter();
-    let mut random = Random(1);
-    let delays: Vec<_> = (0..tasks).map(|_| over / 2 + over.mul_f64(random.unit() / 2.0)).collect();
+    let mut rng = Rng::with_seed(1);
+    let delays: Vec<_> = (0..tasks).map(|_| over / 2 + over.mul_f64(rng.f64() / 2.0)).collect();
     let mut handles = Vec::with_capacity(tasks);
     let (memory, cpu, start) = (ALLOCATOR.allocated(), ProcessTime::now(), Instant::now());
     for &delay in &delays {
@@ -340,53 +309,8 @@ where
             handle.await.expect("it ends");
         }
     });
-    Crowd {
-        spawn: spawn.as_secs_f64(),
-        late: Instant::now().saturating_duration_since(last).as_secs_f64(),
-        cpu: cpu.elapsed().as_secs_f64(),
-        bytes,
-    }
-}
-
-/// How late sleeps are, one after the other, by the clock of the machine.
-fn lateness(sleeps: usize) {
-    println!("\nHow late {sleeps} sleeps of 0 to 10 ms were, in us");
-    println!("{:<32} {:>8} {:>8} {:>8} {:>8} {:>8}", "", "p50", "p90", "p99", "max", "early");
-    let timer = Timer::new();
-    let fine = Timer::builder().tick(Duration::from_micros(10)).build().expect("in range");
-    let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
-    report("tickwheel", sleeps, |delay| {
-        futures::executor::block_on(timer.sleep(delay)).expect("it runs");
-    });
-    report("tickwheel, ticks of 10 us", sleeps, |delay| {
-        futures::executor::block_on(fine.sleep(delay)).expect("it runs");
-    });
-    report("tickwheel, under tokio", sleeps, |delay| {
-        runtime.block_on(timer.sleep(delay)).expect("it runs");
-    });
-    report("tokio", sleeps, |delay| runtime.block_on(async { tokio::time::sleep(delay).await }));
-    report("async-io", sleeps, |delay| {
-        async_io::block_on(async_io::Timer::after(delay));
-    });
-}
-
-fn report(name: &str, sleeps: usize, sleep: impl Fn(Duration)) {
-    let mut random = Random(2);
-    let mut early = 0;
-    let mut late: Vec<_> = (0..sleeps)
-        .map(|_| {
-            let delay = Duration::from_nanos((random.unit() * 1e7) as u64);
-            let start = Instant::now();
-            sleep(delay);
-            let slept = start.elapsed();
-            early += usize::from(slept < delay);
-            slept.saturating_sub(delay).as_secs_f64() * 1e6
-        })
-        .collect();
-    late.sort_by(f64::total_cmp);
-    let at = |share: f64| late[((late.len() - 1) as f64 * share) as usize];
-    let [p50, p90, p99, max] = [0.5, 0.9, 0.99, 1.0].map(at);
-    println!("{name:<32} {p50:>8.0} {p90:>8.0} {p99:>8.0} {max:>8.0} {early:>8}");
+    let late = Instant::now().saturating_duration_since(last);
+    ([late, spawn, cpu.elapsed()].map(|took| took.as_secs_f64() * 1e3), bytes)
 }
 
 /// Inserting, moving, removing and taking out, with so many values in the queue.
@@ -396,31 +320,18 @@ fn queues(size: usize) {
     let runtime = runtime(1);
     let _guard = runtime.enter();
     let timer = Timer::new();
-    let ours = Mutex::new([f64::INFINITY; 4]);
-    let theirs = Mutex::new([f64::INFINITY; 4]);
+    let (mut ours, mut theirs) = ([f64::INFINITY; 4], [f64::INFINITY; 4]);
     for _ in 0..3 {
-        keep_least(&ours, queue(size, || DelayQueue::with_timer(&timer)));
-        keep_least(&theirs, queue(size, tokio_util::time::DelayQueue::new));
+        ours = least_of(ours, queue(size, || DelayQueue::with_timer(&timer)));
+        theirs = least_of(theirs, queue(size, tokio_util::time::DelayQueue::new));
     }
-    let (ours, theirs) = (ours.into_inner().unwrap(), theirs.into_inner().unwrap());
     for (number, name) in ["insert", "reset", "remove", "pop"].into_iter().enumerate() {
         compare(name, ours[number], theirs[number], Some(0.5));
     }
     // Both count a delay from the call.
-    let clock = || {
-        let start = Instant::now();
-        (0..size).for_each(|_| _ = black_box(Instant::now()));
-        start.elapsed().as_nanos() as f64 / size as f64
-    };
-    let [clock] = least([&mut { clock }]);
+    let clock = || each(size, || (0..size).for_each(|_| _ = black_box(Instant::now())));
+    let clock = (0..5).map(|_| clock()).fold(f64::INFINITY, f64::min);
     compare("  a clock read, for each insert", clock, theirs[0], None);
-}
-
-fn keep_least(least: &Mutex<[f64; 4]>, run: [f64; 4]) {
-    let mut least = least.lock().unwrap();
-    for (least, run) in least.iter_mut().zip(run) {
-        *least = least.min(run);
-    }
 }
 
 /// What both queues can do.
@@ -475,39 +386,23 @@ impl Queue for tokio_util::time::DelayQueue<u64> {
 
 /// The nanoseconds of one insert, reset, remove and pop.
 fn queue<Q: Queue>(size: usize, new: impl Fn() -> Q) -> [f64; 4] {
-    let mut random = Random(3);
-    let mut delay = |longest: f64| Duration::from_secs_f64(random.unit() * longest);
+    let mut rng = Rng::with_seed(3);
+    let mut delay = |longest: f64| Duration::from_secs_f64(rng.f64() * longest);
     let delays: Vec<_> = (0..size).map(|_| Duration::from_secs(1) + delay(60.0)).collect();
     let moved: Vec<_> = (0..size).map(|_| Duration::from_secs(1) + delay(60.0)).collect();
     let mut context = Context::from_waker(Waker::noop());
     let mut queue = new();
-    let timed = |run: &mut dyn FnMut()| {
-        let start = Instant::now();
-        run();
-        start.elapsed().as_nanos() as f64 / size as f64
-    };
-
     let mut keys = Vec::with_capacity(size);
-    let insert = timed(&mut || {
-        for (value, delay) in (0..).zip(&delays) {
-            keys.push(queue.insert(value, *delay));
-        }
-    });
+    let mut insert = |(value, &delay)| keys.push(queue.insert(value, delay));
+    let insert = each(size, || (0..).zip(&delays).for_each(&mut insert));
     // Somebody waits, so that calls may have to tell him.
     assert!(queue.pop(&mut context).is_pending());
-    let mut random = Random(4);
-    random.shuffle(&mut keys);
-    let reset = timed(&mut || {
-        for (key, delay) in keys.iter().zip(&moved) {
-            queue.reset(*key, *delay);
-        }
-    });
-    random.shuffle(&mut keys);
-    let remove = timed(&mut || {
-        for key in &keys {
-            black_box(queue.remove(*key));
-        }
-    });
+    let mut rng = Rng::with_seed(4);
+    rng.shuffle(&mut keys);
+    let mut reset = |(&key, &delay)| queue.reset(key, delay);
+    let reset = each(size, || keys.iter().zip(&moved).for_each(&mut reset));
+    rng.shuffle(&mut keys);
+    let remove = each(size, || keys.iter().for_each(|&key| _ = black_box(queue.remove(key))));
     drop(queue);
 
     // All are due when they are taken, over 200 ms.
@@ -516,7 +411,7 @@ fn queue<Q: Queue>(size: usize, new: impl Fn() -> Q) -> [f64; 4] {
         queue.insert(value, (*delay - Duration::from_secs(1)) / 300);
     }
     std::thread::sleep(Duration::from_millis(210));
-    let pop = timed(&mut || {
+    let pop = each(size, || {
         let mut left = size;
         while left > 0 {
             match queue.pop(&mut context) {
@@ -530,27 +425,4 @@ fn queue<Q: Queue>(size: usize, new: impl Fn() -> Q) -> [f64; 4] {
         }
     });
     [insert, reset, remove, pop]
-}
-
-/// SplitMix64, so that every subject gets the same numbers.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    fn shuffle<E>(&mut self, elements: &mut [E]) {
-        for last in (1..elements.len()).rev() {
-            elements.swap(last, (self.unit() * (last + 1) as f64) as usize);
-        }
-    }
 }

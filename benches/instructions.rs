@@ -8,6 +8,7 @@
 
 mod report;
 
+use fastrand::Rng;
 use report::table;
 use std::collections::BTreeMap;
 use std::env::{self, consts};
@@ -53,10 +54,7 @@ fn main() -> ExitCode {
     let compiler = compiler();
     let has_valgrind = Command::new("valgrind").arg("--version").output().is_ok();
     if arguments.iter().any(|argument| argument == "--keep") {
-        if cfg!(debug_assertions) || !has_valgrind {
-            println!("FAILED: to count takes a release build and valgrind");
-            return ExitCode::FAILURE;
-        }
+        assert!(!cfg!(debug_assertions) && has_valgrind, "it takes a release build and valgrind");
         keep(&compiler);
         return ExitCode::SUCCESS;
     }
@@ -172,17 +170,8 @@ fn wheel(mode: &str) -> Wheel<u64> {
 }
 
 fn draw(count: u64, bound: u64) -> Vec<u64> {
-    let mut state = 0_u64;
-    let draw = |_| {
-        // SplitMix64.
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed = mixed ^ (mixed >> 31);
-        ((u128::from(mixed) * u128::from(bound)) >> 64) as u64
-    };
-    (0..count).map(draw).collect()
+    let mut rng = Rng::with_seed(1);
+    (0..count).map(|_| rng.u64(..bound)).collect()
 }
 
 /// Schedules so many, and returns their keys in random order.
@@ -264,21 +253,23 @@ fn replace(operations: u64) {
     what_is_counted(|| pairs.for_each(replace));
 }
 
-/// As dense as a million over a minute. Most are demoted once or twice.
-fn expire_dense(operations: u64) {
-    let mut wheel = wheel("hierarchical:64");
-    fill(&mut wheel, operations, MINUTE / 10);
+/// Returns the wheel when all have fired.
+fn expire(mode: &str, operations: u64, longest: u64) -> Wheel<u64> {
+    let mut wheel = wheel(mode);
+    fill(&mut wheel, operations, longest);
     let mut fired = 0;
     what_is_counted(|| fired = fire_all(&mut wheel));
     assert_eq!(fired, operations);
+    wheel
+}
+
+/// As dense as a million over a minute. Most are demoted once or twice.
+fn expire_dense(operations: u64) {
+    expire("hierarchical:64", operations, MINUTE / 10);
 }
 
 fn expire_sparse(operations: u64) {
-    let mut wheel = wheel("hierarchical:64");
-    fill(&mut wheel, operations, DAY);
-    let mut fired = 0;
-    what_is_counted(|| fired = fire_all(&mut wheel));
-    assert_eq!(fired, operations);
+    expire("hierarchical:64", operations, DAY);
 }
 
 /// Time goes on tick by tick, and the only timeout is far away.
@@ -294,11 +285,7 @@ fn empty_poll(operations: u64) {
 
 /// A round is half a second, so that a timeout waits for a hundred rounds.
 fn hashed_expire(operations: u64) {
-    let mut wheel = wheel("hashed:512");
-    fill(&mut wheel, operations, MINUTE);
-    let mut fired = 0;
-    what_is_counted(|| fired = fire_all(&mut wheel));
-    assert_eq!(fired, operations);
+    let wheel = expire("hashed:512", operations, MINUTE);
     assert!(operations < wheel.stats().rounds_waited);
 }
 

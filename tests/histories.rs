@@ -90,8 +90,9 @@ fn goes_on<S>(
     println!("{mode}: {found}");
     // While an array is copied because it grows, there are two.
     assert!(soon.max(late) <= most_bytes(mode) * 3 / 2, "much memory: {found}");
-    // What goes by operations has become four times as much; an array may have doubled.
-    assert!(late <= 3 * soon, "it grows: {found}");
+    // What goes by operations has become four times as much; an array may have doubled. While there
+    // is little, it is by chance how many rows were needed at once.
+    assert!(late <= (3 * soon).max(most_bytes(mode) / 4), "it grows: {found}");
     assert!(at_once <= AT_ONCE, "a long call: {found}");
 }
 

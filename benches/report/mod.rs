@@ -1,4 +1,4 @@
-//! What the benchmarks of the timer share: how they are called, and how they say what came out.
+//! What the benchmarks share: how they are called, and how they say what came out.
 
 #![allow(dead_code, reason = "not every benchmark needs all of it")]
 
@@ -12,10 +12,16 @@ pub(crate) fn is_quick() -> bool {
     std::env::args().any(|argument| argument == "--quick")
 }
 
+/// Whether the arguments that are no options ask for `name` by a part of it; none ask for all.
+pub(crate) fn is_asked_for(name: &str) -> bool {
+    let mut parts = std::env::args().skip(1).filter(|part| !part.starts_with('-')).peekable();
+    parts.peek().is_none() || parts.any(|part| name.contains(&part))
+}
+
 /// A table of figures: the first column says of what.
-pub(crate) fn table<const COLUMNS: usize>(header: [&str; COLUMNS]) -> Table {
+pub(crate) fn table<'a>(header: impl IntoIterator<Item = &'a str>) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN).set_header(header);
+    table.load_preset(presets::ASCII_MARKDOWN).set_header(header.into_iter().collect::<Vec<_>>());
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -53,6 +59,12 @@ pub(crate) fn percentile<T: Ord + Copy>(figures: &mut [T], share: f64) -> T {
     figures.sort_unstable();
     let rank = (figures.len() as f64 * share).ceil() as usize;
     figures[rank.clamp(1, figures.len()) - 1]
+}
+
+/// Of figures of which there is at least one.
+pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
 }
 
 pub(crate) fn microseconds(duration: Duration) -> f64 {

@@ -1,6 +1,7 @@
 //! What the test files share: the macro that stamps a situation for each mode, and a wheel that
 //! checks itself after every step.
 
+use std::cell::Cell;
 use std::ops::Deref;
 use tickwheel::{Drain, Expired, Key, Mode, Wheel};
 
@@ -29,6 +30,26 @@ macro_rules! in_each_mode {
     };
 }
 
+/// As `in_each_mode`, for what only a hierarchical wheel does.
+#[allow(unused_macros, reason = "not every test file takes the same modes")]
+macro_rules! in_each_hierarchical_mode {
+    ($($situation:ident,)*) => {
+        in_each_mode! { @ only_hierarchical_2, "hierarchical:2", $($situation,)* }
+        in_each_mode! { @ only_hierarchical_64, "hierarchical:64", $($situation,)* }
+        in_each_mode! { @ only_hierarchical_256, "hierarchical:256", $($situation,)* }
+    };
+}
+
+/// As `in_each_mode`, for what only a hashed wheel does.
+#[allow(unused_macros, reason = "not every test file takes the same modes")]
+macro_rules! in_each_hashed_mode {
+    ($($situation:ident,)*) => {
+        in_each_mode! { @ only_hashed_1, "hashed:1", $($situation,)* }
+        in_each_mode! { @ only_hashed_8, "hashed:8", $($situation,)* }
+        in_each_mode! { @ only_hashed_512, "hashed:512", $($situation,)* }
+    };
+}
+
 /// As `in_each_mode`, with more buckets too: for what few of them would not show.
 #[allow(unused_macros, reason = "not every test file takes the same modes")]
 macro_rules! in_each_mode_and_large {
@@ -48,14 +69,22 @@ pub(crate) fn modes() -> [Mode; 6] {
         .map(|mode| mode.parse().expect("a mode"))
 }
 
-/// A wheel that checks every invariant after every step.
+/// A wheel that checks every invariant after every step while few timeouts wait. A check looks at
+/// all of them, so of many it checks as often as costs as much as some steps.
 #[allow(dead_code, reason = "not every test file checks every step")]
-pub(crate) struct Checked<T>(Wheel<T>);
+pub(crate) struct Checked<T> {
+    wheel: Wheel<T>,
+    /// Steps until the next check.
+    left: Cell<usize>,
+}
+
+/// Timeouts with which every step is checked.
+const FEW: usize = 32;
 
 #[allow(dead_code, reason = "not every test file takes every step")]
 impl<T> Checked<T> {
     pub(crate) fn new(mode: Mode) -> Self {
-        Self(Wheel::new(mode)).checked()
+        Self { wheel: Wheel::new(mode), left: Cell::new(0) }.checked()
     }
 
     /// An empty wheel that was driven to tick `now`.
@@ -73,10 +102,20 @@ impl<T> Checked<T> {
 
     /// Whether all is well, the invariants inside and what can be seen from outside.
     pub(crate) fn check(&self) {
-        self.0.check();
+        self.wheel.check();
         assert_eq!(self.is_empty(), self.earliest().is_none());
         assert_eq!(self.is_empty(), self.next_wake().is_none());
         assert!(self.next_wake() <= self.earliest(), "it never wakes up late");
+    }
+
+    /// Checks now and then, and returns whether it did.
+    fn check_step(&self) -> bool {
+        let is_due = self.left.get() == 0;
+        if is_due {
+            self.check();
+        }
+        self.left.set(if is_due { self.len() / FEW } else { self.left.get() - 1 });
+        is_due
     }
 
     /// The earliest deadline, by a search. To ask the wheel can change it, so it is asked where that
@@ -87,16 +126,17 @@ impl<T> Checked<T> {
 
     /// The next deadline, which is what a search finds.
     pub(crate) fn next_deadline(&mut self) -> Option<u64> {
-        let earliest = self.earliest();
-        assert_eq!(self.0.next_deadline(), earliest, "the next deadline is exact");
-        self.check();
-        earliest
+        let next = self.wheel.next_deadline();
+        if self.check_step() {
+            assert_eq!(next, self.earliest(), "the next deadline is exact");
+        }
+        next
     }
 
     pub(crate) fn schedule(&mut self, deadline: u64, value: T) -> Key {
         let len = self.len();
-        let key = self.0.schedule(deadline, value);
-        self.check();
+        let key = self.wheel.schedule(deadline, value);
+        self.check_step();
         assert_eq!(self.len(), len + 1);
         assert_eq!(self.deadline(key), Some(deadline.max(self.now())));
         key
@@ -104,8 +144,8 @@ impl<T> Checked<T> {
 
     pub(crate) fn cancel(&mut self, key: Key) -> Option<T> {
         let len = self.len();
-        let value = self.0.cancel(key);
-        self.check();
+        let value = self.wheel.cancel(key);
+        self.check_step();
         assert_eq!(self.len() + usize::from(value.is_some()), len);
         assert!(self.get(key).is_none());
         assert_eq!(self.deadline(key), None);
@@ -114,8 +154,8 @@ impl<T> Checked<T> {
 
     pub(crate) fn reschedule(&mut self, key: Key, deadline: u64) -> bool {
         let len = self.len();
-        let moved = self.0.reschedule(key, deadline);
-        self.check();
+        let moved = self.wheel.reschedule(key, deadline);
+        self.check_step();
         assert_eq!(self.len(), len);
         assert_eq!(self.deadline(key), moved.then_some(deadline.max(self.now())));
         moved
@@ -123,8 +163,8 @@ impl<T> Checked<T> {
 
     pub(crate) fn expire(&mut self, now: u64) -> Option<Expired<T>> {
         let (before, len) = (self.now(), self.len());
-        let expired = self.0.expire(now);
-        self.check();
+        let expired = self.wheel.expire(now);
+        let is_checked = self.check_step();
         assert_eq!(self.now(), before.max(now), "time goes on to `now`, and never back");
         match &expired {
             Some(expired) => {
@@ -132,11 +172,12 @@ impl<T> Checked<T> {
                 assert_eq!(self.len() + 1, len);
                 assert!(self.get(expired.key).is_none(), "its key is stale");
             }
-            None => {
+            None if is_checked => {
                 assert!(self.earliest().is_none_or(|deadline| now < deadline), "never late");
                 assert!(self.next_wake().is_none_or(|wake| now < wake), "it woke up for nothing");
                 assert_eq!(self.len(), len);
             }
+            None => assert_eq!(self.len(), len),
         }
         expired
     }
@@ -144,8 +185,8 @@ impl<T> Checked<T> {
     /// As `expire`, with so much work at most.
     pub(crate) fn expire_bounded(&mut self, now: u64, work: &mut usize) -> Option<Expired<T>> {
         let (before, len, given) = (self.now(), self.len(), *work);
-        let expired = self.0.expire_bounded(now, work);
-        self.check();
+        let expired = self.wheel.expire_bounded(now, work);
+        let is_checked = self.check_step();
         assert_eq!(self.now(), before.max(now), "time goes on to `now`, and never back");
         assert!(*work <= given, "work is used up");
         match &expired {
@@ -155,7 +196,7 @@ impl<T> Checked<T> {
                 assert_eq!(self.len() + 1, len);
                 assert!(self.get(expired.key).is_none(), "its key is stale");
             }
-            None if 0 < *work => {
+            None if is_checked && 0 < *work => {
                 assert!(self.earliest().is_none_or(|deadline| now < deadline), "never late");
                 assert!(self.next_wake().is_none_or(|wake| now < wake), "it woke up for nothing");
             }
@@ -170,7 +211,7 @@ impl<T> Checked<T> {
         let mut out = Vec::new();
         for step in 0.. {
             let mut left = work;
-            while let Some(expired) = self.0.expire_bounded(now, &mut left) {
+            while let Some(expired) = self.wheel.expire_bounded(now, &mut left) {
                 out.push((expired.deadline, expired.value));
             }
             if step < 4 || step % 256 == 0 || 0 < left {
@@ -193,11 +234,14 @@ impl<T> Checked<T> {
     }
 
     /// Drives tick by tick, from the present one to `end`: what comes out, with the ticks at
-    /// which it did.
+    /// which it did. Of a long walk it checks the beginning, and some of the other ticks.
     pub(crate) fn walk(&mut self, end: u64) -> Vec<(u64, T)> {
         let mut out = Vec::new();
-        for tick in self.now()..=end {
-            while let Some(expired) = self.expire(tick) {
+        for (step, tick) in (self.now()..=end).enumerate() {
+            let is_checked = step < 64 || step % 16 == 0;
+            while let Some(expired) =
+                if is_checked { self.expire(tick) } else { self.wheel.expire(tick) }
+            {
                 out.push((tick, expired.value));
             }
         }
@@ -219,30 +263,30 @@ impl<T> Checked<T> {
     }
 
     pub(crate) fn drain(&mut self) -> Drain<'_, T> {
-        self.0.drain()
+        self.wheel.drain()
     }
 
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        self.wheel.clear();
         self.check();
         assert!(self.is_empty());
     }
 
     pub(crate) fn reserve(&mut self, additional: usize) {
-        self.0.reserve(additional);
+        self.wheel.reserve(additional);
         self.check();
     }
 
     pub(crate) fn shrink_to_fit(&mut self) {
         let len = self.len();
-        self.0.shrink_to_fit();
+        self.wheel.shrink_to_fit();
         self.check();
         assert_eq!(self.len(), len);
     }
 
     /// The wheel itself, for so many steps that checking each would take too long.
     pub(crate) fn unchecked(&mut self) -> &mut Wheel<T> {
-        &mut self.0
+        &mut self.wheel
     }
 
     /// Buckets visited and timeouts demoted since the wheel was made.
@@ -256,22 +300,21 @@ impl<T> Deref for Checked<T> {
     type Target = Wheel<T>;
 
     fn deref(&self) -> &Wheel<T> {
-        &self.0
+        &self.wheel
     }
 }
 
-/// A stream of numbers that is the same in every run (SplitMix64).
+/// A stream of numbers that is the same in every run.
 #[allow(dead_code, reason = "not every test file draws numbers")]
 pub(crate) struct Numbers(pub(crate) u64);
 
 #[allow(dead_code, reason = "not every test file draws numbers")]
 impl Numbers {
     pub(crate) fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        let mut rng = fastrand::Rng::with_seed(self.0);
+        let drawn = rng.u64(..);
+        self.0 = rng.get_seed();
+        drawn
     }
 
     /// A number below `limit`.

@@ -28,7 +28,7 @@ fn far_timeout_does_not_disturb_a_near_one(mode: Mode) {
         let key = wheel.schedule(far, "far");
         wheel.schedule(1, "near");
         assert_eq!((wheel.next_deadline(), wheel.next_wake()), (Some(1), Some(1)));
-        assert_eq!(wheel.walk(10_000), [(1, "near")]);
+        assert_eq!(wheel.walk(2_000), [(1, "near")]);
         assert_eq!((wheel.next_deadline(), wheel.next_wake()), (Some(far), Some(far)));
         assert_eq!(wheel.cancel(key), Some("far"));
     }

@@ -3,6 +3,10 @@
 use crate::common::{Checked, Numbers};
 use tickwheel::Mode;
 
+in_each_hierarchical_mode! {
+    each_waits_on_the_level_of_its_highest_digit,
+}
+
 in_each_mode! {
     iterating_shows_each_timeout_once,
     iterating_shows_what_is_due_too,
@@ -132,9 +136,15 @@ fn levels_add_up_to_all_that_wait(mode: Mode) {
     let levels = wheel.stats().timeouts_per_level;
     assert_eq!(levels.len(), mode.levels());
     assert_eq!(levels.iter().sum::<usize>(), 64);
-    if !mode.is_hashed() {
-        let bits = mode.buckets().ilog2() as usize;
-        let of_level = |level: usize| (64 - level * bits).min(bits);
-        assert_eq!(levels, (0..levels.len()).map(of_level).collect::<Vec<_>>());
+}
+
+fn each_waits_on_the_level_of_its_highest_digit(mode: Mode) {
+    let mut wheel = Checked::new(mode);
+    for bit in 0..64 {
+        wheel.schedule(1 << bit, ());
     }
+    let levels = wheel.stats().timeouts_per_level;
+    let bits = mode.buckets().ilog2() as usize;
+    let of_level = |level: usize| (64 - level * bits).min(bits);
+    assert_eq!(levels, (0..levels.len()).map(of_level).collect::<Vec<_>>());
 }

@@ -3,6 +3,17 @@
 use crate::common::{Checked, Numbers};
 use tickwheel::Mode;
 
+in_each_hierarchical_mode! {
+    a_far_crowd_is_demoted_once_a_level_at_most,
+    a_jump_past_a_crowd_visits_no_more_buckets_than_it_is_on_levels,
+    demotion_goes_down_and_keeps_one_copy,
+}
+
+in_each_hashed_mode! {
+    a_far_crowd_is_never_demoted,
+    a_jump_past_a_crowd_visits_each_bucket_once,
+}
+
 in_each_mode! {
     jumping_an_empty_wheel_looks_at_nothing,
     jumping_to_the_end_of_time_and_going_on,
@@ -10,14 +21,12 @@ in_each_mode! {
     an_idle_wheel_looks_at_nothing_tick_by_tick,
     a_jump_short_of_a_far_crowd_looks_at_nothing,
     a_jump_past_a_crowd_costs_the_crowd_and_not_the_distance,
-    a_far_crowd_is_demoted_once_a_level_at_most,
     what_is_near_is_placed_near_however_long_nothing_happened,
     a_jump_of_many_rounds_hands_out_everything_once,
     a_jump_hands_out_what_a_walk_does,
     a_jump_leaves_what_is_not_due,
     a_far_timeout_survives_a_jump_that_ends_short_of_it,
     demotion_keeps_the_deadline,
-    demotion_goes_down_and_keeps_one_copy,
     overdue_by_any_time_comes_once,
     time_does_not_go_back,
     back_in_time_hands_out_only_what_was_due_then,
@@ -87,35 +96,53 @@ fn a_jump_short_of_a_far_crowd_looks_at_nothing(mode: Mode) {
 }
 
 fn a_jump_past_a_crowd_costs_the_crowd_and_not_the_distance(mode: Mode) {
-    const CROWD: u64 = 300;
-    for distance in [1 << 12, 1 << 30, 1 << 60, u64::MAX] {
-        let mut wheel = Checked::new(mode);
-        for value in 0..CROWD {
-            wheel.unchecked().schedule(1 + value * 11, value);
-        }
-        let mut out = 0;
-        while let Some(expired) = wheel.unchecked().expire(distance) {
-            assert_eq!((expired.deadline, expired.value), (1 + out * 11, out));
-            out += 1;
-        }
-        assert_eq!(out, CROWD);
-        let (visits, demotions) = wheel.work();
-        if mode.is_hashed() {
-            assert!(visits <= CROWD.min(mode.buckets() as u64), "each bucket once: {visits}");
-            assert_eq!((demotions, wheel.stats().rounds_waited), (0, 0));
-        } else {
-            let levels_in_use = u64::from(4096_u64.ilog2() / mode.buckets().ilog2()) + 1;
-            assert!(visits <= CROWD * levels_in_use);
-            assert!(demotions <= CROWD * (levels_in_use - 1));
-        }
+    let at_once = jumped_past(mode, 1 << 12);
+    for distance in [1 << 30, 1 << 60, u64::MAX] {
+        let jumped = jumped_past(mode, distance);
+        assert_eq!((jumped.work(), jumped.stats()), (at_once.work(), at_once.stats()));
     }
 }
 
+/// The timeouts that are jumped past, the last of them due before tick 4096.
+const PAST: u64 = 300;
+
+fn jumped_past(mode: Mode, distance: u64) -> Checked<u64> {
+    let mut wheel = Checked::new(mode);
+    for value in 0..PAST {
+        wheel.unchecked().schedule(1 + value * 11, value);
+    }
+    let expected: Vec<_> = (0..PAST).map(|value| (1 + value * 11, value)).collect();
+    assert_eq!(wheel.jump_in_steps(distance, usize::MAX), expected);
+    wheel
+}
+
+fn a_jump_past_a_crowd_visits_each_bucket_once(mode: Mode) {
+    let wheel = jumped_past(mode, 1 << 30);
+    let (visits, demotions) = wheel.work();
+    assert!(visits <= PAST.min(mode.buckets() as u64), "each bucket once: {visits}");
+    assert_eq!((demotions, wheel.stats().rounds_waited), (0, 0));
+}
+
+fn a_jump_past_a_crowd_visits_no_more_buckets_than_it_is_on_levels(mode: Mode) {
+    let (visits, demotions) = jumped_past(mode, 1 << 30).work();
+    let levels_in_use = u64::from(4096_u64.ilog2() / mode.buckets().ilog2()) + 1;
+    assert!(visits <= PAST * levels_in_use);
+    assert!(demotions <= PAST * (levels_in_use - 1));
+}
+
 fn a_far_crowd_is_demoted_once_a_level_at_most(mode: Mode) {
-    const CROWD: u64 = 500;
+    let demotions = demotions_of_a_far_crowd(mode, 500);
+    assert!((1..=500 * (mode.levels() as u64 - 1)).contains(&demotions), "{demotions}");
+}
+
+fn a_far_crowd_is_never_demoted(mode: Mode) {
+    assert_eq!(demotions_of_a_far_crowd(mode, 500), 0);
+}
+
+fn demotions_of_a_far_crowd(mode: Mode, crowd: u64) -> u64 {
     let mut numbers = Numbers(5);
     let mut wheel = Checked::new(mode);
-    for _ in 0..CROWD {
+    for _ in 0..crowd {
         wheel.unchecked().schedule((1 << 44) + numbers.below(1 << 12), ());
     }
     let mut out = 0;
@@ -124,9 +151,8 @@ fn a_far_crowd_is_demoted_once_a_level_at_most(mode: Mode) {
             out += 1;
         }
     }
-    assert_eq!(out, CROWD);
-    assert!(wheel.work().1 <= CROWD * (mode.levels() as u64 - 1));
-    assert_eq!(wheel.work().1 == 0, mode.is_hashed());
+    assert_eq!(out, crowd);
+    wheel.work().1
 }
 
 fn what_is_near_is_placed_near_however_long_nothing_happened(mode: Mode) {
@@ -235,7 +261,7 @@ fn demotion_goes_down_and_keeps_one_copy(mode: Mode) {
         wheel.schedule(DEADLINE, "far");
     }
     let mut coarsest = level(&wheel);
-    assert_eq!(coarsest.is_some_and(|level| level > 0), !mode.is_hashed());
+    assert!(coarsest > Some(0));
     for tick in [1 << 30, (1 << 30) + (1 << 20), DEADLINE - 1] {
         wheel.schedule(tick, "near");
         assert_eq!(wheel.jump(tick), [(tick, "near")]);

@@ -2,9 +2,9 @@
 
 use crate::results::{Results, Row};
 use crate::statistics::Spread;
-use crate::subject::Kind;
+use crate::subject::{Kind, Profile};
 use crate::subjects;
-use crate::workloads::{self, WORKLOADS};
+use crate::workloads::{self, HISTORIES};
 
 /// One goal, and what the run found.
 #[derive(Clone, Debug)]
@@ -15,8 +15,6 @@ pub(crate) struct Goal {
     pub(crate) limit: Limit,
     /// None if it was not measured.
     pub(crate) found: Option<Spread>,
-    /// If the figure is of the best or the worst of many, which one.
-    pub(crate) whose: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,164 +34,153 @@ impl Goal {
 }
 
 const OURS: &str = "tickwheel";
-const HASHED: &str = "tickwheel-hashed";
 const TIMER: &str = "tickwheel-timer";
+const MILLION: usize = 1_000_000;
 
-/// The goals at the largest size up to `size` that was measured.
+/// The goals, each at the largest size up to the one given that was measured.
 pub(crate) fn of(results: &Results) -> Vec<Goal> {
-    let mut goals = Goals { results, goals: Vec::new() };
-    let million = 1_000_000;
+    let of = |workload, size| Found::new(results, workload, size);
+    let mut goals = Vec::new();
 
-    goals.against("fire-dense", million, "sort-and-walk", 1.0);
-    goals.against("fire-dense", million, "nexus-timer", 0.6);
-    goals.against("fire-dense", million, "delay-queue", 0.2);
-    goals.against("fire-dense", million, "hhwt", 0.2);
+    let dense = [("sort-and-walk", 1.0), ("nexus-timer", 0.6), ("delay-queue", 0.2), ("hhwt", 0.2)];
+    goals.extend(dense.map(|(theirs, most)| of("fire-dense", MILLION).against(theirs, most)));
     for workload in ["fire-sparse", "log-uniform"] {
-        goals.against(workload, million, "sort-and-walk", 1.5);
-        goals.against_best(workload, million, "every peer", 0.5, |_| true);
+        goals.push(of(workload, MILLION).against("sort-and-walk", 1.5));
+        goals.push(of(workload, MILLION).against_best("every peer", 0.5, |_| true));
     }
-    let mut sizes = [1_000, 100_000, million].map(|size| goals.size("requests", size)).to_vec();
+    let mut sizes = [1_000, 100_000, MILLION].map(|size| of("requests", size).size).to_vec();
     sizes.dedup();
     for size in sizes {
-        goals.against_best("requests", size, "best peer", 1.0, |_| true);
-        goals.against("requests", size, "slab", 2.0);
+        goals.push(of("requests", size).against_best("best peer", 1.0, |_| true));
+        goals.push(of("requests", size).against("slab", 2.0));
     }
-    let removes = |row: &Row| {
-        let profile = subjects::PROFILES.iter().find(|profile| profile.name == row.subject);
-        profile.is_some_and(|profile| profile.frees_at_once)
-    };
-    goals.against_best("cancel", million, "best peer with real removal", 1.0, removes);
-    goals.against("idle", million, "nexus-timer", 0.6);
-    goals.against("idle", million, "delay-queue", 0.3);
-    goals.polls();
-    goals.figure("waiting", million, HASHED, "core", "share of a core", 0.01);
-    goals.threads();
-    goals.figure("memory", million, OURS, "pending", "bytes a timeout", 32.0);
-    goals.against_best("memory", million, "smallest of all", 1.0, |_| true);
-    for call in ["schedule", "cancel", "reschedule", "expire"] {
-        let figure = |quantile: &str| format!("ns, longest {call}, {quantile}");
-        for (quantile, most) in [("p99.999", 50e3), ("max", 1e6)] {
-            let metric = format!("{call} {quantile}");
-            goals.figure("longest-call", 10 * million, OURS, &metric, &figure(quantile), most);
+    let removes = |profile: &Profile| profile.frees_at_once;
+    goals.push(of("cancel", MILLION).against_best("best peer with real removal", 1.0, removes));
+    goals.push(of("idle", MILLION).against("nexus-timer", 0.6));
+    goals.push(of("idle", MILLION).against("delay-queue", 0.3));
+    goals.push(of("polls", 1).more_than("compare", 2.0));
+    let waiting = of("waiting", MILLION).ours("tickwheel-hashed");
+    goals.push(waiting.at_most("share of a core", 0.01));
+
+    let peers = subjects::PROFILES.iter().filter(|profile| profile.has_threads);
+    for (peer, kind) in peers.map(|profile| (profile.name, profile.kind)) {
+        let least = match (peer, kind) {
+            (_, Kind::Ours) | ("one-lock", _) => continue,
+            ("two-queues", _) => 4.0,
+            (tokio, _) if tokio.starts_with("tokio") => 8.0,
+            _ => 10.0,
+        };
+        goals.push(of("threads", 2).ours(TIMER).metric("rate").at_least(peer, least));
+    }
+    for ours in [TIMER, "tickwheel-timer-among-others"] {
+        goals.push(of("threads", 2).ours(ours).metric("rate").at_least_of_one_thread(1.8));
+    }
+    for (ours, most) in [(TIMER, 0.6), ("tickwheel-timer-100us", 0.2)] {
+        for metric in ["late p50", "late p99"] {
+            let late = of("accuracy", 2_000).ours(ours).metric(metric);
+            let who = format!("better of tokio's, {metric}");
+            goals.push(late.against_best(&who, most, |it| it.name.starts_with("tokio")));
         }
     }
-    goals.goals
+    goals.push(of("memory", MILLION).at_most("bytes a timeout", 32.0));
+    goals.push(of("memory", MILLION).against_best("smallest of all", 1.0, |_| true));
+    for (workload, _) in HISTORIES {
+        for call in ["schedule", "cancel", "reschedule", "expire"] {
+            for (quantile, most) in [("p99.999", 50e3), ("max", 1e6)] {
+                let longest = of(workload, 10 * MILLION).metric(&format!("{call} {quantile}"));
+                goals.push(longest.at_most(&format!("ns, longest {call}, {quantile}"), most));
+            }
+        }
+    }
+    goals
 }
 
-struct Goals<'a> {
+/// What was found of one metric of one workload, and at first of the first one.
+struct Found<'a> {
     results: &'a Results,
-    goals: Vec<Goal>,
+    workload: &'static str,
+    size: usize,
+    ours: &'static str,
+    metric: String,
 }
 
-impl Goals<'_> {
-    /// The largest size up to `size` at which the workload was run.
-    fn size(&self, workload: &str, size: usize) -> usize {
-        let sizes = self.results.sizes_of(workload);
-        sizes.into_iter().rfind(|&other| other <= size).unwrap_or(size)
+impl<'a> Found<'a> {
+    fn new(results: &'a Results, workload: &'static str, size: usize) -> Self {
+        let sizes = results.sizes_of(workload);
+        let size = sizes.into_iter().rfind(|&other| other <= size).unwrap_or(size);
+        let metric = workloads::by_name(workload).expect("a workload").metrics[0].0.into();
+        Self { results, workload, size, ours: OURS, metric }
     }
 
-    fn push(
-        &mut self,
-        workload: &str,
-        size: usize,
-        figure: &str,
-        limit: Limit,
-        found: Option<Spread>,
-    ) {
-        self.goals.push(Goal {
-            about: format!("{workload}, {}", crate::format::count(size)),
-            figure: figure.into(),
-            limit,
-            found,
-            whose: String::new(),
-        });
+    fn ours(self, ours: &'static str) -> Self {
+        Self { ours, ..self }
     }
 
-    fn against(&mut self, workload: &str, size: usize, theirs: &str, most: f64) {
-        let size = self.size(workload, size);
-        let metric = first_metric(workload);
-        let found = self.results.ratio(workload, size, metric, OURS, theirs);
-        let figure = format!("ours / {theirs}");
-        self.push(workload, size, &figure, Limit::AtMost(most), found);
+    fn metric(self, metric: &str) -> Self {
+        Self { metric: metric.into(), ..self }
     }
 
-    /// Against the peer that has the least cost of those that count.
-    fn against_best(
-        &mut self,
-        workload: &str,
-        size: usize,
-        who: &str,
-        most: f64,
-        counts: impl Fn(&Row) -> bool,
-    ) {
-        let size = self.size(workload, size);
-        let metric = first_metric(workload);
-        let peers = self.results.rows_of(workload, size);
-        let peers = peers.filter(|row| row.kind() == Kind::Peer && counts(row));
+    fn goal(&self, figure: impl Into<String>, limit: Limit, found: Option<Spread>) -> Goal {
+        let about = format!("{}, {}", self.workload, crate::format::count(self.size));
+        Goal { about, figure: figure.into(), limit, found }
+    }
+
+    fn ratio(&self, theirs: &str) -> Option<Spread> {
+        self.results.ratio(self.workload, self.size, &self.metric, self.ours, theirs)
+    }
+
+    fn spread(&self, subject: &str, size: usize) -> Option<Spread> {
+        self.results.row(self.workload, size, subject)?.metrics.get(&self.metric).copied()
+    }
+
+    fn against(&self, theirs: &str, most: f64) -> Goal {
+        self.goal(format!("ours / {theirs}"), Limit::AtMost(most), self.ratio(theirs))
+    }
+
+    fn at_least(&self, theirs: &str, least: f64) -> Goal {
+        let figure = format!("{}, ours / {theirs}", self.metric);
+        self.goal(figure, Limit::AtLeast(least), self.ratio(theirs))
+    }
+
+    /// Against the one that has the least cost of those peers that count.
+    fn against_best(&self, who: &str, most: f64, counts: fn(&Profile) -> bool) -> Goal {
+        let counts = |row: &&Row| {
+            let profile = subjects::profile(&row.subject);
+            profile.is_some_and(|profile| profile.kind == Kind::Peer && counts(profile))
+        };
+        let peers = self.results.rows_of(self.workload, self.size).filter(counts);
         let best = peers
-            .filter_map(|row| Some((row.median(metric)?, row.subject.as_str())))
+            .filter_map(|row| Some((row.median(&self.metric)?, row.subject.as_str())))
             .min_by(|one, other| one.0.total_cmp(&other.0));
-        let theirs = best.map_or("", |(_, subject)| subject).to_owned();
-        let found = self.results.ratio(workload, size, metric, OURS, &theirs);
-        self.push(workload, size, &format!("ours / {who}"), Limit::AtMost(most), found);
-        self.goals.last_mut().expect("it was just pushed").whose = theirs;
+        let theirs = best.map_or("-", |(_, subject)| subject);
+        let figure = format!("{} / {who} ({theirs})", self.ours);
+        self.goal(figure, Limit::AtMost(most), self.ratio(theirs))
     }
 
-    fn figure(
-        &mut self,
-        workload: &str,
-        size: usize,
-        subject: &str,
-        metric: &str,
-        figure: &str,
-        most: f64,
-    ) {
-        let size = self.size(workload, size);
-        let row = self.results.row(workload, size, subject);
-        let found = row.and_then(|row| row.metrics.get(metric).copied());
-        self.push(workload, size, figure, Limit::AtMost(most), found);
+    fn at_most(&self, figure: &str, most: f64) -> Goal {
+        self.goal(figure, Limit::AtMost(most), self.spread(self.ours, self.size))
     }
 
-    /// By how much an empty poll takes longer than a comparison.
-    fn polls(&mut self) {
-        let found = |subject| Some(*self.results.row("polls", 1, subject)?.metrics.get("poll")?);
-        let found = found(OURS).zip(found("compare")).map(|(ours, compare)| Spread {
-            median: ours.median - compare.median,
-            least: ours.least - compare.most,
-            most: ours.most - compare.least,
+    /// By how much ours takes longer.
+    fn more_than(&self, theirs: &str, most: f64) -> Goal {
+        let both = self.spread(self.ours, self.size).zip(self.spread(theirs, self.size));
+        let more = both.map(|(ours, theirs)| Spread {
+            median: ours.median - theirs.median,
+            least: ours.least - theirs.most,
+            most: ours.most - theirs.least,
         });
-        self.push("polls", 1, "ns more than an inlined compare", Limit::AtMost(2.0), found);
+        self.goal(format!("ns more than {theirs}"), Limit::AtMost(most), more)
     }
 
-    fn threads(&mut self) {
-        let peers: Vec<_> = self
-            .results
-            .rows_of("threads", 2)
-            .filter(|row| row.kind() == Kind::Peer)
-            .map(|row| row.subject.clone())
-            .collect();
-        for peer in peers {
-            let least = if peer == "tokio-sleep" { 8.0 } else { 10.0 };
-            let found = self.results.ratio("threads", 2, "rate", TIMER, &peer);
-            let figure = format!("rate, ours / {peer}");
-            self.push("threads", 2, &figure, Limit::AtLeast(least), found);
-        }
-        let one = self.results.row("threads", 1, TIMER).and_then(|row| row.median("rate"));
-        let two = self.results.row("threads", 2, TIMER);
-        let two = two.and_then(|row| row.metrics.get("rate").copied());
-        let found = one.zip(two).map(|(one, two)| Spread {
-            median: two.median / one,
-            least: two.least / one,
-            most: two.most / one,
+    fn at_least_of_one_thread(&self, least: f64) -> Goal {
+        let both = self.spread(self.ours, 1).zip(self.spread(self.ours, self.size));
+        let ratio = both.map(|(one, many)| Spread {
+            median: many.median / one.median,
+            least: many.least / one.median,
+            most: many.most / one.median,
         });
-        let figure = "rate, ours / ours at 1 thread";
-        self.push("threads", 2, figure, Limit::AtLeast(1.8), found);
+        self.goal(format!("{} / at 1 thread", self.ours), Limit::AtLeast(least), ratio)
     }
-}
-
-fn first_metric(workload: &str) -> &'static str {
-    debug_assert!(WORKLOADS.iter().any(|other| other.name == workload));
-    workloads::by_name(workload).map_or("", |workload| workload.metrics[0].name)
 }
 
 #[cfg(test)]
@@ -202,23 +189,16 @@ mod tests {
     use crate::case::Sample;
     use crate::log::Faults;
 
-    fn results(ours: f64, sort: f64) -> Results {
-        let mut results = Results::default();
-        for (subject, cost) in [("tickwheel", ours), ("sort-and-walk", sort)] {
-            let sample = Sample::of(Faults::default(), &[("schedule + fire", cost)]);
-            results.add("fire-dense", 1_000_000, subject, sample);
-        }
-        results
-    }
-
-    fn first(results: &Results) -> Option<bool> {
-        of(results)[0].is_met()
-    }
-
     #[test]
     fn a_goal_is_met_or_missed_or_not_measured() {
-        assert_eq!(first(&results(30.0, 31.0)), Some(true));
-        assert_eq!(first(&results(32.0, 31.0)), Some(false));
-        assert_eq!(first(&Results::default()), None);
+        assert_eq!(of(&Results::default())[0].is_met(), None);
+        for (ours, is_met) in [(30.0, true), (32.0, false)] {
+            let mut results = Results::default();
+            for (subject, cost) in [("tickwheel", ours), ("sort-and-walk", 31.0)] {
+                let sample = Sample::of(Faults::default(), &[("schedule + fire", cost)]);
+                results.add("fire-dense", 1_000_000, subject, sample);
+            }
+            assert_eq!(of(&results)[0].is_met(), Some(is_met));
+        }
     }
 }

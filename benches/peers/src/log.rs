@@ -30,12 +30,10 @@ impl Log {
     }
 
     /// What a subject writes to.
-    #[inline]
     pub(crate) fn values(&mut self) -> &mut Vec<u64> {
         &mut self.values
     }
 
-    #[inline]
     pub(crate) fn push(&mut self, value: u64) {
         self.values.push(value);
     }
@@ -46,7 +44,6 @@ impl Log {
 
     /// The values since the last batch came out at `now`, at a call that was to hand out all that
     /// is due; those due before `since` should have come out at an earlier one.
-    #[inline]
     pub(crate) fn end_batch(&mut self, now: u64, since: u64) {
         if self.closed < self.values.len() {
             self.closed = self.values.len();
@@ -73,18 +70,15 @@ impl Log {
 
 /// The value of a timeout tells when it is due and which one it is, so that it can be judged by
 /// itself.
-#[inline]
 pub(crate) fn value(deadline: u64, id: usize) -> u64 {
     debug_assert!(deadline < 1 << (64 - ID_BITS) && id < 1 << ID_BITS);
     deadline << ID_BITS | id as u64
 }
 
-#[inline]
 pub(crate) fn id(value: u64) -> usize {
     (value & ((1 << ID_BITS) - 1)) as usize
 }
 
-#[inline]
 pub(crate) fn deadline(value: u64) -> u64 {
     value >> ID_BITS
 }
@@ -124,8 +118,13 @@ impl Faults {
         self.died || 0 < self.wrong + counts.iter().sum::<u64>()
     }
 
+    fn counts(&mut self) -> [&mut u64; 9] {
+        let Self { early, earliest, late, latest, lost, duplicated, disordered, wrong, .. } = self;
+        let ties = &mut self.not_first_in_first_out;
+        [early, earliest, late, latest, lost, duplicated, disordered, wrong, ties]
+    }
+
     /// What came out at `now`: whether that was the time for it.
-    #[inline]
     pub(crate) fn judge(&mut self, deadline: u64, now: u64, since: u64) {
         if now < deadline {
             self.early += 1;
@@ -163,15 +162,9 @@ impl Faults {
 
     /// Adds those of another repetition, which are the same again if all goes well.
     pub(crate) fn merge(&mut self, other: &Self) {
-        self.early = self.early.max(other.early);
-        self.earliest = self.earliest.max(other.earliest);
-        self.late = self.late.max(other.late);
-        self.latest = self.latest.max(other.latest);
-        self.lost = self.lost.max(other.lost);
-        self.duplicated = self.duplicated.max(other.duplicated);
-        self.disordered = self.disordered.max(other.disordered);
-        self.wrong = self.wrong.max(other.wrong);
-        self.not_first_in_first_out = self.not_first_in_first_out.max(other.not_first_in_first_out);
+        for (mine, others) in self.counts().into_iter().zip(other.clone().counts()) {
+            *mine = (*mine).max(*others);
+        }
         self.died |= other.died;
     }
 }

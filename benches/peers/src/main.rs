@@ -9,7 +9,6 @@
 
 mod allocator;
 mod case;
-mod clock;
 mod document;
 mod format;
 mod goals;
@@ -18,7 +17,6 @@ mod plot;
 mod random;
 mod results;
 mod runner;
-mod shared;
 mod statistics;
 mod subject;
 mod subjects;
@@ -39,7 +37,7 @@ use std::panic;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant, SystemTime};
-use workloads::{Needs, WORKLOADS, Workload};
+use workloads::{WORKLOADS, Workload};
 
 /// Compares tickwheel with every other way to hold timeouts.
 #[derive(Parser, Debug)]
@@ -78,10 +76,6 @@ struct Arguments {
     /// Draw cost against the number of timeouts, as SVG.
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
-
-    /// Draw each picture as PNG as well.
-    #[arg(long, requires = "plot")]
-    png: bool,
 
     /// Put tables and pictures into this document, in the place of those that are there.
     #[arg(long, value_name = "FILE")]
@@ -123,11 +117,7 @@ fn measure() -> ExitCode {
     };
     // The table tells of panics, and some subjects have many.
     panic::set_hook(Box::new(|_| {}));
-    let sample = case::caught(|| {
-        let driven = subjects::run(&case);
-        let sample = driven.or_else(|| threaded::run(&case));
-        sample.unwrap_or_else(|| unreachable!("{} is no subject", case.subject))
-    });
+    let sample = case::caught(|| subjects::run(&case));
     let written = serde_json::to_writer(io::stdout(), &sample).is_ok();
     let flushed = io::stdout().flush().is_ok();
     std::process::exit(if written && flushed { 0 } else { 1 })
@@ -158,7 +148,7 @@ impl Arguments {
             fs::write(path, serde_json::to_vec_pretty(&results)?)?;
         }
         let drawn = match &self.plot {
-            Some(directory) => plot::draw_all(&results, directory, self.png)?,
+            Some(directory) => plot::draw_all(&results, directory)?,
             None => Vec::new(),
         };
         if let Some(path) = &self.markdown {
@@ -174,15 +164,9 @@ impl Arguments {
         };
         let mut plan = Vec::new();
         for workload in WORKLOADS.iter().filter(|one| chosen(one.name, &self.workloads)) {
-            let subjects: Vec<_> = match workload.needs {
-                Needs::Threads => threaded::PROFILES.iter().map(|profile| profile.name).collect(),
-                _ => {
-                    let suited = subjects::PROFILES.iter().filter(|one| workload.suits(one));
-                    suited.map(|profile| profile.name).collect()
-                }
-            };
+            let suited = subjects::PROFILES.iter().filter(|one| workload.suits(one));
             let subjects: Vec<_> =
-                subjects.into_iter().filter(|name| chosen(name, &self.subjects)).collect();
+                suited.map(|one| one.name).filter(|name| chosen(name, &self.subjects)).collect();
             let sizes = if self.quick { workload.quick_sizes } else { workload.sizes };
             for &size in sizes {
                 let fits = workload.size != "timeouts" || self.most.is_none_or(|most| size <= most);
@@ -260,11 +244,7 @@ impl Arguments {
             output.status.success().then(|| text.trim().to_owned())
         };
         let unknown = || "unknown".to_owned();
-        let directory = ["-C", env!("CARGO_MANIFEST_DIR")];
-        let git = |arguments: &[&str]| said("git", &[&directory[..], arguments].concat());
-        let commit = git(&["rev-parse", "--short", "HEAD"]).unwrap_or_else(unknown);
-        let changed = git(&["status", "--porcelain", "--", "../.."]);
-        let changed = changed.is_some_and(|changed| !changed.is_empty());
+        let commit = ["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty= changed"];
         let model = fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
             let line = text.lines().find(|line| line.starts_with("model name"))?;
             Some(line.split_once(':')?.1.trim().to_owned())
@@ -276,7 +256,7 @@ impl Arguments {
             system: said("uname", &["-sr"]).unwrap_or_else(unknown),
             compiler: said("rustc", &["--version"]).unwrap_or_else(unknown),
             date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
-            commit: if changed { format!("{commit} with changes") } else { commit },
+            commit: said("git", &commit).unwrap_or_else(unknown),
             command: format!("cargo run --release -p peers -- {}", arguments.join(" ")),
             quick: self.quick,
             repetitions: self.repetitions(0),
@@ -291,9 +271,10 @@ fn list() -> Result<(), Box<dyn Error>> {
     for workload in WORKLOADS {
         writeln!(out, "  {:16} {}", workload.name, workload.about)?;
     }
-    let driven = subjects::PROFILES.iter().map(|profile| profile.name);
-    let threaded = threaded::PROFILES.iter().map(|profile| profile.name);
-    writeln!(out, "Subjects that are driven:\n  {}", driven.collect::<Vec<_>>().join(", "))?;
-    writeln!(out, "Subjects with threads:\n  {}", threaded.collect::<Vec<_>>().join(", "))?;
+    for (has_threads, what) in [(false, "are driven"), (true, "have threads")] {
+        let which = subjects::PROFILES.iter().filter(|one| one.has_threads == has_threads);
+        let names: Vec<_> = which.map(|one| one.name).collect();
+        writeln!(out, "Subjects that {what}:\n  {}", names.join(", "))?;
+    }
     Ok(())
 }

@@ -4,7 +4,7 @@ use crate::case::{Failure, Sample};
 use crate::log::Faults;
 use crate::statistics::Spread;
 use crate::subject::Kind;
-use crate::{subjects, threaded};
+use crate::subjects;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub(crate) struct About {
 }
 
 /// One subject in one workload at one size.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Row {
     pub(crate) workload: String,
     pub(crate) size: usize,
@@ -47,7 +47,8 @@ impl Results {
         let row = match self.rows.iter_mut().position(|row| row.is(workload, size, subject)) {
             Some(row) => &mut self.rows[row],
             None => {
-                self.rows.push(Row::new(workload, size, subject));
+                let (workload, subject) = (workload.into(), subject.into());
+                self.rows.push(Row { workload, size, subject, ..Row::default() });
                 self.rows.last_mut().expect("it was just pushed")
             }
         };
@@ -96,18 +97,6 @@ impl Results {
 }
 
 impl Row {
-    fn new(workload: &str, size: usize, subject: &str) -> Self {
-        Self {
-            workload: workload.into(),
-            size,
-            subject: subject.into(),
-            samples: Vec::new(),
-            metrics: BTreeMap::new(),
-            faults: Faults::default(),
-            failure: None,
-        }
-    }
-
     fn is(&self, workload: &str, size: usize, subject: &str) -> bool {
         self.size == size && self.workload == workload && self.subject == subject
     }
@@ -134,8 +123,9 @@ impl Row {
         self.metrics.get(metric).map(|spread| spread.median)
     }
 
+    /// A subject that is unknown is a peer.
     pub(crate) fn kind(&self) -> Kind {
-        kind(&self.subject)
+        subjects::profile(&self.subject).map_or(Kind::Peer, |profile| profile.kind)
     }
 
     /// What is wrong with its answers; empty if nothing is.
@@ -153,12 +143,4 @@ impl Row {
         let both = [failure, faults];
         both.into_iter().filter(|mark| !mark.is_empty()).collect::<Vec<_>>().join("; ")
     }
-}
-
-/// Of the subject of that name; a subject that is unknown is a peer.
-pub(crate) fn kind(subject: &str) -> Kind {
-    let driven = subjects::PROFILES.iter().map(|profile| (profile.name, profile.kind));
-    let threaded = threaded::PROFILES.iter().map(|profile| (profile.name, profile.kind));
-    let known = driven.chain(threaded).find(|(name, _)| *name == subject);
-    known.map_or(Kind::Peer, |(_, kind)| kind)
 }

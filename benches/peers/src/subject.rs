@@ -22,25 +22,30 @@ pub(crate) trait Subject: Sized {
     fn schedule(&mut self, deadline: u64, value: u64) -> Self::Key;
 
     /// Schedules what will never be cancelled.
-    #[inline]
     fn schedule_for_good(&mut self, deadline: u64, value: u64) {
         let key = self.schedule(deadline, value);
         self.retire(key);
     }
 
-    /// Cancels a timeout that is pending.
-    fn cancel(&mut self, key: Self::Key) -> Cancelled;
+    /// Cancels a timeout that is pending. Not called of a subject that only fires.
+    fn cancel(&mut self, _key: Self::Key) -> Cancelled {
+        Cancelled::NotFound
+    }
 
     /// Moves a timeout that is pending. Its value stays; it is known to the caller anyway, for
     /// subjects that have to schedule it anew.
-    fn reschedule(&mut self, key: Self::Key, deadline: u64, value: u64) -> Self::Key;
+    fn reschedule(&mut self, key: Self::Key, deadline: u64, value: u64) -> Self::Key {
+        self.cancel(key);
+        self.schedule(deadline, value)
+    }
 
     /// Forgets the key of a timeout that has come out, or never will be cancelled.
-    #[inline]
     fn retire(&mut self, _key: Self::Key) {}
 
     /// Takes out all that is due.
-    fn expire(&mut self, now: u64, log: &mut Log);
+    fn expire(&mut self, now: u64, log: &mut Log) {
+        while self.expire_some(now, log) {}
+    }
 
     /// Does as little as one call can to take out what is due, and returns whether there may be
     /// more to do.
@@ -54,7 +59,6 @@ pub(crate) trait Subject: Sized {
 
     /// Sleeps until the next wake and takes out all that is due then, as an event loop would that
     /// has nothing else to do, and returns when that was; None if nothing is pending.
-    #[inline]
     fn wait(&mut self, now: u64, log: &mut Log) -> Option<u64> {
         let now = self.next_wake()?.max(now + 1);
         self.expire(now, log);
@@ -63,7 +67,6 @@ pub(crate) trait Subject: Sized {
     }
 
     /// Waits until nothing is pending, and returns when that was.
-    #[inline]
     fn drive(&mut self, mut now: u64, log: &mut Log) -> u64 {
         while let Some(later) = self.wait(now, log) {
             now = later;
@@ -84,7 +87,6 @@ pub(crate) enum Cancelled {
 }
 
 impl From<Option<u64>> for Cancelled {
-    #[inline]
     fn from(value: Option<u64>) -> Self {
         value.map_or(Self::NotFound, Self::Value)
     }
@@ -128,6 +130,10 @@ pub(crate) struct Profile {
     /// Whether a cancelled timeout's memory can be used again at once.
     pub(crate) frees_at_once: bool,
     pub(crate) reschedules: bool,
+    /// Whether it is a [`Threaded`] timer, and not a [`Subject`].
+    ///
+    /// [`Threaded`]: crate::threaded::Threaded
+    pub(crate) has_threads: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +141,8 @@ pub(crate) enum Kind {
     Ours,
     /// A crate that does the same, or what std has for it.
     Peer,
+    /// Another way in which ours could be built.
+    Design,
     /// Does less than is asked for, which nothing that does it all can be expected to beat.
     Limit,
 }
@@ -142,7 +150,12 @@ pub(crate) enum Kind {
 impl Profile {
     /// Of a subject that does all that is asked for.
     pub(crate) const fn new(name: &'static str, kind: Kind) -> Self {
-        Self { name, kind, fires: true, cancels: true, frees_at_once: true, reschedules: true }
+        let (cancels, frees_at_once, reschedules) = (true, true, true);
+        Self { name, kind, fires: true, cancels, frees_at_once, reschedules, has_threads: false }
+    }
+
+    pub(crate) const fn threaded(name: &'static str, kind: Kind) -> Self {
+        Self { has_threads: true, ..Self::new(name, kind) }
     }
 
     pub(crate) const fn cancels_lazily(self) -> Self {

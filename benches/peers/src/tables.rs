@@ -5,7 +5,8 @@ use crate::goals::{self, Goal, Limit};
 use crate::results::{Results, Row};
 use crate::statistics::Spread;
 use crate::subject::Kind;
-use crate::workloads::{CALLS, QUANTILES, Unit, WORKLOADS, Workload};
+use crate::subjects::PROFILES;
+use crate::workloads::{CALLS, HISTORIES, QUANTILES, Unit, WORKLOADS, Workload};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 /// A heading, what it is about, and a table of text.
@@ -17,17 +18,21 @@ pub(crate) struct Section {
     pub(crate) about: String,
     columns: Vec<String>,
     rows: Vec<Vec<String>>,
-    /// Columns from the left that are words.
-    words: usize,
 }
+
+/// Columns with these heads are words; all others are figures.
+const WORDS: [&str; 10] =
+    ["subject", "call", "before", "workload", "figure", "goal", "found", "met?", "peer", "answers"];
 
 /// One section for each table.
 pub(crate) fn of(results: &Results) -> Vec<Section> {
     let mut sections = Vec::new();
     for workload in WORKLOADS {
         let sizes = results.sizes_of(workload.name);
-        if workload.name == "longest-call" {
-            sections.extend(sizes.iter().map(|&size| longest_call(results, workload, size)));
+        if let Some(history) = HISTORIES.iter().position(|(name, _)| *name == workload.name) {
+            if history == 0 {
+                sections.extend(longest_calls(results, workload));
+            }
             continue;
         }
         let main = sizes.iter().rfind(|&&size| size <= MAIN).copied();
@@ -48,18 +53,18 @@ const MAIN: usize = 1_000_000;
 
 fn detail(results: &Results, workload: &'static Workload, size: usize) -> Section {
     let mut columns = vec!["subject".to_owned()];
-    columns.extend(workload.metrics.iter().map(|metric| match unit(metric.unit) {
-        "" => metric.name.to_owned(),
-        unit => format!("{}, {unit}", metric.name),
+    columns.extend(workload.metrics.iter().map(|&(metric, of)| match unit(of) {
+        "" => metric.to_owned(),
+        unit => format!("{metric}, {unit}"),
     }));
     columns.extend(["ours / it".to_owned(), "answers".to_owned()]);
-    let first = workload.metrics[0].name;
+    let first = workload.metrics[0].0;
     let ours = results.rows_of(workload.name, size).find(|row| row.kind() == Kind::Ours);
     let rows = results.rows_of(workload.name, size).map(|row| {
         let mut cells = vec![row.subject.clone()];
-        cells.extend(workload.metrics.iter().map(|metric| {
-            let found = row.metrics.get(metric.name);
-            or_none(found.map(|&found| spread(found, metric.unit)))
+        cells.extend(workload.metrics.iter().map(|&(metric, unit)| {
+            let found = row.metrics.get(metric);
+            or_none(found.map(|&found| spread(found, unit)))
         }));
         let ratio = ours.and_then(|ours| {
             results.ratio(workload.name, size, first, &ours.subject, &row.subject)
@@ -74,25 +79,22 @@ fn detail(results: &Results, workload: &'static Workload, size: usize) -> Sectio
         about: workload.about.into(),
         rows: rows.collect(),
         columns,
-        words: 1,
     }
 }
 
 fn growth(results: &Results, workload: &'static Workload, sizes: &[usize]) -> Section {
-    let metric = workload.metrics[0];
+    let (metric, of) = workload.metrics[0];
     let mut columns = vec!["subject".to_owned()];
     columns.extend(sizes.iter().map(|&size| count(size)));
-    let mut subjects: Vec<&str> = Vec::new();
-    for row in results.rows.iter().filter(|row| row.workload == workload.name) {
-        if !subjects.contains(&row.subject.as_str()) {
-            subjects.push(&row.subject);
-        }
-    }
-    let rows = subjects.iter().map(|subject| {
-        let mut cells = vec![(*subject).to_owned()];
+    let is_there = |name: &&str| {
+        results.rows.iter().any(|row| row.workload == workload.name && row.subject == *name)
+    };
+    let subjects = PROFILES.iter().map(|profile| profile.name).filter(is_there);
+    let rows = subjects.map(|subject| {
+        let mut cells = vec![subject.to_owned()];
         cells.extend(sizes.iter().map(|&size| match results.row(workload.name, size, subject) {
             Some(row) => {
-                let found = or_none(row.median(metric.name).map(number));
+                let found = or_none(row.median(metric).map(number));
                 if row.marks().is_empty() { found } else { format!("{found} *") }
             }
             None => or_none(None),
@@ -101,38 +103,45 @@ fn growth(results: &Results, workload: &'static Workload, sizes: &[usize]) -> Se
     });
     Section {
         workload: workload.name,
-        title: format!("{}, {} by number of timeouts", workload.name, metric.name),
-        about: format!("{}; * with answers that are wrong, or none.", unit(metric.unit)),
+        title: format!("{}, {} by number of timeouts", workload.name, metric),
+        about: format!("{}; * with answers that are wrong, or none.", unit(of)),
         rows: rows.collect(),
         columns,
-        words: 1,
     }
 }
 
-fn longest_call(results: &Results, workload: &'static Workload, size: usize) -> Section {
-    let mut columns = vec!["call".to_owned(), "subject".to_owned()];
+/// One table of all histories, for each size.
+fn longest_calls(results: &Results, workload: &'static Workload) -> Vec<Section> {
+    let mut columns = ["call", "subject", "before"].map(str::to_owned).to_vec();
     columns.extend(QUANTILES.map(|(name, _)| name.to_owned()));
     columns.push("answers".to_owned());
-    let mut rows = Vec::new();
-    for call in CALLS {
-        for row in results.rows_of(workload.name, size) {
-            let mut cells = vec![call.to_owned(), row.subject.clone()];
-            cells.extend(QUANTILES.map(|(quantile, _)| {
-                let found = row.median(&format!("{call} {quantile}"));
-                or_none(found.map(duration))
-            }));
-            cells.push(answers(row));
-            rows.push(cells);
+    let mut sizes: Vec<_> = HISTORIES.iter().flat_map(|one| results.sizes_of(one.0)).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let section = |size| {
+        let mut rows = Vec::new();
+        for call in CALLS {
+            for (name, before) in HISTORIES {
+                for row in results.rows_of(name, size) {
+                    let mut cells = vec![call.to_owned(), row.subject.clone(), before.to_owned()];
+                    cells.extend(QUANTILES.map(|(quantile, _)| {
+                        let found = row.median(&format!("{call} {quantile}"));
+                        or_none(found.map(duration))
+                    }));
+                    cells.push(answers(row));
+                    rows.push(cells);
+                }
+            }
         }
-    }
-    Section {
-        workload: workload.name,
-        title: format!("{}, {} timeouts", workload.name, count(size)),
-        about: format!("{} Medians of the repetitions.", workload.about),
-        columns,
-        rows,
-        words: 2,
-    }
+        Section {
+            workload: workload.name,
+            title: format!("{}, {} timeouts", workload.name, count(size)),
+            about: format!("{} Medians of the repetitions.", workload.about),
+            columns: columns.clone(),
+            rows,
+        }
+    };
+    sizes.into_iter().map(section).collect()
 }
 
 /// The goals with what was found, and whether each is met.
@@ -145,21 +154,19 @@ pub(crate) fn goals(results: &Results) -> Section {
         about: "Ratios of what was measured in the same repetition: median (least to most).".into(),
         columns: columns.into(),
         rows,
-        words: 5,
     }
 }
 
 /// Where a peer is ahead of ours, which is the first of the table; the most so first.
 pub(crate) fn behind(results: &Results) -> Section {
     let mut found = Vec::new();
-    for workload in WORKLOADS.iter().filter(|workload| workload.name != "longest-call") {
-        let metric = workload.metrics[0];
+    for workload in WORKLOADS.iter().filter(|one| !one.name.starts_with("longest-call")) {
+        let metric = workload.metrics[0].0;
         for size in results.sizes_of(workload.name) {
             let mut rows = results.rows_of(workload.name, size);
             let Some(ours) = rows.find(|row| row.kind() == Kind::Ours) else { continue };
             for row in results.rows_of(workload.name, size) {
-                let ratio =
-                    results.ratio(workload.name, size, metric.name, &ours.subject, &row.subject);
+                let ratio = results.ratio(workload.name, size, metric, &ours.subject, &row.subject);
                 let is_ahead = ratio.is_some_and(|ratio| 1.0 < ratio.median);
                 if let (Kind::Peer, Some(ratio), true) = (row.kind(), ratio, is_ahead) {
                     let cells = [
@@ -181,7 +188,6 @@ pub(crate) fn behind(results: &Results) -> Section {
         about: "Of the hierarchical wheel, or of the timer; the farthest ahead first.".into(),
         columns: columns.into(),
         rows: found.into_iter().map(|(_, cells)| cells).collect(),
-        words: 2,
     }
 }
 
@@ -190,17 +196,13 @@ fn goal_row(goal: &Goal) -> Vec<String> {
         Limit::AtMost(most) => format!("<= {}", number(most)),
         Limit::AtLeast(least) => format!(">= {}", number(least)),
     };
-    let whose = match goal.whose.as_str() {
-        "" => String::new(),
-        whose => format!(" ({whose})"),
-    };
     let verdict = match goal.is_met() {
         Some(true) => "met",
         Some(false) => "MISSED",
         None => "not measured",
     };
     let found = or_none(goal.found.map(|found| spread(found, Unit::Count)));
-    vec![goal.about.clone(), format!("{}{whose}", goal.figure), limit, found, verdict.into()]
+    vec![goal.about.clone(), goal.figure.clone(), limit, found, verdict.into()]
 }
 
 impl Section {
@@ -221,9 +223,8 @@ impl Section {
         table.load_preset(preset).set_content_arrangement(ContentArrangement::Disabled);
         table.set_header(&self.columns);
         table.add_rows(&self.rows);
-        let numbers = self.columns.len() - usize::from(self.columns.ends_with(&["answers".into()]));
-        for column in self.words..numbers {
-            if let Some(column) = table.column_mut(column) {
+        for (column, head) in table.column_iter_mut().zip(&self.columns) {
+            if !WORDS.contains(&head.as_str()) {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }

@@ -9,11 +9,10 @@ pub(crate) struct BTreeMap {
     scheduled: u64,
 }
 
+#[cfg(test)]
 impl BTreeMap {
-    #[inline]
-    fn pop(&mut self, now: u64) -> Option<u64> {
-        let first = self.map.first_entry()?;
-        if now < first.key().0 { None } else { Some(first.remove()) }
+    pub(crate) fn pop_last(&mut self) -> Option<u64> {
+        self.map.pop_last().map(|(_, value)| value)
     }
 }
 
@@ -26,7 +25,6 @@ impl Subject for BTreeMap {
         Self::default()
     }
 
-    #[inline]
     fn schedule(&mut self, deadline: u64, value: u64) -> Self::Key {
         self.scheduled += 1;
         let key = (deadline, self.scheduled);
@@ -34,32 +32,15 @@ impl Subject for BTreeMap {
         key
     }
 
-    #[inline]
     fn cancel(&mut self, key: Self::Key) -> Cancelled {
         self.map.remove(&key).into()
     }
 
-    #[inline]
-    fn reschedule(&mut self, key: Self::Key, deadline: u64, value: u64) -> Self::Key {
-        match self.map.remove(&key) {
-            Some(_) => self.schedule(deadline, value),
-            None => key,
-        }
-    }
-
-    #[inline]
-    fn expire(&mut self, now: u64, log: &mut Log) {
-        while let Some(value) = self.pop(now) {
-            log.push(value);
-        }
-    }
-
-    #[inline]
     fn expire_some(&mut self, now: u64, log: &mut Log) -> bool {
-        self.pop(now).map(|value| log.push(value)).is_some()
+        let first = self.map.first_entry().filter(|first| first.key().0 <= now);
+        first.map(|first| log.push(first.remove())).is_some()
     }
 
-    #[inline]
     fn next_wake(&mut self) -> Option<u64> {
         self.map.first_key_value().map(|(&(deadline, _), _)| deadline)
     }

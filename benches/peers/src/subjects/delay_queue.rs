@@ -47,19 +47,16 @@ impl DelayQueue {
         }
     }
 
-    #[inline]
     fn instant(&self, time: u64) -> Instant {
         self.start + Duration::from_nanos(time * self.unit)
     }
 
     /// One poll; None if nothing is pending.
-    #[inline]
     fn poll(&mut self) -> Poll<Option<u64>> {
         let polled = self.queue.poll_expired(&mut Context::from_waker(Waker::noop()));
         polled.map(|expired| expired.map(delay_queue::Expired::into_inner))
     }
 
-    #[inline]
     fn move_clock(&mut self, now: u64) {
         if self.clock < now {
             let step = Duration::from_nanos((now - self.clock) * self.unit);
@@ -87,31 +84,22 @@ impl Subject for DelayQueue {
         Some(Self::with_unit(TICK / 16))
     }
 
-    #[inline]
     fn schedule(&mut self, deadline: u64, value: u64) -> Key {
         self.wake = self.wake.min(deadline);
         self.queue.insert_at(value, self.instant(deadline))
     }
 
-    #[inline]
     fn cancel(&mut self, key: Key) -> Cancelled {
         self.queue.try_remove(&key).map(delay_queue::Expired::into_inner).into()
     }
 
-    #[inline]
     fn reschedule(&mut self, key: Key, deadline: u64, _value: u64) -> Key {
         self.wake = self.wake.min(deadline);
         self.queue.reset_at(&key, self.instant(deadline));
         key
     }
 
-    #[inline]
-    fn expire(&mut self, now: u64, log: &mut Log) {
-        while self.expire_some(now, log) {}
-    }
-
     /// One poll.
-    #[inline]
     fn expire_some(&mut self, now: u64, log: &mut Log) -> bool {
         self.pass_time(now);
         match self.poll() {
@@ -126,7 +114,6 @@ impl Subject for DelayQueue {
         false
     }
 
-    #[inline]
     fn next_wake(&mut self) -> Option<u64> {
         if self.queue.is_empty() { None } else { Some(self.wake) }
     }

@@ -31,15 +31,6 @@ impl CancellableTimerEntry for Entry {
     }
 }
 
-impl Hhwt {
-    #[inline]
-    fn take_due(&mut self, log: &mut Log) {
-        if !self.due.is_empty() {
-            log.values().append(&mut self.due);
-        }
-    }
-}
-
 impl Subject for Hhwt {
     type Key = u64;
 
@@ -49,7 +40,6 @@ impl Subject for Hhwt {
         Self { wheel: QuadWheelWithOverflow::new(), now: 0, due: Vec::new() }
     }
 
-    #[inline]
     fn schedule(&mut self, deadline: u64, value: u64) -> u64 {
         let delay = Duration::from_millis(deadline.saturating_sub(self.now));
         match self.wheel.insert_ref_with_delay(Rc::new(Entry(value)), delay) {
@@ -60,7 +50,6 @@ impl Subject for Hhwt {
         value
     }
 
-    #[inline]
     fn cancel(&mut self, key: u64) -> Cancelled {
         match self.wheel.cancel(&key) {
             Ok(()) => Cancelled::Done,
@@ -68,23 +57,9 @@ impl Subject for Hhwt {
         }
     }
 
-    #[inline]
-    fn reschedule(&mut self, key: u64, deadline: u64, value: u64) -> u64 {
-        match self.wheel.cancel(&key) {
-            Ok(()) => self.schedule(deadline, value),
-            Err(_) => key,
-        }
-    }
-
-    #[inline]
-    fn expire(&mut self, now: u64, log: &mut Log) {
-        while self.expire_some(now, log) {}
-    }
-
     /// One tick, or one skip of many.
-    #[inline]
     fn expire_some(&mut self, now: u64, log: &mut Log) -> bool {
-        self.take_due(log);
+        log.values().append(&mut self.due);
         if now <= self.now {
             return false;
         }
@@ -103,7 +78,6 @@ impl Subject for Hhwt {
         true
     }
 
-    #[inline]
     fn next_wake(&mut self) -> Option<u64> {
         if !self.due.is_empty() {
             return Some(self.now);

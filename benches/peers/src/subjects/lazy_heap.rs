@@ -17,7 +17,6 @@ pub(crate) struct LazyHeap {
 }
 
 impl LazyHeap {
-    #[inline]
     fn take(&mut self, number: u64, index: u32) -> Option<u64> {
         let (present, value) = &mut self.places[index as usize];
         if *present != number {
@@ -28,7 +27,6 @@ impl LazyHeap {
         Some(value)
     }
 
-    #[inline]
     fn clean(&mut self) {
         let live = self.places.len() - self.vacant.len();
         if self.heap.len() > 64 + 2 * live {
@@ -40,7 +38,6 @@ impl LazyHeap {
         }
     }
 
-    #[inline]
     fn pop(&mut self, now: u64) -> Option<u64> {
         while let Some(&Reverse((deadline, number, index))) = self.heap.peek() {
             if now < deadline {
@@ -64,7 +61,6 @@ impl Subject for LazyHeap {
         Self::default()
     }
 
-    #[inline]
     fn schedule(&mut self, deadline: u64, value: u64) -> Self::Key {
         self.scheduled += 1;
         let place = (self.scheduled, Some(value));
@@ -82,38 +78,16 @@ impl Subject for LazyHeap {
         (self.scheduled, index)
     }
 
-    #[inline]
     fn cancel(&mut self, (number, index): Self::Key) -> Cancelled {
         let value = self.take(number, index);
         self.clean();
         value.into()
     }
 
-    #[inline]
-    fn reschedule(&mut self, (number, index): Self::Key, deadline: u64, value: u64) -> Self::Key {
-        match self.take(number, index) {
-            Some(_) => {
-                let key = self.schedule(deadline, value);
-                self.clean();
-                key
-            }
-            None => (number, index),
-        }
-    }
-
-    #[inline]
-    fn expire(&mut self, now: u64, log: &mut Log) {
-        while let Some(value) = self.pop(now) {
-            log.push(value);
-        }
-    }
-
-    #[inline]
     fn expire_some(&mut self, now: u64, log: &mut Log) -> bool {
         self.pop(now).map(|value| log.push(value)).is_some()
     }
 
-    #[inline]
     fn next_wake(&mut self) -> Option<u64> {
         self.heap.peek().map(|&Reverse((deadline, ..))| deadline)
     }

@@ -52,7 +52,6 @@ impl NexusTimer {
         (2 * 7 * setup.timeouts / average).max(WORK)
     }
 
-    #[inline]
     fn instant(&self, time: u64) -> Instant {
         self.epoch + Duration::from_nanos(time << self.unit)
     }
@@ -71,47 +70,39 @@ impl Subject for NexusTimer {
         Some(Self::with_unit(setup, TICK - 4))
     }
 
-    #[inline]
     fn schedule(&mut self, deadline: u64, value: u64) -> Self::Key {
         let deadline = self.instant(deadline);
         self.wheel.schedule(deadline, value)
     }
 
-    #[inline]
     fn schedule_for_good(&mut self, deadline: u64, value: u64) {
         let deadline = self.instant(deadline);
         self.wheel.schedule_forget(deadline, value);
     }
 
-    #[inline]
     fn cancel(&mut self, key: Self::Key) -> Cancelled {
         self.wheel.cancel(key).into()
     }
 
-    #[inline]
     fn reschedule(&mut self, key: Self::Key, deadline: u64, _value: u64) -> Self::Key {
         let deadline = self.instant(deadline);
         self.wheel.reschedule(key, deadline)
     }
 
-    #[inline]
     fn retire(&mut self, key: Self::Key) {
         self.wheel.free(key);
     }
 
-    #[inline]
     fn expire(&mut self, now: u64, log: &mut Log) {
         let now = self.instant(now);
         self.wheel.poll_and_rebalance(now, log.values());
     }
 
-    #[inline]
     fn expire_some(&mut self, now: u64, log: &mut Log) -> bool {
         let now = self.instant(now);
         0 < self.wheel.poll_and_rebalance_with_limit(now, WORK, log.values())
     }
 
-    #[inline]
     fn next_wake(&mut self) -> Option<u64> {
         let wake = self.wheel.next_deadline()?;
         let nanoseconds = wake.duration_since(self.epoch).as_nanos() as u64;

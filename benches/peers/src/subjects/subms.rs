@@ -13,7 +13,6 @@ pub(crate) struct Subms {
 }
 
 impl Subms {
-    #[inline]
     fn delay(&self, deadline: u64) -> usize {
         deadline.saturating_sub(self.now) as usize
     }
@@ -28,31 +27,22 @@ impl Subject for Subms {
         Self { wheel: TimerWheel::new(setup.buckets()), now: 0 }
     }
 
-    #[inline]
     fn schedule(&mut self, deadline: u64, value: u64) -> u64 {
         let delay = self.delay(deadline);
         self.wheel.schedule(delay, value)
     }
 
-    #[inline]
     fn cancel(&mut self, key: u64) -> Cancelled {
         if self.wheel.cancel(key) { Cancelled::Done } else { Cancelled::NotFound }
     }
 
-    #[inline]
     fn reschedule(&mut self, key: u64, deadline: u64, _value: u64) -> u64 {
         let delay = self.delay(deadline);
         self.wheel.reschedule(key, delay);
         key
     }
 
-    #[inline]
-    fn expire(&mut self, now: u64, log: &mut Log) {
-        while self.expire_some(now, log) {}
-    }
-
     /// One tick.
-    #[inline]
     fn expire_some(&mut self, now: u64, log: &mut Log) -> bool {
         if self.wheel.is_empty() {
             self.now = self.now.max(now);
@@ -65,7 +55,6 @@ impl Subject for Subms {
         true
     }
 
-    #[inline]
     fn next_wake(&mut self) -> Option<u64> {
         if self.wheel.is_empty() { None } else { Some(self.now + 1) }
     }

@@ -30,30 +30,25 @@ macro_rules! subject {
                 Self(Wheel::new($mode))
             }
 
-            #[inline]
             fn schedule(&mut self, deadline: u64, value: u64) -> Key {
                 self.0.schedule(deadline, value)
             }
 
-            #[inline]
             fn cancel(&mut self, key: Key) -> Cancelled {
                 self.0.cancel(key).into()
             }
 
-            #[inline]
             fn reschedule(&mut self, key: Key, deadline: u64, _value: u64) -> Key {
                 self.0.reschedule(key, deadline);
                 key
             }
 
-            #[inline]
             fn expire(&mut self, now: u64, log: &mut Log) {
                 while let Some(expired) = self.0.expire(now) {
                     log.push(expired.value);
                 }
             }
 
-            #[inline]
             fn expire_some(&mut self, now: u64, log: &mut Log) -> bool {
                 let mut work = WORK;
                 match self.0.expire_bounded(now, &mut work) {
@@ -65,7 +60,6 @@ macro_rules! subject {
                 }
             }
 
-            #[inline]
             fn next_wake(&mut self) -> Option<u64> {
                 self.0.next_wake()
             }

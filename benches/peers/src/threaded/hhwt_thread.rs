@@ -1,5 +1,5 @@
-use crate::shared::{FIRED, Task, Threaded, ThreadedProfile};
-use crate::subject::Kind;
+use super::{Task, Threaded, counted};
+use crate::subject::{Kind, Profile};
 use hierarchical_hash_wheel_timer::thread_timer::{TimerRef, TimerWithThread};
 use hierarchical_hash_wheel_timer::{OneshotState, PeriodicState, Timer, TimerReturn};
 use std::sync::Mutex;
@@ -42,9 +42,7 @@ impl OneshotState for Once {
     fn trigger(self) {
         match self.task {
             Some(task) => task(),
-            None => {
-                FIRED.fetch_add(1, Relaxed);
-            }
+            None => counted()(),
         }
     }
 }
@@ -79,7 +77,7 @@ impl HhwtThread {
 }
 
 impl Threaded for HhwtThread {
-    const PROFILE: ThreadedProfile = ThreadedProfile { name: "hhwt-thread", kind: Kind::Peer };
+    const PROFILE: Profile = Profile::threaded("hhwt-thread", Kind::Peer);
 
     type Local<'a> = Local;
     type Slot = Option<u64>;
@@ -95,7 +93,6 @@ impl Threaded for HhwtThread {
         Local { timer: self.reference(), next: self.names() }
     }
 
-    #[inline]
     fn replace(local: &mut Local, slot: &mut Self::Slot, delay: Duration) {
         if let Some(name) = slot.take() {
             local.timer.cancel(&name);

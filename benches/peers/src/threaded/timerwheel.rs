@@ -1,6 +1,5 @@
-use crate::shared::{FIRED, Task, Threaded, ThreadedProfile};
-use crate::subject::Kind;
-use std::sync::atomic::Ordering::Relaxed;
+use super::{Task, Threaded, counted};
+use crate::subject::{Kind, Profile};
 use std::time::Duration;
 use timerwheel::{BackpressurePolicy, ExpiredTaskPolicy, Timeout, Timer};
 
@@ -11,7 +10,7 @@ use timerwheel::{BackpressurePolicy, ExpiredTaskPolicy, Timeout, Timer};
 pub(crate) struct Timerwheel(Timer);
 
 impl Threaded for Timerwheel {
-    const PROFILE: ThreadedProfile = ThreadedProfile { name: "timerwheel", kind: Kind::Peer };
+    const PROFILE: Profile = Profile::threaded("timerwheel", Kind::Peer);
 
     type Local<'a> = &'a Timer;
     type Slot = Option<Timeout>;
@@ -30,16 +29,11 @@ impl Threaded for Timerwheel {
         &self.0
     }
 
-    #[inline]
     fn replace(local: &mut &Timer, slot: &mut Self::Slot, delay: Duration) {
         if let Some(timeout) = slot.take() {
             timeout.cancel();
         }
-        let fired = &FIRED;
-        let task = move || {
-            fired.fetch_add(1, Relaxed);
-        };
-        *slot = Some(local.schedule(delay, task).expect("it waits while it is full"));
+        *slot = Some(local.schedule(delay, counted()).expect("it waits while it is full"));
     }
 
     fn after(&self, delay: Duration, task: Task) {

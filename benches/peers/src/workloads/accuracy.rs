@@ -1,20 +1,13 @@
 //! When timeouts fire in real time, and what becomes of the rest when a task panics.
 
-use super::{Metric, Unit};
 use crate::case::Sample;
 use crate::log::Faults;
-use crate::random::{Delays, Random};
-use crate::shared::Threaded;
+use crate::random::Delays;
+use crate::threaded::Threaded;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
-
-pub(super) const METRICS: &[Metric] = &[
-    Metric { name: "late p50", unit: Unit::Duration },
-    Metric { name: "late p99", unit: Unit::Duration },
-    Metric { name: "late max", unit: Unit::Duration },
-];
 
 /// The longest delay.
 const LONGEST: Duration = Duration::from_millis(200);
@@ -27,10 +20,10 @@ pub(super) fn run<T: Threaded>(count: usize) -> Sample {
     let epoch = Instant::now();
     let fired: Arc<[Fired]> = (0..count).map(|_| Fired::default()).collect();
     let delays = Delays::uniform(LONGEST.as_micros() as u64 - 1_000);
-    let mut random = Random(7);
+    let mut rng = fastrand::Rng::with_seed(7);
     let mut due = Vec::with_capacity(count);
     for which in 0..count {
-        let delay = Duration::from_micros(1_000 + delays.draw(&mut random));
+        let delay = Duration::from_micros(1_000 + delays.draw(&mut rng));
         let fired = Arc::clone(&fired);
         due.push(epoch.elapsed() + delay);
         let task = move || {
@@ -72,8 +65,9 @@ pub(super) fn run<T: Threaded>(count: usize) -> Sample {
         0 => f64::NAN,
         fired => late[((fired - 1) as f64 * share) as usize] as f64,
     };
-    let values = [("late p50", late(0.5)), ("late p99", late(0.99)), ("late max", late(1.0))];
-    Sample::of(faults, &values)
+    let quantiles = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)];
+    let values = quantiles.map(|(name, share)| (format!("late {name}"), late(share)));
+    Sample { values: values.into(), faults, ..Sample::default() }
 }
 
 #[derive(Default)]

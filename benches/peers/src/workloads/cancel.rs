@@ -2,10 +2,10 @@
 
 use super::LEAST;
 use crate::case::Sample;
-use crate::clock::Time;
 use crate::log::{Faults, Log, value};
-use crate::random::{Delays, MINUTE, Random};
+use crate::random::{Delays, MINUTE};
 use crate::subject::{Cancelled, Setup, Subject};
+use cpu_time::ThreadTime;
 
 pub(super) fn run<S: Subject>(count: usize) -> Sample {
     let delays = Delays::uniform(MINUTE);
@@ -18,16 +18,16 @@ pub(super) fn run<S: Subject>(count: usize) -> Sample {
     let (mut schedule, mut cancel) = (0.0, 0.0);
     let passes = (LEAST / count).max(1);
     for pass in 0..=passes {
-        let started = Time::now();
+        let started = ThreadTime::now();
         for &value in &values {
             keys.push(subject.schedule(crate::log::deadline(value), value));
         }
         let scheduled = started.elapsed();
 
         shuffled.extend(keys.drain(..).zip(values.iter().copied()));
-        Random(2).shuffle(&mut shuffled);
+        fastrand::Rng::with_seed(2).shuffle(&mut shuffled);
         let mut wrong = 0;
-        let started = Time::now();
+        let started = ThreadTime::now();
         for (key, value) in shuffled.drain(..) {
             let cancelled = subject.cancel(key);
             wrong +=

@@ -2,10 +2,10 @@
 
 use super::LEAST;
 use crate::case::Sample;
-use crate::clock::Time;
 use crate::log::{Faults, Log, value};
 use crate::random::Delays;
 use crate::subject::{Setup, Subject};
+use cpu_time::ThreadTime;
 
 pub(super) fn run<S: Subject>(delays: Delays, count: usize) -> Sample {
     passes::<S>(delays.longest, &delays.many(count))
@@ -29,19 +29,19 @@ fn passes<S: Subject>(longest: u64, delays: &[u64]) -> Sample {
         pending.extend((0..).zip(delays).map(|(id, &delay)| value(now + delay, id)));
         log.clear();
 
-        let started = Time::now();
+        let started = ThreadTime::now();
         for (&delay, &value) in delays.iter().zip(&pending) {
             subject.schedule_for_good(now + delay, value);
         }
-        let scheduled = Time::now();
+        let scheduled = ThreadTime::now();
         now = subject.drive(now, &mut log);
-        let fired = Time::now();
+        let fired = ThreadTime::now();
 
         faults.judge_all(&log, &mut pending);
         faults.judge_rest(&pending);
         if 0 < pass {
-            schedule += scheduled.since(started).as_nanos() as f64;
-            fire += fired.since(scheduled).as_nanos() as f64;
+            schedule += scheduled.duration_since(started).as_nanos() as f64;
+            fire += fired.duration_since(scheduled).as_nanos() as f64;
         }
     }
     let each = (passes * delays.len()) as f64;

@@ -2,10 +2,10 @@
 
 use super::LEAST;
 use crate::case::Sample;
-use crate::clock::Time;
 use crate::log::{Faults, Log};
-use crate::random::{Delays, MINUTE, Random, SECOND};
+use crate::random::{Delays, MINUTE, SECOND};
 use crate::subject::{Cancelled, Setup, Subject};
+use cpu_time::ThreadTime;
 
 /// For each request that begins another one ends, at random. Each takes 6.5 s on average, so that
 /// 1 % run into their timeout of 30 s.
@@ -29,9 +29,7 @@ pub(super) fn idle<S: Subject>(connections: usize) -> Sample {
     let a_tick = connections as f64 / (10.0 * SECOND as f64);
     let mut server = Server::<S>::new(delays, connections, a_tick);
     server.measure("reschedule", |server, which, _| {
-        if !server.reschedule(which, server.now + TIMEOUT) {
-            server.schedule(which, server.now + TIMEOUT);
-        }
+        server.place(which, server.now + TIMEOUT);
     })
 }
 
@@ -42,7 +40,7 @@ pub(super) fn mix<S: Subject>(live: usize) -> Sample {
     let mut server = Server::<S>::new(delays, live, 1.0);
     let draws = server.draws();
     let turns = draws.len() / 2;
-    let mut started = Time::now();
+    let mut started = ThreadTime::now();
     let mut turn = 0;
     while turn < 2 * turns {
         assert!(server.wait(), "nothing is pending, of {live}");
@@ -52,13 +50,10 @@ pub(super) fn mix<S: Subject>(live: usize) -> Sample {
             let (other, another_delay) = draws[(2 * turn + 1) % draws.len()];
             turn += 1;
             if turn == turns {
-                started = Time::now();
+                started = ThreadTime::now();
             }
             server.schedule(id, server.now + delay);
-            let moved = server.now + another_delay;
-            if !server.reschedule(which as usize, moved) {
-                server.schedule(which as usize, moved);
-            }
+            server.place(which as usize, server.now + another_delay);
             server.cancel(other as usize);
             server.schedule(other as usize, server.now + delay / 2 + 1);
         }
@@ -116,10 +111,10 @@ impl<S: Subject> Server<S> {
     /// Which place, and a delay: drawn beforehand, as drawing costs as much as a cancel. As many
     /// as there are places, and twice.
     fn draws(&self) -> Vec<(u32, u64)> {
-        let mut random = Random(3);
-        let places = self.places.len() as u64;
+        let mut rng = fastrand::Rng::with_seed(3);
+        let places = self.places.len() as u32;
         let count = 2 * self.places.len().clamp(LEAST, 1_000_000);
-        (0..count).map(|_| (random.below(places) as u32, self.delays.draw(&mut random))).collect()
+        (0..count).map(|_| (rng.u32(..places), self.delays.draw(&mut rng))).collect()
     }
 
     /// Does `step` for each of the draws, first to warm up and then timed, with a turn of the
@@ -140,14 +135,14 @@ impl<S: Subject> Server<S> {
             }
         };
         run(warm_up);
-        let started = Time::now();
+        let started = ThreadTime::now();
         run(timed);
         let each = started.elapsed().as_nanos() as f64 / timed.len() as f64;
         self.finish(&[(metric, each)])
     }
 
     /// One turn of the loop: what is due at `now` fires.
-    fn turn(&mut self, now: u64, since: u64) {
+    pub(super) fn turn(&mut self, now: u64, since: u64) {
         self.now = now;
         self.log.clear();
         self.subject.expire(now, &mut self.log);
@@ -183,7 +178,6 @@ impl<S: Subject> Server<S> {
         }
     }
 
-    #[inline]
     pub(super) fn schedule(&mut self, which: usize, deadline: u64) {
         let place = &mut self.places[which];
         if place.key.is_none() {
@@ -192,7 +186,6 @@ impl<S: Subject> Server<S> {
         }
     }
 
-    #[inline]
     pub(super) fn cancel(&mut self, which: usize) {
         if let Some(key) = self.places[which].key.take() {
             let cancelled = self.subject.cancel(key);
@@ -201,7 +194,6 @@ impl<S: Subject> Server<S> {
         }
     }
 
-    #[inline]
     pub(super) fn reschedule(&mut self, which: usize, deadline: u64) -> bool {
         let place = &mut self.places[which];
         match place.key.take() {
@@ -211,6 +203,13 @@ impl<S: Subject> Server<S> {
                 true
             }
             None => false,
+        }
+    }
+
+    /// Moves the timeout, or schedules it if none waits.
+    pub(super) fn place(&mut self, which: usize, deadline: u64) {
+        if !self.reschedule(which, deadline) {
+            self.schedule(which, deadline);
         }
     }
 

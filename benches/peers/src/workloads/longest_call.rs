@@ -1,10 +1,10 @@
 //! How long a single call can take.
 
 use super::live::Server;
-use super::{Metric, Unit};
-use crate::case::Sample;
-use crate::random::{Delays, MINUTE, Random};
-use crate::subject::{Setup, Subject};
+use crate::case::{Case, Sample};
+use crate::log::{Faults, Log};
+use crate::random::{Delays, HOUR, MINUTE};
+use crate::subject::{Cancelled, Setup, Subject};
 use hdrhistogram::Histogram;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -25,38 +25,44 @@ pub(crate) const QUANTILES: [(&str, f64); 6] = [
 pub(crate) const CALLS: [&str; 6] =
     ["schedule", "cancel", "reschedule", "expire", "nothing", "far read"];
 
-macro_rules! metrics {
-    ($($call:literal)*) => {
-        &[$(
-            metric(concat!($call, " p50")),
-            metric(concat!($call, " p99")),
-            metric(concat!($call, " p99.9")),
-            metric(concat!($call, " p99.99")),
-            metric(concat!($call, " p99.999")),
-            metric(concat!($call, " max")),
-        )*]
-    };
-}
+/// What the subject has been through before, as the workload's name ends: the subject may owe
+/// something for it.
+pub(crate) const HISTORIES: [(&str, &str); 3] = [
+    ("longest-call", "-"),
+    (AFTER_CANCELS, "scheduled when due and cancelled, beside one that is far"),
+    (AFTER_HEARTBEATS, "heartbeats beside far jobs"),
+];
 
-pub(super) const METRICS: &[Metric] =
-    metrics!("schedule" "cancel" "reschedule" "expire" "nothing" "far read");
-
-const fn metric(name: &'static str) -> Metric {
-    Metric { name, unit: Unit::Duration }
-}
+const AFTER_CANCELS: &str = "longest-call-after-cancels";
+const AFTER_HEARTBEATS: &str = "longest-call-after-heartbeats";
 
 /// All but a tenth have delays of up to 10 minutes, and that tenth the same one. While time goes
 /// on, for every few that come out one is cancelled, one moved and one scheduled, so that these
 /// meet the subject in all of its states.
-pub(super) fn run<S: Subject>(count: usize) -> Sample {
+pub(super) fn run<S: Subject>(case: &Case) -> Sample {
+    let count = case.size;
     let delays = Delays::uniform(10 * MINUTE);
     let setup = Setup { short_calls: true, ..Setup::new(delays.longest, count) };
     let mut server = Server::<S>::empty(S::new(&setup), delays, count);
-    let mut random = Random(5);
+    let mut random = fastrand::Rng::with_seed(5);
     let mut calls = Calls::new();
 
+    // 2^23 of 10 M.
+    let operations = count.next_power_of_two() as u64 / 2;
+    let far = match case.workload.as_str() {
+        AFTER_CANCELS => cancels(&mut server.subject, operations, &mut server.faults),
+        AFTER_HEARTBEATS => {
+            let (subject, faults) = (&mut server.subject, &mut server.faults);
+            let (now, far) = heartbeats(subject, operations, faults);
+            server.now = now;
+            far
+        }
+        _ => Vec::new(),
+    };
+    let start = server.now;
     for which in 0..count {
-        let deadline = if which % 10 == 0 { SHARED } else { delays.draw(&mut random) };
+        let delay = if which % 10 == 0 { SHARED } else { delays.draw(&mut random) };
+        let deadline = start + delay;
         calls.time(SCHEDULE, || server.schedule(which, deadline));
     }
     let mut left = count;
@@ -70,13 +76,13 @@ pub(super) fn run<S: Subject>(count: usize) -> Sample {
             server.take_fired(now);
             left = left.saturating_sub(server.fired.len());
             for _ in 0..server.fired.len().div_ceil(EACH) {
-                let which = random.below(count as u64) as usize;
+                let which = random.usize(..count);
                 if server.places[which].key.is_some() {
                     calls.time(CANCEL, || server.cancel(which));
                     let deadline = server.now + delays.draw(&mut random);
                     calls.time(SCHEDULE, || server.schedule(which, deadline));
                 }
-                let which = random.below(count as u64) as usize;
+                let which = random.usize(..count);
                 if server.places[which].key.is_some() {
                     let deadline = server.now + delays.draw(&mut random);
                     calls.time(RESCHEDULE, || server.reschedule(which, deadline));
@@ -87,16 +93,52 @@ pub(super) fn run<S: Subject>(count: usize) -> Sample {
             }
         }
     }
+    for key in far {
+        server.faults.wrong += u64::from(server.subject.cancel(key) == Cancelled::NotFound);
+    }
     for _ in 0..count {
         calls.time(NOTHING, || black_box(()));
     }
-    let far = vec![1_u64; count * FAR_WORDS];
+    let words = vec![1_u64; count * FAR_WORDS];
     for _ in 0..count {
-        let at = random.below(far.len() as u64) as usize;
-        calls.time(FAR_READ, || black_box(far[at]));
+        let at = random.usize(..words.len());
+        calls.time(FAR_READ, || black_box(words[at]));
     }
     // Calls for one timeout after the other need not come out in the order of a whole tick.
     calls.finish(server.finish(&[]))
+}
+
+/// Schedules what is due already and cancels it, again and again; returns what is far.
+fn cancels<S: Subject>(subject: &mut S, operations: u64, faults: &mut Faults) -> Vec<S::Key> {
+    // What the default of every subject holds.
+    let far = vec![subject.schedule(4 * HOUR, 0)];
+    for value in 0..operations {
+        let key = subject.schedule(0, value);
+        faults.wrong += u64::from(subject.cancel(key) == Cancelled::NotFound);
+    }
+    far
+}
+
+/// A timeout of a tick, again and again, before jobs in the same coarse bucket; returns the time, and
+/// the jobs.
+fn heartbeats<S: Subject>(
+    subject: &mut S,
+    operations: u64,
+    faults: &mut Faults,
+) -> (u64, Vec<S::Key>) {
+    let start = 2 * operations;
+    let mut log = Log::default();
+    subject.expire(start - 1, &mut log);
+    let job = |number| start + operations + (operations / 2).max(HOUR) + number * MINUTE;
+    let jobs = (0..5).map(|number| subject.schedule(job(number), number)).collect();
+    for now in start..start + operations {
+        let key = subject.schedule(now, now);
+        subject.expire(now, &mut log);
+        faults.lost += u64::from(log.values()[..] != [now]);
+        log.clear();
+        subject.retire(key);
+    }
+    (start + operations - 1, jobs)
 }
 
 /// A histogram for each kind of call, in ns.
@@ -116,7 +158,6 @@ impl Calls {
         Self(vec![histogram; CALLS.len()])
     }
 
-    #[inline]
     fn time<R>(&mut self, call: usize, work: impl FnOnce() -> R) -> R {
         let started = Instant::now();
         let result = work();

@@ -1,25 +1,20 @@
 //! What every subject is made to do: the same numbers for all.
 
 mod accuracy;
-mod between_ticks;
 mod cancel;
 mod fire;
-mod jump;
 mod live;
 mod longest_call;
 mod memory;
 mod polls;
-#[cfg(test)]
-mod tests;
 mod threads;
 mod trace;
-mod waiting;
 
 use crate::case::{Case, Sample};
 use crate::random::{DAY, Delays, MINUTE, YEAR};
-use crate::shared::Threaded;
 use crate::subject::{Profile, Subject};
-pub(crate) use longest_call::{CALLS, QUANTILES};
+use crate::threaded::Threaded;
+pub(crate) use longest_call::{CALLS, HISTORIES, QUANTILES};
 
 /// What is known of a workload beforehand.
 #[derive(Clone, Copy, Debug)]
@@ -30,19 +25,15 @@ pub(crate) struct Workload {
     pub(crate) about: &'static str,
     /// What it has sizes of.
     pub(crate) size: &'static str,
-    /// In a full run. The last one is what `--quick` leaves out.
+    /// In a full run.
     pub(crate) sizes: &'static [usize],
     pub(crate) quick_sizes: &'static [usize],
     /// The first one is that which is compared.
     pub(crate) metrics: &'static [Metric],
-    pub(crate) needs: Needs,
+    needs: Needs,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Metric {
-    pub(crate) name: &'static str,
-    pub(crate) unit: Unit,
-}
+pub(crate) type Metric = (&'static str, Unit);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
@@ -58,200 +49,111 @@ pub(crate) enum Unit {
 }
 
 /// What a subject has to be able to do, to take part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Needs {
-    Fire,
-    Cancel,
-    Reschedule,
-    /// All of these.
-    Everything,
-    /// The limits that have no timeouts to wait for.
-    Polls,
-    /// Takes times and not ticks.
-    Instants,
-    Threads,
-}
+type Needs = fn(&Profile) -> bool;
+
+const FIRES: Needs = |it| it.fires && it.name != "compare" && !it.has_threads;
+const CANCELS: Needs = |it| it.cancels && !it.has_threads;
+const EVERYTHING: Needs = |it| it.fires && it.cancels && it.reschedules && !it.has_threads;
+/// The limits that have no timeouts to wait for, too.
+const POLLS: Needs = |it| EVERYTHING(it) || it.name == "compare";
+/// Takes times and not ticks.
+const INSTANTS: Needs = |it| matches!(it.name, "nexus-timer" | "delay-queue");
+const HAS_THREADS: Needs = |it| it.has_threads;
 
 const GROWTH: &[usize] = &[1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 const QUICK_GROWTH: &[usize] = &[1_000, 10_000, 100_000];
-
-pub(crate) const WORKLOADS: &[Workload] = &[
-    Workload::growing(
-        "fire-dense",
-        "Delays of up to 60 s: all are scheduled, and all fire.",
-        FIRE,
-        Needs::Fire,
-    ),
-    Workload::growing(
-        "fire-sparse",
-        "Delays of up to 24 h: all are scheduled, and all fire.",
-        FIRE,
-        Needs::Fire,
-    ),
-    Workload::growing(
-        "log-uniform",
-        "Delays from 1 ms to a year, each power of ten as likely as any other: all are \
-         scheduled, and all fire.",
-        FIRE,
-        Needs::Fire,
-    ),
-    Workload::growing(
-        "cancel",
-        "Delays of up to 60 s: all are scheduled, and cancelled in random order.",
-        &[ns("cancel"), ns("schedule")],
-        Needs::Cancel,
-    ),
-    Workload::growing(
-        "requests",
-        "Timeouts of 30 s: for each request that begins another one ends, and cancels its own; \
-         1 % run into it.",
-        &[ns("request")],
-        Needs::Cancel,
-    ),
-    Workload::growing(
-        "idle",
-        "Timeouts of 60 s: a packet on a random connection moves its timeout; few run into it.",
-        &[ns("reschedule")],
-        Needs::Reschedule,
-    ),
-    Workload::growing(
-        "mix",
-        "Delays of up to 60 s: for each that fires and is scheduled again, a random one is moved, \
-         and one is cancelled and scheduled again.",
-        &[ns("turn")],
-        Needs::Everything,
-    ),
-    Workload {
-        sizes: &[1_000_000],
-        quick_sizes: &[100_000],
-        ..Workload::growing(
-            "one-bucket",
-            "All for the same tick, in 60 s: all are scheduled, and all fire.",
-            FIRE,
-            Needs::Fire,
-        )
-    },
-    Workload {
-        size: "pending",
-        sizes: &[1],
-        quick_sizes: &[1],
-        ..Workload::growing(
-            "polls",
-            "Polls at which nothing is due, a tick apart, while one timeout is 37 hours away.",
-            &[ns("poll")],
-            Needs::Polls,
-        )
-    },
-    Workload {
-        size: "pending",
-        sizes: &[1],
-        quick_sizes: &[1],
-        ..Workload::growing(
-            "jump",
-            "One timeout, 2^40 ticks away, to which time jumps at once.",
-            &[Metric { name: "jump", unit: Unit::Duration }],
-            Needs::Polls,
-        )
-    },
-    Workload {
-        sizes: &[1_000_000],
-        quick_sizes: &[100_000],
-        ..Workload::growing(
-            "waiting",
-            "Due in 1 to 2 h, hashed wheels with 512 buckets: polled each ms for a minute.",
-            &[Metric { name: "core", unit: Unit::Core }],
-            Needs::Everything,
-        )
-    },
-    Workload {
-        size: "operations",
-        sizes: &[102_407],
-        quick_sizes: &[102_407],
-        ..Workload::growing(
-            "jobs-gaia",
-            "Recorded: 88 days of a cluster's job limits, up to 375 days, nearly all cancelled.",
-            &[ns("operation")],
-            Needs::Everything,
-        )
-    },
-    Workload {
-        size: "operations",
-        sizes: &[300_000],
-        quick_sizes: &[300_000],
-        ..Workload::growing(
-            "cache-twitter52",
-            "Recorded: a cache in which each access moves an object's expiry, a day away.",
-            &[ns("operation")],
-            Needs::Everything,
-        )
-    },
-    Workload {
-        sizes: &[1_000_000],
-        quick_sizes: &[100_000],
-        ..Workload::growing(
-            "memory",
-            "Delays of up to 60 s: bytes a timeout, beyond its value of 8, when all are pending, and at the peak until then.",
-            &[
-                Metric { name: "pending", unit: Unit::Bytes },
-                Metric { name: "peak", unit: Unit::Bytes },
-            ],
-            Needs::Cancel,
-        )
-    },
-    Workload {
-        sizes: &[10_000_000],
-        quick_sizes: &[100_000],
-        ..Workload::growing(
-            "longest-call",
-            "Each call timed; delays of up to 10 min, a tenth of them for one tick.",
-            longest_call::METRICS,
-            Needs::Everything,
-        )
-    },
-    Workload {
-        sizes: &[10_000],
-        quick_sizes: &[1_000],
-        ..Workload::growing(
-            "between-ticks",
-            "Times that are no whole ticks, polled 16 times a tick.",
-            &[ns("poll")],
-            Needs::Instants,
-        )
-    },
-    Workload {
-        size: "threads",
-        sizes: &[1, 2, 4],
-        quick_sizes: &[1, 2, 4],
-        ..Workload::growing(
-            "threads",
-            "Each thread keeps 1,000 timeouts of 30 s, and cancels the oldest for each new one.",
-            &[
-                ns("schedule + cancel"),
-                Metric { name: "rate", unit: Unit::Rate },
-                Metric { name: "behind", unit: Unit::Duration },
-            ],
-            Needs::Threads,
-        )
-    },
-    Workload {
-        sizes: &[2_000],
-        quick_sizes: &[500],
-        ..Workload::growing(
-            "accuracy",
-            "Real time: delays of 1 to 200 ms, from one thread, and how late each fires.",
-            accuracy::METRICS,
-            Needs::Threads,
-        )
-    },
-];
 
 /// Steps that are timed at least; the tests look at answers only.
 const LEAST: usize = if cfg!(test) { 2_000 } else { 100_000 };
 
 const FIRE: &[Metric] = &[ns("schedule + fire"), ns("schedule"), ns("fire")];
+const THREADS: &[Metric] = &[
+    ns("schedule + cancel"),
+    ("rate", Unit::Rate),
+    ("behind", Unit::Duration),
+    ("processors", Unit::Count),
+];
+const LATE: &[Metric] = &[
+    ("late p50", Unit::Duration),
+    ("late p90", Unit::Duration),
+    ("late p99", Unit::Duration),
+    ("late max", Unit::Duration),
+];
 
 const fn ns(name: &'static str) -> Metric {
-    Metric { name, unit: Unit::Nanoseconds }
+    (name, Unit::Nanoseconds)
+}
+
+#[rustfmt::skip] // One glance is to tell what there is.
+pub(crate) const WORKLOADS: &[Workload] = &[
+    workload("fire-dense", FIRES, FIRE,
+        "Delays of up to 60 s: all are scheduled, and all fire."),
+    workload("fire-sparse", FIRES, FIRE,
+        "Delays of up to 24 h: all are scheduled, and all fire."),
+    workload("log-uniform", FIRES, FIRE,
+        "Delays from 1 ms to a year, each power of ten as likely as any other: all are scheduled, \
+         and all fire."),
+    workload("cancel", CANCELS, &[ns("cancel"), ns("schedule")],
+        "Delays of up to 60 s: all are scheduled, and cancelled in random order."),
+    workload("requests", CANCELS, &[ns("request")],
+        "Timeouts of 30 s: for each request that begins another one ends, and cancels its own; \
+         1 % run into it."),
+    workload("idle", EVERYTHING, &[ns("reschedule")],
+        "Timeouts of 60 s: a packet on a random connection moves its timeout; few run into it."),
+    workload("mix", EVERYTHING, &[ns("turn")],
+        "Delays of up to 60 s: for each that fires and is scheduled again, a random one is moved, \
+         and one is cancelled and scheduled again."),
+    workload("one-bucket", FIRES, FIRE,
+        "All for the same tick, in 60 s: all are scheduled, and all fire.")
+        .at("timeouts", &[1_000_000], &[100_000]),
+    workload("polls", POLLS, &[ns("poll")],
+        "Polls at which nothing is due, a tick apart, while one timeout is 37 hours away.")
+        .at("pending", &[1], &[1]),
+    workload("jump", EVERYTHING, &[("jump", Unit::Duration)],
+        "One timeout, 2^40 ticks away, to which time jumps at once.")
+        .at("pending", &[1], &[1]),
+    workload("waiting", EVERYTHING, &[("core", Unit::Core)],
+        "Due in 1 to 2 h, hashed wheels with 512 buckets: polled each ms for a minute.")
+        .at("timeouts", &[1_000_000], &[100_000]),
+    workload("jobs-gaia", EVERYTHING, &[ns("operation")],
+        "Recorded: 88 days of a cluster's job limits, up to 375 days, nearly all cancelled.")
+        .at("operations", &[102_407], &[102_407]),
+    workload("cache-twitter52", EVERYTHING, &[ns("operation")],
+        "Recorded: a cache in which each access moves an object's expiry, a day away.")
+        .at("operations", &[300_000], &[300_000]),
+    workload("memory", CANCELS, &[("pending", Unit::Bytes), ("peak", Unit::Bytes)],
+        "Delays of up to 60 s: bytes a timeout, beyond its value of 8, when all are pending, and \
+         at the peak until then.")
+        .at("timeouts", &[1_000_000], &[100_000]),
+    longest_call("longest-call"),
+    longest_call("longest-call-after-cancels"),
+    longest_call("longest-call-after-heartbeats"),
+    workload("between-ticks", INSTANTS, &[ns("poll")],
+        "Times that are no whole ticks, polled 16 times a tick.")
+        .at("timeouts", &[10_000], &[1_000]),
+    workload("threads", HAS_THREADS, THREADS,
+        "Each thread keeps 1,000 timeouts of 30 s, and cancels the oldest for each new one.")
+        .at("threads", &[1, 2, 4], &[1, 2, 4]),
+    workload("accuracy", HAS_THREADS, LATE,
+        "Real time: delays of 1 to 200 ms, from one thread, and how late each fires.")
+        .at("timeouts", &[2_000], &[500]),
+];
+
+const fn workload(
+    name: &'static str,
+    needs: Needs,
+    metrics: &'static [Metric],
+    about: &'static str,
+) -> Workload {
+    let (sizes, quick_sizes) = (GROWTH, QUICK_GROWTH);
+    Workload { name, about, size: "timeouts", sizes, quick_sizes, metrics, needs }
+}
+
+const fn longest_call(name: &'static str) -> Workload {
+    let about = "Each call timed; delays of up to 10 min, a tenth of them for one tick.";
+    let metrics = &[("schedule max", Unit::Duration), ("expire max", Unit::Duration)];
+    let workload = workload(name, EVERYTHING, metrics, about);
+    workload.at("timeouts", &[10_000_000], &[100_000])
 }
 
 /// Runs the workload of `case` with `S`, in this process.
@@ -265,13 +167,13 @@ pub(crate) fn run<S: Subject>(case: &Case) -> Sample {
         "requests" => live::requests::<S>(case.size),
         "idle" => live::idle::<S>(case.size),
         "mix" => live::mix::<S>(case.size),
-        "polls" => polls::run::<S>(case.milliseconds),
-        "jump" => jump::run::<S>(),
-        "waiting" => waiting::run::<S>(case.size),
+        "polls" => polls::far::<S>(case.milliseconds),
+        "jump" => polls::jump::<S>(),
+        "waiting" => polls::waiting::<S>(case.size),
+        "between-ticks" => polls::between_ticks::<S>(case.size),
         "jobs-gaia" | "cache-twitter52" => trace::run::<S>(&case.workload),
         "memory" => memory::run::<S>(case.size),
-        "longest-call" => longest_call::run::<S>(case.size),
-        "between-ticks" => between_ticks::run::<S>(case.size),
+        longest if longest.starts_with("longest-call") => longest_call::run::<S>(case),
         other => unreachable!("{other} is not for a subject that is driven by its caller"),
     }
 }
@@ -286,14 +188,13 @@ pub(crate) fn run_threaded<T: Threaded>(case: &Case) -> Sample {
 }
 
 impl Workload {
-    const fn growing(
-        name: &'static str,
-        about: &'static str,
-        metrics: &'static [Metric],
-        needs: Needs,
+    const fn at(
+        self,
+        size: &'static str,
+        sizes: &'static [usize],
+        quick_sizes: &'static [usize],
     ) -> Self {
-        let (sizes, quick_sizes) = (GROWTH, QUICK_GROWTH);
-        Self { name, about, size: "timeouts", sizes, quick_sizes, metrics, needs }
+        Self { size, sizes, quick_sizes, ..self }
     }
 
     /// Whether cost against size is worth a picture.
@@ -301,21 +202,15 @@ impl Workload {
         self.sizes == GROWTH
     }
 
-    /// Whether a subject that is driven by its caller can do the work.
+    /// Whether a subject can do the work.
     pub(crate) fn suits(&self, profile: &Profile) -> bool {
-        match self.needs {
-            _ if profile.name == "compare" => self.name == "polls",
-            Needs::Fire => profile.fires,
-            Needs::Cancel => profile.cancels,
-            Needs::Reschedule => profile.reschedules,
-            Needs::Everything => profile.fires && profile.cancels && profile.reschedules,
-            Needs::Polls => profile.fires && profile.cancels,
-            Needs::Instants => matches!(profile.name, "nexus-timer" | "delay-queue"),
-            Needs::Threads => false,
-        }
+        (self.needs)(profile)
     }
 }
 
 pub(crate) fn by_name(name: &str) -> Option<&'static Workload> {
     WORKLOADS.iter().find(|workload| workload.name == name)
 }
+
+#[cfg(test)]
+mod tests;

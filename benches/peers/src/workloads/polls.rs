@@ -1,15 +1,18 @@
-//! Polls at which nothing is due.
+//! Polls at which little or nothing is due, and a jump in time.
 
 use crate::case::Sample;
-use crate::clock::Time;
 use crate::log::{Faults, Log, NOTHING, value};
+use crate::random::{Delays, HOUR, MINUTE, SECOND};
 use crate::subject::{Setup, Subject};
+use cpu_time::ThreadTime;
 use std::hint::black_box;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Polls for so long; as many calls as fit, a batch at a time.
-pub(super) fn run<S: Subject>(milliseconds: u64) -> Sample {
+pub(super) fn far<S: Subject>(milliseconds: u64) -> Sample {
     const BATCH: u64 = 65_536;
+    // Not farther, as some have to be driven there tick by tick.
+    const FAR: u64 = 1 << 27;
     let mut subject = S::new(&Setup::new(FAR, 1));
     let mut pending = [value(FAR, 0)];
     subject.schedule_for_good(FAR, pending[0]);
@@ -18,7 +21,7 @@ pub(super) fn run<S: Subject>(milliseconds: u64) -> Sample {
     let mut now = 0;
     let (mut polls, mut spent) = (0, Duration::ZERO);
     while spent < most && now + BATCH < FAR {
-        let started = Time::now();
+        let started = ThreadTime::now();
         for _ in 0..BATCH {
             now += 1;
             subject.expire(black_box(now), &mut log);
@@ -42,5 +45,83 @@ pub(super) fn run<S: Subject>(milliseconds: u64) -> Sample {
     Sample::of(faults, &[("poll", spent.as_nanos() as f64 / polls as f64)])
 }
 
-/// Not farther, as some have to be driven there tick by tick.
-const FAR: u64 = 1 << 27;
+/// Time jumps.
+pub(super) fn jump<S: Subject>() -> Sample {
+    const JUMP: u64 = 1 << 40;
+    let mut faults = Faults::default();
+    let mut once = || {
+        let mut subject = S::new(&Setup::new(JUMP, 1));
+        subject.schedule_for_good(JUMP, 7);
+        let mut log = Log::with_capacity(1);
+        subject.expire(JUMP - 1, &mut log);
+        faults.early += log.len() as u64;
+        // The jump before it is the one that counts; this tells whether it arrived.
+        subject.expire(JUMP, &mut log);
+        match log.values()[..] {
+            [7] => {}
+            [] => faults.lost += 1,
+            _ => faults.duplicated += 1,
+        }
+
+        let mut subject = S::new(&Setup::new(JUMP, 1));
+        subject.schedule_for_good(JUMP, 7);
+        let started = Instant::now();
+        subject.expire(JUMP, &mut log);
+        started.elapsed()
+    };
+    once();
+    let jump = once();
+    Sample::of(faults, &[("jump", jump.as_nanos() as f64)])
+}
+
+/// What it costs that many wait, none of which is due.
+pub(super) fn waiting<S: Subject>(count: usize) -> Sample {
+    let setup = Setup { buckets: Some(512), ..Setup::new(2 * HOUR, count) };
+    let mut pending: Vec<_> = pending(HOUR, Delays::uniform(HOUR), count).collect();
+    let subject = filled(S::new(&setup), &pending);
+    // That the rest comes out is a test of its own.
+    let (each, faults) = polled(subject, MINUTE, 0, &mut pending);
+    Sample::of(faults, &[("core", each * 1e-6)])
+}
+
+/// Times that are no whole ticks: nothing may come before its time, however short of it.
+pub(super) fn between_ticks<S: Subject>(count: usize) -> Sample {
+    /// Of the caller's unit of time.
+    const TICK: u64 = 16;
+    let delays = Delays::uniform(10 * SECOND * TICK);
+    let setup = Setup::new(delays.longest, count);
+    let mut pending: Vec<_> = pending(0, delays, count).collect();
+    let subject = filled(S::between_ticks(&setup).expect("one that takes times"), &pending);
+    // Up to a tick late is all that can be asked for.
+    let (each, mut faults) = polled(subject, delays.longest + TICK, TICK, &mut pending);
+    faults.judge_rest(&pending);
+    // Within a tick there is no order to be had.
+    faults.disordered = 0;
+    Sample::of(faults, &[("poll", each)])
+}
+
+/// Values whose deadlines are so late and later.
+fn pending(since: u64, delays: Delays, count: usize) -> impl Iterator<Item = u64> {
+    (0..).zip(delays.many(count)).map(move |(id, delay)| value(since + delay, id))
+}
+
+fn filled<S: Subject>(mut subject: S, pending: &[u64]) -> S {
+    for &value in pending {
+        subject.schedule_for_good(crate::log::deadline(value), value);
+    }
+    subject
+}
+
+/// Polls until `end`, where it may be late by so much: the nanoseconds a poll, and what was wrong.
+fn polled(mut subject: impl Subject, end: u64, late: u64, pending: &mut [u64]) -> (f64, Faults) {
+    let mut log = Log::with_capacity(pending.len());
+    let started = ThreadTime::now();
+    for now in 1..=end {
+        subject.expire(now, &mut log);
+        log.end_batch(now, now.saturating_sub(late));
+    }
+    let each = started.elapsed().as_nanos() as f64 / end as f64;
+    let mut faults = Faults::default();
+    faults.judge_all(&log, pending);
+    (each, faults)
+}

@@ -2,7 +2,8 @@
 
 use crate::case::Sample;
 use crate::log::Faults;
-use crate::shared::{FIRED, Threaded};
+use crate::threaded::{FIRED, Threaded};
+use cpu_time::ProcessTime;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Barrier, mpsc};
 use std::thread;
@@ -17,7 +18,7 @@ pub(super) fn run<T: Threaded>(threads: usize, milliseconds: u64) -> Sample {
     let timer = T::new();
     let warm = Barrier::new(threads + 1);
     let stop = AtomicBool::new(false);
-    let (elapsed, done) = thread::scope(|scope| {
+    let (elapsed, done, processors) = thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|_| {
                 scope.spawn(|| {
@@ -42,12 +43,13 @@ pub(super) fn run<T: Threaded>(threads: usize, milliseconds: u64) -> Sample {
             })
             .collect();
         warm.wait();
-        let started = Instant::now();
+        let (started, cpu) = (Instant::now(), ProcessTime::now());
         thread::sleep(Duration::from_millis(milliseconds));
+        let processors = cpu.elapsed().as_secs_f64() / started.elapsed().as_secs_f64();
         stop.store(true, Relaxed);
         let joined = workers.into_iter().map(|worker| worker.join().expect("it does not panic"));
         let done: usize = joined.sum();
-        (started.elapsed(), done)
+        (started.elapsed(), done, processors)
     });
     let each = elapsed.as_nanos() as f64 / done as f64;
     let faults = Faults { early: FIRED.load(Relaxed), ..Faults::default() };
@@ -55,6 +57,8 @@ pub(super) fn run<T: Threaded>(threads: usize, milliseconds: u64) -> Sample {
         ("schedule + cancel", each),
         ("rate", 1e3 / each),
         ("behind", behind(&timer).as_nanos() as f64),
+        // Fewer than threads: the machine was busy, and the rate says nothing.
+        ("processors", processors),
     ];
     Sample::of(faults, &values)
 }

@@ -1,0 +1,185 @@
+//! Other ways in which threads could hand their timeouts over to a worker with one of our wheels.
+
+use super::{Task, Threaded, counted};
+use crate::subject::{Kind, Profile};
+use crossbeam_queue::SegQueue;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+use tickwheel::{Key, Mode, Wheel};
+
+const TICK: Duration = Duration::from_millis(1);
+
+/// Starts a thread that does something once a tick, as Netty's worker does. It lives as long as the
+/// process, which holds one subject and ends.
+fn start_worker(start: Instant, mut at_tick: impl FnMut(u64) + Send + 'static) {
+    thread::spawn(move || {
+        loop {
+            let now = ticks(start.elapsed());
+            at_tick(now);
+            let next = TICK * u32::try_from(now + 1).expect("a run of less than 49 days");
+            thread::sleep(next.saturating_sub(start.elapsed()));
+        }
+    });
+}
+
+/// Of a length, the whole ticks.
+fn ticks(length: Duration) -> u64 {
+    (length.as_nanos() / TICK.as_nanos()) as u64
+}
+
+/// The tick at which what is scheduled now is due.
+fn deadline(start: Instant, delay: Duration) -> u64 {
+    ticks(start.elapsed() + delay) + 1
+}
+
+/// As Netty's `HashedWheelTimer`: a lock-free queue to the worker for what is new and one for what was
+/// cancelled, which the worker empties once a tick.
+///
+/// Callers never meet the worker, and pay with a timeout that is shared with it: an `Arc` with an
+/// atomic state, and two trips through a queue.
+pub(crate) struct TwoQueues(Instant, Arc<HandedOver>);
+
+#[derive(Default)]
+struct HandedOver {
+    new: SegQueue<Arc<Queued>>,
+    cancelled: SegQueue<Arc<Queued>>,
+    /// Netty counts as well: neither the queues nor the wheel know what is pending.
+    pending: AtomicUsize,
+}
+
+pub(crate) struct Queued {
+    deadline: u64,
+    state: AtomicU8,
+    /// Where the worker has put it. Nobody else looks.
+    key: OnceLock<Key>,
+    task: Mutex<Option<Task>>,
+}
+
+const PENDING: u8 = 0;
+const CANCELLED: u8 = 1;
+const FIRED: u8 = 2;
+
+impl Queued {
+    fn ends(&self, state: u8) -> bool {
+        self.state.compare_exchange(PENDING, state, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+}
+
+impl HandedOver {
+    /// Netty's number, so that a tick does not take for ever.
+    const MOST_A_TICK: usize = 100_000;
+
+    fn work_through(&self, wheel: &mut Wheel<Arc<Queued>>, now: u64) {
+        while let Some(timeout) = self.cancelled.pop() {
+            self.pending.fetch_sub(1, Ordering::Relaxed);
+            // One without a key is still in the other queue.
+            timeout.key.get().map(|&key| wheel.cancel(key));
+        }
+        for timeout in std::iter::from_fn(|| self.new.pop()).take(Self::MOST_A_TICK) {
+            if timeout.state.load(Ordering::Acquire) == PENDING {
+                let key = wheel.schedule(timeout.deadline, timeout.clone());
+                timeout.key.set(key).expect("it is scheduled once");
+            }
+        }
+        while let Some(expired) = wheel.expire(now) {
+            if expired.value.ends(FIRED) {
+                self.pending.fetch_sub(1, Ordering::Relaxed);
+                let task = expired.value.task.lock().expect("no panics").take();
+                run(task.expect("it is taken once"));
+            }
+        }
+    }
+}
+
+impl TwoQueues {
+    fn schedule(&self, delay: Duration, task: Task) -> Arc<Queued> {
+        let timeout = Arc::new(Queued {
+            deadline: deadline(self.0, delay),
+            state: AtomicU8::new(PENDING),
+            key: OnceLock::new(),
+            task: Mutex::new(Some(task)),
+        });
+        self.1.pending.fetch_add(1, Ordering::Relaxed);
+        self.1.new.push(timeout.clone());
+        timeout
+    }
+}
+
+impl Threaded for TwoQueues {
+    const PROFILE: Profile = Profile::threaded("two-queues", Kind::Design);
+
+    type Local<'a> = &'a Self;
+    type Slot = Option<Arc<Queued>>;
+
+    fn new() -> Self {
+        let (start, handed_over) = (Instant::now(), Arc::<HandedOver>::default());
+        let (mut wheel, of_worker) = (Wheel::new(Mode::hierarchical()), handed_over.clone());
+        start_worker(start, move |now| of_worker.work_through(&mut wheel, now));
+        Self(start, handed_over)
+    }
+
+    fn enter(&self) -> &Self {
+        self
+    }
+
+    fn replace(local: &mut &Self, slot: &mut Self::Slot, delay: Duration) {
+        if let Some(oldest) = slot.replace(local.schedule(delay, Box::new(counted()))) {
+            assert!(oldest.ends(CANCELLED));
+            local.1.cancelled.push(oldest);
+        }
+    }
+
+    fn after(&self, delay: Duration, task: Task) {
+        self.schedule(delay, task);
+    }
+}
+
+/// One wheel behind one lock: the least that could work.
+pub(crate) struct OneLock(Instant, Arc<Mutex<Wheel<Task>>>);
+
+impl OneLock {
+    fn schedule(&self, delay: Duration, task: Task) -> Key {
+        let deadline = deadline(self.0, delay);
+        self.1.lock().expect("no panics").schedule(deadline, task)
+    }
+}
+
+impl Threaded for OneLock {
+    const PROFILE: Profile = Profile::threaded("one-lock", Kind::Design);
+
+    type Local<'a> = &'a Self;
+    type Slot = Option<Key>;
+
+    fn new() -> Self {
+        let start = Instant::now();
+        let wheel = Arc::new(Mutex::new(Wheel::<Task>::new(Mode::hierarchical())));
+        let of_worker = wheel.clone();
+        start_worker(start, move |now| {
+            let next = || of_worker.lock().expect("no panics").expire(now);
+            std::iter::from_fn(next).for_each(|expired| run(expired.value));
+        });
+        Self(start, wheel)
+    }
+
+    fn enter(&self) -> &Self {
+        self
+    }
+
+    fn replace(local: &mut &Self, slot: &mut Self::Slot, delay: Duration) {
+        if let Some(oldest) = slot.replace(local.schedule(delay, Box::new(counted()))) {
+            let task = local.1.lock().expect("no panics").cancel(oldest);
+            assert!(task.is_some());
+        }
+    }
+
+    fn after(&self, delay: Duration, task: Task) {
+        self.schedule(delay, task);
+    }
+}
+
+/// As any timer would that is to outlive a task that panics.
+fn run(task: Task) {
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(task));
+}
