@@ -399,8 +399,8 @@ impl<T> Wheel<T> {
     /// The call takes `&mut self` because it keeps what it finds. Cancelling the earliest timeout
     /// and asking for the next, again and again, costs O(log n) a call, amortised; a hashed wheel
     /// may also look at one number for each row of 16 buckets. A single call may look through the
-    /// bucket that comes up next, which is O(n) if all timeouts are in that bucket, and it finishes
-    /// what [`expire_bounded`](Self::expire_bounded) has begun.
+    /// bucket that comes up next, or sort it, which is O(n log n) if all timeouts are in that
+    /// bucket, and it finishes what [`expire_bounded`](Self::expire_bounded) has begun.
     ///
     /// A loop that sleeps between deadlines should use [`next_wake`](Self::next_wake), which is
     /// cheaper, and may wake the loop in vain now and then.
