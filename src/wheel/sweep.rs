@@ -262,9 +262,13 @@ mod tests {
     fn nothing_stale_escapes_where_a_bucket_is_sorted_meanwhile() {
         let mut wheel = Wheel::new("hierarchical:64".parse().expect("a mode"));
         let far = |value| wheel.schedule((1 << 30) - value, value);
-        let mut keys: Vec<_> = (0..2 * CROWD).map(far).collect();
+        let keys: Vec<_> = (0..2 * CROWD).map(far).collect();
+        let mut latest = keys.into_iter();
         while wheel.sweep.place.is_none() {
-            wheel.cancel(keys.pop().expect("it begins before"));
+            wheel.cancel(latest.next().expect("it begins before"));
+        }
+        for key in latest.by_ref().take(200) {
+            wheel.cancel(key);
         }
         let old = wheel.sweep.stale;
         for _ in 0..40 {
