@@ -270,7 +270,7 @@ impl<T> Wheel<T> {
     ///
     /// Each timeout that is handed out, moved, or looked at in vain is one unit of work. The last
     /// step may exceed `work`: it takes up to 2048 timeouts of a bucket, or up to 8192 if it sorts
-    /// them.
+    /// them; in a hashed wheel it looks at up to 512.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
