@@ -124,9 +124,9 @@ pub use future::{
 pub use mode::{Mode, ModeError};
 #[cfg(feature = "std")]
 pub use timer::{
-    BuildError, Clock, Executor, Follower, Lateness, ManualClock, MissedTick, MonotonicClock,
-    ScheduleError, ScheduleErrorKind, Status, StopError, Task, TaskPanic, Timeout, Timer,
-    TimerBuilder, TimerStats, Unfired,
+    BuildError, Clock, Executor, Follower, InsideTask, Lateness, ManualClock, MissedTick,
+    MonotonicClock, Next, Run, ScheduleError, ScheduleErrorKind, Status, StopError, Task,
+    TaskPanic, Timeout, TimeoutGuard, Timer, TimerBuilder, TimerStats, Unfired,
 };
 pub use wheel::{Drain, Expired, Iter, Key, Wheel, WheelStats};
 

@@ -7,14 +7,14 @@
 pub(crate) use loom::{
     sync::{
         Condvar, Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     thread::{Builder, JoinHandle},
     thread_local,
 };
 #[cfg(not(loom))]
 pub(crate) use {
-    core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     std::{
         sync::{Condvar, Mutex, MutexGuard},
         thread::{Builder, JoinHandle},

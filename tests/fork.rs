@@ -4,10 +4,16 @@
 
 use fork::{Fork, fork, waitpid};
 use std::process::exit;
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
-use tickwheel::Timer;
+use tickwheel::{Next, Timer};
+
+/// The other test's threads hold no lock while this one forks.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Runs `check` in a child, and returns whether it returned true there, within a minute.
 fn in_a_child(check: impl FnOnce() -> bool) -> bool {
@@ -32,6 +38,7 @@ fn fires(timer: &Timer) -> bool {
 
 #[test]
 fn in_a_child_a_timer_stops_without_its_worker_and_a_new_one_works() {
+    let _alone = alone();
     let (timer, idle) = (Timer::new(), Timer::new());
     let timeout = timer.schedule(Duration::from_secs(3_600), || {}).expect("it runs");
     assert!(in_a_child(|| timer.stop().is_ok_and(|unfired| unfired.len() == 1)));
@@ -42,4 +49,37 @@ fn in_a_child_a_timer_stops_without_its_worker_and_a_new_one_works() {
     // One that had not begun before, and one that the child made.
     assert!(in_a_child(|| fires(&idle) && fires(&Timer::new())));
     assert!(fires(&timer) && fires(&idle) && timeout.is_pending());
+}
+
+#[test]
+fn in_a_child_no_task_of_the_parent_is_waited_for() {
+    let _alone = alone();
+    let (begun, begins) = mpsc::channel();
+    let (ends, end) = mpsc::channel::<()>();
+    let end = Mutex::new(end);
+    let blocks = move || {
+        begun.send(()).expect("the test waits");
+        assert!(end.lock().unwrap().recv().is_err());
+    };
+    let blocks = Arc::new(blocks);
+    for executor in [false, true] {
+        let builder = Timer::builder();
+        let timer = match executor {
+            true => builder.executor(|task| drop(thread::spawn(task))),
+            false => builder,
+        };
+        let timer = timer.build().expect("in range");
+        let (once, with) = (Arc::clone(&blocks), Arc::clone(&blocks));
+        let once = timer.schedule(Duration::ZERO, move || once()).expect("it runs");
+        let with = timer.schedule_with(Duration::ZERO, move |_| {
+            with();
+            Next::Stop
+        });
+        let with = with.expect("it runs");
+        begins.recv().expect("it begins");
+        let waits = [once, with];
+        assert!(in_a_child(|| waits.iter().all(|timeout| timeout.cancel_and_wait().is_ok())));
+        std::mem::forget(timer);
+    }
+    drop(ends);
 }

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 use tickwheel::{
-    Clock, Follower, ManualClock, MissedTick, ScheduleErrorKind, Sleep, Status, Timeout, Timer,
-    TimerBuilder,
+    Clock, Follower, ManualClock, MissedTick, Next, Run, ScheduleErrorKind, Sleep, Status, Timeout,
+    Timer, TimerBuilder,
 };
 
 /// Stands still.
@@ -774,5 +774,132 @@ fn a_clock_moved_inside_a_task_tells_the_other_timer() {
         told.schedule(Duration::from_millis(1), fired.task()).unwrap();
         moving.schedule(Duration::ZERO, move || clock.advance(Duration::from_millis(1))).unwrap();
         fired.wait_for(1);
+    });
+}
+
+/// A task that tells whether it runs at this moment, and how often it has ended.
+fn watched(panics: bool) -> (impl FnMut() + Send + 'static, Arc<AtomicUsize>, Count) {
+    let (running, ended) = (Arc::new(AtomicUsize::new(0)), Count::new());
+    let (runs, counts) = (Arc::clone(&running), ended.clone());
+    let task = move || {
+        runs.store(1, SeqCst);
+        counts.add();
+        runs.store(0, SeqCst);
+        if panics {
+            std::panic::resume_unwind(Box::new("as it was meant to be"));
+        }
+    };
+    (task, running, ended)
+}
+
+/// Cancels and waits, and then looks: nothing runs, and nothing will.
+fn nothing_runs_after(timeout: &Timeout, running: &AtomicUsize, ended: &Count) -> (bool, usize) {
+    let is_cancelled = timeout.cancel_and_wait().unwrap();
+    assert_eq!(running.load(SeqCst), 0, "it runs after cancel_and_wait has returned");
+    (is_cancelled, ended.get())
+}
+
+#[test]
+fn cancelled_and_waited_for_as_it_runs_it_is_not_running() {
+    for panics in [false, true] {
+        race(TWO, move |Race { timer, due, .. }| {
+            let (task, running, ended) = watched(panics);
+            let timeout = timer.schedule_at(due, task).unwrap();
+            let (is_cancelled, before) = nothing_runs_after(&timeout, &running, &ended);
+            assert_eq!(before, usize::from(!is_cancelled));
+            timer.stop().unwrap();
+            assert_eq!(ended.get(), before);
+        });
+    }
+}
+
+#[test]
+fn repeating_and_waited_for_as_it_runs_it_is_not_running() {
+    for panics in [false, true] {
+        race(TWO, move |Race { timer, .. }| {
+            let (mut task, running, ended) = watched(panics);
+            let next = move |_: &Run| {
+                task();
+                Next::After(Duration::from_secs(1))
+            };
+            let timeout = timer.schedule_with(Duration::ZERO, next).unwrap();
+            let (is_cancelled, before) = nothing_runs_after(&timeout, &running, &ended);
+            assert!(is_cancelled || panics);
+            assert!(timer.stop().unwrap().is_empty());
+            assert_eq!(ended.get(), before);
+        });
+    }
+}
+
+#[test]
+fn elsewhere_and_waited_for_as_it_runs_it_is_not_running() {
+    for sheds in [false, true] {
+        explore(TWO, move || {
+            let (kept, has): (Kept, _) = (Arc::new(Mutex::new(Vec::new())), Count::new());
+            let (keeps, handed) = (Arc::clone(&kept), has.clone());
+            let executor = move |task| {
+                keeps.lock().unwrap().push(task);
+                handed.add();
+            };
+            let now = Instant::now();
+            let builder = Timer::builder().shards(1).clock(Still(now)).executor(executor);
+            let timer = builder.build().unwrap();
+            let (task, running, ended) = watched(false);
+            let timeout = timer.schedule_at(now, task).unwrap();
+            let elsewhere = move || {
+                has.wait_for(1);
+                let task = take(&kept);
+                if !sheds {
+                    task();
+                }
+            };
+            // Cancelled, the timeout is never handed over.
+            let cancels = thread::spawn(elsewhere);
+            let (is_cancelled, before) = nothing_runs_after(&timeout, &running, &ended);
+            if is_cancelled {
+                timer.schedule_at(now, || {}).unwrap();
+            }
+            cancels.join().unwrap();
+            assert_eq!(before, usize::from(!is_cancelled && !sheds));
+            assert_eq!(ended.get(), before);
+        });
+    }
+}
+
+#[test]
+fn two_threads_wait_for_the_same_run() {
+    race(THREE, |Race { timer, due, .. }| {
+        let (task, running, ended) = watched(false);
+        let timeout = timer.schedule_at(due, task).unwrap();
+        let (other, runs, ends) = (timeout.clone(), Arc::clone(&running), ended.clone());
+        let (here, there) = both(
+            || nothing_runs_after(&timeout, &running, &ended),
+            move || nothing_runs_after(&other, &runs, &ends),
+        );
+        assert!(!(here.0 && there.0));
+        assert_eq!(ended.get(), usize::from(!here.0 && !there.0));
+    });
+}
+
+#[test]
+fn cloned_as_it_is_cancelled_the_clone_tells_its_end() {
+    race(TWO, |Race { timer, far, .. }| {
+        let timeout = Arc::new(timer.schedule_at(far, || unreachable!()).unwrap());
+        let handle = Arc::clone(&timeout);
+        let (clone, is_cancelled) = both(|| timeout.as_ref().clone(), move || handle.cancel());
+        assert!(is_cancelled);
+        assert!(clone.is_cancelled() && timeout.is_cancelled() && clone.clone().is_cancelled());
+    });
+}
+
+#[test]
+fn cloned_as_it_is_moved_the_clone_tells_its_deadline() {
+    race(TWO, |Race { timer, far, .. }| {
+        let timeout = Arc::new(timer.schedule_at(far, || unreachable!()).unwrap());
+        let (handle, later) = (Arc::clone(&timeout), far + Duration::from_secs(1));
+        let (clone, is_moved) =
+            both(|| timeout.as_ref().clone(), move || handle.reschedule_at(later));
+        assert!(is_moved);
+        assert_eq!((clone.deadline(), timeout.deadline()), (Some(later), Some(later)));
     });
 }

@@ -1,7 +1,6 @@
 //! Ticks at a fixed rate.
 
 use super::sleep::Sleep;
-use crate::timer::Cadence;
 use crate::{MissedTick, ScheduleErrorKind};
 use core::fmt;
 use core::future::poll_fn;
@@ -101,7 +100,9 @@ impl Interval {
         // A sleep to no instant does not complete.
         let tick = self.due.unwrap_or(now);
         let ticks = self.sleep.shard().hub.ticks;
-        self.due = Cadence::Rate(self.period, self.missed).next(self.due, now, &ticks);
+        let missed;
+        (self.due, missed) = self.missed.next(self.due, self.period, now, &ticks);
+        self.sleep.shard().hub.counters.misses(missed);
         self.sleep.move_to(ticks.deadline_of(self.due));
         Poll::Ready(Ok(tick))
     }

@@ -132,3 +132,21 @@ impl fmt::Display for StopError {
 }
 
 impl core::error::Error for StopError {}
+
+/// Says that [`Timeout::cancel_and_wait`](crate::Timeout::cancel_and_wait) did nothing, because the
+/// call could have waited for itself: inside a task of that timer, for example. The table at
+/// [`Timer`](crate::Timer) has all cases: they are those of [`StopError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InsideTask;
+
+impl fmt::Display for InsideTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "the timeout was not cancelled: inside this task, waiting for its end could be for \
+             ever; `cancel` does not wait",
+        )
+    }
+}
+
+impl core::error::Error for InsideTask {}

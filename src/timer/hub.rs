@@ -5,7 +5,7 @@ use super::error::ScheduleErrorKind;
 use super::park::Park;
 use super::stats::Counters;
 use crate::clock::Ticks;
-use crate::sync::{AtomicBool, AtomicUsize};
+use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -24,14 +24,14 @@ pub(crate) struct Hub {
     pub(super) id: u64,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ticks: Ticks,
-    /// The worker runs: there is no need to start it.
-    pub(super) started: AtomicBool,
+    /// The number of the process in which the worker was started; 0 before.
+    pub(super) process: AtomicU32,
     pub(crate) limit: Option<Limit>,
     pub(super) has_executor: bool,
     pub(super) on_panic: Option<Box<PanicHook>>,
     /// For [`Follower`](super::Follower) too, which keeps its memory and not the rest.
     pub(super) park: Arc<CachePadded<Park>>,
-    pub(super) counters: CachePadded<Counters>,
+    pub(crate) counters: CachePadded<Counters>,
 }
 
 /// Starts the worker of a timer, unless it runs.
@@ -50,6 +50,17 @@ impl Hub {
     /// Returns whether the present is not before tick `deadline`.
     pub(crate) fn is_past(&self, deadline: u64) -> bool {
         deadline <= self.ticks.present(self.clock.now())
+    }
+
+    /// Returns whether the worker was started: there is no need to.
+    pub(super) fn is_started(&self) -> bool {
+        self.process.load(Ordering::Acquire) != 0
+    }
+
+    /// Returns whether the worker is a thread of this process, and not of the parent that forked
+    /// it.
+    pub(super) fn is_here(&self) -> bool {
+        self.process.load(Ordering::Acquire) == std::process::id()
     }
 
     /// Says that one timeout less is pending.

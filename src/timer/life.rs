@@ -24,8 +24,7 @@ pub(super) struct Life {
 enum Phase {
     /// Nothing was scheduled yet.
     Idle,
-    /// The worker runs in the process of this number.
-    Running(JoinHandle<()>, u32),
+    Running(JoinHandle<()>),
     Stopping,
     Stopped,
 }
@@ -52,7 +51,7 @@ impl Life {
         let worker = loop {
             match replace(&mut *phase, Phase::Stopping) {
                 Phase::Idle => break None,
-                Phase::Running(worker, process) => break Some((worker, process)),
+                Phase::Running(worker) => break Some(worker),
                 Phase::Stopping if waits.is_some() => phase = wait(&self.stopped, phase),
                 Phase::Stopping => return Vec::new(),
                 Phase::Stopped => {
@@ -73,8 +72,7 @@ impl Life {
         }
         hub.park.stop();
         // A child process made by `fork` has no worker to wait for.
-        let is_here = |&(_, process): &_| process == std::process::id();
-        if let (Some((worker, _)), Some(_)) = (worker.filter(is_here), &waits) {
+        if let (Some(worker), Some(_)) = (worker.filter(|_| hub.is_here()), &waits) {
             // It does not panic.
             let _ = worker.join();
         }
@@ -96,7 +94,7 @@ impl Start for Life {
         let hub = &self.engine.hub;
         let mut phase = lock(&self.phase);
         match *phase {
-            Phase::Running(..) => Ok(()),
+            Phase::Running(_) => Ok(()),
             Phase::Stopping | Phase::Stopped => Err(ScheduleErrorKind::Stopped),
             Phase::Idle => {
                 hub.park.starts();
@@ -104,8 +102,8 @@ impl Start for Life {
                 let worker = Builder::new().name(self.thread_name.clone());
                 match worker.spawn(move || worker::run(engine)) {
                     Ok(worker) => {
-                        *phase = Phase::Running(worker, std::process::id());
-                        hub.started.store(true, Ordering::Release);
+                        *phase = Phase::Running(worker);
+                        hub.process.store(std::process::id(), Ordering::Release);
                         Ok(())
                     }
                     Err(error) => {

@@ -6,6 +6,7 @@ mod clock;
 mod error;
 mod executor;
 mod follower;
+mod handed_over;
 mod hub;
 mod inside;
 mod life;
@@ -21,23 +22,22 @@ mod worker;
 
 pub use builder::TimerBuilder;
 pub use clock::{Clock, MonotonicClock};
-pub use error::{BuildError, ScheduleError, ScheduleErrorKind, StopError};
+pub use error::{BuildError, InsideTask, ScheduleError, ScheduleErrorKind, StopError};
 pub use executor::Executor;
 pub use follower::Follower;
 pub use hub::TaskPanic;
 pub use manual::ManualClock;
-pub use repeat::MissedTick;
+pub use repeat::{MissedTick, Next, Run};
 pub use stats::{Lateness, TimerStats};
 pub use task::{Status, Task, Unfired};
-pub use timeout::Timeout;
+pub use timeout::{Timeout, TimeoutGuard};
 
 pub(crate) use census::warn_if_many;
-pub(crate) use repeat::Cadence;
 pub(crate) use shard::{Entry, Shard};
 
 use crate::Wheel;
 use crate::clock::Ticks;
-use crate::sync::{AtomicBool, Mutex};
+use crate::sync::{AtomicU32, Mutex};
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -49,9 +49,10 @@ use crossbeam_utils::CachePadded;
 use hub::{Hub, Limit, Start};
 use life::{Life, Owner};
 use park::Park;
-use repeat::{Phase, Repeating};
+use repeat::Repeating;
 use stats::Counters;
 use std::time::Instant;
+use task::RepeatingTask;
 use timeout::Kind;
 use worker::Engine;
 
@@ -259,8 +260,10 @@ impl Timer {
     where
         F: FnMut() -> ControlFlow<()> + Send + 'static,
     {
-        let period = self.not_zero(period);
-        self.repeat(period, Cadence::Rate(period, missed), task)
+        let next = Next::Every(period, missed);
+        self.repeat(self.not_zero(period), next, task, move |mut task| {
+            Box::new(move |_| if task().is_continue() { next } else { Next::Stop })
+        })
     }
 
     /// Schedules `task` to run again and again, each time `delay` after its last run ended, and
@@ -294,50 +297,97 @@ impl Timer {
     where
         F: FnMut() -> ControlFlow<()> + Send + 'static,
     {
-        let delay = self.not_zero(delay);
-        self.repeat(delay, Cadence::Delay(delay), task)
+        let next = Next::After(delay);
+        self.repeat(self.not_zero(delay), next, task, move |mut task| {
+            Box::new(move |_| if task().is_continue() { next } else { Next::Stop })
+        })
+    }
+
+    /// Schedules `task` to run `first` from now, and then whenever its last run chose, and returns
+    /// the handle to the timeout.
+    ///
+    /// Each run sees a [`Run`]: its deadline, how late it is, and how many runs there were. It
+    /// returns the [`Next`]: when to run again. The handle stays good all the time. Moving the
+    /// timeout during a run has precedence over what that run chooses, but for [`Next::Stop`]. If
+    /// the executor drops a run, the next follows after the same time again.
+    ///
+    /// [`schedule_repeating`](Self::schedule_repeating) and
+    /// [`schedule_with_fixed_delay`](Self::schedule_with_fixed_delay) are the special cases of one
+    /// answer that is always the same. This one is for backoff, jitter, and for renewing a lease
+    /// sooner after a failure.
+    ///
+    /// # Errors
+    ///
+    /// As [`schedule`](Self::schedule).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tickwheel::{ManualClock, Next, Timer};
+    ///
+    /// let clock = ManualClock::new();
+    /// let timer = Timer::builder().clock(clock.clone()).build()?;
+    /// let second = Duration::from_secs(1);
+    /// let mut connect = || false; // nobody answers
+    ///
+    /// let attempts = timer.schedule_with(second, move |run| {
+    ///     if connect() || run.count() == 5 {
+    ///         return Next::Stop;
+    ///     }
+    ///     Next::After(second * 2_u32.pow(run.count() as u32))
+    /// })?;
+    /// clock.advance(second * (1 + 2 + 4 + 8 + 16) - second / 2);
+    /// assert!(attempts.is_pending());
+    /// clock.advance(second);
+    /// assert!(attempts.is_fired());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn schedule_with<F>(&self, first: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
+    where
+        F: FnMut(&Run) -> Next + Send + 'static,
+    {
+        self.repeat(first, Next::After(first), task, |task| Box::new(task))
     }
 
     fn once<F>(&self, deadline: u64, task: F) -> Result<Timeout, ScheduleError<F>>
     where
         F: FnOnce() + Send + 'static,
     {
-        self.put(deadline, task, |wheel, task| Kind::once(wheel, deadline, task))
+        self.put(deadline, Box::new(task), |wheel, task| Kind::once(wheel, deadline, task))
+            .map_err(|(kind, task)| ScheduleError::new(kind, *task))
     }
 
+    /// Schedules `task`, which `boxed` makes a repeating one: under the lock, so that an error gives
+    /// back what the caller gave.
     fn repeat<F>(
         &self,
-        delay: Duration,
-        cadence: Cadence,
+        first: Duration,
+        again: Next,
         task: F,
-    ) -> Result<Timeout, ScheduleError<F>>
-    where
-        F: FnMut() -> ControlFlow<()> + Send + 'static,
-    {
+        boxed: impl FnOnce(F) -> RepeatingTask,
+    ) -> Result<Timeout, ScheduleError<F>> {
         let hub = &self.engine.hub;
-        let due = hub.clock.now().checked_add(delay);
+        let due = hub.clock.now().checked_add(first);
         let deadline = hub.ticks.deadline_of(due);
-        let repeating = Arc::new(Repeating::new(cadence, due, deadline));
+        let repeating = Arc::new(Repeating::new(due, deadline, again));
         self.put(deadline, task, |wheel, task| {
             let key = wheel.schedule(deadline, Entry::Repeating(Arc::clone(&repeating)));
-            repeating.lock().phase = Phase::Waiting(key, task);
+            repeating.lock().waits(key, boxed(task));
             Kind::Repeating(repeating)
         })
+        .map_err(|(kind, task)| ScheduleError::new(kind, task))
     }
 
     /// Schedules `task` as `put` does, and returns the handle.
     #[inline]
-    fn put<F>(
+    fn put<T>(
         &self,
         deadline: u64,
-        task: F,
-        put: impl FnOnce(&mut Wheel<Entry>, Box<F>) -> Kind,
-    ) -> Result<Timeout, ScheduleError<F>> {
+        task: T,
+        put: impl FnOnce(&mut Wheel<Entry>, T) -> Kind,
+    ) -> Result<Timeout, (ScheduleErrorKind, T)> {
         let shard = self.shard();
-        match shard.schedule(deadline, Box::new(task), put) {
-            Ok(kind) => Ok(Timeout { shard: Arc::clone(shard), kind }),
-            Err((kind, task)) => Err(ScheduleError::new(kind, *task)),
-        }
+        let kind = shard.schedule(deadline, task, put)?;
+        Ok(Timeout { shard: Arc::clone(shard), kind })
     }
 
     /// Returns the shard of this thread.
@@ -418,16 +468,25 @@ impl Timer {
     #[must_use]
     pub fn stats(&self) -> TimerStats {
         let counters = &self.engine.hub.counters;
-        let (cancelled, shards): (Vec<_>, Vec<_>) =
+        let mut executor_wait = Lateness::default();
+        for shard in &self.engine.shards {
+            shard.handed_over.add_waits_to(&mut executor_wait);
+        }
+        let (counts, shards): (Vec<_>, Vec<_>) =
             self.engine.shards.iter().map(|shard| shard.stats()).unzip();
         TimerStats {
             pending: self.pending(),
+            scheduled: counts.iter().map(|counts| counts.scheduled).sum(),
             fired: counters.fired.load(Relaxed),
-            cancelled: cancelled.into_iter().sum(),
+            cancelled: counts.iter().map(|counts| counts.cancelled).sum(),
+            rescheduled: counts.iter().map(|counts| counts.rescheduled).sum(),
+            rejected: counters.rejected.load(Relaxed),
+            missed: counters.missed.load(Relaxed),
             panics: counters.panics.load(Relaxed),
             wake_ups: counters.wake_ups.load(Relaxed),
             lateness: counters.lateness(),
             longest_task: counters.longest_task(),
+            executor_wait,
             shards,
         }
     }
@@ -508,7 +567,7 @@ impl TimerBuilder {
             id: ID.fetch_add(1, Relaxed),
             ticks: Ticks::new(self.clock.now(), self.tick),
             clock: self.clock,
-            started: AtomicBool::new(false),
+            process: AtomicU32::new(0),
             limit: self.max_pending.map(Limit::new),
             has_executor: self.executor.is_some(),
             on_panic: self.on_panic,

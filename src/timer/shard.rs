@@ -1,11 +1,12 @@
 //! One wheel behind its lock, for the threads that keep to it.
 
 use super::error::ScheduleErrorKind;
+use super::handed_over::HandedOver;
 use super::hub::{Hub, Start};
-use super::repeat::{Phase, Repeating};
+use super::repeat::Repeating;
 use super::task::{OnceTask, Status, Task, Unfired};
 use crate::clock::NEVER;
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock, try_lock};
+use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering, lock, try_lock, wait};
 use crate::{Expired, Key, Mode, Wheel, WheelStats};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -29,6 +30,9 @@ pub(crate) struct Shard {
     /// Written under the lock, before anything is taken out.
     reached: AtomicU64,
     state: CachePadded<Mutex<State>>,
+    /// Tells the threads that wait that `running` is another.
+    ran: Condvar,
+    pub(super) handed_over: HandedOver,
 }
 
 pub(super) struct State {
@@ -36,12 +40,24 @@ pub(super) struct State {
     /// The worker looks at this shard at this tick at the latest: it found out itself, or a thread
     /// told it. No deadline in the wheel is earlier, unless the worker is looking.
     watched: u64,
-    pub(super) cancelled: u64,
+    pub(super) counts: Counts,
+    /// The timeout that the worker took out last. Its task runs, until the worker looks again.
+    running: Option<Key>,
+    /// How many threads wait until `running` is another.
+    waiting: usize,
     /// Nothing is scheduled or fired any more.
     pub(super) stopped: bool,
     /// The keys of the timeouts that stopping took out, so that their handles can tell that these
     /// did not fire.
     taken: HashSet<Key>,
+}
+
+/// How many timeouts were, since the timer was built.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Counts {
+    pub(super) scheduled: u64,
+    pub(super) cancelled: u64,
+    pub(super) rescheduled: u64,
 }
 
 /// A timeout as it waits in a wheel.
@@ -69,12 +85,15 @@ impl Shard {
         let state = State {
             wheel: Wheel::new(mode),
             watched: NEVER,
-            cancelled: 0,
+            counts: Counts::default(),
+            running: None,
+            waiting: 0,
             stopped: false,
             taken: HashSet::new(),
         };
         let state = CachePadded::new(Mutex::new(state));
-        Self { hub, worker, reached: AtomicU64::new(0), state }
+        let (reached, ran) = (AtomicU64::new(0), Condvar::new());
+        Self { hub, worker, reached, state, ran, handed_over: HandedOver::default() }
     }
 
     /// Puts `value` into the wheel, or gives it back. Nothing is called under the lock but `put`,
@@ -88,9 +107,10 @@ impl Shard {
     ) -> Result<R, (ScheduleErrorKind, T)> {
         let mut state = match self.admit() {
             Ok(state) => state,
-            Err(kind) => return Err((kind, value)),
+            Err(kind) => return Err((self.rejects(kind), value)),
         };
         let scheduled = put(&mut state.wheel, value);
+        state.counts.scheduled += 1;
         self.release(state, deadline);
         Ok(scheduled)
     }
@@ -108,7 +128,7 @@ impl Shard {
         let mut state = match self.admit() {
             Ok(state) => state,
             Err(_) if self.hub.is_past(deadline) => return Ok(None),
-            Err(kind) => return Err(kind),
+            Err(kind) => return Err(self.rejects(kind)),
         };
         if deadline < state.watched {
             drop(state);
@@ -120,9 +140,10 @@ impl Shard {
             if state.stopped {
                 drop(state);
                 self.hub.give_back();
-                return Err(ScheduleErrorKind::Stopped);
+                return Err(self.rejects(ScheduleErrorKind::Stopped));
             }
         }
+        state.counts.scheduled += 1;
         let key = state.wheel.schedule(deadline, Entry::Wake(waker));
         self.release(state, deadline);
         Ok(Some(key))
@@ -142,7 +163,7 @@ impl Shard {
     pub(crate) fn cancel(&self, key: Key, mark: impl FnOnce()) -> Option<Entry> {
         let mut state = self.lock();
         let entry = state.wheel.cancel(key)?;
-        state.cancelled += 1;
+        state.counts.cancelled += 1;
         mark();
         drop(state);
         self.hub.give_back();
@@ -156,6 +177,7 @@ impl Shard {
             return false;
         }
         mark();
+        state.counts.rescheduled += 1;
         self.release(state, deadline);
         true
     }
@@ -187,6 +209,7 @@ impl Shard {
     /// Takes out a timeout that is due at tick `now`, with a bounded amount of work.
     pub(super) fn take_due(&self, now: u64) -> Found {
         let mut state = self.lock();
+        self.has_run(&mut state);
         if state.stopped {
             return Found::Nothing(NEVER);
         }
@@ -200,6 +223,7 @@ impl Shard {
             if !matches!(expired.value, Entry::Repeating(_)) {
                 self.hub.give_back();
             }
+            state.running = Some(expired.key);
             return Found::Due(expired);
         }
         if work == 0 {
@@ -207,6 +231,33 @@ impl Shard {
         }
         state.watched = state.wheel.next_wake().unwrap_or(NEVER);
         Found::Nothing(state.watched)
+    }
+
+    /// Says that the worker goes elsewhere: what it took out last has run.
+    pub(super) fn leave(&self) {
+        self.has_run(&mut self.lock());
+    }
+
+    /// Says that the task of the timeout that the worker took out last has ended, or is handed over.
+    fn has_run(&self, state: &mut State) {
+        state.running = None;
+        if state.waiting > 0 {
+            self.ran.notify_all();
+        }
+    }
+
+    /// Waits until the task of a timeout that fired is neither run by the worker nor in the hands
+    /// of the executor. In a process that was forked meanwhile there is no worker to wait for.
+    pub(super) fn wait_for_end(&self, key: Key) {
+        let mut state = self.lock();
+        state.waiting += 1;
+        while state.running == Some(key) && self.hub.is_here() {
+            state = wait(&self.ran, state);
+        }
+        state.waiting -= 1;
+        drop(state);
+        // The worker hands over before it says that it has run.
+        self.handed_over.wait_for(key, &self.hub);
     }
 
     /// Closes the shard: from now on no timeout is scheduled here, and none fires.
@@ -233,12 +284,10 @@ impl Shard {
                     wakers.push(waker);
                     continue;
                 }
-                Entry::Repeating(repeating) => {
-                    match repeating.take_task(Phase::Ended(Status::Stopped)) {
-                        Some(task) => Task::Repeating(task),
-                        None => continue,
-                    }
-                }
+                Entry::Repeating(repeating) => match repeating.take_unfired() {
+                    Some(task) => Task::Repeating(task),
+                    None => continue,
+                },
             };
             state.taken.insert(expired.key);
             tasks.push(Unfired { deadline: self.hub.ticks.instant(expired.deadline), task });
@@ -246,10 +295,9 @@ impl Shard {
         work > 0
     }
 
-    /// Returns how many timeouts were cancelled, and the wheel's statistics.
-    pub(super) fn stats(&self) -> (u64, WheelStats) {
+    pub(super) fn stats(&self) -> (Counts, WheelStats) {
         let state = self.lock();
-        (state.cancelled, state.wheel.stats())
+        (state.counts, state.wheel.stats())
     }
 
     #[inline]
@@ -275,7 +323,7 @@ impl Shard {
     /// Locks the shard to schedule one more, with the worker running, or says why not.
     #[inline]
     fn admit(&self) -> Result<MutexGuard<'_, State>, ScheduleErrorKind> {
-        if !self.hub.started.load(Ordering::Acquire) {
+        if !self.hub.is_started() {
             self.start()?;
         }
         if self.hub.limit.as_ref().is_some_and(|limit| !limit.take()) {
@@ -292,6 +340,12 @@ impl Shard {
         drop(state);
         self.hub.give_back();
         Err(refused)
+    }
+
+    #[cold]
+    fn rejects(&self, kind: ScheduleErrorKind) -> ScheduleErrorKind {
+        self.hub.counters.rejected.fetch_add(1, Ordering::Relaxed);
+        kind
     }
 
     #[cold]

@@ -12,14 +12,27 @@ use core::time::Duration;
 ///
 /// The timer reads the counters one after the other while threads go on, so they need not add up.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct TimerStats {
     /// Timeouts that wait now: see [`Timer::pending`](crate::Timer::pending).
     pub pending: usize,
+    /// Timeouts scheduled since the timer was built, and waits of futures. A repeating timeout
+    /// counts once.
+    pub scheduled: u64,
     /// Timeouts fired since the timer was built. Each run of a repeating timeout counts.
     pub fired: u64,
-    /// Timeouts cancelled since the timer was built.
+    /// Timeouts cancelled since the timer was built, and waits of futures that were given up.
     pub cancelled: u64,
+    /// How often a waiting timeout was moved to another deadline since the timer was built.
+    pub rescheduled: u64,
+    /// Timeouts and waits of futures that the timer refused since it was built, each with a
+    /// [`ScheduleErrorKind`](crate::ScheduleErrorKind).
+    pub rejected: u64,
+    /// Runs of repeating timeouts and ticks of intervals that were missed since the timer was
+    /// built, whatever [`MissedTick`](crate::MissedTick) did about them, and runs that the executor
+    /// dropped.
+    pub missed: u64,
     /// Panics caught since the timer was built: of tasks, of captured values when dropped, of
     /// wakers and of the executor.
     pub panics: u64,
@@ -33,28 +46,57 @@ pub struct TimerStats {
     /// The longest time that the worker spent on one task, by the timer's clock: from taking it out
     /// of the wheel until it ended, or until the executor had it.
     pub longest_task: Duration,
+    /// How long tasks waited for the [executor](crate::TimerBuilder::executor), by the timer's
+    /// clock: from when the worker took the timeout out of the wheel until the task began to run. A
+    /// task counts when it has ended; one that the executor dropped does not.
+    pub executor_wait: Lateness,
     /// The statistics of each shard's wheel.
     pub shards: Vec<WheelStats>,
 }
 
 /// A distribution of durations, exact to one part in eight.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Lateness {
-    counts: Box<[u64]>,
-    max: Duration,
+    /// One for each class, or none as long as there is no duration.
+    counts: Vec<u64>,
+    sum: u64,
+    max: u64,
 }
 
 impl Lateness {
+    pub(super) fn record(&mut self, duration: Duration) {
+        let nanos = nanos(duration);
+        self.counts.resize(CLASSES, 0);
+        self.counts[class(nanos)] += 1;
+        self.sum = self.sum.saturating_add(nanos);
+        self.max = self.max.max(nanos);
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.counts.resize(self.counts.len().max(other.counts.len()), 0);
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count += more;
+        }
+        self.sum = self.sum.saturating_add(other.sum);
+        self.max = self.max.max(other.max);
+    }
+
     /// Returns how many durations there are.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
+    /// Returns the sum of all durations, exactly, up to 584 years.
+    #[must_use]
+    pub fn sum(&self) -> Duration {
+        Duration::from_nanos(self.sum)
+    }
+
     /// Returns the longest duration, exactly; zero if there is none.
     #[must_use]
     pub fn max(&self) -> Duration {
-        self.max
+        Duration::from_nanos(self.max)
     }
 
     /// Returns a duration that a share `quantile` of them, from 0 to 1, does not exceed: 0.5 for
@@ -71,14 +113,55 @@ impl Lateness {
                 return duration;
             }
         }
-        self.max
+        self.max()
+    }
+
+    /// Returns a cumulative histogram, as Prometheus has them: bounds, the shortest first, each with
+    /// the number of durations that are not longer.
+    ///
+    /// The bounds are always the same 14, each four times the one before: from about a microsecond
+    /// (2^10 ns, less 1 ns) to about a minute. The numbers are exact. [`count`](Self::count) is the
+    /// number for the bound `+Inf`, and [`sum`](Self::sum) the sum.
+    ///
+    /// ```
+    /// use tickwheel::Timer;
+    ///
+    /// let lateness = Timer::new().stats().lateness;
+    /// for (bound, count) in lateness.buckets() {
+    ///     println!("timer_lateness_seconds_bucket{{le=\"{}\"}} {count}", bound.as_secs_f64());
+    /// }
+    /// println!("timer_lateness_seconds_bucket{{le=\"+Inf\"}} {}", lateness.count());
+    /// println!("timer_lateness_seconds_sum {}", lateness.sum().as_secs_f64());
+    /// println!("timer_lateness_seconds_count {}", lateness.count());
+    /// ```
+    pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> {
+        (10..=36).step_by(2).map(|bits| {
+            let longest = (1 << bits) - 1;
+            let classes = self.counts.iter().take(class(longest) + 1);
+            (Duration::from_nanos(longest), classes.sum())
+        })
     }
 
     /// Returns durations, the shortest first, each with the number of those up to it and above the
     /// one before. Leaves out durations without any.
     pub fn iter(&self) -> impl Iterator<Item = (Duration, u64)> {
         let counts = self.counts.iter().enumerate().filter(|&(_, &count)| count > 0);
-        counts.map(|(index, &count)| (upper_bound(index).min(self.max), count))
+        counts.map(|(index, &count)| (upper_bound(index).min(self.max()), count))
+    }
+}
+
+/// As its count, sum, maximum and [`buckets`](Lateness::buckets).
+#[cfg(feature = "serde")]
+impl serde::Serialize for Lateness {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct;
+
+        let mut fields = serializer.serialize_struct("Lateness", 4)?;
+        fields.serialize_field("count", &self.count())?;
+        fields.serialize_field("sum", &self.sum())?;
+        fields.serialize_field("max", &self.max())?;
+        fields.serialize_field("buckets", &self.buckets().collect::<Vec<_>>())?;
+        fields.end()
     }
 }
 
@@ -88,18 +171,21 @@ impl fmt::Debug for Lateness {
             .field("count", &self.count())
             .field("p50", &self.quantile(0.5))
             .field("p99", &self.quantile(0.99))
-            .field("max", &self.max)
+            .field("max", &self.max())
             .finish()
     }
 }
 
-/// The counters of the worker. No other thread writes them, but for `panics`.
+/// The counters of the worker. No other thread writes them, but for the first three.
 #[derive(Default)]
-pub(super) struct Counters {
-    pub(super) fired: AtomicU64,
+pub(crate) struct Counters {
     pub(super) panics: AtomicU64,
+    pub(super) rejected: AtomicU64,
+    pub(super) missed: AtomicU64,
+    pub(super) fired: AtomicU64,
     pub(super) wake_ups: AtomicU64,
     longest_task: AtomicU64,
+    late: AtomicU64,
     most_late: AtomicU64,
     lateness: Box<[AtomicU64]>,
 }
@@ -114,11 +200,18 @@ impl Counters {
         let nanos = nanos(late);
         count(&self.fired);
         count(&self.lateness[class(nanos)]);
+        self.late.store(self.late.load(Relaxed).saturating_add(nanos), Relaxed);
         raise(&self.most_late, nanos);
     }
 
     pub(super) fn took(&self, duration: Duration) {
         raise(&self.longest_task, nanos(duration));
+    }
+
+    pub(crate) fn misses(&self, runs: u64) {
+        if runs > 0 {
+            self.missed.fetch_add(runs, Relaxed);
+        }
     }
 
     pub(super) fn wakes_up(&self) {
@@ -128,7 +221,8 @@ impl Counters {
     pub(super) fn lateness(&self) -> Lateness {
         Lateness {
             counts: self.lateness.iter().map(|count| count.load(Relaxed)).collect(),
-            max: Duration::from_nanos(self.most_late.load(Relaxed)),
+            sum: self.late.load(Relaxed),
+            max: self.most_late.load(Relaxed),
         }
     }
 
@@ -215,10 +309,40 @@ mod tests {
         let lateness = counters.lateness();
         assert_eq!(lateness.count(), 1_000);
         assert_eq!(lateness.max(), Duration::from_millis(1));
+        assert_eq!(lateness.sum(), Duration::from_micros(500_500));
+        let mut recorded = Lateness::default();
+        for micros in 1..=500 {
+            recorded.record(Duration::from_micros(micros));
+        }
+        let mut others = Lateness::default();
+        others.add(&recorded);
+        recorded = Lateness::default();
+        for micros in 501..=1_000 {
+            recorded.record(Duration::from_micros(micros));
+        }
+        others.add(&recorded);
+        assert_eq!(others, lateness);
         for (quantile, exact) in [(0.0, 1), (0.5, 500), (0.99, 990), (1.0, 1_000), (7.0, 1_000)] {
             let (found, exact) = (lateness.quantile(quantile), Duration::from_micros(exact));
             assert!(exact <= found && found <= exact * 9 / 8, "{quantile}: {found:?}");
         }
         assert_eq!(Counters::new().lateness().quantile(0.5), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_numbers_of_the_buckets_are_exact() {
+        let mut lateness = Lateness::default();
+        let durations = (0..40).flat_map(|bits| [(1_u64 << bits) - 1, 1 << bits, 3 << bits]);
+        let durations: Vec<_> = durations.map(Duration::from_nanos).collect();
+        for &duration in &durations {
+            lateness.record(duration);
+        }
+        let buckets: Vec<_> = lateness.buckets().collect();
+        assert_eq!(buckets.len(), 14);
+        for (bound, count) in buckets {
+            let expected = durations.iter().filter(|&&duration| duration <= bound).count();
+            assert_eq!(count, expected as u64, "{bound:?}");
+        }
+        assert!(Lateness::default().buckets().all(|(_, count)| count == 0));
     }
 }

@@ -1,8 +1,8 @@
 //! Tasks, and what becomes of them.
 
+use super::repeat::{Next, Run};
 use alloc::boxed::Box;
 use core::fmt;
-use core::ops::ControlFlow;
 use std::time::Instant;
 
 /// A task as the timer holds it.
@@ -11,21 +11,23 @@ pub enum Task {
     /// The task of [`Timer::schedule`](crate::Timer::schedule) or
     /// [`Timer::schedule_at`](crate::Timer::schedule_at).
     Once(Box<dyn FnOnce() + Send>),
-    /// The task of a repeating timeout.
-    Repeating(Box<dyn FnMut() -> ControlFlow<()> + Send>),
+    /// The task of a repeating timeout: of [`Timer::schedule_with`](crate::Timer::schedule_with)
+    /// and its special cases.
+    Repeating(Box<dyn FnMut(&Run) -> Next + Send>),
 }
 
 pub(super) type OnceTask = Box<dyn FnOnce() + Send>;
-pub(super) type RepeatingTask = Box<dyn FnMut() -> ControlFlow<()> + Send>;
+pub(super) type RepeatingTask = Box<dyn FnMut(&Run) -> Next + Send>;
 
 impl Task {
-    /// Runs the task once, on the calling thread.
+    /// Runs the task once, on the calling thread. A repeating task is told that this is its first
+    /// run and that it had no deadline.
     pub fn run(self) {
         match self {
             Self::Once(task) => task(),
             Self::Repeating(mut task) => {
-                // Whether it wants to go on makes no difference here.
-                let (ControlFlow::Continue(()) | ControlFlow::Break(())) = task();
+                // When it wants to run again makes no difference here.
+                let _: Next = task(&Run::without_deadline());
             }
         }
     }

@@ -1,5 +1,7 @@
 //! The handle to one timeout.
 
+use super::error::InsideTask;
+use super::inside;
 use super::repeat::{Phase, Repeating, State};
 use super::shard::{self, Entry, Shard};
 use super::task::{OnceTask, Status};
@@ -8,14 +10,17 @@ use crate::{Key, Wheel};
 use alloc::sync::Arc;
 use core::fmt;
 use core::mem::replace;
+use core::ops::Deref;
 use core::time::Duration;
+use std::sync::OnceLock;
 use std::time::Instant;
 
 /// The handle to one timeout of a [`Timer`](crate::Timer): cancels it, moves it, and tells what
 /// became of it.
 ///
 /// Dropping the handle changes nothing: the task runs when it is due. The handle can outlive the
-/// timer.
+/// timer. Clones are handles to the same timeout. A [`TimeoutGuard`] cancels the timeout when it is
+/// dropped.
 ///
 /// ```
 /// use std::time::Duration;
@@ -40,21 +45,45 @@ pub struct Timeout {
 }
 
 pub(super) enum Kind {
-    Once {
-        key: Key,
-        deadline: AtomicU64,
-        /// Written under the shard's lock.
-        cancelled: AtomicBool,
-    },
+    Once(Once),
     Repeating(Arc<Repeating>),
+}
+
+/// A timeout that fires once. Its task is in the wheel, and the handle knows what the wheel forgets.
+pub(super) struct Once {
+    key: Key,
+    known: Known,
+    /// In the place of `known` once there are clones. Set under the shard's lock.
+    shared: OnceLock<Arc<Known>>,
+}
+
+/// Written under the shard's lock.
+struct Known {
+    deadline: AtomicU64,
+    cancelled: AtomicBool,
+}
+
+impl Once {
+    fn known(&self) -> &Known {
+        self.shared.get().map_or(&self.known, |shared| shared)
+    }
+}
+
+impl Known {
+    fn new(deadline: u64, cancelled: bool) -> Self {
+        Self { deadline: AtomicU64::new(deadline), cancelled: AtomicBool::new(cancelled) }
+    }
+
+    fn copy(&self) -> Self {
+        Self::new(self.deadline.load(Ordering::Relaxed), self.cancelled.load(Ordering::Relaxed))
+    }
 }
 
 impl Kind {
     /// Puts a task into the wheel.
     pub(super) fn once(wheel: &mut Wheel<Entry>, deadline: u64, task: OnceTask) -> Self {
         let key = wheel.schedule(deadline, Entry::Once(task));
-        let (deadline, cancelled) = (AtomicU64::new(deadline), AtomicBool::new(false));
-        Self::Once { key, deadline, cancelled }
+        Self::Once(Once { key, known: Known::new(deadline, false), shared: OnceLock::new() })
     }
 }
 
@@ -72,12 +101,91 @@ impl Timeout {
     /// If dropping a value that the task captured panics. The timeout is cancelled nevertheless.
     pub fn cancel(&self) -> bool {
         match &self.kind {
-            Kind::Once { key, cancelled, .. } => {
-                let entry = self.shard.cancel(*key, || cancelled.store(true, Ordering::Release));
-                entry.is_some()
+            Kind::Once(once) => {
+                let mark = || once.known().cancelled.store(true, Ordering::Release);
+                self.shard.cancel(once.key, mark).is_some()
             }
             Kind::Repeating(repeating) => self.cancel_repeating(repeating),
         }
+    }
+
+    /// Cancels the timeout as [`cancel`](Self::cancel) does, and then waits until its task does not
+    /// run: when this returns, the task is not running and never will, and has been dropped.
+    ///
+    /// True means that this call ended the timeout, false that it had ended before. This waits for a
+    /// task that has begun to run, and for one that the [`Executor`](crate::Executor) has: until
+    /// the executor runs or drops it. Do not hold a lock that the task takes.
+    ///
+    /// This is for resources that a late run would use after their end: a lease that is renewed
+    /// after it was given up, or a buffer.
+    ///
+    /// # Errors
+    ///
+    /// If the call could wait for itself: inside a task of this timer, for example. The table at
+    /// [`Timer`](crate::Timer) has all cases, which are those of [`stop`](crate::Timer::stop). The
+    /// timeout is not cancelled then.
+    ///
+    /// # Panics
+    ///
+    /// As [`cancel`](Self::cancel).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    /// use std::time::Duration;
+    /// use tickwheel::{Next, Timer};
+    ///
+    /// let timer = Timer::new();
+    /// let held = Arc::new(AtomicBool::new(true));
+    /// let lease = Arc::clone(&held);
+    /// let renewal = timer.schedule_with(Duration::ZERO, move |_| {
+    ///     assert!(lease.load(Ordering::SeqCst), "renewed after it was given up");
+    ///     Next::After(Duration::from_millis(1))
+    /// })?;
+    /// assert!(renewal.cancel_and_wait()?);
+    /// held.store(false, Ordering::SeqCst);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel_and_wait(&self) -> Result<bool, InsideTask> {
+        let hub = &self.shard.hub;
+        let _waits = inside::may_wait(hub.id, hub.has_executor).ok_or(InsideTask)?;
+        let is_cancelled = self.cancel();
+        match &self.kind {
+            Kind::Once(_) if is_cancelled => {}
+            Kind::Once(once) => self.shard.wait_for_end(once.key),
+            Kind::Repeating(repeating) => {
+                // The executor has it, and may still run it, though the timer was stopped.
+                let key = repeating.lock().key();
+                if let Some(key) = key {
+                    self.shard.wait_for_end(key);
+                }
+                repeating.wait_for_end(hub);
+            }
+        }
+        Ok(is_cancelled)
+    }
+
+    /// Returns a guard that cancels the timeout when it is dropped, so that an early return does not
+    /// leave the timeout behind.
+    ///
+    /// ```
+    /// use std::io;
+    /// use std::time::Duration;
+    /// use tickwheel::Timer;
+    ///
+    /// fn request(timer: &Timer, answer: io::Result<u32>) -> Result<u32, Box<dyn std::error::Error>> {
+    ///     let late = || println!("no answer yet");
+    ///     let _late = timer.schedule(Duration::from_secs(1), late)?.cancel_on_drop();
+    ///     Ok(answer?) // an error cancels the timeout, and so does an answer
+    /// }
+    ///
+    /// let timer = Timer::new();
+    /// assert!(request(&timer, Err(io::ErrorKind::ConnectionReset.into())).is_err());
+    /// assert_eq!(timer.pending(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel_on_drop(self) -> TimeoutGuard {
+        TimeoutGuard { timeout: Some(self) }
     }
 
     fn cancel_repeating(&self, repeating: &Repeating) -> bool {
@@ -91,7 +199,7 @@ impl Timeout {
             // The handle has it too.
             drop(shard_state.wheel.cancel(key));
         }
-        shard_state.cancelled += 1;
+        shard_state.counts.cancelled += 1;
         drop(state);
         drop(shard_state);
         self.shard.hub.give_back();
@@ -129,8 +237,9 @@ impl Timeout {
     fn move_to(&self, due: Option<Instant>) -> bool {
         let tick = self.shard.hub.ticks.deadline_of(due);
         match &self.kind {
-            Kind::Once { key, deadline, .. } => {
-                self.shard.reschedule(*key, tick, || deadline.store(tick, Ordering::Relaxed))
+            Kind::Once(once) => {
+                let mark = || once.known().deadline.store(tick, Ordering::Relaxed);
+                self.shard.reschedule(once.key, tick, mark)
             }
             Kind::Repeating(repeating) => self.move_repeating(repeating, due, tick),
         }
@@ -151,6 +260,7 @@ impl Timeout {
         (state.due, state.deadline) = (due, deadline);
         drop(state);
         if is_waiting {
+            shard_state.counts.rescheduled += 1;
             self.shard.release(shard_state, deadline);
         }
         true
@@ -161,7 +271,7 @@ impl Timeout {
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.shard.hub.ticks.instant(match &self.kind {
-            Kind::Once { deadline, .. } => deadline.load(Ordering::Relaxed),
+            Kind::Once(once) => once.known().deadline.load(Ordering::Relaxed),
             Kind::Repeating(repeating) => repeating.lock().deadline,
         })
     }
@@ -170,9 +280,11 @@ impl Timeout {
     #[must_use]
     pub fn status(&self) -> Status {
         match &self.kind {
-            Kind::Once { key, cancelled, .. } => match self.shard.status(*key) {
+            Kind::Once(once) => match self.shard.status(once.key) {
                 // The thread that cancelled it wrote so before this one looked at the shard.
-                Status::Fired if cancelled.load(Ordering::Acquire) => Status::Cancelled,
+                Status::Fired if once.known().cancelled.load(Ordering::Acquire) => {
+                    Status::Cancelled
+                }
                 status => status,
             },
             Kind::Repeating(repeating) => self.status_of(&self.shard.lock(), &repeating.lock()),
@@ -202,6 +314,57 @@ impl Timeout {
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.status() == Status::Stopped
+    }
+}
+
+/// Makes another handle to the same timeout.
+impl Clone for Timeout {
+    fn clone(&self) -> Self {
+        let kind = match &self.kind {
+            Kind::Once(once) => {
+                let locked = self.shard.lock();
+                let shared = Arc::clone(once.shared.get_or_init(|| Arc::new(once.known.copy())));
+                drop(locked);
+                let known = Known::new(0, false);
+                Kind::Once(Once { key: once.key, known, shared: OnceLock::from(shared) })
+            }
+            Kind::Repeating(repeating) => Kind::Repeating(Arc::clone(repeating)),
+        };
+        Self { shard: Arc::clone(&self.shard), kind }
+    }
+}
+
+/// Cancels a timeout when it is dropped, from [`Timeout::cancel_on_drop`].
+///
+/// The guard can be used as the [`Timeout`]. Dropping the guard counts and tells a panic of a value
+/// that the task captured as the timer does a task's.
+#[must_use = "dropping the guard cancels the timeout"]
+#[derive(Debug)]
+pub struct TimeoutGuard {
+    /// None while it is dropped.
+    timeout: Option<Timeout>,
+}
+
+impl TimeoutGuard {
+    /// Returns the timeout, which nothing cancels now.
+    pub fn keep(mut self) -> Timeout {
+        self.timeout.take().expect("only this takes it")
+    }
+}
+
+impl Deref for TimeoutGuard {
+    type Target = Timeout;
+
+    fn deref(&self) -> &Timeout {
+        self.timeout.as_ref().expect("the guard is not dropped")
+    }
+}
+
+impl Drop for TimeoutGuard {
+    fn drop(&mut self) {
+        if let Some(timeout) = self.timeout.take() {
+            timeout.shard.hub.guarded(|| timeout.cancel());
+        }
     }
 }
 

@@ -6,15 +6,17 @@ use super::hub::Hub;
 use super::inside;
 use super::local;
 use super::park::Left;
-use super::repeat::{Phase, Repeating};
+use super::repeat::{Next, Phase, Repeating};
 use super::shard::{Entry, Found, Shard};
 use super::task::{RepeatingTask, Status, Task, Unfired};
 use crate::clock::{NEVER, Ticks};
 use crate::sync::{Mutex, lock};
+use crate::{Expired, Key};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::Relaxed;
+use core::time::Duration;
+use std::time::Instant;
 
 /// What the worker works on. The clones of its timer share it with the worker.
 pub(super) struct Engine {
@@ -93,7 +95,7 @@ impl Engine {
             match shard.take_due(hub.ticks.present(now)) {
                 Found::Due(expired) => {
                     hub.counters.fires(hub.ticks.late(now, expired.deadline));
-                    self.fire(shard, expired.value);
+                    self.fire(shard, expired, now);
                     let end = hub.clock.now();
                     hub.counters.took(end.saturating_duration_since(now));
                     now = end;
@@ -102,13 +104,18 @@ impl Engine {
                 Found::Nothing(tick) => return Some(tick),
             }
         }
+        shard.leave();
         None
     }
 
-    fn fire(&self, shard: &Arc<Shard>, entry: Entry) {
+    /// Fires a timeout that was taken out `now`.
+    fn fire(&self, shard: &Arc<Shard>, expired: Expired<Entry>, now: Instant) {
+        let Expired { key, value: entry, .. } = expired;
         match &self.executor {
             Some(executor) if !matches!(entry, Entry::Wake(_)) => {
-                let work = Work { shard: Arc::clone(shard), entry: Some(entry) };
+                shard.handed_over.insert(key);
+                let (shard, entry) = (Arc::clone(shard), Some(entry));
+                let work = Work { shard, key, since: now, waited: None, entry };
                 self.hub.guarded(|| executor.execute(Box::new(move || work.run())));
             }
             _ => {
@@ -123,6 +130,10 @@ impl Engine {
 /// Work in the hands of an executor. It runs inside a task of its timer, or is dropped inside one.
 struct Work {
     shard: Arc<Shard>,
+    key: Key,
+    since: Instant,
+    /// None unless it has begun to run.
+    waited: Option<Duration>,
     /// Taken when it runs.
     entry: Option<Entry>,
 }
@@ -131,22 +142,23 @@ impl Work {
     fn run(mut self) {
         let _inside = inside::enter(self.shard.hub.id);
         if let Some(entry) = self.entry.take() {
+            let now = self.shard.hub.clock.now();
+            self.waited = Some(now.saturating_duration_since(self.since));
             let unfired = run_entry(&self.shard, entry);
             debug_assert!(unfired.is_none(), "what an executor has counts as fired");
         }
     }
-}
 
-impl Drop for Work {
-    /// Of a repeating timeout one run is left out; the next may be luckier.
-    fn drop(&mut self) {
-        let Some(entry) = self.entry.take() else { return };
+    /// Drops what has not run. Of a repeating timeout one run is left out; the next may be luckier.
+    fn leave_out(&self, entry: Entry) {
         let hub = &self.shard.hub;
         let _inside = inside::enter(hub.id);
         match entry {
             Entry::Repeating(repeating) => {
-                if let Some(task) = repeating.take_task(Phase::Running) {
-                    let unfired = end_run(&self.shard, &repeating, task, None);
+                if let Some(task) = repeating.take_to_run() {
+                    hub.counters.misses(1);
+                    let next = repeating.lock().again;
+                    let unfired = end_run(&self.shard, &repeating, task, Some(next));
                     debug_assert!(unfired.is_none(), "what an executor has counts as fired");
                 }
             }
@@ -154,6 +166,15 @@ impl Drop for Work {
                 hub.guarded(|| drop(entry));
             }
         }
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry.take() {
+            self.leave_out(entry);
+        }
+        self.shard.handed_over.remove(self.key, self.waited);
     }
 }
 
@@ -166,13 +187,10 @@ fn run_entry(shard: &Shard, entry: Entry) -> Option<Unfired> {
             None
         }
         Entry::Repeating(repeating) => {
-            let mut task = repeating.take_task(Phase::Running)?;
-            let end = match shard.hub.guarded(&mut task) {
-                Some(ControlFlow::Continue(())) => None,
-                Some(ControlFlow::Break(())) => Some(Status::Fired),
-                None => Some(Status::Panicked),
-            };
-            end_run(shard, &repeating, task, end)
+            let mut task = repeating.take_to_run()?;
+            let run = repeating.begin_run(shard.hub.clock.now());
+            let next = shard.hub.guarded(|| task(&run));
+            end_run(shard, &repeating, task, next)
         }
         Entry::Wake(waker) => {
             shard.hub.guarded(|| waker.wake());
@@ -181,30 +199,31 @@ fn run_entry(shard: &Shard, entry: Entry) -> Option<Unfired> {
     }
 }
 
-/// Ends a run of a repeating timeout, with its `end` if no other run follows. Puts it back into the
-/// wheel otherwise, or returns it if that is because the timer was stopped.
+/// Ends a run of a repeating timeout, whose task chose `next`, or panicked. Puts the timeout back
+/// into the wheel if another run follows, or returns it if none does because the timer was stopped.
 fn end_run(
     shard: &Shard,
     repeating: &Arc<Repeating>,
     task: RepeatingTask,
-    end: Option<Status>,
+    next: Option<Next>,
 ) -> Option<Unfired> {
     let hub = &shard.hub;
     let now = hub.clock.now();
     let mut shard_state = shard.lock();
     let mut state = repeating.lock();
-    let status = match end {
+    let status = match next {
         // During the run. The thread that cancelled it gave its place back.
         _ if matches!(state.phase, Phase::Ended(_)) => Status::Cancelled,
         // The executor had it when the timer was stopped, and then it had fired.
         _ if shard_state.stopped && hub.has_executor => Status::Fired,
-        Some(status) => status,
-        None => {
-            repeating.set_next(&mut state, now, &hub.ticks);
+        None => Status::Panicked,
+        Some(Next::Stop) => Status::Fired,
+        Some(next) => {
+            hub.counters.misses(state.set_next(next, now, &hub.ticks));
             if !shard_state.stopped {
                 let deadline = state.deadline;
                 let entry = Entry::Repeating(Arc::clone(repeating));
-                state.phase = Phase::Waiting(shard_state.wheel.schedule(deadline, entry), task);
+                state.waits(shard_state.wheel.schedule(deadline, entry), task);
                 drop(state);
                 shard.release(shard_state, deadline);
                 return None;
@@ -219,11 +238,15 @@ fn end_run(
     if status != Status::Cancelled {
         hub.give_back();
     }
-    if status == Status::Stopped {
-        return Some(Unfired { deadline, task: Task::Repeating(task) });
-    }
-    hub.guarded(|| drop(task));
-    None
+    let unfired = match status {
+        Status::Stopped => Some(Unfired { deadline, task: Task::Repeating(task) }),
+        _ => {
+            hub.guarded(|| drop(task));
+            None
+        }
+    };
+    repeating.let_go();
+    unfired
 }
 
 /// How many tasks of one shard run before it is another shard's turn.

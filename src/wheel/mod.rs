@@ -117,6 +117,7 @@ pub struct Expired<T> {
 
 /// Reports what a [`Wheel`] holds and what it has done, from [`Wheel::stats`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct WheelStats {
     /// The entries on each level, the finest level first: of timeouts that wait there, and stale
