@@ -53,7 +53,6 @@ use repeat::Repeating;
 use stats::Counters;
 use std::time::Instant;
 use task::RepeatingTask;
-use timeout::Kind;
 use worker::Engine;
 
 /// Runs tasks when their time has come, for any number of threads.
@@ -352,8 +351,13 @@ impl Timer {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.put(deadline, Box::new(task), |wheel, task| Kind::once(wheel, deadline, task))
-            .map_err(|(kind, task)| ScheduleError::new(kind, *task))
+        let (shard, task) = (self.shard(), Box::new(task));
+        match shard
+            .schedule(deadline, task, |wheel, task| wheel.schedule(deadline, Entry::Once(task)))
+        {
+            Ok(key) => Ok(Timeout::once(shard, key, deadline)),
+            Err((kind, task)) => Err(ScheduleError::new(kind, *task)),
+        }
     }
 
     /// Schedules `task`, which `boxed` makes a repeating one: under the lock, so that an error gives
@@ -369,25 +373,15 @@ impl Timer {
         let due = hub.clock.now().checked_add(first);
         let deadline = hub.ticks.deadline_of(due);
         let repeating = Arc::new(Repeating::new(due, deadline, again));
-        self.put(deadline, task, |wheel, task| {
+        let put = |wheel: &mut Wheel<_>, task| {
             let key = wheel.schedule(deadline, Entry::Repeating(Arc::clone(&repeating)));
             repeating.lock().waits(key, boxed(task));
-            Kind::Repeating(repeating)
-        })
-        .map_err(|(kind, task)| ScheduleError::new(kind, task))
-    }
-
-    /// Schedules `task` as `put` does, and returns the handle.
-    #[inline]
-    fn put<T>(
-        &self,
-        deadline: u64,
-        task: T,
-        put: impl FnOnce(&mut Wheel<Entry>, T) -> Kind,
-    ) -> Result<Timeout, (ScheduleErrorKind, T)> {
+        };
         let shard = self.shard();
-        let kind = shard.schedule(deadline, task, put)?;
-        Ok(Timeout { shard: Arc::clone(shard), kind })
+        match shard.schedule(deadline, task, put) {
+            Ok(()) => Ok(Timeout::repeating(shard, repeating)),
+            Err((kind, task)) => Err(ScheduleError::new(kind, task)),
+        }
     }
 
     /// Returns the shard of this thread.

@@ -3,10 +3,10 @@
 use super::error::InsideTask;
 use super::inside;
 use super::repeat::{Phase, Repeating, State};
-use super::shard::{self, Entry, Shard};
-use super::task::{OnceTask, Status};
+use super::shard::{self, Shard};
+use super::task::Status;
+use crate::Key;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
-use crate::{Key, Wheel};
 use alloc::sync::Arc;
 use core::fmt;
 use core::mem::replace;
@@ -40,17 +40,17 @@ use std::time::Instant;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Timeout {
-    pub(super) shard: Arc<Shard>,
-    pub(super) kind: Kind,
+    shard: Arc<Shard>,
+    kind: Kind,
 }
 
-pub(super) enum Kind {
+enum Kind {
     Once(Once),
     Repeating(Arc<Repeating>),
 }
 
 /// A timeout that fires once. Its task is in the wheel, and the handle knows what the wheel forgets.
-pub(super) struct Once {
+struct Once {
     key: Key,
     known: Known,
     /// In the place of `known` once there are clones. Set under the shard's lock.
@@ -79,15 +79,21 @@ impl Known {
     }
 }
 
-impl Kind {
-    /// Puts a task into the wheel.
-    pub(super) fn once(wheel: &mut Wheel<Entry>, deadline: u64, task: OnceTask) -> Self {
-        let key = wheel.schedule(deadline, Entry::Once(task));
-        Self::Once(Once { key, known: Known::new(deadline, false), shared: OnceLock::new() })
-    }
-}
-
 impl Timeout {
+    /// Returns the handle to a timeout that is in the wheel of `shard`.
+    #[inline]
+    pub(super) fn once(shard: &Arc<Shard>, key: Key, deadline: u64) -> Self {
+        let known = Known::new(deadline, false);
+        Self {
+            shard: Arc::clone(shard),
+            kind: Kind::Once(Once { key, known, shared: OnceLock::new() }),
+        }
+    }
+
+    pub(super) fn repeating(shard: &Arc<Shard>, repeating: Arc<Repeating>) -> Self {
+        Self { shard: Arc::clone(shard), kind: Kind::Repeating(repeating) }
+    }
+
     /// Cancels the timeout, and returns whether it was still pending.
     ///
     /// True means that this call ended the timeout: the task never runs, and has been dropped with
