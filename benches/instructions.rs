@@ -87,26 +87,20 @@ fn compare(mut kept: BTreeMap<&str, f64>) -> ExitCode {
             continue;
         };
         let more = now / kept - 1.0;
-        let [kept_text, now_text] = [kept, now].map(|figure| format!("{figure:.2}"));
-        let percent = format!("{:+.1}", more * 100.0);
-        let figures = format!("{name}: kept {kept_text}, now {now_text} instructions, {percent} %");
-        table.add_row([name, &kept_text, &now_text, &percent]);
+        let [kept, now] = [kept, now].map(|figure| format!("{figure:.2}"));
+        table.add_row([name, &kept, &now, &format!("{:+.1}", more * 100.0)]);
         if TOLERATED < more {
-            failures.push(format!("{figures}; callgrind_annotate {}", profile(name)));
+            failures.push(format!("{name}: callgrind_annotate {}", profile(name)));
         } else if more < -TOLERATED {
-            remarks.push(format!("better {figures}; please keep that: {KEEP}"));
+            remarks.push(format!("{name} is better; please keep that: {KEEP}"));
         }
     }
     failures.extend(kept.keys().map(|name| format!("{name}: kept, and there is no such path")));
     println!("Instructions an operation\n{table}");
-    for remark in remarks {
-        println!("{remark}");
-    }
+    remarks.iter().for_each(|remark| println!("{remark}"));
+    failures.iter().for_each(|failure| println!("FAILED {failure}"));
     if failures.is_empty() {
         return ExitCode::SUCCESS;
-    }
-    for failure in failures {
-        println!("FAILED {failure}");
     }
     println!("Make it cheaper, or keep the new figures in the same commit and say why: {KEEP}");
     ExitCode::FAILURE

@@ -1,10 +1,11 @@
-//! One measurement: which subject does which work, and what came of it.
+//! One measurement: which subject does which work, and what the process found.
 
 use crate::log::Faults;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::panic::{self, AssertUnwindSafe};
 
-/// What is measured at a time, in a process of its own.
+/// One measurement, which has a process of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Case {
     pub(crate) workload: String,
@@ -18,20 +19,11 @@ pub(crate) struct Case {
 /// What one measurement found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sample {
-    /// By name, in the order of the workload's metrics.
-    pub(crate) values: Vec<(String, f64)>,
+    /// By the names of the workload's metrics.
+    pub(crate) values: BTreeMap<String, f64>,
     pub(crate) faults: Faults,
-    /// Why there is no measurement, or not all of it.
-    pub(crate) failure: Option<Failure>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Failure {
-    Panicked(String),
-    /// Not done after so many seconds.
-    Hung(u64),
-    /// The process ended without a word.
-    Crashed(String),
+    /// Why some or all values are missing.
+    pub(crate) failure: Option<String>,
 }
 
 impl Sample {
@@ -40,20 +32,16 @@ impl Sample {
         Self { values, faults, failure: None }
     }
 
-    pub(crate) fn failed(failure: Failure) -> Self {
+    pub(crate) fn failed(failure: String) -> Self {
         Self { failure: Some(failure), ..Self::default() }
-    }
-
-    pub(crate) fn value(&self, name: &str) -> Option<f64> {
-        self.values.iter().find(|(other, _)| other == name).map(|&(_, value)| value)
     }
 }
 
-/// Runs `work`, and says so if it panics.
+/// Runs `work`; if it panics, the sample says so.
 pub(crate) fn caught(work: impl FnOnce() -> Sample) -> Sample {
     panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
-        Sample::failed(Failure::Panicked(text.unwrap_or("no message").into()))
+        Sample::failed(format!("PANICKED: {}", text.unwrap_or("no message")))
     })
 }

@@ -3,30 +3,24 @@
 use crate::format;
 use crate::results::{Results, Row};
 use crate::subject::Kind;
-use crate::subjects;
+use crate::subjects::PROFILES;
 use crate::workloads::{WORKLOADS, Workload};
 use plotters::prelude::*;
 use std::error::Error;
 use std::fs;
 use std::path::Path;
 
-/// Draws a picture for each workload that was run at several sizes into `directory`, as SVG, and
-/// returns the names of their workloads.
-pub(crate) fn draw_all(
-    results: &Results,
-    directory: &Path,
-) -> Result<Vec<&'static str>, Box<dyn Error>> {
+/// Draws a picture for each workload that was run at several sizes into `directory`, as SVG.
+pub(crate) fn draw_all(results: &Results, directory: &Path) -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(directory)?;
-    let mut drawn = Vec::new();
     for workload in WORKLOADS.iter().filter(|workload| workload.grows()) {
         let lines = lines(results, workload);
         if lines.iter().any(|line| 1 < line.points.len()) {
             let picture = draw(workload, &lines)?;
             fs::write(directory.join(format!("{}.svg", workload.name)), picture)?;
-            drawn.push(workload.name);
         }
     }
-    Ok(drawn)
+    Ok(())
 }
 
 /// One line of the picture.
@@ -92,17 +86,16 @@ fn draw(workload: &Workload, lines: &[Line]) -> Result<String, Box<dyn Error>> {
 /// In the order of their ends, the highest first.
 fn lines(results: &Results, workload: &Workload) -> Vec<Line> {
     let mut lines = Vec::new();
-    for (place, profile) in subjects::PROFILES.iter().enumerate() {
+    for (profile, color) in PROFILES.iter().zip(COLORS.into_iter().cycle()) {
         let rows = results.rows.iter();
         let rows = rows.filter(|row| row.workload == workload.name && row.subject == profile.name);
         let point = |row: &Row| Some((row.size as f64, row.median(workload.metrics[0].0)?));
         let mut points: Vec<_> = rows.clone().filter_map(point).collect();
         points.sort_by(|one, other| one.0.total_cmp(&other.0));
         let Some(&(size, cost)) = points.last() else { continue };
-        let mark = if rows.clone().any(|row| row.faults.any()) { ", wrong answers" } else { "" };
+        let mark = if rows.clone().any(|row| row.faults().any()) { ", wrong answers" } else { "" };
         let (size, cost) = (format::count(size as usize), format::duration(cost));
         let label = format!("{}: {cost} at {size}{mark}", profile.name);
-        let color = COLORS[place % COLORS.len()];
         lines.push(Line { label, kind: profile.kind, points, color });
     }
     let end = |line: &Line| line.points.last().map_or(0.0, |end| end.1);

@@ -1,7 +1,7 @@
 //! Runs one measurement in a process of its own, so that a subject that panics, hangs or takes all
 //! memory spoils nothing but its own row, and each begins with a heap that nobody has used.
 
-use crate::case::{Case, Failure, Sample};
+use crate::case::{Case, Sample};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub(crate) const MEASURE: &str = "--measure-one";
 /// What `command` writes as the sample of `case`, after `patience` at most.
 pub(crate) fn run(command: &mut Command, case: &Case, patience: Duration) -> Sample {
     try_run(command, case, patience)
-        .unwrap_or_else(|error| Sample::failed(Failure::Crashed(error.to_string())))
+        .unwrap_or_else(|error| Sample::failed(format!("CRASHED: {error}")))
 }
 
 fn try_run(command: &mut Command, case: &Case, patience: Duration) -> std::io::Result<Sample> {
@@ -26,7 +26,8 @@ fn try_run(command: &mut Command, case: &Case, patience: Duration) -> std::io::R
     let Some(status) = child.wait_timeout(patience)? else {
         child.kill()?;
         child.wait()?;
-        return Ok(Sample::failed(Failure::Hung(patience.as_secs())));
+        let seconds = patience.as_secs();
+        return Ok(Sample::failed(format!("HUNG: not done after {seconds} s")));
     };
     let mut output = Vec::new();
     if let Some(mut pipe) = child.stdout.take() {
@@ -34,13 +35,14 @@ fn try_run(command: &mut Command, case: &Case, patience: Duration) -> std::io::R
     }
     match serde_json::from_slice(&output) {
         Ok(sample) if status.success() => Ok(sample),
-        _ => Ok(Sample::failed(Failure::Crashed(status.to_string()))),
+        _ => Ok(Sample::failed(format!("CRASHED: {status}"))),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::Faults;
 
     fn case() -> Case {
         Case { workload: "w".into(), subject: "s".into(), size: 1, milliseconds: 1 }
@@ -50,21 +52,24 @@ mod tests {
         run(Command::new("sh").args(["-c", script]), &case(), Duration::from_secs(1))
     }
 
+    fn failure(script: &str) -> String {
+        ran(script).failure.expect("a failure")
+    }
+
     #[test]
     fn one_that_hangs_is_ended_and_said_to_hang() {
-        assert_eq!(ran("sleep 60").failure, Some(Failure::Hung(1)));
+        assert_eq!(failure("sleep 60"), "HUNG: not done after 1 s");
     }
 
     #[test]
     fn one_that_dies_is_said_to_have_crashed() {
-        assert!(matches!(ran("kill -9 $$").failure, Some(Failure::Crashed(_))));
-        assert!(matches!(ran("echo nonsense").failure, Some(Failure::Crashed(_))));
+        assert!(failure("kill -9 $$").starts_with("CRASHED"));
+        assert!(failure("echo nonsense").starts_with("CRASHED"));
     }
 
     #[test]
     fn one_that_answers_is_believed() {
-        let sample = ran(r#"echo '{"values":[["poll",2.5]],"faults":{},"failure":null}'"#);
-        assert_eq!(sample.value("poll"), Some(2.5));
-        assert_eq!(sample.failure, None);
+        let sample = ran(r#"echo '{"values":{"poll":2.5},"faults":{},"failure":null}'"#);
+        assert_eq!(sample, Sample::of(Faults::default(), &[("poll", 2.5)]));
     }
 }

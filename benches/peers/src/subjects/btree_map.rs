@@ -1,19 +1,12 @@
 use crate::log::Log;
-use crate::subject::{Cancelled, Kind, Profile, Setup, Subject};
+use crate::subject::{Kind, Profile, Setup, Subject};
 use std::collections;
 
 /// std's `BTreeMap`, by deadline and by a number that tells those of equal deadlines apart.
 #[derive(Debug, Default)]
 pub(crate) struct BTreeMap {
-    map: collections::BTreeMap<(u64, u64), u64>,
+    pub(crate) map: collections::BTreeMap<(u64, u64), u64>,
     scheduled: u64,
-}
-
-#[cfg(test)]
-impl BTreeMap {
-    pub(crate) fn pop_last(&mut self) -> Option<u64> {
-        self.map.pop_last().map(|(_, value)| value)
-    }
 }
 
 impl Subject for BTreeMap {
@@ -32,13 +25,13 @@ impl Subject for BTreeMap {
         key
     }
 
-    fn cancel(&mut self, key: Self::Key) -> Cancelled {
-        self.map.remove(&key).into()
+    fn cancel(&mut self, key: Self::Key, value: u64) -> bool {
+        self.map.remove(&key) == Some(value)
     }
 
     fn expire_some(&mut self, now: u64, log: &mut Log) -> bool {
         let first = self.map.first_entry().filter(|first| first.key().0 <= now);
-        first.map(|first| log.push(first.remove())).is_some()
+        first.map(|first| log.values.push(first.remove())).is_some()
     }
 
     fn next_wake(&mut self) -> Option<u64> {

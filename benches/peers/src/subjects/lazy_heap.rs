@@ -1,61 +1,33 @@
 use crate::log::Log;
-use crate::subject::{Cancelled, Kind, Profile, Setup, Subject};
+use crate::subject::{Kind, Profile, Setup, Subject};
+use slab::Slab;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// std's `BinaryHeap` beside an array of values, as most write it who write it themselves.
+/// std's `BinaryHeap` beside a slab of values, as most programs that have a heap of their own.
 ///
 /// A cancel takes the value and leaves the heap's entry behind, until it surfaces, or until those
 /// left behind outnumber the others and are thrown out all at once.
 #[derive(Debug, Default)]
 pub(crate) struct LazyHeap {
-    heap: BinaryHeap<Reverse<(u64, u64, u32)>>,
-    /// By index: the number of its present entry, and the value unless vacant.
-    places: Vec<(u64, Option<u64>)>,
-    vacant: Vec<u32>,
+    heap: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    /// Each with its number, which tells it from those that had its place before.
+    values: Slab<(u64, u64)>,
     scheduled: u64,
 }
 
 impl LazyHeap {
-    fn take(&mut self, number: u64, index: u32) -> Option<u64> {
-        let (present, value) = &mut self.places[index as usize];
-        if *present != number {
-            return None;
-        }
-        let value = value.take()?;
-        self.vacant.push(index);
-        Some(value)
-    }
-
-    fn clean(&mut self) {
-        let live = self.places.len() - self.vacant.len();
-        if self.heap.len() > 64 + 2 * live {
-            let places = &self.places;
-            self.heap.retain(|&Reverse((_, number, index))| {
-                let (present, value) = places[index as usize];
-                present == number && value.is_some()
-            });
-        }
-    }
-
-    fn pop(&mut self, now: u64) -> Option<u64> {
-        while let Some(&Reverse((deadline, number, index))) = self.heap.peek() {
-            if now < deadline {
-                break;
-            }
-            self.heap.pop();
-            if let Some(value) = self.take(number, index) {
-                return Some(value);
-            }
-        }
-        None
+    fn take(&mut self, number: u64, index: usize) -> Option<u64> {
+        self.values.get(index).filter(|present| present.0 == number)?;
+        Some(self.values.remove(index).1)
     }
 }
 
 impl Subject for LazyHeap {
-    type Key = (u64, u32);
+    type Key = (u64, usize);
 
-    const PROFILE: Profile = Profile::new("lazy-heap", Kind::Peer).cancels_lazily();
+    const PROFILE: Profile =
+        Profile { frees_at_once: false, ..Profile::new("lazy-heap", Kind::Peer) };
 
     fn new(_setup: &Setup) -> Self {
         Self::default()
@@ -63,29 +35,31 @@ impl Subject for LazyHeap {
 
     fn schedule(&mut self, deadline: u64, value: u64) -> Self::Key {
         self.scheduled += 1;
-        let place = (self.scheduled, Some(value));
-        let index = match self.vacant.pop() {
-            Some(index) => {
-                self.places[index as usize] = place;
-                index
-            }
-            None => {
-                self.places.push(place);
-                (self.places.len() - 1) as u32
-            }
-        };
+        let index = self.values.insert((self.scheduled, value));
         self.heap.push(Reverse((deadline, self.scheduled, index)));
         (self.scheduled, index)
     }
 
-    fn cancel(&mut self, (number, index): Self::Key) -> Cancelled {
-        let value = self.take(number, index);
-        self.clean();
-        value.into()
+    fn cancel(&mut self, (number, index): Self::Key, value: u64) -> bool {
+        let taken = self.take(number, index);
+        if self.heap.len() > 64 + 2 * self.values.len() {
+            self.heap.retain(|&Reverse((_, number, index))| {
+                self.values.get(index).is_some_and(|present| present.0 == number)
+            });
+        }
+        taken == Some(value)
     }
 
     fn expire_some(&mut self, now: u64, log: &mut Log) -> bool {
-        self.pop(now).map(|value| log.push(value)).is_some()
+        let is_due = |&first: &&Reverse<(u64, u64, usize)>| first.0.0 <= now;
+        while let Some(&Reverse((_, number, index))) = self.heap.peek().filter(is_due) {
+            self.heap.pop();
+            if let Some(value) = self.take(number, index) {
+                log.values.push(value);
+                return true;
+            }
+        }
+        false
     }
 
     fn next_wake(&mut self) -> Option<u64> {

@@ -18,7 +18,10 @@ macro_rules! subjects {
     (driven: [$($driven:ty,)*], threaded: [$($threaded:ty,)*]) => {
         /// In the order of the tables: ours first, limits last.
         pub(crate) const PROFILES: &[Profile] =
-            &[$(<$driven as Subject>::PROFILE,)* $(<$threaded as Threaded>::PROFILE,)*];
+            &[
+                $(<$driven as Subject>::PROFILE,)*
+                $(Profile { has_threads: true, ..<$threaded as Threaded>::PROFILE },)*
+            ];
 
         /// Runs `case` with its subject.
         pub(crate) fn run(case: &Case) -> Sample {
@@ -48,22 +51,17 @@ subjects! {
     limits::Compare,
     ],
     threaded: [
-    threaded::ours::TickwheelTimer,
-    threaded::ours::Fine,
-    threaded::ours::AmongOthers,
-    threaded::ours::TickwheelSleep,
-    threaded::futures::Tokio<2>,
-    threaded::futures::Tokio<1>,
+    threaded::handles::TickwheelTimer<1_000>,
+    threaded::handles::TickwheelTimer<100>,
+    threaded::handles::AmongOthers,
+    threaded::futures::OnTokio<threaded::futures::TickwheelSleep>,
+    threaded::futures::OnTokio<threaded::futures::Tokio<2>>,
+    threaded::futures::OnTokio<threaded::futures::Tokio<1>>,
     threaded::hhwt_thread::HhwtThread,
-    threaded::timerwheel::Timerwheel,
-    threaded::futures::AsyncIo,
-    threaded::futures::PingoraTimeout,
+    threaded::handles::Timerwheel,
+    threaded::futures::OnTokio<threaded::futures::AsyncIo>,
+    threaded::futures::OnTokio<threaded::futures::PingoraTimeout>,
     threaded::designs::TwoQueues,
     threaded::designs::OneLock,
     ]
-}
-
-/// What is known of the subject of that name.
-pub(crate) fn profile(name: &str) -> Option<&'static Profile> {
-    PROFILES.iter().find(|profile| profile.name == name)
 }

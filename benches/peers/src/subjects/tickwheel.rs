@@ -1,7 +1,7 @@
 //! Ours, in both modes.
 
 use crate::log::Log;
-use crate::subject::{Cancelled, Kind, Profile, Setup, Subject};
+use crate::subject::{Kind, Profile, Setup, Subject};
 use tickwheel::{Key, Mode, Wheel};
 
 /// `Wheel` in hierarchical mode: 64 buckets a level, as by default.
@@ -34,8 +34,8 @@ macro_rules! subject {
                 self.0.schedule(deadline, value)
             }
 
-            fn cancel(&mut self, key: Key) -> Cancelled {
-                self.0.cancel(key).into()
+            fn cancel(&mut self, key: Key, value: u64) -> bool {
+                self.0.cancel(key) == Some(value)
             }
 
             fn reschedule(&mut self, key: Key, deadline: u64, _value: u64) -> Key {
@@ -45,7 +45,7 @@ macro_rules! subject {
 
             fn expire(&mut self, now: u64, log: &mut Log) {
                 while let Some(expired) = self.0.expire(now) {
-                    log.push(expired.value);
+                    log.values.push(expired.value);
                 }
             }
 
@@ -53,7 +53,7 @@ macro_rules! subject {
                 let mut work = WORK;
                 match self.0.expire_bounded(now, &mut work) {
                     Some(expired) => {
-                        log.push(expired.value);
+                        log.values.push(expired.value);
                         true
                     }
                     None => work == 0,

@@ -1,6 +1,7 @@
 //! Other ways in which threads could hand their timeouts over to a worker with one of our wheels.
 
-use super::{Task, Threaded, counted};
+use super::Task;
+use super::handles::Handles;
 use crate::subject::{Kind, Profile};
 use crossbeam_queue::SegQueue;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -93,25 +94,10 @@ impl HandedOver {
     }
 }
 
-impl TwoQueues {
-    fn schedule(&self, delay: Duration, task: Task) -> Arc<Queued> {
-        let timeout = Arc::new(Queued {
-            deadline: deadline(self.0, delay),
-            state: AtomicU8::new(PENDING),
-            key: OnceLock::new(),
-            task: Mutex::new(Some(task)),
-        });
-        self.1.pending.fetch_add(1, Ordering::Relaxed);
-        self.1.new.push(timeout.clone());
-        timeout
-    }
-}
+impl Handles for TwoQueues {
+    const PROFILE: Profile = Profile::new("two-queues", Kind::Design);
 
-impl Threaded for TwoQueues {
-    const PROFILE: Profile = Profile::threaded("two-queues", Kind::Design);
-
-    type Local<'a> = &'a Self;
-    type Slot = Option<Arc<Queued>>;
+    type Handle = Arc<Queued>;
 
     fn new() -> Self {
         let (start, handed_over) = (Instant::now(), Arc::<HandedOver>::default());
@@ -120,37 +106,31 @@ impl Threaded for TwoQueues {
         Self(start, handed_over)
     }
 
-    fn enter(&self) -> &Self {
-        self
+    fn schedule(&self, delay: Duration, task: impl FnOnce() + Send + 'static) -> Arc<Queued> {
+        let timeout = Arc::new(Queued {
+            deadline: deadline(self.0, delay),
+            state: AtomicU8::new(PENDING),
+            key: OnceLock::new(),
+            task: Mutex::new(Some(Box::new(task))),
+        });
+        self.1.pending.fetch_add(1, Ordering::Relaxed);
+        self.1.new.push(timeout.clone());
+        timeout
     }
 
-    fn replace(local: &mut &Self, slot: &mut Self::Slot, delay: Duration) {
-        if let Some(oldest) = slot.replace(local.schedule(delay, Box::new(counted()))) {
-            assert!(oldest.ends(CANCELLED));
-            local.1.cancelled.push(oldest);
-        }
-    }
-
-    fn after(&self, delay: Duration, task: Task) {
-        self.schedule(delay, task);
+    fn cancel(&self, handle: Arc<Queued>) {
+        assert!(handle.ends(CANCELLED));
+        self.1.cancelled.push(handle);
     }
 }
 
 /// One wheel behind one lock: the least that could work.
 pub(crate) struct OneLock(Instant, Arc<Mutex<Wheel<Task>>>);
 
-impl OneLock {
-    fn schedule(&self, delay: Duration, task: Task) -> Key {
-        let deadline = deadline(self.0, delay);
-        self.1.lock().expect("no panics").schedule(deadline, task)
-    }
-}
+impl Handles for OneLock {
+    const PROFILE: Profile = Profile::new("one-lock", Kind::Design);
 
-impl Threaded for OneLock {
-    const PROFILE: Profile = Profile::threaded("one-lock", Kind::Design);
-
-    type Local<'a> = &'a Self;
-    type Slot = Option<Key>;
+    type Handle = Key;
 
     fn new() -> Self {
         let start = Instant::now();
@@ -163,19 +143,14 @@ impl Threaded for OneLock {
         Self(start, wheel)
     }
 
-    fn enter(&self) -> &Self {
-        self
+    fn schedule(&self, delay: Duration, task: impl FnOnce() + Send + 'static) -> Key {
+        let (deadline, task) = (deadline(self.0, delay), Box::new(task));
+        self.1.lock().expect("no panics").schedule(deadline, task)
     }
 
-    fn replace(local: &mut &Self, slot: &mut Self::Slot, delay: Duration) {
-        if let Some(oldest) = slot.replace(local.schedule(delay, Box::new(counted()))) {
-            let task = local.1.lock().expect("no panics").cancel(oldest);
-            assert!(task.is_some());
-        }
-    }
-
-    fn after(&self, delay: Duration, task: Task) {
-        self.schedule(delay, task);
+    fn cancel(&self, handle: Key) {
+        let task = self.1.lock().expect("no panics").cancel(handle);
+        assert!(task.is_some());
     }
 }
 

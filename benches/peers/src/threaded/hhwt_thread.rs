@@ -59,12 +59,6 @@ impl PeriodicState for Never {
     }
 }
 
-/// A thread's own way to the timer, and the next of its names.
-pub(crate) struct Local {
-    timer: TimerRef<u64, Once, Never>,
-    next: u64,
-}
-
 impl HhwtThread {
     fn reference(&self) -> TimerRef<u64, Once, Never> {
         self.reference.lock().expect("nobody panics with it").clone()
@@ -77,9 +71,8 @@ impl HhwtThread {
 }
 
 impl Threaded for HhwtThread {
-    const PROFILE: Profile = Profile::threaded("hhwt-thread", Kind::Peer);
+    const PROFILE: Profile = Profile::new("hhwt-thread", Kind::Peer);
 
-    type Local<'a> = Local;
     type Slot = Option<u64>;
 
     fn new() -> Self {
@@ -89,17 +82,16 @@ impl Threaded for HhwtThread {
         Self { reference, threads: AtomicU64::new(0) }
     }
 
-    fn enter(&self) -> Local {
-        Local { timer: self.reference(), next: self.names() }
-    }
-
-    fn replace(local: &mut Local, slot: &mut Self::Slot, delay: Duration) {
-        if let Some(name) = slot.take() {
-            local.timer.cancel(&name);
+    fn replacer(&self) -> impl FnMut(&mut Self::Slot, Duration) {
+        let (mut timer, mut name) = (self.reference(), self.names());
+        move |slot, delay| {
+            if let Some(oldest) = slot.take() {
+                timer.cancel(&oldest);
+            }
+            name += 1;
+            *slot = Some(name);
+            timer.schedule_once(delay, Once { name, task: None });
         }
-        local.next += 1;
-        *slot = Some(local.next);
-        local.timer.schedule_once(delay, Once { name: local.next, task: None });
     }
 
     fn after(&self, delay: Duration, task: Task) {

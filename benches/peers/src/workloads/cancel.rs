@@ -2,9 +2,9 @@
 
 use super::LEAST;
 use crate::case::Sample;
-use crate::log::{Faults, Log, value};
+use crate::log::{Fault, Faults, Log, deadline, value};
 use crate::random::{Delays, MINUTE};
-use crate::subject::{Cancelled, Setup, Subject};
+use crate::subject::{Setup, Subject};
 use cpu_time::ThreadTime;
 
 pub(super) fn run<S: Subject>(count: usize) -> Sample {
@@ -20,7 +20,7 @@ pub(super) fn run<S: Subject>(count: usize) -> Sample {
     for pass in 0..=passes {
         let started = ThreadTime::now();
         for &value in &values {
-            keys.push(subject.schedule(crate::log::deadline(value), value));
+            keys.push(subject.schedule(deadline(value), value));
         }
         let scheduled = started.elapsed();
 
@@ -29,13 +29,11 @@ pub(super) fn run<S: Subject>(count: usize) -> Sample {
         let mut wrong = 0;
         let started = ThreadTime::now();
         for (key, value) in shuffled.drain(..) {
-            let cancelled = subject.cancel(key);
-            wrong +=
-                u64::from(cancelled != Cancelled::Value(value) && cancelled != Cancelled::Done);
+            wrong += u64::from(!subject.cancel(key, value));
         }
         let cancelled = started.elapsed();
 
-        faults.wrong += wrong;
+        faults.add(Fault::Wrong, wrong);
         if 0 < pass {
             schedule += scheduled.as_nanos() as f64;
             cancel += cancelled.as_nanos() as f64;
@@ -44,7 +42,7 @@ pub(super) fn run<S: Subject>(count: usize) -> Sample {
     let mut log = Log::default();
     subject.drive(0, &mut log);
     // It was cancelled.
-    faults.duplicated += log.len() as u64;
+    faults.add(Fault::Duplicated, log.values.len() as u64);
     let each = (passes * count) as f64;
     Sample::of(faults, &[("cancel", cancel / each), ("schedule", schedule / each)])
 }

@@ -1,7 +1,7 @@
 //! Timeouts that are scheduled and cancelled by several threads at once.
 
 use crate::case::Sample;
-use crate::log::Faults;
+use crate::log::{Fault, Faults};
 use crate::threaded::{FIRED, Threaded};
 use cpu_time::ProcessTime;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -22,16 +22,10 @@ pub(super) fn run<T: Threaded>(threads: usize, milliseconds: u64) -> Sample {
         let workers: Vec<_> = (0..threads)
             .map(|_| {
                 scope.spawn(|| {
-                    let mut local = timer.enter();
-                    let mut kept: Vec<T::Slot> = (0..KEPT).map(|_| T::Slot::default()).collect();
-                    let mut round = || {
-                        for slot in &mut kept {
-                            T::replace(&mut local, slot, DELAY);
-                        }
-                    };
-                    for _ in 0..10 {
-                        round();
-                    }
+                    let mut replace = timer.replacer();
+                    let mut kept: Vec<_> = (0..KEPT).map(|_| T::Slot::default()).collect();
+                    let mut round = || kept.iter_mut().for_each(|slot| replace(slot, DELAY));
+                    (0..10).for_each(|_| round());
                     warm.wait();
                     let mut rounds = 0;
                     while !stop.load(Relaxed) {
@@ -52,7 +46,8 @@ pub(super) fn run<T: Threaded>(threads: usize, milliseconds: u64) -> Sample {
         (started.elapsed(), done, processors)
     });
     let each = elapsed.as_nanos() as f64 / done as f64;
-    let faults = Faults { early: FIRED.load(Relaxed), ..Faults::default() };
+    let mut faults = Faults::default();
+    faults.add(Fault::Early, FIRED.load(Relaxed));
     let values = [
         ("schedule + cancel", each),
         ("rate", 1e3 / each),

@@ -2,7 +2,7 @@
 
 use super::live::Server;
 use crate::case::Sample;
-use crate::random::{Delays, YEAR};
+use crate::random::YEAR;
 use crate::subject::{Setup, Subject};
 use cpu_time::ThreadTime;
 use std::collections::HashMap;
@@ -45,8 +45,7 @@ fn read(name: &str) -> Vec<Step> {
 
 /// Returns the nanoseconds an operation, until the last one is done, and what was wrong.
 fn replay<S: Subject>(steps: &[Step], keys: usize, longest: u64) -> Sample {
-    let setup = Setup::new(longest.min(YEAR), keys);
-    let mut server = Server::<S>::empty(S::new(&setup), Delays::uniform(longest), keys);
+    let mut server = Server::<S>::empty(&Setup::new(longest.min(YEAR), keys));
     let started = ThreadTime::now();
     for step in steps {
         if server.now < step.time {
