@@ -26,8 +26,9 @@ const PATHS: [Path; 10] = [
     ("cancel", 10_000, cancel),
     ("reschedule", 10_000, reschedule),
     ("replace-1k", 10_000, replace),
-    ("expire-dense", 100_000, expire_dense),
-    ("expire-sparse", 100_000, expire_sparse),
+    // As dense as a million over a minute. Most are demoted once or twice.
+    ("expire-dense", 100_000, |operations| _ = expire("hierarchical:64", operations, MINUTE / 10)),
+    ("expire-sparse", 100_000, |operations| _ = expire("hierarchical:64", operations, DAY)),
     ("empty-poll", 10_000, empty_poll),
     ("hashed-512-expire", 10_000, hashed_expire),
     ("hashed-65536-pass", 100_000, hashed_pass),
@@ -255,15 +256,6 @@ fn expire(mode: &str, operations: u64, longest: u64) -> Wheel<u64> {
     what_is_counted(|| fired = fire_all(&mut wheel));
     assert_eq!(fired, operations);
     wheel
-}
-
-/// As dense as a million over a minute. Most are demoted once or twice.
-fn expire_dense(operations: u64) {
-    expire("hierarchical:64", operations, MINUTE / 10);
-}
-
-fn expire_sparse(operations: u64) {
-    expire("hierarchical:64", operations, DAY);
 }
 
 /// Time goes on tick by tick, and the only timeout is far away.

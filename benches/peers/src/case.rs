@@ -1,9 +1,14 @@
-//! One measurement: which subject does which work, and what the process found.
+//! One measurement: which subject does which work, and what it found. Each runs in a process of its
+//! own, so that a subject that panics, hangs or takes all memory spoils nothing but its own row, and
+//! each begins with a heap that nobody has used.
 
 use crate::log::Faults;
+use process_control::{ChildExt, Control};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::panic::{self, AssertUnwindSafe};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// One measurement, which has a process of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,4 +49,50 @@ pub(crate) fn caught(work: impl FnOnce() -> Sample) -> Sample {
         let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
         Sample::failed(format!("PANICKED: {}", text.unwrap_or("no message")))
     })
+}
+
+/// The sample that `command` writes, after `patience` at most.
+pub(crate) fn run(command: &mut Command, patience: Duration) -> Sample {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let output = child.and_then(|child| {
+        child.controlled_with_output().time_limit(patience).terminate_for_timeout().wait()
+    });
+    Sample::failed(match output {
+        Ok(Some(output)) => match serde_json::from_slice(&output.stdout) {
+            Ok(sample) if output.status.success() => return sample,
+            _ => format!("CRASHED: {}", output.status),
+        },
+        Ok(None) => format!("HUNG: not done after {} s", patience.as_secs()),
+        Err(error) => format!("CRASHED: {error}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ran(script: &str) -> Sample {
+        run(Command::new("sh").args(["-c", script]), Duration::from_secs(1))
+    }
+
+    fn failure(script: &str) -> String {
+        ran(script).failure.expect("a failure")
+    }
+
+    #[test]
+    fn one_that_hangs_is_ended_and_said_to_hang() {
+        assert_eq!(failure("sleep 60"), "HUNG: not done after 1 s");
+    }
+
+    #[test]
+    fn one_that_dies_is_said_to_have_crashed() {
+        assert!(failure("kill -9 $$").starts_with("CRASHED"));
+        assert!(failure("echo nonsense").starts_with("CRASHED"));
+    }
+
+    #[test]
+    fn one_that_answers_is_believed() {
+        let sample = ran(r#"echo '{"values":{"poll":2.5},"faults":{},"failure":null}'"#);
+        assert_eq!(sample, Sample::of(Faults::default(), &[("poll", 2.5)]));
+    }
 }

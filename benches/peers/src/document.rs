@@ -31,7 +31,7 @@ pub(crate) fn page(results: &Results, pictures: Option<&Path>) -> String {
                     if let Some(pictures) = pictures {
                         page += &format!("\n![{name}]({}/{name}.svg)\n", pictures.display());
                     }
-                    page += &tables::growth(results, workload, &sizes);
+                    page += &tables::growth(results, workload);
                 }
             }
             None => page.extend(sizes.iter().map(|&size| tables::detail(results, workload, size))),

@@ -7,6 +7,7 @@ use crate::statistics::Spread;
 use crate::subject::{Kind, Profile};
 use crate::subjects::PROFILES;
 use crate::workloads::{self, HISTORIES};
+use std::collections::BTreeSet;
 
 /// One goal as a row of the table: the workload, what the figure is, as "ours / nexus-timer", the
 /// limit, what the run found, and the verdict.
@@ -31,9 +32,7 @@ pub(crate) fn of(results: &Results) -> Vec<Goal> {
         goals.push(of(workload, MILLION).against("sort-and-walk", 1.5));
         goals.push(of(workload, MILLION).against_best("every peer", 0.5, |_| true));
     }
-    let mut sizes = [1_000, 100_000, MILLION].map(|size| of("requests", size).size).to_vec();
-    sizes.dedup();
-    for size in sizes {
+    for size in BTreeSet::from([1_000, 100_000, MILLION].map(|size| of("requests", size).size)) {
         goals.push(of("requests", size).against_best("best peer", 1.0, |_| true));
         goals.push(of("requests", size).against("slab", 2.0));
     }

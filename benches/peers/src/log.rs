@@ -42,16 +42,6 @@ impl Log {
         self.values.clear();
         self.batches.clear();
     }
-
-    /// Each value with the times of its batch.
-    fn iter(&self) -> impl Iterator<Item = (u64, u64, u64)> {
-        let mut start = 0;
-        self.batches.iter().flat_map(move |batch| {
-            let values = &self.values[start..batch.end];
-            start = batch.end;
-            values.iter().map(move |&value| (value, batch.now, batch.since))
-        })
-    }
 }
 
 /// The value of a timeout tells when it is due and which one it is, so that it can be judged by
@@ -137,19 +127,22 @@ impl Faults {
     /// Judges all that is in `log`, where `pending` has the value of each timeout that was
     /// scheduled; what came out is taken out of it.
     pub(crate) fn judge_all(&mut self, log: &Log, pending: &mut [u64]) {
-        let mut last = 0;
-        for (value, now, since) in log.iter() {
-            self.judge(deadline(value), now, since);
-            match pending.get_mut(id(value)) {
-                Some(expected) if *expected == value => *expected = NOTHING,
-                _ => self.add(Fault::Duplicated, 1),
+        let (mut start, mut last) = (0, 0);
+        for batch in &log.batches {
+            for &value in &log.values[start..batch.end] {
+                self.judge(deadline(value), batch.now, batch.since);
+                match pending.get_mut(id(value)) {
+                    Some(expected) if *expected == value => *expected = NOTHING,
+                    _ => self.add(Fault::Duplicated, 1),
+                }
+                if deadline(value) < deadline(last) {
+                    self.add(Fault::Disordered, 1);
+                } else {
+                    self.add(Fault::NotFirstInFirstOut, u64::from(value < last));
+                    last = value;
+                }
             }
-            if deadline(value) < deadline(last) {
-                self.add(Fault::Disordered, 1);
-            } else {
-                self.add(Fault::NotFirstInFirstOut, u64::from(value < last));
-                last = value;
-            }
+            start = batch.end;
         }
     }
 

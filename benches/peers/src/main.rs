@@ -3,7 +3,7 @@
 //! `cargo run --release -p peers` runs all; docs/benchmarks.md says what each workload is, and has
 //! the figures of one run.
 //!
-//! Each measurement is a process of its own ([`runner`]); the subjects take turns within each
+//! Each measurement is a process of its own ([`case`]); the subjects take turns within each
 //! repetition, so that what disturbs the machine disturbs them all; and every answer of every
 //! subject is judged ([`log`]).
 
@@ -18,7 +18,6 @@ mod random;
 #[path = "../../report/mod.rs"]
 mod report;
 mod results;
-mod runner;
 mod statistics;
 mod subject;
 mod subjects;
@@ -86,6 +85,10 @@ struct Arguments {
     /// Name the workloads and the subjects, and run nothing.
     #[arg(long)]
     list: bool,
+
+    /// Measure this case, in JSON: what the program starts itself for.
+    #[arg(long, hide = true)]
+    measure_one: Option<String>,
 }
 
 /// What takes longer than this is not repeated more often than that.
@@ -98,10 +101,6 @@ Examples:
   cargo run --release -p peers -- --json run.json --plot docs/benchmarks --markdown docs/benchmarks.md";
 
 fn main() -> ExitCode {
-    // Its own process, which the runner started.
-    if env::args().nth(1).as_deref() == Some(runner::MEASURE) {
-        return measure();
-    }
     match Arguments::parse().run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -111,18 +110,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures the case that stands on the input, and ends at once: threads of a subject may still
-/// have much to do.
-fn measure() -> ExitCode {
-    let Ok(case) = serde_json::from_reader::<_, Case>(io::stdin()) else {
-        return ExitCode::FAILURE;
-    };
+fn measure(case: &Case) -> Result<(), Box<dyn Error>> {
     // The table tells of panics, and some subjects have many.
     panic::set_hook(Box::new(|_| {}));
-    let sample = case::caught(|| subjects::run(&case));
-    let written = serde_json::to_writer(io::stdout(), &sample).is_ok();
-    let flushed = io::stdout().flush().is_ok();
-    std::process::exit(if written && flushed { 0 } else { 1 })
+    let sample = case::caught(|| subjects::run(case));
+    writeln!(io::stdout(), "{}", serde_json::to_string(&sample)?)?;
+    // At once: threads of a subject may still have much to do.
+    std::process::exit(0)
 }
 
 /// Subjects that take turns with each other at one workload of one size.
@@ -130,6 +124,9 @@ type Group = (&'static Workload, usize, Vec<&'static str>);
 
 impl Arguments {
     fn run(&self) -> Result<(), Box<dyn Error>> {
+        if let Some(case) = &self.measure_one {
+            return measure(&serde_json::from_str(case)?);
+        }
         if self.list {
             return list();
         }
@@ -214,9 +211,10 @@ impl Arguments {
                             size,
                             milliseconds: if self.quick { 200 } else { 1_000 },
                         };
+                        let case = serde_json::to_string(&case)?;
                         let mut command = Command::new(&program);
-                        command.arg(runner::MEASURE);
-                        runner::run(&mut command, &case, Duration::from_secs(patience))
+                        command.args(["--measure-one", &case]);
+                        case::run(&mut command, Duration::from_secs(patience))
                     }
                 };
                 *took = started.elapsed().max(*took);

@@ -96,6 +96,8 @@ fn lines(results: &Results, workload: &Workload) -> Vec<Line> {
         let mark = if rows.clone().any(|row| row.faults().any()) { ", wrong answers" } else { "" };
         let (size, cost) = (format::count(size as usize), format::duration(cost));
         let label = format!("{}: {cost} at {size}{mark}", profile.name);
+        let [_, red, green, blue] = color.to_be_bytes();
+        let color = RGBColor(red, green, blue);
         lines.push(Line { label, kind: profile.kind, points, color });
     }
     let end = |line: &Line| line.points.last().map_or(0.0, |end| end.1);
@@ -106,14 +108,5 @@ fn lines(results: &Results, workload: &Workload) -> Vec<Line> {
 const FONT: &str = "Noto Sans, sans-serif";
 
 /// In the order of the subjects: ours are reddish, and the others apart from each other for most eyes.
-const COLORS: [RGBColor; 9] = [
-    RGBColor(0xd0, 0x1c, 0x1f),
-    RGBColor(0xe0, 0x7b, 0x39),
-    RGBColor(0x1f, 0x5f, 0xb4),
-    RGBColor(0x2a, 0x93, 0x6a),
-    RGBColor(0x7a, 0x4f, 0xa3),
-    RGBColor(0x00, 0x94, 0xa8),
-    RGBColor(0x8a, 0x8d, 0x1f),
-    RGBColor(0x6b, 0x4a, 0x3a),
-    RGBColor(0x77, 0x77, 0x77),
-];
+const COLORS: [u32; 9] =
+    [0xd01c1f, 0xe07b39, 0x1f5fb4, 0x2a936a, 0x7a4fa3, 0x0094a8, 0x8a8d1f, 0x6b4a3a, 0x777777];

@@ -6,6 +6,7 @@ use crate::statistics::Spread;
 use crate::subject::{Kind, Profile};
 use crate::subjects::PROFILES;
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// The result of a run, as `--json` writes it.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -55,13 +56,9 @@ impl Results {
         self.rows_of(workload, size).find(|row| row.profile().kind == Kind::Ours)
     }
 
-    /// In rising order.
-    pub(crate) fn sizes_of(&self, workload: &str) -> Vec<usize> {
+    pub(crate) fn sizes_of(&self, workload: &str) -> BTreeSet<usize> {
         let rows = self.rows.iter().filter(|row| row.workload == workload);
-        let mut sizes: Vec<_> = rows.map(|row| row.size).collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        sizes
+        rows.map(|row| row.size).collect()
     }
 
     /// Why the subject did not come to the end of the workload, at any size.

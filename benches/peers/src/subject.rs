@@ -10,7 +10,8 @@ pub(crate) trait Subject: Sized {
     /// Names one timeout.
     type Key;
 
-    const PROFILE: Profile;
+    /// Whether what was not cancelled comes out.
+    const FIRES: bool = true;
 
     fn new(setup: &Setup) -> Self;
 
@@ -131,7 +132,7 @@ pub(crate) enum Kind {
 
 impl Profile {
     /// Of a subject that does all that is asked for.
-    pub(crate) const fn new(name: &'static str, kind: Kind) -> Self {
+    pub(crate) const fn new(kind: Kind, name: &'static str) -> Self {
         Self { name, kind, fires: true, cancels: true, frees_at_once: true, has_threads: false }
     }
 }

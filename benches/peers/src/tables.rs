@@ -9,6 +9,7 @@ use crate::subject::Kind;
 use crate::subjects::PROFILES;
 use crate::workloads::{CALLS, DURATION, HISTORIES, QUANTILES, WORKLOADS, Workload};
 use comfy_table::CellAlignment;
+use std::collections::BTreeSet;
 
 /// Columns with these heads are words; all others are figures.
 const WORDS: [&str; 10] =
@@ -63,7 +64,8 @@ pub(crate) fn detail(results: &Results, workload: &Workload, size: usize) -> Str
 }
 
 /// The first metric of a workload at each of several sizes.
-pub(crate) fn growth(results: &Results, workload: &Workload, sizes: &[usize]) -> String {
+pub(crate) fn growth(results: &Results, workload: &Workload) -> String {
+    let sizes = results.sizes_of(workload.name);
     let (metric, unit) = workload.metrics[0];
     let counts: Vec<_> = sizes.iter().map(|&size| count(size)).collect();
     let heads: Vec<_> = ["subject"].into_iter().chain(counts.iter().map(String::as_str)).collect();
@@ -87,9 +89,7 @@ pub(crate) fn growth(results: &Results, workload: &Workload, sizes: &[usize]) ->
 pub(crate) fn longest_calls(results: &Results, workload: &Workload) -> String {
     let quantiles = QUANTILES.map(|(name, _)| name);
     let heads = [&["call", "subject", "before"], &quantiles[..], &["answers"]].concat();
-    let mut sizes: Vec<_> = HISTORIES.iter().flat_map(|one| results.sizes_of(one.0)).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
+    let sizes: BTreeSet<_> = HISTORIES.iter().flat_map(|one| results.sizes_of(one.0)).collect();
     let section = |size| {
         let mut rows = Vec::new();
         for call in CALLS {

@@ -1,5 +1,5 @@
 use crate::log::Log;
-use crate::subject::{Kind, Profile, Setup, Subject};
+use crate::subject::{Setup, Subject};
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -51,8 +51,6 @@ impl DelayQueue {
 
 impl Subject for DelayQueue {
     type Key = Key;
-
-    const PROFILE: Profile = Profile::new("delay-queue", Kind::Peer);
 
     fn new(setup: &Setup) -> Self {
         let mut builder = Builder::new_current_thread();

@@ -1,5 +1,5 @@
 use crate::log::Log;
-use crate::subject::{Kind, Profile, Setup, Subject};
+use crate::subject::{Setup, Subject};
 use hierarchical_hash_wheel_timer::wheels::Skip;
 use hierarchical_hash_wheel_timer::wheels::cancellable::{
     CancellableTimerEntry, QuadWheelWithOverflow,
@@ -32,8 +32,6 @@ impl CancellableTimerEntry for Entry {
 
 impl Subject for Hhwt {
     type Key = u64;
-
-    const PROFILE: Profile = Profile { frees_at_once: false, ..Profile::new("hhwt", Kind::Peer) };
 
     fn new(_setup: &Setup) -> Self {
         Self { wheel: QuadWheelWithOverflow::new(), now: 0, due: Vec::new() }

@@ -1,7 +1,7 @@
 //! What does less than is asked for, and cannot be expected to be beaten.
 
 use crate::log::Log;
-use crate::subject::{Kind, Profile, Setup, Subject};
+use crate::subject::{Setup, Subject};
 
 /// The limit for what fires: an array of deadlines and values, sorted once by `sort_unstable` and
 /// walked.
@@ -11,9 +11,6 @@ pub(crate) struct SortAndWalk(Vec<(u64, u64)>);
 
 impl Subject for SortAndWalk {
     type Key = ();
-
-    const PROFILE: Profile =
-        Profile { cancels: false, ..Profile::new("sort-and-walk", Kind::Limit) };
 
     fn new(_setup: &Setup) -> Self {
         Self(Vec::new())
@@ -48,7 +45,7 @@ pub(crate) struct Slab(slab::Slab<u64>);
 impl Subject for Slab {
     type Key = usize;
 
-    const PROFILE: Profile = Profile { fires: false, ..Profile::new("slab", Kind::Limit) };
+    const FIRES: bool = false;
 
     fn new(_setup: &Setup) -> Self {
         Self(slab::Slab::new())
@@ -76,8 +73,6 @@ pub(crate) struct Compare(u64, u64);
 
 impl Subject for Compare {
     type Key = ();
-
-    const PROFILE: Profile = Profile { cancels: false, ..Profile::new("compare", Kind::Limit) };
 
     fn new(_setup: &Setup) -> Self {
         Self(u64::MAX, 0)

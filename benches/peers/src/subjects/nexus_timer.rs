@@ -1,5 +1,5 @@
 use crate::log::Log;
-use crate::subject::{Kind, Profile, Setup, Subject};
+use crate::subject::{Setup, Subject};
 use nexus_timer::{TimerHandle, Wheel, WheelBuilder};
 use std::time::{Duration, Instant};
 
@@ -44,8 +44,6 @@ impl NexusTimer {
 
 impl Subject for NexusTimer {
     type Key = TimerHandle<u64>;
-
-    const PROFILE: Profile = Profile::new("nexus-timer", Kind::Peer);
 
     fn new(setup: &Setup) -> Self {
         let epoch = Instant::now();

@@ -1,5 +1,5 @@
 use crate::log::Log;
-use crate::subject::{Kind, Profile, Setup, Subject};
+use crate::subject::{Setup, Subject};
 use subms_timer_wheel::TimerWheel;
 
 /// subms-timer-wheel 0.10: a hashed wheel that counts rounds, with a map from names to buckets.
@@ -20,8 +20,6 @@ impl Subms {
 
 impl Subject for Subms {
     type Key = u64;
-
-    const PROFILE: Profile = Profile { frees_at_once: false, ..Profile::new("subms", Kind::Peer) };
 
     fn new(setup: &Setup) -> Self {
         Self { wheel: TimerWheel::new(setup.buckets()), now: 0 }

@@ -2,9 +2,8 @@
 
 use super::Task;
 use super::handles::Handles;
-use crate::subject::{Kind, Profile};
 use crossbeam_queue::SegQueue;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -52,19 +51,17 @@ struct HandedOver {
 
 pub(crate) struct Queued {
     deadline: u64,
-    state: AtomicU8,
+    /// Cancelled or fired.
+    has_ended: AtomicBool,
     /// Where the worker has put it. Nobody else looks.
     key: OnceLock<Key>,
     task: Mutex<Option<Task>>,
 }
 
-const PENDING: u8 = 0;
-const CANCELLED: u8 = 1;
-const FIRED: u8 = 2;
-
 impl Queued {
-    fn ends(&self, state: u8) -> bool {
-        self.state.compare_exchange(PENDING, state, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    /// Whether it was pending until now.
+    fn end(&self) -> bool {
+        !self.has_ended.swap(true, Ordering::AcqRel)
     }
 }
 
@@ -79,13 +76,13 @@ impl HandedOver {
             timeout.key.get().map(|&key| wheel.cancel(key));
         }
         for timeout in std::iter::from_fn(|| self.new.pop()).take(Self::MOST_A_TICK) {
-            if timeout.state.load(Ordering::Acquire) == PENDING {
+            if !timeout.has_ended.load(Ordering::Acquire) {
                 let key = wheel.schedule(timeout.deadline, timeout.clone());
                 timeout.key.set(key).expect("it is scheduled once");
             }
         }
         while let Some(expired) = wheel.expire(now) {
-            if expired.value.ends(FIRED) {
+            if expired.value.end() {
                 self.pending.fetch_sub(1, Ordering::Relaxed);
                 let task = expired.value.task.lock().expect("no panics").take();
                 run(task.expect("it is taken once"));
@@ -95,8 +92,6 @@ impl HandedOver {
 }
 
 impl Handles for TwoQueues {
-    const PROFILE: Profile = Profile::new("two-queues", Kind::Design);
-
     type Handle = Arc<Queued>;
 
     fn new() -> Self {
@@ -109,7 +104,7 @@ impl Handles for TwoQueues {
     fn schedule(&self, delay: Duration, task: impl FnOnce() + Send + 'static) -> Arc<Queued> {
         let timeout = Arc::new(Queued {
             deadline: deadline(self.0, delay),
-            state: AtomicU8::new(PENDING),
+            has_ended: AtomicBool::new(false),
             key: OnceLock::new(),
             task: Mutex::new(Some(Box::new(task))),
         });
@@ -119,7 +114,7 @@ impl Handles for TwoQueues {
     }
 
     fn cancel(&self, handle: Arc<Queued>) {
-        assert!(handle.ends(CANCELLED));
+        assert!(handle.end());
         self.1.cancelled.push(handle);
     }
 }
@@ -128,8 +123,6 @@ impl Handles for TwoQueues {
 pub(crate) struct OneLock(Instant, Arc<Mutex<Wheel<Task>>>);
 
 impl Handles for OneLock {
-    const PROFILE: Profile = Profile::new("one-lock", Kind::Design);
-
     type Handle = Key;
 
     fn new() -> Self {

@@ -1,7 +1,6 @@
 //! Timers whose timeouts are futures: created, polled once and dropped.
 
 use super::{Task, Threaded, counted};
-use crate::subject::{Kind, Profile};
 use pingora_timeout::fast_timeout::FastOrTokioTimeout;
 use std::future::{Future, Pending, pending};
 use std::pin::Pin;
@@ -12,8 +11,6 @@ use tokio::runtime::{Builder, Handle};
 use tokio::time::{Sleep, sleep};
 
 pub(crate) trait Sleeps: Default + Sync {
-    const PROFILE: Profile;
-
     /// Of the runtime; one means that of the current thread.
     const THREADS: usize = 2;
 
@@ -29,8 +26,6 @@ pub(crate) trait Sleeps: Default + Sync {
 pub(crate) struct OnTokio<S>(S, Handle);
 
 impl<S: Sleeps> Threaded for OnTokio<S> {
-    const PROFILE: Profile = S::PROFILE;
-
     type Slot = Pin<Box<Option<S::Sleep>>>;
 
     fn new() -> Self {
@@ -72,8 +67,6 @@ impl<S: Sleeps> Threaded for OnTokio<S> {
 pub(crate) struct TickwheelSleep(Timer);
 
 impl Sleeps for TickwheelSleep {
-    const PROFILE: Profile = Profile::new("tickwheel-sleep", Kind::Ours);
-
     type Sleep = tickwheel::Sleep;
 
     fn sleep(&self, delay: Duration) -> Self::Sleep {
@@ -86,11 +79,6 @@ impl Sleeps for TickwheelSleep {
 pub(crate) struct Tokio<const THREADS: usize>;
 
 impl<const THREADS: usize> Sleeps for Tokio<THREADS> {
-    const PROFILE: Profile = match THREADS {
-        1 => Profile::new("tokio-current-thread", Kind::Peer),
-        _ => Profile::new("tokio-sleep", Kind::Peer),
-    };
-
     const THREADS: usize = THREADS;
 
     type Sleep = Sleep;
@@ -106,8 +94,6 @@ impl<const THREADS: usize> Sleeps for Tokio<THREADS> {
 pub(crate) struct AsyncIo;
 
 impl Sleeps for AsyncIo {
-    const PROFILE: Profile = Profile::new("async-io", Kind::Peer);
-
     type Sleep = async_io::Timer;
 
     fn sleep(&self, delay: Duration) -> Self::Sleep {
@@ -122,8 +108,6 @@ impl Sleeps for AsyncIo {
 pub(crate) struct PingoraTimeout;
 
 impl Sleeps for PingoraTimeout {
-    const PROFILE: Profile = Profile::new("pingora-timeout", Kind::Peer);
-
     type Sleep = pingora_timeout::Timeout<Pending<()>, FastOrTokioTimeout>;
 
     fn sleep(&self, delay: Duration) -> Self::Sleep {

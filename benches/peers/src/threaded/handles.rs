@@ -1,7 +1,6 @@
 //! Timers that run a task, and give a handle that cancels it.
 
 use super::{Task, Threaded, counted};
-use crate::subject::{Kind, Profile};
 use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
@@ -9,8 +8,6 @@ use tickwheel::{Timeout, Timer};
 use timerwheel::{BackpressurePolicy, ExpiredTaskPolicy};
 
 pub(crate) trait Handles: Sync + Sized {
-    const PROFILE: Profile;
-
     type Handle;
 
     fn new() -> Self;
@@ -24,8 +21,6 @@ pub(crate) trait Handles: Sync + Sized {
 }
 
 impl<T: Handles> Threaded for T {
-    const PROFILE: Profile = T::PROFILE;
-
     type Slot = Option<T::Handle>;
 
     fn new() -> Self {
@@ -52,11 +47,6 @@ impl<T: Handles> Threaded for T {
 pub(crate) struct TickwheelTimer<const TICK: u64>(Timer);
 
 impl<const TICK: u64> Handles for TickwheelTimer<TICK> {
-    const PROFILE: Profile = match TICK {
-        1_000 => Profile::new("tickwheel-timer", Kind::Ours),
-        _ => Profile::new("tickwheel-timer-100us", Kind::Ours),
-    };
-
     type Handle = Timeout;
 
     fn new() -> Self {
@@ -78,8 +68,6 @@ impl<const TICK: u64> Handles for TickwheelTimer<TICK> {
 pub(crate) struct AmongOthers(TickwheelTimer<1_000>, Mutex<()>);
 
 impl Handles for AmongOthers {
-    const PROFILE: Profile = Profile::new("tickwheel-timer-among-others", Kind::Ours);
-
     type Handle = Timeout;
 
     fn new() -> Self {
@@ -109,8 +97,6 @@ impl Handles for AmongOthers {
 pub(crate) struct Timerwheel(timerwheel::Timer);
 
 impl Handles for Timerwheel {
-    const PROFILE: Profile = Profile::new("timerwheel", Kind::Peer);
-
     type Handle = timerwheel::Timeout;
 
     fn new() -> Self {

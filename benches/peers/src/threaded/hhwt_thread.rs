@@ -1,7 +1,6 @@
 use super::{Task, Threaded, counted};
-use crate::subject::{Kind, Profile};
 use hierarchical_hash_wheel_timer::thread_timer::{TimerRef, TimerWithThread};
-use hierarchical_hash_wheel_timer::{OneshotState, PeriodicState, Timer, TimerReturn};
+use hierarchical_hash_wheel_timer::{OneshotState, PeriodicClosureState, Timer};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -12,7 +11,7 @@ use std::time::Duration;
 /// Driven well: timeouts are named by numbers and not by random UUIDs, and tasks are not boxed
 /// where they need not be.
 pub(crate) struct HhwtThread {
-    reference: Mutex<TimerRef<u64, Once, Never>>,
+    reference: Mutex<TimerRef<u64, Once, PeriodicClosureState<u64>>>,
     threads: AtomicU64,
 }
 
@@ -22,9 +21,6 @@ pub(crate) struct Once {
     /// None: it counts itself.
     task: Option<Task>,
 }
-
-#[derive(Debug)]
-pub(crate) struct Never(u64);
 
 impl std::fmt::Debug for Once {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -47,20 +43,8 @@ impl OneshotState for Once {
     }
 }
 
-impl PeriodicState for Never {
-    type Id = u64;
-
-    fn id(&self) -> &u64 {
-        &self.0
-    }
-
-    fn trigger(self) -> TimerReturn<Self> {
-        TimerReturn::Cancel
-    }
-}
-
 impl HhwtThread {
-    fn reference(&self) -> TimerRef<u64, Once, Never> {
+    fn reference(&self) -> TimerRef<u64, Once, PeriodicClosureState<u64>> {
         self.reference.lock().expect("nobody panics with it").clone()
     }
 
@@ -71,8 +55,6 @@ impl HhwtThread {
 }
 
 impl Threaded for HhwtThread {
-    const PROFILE: Profile = Profile::new("hhwt-thread", Kind::Peer);
-
     type Slot = Option<u64>;
 
     fn new() -> Self {

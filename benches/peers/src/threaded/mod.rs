@@ -5,14 +5,12 @@ pub(crate) mod futures;
 pub(crate) mod handles;
 pub(crate) mod hhwt_thread;
 
-use crate::subject::Profile;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 /// One timer that any number of threads share.
 pub(crate) trait Threaded: Sync + Sized {
-    const PROFILE: Profile;
-
     /// Room for one timeout, empty at first.
     type Slot: Default;
 
@@ -24,6 +22,14 @@ pub(crate) trait Threaded: Sync + Sized {
 
     /// Runs `task` after `delay`.
     fn after(&self, delay: Duration, task: Task);
+
+    /// Returns when a timeout of 1 ms fired, or None if it did not within `patience`.
+    fn fire_one(&self, patience: Duration) -> Option<Instant> {
+        let (fired, waits) = mpsc::channel();
+        let task = move || fired.send(Instant::now()).unwrap_or_default();
+        self.after(Duration::from_millis(1), Box::new(task));
+        waits.recv_timeout(patience).ok()
+    }
 }
 
 pub(crate) type Task = Box<dyn FnOnce() + Send>;

@@ -183,7 +183,7 @@ impl<S: Subject> Server<S> {
 
     /// Drives on until nothing is left, to see that it all comes out.
     pub(super) fn finish(&mut self, values: &[(&str, f64)]) -> Sample {
-        if S::PROFILE.fires {
+        if S::FIRES {
             while self.wait() {}
             self.faults.add(Fault::Lost, self.places.iter().flatten().count() as u64);
         }

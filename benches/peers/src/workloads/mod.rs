@@ -1,11 +1,8 @@
 //! What every subject is made to do: the same numbers for all.
 
-mod accuracy;
-mod cancel;
-mod fire;
+mod batch;
 mod live;
 mod longest_call;
-mod memory;
 mod polls;
 mod threads;
 mod trace;
@@ -147,12 +144,13 @@ const fn longest_call(name: &'static str) -> Workload {
 
 /// Runs the workload of `case` with `S`, in this process.
 pub(crate) fn run<S: Subject>(case: &Case) -> Sample {
+    let fire = |delays: Delays| batch::fire::<S>(delays.longest, &delays.many(case.size));
     match case.workload.as_str() {
-        "fire-dense" => fire::run::<S>(Delays::uniform(MINUTE), case.size),
-        "fire-sparse" => fire::run::<S>(Delays::uniform(DAY), case.size),
-        "log-uniform" => fire::run::<S>(Delays::log_uniform(YEAR), case.size),
-        "one-bucket" => fire::run_one_bucket::<S>(MINUTE, case.size),
-        "cancel" => cancel::run::<S>(case.size),
+        "fire-dense" => fire(Delays::uniform(MINUTE)),
+        "fire-sparse" => fire(Delays::uniform(DAY)),
+        "log-uniform" => fire(Delays::log_uniform(YEAR)),
+        "one-bucket" => batch::fire::<S>(MINUTE, &vec![MINUTE; case.size]),
+        "cancel" => batch::cancel::<S>(case.size),
         "requests" => live::requests::<S>(case.size),
         "idle" => live::idle::<S>(case.size),
         "mix" => live::mix::<S>(case.size),
@@ -161,7 +159,7 @@ pub(crate) fn run<S: Subject>(case: &Case) -> Sample {
         "waiting" => polls::waiting::<S>(case.size),
         "between-ticks" => polls::between_ticks::<S>(case.size),
         "jobs-gaia" | "cache-twitter52" => trace::run::<S>(&case.workload),
-        "memory" => memory::run::<S>(case.size),
+        "memory" => batch::memory::<S>(case.size),
         longest if longest.starts_with("longest-call") => longest_call::run::<S>(case),
         other => unreachable!("{other} is not for a subject that is driven by its caller"),
     }
@@ -170,8 +168,8 @@ pub(crate) fn run<S: Subject>(case: &Case) -> Sample {
 /// Runs the workload of `case` with `T`, in this process.
 pub(crate) fn run_threaded<T: Threaded>(case: &Case) -> Sample {
     match case.workload.as_str() {
-        "threads" => threads::run::<T>(case.size, case.milliseconds),
-        "accuracy" => accuracy::run::<T>(case.size),
+        "threads" => threads::throughput::<T>(case.size, case.milliseconds),
+        "accuracy" => threads::accuracy::<T>(case.size),
         other => unreachable!("{other} is not for a subject with a thread of its own"),
     }
 }

@@ -5,7 +5,7 @@ use crate::case::{Case, Sample, caught};
 use crate::log::{Fault, Faults, Log};
 use crate::subject::{Kind, Profile, Setup, Subject};
 use crate::subjects;
-use crate::subjects::btree_map::BTreeMap;
+use crate::subjects::collections::BTreeMap;
 use crate::threaded::{FIRED, Task, Threaded};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -33,8 +33,6 @@ fn is_victim(value: u64) -> bool {
 
 impl<const FAULT: u8> Subject for Broken<FAULT> {
     type Key = (u64, u64);
-
-    const PROFILE: Profile = Profile::new("broken", Kind::Peer);
 
     fn new(setup: &Setup) -> Self {
         Self(BTreeMap::new(setup))
@@ -113,7 +111,7 @@ const TELLING: &[&str] = &["fire-dense", "requests", "idle", "mix"];
 
 #[test]
 fn one_that_is_sound_has_no_marks() {
-    let suits = |workload: &&Workload| (workload.suits)(&Broken::<SOUND>::PROFILE);
+    let suits = |workload: &&Workload| (workload.suits)(&Profile::new(Kind::Peer, "broken"));
     let workloads: Vec<_> = WORKLOADS.iter().filter(suits).map(|one| one.name).collect();
     for (faults, workload) in faults::<SOUND>(&workloads).iter().zip(&workloads) {
         assert!(!faults.any(), "{workload}: {faults}");
@@ -176,8 +174,6 @@ fn every_subject_comes_to_the_end_of_the_workloads() {
 struct BrokenTimer(AtomicUsize);
 
 impl Threaded for BrokenTimer {
-    const PROFILE: Profile = Profile::new("broken", Kind::Peer);
-
     type Slot = ();
 
     fn new() -> Self {
