@@ -105,13 +105,12 @@ impl<'a> Found<'a> {
     }
 
     /// Ours beside another subject, or beside ours at another size.
-    fn compared(&self, subject: &str, size: usize, compare: fn(f64, f64) -> f64) -> Option<Spread> {
-        let (ours, theirs) = (self.row(self.ours, self.size)?, self.row(subject, size)?);
-        Spread::of_pairs(&ours.values(&self.metric), &theirs.values(&self.metric), compare)
+    fn compared(&self, other: Option<&Row>, compare: fn(f64, f64) -> f64) -> Option<Spread> {
+        self.row(self.ours, self.size)?.compared(other?, &self.metric, compare)
     }
 
     fn ratio(&self, theirs: &str) -> Option<Spread> {
-        self.compared(theirs, self.size, |ours, theirs| ours / theirs)
+        self.compared(self.row(theirs, self.size), |ours, theirs| ours / theirs)
     }
 
     fn goal(&self, figure: impl Into<String>, limit: Limit, found: Option<Spread>) -> Goal {
@@ -161,12 +160,12 @@ impl<'a> Found<'a> {
 
     /// By how much ours takes longer.
     fn more_than(&self, theirs: &str, most: f64) -> Goal {
-        let more = self.compared(theirs, self.size, |ours, theirs| ours - theirs);
+        let more = self.compared(self.row(theirs, self.size), |ours, theirs| ours - theirs);
         self.goal(format!("ns more than {theirs}"), Limit::AtMost(most), more)
     }
 
     fn at_least_of_one_thread(&self, least: f64) -> Goal {
-        let ratio = self.compared(self.ours, 1, |many, one| many / one);
+        let ratio = self.compared(self.row(self.ours, 1), |many, one| many / one);
         self.goal(format!("{} / at 1 thread", self.ours), Limit::AtLeast(least), ratio)
     }
 }

@@ -98,11 +98,13 @@ impl Faults {
         self.0.get(&fault).map_or(0, |&(count, _)| count)
     }
 
-    pub(crate) fn add(&mut self, fault: Fault, count: u64) {
+    /// Adds so many, or one if it is true.
+    pub(crate) fn add(&mut self, fault: Fault, count: impl Into<u64>) {
         self.add_far(fault, count, 0);
     }
 
-    pub(crate) fn add_far(&mut self, fault: Fault, count: u64, far: u64) {
+    pub(crate) fn add_far(&mut self, fault: Fault, count: impl Into<u64>, far: u64) {
+        let count = count.into();
         if 0 < count {
             let (total, farthest) = self.0.entry(fault).or_default();
             *total += count;
@@ -116,12 +118,8 @@ impl Faults {
 
     /// Judges a timeout that came out at `now`: it is late if it was due before `since`.
     pub(crate) fn judge(&mut self, deadline: u64, now: u64, since: u64) {
-        if now < deadline {
-            self.add_far(Fault::Early, 1, deadline - now);
-        }
-        if deadline < since {
-            self.add_far(Fault::Late, 1, now - deadline);
-        }
+        self.add_far(Fault::Early, now < deadline, deadline.saturating_sub(now));
+        self.add_far(Fault::Late, deadline < since, now.saturating_sub(deadline));
     }
 
     /// Judges all that is in `log`, where `pending` has the value of each timeout that was
@@ -133,12 +131,12 @@ impl Faults {
                 self.judge(deadline(value), batch.now, batch.since);
                 match pending.get_mut(id(value)) {
                     Some(expected) if *expected == value => *expected = NOTHING,
-                    _ => self.add(Fault::Duplicated, 1),
+                    _ => self.add(Fault::Duplicated, true),
                 }
                 if deadline(value) < deadline(last) {
-                    self.add(Fault::Disordered, 1);
+                    self.add(Fault::Disordered, true);
                 } else {
-                    self.add(Fault::NotFirstInFirstOut, u64::from(value < last));
+                    self.add(Fault::NotFirstInFirstOut, value < last);
                     last = value;
                 }
             }

@@ -37,7 +37,7 @@ use std::io::{self, Write};
 use std::panic;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use workloads::{WORKLOADS, Workload};
 
 /// Compares tickwheel with every other way to hold timeouts.
@@ -136,7 +136,7 @@ impl Arguments {
         }
         let started = Instant::now();
         let mut results = self.measure_all(plan)?;
-        results.about = self.about(started.elapsed());
+        results.about = self.about(started.elapsed())?;
         writeln!(io::stdout(), "{}", document::page(&results, None))?;
         if let Some(path) = &self.json {
             fs::write(path, serde_json::to_vec_pretty(&results)?)?;
@@ -226,38 +226,29 @@ impl Arguments {
     }
 
     /// Under which circumstances the results were found.
-    fn about(&self, took: Duration) -> String {
-        let said = |program: &str, arguments: &[&str]| {
-            let output = Command::new(program).args(arguments).output().ok();
-            let output = output.filter(|output| output.status.success());
-            let text = output.and_then(|output| String::from_utf8(output.stdout).ok());
-            text.as_deref().map_or("unknown", str::trim).to_owned()
-        };
-        let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let model = processors.lines().find_map(|line| line.strip_prefix("model name\t: "));
-        let model = model.unwrap_or("unknown");
-        let cores = std::thread::available_parallelism().map_or(0, usize::from);
-        let (system, compiler) = (said("uname", &["-sr"]), said("rustc", &["--version"]));
-        let date = humantime::format_rfc3339_seconds(SystemTime::now());
-        let describe =
-            ["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty= changed"];
-        let commit = said("git", &describe);
+    fn about(&self, took: Duration) -> io::Result<String> {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", MACHINE]).current_dir(env!("CARGO_MANIFEST_DIR"));
+        let machine = String::from_utf8_lossy(&shell.output()?.stdout).trim().to_owned();
         let minutes = (took.as_secs_f64() / 60.0).round();
         let arguments = env::args().skip(1).collect::<Vec<_>>().join(" ");
-        let quick = match self.quick {
-            true => {
-                "A QUICK run: small sizes and few repetitions, to see that it works; not the \
-                     figures to judge by.\n\n"
-            }
-            false => "",
-        };
-        format!(
-            "{quick}- {model}, {cores} cores\n- {system}, {compiler}\n\
-             - {date}, commit {commit}, {minutes} min\n\
-             - `cargo run --release -p peers -- {arguments}`\n"
-        )
+        let quick = if self.quick { QUICK } else { "" };
+        let command = format!("`cargo run --release -p peers -- {arguments}`");
+        Ok(format!("{quick}{machine}, {minutes} min\n- {command}\n"))
     }
 }
+
+const QUICK: &str = "\
+A QUICK run: small sizes and few repetitions, to see that it works; not the figures to judge by.
+
+";
+
+/// Prints the machine, the system, and what was built on it when.
+const MACHINE: &str = "\
+echo \"- $(sed -n '/^model name\\s*: /{s///;p;q}' /proc/cpuinfo), $(nproc) cores\"
+echo \"- $(uname -sr), $(rustc --version)\"
+echo \"- $(date -u +%FT%TZ), commit $(git describe --always --dirty=' changed')\"
+";
 
 fn list() -> Result<(), Box<dyn Error>> {
     let mut out = io::stdout().lock();

@@ -69,21 +69,33 @@ impl Results {
 }
 
 impl Row {
-    pub(crate) fn values(&self, metric: &str) -> Vec<Option<f64>> {
-        self.samples.iter().map(|sample| sample.values.get(metric).copied()).collect()
+    fn values(&self, metric: &str) -> impl Iterator<Item = Option<f64>> {
+        self.samples.iter().map(|sample| sample.values.get(metric).copied())
     }
 
     pub(crate) fn spread(&self, metric: &str) -> Option<Spread> {
-        Spread::of(self.values(metric).into_iter().flatten())
+        Spread::of(self.values(metric).flatten())
     }
 
     pub(crate) fn median(&self, metric: &str) -> Option<f64> {
         self.spread(metric).map(|spread| spread.median)
     }
 
-    /// How much of the other's cost this one's is; None unless both were measured.
+    /// Compares what was measured in the same repetition, because what disturbs one disturbs the
+    /// other as well; None unless both were measured.
+    pub(crate) fn compared(
+        &self,
+        other: &Self,
+        metric: &str,
+        compare: fn(f64, f64) -> f64,
+    ) -> Option<Spread> {
+        let both = self.values(metric).zip(other.values(metric));
+        Spread::of(both.filter_map(|(ours, theirs)| Some(compare(ours?, theirs?))))
+    }
+
+    /// How much of the other's cost this one's is.
     pub(crate) fn ratio(&self, other: &Self, metric: &str) -> Option<Spread> {
-        Spread::of_pairs(&self.values(metric), &other.values(metric), |ours, theirs| ours / theirs)
+        self.compared(other, metric, |ours, theirs| ours / theirs)
     }
 
     pub(crate) fn profile(&self) -> &'static Profile {
@@ -115,5 +127,25 @@ impl Row {
             0 => "right".into(),
             _ => "right, ties reordered".into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_taken_within_a_repetition() {
+        let row = |subject, costs: [Option<f64>; 4]| {
+            let sample = |cost: Option<f64>| match cost {
+                Some(cost) => Sample::of(Faults::default(), &[("poll", cost)]),
+                None => Sample::failed("CRASHED".into()),
+            };
+            Row { workload: "polls", size: 1, subject, samples: costs.map(sample).into() }
+        };
+        let ours = row("tickwheel", [Some(10.0), Some(100.0), None, Some(3.0)]);
+        let theirs = row("nexus-timer", [Some(20.0), Some(200.0), Some(1.0), None]);
+        let ratio = Spread { median: 0.5, least: 0.5, most: 0.5 };
+        assert_eq!(ours.ratio(&theirs, "poll"), Some(ratio));
     }
 }

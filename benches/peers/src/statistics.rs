@@ -22,17 +22,6 @@ impl Spread {
         Some(Self { median, least, most })
     }
 
-    /// Compares what was measured in the same repetition: what disturbs one disturbs the other as
-    /// well.
-    pub(crate) fn of_pairs(
-        ours: &[Option<f64>],
-        theirs: &[Option<f64>],
-        compare: fn(f64, f64) -> f64,
-    ) -> Option<Self> {
-        let both = ours.iter().zip(theirs);
-        Self::of(both.filter_map(|(ours, theirs)| Some(compare((*ours)?, (*theirs)?))))
-    }
-
     /// The median, and in brackets the ends; a dash if nothing was measured.
     pub(crate) fn cell(found: Option<Self>, write: fn(f64) -> String) -> String {
         let Some(found) = found else { return "-".into() };
@@ -57,13 +46,5 @@ mod tests {
         assert_eq!(Spread::of([4.0, 1.0, 2.0, 3.0]).map(|spread| spread.median), Some(2.5));
         assert_eq!(Spread::of([]), None);
         assert_eq!(Spread::of([f64::NAN, 1.0]).map(|spread| spread.most), Some(1.0));
-    }
-
-    #[test]
-    fn pairs_are_compared_within_a_repetition() {
-        let ours = [Some(10.0), Some(100.0), None, Some(3.0)];
-        let theirs = [Some(20.0), Some(200.0), Some(1.0), None];
-        let ratio = Spread::of_pairs(&ours, &theirs, |ours, theirs| ours / theirs);
-        assert_eq!(ratio, Some(Spread { median: 0.5, least: 0.5, most: 0.5 }));
     }
 }

@@ -19,12 +19,12 @@ const WORDS: [&str; 10] =
 fn section(
     title: &str,
     about: &str,
-    heads: &[&str],
+    heads: &[String],
     rows: impl IntoIterator<Item = impl IntoIterator<Item = String>>,
 ) -> String {
-    let mut table = report::table(heads.iter().copied());
+    let mut table = report::table(heads.iter().map(String::as_str));
     for (column, head) in table.column_iter_mut().zip(heads) {
-        if WORDS.contains(head) {
+        if WORDS.contains(&head.as_str()) {
             column.set_cell_alignment(CellAlignment::Left);
         }
     }
@@ -39,14 +39,12 @@ fn median(row: Option<&Row>, metric: &str, write: fn(f64) -> String) -> String {
 
 /// All metrics of a workload at one size.
 pub(crate) fn detail(results: &Results, workload: &Workload, size: usize) -> String {
-    let named = |&(metric, unit): &(&str, &str)| match unit {
+    let mut heads = vec!["subject".to_owned()];
+    heads.extend(workload.metrics.iter().map(|&(metric, unit)| match unit {
         "" | DURATION => metric.to_owned(),
         unit => format!("{metric}, {unit}"),
-    };
-    let metrics: Vec<_> = workload.metrics.iter().map(named).collect();
-    let metrics = metrics.iter().map(String::as_str);
-    let heads: Vec<_> =
-        ["subject"].into_iter().chain(metrics).chain(["ours / it", "answers"]).collect();
+    }));
+    heads.extend(["ours / it", "answers"].map(str::to_owned));
     let ours = results.ours(workload.name, size);
     let rows = results.rows_of(workload.name, size).map(|row| {
         let mut cells = vec![row.subject.to_owned()];
@@ -67,8 +65,8 @@ pub(crate) fn detail(results: &Results, workload: &Workload, size: usize) -> Str
 pub(crate) fn growth(results: &Results, workload: &Workload) -> String {
     let sizes = results.sizes_of(workload.name);
     let (metric, unit) = workload.metrics[0];
-    let counts: Vec<_> = sizes.iter().map(|&size| count(size)).collect();
-    let heads: Vec<_> = ["subject"].into_iter().chain(counts.iter().map(String::as_str)).collect();
+    let mut heads = vec!["subject".to_owned()];
+    heads.extend(sizes.iter().map(|&size| count(size)));
     let rows = PROFILES.iter().filter_map(|profile| {
         let found: Vec<_> =
             sizes.iter().map(|&size| results.row(workload.name, size, profile.name)).collect();
@@ -89,6 +87,7 @@ pub(crate) fn growth(results: &Results, workload: &Workload) -> String {
 pub(crate) fn longest_calls(results: &Results, workload: &Workload) -> String {
     let quantiles = QUANTILES.map(|(name, _)| name);
     let heads = [&["call", "subject", "before"], &quantiles[..], &["answers"]].concat();
+    let heads: Vec<_> = heads.into_iter().map(str::to_owned).collect();
     let sizes: BTreeSet<_> = HISTORIES.iter().flat_map(|one| results.sizes_of(one.0)).collect();
     let section = |size| {
         let mut rows = Vec::new();
@@ -114,7 +113,7 @@ pub(crate) fn longest_calls(results: &Results, workload: &Workload) -> String {
 /// The goals with what was found, and whether each is met.
 pub(crate) fn goals(results: &Results) -> String {
     let about = "Ratios of what was measured in the same repetition: median (least to most).";
-    let heads = ["workload", "figure", "goal", "found", "met?"];
+    let heads = ["workload", "figure", "goal", "found", "met?"].map(str::to_owned);
     section("Goals", about, &heads, goals::of(results))
 }
 
@@ -137,7 +136,7 @@ pub(crate) fn behind(results: &Results) -> String {
     }
     found.sort_by(|one, other| other.0.total_cmp(&one.0));
     let about = "Of the hierarchical wheel, or of the timer; the farthest ahead first.";
-    let heads = ["workload", "peer", "ours / it", "answers"];
+    let heads = ["workload", "peer", "ours / it", "answers"].map(str::to_owned);
     section("Where a peer is ahead", about, &heads, found.into_iter().map(|(_, cells)| cells))
 }
 
@@ -152,7 +151,7 @@ mod tests {
     fn a_table_has_ratios_and_marks_what_is_wrong() {
         let mut results = Results::default();
         let mut early = Faults::default();
-        early.add(Fault::Early, 3);
+        early.add(Fault::Early, 3_u64);
         for cost in [10.0, 12.0, 14.0] {
             let sample = Sample::of(Faults::default(), &[("cancel", cost)]);
             results.add("cancel", 1_000, "tickwheel", sample);

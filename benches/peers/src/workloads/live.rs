@@ -149,12 +149,12 @@ impl<S: Subject> Server<S> {
             match self.places[id as usize].take() {
                 Some((key, deadline)) => {
                     self.faults.judge(deadline, self.now, since);
-                    self.faults.add(Fault::Disordered, u64::from(deadline < self.last));
+                    self.faults.add(Fault::Disordered, deadline < self.last);
                     self.last = self.last.max(deadline);
                     self.subject.retire(key);
                     self.fired.push(id as usize);
                 }
-                None => self.faults.add(Fault::Duplicated, 1),
+                None => self.faults.add(Fault::Duplicated, true),
             }
         }
     }
@@ -166,8 +166,7 @@ impl<S: Subject> Server<S> {
 
     pub(super) fn cancel(&mut self, which: usize) {
         if let Some((key, _)) = self.places[which].take() {
-            let is_right = self.subject.cancel(key, which as u64);
-            self.faults.add(Fault::Wrong, u64::from(!is_right));
+            self.faults.add(Fault::Wrong, !self.subject.cancel(key, which as u64));
         }
     }
 

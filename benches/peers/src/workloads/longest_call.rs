@@ -87,8 +87,7 @@ pub(super) fn run<S: Subject>(case: &Case) -> Sample {
         }
     }
     for (number, key) in (0..).zip(far) {
-        let is_right = server.subject.cancel(key, number);
-        server.faults.add(Fault::Wrong, u64::from(!is_right));
+        server.faults.add(Fault::Wrong, !server.subject.cancel(key, number));
     }
     for _ in 0..count {
         calls.time("nothing", || black_box(()));
@@ -108,8 +107,7 @@ fn cancels<S: Subject>(server: &mut Server<S>, operations: u64) -> Vec<S::Key> {
     let far = vec![server.subject.schedule(4 * HOUR, 0)];
     for value in 0..operations {
         let key = server.subject.schedule(0, value);
-        let is_right = server.subject.cancel(key, value);
-        server.faults.add(Fault::Wrong, u64::from(!is_right));
+        server.faults.add(Fault::Wrong, !server.subject.cancel(key, value));
     }
     far
 }
@@ -124,7 +122,7 @@ fn heartbeats<S: Subject>(server: &mut Server<S>, operations: u64) -> Vec<S::Key
     for now in start..start + operations {
         let key = subject.schedule(now, now);
         subject.expire(now, log);
-        faults.add(Fault::Lost, u64::from(log.values != [now]));
+        faults.add(Fault::Lost, log.values != [now]);
         log.clear();
         subject.retire(key);
     }

@@ -52,7 +52,7 @@ pub(super) fn jump<S: Subject>() -> Sample {
         faults.add(Fault::Early, log.values.len() as u64);
         // The jump before it is the one that counts; this tells whether it arrived.
         subject.expire(JUMP, &mut log);
-        faults.add(Fault::Lost, u64::from(log.values.is_empty()));
+        faults.add(Fault::Lost, log.values.is_empty());
         faults.add(Fault::Duplicated, log.values.len().saturating_sub(1) as u64);
 
         let mut subject = S::new(&Setup::new(JUMP, 1));

@@ -96,16 +96,15 @@ pub(super) fn accuracy<T: Threaded>(count: usize) -> Sample {
     let mut late = Vec::with_capacity(count);
     while late.len() < count {
         let Ok((due, at)) = waits.recv_timeout(PATIENCE) else { break };
-        if at < due {
-            faults.add_far(Fault::Early, 1, (due - at).as_nanos().div_ceil(1_000) as u64);
-        }
+        let early = due.saturating_duration_since(at).as_nanos().div_ceil(1_000) as u64;
+        faults.add_far(Fault::Early, at < due, early);
         late.push(at.saturating_duration_since(due).as_nanos() as f64);
     }
     faults.add(Fault::Lost, (count - late.len()) as u64);
 
     timer.after(Duration::from_millis(1), Box::new(|| panic!("on purpose")));
     thread::sleep(Duration::from_millis(50));
-    faults.add(Fault::Died, u64::from(timer.fire_one(PATIENCE).is_none()));
+    faults.add(Fault::Died, timer.fire_one(PATIENCE).is_none());
 
     late.sort_by(f64::total_cmp);
     let at = |share| late.get((late.len().saturating_sub(1) as f64 * share) as usize);
