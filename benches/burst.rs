@@ -6,10 +6,10 @@
 //! million; otherwise it may have one of its own.
 //!
 //! A schedule and a cancel are to begin every 2 us. A call that takes longer holds up those that
-//! would have begun meanwhile. The last column counts them with what they would have had to wait: a
-//! caller that is locked out for 10 ms is not one bad call among many good ones. It counts what the
-//! system does with the caller's core as well; *busy elsewhere* shows that alone, with the worker at
-//! work and a caller that only reads the clock.
+//! would have begun meanwhile. The last column counts these with the time that they would have
+//! waited: a caller that is locked out for 10 ms is not one bad call among many good ones. The
+//! column also counts the time that the system takes from the caller's core. *busy elsewhere* shows
+//! that time alone: the worker works, and the caller only reads the clock.
 //!
 //! `cargo bench --bench burst`, with `-- --quick` for a look at whether it works.
 
@@ -154,8 +154,8 @@ fn main() {
     let (repetitions, timeouts) = if is_quick() { (1, 100_000) } else { (5, 1_000_000) };
     let length = Duration::from_micros(timeouts as u64 / 5);
     println!(
-        "Calls of schedule and cancel, one each {} us, while {timeouts} timeouts come due or are moved at \
-         once; us, {repetitions} repetitions",
+        "Calls of schedule and cancel, one each {} us, while {timeouts} timeouts come due or are \
+         moved at once; us, {repetitions} repetitions",
         PACE.as_micros()
     );
     let heads =

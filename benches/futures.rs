@@ -3,8 +3,8 @@
 //! `cargo bench --bench futures` runs all; `-- timeout`, `-- crowd` or `-- queue` a part,
 //! `-- --quick` smaller ones. Where there is a goal, it is printed with what became of it.
 //!
-//! Timeouts, crowds and queues take turns with what they are compared with, three or five times, and
-//! the least time of each counts: what else the machine does can only add to it.
+//! Timeouts, crowds and queues take turns with their peers, three or five times. The least time of
+//! each counts, because other work on the machine can only add to it.
 
 mod report;
 
@@ -84,7 +84,8 @@ fn runtime(threads: usize) -> Runtime {
 
 const LONG: Duration = Duration::from_secs(30);
 
-/// A sleep that waits is moved to later and later, as an idle timeout is, and to earlier and earlier.
+/// Moves a pending sleep to later and later deadlines, as an idle timeout does, and to earlier
+/// ones.
 fn resets(rounds: u32) {
     let runtime = runtime(1);
     let _guard = runtime.enter();
@@ -150,8 +151,8 @@ fn soon() -> impl Future<Output = ()> {
     })
 }
 
-/// The least that a timeout does: it reads the clock, and leaves a waker with somebody else, behind a
-/// lock of its thread's, for as long as it lives.
+/// The least work of a timeout: it reads the clock, and stores a waker behind a lock that belongs
+/// to its thread, for as long as the timeout lives.
 fn floor() -> impl Future<Output = ()> {
     let deadline = Instant::now() + LONG;
     let mut left = None;

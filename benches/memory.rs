@@ -1,11 +1,11 @@
 //! Does a cancelled timeout give its memory back at once?
 //!
-//! A million timeouts, each with a kilobyte in its task, are scheduled and then cancelled: in the
-//! order in which they were scheduled, the other way round, and in no order. Beside what is
-//! allocated stands what the process has resident, which is up to the allocator as well: the same
-//! boxes without a timer show what it keeps. That of glibc gives back only the free end of its heap,
-//! and a few boxes that a thread keeps in its cache for the next allocation can lie there, so all of
-//! it is measured without that cache too (on other systems that makes no difference).
+//! The benchmark schedules a million timeouts, each with a kilobyte in its task, and cancels them:
+//! in the order of scheduling, in the reverse order, and in random order. It counts the allocated
+//! bytes and the resident bytes of the process. The resident bytes also depend on the allocator:
+//! the same boxes without a timer show what the allocator keeps. glibc's allocator gives back only
+//! the free end of its heap. A few boxes that a thread keeps in its cache can lie there, so
+//! everything is measured without that cache too (on other systems this makes no difference).
 //!
 //! `cargo bench --bench memory`, with `-- --quick` for a look at whether it works.
 

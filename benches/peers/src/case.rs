@@ -1,6 +1,7 @@
-//! One measurement: which subject does which work, and what it found. Each runs in a process of its
-//! own, so that a subject that panics, hangs or takes all memory spoils nothing but its own row, and
-//! each begins with a heap that nobody has used.
+//! One measurement: which subject does which work, and what the measurement found.
+//!
+//! Each measurement runs in its own process. A subject that panics, hangs or takes all memory
+//! spoils only its own row, and each measurement begins with an unused heap.
 
 use crate::log::Faults;
 use process_control::{ChildExt, Control};

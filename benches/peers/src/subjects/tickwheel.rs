@@ -2,8 +2,11 @@ use crate::log::Log;
 use crate::subject::{Setup, Subject};
 use tickwheel::{Key, Mode, Wheel};
 
-/// `Wheel`: hierarchical, 64 buckets a level, as by default; or hashed, as many buckets as one round
-/// needs, and not many more than timeouts; no more than 65,536, beyond which it does worse.
+/// `Wheel`, hierarchical or hashed.
+///
+/// The hierarchical wheel has 64 buckets a level, which is the default. The hashed wheel has as
+/// many buckets as one round needs, but not many more than timeouts, and at most 65,536: with more
+/// it does worse.
 #[derive(Debug)]
 pub(crate) struct Tickwheel<const IS_HASHED: bool>(Wheel<u64>);
 

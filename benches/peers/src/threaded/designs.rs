@@ -34,8 +34,8 @@ fn deadline(start: Instant, delay: Duration) -> u64 {
     ticks(start.elapsed() + delay) + 1
 }
 
-/// As Netty's `HashedWheelTimer`: a lock-free queue to the worker for what is new and one for what was
-/// cancelled, which the worker empties once a tick.
+/// As Netty's `HashedWheelTimer`: the worker empties two lock-free queues once a tick, one of new
+/// timeouts and one of cancelled timeouts.
 ///
 /// Callers never meet the worker, and pay with a timeout that is shared with it: an `Arc` with an
 /// atomic state, and two trips through a queue.

@@ -101,9 +101,10 @@ impl Sleeps for AsyncIo {
     }
 }
 
-/// pingora-timeout 0.9: `timeout` around a future that has to wait. Timeouts of the same 10 ms share
-/// one entry of a `BTreeMap` that each thread has for itself, and which is not cleaned up before
-/// those 10 ms have come.
+/// pingora-timeout 0.9: `timeout` around a future that has to wait.
+///
+/// Each thread has its own `BTreeMap`. Timeouts of the same 10 ms share one entry, which stays
+/// until those 10 ms have come.
 #[derive(Default)]
 pub(crate) struct PingoraTimeout;
 

@@ -63,8 +63,10 @@ impl<const TICK: u64> Handles for TickwheelTimer<TICK> {
     }
 }
 
-/// `Timer` in a program that has other threads: after each that works begins one that schedules once
-/// and is gone. If threads take turns with the shards, those that matter may meet at one.
+/// `Timer` in a program that has other threads.
+///
+/// After each working thread begins, another thread schedules once and ends. If the timer gave its
+/// shards to threads in turn, two working threads could meet at the same shard.
 pub(crate) struct AmongOthers(TickwheelTimer<1_000>, Mutex<()>);
 
 impl Handles for AmongOthers {

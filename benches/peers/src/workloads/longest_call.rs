@@ -20,8 +20,8 @@ pub(crate) const QUANTILES: [(&str, f64); 6] = [
     ("max", 1.0),
 ];
 
-/// What is called. The last two tell the noise of the machine: a loop that does nothing, and one that
-/// reads a word of memory that nobody has read for long. An interrupt takes longer where the
+/// The calls. The last two show the noise of the machine: "nothing" does nothing, and "far read"
+/// reads a word of memory that has probably left the cache. An interrupt takes longer if the
 /// kernel's own memory has left the cache as well.
 pub(crate) const CALLS: [&str; 6] =
     ["schedule", "cancel", "reschedule", "expire", "nothing", "far read"];
