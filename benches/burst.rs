@@ -6,41 +6,30 @@
 //! million; otherwise it may have one of its own.
 //!
 //! A schedule and a cancel are to begin every 2 us. A call that takes longer holds up those that
-//! would have begun meanwhile. The last column counts them with what they would have had to wait: a
-//! caller that is locked out for 10 ms is not one bad call among many good ones. It counts what the
-//! system does with the caller's core as well; *busy elsewhere* shows that alone, with the worker at
-//! work and a caller that only reads the clock.
+//! would have begun meanwhile. The last column counts these with the time that they would have
+//! waited: a caller that is locked out for 10 ms is not one bad call among many good ones. The
+//! column also counts the time that the system takes from the caller's core. *busy elsewhere* shows
+//! that time alone: the worker works, and the caller only reads the clock.
 //!
 //! `cargo bench --bench burst`, with `-- --quick` for a look at whether it works.
 
 mod report;
 
-use report::{Goal, goal, is_quick, microseconds, percentile, rounded, table};
+use report::{Report, is_quick};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use tickwheel::{ManualClock, Mode, Timer};
+use tickwheel::{ManualClock, Timer, TimerBuilder};
 
 /// Between the beginnings of two calls.
 const PACE: Duration = Duration::from_micros(2);
 const DELAY: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_millis(1);
 
-/// Schedules and cancels while `run` does what it does, and returns how long each call took.
-fn calls_during(timer: &Timer, run: impl FnOnce()) -> Vec<Duration> {
-    let call = || {
-        let timeout = timer.schedule(DELAY, || {}).expect("it runs, and has no limit");
-        let scheduled = Instant::now();
-        timeout.cancel();
-        scheduled
-    };
-    pairs_during(call, run)
-}
-
 /// Calls `pair`, which returns when the first of its two calls was over, while `run` does what it
 /// does, and returns how long each took.
-fn pairs_during(pair: impl Fn() -> Instant + Sync, run: impl FnOnce()) -> Vec<Duration> {
+fn calls_during(pair: impl Fn() -> Instant + Sync, run: impl FnOnce()) -> Vec<Duration> {
     let begins = AtomicBool::new(false);
     let ends = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -86,28 +75,40 @@ fn wait_until(instant: Instant) -> Instant {
     }
 }
 
+/// The time in us that a share of the calls was not above. Nearest rank; sorts the calls.
+fn percentile(calls: &mut [Duration], share: f64) -> f64 {
+    calls.sort_unstable();
+    let rank = (calls.len() as f64 * share).ceil() as usize;
+    calls[rank.clamp(1, calls.len()) - 1].as_secs_f64() * 1e6
+}
+
+/// Makes what the timers of one row have in common.
+type Common<'a> = &'a dyn Fn() -> TimerBuilder;
+
 /// One that has woken up already, and has nothing to do for a while.
-fn timer(mode: Mode, shards: Option<usize>, clock: Option<&ManualClock>) -> Timer {
-    let mut builder = Timer::builder().tick(TICK).mode(mode);
-    if let Some(shards) = shards {
-        builder = builder.shards(shards);
-    }
-    if let Some(clock) = clock {
-        builder = builder.clock(clock.clone());
-    }
+fn timer(builder: TimerBuilder) -> Timer {
     let timer = builder.build().expect("a valid tick");
     timer.schedule(DELAY / 2, || {}).expect("it runs, and has no limit");
     thread::sleep(Duration::from_millis(10));
     timer
 }
 
-fn idle(mode: Mode, shards: Option<usize>, length: Duration) -> Vec<Duration> {
-    calls_during(&timer(mode, shards, None), || thread::sleep(length))
+/// Schedules and cancels, and returns when the first of the two calls was over.
+fn pair(timer: &Timer) -> Instant {
+    let timeout = timer.schedule(DELAY, || {}).expect("it runs, and has no limit");
+    let scheduled = Instant::now();
+    timeout.cancel();
+    scheduled
+}
+
+fn idle(common: Common, length: Duration) -> Vec<Duration> {
+    let timer = timer(common());
+    calls_during(|| pair(&timer), || thread::sleep(length))
 }
 
 /// With `calls` false the caller leaves the timer alone.
-fn due_at_once(mode: Mode, shards: Option<usize>, timeouts: usize, calls: bool) -> Vec<Duration> {
-    let timer = timer(mode, shards, None);
+fn due_at_once(common: Common, timeouts: usize, calls: bool) -> Vec<Duration> {
+    let timer = timer(common());
     let fired = Arc::new(AtomicUsize::new(0));
     // Long enough to schedule them all several times.
     let due = Instant::now() + Duration::from_micros(timeouts as u64);
@@ -127,76 +128,67 @@ fn due_at_once(mode: Mode, shards: Option<usize>, timeouts: usize, calls: bool) 
         }
     };
     match calls {
-        true => calls_during(&timer, until_all_fired),
-        false => pairs_during(Instant::now, until_all_fired),
+        true => calls_during(|| pair(&timer), until_all_fired),
+        false => calls_during(Instant::now, until_all_fired),
     }
 }
 
 /// In a hierarchical wheel all timeouts are in one bucket of its fourth level, which spans 2^18
 /// ticks. In a hashed one they are in one bucket, one in each round.
-fn moved_at_once(mode: Mode, shards: Option<usize>, timeouts: usize) -> Vec<Duration> {
+fn moved_at_once(common: Common, timeouts: usize, is_hashed: bool) -> Vec<Duration> {
     const START: u32 = 1 << 18;
     let clock = ManualClock::new();
-    let timer = timer(mode, shards, Some(&clock));
+    let timer = timer(common().clock(clock.clone()));
     for number in 0..timeouts as u32 {
-        let later = match mode.to_string().starts_with("hashed") {
+        let later = match is_hashed {
             true => 512 * number,
             false => (u64::from(number) * u64::from(START) / timeouts as u64) as u32,
         };
         timer.schedule(TICK * (START + later), || {}).expect("it runs, and has no limit");
     }
     clock.advance(TICK * (START - 1));
-    calls_during(&timer, || clock.advance(2 * TICK))
+    calls_during(|| pair(&timer), || clock.advance(2 * TICK))
 }
 
 fn main() {
     let (repetitions, timeouts) = if is_quick() { (1, 100_000) } else { (5, 1_000_000) };
     let length = Duration::from_micros(timeouts as u64 / 5);
     println!(
-        "Calls of schedule and cancel, one each {} us, while {timeouts} timeouts come due or are moved at \
-         once; us, {repetitions} repetitions",
+        "Calls of schedule and cancel, one each {} us, while {timeouts} timeouts come due or are \
+         moved at once; us, {repetitions} repetitions",
         PACE.as_micros()
     );
     let heads =
         ["", "calls", "p50", "p99", "p99.9", "max", "p99.9 beyond idle", "p99.9 with held up"];
-    let mut table = table(heads);
-    let mut goals = Vec::new();
-    for mode in ["hierarchical:64", "hashed:512"] {
-        let parsed: Mode = mode.parse().expect("a mode");
-        for shards in [None, Some(1)] {
-            let name = match shards {
-                None => format!("{mode}, default shards"),
-                Some(shards) => format!("{mode}, {shards} shard"),
-            };
+    let mut report = Report::new(heads);
+    for (mode, is_hashed) in [("hierarchical:64", false), ("hashed:512", true)] {
+        let default = || Timer::builder().tick(TICK).mode(mode.parse().expect("a mode"));
+        let one = || default().shards(1);
+        let both: [(_, Common); 2] = [("default shards", &default), ("1 shard", &one)];
+        for (shards, common) in both {
             let mut calls = [const { Vec::new() }; 4];
             // Those that are compared take turns.
             for _ in 0..repetitions {
-                calls[0].extend(idle(parsed, shards, length));
-                calls[1].extend(due_at_once(parsed, shards, timeouts, false));
-                calls[2].extend(due_at_once(parsed, shards, timeouts, true));
-                calls[3].extend(moved_at_once(parsed, shards, timeouts));
+                calls[0].extend(idle(common, length));
+                calls[1].extend(due_at_once(common, timeouts, false));
+                calls[2].extend(due_at_once(common, timeouts, true));
+                calls[3].extend(moved_at_once(common, timeouts, is_hashed));
             }
             let idle = percentile(&mut calls[0], 0.999);
             let names = ["idle", "busy elsewhere", "due", "moved"];
             for (what, mut calls) in names.into_iter().zip(calls) {
-                let mut held_up = with_held_up(&calls);
-                let mut at = |share| percentile(&mut calls, share);
-                let (p50, p99, p999, longest) = (at(0.5), at(0.99), at(0.999), at(1.0));
-                let beyond = microseconds(p999) - microseconds(idle);
-                let figures = [p50, p99, p999, longest].map(microseconds);
-                let held_up = microseconds(percentile(&mut held_up, 0.999));
-                let figures = figures.into_iter().chain([beyond, held_up]);
-                let mut row = vec![format!("{name}: {what}"), calls.len().to_string()];
-                row.extend(figures.map(|us| rounded(us).to_string()));
-                table.add_row(row);
+                let held_up = percentile(&mut with_held_up(&calls), 0.999);
+                let shares = [0.5, 0.99, 0.999, 1.0];
+                let [p50, p99, p999, longest] = shares.map(|share| percentile(&mut calls, share));
+                let (count, beyond) = (calls.len() as f64, p999 - idle);
+                let figures = [count, p50, p99, p999, longest, beyond, held_up];
+                report.row(&format!("{mode}, {shards}: {what}"), figures);
                 if what == "due" || what == "moved" {
-                    goals.push((format!("{name}, {what}: p99.9 beyond idle, us"), beyond));
+                    let what = format!("{mode}, {shards}, {what}: p99.9 beyond idle, us");
+                    report.goal(&what, beyond, 100.0);
                 }
             }
         }
     }
-    println!("{table}");
-    for (what, beyond) in goals {
-        goal(&what, beyond, Goal::AtMost(100.0));
-    }
+    report.print();
 }

@@ -3,15 +3,15 @@
 //! `cargo bench --bench futures` runs all; `-- timeout`, `-- crowd` or `-- queue` a part,
 //! `-- --quick` smaller ones. Where there is a goal, it is printed with what became of it.
 //!
-//! Timeouts, crowds and queues take turns with what they are compared with, three or five times, and
-//! the least time of each counts: what else the machine does can only add to it.
+//! Timeouts, crowds and queues take turns with their peers, three or five times. The least time of
+//! each counts, because other work on the machine can only add to it.
 
 mod report;
 
 use cap::Cap;
 use cpu_time::ProcessTime;
 use fastrand::Rng;
-use report::is_asked_for;
+use report::{Report, is_asked_for};
 use std::alloc::System;
 use std::future::{Future, poll_fn};
 use std::hint::black_box;
@@ -21,6 +21,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tickwheel::{DelayQueue, Timer};
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::{sleep, sleep_until, timeout};
 
 /// Counts what is allocated.
 #[global_allocator]
@@ -44,31 +45,37 @@ fn main() {
     }
 }
 
+/// Runs ours and theirs in turn so many times. Prints the least of each figure, the ratio, and
+/// whether it is at most its goal: the first figures have one.
+fn compare<const N: usize>(
+    [what, peer]: [&str; 2],
+    names: [&str; N],
+    goals: &[f64],
+    times: usize,
+    mut ours: impl FnMut() -> [f64; N],
+    mut theirs: impl FnMut() -> [f64; N],
+) {
+    println!("\n{what}");
+    let (mut our_least, mut their_least) = ([f64::INFINITY; N], [f64::INFINITY; N]);
+    for _ in 0..times {
+        let (ours, theirs) = (ours(), theirs());
+        our_least = std::array::from_fn(|at| our_least[at].min(ours[at]));
+        their_least = std::array::from_fn(|at| their_least[at].min(theirs[at]));
+    }
+    let mut report = Report::new(["", "tickwheel", peer, "ratio"]);
+    for (at, name) in names.into_iter().enumerate() {
+        let ratio = our_least[at] / their_least[at];
+        report.row(name, [our_least[at], their_least[at], ratio]);
+        goals.get(at).into_iter().for_each(|&most| report.goal(name, ratio, most));
+    }
+    report.print();
+}
+
 /// The nanoseconds of each of so many.
-fn each(count: usize, mut run: impl FnMut()) -> f64 {
+fn each(count: usize, run: impl FnOnce()) -> f64 {
     let start = Instant::now();
     run();
     start.elapsed().as_nanos() as f64 / count as f64
-}
-
-/// A row: ours, theirs, the ratio, and what becomes of its goal.
-fn compare(name: &str, ours: f64, theirs: f64, goal: Option<f64>) {
-    let ratio = ours / theirs;
-    print!("{name:<32} {ours:>10.1} {theirs:>10.1} {ratio:>8.3}");
-    match goal {
-        Some(goal) if ratio <= goal => println!("   at most {goal}: met"),
-        Some(goal) => println!("   at most {goal}: MISSED"),
-        None => println!(),
-    }
-}
-
-fn head(what: &str, theirs: &str) {
-    println!("\n{what}\n{:<32} {:>10} {theirs:>10} {:>8}", "", "tickwheel", "ratio");
-}
-
-/// Of each figure the least.
-fn least_of<const N: usize>(least: [f64; N], run: [f64; N]) -> [f64; N] {
-    std::array::from_fn(|at| least[at].min(run[at]))
 }
 
 fn runtime(threads: usize) -> Runtime {
@@ -77,109 +84,100 @@ fn runtime(threads: usize) -> Runtime {
 
 const LONG: Duration = Duration::from_secs(30);
 
-/// Pending once, and then ready: an answer that comes soon. It wakes nobody, as it is polled again
-/// anyway.
-struct Soon {
-    was_polled: bool,
-}
-
-impl Future for Soon {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        if std::mem::replace(&mut self.was_polled, true) { Poll::Ready(()) } else { Poll::Pending }
-    }
-}
-
-/// A sleep that waits is moved to later and later, as an idle timeout is, and to earlier and earlier.
-fn resets(rounds: usize) {
-    head("A sleep that waits is moved: ns", "tokio");
+/// Moves a pending sleep to later and later deadlines, as an idle timeout does, and to earlier
+/// ones.
+fn resets(rounds: u32) {
     let runtime = runtime(1);
     let _guard = runtime.enter();
     let timer = Timer::new();
-    let mut context = Context::from_waker(Waker::noop());
     let start = Instant::now() + LONG;
-    let step = Duration::from_millis(1);
-    let far = start + step * u32::try_from(rounds).expect("not so many");
-    let mut ours = timer.sleep_until(start);
-    assert!(Pin::new(&mut ours).poll(&mut context).is_pending());
-    let mut theirs = pin!(tokio::time::sleep_until(start.into()));
-    assert!(theirs.as_mut().poll(&mut context).is_pending());
-    let numbers = || 0..u32::try_from(rounds).expect("not so many");
-    let ours_later = each(rounds, || numbers().for_each(|at| ours.reset_at(start + step * at)));
-    let mut reset = |deadline: Instant| theirs.as_mut().reset(deadline.into());
-    let later = each(rounds, || numbers().for_each(|at| reset(start + step * at)));
-    compare("to later", ours_later, later, None);
-    // At its first deadline it is in the wheel still, and would not be moved there.
-    ours = timer.sleep_until(far);
-    assert!(Pin::new(&mut ours).poll(&mut context).is_pending());
-    let ours_earlier = each(rounds, || numbers().for_each(|at| ours.reset_at(far - step * at)));
-    let earlier = each(rounds, || numbers().for_each(|at| reset(far - step * at)));
-    compare("to earlier, under the lock", ours_earlier, earlier, None);
+    let later: Vec<_> = (0..rounds).map(|at| start + Duration::from_millis(1) * at).collect();
+    let earlier: Vec<_> = later.iter().rev().copied().collect();
+    let ours = |deadlines: &[Instant]| {
+        moved(deadlines, |at| timer.sleep_until(at), |sleep, at| sleep.get_mut().reset_at(at))
+    };
+    let theirs = |deadlines: &[Instant]| {
+        moved(deadlines, |at| sleep_until(at.into()), |sleep, at| sleep.reset(at.into()))
+    };
+    compare(
+        ["A sleep that waits is moved: ns", "tokio"],
+        ["to later", "to earlier, under the lock"],
+        &[],
+        1,
+        || [ours(&later), ours(&earlier)],
+        || [theirs(&later), theirs(&earlier)],
+    );
+}
+
+/// The nanoseconds of a reset, of a sleep that waits for the first of the deadlines.
+fn moved<S: Future>(
+    deadlines: &[Instant],
+    sleep_until: impl Fn(Instant) -> S,
+    reset: impl Fn(Pin<&mut S>, Instant),
+) -> f64 {
+    let mut sleep = pin!(sleep_until(deadlines[0]));
+    assert!(sleep.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    each(deadlines.len(), || deadlines.iter().for_each(|&at| reset(sleep.as_mut(), at)))
 }
 
 /// A timeout of 30 s around what is ready at the second poll: made, polled twice, dropped.
 fn timeouts(rounds: usize) {
-    head("A timeout of 30 s, made, polled twice and dropped: ns of each thread", "tokio");
-    let timer = Timer::new();
     for (threads, goal) in [(1, 0.5), (2, 0.2)] {
-        let runtime = runtime(threads);
-        let soon = || Soon { was_polled: false };
-        let mut least = [f64::INFINITY; 4];
-        for _ in 0..5 {
+        let (timer, runtime) = (Timer::new(), runtime(threads));
+        let bare = || on_each(&runtime, threads, rounds, soon);
+        let ours = || {
             let timer = timer.clone();
-            let run = [
-                on_each(&runtime, threads, rounds, move || timer.timeout(LONG, soon())),
-                on_each(&runtime, threads, rounds, move || tokio::time::timeout(LONG, soon())),
-                on_each(&runtime, threads, rounds, Floor::new),
-                on_each(&runtime, threads, rounds, soon),
-            ];
-            least = least_of(least, run);
-        }
-        let [ours, theirs, floor, bare] = least;
+            on_each(&runtime, threads, rounds, move || timer.timeout(LONG, soon()))
+        };
+        let theirs = || on_each(&runtime, threads, rounds, || timeout(LONG, soon()));
+        let what = "A timeout of 30 s, made, polled twice and dropped: ns of each thread";
         let name = format!("worker threads: {threads}");
-        compare(&name, ours, theirs, Some(goal));
-        compare("  a clock, a waker and two locks", floor, theirs, None);
-        println!("{:<32} {bare:>10.1} {bare:>10.1}", "  of which are not the timeout's");
+        let names = [&name, "  a clock, a waker and two locks", "  of which are not the timeout's"];
+        let ours = || [ours(), on_each(&runtime, threads, rounds, floor), bare()];
+        compare([what, "tokio"], names, &[goal], 5, ours, || {
+            let theirs = theirs();
+            [theirs, theirs, bare()]
+        });
     }
 }
 
-/// The least that a timeout does: it reads the clock, and leaves a waker with somebody else, behind a
-/// lock of its thread's, for as long as it lives.
-struct Floor {
-    deadline: Instant,
-    place: Option<&'static Mutex<Option<Waker>>>,
+/// Pending once, and then ready: an answer that comes soon. It wakes nobody, as it is polled again
+/// anyway.
+fn soon() -> impl Future<Output = ()> {
+    let mut was_polled = false;
+    poll_fn(move |_| match std::mem::replace(&mut was_polled, true) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    })
 }
+
+/// The least work of a timeout: it reads the clock, and stores a waker behind a lock that belongs
+/// to its thread, for as long as the timeout lives.
+fn floor() -> impl Future<Output = ()> {
+    let deadline = Instant::now() + LONG;
+    let mut left = None;
+    poll_fn(move |context| {
+        if left.is_some() {
+            return Poll::Ready(());
+        }
+        black_box(deadline);
+        let place = PLACE.with(|place| *place);
+        *place.lock().unwrap() = Some(context.waker().clone());
+        left = Some(Left(place));
+        Poll::Pending
+    })
+}
+
+/// A waker that is taken back.
+struct Left(&'static Mutex<Option<Waker>>);
 
 thread_local! {
     static PLACE: &'static Mutex<Option<Waker>> = Box::leak(Box::default());
 }
 
-impl Floor {
-    fn new() -> Self {
-        Self { deadline: Instant::now() + LONG, place: None }
-    }
-}
-
-impl Future for Floor {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.place.is_some() {
-            return Poll::Ready(());
-        }
-        black_box(self.deadline);
-        let place = PLACE.with(|place| *place);
-        *place.lock().unwrap() = Some(context.waker().clone());
-        self.place = Some(place);
-        Poll::Pending
-    }
-}
-
-impl Drop for Floor {
+impl Drop for Left {
     fn drop(&mut self) {
-        let Some(place) = self.place else { return };
-        let waker = place.lock().unwrap().take();
+        let waker = self.0.lock().unwrap().take();
         drop(waker);
     }
 }
@@ -191,82 +189,68 @@ where
     M: Fn() -> F + Clone + Send + Sync + 'static,
 {
     let start = Arc::new(std::sync::Barrier::new(threads));
-    let tasks: Vec<_> = (0..threads)
-        .map(|_| {
-            let (make, start) = (make.clone(), Arc::clone(&start));
-            runtime.spawn(async move {
-                // Each has a thread of its own from here on, as none of them goes to sleep.
-                start.wait();
-                let begin = Instant::now();
-                let mut left = rounds;
-                poll_fn(|context| {
-                    // tokio's futures want a pause now and then; ours get it as well.
-                    for _ in 0..left.min(50) {
-                        let mut future = pin!(make());
-                        assert!(future.as_mut().poll(context).is_pending());
-                        assert!(future.as_mut().poll(context).is_ready());
-                        left -= 1;
-                    }
-                    if left == 0 {
-                        return Poll::Ready(());
-                    }
-                    context.waker().wake_by_ref();
-                    Poll::Pending
-                })
-                .await;
-                begin.elapsed()
+    let task = |_| {
+        let (make, start) = (make.clone(), Arc::clone(&start));
+        runtime.spawn(async move {
+            // Each has a thread of its own from here on, as none of them goes to sleep.
+            start.wait();
+            let begin = Instant::now();
+            let mut left = rounds;
+            poll_fn(|context| {
+                // tokio's futures want a pause now and then; ours get it as well.
+                for _ in 0..left.min(50) {
+                    let mut future = pin!(make());
+                    assert!(future.as_mut().poll(context).is_pending());
+                    assert!(future.as_mut().poll(context).is_ready());
+                    left -= 1;
+                }
+                if left == 0 {
+                    return Poll::Ready(());
+                }
+                context.waker().wake_by_ref();
+                Poll::Pending
             })
+            .await;
+            begin.elapsed()
         })
-        .collect();
-    let elapsed: Vec<_> =
-        tasks.into_iter().map(|task| runtime.block_on(task).expect("it ends")).collect();
-    let total: Duration = elapsed.iter().sum();
-    total.as_nanos() as f64 / (threads * rounds) as f64
+    };
+    let tasks: Vec<_> = (0..threads).map(task).collect();
+    let took = tasks.into_iter().map(|task| runtime.block_on(task).expect("it ends"));
+    took.sum::<Duration>().as_nanos() as f64 / (threads * rounds) as f64
 }
 
 /// Many tasks that each sleep once, spread over some time.
 fn crowds(tasks: usize, over: Duration) {
-    let title = format!("{tasks} tasks that sleep once, over {over:?}, on two worker threads");
-    head(&title, "tokio");
-    let (mut ours, mut theirs) = ([f64::INFINITY; 3], [f64::INFINITY; 3]);
-    // The most bytes: where there were fewer, not all had been polled yet.
-    let (mut our_bytes, mut their_bytes) = (0.0_f64, 0.0_f64);
-    for _ in 0..3 {
+    let what = format!("{tasks} tasks that sleep once, over {over:?}, on two worker threads");
+    // tokio rounds up what a task takes to a multiple of 128.
+    let names =
+        ["after the last deadline, ms", "to spawn, ms", "CPU in all, ms", "bytes a task, in all"];
+    let ours = || {
         // A new one each time, as it keeps its memory; and one for ever, as the tasks are.
         let timer: &Timer = Box::leak(Box::new(Timer::new()));
-        let (run, bytes) = crowd(tasks, over, |delay| async move {
-            tokio::time::sleep(delay).await;
-        });
-        (theirs, their_bytes) = (least_of(theirs, run), their_bytes.max(bytes));
-        let (run, bytes) = crowd(tasks, over, |delay| async move {
-            timer.sleep(delay).await.expect("it runs");
-        });
-        (ours, our_bytes) = (least_of(ours, run), our_bytes.max(bytes));
-    }
-    let names = ["after the last deadline, ms", "to spawn, ms", "CPU in all, ms"];
-    for (at, name) in names.into_iter().enumerate() {
-        compare(name, ours[at], theirs[at], Some(1.0));
-    }
+        crowd(tasks, over, |delay| async move { timer.sleep(delay).await.expect("it runs") })
+    };
+    let theirs = || crowd(tasks, over, |delay| async move { sleep(delay).await });
+    compare([&what, "tokio"], names, &[1.0; 4], 3, ours, theirs);
+
     let runtime = runtime(1);
     let _guard = runtime.enter();
-    // Where our arrays have just been doubled, too.
-    for (name, sleeps) in
-        [("bytes a sleep, in all", tasks), ("  of as many as cost most", doubled(tasks))]
-    {
-        let timer = Timer::new();
-        let ours = bytes(sleeps, over, |delay| timer.sleep(delay));
-        compare(name, ours, bytes(sleeps, over, tokio::time::sleep), Some(1.0));
-    }
-    let sizes = (size_of::<tickwheel::Sleep>(), size_of::<tokio::time::Sleep>());
-    compare("  of which in the future", sizes.0 as f64, sizes.1 as f64, Some(1.0));
-    // It rounds up what a task takes to a multiple of 128.
-    compare("bytes a task of tokio, in all", our_bytes, their_bytes, Some(1.0));
-}
-
-/// Some more than the next power of two: by then growing has come to an end.
-fn doubled(count: usize) -> usize {
-    let full = count.next_power_of_two();
-    full + full / 32
+    // Where our arrays have just been doubled, too: by then growing has come to an end.
+    let full = tasks.next_power_of_two();
+    let sizes = [tasks, full + full / 32];
+    let names = ["bytes a sleep, in all", "  of as many as cost most", "  of which in the future"];
+    let ours = || {
+        let [some, most] = sizes.map(|sleeps| {
+            let timer = Timer::new();
+            bytes(sleeps, over, |delay| timer.sleep(delay))
+        });
+        [some, most, size_of::<tickwheel::Sleep>() as f64]
+    };
+    let theirs = || {
+        let [some, most] = sizes.map(|sleeps| bytes(sleeps, over, sleep));
+        [some, most, size_of::<tokio::time::Sleep>() as f64]
+    };
+    compare(["Sleeps that wait", "tokio"], names, &[1.0; 3], 1, ours, theirs);
 }
 
 /// What is allocated for one of so many sleeps that wait, itself included.
@@ -285,7 +269,7 @@ fn bytes<F: Future>(sleeps: usize, over: Duration, sleep: impl Fn(Duration) -> F
 
 /// How long after the last deadline the last task ended, how long they took to spawn, and the
 /// processor's time, in ms; and the bytes of each.
-fn crowd<F>(tasks: usize, over: Duration, sleep: impl Fn(Duration) -> F) -> ([f64; 3], f64)
+fn crowd<F>(tasks: usize, over: Duration, sleep: impl Fn(Duration) -> F) -> [f64; 4]
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -302,7 +286,8 @@ where
     // As if each had taken as long as any other to spawn, and had begun to sleep at once.
     let deadline = |(number, delay)| start + spawn.mul_f64(number as f64 / tasks as f64) + delay;
     let last = delays.into_iter().enumerate().map(deadline).max().unwrap_or(start);
-    // None has ended, and nearly all were polled.
+    // None has ended, and all were polled.
+    std::thread::sleep(over / 20);
     let bytes = ALLOCATOR.allocated().saturating_sub(memory) as f64 / tasks as f64;
     runtime.block_on(async {
         for handle in handles {
@@ -310,119 +295,89 @@ where
         }
     });
     let late = Instant::now().saturating_duration_since(last);
-    ([late, spawn, cpu.elapsed()].map(|took| took.as_secs_f64() * 1e3), bytes)
+    let [late, spawn, cpu] = [late, spawn, cpu.elapsed()].map(|took| took.as_secs_f64() * 1e3);
+    [late, spawn, cpu, bytes]
 }
 
 /// Inserting, moving, removing and taking out, with so many values in the queue.
 fn queues(size: usize) {
-    head(&format!("A delay queue of {size}: ns a call"), "tokio-util");
     // Its thread drives tokio's clock.
     let runtime = runtime(1);
     let _guard = runtime.enter();
     let timer = Timer::new();
-    let (mut ours, mut theirs) = ([f64::INFINITY; 4], [f64::INFINITY; 4]);
-    for _ in 0..3 {
-        ours = least_of(ours, queue(size, || DelayQueue::with_timer(&timer)));
-        theirs = least_of(theirs, queue(size, tokio_util::time::DelayQueue::new));
-    }
-    for (number, name) in ["insert", "reset", "remove", "pop"].into_iter().enumerate() {
-        compare(name, ours[number], theirs[number], Some(0.5));
-    }
     // Both count a delay from the call.
-    let clock = || each(size, || (0..size).for_each(|_| _ = black_box(Instant::now())));
-    let clock = (0..5).map(|_| clock()).fold(f64::INFINITY, f64::min);
-    compare("  a clock read, for each insert", clock, theirs[0], None);
-}
-
-/// What both queues can do.
-trait Queue {
-    type Key: Copy;
-
-    fn insert(&mut self, value: u64, delay: Duration) -> Self::Key;
-    fn reset(&mut self, key: Self::Key, delay: Duration);
-    fn remove(&mut self, key: Self::Key) -> u64;
-    fn pop(&mut self, context: &mut Context<'_>) -> Poll<Option<u64>>;
-}
-
-impl Queue for DelayQueue<u64> {
-    type Key = tickwheel::Key;
-
-    fn insert(&mut self, value: u64, delay: Duration) -> Self::Key {
-        self.insert(value, delay)
-    }
-
-    fn reset(&mut self, key: Self::Key, delay: Duration) {
-        assert!(self.reset(key, delay));
-    }
-
-    fn remove(&mut self, key: Self::Key) -> u64 {
-        self.remove(key).expect("it waits")
-    }
-
-    fn pop(&mut self, context: &mut Context<'_>) -> Poll<Option<u64>> {
-        self.poll_expired(context).map(|due| Some(due?.expect("the timer runs").value))
-    }
-}
-
-impl Queue for tokio_util::time::DelayQueue<u64> {
-    type Key = tokio_util::time::delay_queue::Key;
-
-    fn insert(&mut self, value: u64, delay: Duration) -> Self::Key {
-        self.insert(value, delay)
-    }
-
-    fn reset(&mut self, key: Self::Key, delay: Duration) {
-        self.reset(&key, delay);
-    }
-
-    fn remove(&mut self, key: Self::Key) -> u64 {
-        self.remove(&key).into_inner()
-    }
-
-    fn pop(&mut self, context: &mut Context<'_>) -> Poll<Option<u64>> {
-        self.poll_expired(context).map(|expired| Some(expired?.into_inner()))
-    }
+    let names = ["insert", "reset", "remove", "pop", "  a clock read, for each insert"];
+    let ours = || {
+        let [insert, reset, remove, pop] = queue(
+            size,
+            || DelayQueue::with_timer(&timer),
+            DelayQueue::insert,
+            |queue, key, delay| assert!(queue.reset(key, delay)),
+            |queue, key| queue.remove(key),
+            |queue, context| queue.poll_expired(context).map(|due| Some(due?.ok()?.value)),
+        );
+        let clock = each(size, || (0..size).for_each(|_| _ = black_box(Instant::now())));
+        [insert, reset, remove, pop, clock]
+    };
+    let theirs = || {
+        let [insert, reset, remove, pop] = queue(
+            size,
+            tokio_util::time::DelayQueue::new,
+            tokio_util::time::DelayQueue::insert,
+            |queue, key, delay| queue.reset(&key, delay),
+            |queue, key| queue.try_remove(&key).map(|removed| removed.into_inner()),
+            |queue, context| queue.poll_expired(context).map(|due| due.map(|due| due.into_inner())),
+        );
+        [insert, reset, remove, pop, insert]
+    };
+    let what = format!("A delay queue of {size}: ns a call");
+    compare([&what, "tokio-util"], names, &[0.5; 4], 3, ours, theirs);
 }
 
 /// The nanoseconds of one insert, reset, remove and pop.
-fn queue<Q: Queue>(size: usize, new: impl Fn() -> Q) -> [f64; 4] {
+fn queue<Q, K: Copy>(
+    size: usize,
+    new: impl Fn() -> Q,
+    insert: impl Fn(&mut Q, u64, Duration) -> K,
+    reset: impl Fn(&mut Q, K, Duration),
+    remove: impl Fn(&mut Q, K) -> Option<u64>,
+    pop: impl Fn(&mut Q, &mut Context<'_>) -> Poll<Option<u64>>,
+) -> [f64; 4] {
+    const SECOND: Duration = Duration::from_secs(1);
     let mut rng = Rng::with_seed(3);
-    let mut delay = |longest: f64| Duration::from_secs_f64(rng.f64() * longest);
-    let delays: Vec<_> = (0..size).map(|_| Duration::from_secs(1) + delay(60.0)).collect();
-    let moved: Vec<_> = (0..size).map(|_| Duration::from_secs(1) + delay(60.0)).collect();
+    let mut draw =
+        || -> Vec<_> { (0..size).map(|_| SECOND + 60 * SECOND.mul_f64(rng.f64())).collect() };
+    let (delays, moved) = (draw(), draw());
     let mut context = Context::from_waker(Waker::noop());
     let mut queue = new();
     let mut keys = Vec::with_capacity(size);
-    let mut insert = |(value, &delay)| keys.push(queue.insert(value, delay));
-    let insert = each(size, || (0..).zip(&delays).for_each(&mut insert));
+    let insert_time = each(size, || {
+        keys.extend((0..).zip(&delays).map(|(value, &delay)| insert(&mut queue, value, delay)));
+    });
     // Somebody waits, so that calls may have to tell him.
-    assert!(queue.pop(&mut context).is_pending());
+    assert!(pop(&mut queue, &mut context).is_pending());
     let mut rng = Rng::with_seed(4);
     rng.shuffle(&mut keys);
-    let mut reset = |(&key, &delay)| queue.reset(key, delay);
-    let reset = each(size, || keys.iter().zip(&moved).for_each(&mut reset));
+    let moves = keys.iter().zip(&moved);
+    let reset = each(size, || moves.for_each(|(&key, &delay)| reset(&mut queue, key, delay)));
     rng.shuffle(&mut keys);
-    let remove = each(size, || keys.iter().for_each(|&key| _ = black_box(queue.remove(key))));
+    let remove = each(size, || {
+        keys.iter().for_each(|&key| assert!(remove(&mut queue, key).is_some()));
+    });
     drop(queue);
 
     // All are due when they are taken, over 200 ms.
     let mut queue = new();
-    for (value, delay) in (0..).zip(&delays) {
-        queue.insert(value, (*delay - Duration::from_secs(1)) / 300);
+    for (value, &delay) in (0..).zip(&delays) {
+        insert(&mut queue, value, (delay - SECOND) / 300);
     }
     std::thread::sleep(Duration::from_millis(210));
     let pop = each(size, || {
-        let mut left = size;
-        while left > 0 {
-            match queue.pop(&mut context) {
-                Poll::Ready(Some(value)) => {
-                    black_box(value);
-                    left -= 1;
-                }
-                Poll::Ready(None) => unreachable!("{left} are left"),
-                Poll::Pending => std::thread::yield_now(),
+        for _ in 0..size {
+            while pop(&mut queue, &mut context).map(|value| value.expect("more")).is_pending() {
+                std::thread::yield_now();
             }
         }
     });
-    [insert, reset, remove, pop]
+    [insert_time, reset, remove, pop]
 }

@@ -8,7 +8,7 @@
 mod report;
 
 use cpu_time::ProcessTime;
-use report::{Goal, goal, is_quick, microseconds, rounded, table};
+use report::{Report, is_quick};
 use std::thread;
 use std::time::Duration;
 use tickwheel::{Mode, Timer};
@@ -21,8 +21,7 @@ fn main() {
         false => (Duration::from_secs(30), 1_000_000),
     };
     println!("Nothing is due for {} s", length.as_secs_f64());
-    let mut table = table(["", "timeouts", "wake-ups", "CPU, ms"]);
-    let mut goals = Vec::new();
+    let mut report = Report::new(["", "timeouts", "wake-ups", "CPU, ms"]);
     for mode in ["hierarchical:64", "hashed:512"] {
         for timeouts in [0, many] {
             let parsed = mode.parse::<Mode>().expect("a mode");
@@ -35,20 +34,15 @@ fn main() {
             }
             thread::sleep(Duration::from_millis(100));
 
-            let wake_ups_before = timer.stats().wake_ups;
-            let before = ProcessTime::now();
+            let (wake_ups, before) = (timer.stats().wake_ups, ProcessTime::now());
             thread::sleep(length);
-            let cpu = microseconds(before.elapsed()) / 1e3;
-            let wake_ups = timer.stats().wake_ups - wake_ups_before;
+            let cpu = before.elapsed().as_secs_f64() * 1e3;
+            let wake_ups = (timer.stats().wake_ups - wake_ups) as f64;
 
-            let figures = [timeouts.to_string(), wake_ups.to_string(), rounded(cpu).to_string()];
-            table.add_row([mode.to_owned()].into_iter().chain(figures));
-            goals.push((format!("{mode}, {timeouts}: wake-ups"), wake_ups as f64, 1.0));
-            goals.push((format!("{mode}, {timeouts}: CPU, ms"), cpu, 5.0));
+            report.row(mode, [timeouts.into(), wake_ups, cpu]);
+            report.goal(&format!("{mode}, {timeouts}: wake-ups"), wake_ups, 1.0);
+            report.goal(&format!("{mode}, {timeouts}: CPU, ms"), cpu, 5.0);
         }
     }
-    println!("{table}");
-    for (what, figure, bound) in goals {
-        goal(&what, figure, Goal::AtMost(bound));
-    }
+    report.print();
 }

@@ -26,8 +26,9 @@ const PATHS: [Path; 10] = [
     ("cancel", 10_000, cancel),
     ("reschedule", 10_000, reschedule),
     ("replace-1k", 10_000, replace),
-    ("expire-dense", 100_000, expire_dense),
-    ("expire-sparse", 100_000, expire_sparse),
+    // As dense as a million over a minute. Most are demoted once or twice.
+    ("expire-dense", 100_000, |operations| _ = expire("hierarchical:64", operations, MINUTE / 10)),
+    ("expire-sparse", 100_000, |operations| _ = expire("hierarchical:64", operations, DAY)),
     ("empty-poll", 10_000, empty_poll),
     ("hashed-512-expire", 10_000, hashed_expire),
     ("hashed-65536-pass", 100_000, hashed_pass),
@@ -87,26 +88,20 @@ fn compare(mut kept: BTreeMap<&str, f64>) -> ExitCode {
             continue;
         };
         let more = now / kept - 1.0;
-        let [kept_text, now_text] = [kept, now].map(|figure| format!("{figure:.2}"));
-        let percent = format!("{:+.1}", more * 100.0);
-        let figures = format!("{name}: kept {kept_text}, now {now_text} instructions, {percent} %");
-        table.add_row([name, &kept_text, &now_text, &percent]);
+        let [kept, now] = [kept, now].map(|figure| format!("{figure:.2}"));
+        table.add_row([name, &kept, &now, &format!("{:+.1}", more * 100.0)]);
         if TOLERATED < more {
-            failures.push(format!("{figures}; callgrind_annotate {}", profile(name)));
+            failures.push(format!("{name}: callgrind_annotate {}", profile(name)));
         } else if more < -TOLERATED {
-            remarks.push(format!("better {figures}; please keep that: {KEEP}"));
+            remarks.push(format!("{name} is better; please keep that: {KEEP}"));
         }
     }
     failures.extend(kept.keys().map(|name| format!("{name}: kept, and there is no such path")));
     println!("Instructions an operation\n{table}");
-    for remark in remarks {
-        println!("{remark}");
-    }
+    remarks.iter().for_each(|remark| println!("{remark}"));
+    failures.iter().for_each(|failure| println!("FAILED {failure}"));
     if failures.is_empty() {
         return ExitCode::SUCCESS;
-    }
-    for failure in failures {
-        println!("FAILED {failure}");
     }
     println!("Make it cheaper, or keep the new figures in the same commit and say why: {KEEP}");
     ExitCode::FAILURE
@@ -261,15 +256,6 @@ fn expire(mode: &str, operations: u64, longest: u64) -> Wheel<u64> {
     what_is_counted(|| fired = fire_all(&mut wheel));
     assert_eq!(fired, operations);
     wheel
-}
-
-/// As dense as a million over a minute. Most are demoted once or twice.
-fn expire_dense(operations: u64) {
-    expire("hierarchical:64", operations, MINUTE / 10);
-}
-
-fn expire_sparse(operations: u64) {
-    expire("hierarchical:64", operations, DAY);
 }
 
 /// Time goes on tick by tick, and the only timeout is far away.

@@ -1,11 +1,11 @@
 //! Does a cancelled timeout give its memory back at once?
 //!
-//! A million timeouts, each with a kilobyte in its task, are scheduled and then cancelled: in the
-//! order in which they were scheduled, the other way round, and in no order. Beside what is
-//! allocated stands what the process has resident, which is up to the allocator as well: the same
-//! boxes without a timer show what it keeps. That of glibc gives back only the free end of its heap,
-//! and a few boxes that a thread keeps in its cache for the next allocation can lie there, so all of
-//! it is measured without that cache too (on other systems that makes no difference).
+//! The benchmark schedules a million timeouts, each with a kilobyte in its task, and cancels them:
+//! in the order of scheduling, in the reverse order, and in random order. It counts the allocated
+//! bytes and the resident bytes of the process. The resident bytes also depend on the allocator:
+//! the same boxes without a timer show what the allocator keeps. glibc's allocator gives back only
+//! the free end of its heap. A few boxes that a thread keeps in its cache can lie there, so
+//! everything is measured without that cache too (on other systems this makes no difference).
 //!
 //! `cargo bench --bench memory`, with `-- --quick` for a look at whether it works.
 
@@ -13,7 +13,7 @@ mod report;
 
 use cap::Cap;
 use memory_stats::memory_stats;
-use report::{Goal, goal, is_quick, rounded, table};
+use report::{Report, is_quick};
 use std::alloc::System;
 use std::hint::black_box;
 use std::process::Command;
@@ -30,7 +30,7 @@ const DELAY: Duration = Duration::from_secs(3_600);
 const SUBJECTS: [&str; 2] = ["tickwheel", "boxes alone"];
 const ORDERS: [&str; 3] = ["first to last", "last to first", "random"];
 /// What glibc is told by its environment.
-const CACHES: [(&str, &str); 2] = [("", ""), ("no cache", "glibc.malloc.tcache_count=0")];
+const CACHES: [(&str, &str); 2] = [("", ""), (", no cache", "glibc.malloc.tcache_count=0")];
 
 fn main() {
     let given = |name: &&&str| std::env::args().any(|argument| argument == **name);
@@ -43,38 +43,25 @@ fn main() {
 /// Each in a process of its own, as pages that one keeps would serve the next.
 fn measure_all() {
     println!("{} timeouts with {CAPTURED} bytes each; MB", timeouts());
-    let mut table = table([
-        "",
-        "scheduled: allocated",
-        "resident",
-        "cancelled: allocated",
-        "resident",
-        "handles gone: allocated",
-        "resident",
-    ]);
-    let mut goals = Vec::new();
+    let heads = ["scheduled: allocated", "cancelled: allocated", "handles gone: allocated"];
+    let heads = heads.iter().flat_map(|head| [head, "resident"]);
+    let mut report = Report::new([""].into_iter().chain(heads));
     for order in ORDERS {
         for (cache, tunables) in CACHES {
             for subject in SUBJECTS {
                 let figures = measure_apart(subject, order, tunables);
-                let mut name = format!("{subject}, {order}");
-                if !cache.is_empty() {
-                    name = format!("{name}, {cache}");
-                }
-                let cells = figures.iter().map(|&megabytes| rounded(megabytes).to_string());
-                table.add_row([name.clone()].into_iter().chain(cells));
+                let name = format!("{subject}, {order}{cache}");
                 if subject == SUBJECTS[0] {
-                    let percent = |index: usize| figures[index + 2] / figures[index] * 100.0;
-                    goals.push((format!("{name}: allocated that stays, %"), percent(0)));
-                    goals.push((format!("{name}: resident that stays, %"), percent(1)));
+                    for (at, what) in ["allocated", "resident"].iter().enumerate() {
+                        let percent = figures[at + 2] / figures[at] * 100.0;
+                        report.goal(&format!("{name}: {what} that stays, %"), percent, 10.0);
+                    }
                 }
+                report.row(&name, figures);
             }
         }
     }
-    println!("{table}");
-    for (what, percent) in goals {
-        goal(&what, percent, Goal::AtMost(10.0));
-    }
+    report.print();
 }
 
 fn measure_apart(subject: &str, order: &str, tunables: &str) -> Vec<f64> {
@@ -90,67 +77,55 @@ fn measure_apart(subject: &str, order: &str, tunables: &str) -> Vec<f64> {
 }
 
 fn measure(subject: &str, order: &str) {
-    let figures = if subject == SUBJECTS[0] {
-        let timer = Timer::builder().build().expect("the default tick");
-        // The worker is there.
-        timer.schedule(Duration::ZERO, || {}).expect("it runs, and has no limit");
-        figures(
-            order,
-            |number| {
-                let captured = captured(number);
-                let timeout = timer.schedule(DELAY, move || _ = black_box(captured));
-                timeout.expect("it runs, and has no limit")
-            },
-            |timeout| assert!(timeout.as_ref().is_some_and(Timeout::cancel)),
-        )
-    } else {
-        figures(order, |number| Box::new(captured(number)), |captured| *captured = None)
+    if subject != SUBJECTS[0] {
+        return print_figures(order, Box::new, |boxed| *boxed = None);
+    }
+    let timer = Timer::builder().build().expect("the default tick");
+    // The worker is there.
+    timer.schedule(Duration::ZERO, || {}).expect("it runs, and has no limit");
+    let schedule = |captured| {
+        let timeout = timer.schedule(DELAY, move || _ = black_box(captured));
+        timeout.expect("it runs, and has no limit")
     };
-    println!("{}", figures.map(|figure| figure.to_string()).join(" "));
+    let cancel = |timeout: &mut Option<Timeout>| {
+        assert!(timeout.as_ref().is_some_and(Timeout::cancel));
+    };
+    print_figures(order, schedule, cancel);
 }
 
 fn timeouts() -> usize {
     if is_quick() { 50_000 } else { 1_000_000 }
 }
 
-fn captured(number: usize) -> [u8; CAPTURED] {
-    [number as u8; CAPTURED]
-}
-
 /// In MB, beyond what it was before anything was scheduled: allocated and resident with all of them
 /// scheduled, with all cancelled, and with their handles gone.
-fn figures<H>(
+fn print_figures<H>(
     order: &str,
-    mut schedule: impl FnMut(usize) -> H,
-    mut cancel: impl FnMut(&mut Option<H>),
-) -> [f64; 6] {
+    schedule: impl Fn([u8; CAPTURED]) -> H,
+    cancel: impl Fn(&mut Option<H>),
+) {
     let mut cancels: Vec<_> = (0..timeouts()).collect();
     match order {
         "last to first" => cancels.reverse(),
-        "random" => cancels.sort_by_key(|&number| number.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+        "random" => fastrand::Rng::with_seed(1).shuffle(&mut cancels),
         _ => {}
     }
     // The room for the handles is the caller's business.
     let mut handles: Vec<Option<H>> = (0..timeouts()).map(|_| None).collect();
 
+    // Not allocated later, as it could keep the heap from shrinking.
+    let mut figures = Vec::with_capacity(6);
     let before = memory();
-    let mut figures = [0.0; 6];
-    let mut note = |index: usize| {
-        let now = memory();
-        figures[index] = now[0] - before[0];
-        figures[index + 1] = now[1] - before[1];
-    };
+    let mut note = || figures.extend([0, 1].map(|at| memory()[at] - before[at]));
     for (number, handle) in handles.iter_mut().enumerate() {
-        *handle = Some(schedule(number));
+        *handle = Some(schedule([number as u8; CAPTURED]));
     }
-    note(0);
-    for &number in &cancels {
-        cancel(&mut handles[number]);
-    }
-    note(2);
+    note();
+    cancels.iter().for_each(|&number| cancel(&mut handles[number]));
+    note();
     handles.fill_with(|| None);
-    note(4);
-    figures
+    note();
+    figures.iter().for_each(|figure| println!("{figure}"));
 }
 
 /// Allocated and resident, in MB.

@@ -1,10 +1,8 @@
-//! What the benchmarks share: how they are called, and how they say what came out.
+//! What the benchmarks share: how they are called, and how they print their figures.
 
 #![allow(dead_code, reason = "not every benchmark needs all of it")]
 
 use comfy_table::{CellAlignment, Table, presets};
-use std::fmt::Display;
-use std::time::Duration;
 
 /// Whether `--quick` was given: to see that a benchmark works, in a second or two. Its figures are
 /// worth little.
@@ -18,55 +16,58 @@ pub(crate) fn is_asked_for(name: &str) -> bool {
     parts.peek().is_none() || parts.any(|part| name.contains(&part))
 }
 
-/// A table of figures: the first column says of what.
-pub(crate) fn table<'a>(header: impl IntoIterator<Item = &'a str>) -> Table {
+/// A table of figures, and the goals for some of them.
+pub(crate) struct Report {
+    table: Table,
+    goals: Vec<String>,
+}
+
+impl Report {
+    /// The first column names the row.
+    pub(crate) fn new<'a>(heads: impl IntoIterator<Item = &'a str>) -> Self {
+        Self { table: table(heads), goals: Vec::new() }
+    }
+
+    pub(crate) fn row(&mut self, name: &str, figures: impl IntoIterator<Item = f64>) {
+        let cells = figures.into_iter().map(number);
+        self.table.add_row([name.to_owned()].into_iter().chain(cells));
+    }
+
+    pub(crate) fn goal(&mut self, what: &str, figure: f64, most: f64) {
+        let verdict = if figure <= most { "met   " } else { "MISSED" };
+        let (figure, most) = (number(figure), number(most));
+        self.goals.push(format!("{verdict} {what}: {figure}, goal at most {most}"));
+    }
+
+    /// Prints the table, and then whether each goal was met.
+    pub(crate) fn print(&self) {
+        println!("{}", self.table);
+        self.goals.iter().for_each(|goal| println!("{goal}"));
+    }
+}
+
+/// A table with words in the first column and figures in the others.
+pub(crate) fn table<'a>(heads: impl IntoIterator<Item = &'a str>) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN).set_header(header.into_iter().collect::<Vec<_>>());
+    table.load_preset(presets::ASCII_MARKDOWN).set_header(heads.into_iter().collect::<Vec<_>>());
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
 }
 
-/// Prints whether `figure` is `at_most` so much, or `at_least`.
-pub(crate) fn goal(what: &str, figure: f64, goal: Goal) {
-    let (is_met, words) = match goal {
-        Goal::AtMost(bound) => (figure <= bound, format!("at most {}", rounded(bound))),
-        Goal::AtLeast(bound) => (figure >= bound, format!("at least {}", rounded(bound))),
-    };
-    let verdict = if is_met { "met   " } else { "MISSED" };
-    println!("{verdict} {what}: {}, goal {words}", rounded(figure));
-}
-
-#[derive(Clone, Copy)]
-pub(crate) enum Goal {
-    AtMost(f64),
-    AtLeast(f64),
-}
-
-/// To three digits, so that what is next to nothing still shows.
-pub(crate) fn rounded(figure: f64) -> impl Display {
-    let digits_before = figure.abs().max(0.1).log10().floor() as i32 + 1;
-    let rounded = format!("{figure:.*}", (3 - digits_before).max(0) as usize);
-    match rounded.contains('.') {
-        true => rounded.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => rounded,
+/// Rounds to three digits, so that even a figure close to zero shows.
+pub(crate) fn number(number: f64) -> String {
+    if number == 0.0 || !number.is_finite() {
+        return number.to_string();
     }
-}
-
-/// Sorts them, and returns the one that a share of so much is not above. Nearest rank.
-pub(crate) fn percentile<T: Ord + Copy>(figures: &mut [T], share: f64) -> T {
-    figures.sort_unstable();
-    let rank = (figures.len() as f64 * share).ceil() as usize;
-    figures[rank.clamp(1, figures.len()) - 1]
-}
-
-/// Of figures of which there is at least one.
-pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
-}
-
-pub(crate) fn microseconds(duration: Duration) -> f64 {
-    duration.as_nanos() as f64 / 1e3
+    if number.abs() < 1e-4 {
+        return format!("{number:.2e}");
+    }
+    let places = (2 - number.abs().log10().floor() as i32).max(0) as usize;
+    let text = format!("{number:.places$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').into(),
+        false => text,
+    }
 }

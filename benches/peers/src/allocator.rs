@@ -14,21 +14,15 @@ static COUNTS: AtomicBool = AtomicBool::new(false);
 static LIVE: AtomicIsize = AtomicIsize::new(0);
 static PEAK: AtomicIsize = AtomicIsize::new(0);
 
-/// Counts from now on, from zero.
-pub(crate) fn start() {
+/// Runs `work`, and returns how many bytes are live of those that any thread has allocated since,
+/// and the most that were live at once.
+pub(crate) fn counted<R>(work: impl FnOnce() -> R) -> (R, [isize; 2]) {
     LIVE.store(0, Relaxed);
     PEAK.store(0, Relaxed);
     COUNTS.store(true, Relaxed);
-}
-
-/// The bytes that are live of those allocated since [`start`], by any thread.
-pub(crate) fn live() -> isize {
-    LIVE.load(Relaxed)
-}
-
-/// The most bytes that were live at once since [`start`].
-pub(crate) fn peak() -> isize {
-    PEAK.load(Relaxed)
+    let result = work();
+    COUNTS.store(false, Relaxed);
+    (result, [LIVE.load(Relaxed), PEAK.load(Relaxed)])
 }
 
 #[inline]

@@ -1,7 +1,8 @@
-//! The part of docs/benchmarks.md that a run writes.
+//! What a run writes: to the terminal, and into docs/benchmarks.md.
 
-use crate::results::{About, Results};
+use crate::results::Results;
 use crate::tables;
+use crate::workloads::{HISTORIES, WORKLOADS};
 use std::error::Error;
 use std::fs;
 use std::path::Path;
@@ -9,59 +10,48 @@ use std::path::Path;
 const BEGIN: &str = "<!-- Written by the program, from here on. -->";
 const END: &str = "<!-- Written by the program, up to here. -->";
 
-/// Under which circumstances it was found, in a few lines.
-pub(crate) fn about(about: &About) -> String {
-    let quick = match about.quick {
-        true => {
-            "A QUICK run: small sizes and few repetitions, to see that it works; not the \
-                 figures to judge by.\n\n"
+/// The size of the table that tells all, of those workloads that have several.
+const MAIN: usize = 1_000_000;
+
+/// All tables, with links to the pictures in the directory `pictures`.
+pub(crate) fn page(results: &Results, pictures: Option<&Path>) -> String {
+    let mut page = results.about.clone() + &tables::goals(results) + &tables::behind(results);
+    for workload in WORKLOADS {
+        let name = workload.name;
+        let sizes = results.sizes_of(name);
+        match HISTORIES.iter().position(|(history, _)| *history == name) {
+            Some(0) => page += &tables::longest_calls(results, workload),
+            // In the table of the first.
+            Some(_) => {}
+            None if workload.grows() => {
+                if let Some(&main) = sizes.iter().rfind(|&&size| size <= MAIN) {
+                    page += &tables::detail(results, workload, main);
+                }
+                if 1 < sizes.len() {
+                    if let Some(pictures) = pictures {
+                        page += &format!("\n![{name}]({}/{name}.svg)\n", pictures.display());
+                    }
+                    page += &tables::growth(results, workload);
+                }
+            }
+            None => page.extend(sizes.iter().map(|&size| tables::detail(results, workload, size))),
         }
-        false => "",
-    };
-    let minutes = (about.seconds as f64 / 60.0).round();
-    format!(
-        "{quick}- {}\n- {}, {}\n- {}, commit {}, {minutes} min\n- `{}`\n",
-        about.machine, about.system, about.compiler, about.date, about.commit, about.command
-    )
+    }
+    page
 }
 
-/// Writes the tables and pictures into the document at `path`, in the place of those that are
-/// there; `drawn` are the workloads that have a picture in the directory `pictures`.
+/// Writes the page into the document at `path`, in the place of the one that is there.
 pub(crate) fn write(
     results: &Results,
     path: &Path,
     pictures: Option<&Path>,
-    drawn: &[&str],
 ) -> Result<(), Box<dyn Error>> {
+    // As seen from the document.
+    let directory = path.parent().unwrap_or(path);
+    let pictures = pictures.map(|pictures| pictures.strip_prefix(directory).unwrap_or(pictures));
     let document = fs::read_to_string(path)?;
-    let written = render(results, path, pictures, drawn);
-    fs::write(path, replaced(&document, &written)?)?;
+    fs::write(path, replaced(&document, &page(results, pictures))?)?;
     Ok(())
-}
-
-fn render(results: &Results, path: &Path, pictures: Option<&Path>, drawn: &[&str]) -> String {
-    let mut written = about(&results.about);
-    for section in [tables::goals(results), tables::behind(results)] {
-        written += "\n";
-        written += &section.markdown(3);
-    }
-    let mut last = "";
-    for section in tables::of(results) {
-        written += "\n";
-        written += &section.markdown(3);
-        let is_drawn = drawn.contains(&section.workload) && last != section.workload;
-        if let Some(directory) = pictures.filter(|_| is_drawn) {
-            // As seen from the document.
-            let directory = match path.parent().map(|parent| directory.strip_prefix(parent)) {
-                Some(Ok(relative)) => relative,
-                _ => directory,
-            };
-            let name = section.workload;
-            written += &format!("\n![{name}]({}/{name}.svg)\n", directory.display());
-        }
-        last = section.workload;
-    }
-    written
 }
 
 /// The document with another text between its marks.

@@ -1,35 +1,34 @@
-//! Numbers as the tables have them.
+//! Durations and counts as the tables have them.
 
-/// Three digits of it.
-pub(crate) fn number(number: f64) -> String {
-    if number == 0.0 || !number.is_finite() {
-        return format!("{number}");
-    }
-    if number.abs() < 1e-4 {
-        return format!("{number:.2e}");
-    }
-    let places = (2 - number.abs().log10().floor() as i32).max(0) as usize;
-    let text = format!("{number:.places$}");
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').into(),
-        false => text,
-    }
-}
+use crate::report::number;
 
-/// So many nanoseconds, in the unit that suits them.
+/// Nanoseconds, in the unit that suits them.
 pub(crate) fn duration(nanoseconds: f64) -> String {
     let units = [("s", 1e9), ("ms", 1e6), ("us", 1e3)];
-    let (unit, length) =
-        units.into_iter().find(|(_, length)| *length <= nanoseconds).unwrap_or(("ns", 1.0));
+    let suits = units.into_iter().find(|(_, length)| *length <= nanoseconds);
+    let (unit, length) = suits.unwrap_or(("ns", 1.0));
     format!("{} {unit}", number(nanoseconds / length))
 }
 
-/// 1 k, 100 k, 1 M; as it is if it is not round.
+/// 1 k, 100 k, 1 M; a count that is not round stays as it is.
 pub(crate) fn count(count: usize) -> String {
     match count {
         0 => "0".into(),
         _ if count.is_multiple_of(1_000_000) => format!("{} M", count / 1_000_000),
         _ if count.is_multiple_of(1_000) => format!("{} k", count / 1_000),
         _ => count.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits() {
+        let numbers = [0.0, 0.00123, 1.0, 12.34, 1234.5, 99_999.0].map(number);
+        assert_eq!(numbers, ["0", "0.00123", "1", "12.3", "1234", "99999"]);
+        assert_eq!([1.5, 1500.0, 2.5e6].map(duration), ["1.5 ns", "1.5 us", "2.5 ms"]);
+        assert_eq!([1_000, 1_000_000, 102_407].map(count), ["1 k", "1 M", "102407"]);
     }
 }

@@ -1,39 +1,23 @@
 //! What is to be reached, and whether it was.
 
+use crate::format;
+use crate::report::number;
 use crate::results::{Results, Row};
 use crate::statistics::Spread;
 use crate::subject::{Kind, Profile};
-use crate::subjects;
+use crate::subjects::PROFILES;
 use crate::workloads::{self, HISTORIES};
+use std::collections::BTreeSet;
 
-/// One goal, and what the run found.
-#[derive(Clone, Debug)]
-pub(crate) struct Goal {
-    pub(crate) about: String,
-    /// What the figure is, as "ours / nexus-timer".
-    pub(crate) figure: String,
-    pub(crate) limit: Limit,
-    /// None if it was not measured.
-    pub(crate) found: Option<Spread>,
-}
+/// One goal as a row of the table: the workload, what the figure is, as "ours / nexus-timer", the
+/// limit, what the run found, and the verdict.
+pub(crate) type Goal = [String; 5];
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Limit {
+enum Limit {
     AtMost(f64),
     AtLeast(f64),
 }
 
-impl Goal {
-    pub(crate) fn is_met(&self) -> Option<bool> {
-        let found = self.found?.median;
-        Some(match self.limit {
-            Limit::AtMost(most) => found <= most,
-            Limit::AtLeast(least) => least <= found,
-        })
-    }
-}
-
-const OURS: &str = "tickwheel";
 const TIMER: &str = "tickwheel-timer";
 const MILLION: usize = 1_000_000;
 
@@ -48,9 +32,7 @@ pub(crate) fn of(results: &Results) -> Vec<Goal> {
         goals.push(of(workload, MILLION).against("sort-and-walk", 1.5));
         goals.push(of(workload, MILLION).against_best("every peer", 0.5, |_| true));
     }
-    let mut sizes = [1_000, 100_000, MILLION].map(|size| of("requests", size).size).to_vec();
-    sizes.dedup();
-    for size in sizes {
+    for size in BTreeSet::from([1_000, 100_000, MILLION].map(|size| of("requests", size).size)) {
         goals.push(of("requests", size).against_best("best peer", 1.0, |_| true));
         goals.push(of("requests", size).against("slab", 2.0));
     }
@@ -59,18 +41,16 @@ pub(crate) fn of(results: &Results) -> Vec<Goal> {
     goals.push(of("idle", MILLION).against("nexus-timer", 0.6));
     goals.push(of("idle", MILLION).against("delay-queue", 0.3));
     goals.push(of("polls", 1).more_than("compare", 2.0));
-    let waiting = of("waiting", MILLION).ours("tickwheel-hashed");
-    goals.push(waiting.at_most("share of a core", 0.01));
+    goals.push(of("waiting", MILLION).ours("tickwheel-hashed").at_most("share of a core", 0.01));
 
-    let peers = subjects::PROFILES.iter().filter(|profile| profile.has_threads);
-    for (peer, kind) in peers.map(|profile| (profile.name, profile.kind)) {
-        let least = match (peer, kind) {
+    for peer in PROFILES.iter().filter(|profile| profile.has_threads) {
+        let least = match (peer.name, peer.kind) {
             (_, Kind::Ours) | ("one-lock", _) => continue,
             ("two-queues", _) => 4.0,
             (tokio, _) if tokio.starts_with("tokio") => 8.0,
             _ => 10.0,
         };
-        goals.push(of("threads", 2).ours(TIMER).metric("rate").at_least(peer, least));
+        goals.push(of("threads", 2).ours(TIMER).metric("rate").at_least(peer.name, least));
     }
     for ours in [TIMER, "tickwheel-timer-among-others"] {
         goals.push(of("threads", 2).ours(ours).metric("rate").at_least_of_one_thread(1.8));
@@ -109,7 +89,7 @@ impl<'a> Found<'a> {
         let sizes = results.sizes_of(workload);
         let size = sizes.into_iter().rfind(|&other| other <= size).unwrap_or(size);
         let metric = workloads::by_name(workload).expect("a workload").metrics[0].0.into();
-        Self { results, workload, size, ours: OURS, metric }
+        Self { results, workload, size, ours: "tickwheel", metric }
     }
 
     fn ours(self, ours: &'static str) -> Self {
@@ -120,21 +100,52 @@ impl<'a> Found<'a> {
         Self { metric: metric.into(), ..self }
     }
 
-    fn goal(&self, figure: impl Into<String>, limit: Limit, found: Option<Spread>) -> Goal {
-        let about = format!("{}, {}", self.workload, crate::format::count(self.size));
-        Goal { about, figure: figure.into(), limit, found }
+    fn row(&self, subject: &str, size: usize) -> Option<&'a Row> {
+        self.results.row(self.workload, size, subject)
+    }
+
+    /// Ours beside another subject, or beside ours at another size.
+    fn compared(&self, other: Option<&Row>, compare: fn(f64, f64) -> f64) -> Option<Spread> {
+        self.row(self.ours, self.size)?.compared(other?, &self.metric, compare)
     }
 
     fn ratio(&self, theirs: &str) -> Option<Spread> {
-        self.results.ratio(self.workload, self.size, &self.metric, self.ours, theirs)
+        self.compared(self.row(theirs, self.size), |ours, theirs| ours / theirs)
     }
 
-    fn spread(&self, subject: &str, size: usize) -> Option<Spread> {
-        self.results.row(self.workload, size, subject)?.metrics.get(&self.metric).copied()
+    fn goal(&self, figure: impl Into<String>, limit: Limit, found: Option<Spread>) -> Goal {
+        let about = format!("{}, {}", self.workload, format::count(self.size));
+        let (is_met, limit) = match limit {
+            Limit::AtMost(most) => {
+                (found.map(|found| found.median <= most), format!("<= {}", number(most)))
+            }
+            Limit::AtLeast(least) => {
+                (found.map(|found| least <= found.median), format!(">= {}", number(least)))
+            }
+        };
+        let verdict = match is_met {
+            Some(true) => "met",
+            Some(false) => "MISSED",
+            None => "not measured",
+        };
+        [about, figure.into(), limit, Spread::cell(found, number), verdict.into()]
     }
 
     fn against(&self, theirs: &str, most: f64) -> Goal {
         self.goal(format!("ours / {theirs}"), Limit::AtMost(most), self.ratio(theirs))
+    }
+
+    /// Against the one that has the least cost of those peers that count.
+    fn against_best(&self, who: &str, most: f64, counts: fn(&Profile) -> bool) -> Goal {
+        let is_peer = |profile: &Profile| profile.kind == Kind::Peer && counts(profile);
+        let rows = self.results.rows_of(self.workload, self.size);
+        let best = rows
+            .filter(|row| is_peer(row.profile()))
+            .filter_map(|row| Some((row.median(&self.metric)?, row.subject)))
+            .min_by(|one, other| one.0.total_cmp(&other.0));
+        let theirs = best.map_or("-", |(_, subject)| subject);
+        let figure = format!("{} / {who} ({theirs})", self.ours);
+        self.goal(figure, Limit::AtMost(most), self.ratio(theirs))
     }
 
     fn at_least(&self, theirs: &str, least: f64) -> Goal {
@@ -142,43 +153,19 @@ impl<'a> Found<'a> {
         self.goal(figure, Limit::AtLeast(least), self.ratio(theirs))
     }
 
-    /// Against the one that has the least cost of those peers that count.
-    fn against_best(&self, who: &str, most: f64, counts: fn(&Profile) -> bool) -> Goal {
-        let counts = |row: &&Row| {
-            let profile = subjects::profile(&row.subject);
-            profile.is_some_and(|profile| profile.kind == Kind::Peer && counts(profile))
-        };
-        let peers = self.results.rows_of(self.workload, self.size).filter(counts);
-        let best = peers
-            .filter_map(|row| Some((row.median(&self.metric)?, row.subject.as_str())))
-            .min_by(|one, other| one.0.total_cmp(&other.0));
-        let theirs = best.map_or("-", |(_, subject)| subject);
-        let figure = format!("{} / {who} ({theirs})", self.ours);
-        self.goal(figure, Limit::AtMost(most), self.ratio(theirs))
-    }
-
     fn at_most(&self, figure: &str, most: f64) -> Goal {
-        self.goal(figure, Limit::AtMost(most), self.spread(self.ours, self.size))
+        let row = self.row(self.ours, self.size);
+        self.goal(figure, Limit::AtMost(most), row.and_then(|row| row.spread(&self.metric)))
     }
 
     /// By how much ours takes longer.
     fn more_than(&self, theirs: &str, most: f64) -> Goal {
-        let both = self.spread(self.ours, self.size).zip(self.spread(theirs, self.size));
-        let more = both.map(|(ours, theirs)| Spread {
-            median: ours.median - theirs.median,
-            least: ours.least - theirs.most,
-            most: ours.most - theirs.least,
-        });
+        let more = self.compared(self.row(theirs, self.size), |ours, theirs| ours - theirs);
         self.goal(format!("ns more than {theirs}"), Limit::AtMost(most), more)
     }
 
     fn at_least_of_one_thread(&self, least: f64) -> Goal {
-        let both = self.spread(self.ours, 1).zip(self.spread(self.ours, self.size));
-        let ratio = both.map(|(one, many)| Spread {
-            median: many.median / one.median,
-            least: many.least / one.median,
-            most: many.most / one.median,
-        });
+        let ratio = self.compared(self.row(self.ours, 1), |many, one| many / one);
         self.goal(format!("{} / at 1 thread", self.ours), Limit::AtLeast(least), ratio)
     }
 }
@@ -191,14 +178,14 @@ mod tests {
 
     #[test]
     fn a_goal_is_met_or_missed_or_not_measured() {
-        assert_eq!(of(&Results::default())[0].is_met(), None);
-        for (ours, is_met) in [(30.0, true), (32.0, false)] {
+        assert_eq!(of(&Results::default())[0][4], "not measured");
+        for (ours, verdict) in [(30.0, "met"), (32.0, "MISSED")] {
             let mut results = Results::default();
             for (subject, cost) in [("tickwheel", ours), ("sort-and-walk", 31.0)] {
                 let sample = Sample::of(Faults::default(), &[("schedule + fire", cost)]);
                 results.add("fire-dense", 1_000_000, subject, sample);
             }
-            assert_eq!(of(&results)[0].is_met(), Some(is_met));
+            assert_eq!(of(&results)[0][4], verdict);
         }
     }
 }

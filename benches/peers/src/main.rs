@@ -3,7 +3,7 @@
 //! `cargo run --release -p peers` runs all; docs/benchmarks.md says what each workload is, and has
 //! the figures of one run.
 //!
-//! Each measurement is a process of its own ([`runner`]); the subjects take turns within each
+//! Each measurement is a process of its own ([`case`]); the subjects take turns within each
 //! repetition, so that what disturbs the machine disturbs them all; and every answer of every
 //! subject is judged ([`log`]).
 
@@ -15,8 +15,9 @@ mod goals;
 mod log;
 mod plot;
 mod random;
+#[path = "../../report/mod.rs"]
+mod report;
 mod results;
-mod runner;
 mod statistics;
 mod subject;
 mod subjects;
@@ -27,7 +28,7 @@ mod workloads;
 use case::{Case, Sample};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use results::{About, Results};
+use results::Results;
 use std::collections::HashMap;
 use std::env;
 use std::error::Error;
@@ -36,7 +37,7 @@ use std::io::{self, Write};
 use std::panic;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use workloads::{WORKLOADS, Workload};
 
 /// Compares tickwheel with every other way to hold timeouts.
@@ -84,6 +85,10 @@ struct Arguments {
     /// Name the workloads and the subjects, and run nothing.
     #[arg(long)]
     list: bool,
+
+    /// Measure this case, in JSON: what the program starts itself for.
+    #[arg(long, hide = true)]
+    measure_one: Option<String>,
 }
 
 /// What takes longer than this is not repeated more often than that.
@@ -96,10 +101,6 @@ Examples:
   cargo run --release -p peers -- --json run.json --plot docs/benchmarks --markdown docs/benchmarks.md";
 
 fn main() -> ExitCode {
-    // Its own process, which the runner started.
-    if env::args().nth(1).as_deref() == Some(runner::MEASURE) {
-        return measure();
-    }
     match Arguments::parse().run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -109,22 +110,23 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures the case that stands on the input, and ends at once: threads of a subject may still
-/// have much to do.
-fn measure() -> ExitCode {
-    let Ok(case) = serde_json::from_reader::<_, Case>(io::stdin()) else {
-        return ExitCode::FAILURE;
-    };
+fn measure(case: &Case) -> Result<(), Box<dyn Error>> {
     // The table tells of panics, and some subjects have many.
     panic::set_hook(Box::new(|_| {}));
-    let sample = case::caught(|| subjects::run(&case));
-    let written = serde_json::to_writer(io::stdout(), &sample).is_ok();
-    let flushed = io::stdout().flush().is_ok();
-    std::process::exit(if written && flushed { 0 } else { 1 })
+    let sample = case::caught(|| subjects::run(case));
+    writeln!(io::stdout(), "{}", serde_json::to_string(&sample)?)?;
+    // At once: threads of a subject may still have much to do.
+    std::process::exit(0)
 }
+
+/// Subjects that take turns with each other at one workload of one size.
+type Group = (&'static Workload, usize, Vec<&'static str>);
 
 impl Arguments {
     fn run(&self) -> Result<(), Box<dyn Error>> {
+        if let Some(case) = &self.measure_one {
+            return measure(&serde_json::from_str(case)?);
+        }
         if self.list {
             return list();
         }
@@ -133,40 +135,30 @@ impl Arguments {
             return Err("no workload and subject of these names go together; see --list".into());
         }
         let started = Instant::now();
-        let mut results = Results { about: self.about(), rows: Vec::new() };
-        self.measure_all(&plan, &mut results)?;
-        results.about.seconds = started.elapsed().as_secs();
-
-        let mut out = io::stdout().lock();
-        writeln!(out, "{}", document::about(&results.about))?;
-        for section in tables::of(&results) {
-            writeln!(out, "{}", section.text())?;
-        }
-        writeln!(out, "{}", tables::behind(&results).text())?;
-        writeln!(out, "{}", tables::goals(&results).text())?;
+        let mut results = self.measure_all(plan)?;
+        results.about = self.about(started.elapsed())?;
+        writeln!(io::stdout(), "{}", document::page(&results, None))?;
         if let Some(path) = &self.json {
             fs::write(path, serde_json::to_vec_pretty(&results)?)?;
         }
-        let drawn = match &self.plot {
-            Some(directory) => plot::draw_all(&results, directory)?,
-            None => Vec::new(),
-        };
+        if let Some(directory) = &self.plot {
+            plot::draw_all(&results, directory)?;
+        }
         if let Some(path) = &self.markdown {
-            document::write(&results, path, self.plot.as_deref(), &drawn)?;
+            document::write(&results, path, self.plot.as_deref())?;
         }
         Ok(())
     }
 
-    /// Which subjects do which work at which size: those that take turns with each other.
-    fn plan(&self) -> Vec<(&'static Workload, usize, Vec<&'static str>)> {
+    fn plan(&self) -> Vec<Group> {
         let chosen = |name: &str, parts: &[String]| {
             parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str()))
         };
         let mut plan = Vec::new();
         for workload in WORKLOADS.iter().filter(|one| chosen(one.name, &self.workloads)) {
-            let suited = subjects::PROFILES.iter().filter(|one| workload.suits(one));
-            let subjects: Vec<_> =
-                suited.map(|one| one.name).filter(|name| chosen(name, &self.subjects)).collect();
+            let suited = subjects::PROFILES.iter().filter(|one| (workload.suits)(one));
+            let names = suited.map(|one| one.name);
+            let subjects: Vec<_> = names.filter(|name| chosen(name, &self.subjects)).collect();
             let sizes = if self.quick { workload.quick_sizes } else { workload.sizes };
             for &size in sizes {
                 let fits = workload.size != "timeouts" || self.most.is_none_or(|most| size <= most);
@@ -187,11 +179,7 @@ impl Arguments {
     }
 
     /// The subjects take turns, each repetition beginning with another one.
-    fn measure_all(
-        &self,
-        plan: &[(&'static Workload, usize, Vec<&'static str>)],
-        results: &mut Results,
-    ) -> Result<(), Box<dyn Error>> {
+    fn measure_all(&self, plan: Vec<Group>) -> Result<Results, Box<dyn Error>> {
         let program = env::current_exe()?;
         let patience = self.patience.unwrap_or(if self.quick { 10 } else { 120 });
         let steps = plan.iter().map(|(_, size, subjects)| subjects.len() * self.repetitions(*size));
@@ -199,71 +187,68 @@ impl Arguments {
         let progress = ProgressBar::new(steps.sum::<usize>() as u64);
         let style = "{elapsed_precise} [{wide_bar}] {pos}/{len} {msg}";
         progress.set_style(ProgressStyle::with_template(style)?);
+        let mut results = Results::default();
         for (workload, size, subjects) in plan {
-            let mut longest: HashMap<_, Duration> = HashMap::new();
-            for repetition in 0..self.repetitions(*size) {
-                for turn in 0..subjects.len() {
-                    let subject = subjects[(repetition + turn) % subjects.len()];
-                    progress.inc(1);
-                    // What takes long varies little.
-                    let took = longest.get(subject).copied().unwrap_or_default();
-                    if SLOW.iter().any(|&(than, times)| than < took && times <= repetition) {
-                        continue;
-                    }
-                    progress.set_message(format!("{} {size} {subject}", workload.name));
-                    let started = Instant::now();
-                    // One that failed is not asked again, nor to do more of it.
-                    let sample = match results.failure(workload.name, subject) {
-                        Some(failure) => Sample::failed(failure),
-                        None => {
-                            let case = Case {
-                                workload: workload.name.into(),
-                                subject: subject.into(),
-                                size: *size,
-                                milliseconds: if self.quick { 200 } else { 1_000 },
-                            };
-                            let mut command = Command::new(&program);
-                            command.arg(runner::MEASURE);
-                            runner::run(&mut command, &case, Duration::from_secs(patience))
-                        }
-                    };
-                    let took = longest.entry(subject).or_default();
-                    *took = started.elapsed().max(*took);
-                    results.add(workload.name, *size, subject, sample);
+            let mut longest = HashMap::<_, Duration>::new();
+            for turn in 0..self.repetitions(size) * subjects.len() {
+                progress.inc(1);
+                let repetition = turn / subjects.len();
+                let subject = subjects[(repetition + turn) % subjects.len()];
+                // What takes long varies little.
+                let took = longest.entry(subject).or_default();
+                if SLOW.iter().any(|&(than, times)| than < *took && times <= repetition) {
+                    continue;
                 }
+                progress.set_message(format!("{} {size} {subject}", workload.name));
+                let started = Instant::now();
+                // One that failed is not asked again, nor to do more of it.
+                let sample = match results.failure(workload.name, subject) {
+                    Some(failure) => Sample::failed(failure.into()),
+                    None => {
+                        let case = Case {
+                            workload: workload.name.into(),
+                            subject: subject.into(),
+                            size,
+                            milliseconds: if self.quick { 200 } else { 1_000 },
+                        };
+                        let case = serde_json::to_string(&case)?;
+                        let mut command = Command::new(&program);
+                        command.args(["--measure-one", &case]);
+                        case::run(&mut command, Duration::from_secs(patience))
+                    }
+                };
+                *took = started.elapsed().max(*took);
+                results.add(workload.name, size, subject, sample);
             }
         }
         progress.finish_and_clear();
-        Ok(())
+        Ok(results)
     }
 
-    fn about(&self) -> About {
-        let said = |program: &str, arguments: &[&str]| {
-            let output = Command::new(program).args(arguments).output().ok()?;
-            let text = String::from_utf8(output.stdout).ok()?;
-            output.status.success().then(|| text.trim().to_owned())
-        };
-        let unknown = || "unknown".to_owned();
-        let commit = ["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty= changed"];
-        let model = fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
-            let line = text.lines().find(|line| line.starts_with("model name"))?;
-            Some(line.split_once(':')?.1.trim().to_owned())
-        });
-        let cores = std::thread::available_parallelism().map_or(0, usize::from);
-        let arguments: Vec<_> = env::args().skip(1).collect();
-        About {
-            machine: format!("{}, {cores} cores", model.unwrap_or_else(unknown)),
-            system: said("uname", &["-sr"]).unwrap_or_else(unknown),
-            compiler: said("rustc", &["--version"]).unwrap_or_else(unknown),
-            date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
-            commit: said("git", &commit).unwrap_or_else(unknown),
-            command: format!("cargo run --release -p peers -- {}", arguments.join(" ")),
-            quick: self.quick,
-            repetitions: self.repetitions(0),
-            seconds: 0,
-        }
+    /// Under which circumstances the results were found.
+    fn about(&self, took: Duration) -> io::Result<String> {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", MACHINE]).current_dir(env!("CARGO_MANIFEST_DIR"));
+        let machine = String::from_utf8_lossy(&shell.output()?.stdout).trim().to_owned();
+        let minutes = (took.as_secs_f64() / 60.0).round();
+        let arguments = env::args().skip(1).collect::<Vec<_>>().join(" ");
+        let quick = if self.quick { QUICK } else { "" };
+        let command = format!("`cargo run --release -p peers -- {arguments}`");
+        Ok(format!("{quick}{machine}, {minutes} min\n- {command}\n"))
     }
 }
+
+const QUICK: &str = "\
+A QUICK run: small sizes and few repetitions, to see that it works; not the figures to judge by.
+
+";
+
+/// Prints the machine, the system, and what was built on it when.
+const MACHINE: &str = "\
+echo \"- $(sed -n '/^model name\\s*: /{s///;p;q}' /proc/cpuinfo), $(nproc) cores\"
+echo \"- $(uname -sr), $(rustc --version)\"
+echo \"- $(date -u +%FT%TZ), commit $(git describe --always --dirty=' changed')\"
+";
 
 fn list() -> Result<(), Box<dyn Error>> {
     let mut out = io::stdout().lock();

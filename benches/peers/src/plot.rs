@@ -3,30 +3,24 @@
 use crate::format;
 use crate::results::{Results, Row};
 use crate::subject::Kind;
-use crate::subjects;
+use crate::subjects::PROFILES;
 use crate::workloads::{WORKLOADS, Workload};
 use plotters::prelude::*;
 use std::error::Error;
 use std::fs;
 use std::path::Path;
 
-/// Draws a picture for each workload that was run at several sizes into `directory`, as SVG, and
-/// returns the names of their workloads.
-pub(crate) fn draw_all(
-    results: &Results,
-    directory: &Path,
-) -> Result<Vec<&'static str>, Box<dyn Error>> {
+/// Draws a picture for each workload that was run at several sizes into `directory`, as SVG.
+pub(crate) fn draw_all(results: &Results, directory: &Path) -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(directory)?;
-    let mut drawn = Vec::new();
     for workload in WORKLOADS.iter().filter(|workload| workload.grows()) {
         let lines = lines(results, workload);
         if lines.iter().any(|line| 1 < line.points.len()) {
             let picture = draw(workload, &lines)?;
             fs::write(directory.join(format!("{}.svg", workload.name)), picture)?;
-            drawn.push(workload.name);
         }
     }
-    Ok(drawn)
+    Ok(())
 }
 
 /// One line of the picture.
@@ -92,17 +86,18 @@ fn draw(workload: &Workload, lines: &[Line]) -> Result<String, Box<dyn Error>> {
 /// In the order of their ends, the highest first.
 fn lines(results: &Results, workload: &Workload) -> Vec<Line> {
     let mut lines = Vec::new();
-    for (place, profile) in subjects::PROFILES.iter().enumerate() {
+    for (profile, color) in PROFILES.iter().zip(COLORS.into_iter().cycle()) {
         let rows = results.rows.iter();
         let rows = rows.filter(|row| row.workload == workload.name && row.subject == profile.name);
         let point = |row: &Row| Some((row.size as f64, row.median(workload.metrics[0].0)?));
         let mut points: Vec<_> = rows.clone().filter_map(point).collect();
         points.sort_by(|one, other| one.0.total_cmp(&other.0));
         let Some(&(size, cost)) = points.last() else { continue };
-        let mark = if rows.clone().any(|row| row.faults.any()) { ", wrong answers" } else { "" };
+        let mark = if rows.clone().any(|row| row.faults().any()) { ", wrong answers" } else { "" };
         let (size, cost) = (format::count(size as usize), format::duration(cost));
         let label = format!("{}: {cost} at {size}{mark}", profile.name);
-        let color = COLORS[place % COLORS.len()];
+        let [_, red, green, blue] = color.to_be_bytes();
+        let color = RGBColor(red, green, blue);
         lines.push(Line { label, kind: profile.kind, points, color });
     }
     let end = |line: &Line| line.points.last().map_or(0.0, |end| end.1);
@@ -112,15 +107,6 @@ fn lines(results: &Results, workload: &Workload) -> Vec<Line> {
 
 const FONT: &str = "Noto Sans, sans-serif";
 
-/// In the order of the subjects: ours are reddish, and the others apart from each other for most eyes.
-const COLORS: [RGBColor; 9] = [
-    RGBColor(0xd0, 0x1c, 0x1f),
-    RGBColor(0xe0, 0x7b, 0x39),
-    RGBColor(0x1f, 0x5f, 0xb4),
-    RGBColor(0x2a, 0x93, 0x6a),
-    RGBColor(0x7a, 0x4f, 0xa3),
-    RGBColor(0x00, 0x94, 0xa8),
-    RGBColor(0x8a, 0x8d, 0x1f),
-    RGBColor(0x6b, 0x4a, 0x3a),
-    RGBColor(0x77, 0x77, 0x77),
-];
+/// In the order of the subjects: ours are reddish, and most readers can tell the others apart.
+const COLORS: [u32; 9] =
+    [0xd01c1f, 0xe07b39, 0x1f5fb4, 0x2a936a, 0x7a4fa3, 0x0094a8, 0x8a8d1f, 0x6b4a3a, 0x777777];

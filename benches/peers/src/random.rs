@@ -1,5 +1,7 @@
 //! How delays are distributed. They are the same for every subject, in every run.
 
+#![allow(dead_code, reason = "`benches/modes.rs` has it too, and does not need all of it")]
+
 use fastrand::Rng;
 
 /// In ticks.

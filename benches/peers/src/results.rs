@@ -1,146 +1,151 @@
 //! All that a run found, and what follows from it.
 
-use crate::case::{Failure, Sample};
-use crate::log::Faults;
+use crate::case::Sample;
+use crate::log::{Fault, Faults};
 use crate::statistics::Spread;
-use crate::subject::Kind;
-use crate::subjects;
+use crate::subject::{Kind, Profile};
+use crate::subjects::PROFILES;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 /// The result of a run, as `--json` writes it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Results {
-    pub(crate) about: About,
+    /// Under which circumstances it was found, in a few lines.
+    pub(crate) about: String,
     pub(crate) rows: Vec<Row>,
 }
 
-/// Under which circumstances it was found.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct About {
-    pub(crate) machine: String,
-    pub(crate) system: String,
-    pub(crate) compiler: String,
-    pub(crate) date: String,
-    pub(crate) commit: String,
-    pub(crate) command: String,
-    pub(crate) quick: bool,
-    pub(crate) repetitions: usize,
-    pub(crate) seconds: u64,
-}
-
 /// One subject in one workload at one size.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
-    pub(crate) workload: String,
+    pub(crate) workload: &'static str,
     pub(crate) size: usize,
-    pub(crate) subject: String,
+    pub(crate) subject: &'static str,
+    /// By repetition.
     pub(crate) samples: Vec<Sample>,
-    pub(crate) metrics: BTreeMap<String, Spread>,
-    pub(crate) faults: Faults,
-    pub(crate) failure: Option<Failure>,
 }
 
 impl Results {
     /// Adds what one repetition found; they have to come in their order.
-    pub(crate) fn add(&mut self, workload: &str, size: usize, subject: &str, sample: Sample) {
-        let row = match self.rows.iter_mut().position(|row| row.is(workload, size, subject)) {
-            Some(row) => &mut self.rows[row],
-            None => {
-                let (workload, subject) = (workload.into(), subject.into());
-                self.rows.push(Row { workload, size, subject, ..Row::default() });
-                self.rows.last_mut().expect("it was just pushed")
-            }
-        };
-        row.add(sample);
+    pub(crate) fn add(
+        &mut self,
+        workload: &'static str,
+        size: usize,
+        subject: &'static str,
+        sample: Sample,
+    ) {
+        let key = (workload, size, subject);
+        match self.rows.iter_mut().find(|row| (row.workload, row.size, row.subject) == key) {
+            Some(row) => row.samples.push(sample),
+            None => self.rows.push(Row { workload, size, subject, samples: vec![sample] }),
+        }
     }
 
     pub(crate) fn row(&self, workload: &str, size: usize, subject: &str) -> Option<&Row> {
-        self.rows.iter().find(|row| row.is(workload, size, subject))
+        self.rows_of(workload, size).find(|row| row.subject == subject)
     }
 
+    /// In the order of the subjects.
     pub(crate) fn rows_of(&self, workload: &str, size: usize) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(move |row| row.workload == workload && row.size == size)
     }
 
-    /// In rising order.
-    pub(crate) fn sizes_of(&self, workload: &str) -> Vec<usize> {
+    /// The first of ours, with which all others are compared.
+    pub(crate) fn ours(&self, workload: &str, size: usize) -> Option<&Row> {
+        self.rows_of(workload, size).find(|row| row.profile().kind == Kind::Ours)
+    }
+
+    pub(crate) fn sizes_of(&self, workload: &str) -> BTreeSet<usize> {
         let rows = self.rows.iter().filter(|row| row.workload == workload);
-        let mut sizes: Vec<_> = rows.map(|row| row.size).collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        sizes
+        rows.map(|row| row.size).collect()
     }
 
     /// Why the subject did not come to the end of the workload, at any size.
-    pub(crate) fn failure(&self, workload: &str, subject: &str) -> Option<Failure> {
-        let mut rows = self.rows.iter();
-        rows.find_map(|row| {
-            let same = row.workload == workload && row.subject == subject;
-            row.failure.clone().filter(|_| same)
-        })
-    }
-
-    /// How much of the other's cost ours is; None unless both were measured.
-    pub(crate) fn ratio(
-        &self,
-        workload: &str,
-        size: usize,
-        metric: &str,
-        ours: &str,
-        theirs: &str,
-    ) -> Option<Spread> {
-        let ours = self.row(workload, size, ours)?.values(metric);
-        let theirs = self.row(workload, size, theirs)?.values(metric);
-        Spread::of_ratios(&ours, &theirs)
+    pub(crate) fn failure(&self, workload: &str, subject: &str) -> Option<&str> {
+        let same = |row: &&Row| row.workload == workload && row.subject == subject;
+        self.rows.iter().filter(same).find_map(Row::failure)
     }
 }
 
 impl Row {
-    fn is(&self, workload: &str, size: usize, subject: &str) -> bool {
-        self.size == size && self.workload == workload && self.subject == subject
+    fn values(&self, metric: &str) -> impl Iterator<Item = Option<f64>> {
+        self.samples.iter().map(|sample| sample.values.get(metric).copied())
     }
 
-    fn add(&mut self, sample: Sample) {
-        self.faults.merge(&sample.faults);
-        self.failure = self.failure.take().or_else(|| sample.failure.clone());
-        self.samples.push(sample);
-        let names = self.samples.iter().flat_map(|sample| &sample.values);
-        let names: Vec<_> = names.map(|(name, _)| name.clone()).collect();
-        for name in names {
-            if let Some(spread) = Spread::of(self.values(&name).into_iter().flatten()) {
-                self.metrics.insert(name, spread);
-            }
-        }
-    }
-
-    /// By repetition.
-    fn values(&self, metric: &str) -> Vec<Option<f64>> {
-        self.samples.iter().map(|sample| sample.value(metric)).collect()
+    pub(crate) fn spread(&self, metric: &str) -> Option<Spread> {
+        Spread::of(self.values(metric).flatten())
     }
 
     pub(crate) fn median(&self, metric: &str) -> Option<f64> {
-        self.metrics.get(metric).map(|spread| spread.median)
+        self.spread(metric).map(|spread| spread.median)
     }
 
-    /// A subject that is unknown is a peer.
-    pub(crate) fn kind(&self) -> Kind {
-        subjects::profile(&self.subject).map_or(Kind::Peer, |profile| profile.kind)
+    /// Compares what was measured in the same repetition, because what disturbs one disturbs the
+    /// other as well; None unless both were measured.
+    pub(crate) fn compared(
+        &self,
+        other: &Self,
+        metric: &str,
+        compare: fn(f64, f64) -> f64,
+    ) -> Option<Spread> {
+        let both = self.values(metric).zip(other.values(metric));
+        Spread::of(both.filter_map(|(ours, theirs)| Some(compare(ours?, theirs?))))
     }
 
-    /// What is wrong with its answers; empty if nothing is.
-    pub(crate) fn marks(&self) -> String {
-        let failure = match &self.failure {
-            Some(Failure::Panicked(message)) => format!("PANICKED: {message}"),
-            Some(Failure::Hung(seconds)) => format!("HUNG: not done after {seconds} s"),
-            Some(Failure::Crashed(how)) => format!("CRASHED: {how}"),
-            None => String::new(),
+    /// How much of the other's cost this one's is.
+    pub(crate) fn ratio(&self, other: &Self, metric: &str) -> Option<Spread> {
+        self.compared(other, metric, |ours, theirs| ours / theirs)
+    }
+
+    pub(crate) fn profile(&self) -> &'static Profile {
+        let profile = PROFILES.iter().find(|profile| profile.name == self.subject);
+        profile.expect("a subject")
+    }
+
+    fn failure(&self) -> Option<&str> {
+        self.samples.iter().find_map(|sample| sample.failure.as_deref())
+    }
+
+    pub(crate) fn faults(&self) -> Faults {
+        let mut faults = Faults::default();
+        self.samples.iter().for_each(|sample| faults.merge(&sample.faults));
+        faults
+    }
+
+    pub(crate) fn is_right(&self) -> bool {
+        self.failure().is_none() && !self.faults().any()
+    }
+
+    /// Whether the answers were right, and what was wrong with them.
+    pub(crate) fn answers(&self) -> String {
+        let faults = self.faults();
+        let wrong = faults.any().then(|| format!("WRONG: {faults}"));
+        let marks: Vec<_> = self.failure().map(str::to_owned).into_iter().chain(wrong).collect();
+        match faults.count(Fault::NotFirstInFirstOut) {
+            _ if !marks.is_empty() => marks.join("; "),
+            0 => "right".into(),
+            _ => "right, ties reordered".into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_taken_within_a_repetition() {
+        let row = |subject, costs: [Option<f64>; 4]| {
+            let sample = |cost: Option<f64>| match cost {
+                Some(cost) => Sample::of(Faults::default(), &[("poll", cost)]),
+                None => Sample::failed("CRASHED".into()),
+            };
+            Row { workload: "polls", size: 1, subject, samples: costs.map(sample).into() }
         };
-        let faults = match self.faults.any() {
-            true => format!("WRONG: {}", self.faults),
-            false => String::new(),
-        };
-        let both = [failure, faults];
-        both.into_iter().filter(|mark| !mark.is_empty()).collect::<Vec<_>>().join("; ")
+        let ours = row("tickwheel", [Some(10.0), Some(100.0), None, Some(3.0)]);
+        let theirs = row("nexus-timer", [Some(20.0), Some(200.0), Some(1.0), None]);
+        let ratio = Spread { median: 0.5, least: 0.5, most: 0.5 };
+        assert_eq!(ours.ratio(&theirs, "poll"), Some(ratio));
     }
 }

@@ -1,9 +1,7 @@
 //! What is said about several repetitions of one measurement.
 
-use serde::Serialize;
-
 /// The middle of several values, and how far they are apart.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
     pub(crate) least: f64,
@@ -24,11 +22,14 @@ impl Spread {
         Some(Self { median, least, most })
     }
 
-    /// Of the ratios of what was measured in the same repetition: what disturbs one disturbs the
-    /// other as well.
-    pub(crate) fn of_ratios(ours: &[Option<f64>], theirs: &[Option<f64>]) -> Option<Self> {
-        let both = ours.iter().zip(theirs);
-        Self::of(both.filter_map(|(ours, theirs)| Some((*ours)? / (*theirs)?)))
+    /// The median, and in brackets the ends; a dash if nothing was measured.
+    pub(crate) fn cell(found: Option<Self>, write: fn(f64) -> String) -> String {
+        let Some(found) = found else { return "-".into() };
+        let [median, least, most] = [found.median, found.least, found.most].map(write);
+        match least == most {
+            true => least,
+            false => format!("{median} ({least} to {most})"),
+        }
     }
 }
 
@@ -45,13 +46,5 @@ mod tests {
         assert_eq!(Spread::of([4.0, 1.0, 2.0, 3.0]).map(|spread| spread.median), Some(2.5));
         assert_eq!(Spread::of([]), None);
         assert_eq!(Spread::of([f64::NAN, 1.0]).map(|spread| spread.most), Some(1.0));
-    }
-
-    #[test]
-    fn ratios_are_taken_within_a_repetition() {
-        let ours = [Some(10.0), Some(100.0), None, Some(3.0)];
-        let theirs = [Some(20.0), Some(200.0), Some(1.0), None];
-        let ratio = Spread::of_ratios(&ours, &theirs);
-        assert_eq!(ratio, Some(Spread { median: 0.5, least: 0.5, most: 0.5 }));
     }
 }

@@ -10,14 +10,10 @@ pub(crate) trait Subject: Sized {
     /// Names one timeout.
     type Key;
 
-    const PROFILE: Profile;
+    /// Whether what was not cancelled comes out.
+    const FIRES: bool = true;
 
     fn new(setup: &Setup) -> Self;
-
-    /// One whose unit of time is a sixteenth of its tick, if its users give times and not ticks.
-    fn between_ticks(_setup: &Setup) -> Option<Self> {
-        None
-    }
 
     fn schedule(&mut self, deadline: u64, value: u64) -> Self::Key;
 
@@ -27,15 +23,16 @@ pub(crate) trait Subject: Sized {
         self.retire(key);
     }
 
-    /// Cancels a timeout that is pending. Not called of a subject that only fires.
-    fn cancel(&mut self, _key: Self::Key) -> Cancelled {
-        Cancelled::NotFound
+    /// Cancels the pending timeout of `value`. Returns false if the subject found none, or gave
+    /// another value back. Not called of a subject that only fires.
+    fn cancel(&mut self, _key: Self::Key, _value: u64) -> bool {
+        false
     }
 
     /// Moves a timeout that is pending. Its value stays; it is known to the caller anyway, for
     /// subjects that have to schedule it anew.
     fn reschedule(&mut self, key: Self::Key, deadline: u64, value: u64) -> Self::Key {
-        self.cancel(key);
+        self.cancel(key, value);
         self.schedule(deadline, value)
     }
 
@@ -75,27 +72,10 @@ pub(crate) trait Subject: Sized {
     }
 }
 
-/// What a subject was told when it was asked to cancel a timeout that was pending.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cancelled {
-    /// It gave the value back.
-    Value(u64),
-    /// It said that it did it.
-    Done,
-    /// It knew of none.
-    NotFound,
-}
-
-impl From<Option<u64>> for Cancelled {
-    fn from(value: Option<u64>) -> Self {
-        value.map_or(Self::NotFound, Self::Value)
-    }
-}
-
-/// What somebody who builds the subject for a workload would know about it.
+/// What a user who builds the subject for a workload would know about it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
-    /// The longest delay, in ticks.
+    /// The longest delay, in the caller's unit of time.
     pub(crate) longest: u64,
     /// The most timeouts at once.
     pub(crate) timeouts: usize,
@@ -103,11 +83,14 @@ pub(crate) struct Setup {
     pub(crate) buckets: Option<usize>,
     /// Whether no single call is to take long.
     pub(crate) short_calls: bool,
+    /// How many of the caller's units of time a tick has, a power of two. More than one only for
+    /// subjects that take times and not ticks.
+    pub(crate) units_a_tick: u64,
 }
 
 impl Setup {
     pub(crate) fn new(longest: u64, timeouts: usize) -> Self {
-        Self { longest, timeouts, buckets: None, short_calls: false }
+        Self { longest, timeouts, buckets: None, short_calls: false, units_a_tick: 1 }
     }
 
     /// The buckets that a hashed wheel does well with: one round for all delays, if that takes no
@@ -126,10 +109,10 @@ pub(crate) struct Profile {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) fires: bool,
+    /// Whether it cancels, and so reschedules.
     pub(crate) cancels: bool,
     /// Whether a cancelled timeout's memory can be used again at once.
     pub(crate) frees_at_once: bool,
-    pub(crate) reschedules: bool,
     /// Whether it is a [`Threaded`] timer, and not a [`Subject`].
     ///
     /// [`Threaded`]: crate::threaded::Threaded
@@ -143,30 +126,13 @@ pub(crate) enum Kind {
     Peer,
     /// Another way in which ours could be built.
     Design,
-    /// Does less than is asked for, which nothing that does it all can be expected to beat.
+    /// Does less than is asked for, which no subject that does all of it can be expected to beat.
     Limit,
 }
 
 impl Profile {
     /// Of a subject that does all that is asked for.
-    pub(crate) const fn new(name: &'static str, kind: Kind) -> Self {
-        let (cancels, frees_at_once, reschedules) = (true, true, true);
-        Self { name, kind, fires: true, cancels, frees_at_once, reschedules, has_threads: false }
-    }
-
-    pub(crate) const fn threaded(name: &'static str, kind: Kind) -> Self {
-        Self { has_threads: true, ..Self::new(name, kind) }
-    }
-
-    pub(crate) const fn cancels_lazily(self) -> Self {
-        Self { frees_at_once: false, ..self }
-    }
-
-    pub(crate) const fn only_fires(self) -> Self {
-        Self { cancels: false, reschedules: false, ..self }
-    }
-
-    pub(crate) const fn only_cancels(self) -> Self {
-        Self { fires: false, reschedules: false, ..self }
+    pub(crate) const fn new(kind: Kind, name: &'static str) -> Self {
+        Self { name, kind, fires: true, cancels: true, frees_at_once: true, has_threads: false }
     }
 }

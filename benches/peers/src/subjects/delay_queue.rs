@@ -1,5 +1,5 @@
 use crate::log::Log;
-use crate::subject::{Cancelled, Kind, Profile, Setup, Subject};
+use crate::subject::{Setup, Subject};
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -30,23 +30,6 @@ pub(crate) struct DelayQueue {
 const TICK: u64 = 1_000_000;
 
 impl DelayQueue {
-    fn with_unit(unit: u64) -> Self {
-        let mut builder = Builder::new_current_thread();
-        let runtime = builder.enable_time().start_paused(true).build();
-        // It lives as long as the process, which holds one subject and ends.
-        let runtime: &'static Runtime = Box::leak(Box::new(runtime.expect("a runtime")));
-        let inside = runtime.enter();
-        Self {
-            queue: delay_queue::DelayQueue::new(),
-            start: Instant::now(),
-            unit,
-            clock: 0,
-            wake: u64::MAX,
-            runtime,
-            _inside: inside,
-        }
-    }
-
     fn instant(&self, time: u64) -> Instant {
         self.start + Duration::from_nanos(time * self.unit)
     }
@@ -64,24 +47,20 @@ impl DelayQueue {
             self.clock = now;
         }
     }
-
-    fn now(&self) -> u64 {
-        let elapsed = Instant::now() - self.start;
-        (elapsed.as_nanos() / u128::from(self.unit)) as u64
-    }
 }
 
 impl Subject for DelayQueue {
     type Key = Key;
 
-    const PROFILE: Profile = Profile::new("delay-queue", Kind::Peer);
-
-    fn new(_setup: &Setup) -> Self {
-        Self::with_unit(TICK)
-    }
-
-    fn between_ticks(_setup: &Setup) -> Option<Self> {
-        Some(Self::with_unit(TICK / 16))
+    fn new(setup: &Setup) -> Self {
+        let mut builder = Builder::new_current_thread();
+        let runtime = builder.enable_time().start_paused(true).build();
+        // It lives as long as the process, which holds one subject and ends.
+        let runtime: &'static Runtime = Box::leak(Box::new(runtime.expect("a runtime")));
+        let inside = runtime.enter();
+        let queue = delay_queue::DelayQueue::new();
+        let (start, unit) = (Instant::now(), TICK / setup.units_a_tick);
+        Self { queue, start, unit, clock: 0, wake: u64::MAX, runtime, _inside: inside }
     }
 
     fn schedule(&mut self, deadline: u64, value: u64) -> Key {
@@ -89,8 +68,8 @@ impl Subject for DelayQueue {
         self.queue.insert_at(value, self.instant(deadline))
     }
 
-    fn cancel(&mut self, key: Key) -> Cancelled {
-        self.queue.try_remove(&key).map(delay_queue::Expired::into_inner).into()
+    fn cancel(&mut self, key: Key, value: u64) -> bool {
+        self.queue.try_remove(&key).is_some_and(|removed| removed.into_inner() == value)
     }
 
     fn reschedule(&mut self, key: Key, deadline: u64, _value: u64) -> Key {
@@ -104,7 +83,7 @@ impl Subject for DelayQueue {
         self.pass_time(now);
         match self.poll() {
             Poll::Ready(Some(value)) => {
-                log.push(value);
+                log.values.push(value);
                 return true;
             }
             // It does not tell when it has to be polled again.
@@ -128,10 +107,11 @@ impl Subject for DelayQueue {
         self.move_clock(now);
         let next = poll_fn(|context| self.queue.poll_expired(context));
         let first = self.runtime.block_on(tokio::task::unconstrained(next))?;
-        self.clock = self.now();
-        log.push(first.into_inner());
+        let elapsed = Instant::now() - self.start;
+        self.clock = (elapsed.as_nanos() / u128::from(self.unit)) as u64;
+        log.values.push(first.into_inner());
         while let Poll::Ready(Some(value)) = self.poll() {
-            log.push(value);
+            log.values.push(value);
         }
         log.end_batch(self.clock, self.clock);
         self.wake = self.clock + 1;

@@ -1,6 +1,5 @@
 use crate::log::Log;
-use crate::subject::{Cancelled, Kind, Profile, Setup, Subject};
-use hierarchical_hash_wheel_timer::TimerError;
+use crate::subject::{Setup, Subject};
 use hierarchical_hash_wheel_timer::wheels::Skip;
 use hierarchical_hash_wheel_timer::wheels::cancellable::{
     CancellableTimerEntry, QuadWheelWithOverflow,
@@ -34,32 +33,25 @@ impl CancellableTimerEntry for Entry {
 impl Subject for Hhwt {
     type Key = u64;
 
-    const PROFILE: Profile = Profile::new("hhwt", Kind::Peer).cancels_lazily();
-
     fn new(_setup: &Setup) -> Self {
         Self { wheel: QuadWheelWithOverflow::new(), now: 0, due: Vec::new() }
     }
 
     fn schedule(&mut self, deadline: u64, value: u64) -> u64 {
         let delay = Duration::from_millis(deadline.saturating_sub(self.now));
-        match self.wheel.insert_ref_with_delay(Rc::new(Entry(value)), delay) {
-            Ok(()) => {}
-            Err(TimerError::Expired(entry)) => self.due.push(entry.0),
-            Err(TimerError::NotFound) => unreachable!("an insert looks for nothing"),
+        if self.wheel.insert_ref_with_delay(Rc::new(Entry(value)), delay).is_err() {
+            self.due.push(value);
         }
         value
     }
 
-    fn cancel(&mut self, key: u64) -> Cancelled {
-        match self.wheel.cancel(&key) {
-            Ok(()) => Cancelled::Done,
-            Err(_) => Cancelled::NotFound,
-        }
+    fn cancel(&mut self, key: u64, _value: u64) -> bool {
+        self.wheel.cancel(&key).is_ok()
     }
 
     /// One tick, or one skip of many.
     fn expire_some(&mut self, now: u64, log: &mut Log) -> bool {
-        log.values().append(&mut self.due);
+        log.values.append(&mut self.due);
         if now <= self.now {
             return false;
         }
@@ -72,7 +64,7 @@ impl Subject for Hhwt {
             }
             Skip::None => {
                 self.now += 1;
-                log.values().extend(self.wheel.tick().iter().map(|entry| entry.0));
+                log.values.extend(self.wheel.tick().iter().map(|entry| entry.0));
             }
         }
         true

@@ -1,7 +1,7 @@
 //! What does less than is asked for, and cannot be expected to be beaten.
 
 use crate::log::Log;
-use crate::subject::{Cancelled, Kind, Profile, Setup, Subject};
+use crate::subject::{Setup, Subject};
 
 /// The limit for what fires: an array of deadlines and values, sorted once by `sort_unstable` and
 /// walked.
@@ -11,8 +11,6 @@ pub(crate) struct SortAndWalk(Vec<(u64, u64)>);
 
 impl Subject for SortAndWalk {
     type Key = ();
-
-    const PROFILE: Profile = Profile::new("sort-and-walk", Kind::Limit).only_fires();
 
     fn new(_setup: &Setup) -> Self {
         Self(Vec::new())
@@ -25,7 +23,7 @@ impl Subject for SortAndWalk {
     fn expire_some(&mut self, now: u64, log: &mut Log) -> bool {
         self.0.sort_unstable();
         let due = self.0.partition_point(|&(deadline, _)| deadline <= now);
-        log.values().extend(self.0.drain(..due).map(|(_, value)| value));
+        log.values.extend(self.0.drain(..due).map(|(_, value)| value));
         false
     }
 
@@ -35,7 +33,7 @@ impl Subject for SortAndWalk {
 
     fn drive(&mut self, _now: u64, log: &mut Log) -> u64 {
         self.expire_some(u64::MAX, log);
-        let end = log.values().last().map_or(0, |&value| crate::log::deadline(value));
+        let end = log.values.last().map_or(0, |&value| crate::log::deadline(value));
         log.end_batch(end, 0);
         end
     }
@@ -47,7 +45,7 @@ pub(crate) struct Slab(slab::Slab<u64>);
 impl Subject for Slab {
     type Key = usize;
 
-    const PROFILE: Profile = Profile::new("slab", Kind::Limit).only_cancels();
+    const FIRES: bool = false;
 
     fn new(_setup: &Setup) -> Self {
         Self(slab::Slab::new())
@@ -57,8 +55,8 @@ impl Subject for Slab {
         self.0.insert(value)
     }
 
-    fn cancel(&mut self, key: usize) -> Cancelled {
-        self.0.try_remove(key).into()
+    fn cancel(&mut self, key: usize, value: u64) -> bool {
+        self.0.try_remove(key) == Some(value)
     }
 
     fn expire_some(&mut self, _now: u64, _log: &mut Log) -> bool {
@@ -76,8 +74,6 @@ pub(crate) struct Compare(u64, u64);
 impl Subject for Compare {
     type Key = ();
 
-    const PROFILE: Profile = Profile::new("compare", Kind::Limit).only_fires();
-
     fn new(_setup: &Setup) -> Self {
         Self(u64::MAX, 0)
     }
@@ -88,7 +84,7 @@ impl Subject for Compare {
 
     fn expire_some(&mut self, now: u64, log: &mut Log) -> bool {
         if self.0 <= now {
-            log.push(self.1);
+            log.values.push(self.1);
             self.0 = u64::MAX;
         }
         false

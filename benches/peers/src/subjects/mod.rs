@@ -1,69 +1,66 @@
 //! Every way to hold timeouts that is driven by its caller, and the list of all subjects.
 
-pub(crate) mod btree_map;
+pub(crate) mod collections;
 mod delay_queue;
 mod hhwt;
-mod lazy_heap;
 mod limits;
 mod nexus_timer;
 mod subms;
 mod tickwheel;
 
 use crate::case::{Case, Sample};
-use crate::subject::{Profile, Subject};
-use crate::threaded::{self, Threaded};
+use crate::subject::Kind::{Design, Limit, Ours, Peer};
+use crate::subject::Profile;
+use crate::threaded::{designs, futures, handles, hhwt_thread};
 use crate::workloads;
 
 macro_rules! subjects {
-    (driven: [$($driven:ty,)*], threaded: [$($threaded:ty,)*]) => {
+    (driven { $($driven:expr => $subject:ty,)* } threaded { $($threaded:expr => $timer:ty,)* }) => {
         /// In the order of the tables: ours first, limits last.
         pub(crate) const PROFILES: &[Profile] =
-            &[$(<$driven as Subject>::PROFILE,)* $(<$threaded as Threaded>::PROFILE,)*];
+            &[$($driven,)* $(Profile { has_threads: true, ..$threaded },)*];
 
         /// Runs `case` with its subject.
         pub(crate) fn run(case: &Case) -> Sample {
             match case.subject.as_str() {
-                $(name if name == <$driven>::PROFILE.name => workloads::run::<$driven>(case),)*
-                $(name if name == <$threaded>::PROFILE.name => {
-                    workloads::run_threaded::<$threaded>(case)
-                })*
+                $(name if name == $driven.name => workloads::run::<$subject>(case),)*
+                $(name if name == $threaded.name => workloads::run_threaded::<$timer>(case),)*
                 other => unreachable!("{other} is no subject"),
             }
         }
     };
 }
 
-subjects! {
-    driven: [
-    tickwheel::Hierarchical,
-    tickwheel::Hashed,
-    nexus_timer::NexusTimer,
-    delay_queue::DelayQueue,
-    hhwt::Hhwt,
-    subms::Subms,
-    btree_map::BTreeMap,
-    lazy_heap::LazyHeap,
-    limits::SortAndWalk,
-    limits::Slab,
-    limits::Compare,
-    ],
-    threaded: [
-    threaded::ours::TickwheelTimer,
-    threaded::ours::Fine,
-    threaded::ours::AmongOthers,
-    threaded::ours::TickwheelSleep,
-    threaded::futures::Tokio<2>,
-    threaded::futures::Tokio<1>,
-    threaded::hhwt_thread::HhwtThread,
-    threaded::timerwheel::Timerwheel,
-    threaded::futures::AsyncIo,
-    threaded::futures::PingoraTimeout,
-    threaded::designs::TwoQueues,
-    threaded::designs::OneLock,
-    ]
+const fn lazy(name: &'static str) -> Profile {
+    Profile { frees_at_once: false, ..Profile::new(Peer, name) }
 }
 
-/// What is known of the subject of that name.
-pub(crate) fn profile(name: &str) -> Option<&'static Profile> {
-    PROFILES.iter().find(|profile| profile.name == name)
+subjects! {
+    driven {
+        Profile::new(Ours, "tickwheel") => tickwheel::Tickwheel<false>,
+        Profile::new(Ours, "tickwheel-hashed") => tickwheel::Tickwheel<true>,
+        Profile::new(Peer, "nexus-timer") => nexus_timer::NexusTimer,
+        Profile::new(Peer, "delay-queue") => delay_queue::DelayQueue,
+        lazy("hhwt") => hhwt::Hhwt,
+        lazy("subms") => subms::Subms,
+        Profile::new(Peer, "btree-map") => collections::BTreeMap,
+        lazy("lazy-heap") => collections::LazyHeap,
+        Profile { cancels: false, ..Profile::new(Limit, "sort-and-walk") } => limits::SortAndWalk,
+        Profile { fires: false, ..Profile::new(Limit, "slab") } => limits::Slab,
+        Profile { cancels: false, ..Profile::new(Limit, "compare") } => limits::Compare,
+    }
+    threaded {
+        Profile::new(Ours, "tickwheel-timer") => handles::TickwheelTimer<1_000>,
+        Profile::new(Ours, "tickwheel-timer-100us") => handles::TickwheelTimer<100>,
+        Profile::new(Ours, "tickwheel-timer-among-others") => handles::AmongOthers,
+        Profile::new(Ours, "tickwheel-sleep") => futures::OnTokio<futures::TickwheelSleep>,
+        Profile::new(Peer, "tokio-sleep") => futures::OnTokio<futures::Tokio<2>>,
+        Profile::new(Peer, "tokio-current-thread") => futures::OnTokio<futures::Tokio<1>>,
+        Profile::new(Peer, "hhwt-thread") => hhwt_thread::HhwtThread,
+        Profile::new(Peer, "timerwheel") => handles::Timerwheel,
+        Profile::new(Peer, "async-io") => futures::OnTokio<futures::AsyncIo>,
+        Profile::new(Peer, "pingora-timeout") => futures::OnTokio<futures::PingoraTimeout>,
+        Profile::new(Design, "two-queues") => designs::TwoQueues,
+        Profile::new(Design, "one-lock") => designs::OneLock,
+    }
 }

@@ -1,5 +1,5 @@
 use crate::log::Log;
-use crate::subject::{Cancelled, Kind, Profile, Setup, Subject};
+use crate::subject::{Setup, Subject};
 use nexus_timer::{TimerHandle, Wheel, WheelBuilder};
 use std::time::{Duration, Instant};
 
@@ -31,21 +31,6 @@ const DEFAULT_RANGE: u64 = 64 << (6 * 3);
 const WORK: usize = 64;
 
 impl NexusTimer {
-    fn with_unit(setup: &Setup, unit: u32) -> Self {
-        let epoch = Instant::now();
-        let mut builder = WheelBuilder::default()
-            .tick_duration(Duration::from_nanos(1 << TICK))
-            .max_rebalances_per_poll(match setup.short_calls {
-                true => Self::rebalances(setup),
-                false => usize::MAX,
-            });
-        if DEFAULT_RANGE < setup.longest {
-            builder = builder.num_levels(8).clk_shift(5);
-        }
-        let wheel = builder.unbounded(4096).build(epoch).expect("a configuration that it allows");
-        Self { wheel, epoch, unit }
-    }
-
     /// Twice the rate that its documents ask for, as less makes it scan what it could not move.
     fn rebalances(setup: &Setup) -> usize {
         let average = (setup.longest / 2).max(1) as usize;
@@ -60,33 +45,35 @@ impl NexusTimer {
 impl Subject for NexusTimer {
     type Key = TimerHandle<u64>;
 
-    const PROFILE: Profile = Profile::new("nexus-timer", Kind::Peer);
-
     fn new(setup: &Setup) -> Self {
-        Self::with_unit(setup, TICK)
-    }
-
-    fn between_ticks(setup: &Setup) -> Option<Self> {
-        Some(Self::with_unit(setup, TICK - 4))
+        let epoch = Instant::now();
+        let mut builder = WheelBuilder::default()
+            .tick_duration(Duration::from_nanos(1 << TICK))
+            .max_rebalances_per_poll(match setup.short_calls {
+                true => Self::rebalances(setup),
+                false => usize::MAX,
+            });
+        if DEFAULT_RANGE < setup.longest {
+            builder = builder.num_levels(8).clk_shift(5);
+        }
+        let wheel = builder.unbounded(4096).build(epoch).expect("a configuration that it allows");
+        Self { wheel, epoch, unit: TICK - setup.units_a_tick.ilog2() }
     }
 
     fn schedule(&mut self, deadline: u64, value: u64) -> Self::Key {
-        let deadline = self.instant(deadline);
-        self.wheel.schedule(deadline, value)
+        self.wheel.schedule(self.instant(deadline), value)
     }
 
     fn schedule_for_good(&mut self, deadline: u64, value: u64) {
-        let deadline = self.instant(deadline);
-        self.wheel.schedule_forget(deadline, value);
+        self.wheel.schedule_forget(self.instant(deadline), value);
     }
 
-    fn cancel(&mut self, key: Self::Key) -> Cancelled {
-        self.wheel.cancel(key).into()
+    fn cancel(&mut self, key: Self::Key, value: u64) -> bool {
+        self.wheel.cancel(key) == Some(value)
     }
 
     fn reschedule(&mut self, key: Self::Key, deadline: u64, _value: u64) -> Self::Key {
-        let deadline = self.instant(deadline);
-        self.wheel.reschedule(key, deadline)
+        self.wheel.reschedule(key, self.instant(deadline))
     }
 
     fn retire(&mut self, key: Self::Key) {
@@ -94,13 +81,12 @@ impl Subject for NexusTimer {
     }
 
     fn expire(&mut self, now: u64, log: &mut Log) {
-        let now = self.instant(now);
-        self.wheel.poll_and_rebalance(now, log.values());
+        self.wheel.poll_and_rebalance(self.instant(now), &mut log.values);
     }
 
     fn expire_some(&mut self, now: u64, log: &mut Log) -> bool {
         let now = self.instant(now);
-        0 < self.wheel.poll_and_rebalance_with_limit(now, WORK, log.values())
+        0 < self.wheel.poll_and_rebalance_with_limit(now, WORK, &mut log.values)
     }
 
     fn next_wake(&mut self) -> Option<u64> {

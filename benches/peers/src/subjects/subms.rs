@@ -1,5 +1,5 @@
 use crate::log::Log;
-use crate::subject::{Cancelled, Kind, Profile, Setup, Subject};
+use crate::subject::{Setup, Subject};
 use subms_timer_wheel::TimerWheel;
 
 /// subms-timer-wheel 0.10: a hashed wheel that counts rounds, with a map from names to buckets.
@@ -21,24 +21,20 @@ impl Subms {
 impl Subject for Subms {
     type Key = u64;
 
-    const PROFILE: Profile = Profile::new("subms", Kind::Peer).cancels_lazily();
-
     fn new(setup: &Setup) -> Self {
         Self { wheel: TimerWheel::new(setup.buckets()), now: 0 }
     }
 
     fn schedule(&mut self, deadline: u64, value: u64) -> u64 {
-        let delay = self.delay(deadline);
-        self.wheel.schedule(delay, value)
+        self.wheel.schedule(self.delay(deadline), value)
     }
 
-    fn cancel(&mut self, key: u64) -> Cancelled {
-        if self.wheel.cancel(key) { Cancelled::Done } else { Cancelled::NotFound }
+    fn cancel(&mut self, key: u64, _value: u64) -> bool {
+        self.wheel.cancel(key)
     }
 
     fn reschedule(&mut self, key: u64, deadline: u64, _value: u64) -> u64 {
-        let delay = self.delay(deadline);
-        self.wheel.reschedule(key, delay);
+        self.wheel.reschedule(key, self.delay(deadline));
         key
     }
 
@@ -51,7 +47,7 @@ impl Subject for Subms {
             return false;
         }
         self.now += 1;
-        log.values().append(&mut self.wheel.tick());
+        log.values.append(&mut self.wheel.tick());
         true
     }
 

@@ -1,9 +1,9 @@
 //! Other ways in which threads could hand their timeouts over to a worker with one of our wheels.
 
-use super::{Task, Threaded, counted};
-use crate::subject::{Kind, Profile};
+use super::Task;
+use super::handles::Handles;
 use crossbeam_queue::SegQueue;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,8 +34,8 @@ fn deadline(start: Instant, delay: Duration) -> u64 {
     ticks(start.elapsed() + delay) + 1
 }
 
-/// As Netty's `HashedWheelTimer`: a lock-free queue to the worker for what is new and one for what was
-/// cancelled, which the worker empties once a tick.
+/// As Netty's `HashedWheelTimer`: the worker empties two lock-free queues once a tick, one of new
+/// timeouts and one of cancelled timeouts.
 ///
 /// Callers never meet the worker, and pay with a timeout that is shared with it: an `Arc` with an
 /// atomic state, and two trips through a queue.
@@ -51,19 +51,17 @@ struct HandedOver {
 
 pub(crate) struct Queued {
     deadline: u64,
-    state: AtomicU8,
+    /// Cancelled or fired.
+    has_ended: AtomicBool,
     /// Where the worker has put it. Nobody else looks.
     key: OnceLock<Key>,
     task: Mutex<Option<Task>>,
 }
 
-const PENDING: u8 = 0;
-const CANCELLED: u8 = 1;
-const FIRED: u8 = 2;
-
 impl Queued {
-    fn ends(&self, state: u8) -> bool {
-        self.state.compare_exchange(PENDING, state, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    /// Whether it was pending until now.
+    fn end(&self) -> bool {
+        !self.has_ended.swap(true, Ordering::AcqRel)
     }
 }
 
@@ -78,13 +76,13 @@ impl HandedOver {
             timeout.key.get().map(|&key| wheel.cancel(key));
         }
         for timeout in std::iter::from_fn(|| self.new.pop()).take(Self::MOST_A_TICK) {
-            if timeout.state.load(Ordering::Acquire) == PENDING {
+            if !timeout.has_ended.load(Ordering::Acquire) {
                 let key = wheel.schedule(timeout.deadline, timeout.clone());
                 timeout.key.set(key).expect("it is scheduled once");
             }
         }
         while let Some(expired) = wheel.expire(now) {
-            if expired.value.ends(FIRED) {
+            if expired.value.end() {
                 self.pending.fetch_sub(1, Ordering::Relaxed);
                 let task = expired.value.task.lock().expect("no panics").take();
                 run(task.expect("it is taken once"));
@@ -93,25 +91,8 @@ impl HandedOver {
     }
 }
 
-impl TwoQueues {
-    fn schedule(&self, delay: Duration, task: Task) -> Arc<Queued> {
-        let timeout = Arc::new(Queued {
-            deadline: deadline(self.0, delay),
-            state: AtomicU8::new(PENDING),
-            key: OnceLock::new(),
-            task: Mutex::new(Some(task)),
-        });
-        self.1.pending.fetch_add(1, Ordering::Relaxed);
-        self.1.new.push(timeout.clone());
-        timeout
-    }
-}
-
-impl Threaded for TwoQueues {
-    const PROFILE: Profile = Profile::threaded("two-queues", Kind::Design);
-
-    type Local<'a> = &'a Self;
-    type Slot = Option<Arc<Queued>>;
+impl Handles for TwoQueues {
+    type Handle = Arc<Queued>;
 
     fn new() -> Self {
         let (start, handed_over) = (Instant::now(), Arc::<HandedOver>::default());
@@ -120,37 +101,29 @@ impl Threaded for TwoQueues {
         Self(start, handed_over)
     }
 
-    fn enter(&self) -> &Self {
-        self
+    fn schedule(&self, delay: Duration, task: impl FnOnce() + Send + 'static) -> Arc<Queued> {
+        let timeout = Arc::new(Queued {
+            deadline: deadline(self.0, delay),
+            has_ended: AtomicBool::new(false),
+            key: OnceLock::new(),
+            task: Mutex::new(Some(Box::new(task))),
+        });
+        self.1.pending.fetch_add(1, Ordering::Relaxed);
+        self.1.new.push(timeout.clone());
+        timeout
     }
 
-    fn replace(local: &mut &Self, slot: &mut Self::Slot, delay: Duration) {
-        if let Some(oldest) = slot.replace(local.schedule(delay, Box::new(counted()))) {
-            assert!(oldest.ends(CANCELLED));
-            local.1.cancelled.push(oldest);
-        }
-    }
-
-    fn after(&self, delay: Duration, task: Task) {
-        self.schedule(delay, task);
+    fn cancel(&self, handle: Arc<Queued>) {
+        assert!(handle.end());
+        self.1.cancelled.push(handle);
     }
 }
 
 /// One wheel behind one lock: the least that could work.
 pub(crate) struct OneLock(Instant, Arc<Mutex<Wheel<Task>>>);
 
-impl OneLock {
-    fn schedule(&self, delay: Duration, task: Task) -> Key {
-        let deadline = deadline(self.0, delay);
-        self.1.lock().expect("no panics").schedule(deadline, task)
-    }
-}
-
-impl Threaded for OneLock {
-    const PROFILE: Profile = Profile::threaded("one-lock", Kind::Design);
-
-    type Local<'a> = &'a Self;
-    type Slot = Option<Key>;
+impl Handles for OneLock {
+    type Handle = Key;
 
     fn new() -> Self {
         let start = Instant::now();
@@ -163,19 +136,14 @@ impl Threaded for OneLock {
         Self(start, wheel)
     }
 
-    fn enter(&self) -> &Self {
-        self
+    fn schedule(&self, delay: Duration, task: impl FnOnce() + Send + 'static) -> Key {
+        let (deadline, task) = (deadline(self.0, delay), Box::new(task));
+        self.1.lock().expect("no panics").schedule(deadline, task)
     }
 
-    fn replace(local: &mut &Self, slot: &mut Self::Slot, delay: Duration) {
-        if let Some(oldest) = slot.replace(local.schedule(delay, Box::new(counted()))) {
-            let task = local.1.lock().expect("no panics").cancel(oldest);
-            assert!(task.is_some());
-        }
-    }
-
-    fn after(&self, delay: Duration, task: Task) {
-        self.schedule(delay, task);
+    fn cancel(&self, handle: Key) {
+        let task = self.1.lock().expect("no panics").cancel(handle);
+        assert!(task.is_some());
     }
 }
 

@@ -1,111 +1,117 @@
 //! Timers whose timeouts are futures: created, polled once and dropped.
 
-use super::{InPlace, Task, Threaded, replace_future, runtime};
-use crate::subject::{Kind, Profile};
+use super::{Task, Threaded, counted};
 use pingora_timeout::fast_timeout::FastOrTokioTimeout;
-use std::future::{Pending, pending};
+use std::future::{Future, Pending, pending};
+use std::pin::Pin;
+use std::task::{Context, Waker};
 use std::time::Duration;
-use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
+use tickwheel::Timer;
+use tokio::runtime::{Builder, Handle};
 use tokio::time::{Sleep, sleep};
 
-/// tokio 1.x: `sleep`, on a runtime of two threads, or of the current one.
+pub(crate) trait Sleeps: Default + Sync {
+    /// Of the runtime; one means that of the current thread.
+    const THREADS: usize = 2;
+
+    type Sleep: Future<Output: Send> + Send + 'static;
+
+    fn sleep(&self, delay: Duration) -> Self::Sleep;
+}
+
+/// With a runtime for the tasks that sleep.
 ///
 /// Driven well: from threads that are not the runtime's, so that polls are not counted against a
 /// task's budget; a sleep is made in the place of the one before, and not boxed.
-pub(crate) struct Tokio<const THREADS: usize>(Handle);
+pub(crate) struct OnTokio<S>(S, Handle);
 
-impl<const THREADS: usize> Threaded for Tokio<THREADS> {
-    const PROFILE: Profile = match THREADS {
-        1 => Profile::threaded("tokio-current-thread", Kind::Peer),
-        _ => Profile::threaded("tokio-sleep", Kind::Peer),
-    };
-
-    type Local<'a> = EnterGuard<'a>;
-    type Slot = InPlace<Sleep>;
+impl<S: Sleeps> Threaded for OnTokio<S> {
+    type Slot = Pin<Box<Option<S::Sleep>>>;
 
     fn new() -> Self {
-        let runtime = match THREADS {
-            1 => Builder::new_current_thread().enable_time().build().expect("a runtime"),
-            _ => runtime(),
+        let mut builder = match S::THREADS {
+            1 => Builder::new_current_thread(),
+            _ => Builder::new_multi_thread(),
         };
+        let runtime = builder.worker_threads(2).enable_time().build().expect("a runtime");
         let handle = runtime.handle().clone();
         std::thread::spawn(move || runtime.block_on(pending::<()>()));
-        Self(handle)
+        Self(S::default(), handle)
     }
 
-    fn enter(&self) -> EnterGuard<'_> {
-        self.0.enter()
-    }
-
-    fn replace(_local: &mut EnterGuard<'_>, slot: &mut Self::Slot, delay: Duration) {
-        replace_future(slot, sleep(delay));
+    fn replacer(&self) -> impl FnMut(&mut Self::Slot, Duration) {
+        let inside = self.1.enter();
+        move |slot, delay| {
+            let _inside = &inside;
+            slot.set(Some(self.0.sleep(delay)));
+            let sleep = slot.as_mut().as_pin_mut().expect("it was just set");
+            // Once, as `timeout` does with a future that has to wait.
+            if sleep.poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+                counted()();
+            }
+        }
     }
 
     fn after(&self, delay: Duration, task: Task) {
-        let _inside = self.0.enter();
-        let sleep = sleep(delay);
-        self.0.spawn(async {
+        let _inside = self.1.enter();
+        let sleep = self.0.sleep(delay);
+        self.1.spawn(async {
             sleep.await;
             task();
         });
     }
 }
 
-/// async-io 2.x: `Timer`; its reactor holds a `BTreeMap` behind a lock.
-///
-/// Its own thread drives it; tasks that wait for it run on tokio.
-pub(crate) struct AsyncIo(Runtime);
+/// `Timer::sleep`.
+#[derive(Default)]
+pub(crate) struct TickwheelSleep(Timer);
 
-impl Threaded for AsyncIo {
-    const PROFILE: Profile = Profile::threaded("async-io", Kind::Peer);
+impl Sleeps for TickwheelSleep {
+    type Sleep = tickwheel::Sleep;
 
-    type Local<'a> = ();
-    type Slot = InPlace<async_io::Timer>;
-
-    fn new() -> Self {
-        Self(runtime())
-    }
-
-    fn enter(&self) {}
-
-    fn replace((): &mut (), slot: &mut Self::Slot, delay: Duration) {
-        replace_future(slot, async_io::Timer::after(delay));
-    }
-
-    fn after(&self, delay: Duration, task: Task) {
-        let timer = async_io::Timer::after(delay);
-        self.0.spawn(async {
-            timer.await;
-            task();
-        });
+    fn sleep(&self, delay: Duration) -> Self::Sleep {
+        self.0.sleep(delay)
     }
 }
 
-/// pingora-timeout 0.9: `timeout` around a future that has to wait. Timeouts of the same 10 ms share
-/// one entry of a `BTreeMap` that each thread has for itself, and which is not cleaned up before
-/// those 10 ms have come.
-pub(crate) struct PingoraTimeout(Runtime);
+/// tokio 1.x: `sleep`, on a runtime of two threads, or of the current one.
+#[derive(Default)]
+pub(crate) struct Tokio<const THREADS: usize>;
 
-impl Threaded for PingoraTimeout {
-    const PROFILE: Profile = Profile::threaded("pingora-timeout", Kind::Peer);
+impl<const THREADS: usize> Sleeps for Tokio<THREADS> {
+    const THREADS: usize = THREADS;
 
-    type Local<'a> = ();
-    type Slot = InPlace<pingora_timeout::Timeout<Pending<()>, FastOrTokioTimeout>>;
+    type Sleep = Sleep;
 
-    fn new() -> Self {
-        Self(runtime())
+    fn sleep(&self, delay: Duration) -> Sleep {
+        sleep(delay)
     }
+}
 
-    fn enter(&self) {}
+/// async-io 2.x: `Timer`; its reactor, which has a thread of its own, holds a `BTreeMap` behind a
+/// lock.
+#[derive(Default)]
+pub(crate) struct AsyncIo;
 
-    fn replace((): &mut (), slot: &mut Self::Slot, delay: Duration) {
-        replace_future(slot, pingora_timeout::timeout(delay, pending()));
+impl Sleeps for AsyncIo {
+    type Sleep = async_io::Timer;
+
+    fn sleep(&self, delay: Duration) -> Self::Sleep {
+        async_io::Timer::after(delay)
     }
+}
 
-    fn after(&self, delay: Duration, task: Task) {
-        self.0.spawn(async move {
-            pingora_timeout::sleep(delay).await;
-            task();
-        });
+/// pingora-timeout 0.9: `timeout` around a future that has to wait.
+///
+/// Each thread has its own `BTreeMap`. Timeouts of the same 10 ms share one entry, which stays
+/// until those 10 ms have come.
+#[derive(Default)]
+pub(crate) struct PingoraTimeout;
+
+impl Sleeps for PingoraTimeout {
+    type Sleep = pingora_timeout::Timeout<Pending<()>, FastOrTokioTimeout>;
+
+    fn sleep(&self, delay: Duration) -> Self::Sleep {
+        pingora_timeout::timeout(delay, pending())
     }
 }

@@ -1,7 +1,6 @@
 use super::{Task, Threaded, counted};
-use crate::subject::{Kind, Profile};
 use hierarchical_hash_wheel_timer::thread_timer::{TimerRef, TimerWithThread};
-use hierarchical_hash_wheel_timer::{OneshotState, PeriodicState, Timer, TimerReturn};
+use hierarchical_hash_wheel_timer::{OneshotState, PeriodicClosureState, Timer};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -12,7 +11,7 @@ use std::time::Duration;
 /// Driven well: timeouts are named by numbers and not by random UUIDs, and tasks are not boxed
 /// where they need not be.
 pub(crate) struct HhwtThread {
-    reference: Mutex<TimerRef<u64, Once, Never>>,
+    reference: Mutex<TimerRef<u64, Once, PeriodicClosureState<u64>>>,
     threads: AtomicU64,
 }
 
@@ -22,9 +21,6 @@ pub(crate) struct Once {
     /// None: it counts itself.
     task: Option<Task>,
 }
-
-#[derive(Debug)]
-pub(crate) struct Never(u64);
 
 impl std::fmt::Debug for Once {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -47,26 +43,8 @@ impl OneshotState for Once {
     }
 }
 
-impl PeriodicState for Never {
-    type Id = u64;
-
-    fn id(&self) -> &u64 {
-        &self.0
-    }
-
-    fn trigger(self) -> TimerReturn<Self> {
-        TimerReturn::Cancel
-    }
-}
-
-/// A thread's own way to the timer, and the next of its names.
-pub(crate) struct Local {
-    timer: TimerRef<u64, Once, Never>,
-    next: u64,
-}
-
 impl HhwtThread {
-    fn reference(&self) -> TimerRef<u64, Once, Never> {
+    fn reference(&self) -> TimerRef<u64, Once, PeriodicClosureState<u64>> {
         self.reference.lock().expect("nobody panics with it").clone()
     }
 
@@ -77,9 +55,6 @@ impl HhwtThread {
 }
 
 impl Threaded for HhwtThread {
-    const PROFILE: Profile = Profile::threaded("hhwt-thread", Kind::Peer);
-
-    type Local<'a> = Local;
     type Slot = Option<u64>;
 
     fn new() -> Self {
@@ -89,17 +64,16 @@ impl Threaded for HhwtThread {
         Self { reference, threads: AtomicU64::new(0) }
     }
 
-    fn enter(&self) -> Local {
-        Local { timer: self.reference(), next: self.names() }
-    }
-
-    fn replace(local: &mut Local, slot: &mut Self::Slot, delay: Duration) {
-        if let Some(name) = slot.take() {
-            local.timer.cancel(&name);
+    fn replacer(&self) -> impl FnMut(&mut Self::Slot, Duration) {
+        let (mut timer, mut name) = (self.reference(), self.names());
+        move |slot, delay| {
+            if let Some(oldest) = slot.take() {
+                timer.cancel(&oldest);
+            }
+            name += 1;
+            *slot = Some(name);
+            timer.schedule_once(delay, Once { name, task: None });
         }
-        local.next += 1;
-        *slot = Some(local.next);
-        local.timer.schedule_once(delay, Once { name: local.next, task: None });
     }
 
     fn after(&self, delay: Duration, task: Task) {

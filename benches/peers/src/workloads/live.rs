@@ -2,9 +2,9 @@
 
 use super::LEAST;
 use crate::case::Sample;
-use crate::log::{Faults, Log};
+use crate::log::{Fault, Faults, Log};
 use crate::random::{Delays, MINUTE, SECOND};
-use crate::subject::{Cancelled, Setup, Subject};
+use crate::subject::{Setup, Subject};
 use cpu_time::ThreadTime;
 
 /// For each request that begins another one ends, at random. Each takes 6.5 s on average, so that
@@ -13,10 +13,8 @@ pub(super) fn requests<S: Subject>(live: usize) -> Sample {
     const TIMEOUT: u64 = 30 * SECOND;
     /// -ln(1 %)
     const LIVES: f64 = 4.605;
-    let delays = Delays::uniform(TIMEOUT);
     let a_tick = live as f64 * LIVES / TIMEOUT as f64;
-    let mut server = Server::<S>::new(delays, live, a_tick);
-    server.measure("request", |server, which, _| {
+    Server::<S>::new(live, TIMEOUT).measure("request", a_tick, |server, which| {
         server.cancel(which);
         server.schedule(which, server.now + TIMEOUT);
     })
@@ -25,10 +23,8 @@ pub(super) fn requests<S: Subject>(live: usize) -> Sample {
 /// A packet arrives on a random connection, each of which is idle for 10 s on average.
 pub(super) fn idle<S: Subject>(connections: usize) -> Sample {
     const TIMEOUT: u64 = 60 * SECOND;
-    let delays = Delays::uniform(TIMEOUT);
     let a_tick = connections as f64 / (10.0 * SECOND as f64);
-    let mut server = Server::<S>::new(delays, connections, a_tick);
-    server.measure("reschedule", |server, which, _| {
+    Server::<S>::new(connections, TIMEOUT).measure("reschedule", a_tick, |server, which| {
         server.place(which, server.now + TIMEOUT);
     })
 }
@@ -36,8 +32,7 @@ pub(super) fn idle<S: Subject>(connections: usize) -> Sample {
 /// What fires is scheduled again, and for each of those a random one is moved, and one cancelled
 /// and scheduled again. Time goes on from wake to wake.
 pub(super) fn mix<S: Subject>(live: usize) -> Sample {
-    let delays = Delays::uniform(MINUTE);
-    let mut server = Server::<S>::new(delays, live, 1.0);
+    let mut server = Server::<S>::new(live, MINUTE);
     let draws = server.draws();
     let turns = draws.len() / 2;
     let mut started = ThreadTime::now();
@@ -66,11 +61,10 @@ pub(super) fn mix<S: Subject>(live: usize) -> Sample {
 /// A timeout for each of many places, which hold the keys as their owners would.
 pub(super) struct Server<S: Subject> {
     pub(super) subject: S,
-    pub(super) places: Vec<Place<S::Key>>,
+    /// The key of each timeout that is pending, and its deadline.
+    pub(super) places: Vec<Option<(S::Key, u64)>>,
     pub(super) now: u64,
     delays: Delays,
-    /// How many come in a tick.
-    a_tick: f64,
     pub(super) log: Log,
     /// Those of the last turn.
     pub(super) fired: Vec<usize>,
@@ -78,31 +72,24 @@ pub(super) struct Server<S: Subject> {
     pub(super) faults: Faults,
 }
 
-pub(super) struct Place<K> {
-    pub(super) key: Option<K>,
-    pub(super) deadline: u64,
-}
-
 impl<S: Subject> Server<S> {
-    fn new(delays: Delays, live: usize, a_tick: f64) -> Self {
-        let mut server = Self::empty(S::new(&Setup::new(delays.longest, live)), delays, live);
-        server.a_tick = a_tick;
+    fn new(live: usize, longest: u64) -> Self {
+        let mut server = Self::empty(&Setup::new(longest, live));
         server.now = 1;
-        for (which, delay) in (0..).zip(delays.many(live)) {
+        for (which, delay) in (0..).zip(server.delays.many(live)) {
             server.schedule(which, 1 + delay);
         }
         server
     }
 
-    pub(super) fn empty(subject: S, delays: Delays, live: usize) -> Self {
+    pub(super) fn empty(setup: &Setup) -> Self {
         Self {
-            subject,
-            places: (0..live).map(|_| Place { key: None, deadline: 0 }).collect(),
+            subject: S::new(setup),
+            places: (0..setup.timeouts).map(|_| None).collect(),
             now: 0,
-            delays,
-            a_tick: 1.0,
-            log: Log::with_capacity(live),
-            fired: Vec::with_capacity(live),
+            delays: Delays::uniform(setup.longest),
+            log: Log::with_capacity(setup.timeouts),
+            fired: Vec::with_capacity(setup.timeouts),
             last: 0,
             faults: Faults::default(),
         }
@@ -117,19 +104,17 @@ impl<S: Subject> Server<S> {
         (0..count).map(|_| (rng.u32(..places), self.delays.draw(&mut rng))).collect()
     }
 
-    /// Does `step` for each of the draws, first to warm up and then timed, with a turn of the
-    /// loop every tick, or every 16 steps if they are more than a tick apart.
-    fn measure(&mut self, metric: &str, step: impl Fn(&mut Self, usize, u64)) -> Sample {
+    /// Does `step` for each of the draws, first to warm up and then timed, so many in a tick, with
+    /// a turn of the loop every tick, or every 16 steps if they are more than a tick apart.
+    fn measure(&mut self, metric: &str, a_tick: f64, step: impl Fn(&mut Self, usize)) -> Sample {
         let draws = self.draws();
         let (warm_up, timed) = draws.split_at(draws.len() / 2);
-        let each_turn = self.a_tick.ceil().max(16.0) as usize;
-        let ticks = each_turn as f64 / self.a_tick;
+        let each_turn = a_tick.ceil().max(16.0) as usize;
+        let ticks = each_turn as f64 / a_tick;
         let mut time = self.now as f64;
         let mut run = |draws: &[(u32, u64)]| {
             for chunk in draws.chunks(each_turn) {
-                for &(which, delay) in chunk {
-                    step(self, which as usize, delay);
-                }
+                chunk.iter().for_each(|&(which, _)| step(self, which as usize));
                 time += ticks;
                 self.turn(time as u64, self.now + 1);
             }
@@ -152,78 +137,57 @@ impl<S: Subject> Server<S> {
     /// Sleeps until the next wake, and returns false if there is none.
     fn wait(&mut self) -> bool {
         self.log.clear();
-        let Some(now) = self.subject.wait(self.now, &mut self.log) else {
-            self.fired.clear();
-            return false;
-        };
-        self.now = now;
-        self.take_fired(now);
-        true
+        let wake = self.subject.wait(self.now, &mut self.log);
+        self.now = wake.unwrap_or(self.now);
+        self.take_fired(self.now);
+        wake.is_some()
     }
 
     pub(super) fn take_fired(&mut self, since: u64) {
         self.fired.clear();
-        for &mut id in self.log.values() {
-            let place = &mut self.places[id as usize];
-            match place.key.take() {
-                Some(key) => {
-                    self.faults.judge(place.deadline, self.now, since);
-                    self.faults.disordered += u64::from(place.deadline < self.last);
-                    self.last = self.last.max(place.deadline);
+        for &id in &self.log.values {
+            match self.places[id as usize].take() {
+                Some((key, deadline)) => {
+                    self.faults.judge(deadline, self.now, since);
+                    self.faults.add(Fault::Disordered, deadline < self.last);
+                    self.last = self.last.max(deadline);
                     self.subject.retire(key);
                     self.fired.push(id as usize);
                 }
-                None => self.faults.duplicated += 1,
+                None => self.faults.add(Fault::Duplicated, true),
             }
         }
     }
 
     pub(super) fn schedule(&mut self, which: usize, deadline: u64) {
-        let place = &mut self.places[which];
-        if place.key.is_none() {
-            place.key = Some(self.subject.schedule(deadline, which as u64));
-            place.deadline = deadline;
-        }
+        let Self { places, subject, .. } = self;
+        places[which].get_or_insert_with(|| (subject.schedule(deadline, which as u64), deadline));
     }
 
     pub(super) fn cancel(&mut self, which: usize) {
-        if let Some(key) = self.places[which].key.take() {
-            let cancelled = self.subject.cancel(key);
-            let right = cancelled == Cancelled::Value(which as u64) || cancelled == Cancelled::Done;
-            self.faults.wrong += u64::from(!right);
-        }
-    }
-
-    pub(super) fn reschedule(&mut self, which: usize, deadline: u64) -> bool {
-        let place = &mut self.places[which];
-        match place.key.take() {
-            Some(key) => {
-                place.key = Some(self.subject.reschedule(key, deadline, which as u64));
-                place.deadline = deadline;
-                true
-            }
-            None => false,
+        if let Some((key, _)) = self.places[which].take() {
+            self.faults.add(Fault::Wrong, !self.subject.cancel(key, which as u64));
         }
     }
 
     /// Moves the timeout, or schedules it if none waits.
     pub(super) fn place(&mut self, which: usize, deadline: u64) {
-        if !self.reschedule(which, deadline) {
-            self.schedule(which, deadline);
-        }
+        let value = which as u64;
+        let key = match self.places[which].take() {
+            Some((key, _)) => self.subject.reschedule(key, deadline, value),
+            None => self.subject.schedule(deadline, value),
+        };
+        self.places[which] = Some((key, deadline));
     }
 
     /// Drives on until nothing is left, to see that it all comes out.
     pub(super) fn finish(&mut self, values: &[(&str, f64)]) -> Sample {
-        if S::PROFILE.fires {
+        if S::FIRES {
             while self.wait() {}
-            let left = self.places.iter().filter(|place| place.key.is_some()).count();
-            self.faults.lost += left as u64;
+            self.faults.add(Fault::Lost, self.places.iter().flatten().count() as u64);
         }
-        for place in &mut self.places {
-            if let Some(key) = place.key.take() {
-                self.subject.retire(key);
-            }
+        for (key, _) in self.places.iter_mut().filter_map(Option::take) {
+            self.subject.retire(key);
         }
         Sample::of(self.faults.clone(), values)
     }

@@ -2,10 +2,11 @@
 
 use super::live::Server;
 use crate::case::{Case, Sample};
-use crate::log::{Faults, Log};
+use crate::log::Fault;
 use crate::random::{Delays, HOUR, MINUTE};
-use crate::subject::{Cancelled, Setup, Subject};
+use crate::subject::{Setup, Subject};
 use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -19,8 +20,8 @@ pub(crate) const QUANTILES: [(&str, f64); 6] = [
     ("max", 1.0),
 ];
 
-/// What is called. The last two tell the noise of the machine: a loop that does nothing, and one that
-/// reads a word of memory that nobody has read for long. An interrupt takes longer where the
+/// The calls. The last two show the noise of the machine: "nothing" does nothing, and "far read"
+/// reads a word of memory that has probably left the cache. An interrupt takes longer if the
 /// kernel's own memory has left the cache as well.
 pub(crate) const CALLS: [&str; 6] =
     ["schedule", "cancel", "reschedule", "expire", "nothing", "far read"];
@@ -43,113 +44,94 @@ pub(super) fn run<S: Subject>(case: &Case) -> Sample {
     let count = case.size;
     let delays = Delays::uniform(10 * MINUTE);
     let setup = Setup { short_calls: true, ..Setup::new(delays.longest, count) };
-    let mut server = Server::<S>::empty(S::new(&setup), delays, count);
+    let mut server = Server::<S>::empty(&setup);
     let mut random = fastrand::Rng::with_seed(5);
     let mut calls = Calls::new();
 
     // 2^23 of 10 M.
     let operations = count.next_power_of_two() as u64 / 2;
     let far = match case.workload.as_str() {
-        AFTER_CANCELS => cancels(&mut server.subject, operations, &mut server.faults),
-        AFTER_HEARTBEATS => {
-            let (subject, faults) = (&mut server.subject, &mut server.faults);
-            let (now, far) = heartbeats(subject, operations, faults);
-            server.now = now;
-            far
-        }
+        AFTER_CANCELS => cancels(&mut server, operations),
+        AFTER_HEARTBEATS => heartbeats(&mut server, operations),
         _ => Vec::new(),
     };
     let start = server.now;
     for which in 0..count {
         let delay = if which % 10 == 0 { SHARED } else { delays.draw(&mut random) };
-        let deadline = start + delay;
-        calls.time(SCHEDULE, || server.schedule(which, deadline));
+        calls.time("schedule", || server.schedule(which, start + delay));
     }
     let mut left = count;
     while let Some(wake) = server.subject.next_wake().filter(|_| 0 < left) {
         server.now = wake.max(server.now + 1);
         server.subject.pass_time(server.now);
-        loop {
+        let mut more = true;
+        while more {
             let (subject, log, now) = (&mut server.subject, &mut server.log, server.now);
             log.clear();
-            let more = calls.time(EXPIRE, || subject.expire_some(now, log));
+            more = calls.time("expire", || subject.expire_some(now, log));
             server.take_fired(now);
             left = left.saturating_sub(server.fired.len());
             for _ in 0..server.fired.len().div_ceil(EACH) {
                 let which = random.usize(..count);
-                if server.places[which].key.is_some() {
-                    calls.time(CANCEL, || server.cancel(which));
-                    let deadline = server.now + delays.draw(&mut random);
-                    calls.time(SCHEDULE, || server.schedule(which, deadline));
+                if server.places[which].is_some() {
+                    calls.time("cancel", || server.cancel(which));
+                    let deadline = now + delays.draw(&mut random);
+                    calls.time("schedule", || server.schedule(which, deadline));
                 }
                 let which = random.usize(..count);
-                if server.places[which].key.is_some() {
-                    let deadline = server.now + delays.draw(&mut random);
-                    calls.time(RESCHEDULE, || server.reschedule(which, deadline));
+                if server.places[which].is_some() {
+                    let deadline = now + delays.draw(&mut random);
+                    calls.time("reschedule", || server.place(which, deadline));
                 }
-            }
-            if !more {
-                break;
             }
         }
     }
-    for key in far {
-        server.faults.wrong += u64::from(server.subject.cancel(key) == Cancelled::NotFound);
+    for (number, key) in (0..).zip(far) {
+        server.faults.add(Fault::Wrong, !server.subject.cancel(key, number));
     }
     for _ in 0..count {
-        calls.time(NOTHING, || black_box(()));
+        calls.time("nothing", || black_box(()));
     }
     let words = vec![1_u64; count * FAR_WORDS];
     for _ in 0..count {
         let at = random.usize(..words.len());
-        calls.time(FAR_READ, || black_box(words[at]));
+        calls.time("far read", || black_box(words[at]));
     }
     // Calls for one timeout after the other need not come out in the order of a whole tick.
-    calls.finish(server.finish(&[]))
+    Sample { values: calls.values(), ..server.finish(&[]) }
 }
 
 /// Schedules what is due already and cancels it, again and again; returns what is far.
-fn cancels<S: Subject>(subject: &mut S, operations: u64, faults: &mut Faults) -> Vec<S::Key> {
+fn cancels<S: Subject>(server: &mut Server<S>, operations: u64) -> Vec<S::Key> {
     // What the default of every subject holds.
-    let far = vec![subject.schedule(4 * HOUR, 0)];
+    let far = vec![server.subject.schedule(4 * HOUR, 0)];
     for value in 0..operations {
-        let key = subject.schedule(0, value);
-        faults.wrong += u64::from(subject.cancel(key) == Cancelled::NotFound);
+        let key = server.subject.schedule(0, value);
+        server.faults.add(Fault::Wrong, !server.subject.cancel(key, value));
     }
     far
 }
 
-/// A timeout of a tick, again and again, before jobs in the same coarse bucket; returns the time, and
-/// the jobs.
-fn heartbeats<S: Subject>(
-    subject: &mut S,
-    operations: u64,
-    faults: &mut Faults,
-) -> (u64, Vec<S::Key>) {
+/// A timeout of a tick, again and again, before jobs in the same coarse bucket; returns the jobs.
+fn heartbeats<S: Subject>(server: &mut Server<S>, operations: u64) -> Vec<S::Key> {
+    let Server { subject, log, faults, .. } = server;
     let start = 2 * operations;
-    let mut log = Log::default();
-    subject.expire(start - 1, &mut log);
+    subject.expire(start - 1, log);
     let job = |number| start + operations + (operations / 2).max(HOUR) + number * MINUTE;
     let jobs = (0..5).map(|number| subject.schedule(job(number), number)).collect();
     for now in start..start + operations {
         let key = subject.schedule(now, now);
-        subject.expire(now, &mut log);
-        faults.lost += u64::from(log.values()[..] != [now]);
+        subject.expire(now, log);
+        faults.add(Fault::Lost, log.values != [now]);
         log.clear();
         subject.retire(key);
     }
-    (start + operations - 1, jobs)
+    server.now = start + operations - 1;
+    jobs
 }
 
-/// A histogram for each kind of call, in ns.
+/// A histogram for each of [`CALLS`], in ns.
 struct Calls(Vec<Histogram<u64>>);
-
-const SCHEDULE: usize = 0;
-const CANCEL: usize = 1;
-const RESCHEDULE: usize = 2;
-const EXPIRE: usize = 3;
-const NOTHING: usize = 4;
-const FAR_READ: usize = 5;
 
 impl Calls {
     fn new() -> Self {
@@ -158,23 +140,21 @@ impl Calls {
         Self(vec![histogram; CALLS.len()])
     }
 
-    fn time<R>(&mut self, call: usize, work: impl FnOnce() -> R) -> R {
+    fn time<R>(&mut self, call: &str, work: impl FnOnce() -> R) -> R {
         let started = Instant::now();
         let result = work();
         let elapsed = started.elapsed().as_nanos() as u64;
-        self.0[call].saturating_record(elapsed);
+        let at = CALLS.iter().position(|&other| other == call).expect("a call");
+        self.0[at].saturating_record(elapsed);
         result
     }
 
-    fn finish(self, sample: Sample) -> Sample {
-        let mut values = Vec::new();
-        for (call, histogram) in CALLS.iter().zip(&self.0) {
-            for (name, quantile) in QUANTILES {
-                let value = histogram.value_at_quantile(quantile) as f64;
-                values.push((format!("{call} {name}"), value));
-            }
-        }
-        Sample { values, ..sample }
+    fn values(&self) -> BTreeMap<String, f64> {
+        let calls = CALLS.iter().zip(&self.0);
+        let value = |(call, histogram): (_, &Histogram<u64>), (name, quantile)| {
+            (format!("{call} {name}"), histogram.value_at_quantile(quantile) as f64)
+        };
+        calls.flat_map(|call| QUANTILES.map(|quantile| value(call, quantile))).collect()
     }
 }
 

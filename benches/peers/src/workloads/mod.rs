@@ -1,11 +1,8 @@
 //! What every subject is made to do: the same numbers for all.
 
-mod accuracy;
-mod cancel;
-mod fire;
+mod batch;
 mod live;
 mod longest_call;
-mod memory;
 mod polls;
 mod threads;
 mod trace;
@@ -26,62 +23,51 @@ pub(crate) struct Workload {
     /// What it has sizes of.
     pub(crate) size: &'static str,
     /// In a full run.
-    pub(crate) sizes: &'static [usize],
-    pub(crate) quick_sizes: &'static [usize],
+    pub(crate) sizes: Sizes,
+    pub(crate) quick_sizes: Sizes,
     /// The first one is that which is compared.
     pub(crate) metrics: &'static [Metric],
-    needs: Needs,
+    /// Whether a subject can do the work.
+    pub(crate) suits: Suits,
 }
 
-pub(crate) type Metric = (&'static str, Unit);
+/// A name, and the unit: that of the tables, none for a count, or [`DURATION`].
+pub(crate) type Metric = (&'static str, &'static str);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
-    Nanoseconds,
-    /// Nanoseconds that can be many.
-    Duration,
-    Bytes,
-    /// Of the time of one core.
-    Core,
-    /// Millions a second: the more the better.
-    Rate,
-    Count,
-}
+/// Nanoseconds that can be many, so that each figure has a unit of its own.
+pub(crate) const DURATION: &str = "duration";
 
-/// What a subject has to be able to do, to take part.
-type Needs = fn(&Profile) -> bool;
+type Suits = fn(&Profile) -> bool;
 
-const FIRES: Needs = |it| it.fires && it.name != "compare" && !it.has_threads;
-const CANCELS: Needs = |it| it.cancels && !it.has_threads;
-const EVERYTHING: Needs = |it| it.fires && it.cancels && it.reschedules && !it.has_threads;
+const FIRES: Suits = |it| it.fires && it.name != "compare" && !it.has_threads;
+const CANCELS: Suits = |it| it.cancels && !it.has_threads;
+const EVERYTHING: Suits = |it| it.fires && it.cancels && !it.has_threads;
 /// The limits that have no timeouts to wait for, too.
-const POLLS: Needs = |it| EVERYTHING(it) || it.name == "compare";
+const POLLS: Suits = |it| EVERYTHING(it) || it.name == "compare";
 /// Takes times and not ticks.
-const INSTANTS: Needs = |it| matches!(it.name, "nexus-timer" | "delay-queue");
-const HAS_THREADS: Needs = |it| it.has_threads;
+const INSTANTS: Suits = |it| matches!(it.name, "nexus-timer" | "delay-queue");
+const HAS_THREADS: Suits = |it| it.has_threads;
 
-const GROWTH: &[usize] = &[1_000, 10_000, 100_000, 1_000_000, 10_000_000];
-const QUICK_GROWTH: &[usize] = &[1_000, 10_000, 100_000];
+type Sizes = &'static [usize];
+
+const GROWTH: Sizes = &[1_000, 10_000, 100_000, 1_000_000, 10_000_000];
+const QUICK_GROWTH: Sizes = &[1_000, 10_000, 100_000];
 
 /// Steps that are timed at least; the tests look at answers only.
 const LEAST: usize = if cfg!(test) { 2_000 } else { 100_000 };
 
 const FIRE: &[Metric] = &[ns("schedule + fire"), ns("schedule"), ns("fire")];
-const THREADS: &[Metric] = &[
-    ns("schedule + cancel"),
-    ("rate", Unit::Rate),
-    ("behind", Unit::Duration),
-    ("processors", Unit::Count),
-];
+const THREADS: &[Metric] =
+    &[ns("schedule + cancel"), ("rate", "M/s"), ("behind", DURATION), ("processors", "")];
 const LATE: &[Metric] = &[
-    ("late p50", Unit::Duration),
-    ("late p90", Unit::Duration),
-    ("late p99", Unit::Duration),
-    ("late max", Unit::Duration),
+    ("late p50", DURATION),
+    ("late p90", DURATION),
+    ("late p99", DURATION),
+    ("late max", DURATION),
 ];
 
 const fn ns(name: &'static str) -> Metric {
-    (name, Unit::Nanoseconds)
+    (name, "ns")
 }
 
 #[rustfmt::skip] // One glance is to tell what there is.
@@ -109,10 +95,10 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     workload("polls", POLLS, &[ns("poll")],
         "Polls at which nothing is due, a tick apart, while one timeout is 37 hours away.")
         .at("pending", &[1], &[1]),
-    workload("jump", EVERYTHING, &[("jump", Unit::Duration)],
+    workload("jump", EVERYTHING, &[("jump", DURATION)],
         "One timeout, 2^40 ticks away, to which time jumps at once.")
         .at("pending", &[1], &[1]),
-    workload("waiting", EVERYTHING, &[("core", Unit::Core)],
+    workload("waiting", EVERYTHING, &[("core", "share")],
         "Due in 1 to 2 h, hashed wheels with 512 buckets: polled each ms for a minute.")
         .at("timeouts", &[1_000_000], &[100_000]),
     workload("jobs-gaia", EVERYTHING, &[ns("operation")],
@@ -121,7 +107,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     workload("cache-twitter52", EVERYTHING, &[ns("operation")],
         "Recorded: a cache in which each access moves an object's expiry, a day away.")
         .at("operations", &[300_000], &[300_000]),
-    workload("memory", CANCELS, &[("pending", Unit::Bytes), ("peak", Unit::Bytes)],
+    workload("memory", CANCELS, &[("pending", "bytes"), ("peak", "bytes")],
         "Delays of up to 60 s: bytes a timeout, beyond its value of 8, when all are pending, and \
          at the peak until then.")
         .at("timeouts", &[1_000_000], &[100_000]),
@@ -141,29 +127,30 @@ pub(crate) const WORKLOADS: &[Workload] = &[
 
 const fn workload(
     name: &'static str,
-    needs: Needs,
+    suits: Suits,
     metrics: &'static [Metric],
     about: &'static str,
 ) -> Workload {
     let (sizes, quick_sizes) = (GROWTH, QUICK_GROWTH);
-    Workload { name, about, size: "timeouts", sizes, quick_sizes, metrics, needs }
+    Workload { name, about, size: "timeouts", sizes, quick_sizes, metrics, suits }
 }
 
 const fn longest_call(name: &'static str) -> Workload {
     let about = "Each call timed; delays of up to 10 min, a tenth of them for one tick.";
-    let metrics = &[("schedule max", Unit::Duration), ("expire max", Unit::Duration)];
+    let metrics = &[("schedule max", DURATION), ("expire max", DURATION)];
     let workload = workload(name, EVERYTHING, metrics, about);
     workload.at("timeouts", &[10_000_000], &[100_000])
 }
 
 /// Runs the workload of `case` with `S`, in this process.
 pub(crate) fn run<S: Subject>(case: &Case) -> Sample {
+    let fire = |delays: Delays| batch::fire::<S>(delays.longest, &delays.many(case.size));
     match case.workload.as_str() {
-        "fire-dense" => fire::run::<S>(Delays::uniform(MINUTE), case.size),
-        "fire-sparse" => fire::run::<S>(Delays::uniform(DAY), case.size),
-        "log-uniform" => fire::run::<S>(Delays::log_uniform(YEAR), case.size),
-        "one-bucket" => fire::run_one_bucket::<S>(MINUTE, case.size),
-        "cancel" => cancel::run::<S>(case.size),
+        "fire-dense" => fire(Delays::uniform(MINUTE)),
+        "fire-sparse" => fire(Delays::uniform(DAY)),
+        "log-uniform" => fire(Delays::log_uniform(YEAR)),
+        "one-bucket" => batch::fire::<S>(MINUTE, &vec![MINUTE; case.size]),
+        "cancel" => batch::cancel::<S>(case.size),
         "requests" => live::requests::<S>(case.size),
         "idle" => live::idle::<S>(case.size),
         "mix" => live::mix::<S>(case.size),
@@ -172,7 +159,7 @@ pub(crate) fn run<S: Subject>(case: &Case) -> Sample {
         "waiting" => polls::waiting::<S>(case.size),
         "between-ticks" => polls::between_ticks::<S>(case.size),
         "jobs-gaia" | "cache-twitter52" => trace::run::<S>(&case.workload),
-        "memory" => memory::run::<S>(case.size),
+        "memory" => batch::memory::<S>(case.size),
         longest if longest.starts_with("longest-call") => longest_call::run::<S>(case),
         other => unreachable!("{other} is not for a subject that is driven by its caller"),
     }
@@ -181,30 +168,20 @@ pub(crate) fn run<S: Subject>(case: &Case) -> Sample {
 /// Runs the workload of `case` with `T`, in this process.
 pub(crate) fn run_threaded<T: Threaded>(case: &Case) -> Sample {
     match case.workload.as_str() {
-        "threads" => threads::run::<T>(case.size, case.milliseconds),
-        "accuracy" => accuracy::run::<T>(case.size),
+        "threads" => threads::throughput::<T>(case.size, case.milliseconds),
+        "accuracy" => threads::accuracy::<T>(case.size),
         other => unreachable!("{other} is not for a subject with a thread of its own"),
     }
 }
 
 impl Workload {
-    const fn at(
-        self,
-        size: &'static str,
-        sizes: &'static [usize],
-        quick_sizes: &'static [usize],
-    ) -> Self {
+    const fn at(self, size: &'static str, sizes: Sizes, quick_sizes: Sizes) -> Self {
         Self { size, sizes, quick_sizes, ..self }
     }
 
     /// Whether cost against size is worth a picture.
     pub(crate) fn grows(&self) -> bool {
         self.sizes == GROWTH
-    }
-
-    /// Whether a subject can do the work.
-    pub(crate) fn suits(&self, profile: &Profile) -> bool {
-        (self.needs)(profile)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Polls at which little or nothing is due, and a jump in time.
 
 use crate::case::Sample;
-use crate::log::{Faults, Log, NOTHING, value};
+use crate::log::{Fault, Faults, Log, deadline, value};
 use crate::random::{Delays, HOUR, MINUTE, SECOND};
 use crate::subject::{Setup, Subject};
 use cpu_time::ThreadTime;
@@ -34,14 +34,9 @@ pub(super) fn far<S: Subject>(milliseconds: u64) -> Sample {
     }
     log.end_batch(now, now);
     let mut faults = Faults::default();
-    if S::PROFILE.cancels {
-        subject.drive(FAR - 1, &mut log);
-    } else {
-        subject.expire(FAR, &mut log);
-        log.end_batch(FAR, FAR);
-    }
+    subject.drive(FAR - 1, &mut log);
     faults.judge_all(&log, &mut pending);
-    faults.lost += u64::from(pending != [NOTHING]);
+    faults.judge_rest(&pending);
     Sample::of(faults, &[("poll", spent.as_nanos() as f64 / polls as f64)])
 }
 
@@ -54,14 +49,11 @@ pub(super) fn jump<S: Subject>() -> Sample {
         subject.schedule_for_good(JUMP, 7);
         let mut log = Log::with_capacity(1);
         subject.expire(JUMP - 1, &mut log);
-        faults.early += log.len() as u64;
+        faults.add(Fault::Early, log.values.len() as u64);
         // The jump before it is the one that counts; this tells whether it arrived.
         subject.expire(JUMP, &mut log);
-        match log.values()[..] {
-            [7] => {}
-            [] => faults.lost += 1,
-            _ => faults.duplicated += 1,
-        }
+        faults.add(Fault::Lost, log.values.is_empty());
+        faults.add(Fault::Duplicated, log.values.len().saturating_sub(1) as u64);
 
         let mut subject = S::new(&Setup::new(JUMP, 1));
         subject.schedule_for_good(JUMP, 7);
@@ -77,8 +69,8 @@ pub(super) fn jump<S: Subject>() -> Sample {
 /// What it costs that many wait, none of which is due.
 pub(super) fn waiting<S: Subject>(count: usize) -> Sample {
     let setup = Setup { buckets: Some(512), ..Setup::new(2 * HOUR, count) };
-    let mut pending: Vec<_> = pending(HOUR, Delays::uniform(HOUR), count).collect();
-    let subject = filled(S::new(&setup), &pending);
+    let mut subject = S::new(&setup);
+    let mut pending = fill(&mut subject, HOUR, Delays::uniform(HOUR), count);
     // That the rest comes out is a test of its own.
     let (each, faults) = polled(subject, MINUTE, 0, &mut pending);
     Sample::of(faults, &[("core", each * 1e-6)])
@@ -89,27 +81,23 @@ pub(super) fn between_ticks<S: Subject>(count: usize) -> Sample {
     /// Of the caller's unit of time.
     const TICK: u64 = 16;
     let delays = Delays::uniform(10 * SECOND * TICK);
-    let setup = Setup::new(delays.longest, count);
-    let mut pending: Vec<_> = pending(0, delays, count).collect();
-    let subject = filled(S::between_ticks(&setup).expect("one that takes times"), &pending);
+    let setup = Setup { units_a_tick: TICK, ..Setup::new(delays.longest, count) };
+    let mut subject = S::new(&setup);
+    let mut pending = fill(&mut subject, 0, delays, count);
     // Up to a tick late is all that can be asked for.
     let (each, mut faults) = polled(subject, delays.longest + TICK, TICK, &mut pending);
     faults.judge_rest(&pending);
     // Within a tick there is no order to be had.
-    faults.disordered = 0;
+    faults.forgive(Fault::Disordered);
     Sample::of(faults, &[("poll", each)])
 }
 
-/// Values whose deadlines are so late and later.
-fn pending(since: u64, delays: Delays, count: usize) -> impl Iterator<Item = u64> {
-    (0..).zip(delays.many(count)).map(move |(id, delay)| value(since + delay, id))
-}
-
-fn filled<S: Subject>(mut subject: S, pending: &[u64]) -> S {
-    for &value in pending {
-        subject.schedule_for_good(crate::log::deadline(value), value);
-    }
-    subject
+/// Schedules timeouts that are due after `since`, and returns their values.
+fn fill(subject: &mut impl Subject, since: u64, delays: Delays, count: usize) -> Vec<u64> {
+    let delays = (0..).zip(delays.many(count));
+    let pending: Vec<_> = delays.map(|(id, delay)| value(since + delay, id)).collect();
+    pending.iter().for_each(|&value| subject.schedule_for_good(deadline(value), value));
+    pending
 }
 
 /// Polls until `end`, where it may be late by so much: the nanoseconds a poll, and what was wrong.

@@ -1,14 +1,14 @@
 //! Subjects that are broken on purpose are marked so, in the workloads that can show it.
 
-use super::{HISTORIES, WORKLOADS, Workload, run, run_threaded};
-use crate::case::{Case, Failure, Sample, caught};
-use crate::log::{Faults, Log};
-use crate::subject::{Cancelled, Kind, Profile, Setup, Subject};
-use crate::subjects::btree_map::BTreeMap;
+use super::{HISTORIES, WORKLOADS, Workload, by_name, run, run_threaded};
+use crate::case::{Case, Sample, caught};
+use crate::log::{Fault, Faults, Log};
+use crate::subject::{Kind, Profile, Setup, Subject};
+use crate::subjects;
+use crate::subjects::collections::BTreeMap;
 use crate::threaded::{FIRED, Task, Threaded};
-use crate::{subjects, workloads};
-use std::sync::Mutex;
-use std::sync::atomic::Ordering::Relaxed;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
@@ -34,8 +34,6 @@ fn is_victim(value: u64) -> bool {
 impl<const FAULT: u8> Subject for Broken<FAULT> {
     type Key = (u64, u64);
 
-    const PROFILE: Profile = Profile::new("broken", Kind::Peer);
-
     fn new(setup: &Setup) -> Self {
         Self(BTreeMap::new(setup))
     }
@@ -45,37 +43,32 @@ impl<const FAULT: u8> Subject for Broken<FAULT> {
         let early = if FAULT == EARLY { 1 } else { 0 };
         let key = self.0.schedule(deadline + late - early, value);
         if FAULT == LOSES && is_victim(value) {
-            self.0.cancel(key);
+            self.0.cancel(key, value);
         }
         key
     }
 
-    fn cancel(&mut self, key: Self::Key) -> Cancelled {
+    fn cancel(&mut self, key: Self::Key, value: u64) -> bool {
         match FAULT {
-            CANCELS_ANOTHER => self.0.pop_last().into(),
-            IGNORES_CANCEL => Cancelled::Done,
-            _ => self.0.cancel(key),
+            CANCELS_ANOTHER => self.0.map.pop_last().is_some_and(|(_, other)| other == value),
+            IGNORES_CANCEL => true,
+            _ => self.0.cancel(key, value),
         }
-    }
-
-    fn reschedule(&mut self, key: Self::Key, deadline: u64, value: u64) -> Self::Key {
-        self.0.cancel(key);
-        self.schedule(deadline, value)
     }
 
     fn expire(&mut self, now: u64, log: &mut Log) {
         while self.expire_some(now, log) {}
         if FAULT == DISORDERS {
-            log.values().reverse();
+            log.values.reverse();
         }
     }
 
     fn expire_some(&mut self, now: u64, log: &mut Log) -> bool {
         let is_more = self.0.expire_some(now, log);
-        if let Some(&last) = log.values().last().filter(|&&last| is_more && is_victim(last)) {
+        if let Some(&last) = log.values.last().filter(|&&last| is_more && is_victim(last)) {
             assert_ne!(FAULT, PANICS, "a victim");
             if FAULT == DUPLICATES {
-                log.push(last);
+                log.values.push(last);
             }
         }
         is_more
@@ -88,75 +81,68 @@ impl<const FAULT: u8> Subject for Broken<FAULT> {
     }
 }
 
-const SIZE: usize = 1_000;
-
-fn case(workload: &str, subject: &str) -> Case {
-    Case { workload: workload.into(), subject: subject.into(), size: SIZE, milliseconds: 20 }
+fn case(workload: &str, subject: &str, size: usize) -> Case {
+    Case { workload: workload.into(), subject: subject.into(), size, milliseconds: 20 }
 }
 
-fn ran<S: Subject>(workload: &str) -> Sample {
-    caught(|| run::<S>(&case(workload, "broken")))
+fn ran<const FAULT: u8>(workload: &str) -> Sample {
+    caught(|| run::<Broken<FAULT>>(&case(workload, "broken", 1_000)))
 }
 
-fn faults<const FAULT: u8>(workload: &str) -> Faults {
-    let sample = ran::<Broken<FAULT>>(workload);
-    assert_eq!(sample.failure, None, "{workload}");
-    sample.faults
+/// The faults that are found in each of the workloads.
+fn faults<const FAULT: u8>(workloads: &[&'static str]) -> Vec<Faults> {
+    let faults = |workload: &&str| {
+        let sample = ran::<FAULT>(workload);
+        assert_eq!(sample.failure, None, "{workload}");
+        sample.faults
+    };
+    workloads.iter().map(faults).collect()
+}
+
+#[track_caller]
+fn assert_found<const FAULT: u8>(expected: Fault, workloads: &[&'static str]) {
+    for (faults, workload) in faults::<FAULT>(workloads).iter().zip(workloads) {
+        assert!(0 < faults.count(expected), "{workload}: {faults}");
+    }
 }
 
 /// Those in which all kinds of answers are given.
-const TELLING: [&str; 4] = ["fire-dense", "requests", "idle", "mix"];
+const TELLING: &[&str] = &["fire-dense", "requests", "idle", "mix"];
 
 #[test]
 fn one_that_is_sound_has_no_marks() {
-    let profile = Broken::<SOUND>::PROFILE;
-    for workload in WORKLOADS.iter().filter(|workload| workload.suits(&profile)) {
-        assert!(!faults::<SOUND>(workload.name).any(), "{}", workload.name);
+    let suits = |workload: &&Workload| (workload.suits)(&Profile::new(Kind::Peer, "broken"));
+    let workloads: Vec<_> = WORKLOADS.iter().filter(suits).map(|one| one.name).collect();
+    for (faults, workload) in faults::<SOUND>(&workloads).iter().zip(&workloads) {
+        assert!(!faults.any(), "{workload}: {faults}");
     }
 }
 
 #[test]
 fn one_that_is_early_or_late_is_marked() {
-    for workload in TELLING {
-        let early = faults::<EARLY>(workload);
-        assert!(0 < early.early && early.late == 0, "{workload}: {early}");
+    for faults in faults::<EARLY>(TELLING) {
+        assert!(0 < faults.count(Fault::Early) && faults.count(Fault::Late) == 0, "{faults}");
     }
-    for workload in ["fire-dense", "mix"] {
-        let late = faults::<LATE>(workload);
-        assert!(0 < late.late && late.latest == 2 && late.early == 0, "{workload}: {late}");
-    }
-}
-
-#[test]
-fn one_that_loses_or_duplicates_is_marked() {
-    for workload in TELLING {
-        assert!(0 < faults::<LOSES>(workload).lost, "{workload}");
-        assert!(0 < faults::<DUPLICATES>(workload).duplicated, "{workload}");
+    for faults in faults::<LATE>(&["fire-dense", "mix"]) {
+        let marks = faults.to_string();
+        assert!(marks.contains("late (by up to 2)") && !marks.contains("early"), "{marks}");
     }
 }
 
 #[test]
-fn one_that_does_not_keep_the_order_is_marked() {
-    for workload in ["fire-dense", "mix"] {
-        assert!(0 < faults::<DISORDERS>(workload).disordered, "{workload}");
-    }
-}
-
-#[test]
-fn one_that_cancels_something_else_or_nothing_is_marked() {
-    for workload in ["cancel", "requests", "mix"] {
-        assert!(0 < faults::<CANCELS_ANOTHER>(workload).wrong, "{workload}");
-        assert!(0 < faults::<IGNORES_CANCEL>(workload).duplicated, "{workload}");
-    }
+fn one_that_answers_wrongly_is_marked() {
+    assert_found::<LOSES>(Fault::Lost, TELLING);
+    assert_found::<DUPLICATES>(Fault::Duplicated, TELLING);
+    assert_found::<DISORDERS>(Fault::Disordered, &["fire-dense", "mix"]);
+    assert_found::<CANCELS_ANOTHER>(Fault::Wrong, &["cancel", "requests", "mix"]);
+    assert_found::<IGNORES_CANCEL>(Fault::Duplicated, &["cancel", "requests", "mix"]);
 }
 
 #[test]
 fn one_that_panics_is_marked() {
     for workload in TELLING {
-        let failure = ran::<Broken<PANICS>>(workload).failure;
-        let told =
-            matches!(&failure, Some(Failure::Panicked(message)) if message.contains("a victim"));
-        assert!(told, "{workload}: {failure:?}");
+        let failure = ran::<PANICS>(workload).failure.expect("a failure");
+        assert!(failure.contains("PANICKED") && failure.contains("a victim"), "{failure}");
     }
 }
 
@@ -167,49 +153,39 @@ fn every_subject_comes_to_the_end_of_the_workloads() {
         workload.size == "timeouts" && !matches!(workload.name, "waiting" | "accuracy")
     };
     for workload in WORKLOADS.iter().filter(quick) {
-        for profile in subjects::PROFILES.iter().filter(|profile| workload.suits(profile)) {
-            let too_far = workload.name.starts_with("longest-call")
-                || matches!(workload.name, "fire-sparse" | "log-uniform");
-            if too_far && profile.name == "subms" {
+        let is_far = workload.name.starts_with("longest-call")
+            || matches!(workload.name, "fire-sparse" | "log-uniform");
+        for profile in subjects::PROFILES.iter().filter(|profile| (workload.suits)(profile)) {
+            if is_far && profile.name == "subms" {
                 continue;
             }
-            let case = case(workload.name, profile.name);
-            let ran = thread::spawn(move || subjects::run(&case));
-            let sample =
-                ran.join().unwrap_or_else(|_| panic!("{} {}", workload.name, profile.name));
-            let metrics = workload.metrics.iter();
-            let missing = metrics.filter(|metric| sample.value(metric.0).is_none()).count();
-            assert_eq!(missing, 0, "{} {}", workload.name, profile.name);
-            if profile.kind != Kind::Peer {
-                assert!(!sample.faults.any(), "{} {}", workload.name, profile.name);
+            let both = format!("{} {}", workload.name, profile.name);
+            let case = case(workload.name, profile.name, 1_000);
+            let sample = thread::spawn(move || subjects::run(&case)).join().expect(&both);
+            for (metric, _) in workload.metrics {
+                assert!(sample.values.contains_key(*metric), "{both}: {metric}");
             }
+            assert!(profile.kind == Kind::Peer || !sample.faults.any(), "{both}");
         }
     }
 }
 
-/// Calls each task a millisecond after it was told to, and some twice, or never.
-struct BrokenTimer(Mutex<u64>);
+/// Calls each task at once, and some never.
+struct BrokenTimer(AtomicUsize);
 
 impl Threaded for BrokenTimer {
-    const PROFILE: Profile = Profile::threaded("broken", Kind::Peer);
-
-    type Local<'a> = ();
     type Slot = ();
 
     fn new() -> Self {
-        Self(Mutex::new(0))
+        Self(AtomicUsize::new(1))
     }
 
-    fn enter(&self) {}
-
-    fn replace((): &mut (), (): &mut (), _delay: Duration) {
-        FIRED.fetch_add(1, Relaxed);
+    fn replacer(&self) -> impl FnMut(&mut (), Duration) {
+        |(), _| _ = FIRED.fetch_add(1, Relaxed)
     }
 
     fn after(&self, _delay: Duration, task: Task) {
-        let mut scheduled = self.0.lock().expect("nobody panics with it");
-        *scheduled += 1;
-        if !scheduled.is_multiple_of(10) {
+        if !self.0.fetch_add(1, Relaxed).is_multiple_of(10) {
             thread::spawn(task);
         }
     }
@@ -217,21 +193,15 @@ impl Threaded for BrokenTimer {
 
 #[test]
 fn a_broken_timer_is_marked() {
-    let mut case = case("accuracy", "broken");
-    case.size = 50;
-    let faults = run_threaded::<BrokenTimer>(&case).faults;
-    assert!(0 < faults.early && 0 < faults.lost, "{faults}");
+    let faults = run_threaded::<BrokenTimer>(&case("accuracy", "broken", 50)).faults;
+    assert!(0 < faults.count(Fault::Early) && faults.count(Fault::Lost) == 5, "{faults}");
 }
 
 #[test]
 fn every_name_is_there_once() {
-    let mut names: Vec<_> = subjects::PROFILES.iter().map(|profile| profile.name).collect();
-    let count = names.len();
-    names.sort_unstable();
-    names.dedup();
-    assert_eq!(names.len(), count);
-    for workload in WORKLOADS {
-        assert_eq!(workloads::by_name(workload.name).map(|one| one.name), Some(workload.name));
-    }
-    assert!(HISTORIES.iter().all(|(workload, _)| workloads::by_name(workload).is_some()));
+    let names = subjects::PROFILES.iter().map(|profile| profile.name);
+    assert_eq!(names.collect::<HashSet<_>>().len(), subjects::PROFILES.len());
+    let names = WORKLOADS.iter().map(|workload| workload.name);
+    assert_eq!(names.collect::<HashSet<_>>().len(), WORKLOADS.len());
+    assert!(HISTORIES.iter().all(|(workload, _)| by_name(workload).is_some()));
 }

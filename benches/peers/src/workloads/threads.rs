@@ -1,7 +1,8 @@
-//! Timeouts that are scheduled and cancelled by several threads at once.
+//! Timers with threads: how fast several threads are, and how late timeouts fire.
 
 use crate::case::Sample;
-use crate::log::Faults;
+use crate::log::{Fault, Faults};
+use crate::random::Delays;
 use crate::threaded::{FIRED, Threaded};
 use cpu_time::ProcessTime;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,7 +15,8 @@ const KEPT: usize = 1_000;
 
 const DELAY: Duration = Duration::from_secs(30);
 
-pub(super) fn run<T: Threaded>(threads: usize, milliseconds: u64) -> Sample {
+/// Timeouts that are scheduled and cancelled by several threads at once.
+pub(super) fn throughput<T: Threaded>(threads: usize, milliseconds: u64) -> Sample {
     let timer = T::new();
     let warm = Barrier::new(threads + 1);
     let stop = AtomicBool::new(false);
@@ -22,16 +24,10 @@ pub(super) fn run<T: Threaded>(threads: usize, milliseconds: u64) -> Sample {
         let workers: Vec<_> = (0..threads)
             .map(|_| {
                 scope.spawn(|| {
-                    let mut local = timer.enter();
-                    let mut kept: Vec<T::Slot> = (0..KEPT).map(|_| T::Slot::default()).collect();
-                    let mut round = || {
-                        for slot in &mut kept {
-                            T::replace(&mut local, slot, DELAY);
-                        }
-                    };
-                    for _ in 0..10 {
-                        round();
-                    }
+                    let mut replace = timer.replacer();
+                    let mut kept: Vec<_> = (0..KEPT).map(|_| T::Slot::default()).collect();
+                    let mut round = || kept.iter_mut().for_each(|slot| replace(slot, DELAY));
+                    (0..10).for_each(|_| round());
                     warm.wait();
                     let mut rounds = 0;
                     while !stop.load(Relaxed) {
@@ -52,7 +48,8 @@ pub(super) fn run<T: Threaded>(threads: usize, milliseconds: u64) -> Sample {
         (started.elapsed(), done, processors)
     });
     let each = elapsed.as_nanos() as f64 / done as f64;
-    let faults = Faults { early: FIRED.load(Relaxed), ..Faults::default() };
+    let mut faults = Faults::default();
+    faults.add(Fault::Early, FIRED.load(Relaxed));
     let values = [
         ("schedule + cancel", each),
         ("rate", 1e3 / each),
@@ -65,14 +62,53 @@ pub(super) fn run<T: Threaded>(threads: usize, milliseconds: u64) -> Sample {
 
 /// How late a timeout of 1 ms is now: what was handed to the timer's thread may still have to be
 /// worked through.
-fn behind<T: Threaded>(timer: &T) -> Duration {
-    const DELAY: Duration = Duration::from_millis(1);
+fn behind(timer: &impl Threaded) -> Duration {
     const MOST: Duration = Duration::from_secs(10);
+    let due = Instant::now() + Duration::from_millis(1);
+    timer.fire_one(MOST).map_or(MOST, |at| at.saturating_duration_since(due))
+}
+
+/// The longest delay.
+const LONGEST: Duration = Duration::from_millis(200);
+
+/// After which a timeout counts as lost.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// When timeouts fire in real time, and what becomes of the rest when a task panics.
+pub(super) fn accuracy<T: Threaded>(count: usize) -> Sample {
+    let timer = T::new();
+    let delays = Delays::uniform(LONGEST.as_micros() as u64 - 1_000);
+    let mut rng = fastrand::Rng::with_seed(7);
     let (fired, waits) = mpsc::channel();
-    let started = Instant::now();
-    timer.after(DELAY, Box::new(move || fired.send(Instant::now()).unwrap_or_default()));
-    match waits.recv_timeout(MOST) {
-        Ok(at) => (at - started).saturating_sub(DELAY),
-        Err(_) => MOST,
+    for which in 0..count {
+        let delay = Duration::from_micros(1_000 + delays.draw(&mut rng));
+        let fired = fired.clone();
+        let due = Instant::now() + delay;
+        timer.after(delay, Box::new(move || _ = fired.send((due, Instant::now()))));
+        // Not all at once, so that they meet the timer at different parts of its tick.
+        if which % 16 == 0 {
+            thread::sleep(Duration::from_micros(100));
+        }
     }
+    // Nobody waits meanwhile, as a task would take longer to wake somebody up.
+    thread::sleep(LONGEST);
+    let mut faults = Faults::default();
+    let mut late = Vec::with_capacity(count);
+    while late.len() < count {
+        let Ok((due, at)) = waits.recv_timeout(PATIENCE) else { break };
+        let early = due.saturating_duration_since(at).as_nanos().div_ceil(1_000) as u64;
+        faults.add_far(Fault::Early, at < due, early);
+        late.push(at.saturating_duration_since(due).as_nanos() as f64);
+    }
+    faults.add(Fault::Lost, (count - late.len()) as u64);
+
+    timer.after(Duration::from_millis(1), Box::new(|| panic!("on purpose")));
+    thread::sleep(Duration::from_millis(50));
+    faults.add(Fault::Died, timer.fire_one(PATIENCE).is_none());
+
+    late.sort_by(f64::total_cmp);
+    let at = |share| late.get((late.len().saturating_sub(1) as f64 * share) as usize);
+    let quantiles = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)];
+    let values = quantiles.map(|(name, share)| Some((format!("late {name}"), *at(share)?)));
+    Sample { values: values.into_iter().flatten().collect(), faults, failure: None }
 }

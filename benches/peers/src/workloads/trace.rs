@@ -2,7 +2,7 @@
 
 use super::live::Server;
 use crate::case::Sample;
-use crate::random::{Delays, YEAR};
+use crate::random::YEAR;
 use crate::subject::{Setup, Subject};
 use cpu_time::ThreadTime;
 use std::collections::HashMap;
@@ -11,8 +11,8 @@ use tickwheel_cli::replay::{Action, Trace};
 
 pub(super) fn run<S: Subject>(name: &str) -> Sample {
     let steps = read(name);
-    let keys = steps.iter().map(|step| step.which + 1).max().unwrap_or(0);
-    let longest = steps.iter().filter_map(|step| step.action.delay_ms()).max().unwrap_or(0);
+    let keys = steps.iter().map(|&(_, which, _)| which + 1).max().unwrap_or(0);
+    let longest = steps.iter().filter_map(|(.., action)| action.delay_ms()).max().unwrap_or(0);
     // One to warm up.
     let mut faults = replay::<S>(&steps, keys, longest).faults;
     let sample = replay::<S>(&steps, keys, longest);
@@ -20,12 +20,8 @@ pub(super) fn run<S: Subject>(name: &str) -> Sample {
     Sample { faults, ..sample }
 }
 
-/// An operation, with its key made small.
-struct Step {
-    time: u64,
-    which: usize,
-    action: Action,
-}
+/// An operation: its time, its key made small, and what is done.
+type Step = (u64, usize, Action);
 
 fn read(name: &str) -> Vec<Step> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data");
@@ -37,7 +33,7 @@ fn read(name: &str) -> Vec<Step> {
             let next = names.len();
             let which = *names.entry(operation.key).or_insert(next);
             // Deadlines are never at the tick that is now.
-            Step { time: operation.time_ms + 1, which, action: operation.action }
+            (operation.time_ms + 1, which, operation.action)
         }));
     }
     steps
@@ -45,18 +41,15 @@ fn read(name: &str) -> Vec<Step> {
 
 /// Returns the nanoseconds an operation, until the last one is done, and what was wrong.
 fn replay<S: Subject>(steps: &[Step], keys: usize, longest: u64) -> Sample {
-    let setup = Setup::new(longest.min(YEAR), keys);
-    let mut server = Server::<S>::empty(S::new(&setup), Delays::uniform(longest), keys);
+    let mut server = Server::<S>::empty(&Setup::new(longest.min(YEAR), keys));
     let started = ThreadTime::now();
-    for step in steps {
-        if server.now < step.time {
-            server.turn(step.time, server.now + 1);
+    for &(time, which, action) in steps {
+        if server.now < time {
+            server.turn(time, server.now + 1);
         }
-        match step.action {
-            Action::Cancel => server.cancel(step.which),
-            Action::Schedule { delay_ms } | Action::Reschedule { delay_ms } => {
-                server.place(step.which, server.now + delay_ms);
-            }
+        match action.delay_ms() {
+            Some(delay) => server.place(which, server.now + delay),
+            None => server.cancel(which),
         }
     }
     let each = started.elapsed().as_nanos() as f64 / steps.len() as f64;

@@ -1,0 +1,121 @@
+//! Timers that run a task, and give a handle that cancels it.
+
+use super::{Task, Threaded, counted};
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+use tickwheel::{Timeout, Timer};
+use timerwheel::{BackpressurePolicy, ExpiredTaskPolicy};
+
+pub(crate) trait Handles: Sync + Sized {
+    type Handle;
+
+    fn new() -> Self;
+
+    /// A thread begins to use the timer.
+    fn enter(&self) {}
+
+    fn schedule(&self, delay: Duration, task: impl FnOnce() + Send + 'static) -> Self::Handle;
+
+    fn cancel(&self, handle: Self::Handle);
+}
+
+impl<T: Handles> Threaded for T {
+    type Slot = Option<T::Handle>;
+
+    fn new() -> Self {
+        T::new()
+    }
+
+    fn replacer(&self) -> impl FnMut(&mut Self::Slot, Duration) {
+        self.enter();
+        |slot, delay| {
+            if let Some(handle) = slot.take() {
+                self.cancel(handle);
+            }
+            *slot = Some(self.schedule(delay, counted()));
+        }
+    }
+
+    fn after(&self, delay: Duration, task: Task) {
+        self.schedule(delay, task);
+    }
+}
+
+/// `Timer` with a tick of so many microseconds, and else as by default: hierarchical wheels, tasks
+/// on its thread.
+pub(crate) struct TickwheelTimer<const TICK: u64>(Timer);
+
+impl<const TICK: u64> Handles for TickwheelTimer<TICK> {
+    type Handle = Timeout;
+
+    fn new() -> Self {
+        let timer = Timer::builder().tick(Duration::from_micros(TICK)).build();
+        Self(timer.expect("a valid tick"))
+    }
+
+    fn schedule(&self, delay: Duration, task: impl FnOnce() + Send + 'static) -> Timeout {
+        self.0.schedule(delay, task).expect("it is not stopped")
+    }
+
+    fn cancel(&self, handle: Timeout) {
+        handle.cancel();
+    }
+}
+
+/// `Timer` in a program that has other threads.
+///
+/// After each working thread begins, another thread schedules once and ends. If the timer gave its
+/// shards to threads in turn, two working threads could meet at the same shard.
+pub(crate) struct AmongOthers(TickwheelTimer<1_000>, Mutex<()>);
+
+impl Handles for AmongOthers {
+    type Handle = Timeout;
+
+    fn new() -> Self {
+        Self(Handles::new(), Mutex::new(()))
+    }
+
+    fn enter(&self) {
+        let _turn = self.1.lock().expect("no panics");
+        let once = || self.cancel(self.schedule(Duration::from_secs(30), counted()));
+        once();
+        thread::scope(|scope| scope.spawn(once).join().expect("no panics"));
+    }
+
+    fn schedule(&self, delay: Duration, task: impl FnOnce() + Send + 'static) -> Timeout {
+        self.0.schedule(delay, task)
+    }
+
+    fn cancel(&self, handle: Timeout) {
+        handle.cancel();
+    }
+}
+
+/// timerwheel 0.1: Kafka's wheel with a thread, and a pool for the tasks.
+///
+/// Driven well: callers wait when its queue is full, and what its pool refuses is tried again; by
+/// default both would lose timeouts. A cancelled one stays until its time has come.
+pub(crate) struct Timerwheel(timerwheel::Timer);
+
+impl Handles for Timerwheel {
+    type Handle = timerwheel::Timeout;
+
+    fn new() -> Self {
+        let timer = timerwheel::Timer::builder()
+            .tick(Duration::from_millis(1))
+            .max_pending(usize::MAX)
+            .backpressure_policy(BackpressurePolicy::Block)
+            .expired_task_policy(ExpiredTaskPolicy::Retry)
+            .build();
+        Self(timer.expect("a configuration that it allows"))
+    }
+
+    fn schedule(&self, delay: Duration, task: impl FnOnce() + Send + 'static) -> Self::Handle {
+        self.0.schedule(delay, task).expect("it waits while it is full")
+    }
+
+    fn cancel(&self, handle: Self::Handle) {
+        handle.cancel();
+    }
+}
