@@ -28,6 +28,8 @@ in_each_mode! {
     one_left_behind_keeps_no_room_for_the_crowd_that_was_with_it,
     a_crowd_handed_out_leaves_no_room_for_its_entries,
     growing_allocates_a_few_times_what_is_needed,
+    few_that_are_demoted_take_little_room,
+    shrunk_after_a_jump_it_keeps_no_room_for_what_was_gathered,
 }
 
 /// A wheel whose allocations are counted.
@@ -445,6 +447,34 @@ fn one_left_behind_keeps_no_room_for_the_crowd_that_was_with_it(mode: Mode) {
         }
         metered.assert_bounded();
     }
+}
+
+/// Each falls in another bucket of the level below.
+fn few_that_are_demoted_take_little_room(mode: Mode) {
+    const FEW: u64 = 200;
+    let span = (mode.buckets() * mode.buckets()) as u64;
+    let mut metered = Metered::new(mode);
+    for value in 0..FEW {
+        metered.step(|wheel| wheel.schedule(2 * span + value * span / FEW, value));
+    }
+    assert!(metered.step(|wheel| wheel.expire(2 * span)).is_some());
+    metered.assert_bounded();
+}
+
+fn shrunk_after_a_jump_it_keeps_no_room_for_what_was_gathered(mode: Mode) {
+    const CROWD: u64 = 20_000;
+    let mut metered = Metered::new(mode);
+    let mut keys = Vec::with_capacity(CROWD as usize);
+    for value in 0..CROWD {
+        keys.push(metered.step(|wheel| wheel.schedule(1000 + 7 * value, value)));
+    }
+    assert!(metered.step(|wheel| wheel.expire(8 * CROWD)).is_some());
+    for key in keys.drain(2..) {
+        metered.step(|wheel| wheel.cancel(key));
+    }
+    metered.step(Wheel::shrink_to_fit);
+    assert_eq!(metered.wheel.len(), 1);
+    assert!(metered.memory() <= AT_WORK, "{} bytes where one is live", metered.memory());
 }
 
 /// A crowd that is sorted at once takes an array for that, too.

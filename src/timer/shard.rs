@@ -441,6 +441,30 @@ mod tests {
         assert_eq!(refused, Err(ScheduleErrorKind::Stopped));
     }
 
+    #[test]
+    fn no_lock_is_held_for_more_than_a_batch() {
+        const FAR: u64 = 1 << 30;
+        for mode in [Mode::default(), Mode::hashed(1).expect("in range")] {
+            let builder = Timer::builder().mode(mode).shards(1).clock(ManualClock::new());
+            let timer = builder.build().expect("in range");
+            let shard = timer.shard();
+            for tick in FAR..FAR + 20_000 {
+                shard.register(tick, Waker::noop().clone()).expect("it runs");
+            }
+            // They move, or are looked at.
+            assert!(matches!(shard.take_due(FAR), Found::More));
+            shard.close();
+            let (mut tasks, mut wakers) = (Vec::new(), Vec::new());
+            let mut is_over = false;
+            while !is_over {
+                let most = wakers.len() + BATCH;
+                is_over = shard.take_left(&mut tasks, &mut wakers);
+                assert!(wakers.len() <= most);
+            }
+            assert_eq!(wakers.len(), 20_000);
+        }
+    }
+
     /// Hangs if one of these takes the lock.
     #[test]
     fn a_sleep_takes_the_lock_to_register_and_to_leave_alone() {

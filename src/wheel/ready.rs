@@ -277,7 +277,7 @@ impl Ready {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHUNK, Entry, MOST_INSERTED, MOST_MOVED, Ready};
+    use super::{CHUNK, Entry, FEW_SORTED, MOST_INSERTED, MOST_MOVED, MOST_SORTED, Ready};
     use crate::wheel::bucket::Bucket;
     use alloc::vec::Vec;
 
@@ -347,6 +347,17 @@ mod tests {
             }
             assert_eq!(take(&mut ready), expected);
         }
+    }
+
+    #[test]
+    fn while_none_is_inserted_larger_buckets_are_sorted() {
+        let mut ready = Ready::default();
+        let most = |ready: &Ready| (0..).take_while(|&len| ready.sorts(len, 2, 6)).count() - 1;
+        assert_eq!(most(&ready), FEW_SORTED);
+        for _ in 0..300 {
+            ready.sort(Bucket::default(), 6, 2);
+        }
+        assert_eq!(most(&ready), MOST_SORTED);
     }
 
     /// One comes and one goes, for ever, before one that stays: so the array is never empty.

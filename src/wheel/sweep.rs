@@ -169,11 +169,18 @@ mod tests {
     /// More than are looked at together.
     const CROWD: u64 = 5000;
 
-    /// Cancels all of `keys` but every hundredth, and panics unless the sweep keeps up.
+    /// Cancels all of `keys` but every hundredth. Panics unless the sweep keeps up, and leaves
+    /// nothing that was stale when it began.
     fn cancel_most(wheel: &mut Wheel<u64>, keys: &[super::super::Key]) {
+        // Entries that have become stale since the sweep began, if one is under way.
+        let mut since = None;
         for (at, &key) in keys.iter().enumerate() {
             if at % 100 != 0 {
                 wheel.cancel(key);
+                let more = since.map_or(0, |since| since + 1);
+                let is_over = wheel.sweep.place.is_none();
+                assert!(since.is_none() || !is_over || wheel.sweep.stale <= more, "none escapes");
+                since = (!is_over).then_some(more);
             }
             if at % 64 == 0 {
                 wheel.check();
@@ -193,6 +200,16 @@ mod tests {
             last = expired.deadline;
         }
         assert!(wheel.is_empty());
+    }
+
+    #[test]
+    fn it_finds_what_is_in_one_bucket() {
+        for mode in ["hierarchical:64", "hashed:8"] {
+            let mut wheel = Wheel::new(mode.parse().expect("a mode"));
+            let keys: Vec<_> = (0..CROWD).map(|value| wheel.schedule(1 << 40, value)).collect();
+            cancel_most(&mut wheel, &keys);
+            expire_all(&mut wheel);
+        }
     }
 
     #[test]

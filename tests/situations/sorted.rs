@@ -6,6 +6,7 @@ use tickwheel::Mode;
 in_each_hierarchical_mode! {
     few_in_one_far_bucket_are_sorted_at_once,
     many_in_a_bucket_of_the_second_level_are_sorted_at_once,
+    what_is_stale_does_not_go_back_into_buckets,
 }
 
 in_each_hashed_mode! {
@@ -121,6 +122,29 @@ fn too_many_to_insert_among_go_back_into_buckets(mode: Mode) {
     }
     let expected: Vec<_> = (0..CROWD).rev().map(|value| (BUCKET + 63 - value, value)).collect();
     assert_eq!(wheel.jump(2 * BUCKET), expected);
+}
+
+/// A stale entry would move to where a sweep has been.
+fn what_is_stale_does_not_go_back_into_buckets(mode: Mode) {
+    const BUCKET: u64 = 1 << 8;
+    let mut wheel = Checked::new(mode);
+    wheel.schedule(BUCKET + 1, 0);
+    for value in 1..=40 {
+        wheel.schedule(BUCKET + 60, value);
+    }
+    let keys: Vec<_> = (41..=100).map(|value| wheel.schedule(BUCKET + 63, value)).collect();
+    assert_eq!(wheel.jump(BUCKET + 1), [(BUCKET + 1, 0)]);
+    for key in keys {
+        wheel.cancel(key);
+    }
+    let stats = wheel.stats();
+    assert_eq!((stats.sorted, stats.stale), (100, 60));
+    wheel.schedule(BUCKET + 61, 101);
+    let stats = wheel.stats();
+    assert_eq!((stats.sorted, stats.stale), (0, 0));
+    let expected: Vec<_> = (1..=40).map(|value| (BUCKET + 60, value)).collect();
+    assert_eq!(wheel.jump(BUCKET + 60), expected);
+    assert_eq!(wheel.jump(BUCKET + 61), [(BUCKET + 61, 101)]);
 }
 
 /// A whole bucket was sorted, of which a part is due and not handed out yet.

@@ -11,6 +11,7 @@ in_each_mode! {
     many_hours_away_are_not_looked_at,
     cancelled_and_scheduled_again_nobody_is_woken,
     later_ones_wake_nobody,
+    later_ones_of_other_threads_wake_nobody,
     an_earlier_one_wakes_the_worker_once,
     years_of_waiting_are_a_handful_of_wake_ups,
 }
@@ -91,6 +92,21 @@ fn later_ones_wake_nobody(mode: Mode) {
             timeouts.push(timer.schedule(delay, || {}).expect("it runs"));
         }
         thread::sleep(ms(20));
+    });
+}
+
+fn later_ones_of_other_threads_wake_nobody(mode: Mode) {
+    let timer = Timer::builder().mode(mode).shards(2).build().expect("in range");
+    let _first = timer.schedule(Duration::from_secs(600), || {}).expect("it runs");
+    // Each is the earliest of its own shard, if that is not the shard of the first.
+    let mut delay = Duration::from_secs(1_000_000);
+    wait_until_nobody_is_woken_by(&timer, || {
+        for _ in 0..8 {
+            delay -= Duration::from_secs(1);
+            let schedule = || timer.schedule(delay, || {}).expect("it runs");
+            thread::scope(|scope| scope.spawn(schedule).join()).expect("it does not panic");
+            thread::sleep(ms(5));
+        }
     });
 }
 
