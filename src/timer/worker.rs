@@ -93,19 +93,29 @@ impl Engine {
         let mut now = hub.clock.now();
         for _ in 0..TURN {
             match shard.take_due(hub.ticks.present(now)) {
-                Found::Due(expired) => {
-                    hub.counters.fires(hub.ticks.late(now, expired.deadline));
-                    self.fire(shard, expired, now);
-                    let end = hub.clock.now();
-                    hub.counters.took(end.saturating_duration_since(now));
-                    now = end;
-                }
+                Found::Due => while self.fire_some(shard, &mut now) {},
                 Found::More => {}
                 Found::Nothing(tick) => return Some(tick),
             }
         }
-        shard.leave();
         None
+    }
+
+    /// Fires a few of those that were taken out, between two readings of the clock: the present is
+    /// `now`, and then the end of the last. Returns whether there may be more.
+    fn fire_some(&self, shard: &Arc<Shard>, now: &mut Instant) -> bool {
+        let hub = &self.hub;
+        let mut fired = 0;
+        while fired < TOGETHER {
+            let Some(expired) = shard.next_due() else { break };
+            hub.counters.fires(hub.ticks.late(*now, expired.deadline));
+            self.fire(shard, expired, *now);
+            fired += 1;
+        }
+        let end = hub.clock.now();
+        hub.counters.took(end.saturating_duration_since(*now));
+        *now = end;
+        fired == TOGETHER
     }
 
     /// Fires a timeout that was taken out `now`.
@@ -249,5 +259,8 @@ fn end_run(
     unfired
 }
 
-/// How many tasks of one shard run before it is another shard's turn.
-const TURN: usize = 64;
+/// How often the worker takes out what is due in one shard before it is another shard's turn.
+const TURN: usize = 4;
+
+/// How many tasks run between two readings of the clock.
+const TOGETHER: usize = 4;
