@@ -69,10 +69,10 @@ impl State {
         self.queue.front().map(|expired| expired.deadline)
     }
 
-    /// Adds a timeout, and returns whether there is room for more.
+    /// Adds a timeout, and returns whether the place is full now.
     pub(super) fn push(&mut self, expired: Expired<Entry>) -> bool {
         self.queue.push_back(expired);
-        self.queue.len() < MOST
+        self.queue.len() == MOST
     }
 
     pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Entry> {

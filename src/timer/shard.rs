@@ -68,8 +68,8 @@ pub(crate) enum Entry {
 
 /// What the worker finds at a shard.
 pub(super) enum Found {
-    /// Timeouts that are due, and in [`Due`] now.
-    Due,
+    /// Timeouts that are due, and in [`Due`] now: as many as it holds, or all for now.
+    Due { is_full: bool },
     /// Nothing yet, after as much work as one lock allows.
     More,
     /// Nothing before this tick.
@@ -245,18 +245,16 @@ impl Shard {
             self.reached.store(now, Ordering::Release);
         }
         let mut work = BATCH;
-        let mut found = 0;
         let mut due = self.due.lock();
         while let Some(expired) = state.wheel.expire_bounded(now, &mut work) {
-            found += 1;
-            if !due.push(expired) {
-                break;
+            if due.push(expired) {
+                return Found::Due { is_full: true };
             }
         }
-        drop(due);
-        if found > 0 {
-            return Found::Due;
+        if due.len() > 0 {
+            return Found::Due { is_full: false };
         }
+        drop(due);
         if work == 0 {
             return Found::More;
         }
