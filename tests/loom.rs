@@ -903,3 +903,68 @@ fn cloned_as_it_is_moved_the_clone_tells_its_deadline() {
         assert_eq!((clone.deadline(), timeout.deadline()), (Some(later), Some(later)));
     });
 }
+
+/// Two timeouts that are due, so that the worker may take out both and run one.
+fn two_due(race: &Race) -> [Timeout; 2] {
+    [(); 2].map(|()| race.timer.schedule_at(race.due, race.fired.task()).unwrap())
+}
+
+#[test]
+fn cancelled_behind_a_task_it_has_one_end() {
+    race(TWO, |race| {
+        let [_, second] = two_due(&race);
+        let is_cancelled = second.cancel();
+        assert_eq!(is_cancelled, second.is_cancelled());
+        race.fired.wait_for(2 - usize::from(is_cancelled));
+        race.timer.stop().unwrap();
+        assert_eq!(race.fired.get(), 2 - usize::from(is_cancelled));
+    });
+}
+
+#[test]
+fn moved_behind_a_task_it_fires_or_waits_and_its_handle_finds_it() {
+    race(TWO, |race| {
+        let [_, second] = two_due(&race);
+        let is_moved = second.reschedule_at(race.far);
+        race.fired.wait_for(2 - usize::from(is_moved));
+        assert_eq!((second.is_pending(), second.cancel()), (is_moved, is_moved));
+        assert_eq!(second.is_cancelled(), is_moved);
+    });
+}
+
+#[test]
+fn moved_behind_a_task_by_one_handle_the_other_finds_it() {
+    race(THREE, |race| {
+        let [_, second] = two_due(&race);
+        let (clone, far) = (second.clone(), race.far);
+        let (is_moved, is_cancelled) = both(|| second.reschedule_at(far), move || clone.cancel());
+        let fired = usize::from(!is_cancelled && !is_moved) + 1;
+        race.fired.wait_for(fired);
+        assert_eq!(second.is_pending(), is_moved && !is_cancelled);
+        assert_eq!(race.timer.stop().unwrap().len(), usize::from(is_moved && !is_cancelled));
+    });
+}
+
+#[test]
+fn stopped_behind_a_task_it_fires_or_comes_back() {
+    race(TWO, |race| {
+        let timeouts = two_due(&race);
+        let unfired = race.timer.stop().unwrap().len();
+        assert_eq!((race.fired.get() + unfired, race.timer.pending()), (2, 0));
+        let stopped = timeouts.iter().filter(|timeout| timeout.is_stopped()).count();
+        assert_eq!(stopped, unfired);
+    });
+}
+
+#[test]
+fn behind_a_task_that_panics_it_fires() {
+    race(TWO, |Race { timer, due, fired, .. }| {
+        let panics = || std::panic::resume_unwind(Box::new("as it was meant to be"));
+        timer.schedule_at(due, panics).unwrap();
+        let second = timer.schedule_at(due, fired.task()).unwrap();
+        fired.wait_for(1);
+        assert!(second.is_fired());
+        timer.stop().unwrap();
+        assert_eq!(timer.stats().panics, 1);
+    });
+}

@@ -151,11 +151,16 @@ impl Sleep {
             // The timer wakes the task before that, and the task polls. With a limit that poll
             // might find its place taken.
             State::Waiting { tick, .. } if *tick <= deadline && self.shard.hub.limit.is_none() => {}
-            State::Waiting { key, tick, .. } if self.shard.reschedule(*key, deadline, || {}) => {
-                *tick = deadline;
+            State::Waiting { key, tick, .. } => {
+                let was = *key;
+                if self.shard.reschedule(|| was, deadline, |is| *key = is) {
+                    *tick = deadline;
+                } else {
+                    // The timer took the waker out to wake the task, which polls again.
+                    self.state = State::Idle(None);
+                }
             }
-            // If the timer had the waker, it took it out to wake the task, which polls again.
-            state => *state = State::Idle(None),
+            State::Idle(_) => self.state = State::Idle(None),
         }
     }
 
@@ -169,7 +174,7 @@ impl Sleep {
     fn take_out(&mut self) -> Option<Entry> {
         let State::Waiting { key, .. } = self.state else { return None };
         self.state = State::Idle(None);
-        self.shard.cancel(key, || {})
+        self.shard.cancel(|| key, || {})
     }
 
     pub(crate) fn poll_by(&mut self, waker: &Waker) -> Poll<Output> {
@@ -193,7 +198,7 @@ impl Sleep {
                         return Poll::Pending;
                     }
                 }
-                match self.shard.status(*key) {
+                match self.shard.status(|| *key) {
                     // The worker is about to take the waker.
                     Status::Pending => return Poll::Pending,
                     Status::Stopped => return self.complete(Err(ScheduleErrorKind::Stopped)),

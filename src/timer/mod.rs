@@ -3,6 +3,7 @@
 mod builder;
 mod census;
 mod clock;
+mod due;
 mod error;
 mod executor;
 mod follower;
@@ -412,7 +413,7 @@ impl Timer {
     /// ```
     #[must_use]
     pub fn pending(&self) -> usize {
-        let count = self.engine.shards.iter().map(|shard| shard.lock().wheel.len()).sum();
+        let count = self.engine.shards.iter().map(|shard| shard.pending()).sum();
         self.engine.hub.limit.as_ref().map_or(count, |limit| limit.most.min(count))
     }
 
@@ -434,8 +435,7 @@ impl Timer {
     /// ```
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        let next = |shard: &Arc<Shard>| shard.lock().wheel.next_deadline();
-        let next = self.engine.shards.iter().filter_map(next).min();
+        let next = self.engine.shards.iter().filter_map(|shard| shard.next_deadline()).min();
         self.engine.hub.ticks.instant(next?)
     }
 

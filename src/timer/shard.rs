@@ -1,12 +1,13 @@
 //! One wheel behind its lock, for the threads that keep to it.
 
+use super::due::Due;
 use super::error::ScheduleErrorKind;
 use super::handed_over::HandedOver;
 use super::hub::{Hub, Start};
 use super::repeat::Repeating;
 use super::task::{OnceTask, Status, Task, Unfired};
 use crate::clock::NEVER;
-use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering, lock, try_lock, wait};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock, try_lock};
 use crate::{Expired, Key, Mode, Wheel, WheelStats};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -30,8 +31,7 @@ pub(crate) struct Shard {
     /// Written under the lock, before anything is taken out.
     reached: AtomicU64,
     state: CachePadded<Mutex<State>>,
-    /// Tells the threads that wait that `running` is another.
-    ran: Condvar,
+    pub(super) due: CachePadded<Due>,
     pub(super) handed_over: HandedOver,
 }
 
@@ -41,10 +41,6 @@ pub(super) struct State {
     /// told it. No deadline in the wheel is earlier, unless the worker is looking.
     watched: u64,
     pub(super) counts: Counts,
-    /// The timeout that the worker took out last. Its task runs, until the worker looks again.
-    running: Option<Key>,
-    /// How many threads wait until `running` is another.
-    waiting: usize,
     /// Nothing is scheduled or fired any more.
     pub(super) stopped: bool,
     /// The keys of the timeouts that stopping took out, so that their handles can tell that these
@@ -72,8 +68,8 @@ pub(crate) enum Entry {
 
 /// What the worker finds at a shard.
 pub(super) enum Found {
-    /// A timeout that is due, and out of the wheel.
-    Due(Expired<Entry>),
+    /// Timeouts that are due, and in [`Due`] now: as many as it holds, or all for now.
+    Due { is_full: bool },
     /// Nothing yet, after as much work as one lock allows.
     More,
     /// Nothing before this tick.
@@ -86,14 +82,12 @@ impl Shard {
             wheel: Wheel::new(mode),
             watched: NEVER,
             counts: Counts::default(),
-            running: None,
-            waiting: 0,
             stopped: false,
             taken: HashSet::new(),
         };
         let state = CachePadded::new(Mutex::new(state));
-        let (reached, ran) = (AtomicU64::new(0), Condvar::new());
-        Self { hub, worker, reached, state, ran, handed_over: HandedOver::default() }
+        let (reached, due) = (AtomicU64::new(0), CachePadded::default());
+        Self { hub, worker, reached, state, due, handed_over: HandedOver::default() }
     }
 
     /// Puts `value` into the wheel, or gives it back. Nothing is called under the lock but `put`,
@@ -152,17 +146,21 @@ impl Shard {
     /// Puts `waker` in the place of the registered one, and returns the one it replaced; or `waker`
     /// as an error if there was none. The caller drops either, with no lock held.
     pub(crate) fn replace_waker(&self, key: Key, waker: Waker) -> Result<Waker, Waker> {
-        match self.lock().wheel.get_mut(key) {
+        let mut state = self.lock();
+        if let Some(Entry::Wake(registered)) = state.wheel.get_mut(key) {
+            return Ok(replace(registered, waker));
+        }
+        match self.due.lock().get_mut(key) {
             Some(Entry::Wake(registered)) => Ok(replace(registered, waker)),
             _ => Err(waker),
         }
     }
 
-    /// Takes a timeout out of the wheel. Calls `mark` under the lock if there was one. The caller
-    /// drops the entry with no lock held.
-    pub(crate) fn cancel(&self, key: Key, mark: impl FnOnce()) -> Option<Entry> {
+    /// Takes out a timeout that has not begun to run. Calls `mark` under the lock if there was one.
+    /// The caller drops the entry with no lock held.
+    pub(crate) fn cancel(&self, key: impl FnOnce() -> Key, mark: impl FnOnce()) -> Option<Entry> {
         let mut state = self.lock();
-        let entry = state.wheel.cancel(key)?;
+        let entry = self.take(&mut state, key())?;
         state.counts.cancelled += 1;
         mark();
         drop(state);
@@ -170,22 +168,52 @@ impl Shard {
         Some(entry)
     }
 
-    /// Moves a timeout, and returns whether there was one. Calls `mark` under the lock if so.
-    pub(crate) fn reschedule(&self, key: Key, deadline: u64, mark: impl FnOnce()) -> bool {
+    /// Takes out a timeout that has not begun to run.
+    pub(super) fn take(&self, state: &mut State, key: Key) -> Option<Entry> {
+        state.wheel.cancel(key).or_else(|| self.due.lock().take(key))
+    }
+
+    /// Returns whether a timeout has not begun to run.
+    pub(super) fn holds(&self, state: &State, key: Key) -> bool {
+        state.wheel.get(key).is_some() || self.due.lock().get_mut(key).is_some()
+    }
+
+    /// Moves a timeout, and returns whether there was one. Calls `mark` under the lock if so, with
+    /// the key that the timeout has now.
+    pub(crate) fn reschedule(
+        &self,
+        key: impl FnOnce() -> Key,
+        deadline: u64,
+        mark: impl FnOnce(Key),
+    ) -> bool {
         let mut state = self.lock();
-        if state.stopped || !state.wheel.reschedule(key, deadline) {
+        if state.stopped {
             return false;
         }
-        mark();
-        state.counts.rescheduled += 1;
+        let Some(key) = self.move_to(&mut state, key(), deadline) else { return false };
+        mark(key);
         self.release(state, deadline);
         true
     }
 
+    /// Moves a timeout that has not begun to run, and returns the key that it has now.
+    pub(super) fn move_to(&self, state: &mut State, key: Key, deadline: u64) -> Option<Key> {
+        let key = match state.wheel.reschedule(key, deadline) {
+            true => key,
+            false => {
+                let entry = self.due.lock().take(key)?;
+                state.wheel.schedule(deadline, entry)
+            }
+        };
+        state.counts.rescheduled += 1;
+        Some(key)
+    }
+
     /// Returns what became of a timeout that no handle cancelled.
-    pub(crate) fn status(&self, key: Key) -> Status {
+    pub(crate) fn status(&self, key: impl FnOnce() -> Key) -> Status {
         let state = self.lock();
-        if state.wheel.get(key).is_some() {
+        let key = key();
+        if self.holds(&state, key) {
             Status::Pending
         } else if state.taken.contains(&key) {
             Status::Stopped
@@ -206,10 +234,9 @@ impl Shard {
         self.lock().wheel.mode()
     }
 
-    /// Takes out a timeout that is due at tick `now`, with a bounded amount of work.
+    /// Takes out a few timeouts that are due at tick `now`, with a bounded amount of work.
     pub(super) fn take_due(&self, now: u64) -> Found {
         let mut state = self.lock();
-        self.has_run(&mut state);
         if state.stopped {
             return Found::Nothing(NEVER);
         }
@@ -218,14 +245,16 @@ impl Shard {
             self.reached.store(now, Ordering::Release);
         }
         let mut work = BATCH;
-        if let Some(expired) = state.wheel.expire_bounded(now, &mut work) {
-            // A repeating one keeps its place.
-            if !matches!(expired.value, Entry::Repeating(_)) {
-                self.hub.give_back();
+        let mut due = self.due.lock();
+        while let Some(expired) = state.wheel.expire_bounded(now, &mut work) {
+            if due.push(expired) {
+                return Found::Due { is_full: true };
             }
-            state.running = Some(expired.key);
-            return Found::Due(expired);
         }
+        if due.len() > 0 {
+            return Found::Due { is_full: false };
+        }
+        drop(due);
         if work == 0 {
             return Found::More;
         }
@@ -233,29 +262,37 @@ impl Shard {
         Found::Nothing(state.watched)
     }
 
-    /// Says that the worker goes elsewhere: what it took out last has run.
-    pub(super) fn leave(&self) {
-        self.has_run(&mut self.lock());
+    /// Takes out the next of those that are due, to run.
+    pub(super) fn next_due(&self) -> Option<Expired<Entry>> {
+        let expired = self.due.next()?;
+        // A repeating one keeps its place.
+        if !matches!(expired.value, Entry::Repeating(_)) {
+            self.hub.give_back();
+        }
+        Some(expired)
     }
 
-    /// Says that the task of the timeout that the worker took out last has ended, or is handed over.
-    fn has_run(&self, state: &mut State) {
-        state.running = None;
-        if state.waiting > 0 {
-            self.ran.notify_all();
-        }
+    /// Returns how many timeouts have not begun to run.
+    pub(super) fn pending(&self) -> usize {
+        let state = self.lock();
+        state.wheel.len() + self.due.lock().len()
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<u64> {
+        let mut state = self.lock();
+        let due = self.due.lock().next_deadline();
+        due.or_else(|| state.wheel.next_deadline())
     }
 
     /// Waits until the task of a timeout that fired is neither run by the worker nor in the hands
     /// of the executor. In a process that was forked meanwhile there is no worker to wait for.
-    pub(super) fn wait_for_end(&self, key: Key) {
-        let mut state = self.lock();
-        state.waiting += 1;
-        while state.running == Some(key) && self.hub.is_here() {
-            state = wait(&self.ran, state);
-        }
-        state.waiting -= 1;
-        drop(state);
+    pub(super) fn wait_for_end(&self, key: impl FnOnce() -> Key) {
+        // It has ended, so its key stays.
+        let key = {
+            let _locked = self.lock();
+            key()
+        };
+        self.due.wait_for(key, &self.hub);
         // The worker hands over before it says that it has run.
         self.handed_over.wait_for(key, &self.hub);
     }
@@ -266,7 +303,7 @@ impl Shard {
         state.stopped = true;
         self.reached.store(u64::MAX, Ordering::Release);
         // Now, because growing it later would take longer than a batch.
-        let len = state.wheel.len();
+        let len = state.wheel.len() + self.due.lock().len();
         state.taken.reserve(len);
     }
 
@@ -275,7 +312,10 @@ impl Shard {
     pub(super) fn take_left(&self, tasks: &mut Vec<Unfired>, wakers: &mut Vec<Waker>) -> bool {
         let mut state = self.lock();
         let mut work = BATCH;
-        while let Some(expired) = state.wheel.expire_bounded(NEVER, &mut work) {
+        // By deadline, and those first that were taken out first.
+        while let Some(expired) =
+            self.due.lock().pop().or_else(|| state.wheel.expire_bounded(NEVER, &mut work))
+        {
             self.hub.give_back();
             let task = match expired.value {
                 Entry::Once(task) => Task::Once(task),

@@ -51,7 +51,6 @@ enum Kind {
 
 /// A timeout that fires once. Its task is in the wheel, and the handle knows what the wheel forgets.
 struct Once {
-    key: Key,
     known: Known,
     /// In the place of `known` once there are clones. Set under the shard's lock.
     shared: OnceLock<Arc<Known>>,
@@ -59,6 +58,9 @@ struct Once {
 
 /// Written under the shard's lock.
 struct Known {
+    /// Changes if the timeout is moved when it is out of the wheel already, and has not begun to
+    /// run.
+    key: AtomicU64,
     deadline: AtomicU64,
     cancelled: AtomicBool,
 }
@@ -70,12 +72,23 @@ impl Once {
 }
 
 impl Known {
-    fn new(deadline: u64, cancelled: bool) -> Self {
-        Self { deadline: AtomicU64::new(deadline), cancelled: AtomicBool::new(cancelled) }
+    fn new(key: Key, deadline: u64, cancelled: bool) -> Self {
+        Self {
+            key: AtomicU64::new(key.to_bits()),
+            deadline: AtomicU64::new(deadline),
+            cancelled: AtomicBool::new(cancelled),
+        }
     }
 
+    /// The caller has the shard's lock.
+    fn key(&self) -> Key {
+        Key::from_bits(self.key.load(Ordering::Relaxed))
+    }
+
+    /// The caller has the shard's lock.
     fn copy(&self) -> Self {
-        Self::new(self.deadline.load(Ordering::Relaxed), self.cancelled.load(Ordering::Relaxed))
+        let deadline = self.deadline.load(Ordering::Relaxed);
+        Self::new(self.key(), deadline, self.cancelled.load(Ordering::Relaxed))
     }
 }
 
@@ -83,11 +96,9 @@ impl Timeout {
     /// Returns the handle to a timeout that is in the wheel of `shard`.
     #[inline]
     pub(super) fn once(shard: &Arc<Shard>, key: Key, deadline: u64) -> Self {
-        let known = Known::new(deadline, false);
-        Self {
-            shard: Arc::clone(shard),
-            kind: Kind::Once(Once { key, known, shared: OnceLock::new() }),
-        }
+        let known = Known::new(key, deadline, false);
+        let kind = Kind::Once(Once { known, shared: OnceLock::new() });
+        Self { shard: Arc::clone(shard), kind }
     }
 
     pub(super) fn repeating(shard: &Arc<Shard>, repeating: Arc<Repeating>) -> Self {
@@ -109,7 +120,7 @@ impl Timeout {
         match &self.kind {
             Kind::Once(once) => {
                 let mark = || once.known().cancelled.store(true, Ordering::Release);
-                self.shard.cancel(once.key, mark).is_some()
+                self.shard.cancel(|| once.known().key(), mark).is_some()
             }
             Kind::Repeating(repeating) => self.cancel_repeating(repeating),
         }
@@ -158,12 +169,12 @@ impl Timeout {
         let is_cancelled = self.cancel();
         match &self.kind {
             Kind::Once(_) if is_cancelled => {}
-            Kind::Once(once) => self.shard.wait_for_end(once.key),
+            Kind::Once(once) => self.shard.wait_for_end(|| once.known().key()),
             Kind::Repeating(repeating) => {
                 // The executor has it, and may still run it, though the timer was stopped.
                 let key = repeating.lock().key();
                 if let Some(key) = key {
-                    self.shard.wait_for_end(key);
+                    self.shard.wait_for_end(|| key);
                 }
                 repeating.wait_for_end(hub);
             }
@@ -203,7 +214,7 @@ impl Timeout {
         let phase = replace(&mut state.phase, Phase::Ended(Status::Cancelled));
         if let Phase::Waiting(key, _) = phase {
             // The handle has it too.
-            drop(shard_state.wheel.cancel(key));
+            drop(self.shard.take(&mut shard_state, key));
         }
         shard_state.counts.cancelled += 1;
         drop(state);
@@ -218,7 +229,7 @@ impl Timeout {
     fn status_of(&self, shard_state: &shard::State, state: &State) -> Status {
         match state.phase {
             Phase::Ended(status) => status,
-            Phase::Waiting(key, _) if shard_state.wheel.get(key).is_some() => Status::Pending,
+            Phase::Waiting(key, _) if self.shard.holds(shard_state, key) => Status::Pending,
             // As any task that the executor has when the timer is stopped.
             _ if self.shard.hub.has_executor && shard_state.stopped => Status::Fired,
             _ => Status::Pending,
@@ -244,8 +255,15 @@ impl Timeout {
         let tick = self.shard.hub.ticks.deadline_of(due);
         match &self.kind {
             Kind::Once(once) => {
-                let mark = || once.known().deadline.store(tick, Ordering::Relaxed);
-                self.shard.reschedule(once.key, tick, mark)
+                let known = || once.known();
+                self.shard.reschedule(
+                    || known().key(),
+                    tick,
+                    |key| {
+                        known().key.store(key.to_bits(), Ordering::Relaxed);
+                        known().deadline.store(tick, Ordering::Relaxed);
+                    },
+                )
             }
             Kind::Repeating(repeating) => self.move_repeating(repeating, due, tick),
         }
@@ -258,7 +276,11 @@ impl Timeout {
         }
         let mut state = repeating.lock();
         let is_waiting = match state.phase {
-            Phase::Waiting(key, _) => shard_state.wheel.reschedule(key, deadline),
+            Phase::Waiting(ref mut key, _) => {
+                let is = self.shard.move_to(&mut shard_state, *key, deadline);
+                *key = is.unwrap_or(*key);
+                is.is_some()
+            }
             Phase::Running => false,
             Phase::Ended(_) => return false,
         };
@@ -266,7 +288,6 @@ impl Timeout {
         (state.due, state.deadline) = (due, deadline);
         drop(state);
         if is_waiting {
-            shard_state.counts.rescheduled += 1;
             self.shard.release(shard_state, deadline);
         }
         true
@@ -286,7 +307,7 @@ impl Timeout {
     #[must_use]
     pub fn status(&self) -> Status {
         match &self.kind {
-            Kind::Once(once) => match self.shard.status(once.key) {
+            Kind::Once(once) => match self.shard.status(|| once.known().key()) {
                 // The thread that cancelled it wrote so before this one looked at the shard.
                 Status::Fired if once.known().cancelled.load(Ordering::Acquire) => {
                     Status::Cancelled
@@ -331,8 +352,8 @@ impl Clone for Timeout {
                 let locked = self.shard.lock();
                 let shared = Arc::clone(once.shared.get_or_init(|| Arc::new(once.known.copy())));
                 drop(locked);
-                let known = Known::new(0, false);
-                Kind::Once(Once { key: once.key, known, shared: OnceLock::from(shared) })
+                let known = shared.copy();
+                Kind::Once(Once { known, shared: OnceLock::from(shared) })
             }
             Kind::Repeating(repeating) => Kind::Repeating(Arc::clone(repeating)),
         };

@@ -93,19 +93,35 @@ impl Engine {
         let mut now = hub.clock.now();
         for _ in 0..TURN {
             match shard.take_due(hub.ticks.present(now)) {
-                Found::Due(expired) => {
-                    hub.counters.fires(hub.ticks.late(now, expired.deadline));
-                    self.fire(shard, expired, now);
-                    let end = hub.clock.now();
-                    hub.counters.took(end.saturating_duration_since(now));
-                    now = end;
+                Found::Due { is_full } => {
+                    // In a burst the worker reads the clock once for a few tasks.
+                    let together = if is_full { TOGETHER } else { 1 };
+                    while self.fire_some(shard, together, &mut now) {}
                 }
                 Found::More => {}
                 Found::Nothing(tick) => return Some(tick),
             }
         }
-        shard.leave();
         None
+    }
+
+    /// Fires up to `together` of those that were taken out, and returns whether there may be more.
+    /// The clock was read at `now`, and is read once more after the last of them.
+    fn fire_some(&self, shard: &Arc<Shard>, together: usize, now: &mut Instant) -> bool {
+        let hub = &self.hub;
+        let mut fired = 0;
+        while fired < together {
+            let Some(expired) = shard.next_due() else { break };
+            hub.counters.fires(hub.ticks.late(*now, expired.deadline));
+            self.fire(shard, expired, *now);
+            fired += 1;
+        }
+        if fired > 0 {
+            let end = hub.clock.now();
+            hub.counters.took(end.saturating_duration_since(*now));
+            *now = end;
+        }
+        fired == together
     }
 
     /// Fires a timeout that was taken out `now`.
@@ -249,5 +265,8 @@ fn end_run(
     unfired
 }
 
-/// How many tasks of one shard run before it is another shard's turn.
-const TURN: usize = 64;
+/// How often the worker takes out what is due in one shard before it is another shard's turn.
+const TURN: usize = 4;
+
+/// How many tasks of a burst run between two readings of the clock.
+const TOGETHER: usize = 4;

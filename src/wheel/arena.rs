@@ -35,6 +35,21 @@ impl Key {
     pub(super) fn index(self) -> u32 {
         self.index
     }
+
+    /// Returns the key as a number that an atomic can hold.
+    #[cfg(feature = "std")]
+    #[inline]
+    pub(crate) fn to_bits(self) -> u64 {
+        u64::from(self.generation.get()) << 32 | u64::from(self.index)
+    }
+
+    /// Returns the key of that number, or another if there is none.
+    #[cfg(feature = "std")]
+    #[inline]
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        let generation = NonZeroU32::new((bits >> 32) as u32).unwrap_or(NonZeroU32::MIN);
+        Self { index: bits as u32, generation }
+    }
 }
 
 /// Stands in a bucket for one timeout.

@@ -1,0 +1,94 @@
+//! The timeouts of one shard that are due, out of the wheel, and have not begun to run.
+
+use super::hub::Hub;
+use super::shard::Entry;
+use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
+use crate::{Expired, Key};
+use alloc::collections::VecDeque;
+
+/// The timeouts of one shard that are due, out of the wheel, and have not begun to run: a few, so
+/// that the worker takes the lock of the shard once for all of them. They can still be cancelled,
+/// moved, and taken out by `stop`, also while the worker runs a slow task.
+///
+/// A timeout comes here from the wheel, and goes back there if it is moved, under the shard's lock.
+/// So a thread that has that lock, and finds a timeout neither in the wheel nor here, knows that
+/// the timeout has ended. The worker takes the next one out under the lock of this place alone.
+#[derive(Default)]
+pub(super) struct Due {
+    /// Locked inside the shard's lock, if both are.
+    state: Mutex<State>,
+    /// Tells the threads that wait that `running` is another.
+    ran: Condvar,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    queue: VecDeque<Expired<Entry>>,
+    /// The timeout that the worker took out last. Its task runs, until the worker takes the next.
+    running: Option<Key>,
+    /// How many threads wait until `running` is another.
+    waiting: usize,
+}
+
+impl Due {
+    /// Locks the place. A thread that wants to know about a timeout has the shard's lock.
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Takes out the next to run. The one before has run, or is handed over.
+    pub(super) fn next(&self) -> Option<Expired<Entry>> {
+        let mut state = self.lock();
+        let next = state.queue.pop_front();
+        state.running = next.as_ref().map(|expired| expired.key);
+        if state.waiting > 0 {
+            self.ran.notify_all();
+        }
+        next
+    }
+
+    /// Waits until the worker does not run the task of this timeout. In a process that was forked
+    /// meanwhile there is no worker to wait for.
+    pub(super) fn wait_for(&self, key: Key, hub: &Hub) {
+        let mut state = self.lock();
+        state.waiting += 1;
+        while state.running == Some(key) && hub.is_here() {
+            state = wait(&self.ran, state);
+        }
+        state.waiting -= 1;
+    }
+}
+
+impl State {
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Returns the earliest deadline.
+    pub(super) fn next_deadline(&self) -> Option<u64> {
+        self.queue.front().map(|expired| expired.deadline)
+    }
+
+    /// Adds a timeout, and returns whether the place is full now.
+    pub(super) fn push(&mut self, expired: Expired<Entry>) -> bool {
+        self.queue.push_back(expired);
+        self.queue.len() == MOST
+    }
+
+    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Entry> {
+        self.queue.iter_mut().find(|due| due.key == key).map(|due| &mut due.value)
+    }
+
+    pub(super) fn take(&mut self, key: Key) -> Option<Entry> {
+        let index = self.queue.iter().position(|due| due.key == key)?;
+        self.queue.remove(index).map(|due| due.value)
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Expired<Entry>> {
+        self.queue.pop_front()
+    }
+}
+
+/// How many timeouts the worker takes out of the wheel at once: enough that the lock of the shard
+/// costs little beside the tasks, and few enough to look through.
+const MOST: usize = 16;
