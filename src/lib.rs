@@ -113,6 +113,7 @@ mod sync;
 #[cfg(feature = "std")]
 mod timer;
 mod wheel;
+mod wheel_map;
 
 #[cfg(feature = "std")]
 pub use delay_queue::{BlockingIter, DelayQueue, Due};
@@ -129,6 +130,7 @@ pub use timer::{
     TimerBuilder, TimerStats, Unfired,
 };
 pub use wheel::{Drain, Expired, Iter, Key, Wheel, WheelStats};
+pub use wheel_map::WheelMap;
 
 /// The examples in the documents are run as tests too.
 #[cfg(doctest)]
