@@ -102,7 +102,11 @@
 extern crate alloc;
 
 #[cfg(feature = "std")]
+mod awaited;
+#[cfg(feature = "std")]
 mod clock;
+#[cfg(feature = "std")]
+mod delay_map;
 #[cfg(feature = "std")]
 mod delay_queue;
 #[cfg(feature = "std")]
@@ -116,7 +120,11 @@ mod wheel;
 mod wheel_map;
 
 #[cfg(feature = "std")]
-pub use delay_queue::{BlockingIter, DelayQueue, Due};
+pub use awaited::Due;
+#[cfg(feature = "std")]
+pub use delay_map::DelayMap;
+#[cfg(feature = "std")]
+pub use delay_queue::DelayQueue;
 #[cfg(feature = "std")]
 pub use future::{
     Elapsed, Interval, Sleep, Timed, interval, interval_at, sleep, sleep_until, timeout,
