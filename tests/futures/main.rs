@@ -103,6 +103,7 @@ mod clock;
 mod ends;
 mod help;
 mod interval;
+mod map;
 mod memory;
 mod queue;
 mod runtimes;
