@@ -106,6 +106,8 @@ mod awaited;
 #[cfg(feature = "std")]
 mod clock;
 #[cfg(feature = "std")]
+mod delay_channel;
+#[cfg(feature = "std")]
 mod delay_map;
 #[cfg(feature = "std")]
 mod delay_queue;
@@ -121,6 +123,8 @@ mod wheel_map;
 
 #[cfg(feature = "std")]
 pub use awaited::Due;
+#[cfg(feature = "std")]
+pub use delay_channel::{DelayReceiver, DelaySender, SendError, delay_channel};
 #[cfg(feature = "std")]
 pub use delay_map::DelayMap;
 #[cfg(feature = "std")]

@@ -99,6 +99,7 @@
 #[macro_use]
 mod common;
 
+mod channel;
 mod clock;
 mod ends;
 mod help;
