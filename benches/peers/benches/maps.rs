@@ -67,7 +67,7 @@ fn turn(keys: &[u64]) -> [[f64; ROWS.len()]; 3] {
     let delay_map = figures(
         keys,
         DelayMap::<u64, Duration>::new,
-        |map, key, delay| drop(black_box(map.insert(key, delay, delay))),
+        |map, key, delay| _ = map.insert(key, delay, delay),
         |map, key| map.get(&key).is_some(),
         |map, key, delay| assert!(map.reset(&key, delay)),
         |map| {
@@ -83,7 +83,7 @@ fn turn(keys: &[u64]) -> [[f64; ROWS.len()]; 3] {
                 entry.get_mut().0 = delay;
                 queue.reset(entry.get().1, delay);
             }
-            Entry::Vacant(entry) => drop(entry.insert((delay, queue.insert(key, delay)))),
+            Entry::Vacant(entry) => _ = entry.insert((delay, queue.insert(key, delay))),
         },
         |(map, _), key| map.contains_key(&key),
         |(map, queue), key, delay| assert!(queue.reset(map[&key].1, delay)),
