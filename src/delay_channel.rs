@@ -30,8 +30,8 @@ use std::time::Instant;
 /// - Each call takes the lock of the channel for constant time, amortised, and no caller waits for
 ///   more than a bounded batch of work. No foreign code runs under the lock: not a waker, not the
 ///   `Drop` of a value.
-/// - A sender wakes the receiver only for a value that is due earlier than all others, and the last
-///   sender when it goes.
+/// - A sender wakes the receiver only for a value that is due earlier than all others. The last
+///   sender wakes it when it goes and no value is left.
 ///
 /// The channel does not keep the timer alive, and has a single timeout in it, only while the
 /// receiver waits.
@@ -238,7 +238,7 @@ impl<T> DelayReceiver<T> {
     }
 
     /// Waits for the next value, and appends it to `batch` with those that are due by then, up to
-    /// `max`. Returns how many: 0 only if all senders are gone and no value is left, or `max` is 0.
+    /// `max`. Returns how many: 0 where [`next`](Self::next) returns None, and if `max` is 0.
     ///
     /// # Errors
     ///

@@ -106,7 +106,7 @@ impl<K, V, S> DelayMap<K, V, S> {
     }
 
     /// Waits for the next value, and appends it to `batch` with those that are due by then, up to
-    /// `max`. Returns how many: 0 only if the map is empty, or `max` is 0.
+    /// `max`. Returns how many: 0 where [`next`](Self::next) returns None, and if `max` is 0.
     ///
     /// # Errors
     ///

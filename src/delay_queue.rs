@@ -175,7 +175,7 @@ impl<T> DelayQueue<T> {
     }
 
     /// Waits for the next value, and appends it to `batch` with those that are due by then, up to
-    /// `max`. Returns how many: 0 only if the queue is empty, or `max` is 0.
+    /// `max`. Returns how many: 0 where [`next`](Self::next) returns None, and if `max` is 0.
     ///
     /// The caller may drop the future of this call at any time, and no value is lost.
     ///
