@@ -1,6 +1,6 @@
-//! A long-poll server: a client asks what is new, and is answered as soon as something is published,
-//! or told "not modified" when it has waited for long enough. Requests wait by the names of their
-//! clients: a client that asks again replaces its request.
+//! A long-poll server: a client asks what is new. The server answers when something is published,
+//! or with "not modified" when the client has waited for long enough. Requests wait by the names of
+//! their clients: a client that asks again replaces its request.
 //!
 //!     cargo run --example long_poll
 
@@ -40,7 +40,7 @@ async fn hold(mut requests: mpsc::Receiver<(String, TcpStream)>) {
     loop {
         tokio::select! {
             Ok(due) = waiting.next_due() => answer(due.value, "304 Not Modified", ""),
-            Some((path, stream)) = requests.recv() => match path.split('/').collect::<Vec<_>>()[..] {
+            Some((path, stream)) = requests.recv() => match *path.split('/').collect::<Vec<_>>() {
                 ["", "wait", client] => {
                     if let Some(replaced) = waiting.insert(client.to_owned(), stream, PATIENCE) {
                         answer(replaced, "409 Conflict", "you asked again");

@@ -1,7 +1,7 @@
 //! A delay map beside a hash map and a delay queue kept in step by hand, and beside moka, which is
 //! a cache for many threads. `cargo bench -p peers --bench maps`; `-- --quick` for fewer values.
-//! They take turns; a ratio is of one turn, and its spread that of all turns. Times are those of the
-//! processor: another program on the machine costs them little.
+//! They take turns; a ratio is of one turn, and its spread that of all turns. Times are those of
+//! the processor: another program on the machine costs them little.
 
 use cap::Cap;
 use cpu_time::ThreadTime;
