@@ -383,8 +383,11 @@ impl<T> Source for Receives<T> {
             }
             let watched = next.unwrap_or(NEVER);
             state.watched = watched;
-            let replaced =
-                if is_known && !is_over { None } else { replace(&mut state.watcher, clone) };
+            let replaced = match clone {
+                _ if is_over => state.watcher.take(),
+                Some(clone) => state.watcher.replace(clone),
+                None => None,
+            };
             drop(state);
             self.0.drop_waker(replaced);
             return (!is_over).then_some(watched);
@@ -397,8 +400,11 @@ impl<T> Drop for Receives<T> {
         let mut state = lock(&self.0.state);
         state.is_closed = true;
         let mode = state.wheel.mode();
-        let left = (replace(&mut state.wheel, Wheel::new(mode)), state.watcher.take());
+        let left = replace(&mut state.wheel, Wheel::new(mode));
+        let watcher = state.watcher.take();
         drop(state);
+        self.0.drop_waker(watcher);
+        // The last, because a value may panic in its `Drop`.
         drop(left);
     }
 }
