@@ -1,15 +1,13 @@
 //! A queue that hands out each value when its time has come.
 
-use crate::future::{Elapsed, Sleep, timer};
+use crate::awaited::{Awaited, Due};
+use crate::future::{Elapsed, timer};
 use crate::{Key, ScheduleErrorKind, Timer, Wheel};
-use alloc::sync::Arc;
-use alloc::task::Wake;
+use alloc::vec::Vec;
 use core::fmt;
 use core::future::poll_fn;
-use core::mem::take;
-use core::task::{Context, Poll, Waker};
+use core::task::{Context, Poll};
 use core::time::Duration;
-use std::thread::{Thread, current, park};
 use std::time::Instant;
 
 /// Holds values, and hands each out when its time has come: to a task that [awaits](Self::next) it,
@@ -59,25 +57,7 @@ use std::time::Instant;
 /// # Ok::<(), tickwheel::ScheduleErrorKind>(())
 /// # }).unwrap();
 /// ```
-pub struct DelayQueue<T> {
-    /// By the ticks of the timer.
-    wheel: Wheel<T>,
-    /// While a task waits, this ends when the task is to look at the wheel again, or before.
-    sleep: Sleep,
-    /// The last poll gave an error: this one gives None, unless a value is due.
-    ends: bool,
-}
-
-/// A value whose time has come, from a [`DelayQueue`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Due<T> {
-    /// The key that the value had. It is stale by now.
-    pub key: Key,
-    /// The deadline of the value, rounded up to the timer's tick.
-    pub deadline: Instant,
-    /// The value.
-    pub value: T,
-}
+pub struct DelayQueue<T>(Awaited<Wheel<T>>);
 
 impl<T> DelayQueue<T> {
     /// Makes an empty queue on the [timer of the process](crate::timer()). Allocates nothing.
@@ -102,27 +82,25 @@ impl<T> DelayQueue<T> {
     /// ```
     #[must_use]
     pub fn with_timer(timer: &Timer) -> Self {
-        let shard = timer.shard();
-        Self { wheel: Wheel::new(shard.mode()), sleep: Sleep::new(shard, 0), ends: false }
+        Self(Awaited::new(timer, Wheel::new(timer.shard().mode())))
     }
 
     /// Inserts `value`, to come out `delay` from now, and returns its key.
     pub fn insert(&mut self, value: T, delay: Duration) -> Key {
-        let shard = self.sleep.shard();
-        self.schedule(value, shard.hub.deadline_after(delay))
+        self.schedule(value, self.0.hub().deadline_after(delay))
     }
 
     /// Inserts `value`, to come out at `deadline`, or at once if that has passed, and returns its
     /// key.
     pub fn insert_at(&mut self, value: T, deadline: Instant) -> Key {
-        self.schedule(value, self.sleep.shard().hub.ticks.deadline(deadline))
+        self.schedule(value, self.0.hub().ticks.deadline(deadline))
     }
 
     /// Removes the value that `key` names, and returns it. Returns None if it is gone.
     pub fn remove(&mut self, key: Key) -> Option<T> {
-        let value = self.wheel.cancel(key)?;
-        if self.wheel.is_empty() {
-            self.sleep.wake();
+        let value = self.0.source.cancel(key)?;
+        if self.0.source.is_empty() {
+            self.0.wake();
         }
         Some(value)
     }
@@ -132,31 +110,30 @@ impl<T> DelayQueue<T> {
     ///
     /// The value counts as inserted anew: among equal deadlines it comes out last.
     pub fn reset(&mut self, key: Key, delay: Duration) -> bool {
-        let shard = self.sleep.shard();
-        self.reschedule(key, shard.hub.deadline_after(delay))
+        self.reschedule(key, self.0.hub().deadline_after(delay))
     }
 
     /// Moves the deadline to `deadline`, and is like [`reset`](Self::reset) otherwise. A deadline
     /// in the past is due at once.
     pub fn reset_at(&mut self, key: Key, deadline: Instant) -> bool {
-        self.reschedule(key, self.sleep.shard().hub.ticks.deadline(deadline))
+        self.reschedule(key, self.0.hub().ticks.deadline(deadline))
     }
 
     /// Drops all values. The queue keeps its memory.
     pub fn clear(&mut self) {
         // Before a value is dropped, because that might panic. The task cannot look yet.
-        self.sleep.wake();
-        self.wheel.clear();
+        self.0.wake();
+        self.0.source.clear();
     }
 
     /// Makes room for `additional` values more. Does nothing if there is not enough memory.
     pub fn reserve(&mut self, additional: usize) {
-        self.wheel.reserve(additional);
+        self.0.source.reserve(additional);
     }
 
     /// Frees memory that the present values do not need. Their keys stay good. O(n).
     pub fn shrink_to_fit(&mut self) {
-        self.wheel.shrink_to_fit();
+        self.0.source.shrink_to_fit();
     }
 
     /// Waits for the next value, and returns it. Returns None if the queue is empty.
@@ -170,6 +147,67 @@ impl<T> DelayQueue<T> {
         poll_fn(|context| self.poll_expired(context)).await
     }
 
+    /// Waits for the next value, and returns it. Goes on waiting while the queue is empty, so that
+    /// a `select!` with other sources of values needs no special case for an empty queue.
+    ///
+    /// The caller may drop the future of this call at any time, and no value is lost.
+    ///
+    /// # Errors
+    ///
+    /// If no thread can wake the task in time: see [`DelayQueue`]. Each call gives the error anew.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// use std::time::Duration;
+    /// use tickwheel::DelayQueue;
+    ///
+    /// let mut queue = DelayQueue::new();
+    /// let patience = Duration::from_millis(1);
+    /// assert!(tickwheel::timeout(patience, queue.next_due()).await.is_err()); // it is empty
+    ///
+    /// queue.insert("value", Duration::from_millis(1));
+    /// assert_eq!(queue.next_due().await?.value, "value");
+    /// # Ok::<(), tickwheel::ScheduleErrorKind>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn next_due(&mut self) -> Result<Due<T>, ScheduleErrorKind> {
+        poll_fn(|context| self.0.poll_due(context)).await
+    }
+
+    /// Waits for the next value, and appends it to `batch` with those that are due by then, up to
+    /// `max`. Returns how many: 0 where [`next`](Self::next) returns None, and if `max` is 0.
+    ///
+    /// The caller may drop the future of this call at any time, and no value is lost.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`next`](Self::next).
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// use std::time::Duration;
+    /// use tickwheel::DelayQueue;
+    ///
+    /// let mut queue = DelayQueue::new();
+    /// for number in 0..10 {
+    ///     queue.insert(number, Duration::from_millis(1));
+    /// }
+    /// let mut batch = Vec::new();
+    /// while queue.next_batch(&mut batch, 4).await? > 0 {
+    ///     assert!(batch.len() <= 4);
+    ///     batch.clear();
+    /// }
+    /// # Ok::<(), tickwheel::ScheduleErrorKind>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn next_batch(
+        &mut self,
+        batch: &mut Vec<Due<T>>,
+        max: usize,
+    ) -> Result<usize, ScheduleErrorKind> {
+        poll_fn(|context| self.0.poll_batch(context, batch, max)).await
+    }
+
     /// Returns the next value if it is due, or None if the queue is empty. Otherwise the task wakes
     /// up when a value is due, or one is inserted that is due earlier, or the queue becomes empty.
     ///
@@ -180,25 +218,7 @@ impl<T> DelayQueue<T> {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Due<T>, ScheduleErrorKind>>> {
-        let ends = take(&mut self.ends);
-        loop {
-            if let Some(due) = self.take_due() {
-                return Poll::Ready(Some(Ok(due)));
-            }
-            let Some(tick) = self.wheel.next_wake().filter(|_| !ends) else {
-                return Poll::Ready(None);
-            };
-            self.sleep.move_to(tick);
-            match self.sleep.poll_by(context.waker()) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Err(error)) => {
-                    self.ends = true;
-                    return Poll::Ready(Some(Err(error)));
-                }
-                // That tick came meanwhile, or no value is left that is due at it.
-                Poll::Ready(Ok(())) => {}
-            }
-        }
+        self.0.poll_next(context)
     }
 
     /// Blocks the thread until the next value is due, and returns it. Returns None if the queue is
@@ -210,11 +230,21 @@ impl<T> DelayQueue<T> {
     ///
     /// Those of [`next`](Self::next).
     pub fn recv(&mut self) -> Option<Result<Due<T>, ScheduleErrorKind>> {
-        match self.take_due() {
-            Some(due) => Some(Ok(due)),
-            None if self.is_empty() => None,
-            None => Parker::new().wait_for(|context| self.poll_expired(context)),
-        }
+        self.0.recv()
+    }
+
+    /// Blocks the thread until the next value is due, and appends it to `batch` with those that are
+    /// due by then, as [`next_batch`](Self::next_batch) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`next`](Self::next).
+    pub fn recv_batch(
+        &mut self,
+        batch: &mut Vec<Due<T>>,
+        max: usize,
+    ) -> Result<usize, ScheduleErrorKind> {
+        self.0.recv_batch(batch, max)
     }
 
     /// Blocks the thread until the next value is due, as [`recv`](Self::recv) does, but no longer
@@ -234,21 +264,7 @@ impl<T> DelayQueue<T> {
     /// assert!(elapsed.is_err_and(|elapsed| elapsed.error().is_none()));
     /// ```
     pub fn recv_timeout(&mut self, timeout: Duration) -> Option<Result<Due<T>, Elapsed>> {
-        match self.take_due() {
-            Some(due) => return Some(Ok(due)),
-            None if self.is_empty() => return None,
-            None => {}
-        }
-        let shard = self.sleep.shard();
-        let mut sleep = Sleep::new(shard, shard.hub.deadline_after(timeout));
-        Parker::new().wait_for(|context| match self.poll_expired(context) {
-            Poll::Ready(due) => {
-                Poll::Ready(due.map(|due| due.map_err(|error| Elapsed::new(Some(error)))))
-            }
-            Poll::Pending => {
-                sleep.poll_by(context.waker()).map(|slept| Some(Err(Elapsed::new(slept.err()))))
-            }
-        })
+        self.0.recv_timeout(timeout)
     }
 
     /// Returns an iterator that blocks the thread until the next value is due, and ends when the
@@ -268,15 +284,15 @@ impl<T> DelayQueue<T> {
     /// assert_eq!(values?, [1, 2, 3]);
     /// # Ok::<(), tickwheel::ScheduleErrorKind>(())
     /// ```
-    pub fn blocking_iter(&mut self) -> BlockingIter<'_, T> {
-        BlockingIter { queue: self, parker: Parker::new() }
+    pub fn blocking_iter(&mut self) -> impl Iterator<Item = Result<Due<T>, ScheduleErrorKind>> {
+        self.0.blocking_iter()
     }
 
     /// Returns the deadline of the value that `key` names, rounded up to the timer's tick. Returns
     /// None if the value is gone, or never comes out.
     #[must_use]
     pub fn deadline(&self, key: Key) -> Option<Instant> {
-        self.sleep.shard().hub.ticks.instant(self.wheel.deadline(key)?)
+        self.0.hub().ticks.instant(self.0.source.deadline(key)?)
     }
 
     /// Returns the deadline of the value that comes out next, rounded up to the timer's tick.
@@ -285,7 +301,8 @@ impl<T> DelayQueue<T> {
     /// The answer is exact, so the queue may have to look at many values.
     #[must_use]
     pub fn next_deadline(&mut self) -> Option<Instant> {
-        self.sleep.shard().hub.ticks.instant(self.wheel.next_deadline()?)
+        let tick = self.0.source.next_deadline()?;
+        self.0.hub().ticks.instant(tick)
     }
 
     /// Returns the key of the value that comes out next, unless the queue changes before.
@@ -293,79 +310,47 @@ impl<T> DelayQueue<T> {
     /// The answer is exact, so the queue may have to look at many values.
     #[must_use]
     pub fn peek(&mut self) -> Option<Key> {
-        self.wheel.next_key()
+        self.0.source.next_key()
     }
 
     /// Returns the value that `key` names, or None if it is gone.
     #[must_use]
     pub fn get(&self, key: Key) -> Option<&T> {
-        self.wheel.get(key)
+        self.0.source.get(key)
     }
 
     /// Returns the value that `key` names, to change it in place, or None if it is gone.
     #[must_use]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        self.wheel.get_mut(key)
+        self.0.source.get_mut(key)
     }
 
     /// Returns the number of values, with those that are due.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.wheel.len()
+        self.0.source.len()
     }
 
     /// Returns whether there are no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.wheel.is_empty()
+        self.0.source.is_empty()
     }
 
     fn schedule(&mut self, value: T, deadline: u64) -> Key {
-        let key = self.wheel.schedule(deadline, value);
-        self.hurry(deadline);
+        let key = self.0.source.schedule(deadline, value);
+        self.0.hurry(deadline);
         key
     }
 
     fn reschedule(&mut self, key: Key, deadline: u64) -> bool {
-        let is_there = self.wheel.reschedule(key, deadline);
+        let is_there = self.0.source.reschedule(key, deadline);
         if is_there {
-            self.hurry(deadline);
+            self.0.hurry(deadline);
         }
         is_there
     }
-
-    /// Wakes the task that waits in time for `deadline`, if there is one.
-    fn hurry(&mut self, deadline: u64) {
-        if deadline < self.sleep.tick() && self.sleep.is_waiting() {
-            if self.sleep.shard().hub.is_past(deadline) {
-                self.sleep.wake();
-            } else {
-                self.sleep.move_to(deadline);
-            }
-        }
-    }
-
-    /// Takes the next value out, if it is due.
-    fn take_due(&mut self) -> Option<Due<T>> {
-        // Values that were due when the clock was last read come out without reading it again.
-        let expired = match self.wheel.expire(self.wheel.now()) {
-            Some(expired) => expired,
-            None if self.wheel.is_empty() => return None,
-            None => {
-                let shard = self.sleep.shard();
-                self.wheel.expire(shard.hub.ticks.present(shard.hub.clock.now()))?
-            }
-        };
-        let shard = self.sleep.shard();
-        // A value that is due has an instant.
-        let deadline =
-            shard.hub.ticks.instant(expired.deadline).unwrap_or_else(|| shard.hub.clock.now());
-        Some(Due { key: expired.key, deadline, value: expired.value })
-    }
 }
-
-/// Nothing in it is ever pinned.
-impl<T> Unpin for DelayQueue<T> {}
 
 /// On the [timer of the process](crate::timer()).
 impl<T> Default for DelayQueue<T> {
@@ -376,7 +361,7 @@ impl<T> Default for DelayQueue<T> {
 
 impl<T: fmt::Debug> fmt::Debug for DelayQueue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DelayQueue").field("values", &self.wheel.iter()).finish_non_exhaustive()
+        f.debug_struct("DelayQueue").field("values", &self.0.source.iter()).finish_non_exhaustive()
     }
 }
 
@@ -390,47 +375,5 @@ impl<T> futures_core::Stream for DelayQueue<T> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Self::Item>> {
         self.poll_expired(context)
-    }
-}
-
-/// An iterator over values whose time has come, from [`DelayQueue::blocking_iter`].
-#[derive(Debug)]
-pub struct BlockingIter<'a, T> {
-    queue: &'a mut DelayQueue<T>,
-    parker: Parker,
-}
-
-impl<T> Iterator for BlockingIter<'_, T> {
-    type Item = Result<Due<T>, ScheduleErrorKind>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.parker.wait_for(|context| self.queue.poll_expired(context))
-    }
-}
-
-/// Blocks a thread until a future wakes it.
-#[derive(Debug)]
-struct Parker(Waker);
-
-impl Parker {
-    fn new() -> Self {
-        Self(Waker::from(Arc::new(Unparks(current()))))
-    }
-
-    fn wait_for<R>(&self, mut poll: impl FnMut(&mut Context<'_>) -> Poll<R>) -> R {
-        loop {
-            match poll(&mut Context::from_waker(&self.0)) {
-                Poll::Ready(result) => return result,
-                Poll::Pending => park(),
-            }
-        }
-    }
-}
-
-struct Unparks(Thread);
-
-impl Wake for Unparks {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
     }
 }

@@ -102,7 +102,13 @@
 extern crate alloc;
 
 #[cfg(feature = "std")]
+mod awaited;
+#[cfg(feature = "std")]
 mod clock;
+#[cfg(feature = "std")]
+mod delay_channel;
+#[cfg(feature = "std")]
+mod delay_map;
 #[cfg(feature = "std")]
 mod delay_queue;
 #[cfg(feature = "std")]
@@ -113,9 +119,16 @@ mod sync;
 #[cfg(feature = "std")]
 mod timer;
 mod wheel;
+mod wheel_map;
 
 #[cfg(feature = "std")]
-pub use delay_queue::{BlockingIter, DelayQueue, Due};
+pub use awaited::Due;
+#[cfg(feature = "std")]
+pub use delay_channel::{DelayReceiver, DelaySender, SendError, delay_channel};
+#[cfg(feature = "std")]
+pub use delay_map::DelayMap;
+#[cfg(feature = "std")]
+pub use delay_queue::DelayQueue;
 #[cfg(feature = "std")]
 pub use future::{
     Elapsed, Interval, Sleep, Timed, interval, interval_at, sleep, sleep_until, timeout,
@@ -129,6 +142,7 @@ pub use timer::{
     TaskPanic, Timeout, TimeoutGuard, Timer, TimerBuilder, TimerStats, Unfired,
 };
 pub use wheel::{Drain, Expired, Iter, Key, Wheel, WheelStats};
+pub use wheel_map::WheelMap;
 
 /// The examples in the documents are run as tests too.
 #[cfg(doctest)]

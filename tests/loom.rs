@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 use tickwheel::{
-    Clock, Follower, ManualClock, MissedTick, Next, Run, ScheduleErrorKind, Sleep, Status, Timeout,
-    Timer, TimerBuilder,
+    Clock, DelayReceiver, Follower, ManualClock, MissedTick, Next, Run, ScheduleErrorKind, Sleep,
+    Status, Timeout, Timer, TimerBuilder, delay_channel,
 };
 
 /// Stands still.
@@ -469,6 +469,17 @@ impl Task {
             let woken = self.woken.0.get();
             match self.poll(sleep) {
                 Poll::Ready(output) => return output,
+                Poll::Pending => self.woken.0.wait_for(woken + 1),
+            }
+        }
+    }
+
+    /// Polls, and after each wake-up again, until a value comes or the channel is over.
+    fn receive<T>(&self, receiver: &mut DelayReceiver<T>) -> Option<T> {
+        loop {
+            let woken = self.woken.0.get();
+            match receiver.poll_expired(&mut Context::from_waker(&self.waker)) {
+                Poll::Ready(due) => return due.map(|due| due.expect("the timer runs").value),
                 Poll::Pending => self.woken.0.wait_for(woken + 1),
             }
         }
@@ -966,5 +977,78 @@ fn behind_a_task_that_panics_it_fires() {
         assert!(second.is_fired());
         timer.stop().unwrap();
         assert_eq!(timer.stats().panics, 1);
+    });
+}
+
+#[test]
+fn inserted_as_the_receiver_falls_asleep_it_comes() {
+    race(THREE, |Race { timer, due, far, .. }| {
+        let (sender, mut receiver) = delay_channel(&timer);
+        sender.insert_at("far", far).unwrap();
+        let here = || Task::new().receive(&mut receiver);
+        let there = move || assert!(sender.insert_at("due", due).is_ok());
+        assert_eq!(both(here, there).0, Some("due"));
+        assert_eq!(receiver.len(), 1);
+    });
+}
+
+#[test]
+fn inserted_as_the_receiver_of_an_empty_channel_falls_asleep_it_comes() {
+    race(THREE, |Race { timer, due, .. }| {
+        let (sender, mut receiver) = delay_channel(&timer);
+        let (task, kept) = (Task::new(), sender.clone());
+        let there = move || assert!(sender.insert_at(1, due).is_ok());
+        assert_eq!(both(|| task.receive(&mut receiver), there).0, Some(1));
+        drop(kept);
+        assert_eq!(task.receive(&mut receiver), None);
+    });
+}
+
+#[test]
+fn moved_earlier_as_the_receiver_falls_asleep_it_comes() {
+    race(THREE, |Race { timer, due, far, .. }| {
+        let (sender, mut receiver) = delay_channel(&timer);
+        let key = sender.insert_at(1, far).unwrap();
+        let here = || Task::new().receive(&mut receiver);
+        assert_eq!(both(here, move || assert!(sender.reset_at(key, due))).0, Some(1));
+    });
+}
+
+#[test]
+fn the_last_sender_goes_as_the_receiver_falls_asleep() {
+    race(THREE, |Race { timer, .. }| {
+        let (sender, mut receiver) = delay_channel::<()>(&timer);
+        let other = sender.clone();
+        let here = || {
+            drop(sender);
+            Task::new().receive(&mut receiver)
+        };
+        assert_eq!(both(here, move || drop(other)).0, None);
+    });
+}
+
+#[test]
+fn removed_as_it_comes_out_it_comes_once() {
+    race(THREE, |Race { timer, due, .. }| {
+        let (sender, mut receiver) = delay_channel(&timer);
+        let key = sender.insert_at(1, due).unwrap();
+        let here = || Task::new().receive(&mut receiver);
+        let (came, removed) = both(here, move || sender.remove(key));
+        assert_eq!((came.is_some(), removed.is_some()), (removed.is_none(), came.is_none()));
+    });
+}
+
+#[test]
+fn the_receiver_goes_as_a_sender_inserts() {
+    race(THREE, |Race { timer, far, .. }| {
+        let (sender, mut receiver) = delay_channel(&timer);
+        let (task, value) = (Task::new(), Arc::new(()));
+        assert!(receiver.poll_expired(&mut Context::from_waker(&task.waker)).is_pending());
+        let (inserted, kept) = (Arc::clone(&value), sender.clone());
+        let there = move || drop(sender.insert_at(inserted, far));
+        both(|| drop(receiver), there);
+        // It was dropped with the receiver or it came back, though a sender is left.
+        assert_eq!((Arc::strong_count(&value), task.wakers()), (1, 0));
+        assert!(kept.is_closed());
     });
 }

@@ -71,7 +71,7 @@ impl Hub {
     }
 
     /// Runs foreign code. A panic is counted, told to the hook, and gives None.
-    pub(super) fn guarded<T>(&self, foreign: impl FnOnce() -> T) -> Option<T> {
+    pub(crate) fn guarded<T>(&self, foreign: impl FnOnce() -> T) -> Option<T> {
         match catch_unwind(AssertUnwindSafe(foreign)) {
             Ok(value) => Some(value),
             Err(payload) => {

@@ -34,6 +34,7 @@ pub use task::{Status, Task, Unfired};
 pub use timeout::{Timeout, TimeoutGuard};
 
 pub(crate) use census::warn_if_many;
+pub(crate) use hub::Hub;
 pub(crate) use shard::{Entry, Shard};
 
 use crate::Wheel;
@@ -47,7 +48,7 @@ use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use crossbeam_utils::CachePadded;
-use hub::{Hub, Limit, Start};
+use hub::{Limit, Start};
 use life::{Life, Owner};
 use park::Park;
 use repeat::Repeating;

@@ -106,9 +106,10 @@ const STAMPS_PER_SWEEP: u32 = 1 << 30;
 
 /// A timeout that a wheel handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Expired<T> {
-    /// The key of the timeout, which names nothing any more.
-    pub key: Key,
+pub struct Expired<T, K = Key> {
+    /// The key of the timeout, which names nothing any more. In a [`WheelMap`](crate::WheelMap),
+    /// the caller's own key.
+    pub key: K,
     /// The tick at which the timeout was due.
     pub deadline: u64,
     /// The value that was scheduled.

@@ -99,10 +99,12 @@
 #[macro_use]
 mod common;
 
+mod channel;
 mod clock;
 mod ends;
 mod help;
 mod interval;
+mod map;
 mod memory;
 mod queue;
 mod runtimes;

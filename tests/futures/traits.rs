@@ -1,9 +1,13 @@
 //! What can be sent, shared and moved: compiled, not run.
 
+use std::error::Error;
 use std::future::Ready;
 use std::marker::PhantomPinned;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use tickwheel::{DelayQueue, Due, Elapsed, Interval, Sleep, Timed};
+use tickwheel::{
+    DelayMap, DelayQueue, DelayReceiver, DelaySender, Due, Elapsed, Interval, SendError, Sleep,
+    Timed,
+};
 
 macro_rules! assert_is {
     ($type:ty: $($bound:ident),+) => {
@@ -44,6 +48,18 @@ assert_is!(DelayQueue<u64>: Send, Sync, Unpin);
 assert_is!(DelayQueue<PhantomPinned>: Unpin);
 assert_is_not!(DelayQueue<*const ()>: Send);
 assert_is_not!(DelayQueue<*const ()>: Sync);
+assert_is!(DelayMap<u64, u64>: Send, Sync, Unpin);
+assert_is!(DelayMap<PhantomPinned, PhantomPinned>: Unpin);
+assert_is_not!(DelayMap<*const (), ()>: Send);
+assert_is_not!(DelayMap<(), *const ()>: Sync);
+// A channel needs values that can be sent, and no more.
+assert_is!(DelaySender<std::cell::Cell<u64>>: Send, Sync, Unpin, Clone);
+assert_is!(DelayReceiver<std::cell::Cell<u64>>: Send, Sync, Unpin);
+assert_is!(DelayReceiver<PhantomPinned>: Unpin);
+assert_is_not!(DelaySender<*const ()>: Send);
+assert_is_not!(DelaySender<*const ()>: Sync);
+assert_is_not!(DelayReceiver<*const ()>: Send);
+assert_is!(SendError<*const ()>: Error);
 assert_is!(Due<u64>: Send, Sync, Unpin, Copy);
 
 #[test]
@@ -53,4 +69,7 @@ fn calls_return_what_can_be_sent() {
     sent(interval.tick());
     let mut queue = DelayQueue::<u64>::new();
     sent(queue.next());
+    sent(queue.next_due());
+    sent(queue.next_batch(&mut Vec::new(), 5));
+    sent(DelayMap::<u64, u64>::new().next());
 }

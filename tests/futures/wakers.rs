@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
-use tickwheel::{DelayQueue, ManualClock, Mode, Timer};
+use tickwheel::{DelayMap, DelayQueue, ManualClock, Mode, Timer, delay_channel};
 
 in_each_mode! {
     two_tasks_polled_from_one_place_are_told_apart,
@@ -121,6 +121,10 @@ fn futures(timer: &Timer, clock: &ManualClock) -> Vec<Future> {
     let mut interval = timer.interval_at(clock.now() + delay, delay);
     let mut queue = DelayQueue::with_timer(timer);
     queue.insert(1, delay);
+    let mut map = DelayMap::with_timer(timer);
+    map.insert(1, 1, delay);
+    let (sender, mut receiver) = delay_channel(timer);
+    sender.insert(1, delay).expect("the receiver is there");
     vec![
         Box::new(move |context| Pin::new(&mut sleep).poll(context).map(|slept| slept.unwrap())),
         Box::new(move |context| {
@@ -130,11 +134,16 @@ fn futures(timer: &Timer, clock: &ManualClock) -> Vec<Future> {
         Box::new(move |context| {
             queue.poll_expired(context).map(|due| assert!(due.unwrap().is_ok()))
         }),
+        Box::new(move |context| map.poll_expired(context).map(|due| assert!(due.unwrap().is_ok()))),
+        Box::new(move |context| {
+            let _kept = &sender;
+            receiver.poll_expired(context).map(|due| assert!(due.unwrap().is_ok()))
+        }),
     ]
 }
 
 fn for_each_future(mode: Mode, check: impl Fn(&Manual, Future)) {
-    for kind in 0..4 {
+    for kind in 0..6 {
         let manual = Manual::new(mode);
         let future = futures(&manual.timer, &manual.clock).swap_remove(kind);
         check(&manual, future);
@@ -196,7 +205,8 @@ fn a_waker_that_panics_in_drop_is_replaced_nevertheless(mode: Mode) {
             assert!(bad.poll(&mut future).expect("no panic").is_pending());
             // It drops the other's waker, and is registered when that panics.
             assert!(good[0].poll(&mut future).is_err());
-            assert_eq!(good[0].wakers(), 1);
+            // A channel registers it for its senders, too.
+            assert!(matches!(good[0].wakers(), 1 | 2));
             let _in_the_way: Vec<_> =
                 (0..places).map(|_| Box::new(Animal::new(&Task::default()))).collect();
             assert!(good[1].poll(&mut future).expect("no panic").is_pending());

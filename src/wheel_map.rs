@@ -1,0 +1,391 @@
+//! A wheel that finds its timeouts by the caller's own keys.
+
+use crate::{Expired, Key, Mode, Wheel, WheelStats};
+use core::borrow::Borrow;
+use core::cell::RefCell;
+use core::fmt;
+use core::hash::{BuildHasher, Hash};
+use core::iter::FusedIterator;
+use core::mem::replace;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+#[cfg(feature = "std")]
+use std::hash::RandomState;
+
+/// Without std there is no default: the caller names a hasher.
+#[cfg(not(feature = "std"))]
+type RandomState = ();
+
+/// Holds values under keys of the caller's own until their deadlines, and hands them out in order.
+///
+/// A `WheelMap` is a [`Wheel`] and a hash map in one. Like the wheel it is driven by its caller,
+/// reads no clock and works without std, and it keeps each promise of the wheel. Like
+/// [`HashMap`](std::collections::HashMap) it finds a value by its key, by anything that the key
+/// [borrows](Borrow) as, and with any hasher. It stores each key once. A caller that wants to await
+/// values on a timer takes a [`DelayMap`](crate::DelayMap).
+///
+/// Inserting, finding, moving and removing a value costs O(1), amortised, whatever its deadline. A
+/// value takes eight bytes for the hash of its key, and about ten for the table, beyond what it
+/// takes in a wheel. Handing out a value calls no code of the caller, because the map keeps the
+/// hash.
+///
+/// # Hashers
+///
+/// The default hasher is that of std's `HashMap`. Without std there is no default: name one, and
+/// make the map with [`with_hasher`](Self::with_hasher).
+///
+/// # Keys and values that misbehave
+///
+/// If `Hash`, `Eq`, a hasher or a `Drop` panics, the panic reaches the caller, and the map is
+/// consistent: a call that takes a key did all that it does, or nothing. If equal keys have
+/// different hashes, or `Eq` contradicts itself, the map may fail to find a key, or hold it twice.
+/// Each value comes out at its deadline nevertheless, and memory stays bounded. The same goes for a
+/// key that changes while the map holds it.
+///
+/// ```
+/// use tickwheel::{Mode, WheelMap};
+///
+/// let mut sessions = WheelMap::new(Mode::hierarchical());
+/// sessions.insert(String::from("ann"), "first", 30);
+/// sessions.insert(String::from("bob"), "only", 40);
+///
+/// // The same key replaces the value, and its deadline.
+/// assert_eq!(sessions.insert(String::from("ann"), "second", 60), Some("first"));
+/// assert!(sessions.reschedule("bob", 70)); // a sign of life
+///
+/// assert!(sessions.expire(59).is_none());
+/// let expired = sessions.expire(60).expect("it is due");
+/// assert_eq!((expired.key.as_str(), expired.value), ("ann", "second"));
+/// assert_eq!(sessions.remove("bob"), Some("only"));
+/// assert!(sessions.is_empty());
+/// ```
+pub struct WheelMap<K, V, S = RandomState> {
+    wheel: Wheel<Held<K, V>>,
+    /// Names each timeout of the wheel once, by the hash that is kept with it.
+    table: HashTable<Key>,
+    hasher: S,
+}
+
+/// A timeout's value in the wheel.
+struct Held<K, V> {
+    /// What the hasher made of the key at first. It is kept, so that a table that grows and a
+    /// timeout that expires ask no code of the caller.
+    hash: u64,
+    key: K,
+    value: V,
+}
+
+#[cfg(feature = "std")]
+impl<K, V> WheelMap<K, V> {
+    /// Returns an empty map at tick 0. Allocates nothing.
+    #[must_use]
+    pub fn new(mode: Mode) -> Self {
+        Self::with_hasher(mode, RandomState::new())
+    }
+}
+
+impl<K, V, S> WheelMap<K, V, S> {
+    /// Returns an empty map at tick 0 that hashes its keys with `hasher`. Allocates nothing.
+    ///
+    /// ```
+    /// use std::hash::{BuildHasherDefault, DefaultHasher};
+    /// use tickwheel::{Mode, WheelMap};
+    ///
+    /// let hasher = BuildHasherDefault::<DefaultHasher>::default(); // or that of a crate
+    /// let mut map = WheelMap::with_hasher(Mode::hierarchical(), hasher);
+    /// map.insert(7, "seven", 30);
+    /// assert_eq!(map.get(&7), Some(&"seven"));
+    /// ```
+    #[must_use]
+    pub fn with_hasher(mode: Mode, hasher: S) -> Self {
+        Self { wheel: Wheel::new(mode), table: HashTable::new(), hasher }
+    }
+
+    /// Drives the map to tick `now` and returns the next value that is due, with its key. Returns
+    /// None if none is left: call it until then. It is like [`Wheel::expire`].
+    ///
+    /// ```
+    /// let mut map = tickwheel::WheelMap::new(tickwheel::Mode::hierarchical());
+    /// map.insert("b", 2, 20);
+    /// map.insert("a", 1, 10);
+    /// let mut keys = Vec::new();
+    /// while let Some(expired) = map.expire(1_000) {
+    ///     keys.push(expired.key); // the loop may insert, move and remove
+    /// }
+    /// assert_eq!(keys, ["a", "b"]);
+    /// ```
+    pub fn expire(&mut self, now: u64) -> Option<Expired<V, K>> {
+        self.expire_bounded(now, &mut { usize::MAX })
+    }
+
+    /// Returns the next value that is due, as [`expire`](Self::expire) does, and caps the work of
+    /// the call, as [`Wheel::expire_bounded`] does.
+    pub fn expire_bounded(&mut self, now: u64, work: &mut usize) -> Option<Expired<V, K>> {
+        let Expired { key: named, deadline, value } = self.wheel.expire_bounded(now, work)?;
+        let Held { hash, key, value } = value;
+        if let Ok(entry) = self.table.find_entry(hash, |&other| other == named) {
+            entry.remove();
+        }
+        Some(Expired { key, deadline, value })
+    }
+
+    /// Returns an iterator that takes all values out, each with its key and its deadline, in no
+    /// particular order.
+    ///
+    /// Dropping the iterator drops the values that are left. If a caller leaks it, no key finds
+    /// these values any more, and they come out at their deadlines. A value that panics in its
+    /// `Drop` does what it does in [`Wheel::drain`].
+    pub fn drain(&mut self) -> impl ExactSizeIterator<Item = Expired<V, K>> + FusedIterator {
+        self.table.clear();
+        self.wheel.drain().map(|Expired { deadline, value: Held { key, value, .. }, .. }| Expired {
+            key,
+            deadline,
+            value,
+        })
+    }
+
+    /// Drops all values. The map keeps its time and its memory. A value that panics in its `Drop`
+    /// does what it does in [`Wheel::clear`].
+    pub fn clear(&mut self) {
+        drop(self.drain());
+    }
+
+    /// Drops each value for which `keeps` returns false. Asks in no particular order. O(n).
+    ///
+    /// If `keeps` or the `Drop` of a value panics, the map keeps the values it has not asked about.
+    ///
+    /// ```
+    /// let mut map = tickwheel::WheelMap::new(tickwheel::Mode::hierarchical());
+    /// map.insert(("ann", 1), "session", 10);
+    /// map.insert(("bob", 1), "session", 20);
+    /// map.retain(|(user, _), _| *user != "ann");
+    /// assert_eq!(map.len(), 1);
+    /// ```
+    pub fn retain(&mut self, mut keeps: impl FnMut(&K, &mut V) -> bool) {
+        let wheel = RefCell::new(&mut self.wheel);
+        let leaves = |named: &mut Key| match wheel.borrow_mut().get_mut(*named) {
+            Some(held) => !keeps(&held.key, &mut held.value),
+            None => true,
+        };
+        for named in self.table.extract_if(leaves) {
+            let held = wheel.borrow_mut().cancel(named);
+            drop(held);
+        }
+    }
+
+    /// Gives back the memory that the present values do not need. O(n).
+    pub fn shrink_to_fit(&mut self) {
+        self.wheel.shrink_to_fit();
+        self.table.shrink_to_fit(hash_in(&self.wheel));
+    }
+
+    /// Makes room for `additional` values more. Does nothing if there is not enough memory.
+    pub fn reserve(&mut self, additional: usize) {
+        self.wheel.reserve(additional);
+        // If there is no room now, `insert` asks again when it needs it.
+        let _ = self.table.try_reserve(additional, hash_in(&self.wheel));
+    }
+
+    /// Returns the tick of the next value that comes out, or None if the map is empty. It is exact,
+    /// and costs what [`Wheel::next_deadline`] costs.
+    #[must_use]
+    pub fn next_deadline(&mut self) -> Option<u64> {
+        self.wheel.next_deadline()
+    }
+
+    /// Returns the tick at which to call [`expire`](Self::expire) next, or None if the map is
+    /// empty. O(1). It is like [`Wheel::next_wake`]: never after the next deadline.
+    #[must_use]
+    pub fn next_wake(&self) -> Option<u64> {
+        self.wheel.next_wake()
+    }
+
+    /// Returns an iterator over all values, as key, deadline and value, in no particular order. It
+    /// costs what [`Wheel::iter`] costs.
+    ///
+    /// ```
+    /// let mut map = tickwheel::WheelMap::new(tickwheel::Mode::hierarchical());
+    /// map.insert("a", 1, 10);
+    /// assert_eq!(map.iter().collect::<Vec<_>>(), [(&"a", 10, &1)]);
+    /// ```
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&K, u64, &V)> + FusedIterator + Clone {
+        self.wheel.iter().map(|(_, deadline, held)| (&held.key, deadline, &held.value))
+    }
+
+    /// Returns the number of values, with those that are due and not yet handed out.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.wheel.len()
+    }
+
+    /// Returns whether there are no values.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.wheel.is_empty()
+    }
+
+    /// Returns the last tick that the map was driven to, and 0 before the first call of
+    /// [`expire`](Self::expire).
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.wheel.now()
+    }
+
+    /// Returns the mode of the wheel.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.wheel.mode()
+    }
+
+    /// Returns what the wheel holds and what it has done. Its memory includes that of the table.
+    #[must_use]
+    pub fn stats(&self) -> WheelStats {
+        let mut stats = self.wheel.stats();
+        stats.memory += self.table.allocation_size();
+        stats
+    }
+
+    /// Panics unless every invariant holds: a slow and obvious scan, for tests.
+    #[doc(hidden)]
+    pub fn check(&self) {
+        self.wheel.check();
+        assert_eq!(self.table.len(), self.wheel.len(), "the table names what the wheel holds");
+        for (named, _, held) in self.wheel.iter() {
+            let found = self.table.find(held.hash, |&other| other == named);
+            assert!(found.is_some(), "every timeout is named by its hash");
+        }
+    }
+}
+
+impl<K: Hash + Eq, V, S: BuildHasher> WheelMap<K, V, S> {
+    /// Inserts `value` under `key`, at tick `deadline`. Returns the value that `key` had, if it had
+    /// one: the new value takes its place, and counts as scheduled anew. The map keeps the key that
+    /// it has. O(1), amortised.
+    ///
+    /// If `deadline` is at or before [`now`](Self::now), it counts as `now`.
+    pub fn insert(&mut self, key: K, value: V, deadline: u64) -> Option<V> {
+        let (_, replaced) = self.replace(key, value, deadline)?;
+        Some(replaced)
+    }
+
+    /// Does what `insert` does, and returns the key too that it has no use for. So the caller can
+    /// finish its work before that key is dropped, which might panic.
+    pub(crate) fn replace(&mut self, key: K, value: V, deadline: u64) -> Option<(K, V)> {
+        let hash = self.hasher.hash_one(&key);
+        let is_it = is_key(&self.wheel, &key);
+        match self.table.entry(hash, is_it, hash_in(&self.wheel)) {
+            Entry::Occupied(entry) => {
+                let named = *entry.get();
+                let held = self.wheel.get_mut(named)?;
+                let replaced = replace(&mut held.value, value);
+                self.wheel.reschedule(named, deadline);
+                Some((key, replaced))
+            }
+            Entry::Vacant(entry) => {
+                entry.insert(self.wheel.schedule(deadline, Held { hash, key, value }));
+                None
+            }
+        }
+    }
+
+    /// Moves the value of `key` to tick `deadline`. Returns false if there is none. O(1),
+    /// amortised.
+    ///
+    /// Moving counts as scheduling anew: among equal deadlines, the value comes out last.
+    pub fn reschedule<Q: ?Sized + Hash + Eq>(&mut self, key: &Q, deadline: u64) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.find(key).is_some_and(|named| self.wheel.reschedule(named, deadline))
+    }
+
+    /// Removes the value of `key` and returns it. Returns None if there is none. O(1), amortised.
+    pub fn remove<Q: ?Sized + Hash + Eq>(&mut self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        Some(self.remove_entry(key)?.1)
+    }
+
+    /// Removes the value of `key`, and returns it with the key that the map had. Returns None if
+    /// there is none.
+    pub fn remove_entry<Q: ?Sized + Hash + Eq>(&mut self, key: &Q) -> Option<(K, V)>
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.hasher.hash_one(key);
+        let (named, _) = self.table.find_entry(hash, is_key(&self.wheel, key)).ok()?.remove();
+        let held = self.wheel.cancel(named)?;
+        Some((held.key, held.value))
+    }
+
+    /// Returns the value of `key`, or None if there is none.
+    #[must_use]
+    pub fn get<Q: ?Sized + Hash + Eq>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+    {
+        Some(&self.wheel.get(self.find(key)?)?.value)
+    }
+
+    /// Returns the value of `key`, to change it in place, or None if there is none.
+    #[must_use]
+    pub fn get_mut<Q: ?Sized + Hash + Eq>(&mut self, key: &Q) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+    {
+        let named = self.find(key)?;
+        Some(&mut self.wheel.get_mut(named)?.value)
+    }
+
+    /// Returns whether there is a value of `key`.
+    #[must_use]
+    pub fn contains_key<Q: ?Sized + Hash + Eq>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.find(key).is_some()
+    }
+
+    /// Returns the deadline of the value of `key`, or None if there is none.
+    #[must_use]
+    pub fn deadline<Q: ?Sized + Hash + Eq>(&self, key: &Q) -> Option<u64>
+    where
+        K: Borrow<Q>,
+    {
+        self.wheel.deadline(self.find(key)?)
+    }
+
+    fn find<Q: ?Sized + Hash + Eq>(&self, key: &Q) -> Option<Key>
+    where
+        K: Borrow<Q>,
+    {
+        self.table.find(self.hasher.hash_one(key), is_key(&self.wheel, key)).copied()
+    }
+}
+
+/// Returns whether a timeout is that of `key`.
+fn is_key<K: Borrow<Q>, V, Q: ?Sized + Eq>(
+    wheel: &Wheel<Held<K, V>>,
+    key: &Q,
+) -> impl Fn(&Key) -> bool {
+    move |&named| wheel.get(named).is_some_and(|held| held.key.borrow() == key)
+}
+
+/// Returns the hash of a timeout. Every one that the table names is in the wheel.
+fn hash_in<K, V>(wheel: &Wheel<Held<K, V>>) -> impl Fn(&Key) -> u64 {
+    |&named| wheel.get(named).map_or(0, |held| held.hash)
+}
+
+/// A hierarchical map of 64 buckets a level.
+impl<K, V, S: Default> Default for WheelMap<K, V, S> {
+    fn default() -> Self {
+        Self::with_hasher(Mode::default(), S::default())
+    }
+}
+
+impl<K: fmt::Debug, V: fmt::Debug, S> fmt::Debug for WheelMap<K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter().map(|(key, _, value)| (key, value))).finish()
+    }
+}
