@@ -353,7 +353,7 @@ impl<T> DelayQueue<T> {
             None if self.wheel.is_empty() => return None,
             None => {
                 let shard = self.sleep.shard();
-                self.wheel.expire(shard.hub.ticks.present(shard.hub.clock.now()))?
+                self.wheel.expire(shard.hub.ticks.now(shard.hub.clock.now()))?
             }
         };
         let shard = self.sleep.shard();

@@ -101,7 +101,6 @@
 
 extern crate alloc;
 
-#[cfg(feature = "std")]
 mod clock;
 #[cfg(feature = "std")]
 mod delay_queue;
@@ -114,6 +113,7 @@ mod sync;
 mod timer;
 mod wheel;
 
+pub use clock::{Moment, Ticks};
 #[cfg(feature = "std")]
 pub use delay_queue::{BlockingIter, DelayQueue, Due};
 #[cfg(feature = "std")]

@@ -348,7 +348,7 @@ impl Timer {
     }
 
     pub(crate) fn not_zero(&self, period: Duration) -> Duration {
-        if period.is_zero() { self.engine.hub.ticks.length() } else { period }
+        if period.is_zero() { self.engine.hub.ticks.tick() } else { period }
     }
 
     /// Returns how many timeouts wait; never more than the [limit](TimerBuilder::max_pending). A

@@ -89,7 +89,7 @@ impl Repeating {
     }
 
     /// Sets the deadline of the next run, after a run that ended `now`.
-    pub(super) fn set_next(&self, state: &mut State, now: Instant, ticks: &Ticks) {
+    pub(super) fn set_next(&self, state: &mut State, now: Instant, ticks: &Ticks<Instant>) {
         if !replace(&mut state.moved, false) {
             state.due = self.cadence.next(state.due, now, ticks);
             state.deadline = ticks.deadline_of(state.due);
@@ -99,14 +99,19 @@ impl Repeating {
 
 impl Cadence {
     /// Returns when a timeout is due next that was due at `due` and whose run has ended `now`.
-    pub(crate) fn next(self, due: Option<Instant>, now: Instant, ticks: &Ticks) -> Option<Instant> {
+    pub(crate) fn next(
+        self,
+        due: Option<Instant>,
+        now: Instant,
+        ticks: &Ticks<Instant>,
+    ) -> Option<Instant> {
         let (period, missed) = match self {
             Self::Rate(period, missed) => (period, missed),
             Self::Delay(delay) => return now.checked_add(delay),
         };
         let next = due?.checked_add(period)?;
         // A run that is due within the tick that has begun comes at its end: the last is in time.
-        let tick = ticks.instant(ticks.present(now)).unwrap_or(now);
+        let tick = ticks.instant(ticks.now(now)).unwrap_or(now);
         if tick < next {
             return Some(next);
         }

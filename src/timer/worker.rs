@@ -15,6 +15,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 /// What the worker works on. The clones of its timer share it with the worker.
 pub(super) struct Engine {
@@ -50,12 +51,12 @@ impl Drop for Exits<'_> {
     }
 }
 
-fn left(clock: &dyn Clock, ticks: &Ticks, until: u64) -> Left {
+fn left(clock: &dyn Clock, ticks: &Ticks<Instant>, until: u64) -> Left {
     if until == NEVER {
         return Left::Unknown;
     }
     let now = clock.now();
-    if until <= ticks.present(now) {
+    if until <= ticks.now(now) {
         return Left::Nothing;
     }
     // A tick that no instant can hold does not come.
@@ -90,7 +91,7 @@ impl Engine {
         let hub = &self.hub;
         let mut now = hub.clock.now();
         for _ in 0..TURN {
-            match shard.take_due(hub.ticks.present(now)) {
+            match shard.take_due(hub.ticks.now(now)) {
                 Found::Due(expired) => {
                     hub.counters.fires(hub.ticks.late(now, expired.deadline));
                     self.fire(shard, expired.value);
