@@ -293,7 +293,7 @@ impl<T> DelayQueue<T> {
     /// The answer is exact, so the queue may have to look at many values.
     #[must_use]
     pub fn peek(&mut self) -> Option<Key> {
-        self.wheel.next_key()
+        Some(self.wheel.peek()?.0)
     }
 
     /// Returns the value that `key` names, or None if it is gone.

@@ -128,7 +128,7 @@ pub use timer::{
     ScheduleError, ScheduleErrorKind, Status, StopError, Task, TaskPanic, Timeout, Timer,
     TimerBuilder, TimerStats, Unfired,
 };
-pub use wheel::{Drain, Expired, Iter, Key, Wheel, WheelStats};
+pub use wheel::{Drain, Expired, ExtractDue, Iter, IterMut, Key, Wheel, WheelStats};
 
 /// The examples in the documents are run as tests too.
 #[cfg(doctest)]

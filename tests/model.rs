@@ -83,11 +83,18 @@ enum Op {
     /// Expires at the tick that `next_wake` gives.
     Wake,
     NextDeadline,
+    Peek,
     /// Asks for the next deadline and cancels that timeout, so many times.
     CancelEarliest(u16),
     Get(usize),
     GetMut(usize),
     Iter,
+    /// Changes every value in place, and back.
+    IterMut,
+    /// Keeps every so-manieth.
+    Retain(u8),
+    /// Takes out so many of those that are due.
+    ExtractDue(Tick, u8),
     /// Takes so many out and drops the rest.
     Drain(u8),
     Clear,
@@ -170,14 +177,18 @@ impl Arbitrary for Op {
             130..=169 => Self::Reschedule(usize::arbitrary(g), Tick::arbitrary(g)),
             170..=189 => Self::Expire(Tick::After(u64::from(u8::arbitrary(g)))),
             190..=199 => Self::Expire(Tick::arbitrary(g)),
-            200..=206 => Self::ExpireSome(Tick::arbitrary(g), u8::arbitrary(g) % 4),
+            200..=203 => Self::ExpireSome(Tick::arbitrary(g), u8::arbitrary(g) % 4),
+            204..=206 => Self::ExtractDue(Tick::arbitrary(g), u8::arbitrary(g) % 16),
             207..=214 => Self::ExpireBounded(Tick::arbitrary(g), u16::arbitrary(g) % 600),
             215..=219 => Self::Wake,
-            220..=227 => Self::NextDeadline,
+            220..=223 => Self::NextDeadline,
+            224..=227 => Self::Peek,
             228..=229 => Self::CancelEarliest(u16::arbitrary(g) % 2000),
             230..=237 => Self::Get(usize::arbitrary(g)),
             238..=243 => Self::GetMut(usize::arbitrary(g)),
-            244..=247 => Self::Iter,
+            244..=245 => Self::Iter,
+            246 => Self::IterMut,
+            247 => Self::Retain(u8::arbitrary(g) % 4),
             248 => Self::Drain(u8::arbitrary(g) % 8),
             249 => Self::Clear,
             250..=251 => Self::Reserve(u8::arbitrary(g)),
@@ -304,6 +315,13 @@ impl Pair {
             Op::NextDeadline => {
                 assert_eq!(self.wheel.next_deadline(), self.model.next_deadline());
             }
+            Op::Peek => {
+                let peeked = self.wheel.peek().map(|(key, tick, &value)| (key, tick, value));
+                let next = self.model.pending.first_key_value();
+                let wanted =
+                    next.map(|(&(tick, _), &value)| (self.keys[value as usize], tick, value));
+                assert_eq!(peeked, wanted);
+            }
             Op::CancelEarliest(count) => {
                 for _ in 0..*count {
                     let next = self.model.pending.first_key_value().map(|(_, &value)| value);
@@ -337,6 +355,47 @@ impl Pair {
                     .collect();
                 wanted.sort_unstable();
                 assert_eq!(found, wanted);
+            }
+            Op::IterMut => {
+                let iter = self.wheel.iter_mut();
+                assert_eq!(iter.len(), self.model.pending.len());
+                for (_, _, value) in iter {
+                    *value = !*value;
+                }
+                for (key, tick, value) in &mut self.wheel {
+                    *value = !*value;
+                    assert_eq!(self.model.deadline(*value), Some(tick));
+                    assert_eq!(self.keys[*value as usize], key);
+                }
+            }
+            Op::Retain(every) => {
+                let is_kept = |value: u32| value % 4 < u32::from(*every);
+                let mut looked = 0;
+                self.wheel.retain(|key, tick, value| {
+                    looked += 1;
+                    assert_eq!(self.model.deadline(*value), Some(tick));
+                    assert_eq!(self.keys[*value as usize], key);
+                    is_kept(*value)
+                });
+                assert_eq!(looked, self.model.pending.len());
+                for value in 0..self.keys.len() as u32 {
+                    if !is_kept(value) {
+                        self.model.cancel(value);
+                    }
+                }
+            }
+            Op::ExtractDue(tick, most) => {
+                let tick = tick.resolve(now);
+                let most = usize::from(*most);
+                let mut count = 0;
+                for Expired { key, deadline, value } in self.wheel.extract_due(tick).take(most) {
+                    assert_eq!(Some((deadline, value)), self.model.expire(tick));
+                    assert_eq!(key, self.keys[value as usize]);
+                    count += 1;
+                }
+                if count < most {
+                    assert_eq!(self.model.expire(tick), None, "nothing is left out");
+                }
             }
             Op::Drain(most) => {
                 let mut drain = self.wheel.drain();
