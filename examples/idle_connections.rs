@@ -28,7 +28,6 @@ fn main() {
 
     let (_, deadline, next) = wheel.peek().expect("six are left");
     println!("{} is next, at {:?}", next.tenant, ticks.instant(deadline));
-
     // The server was busy until 65 s. It closes at most two connections in each turn.
     let now = ticks.now(65 * second);
     while wheel.next_deadline().is_some_and(|deadline| deadline <= now) {

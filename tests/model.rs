@@ -4,6 +4,7 @@
 
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use tickwheel::{Expired, Key, Mode, Wheel};
 
 /// The wheel's promises, kept in the plainest way: a map sorted by deadline, then by the order of
@@ -74,6 +75,9 @@ enum Op {
     /// So many in the order in which they were scheduled, leaving out every so-manieth.
     CancelCrowd(usize, u16, u8),
     Reschedule(usize, Tick),
+    /// At a tick in a range of so many ticks after the first; before it, if that is negative.
+    ScheduleWithin(Tick, i64),
+    RescheduleWithin(usize, Tick, i64),
     /// Expires until None.
     Expire(Tick),
     /// Expires so many times at most.
@@ -151,7 +155,8 @@ impl Arbitrary for Tick {
 impl Arbitrary for Op {
     fn arbitrary(g: &mut Gen) -> Self {
         match u8::arbitrary(g) {
-            0..=79 => Self::Schedule(Tick::arbitrary(g)),
+            0..=65 => Self::Schedule(Tick::arbitrary(g)),
+            66..=79 => Self::ScheduleWithin(Tick::arbitrary(g), arbitrary_width(g)),
             80..=84 => {
                 // Now and then more than are handled at once.
                 let most = match u8::arbitrary(g) {
@@ -174,7 +179,10 @@ impl Arbitrary for Op {
                 )
             }
             90..=129 => Self::Cancel(usize::arbitrary(g)),
-            130..=169 => Self::Reschedule(usize::arbitrary(g), Tick::arbitrary(g)),
+            130..=157 => Self::Reschedule(usize::arbitrary(g), Tick::arbitrary(g)),
+            158..=169 => {
+                Self::RescheduleWithin(usize::arbitrary(g), Tick::arbitrary(g), arbitrary_width(g))
+            }
             170..=189 => Self::Expire(Tick::After(u64::from(u8::arbitrary(g)))),
             190..=199 => Self::Expire(Tick::arbitrary(g)),
             200..=203 => Self::ExpireSome(Tick::arbitrary(g), u8::arbitrary(g) % 4),
@@ -202,6 +210,15 @@ impl Arbitrary for Op {
             Self::Get(which) => Box::new(which.shrink().map(Self::Get)),
             _ => quickcheck::empty_shrinker(),
         }
+    }
+}
+
+/// Mostly small, seldom negative.
+fn arbitrary_width(g: &mut Gen) -> i64 {
+    match u8::arbitrary(g) % 8 {
+        0 => -i64::from(u8::arbitrary(g)),
+        1 => i64::MAX >> (u8::arbitrary(g) % 64),
+        _ => u8::arbitrary(g).into(),
     }
 }
 
@@ -276,6 +293,30 @@ impl Pair {
                     self.wheel.reschedule(key, deadline),
                     self.model.reschedule(value, deadline)
                 );
+            }
+            Op::ScheduleWithin(tick, width) => {
+                let first = tick.resolve(now);
+                let range = first..=first.saturating_add_signed(*width);
+                let key = self.wheel.schedule_within(range.clone(), self.keys.len() as u32);
+                let deadline = self.wheel.deadline(key).expect("it is pending");
+                assert_in_range(deadline, &range, now);
+                self.model.schedule(deadline);
+                self.keys.push(key);
+            }
+            Op::RescheduleWithin(which, tick, width) => {
+                let Some((value, key)) = self.name(*which) else { return };
+                let first = tick.resolve(now);
+                let range = first..=first.saturating_add_signed(*width);
+                let before = self.model.deadline(value);
+                assert_eq!(self.wheel.reschedule_within(key, range.clone()), before.is_some());
+                let Some(before) = before else { return };
+                let deadline = self.wheel.deadline(key).expect("it is pending");
+                if range.contains(&before) {
+                    assert_eq!(deadline, before, "a timeout that is in the range is not moved");
+                } else {
+                    assert_in_range(deadline, &range, now);
+                    self.model.reschedule(value, deadline);
+                }
             }
             Op::Expire(tick) => while self.expire(tick.resolve(now)) {},
             Op::ExpireSome(tick, most) => {
@@ -434,6 +475,13 @@ impl Pair {
         assert_eq!(self.wheel.len(), self.model.pending.len());
         assert_eq!(self.wheel.is_empty(), self.model.pending.is_empty());
     }
+}
+
+/// Panics unless `deadline` is in the range, as far as that is not before `now`.
+fn assert_in_range(deadline: u64, range: &RangeInclusive<u64>, now: u64) {
+    let earliest = now.max(*range.start());
+    let latest = earliest.max(*range.end());
+    assert!((earliest..=latest).contains(&deadline), "{deadline} in {range:?} at {now}");
 }
 
 /// Applies the operations, then lets everything expire.

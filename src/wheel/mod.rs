@@ -14,6 +14,7 @@ mod runs;
 mod sweep;
 mod table;
 mod visit;
+mod within;
 
 pub use arena::Key;
 pub use iter::{Drain, ExtractDue, Iter, IterMut};
