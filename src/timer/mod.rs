@@ -17,6 +17,7 @@ mod shard;
 mod stats;
 mod task;
 mod timeout;
+mod within;
 mod worker;
 
 pub use builder::TimerBuilder;

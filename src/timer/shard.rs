@@ -274,7 +274,7 @@ impl Shard {
 
     /// Locks the shard to schedule one more, with the worker running, or says why not.
     #[inline]
-    fn admit(&self) -> Result<MutexGuard<'_, State>, ScheduleErrorKind> {
+    pub(super) fn admit(&self) -> Result<MutexGuard<'_, State>, ScheduleErrorKind> {
         if !self.hub.started.load(Ordering::Acquire) {
             self.start()?;
         }

@@ -136,7 +136,12 @@ impl Timeout {
         }
     }
 
-    fn move_repeating(&self, repeating: &Repeating, due: Option<Instant>, deadline: u64) -> bool {
+    pub(super) fn move_repeating(
+        &self,
+        repeating: &Repeating,
+        due: Option<Instant>,
+        deadline: u64,
+    ) -> bool {
         let mut shard_state = self.shard.lock();
         if shard_state.stopped {
             return false;

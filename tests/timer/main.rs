@@ -124,3 +124,4 @@ mod stop;
 mod storm;
 mod stress;
 mod waiting;
+mod within;
