@@ -102,6 +102,8 @@ mod common;
 mod clock;
 mod ends;
 mod help;
+#[cfg(feature = "hyper")]
+mod hyper;
 mod interval;
 mod memory;
 mod queue;
