@@ -122,6 +122,8 @@ pub use future::{
     timeout_at, timer,
 };
 pub use mode::{Mode, ModeError};
+#[cfg(feature = "boot-clock")]
+pub use timer::BootClock;
 #[cfg(feature = "std")]
 pub use timer::{
     BuildError, Clock, Executor, Follower, Lateness, ManualClock, MissedTick, MonotonicClock,

@@ -1,5 +1,7 @@
 //! The timer: wheels, a clock, and a thread that runs tasks.
 
+#[cfg(feature = "boot-clock")]
+mod boot;
 mod builder;
 mod census;
 mod clock;
@@ -20,6 +22,8 @@ mod timeout;
 mod within;
 mod worker;
 
+#[cfg(feature = "boot-clock")]
+pub use boot::BootClock;
 pub use builder::TimerBuilder;
 pub use clock::{Clock, MonotonicClock};
 pub use error::{BuildError, ScheduleError, ScheduleErrorKind, StopError};
