@@ -72,7 +72,6 @@ fn it_fires_with_what_is_due_already(mode: Mode) {
     assert_eq!(manual.advance(10), [(5, 1), (5, 2)]);
 }
 
-#[expect(clippy::reversed_empty_ranges, reason = "that is what it is about")]
 fn a_range_without_a_tick_is_the_next_tick(mode: Mode) {
     let manual = Manual::built(mode, |builder| builder.tick(ms(10)));
     assert_eq!(manual.advance(3), []);
