@@ -205,7 +205,7 @@ impl<W: Source> Awaited<W> {
             None if self.source.is_over() => return None,
             None => {
                 let hub = self.hub();
-                let now = hub.ticks.present(hub.clock.now());
+                let now = hub.ticks.now(hub.clock.now());
                 self.source.expire(Some(now))?
             }
         };

@@ -1,55 +1,73 @@
 //! Converts instants to ticks: deadlines round up, the present rounds down.
 
 use core::time::Duration;
+#[cfg(feature = "std")]
 use std::time::Instant;
 
-/// Numbers instants: tick `n` is the instant `n` tick lengths after the start.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ticks {
-    start: Instant,
+/// Numbers instants by ticks, so that no timeout of a [`Wheel`](crate::Wheel) is early.
+///
+/// Tick `n` is the instant `n` tick lengths after the start. A deadline rounds up to a tick, and
+/// the present rounds down. So a timeout at [`deadline(instant)`](Self::deadline) never comes out
+/// of `wheel.expire(ticks.now(present))` while `present` is before `instant`. The timeout is late
+/// by less than one tick, plus the time until that call.
+///
+/// The type `I` of an instant is `std::time::Instant`, or, also without std, a [`Duration`] since a
+/// start that the caller chooses: when the machine booted, for example.
+///
+/// Nothing overflows and nothing panics. An instant before the start counts as the start. An
+/// instant that no tick can hold is at the last tick, `u64::MAX`, which never comes:
+/// [`now`](Self::now) stops at the tick before.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use tickwheel::{Ticks, Wheel};
+///
+/// let start = Instant::now();
+/// let ticks = Ticks::new(start, Duration::from_millis(1));
+/// let mut wheel = Wheel::default();
+///
+/// // In the middle of a tick, for 30 ms from then:
+/// let called = start + Duration::from_micros(700);
+/// let deadline = ticks.after(called, Duration::from_millis(30));
+/// wheel.schedule(deadline, "request");
+///
+/// // 30 ms after the start only 29.3 ms have passed since the call.
+/// assert!(wheel.expire(ticks.now(start + Duration::from_millis(30))).is_none());
+/// assert!(wheel.expire(ticks.now(start + Duration::from_millis(31))).is_some());
+/// assert_eq!(ticks.instant(deadline), Some(start + Duration::from_millis(31)));
+/// ```
+///
+/// Without std, the time since the machine booted serves as the instant:
+///
+/// ```
+/// use core::time::Duration;
+/// use tickwheel::Ticks;
+///
+/// let ticks = Ticks::new(Duration::ZERO, Duration::from_millis(10));
+/// let uptime = Duration::from_nanos(123_456_789);
+/// assert_eq!((ticks.now(uptime), ticks.deadline(uptime)), (12, 13));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticks<I> {
+    start: I,
     /// In nanoseconds, at least 1.
     length: u64,
 }
 
-impl Ticks {
-    /// Numbers ticks of `length` from `start`. A length under a nanosecond counts as a nanosecond,
-    /// and one over 584 years as 584 years.
-    pub(crate) fn new(start: Instant, length: Duration) -> Self {
-        Self { start, length: u64::try_from(length.as_nanos()).unwrap_or(u64::MAX).max(1) }
+impl<I: Moment> Ticks<I> {
+    /// Numbers ticks of length `tick` from `start`. A tick under a nanosecond counts as a
+    /// nanosecond, and one over 584 years as 584 years.
+    #[must_use]
+    pub fn new(start: I, tick: Duration) -> Self {
+        Self { start, length: u64::try_from(tick.as_nanos()).unwrap_or(u64::MAX).max(1) }
     }
 
-    /// Returns the first tick that is not before `instant`.
+    /// Returns the last tick that is not after `instant`: the present, for
+    /// [`Wheel::expire`](crate::Wheel::expire). The tick is never `u64::MAX`.
     #[inline]
-    pub(crate) fn deadline(&self, instant: Instant) -> u64 {
-        let nanos = instant.saturating_duration_since(self.start).as_nanos();
-        match u64::try_from(nanos) {
-            Ok(nanos) => nanos.div_ceil(self.length),
-            Err(_) => u64::try_from(nanos.div_ceil(self.length.into())).unwrap_or(NEVER),
-        }
-    }
-
-    /// Returns the length of a tick.
-    pub(crate) fn length(&self) -> Duration {
-        Duration::from_nanos(self.length)
-    }
-
-    /// Returns the first tick that is not before `instant`; [`NEVER`] if there is no instant.
-    #[inline]
-    pub(crate) fn deadline_of(&self, instant: Option<Instant>) -> u64 {
-        instant.map_or(NEVER, |instant| self.deadline(instant))
-    }
-
-    /// Returns the first tick that is not before the end of `delay`; [`NEVER`] if an [`Instant`]
-    /// cannot hold that end.
-    #[inline]
-    pub(crate) fn after(&self, now: Instant, delay: Duration) -> u64 {
-        self.deadline_of(now.checked_add(delay))
-    }
-
-    /// Returns the last tick that is not after `now`. It is before [`NEVER`].
-    #[inline]
-    pub(crate) fn present(&self, now: Instant) -> u64 {
-        let nanos = now.saturating_duration_since(self.start).as_nanos();
+    #[must_use]
+    pub fn now(&self, instant: I) -> u64 {
+        let nanos = instant.since(self.start).as_nanos();
         match u64::try_from(nanos) {
             Ok(nanos) => (nanos / self.length).min(NEVER - 1),
             Err(_) => u64::try_from(nanos / u128::from(self.length))
@@ -57,24 +75,58 @@ impl Ticks {
         }
     }
 
-    /// Returns how long ago tick `deadline` was.
+    /// Returns the first tick that is not before `instant`: a deadline, for
+    /// [`Wheel::schedule`](crate::Wheel::schedule).
     #[inline]
-    pub(crate) fn late(&self, now: Instant, deadline: u64) -> Duration {
-        let passed = u64::try_from(now.saturating_duration_since(self.start).as_nanos());
-        let due = deadline.saturating_mul(self.length);
-        Duration::from_nanos(passed.unwrap_or(u64::MAX).saturating_sub(due))
+    #[must_use]
+    pub fn deadline(&self, instant: I) -> u64 {
+        let nanos = instant.since(self.start).as_nanos();
+        match u64::try_from(nanos) {
+            Ok(nanos) => nanos.div_ceil(self.length),
+            Err(_) => u64::try_from(nanos.div_ceil(self.length.into())).unwrap_or(NEVER),
+        }
     }
 
-    /// Returns the instant of `tick`, or None if `tick` is [`NEVER`] or an [`Instant`] cannot hold
-    /// it.
-    pub(crate) fn instant(&self, tick: u64) -> Option<Instant> {
+    /// Returns the first tick that is not before the end of `delay`, counted from `now`: a deadline
+    /// again. Returns `u64::MAX` if an instant cannot hold that end.
+    #[inline]
+    #[must_use]
+    pub fn after(&self, now: I, delay: Duration) -> u64 {
+        self.deadline_of(now.after(delay))
+    }
+
+    /// Returns the instant of `tick`. Returns None if `tick` is `u64::MAX`, which never comes, or
+    /// if an instant cannot hold it.
+    #[must_use]
+    pub fn instant(&self, tick: u64) -> Option<I> {
         if tick == NEVER {
             return None;
         }
         let nanos = u128::from(tick) * u128::from(self.length);
         let seconds = u64::try_from(nanos / NANOS_PER_SECOND).ok()?;
         let nanos = u32::try_from(nanos % NANOS_PER_SECOND).ok()?;
-        self.start.checked_add(Duration::new(seconds, nanos))
+        self.start.after(Duration::new(seconds, nanos))
+    }
+
+    /// Returns the length of a tick.
+    #[must_use]
+    pub fn tick(&self) -> Duration {
+        Duration::from_nanos(self.length)
+    }
+
+    /// Returns the first tick that is not before `instant`; [`NEVER`] if there is no instant.
+    #[inline]
+    pub(crate) fn deadline_of(&self, instant: Option<I>) -> u64 {
+        instant.map_or(NEVER, |instant| self.deadline(instant))
+    }
+
+    /// Returns how long ago tick `deadline` was.
+    #[cfg(feature = "std")]
+    #[inline]
+    pub(crate) fn late(&self, now: I, deadline: u64) -> Duration {
+        let passed = u64::try_from(now.since(self.start).as_nanos());
+        let due = deadline.saturating_mul(self.length);
+        Duration::from_nanos(passed.unwrap_or(u64::MAX).saturating_sub(due))
     }
 }
 
@@ -82,3 +134,38 @@ impl Ticks {
 pub(crate) const NEVER: u64 = u64::MAX;
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
+
+/// A point in time, as [`Ticks`] numbers them: `std::time::Instant`, or a [`Duration`] since a start
+/// that the caller chooses. An instant type of your own can be one, too.
+pub trait Moment: Copy {
+    /// Returns how long after `earlier` this moment is; zero if it is before.
+    fn since(self, earlier: Self) -> Duration;
+
+    /// Returns the moment `delay` later, or None if this type cannot hold it.
+    fn after(self, delay: Duration) -> Option<Self>;
+}
+
+impl Moment for Duration {
+    #[inline]
+    fn since(self, earlier: Self) -> Duration {
+        self.saturating_sub(earlier)
+    }
+
+    #[inline]
+    fn after(self, delay: Duration) -> Option<Self> {
+        self.checked_add(delay)
+    }
+}
+
+#[cfg(feature = "std")]
+impl Moment for Instant {
+    #[inline]
+    fn since(self, earlier: Self) -> Duration {
+        self.saturating_duration_since(earlier)
+    }
+
+    #[inline]
+    fn after(self, delay: Duration) -> Option<Self> {
+        self.checked_add(delay)
+    }
+}

@@ -310,7 +310,7 @@ impl<T> DelayQueue<T> {
     /// The answer is exact, so the queue may have to look at many values.
     #[must_use]
     pub fn peek(&mut self) -> Option<Key> {
-        self.0.source.next_key()
+        Some(self.0.source.peek()?.0)
     }
 
     /// Returns the value that `key` names, or None if it is gone.

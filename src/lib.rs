@@ -123,6 +123,7 @@ mod wheel_map;
 
 #[cfg(feature = "std")]
 pub use awaited::Due;
+pub use clock::{Moment, Ticks};
 #[cfg(feature = "std")]
 pub use delay_channel::{DelayReceiver, DelaySender, SendError, delay_channel};
 #[cfg(feature = "std")]
@@ -135,13 +136,15 @@ pub use future::{
     timeout_at, timer,
 };
 pub use mode::{Mode, ModeError};
+#[cfg(feature = "boot-clock")]
+pub use timer::BootClock;
 #[cfg(feature = "std")]
 pub use timer::{
     BuildError, Clock, Executor, Follower, InsideTask, Lateness, ManualClock, MissedTick,
     MonotonicClock, Next, Run, ScheduleError, ScheduleErrorKind, Status, StopError, Task,
     TaskPanic, Timeout, TimeoutGuard, Timer, TimerBuilder, TimerStats, Unfired,
 };
-pub use wheel::{Drain, Expired, Iter, Key, Wheel, WheelStats};
+pub use wheel::{Drain, Expired, ExtractDue, Iter, IterMut, Key, Wheel, WheelStats};
 pub use wheel_map::WheelMap;
 
 /// The examples in the documents are run as tests too.

@@ -17,12 +17,15 @@ in_each_mode! {
     a_drain_dropped_half_way_drops_the_rest,
     a_drain_never_started_drops_all,
     a_leaked_drain_drops_nothing_twice,
+    retaining_drops_the_others_at_once,
+    extracting_drops_nothing,
     shrinking_and_moving_drop_nothing,
     cancelling_gives_the_value_back_and_keeps_nothing_of_it,
     expiring_gives_the_value_out_and_keeps_nothing_of_it,
     a_panic_in_clear_leaves_the_wheel_in_order,
     a_panic_in_dropping_a_drain_leaves_the_wheel_in_order,
     a_panic_of_a_drained_value_leaves_the_wheel_in_order,
+    a_panic_of_a_rejected_value_leaves_the_wheel_in_order,
     a_panic_of_an_expired_value_leaves_the_wheel_in_order,
     a_panic_of_a_cancelled_value_leaves_the_wheel_in_order,
     a_panic_in_dropping_the_wheel_drops_the_others,
@@ -158,6 +161,33 @@ fn a_leaked_drain_drops_nothing_twice(mode: Mode) {
     drops.assert_all_dropped_once();
 }
 
+fn retaining_drops_the_others_at_once(mode: Mode) {
+    let (mut wheel, _, drops) = filled(mode, 50);
+    wheel.unchecked().retain(|_, _, value| {
+        assert_eq!(drops.of(value.id), 0);
+        assert_eq!(
+            drops.so_far() as usize,
+            value.id.div_ceil(2),
+            "each is dropped before the next look"
+        );
+        value.id % 2 == 1
+    });
+    wheel.check();
+    assert_eq!((drops.so_far(), wheel.len()), (25, 25));
+    drop(wheel);
+    drops.assert_all_dropped_once();
+}
+
+fn extracting_drops_nothing(mode: Mode) {
+    let (mut wheel, _, drops) = filled(mode, 50);
+    let taken: Vec<_> = wheel.unchecked().extract_due(10_000).take(20).collect();
+    assert_eq!((drops.so_far(), wheel.len()), (0, 30));
+    drop(taken);
+    assert_eq!(drops.so_far(), 20);
+    drop(wheel);
+    drops.assert_all_dropped_once();
+}
+
 fn shrinking_and_moving_drop_nothing(mode: Mode) {
     let (mut wheel, keys, drops) = filled(mode, 50);
     for (at, &key) in keys.iter().enumerate() {
@@ -249,6 +279,10 @@ fn a_panic_in_dropping_a_drain_leaves_the_wheel_in_order(mode: Mode) {
 
 fn a_panic_of_a_drained_value_leaves_the_wheel_in_order(mode: Mode) {
     with_one_that_panics(mode, |wheel, _| wheel.drain().for_each(drop));
+}
+
+fn a_panic_of_a_rejected_value_leaves_the_wheel_in_order(mode: Mode) {
+    with_one_that_panics(mode, |wheel, _| wheel.unchecked().retain(|_, _, _| false));
 }
 
 fn a_panic_of_an_expired_value_leaves_the_wheel_in_order(mode: Mode) {

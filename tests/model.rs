@@ -4,6 +4,7 @@
 
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use tickwheel::{Expired, Key, Mode, Wheel};
 
 /// The wheel's promises, kept in the plainest way: a map sorted by deadline, then by the order of
@@ -74,6 +75,9 @@ enum Op {
     /// So many in the order in which they were scheduled, leaving out every so-manieth.
     CancelCrowd(usize, u16, u8),
     Reschedule(usize, Tick),
+    /// At a tick in a range of so many ticks after the first; before it, if that is negative.
+    ScheduleWithin(Tick, i64),
+    RescheduleWithin(usize, Tick, i64),
     /// Expires until None.
     Expire(Tick),
     /// Expires so many times at most.
@@ -83,11 +87,18 @@ enum Op {
     /// Expires at the tick that `next_wake` gives.
     Wake,
     NextDeadline,
+    Peek,
     /// Asks for the next deadline and cancels that timeout, so many times.
     CancelEarliest(u16),
     Get(usize),
     GetMut(usize),
     Iter,
+    /// Changes every value in place, and back.
+    IterMut,
+    /// Keeps every so-manieth.
+    Retain(u8),
+    /// Takes out so many of those that are due.
+    ExtractDue(Tick, u8),
     /// Takes so many out and drops the rest.
     Drain(u8),
     Clear,
@@ -144,7 +155,8 @@ impl Arbitrary for Tick {
 impl Arbitrary for Op {
     fn arbitrary(g: &mut Gen) -> Self {
         match u8::arbitrary(g) {
-            0..=79 => Self::Schedule(Tick::arbitrary(g)),
+            0..=65 => Self::Schedule(Tick::arbitrary(g)),
+            66..=79 => Self::ScheduleWithin(Tick::arbitrary(g), arbitrary_width(g)),
             80..=84 => {
                 // Now and then more than are handled at once.
                 let most = match u8::arbitrary(g) {
@@ -167,17 +179,24 @@ impl Arbitrary for Op {
                 )
             }
             90..=129 => Self::Cancel(usize::arbitrary(g)),
-            130..=169 => Self::Reschedule(usize::arbitrary(g), Tick::arbitrary(g)),
+            130..=157 => Self::Reschedule(usize::arbitrary(g), Tick::arbitrary(g)),
+            158..=169 => {
+                Self::RescheduleWithin(usize::arbitrary(g), Tick::arbitrary(g), arbitrary_width(g))
+            }
             170..=189 => Self::Expire(Tick::After(u64::from(u8::arbitrary(g)))),
             190..=199 => Self::Expire(Tick::arbitrary(g)),
-            200..=206 => Self::ExpireSome(Tick::arbitrary(g), u8::arbitrary(g) % 4),
+            200..=203 => Self::ExpireSome(Tick::arbitrary(g), u8::arbitrary(g) % 4),
+            204..=206 => Self::ExtractDue(Tick::arbitrary(g), u8::arbitrary(g) % 16),
             207..=214 => Self::ExpireBounded(Tick::arbitrary(g), u16::arbitrary(g) % 600),
             215..=219 => Self::Wake,
-            220..=227 => Self::NextDeadline,
+            220..=223 => Self::NextDeadline,
+            224..=227 => Self::Peek,
             228..=229 => Self::CancelEarliest(u16::arbitrary(g) % 2000),
             230..=237 => Self::Get(usize::arbitrary(g)),
             238..=243 => Self::GetMut(usize::arbitrary(g)),
-            244..=247 => Self::Iter,
+            244..=245 => Self::Iter,
+            246 => Self::IterMut,
+            247 => Self::Retain(u8::arbitrary(g) % 4),
             248 => Self::Drain(u8::arbitrary(g) % 8),
             249 => Self::Clear,
             250..=251 => Self::Reserve(u8::arbitrary(g)),
@@ -191,6 +210,15 @@ impl Arbitrary for Op {
             Self::Get(which) => Box::new(which.shrink().map(Self::Get)),
             _ => quickcheck::empty_shrinker(),
         }
+    }
+}
+
+/// Mostly small, seldom negative.
+fn arbitrary_width(g: &mut Gen) -> i64 {
+    match u8::arbitrary(g) % 8 {
+        0 => -i64::from(u8::arbitrary(g)),
+        1 => i64::MAX >> (u8::arbitrary(g) % 64),
+        _ => u8::arbitrary(g).into(),
     }
 }
 
@@ -266,6 +294,30 @@ impl Pair {
                     self.model.reschedule(value, deadline)
                 );
             }
+            Op::ScheduleWithin(tick, width) => {
+                let first = tick.resolve(now);
+                let range = first..=first.saturating_add_signed(*width);
+                let key = self.wheel.schedule_within(range.clone(), self.keys.len() as u32);
+                let deadline = self.wheel.deadline(key).expect("it is pending");
+                assert_in_range(deadline, &range, now);
+                self.model.schedule(deadline);
+                self.keys.push(key);
+            }
+            Op::RescheduleWithin(which, tick, width) => {
+                let Some((value, key)) = self.name(*which) else { return };
+                let first = tick.resolve(now);
+                let range = first..=first.saturating_add_signed(*width);
+                let before = self.model.deadline(value);
+                assert_eq!(self.wheel.reschedule_within(key, range.clone()), before.is_some());
+                let Some(before) = before else { return };
+                let deadline = self.wheel.deadline(key).expect("it is pending");
+                if range.contains(&before) {
+                    assert_eq!(deadline, before, "a timeout that is in the range is not moved");
+                } else {
+                    assert_in_range(deadline, &range, now);
+                    self.model.reschedule(value, deadline);
+                }
+            }
             Op::Expire(tick) => while self.expire(tick.resolve(now)) {},
             Op::ExpireSome(tick, most) => {
                 for _ in 0..*most {
@@ -304,6 +356,13 @@ impl Pair {
             Op::NextDeadline => {
                 assert_eq!(self.wheel.next_deadline(), self.model.next_deadline());
             }
+            Op::Peek => {
+                let peeked = self.wheel.peek().map(|(key, tick, &value)| (key, tick, value));
+                let next = self.model.pending.first_key_value();
+                let wanted =
+                    next.map(|(&(tick, _), &value)| (self.keys[value as usize], tick, value));
+                assert_eq!(peeked, wanted);
+            }
             Op::CancelEarliest(count) => {
                 for _ in 0..*count {
                     let next = self.model.pending.first_key_value().map(|(_, &value)| value);
@@ -337,6 +396,47 @@ impl Pair {
                     .collect();
                 wanted.sort_unstable();
                 assert_eq!(found, wanted);
+            }
+            Op::IterMut => {
+                let iter = self.wheel.iter_mut();
+                assert_eq!(iter.len(), self.model.pending.len());
+                for (_, _, value) in iter {
+                    *value = !*value;
+                }
+                for (key, tick, value) in &mut self.wheel {
+                    *value = !*value;
+                    assert_eq!(self.model.deadline(*value), Some(tick));
+                    assert_eq!(self.keys[*value as usize], key);
+                }
+            }
+            Op::Retain(every) => {
+                let is_kept = |value: u32| value % 4 < u32::from(*every);
+                let mut looked = 0;
+                self.wheel.retain(|key, tick, value| {
+                    looked += 1;
+                    assert_eq!(self.model.deadline(*value), Some(tick));
+                    assert_eq!(self.keys[*value as usize], key);
+                    is_kept(*value)
+                });
+                assert_eq!(looked, self.model.pending.len());
+                for value in 0..self.keys.len() as u32 {
+                    if !is_kept(value) {
+                        self.model.cancel(value);
+                    }
+                }
+            }
+            Op::ExtractDue(tick, most) => {
+                let tick = tick.resolve(now);
+                let most = usize::from(*most);
+                let mut count = 0;
+                for Expired { key, deadline, value } in self.wheel.extract_due(tick).take(most) {
+                    assert_eq!(Some((deadline, value)), self.model.expire(tick));
+                    assert_eq!(key, self.keys[value as usize]);
+                    count += 1;
+                }
+                if count < most {
+                    assert_eq!(self.model.expire(tick), None, "nothing is left out");
+                }
             }
             Op::Drain(most) => {
                 let mut drain = self.wheel.drain();
@@ -375,6 +475,13 @@ impl Pair {
         assert_eq!(self.wheel.len(), self.model.pending.len());
         assert_eq!(self.wheel.is_empty(), self.model.pending.is_empty());
     }
+}
+
+/// Panics unless `deadline` is in the range, as far as that is not before `now`.
+fn assert_in_range(deadline: u64, range: &RangeInclusive<u64>, now: u64) {
+    let earliest = now.max(*range.start());
+    let latest = earliest.max(*range.end());
+    assert!((earliest..=latest).contains(&deadline), "{deadline} in {range:?} at {now}");
 }
 
 /// Applies the operations, then lets everything expire.

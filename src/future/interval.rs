@@ -131,7 +131,7 @@ impl Interval {
         self.due = due;
         let (now, ticks) = (self.sleep.shard().hub.clock.now(), self.sleep.shard().hub.ticks);
         let is_due = due.is_some_and(|due| due <= now);
-        self.sleep.move_to(if is_due { ticks.present(now) } else { ticks.deadline_of(due) });
+        self.sleep.move_to(if is_due { ticks.now(now) } else { ticks.deadline_of(due) });
     }
 
     /// Returns the instant at which the next tick is due, exactly. Returns None if an [`Instant`]

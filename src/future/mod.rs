@@ -1,5 +1,7 @@
 //! Futures on a timer, for any executor: sleep, timeout, interval.
 
+#[cfg(feature = "hyper")]
+mod hyper;
 mod interval;
 mod sleep;
 mod timeout;

@@ -7,6 +7,7 @@ use core::fmt;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use pin_project_lite::pin_project;
+use std::io;
 
 pin_project! {
     /// A future with a time limit, from [`Timer::timeout`](crate::Timer::timeout).
@@ -133,5 +134,26 @@ impl fmt::Display for Elapsed {
 impl Error for Elapsed {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.error.as_ref().map(|error| error as _)
+    }
+}
+
+/// An error of the kind [`TimedOut`](io::ErrorKind::TimedOut), with the [`Elapsed`] inside.
+///
+/// ```
+/// # futures::executor::block_on(async {
+/// use std::io;
+/// use std::time::Duration;
+///
+/// async fn read() -> io::Result<u32> {
+///     let answer = std::future::pending::<io::Result<u32>>();
+///     tickwheel::timeout(Duration::from_millis(1), answer).await?
+/// }
+///
+/// assert_eq!(read().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+/// # });
+/// ```
+impl From<Elapsed> for io::Error {
+    fn from(elapsed: Elapsed) -> Self {
+        Self::new(io::ErrorKind::TimedOut, elapsed)
     }
 }

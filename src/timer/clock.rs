@@ -14,6 +14,60 @@ use std::time::Instant;
 /// | `now`, `wait` | on the worker, and on each thread that uses the timer; the timer holds no lock | call the timer, or panic: a panic would end the worker, and nothing would fire any more |
 /// | `follow` | on the thread that builds the timer, before the builder returns | wait for the timer; if it panics, the panic reaches the caller and the timer is dropped |
 ///
+/// # What happens with each clock
+///
+/// | | [`MonotonicClock`], the default | `BootClock`, feature `boot-clock` | [`ManualClock`](crate::ManualClock) |
+/// |---|---|---|---|
+/// | **the machine is suspended** | stands still on Linux and macOS: a timeout of an hour fires after an hour awake. Goes on on Windows | goes on: what came due in a suspend fires within 10 s of waking up, or what `with_look` says | stands still |
+/// | **somebody sets the time of day** | nothing | nothing | nothing |
+/// | **tokio's clock is paused** | goes on | goes on | stands still |
+///
+/// A timeout at a time of day is a delay that the caller computes. If somebody sets the time of day
+/// after that, the timeout keeps its delay: look at the time of day when it fires, and schedule the
+/// rest.
+///
+/// ## Under tokio's paused clock
+///
+/// A timer does not see `tokio::time::pause`, `advance` or `start_paused`: its worker is a thread
+/// beside the runtime, on a clock of its own. And tokio *advances* a paused clock whenever all of
+/// the runtime's tasks wait: straight to the next of its own timers. So if a test waits for a
+/// [`Sleep`](crate::Sleep) of 1 ms and for a `tokio::time::sleep` of an hour, tokio's comes first.
+///
+/// There is no clock here that follows tokio's. It would have to tell tokio of each deadline before
+/// the runtime goes idle, but the runtime goes idle on one thread while the worker learns of the
+/// deadline on another, and tokio has no way for others to hold its clock meanwhile. So the test
+/// would pass or fail by chance. Instead, put the timer on a [`ManualClock`](crate::ManualClock),
+/// and move both clocks by hand:
+///
+/// ```
+/// use std::time::Duration;
+/// use tickwheel::{ManualClock, Timer};
+///
+/// /// Everything due on the timer has fired when this returns, and its tasks are about to be polled.
+/// async fn advance(clock: &ManualClock, duration: Duration) {
+///     clock.advance(duration);
+///     tokio::time::advance(duration).await;
+/// }
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(
+/// // #[tokio::test(start_paused = true)]
+/// async {
+///     let clock = ManualClock::new();
+///     let timer = Timer::builder().clock(clock.clone()).build()?;
+///     let request = tokio::spawn(timer.timeout(Duration::from_secs(30), std::future::pending::<()>()));
+///     tokio::task::yield_now().await; // so that the request begins
+///     advance(&clock, Duration::from_secs(30)).await;
+///     assert!(request.await?.is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// }
+/// # )?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// A deadline that both clocks see comes in no particular order.
+///
+/// # Your own clock
+///
 /// Time is an [`Instant`], because nearly all code that deals with deadlines takes one. A clock
 /// that does not run like the system's counts from some instant, as
 /// [`ManualClock`](crate::ManualClock) does:
@@ -66,8 +120,8 @@ pub trait Clock: Send + Sync + 'static {
 /// It does not go back when somebody sets the time. The system decides what this clock does while
 /// the machine is suspended. On Linux and macOS the clock stands still: a timeout of an hour comes
 /// after the machine was awake for an hour. On a system where the clock goes on, timeouts that came
-/// due meanwhile fire late, when the machine wakes up, and none is lost. A clock that includes the
-/// time asleep is a few lines of [`Clock`].
+/// due meanwhile fire late, when the machine wakes up, and none is lost. `BootClock`, with the feature
+/// `boot-clock`, goes on everywhere. [`Clock`] has a table.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MonotonicClock;
 

@@ -16,11 +16,11 @@ use std::time::Instant;
 #[derive(Clone, Debug)]
 pub struct Follower {
     park: Weak<CachePadded<Park>>,
-    ticks: Ticks,
+    ticks: Ticks<Instant>,
 }
 
 impl Follower {
-    pub(super) fn new(park: &Arc<CachePadded<Park>>, ticks: Ticks) -> Self {
+    pub(super) fn new(park: &Arc<CachePadded<Park>>, ticks: Ticks<Instant>) -> Self {
         Self { park: Arc::downgrade(park), ticks }
     }
 
@@ -68,8 +68,9 @@ impl Follower {
             // at which no task ran.
             let mut both = timers.iter().zip(&rests);
             if both.all(|((park, _), rest)| rest.is_some() && park.rest() == *rest) {
-                let next =
-                    |((_, ticks), rest): (&(_, Ticks), Option<Rest>)| ticks.instant(rest?.next?);
+                let next = |((_, ticks), rest): (&(_, Ticks<Instant>), Option<Rest>)| {
+                    ticks.instant(rest?.next?)
+                };
                 return timers.iter().zip(rests).filter_map(next).min();
             }
         }

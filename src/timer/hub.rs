@@ -16,6 +16,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use crossbeam_utils::CachePadded;
 use std::panic::catch_unwind;
+use std::time::Instant;
 
 /// The part of a timer that its handles, shards and worker share. It knows no shard and owns no
 /// executor, because handles keep it alive.
@@ -23,7 +24,7 @@ pub(crate) struct Hub {
     /// Of this timer alone, in this process.
     pub(super) id: u64,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) ticks: Ticks,
+    pub(crate) ticks: Ticks<Instant>,
     /// The number of the process in which the worker was started; 0 before.
     pub(super) process: AtomicU32,
     pub(crate) limit: Option<Limit>,
@@ -49,7 +50,7 @@ impl Hub {
 
     /// Returns whether the present is not before tick `deadline`.
     pub(crate) fn is_past(&self, deadline: u64) -> bool {
-        deadline <= self.ticks.present(self.clock.now())
+        deadline <= self.ticks.now(self.clock.now())
     }
 
     /// Returns whether the worker was started: there is no need to.

@@ -1,5 +1,7 @@
 //! The timer: wheels, a clock, and a thread that runs tasks.
 
+#[cfg(feature = "boot-clock")]
+mod boot;
 mod builder;
 mod census;
 mod clock;
@@ -19,8 +21,11 @@ mod shard;
 mod stats;
 mod task;
 mod timeout;
+mod within;
 mod worker;
 
+#[cfg(feature = "boot-clock")]
+pub use boot::BootClock;
 pub use builder::TimerBuilder;
 pub use clock::{Clock, MonotonicClock};
 pub use error::{BuildError, InsideTask, ScheduleError, ScheduleErrorKind, StopError};
@@ -394,7 +399,7 @@ impl Timer {
     }
 
     pub(crate) fn not_zero(&self, period: Duration) -> Duration {
-        if period.is_zero() { self.engine.hub.ticks.length() } else { period }
+        if period.is_zero() { self.engine.hub.ticks.tick() } else { period }
     }
 
     /// Returns how many timeouts wait; never more than the [limit](TimerBuilder::max_pending). A

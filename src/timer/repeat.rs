@@ -193,9 +193,9 @@ impl State {
 
     /// Sets the deadline of the next run, after a run that ended `now`, and returns how many runs
     /// were missed.
-    pub(super) fn set_next(&mut self, next: Next, now: Instant, ticks: &Ticks) -> u64 {
+    pub(super) fn set_next(&mut self, next: Next, now: Instant, ticks: &Ticks<Instant>) -> u64 {
         let not_zero = |duration: Duration| {
-            if duration.is_zero() { ticks.length() } else { duration }
+            if duration.is_zero() { ticks.tick() } else { duration }
         };
         let (due, missed) = match next {
             Next::Stop => (None, 0),
@@ -222,11 +222,11 @@ impl MissedTick {
         due: Option<Instant>,
         period: Duration,
         now: Instant,
-        ticks: &Ticks,
+        ticks: &Ticks<Instant>,
     ) -> (Option<Instant>, u64) {
         let Some(next) = due.and_then(|due| due.checked_add(period)) else { return (None, 0) };
         // A run that is due within the tick that has begun comes at its end: the last is in time.
-        let tick = ticks.instant(ticks.present(now)).unwrap_or(now);
+        let tick = ticks.instant(ticks.now(now)).unwrap_or(now);
         if tick < next {
             return (Some(next), 0);
         }

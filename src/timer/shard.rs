@@ -362,7 +362,7 @@ impl Shard {
 
     /// Locks the shard to schedule one more, with the worker running, or says why not.
     #[inline]
-    fn admit(&self) -> Result<MutexGuard<'_, State>, ScheduleErrorKind> {
+    pub(super) fn admit(&self) -> Result<MutexGuard<'_, State>, ScheduleErrorKind> {
         if !self.hub.is_started() {
             self.start()?;
         }
@@ -383,7 +383,7 @@ impl Shard {
     }
 
     #[cold]
-    fn rejects(&self, kind: ScheduleErrorKind) -> ScheduleErrorKind {
+    pub(super) fn rejects(&self, kind: ScheduleErrorKind) -> ScheduleErrorKind {
         self.hub.counters.rejected.fetch_add(1, Ordering::Relaxed);
         kind
     }
@@ -451,11 +451,11 @@ mod tests {
         let key = registered.expect("it runs").expect("it is not due");
         assert!(shard.replace_waker(key, Waker::from(Arc::clone(&second))).is_ok());
         assert_eq!((Arc::strong_count(&first), Arc::strong_count(&second)), (1, 2));
-        assert!(shard.reschedule(key, 20, || {}));
+        assert!(shard.reschedule(|| key, 20, |_| {}));
         clock.advance(Duration::from_millis(19));
-        assert_eq!((shard.status(key), shard.reached()), (Status::Pending, 19));
+        assert_eq!((shard.status(|| key), shard.reached()), (Status::Pending, 19));
         clock.advance(Duration::from_millis(1));
-        assert_eq!((shard.status(key), shard.reached()), (Status::Fired, 20));
+        assert_eq!((shard.status(|| key), shard.reached()), (Status::Fired, 20));
         assert_eq!((first.0.load(Relaxed), second.0.load(Relaxed)), (0, 1));
         assert!(shard.replace_waker(key, Waker::from(first)).is_err());
         assert_eq!(shard.register(20, Waker::noop().clone()), Ok(None));
@@ -471,11 +471,11 @@ mod tests {
             registered.expect("it runs").expect("it is not due")
         };
         let (key, other) = (register(&waits), register(&cancelled));
-        assert!(shard.cancel(other, || {}).is_some());
+        assert!(shard.cancel(|| other, || {}).is_some());
         assert!(shard.reached() < u64::MAX);
         assert!(timer.stop().expect("outside").is_empty());
         assert_eq!(shard.reached(), u64::MAX);
-        assert_eq!(shard.status(key), Status::Stopped);
+        assert_eq!(shard.status(|| key), Status::Stopped);
         assert_eq!((waits.0.load(Relaxed), cancelled.0.load(Relaxed)), (1, 0));
         let refused = shard.register(9_999, Waker::noop().clone());
         assert_eq!(refused, Err(ScheduleErrorKind::Stopped));

@@ -40,24 +40,24 @@ use std::time::Instant;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Timeout {
-    shard: Arc<Shard>,
-    kind: Kind,
+    pub(super) shard: Arc<Shard>,
+    pub(super) kind: Kind,
 }
 
-enum Kind {
+pub(super) enum Kind {
     Once(Once),
     Repeating(Arc<Repeating>),
 }
 
 /// A timeout that fires once. Its task is in the wheel, and the handle knows what the wheel forgets.
-struct Once {
+pub(super) struct Once {
     known: Known,
     /// In the place of `known` once there are clones. Set under the shard's lock.
     shared: OnceLock<Arc<Known>>,
 }
 
 /// Written under the shard's lock.
-struct Known {
+pub(super) struct Known {
     /// Changes if the timeout is moved when it is out of the wheel already, and has not begun to
     /// run.
     key: AtomicU64,
@@ -66,7 +66,7 @@ struct Known {
 }
 
 impl Once {
-    fn known(&self) -> &Known {
+    pub(super) fn known(&self) -> &Known {
         self.shared.get().map_or(&self.known, |shared| shared)
     }
 }
@@ -81,14 +81,23 @@ impl Known {
     }
 
     /// The caller has the shard's lock.
-    fn key(&self) -> Key {
+    pub(super) fn key(&self) -> Key {
         Key::from_bits(self.key.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn deadline(&self) -> u64 {
+        self.deadline.load(Ordering::Relaxed)
+    }
+
+    /// The caller has the shard's lock.
+    pub(super) fn moved(&self, key: Key, deadline: u64) {
+        self.key.store(key.to_bits(), Ordering::Relaxed);
+        self.deadline.store(deadline, Ordering::Relaxed);
     }
 
     /// The caller has the shard's lock.
     fn copy(&self) -> Self {
-        let deadline = self.deadline.load(Ordering::Relaxed);
-        Self::new(self.key(), deadline, self.cancelled.load(Ordering::Relaxed))
+        Self::new(self.key(), self.deadline(), self.cancelled.load(Ordering::Relaxed))
     }
 }
 
@@ -256,20 +265,18 @@ impl Timeout {
         match &self.kind {
             Kind::Once(once) => {
                 let known = || once.known();
-                self.shard.reschedule(
-                    || known().key(),
-                    tick,
-                    |key| {
-                        known().key.store(key.to_bits(), Ordering::Relaxed);
-                        known().deadline.store(tick, Ordering::Relaxed);
-                    },
-                )
+                self.shard.reschedule(|| known().key(), tick, |key| known().moved(key, tick))
             }
             Kind::Repeating(repeating) => self.move_repeating(repeating, due, tick),
         }
     }
 
-    fn move_repeating(&self, repeating: &Repeating, due: Option<Instant>, deadline: u64) -> bool {
+    pub(super) fn move_repeating(
+        &self,
+        repeating: &Repeating,
+        due: Option<Instant>,
+        deadline: u64,
+    ) -> bool {
         let mut shard_state = self.shard.lock();
         if shard_state.stopped {
             return false;
@@ -298,7 +305,7 @@ impl Timeout {
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.shard.hub.ticks.instant(match &self.kind {
-            Kind::Once(once) => once.known().deadline.load(Ordering::Relaxed),
+            Kind::Once(once) => once.known().deadline(),
             Kind::Repeating(repeating) => repeating.lock().deadline,
         })
     }

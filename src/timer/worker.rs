@@ -52,12 +52,12 @@ impl Drop for Exits<'_> {
     }
 }
 
-fn left(clock: &dyn Clock, ticks: &Ticks, until: u64) -> Left {
+fn left(clock: &dyn Clock, ticks: &Ticks<Instant>, until: u64) -> Left {
     if until == NEVER {
         return Left::Unknown;
     }
     let now = clock.now();
-    if until <= ticks.present(now) {
+    if until <= ticks.now(now) {
         return Left::Nothing;
     }
     // A tick that no instant can hold does not come.
@@ -92,7 +92,7 @@ impl Engine {
         let hub = &self.hub;
         let mut now = hub.clock.now();
         for _ in 0..TURN {
-            match shard.take_due(hub.ticks.present(now)) {
+            match shard.take_due(hub.ticks.now(now)) {
                 Found::Due { is_full } => {
                     // In a burst the worker reads the clock once for a few tasks.
                     let together = if is_full { TOGETHER } else { 1 };

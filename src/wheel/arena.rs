@@ -1,7 +1,8 @@
 //! The arena: stores timeouts under keys that no later timeout shares.
 
-use super::growing::Growing;
+use super::growing::{self, Growing};
 use alloc::vec::Vec;
+use core::iter::{Enumerate, Zip};
 use core::num::NonZeroU32;
 
 /// Names one timeout of one wheel, and nothing once that timeout is gone.
@@ -258,12 +259,12 @@ impl<T> Arena<T> {
         }
     }
 
-    /// Returns the key of the timeout that `entry` stands for, or None if the entry is stale.
-    #[cfg(feature = "std")]
-    pub(super) fn key(&self, entry: Entry) -> Option<Key> {
+    /// Returns the timeout that `entry` stands for, as key, deadline and value. Returns None if the
+    /// entry is stale.
+    pub(super) fn peek(&self, entry: Entry) -> Option<(Key, u64, &T)> {
         match self.slots.get(entry.index as usize)? {
-            Slot::Occupied(timeout) if timeout.stamp == entry.stamp => {
-                Some(Key { index: entry.index, generation: timeout.generation })
+            Slot::Occupied(Timeout { generation, stamp, value }) if *stamp == entry.stamp => {
+                Some((Key { index: entry.index, generation: *generation }, entry.deadline, value))
             }
             _ => None,
         }
@@ -313,6 +314,11 @@ impl<T> Arena<T> {
             }
         }
         None
+    }
+
+    /// Returns an iterator over all places.
+    pub(super) fn iter_mut(&mut self) -> PlacesMut<'_, T> {
+        PlacesMut(self.slots.iter_mut().zip(self.deadlines.iter()).enumerate())
     }
 
     /// Makes the stamps go on from `stamp`.
@@ -391,6 +397,24 @@ impl<T> Arena<T> {
         let mut known = self.open.clone();
         known.sort_unstable();
         assert_eq!(known, open, "the groups with a vacant slot are known");
+    }
+}
+
+/// Iterates over the live timeouts, as key, deadline and value, to change the values.
+pub(super) struct PlacesMut<'a, T>(
+    Enumerate<Zip<growing::IterMut<'a, Slot<T>>, growing::Iter<'a, u64>>>,
+);
+
+impl<'a, T> Iterator for PlacesMut<'a, T> {
+    type Item = (Key, u64, &'a mut T);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.find_map(|(index, (slot, &deadline))| match slot {
+            Slot::Occupied(Timeout { generation, value, .. }) => {
+                Some((Key { index: index as u32, generation: *generation }, deadline, value))
+            }
+            Slot::Vacant(_) => None,
+        })
     }
 }
 

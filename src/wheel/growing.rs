@@ -2,7 +2,9 @@
 
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
+use core::iter::Chain;
 use core::ops::{Index, IndexMut};
+use core::slice;
 
 /// Bytes up to which an array is moved, or given back, at once.
 const AT_ONCE: usize = 64 << 10;
@@ -30,6 +32,10 @@ pub(super) struct Growing<E> {
     /// Whether the memory of moved elements is given back all at once.
     is_kept: bool,
 }
+
+pub(super) type Iter<'a, E> = Chain<slice::Iter<'a, E>, slice::Iter<'a, E>>;
+
+pub(super) type IterMut<'a, E> = Chain<slice::IterMut<'a, E>, slice::IterMut<'a, E>>;
 
 impl<E: Default> Growing<E> {
     pub(super) const fn new() -> Self {
@@ -112,9 +118,14 @@ impl<E: Default> Growing<E> {
         if at < self.first.len() { self.first.get_mut(at) } else { self.next.get_mut(at) }
     }
 
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &E> {
+    pub(super) fn iter(&self) -> Iter<'_, E> {
         let moved = self.next.get(self.first.len()..).unwrap_or_default();
         self.first.iter().chain(moved)
+    }
+
+    pub(super) fn iter_mut(&mut self) -> IterMut<'_, E> {
+        let moved = self.next.get_mut(self.first.len()..).unwrap_or_default();
+        self.first.iter_mut().chain(moved)
     }
 
     /// Makes room for `additional` elements, at once, if there is enough memory.

@@ -1,5 +1,6 @@
 //! Iterators over the timeouts of a wheel.
 
+use super::arena::PlacesMut;
 use super::{Expired, Key, Wheel};
 use core::fmt;
 use core::iter::FusedIterator;
@@ -52,6 +53,45 @@ impl<'a, T> IntoIterator for &'a Wheel<T> {
     }
 }
 
+/// Iterates over the timeouts of a wheel, as key, deadline and value, to change the values, from
+/// [`Wheel::iter_mut`].
+pub struct IterMut<'a, T> {
+    pub(super) places: PlacesMut<'a, T>,
+    pub(super) left: usize,
+}
+
+impl<'a, T> Iterator for IterMut<'a, T> {
+    type Item = (Key, u64, &'a mut T);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        self.places.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl<T> ExactSizeIterator for IterMut<'_, T> {}
+
+impl<T> FusedIterator for IterMut<'_, T> {}
+
+impl<T> fmt::Debug for IterMut<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IterMut").field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a mut Wheel<T> {
+    type Item = (Key, u64, &'a mut T);
+    type IntoIter = IterMut<'a, T>;
+
+    fn into_iter(self) -> IterMut<'a, T> {
+        self.iter_mut()
+    }
+}
+
 /// Takes all timeouts out of a wheel, from [`Wheel::drain`].
 ///
 /// Dropping it drops the timeouts that are left. If one value panics in its `Drop`, all others are
@@ -101,3 +141,28 @@ impl<T> Drop for Drain<'_, T> {
         rest.0.for_each(drop);
     }
 }
+
+/// Takes what is due out of a wheel, in order, from [`Wheel::extract_due`].
+///
+/// Dropping or leaking it leaves the timeouts that it has not handed out in the wheel, still due.
+#[derive(Debug)]
+#[must_use = "nothing is taken out unless it is iterated over"]
+pub struct ExtractDue<'a, T> {
+    pub(super) wheel: &'a mut Wheel<T>,
+    pub(super) now: u64,
+}
+
+impl<T> Iterator for ExtractDue<'_, T> {
+    type Item = Expired<T>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Expired<T>> {
+        self.wheel.expire(self.now)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, Some(self.wheel.len()))
+    }
+}
+
+impl<T> FusedIterator for ExtractDue<'_, T> {}

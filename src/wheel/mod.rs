@@ -14,9 +14,10 @@ mod runs;
 mod sweep;
 mod table;
 mod visit;
+mod within;
 
 pub use arena::Key;
-pub use iter::{Drain, Iter};
+pub use iter::{Drain, ExtractDue, Iter, IterMut};
 
 use crate::mode::Mode;
 use alloc::vec;
@@ -423,12 +424,26 @@ impl<T> Wheel<T> {
         Some(deadline)
     }
 
-    /// Returns the key of the timeout that comes out next. Returns None if the wheel is empty.
-    /// Costs as much as `next_deadline`.
-    #[cfg(feature = "std")]
-    pub(crate) fn next_key(&mut self) -> Option<Key> {
+    /// Returns the timeout that comes out next, as key, deadline and value, and leaves it in the
+    /// wheel. Returns None if the wheel is empty.
+    ///
+    /// The next call of [`expire`](Self::expire) that returns a timeout returns this one, unless
+    /// the caller schedules, cancels or moves timeouts before. The call costs as much as
+    /// [`next_deadline`](Self::next_deadline), and takes `&mut self` for the same reason.
+    ///
+    /// ```
+    /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
+    /// assert_eq!(wheel.peek(), None);
+    /// wheel.schedule(20, "late");
+    /// let soon = wheel.schedule(10, "soon");
+    /// assert_eq!(wheel.peek(), Some((soon, 10, &"soon")));
+    /// assert_eq!(wheel.len(), 2);
+    /// ```
+    #[must_use]
+    pub fn peek(&mut self) -> Option<(Key, u64, &T)> {
         let entry = self.next_entry()?;
-        self.arena.key(entry)
+        self.wake = entry.deadline;
+        self.arena.peek(entry)
     }
 
     /// Returns the entry of the timeout that comes out next.
@@ -554,6 +569,72 @@ impl<T> Wheel<T> {
     /// ```
     pub fn iter(&self) -> Iter<'_, T> {
         Iter { wheel: self, index: 0, left: self.len() }
+    }
+
+    /// Returns an iterator over all timeouts, as key, deadline and value, to change the values. In
+    /// no particular order.
+    ///
+    /// It looks at as many places as there were timeouts at once since the last
+    /// [`shrink_to_fit`](Self::shrink_to_fit).
+    ///
+    /// ```
+    /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
+    /// let key = wheel.schedule(10, 1);
+    /// for (_, _, value) in wheel.iter_mut() {
+    ///     *value += 1;
+    /// }
+    /// assert_eq!(wheel.get(key), Some(&2));
+    /// ```
+    pub fn iter_mut(&mut self) -> IterMut<'_, T> {
+        let left = self.len();
+        IterMut { places: self.arena.iter_mut(), left }
+    }
+
+    /// Drops each timeout for which `keep(key, deadline, &mut value)` returns false. The others keep
+    /// their keys and their order. Looks at the timeouts in no particular order, and at as many
+    /// places as [`iter`](Self::iter).
+    ///
+    /// If `keep` panics, the timeouts that it has rejected are gone, and all others stay, as with
+    /// `Vec::retain`. If a rejected value panics in its `Drop`, that one is gone too. The wheel is
+    /// consistent in either case, and the panic reaches the caller.
+    ///
+    /// ```
+    /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
+    /// wheel.schedule(10, "connection 1");
+    /// let other = wheel.schedule(20, "connection 2");
+    /// wheel.retain(|_, _, value| *value != "connection 1");
+    /// assert_eq!((wheel.len(), wheel.deadline(other)), (1, Some(20)));
+    /// ```
+    pub fn retain(&mut self, mut keep: impl FnMut(Key, u64, &mut T) -> bool) {
+        let mut index = 0;
+        while let Some((key, deadline, _)) = self.arena.next_live(index) {
+            index = key.index().saturating_add(1);
+            let is_kept = self.get_mut(key).is_none_or(|value| keep(key, deadline, value));
+            if !is_kept {
+                drop(self.cancel(key));
+            }
+        }
+    }
+
+    /// Returns an iterator that takes out what is due at `now`, in order, as
+    /// [`expire`](Self::expire) called until None.
+    ///
+    /// Each step of the iterator is a call of `expire`, and the first one drives the wheel to `now`.
+    /// Dropping the iterator half-way leaves the rest in the wheel, still due: so leaving the loop
+    /// by `break`, by `?` or by a panic loses nothing, and `take(n)` limits what one call hands
+    /// out. Leaking it is the same. If the loop has to schedule or cancel, call `expire` instead.
+    ///
+    /// ```
+    /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
+    /// [10, 20, 30, 40].map(|deadline| wheel.schedule(deadline, deadline));
+    /// let some: Vec<_> = wheel.extract_due(35).take(2).map(|expired| expired.value).collect();
+    /// assert_eq!(some, [10, 20]);
+    /// let rest: Vec<_> = wheel.extract_due(35).map(|expired| expired.value).collect();
+    /// assert_eq!(rest, [30]);
+    /// ```
+    #[inline]
+    pub fn extract_due(&mut self, now: u64) -> ExtractDue<'_, T> {
+        ExtractDue { wheel: self, now }
     }
 
     /// Returns an iterator that takes all timeouts out, in no particular order.

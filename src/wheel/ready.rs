@@ -194,6 +194,13 @@ impl Ready {
         }
     }
 
+    /// Returns the last of the sorted entries whose deadline is not after `tick`.
+    pub(super) fn last_until(&self, tick: u64) -> Option<Entry> {
+        let sorted = &self.sorted[self.head..];
+        let until = sorted.partition_point(|entry| entry.deadline <= tick);
+        sorted[..until].last().copied()
+    }
+
     /// Returns the range of the entries of `sorted` that were not taken out.
     pub(super) fn sorted(&self) -> Range<usize> {
         self.head..self.sorted.len()

@@ -103,6 +103,8 @@ mod channel;
 mod clock;
 mod ends;
 mod help;
+#[cfg(feature = "hyper")]
+mod hyper;
 mod interval;
 mod map;
 mod memory;

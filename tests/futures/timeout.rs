@@ -153,3 +153,15 @@ fn the_future_is_handed_out(mode: Mode) {
     assert!(hand.poll(&mut future).is_pending());
     assert_eq!(log.lock().unwrap().len(), 4);
 }
+
+#[test]
+fn an_elapsed_time_is_an_io_error_that_timed_out() {
+    let manual = Manual::new(Mode::default());
+    manual.timer.stop().expect("outside");
+    let mut timed = manual.timer.timeout(ms(1), pending::<()>());
+    let Poll::Ready(Err(elapsed)) = Hand::new().poll(&mut timed) else { panic!("it is over") };
+    let error = std::io::Error::from(elapsed);
+    assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    assert_eq!(inner, Some(&elapsed));
+}

@@ -67,8 +67,10 @@ impl Growing {
     }
 
     #[track_caller]
-    fn check(&self) {
+    fn check(&mut self) {
         self.wheel.check();
+        let changed = self.wheel.unchecked().iter_mut().map(|one| (one.0, *one.2)).collect();
+        assert_eq!(self.expected.values().copied().collect::<BTreeMap<_, _>>(), changed);
         let iterated: BTreeMap<_, _> = self.wheel.iter().map(|one| (one.0, *one.2)).collect();
         assert_eq!(iterated, self.expected.values().copied().collect());
     }

@@ -217,3 +217,4 @@ mod order;
 mod reschedule;
 mod sorted;
 mod stale;
+mod within;

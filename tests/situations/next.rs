@@ -10,6 +10,7 @@ in_each_mode! {
     one_timeout_is_the_next_at_any_distance,
     the_next_of_one_coarse_bucket_is_its_earliest,
     the_next_follows_what_comes_out,
+    peeking_shows_what_comes_out_next_and_leaves_it,
     the_next_is_known_before_the_first_drive,
     the_next_is_due_now_while_something_is_due,
     the_next_after_a_cancel_is_the_second,
@@ -110,6 +111,30 @@ fn the_next_follows_what_comes_out(mode: Mode) {
         assert_eq!(wheel.expire(900).map(|expired| expired.deadline), Some(taken));
         assert_eq!(wheel.next_deadline(), left);
     }
+}
+
+fn peeking_shows_what_comes_out_next_and_leaves_it(mode: Mode) {
+    let mut numbers = Numbers(9);
+    let mut wheel = Checked::new(mode);
+    assert_eq!(wheel.unchecked().peek(), None);
+    let mut keys = Vec::new();
+    for value in 0..400 {
+        // Some ticks several times.
+        keys.push(wheel.schedule(numbers.below(150) << numbers.below(3), value));
+    }
+    for turn in 0_u64.. {
+        if turn % 3 == 0 {
+            let at = numbers.below(keys.len() as u64) as usize;
+            wheel.cancel(keys[at]);
+        }
+        let len = wheel.len();
+        let Some((key, deadline, &value)) = wheel.unchecked().peek() else { break };
+        wheel.check();
+        assert_eq!(wheel.len(), len);
+        let expired = wheel.expire(deadline).expect("it is due");
+        assert_eq!((expired.key, expired.deadline, expired.value), (key, deadline, value));
+    }
+    assert!(wheel.is_empty());
 }
 
 fn the_next_is_known_before_the_first_drive(mode: Mode) {

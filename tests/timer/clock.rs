@@ -341,3 +341,61 @@ fn a_chain_through_many_timers_ends_before_advance_returns() {
         }
     });
 }
+
+/// A suspend as the worker meets it: the clock has jumped, no thread was told, and the worker's
+/// sleep was not shortened.
+#[test]
+fn a_clock_that_jumps_unseen_fires_at_the_next_look() {
+    #[derive(Clone)]
+    struct Suspended(Arc<Mutex<Instant>>);
+
+    impl Clock for Suspended {
+        fn now(&self) -> Instant {
+            *self.0.lock().unwrap()
+        }
+
+        fn wait(&self, duration: Duration) -> Option<Duration> {
+            Some(duration.min(ms(5)))
+        }
+    }
+
+    let clock = Suspended(Arc::new(Mutex::new(Instant::now())));
+    let timer = Timer::builder().clock(clock.clone()).build().expect("in range");
+    let fired = Count::default();
+    let hour = Duration::from_secs(3_600);
+    timer.schedule(hour, fired.task()).expect("it runs");
+    timer.schedule(hour * 3, fired.task()).expect("it runs");
+    thread::sleep(ms(30));
+    assert_eq!(fired.get(), 0);
+    *clock.0.lock().unwrap() += hour * 2;
+    wait_until(|| fired.get() == 1);
+    thread::sleep(ms(30));
+    assert_eq!(fired.get(), 1, "never early");
+}
+
+#[cfg(feature = "boot-clock")]
+#[test]
+fn the_boot_clock_goes_on_and_bounds_a_look() {
+    use tickwheel::BootClock;
+
+    let before = Instant::now();
+    let clock = BootClock::new();
+    let (first, since) = (clock.now(), Instant::now());
+    assert!(before <= first);
+    thread::sleep(ms(20));
+    // A suspend meanwhile would be more, and never less.
+    let least = since.elapsed();
+    assert!(clock.now() - first + ms(1) >= least, "it goes on");
+    assert!((0..1_000).map(|_| clock.now()).is_sorted(), "it never goes back");
+    assert!(clock.now() - first < Duration::from_secs(3_600), "it counts from the present");
+
+    assert_eq!(clock.wait(Duration::from_secs(3_600)), Some(Duration::from_secs(10)));
+    assert_eq!(clock.wait(ms(7)), Some(ms(7)));
+    let often = clock.with_look(Duration::ZERO);
+    assert_eq!(often.wait(Duration::from_secs(3_600)), Some(ms(1)), "it does not spin");
+
+    let timer = Timer::builder().clock(often).build().expect("in range");
+    let fired = Count::default();
+    timer.schedule(ms(20), fired.task()).expect("it runs");
+    wait_until(|| fired.get() == 1);
+}

@@ -127,3 +127,4 @@ mod stop;
 mod storm;
 mod stress;
 mod waiting;
+mod within;

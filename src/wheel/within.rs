@@ -1,0 +1,117 @@
+//! Within: chooses the tick of a range at which a timeout costs least.
+
+use super::{Key, Wheel};
+use core::ops::RangeInclusive;
+
+/// The most buckets that a choice looks at: that of the last tick of the range, and the occupied one
+/// before it. In a hierarchical wheel that one is in the range as a whole, or is the bucket of the
+/// first tick.
+const LOOKS: usize = 2;
+
+impl<T> Wheel<T> {
+    /// Schedules `value` at a tick in `range` and returns its key. Any tick of the range will do,
+    /// so the wheel takes one that costs no wake-up of its own if it finds one. O(levels).
+    ///
+    /// The wheel takes a tick at which something is due already, if it finds one at once: the
+    /// earliest tick of the last two occupied buckets, or a timeout that is sorted. Otherwise it
+    /// takes the multiple of the highest power of two in the range. So timeouts whose ranges
+    /// overlap meet at few ticks, whether or not they find each other. A hashed wheel finds only
+    /// timeouts of the coming round.
+    ///
+    /// [`deadline`](Self::deadline) tells the tick. If all of the range is at or before
+    /// [`now`](Self::now), the timeout is due now. A range whose end is before its start counts as
+    /// its start alone, because no timeout is early.
+    ///
+    /// ```
+    /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
+    /// let first = wheel.schedule_within(30_000..=31_000, "heartbeat 1");
+    /// let second = wheel.schedule_within(30_321..=31_321, "heartbeat 2");
+    /// assert_eq!(wheel.deadline(first), Some(30_720)); // 30 times 1024
+    /// assert_eq!(wheel.deadline(second), Some(30_720));
+    ///
+    /// wheel.schedule(60_007, "request");
+    /// let third = wheel.schedule_within(60_000..=61_000, "heartbeat 3");
+    /// assert_eq!(wheel.deadline(third), Some(60_007));
+    /// ```
+    pub fn schedule_within(&mut self, range: RangeInclusive<u64>, value: T) -> Key {
+        self.schedule(self.choose(&range), value)
+    }
+
+    /// Moves the timeout that `key` names to a tick in `range`. Returns false if the timeout is
+    /// gone. The key stays valid. O(levels).
+    ///
+    /// A timeout whose deadline is in the range already stays where it is, in its place among
+    /// equal deadlines: this costs a look. Otherwise the wheel chooses a tick as
+    /// [`schedule_within`](Self::schedule_within) does.
+    ///
+    /// ```
+    /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
+    /// let idle = wheel.schedule(60_500, "connection");
+    /// // A packet at 400: idle for 60 s, give or take a second.
+    /// assert!(wheel.reschedule_within(idle, 60_400..=61_400));
+    /// assert_eq!(wheel.deadline(idle), Some(60_500));
+    /// // And one at 20,000.
+    /// assert!(wheel.reschedule_within(idle, 80_000..=81_000));
+    /// assert_eq!(wheel.deadline(idle), Some(80_896)); // 158 times 512
+    /// ```
+    pub fn reschedule_within(&mut self, key: Key, range: RangeInclusive<u64>) -> bool {
+        match self.deadline(key) {
+            None => false,
+            Some(deadline) if range.contains(&deadline) => true,
+            Some(_) => self.reschedule(key, self.choose(&range)),
+        }
+    }
+
+    /// Returns the tick in `range` at which a timeout costs least.
+    pub(crate) fn choose(&self, range: &RangeInclusive<u64>) -> u64 {
+        let earliest = self.now.max(*range.start());
+        let latest = earliest.max(*range.end());
+        self.due_within(earliest, latest).unwrap_or_else(|| coarsest(earliest, latest))
+    }
+
+    /// Returns a tick from `earliest` to `latest` at which something is due, or was before it was
+    /// cancelled.
+    fn due_within(&self, earliest: u64, latest: u64) -> Option<u64> {
+        let Self { table, ready, arena, geometry, cursor, .. } = self;
+        let is_within = |tick: &u64| (earliest..=latest).contains(tick);
+        let last = (*cursor < latest).then(|| geometry.bucket(latest, *cursor));
+        let mut bucket = last.and_then(|number| table.last(number));
+        for _ in 0..LOOKS {
+            let Some(number) = bucket else { break };
+            let tick = table.earliest(number);
+            if is_within(&tick) {
+                return Some(tick);
+            }
+            bucket = number.checked_sub(1).and_then(|below| table.last(below));
+        }
+        let entry = ready.last_until(latest)?;
+        Some(entry.deadline).filter(|tick| is_within(tick) && !arena.is_stale(entry))
+    }
+}
+
+/// Returns the tick from `earliest` to `latest` that is a multiple of the highest power of two.
+fn coarsest(earliest: u64, latest: u64) -> u64 {
+    let Some(before) = earliest.checked_sub(1) else { return 0 };
+    // The last tick, cut off below the highest digit in which it differs from the tick before all.
+    let digit = (before ^ latest).ilog2();
+    latest >> digit << digit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::coarsest;
+
+    #[test]
+    fn the_coarsest_tick_is_the_one_that_a_search_finds() {
+        for earliest in 0..150_u64 {
+            for latest in earliest..150 {
+                let zeros = |tick: &u64| tick.trailing_zeros();
+                let found = (earliest..=latest).max_by_key(zeros);
+                assert_eq!(Some(coarsest(earliest, latest)), found, "{earliest}..={latest}");
+            }
+        }
+        assert_eq!(coarsest(1, u64::MAX), 1 << 63);
+        assert_eq!(coarsest(u64::MAX, u64::MAX), u64::MAX);
+        assert_eq!(coarsest(u64::MAX - 1, u64::MAX), u64::MAX - 1);
+    }
+}
