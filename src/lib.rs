@@ -92,6 +92,7 @@
 //! The command `tickwheel replay` runs a recorded workload through several modes and compares them.
 //! It is in a package of its own, `tickwheel-cli`.
 #![cfg_attr(not(feature = "std"), no_std)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(
     missing_docs,
     clippy::alloc_instead_of_core,
@@ -130,8 +131,7 @@ pub use timer::{
 };
 pub use wheel::{Drain, Expired, Iter, Key, Wheel, WheelStats};
 
-/// The examples in the documents are run as tests too.
+/// The examples in the README of the package are run as tests too.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-#[doc = include_str!("../design.md")]
-mod documents {}
+#[doc = include_str!("../PACKAGE.md")]
+mod package {}
