@@ -92,6 +92,7 @@
 //! The command `tickwheel replay` runs a recorded workload through several modes and compares them.
 //! It is in a package of its own, `tickwheel-cli`.
 #![cfg_attr(not(feature = "std"), no_std)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(
     missing_docs,
     clippy::alloc_instead_of_core,
@@ -147,8 +148,7 @@ pub use timer::{
 pub use wheel::{Drain, Expired, ExtractDue, Iter, IterMut, Key, Wheel, WheelStats};
 pub use wheel_map::WheelMap;
 
-/// The examples in the documents are run as tests too.
+/// The examples in the README of the package are run as tests too.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-#[doc = include_str!("../design.md")]
-mod documents {}
+#[doc = include_str!("../PACKAGE.md")]
+mod package {}

@@ -7,6 +7,7 @@
 //!
 //! - `png`: draws pictures as PNG as well as SVG. The renderer and its fonts take longer to build
 //!   than everything else, so the default build is without them.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "png")]
 pub mod raster;

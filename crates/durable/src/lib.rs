@@ -36,6 +36,7 @@
 //!
 //! - `redb` (default): [`DurableTimer::open`] and [`RedbStore`].
 //! - `postgres`: `DurableTimer::connect` and `PostgresStore`, for many workers on one database.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod commit;
 mod due;
