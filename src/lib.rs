@@ -7,18 +7,22 @@
 //!
 //! | You have | Take |
 //! |---|---|
-//! | an event loop, `no_std`, or your own clock | [`Wheel`]: the caller passes the time in, and gets back what is due |
+//! | an event loop, `no_std`, or your own clock | [`Wheel`]: the caller passes the time in, and gets back what is due; [`Ticks`] makes ticks of instants |
+//! | the same, and values under keys of your own | [`WheelMap`] |
 //! | callbacks that run on threads | [`Timer`]: runs tasks when they are due, for any number of threads |
 //! | one delay, one time limit or a heartbeat in async code | [`sleep`], [`timeout`], [`interval`]: futures for any executor |
 //! | many values, each with its own deadline, for one task or thread | [`DelayQueue`]: hands out each value at its deadline |
+//! | the same, under keys of your own: sessions, leases, a cache | [`DelayMap`] |
+//! | the same, from many threads | [`delay_channel`] |
 //!
-//! All but the [`Wheel`] need the feature `std`. [`Mode`] chooses between a hierarchical wheel, as
+//! All but the [`Wheel`], the [`WheelMap`] and [`Ticks`] need the feature `std`. [`Mode`] chooses between a hierarchical wheel, as
 //! in Kafka, and a hashed one, as in Netty. Both keep the same promises and differ in cost.
 //!
 //! # Ticks
 //!
 //! A wheel counts time in *ticks*: a `u64` that begins at 0. The caller of a [`Wheel`] decides how
-//! long a tick is, and every `u64` is a valid deadline. A [`Timer`] has ticks of 1 ms; the
+//! long a tick is, and every `u64` is a valid deadline. [`Ticks`] converts instants to ticks so that
+//! nothing is early: with a conversion that rounds both ways alike, timeouts are. A [`Timer`] has ticks of 1 ms; the
 //! [builder](TimerBuilder::tick) sets others, from 1 us to 1 h. Its deadlines are rounded up to a
 //! tick, and the present is rounded down.
 //!
@@ -28,7 +32,8 @@
 //!   The only time that a wheel knows is the largest `now` that its caller has passed.
 //! - A [`Timer`], and each future and [`DelayQueue`] on it, measures a delay by the timer's own
 //!   [`Clock`], from the call that schedules. The default clock is the system's monotonic one:
-//!   setting the time of day does not move a deadline. A task runs late by less than one tick, plus
+//!   setting the time of day does not move a deadline. [`Clock`] says what other clocks do, in a
+//!   suspend for example. A task runs late by less than one tick, plus
 //!   the time to wake the worker thread, plus the tasks ahead of it.
 //!
 //! # Examples
@@ -84,9 +89,13 @@
 //!
 //! # Features
 //!
-//! - `std` (default): the [`Timer`], the futures and the [`DelayQueue`]. Without it the crate is
-//!   `no_std`, and the [`Wheel`] needs `alloc` and 40 KB of stack.
-//! - `stream`: [`Interval`] and [`DelayQueue`] are streams, by the crate `futures-core`.
+//! - `std` (default): the [`Timer`], the futures, and the queues and maps on a timer. Without it the
+//!   crate is `no_std`, and the [`Wheel`] needs `alloc` and 40 KB of stack.
+//! - `stream`: [`Interval`], [`DelayQueue`], [`DelayMap`] and [`DelayReceiver`] are streams, by the
+//!   crate `futures-core`.
+//! - `hyper`: a [`Timer`] sets the time limits of hyper's servers and clients.
+//! - `boot-clock`: `BootClock`, which goes on while the machine is suspended, by the crate `rustix`.
+//! - `serde`: reads and writes a [`Mode`] as its text, and writes statistics.
 //! - `log`: the timer warns through the crate `log`, once, if more than 64 timers are alive.
 //!
 //! The command `tickwheel replay` runs a recorded workload through several modes and compares them.
@@ -104,7 +113,6 @@ extern crate alloc;
 
 #[cfg(feature = "std")]
 mod awaited;
-#[cfg(feature = "std")]
 mod clock;
 #[cfg(feature = "std")]
 mod delay_channel;
