@@ -3,8 +3,8 @@
 //! An empty one, and one with a million timeouts that are one to two hours away, at a tick of 1 ms:
 //! how often its worker wakes up in 30 s, and the processor's time that the whole process takes.
 //!
-//! And 10,000 heartbeats of 30 s: how many wake-ups does a second of slack save? They are counted on
-//! a clock that is moved by hand, so every run gives the same figures.
+//! And 10,000 heartbeats of 30 s: how many wake-ups does a second of slack save? They are counted
+//! on a clock that is moved by hand, so every run gives the same figures.
 //!
 //! `cargo bench --bench idle`, with `-- --quick` for a look at whether it works.
 
@@ -84,8 +84,8 @@ fn heartbeats() {
     report.print();
 }
 
-/// Lets the heartbeats beat, which so many threads schedule, each on a shard of its own. Returns how
-/// many beats there were, and at how many different instants.
+/// Lets the heartbeats beat, which so many threads schedule, each on a shard of its own. Returns
+/// how many beats there were, and at how many different instants.
 fn wake_ups(mode: &str, threads: u64, slack: Duration) -> (u64, u64) {
     let clock = ManualClock::new();
     let builder = Timer::builder().mode(mode.parse().expect("a mode")).shards(threads as usize);

@@ -135,8 +135,8 @@ pub(crate) const NEVER: u64 = u64::MAX;
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
-/// A point in time, as [`Ticks`] numbers them: `std::time::Instant`, or a [`Duration`] since a start
-/// that the caller chooses. An instant type of your own can be one, too.
+/// A point in time, as [`Ticks`] numbers them: `std::time::Instant`, or a [`Duration`] since a
+/// start that the caller chooses. An instant type of your own can be one, too.
 pub trait Moment: Copy {
     /// Returns how long after `earlier` this moment is; zero if it is before.
     fn since(self, earlier: Self) -> Duration;

@@ -43,18 +43,20 @@ use std::time::Instant;
 /// use std::time::Duration;
 /// use tickwheel::{ManualClock, Timer};
 ///
-/// /// Everything due on the timer has fired when this returns, and its tasks are about to be polled.
+/// /// When this returns, everything due on the timer has fired, and its wakers were called.
 /// async fn advance(clock: &ManualClock, duration: Duration) {
 ///     clock.advance(duration);
 ///     tokio::time::advance(duration).await;
 /// }
 ///
-/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(
+/// # let mut builder = tokio::runtime::Builder::new_current_thread();
+/// # builder.enable_time().start_paused(true).build()?.block_on(
 /// // #[tokio::test(start_paused = true)]
 /// async {
 ///     let clock = ManualClock::new();
 ///     let timer = Timer::builder().clock(clock.clone()).build()?;
-///     let request = tokio::spawn(timer.timeout(Duration::from_secs(30), std::future::pending::<()>()));
+///     let silence = std::future::pending::<()>();
+///     let request = tokio::spawn(timer.timeout(Duration::from_secs(30), silence));
 ///     tokio::task::yield_now().await; // so that the request begins
 ///     advance(&clock, Duration::from_secs(30)).await;
 ///     assert!(request.await?.is_err());
@@ -120,8 +122,8 @@ pub trait Clock: Send + Sync + 'static {
 /// It does not go back when somebody sets the time. The system decides what this clock does while
 /// the machine is suspended. On Linux and macOS the clock stands still: a timeout of an hour comes
 /// after the machine was awake for an hour. On a system where the clock goes on, timeouts that came
-/// due meanwhile fire late, when the machine wakes up, and none is lost. `BootClock`, with the feature
-/// `boot-clock`, goes on everywhere. [`Clock`] has a table.
+/// due meanwhile fire late, when the machine wakes up, and none is lost. `BootClock`, with the
+/// feature `boot-clock`, goes on while the machine is suspended. [`Clock`] has a table.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MonotonicClock;
 
