@@ -1,13 +1,16 @@
 //! What the command `tickwheel` does, for programs that want to do it themselves.
 //!
 //! [`replay`](mod@replay) runs a recorded workload through timing wheels of several modes and
-//! compares them.
+//! compares them. [`choose`](mod@choose) searches for the configuration that suits it.
+//! [`generate`] makes such workloads.
 //!
 //! # Features
 //!
 //! - `png`: draws pictures as PNG as well as SVG. The renderer and its fonts take longer to build
 //!   than everything else, so the default build is without them.
 
+pub mod choose;
+pub mod generate;
 #[cfg(feature = "png")]
 pub mod raster;
 pub mod replay;
