@@ -23,6 +23,8 @@ pub struct Choice {
     pub operations: u64,
     /// Whether these are all operations of the trace.
     pub is_whole: bool,
+    /// Whether there was time to measure until the figures of the repetitions agreed.
+    pub is_settled: bool,
     /// From the first operation to the last, in ms.
     pub span_ms: u64,
     /// What was searched.
@@ -143,6 +145,7 @@ impl Choice {
             trace: &'a str,
             operations: u64,
             is_whole: bool,
+            is_settled: bool,
             span_ms: u64,
             recommended: Option<Name>,
             default: Option<Name>,
@@ -167,6 +170,7 @@ impl Choice {
             trace: &self.trace,
             operations: self.operations,
             is_whole: self.is_whole,
+            is_settled: self.is_settled,
             span_ms: self.span_ms,
             recommended: self.recommended().map(name),
             default: self.default().map(name),
@@ -309,6 +313,13 @@ impl fmt::Display for Choice {
             writeln!(f, "{}\n", self.table(candidates))?;
         }
         writeln!(f, "{}\n", score::describe(self.options.wake_cost))?;
+        if !self.is_settled && !unbeaten.is_empty() {
+            writeln!(
+                f,
+                "The figures are rough, because the machine is busy or the time was over: \
+                 `--limit-time` gives more.\n"
+            )?;
+        }
         writeln!(f, "{}", self.reason())?;
         match self.code() {
             Some(code) => writeln!(f, "\n    {code}"),
@@ -557,6 +568,7 @@ mod tests {
             trace: "a trace".into(),
             operations: 100_000,
             is_whole: true,
+            is_settled: true,
             span_ms: 1_000,
             options: Options::default(),
             candidates,

@@ -100,12 +100,13 @@ pub fn choose(
     drop(operations);
 
     let mut search = Search::new(&plans, number, options);
-    search.run(&mut progress);
+    let is_settled = search.run(&mut progress);
     let path = Path::new(trace.name());
     Ok(Choice {
         trace: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into(),
         operations: number as u64,
         is_whole,
+        is_settled,
         span_ms,
         options: *options,
         candidates: search.finish(),
@@ -193,7 +194,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn run(&mut self, progress: &mut impl FnMut(Progress)) {
+    /// Measures, and returns whether the repetitions of all that is in agree.
+    fn run(&mut self, progress: &mut impl FnMut(Progress)) -> bool {
         for leave_out_over in [HOPELESS, BEATEN, BEATEN, BEATEN] {
             self.measure_all(progress);
             self.leave_out(leave_out_over);
@@ -206,10 +208,11 @@ impl<'a> Search<'a> {
         self.leave_out(BEATEN);
         for _ in 0..MOST_MORE {
             if self.is_settled() {
-                return;
+                break;
             }
             self.measure_all(progress);
         }
+        self.started.elapsed() < self.options.time && self.is_settled()
     }
 
     /// Measures each repetition of all that is in once more, in turns.
