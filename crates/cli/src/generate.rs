@@ -27,7 +27,8 @@ use std::num::NonZeroU32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 #[non_exhaustive]
 pub enum Shape {
-    /// All delays are short, 1 to 100 ms; three timeouts in four fire, as pauses between retries do.
+    /// All delays are short, 1 to 100 ms; three timeouts in four fire, as pauses between retries
+    /// do.
     Short,
     /// One delay for all, 30 s, which most operations move, as the idle timeouts of connections.
     OneDelay,

@@ -43,16 +43,16 @@ pub(super) enum GivenUp {
 
 /// The processor time of runs of one plan in one mode, stretch by stretch.
 ///
-/// Each run makes the same calls, so a stretch counts as its shortest of all runs: whatever else the
-/// machine does can only make it longer, and hardly meets the same stretch each time.
+/// Each run makes the same calls, so a stretch counts as its shortest of all runs: whatever else
+/// the machine does can only make it longer, and hardly meets the same stretch each time.
 #[derive(Default)]
 pub(super) struct Stretches {
     shortest: Vec<Duration>,
 }
 
 impl Stretches {
-    /// Runs `plan` in `mode` once more, or some times more if it is short. To create and to drop the
-    /// wheel does not count.
+    /// Runs `plan` in `mode` once more, or some times more if it is short. To create and to drop
+    /// the wheel does not count.
     pub(super) fn measure(&mut self, plan: &Plan, mode: Mode) {
         let mut total = Duration::ZERO;
         while total < LEAST_MEASURED {
@@ -244,8 +244,8 @@ impl Clocked {
 }
 
 /// Of the calls that are in all `looks`, returns the longest: by the shortest time that each took,
-/// and by its middle time. What interrupts one run, does not interrupt the same call in all. None if
-/// no call was long in every run.
+/// and by its middle time. What interrupts one run, does not interrupt the same call in all. None
+/// if no call was long in every run.
 pub(super) fn longest(looks: &[Vec<LongCall>]) -> Option<(u64, u64)> {
     let (first, others) = looks.split_first()?;
     let mut longest: Option<(u64, u64)> = None;

@@ -36,18 +36,23 @@ pub struct Choice {
 impl Choice {
     /// Returns the configuration to take; None if none came to the end of the trace.
     ///
-    /// It is the one with the best score, or one that scores as well, which is less than 5 % more
-    /// beyond the spread: the default above all, or else the default mode at the shortest tick.
+    /// It is the default if nothing scores better by more than 5 % beyond the spread. Else it is
+    /// the configuration with the best score, or the default mode at the shortest tick that scores as
+    /// well and better than the default by as much.
     #[must_use]
     pub fn recommended(&self) -> Option<&Candidate> {
         let best = self.best()?;
-        let mut as_good = self
-            .measured()
-            .filter(|(_, figures)| !figures.score.is_clearly_over(&best.1.score, AS_GOOD));
-        let default = |(candidate, _): &(&Candidate, &Figures)| candidate.mode == Mode::default();
-        // The ticks ascend.
-        let taken = as_good.find(default).unwrap_or(best);
-        Some(taken.0)
+        let default = self.default();
+        let is_over = |a: &Candidate, b: &Figures| {
+            a.figures.as_ref().is_none_or(|a| a.score.is_clearly_over(&b.score, AS_GOOD))
+        };
+        // The ticks ascend, and the default comes first.
+        let taken = self.measured().find(|(candidate, figures)| {
+            candidate.mode == Mode::default()
+                && !is_over(candidate, best.1)
+                && default.is_none_or(|default| default == *candidate || is_over(default, figures))
+        });
+        Some(taken.unwrap_or(best).0)
     }
 
     /// Returns the default mode at the shortest tick that was searched, which is the default tick
@@ -57,8 +62,8 @@ impl Choice {
         self.candidates.iter().find(|candidate| candidate.mode == Mode::default())
     }
 
-    /// Returns the configurations that no other beats in everything: the recommended one first, then
-    /// the default, then by score.
+    /// Returns the configurations that no other beats in everything: the recommended one first,
+    /// then the default, then by score.
     ///
     /// A difference within the noise is none, and neither is one of memory or calls too small to
     /// count in the score.
@@ -464,9 +469,15 @@ mod tests {
             candidate("hashed:512", "10ms", (49.0, 1.0)),
             candidate("hierarchical:64", "100ms", (48.5, 1.0)),
         ]));
+        let near = self::choice(Vec::from([
+            candidate("hierarchical:64", "1ms", (108.0, 1.0)),
+            candidate("hierarchical:64", "10ms", (106.0, 1.0)),
+            candidate("hierarchical:16", "10ms", (102.0, 1.0)),
+        ]));
+        assert_eq!(near.recommended(), near.candidates.last(), "10 ms alone would gain nothing");
         let reason = "Take hierarchical:64 at a tick of 10 ms: it scores 50 ns, which is 50 % less \
-                      than the default, hierarchical:64 at a tick of 1 ms. Above all it takes 50 ns \
-                      of CPU time an operation instead of 100 ns.";
+                      than the default, hierarchical:64 at a tick of 1 ms. Above all it takes 50 \
+                      ns of CPU time an operation instead of 100 ns.";
         assert_eq!(choice.reason(), reason);
         let code = "Timer::builder().tick(Duration::from_millis(10)).build()?";
         assert_eq!(choice.code().as_deref(), Some(code));

@@ -360,7 +360,8 @@ impl Default for Options {
 /// Each configuration that is in is measured as often for each repetition.
 const REPETITIONS: usize = 3;
 
-/// How often all that is in is measured again on a machine that is too busy for repetitions to agree.
+/// How often all that is in is measured again on a machine that is too busy for repetitions to
+/// agree.
 const MOST_MORE: usize = 12;
 
 /// Repetitions agree if none scores over so many times another one.

@@ -52,8 +52,8 @@ impl OutputFile {
     }
 
     /// Lets `write` fill a file beside the one asked for, then gives it its name. If `write` or
-    /// anything else fails, nothing is left behind; [`io::ErrorKind::Interrupted`] says that the user
-    /// interrupted it.
+    /// anything else fails, nothing is left behind; [`io::ErrorKind::Interrupted`] says that the
+    /// user interrupted it.
     pub(crate) fn write(
         &self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
