@@ -1,7 +1,8 @@
 //! What the command `tickwheel` does, for programs that want to do it themselves.
 //!
 //! [`replay`](mod@replay) runs a recorded workload through timing wheels of several modes and
-//! compares them.
+//! compares them. [`choose`](mod@choose) searches for the configuration that suits it.
+//! [`generate`] makes such workloads.
 //!
 //! # Features
 //!
@@ -9,6 +10,8 @@
 //!   than everything else, so the default build is without them.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub mod choose;
+pub mod generate;
 #[cfg(feature = "png")]
 pub mod raster;
 pub mod replay;

@@ -408,6 +408,31 @@ fn a_picture_shows_modes_and_delays() {
     for word in ["a &lt;trace&gt; &amp; more.csv", "hashed:65536", "Longest call", "10 min"] {
         assert!(drawing.contains(word), "{word}");
     }
+    for word in ["Memory per timeout", "spread of the three repetitions", "Delays in the trace"] {
+        assert!(drawing.contains(word), "{word}");
+    }
+    let verdict = text(&output.stdout).lines().last().unwrap().to_string();
+    let drawn = drawing.replace('\n', " ");
+    for word in verdict.replace('`', " ").split_whitespace() {
+        assert!(drawn.contains(word), "{word:?} of {verdict:?}");
+    }
+}
+
+#[test]
+fn a_picture_of_delays_that_are_all_alike_has_no_chart_of_them() {
+    let folder = TempDir::new().unwrap();
+    for (line, said) in [
+        ("0,schedule,1,86400000\n", "All delays in the trace are 1 d."),
+        ("0,cancel,1,\n", "Nothing is scheduled in the trace."),
+    ] {
+        let trace = file_of(&folder, "trace.csv", format!("{HEADER}{line}").as_bytes());
+        let svg = folder.path().join("out.svg");
+        let output = replay(&[trace.to_str().unwrap(), "--plot", svg.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let drawing = fs::read_to_string(svg).unwrap();
+        assert!(drawing.contains(said), "{drawing}");
+        assert!(!drawing.contains("share of all"), "{drawing}");
+    }
 }
 
 #[cfg(not(feature = "png"))]

@@ -77,6 +77,12 @@ impl fmt::Display for Limit {
 
 impl Serialize for Stopped {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&self.limit)
+        self.limit.serialize(serializer)
+    }
+}
+
+impl Serialize for Limit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }

@@ -52,7 +52,7 @@ mod report;
 mod run;
 mod tick;
 mod trace;
-mod units;
+pub(crate) mod units;
 
 pub use limits::{Limit, Limits, Stopped};
 #[cfg(feature = "png")]
@@ -60,6 +60,8 @@ pub use plot::png;
 pub use plot::{PlotError, svg};
 pub use report::{Delays, Report};
 pub use run::Figures;
+pub(crate) use run::as_text;
+pub(crate) use tick::NEVER;
 pub use tick::{Tick, TickError};
 pub use trace::{Action, Operation, Trace, TraceError};
 

@@ -18,8 +18,8 @@ pub struct PlotError {
     pub reason: String,
 }
 
-/// Draws `report` as SVG: cost per operation and longest call of each mode, and how the delays of
-/// the trace are distributed.
+/// Draws `report` as SVG: its verdict; cost per operation with its spread, longest call and memory of
+/// each mode; and how the delays of the trace are distributed, if they are not all alike.
 ///
 /// The text stays text, in Noto Sans or in the next best font that the viewer has.
 ///
@@ -27,10 +27,13 @@ pub struct PlotError {
 ///
 /// [`PlotError`] if the picture cannot be drawn, as with millions of modes.
 pub fn svg(report: &Report) -> Result<String, PlotError> {
+    let verdict = wrapped(&report.verdict());
     let rows = report.figures.len() as f64 * ROW;
-    let height = (HEADING + TITLE + rows + TITLE + HISTOGRAM).min(f64::from(i32::MAX)) as u32;
+    let delays = if are_alike(report) { LINE } else { TITLE + HISTOGRAM };
+    let height = HEADING + verdict.len() as f64 * LINE + BARS + rows + NOTE + delays + BOTTOM;
+    let height = height.min(f64::from(i32::MAX)) as u32;
     let mut picture = String::new();
-    draw(report, rows as i32, &mut picture, height).map_err(|error| PlotError::new(&*error))?;
+    draw(report, &verdict, rows, &mut picture, height).map_err(|error| PlotError::new(&*error))?;
     Ok(picture)
 }
 
@@ -47,19 +50,25 @@ pub fn png(report: &Report) -> Result<Vec<u8>, PlotError> {
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn Error>>;
 
-fn draw(report: &Report, rows: i32, picture: &mut String, height: u32) -> Drawn {
+fn draw(
+    report: &Report,
+    verdict: &[String],
+    rows: f64,
+    picture: &mut String,
+    height: u32,
+) -> Drawn {
     let root = SVGBackend::with_string(picture, (WIDTH, height)).into_drawing_area();
     root.fill(&WHITE)?;
-    let (heading, rest) = root.split_vertically(HEADING as i32);
-    let (costs, delays) = rest.split_vertically(TITLE as i32 + rows);
-    draw_heading(report, &heading)?;
-    draw_modes(report, &costs)?;
+    let (heading, rest) = root.split_vertically((HEADING + verdict.len() as f64 * LINE) as i32);
+    let (modes, delays) = rest.split_vertically((BARS + rows + NOTE) as i32);
+    draw_heading(report, verdict, &heading)?;
+    draw_modes(report, &modes)?;
     draw_delays(report, &delays)?;
     root.present()?;
     Ok(())
 }
 
-fn draw_heading(report: &Report, area: &Area<'_>) -> Drawn {
+fn draw_heading(report: &Report, verdict: &[String], area: &Area<'_>) -> Drawn {
     let pending = report.figures.iter().map(|figures| figures.peak_live).max().unwrap_or(0);
     let summary = format!(
         "{} over {}, at most {} timeouts pending; tick {}",
@@ -70,45 +79,101 @@ fn draw_heading(report: &Report, area: &Area<'_>) -> Drawn {
     );
     area.draw(&Text::new(shortened(&report.trace), (MARGIN, 28), bold(30)))?;
     area.draw(&Text::new(summary, (MARGIN, 58), plain(HPos::Left, VPos::Top)))?;
-    Ok(())
-}
-
-/// Draws two charts of bars beside each other, with one row a mode.
-fn draw_modes(report: &Report, area: &Area<'_>) -> Drawn {
-    type Value = fn(&Figures) -> f64;
-    let charts: [(&str, i32, Value); 2] = [
-        ("Cost per operation, less is better", LABELS, |figures| figures.ns_per_op),
-        ("Longest call, less is better", LABELS + CHART, |figures| figures.max_call_ns as f64),
-    ];
-    for (title, left, value) in charts {
-        area.draw(&Text::new(title, (left, 6), bold(20)))?;
-        let (_, chart) = area.split_vertically(TITLE as i32 - 16);
-        let chart = chart.margin(0, 16, left, WIDTH as i32 - left - CHART + VALUE);
-        let most = report.figures.iter().map(value).fold(1.0, f64::max);
-        let rows = report.figures.len() as i32;
-        let mut chart = ChartBuilder::on(&chart).build_cartesian_2d(0.0..most, 0..rows.max(1))?;
-        for (figures, row) in report.figures.iter().zip((0..rows).rev()) {
-            let corners = [(0.0, row), (value(figures), row + 1)];
-            let color = color(figures);
-            let mut bar = Rectangle::new(corners, color.filled());
-            bar.set_margin(5, 5, 0, 0);
-            chart.draw_series([bar])?;
-            let at = chart.backend_coord(&(value(figures), row));
-            let mark = if figures.stopped.is_some() { ", stopped" } else { "" };
-            let label = format!("{}{mark}", units::duration(value(figures)));
-            let at = (at.0 + 8, at.1 - ROW as i32 / 2 - HEADING as i32);
-            area.draw(&Text::new(label, at, plain(HPos::Left, VPos::Center)))?;
-            if left == LABELS {
-                let (name, at) = (figures.mode.to_string(), (LABELS - 12, at.1));
-                area.draw(&Text::new(name, at, plain(HPos::Right, VPos::Center)))?;
-            }
-        }
+    for (number, line) in (0..).zip(verdict) {
+        let at = (MARGIN, HEADING as i32 - 6 + number * LINE as i32);
+        area.draw(&Text::new(line.as_str(), at, plain(HPos::Left, VPos::Top)))?;
     }
     Ok(())
 }
 
-/// Draws a histogram of the delays, over a logarithmic axis.
+/// Draws charts of bars beside each other, with one row a mode.
+fn draw_modes(report: &Report, area: &Area<'_>) -> Drawn {
+    let charts: [Bars; 3] = [
+        Bars {
+            title: "Cost per operation",
+            value: |figures| figures.ns_per_op,
+            text: units::duration,
+            spread: Some(|figures| [figures.least_ns_per_op, figures.most_ns_per_op]),
+        },
+        Bars {
+            title: "Longest call",
+            value: |figures| figures.max_call_ns as f64,
+            text: units::duration,
+            spread: None,
+        },
+        Bars {
+            title: "Memory per timeout",
+            value: |figures| figures.peak_bytes_per_timeout,
+            text: units::bytes,
+            spread: None,
+        },
+    ];
+    let end = BARS as i32 + report.figures.len() as i32 * ROW as i32;
+    for (number, chart) in (0..).zip(charts) {
+        draw_bars(report, area, &chart, LABELS + number * CHART)?;
+    }
+    for (number, figures) in (0..).zip(&report.figures) {
+        let at = (LABELS - 12, BARS as i32 + number * ROW as i32 + ROW as i32 / 2);
+        area.draw(&Text::new(figures.mode.to_string(), at, plain(HPos::Right, VPos::Center)))?;
+    }
+    let note = "Less is better. The thin line is the spread of the three repetitions.";
+    area.draw(&Text::new(note, (LABELS, end + 4), plain(HPos::Left, VPos::Top)))?;
+    Ok(())
+}
+
+/// A chart of one bar a mode.
+struct Bars {
+    title: &'static str,
+    value: fn(&Figures) -> f64,
+    text: fn(f64) -> String,
+    spread: Option<fn(&Figures) -> [f64; 2]>,
+}
+
+fn draw_bars(report: &Report, area: &Area<'_>, bars: &Bars, left: i32) -> Drawn {
+    area.draw(&Text::new(bars.title, (left, 6), bold(20)))?;
+    let ends = report.figures.iter().map(|figures| {
+        bars.spread.map_or_else(|| (bars.value)(figures), |spread| spread(figures)[1])
+    });
+    let most = ends.fold(1.0, f64::max);
+    let at = |value: f64| left + (value / most * f64::from(CHART - VALUE)).round() as i32;
+    for (number, figures) in (0..).zip(&report.figures) {
+        let (top, value) = (BARS as i32 + number * ROW as i32, (bars.value)(figures));
+        let corners = [(left, top + 5), (at(value), top + ROW as i32 - 5)];
+        area.draw(&Rectangle::new(corners, color(figures).filled()))?;
+        let middle = top + ROW as i32 / 2;
+        let mut end = at(value);
+        if let Some([least, most]) = bars.spread.map(|spread| spread(figures)) {
+            let ends = [at(least), at(most)];
+            area.draw(&PathElement::new(ends.map(|x| (x, middle)), INK))?;
+            for x in ends {
+                area.draw(&PathElement::new([(x, middle - 5), (x, middle + 5)], INK))?;
+            }
+            end = end.max(ends[1]);
+        }
+        let mark = if figures.stopped.is_some() { ", stopped" } else { "" };
+        let label = format!("{}{mark}", (bars.text)(value));
+        area.draw(&Text::new(label, (end + 8, middle), plain(HPos::Left, VPos::Center)))?;
+    }
+    Ok(())
+}
+
+/// Whether a histogram of the delays would have one bar at most.
+fn are_alike(report: &Report) -> bool {
+    report.delays.quantile(0.0) == report.delays.quantile(1.0)
+}
+
+/// Draws a histogram of the delays, over a logarithmic axis, or says that they are all alike.
 fn draw_delays(report: &Report, area: &Area<'_>) -> Drawn {
+    if are_alike(report) {
+        let delays = match report.delays.quantile(1.0) {
+            Some(delay_ms) => {
+                format!("All delays in the trace are {}.", units::milliseconds(delay_ms))
+            }
+            None => "Nothing is scheduled in the trace.".into(),
+        };
+        area.draw(&Text::new(delays, (MARGIN, 10), bold(20)))?;
+        return Ok(());
+    }
     area.draw(&Text::new("Delays in the trace, share of all", (MARGIN, 6), bold(20)))?;
     let at = (WIDTH as i32 - MARGIN, 6);
     area.draw(&Text::new(report.delays.to_string(), at, plain(HPos::Right, VPos::Top)))?;
@@ -267,6 +332,24 @@ fn shortened(name: &str) -> String {
     }
 }
 
+/// The text in lines that are not longer than the picture is wide.
+fn wrapped(text: &str) -> Vec<String> {
+    const MOST_CHARS: usize = 116;
+    let mut lines = Vec::new();
+    for paragraph in text.lines() {
+        let mut line = String::new();
+        for word in paragraph.split(' ') {
+            if !line.is_empty() && MOST_CHARS < line.chars().count() + 1 + word.chars().count() {
+                lines.push(std::mem::take(&mut line));
+            }
+            line += if line.is_empty() { "" } else { " " };
+            line += word;
+        }
+        lines.push(line);
+    }
+    lines
+}
+
 impl PlotError {
     fn new(reason: &dyn Error) -> Self {
         Self { reason: reason.to_string() }
@@ -290,17 +373,25 @@ const DELAYS: RGBColor = RGBColor(0x5a, 0x9a, 0x68);
 
 const WIDTH: u32 = 1000;
 const MARGIN: i32 = 28;
-const HEADING: f64 = 96.0;
+const HEADING: f64 = 100.0;
 /// The title of a chart, with the room above what it is the title of.
 const TITLE: f64 = 46.0;
 /// The chart of the delays, without its title.
 const HISTOGRAM: f64 = 268.0;
+/// The titles of the charts of bars.
+const BARS: f64 = 40.0;
+/// What stands below the charts of bars, with the room below it.
+const NOTE: f64 = 44.0;
+/// A line of text.
+const LINE: f64 = 26.0;
+/// Room below everything.
+const BOTTOM: f64 = 16.0;
 /// Where the names of the modes end.
-const LABELS: i32 = 230;
+const LABELS: i32 = 180;
 /// A chart of bars.
-const CHART: i32 = 380;
+const CHART: i32 = 270;
 /// Room for the number behind the longest bar, and between two charts.
-const VALUE: i32 = 150;
+const VALUE: i32 = 130;
 const ROW: f64 = 34.0;
 /// Room for the numbers at the axis of shares.
 const AXIS: i32 = 56;

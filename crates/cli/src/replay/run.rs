@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 use serde::{Serialize, Serializer};
 use std::array;
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::time::{Duration, Instant};
 use tickwheel::{Key, Mode, Wheel};
 
@@ -473,8 +474,11 @@ fn clock_cost() -> f64 {
     least.as_nanos() as f64 / f64::from(MEASUREMENTS)
 }
 
-fn as_text<S: Serializer>(mode: &Mode, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(mode)
+pub(crate) fn as_text<S: Serializer>(
+    text: &impl Display,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(text)
 }
 
 fn hundredths(number: f64) -> f64 {

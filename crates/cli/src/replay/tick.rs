@@ -58,13 +58,13 @@ impl Tick {
     }
 
     /// The first tick that does not begin before `ms`; saturates.
-    pub(super) fn deadline(self, ms: u64) -> u64 {
+    pub(crate) fn deadline(self, ms: u64) -> u64 {
         let ticks = (u128::from(ms) * NANOSECONDS_A_MS).div_ceil(u128::from(self.nanoseconds));
         ticks.try_into().unwrap_or(u64::MAX)
     }
 
     /// The tick that `ms` falls in; saturates before [`NEVER`].
-    pub(super) fn present(self, ms: u64) -> u64 {
+    pub(crate) fn present(self, ms: u64) -> u64 {
         let ticks = u128::from(ms) * NANOSECONDS_A_MS / u128::from(self.nanoseconds);
         ticks.try_into().unwrap_or(u64::MAX).min(NEVER - 1)
     }
@@ -76,7 +76,7 @@ impl Tick {
 }
 
 /// The deadline that is not reached: what is beyond all ticks saturates to it.
-pub(super) const NEVER: u64 = u64::MAX;
+pub(crate) const NEVER: u64 = u64::MAX;
 
 const NANOSECONDS_A_MS: u128 = 1_000_000;
 

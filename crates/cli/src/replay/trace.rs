@@ -68,6 +68,9 @@ pub struct TraceError {
 }
 
 impl Trace {
+    /// The first line of each trace, without its end.
+    pub const HEADER: &str = "time_ms,op,key,delay_ms";
+
     /// Opens the file at `path`.
     ///
     /// # Errors
@@ -122,12 +125,12 @@ impl Trace {
     }
 
     fn read_header(&mut self) -> Result<(), TraceError> {
-        let expected = || format!("the header `{HEADER}`");
+        let expected = || format!("the header `{}`", Self::HEADER);
         if !self.read_line()? {
             return Err(self.error("an empty file", &expected()));
         }
         let line = self.line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&self.line);
-        if line != HEADER.as_bytes() {
+        if line != Self::HEADER.as_bytes() {
             return Err(self.error(&quoted(line), &expected()));
         }
         Ok(())
@@ -295,6 +298,18 @@ impl Action {
     }
 }
 
+/// The line of a trace, without its end.
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { time_ms, key, action } = self;
+        match action {
+            Action::Schedule { delay_ms } => write!(f, "{time_ms},schedule,{key},{delay_ms}"),
+            Action::Reschedule { delay_ms } => write!(f, "{time_ms},reschedule,{key},{delay_ms}"),
+            Action::Cancel => write!(f, "{time_ms},cancel,{key},"),
+        }
+    }
+}
+
 impl fmt::Display for TraceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
@@ -404,8 +419,6 @@ fn printable(text: &str) -> String {
 fn columns(number: usize) -> String {
     if number == 1 { "1 column".into() } else { format!("{number} columns") }
 }
-
-const HEADER: &str = "time_ms,op,key,delay_ms";
 
 /// What some programs write before UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

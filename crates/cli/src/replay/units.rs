@@ -4,7 +4,7 @@ use indicatif::HumanCount;
 use std::time::Duration;
 
 /// So many nanoseconds, to three digits, in the largest unit of which there is at least one.
-pub(super) fn duration(nanoseconds: f64) -> String {
+pub(crate) fn duration(nanoseconds: f64) -> String {
     const UNITS: [(&str, f64); 7] = [
         ("d", DAY),
         ("h", HOUR),
@@ -20,7 +20,7 @@ pub(super) fn duration(nanoseconds: f64) -> String {
 }
 
 /// From so many nanoseconds to so many, each as [`duration`] writes it, with the unit once if it is the same.
-pub(super) fn range(from: f64, to: f64) -> String {
+pub(crate) fn range(from: f64, to: f64) -> String {
     let (from, to) = (duration(from), duration(to));
     match (from.split_once(' '), to.split_once(' ')) {
         (Some((number, unit)), Some((_, same))) if unit == same => format!("{number}-{to}"),
@@ -29,27 +29,27 @@ pub(super) fn range(from: f64, to: f64) -> String {
 }
 
 /// So many milliseconds, as [`duration`] writes them.
-pub(super) fn milliseconds(ms: u64) -> String {
+pub(crate) fn milliseconds(ms: u64) -> String {
     duration(ms as f64 * 1e6)
 }
 
 /// So many bytes, to three digits.
-pub(super) fn bytes(bytes: f64) -> String {
+pub(crate) fn bytes(bytes: f64) -> String {
     format!("{} B", plain(three_digits(bytes)))
 }
 
 /// A limit of memory, in the unit in which a person gives it.
-pub(super) fn memory(bytes: u64) -> String {
+pub(crate) fn memory(bytes: u64) -> String {
     bytesize::ByteSize(bytes).display().iec().to_string()
 }
 
 /// A limit of time, as [`duration`] writes it.
-pub(super) fn time(time: Duration) -> String {
+pub(crate) fn time(time: Duration) -> String {
     duration(time.as_nanos() as f64)
 }
 
 /// So many operations.
-pub(super) fn operations(number: u64) -> String {
+pub(crate) fn operations(number: u64) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} operation{plural}", HumanCount(number))
 }

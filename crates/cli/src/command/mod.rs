@@ -1,0 +1,19 @@
+//! The subcommands, a file each, and what they share.
+
+pub(crate) mod choose;
+pub(crate) mod generate;
+pub(crate) mod output;
+pub(crate) mod progress;
+pub(crate) mod replay;
+
+use std::io;
+use std::path::Path;
+use tickwheel_cli::replay::{Trace, TraceError};
+
+/// Opens the trace in `file`, or that on standard input if `file` is `-`.
+fn open(file: &Path) -> Result<Trace, TraceError> {
+    if file == Path::new("-") {
+        return Trace::new("standard input", io::stdin());
+    }
+    Trace::open(file)
+}

@@ -1,0 +1,125 @@
+//! Writes results: to standard output, or to a file that is complete or not there at all.
+
+use crate::Failure;
+use std::error::Error;
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// The name of a file that is to be written.
+#[derive(Clone)]
+pub(crate) struct OutputFile {
+    path: PathBuf,
+}
+
+impl OutputFile {
+    pub(crate) fn parse(name: &str) -> Result<Self, String> {
+        let path = PathBuf::from(name);
+        // A path forgets a separator at its end, and a dot behind it.
+        if !path.file_name().and_then(OsStr::to_str).is_some_and(|last| name.ends_with(last)) {
+            return Err("found a folder, expected a file".into());
+        }
+        Ok(Self { path })
+    }
+
+    /// How the name ends, in lower case, without the dot.
+    pub(crate) fn extension(&self) -> Option<String> {
+        self.path.extension().and_then(OsStr::to_str).map(str::to_ascii_lowercase)
+    }
+
+    /// Returns whether there will be a place to write to, as far as can be told beforehand.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        self.find_place().map_err(Failure::Input)
+    }
+
+    fn find_place(&self) -> Result<(), String> {
+        let target = self.target()?;
+        if target.is_dir() {
+            return Err(format!("{}: found a directory, expected a file", self.path.display()));
+        }
+        if target.exists() && !target.is_file() {
+            return Err(format!("{}: found a device, expected a file", self.path.display()));
+        }
+        let folder = folder(&target);
+        match tempfile::tempfile_in(folder) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(format!(
+                "{}: cannot write into {}: {error}",
+                self.path.display(),
+                folder.display()
+            )),
+        }
+    }
+
+    /// Lets `write` fill a file beside the one asked for, then gives it its name. If `write` or
+    /// anything else fails, nothing is left behind; [`io::ErrorKind::Interrupted`] says that the
+    /// user interrupted it.
+    pub(crate) fn write(
+        &self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        let target = self.target().map_err(Failure::Output)?;
+        let written = new_file(folder(&target)).and_then(|mut file| {
+            write(&mut file)?;
+            file.persist(&target).map_err(|error| error.error)?;
+            Ok(())
+        });
+        written.map_err(|error| match error.kind() {
+            io::ErrorKind::Interrupted => Failure::Interrupted,
+            _ => self.failure(&error),
+        })
+    }
+
+    pub(crate) fn failure(&self, error: &dyn Error) -> Failure {
+        Failure::Output(format!("{}: {error}", self.path.display()))
+    }
+
+    /// The file that the path leads to, through any links.
+    fn target(&self) -> Result<PathBuf, String> {
+        const MOST_LINKS: usize = 40;
+        let mut target = self.path.clone();
+        for _ in 0..MOST_LINKS {
+            match target.read_link() {
+                // A relative link counts from the folder that it is in.
+                Ok(next) => target = folder(&target).join(next),
+                Err(_) => return Ok(target),
+            }
+        }
+        Err(format!("{}: found a link that leads to itself, expected a file", self.path.display()))
+    }
+}
+
+/// Prints `output`.
+pub(crate) fn print(output: &[u8]) -> Result<(), Failure> {
+    print_with(|standard| standard.write_all(output))
+}
+
+/// Lets `write` fill standard output. A reader that has had enough is no failure.
+pub(crate) fn print_with(
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let mut standard = io::stdout().lock();
+    match write(&mut standard).and_then(|()| standard.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Output(format!("standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The folder that a file is in.
+fn folder(file: &Path) -> &Path {
+    match file.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// A temporary file that has the permissions of any new file when it keeps its name.
+fn new_file(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".tickwheel-");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(folder)
+}

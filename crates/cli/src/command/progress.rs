@@ -1,0 +1,79 @@
+//! Shows progress where there is a terminal, and listens for Ctrl-C.
+
+use crate::Failure;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{self, IsTerminal};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tickwheel_cli::replay::Trace;
+
+pub(crate) fn hidden() -> ProgressBar {
+    ProgressBar::hidden()
+}
+
+/// Shows `progress` if there is a terminal to show it on, without a length if that is not known.
+pub(crate) fn show(progress: &ProgressBar, length: Option<u64>, template: &str) {
+    if !io::stderr().is_terminal() {
+        return;
+    }
+    if let Some(length) = length {
+        progress.set_length(length);
+    }
+    progress.set_style(ProgressStyle::with_template(template).expect("the template is sound"));
+    progress.set_draw_target(ProgressDrawTarget::stderr());
+    progress.enable_steady_tick(Duration::from_millis(100));
+}
+
+/// Shows the progress through `trace`.
+pub(crate) fn show_reading(progress: &ProgressBar, trace: &Trace) {
+    let template = match trace.size() {
+        Some(_) => "{bar:40} {binary_bytes} of {binary_total_bytes} ({eta})",
+        None => "{spinner} {human_pos} operations ({per_sec})",
+    };
+    show(progress, trace.size(), template);
+}
+
+/// Notes how far `trace` was read.
+pub(crate) fn advance(progress: &ProgressBar, trace: &Trace) {
+    match trace.size() {
+        Some(_) => progress.set_position(trace.bytes_read()),
+        None => progress.set_position(trace.operations()),
+    }
+}
+
+/// What happens at Ctrl-C.
+pub(crate) struct Interrupt {
+    held: Arc<Mutex<()>>,
+}
+
+impl Interrupt {
+    /// Ends the process at Ctrl-C, but not while [`hold`](Self::hold) holds it.
+    pub(crate) fn exits(progress: &ProgressBar) -> Result<Self, Failure> {
+        let held = Arc::new(Mutex::new(()));
+        let (lock, progress) = (Arc::clone(&held), progress.clone());
+        set_handler(move || {
+            let _held = lock.lock().unwrap_or_else(PoisonError::into_inner);
+            progress.finish_and_clear();
+            std::process::exit(130);
+        })?;
+        Ok(Self { held })
+    }
+
+    pub(crate) fn hold(&self) -> MutexGuard<'_, ()> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a flag that Ctrl-C sets, for work that must tidy up behind itself.
+    pub(crate) fn is_noted() -> Result<Arc<AtomicBool>, Failure> {
+        let noted = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&noted);
+        set_handler(move || flag.store(true, Ordering::Relaxed))?;
+        Ok(noted)
+    }
+}
+
+fn set_handler(handler: impl FnMut() + 'static + Send) -> Result<(), Failure> {
+    ctrlc::set_handler(handler)
+        .map_err(|error| Failure::Output(format!("cannot watch for Ctrl-C: {error}")))
+}

@@ -1,0 +1,198 @@
+//! What the command `tickwheel generate` promises.
+
+use flate2::read::GzDecoder;
+use std::collections::HashMap;
+use std::fs;
+use std::io::Read;
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+use tickwheel_cli::generate::{Generator, Shape, Size};
+use tickwheel_cli::replay::{Action, Operation};
+
+const SHAPES: [(&str, Shape); 5] = [
+    ("short", Shape::Short),
+    ("one-delay", Shape::OneDelay),
+    ("year", Shape::Year),
+    ("cancelled", Shape::Cancelled),
+    ("bursts", Shape::Bursts),
+];
+
+#[test]
+fn every_shape_does_to_live_keys_what_needs_live_keys() {
+    for (name, shape) in SHAPES {
+        for (pending, operations) in [(1, 2_000), (7, 10_000), (1_000, 100_000)] {
+            let size = Size { operations, pending: pending.try_into().unwrap() };
+            let (mut due, mut last_ms, mut count) = (HashMap::new(), 0, 0);
+            for Operation { time_ms, key, action } in Generator::new(shape, size, 3) {
+                assert!(last_ms <= time_ms && key < pending, "{name}");
+                let is_live = due.get(&key).is_some_and(|&due_ms| time_ms < due_ms);
+                assert_eq!(is_live, !matches!(action, Action::Schedule { .. }), "{name}");
+                due.insert(key, action.delay_ms().map_or(0, |delay_ms| time_ms + delay_ms));
+                (last_ms, count) = (time_ms, count + 1);
+            }
+            assert_eq!(count, operations, "{name}");
+        }
+    }
+}
+
+#[test]
+fn shapes_are_what_their_names_say() {
+    let operations = |shape| {
+        let size = Size { operations: 200_000, ..Size::default() };
+        Generator::new(shape, size, 0).collect::<Vec<_>>()
+    };
+    let delays = |shape| {
+        let operations = operations(shape);
+        operations.iter().filter_map(|operation| operation.action.delay_ms()).collect::<Vec<_>>()
+    };
+    assert!(delays(Shape::Short).iter().all(|delay_ms| (1..=100).contains(delay_ms)));
+    assert!(delays(Shape::OneDelay).iter().all(|&delay_ms| delay_ms == 30_000));
+
+    // As many of each order of magnitude: a year has ten and a half, in ms.
+    let year = delays(Shape::Year);
+    for power in 0..10 {
+        let range = 10_u64.pow(power)..10_u64.pow(power + 1);
+        let share = year.iter().filter(|delay_ms| range.contains(delay_ms)).count() as f64
+            / year.len() as f64;
+        assert!((0.08..0.11).contains(&share), "{share} in {range:?}");
+    }
+    assert!(year.iter().all(|&delay_ms| delay_ms <= 365 * 86_400_000));
+
+    let cancelled = operations(Shape::Cancelled);
+    let cancels = cancelled.iter().filter(|operation| operation.action == Action::Cancel).count();
+    assert!(cancelled.len() * 46 / 100 < cancels, "{cancels} of {}", cancelled.len());
+
+    let bursts = operations(Shape::Bursts);
+    let mut most_in_a_ms = HashMap::<_, usize>::new();
+    bursts.iter().for_each(|operation| *most_in_a_ms.entry(operation.time_ms).or_default() += 1);
+    assert!(most_in_a_ms.values().all(|&together| together <= 2_000));
+    assert!(400 < bursts.len() / most_in_a_ms.len(), "{} instants", most_in_a_ms.len());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    let arguments = |seed| ["short", "--operations", "1000", "--seed", seed];
+    let [first, second, other] = ["7", "7", "8"].map(|seed| generate(&arguments(seed)).stdout);
+    assert_eq!(first, second);
+    assert_ne!(first, other);
+    let default = text(&generate(&["year", "--operations", "3"]).stdout);
+    assert_eq!(default, YEAR);
+}
+
+/// What every version of the command makes of seed 0.
+const YEAR: &str = "\
+time_ms,op,key,delay_ms
+0,schedule,5521,9
+0,schedule,3776,8688891
+36,schedule,4676,5039
+";
+
+#[test]
+fn every_shape_replays_without_a_surprise() {
+    let folder = TempDir::new().unwrap();
+    for (name, _) in SHAPES {
+        let trace = folder.path().join("trace.csv.gz");
+        let trace = trace.to_str().unwrap();
+        generate(&[name, "--operations", "5000", "--pending", "300", "-o", trace]);
+        let output = run(&["replay", trace, "--json", "--mode", "hierarchical"]);
+        let figures: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(figures["ops"], 5000, "{name}");
+        for surprise in ["replaced", "late_cancels", "late_reschedules"] {
+            assert_eq!(figures[surprise], 0, "{surprise} of {name}");
+        }
+    }
+}
+
+#[test]
+fn a_file_is_gzip_if_its_name_ends_so() {
+    let folder = TempDir::new().unwrap();
+    let arguments = ["bursts", "--operations", "5000"];
+    let expected = generate(&arguments).stdout;
+    for (name, is_packed) in [("trace.csv", false), ("trace.csv.gz", true), ("trace.GZ", true)] {
+        let file = folder.path().join(name);
+        let output = generate(&[&arguments[..], &["--output", file.to_str().unwrap()]].concat());
+        assert!(output.stdout.is_empty() && output.stderr.is_empty());
+        let mut bytes = fs::read(&file).unwrap();
+        if is_packed {
+            let packed = std::mem::take(&mut bytes);
+            GzDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
+        }
+        assert!(bytes == expected, "{name}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+}
+
+#[test]
+fn more_than_fits_anywhere_streams_to_a_reader_who_has_had_enough() {
+    let mut child = command(&["short", "--operations", "1000000000000000"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut start = vec![0; 1 << 20];
+    child.stdout.as_mut().unwrap().read_exact(&mut start).unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(output.stderr.is_empty());
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_leaves_nothing_behind() {
+    let folder = TempDir::new().unwrap();
+    for name in ["trace.csv", "trace.csv.gz"] {
+        let file = folder.path().join(name);
+        let arguments = ["short", "--operations", "1000000000000", "-o", file.to_str().unwrap()];
+        let mut child = command(&arguments).stderr(Stdio::piped()).spawn().unwrap();
+        // The file under its temporary name says that the command listens for the signal.
+        while fs::read_dir(folder.path()).unwrap().count() == 0 {
+            assert!(child.try_wait().unwrap().is_none(), "it ended");
+            std::thread::yield_now();
+        }
+        let pid = child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn arguments_are_checked_before_any_work() {
+    let folder = TempDir::new().unwrap();
+    let nowhere = folder.path().join("nowhere/trace.csv");
+    let cases: &[(&[&str], &str)] = &[
+        (&["round"], "[possible values: short, one-delay, year, cancelled, bursts]"),
+        (&["short", "--operations", "0"], "0 is not in 1.."),
+        (&["short", "--pending", "0"], "number would be zero"),
+        (&["short", "--seed", "x"], "invalid digit"),
+        (&["short", "-o", nowhere.to_str().unwrap()], "nowhere"),
+        (&["short", "-o", folder.path().to_str().unwrap()], "found a directory"),
+    ];
+    for (arguments, message) in cases {
+        let output = command(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(message), "{}", text(&output.stderr));
+        assert!(output.stdout.is_empty());
+    }
+}
+
+fn generate(arguments: &[&str]) -> Output {
+    run(&[&["generate"][..], arguments].concat())
+}
+
+fn run(arguments: &[&str]) -> Output {
+    let output = Command::new(env!("CARGO_BIN_EXE_tickwheel")).args(arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    output
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tickwheel"));
+    command.arg("generate").args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
