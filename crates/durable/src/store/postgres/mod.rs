@@ -9,10 +9,12 @@ use postgres::error::SqlState;
 use postgres::{Client, Config, NoTls, Statement, Transaction};
 
 use crate::Error;
-use crate::store::{Held, Lease, Leases, Limit, Op, Outcome, Page, Position, Replaced, Row, Store};
+use crate::store::{
+    Filling, Held, Lease, Leases, Limit, Op, Outcome, Page, Position, Replaced, Row, Store,
+};
 
 /// The statements that make the tables, to be run by hand where a program may not.
-pub const MIGRATION: &str = include_str!("../migrations/0001_timeouts.sql");
+pub const MIGRATION: &str = include_str!("../../../migrations/0001_timeouts.sql");
 
 /// The format of the tables this version knows.
 const FORMAT: i32 = 1;
@@ -193,9 +195,9 @@ pub fn schedule_in(
     at: SystemTime,
     payload: &[u8],
 ) -> Result<(), Error> {
-    crate::timer::check(name, payload)?;
+    crate::timer::values::check(name, payload)?;
     let failed = |error| Error::store(format!("schedule {name:?} in a transaction"), error);
-    let deadline = crate::timer::deadline(at);
+    let deadline = crate::timer::values::deadline(at);
     let statement = transaction.prepare(PUT).map_err(failed)?;
     let (names, partitions) = (vec![name], vec![partition(name)]);
     transaction
@@ -213,7 +215,7 @@ pub fn schedule_in(
 ///
 /// As for [`schedule_in`].
 pub fn cancel_in(transaction: &mut Transaction<'_>, name: &str) -> Result<bool, Error> {
-    crate::timer::check(name, &[])?;
+    crate::timer::values::check(name, &[])?;
     let failed = |error| Error::store(format!("cancel {name:?} in a transaction"), error);
     let rows = transaction.query(CANCEL, &[&vec![name]]).map_err(failed)?;
     Ok(!rows.is_empty())
@@ -468,27 +470,22 @@ impl Store for PostgresStore {
             Some(leases) => leases.iter().map(|lease| lease.partition as i32).collect(),
             None => (0..PARTITIONS as i32).collect(),
         };
-        let most = i64::try_from(limit.rows).unwrap_or(i64::MAX);
+        // One more tells whether the page is the last.
+        let most = i64::try_from(limit.rows).unwrap_or(i64::MAX).saturating_add(1);
         let found = self.run("load", |connection| {
             let (after_deadline, until) = (signed(after.deadline), signed(until));
             let parameters: [&(dyn postgres::types::ToSql + Sync); 5] =
                 [&partitions, &after_deadline, &&*after.name, &until, &most];
             connection.client.query(&connection.load, &parameters)
         })?;
-        let mut page = Page::default();
-        let mut bytes = 0;
+        let mut filling = Filling::new(limit);
         for row in &found {
-            if limit.bytes <= bytes {
+            if filling.is_over() {
                 break;
             }
-            let row = read_row(row, 0);
-            bytes += row.name.len() + row.payload.len();
-            page.rows.push(row);
+            filling.add(read_row(row, 0));
         }
-        if page.rows.len() < found.len() || found.len() >= limit.rows {
-            page.end = page.rows.last().map(Row::position);
-        }
-        Ok(page)
+        Ok(filling.page())
     }
 
     fn commit(&mut self, ops: &[Op]) -> Result<Vec<Outcome>, Error> {
