@@ -11,6 +11,8 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tickwheel::Mode;
+#[cfg(feature = "durable")]
+use tickwheel_cli::durable;
 use tickwheel_cli::replay::{self, Limits, Report, Tick, Trace, TraceError};
 
 /// Timing wheels, hierarchical and hashed.
@@ -26,6 +28,11 @@ enum Command {
     /// Runs a recorded workload through wheels of several modes and compares them.
     #[command(after_help = REPLAY_HELP)]
     Replay(Replay),
+
+    /// Looks into the file or the database of a durable timer, and cancels and mends there.
+    #[cfg(feature = "durable")]
+    #[command(after_help = durable::HELP)]
+    Durable(durable::Durable),
 
     /// Prints a script that completes the command's arguments in a shell.
     #[command(after_help = COMPLETIONS_HELP)]
@@ -129,6 +136,8 @@ enum Failure {
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Replay(arguments) => arguments.run(),
+        #[cfg(feature = "durable")]
+        Command::Durable(arguments) => return durable(&arguments),
         Command::Completions { shell } => print_completions(shell),
         Command::Man { folder } => write_man_pages(&folder),
     };
@@ -137,9 +146,31 @@ fn main() -> ExitCode {
         Err(Failure::Input(message)) => (message, 2),
         Err(Failure::Output(message)) => (message, 1),
     };
+    fail(&message, code)
+}
+
+fn fail(message: &str, code: u8) -> ExitCode {
     // There is nobody left to tell if this fails.
     let _ = writeln!(io::stderr(), "tickwheel: {message}");
     ExitCode::from(code)
+}
+
+#[cfg(feature = "durable")]
+fn durable(arguments: &durable::Durable) -> ExitCode {
+    let mut output = io::BufWriter::new(io::stdout().lock());
+    let done = arguments.run(&mut output);
+    // What was found before a failure is printed too.
+    let done = output.flush().map_err(durable::Failure::Output).and(done);
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(durable::Failure::Found) => ExitCode::from(1),
+        Err(durable::Failure::Input(message)) => fail(&message, 2),
+        // A reader that has had enough is no failure.
+        Err(durable::Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(durable::Failure::Output(error)) => fail(&format!("standard output: {error}"), 1),
+    }
 }
 
 impl Replay {

@@ -36,6 +36,8 @@
 //!
 //! - `redb` (default): [`DurableTimer::open`] and [`RedbStore`].
 //! - `postgres`: `DurableTimer::connect` and `PostgresStore`, for many workers on one database.
+//! - `tls`: connections to it with TLS, by the library of the system.
+//! - `metrics`: tells what [`Stats`] has to the recorder of the crate `metrics`, once a second.
 
 mod error;
 mod keeper;
@@ -47,7 +49,7 @@ pub use error::Error;
 pub use keeper::{Cancelled, Scheduled};
 pub use store::MemoryStore;
 #[cfg(feature = "postgres")]
-pub use store::postgres::{MIGRATION, PostgresStore, cancel_in, schedule_in};
+pub use store::postgres::{MIGRATION, PostgresStore, Workers, cancel_in, schedule_in};
 #[cfg(feature = "redb")]
 pub use store::redb::{RedbStore, Report};
 pub use timer::{Builder, Commit, Due, DueStream, DurableTimer, Iter, Pending, Stats};

@@ -45,3 +45,39 @@ pub struct Stats {
     /// How late the latest timeout was handed out. One that came due while no process ran counts.
     pub late_max: Duration,
 }
+
+#[cfg(feature = "metrics")]
+impl Stats {
+    /// Tells all of it to the recorder of the crate `metrics`.
+    pub(super) fn tell(&self) {
+        use metrics::{counter, gauge};
+
+        for (name, value) in [
+            ("handed_out", self.handed_out),
+            ("acked", self.acked),
+            ("retried", self.retried),
+            ("fenced", self.fenced),
+            ("commits", self.commits),
+            ("changes", self.changes),
+            ("loads", self.loads),
+            ("forgotten", self.forgotten),
+            ("errors", self.errors),
+            ("damaged", self.damaged),
+        ] {
+            counter!(format!("tickwheel_durable_{name}_total")).absolute(value);
+        }
+        for (name, value) in [
+            ("near", self.near as f64),
+            ("near_bytes", self.near_bytes as f64),
+            ("in_flight", self.in_flight as f64),
+            ("waiting", self.waiting as f64),
+            ("partitions", self.partitions as f64),
+            ("commit_seconds_sum", self.commit_time.as_secs_f64()),
+            ("commit_seconds_max", self.commit_time_max.as_secs_f64()),
+            ("late_seconds_sum", self.late.as_secs_f64()),
+            ("late_seconds_max", self.late_max.as_secs_f64()),
+        ] {
+            gauge!(format!("tickwheel_durable_{name}")).set(value);
+        }
+    }
+}

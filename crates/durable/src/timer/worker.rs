@@ -40,7 +40,14 @@ pub(super) struct Worker {
     /// Whether a commit is under way.
     commits: bool,
     commit_time: CommitTime,
+    /// When the metrics were told.
+    #[cfg(feature = "metrics")]
+    told: Instant,
 }
+
+/// How often metrics are told, less what the longest sleep may be late.
+#[cfg(feature = "metrics")]
+const TOLD_EVERY: Duration = Duration::from_millis(900);
 
 impl Worker {
     /// Starts both threads. `messages`: both ends of what the keeper's thread reads.
@@ -72,6 +79,8 @@ impl Worker {
             closing: Vec::new(),
             commits: false,
             commit_time: CommitTime::default(),
+            #[cfg(feature = "metrics")]
+            told: Instant::now(),
         };
         thread::Builder::new().name(name).spawn(move || worker.run()).map_err(failed)
     }
@@ -196,7 +205,7 @@ impl Worker {
             let _ = ticket.reply.send(reply);
         }
         let counts = self.keeper.counts;
-        *lock(&self.shared.stats) = Stats {
+        let stats = Stats {
             near: self.keeper.near_rows(),
             near_bytes: self.keeper.bytes(),
             in_flight: self.keeper.in_flight(),
@@ -217,6 +226,13 @@ impl Worker {
             late: Duration::from_millis(counts.late_total),
             late_max: Duration::from_millis(counts.late_max),
         };
+        #[cfg(feature = "metrics")]
+        if TOLD_EVERY <= self.told.elapsed() {
+            self.told = Instant::now();
+            let waiting = lock(&self.shared.outbox).len();
+            Stats { waiting, ..stats.clone() }.tell();
+        }
+        *lock(&self.shared.stats) = stats;
     }
 
     fn now(&self) -> Now {

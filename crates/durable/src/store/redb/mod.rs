@@ -62,11 +62,23 @@ impl RedbStore {
 
     /// Opens the file as [`open`](Self::open) does, with so many bytes of memory for its pages.
     pub fn open_with_cache(path: impl AsRef<Path>, bytes: usize) -> Result<Self, Error> {
+        Self::open_file(path.as_ref(), bytes, true)
+    }
+
+    /// Opens the file as [`open`](Self::open) does, if it is there, and makes none.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open), and if there is no file.
+    pub fn open_existing(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::open_file(path.as_ref(), DEFAULT_CACHE, false)
+    }
+
+    fn open_file(path: &Path, cache: usize, creates: bool) -> Result<Self, Error> {
         // Absolute, so that a program that changes its directory can open it again.
-        let path = path.as_ref();
         let path = std::path::absolute(path)
             .map_err(|error| Error::store(format!("find {}", path.display()), error))?;
-        Self::begin(Source::File { path, opened: None, cache: bytes })
+        Self::begin(Source::File { path, opened: None, cache, creates })
     }
 
     /// Opens a database on a storage of your own, for tests of crashes.

@@ -17,7 +17,13 @@ const FORMAT: u64 = 1;
 /// Where the database is.
 #[derive(Debug)]
 pub(super) enum Source {
-    File { path: PathBuf, opened: Option<Metadata>, cache: usize },
+    File {
+        path: PathBuf,
+        opened: Option<Metadata>,
+        cache: usize,
+        /// Whether it makes the file if there is none.
+        creates: bool,
+    },
     Backend(BackendSource),
 }
 
@@ -55,17 +61,20 @@ impl Source {
 
     pub(super) fn open(&mut self) -> Result<Database, Error> {
         let database = match self {
-            Self::File { path, opened, cache } => {
+            Self::File { path, opened, cache, creates } => {
                 let doing = || format!("open {}", path.display());
                 let is_new = opened.is_none() && !path.exists();
                 let file = OpenOptions::new()
                     .read(true)
                     .write(true)
-                    .create(opened.is_none())
+                    .create(*creates && opened.is_none())
                     .truncate(false)
                     .open(&*path)
-                    .map_err(|error| Error::store(doing(), explain(error)))?;
+                    .map_err(|error| Error::store(doing(), explain(error, *creates)))?;
                 let metadata = file.metadata().map_err(|error| Error::store(doing(), error))?;
+                if !*creates && metadata.len() == 0 {
+                    return Err(Error::Foreign { path: path.clone() });
+                }
                 let backend = FileBackend::new(file).map_err(|error| match error {
                     DatabaseError::DatabaseAlreadyOpen => Error::Locked { path: path.clone() },
                     error => Error::store(doing(), error),
@@ -161,8 +170,9 @@ fn sync_folder(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn explain(error: io::Error) -> io::Error {
+fn explain(error: io::Error, creates: bool) -> io::Error {
     let hint = match error.kind() {
+        io::ErrorKind::NotFound if !creates => "there is no such file",
         io::ErrorKind::NotFound => "its folder does not exist; make it first",
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "the file and its folder must be writable for this user"
