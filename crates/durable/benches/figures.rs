@@ -182,12 +182,14 @@ fn drain(file: &Path, rows: u64) -> Result<()> {
     for _ in 1..due {
         timer.recv()?.ok_or("closed")?.ack();
     }
+    println!("{due} fired in {:.1} s", began.elapsed().as_secs_f64());
+    while timer.stats().acked < due {
+        thread::sleep(Duration::from_millis(1));
+    }
     let took = began.elapsed().as_secs_f64();
-    println!("{due} fired and acked in {took:.1} s: {:.0}/s", due as f64 / took);
+    println!("and acked durably in {took:.1} s: {:.0}/s", due as f64 / took);
     println!("memory {}, {:?}", memory(), timer.stats());
-    let began = Instant::now();
     timer.close()?;
-    println!("closed in {:.2} s", began.elapsed().as_secs_f64());
     let began = Instant::now();
     let timer = DurableTimer::open(file)?;
     println!("after a close: open {:.2} s, {} left", began.elapsed().as_secs_f64(), timer.len()?);
