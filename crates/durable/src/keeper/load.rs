@@ -76,9 +76,11 @@ impl<T> Keeper<T> {
             // All at once, so that nothing is missing meanwhile.
             self.front.clear();
             self.looked_at = time;
-            // Where looks take long, most of the time is left for other calls.
+            // Where looks take long, time is left for other calls; but the next one must be there
+            // before the margin is over, or nothing is handed out until it is.
             let took = now.steady.saturating_sub(asked);
-            self.look_next = now.steady.saturating_add(self.config.look.max(took * 4));
+            let pause = (took * 4).min(self.config.margin / 4).max(self.config.look);
+            self.look_next = now.steady.saturating_add(pause);
         }
         for row in page.rows {
             if self.is_filled() {

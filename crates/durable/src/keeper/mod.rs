@@ -231,8 +231,11 @@ impl<T> Keeper<T> {
         self.front.len() + self.flights.len()
     }
 
+    /// What was settled and is not committed would come again after a crash, so that is bounded too.
     fn has_room_to_fly(&self) -> bool {
-        !self.closing && self.flights.unsettled < self.config.in_flight
+        !self.closing
+            && self.flights.unsettled < self.config.in_flight
+            && self.flights.len() < self.config.in_flight * 2
     }
 
     /// A call for leases may give some back, and then others own them before its answer is here.

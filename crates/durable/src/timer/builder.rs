@@ -86,7 +86,8 @@ impl Builder {
     /// Sets the most timeouts that are handed out and not settled. Default 1000.
     ///
     /// When consumers hold so many, no more are handed out, and then no more are loaded. Scheduling
-    /// goes on.
+    /// goes on. Of what was acked and is not committed as many may be, so after a crash at most twice
+    /// this number come again.
     pub fn in_flight(mut self, timeouts: usize) -> Self {
         self.config.in_flight = timeouts;
         self

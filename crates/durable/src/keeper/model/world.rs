@@ -406,6 +406,7 @@ impl World {
         let unsettled = flights.filter(|flight| !flight.is_settled).count();
         assert_eq!(keeper.flights.unsettled, unsettled);
         assert!(unsettled <= self.config.in_flight);
+        assert!(keeper.flights.len() <= self.config.in_flight * 2, "a crash brings back too many");
         assert_eq!(unsettled, self.outbox.len() + self.held.len());
         assert!(
             keeper.front.len() == 0 || keeper.known() <= self.config.near_rows,

@@ -6,12 +6,12 @@ use super::unsigned;
 use crate::store::Lease;
 
 /// Renews what this worker has, gives back what is over its share, and takes what is free up to
-/// it. Returns the leases and the clock.
+/// it. Returns the leases.
 pub(super) fn take_leases(
     transaction: &mut Transaction<'_>,
     worker: i64,
     seconds: f64,
-) -> Result<(Vec<Lease>, u64), postgres::Error> {
+) -> Result<Vec<Lease>, postgres::Error> {
     transaction.execute(
         "insert into tickwheel_worker values ($1, clock_timestamp() + $2 * interval '1 second')
          on conflict (worker) do update set until = excluded.until",
@@ -60,8 +60,7 @@ pub(super) fn take_leases(
         .chain(&taken)
         .map(|row| Lease { partition: row.get::<_, i32>(0) as u32, epoch: unsigned(row.get(1)) })
         .collect();
-    let clock = unsigned(transaction.query_one(CLOCK, &[])?.get(0));
-    Ok((held, clock))
+    Ok(held)
 }
 
 /// Milliseconds since 1970, rounded down.

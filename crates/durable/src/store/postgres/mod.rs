@@ -20,7 +20,7 @@ use crate::store::{
 };
 use connect::Connect;
 use connection::Connection;
-use lease::take_leases;
+use lease::{CLOCK, take_leases};
 pub use operate::Workers;
 pub use schema::MIGRATION;
 use schema::set_up;
@@ -168,8 +168,10 @@ impl Store for PostgresStore {
         let good_for = self.lease;
         self.run("take leases", |connection| {
             let mut transaction = connection.client.transaction()?;
-            let (held, clock) = take_leases(&mut transaction, worker, seconds)?;
+            let held = take_leases(&mut transaction, worker, seconds)?;
             transaction.commit()?;
+            // Last, so that little time passes until the worker has it: by so much it is late.
+            let clock = unsigned(connection.client.query_one(CLOCK, &[])?.get(0));
             Ok(Leases { held, good_for: Some(good_for), clock: Some(clock) })
         })
     }
