@@ -13,7 +13,8 @@ use crate::store::{Op, Outcome, Replaced, Row};
 impl<T> Keeper<T> {
     /// Settlements come first, so that a name that was acked is unknown to a cancel after it.
     pub(super) fn commit(&mut self, now: Now) -> Option<Call> {
-        if !self.commit_pause.is_over(now.steady) {
+        // Without the store's clock it cannot be told what may be out.
+        if !self.commit_pause.is_over(now.steady) || !self.tenure.is_known {
             let error = self.last_error.clone().unwrap_or(Error::Closed);
             while let Some(command) = self.commands.pop_front() {
                 if command.request.is_read() {

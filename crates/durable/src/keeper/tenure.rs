@@ -8,6 +8,8 @@ use crate::store::{Lease, Leases};
 /// What the keeper may hand out, and until when.
 #[derive(Debug, Default)]
 pub(super) struct Tenure {
+    /// Whether the store ever answered: before, it is not known whether it has several owners.
+    pub(super) is_known: bool,
     /// The epochs of the partitions that are leased.
     pub(super) epochs: HashMap<u32, u64>,
     until: Option<Times>,
@@ -73,6 +75,7 @@ impl Tenure {
         let epochs: HashMap<u32, u64> =
             leases.held.into_iter().map(|lease| (lease.partition, lease.epoch)).collect();
         let changed = epochs != self.epochs;
+        self.is_known = true;
         self.epochs = epochs;
         changed
     }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::outbox::Outbox;
-use super::{Answer, Call, Config, Keeper, Now};
+use super::{Answer, Call, Command, Config, Keeper, Now, Request};
+use crate::Error;
 use crate::store::{Lease, Leases, Page, Position, Row};
 use world::Simulation;
 
@@ -128,4 +129,18 @@ fn a_timeout_is_not_handed_out_on_the_strength_of_an_old_look() {
     keeper.answer(now(at + 1), &mut outbox, Ok(Answer::Page(page())));
     keeper.poll(now(at + 1), &mut outbox);
     assert_eq!(outbox.len(), 1);
+}
+
+/// Another owner may have handed it out, and without its clock this worker cannot tell.
+#[test]
+fn before_the_store_told_its_clock_callers_are_told_nothing_but_the_error() {
+    let mut keeper: Keeper<()> = Keeper::new(config());
+    let mut outbox = Outbox::default();
+    let now = |steady| Now { wall: 0, steady };
+    assert!(matches!(keeper.poll(now(0), &mut outbox), Some(Call::Lease { wanted: true })));
+    keeper.answer(now(1), &mut outbox, Err(Error::store("reach it", "cut")));
+    keeper.command(Command { ticket: (), request: Request::Cancel { name: "a".into() } });
+    assert_eq!(keeper.poll(now(2), &mut outbox), None);
+    assert!(matches!(keeper.replies[..], [((), Err(Error::Store { .. }))]));
+    assert!(matches!(keeper.poll(now(200), &mut outbox), Some(Call::Lease { wanted: true })));
 }

@@ -26,7 +26,8 @@ pub struct Report {
     /// Names in the index whose timeout was acked. This is no fault; the timer removes them when
     /// they are many.
     pub acked_names: u64,
-    /// Whether the engine found pages of the file that are not as it wrote them, and mended them.
+    /// Whether the engine found pages that are not as it wrote them, and mended the file. It may
+    /// have gone back to the commit before the last. It looks for them in a repair only.
     pub engine_mended: bool,
 }
 
@@ -42,7 +43,8 @@ const STEP: u64 = 4096;
 
 impl RedbStore {
     /// Reads the whole file and tells what is wrong with it. With `repairs` it mends that, in one
-    /// commit: it sets damaged timeouts aside and writes the index of names anew.
+    /// commit: it sets damaged timeouts aside and writes the index of names anew. Then the engine checks
+    /// and mends its pages.
     ///
     /// `progress` is called now and then with the number of timeouts that were read, and with that
     /// of all.
@@ -56,12 +58,16 @@ impl RedbStore {
         mut progress: impl FnMut(u64, u64),
     ) -> Result<Report, Error> {
         self.run("check", |database, _| {
-            let engine_mended = !database.check_integrity()?;
             let report = look(database, &mut progress)?;
-            if repairs && !report.is_whole() {
+            if !repairs {
+                return Ok(report);
+            }
+            if !report.is_whole() {
                 mend(database)?;
             }
-            Ok(Report { engine_mended, ..report })
+            // Last: of a page that is damaged it goes back to the commit before, and by now all
+            // pages of damaged timeouts are written anew.
+            Ok(Report { engine_mended: !database.check_integrity()?, ..report })
         })
     }
 
