@@ -266,7 +266,8 @@ impl<T> Keeper<T> {
     /// all anew.
     fn notice(&mut self, now: Now, outbox: &mut Outbox) {
         let time = self.tenure.time(now);
-        if time < self.handed_out_at {
+        // A store's clock is known better with each lease, which is no clock that was set.
+        if time < self.handed_out_at && !self.tenure.is_shared() {
             self.recall(outbox);
             self.forget();
         }

@@ -36,13 +36,12 @@ struct StoreClock {
 
 impl StoreClock {
     /// Keeps what `old` knew better, as a call may have been slow, less what the clocks can have
-    /// drifted apart since.
-    fn and(self, old: Self) -> Self {
+    /// drifted apart since. `None`: they contradict each other, because the store's clock was set.
+    fn and(self, old: Self) -> Option<Self> {
         let drift = 1 + self.asked.saturating_sub(old.asked) / DRIFT;
         let least = self.least.max(old.least.saturating_sub(drift));
         let most = self.most.min(old.most.saturating_add(drift));
-        // Else the store's clock was set.
-        if least <= most { Self { least, most, ..self } } else { self }
+        (least <= most).then_some(Self { least, most, ..self })
     }
 }
 
@@ -54,7 +53,7 @@ const SLACK: u64 = 2;
 
 impl Tenure {
     /// Takes what the store answered to a call at the steady time `asked`. Returns whether other
-    /// partitions are leased now, or under another epoch.
+    /// partitions are leased now, or under another epoch, or the store's clock was set.
     pub(super) fn take(&mut self, now: Now, asked: u64, leases: Leases) -> bool {
         self.until = leases.good_for.map(|good_for| {
             // Counted from before the call, and by a clock that is never set.
@@ -71,10 +70,12 @@ impl Tenure {
             least: clock.saturating_sub(now.steady).saturating_sub(SLACK),
             most: clock.saturating_sub(asked).saturating_add(SLACK + 1),
         });
-        self.clock = measured.map(|new| self.clock.map_or(new, |old| new.and(old)));
+        let known = measured.zip(self.clock).and_then(|(new, old)| new.and(old));
+        let was_set = self.clock.is_some() && known.is_none();
+        self.clock = known.or(measured);
         let epochs: HashMap<u32, u64> =
             leases.held.into_iter().map(|lease| (lease.partition, lease.epoch)).collect();
-        let changed = epochs != self.epochs;
+        let changed = epochs != self.epochs || was_set;
         self.is_known = true;
         self.epochs = epochs;
         changed

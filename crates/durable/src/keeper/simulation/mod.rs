@@ -144,3 +144,49 @@ fn before_the_store_told_its_clock_callers_are_told_nothing_but_the_error() {
     assert!(matches!(keeper.replies[..], [((), Err(Error::Store { .. }))]));
     assert!(matches!(keeper.poll(now(200), &mut outbox), Some(Call::Lease { wanted: true })));
 }
+
+#[test]
+fn a_slow_call_for_leases_takes_nothing_back_and_a_clock_that_was_set_back_does() {
+    let mut keeper: Keeper<()> = Keeper::new(config());
+    let mut outbox = Outbox::default();
+    let mut at = 0;
+    let row = Row {
+        name: "a".into(),
+        deadline: 1_000_100,
+        payload: Arc::from([]),
+        attempt: 0,
+        number: 1,
+        partition: 0,
+    };
+    // The store's clock, and how long the answer takes to come.
+    for (clock, slow, waiting) in [(1_000_000, 0, 0), (1_015_000, 50, 1), (430_000, 0, 0)] {
+        loop {
+            match keeper.poll(Now { wall: 0, steady: at }, &mut outbox) {
+                Some(Call::Lease { .. }) => break,
+                Some(Call::Load { .. }) => {
+                    let page = Page { rows: vec![row.clone()], ..Page::default() };
+                    let now = Now { wall: 0, steady: at };
+                    keeper.answer(now, &mut outbox, Ok(Answer::Page(page)));
+                }
+                Some(call) => panic!("{call:?}"),
+                None => at = keeper.wake(Now { wall: 0, steady: at }),
+            }
+        }
+        at += slow;
+        let leases = Leases {
+            held: vec![Lease { partition: 0, epoch: 1 }],
+            good_for: Some(Duration::from_secs(60)),
+            clock: Some(clock),
+        };
+        // The keeper looks just before the answer comes.
+        let now = Now { wall: 0, steady: at };
+        assert_eq!(keeper.poll(now, &mut outbox), None);
+        keeper.answer(now, &mut outbox, Ok(Answer::Leases(leases)));
+        keeper.poll(now, &mut outbox);
+        assert_eq!(outbox.len(), waiting, "with the clock at {clock}");
+        if keeper.pending.is_some() {
+            let page = Page { rows: vec![row.clone()], ..Page::default() };
+            keeper.answer(now, &mut outbox, Ok(Answer::Page(page)));
+        }
+    }
+}
