@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! cargo bench -p tickwheel-durable --bench figures -- groups          # schedules by group size
-//! cargo bench -p tickwheel-durable --bench figures -- pending 10000000 # many pending; `ascending` after it: quick to fill
+//! cargo bench -p tickwheel-durable --bench figures -- pending 10000000 # or 10000000 ascending
 //! cargo bench -p tickwheel-durable --bench figures -- mixed           # firing while scheduling
 //! cargo bench -p tickwheel-durable --features postgres --bench figures -- postgres URL
 //! ```

@@ -201,7 +201,7 @@ fn list(
     Ok(())
 }
 
-/// Calls `work` with the rows of each page and the number of damaged ones, as long as it wants more.
+/// Calls `work` with the rows of each page and the number of damaged ones, while it wants more.
 fn each_page(
     opened: &mut Opened,
     until: u64,
