@@ -253,6 +253,29 @@ fn tables_of_a_newer_format_are_refused() {
     assert!(DurableTimer::connect("no url").is_err());
 }
 
+#[cfg(feature = "tls")]
+#[test]
+fn the_parameters_of_the_url_say_what_tls_must_be() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let certificate = server.secure().display().to_string();
+    let named = url.replace("127.0.0.1", "localhost");
+    let root = format!("sslrootcert={certificate}");
+    for (url, parameters, connects) in [
+        (&url, "sslmode=disable".to_owned(), false),
+        (&url, "sslmode=prefer".to_owned(), true),
+        (&url, "sslmode=require".to_owned(), true),
+        (&url, format!("sslmode=verify-ca&{root}"), true),
+        (&named, format!("sslmode=verify-full&{root}"), true),
+        // The certificate has another name, and no root of the system knows it.
+        (&url, format!("sslmode=verify-full&{root}"), false),
+        (&named, "sslmode=verify-full".to_owned(), false),
+    ] {
+        let connected = PostgresStore::connect(&format!("{url}?{parameters}"));
+        assert_eq!(connected.is_ok(), connects, "{parameters}: {:?}", connected.err());
+    }
+}
+
 /// Kills and pauses of workers, each a process.
 #[test]
 fn kills_and_pauses_of_workers_lose_nothing_and_make_nothing_early() {

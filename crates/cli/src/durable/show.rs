@@ -6,7 +6,8 @@ use humantime::{format_duration, format_rfc3339_millis};
 use serde_json::{Value, json};
 use tickwheel_durable::store::Row;
 
-pub(super) const HEADER: &str = "DEADLINE                  IN                 ATTEMPT  BYTES  NAME";
+pub(super) const HEADER: &str =
+    "DEADLINE                  IN                         ATTEMPT  BYTES  NAME";
 
 /// The last moment that can be written with a year of four digits.
 const LAST: u64 = 253_402_300_799_999;
@@ -21,7 +22,7 @@ pub(super) fn time(deadline: u64) -> String {
 
 pub(super) fn line(row: &Row, now: SystemTime) -> String {
     format!(
-        "{:<25} {:<18} {:>7} {:>6}  {}",
+        "{:<25} {:<26} {:>7} {:>6}  {}",
         time(row.deadline),
         left(row, now),
         row.attempt.saturating_add(1),

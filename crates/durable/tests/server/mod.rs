@@ -1,6 +1,10 @@
 //! A PostgreSQL of its own for a test, from the distribution's package.
 
+#[cfg(feature = "tls")]
+use std::fs;
 use std::net::TcpListener;
+#[cfg(feature = "tls")]
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -68,6 +72,37 @@ impl Server {
         );
         let log = self.folder.path().join("log").display().to_string();
         self.run("pg_ctl", &["start", "-w", "-l", &log, "-o", &settings]);
+    }
+
+    /// Takes connections with TLS only from now on, and returns the file with the certificate, which
+    /// is for `localhost`.
+    #[cfg(feature = "tls")]
+    pub(crate) fn secure(&self) -> PathBuf {
+        let certificate = self.data().join("server.crt");
+        let key = self.data().join("server.key");
+        let status = Command::new("openssl")
+            .args("req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost".split(' '))
+            .args(["-addext", "subjectAltName=DNS:localhost", "-keyout"])
+            .arg(&key)
+            .arg("-out")
+            .arg(&certificate)
+            .stderr(Stdio::null())
+            .status()
+            .expect("openssl is installed");
+        assert!(status.success(), "openssl: {status}");
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+        if let Some((user, group)) = self.user {
+            chown(&key, Some(user), Some(group)).unwrap();
+        }
+        let rules = self.data().join("pg_hba.conf");
+        let secured = fs::read_to_string(&rules).unwrap().replace("\nhost ", "\nhostssl ");
+        fs::write(rules, secured).unwrap();
+        let settings = self.data().join("postgresql.conf");
+        let secured = fs::read_to_string(&settings).unwrap() + "\nssl = on\n";
+        fs::write(settings, secured).unwrap();
+        self.stop("fast");
+        self.go();
+        certificate
     }
 
     pub(crate) fn stop(&self, mode: &str) {
