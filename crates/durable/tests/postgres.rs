@@ -1,6 +1,8 @@
 //! The timer on PostgreSQL. The tests start a server of their own.
 
 mod server;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Write};
@@ -258,7 +260,7 @@ fn tables_of_a_newer_format_are_refused() {
 fn the_parameters_of_the_url_say_what_tls_must_be() {
     let Some(server) = Server::start() else { return };
     let url = server.database();
-    let certificate = server.secure().display().to_string();
+    let certificate = tls::secure(&server).display().to_string();
     let named = url.replace("127.0.0.1", "localhost");
     let root = format!("sslrootcert={certificate}");
     for (url, parameters, connects) in [

@@ -1,10 +1,7 @@
 //! A PostgreSQL of its own for a test, from the distribution's package.
 
-#[cfg(feature = "tls")]
 use std::fs;
 use std::net::TcpListener;
-#[cfg(feature = "tls")]
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -19,7 +16,7 @@ pub(crate) struct Server {
     programs: PathBuf,
     port: u16,
     /// The server refuses to run as root.
-    user: Option<(u32, u32)>,
+    pub(crate) user: Option<(u32, u32)>,
     databases: AtomicU32,
 }
 
@@ -47,7 +44,7 @@ impl Server {
         Some(server)
     }
 
-    fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
@@ -72,37 +69,6 @@ impl Server {
         );
         let log = self.folder.path().join("log").display().to_string();
         self.run("pg_ctl", &["start", "-w", "-l", &log, "-o", &settings]);
-    }
-
-    /// Takes connections with TLS only from now on, and returns the file with the certificate, which
-    /// is for `localhost`.
-    #[cfg(feature = "tls")]
-    pub(crate) fn secure(&self) -> PathBuf {
-        let certificate = self.data().join("server.crt");
-        let key = self.data().join("server.key");
-        let status = Command::new("openssl")
-            .args("req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost".split(' '))
-            .args(["-addext", "subjectAltName=DNS:localhost", "-keyout"])
-            .arg(&key)
-            .arg("-out")
-            .arg(&certificate)
-            .stderr(Stdio::null())
-            .status()
-            .expect("openssl is installed");
-        assert!(status.success(), "openssl: {status}");
-        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
-        if let Some((user, group)) = self.user {
-            chown(&key, Some(user), Some(group)).unwrap();
-        }
-        let rules = self.data().join("pg_hba.conf");
-        let secured = fs::read_to_string(&rules).unwrap().replace("\nhost ", "\nhostssl ");
-        fs::write(rules, secured).unwrap();
-        let settings = self.data().join("postgresql.conf");
-        let secured = fs::read_to_string(&settings).unwrap() + "\nssl = on\n";
-        fs::write(settings, secured).unwrap();
-        self.stop("fast");
-        self.go();
-        certificate
     }
 
     pub(crate) fn stop(&self, mode: &str) {
@@ -138,7 +104,7 @@ pub(crate) fn client(url: &str) -> Client {
 }
 
 fn programs() -> Option<PathBuf> {
-    let mut versions: Vec<PathBuf> = std::fs::read_dir(Path::new("/usr/lib/postgresql"))
+    let mut versions: Vec<PathBuf> = fs::read_dir(Path::new("/usr/lib/postgresql"))
         .ok()?
         .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
         .filter(|programs| programs.join("initdb").exists())
