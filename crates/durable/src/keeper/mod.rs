@@ -231,7 +231,7 @@ impl<T> Keeper<T> {
         self.front.len() + self.flights.len()
     }
 
-    /// What was settled and is not committed would come again after a crash, so that is bounded too.
+    /// What was settled and is not committed comes again after a crash, so that is bounded too.
     fn has_room_to_fly(&self) -> bool {
         !self.closing
             && self.flights.unsettled < self.config.in_flight

@@ -61,8 +61,8 @@ pub trait Store: Send {
     ///
     /// - When it returns `Ok`, all of it survives a crash and a power cut.
     /// - When it returns an error, either all or nothing of it was done.
-    /// - [`Outcome::Put`] and [`Outcome::Retried`] carry a number that no row ever had. Without it, a
-    ///   retry whose answer was lost would look like a row that is still in flight.
+    /// - [`Outcome::Put`] and [`Outcome::Retried`] carry a number that no row ever had. Without it,
+    ///   a retry whose answer was lost would look like a row that is still in flight.
     /// - [`Op::Ack`] and [`Op::Retry`] do nothing if the row of that name has another number, and
     ///   nothing if the epoch is not the newest of that partition.
     fn commit(&mut self, ops: &[Op]) -> Result<Vec<Outcome>, Error>;

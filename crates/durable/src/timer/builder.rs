@@ -86,14 +86,14 @@ impl Builder {
     /// Sets the most timeouts that are handed out and not settled. Default 1000.
     ///
     /// When consumers hold so many, no more are handed out, and then no more are loaded. Scheduling
-    /// goes on. Of what was acked and is not committed as many may be, so after a crash at most twice
-    /// this number come again.
+    /// goes on. Of what was acked and is not committed as many may be, so after a crash at most
+    /// twice this number come again.
     pub fn in_flight(mut self, timeouts: usize) -> Self {
         self.config.in_flight = timeouts;
         self
     }
 
-    /// Sets how long after it was dropped a [`Due`] comes again. Default 30 s.
+    /// Sets how long after it was dropped a [`Due`](crate::Due) comes again. Default 30 s.
     pub fn redeliver(mut self, delay: Duration) -> Self {
         self.config.redeliver = milliseconds(delay);
         self

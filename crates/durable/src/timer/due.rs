@@ -20,7 +20,7 @@ use crate::store::Row;
 /// A timeout that is due, in the hands of a consumer.
 ///
 /// Settle it with [`ack`](Self::ack) or [`retry`](Self::retry). Dropped without either, as by a
-/// panic, it comes again after [`Builder::redeliver`].
+/// panic, it comes again after [`Builder::redeliver`](crate::Builder::redeliver).
 #[must_use = "a timeout that is dropped comes again; call `ack` when it is done"]
 pub struct Due {
     pub(super) row: Row,

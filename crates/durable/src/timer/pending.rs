@@ -30,7 +30,7 @@ impl Pending {
         &self.0.payload
     }
 
-    /// Returns the [attempt](Due::attempt) that comes next.
+    /// Returns the [attempt](crate::Due::attempt) that comes next.
     pub fn attempt(&self) -> u32 {
         self.0.attempt.saturating_add(1)
     }

@@ -20,7 +20,8 @@ pub struct Stats {
     pub handed_out: u64,
     /// Timeouts acked, durably.
     pub acked: u64,
-    /// Timeouts that were scheduled again by [`Due::retry`] or because they were dropped.
+    /// Timeouts that were scheduled again by [`Due::retry`](crate::Due::retry) or because they were
+    /// dropped.
     pub retried: u64,
     /// Acks and retries that were refused because the partition has another owner.
     pub fenced: u64,

@@ -43,8 +43,8 @@ const STEP: u64 = 4096;
 
 impl RedbStore {
     /// Reads the whole file and tells what is wrong with it. With `repairs` it mends that, in one
-    /// commit: it sets damaged timeouts aside and writes the index of names anew. Then the engine checks
-    /// and mends its pages.
+    /// commit: it sets damaged timeouts aside and writes the index of names anew. Then the engine
+    /// checks and mends its pages.
     ///
     /// `progress` is called now and then with the number of timeouts that were read, and with that
     /// of all.
