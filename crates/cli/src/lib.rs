@@ -4,13 +4,19 @@
 //! compares them. [`choose`](mod@choose) searches for the configuration that suits it.
 //! [`generate`] makes such workloads.
 //!
+//! `durable` looks into the file or the database of a durable timer.
+//!
 //! # Features
 //!
+//! - `durable`: the command `tickwheel durable`, for files.
+//! - `postgres`: and for PostgreSQL databases.
 //! - `png`: draws pictures as PNG as well as SVG. The renderer and its fonts take longer to build
 //!   than everything else, so the default build is without them.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod choose;
+#[cfg(feature = "durable")]
+pub mod durable;
 pub mod generate;
 #[cfg(feature = "png")]
 pub mod raster;

@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! cargo bench -p tickwheel-durable --bench figures -- groups          # schedules by group size
-//! cargo bench -p tickwheel-durable --bench figures -- pending 10000000 # many pending
+//! cargo bench -p tickwheel-durable --bench figures -- pending 10000000 # or 10000000 ascending
 //! cargo bench -p tickwheel-durable --bench figures -- mixed           # firing while scheduling
 //! cargo bench -p tickwheel-durable --features postgres --bench figures -- postgres URL
 //! ```
@@ -31,16 +31,17 @@ fn main() -> Result<()> {
     match words[..] {
         [] => {
             groups(2_000)?;
-            pending(20_000)?;
+            pending(20_000, "random")?;
             mixed(2_000, Duration::from_secs(2))
         }
         ["groups"] => groups(50_000),
-        ["pending", rows] => pending(rows.parse()?),
+        ["pending", rows] => pending(rows.parse()?, "random"),
+        ["pending", rows, names] => pending(rows.parse()?, names),
         ["mixed"] => mixed(200_000, Duration::from_secs(10)),
         #[cfg(feature = "postgres")]
         ["postgres", url] => workers(url),
-        ["fill", file, rows] => fill(Path::new(file), rows.parse()?),
-        ["drain", file, rows] => drain(Path::new(file), rows.parse()?),
+        ["fill", file, rows, names] => fill(Path::new(file), rows.parse()?, names == "random"),
+        ["drain", file, rows, _] => drain(Path::new(file), rows.parse()?),
         _ => Err("figures [groups | pending ROWS | mixed | postgres URL]".into()),
     }
 }
@@ -123,12 +124,12 @@ fn groups(rows: u64) -> Result<()> {
 }
 
 /// Many pending: in a process that dies, and then in a new one.
-fn pending(rows: u64) -> Result<()> {
+fn pending(rows: u64, names: &str) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("timeouts");
     for phase in ["fill", "drain"] {
         let status = Command::new(std::env::current_exe()?)
-            .args([phase, &file.display().to_string(), &rows.to_string()])
+            .args([phase, &file.display().to_string(), &rows.to_string(), names])
             .status()?;
         if phase == "drain" && !status.success() {
             return Err(format!("{phase}: {status}").into());
@@ -137,20 +138,26 @@ fn pending(rows: u64) -> Result<()> {
     Ok(())
 }
 
-fn fill(file: &Path, rows: u64) -> Result<()> {
+/// Names and deadlines at random, or both ascending, which is quick to fill.
+fn fill(file: &Path, rows: u64, is_random: bool) -> Result<()> {
     // Larger groups than a service has, to be done in time.
     let timer = DurableTimer::builder().group(20_000).open(file)?;
     let mut random = Random(1);
     let mut commits = Vec::new();
-    let began = Instant::now();
+    let (began, begin) = (Instant::now(), SystemTime::now());
     let due = rows / 10;
     for n in 0..rows {
-        let name = format!("{:016x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let name = match is_random {
+            true => format!("{:016x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            false => format!("{n:016x}"),
+        };
         // A tenth is overdue when the second process opens the file.
         let at = if n < due {
             SystemTime::now() + Duration::from_millis(random.below(1_000))
-        } else {
+        } else if is_random {
             random.in_a_month() + Duration::from_secs(3_600)
+        } else {
+            begin + Duration::from_secs(3_600) + Duration::from_millis(n)
         };
         commits.push(timer.schedule(&name, at, &PAYLOAD)?);
         if commits.len() == 40_000 {
@@ -160,7 +167,7 @@ fn fill(file: &Path, rows: u64) -> Result<()> {
     wait(&mut commits)?;
     let took = began.elapsed();
     println!(
-        "{rows} scheduled in {:.0} s, groups of 20,000, names and deadlines at random: {:.0}/s",
+        "{rows} scheduled in {:.0} s, groups of 20,000: {:.0}/s",
         took.as_secs_f64(),
         rows as f64 / took.as_secs_f64()
     );
@@ -182,12 +189,14 @@ fn drain(file: &Path, rows: u64) -> Result<()> {
     for _ in 1..due {
         timer.recv()?.ok_or("closed")?.ack();
     }
+    println!("{due} fired in {:.1} s", began.elapsed().as_secs_f64());
+    while timer.stats().acked < due {
+        thread::sleep(Duration::from_millis(1));
+    }
     let took = began.elapsed().as_secs_f64();
-    println!("{due} fired and acked in {took:.1} s: {:.0}/s", due as f64 / took);
+    println!("and acked durably in {took:.1} s: {:.0}/s", due as f64 / took);
     println!("memory {}, {:?}", memory(), timer.stats());
-    let began = Instant::now();
     timer.close()?;
-    println!("closed in {:.2} s", began.elapsed().as_secs_f64());
     let began = Instant::now();
     let timer = DurableTimer::open(file)?;
     println!("after a close: open {:.2} s, {} left", began.elapsed().as_secs_f64(), timer.len()?);

@@ -30,6 +30,11 @@ pub enum Error {
         /// What would be right.
         expected: &'static str,
     },
+    /// Callers have asked for more than the store can commit, and have not waited for it.
+    Backlog {
+        /// The bytes of names and payloads that wait.
+        bytes: usize,
+    },
     /// The timer was closed.
     Closed,
     /// The process was forked: the timer belongs to the parent, and no thread serves it here.
@@ -112,6 +117,11 @@ impl fmt::Display for Error {
                 crate::MAX_PAYLOAD
             ),
             Self::Setting { setting, expected } => write!(f, "`{setting}` must be {expected}"),
+            Self::Backlog { bytes } => write!(
+                f,
+                "changes of {bytes} bytes wait for the store: wait for some of the commits before \
+                 asking for more"
+            ),
             Self::Closed => write!(f, "the timer is closed"),
             Self::Forked => write!(
                 f,

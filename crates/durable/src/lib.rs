@@ -36,32 +36,24 @@
 //!
 //! - `redb` (default): [`DurableTimer::open`] and [`RedbStore`].
 //! - `postgres`: `DurableTimer::connect` and `PostgresStore`, for many workers on one database.
+//! - `tls`: connections to it with TLS, by rustls.
+//! - `metrics`: tells what [`Stats`] has to the recorder of the crate `metrics`, once a second.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod commit;
-mod due;
 mod error;
 mod keeper;
-mod memory;
-#[cfg(feature = "postgres")]
-mod postgres;
-#[cfg(feature = "redb")]
-mod redb;
-#[cfg(feature = "redb")]
-mod row;
 pub mod store;
 pub mod suite;
 mod timer;
 
-pub use commit::Commit;
 pub use error::Error;
 pub use keeper::{Cancelled, Scheduled};
-pub use memory::MemoryStore;
+pub use store::MemoryStore;
 #[cfg(feature = "postgres")]
-pub use postgres::{MIGRATION, PostgresStore, cancel_in, schedule_in};
+pub use store::postgres::{MIGRATION, PostgresStore, Workers, cancel_in, schedule_in};
 #[cfg(feature = "redb")]
-pub use redb::RedbStore;
-pub use timer::{Builder, Due, DueStream, DurableTimer, Iter, Pending, Stats};
+pub use store::redb::{RedbStore, Report};
+pub use timer::{Builder, Commit, Due, DueStream, DurableTimer, Iter, Pending, Stats};
 
 /// The longest name of a timeout, in bytes.
 pub const MAX_NAME: usize = 255;

@@ -22,6 +22,8 @@ struct Protocol {
     fences: bool,
     /// A worker counts its lease from before it asked, and not from when it read the answer.
     counts_from_asking: bool,
+    /// A worker hands out in the first half of its lease only.
+    stops_early: bool,
     /// A timeout is removed when it is acked, and not when it is handed out.
     removes_at_ack: bool,
 }
@@ -39,6 +41,8 @@ struct State {
     handed_out: [bool; TIMEOUTS],
     /// A worker handed out when the partition had another owner.
     two_owners: bool,
+    /// A worker handed out when no more than half of the lease was left to ack in.
+    short: bool,
     /// An ack of an old epoch was accepted.
     old_ack: bool,
 }
@@ -142,13 +146,14 @@ impl Model for Protocol {
                 let worker = &mut state.workers[worker];
                 let asked = worker.asked.take()?;
                 let from = if self.counts_from_asking { asked.at } else { tick };
-                worker.until = from + LEASE / 2;
+                worker.until = from + if self.stops_early { LEASE / 2 } else { LEASE };
                 worker.epochs = asked.answer?;
             }
             Action::HandOut(worker, timeout) => {
                 let place = partition(timeout);
                 let epoch = state.workers[worker].epochs[place]?;
                 state.two_owners |= state.partitions[place].epoch != epoch;
+                state.short |= state.partitions[place].until <= tick + LEASE / 2;
                 state.workers[worker].held[timeout] = Some(epoch);
                 if !self.removes_at_ack {
                     state.pending[timeout] = false;
@@ -182,6 +187,7 @@ impl Model for Protocol {
                 })
             }),
             Property::always("no ack of an old epoch", |_, state: &State| !state.old_ack),
+            Property::always("time is left to ack", |_, state: &State| !state.short),
             Property::always("one owner", |_, state: &State| !state.two_owners),
             Property::sometimes("all done", |_, state: &State| {
                 state.pending.iter().all(|pending| !pending)
@@ -196,7 +202,8 @@ impl Model for Protocol {
     }
 }
 
-const WHOLE: Protocol = Protocol { fences: true, counts_from_asking: true, removes_at_ack: true };
+const WHOLE: Protocol =
+    Protocol { fences: true, counts_from_asking: true, stops_early: true, removes_at_ack: true };
 
 #[test]
 fn all_states_lose_nothing_accept_no_old_ack_and_have_one_owner() {
@@ -213,7 +220,7 @@ fn all_states_lose_nothing_accept_no_old_ack_and_have_one_owner() {
 fn with_the_epoch_ignored_an_old_ack_is_found() {
     let checker = Protocol { fences: false, ..WHOLE }
         .checker()
-        .finish_when(HasDiscoveries::AnyFailures)
+        .finish_when(HasDiscoveries::AnyOf(["no ack of an old epoch"].into()))
         .spawn_bfs()
         .join();
     let path = checker.discovery("no ack of an old epoch").expect("there is a counterexample");
@@ -224,17 +231,27 @@ fn with_the_epoch_ignored_an_old_ack_is_found() {
 fn with_a_lease_that_is_counted_from_the_answer_two_owners_are_found() {
     let checker = Protocol { counts_from_asking: false, ..WHOLE }
         .checker()
-        .finish_when(HasDiscoveries::AnyFailures)
+        .finish_when(HasDiscoveries::AnyOf(["one owner"].into()))
         .spawn_bfs()
         .join();
     assert!(checker.discovery("one owner").is_some());
 }
 
 #[test]
+fn with_the_whole_lease_used_a_hand_out_with_no_time_to_ack_is_found() {
+    let checker = Protocol { stops_early: false, ..WHOLE }
+        .checker()
+        .finish_when(HasDiscoveries::AnyOf(["time is left to ack"].into()))
+        .spawn_bfs()
+        .join();
+    assert!(checker.discovery("time is left to ack").is_some());
+}
+
+#[test]
 fn with_the_ack_before_the_fire_a_kill_that_loses_is_found() {
     let checker = Protocol { removes_at_ack: false, ..WHOLE }
         .checker()
-        .finish_when(HasDiscoveries::AnyFailures)
+        .finish_when(HasDiscoveries::AnyOf(["nothing is lost"].into()))
         .spawn_bfs()
         .join();
     assert!(checker.discovery("nothing is lost").is_some());

@@ -1,5 +1,6 @@
 //! A PostgreSQL of its own for a test, from the distribution's package.
 
+use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
@@ -15,7 +16,7 @@ pub(crate) struct Server {
     programs: PathBuf,
     port: u16,
     /// The server refuses to run as root.
-    user: Option<(u32, u32)>,
+    pub(crate) user: Option<(u32, u32)>,
     databases: AtomicU32,
 }
 
@@ -43,7 +44,7 @@ impl Server {
         Some(server)
     }
 
-    fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
@@ -103,7 +104,7 @@ pub(crate) fn client(url: &str) -> Client {
 }
 
 fn programs() -> Option<PathBuf> {
-    let mut versions: Vec<PathBuf> = std::fs::read_dir(Path::new("/usr/lib/postgresql"))
+    let mut versions: Vec<PathBuf> = fs::read_dir(Path::new("/usr/lib/postgresql"))
         .ok()?
         .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
         .filter(|programs| programs.join("initdb").exists())

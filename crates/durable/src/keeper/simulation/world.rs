@@ -1,153 +1,19 @@
-//! Many workers on stores with several owners, in virtual time from a seed: latencies, pauses,
-//! kills, cut connections and clocks apart. The keepers are those that run on a thread.
+//! Workers, databases and what happens to them, one event after another.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::{Answer, Call, Cancelled, Command, Config, Keeper, Now, Reply, Request, Settled};
-use crate::due::Outbox;
-use crate::store::{Held, Lease, Leases, Op, Outcome, Page, Position, Replaced, Row};
-use crate::{Error, Scheduled};
-
-#[test]
-fn many_workers_lose_nothing_and_make_nothing_early_and_no_two_own_a_partition() {
-    let seeds = std::env::var("TICKWHEEL_DURABLE_SEEDS").map_or(40, |seeds| seeds.parse().unwrap());
-    let size = match std::env::var_os("TICKWHEEL_DURABLE_LARGE") {
-        Some(_) => Size { workers: 100, stores: 16, partitions: 64 },
-        None => Size { workers: 6, stores: 2, partitions: 12 },
-    };
-    let mut told = Told::default();
-    for seed in 0..seeds {
-        Simulation::new(seed, size).run(&mut told);
-    }
-    told.late.sort_unstable();
-    let late = |quantile: usize| told.late[(told.late.len() - 1) * quantile / 1000];
-    println!(
-        "{seeds} seeds of {size:?}: {} put, {} fired, {} again, {} acks fenced, {} cancelled, \
-         {} moved, {} kills, {} pauses, {} cuts; late {} / {} / {} ms",
-        told.put,
-        told.fired,
-        told.again,
-        told.fenced,
-        told.cancelled,
-        told.moved,
-        told.kills,
-        told.pauses,
-        told.cuts,
-        late(500),
-        late(990),
-        late(1000),
-    );
-    assert!(told.again > 0 && told.fenced > 0 && told.cancelled > 0 && told.moved > 0);
-}
-
-/// A caller elsewhere may have been told since that look that the timeout will not come.
-#[test]
-fn a_timeout_is_not_handed_out_on_the_strength_of_an_old_look() {
-    let mut keeper: Keeper<Ticket> = Keeper::new(config());
-    let mut outbox = Outbox::default();
-    let now = |steady| Now { wall: 0, steady };
-    assert!(matches!(keeper.poll(now(0), &mut outbox), Some(Call::Lease { wanted: true })));
-    let leases = Leases {
-        held: vec![Lease { partition: 0, epoch: 1 }],
-        good_for: Some(Duration::from_secs(60)),
-        clock: Some(1_000_000),
-    };
-    keeper.answer(now(0), &mut outbox, Ok(Answer::Leases(leases)));
-    assert!(matches!(keeper.poll(now(0), &mut outbox), Some(Call::Load { .. })));
-    let row = Row {
-        name: "a".into(),
-        deadline: 1_001_100,
-        payload: Arc::from([]),
-        attempt: 0,
-        number: 1,
-        partition: 0,
-    };
-    // The answer took longer than the margin, and the timeout is due by now.
-    let page = || Page { rows: vec![row.clone()], ..Page::default() };
-    keeper.answer(now(1_150), &mut outbox, Ok(Answer::Page(page())));
-    let mut at = 1_150;
-    loop {
-        match keeper.poll(now(at), &mut outbox) {
-            Some(Call::Load { after, .. }) if after == Position::start() => break,
-            // What is further away is no look.
-            Some(Call::Load { .. }) => {
-                keeper.answer(now(at), &mut outbox, Ok(Answer::Page(Page::default())));
-            }
-            Some(call) => panic!("{call:?}"),
-            None => {
-                let wake = keeper.wake(now(at));
-                assert!(at < wake, "it waits, and not in a circle");
-                at = wake;
-            }
-        }
-        assert_eq!(outbox.len(), 0);
-    }
-    keeper.answer(now(at + 1), &mut outbox, Ok(Answer::Page(page())));
-    keeper.poll(now(at + 1), &mut outbox);
-    assert_eq!(outbox.len(), 1);
-}
-
-const LEASE: u64 = 2_000;
-
-fn config() -> Config {
-    Config {
-        horizon: 2_000,
-        near_rows: 1_000,
-        near_bytes: 1 << 20,
-        page: 100,
-        group: 64,
-        in_flight: 50,
-        redeliver: 500,
-        linger: 5,
-        refresh: 60_000,
-        look: 200,
-        margin: 1_000,
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Size {
-    workers: usize,
-    stores: usize,
-    partitions: u32,
-}
-
-#[derive(Debug, Default)]
-struct Told {
-    put: u64,
-    fired: u64,
-    again: u64,
-    fenced: u64,
-    cancelled: u64,
-    moved: u64,
-    kills: u64,
-    pauses: u64,
-    cuts: u64,
-    late: Vec<u64>,
-}
-
-/// A database: what `PostgresStore` does in one.
-struct Database {
-    rows: BTreeMap<Arc<str>, Row>,
-    partitions: Vec<Partition>,
-    workers: HashMap<u64, u64>,
-    number: u64,
-    /// Its clock less the true time.
-    clock: u64,
-    latency: u64,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Partition {
-    owner: Option<u64>,
-    epoch: u64,
-    until: u64,
-}
+use super::database::Database;
+use super::{LEASE, Size, Told, config};
+use crate::Error;
+use crate::keeper::outbox::Outbox;
+use crate::keeper::{
+    Answer, Call, Cancelled, Command, Keeper, Now, Reply, Request, Scheduled, Settled,
+};
+use crate::store::{Held, Op, Outcome};
 
 /// A worker's keeper of one database.
 struct Seat {
@@ -181,7 +47,7 @@ enum Event {
     Trouble,
 }
 
-struct Simulation {
+pub(super) struct Simulation {
     rng: Rng,
     size: Size,
     time: u64,
@@ -201,18 +67,10 @@ struct Simulation {
 }
 
 impl Simulation {
-    fn new(seed: u64, size: Size) -> Self {
+    pub(super) fn new(seed: u64, size: Size) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let databases = (0..size.stores)
-            .map(|_| Database {
-                rows: BTreeMap::new(),
-                partitions: vec![Partition::default(); size.partitions as usize],
-                workers: HashMap::new(),
-                number: 0,
-                clock: rng.u64(0..10_000_000),
-                latency: rng.u64(1..20),
-            })
-            .collect();
+        let databases =
+            (0..size.stores).map(|_| Database::new(&mut rng, size.partitions)).collect();
         let workers = (0..size.workers)
             .map(|_| Worker {
                 wall: rng.i64(-3_600_000..3_600_000),
@@ -262,7 +120,7 @@ impl Simulation {
         }
     }
 
-    fn run(&mut self, told: &mut Told) {
+    pub(super) fn run(&mut self, told: &mut Told) {
         let end = self.time + 12_000;
         while self.time < end {
             self.step(told);
@@ -353,13 +211,18 @@ impl Simulation {
         let before = outbox.len();
         let call = keeper.poll(now, outbox);
         let handed_out = outbox.len().saturating_sub(before);
-        // Whoever hands out is the owner at that moment.
+        let clock = self.time + self.databases[database].clock;
+        // The worker that hands out is the owner at that moment, and for a while.
         for (row, epoch) in outbox.waiting().rev().take(handed_out) {
             let partition = self.databases[database].partitions[row.partition as usize];
             assert_eq!(
                 (partition.owner, partition.epoch),
                 (Some(id), *epoch),
                 "handed out when the partition had another owner"
+            );
+            assert!(
+                clock + LEASE / 4 <= partition.until,
+                "handed out in the last quarter of the lease: no time is left to ack"
             );
         }
         for _ in 0..handed_out {
@@ -370,10 +233,9 @@ impl Simulation {
         if let Some(call) = call {
             let there = self.latency(database);
             self.after(there, Event::Arrives(seat, id, call));
-        } else if self.seats[seat].keeper.pending.is_none() {
-            let wake = self.seats[seat].keeper.wake(now).saturating_sub(now.steady);
-            self.wake(seat, wake.clamp(1, 1_000));
         }
+        let wake = self.seats[seat].keeper.wake(now).saturating_sub(now.steady);
+        self.wake(seat, wake.clamp(1, 1_000));
     }
 
     fn latency(&mut self, database: usize) -> u64 {
@@ -407,20 +269,7 @@ impl Simulation {
         match call {
             Call::Lease { .. } => Answer::Leases(database.lease(id, clock, &mut self.rng)),
             Call::Load { leases, after, until, limit } => {
-                let leases: HashSet<u32> =
-                    leases.iter().flatten().map(|lease| lease.partition).collect();
-                let mut rows: Vec<Row> = database
-                    .rows
-                    .values()
-                    .filter(|row| leases.contains(&row.partition))
-                    .filter(|row| *after < row.position() && row.deadline <= *until)
-                    .cloned()
-                    .collect();
-                rows.sort_by_key(Row::position);
-                let more = limit.rows < rows.len();
-                rows.truncate(limit.rows);
-                let end = rows.last().filter(|_| more).map(Row::position);
-                Answer::Page(Page { rows, end, damaged: Vec::new() })
+                Answer::Page(database.load(leases.as_deref(), after, *until, *limit))
             }
             Call::Commit { ops } => {
                 let mut outcomes = Vec::new();
@@ -569,90 +418,5 @@ impl Simulation {
         }
         let delay = self.rng.u64(100..1_500);
         self.after(delay, Event::Trouble);
-    }
-}
-
-impl Database {
-    fn lease(&mut self, worker: u64, clock: u64, rng: &mut Rng) -> Leases {
-        self.workers.insert(worker, clock + LEASE);
-        self.workers.retain(|_, until| clock <= *until);
-        let share = self.partitions.len().div_ceil(self.workers.len());
-        let mut mine = 0;
-        for partition in &mut self.partitions {
-            if partition.owner == Some(worker) {
-                if mine < share {
-                    partition.until = clock + LEASE;
-                    mine += 1;
-                } else {
-                    partition.owner = None;
-                }
-            }
-        }
-        let start = rng.usize(0..self.partitions.len());
-        for at in 0..self.partitions.len() {
-            let count = self.partitions.len();
-            let partition = &mut self.partitions[(start + at) % count];
-            let is_free = partition.owner.is_none()
-                || partition.owner != Some(worker) && partition.until < clock;
-            if is_free && mine < share {
-                *partition = Partition {
-                    owner: Some(worker),
-                    epoch: partition.epoch + 1,
-                    until: clock + LEASE,
-                };
-                mine += 1;
-            }
-        }
-        let held = self
-            .partitions
-            .iter()
-            .zip(0..)
-            .filter(|(partition, _)| partition.owner == Some(worker))
-            .map(|(held, partition)| Lease { partition, epoch: held.epoch })
-            .collect();
-        Leases { held, good_for: Some(Duration::from_millis(LEASE)), clock: Some(clock) }
-    }
-
-    fn apply(&mut self, op: &Op) -> Outcome {
-        match op {
-            Op::Put { name, deadline, payload } => {
-                self.number += 1;
-                let row = Row {
-                    name: name.clone(),
-                    deadline: *deadline,
-                    payload: payload.clone(),
-                    attempt: 0,
-                    number: self.number,
-                    partition: crc32c::crc32c(name.as_bytes()) % self.partitions.len() as u32,
-                };
-                let replaced = self.rows.insert(name.clone(), row.clone());
-                Outcome::Put { row, replaced: replaced.as_ref().map(Replaced::from) }
-            }
-            Op::Cancel { name } => {
-                Outcome::Cancelled(self.rows.remove(name).as_ref().map(Replaced::from))
-            }
-            Op::Ack(held) | Op::Retry(held, _)
-                if held.lease.epoch != self.partitions[held.lease.partition as usize].epoch =>
-            {
-                Outcome::Fenced
-            }
-            Op::Ack(held) | Op::Retry(held, _)
-                if self.rows.get(&held.name).is_none_or(|row| row.number != held.number) =>
-            {
-                Outcome::Gone
-            }
-            Op::Ack(held) => {
-                self.rows.remove(&held.name);
-                Outcome::Acked
-            }
-            Op::Retry(held, deadline) => {
-                self.number += 1;
-                let row = self.rows.get_mut(&held.name).expect("it is there");
-                row.deadline = *deadline;
-                row.attempt += 1;
-                row.number = self.number;
-                Outcome::Retried(row.clone())
-            }
-        }
     }
 }

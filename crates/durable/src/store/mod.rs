@@ -1,9 +1,16 @@
 //! What a store must do, and the words it speaks.
 
+mod memory;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
+#[cfg(feature = "redb")]
+pub(crate) mod redb;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Error;
+pub use memory::MemoryStore;
 
 /// Keeps timeouts where a crash does not lose them, ordered by deadline and then by name.
 ///
@@ -54,8 +61,8 @@ pub trait Store: Send {
     ///
     /// - When it returns `Ok`, all of it survives a crash and a power cut.
     /// - When it returns an error, either all or nothing of it was done.
-    /// - [`Outcome::Put`] and [`Outcome::Retried`] carry a number that no row ever had. Without it, a
-    ///   retry whose answer was lost would look like a row that is still in flight.
+    /// - [`Outcome::Put`] and [`Outcome::Retried`] carry a number that no row ever had. Without it,
+    ///   a retry whose answer was lost would look like a row that is still in flight.
     /// - [`Op::Ack`] and [`Op::Retry`] do nothing if the row of that name has another number, and
     ///   nothing if the epoch is not the newest of that partition.
     fn commit(&mut self, ops: &[Op]) -> Result<Vec<Outcome>, Error>;
@@ -141,6 +148,46 @@ pub struct Page {
     pub end: Option<Position>,
     /// The damaged rows that were found and set aside.
     pub damaged: Vec<Damaged>,
+}
+
+/// Fills a page, as all stores do.
+pub(crate) struct Filling {
+    page: Page,
+    limit: Limit,
+    bytes: usize,
+    /// A page ends at a row that is whole: the name of another may be no place in the order.
+    ends_whole: bool,
+}
+
+impl Filling {
+    pub(crate) fn new(limit: Limit) -> Self {
+        Self { page: Page::default(), limit, bytes: 0, ends_whole: false }
+    }
+
+    /// Whether the page is full. To be asked if there is one more row.
+    pub(crate) fn is_over(&mut self) -> bool {
+        let is_full = self.limit.rows <= self.page.rows.len() || self.limit.bytes <= self.bytes;
+        if is_full && self.ends_whole {
+            self.page.end = self.page.rows.last().map(Row::position);
+        }
+        self.page.end.is_some()
+    }
+
+    pub(crate) fn add(&mut self, row: Row) {
+        self.bytes += row.name.len() + row.payload.len();
+        self.ends_whole = true;
+        self.page.rows.push(row);
+    }
+
+    #[cfg(feature = "redb")]
+    pub(crate) fn add_damaged(&mut self, damaged: Damaged) {
+        self.ends_whole = false;
+        self.page.damaged.push(damaged);
+    }
+
+    pub(crate) fn page(self) -> Page {
+        self.page
+    }
 }
 
 /// A row that was not as it was put.

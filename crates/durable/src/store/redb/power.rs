@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 
 use super::disk::Disk;
-use crate::due::Outbox;
+use crate::keeper::outbox::Outbox;
 use crate::keeper::{Answer, Call, Command, Config, Keeper, Now, Request, Settled};
 use crate::store::{Limit, Op, Outcome, Position, Row, Store};
 
@@ -140,10 +140,6 @@ fn live(rng: &mut Rng, store: &mut impl Store, mut rows: Rows, told: &mut Told) 
         now = Now { wall: now.wall + step, steady: now.steady + step };
         let Some(call) = keeper.poll(now, &mut outbox) else { continue };
         let answer = match &call {
-            Call::Lease { wanted } => store.lease(*wanted).map(Answer::Leases),
-            Call::Load { leases, after, until, limit } => {
-                store.load(leases.as_deref(), after, *until, *limit).map(Answer::Page)
-            }
             Call::Commit { ops } => {
                 told.commits += 1;
                 let mut after = apply(rows.clone(), ops, told);
@@ -166,7 +162,7 @@ fn live(rng: &mut Rng, store: &mut impl Store, mut rows: Rows, told: &mut Told) 
                     }
                 }
             }
-            Call::Get { .. } | Call::Len => unreachable!("nobody asked"),
+            call => call.make(store),
         };
         if answer.is_err() {
             return vec![rows];

@@ -1,156 +1,40 @@
-//! Random calls, kills, clocks that jump and a store that fails, in virtual time, against what the
-//! timer promises.
+//! A keeper, a store in memory, consumers and callers, and what each step is checked for.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use fastrand::Rng;
 
-use super::{Answer, Call, Cancelled, Command, Config, Keeper, Now, Reply, Request, Settled};
-use crate::due::Outbox;
+use crate::keeper::outbox::Outbox;
+use crate::keeper::{
+    Answer, Call, Cancelled, Command, Config, Keeper, Now, Reply, Request, Scheduled, Settled,
+};
 use crate::store::{Limit, Op, Outcome, Position, Row, Store};
-use crate::{Error, MemoryStore, Scheduled};
+use crate::{Error, MemoryStore};
 
-#[test]
-fn random_calls_kills_jumps_and_failures_keep_every_promise() {
-    for seed in 0..RUNS {
-        World::new(seed).run(400);
-    }
-}
-
-#[test]
-fn many_timeouts_of_one_deadline_all_come() {
-    let mut world = World::new(1);
-    world.config = Config { near_rows: 8, page: 3, in_flight: 3, ..world.config };
-    world.restart();
-    for name in 0..100 {
-        world.put(&format!("{name}"), 1_001_000);
-    }
-    world.finish();
-    assert_eq!(world.taken.len(), 100);
-}
-
-#[test]
-fn a_clock_set_back_makes_nothing_early() {
-    let mut world = World::new(1);
-    world.put("a", world.now.wall + 5_000);
-    world.settle_down();
-    world.now.wall += 3_600_000;
-    world.settle_down();
-    assert_eq!(world.outbox.len(), 1, "an hour ahead it is due");
-    world.now.wall -= 3_600_000;
-    world.settle_down();
-    assert_eq!(world.outbox.len(), 0, "the clock says that it is not due, and nobody took it");
-    world.now.wall = 0;
-    world.settle_down();
-    assert_eq!(world.outbox.len(), 0);
-    world.now.wall = u64::MAX;
-    world.settle_down();
-    assert_eq!(world.outbox.len(), 1);
-}
-
-#[test]
-fn an_ack_does_not_remove_a_later_timeout_of_the_same_name() {
-    let mut world = World::new(1);
-    world.put("a", 0);
-    world.settle_down();
-    world.take();
-    world.put("a", 2_000_000);
-    world.settle_down();
-    world.settle_one(0, Settled::Ack);
-    world.settle_down();
-    let row = world.store.get("a").unwrap().expect("the later one is there");
-    assert_eq!(row.deadline, 2_000_000);
-}
-
-#[test]
-fn a_full_disk_lets_what_is_due_go_on() {
-    let mut world = World::new(1);
-    world.config =
-        Config { near_rows: 200, near_bytes: 1 << 20, in_flight: 50, group: 64, ..world.config };
-    world.restart();
-    for name in 0..50 {
-        world.put(&format!("{name}"), world.now.wall + 1_000 + name);
-    }
-    world.settle_down();
-    world.puts_fail = true;
-    world.put("one more", 0);
-    world.settle_down();
-    assert_eq!(world.failed, 1, "the caller is told");
-    // Callers go on asking, and what consumers acked gets into the store all the same.
-    for n in 0..3_000 {
-        world.now.wall += 1;
-        world.now.steady += 1;
-        world.put(&format!("more {n}"), 0);
-        world.settle_down();
-        world.take();
-        while !world.held.is_empty() {
-            world.settle_one(0, Settled::Ack);
-        }
-    }
-    assert_eq!(world.taken.len(), 50);
-    assert_eq!(world.store.count().unwrap(), 0);
-    world.puts_fail = false;
-    world.pass(30_000);
-    world.put("again", 0);
-    world.finish();
-    assert_eq!(world.taken.len(), 51, "it recovers by itself");
-}
-
-#[test]
-fn close_waits_for_what_consumers_hold() {
-    let mut world = World::new(1);
-    world.put("a", 0);
-    world.put("b", 0);
-    world.settle_down();
-    world.take();
-    world.keeper.close(&mut world.outbox, true);
-    world.settle_down();
-    assert!(!world.keeper.is_closed());
-    world.settle_one(0, Settled::Ack);
-    world.settle_down();
-    assert!(world.keeper.is_closed());
-    assert_eq!(world.store.count().unwrap(), 1, "what nobody had taken is still there");
-}
-
-#[test]
-fn a_put_before_what_is_loaded_is_handed_out_at_its_deadline() {
-    let mut world = World::new(1);
-    world.config.refresh = u64::MAX / 2;
-    world.restart();
-    world.settle_down();
-    world.pass(200);
-    world.put("near", world.now.wall + 50);
-    world.settle_down();
-    world.pass(50);
-    assert_eq!(world.outbox.len(), 1);
-}
-
-/// Enough to find every bug that was planted, and a few seconds in a build without optimisation.
-const RUNS: u64 = 150;
 /// The most names; few, so that calls meet.
 const NAMES: u64 = 30;
 
-struct World {
+pub(super) struct World {
     rng: Rng,
-    config: Config,
-    store: MemoryStore,
-    keeper: Keeper<u64>,
-    outbox: Outbox,
-    now: Now,
+    pub(super) config: Config,
+    pub(super) store: MemoryStore,
+    pub(super) keeper: Keeper<u64>,
+    pub(super) outbox: Outbox,
+    pub(super) now: Now,
     /// What the consumer holds.
-    held: Vec<Row>,
+    pub(super) held: Vec<Row>,
     /// The commands that are not answered.
     asked: HashMap<u64, Request>,
     next_ticket: u64,
     /// How the store fails: of 100 calls so many.
     failures: u32,
-    puts_fail: bool,
+    pub(super) puts_fail: bool,
     /// Whether consumers and callers go on while a call is under way.
     lively: bool,
-    failed: u64,
+    pub(super) failed: u64,
     /// What consumers took: number and attempt, and the life in which they did.
-    taken: HashMap<(u64, u32), u64>,
+    pub(super) taken: HashMap<(u64, u32), u64>,
     settled: HashMap<u64, Settled>,
     /// Numbers after whose cancel or move the caller was told that they will not come.
     dead: HashSet<u64>,
@@ -160,7 +44,7 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let config = Config {
             horizon: 1_000,
@@ -197,7 +81,7 @@ impl World {
         }
     }
 
-    fn run(&mut self, steps: usize) {
+    pub(super) fn run(&mut self, steps: usize) {
         self.lively = true;
         for _ in 0..steps {
             match self.rng.u32(0..100) {
@@ -244,7 +128,7 @@ impl World {
     }
 
     /// Lets all that is pending come, and sees that nothing is left.
-    fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         self.failures = 0;
         self.lively = false;
         self.now.wall = self.now.wall.max(2_000_000);
@@ -280,7 +164,7 @@ impl World {
         self.put(&name, deadline);
     }
 
-    fn put(&mut self, name: &str, deadline: u64) {
+    pub(super) fn put(&mut self, name: &str, deadline: u64) {
         let payload = (0..self.rng.usize(0..20)).map(|_| self.rng.u8(..)).collect();
         self.ask(Request::Put { name: name.into(), deadline, payload });
     }
@@ -291,7 +175,7 @@ impl World {
         self.keeper.command(Command { ticket: self.next_ticket, request });
     }
 
-    fn take(&mut self) {
+    pub(super) fn take(&mut self) {
         let Some((row, epoch)) = self.outbox.take() else { return };
         assert!(row.deadline <= self.now.wall, "early: {row:?} at {:?}", self.now);
         assert!(epoch > 0);
@@ -317,13 +201,13 @@ impl World {
         self.settle_one(index, settled);
     }
 
-    fn settle_one(&mut self, index: usize, settled: Settled) {
+    pub(super) fn settle_one(&mut self, index: usize, settled: Settled) {
         let row = self.held.swap_remove(index);
         self.settled.insert(row.number, settled);
         self.keeper.settle(self.now, row.number, settled);
     }
 
-    fn pass(&mut self, time: u64) {
+    pub(super) fn pass(&mut self, time: u64) {
         // In steps of at most a second, as the thread does.
         let mut left = time;
         loop {
@@ -349,7 +233,7 @@ impl World {
         self.restart();
     }
 
-    fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.keeper = Keeper::new(self.config.clone());
         self.outbox = Outbox::default();
         self.held.clear();
@@ -358,7 +242,7 @@ impl World {
     }
 
     /// Lets the keeper do all it wants to do now.
-    fn settle_down(&mut self) {
+    pub(super) fn settle_down(&mut self) {
         let mut calls = 0;
         while self.step() {
             calls += 1;
@@ -372,11 +256,16 @@ impl World {
         let Some(call) = self.keeper.poll(self.now, &mut self.outbox) else { return false };
         self.check();
         let answer = self.execute(&call);
-        // Meanwhile the world goes on.
-        if self.lively && self.rng.u32(0..10) == 0 {
-            let time = self.rng.u64(0..20);
+        // Meanwhile the world goes on, and so does the keeper.
+        while self.lively && self.rng.u32(0..3) == 0 {
+            let time = self.rng.u64(0..200);
             self.now.wall = self.now.wall.saturating_add(time);
             self.now.steady += time;
+            if self.rng.u32(0..20) == 0 {
+                self.now.wall = self.now.wall.saturating_sub(self.rng.u64(0..2_000));
+            }
+            assert_eq!(self.keeper.poll(self.now, &mut self.outbox), None, "one call at a time");
+            self.check();
             self.take();
             self.random_settle();
             self.random_put();
@@ -397,20 +286,11 @@ impl World {
         if fails && (full || self.rng.bool()) {
             return Err(Error::store("do it", "before"));
         }
-        let answer = match call {
-            Call::Lease { wanted } => Answer::Leases(self.store.lease(*wanted)?),
-            Call::Load { leases, after, until, limit } => {
-                Answer::Page(self.store.load(leases.as_deref(), after, *until, *limit)?)
-            }
-            Call::Commit { ops } => {
-                self.check_settlements(ops);
-                let outcomes = self.store.commit(ops)?;
-                self.done = ops.iter().cloned().zip(outcomes.iter().cloned()).collect();
-                Answer::Outcomes(outcomes)
-            }
-            Call::Get { name } => Answer::Row(self.store.get(name)?),
-            Call::Len => Answer::Len(self.store.count()?),
-        };
+        let answer = call.make(&mut self.store)?;
+        if let (Call::Commit { ops }, Answer::Outcomes(outcomes)) = (call, &answer) {
+            self.check_settlements(ops);
+            self.done = ops.iter().cloned().zip(outcomes.iter().cloned()).collect();
+        }
         if fails {
             return Err(Error::store("do it", "after"));
         }
@@ -504,34 +384,37 @@ impl World {
         if keeper.pending.is_none() {
             for row in &rows {
                 let is_near = keeper
-                    .near
+                    .front
+                    .keys
                     .get(&row.name)
-                    .is_some_and(|&key| keeper.wheel.get(key) == Some(row));
-                let flies = keeper.flying.contains_key(&row.number);
+                    .is_some_and(|&key| keeper.front.wheel.get(key) == Some(row));
+                let flies = keeper.flights.has(row.number);
                 assert!(!(is_near && flies), "near and in flight: {row:?}");
                 assert!(
-                    is_near || flies || keeper.loaded < row.position(),
+                    is_near || flies || keeper.front.loaded < row.position(),
                     "up to {:?} all is loaded, and not {row:?}",
-                    keeper.loaded
+                    keeper.front.loaded
                 );
-                assert!(!is_near || row.position() <= keeper.loaded);
+                assert!(!is_near || row.position() <= keeper.front.loaded);
             }
         }
-        assert_eq!(keeper.wheel.len(), keeper.near.len());
-        let near: usize = keeper.wheel.iter().map(|(_, _, row)| row.bytes()).sum();
-        let flying: usize = keeper.flying.values().map(|flying| flying.bytes).sum();
-        assert_eq!(keeper.bytes, near + flying);
-        let unsettled = keeper.flying.values().filter(|flying| !flying.settled).count();
-        assert_eq!(keeper.unsettled, unsettled);
+        assert_eq!(keeper.front.wheel.len(), keeper.front.keys.len());
+        let near: usize = keeper.front.wheel.iter().map(|(_, _, row)| row.bytes()).sum();
+        assert_eq!(keeper.front.bytes, near);
+        let flights = keeper.flights.by_number.values();
+        assert_eq!(keeper.flights.bytes, flights.clone().map(|flight| flight.bytes).sum::<usize>());
+        let unsettled = flights.filter(|flight| !flight.is_settled).count();
+        assert_eq!(keeper.flights.unsettled, unsettled);
         assert!(unsettled <= self.config.in_flight);
+        assert!(keeper.flights.len() <= self.config.in_flight * 2, "a crash brings back too many");
         assert_eq!(unsettled, self.outbox.len() + self.held.len());
         assert!(
-            keeper.near.is_empty() || keeper.known() <= self.config.near_rows,
+            keeper.front.len() == 0 || keeper.known() <= self.config.near_rows,
             "{} rows in memory",
             keeper.known()
         );
         // One row may pass the limit of bytes.
-        assert!(keeper.near.len() <= 1 || keeper.bytes <= self.config.near_bytes + 300);
+        assert!(keeper.front.len() <= 1 || keeper.bytes() <= self.config.near_bytes + 300);
     }
 
     /// What is due is in flight, if the consumer has room and the store works.
@@ -541,8 +424,8 @@ impl World {
             || self.puts_fail
             || keeper.closing
             || !keeper.has_room_to_fly()
-            || self.config.near_rows <= keeper.flying.len()
-            || self.config.near_bytes <= keeper.bytes
+            || self.config.near_rows <= keeper.flights.len()
+            || self.config.near_bytes <= keeper.bytes()
             || !keeper.load_pause.is_over(self.now.steady)
             || !keeper.lease_pause.is_over(self.now.steady)
         {
@@ -550,7 +433,7 @@ impl World {
         }
         for row in all(&mut self.store) {
             assert!(
-                self.now.wall < row.deadline || keeper.flying.contains_key(&row.number),
+                self.now.wall < row.deadline || keeper.flights.has(row.number),
                 "due and not handed out: {row:?}, {keeper:?}"
             );
         }

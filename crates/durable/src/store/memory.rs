@@ -3,7 +3,9 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Error;
-use crate::store::{Lease, Leases, Limit, Op, Outcome, Page, Position, Replaced, Row, Store};
+use crate::store::{
+    Filling, Lease, Leases, Limit, Op, Outcome, Page, Position, Replaced, Row, Store,
+};
 
 /// A store in memory, for tests of programs that use a timer. Nothing in it outlives the process.
 ///
@@ -50,25 +52,18 @@ impl Store for MemoryStore {
         until: u64,
         limit: Limit,
     ) -> Result<Page, Error> {
-        let mut page = Page::default();
-        if leases.is_some_and(|leases| leases.iter().all(|lease| lease.partition != 0)) {
-            return Ok(page);
-        }
-        let mut bytes = 0;
+        let mut filling = Filling::new(limit);
         let tables = self.tables();
-        for (position, row) in tables.due.range((Bound::Excluded(after.clone()), Bound::Unbounded))
-        {
-            if until < position.deadline {
+        let rows = tables.due.range((Bound::Excluded(after.clone()), Bound::Unbounded));
+        for (position, row) in rows {
+            if until < position.deadline || filling.is_over() {
                 break;
             }
-            if limit.rows <= page.rows.len() || limit.bytes <= bytes {
-                page.end = page.rows.last().map(Row::position);
-                break;
+            if leases.is_none_or(|leases| leases.iter().any(|lease| lease.partition == 0)) {
+                filling.add(row.clone());
             }
-            bytes += row.name.len() + row.payload.len();
-            page.rows.push(row.clone());
         }
-        Ok(page)
+        Ok(filling.page())
     }
 
     fn commit(&mut self, ops: &[Op]) -> Result<Vec<Outcome>, Error> {

@@ -1,0 +1,353 @@
+//! `tickwheel durable`: looks into the file or the database of a durable timer, and changes it.
+
+mod place;
+mod show;
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, SystemTime};
+
+use clap::Subcommand;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
+use tickwheel_durable::store::{Limit, Op, Outcome, Position, Row};
+
+use place::{Opened, Place};
+
+/// What an operator does with durable timeouts.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Durable {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Command {
+    /// Lists what is pending, by deadline.
+    Ls {
+        /// The timer's file, or the URL of its database.
+        #[arg(value_name = "FILE-OR-URL")]
+        place: Place,
+
+        /// List only what is past its deadline.
+        #[arg(long)]
+        overdue: bool,
+
+        /// List so many at most.
+        #[arg(long, value_name = "COUNT")]
+        limit: Option<u64>,
+
+        /// Print one JSON object a timeout, one a line.
+        #[arg(long)]
+        json: bool,
+    },
+
+    /// Shows the timeout of a name.
+    Get {
+        /// The timer's file, or the URL of its database.
+        #[arg(value_name = "FILE-OR-URL")]
+        place: Place,
+
+        /// The name.
+        name: String,
+
+        /// Print the payload and nothing else, as it is.
+        #[arg(long, conflicts_with = "json")]
+        payload: bool,
+
+        /// Print a JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+
+    /// Cancels timeouts by name, all in one commit.
+    Cancel {
+        /// The timer's file, or the URL of its database.
+        #[arg(value_name = "FILE-OR-URL")]
+        place: Place,
+
+        /// The names.
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+
+        /// Print one JSON object a name, one a line.
+        #[arg(long)]
+        json: bool,
+    },
+
+    /// Shows how much is pending and overdue.
+    Stats {
+        /// The timer's file, or the URL of its database.
+        #[arg(value_name = "FILE-OR-URL")]
+        place: Place,
+
+        /// Print a JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+
+    /// Reads all of it and tells what is damaged.
+    Check {
+        /// The timer's file, or the URL of its database.
+        #[arg(value_name = "FILE-OR-URL")]
+        place: Place,
+
+        /// Mend a file: set damaged timeouts aside, and write the index of names anew.
+        #[arg(long)]
+        repair: bool,
+
+        /// Print a JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// What the help of the command says at its end.
+pub const HELP: &str = "\
+Examples:
+  tickwheel durable stats timeouts.redb
+  tickwheel durable ls postgresql://user@host/database --overdue --json
+  tickwheel durable get timeouts.redb order-17/payment
+  tickwheel durable cancel timeouts.redb order-17/payment
+  tickwheel durable check timeouts.redb --repair
+
+A file belongs to one process: stop the program that has it first. A database can be looked into
+while its workers run; the command takes no share of their work. Both are never made by it.
+
+Exit code: 0 when done, 1 if a name is unknown, if the check found something, or if a result cannot
+be written, 2 for arguments that are wrong, or a file or a database that cannot be read.";
+
+/// Why a command ends early, or with something to tell.
+#[derive(Debug)]
+pub enum Failure {
+    /// The arguments, the file or the database are wrong.
+    Input(String),
+    /// A result cannot be written.
+    Output(io::Error),
+    /// A name is unknown, or the check found something. All is said already.
+    Found,
+}
+
+impl From<tickwheel_durable::Error> for Failure {
+    fn from(error: tickwheel_durable::Error) -> Self {
+        Self::Input(error.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+/// How near to its deadline a timeout may be on its way to a consumer, if workers run.
+const MARGIN: Duration = Duration::from_secs(1);
+
+impl Durable {
+    /// Does it, and writes what it finds to `output`.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`].
+    pub fn run(&self, output: &mut impl Write) -> Result<(), Failure> {
+        match &self.command {
+            Command::Ls { place, overdue, limit, json } => {
+                list(&mut place.open()?, *overdue, *limit, *json, output)
+            }
+            Command::Get { place, name, payload, json } => {
+                get(&mut place.open()?, name, *payload, *json, output)
+            }
+            Command::Cancel { place, names, json } => {
+                cancel(&mut place.open()?, names, *json, output)
+            }
+            Command::Stats { place, json } => stats(&mut place.open()?, *json, output),
+            Command::Check { place, repair, json } => {
+                check(&mut place.open()?, *repair, *json, output)
+            }
+        }
+    }
+}
+
+fn list(
+    opened: &mut Opened,
+    overdue: bool,
+    limit: Option<u64>,
+    json: bool,
+    output: &mut impl Write,
+) -> Result<(), Failure> {
+    let now = opened.now()?;
+    let until = if overdue { show::milliseconds(now) } else { u64::MAX };
+    let mut left = limit.unwrap_or(u64::MAX);
+    if !json {
+        writeln!(output, "{}", show::HEADER)?;
+    }
+    let mut damaged = 0;
+    each_page(opened, until, |rows, broken| {
+        damaged += broken;
+        for row in rows {
+            if left == 0 {
+                return Ok(false);
+            }
+            left -= 1;
+            let line = if json { show::row(row, now).to_string() } else { show::line(row, now) };
+            writeln!(output, "{line}")?;
+        }
+        Ok(0 < left)
+    })?;
+    if 0 < damaged {
+        return Err(Failure::Input(format!(
+            "{damaged} timeouts are damaged and were set aside; `check` tells which"
+        )));
+    }
+    Ok(())
+}
+
+/// Calls `work` with the rows of each page and the number of damaged ones, while it wants more.
+fn each_page(
+    opened: &mut Opened,
+    until: u64,
+    mut work: impl FnMut(&[Row], usize) -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    let mut after = Position::start();
+    loop {
+        let limit = Limit { rows: 1000, bytes: 1 << 20 };
+        let page = opened.store().load(None, &after, until, limit)?;
+        let goes_on = work(&page.rows, page.damaged.len())?;
+        match page.end {
+            Some(end) if goes_on => after = end,
+            _ => return Ok(()),
+        }
+    }
+}
+
+fn get(
+    opened: &mut Opened,
+    name: &str,
+    payload: bool,
+    json: bool,
+    output: &mut impl Write,
+) -> Result<(), Failure> {
+    let now = opened.now()?;
+    let Some(row) = opened.store().get(name)? else {
+        if json {
+            writeln!(output, "null")?;
+        } else if !payload {
+            writeln!(output, "{name:?} is unknown: never scheduled, acked or cancelled")?;
+        }
+        return Err(Failure::Found);
+    };
+    if payload {
+        output.write_all(&row.payload)?;
+    } else if json {
+        writeln!(output, "{}", show::row(&row, now))?;
+    } else {
+        writeln!(output, "{}", show::block(&row, now))?;
+    }
+    Ok(())
+}
+
+fn cancel(
+    opened: &mut Opened,
+    names: &[String],
+    json: bool,
+    output: &mut impl Write,
+) -> Result<(), Failure> {
+    let now = opened.now()?;
+    let ops: Vec<Op> = names.iter().map(|name| Op::Cancel { name: name.as_str().into() }).collect();
+    let outcomes = opened.store().commit(&ops)?;
+    let mut unknown = false;
+    for (name, outcome) in names.iter().zip(outcomes) {
+        let (answer, text) = match outcome {
+            Outcome::Cancelled(Some(old))
+                if opened.has_workers() && old.deadline <= show::milliseconds(now + MARGIN) =>
+            {
+                ("firing", "was due: a consumer may have it, and it does not come again")
+            }
+            Outcome::Cancelled(Some(_)) => ("cancelled", "cancelled: it will not come"),
+            _ => {
+                unknown = true;
+                ("unknown", "unknown: never scheduled, acked or cancelled before")
+            }
+        };
+        if json {
+            writeln!(output, "{}", json!({ "name": name, "cancel": answer }))?;
+        } else {
+            writeln!(output, "{}: {text}", name.escape_debug())?;
+        }
+    }
+    if unknown { Err(Failure::Found) } else { Ok(()) }
+}
+
+fn stats(opened: &mut Opened, json: bool, output: &mut impl Write) -> Result<(), Failure> {
+    let now = opened.now()?;
+    let pending = opened.store().count()?;
+    let mut overdue = 0;
+    each_page(opened, show::milliseconds(now), |rows, _| {
+        overdue += rows.len() as u64;
+        Ok(true)
+    })?;
+    let one = Limit { rows: 1, bytes: usize::MAX };
+    let first = opened.store().load(None, &Position::start(), u64::MAX, one)?;
+    let earliest = first.rows.first().map(|row| show::time(row.deadline));
+    let mut facts = vec![
+        ("pending", json!(pending)),
+        ("overdue", json!(overdue)),
+        ("earliest", json!(earliest)),
+    ];
+    facts.extend(opened.facts()?);
+    print_facts(&facts, json, output)
+}
+
+fn print_facts(
+    facts: &[(&'static str, serde_json::Value)],
+    json: bool,
+    output: &mut impl Write,
+) -> Result<(), Failure> {
+    if json {
+        let object: serde_json::Map<String, serde_json::Value> =
+            facts.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        writeln!(output, "{}", serde_json::Value::from(object))?;
+        return Ok(());
+    }
+    for (name, value) in facts {
+        let value = match value {
+            serde_json::Value::String(text) => text.clone(),
+            serde_json::Value::Null => "none".to_owned(),
+            value => value.to_string(),
+        };
+        writeln!(output, "{:<16} {value}", name.replace('_', " "))?;
+    }
+    Ok(())
+}
+
+fn check(
+    opened: &mut Opened,
+    repair: bool,
+    json: bool,
+    output: &mut impl Write,
+) -> Result<(), Failure> {
+    let progress = ProgressBar::hidden();
+    if io::stderr().is_terminal() {
+        let template = "{bar:40} {human_pos} of {human_len} timeouts ({eta})";
+        progress.set_style(ProgressStyle::with_template(template).expect("the template is sound"));
+        progress.set_draw_target(ProgressDrawTarget::stderr());
+    }
+    let checked = opened.check(repair, |done, all| {
+        progress.set_length(all);
+        progress.set_position(done);
+    });
+    progress.finish_and_clear();
+    let checked = checked?;
+    print_facts(&checked.facts, json, output)?;
+    if !json {
+        for line in &checked.damaged {
+            writeln!(output, "damaged: {line}")?;
+        }
+        writeln!(output, "{}", checked.verdict)?;
+    }
+    if checked.is_whole { Ok(()) } else { Err(Failure::Found) }
+}
+
+/// The time that deadlines in a file are compared with.
+fn now() -> SystemTime {
+    SystemTime::now()
+}

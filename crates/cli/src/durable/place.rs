@@ -1,0 +1,179 @@
+//! Where timeouts rest: a file, or a database.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+use tickwheel_durable::store::Store;
+use tickwheel_durable::{Error, RedbStore};
+
+use super::{Failure, show};
+
+/// A file, or the URL of a database.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    File(PathBuf),
+    Database(String),
+}
+
+impl FromStr for Place {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        let is_url = ["postgres://", "postgresql://"].iter().any(|it| text.starts_with(it));
+        Ok(if is_url { Self::Database(text.to_owned()) } else { Self::File(text.into()) })
+    }
+}
+
+impl Place {
+    /// Opens what is there, and makes nothing.
+    pub(super) fn open(&self) -> Result<Opened, Failure> {
+        match self {
+            Self::File(path) => {
+                Ok(Opened::File { store: RedbStore::open_existing(path)?, path: path.clone() })
+            }
+            #[cfg(feature = "postgres")]
+            Self::Database(url) => {
+                Ok(Opened::Database(tickwheel_durable::PostgresStore::connect_existing(url)?))
+            }
+            #[cfg(not(feature = "postgres"))]
+            Self::Database(_) => Err(Failure::Input(
+                "this command was built without the feature `postgres`: expected a file".into(),
+            )),
+        }
+    }
+}
+
+/// A store that is open.
+pub(super) enum Opened {
+    File {
+        store: RedbStore,
+        path: PathBuf,
+    },
+    #[cfg(feature = "postgres")]
+    Database(tickwheel_durable::PostgresStore),
+}
+
+/// What a check found.
+pub(super) struct Checked {
+    pub(super) facts: Vec<(&'static str, Value)>,
+    pub(super) damaged: Vec<String>,
+    pub(super) verdict: String,
+    pub(super) is_whole: bool,
+}
+
+impl Opened {
+    pub(super) fn store(&mut self) -> &mut dyn Store {
+        match self {
+            Self::File { store, .. } => store,
+            #[cfg(feature = "postgres")]
+            Self::Database(store) => store,
+        }
+    }
+
+    /// The time that deadlines are compared with.
+    pub(super) fn now(&mut self) -> Result<SystemTime, Error> {
+        match self {
+            Self::File { .. } => Ok(super::now()),
+            #[cfg(feature = "postgres")]
+            Self::Database(store) => store.now(),
+        }
+    }
+
+    /// Whether others may be handing out timeouts at this moment.
+    pub(super) fn has_workers(&self) -> bool {
+        !matches!(self, Self::File { .. })
+    }
+
+    /// What only this kind of store can tell.
+    pub(super) fn facts(&mut self) -> Result<Vec<(&'static str, Value)>, Failure> {
+        match self {
+            Self::File { store, path } => {
+                let bytes = std::fs::metadata(&*path)
+                    .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?
+                    .len();
+                Ok(vec![("set_aside", json!(store.set_aside()?)), ("file_bytes", json!(bytes))])
+            }
+            #[cfg(feature = "postgres")]
+            Self::Database(store) => {
+                let workers = store.workers()?;
+                Ok(vec![
+                    ("workers", json!(workers.alive)),
+                    ("partitions", json!(workers.partitions)),
+                    ("owned", json!(workers.owned)),
+                ])
+            }
+        }
+    }
+
+    pub(super) fn check(
+        &mut self,
+        repair: bool,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<Checked, Failure> {
+        match self {
+            Self::File { store, .. } => {
+                let report = store.check(repair, progress)?;
+                let is_whole = report.is_whole();
+                let verdict = match (is_whole, repair) {
+                    (true, _) => "The file is whole.",
+                    (false, false) => "The file is damaged; `check --repair` mends it.",
+                    (false, true) => "The file was damaged, and is mended.",
+                };
+                Ok(Checked {
+                    facts: vec![
+                        ("timeouts", json!(report.timeouts)),
+                        ("damaged", json!(report.damaged.len())),
+                        ("set_aside", json!(report.set_aside)),
+                        ("unnamed", json!(report.unnamed)),
+                        ("damaged_names", json!(report.damaged_names)),
+                        ("acked_names", json!(report.acked_names)),
+                        ("engine_mended", json!(report.engine_mended)),
+                        ("repaired", json!(repair && !is_whole)),
+                    ],
+                    damaged: report
+                        .damaged
+                        .iter()
+                        .map(|it| {
+                            let name = it.name.escape_debug();
+                            format!("{name}, due {}: {}", show::time(it.deadline), it.reason)
+                        })
+                        .collect(),
+                    verdict: verdict.to_owned(),
+                    is_whole: is_whole || repair,
+                })
+            }
+            #[cfg(feature = "postgres")]
+            Self::Database(_) if repair => Err(Failure::Input(
+                "`--repair` is for files: a database mends itself, or is restored".into(),
+            )),
+            #[cfg(feature = "postgres")]
+            Self::Database(store) => {
+                let all = store.count()?;
+                let (timeouts, misplaced) = store.check(|done| progress(done, all))?;
+                let workers = store.workers()?;
+                let verdict = if 0 < misplaced {
+                    "Some timeouts are not in the partition of their name; schedule them again."
+                } else if workers.owned < workers.partitions {
+                    "Some partitions have no worker: what is due in them waits."
+                } else {
+                    "All is well."
+                };
+                Ok(Checked {
+                    facts: vec![
+                        ("timeouts", json!(timeouts)),
+                        ("misplaced", json!(misplaced)),
+                        ("workers", json!(workers.alive)),
+                        ("partitions", json!(workers.partitions)),
+                        ("owned", json!(workers.owned)),
+                    ],
+                    damaged: Vec::new(),
+                    verdict: verdict.to_owned(),
+                    is_whole: misplaced == 0 && workers.owned == workers.partitions,
+                })
+            }
+        }
+    }
+}

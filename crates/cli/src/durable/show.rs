@@ -1,0 +1,79 @@
+//! Timeouts as lines for people and as JSON for scripts.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use humantime::{format_duration, format_rfc3339_millis};
+use serde_json::{Value, json};
+use tickwheel_durable::store::Row;
+
+pub(super) const HEADER: &str =
+    "DEADLINE                  IN                         ATTEMPT  BYTES  NAME";
+
+/// The last moment that can be written with a year of four digits.
+const LAST: u64 = 253_402_300_799_999;
+
+pub(super) fn milliseconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(LAST))
+}
+
+pub(super) fn time(deadline: u64) -> String {
+    format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(deadline.min(LAST))).to_string()
+}
+
+pub(super) fn line(row: &Row, now: SystemTime) -> String {
+    format!(
+        "{:<25} {:<26} {:>7} {:>6}  {}",
+        time(row.deadline),
+        left(row, now),
+        row.attempt.saturating_add(1),
+        row.payload.len(),
+        row.name.escape_debug(),
+    )
+}
+
+pub(super) fn block(row: &Row, now: SystemTime) -> String {
+    let payload = match str::from_utf8(&row.payload) {
+        Ok(text) => text.escape_debug().to_string(),
+        Err(_) => format!("{} (hexadecimal)", hexadecimal(&row.payload)),
+    };
+    format!(
+        "name      {}\ndeadline  {} ({})\nattempt   {}\npayload   {payload}",
+        row.name.escape_debug(),
+        time(row.deadline),
+        left(row, now),
+        row.attempt.saturating_add(1),
+    )
+}
+
+pub(super) fn row(row: &Row, now: SystemTime) -> Value {
+    let mut value = json!({
+        "name": &*row.name,
+        "deadline": time(row.deadline),
+        "deadline_ms": row.deadline,
+        "overdue": row.deadline <= milliseconds(now),
+        "attempt": row.attempt.saturating_add(1),
+    });
+    match str::from_utf8(&row.payload) {
+        Ok(text) => value["payload"] = json!(text),
+        Err(_) => value["payload_hex"] = json!(hexadecimal(&row.payload)),
+    }
+    value
+}
+
+/// The time until the deadline, to the second.
+fn left(row: &Row, now: SystemTime) -> String {
+    let now = milliseconds(now);
+    let seconds = |milliseconds: u64| {
+        let text = format_duration(Duration::from_secs(milliseconds / 1000)).to_string();
+        // The two largest units say enough.
+        text.split(' ').take(2).collect::<Vec<_>>().join(" ")
+    };
+    match row.deadline.checked_sub(now) {
+        Some(left) => seconds(left),
+        None => format!("{} overdue", seconds(now - row.deadline)),
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

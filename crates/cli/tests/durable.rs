@@ -1,0 +1,162 @@
+//! What the command `tickwheel durable` promises.
+#![cfg(feature = "durable")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tickwheel_durable::DurableTimer;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn tickwheel(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tickwheel")).arg("durable").args(words).output().unwrap()
+}
+
+/// Runs the command, and returns its exit code, its output and its errors.
+fn run(words: &[&str]) -> (i32, String, String) {
+    let output = tickwheel(words);
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+fn json(words: &[&str]) -> Vec<Value> {
+    let (code, output, errors) = run(words);
+    assert_eq!(code, 0, "{errors}");
+    output.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A file with two timeouts an hour and two hours ahead, and one that is overdue.
+fn file(folder: &TempDir) -> PathBuf {
+    let file = folder.path().join("timeouts.redb");
+    let timer = DurableTimer::open(&file).unwrap();
+    let now = SystemTime::now();
+    timer.schedule("b\n", now + 2 * HOUR, &[0, 255]).unwrap().wait().unwrap();
+    timer.schedule("a", now + HOUR, b"eur 20").unwrap().wait().unwrap();
+    timer.schedule("old", now - HOUR, b"").unwrap().wait().unwrap();
+    timer.close().unwrap();
+    file
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn ls_lists_by_deadline_for_people_and_for_scripts() {
+    let folder = TempDir::new().unwrap();
+    let file = file(&folder);
+    let rows = json(&["ls", text(&file), "--json"]);
+    let names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["old", "a", "b\n"]);
+    assert_eq!(rows[1]["payload"], "eur 20");
+    assert_eq!(rows[2]["payload_hex"], "00ff");
+    assert_eq!((&rows[0]["overdue"], &rows[1]["overdue"]), (&true.into(), &false.into()));
+    assert_eq!(json(&["ls", text(&file), "--json", "--overdue"]).len(), 1);
+    assert_eq!(json(&["ls", text(&file), "--json", "--limit", "2"]).len(), 2);
+
+    let (code, output, _) = run(&["ls", text(&file)]);
+    assert_eq!(code, 0);
+    let lines: Vec<&str> = output.lines().collect();
+    assert_eq!(lines.len(), 4, "a name with a line break is one line: {output}");
+    assert!(lines[1].contains("overdue") && lines[2].contains("59m"), "{output}");
+}
+
+#[test]
+fn get_shows_a_timeout_and_its_payload_as_it_is() {
+    let folder = TempDir::new().unwrap();
+    let file = file(&folder);
+    let (code, output, _) = run(&["get", text(&file), "a"]);
+    assert!(code == 0 && output.contains("eur 20") && output.contains("attempt   1"), "{output}");
+    assert_eq!(tickwheel(&["get", text(&file), "b\n", "--payload"]).stdout, [0, 255]);
+    assert_eq!(json(&["get", text(&file), "a", "--json"])[0]["attempt"], 1);
+    let (code, output, _) = run(&["get", text(&file), "nobody"]);
+    assert!(code == 1 && output.contains("unknown"), "{output}");
+}
+
+#[test]
+fn cancel_removes_names_and_tells_those_that_are_unknown() {
+    let folder = TempDir::new().unwrap();
+    let file = file(&folder);
+    let (code, output, _) = run(&["cancel", text(&file), "a", "nobody"]);
+    assert_eq!(code, 1);
+    assert!(output.contains("a: cancelled") && output.contains("nobody: unknown"), "{output}");
+    assert_eq!(json(&["cancel", text(&file), "old", "--json"])[0]["cancel"], "cancelled");
+    assert_eq!(json(&["ls", text(&file), "--json"]).len(), 1);
+}
+
+#[test]
+fn stats_and_check_of_a_whole_file() {
+    let folder = TempDir::new().unwrap();
+    let file = file(&folder);
+    let stats = &json(&["stats", text(&file), "--json"])[0];
+    assert_eq!((&stats["pending"], &stats["overdue"]), (&3.into(), &1.into()));
+    assert_eq!(stats["set_aside"], 0);
+    let (code, output, _) = run(&["check", text(&file)]);
+    assert!(code == 0 && output.contains("The file is whole."), "{output}");
+}
+
+#[test]
+fn check_finds_a_damaged_timeout_and_repair_sets_it_aside() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("timeouts.redb");
+    let timer = DurableTimer::open(&file).unwrap();
+    let at = SystemTime::now() + HOUR;
+    for n in 0..3_u8 {
+        timer.schedule(&format!("{n}"), at, &[0xa0 + n; 64]).unwrap().wait().unwrap();
+    }
+    timer.close().unwrap();
+    // In every copy of the page: the engine's own sums are not looked at after a close.
+    let mut bytes = fs::read(&file).unwrap();
+    for at in 0..bytes.len() - 64 {
+        if bytes[at..at + 64] == [0xa1; 64] {
+            bytes[at + 9] = 7;
+        }
+    }
+    fs::write(&file, bytes).unwrap();
+
+    let (code, output, errors) = run(&["check", text(&file)]);
+    assert_eq!(code, 1, "{output}{errors}");
+    assert!(output.contains("damaged: 1, due") && output.contains("--repair"), "{output}");
+    let (code, output, _) = run(&["check", text(&file), "--repair"]);
+    assert!(code == 0 && output.contains("is mended"), "{output}");
+    let (code, output, _) = run(&["check", text(&file), "--json"]);
+    let report: Value = serde_json::from_str(&output).unwrap();
+    assert_eq!((code, &report["timeouts"], &report["set_aside"]), (0, &2.into(), &1.into()));
+}
+
+#[test]
+fn a_file_that_another_process_has_is_told_and_so_is_what_is_no_file_of_ours() {
+    let folder = TempDir::new().unwrap();
+    let file = file(&folder);
+    let timer = DurableTimer::open(&file).unwrap();
+    let (code, _, errors) = run(&["ls", text(&file)]);
+    assert!(code == 2 && errors.contains("in use by another timer"), "{errors}");
+    timer.close().unwrap();
+
+    let missing = folder.path().join("missing.redb");
+    let (code, _, errors) = run(&["stats", text(&missing)]);
+    assert!(code == 2 && errors.contains("there is no such file"), "{errors}");
+    assert!(!missing.exists(), "the command makes no file");
+
+    let foreign = folder.path().join("foreign");
+    for content in [&b""[..], &[b'x'; 10_000]] {
+        fs::write(&foreign, content).unwrap();
+        let (code, _, errors) = run(&["check", text(&foreign)]);
+        assert!(code == 2 && errors.contains("foreign"), "{errors}");
+        assert_eq!(fs::read(&foreign).unwrap(), content, "it is left as it was");
+    }
+    let (code, _, errors) = run(&["ls", text(folder.path())]);
+    assert!(code == 2 && errors.contains("folder"), "{errors}");
+}
+
+#[test]
+fn a_url_goes_to_the_database() {
+    let (code, _, errors) = run(&["ls", "postgresql://127.0.0.1:1/none"]);
+    let expected =
+        if cfg!(feature = "postgres") { "connect to the database" } else { "feature `postgres`" };
+    assert!(code == 2 && errors.contains(expected), "{errors}");
+}

@@ -1,0 +1,94 @@
+//! The timeouts that were handed out and are still in the store.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::keeper::words::{Now, Settled};
+use crate::store::{Held, Lease, Row};
+
+/// What is in flight. The keeper never forgets it, so that nothing is handed out twice without a
+/// crash.
+#[derive(Debug, Default)]
+pub(super) struct Flights {
+    pub(super) by_number: HashMap<u64, Flight>,
+    /// How many of them are not settled.
+    pub(super) unsettled: usize,
+    /// The bytes of all.
+    pub(super) bytes: usize,
+    /// What consumers settled, in order.
+    pub(super) settled: VecDeque<(u64, Settled)>,
+    /// When the first of `settled` came.
+    pub(super) settled_since: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Flight {
+    name: Arc<str>,
+    deadline: u64,
+    lease: Lease,
+    pub(super) bytes: usize,
+    pub(super) is_settled: bool,
+}
+
+impl Flights {
+    pub(super) fn len(&self) -> usize {
+        self.by_number.len()
+    }
+
+    pub(super) fn has(&self, number: u64) -> bool {
+        self.by_number.contains_key(&number)
+    }
+
+    pub(super) fn begin(&mut self, row: &Row, lease: Lease) {
+        let flight = Flight {
+            name: row.name.clone(),
+            deadline: row.deadline,
+            lease,
+            bytes: row.bytes(),
+            is_settled: false,
+        };
+        self.bytes += flight.bytes;
+        self.unsettled += 1;
+        self.by_number.insert(row.number, flight);
+    }
+
+    /// Takes what a consumer did with the timeout of this number.
+    pub(super) fn settle(&mut self, now: Now, number: u64, settled: Settled) {
+        let Some(flight) = self.by_number.get_mut(&number) else { return };
+        if flight.is_settled {
+            return;
+        }
+        flight.is_settled = true;
+        self.unsettled -= 1;
+        if self.settled.is_empty() {
+            self.settled_since = now.steady;
+        }
+        self.settled.push_back((number, settled));
+    }
+
+    /// Forgets one that no consumer had taken.
+    pub(super) fn take_back(&mut self, number: u64) {
+        self.end(number);
+        self.unsettled -= 1;
+    }
+
+    /// Takes the first that were settled out of the list; `end` is to be called for each.
+    pub(super) fn take_settled(&mut self, count: usize) -> Vec<u64> {
+        self.settled.drain(..count).map(|(number, _)| number).collect()
+    }
+
+    /// Forgets one.
+    pub(super) fn end(&mut self, number: u64) {
+        let flight = self.by_number.remove(&number).expect("it is in flight");
+        self.bytes -= flight.bytes;
+    }
+
+    /// Returns the first that were settled, as the store knows them.
+    pub(super) fn first_settled(&self, count: usize) -> impl Iterator<Item = (Held, Settled)> + '_ {
+        self.settled.iter().take(count).map(|&(number, settled)| {
+            let Flight { name, deadline, lease, .. } = &self.by_number[&number];
+            let held = Held { name: name.clone(), deadline: *deadline, number, lease: *lease };
+            (held, settled)
+        })
+    }
+}

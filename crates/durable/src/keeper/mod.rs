@@ -1,0 +1,420 @@
+//! The keeper: decides what to ask of the store and what to hand out.
+//!
+//! A state machine. Time, commands and the store's answers go in; calls of the store, due timeouts
+//! and replies come out. It reads no clock and starts no thread, so the timer's thread, the model
+//! test and a simulation run the same code.
+//!
+//! One call of the store is under way at a time. Meanwhile the keeper goes on handing out.
+//!
+//! The wheel is a cache of the store's front. All that the keeper knows may be forgotten at any
+//! time except for what is in flight, and that only so that nothing is handed out twice without a
+//! crash.
+
+mod commits;
+mod flights;
+mod front;
+mod load;
+pub(crate) mod outbox;
+mod pause;
+mod tenure;
+mod words;
+
+use std::collections::VecDeque;
+
+use crate::Error;
+use flights::Flights;
+use front::Front;
+use outbox::Outbox;
+use pause::Pause;
+use tenure::Tenure;
+pub(crate) use words::{
+    Answer, Call, Command, Config, Counts, Now, Reply, Request, Settled, milliseconds,
+};
+pub use words::{Cancelled, Scheduled};
+
+#[derive(Debug)]
+pub(crate) struct Keeper<T> {
+    config: Config,
+    front: Front,
+    flights: Flights,
+    tenure: Tenure,
+    commands: VecDeque<Command<T>>,
+    /// The one call that is under way.
+    pending: Option<Pending<T>>,
+
+    /// The time by which was last handed out. If the clock is before it, the clock was set back.
+    handed_out_at: u64,
+    /// The time when the last load from the front was asked for. All that is near was so in the
+    /// store at that time or later.
+    looked_at: u64,
+    /// The steady time of the next look.
+    look_next: u64,
+    refresh_at: u64,
+    load_next: bool,
+
+    lease_pause: Pause,
+    load_pause: Pause,
+    commit_pause: Pause,
+    last_error: Option<Error>,
+
+    closing: bool,
+    waits: bool,
+    released: bool,
+
+    pub(crate) replies: Vec<(T, Result<Reply, Error>)>,
+    /// What the person who runs the timer should hear of.
+    pub(crate) troubles: Vec<Error>,
+    pub(crate) counts: Counts,
+}
+
+/// A call that is under way, and what its answer is for.
+#[derive(Debug)]
+enum Pending<T> {
+    Lease {
+        asked: u64,
+        wanted: bool,
+    },
+    /// `look`: the time and the steady time when a load from the front was asked for.
+    /// `is_stale`: all was forgotten since, so the page is not what comes next.
+    Load {
+        until: u64,
+        look: Option<(u64, u64)>,
+        is_stale: bool,
+    },
+    Commit {
+        settled: usize,
+        commands: Vec<Command<T>>,
+    },
+    Read(Command<T>),
+}
+
+impl<T> Keeper<T> {
+    pub(crate) fn new(config: Config) -> Self {
+        Self {
+            config,
+            front: Front::new(),
+            flights: Flights::default(),
+            tenure: Tenure::default(),
+            commands: VecDeque::new(),
+            pending: None,
+            handed_out_at: 0,
+            looked_at: 0,
+            look_next: 0,
+            refresh_at: 0,
+            load_next: false,
+            lease_pause: Pause::default(),
+            load_pause: Pause::default(),
+            commit_pause: Pause::default(),
+            last_error: None,
+            closing: false,
+            waits: false,
+            released: false,
+            replies: Vec::new(),
+            troubles: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Takes a command. Its reply is in `replies` after some later call.
+    pub(crate) fn command(&mut self, command: Command<T>) {
+        self.commands.push_back(command);
+    }
+
+    /// Takes what a consumer did with the timeout of this number.
+    pub(crate) fn settle(&mut self, now: Now, number: u64, settled: Settled) {
+        self.flights.settle(now, number, settled);
+    }
+
+    /// Hands out nothing from now on, takes back what no consumer has taken, and commits what was
+    /// asked for. With `waits` it goes on until consumers have settled what they hold.
+    pub(crate) fn close(&mut self, outbox: &mut Outbox, waits: bool) {
+        self.closing = true;
+        self.waits = waits;
+        self.recall(outbox);
+    }
+
+    /// Whether settlements can wait: the keeper will look by itself soon.
+    pub(crate) fn lingers(&self) -> bool {
+        self.pending.is_some() || !self.flights.settled.is_empty()
+    }
+
+    /// What went wrong since the last success.
+    pub(crate) fn last_error(&self) -> Option<&Error> {
+        self.last_error.as_ref()
+    }
+
+    /// Whether all is done after [`close`](Self::close).
+    pub(crate) fn is_closed(&self) -> bool {
+        self.released
+    }
+
+    /// Hands out what is due, and returns the next call for the store. After a call this returns
+    /// none until [`answer`](Self::answer) came; it hands out all the same.
+    pub(crate) fn poll(&mut self, now: Now, outbox: &mut Outbox) -> Option<Call> {
+        if self.released {
+            return None;
+        }
+        self.notice(now, outbox);
+        self.hand_out(now, outbox);
+        if self.pending.is_some() { None } else { self.next_call(now) }
+    }
+
+    /// Returns the steady time at which to call [`poll`](Self::poll) again, if nothing else
+    /// happens. The wall clock may jump, so look at it once a second at least.
+    pub(crate) fn wake(&mut self, now: Now) -> u64 {
+        let mut wake = if self.tenure.is_shared() { u64::MAX } else { self.refresh_at };
+        let mut at = |steady: u64| wake = wake.min(steady);
+        let time = self.tenure.time(now);
+        if let Some((_, over)) = self.tenure.ends() {
+            at(over);
+        }
+        let limit = match self.tenure.is_shared() {
+            false => u64::MAX,
+            true => self.looked_at.saturating_add(self.config.margin),
+        };
+        if self.has_room_to_fly()
+            && self.may_hand_out(now)
+            && let Some(deadline) = self.front.wheel.next_deadline()
+            && deadline <= limit
+        {
+            at(now.steady.saturating_add(deadline.saturating_sub(time)));
+        }
+        if self.pending.is_some() {
+            return wake;
+        }
+        match self.tenure.ends() {
+            Some((renew, _)) => at(renew.max(self.lease_pause.until)),
+            None if self.tenure.is_empty() => at(self.lease_pause.until),
+            None => {}
+        }
+        if !self.flights.settled.is_empty() {
+            let lingered = self.flights.settled_since + self.config.linger;
+            at(self.commit_pause.until.max(lingered));
+        }
+        if self.wants_load(time) {
+            at(self.load_pause.until);
+        }
+        if self.tenure.is_shared() && !self.tenure.is_empty() && !self.closing {
+            at(self.look_next.max(self.load_pause.until));
+        }
+        wake
+    }
+
+    /// Takes the store's answer to the last call.
+    pub(crate) fn answer(&mut self, now: Now, outbox: &mut Outbox, answer: Result<Answer, Error>) {
+        let pending = self.pending.take().expect("an answer follows a call");
+        match answer {
+            Ok(answer) => self.succeed(now, outbox, pending, answer),
+            Err(error) => self.fail(now, outbox, pending, error),
+        }
+    }
+
+    pub(crate) fn near_rows(&self) -> usize {
+        self.front.len()
+    }
+
+    /// Returns the bytes of all rows in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.front.bytes + self.flights.bytes
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.flights.unsettled
+    }
+
+    pub(crate) fn partitions(&self) -> usize {
+        self.tenure.epochs.len()
+    }
+
+    /// How many rows are in memory.
+    fn known(&self) -> usize {
+        self.front.len() + self.flights.len()
+    }
+
+    /// What was settled and is not committed comes again after a crash, so that is bounded too.
+    fn has_room_to_fly(&self) -> bool {
+        !self.closing
+            && self.flights.unsettled < self.config.in_flight
+            && self.flights.len() < self.config.in_flight * 2
+    }
+
+    /// A call for leases may give some back, and then others own them before its answer is here.
+    fn may_hand_out(&self, now: Now) -> bool {
+        self.tenure.may_hand_out(now) && !matches!(self.pending, Some(Pending::Lease { .. }))
+    }
+
+    /// The latest deadline that may be handed out.
+    ///
+    /// If the store has several owners, a caller elsewhere who cancels or moves a timeout `margin`
+    /// before its deadline is told that it will not come. So it is not handed out unless a look has
+    /// begun since.
+    fn limit(&self, now: Now) -> u64 {
+        let time = self.tenure.time(now);
+        match self.tenure.is_shared() {
+            false => time,
+            true => time.min(self.looked_at.saturating_add(self.config.margin)),
+        }
+    }
+
+    /// Whether a timeout that was replaced or cancelled may have been handed out by any owner.
+    fn may_be_out(&self, now: Now, deadline: u64) -> bool {
+        let latest = self.tenure.latest(now);
+        latest.is_some_and(|latest| deadline <= latest.saturating_add(self.config.margin))
+    }
+
+    /// Notices that the clock was set back, that the leases are over, and that it is time to load
+    /// all anew.
+    fn notice(&mut self, now: Now, outbox: &mut Outbox) {
+        let time = self.tenure.time(now);
+        // A store's clock is known better with each lease, which is no clock that was set.
+        if time < self.handed_out_at && !self.tenure.is_shared() {
+            self.recall(outbox);
+            self.forget();
+        }
+        self.handed_out_at = time;
+        if self.tenure.is_over(now) {
+            self.recall(outbox);
+            self.tenure.clear();
+            self.forget();
+        }
+        if !self.tenure.is_shared() && self.refresh_at <= now.steady {
+            self.refresh_at = now.steady + self.config.refresh;
+            self.forget();
+        }
+    }
+
+    fn hand_out(&mut self, now: Now, outbox: &mut Outbox) {
+        if !self.may_hand_out(now) {
+            return;
+        }
+        let time = self.tenure.time(now);
+        let limit = self.limit(now);
+        while self.has_room_to_fly() {
+            let Some(row) = self.front.expire(limit) else { return };
+            let lease = self.tenure.lease(row.partition);
+            self.flights.begin(&row, lease);
+            let late = time.saturating_sub(row.deadline);
+            self.counts.handed_out += 1;
+            self.counts.late_max = self.counts.late_max.max(late);
+            self.counts.late_total = self.counts.late_total.saturating_add(late);
+            outbox.push(row, lease.epoch);
+        }
+    }
+
+    fn next_call(&mut self, now: Now) -> Option<Call> {
+        if self.closing && self.is_idle() {
+            self.pending = Some(Pending::Lease { asked: now.steady, wanted: false });
+            return Some(Call::Lease { wanted: false });
+        }
+        if self.tenure.is_due(now) && self.lease_pause.is_over(now.steady) {
+            self.pending = Some(Pending::Lease { asked: now.steady, wanted: true });
+            return Some(Call::Lease { wanted: true });
+        }
+        // Loads and commits take turns, so that neither holds the other up.
+        self.load_next = !self.load_next;
+        if self.load_next {
+            self.load(now).or_else(|| self.commit(now))
+        } else {
+            self.commit(now).or_else(|| self.load(now))
+        }
+    }
+
+    /// Whether nothing is left that a timer that closes waits for.
+    fn is_idle(&self) -> bool {
+        let holds = if self.waits { self.flights.len() } else { self.flights.settled.len() };
+        self.commands.is_empty() && holds == 0
+    }
+
+    fn succeed(&mut self, now: Now, outbox: &mut Outbox, pending: Pending<T>, answer: Answer) {
+        match (pending, answer) {
+            (Pending::Lease { wanted: false, .. }, Answer::Leases(_)) => self.released = true,
+            (Pending::Lease { asked, .. }, Answer::Leases(leases)) => {
+                self.lease_pause.reset();
+                if leases.held.is_empty() {
+                    self.lease_pause.until = now.steady.saturating_add(pause::FIRST);
+                }
+                if self.tenure.take(now, asked, leases) {
+                    self.recall(outbox);
+                    self.forget();
+                }
+            }
+            (Pending::Load { until, look, is_stale }, Answer::Page(mut page)) => {
+                self.load_pause.reset();
+                self.tell_damaged(std::mem::take(&mut page.damaged));
+                if !is_stale {
+                    self.loaded(now, until, look, page);
+                }
+            }
+            (Pending::Commit { settled, commands }, Answer::Outcomes(outcomes)) => {
+                self.commit_pause.reset();
+                self.last_error = None;
+                self.committed(now, outbox, settled, commands, outcomes);
+            }
+            (Pending::Read(command), answer) => self.was_read(command, answer),
+            _ => unreachable!("the answer fits the call"),
+        }
+    }
+
+    fn fail(&mut self, now: Now, outbox: &mut Outbox, pending: Pending<T>, error: Error) {
+        self.counts.errors += 1;
+        match pending {
+            Pending::Lease { wanted, .. } => {
+                self.lease_pause.fail(now.steady);
+                // The store may have given some back, and another owner may have them by now.
+                self.tenure.clear();
+                if !wanted {
+                    // The leases run out by themselves.
+                    self.released = true;
+                }
+            }
+            Pending::Load { .. } => self.load_pause.fail(now.steady),
+            Pending::Commit { commands, .. } => {
+                self.commit_pause.fail(now.steady);
+                if self.closing {
+                    // A timer that closes does not wait for a store that fails: what was not
+                    // settled comes again.
+                    for number in self.flights.take_settled(self.flights.settled.len()) {
+                        self.flights.end(number);
+                    }
+                }
+                for command in commands {
+                    self.replies.push((command.ticket, Err(error.clone())));
+                }
+            }
+            Pending::Read(command) => self.replies.push((command.ticket, Err(error.clone()))),
+        }
+        self.last_error = Some(error.clone());
+        self.troubles.push(error);
+        // What was done and what not is not known.
+        self.recall(outbox);
+        self.forget();
+    }
+
+    /// Takes back what is handed out and not taken.
+    fn recall(&mut self, outbox: &mut Outbox) {
+        let mut recalled = outbox.drain().peekable();
+        if recalled.peek().is_none() {
+            return;
+        }
+        for number in recalled {
+            self.flights.take_back(number);
+        }
+        // They are no longer near nor in flight, and before `loaded`.
+        self.forget();
+    }
+
+    /// Forgets all that is not in flight, to load it from the front again.
+    fn forget(&mut self) {
+        self.counts.forgotten += 1;
+        self.look_next = 0;
+        self.front.clear();
+        if let Some(Pending::Load { is_stale, .. }) = &mut self.pending {
+            *is_stale = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod simulation;

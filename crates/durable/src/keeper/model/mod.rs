@@ -1,0 +1,126 @@
+//! Random calls, kills, clocks that jump and a store that fails, in virtual time, against what the
+//! timer promises.
+
+mod world;
+
+use crate::keeper::{Config, Settled};
+use crate::store::Store;
+use world::World;
+
+#[test]
+fn random_calls_kills_jumps_and_failures_keep_every_promise() {
+    for seed in 0..RUNS {
+        World::new(seed).run(400);
+    }
+}
+
+#[test]
+fn many_timeouts_of_one_deadline_all_come() {
+    let mut world = World::new(1);
+    world.config = Config { near_rows: 8, page: 3, in_flight: 3, ..world.config };
+    world.restart();
+    for name in 0..100 {
+        world.put(&format!("{name}"), 1_001_000);
+    }
+    world.finish();
+    assert_eq!(world.taken.len(), 100);
+}
+
+#[test]
+fn a_clock_set_back_makes_nothing_early() {
+    let mut world = World::new(1);
+    world.put("a", world.now.wall + 5_000);
+    world.settle_down();
+    world.now.wall += 3_600_000;
+    world.settle_down();
+    assert_eq!(world.outbox.len(), 1, "an hour ahead it is due");
+    world.now.wall -= 3_600_000;
+    world.settle_down();
+    assert_eq!(world.outbox.len(), 0, "the clock says that it is not due, and nobody took it");
+    world.now.wall = 0;
+    world.settle_down();
+    assert_eq!(world.outbox.len(), 0);
+    world.now.wall = u64::MAX;
+    world.settle_down();
+    assert_eq!(world.outbox.len(), 1);
+}
+
+#[test]
+fn an_ack_does_not_remove_a_later_timeout_of_the_same_name() {
+    let mut world = World::new(1);
+    world.put("a", 0);
+    world.settle_down();
+    world.take();
+    world.put("a", 2_000_000);
+    world.settle_down();
+    world.settle_one(0, Settled::Ack);
+    world.settle_down();
+    let row = world.store.get("a").unwrap().expect("the later one is there");
+    assert_eq!(row.deadline, 2_000_000);
+}
+
+#[test]
+fn a_full_disk_lets_what_is_due_go_on() {
+    let mut world = World::new(1);
+    world.config =
+        Config { near_rows: 200, near_bytes: 1 << 20, in_flight: 50, group: 64, ..world.config };
+    world.restart();
+    for name in 0..50 {
+        world.put(&format!("{name}"), world.now.wall + 1_000 + name);
+    }
+    world.settle_down();
+    world.puts_fail = true;
+    world.put("one more", 0);
+    world.settle_down();
+    assert_eq!(world.failed, 1, "the caller is told");
+    // Callers go on asking, and what consumers acked gets into the store all the same.
+    for n in 0..3_000 {
+        world.now.wall += 1;
+        world.now.steady += 1;
+        world.put(&format!("more {n}"), 0);
+        world.settle_down();
+        world.take();
+        while !world.held.is_empty() {
+            world.settle_one(0, Settled::Ack);
+        }
+    }
+    assert_eq!(world.taken.len(), 50);
+    assert_eq!(world.store.count().unwrap(), 0);
+    world.puts_fail = false;
+    world.pass(30_000);
+    world.put("again", 0);
+    world.finish();
+    assert_eq!(world.taken.len(), 51, "it recovers by itself");
+}
+
+#[test]
+fn close_waits_for_what_consumers_hold() {
+    let mut world = World::new(1);
+    world.put("a", 0);
+    world.put("b", 0);
+    world.settle_down();
+    world.take();
+    world.keeper.close(&mut world.outbox, true);
+    world.settle_down();
+    assert!(!world.keeper.is_closed());
+    world.settle_one(0, Settled::Ack);
+    world.settle_down();
+    assert!(world.keeper.is_closed());
+    assert_eq!(world.store.count().unwrap(), 1, "what nobody had taken is still there");
+}
+
+#[test]
+fn a_put_before_what_is_loaded_is_handed_out_at_its_deadline() {
+    let mut world = World::new(1);
+    world.config.refresh = u64::MAX / 2;
+    world.restart();
+    world.settle_down();
+    world.pass(200);
+    world.put("near", world.now.wall + 50);
+    world.settle_down();
+    world.pass(50);
+    assert_eq!(world.outbox.len(), 1);
+}
+
+/// Enough to find every bug that was planted, and a few seconds in a build without optimisation.
+const RUNS: u64 = 150;

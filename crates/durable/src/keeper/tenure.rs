@@ -1,0 +1,148 @@
+//! The leases, and the clock that they and the deadlines go by.
+
+use std::collections::HashMap;
+
+use crate::keeper::words::{Now, milliseconds};
+use crate::store::{Lease, Leases};
+
+/// What the keeper may hand out, and until when.
+#[derive(Debug, Default)]
+pub(super) struct Tenure {
+    /// Whether the store ever answered: before, it is not known whether it has several owners.
+    pub(super) is_known: bool,
+    /// The epochs of the partitions that are leased.
+    pub(super) epochs: HashMap<u32, u64>,
+    until: Option<Times>,
+    /// The store's clock, if it has one: then the store has several owners.
+    clock: Option<StoreClock>,
+}
+
+/// When to renew the leases, when to stop handing out, and when they are over; by the steady clock.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    renew: u64,
+    hand_out: u64,
+    over: u64,
+}
+
+/// What is known of the store's clock: what it is less the steady clock, at least and at most.
+#[derive(Clone, Copy, Debug)]
+struct StoreClock {
+    /// When it was measured.
+    asked: u64,
+    least: u64,
+    most: u64,
+}
+
+impl StoreClock {
+    /// Keeps what `old` knew better, as a call may have been slow, less what the clocks can have
+    /// drifted apart since. `None`: they contradict each other, because the store's clock was set.
+    fn and(self, old: Self) -> Option<Self> {
+        let drift = 1 + self.asked.saturating_sub(old.asked) / DRIFT;
+        let least = self.least.max(old.least.saturating_sub(drift));
+        let most = self.most.min(old.most.saturating_add(drift));
+        (least <= most).then_some(Self { least, most, ..self })
+    }
+}
+
+/// Clocks that are never set drift apart by a millisecond in so many, or less: 500 ppm.
+const DRIFT: u64 = 2_000;
+
+/// All times are rounded down, and until the next lease the clocks may drift apart.
+const SLACK: u64 = 2;
+
+impl Tenure {
+    /// Takes what the store answered to a call at the steady time `asked`. Returns whether other
+    /// partitions are leased now, or under another epoch, or the store's clock was set.
+    pub(super) fn take(&mut self, now: Now, asked: u64, leases: Leases) -> bool {
+        self.until = leases.good_for.map(|good_for| {
+            // Counted from before the call, and by a clock that is never set.
+            let good_for = milliseconds(good_for);
+            Times {
+                renew: asked.saturating_add(good_for / 4),
+                hand_out: asked.saturating_add(good_for / 4 * 3),
+                over: asked.saturating_add(good_for),
+            }
+        });
+        // The store read its clock after it was asked and before it answered.
+        let measured = leases.clock.map(|clock| StoreClock {
+            asked,
+            least: clock.saturating_sub(now.steady).saturating_sub(SLACK),
+            most: clock.saturating_sub(asked).saturating_add(SLACK + 1),
+        });
+        let known = measured.zip(self.clock).and_then(|(new, old)| new.and(old));
+        let was_set = self.clock.is_some() && known.is_none();
+        self.clock = known.or(measured);
+        let epochs: HashMap<u32, u64> =
+            leases.held.into_iter().map(|lease| (lease.partition, lease.epoch)).collect();
+        let changed = epochs != self.epochs || was_set;
+        self.is_known = true;
+        self.epochs = epochs;
+        changed
+    }
+
+    /// Gives all up.
+    pub(super) fn clear(&mut self) {
+        self.epochs.clear();
+        self.until = None;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.epochs.is_empty()
+    }
+
+    pub(super) fn has(&self, partition: u32) -> bool {
+        self.epochs.contains_key(&partition)
+    }
+
+    /// Returns the lease of a partition that is leased.
+    pub(super) fn lease(&self, partition: u32) -> Lease {
+        Lease { partition, epoch: self.epochs[&partition] }
+    }
+
+    pub(super) fn all(&self) -> Vec<Lease> {
+        self.epochs.iter().map(|(&partition, &epoch)| Lease { partition, epoch }).collect()
+    }
+
+    /// Whether others put, cancel and hand out as well.
+    pub(super) fn is_shared(&self) -> bool {
+        self.clock.is_some()
+    }
+
+    /// Whether the leases have run out.
+    pub(super) fn is_over(&self, now: Now) -> bool {
+        self.until.is_some_and(|times| times.over <= now.steady)
+    }
+
+    /// Whether it is time to ask for leases.
+    pub(super) fn is_due(&self, now: Now) -> bool {
+        match self.until {
+            Some(times) => times.renew <= now.steady,
+            None => self.epochs.is_empty(),
+        }
+    }
+
+    /// When to renew, and when all is over.
+    pub(super) fn ends(&self) -> Option<(u64, u64)> {
+        self.until.map(|times| (times.renew, times.over))
+    }
+
+    /// Whether the leases are good for long enough: a timeout that is handed out in their last
+    /// quarter might be handed out by their next owner before it is acked.
+    pub(super) fn may_hand_out(&self, now: Now) -> bool {
+        self.until.is_none_or(|times| now.steady < times.hand_out)
+    }
+
+    /// The time that deadlines are compared with.
+    pub(super) fn time(&self, now: Now) -> u64 {
+        match self.clock {
+            None => now.wall,
+            Some(clock) => now.steady.saturating_add(clock.least),
+        }
+    }
+
+    /// The latest time that it can be by the store's clock.
+    pub(super) fn latest(&self, now: Now) -> Option<u64> {
+        self.clock.map(|clock| now.steady.saturating_add(clock.most))
+    }
+}

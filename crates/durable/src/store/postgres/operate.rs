@@ -1,0 +1,85 @@
+//! What an operator asks of a database.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::lease::CLOCK;
+use super::{PostgresStore, partition, unsigned};
+use crate::Error;
+
+/// The workers of a database; by [`PostgresStore::workers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Workers {
+    /// Workers whose lease has not run out.
+    pub alive: u64,
+    /// Partitions.
+    pub partitions: u64,
+    /// Partitions that one of them owns. What is due in the others waits.
+    pub owned: u64,
+}
+
+impl PostgresStore {
+    /// Returns the number of workers and of what they own.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Store`].
+    pub fn workers(&mut self) -> Result<Workers, Error> {
+        self.run("count the workers", |connection| {
+            let row = connection.client.query_one(
+                "select (select count(*) from tickwheel_worker where until >= clock_timestamp()),
+                   count(*),
+                   count(*) filter (where owner is not null and until >= clock_timestamp())
+                 from tickwheel_partition",
+                &[],
+            )?;
+            let number = |at| unsigned(row.get(at));
+            Ok(Workers { alive: number(0), partitions: number(1), owned: number(2) })
+        })
+    }
+
+    /// Returns the time by the clock of the database, which deadlines are compared with.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Store`].
+    pub fn now(&mut self) -> Result<SystemTime, Error> {
+        let milliseconds = self.run("read the clock", |connection| {
+            Ok(unsigned(connection.client.query_one(CLOCK, &[])?.get(0)))
+        })?;
+        Ok(UNIX_EPOCH + Duration::from_millis(milliseconds))
+    }
+
+    /// Reads all timeouts and returns how many there are, and how many of them are not in the
+    /// partition of their name, as when they were put by a statement of somebody's own. They may
+    /// come, and a cancel finds them.
+    ///
+    /// `progress` is called now and then with the number of timeouts that were read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Store`].
+    pub fn check(&mut self, mut progress: impl FnMut(u64)) -> Result<(u64, u64), Error> {
+        const PAGE: usize = 10_000;
+        let (mut all, mut misplaced) = (0, 0);
+        let mut after = String::new();
+        loop {
+            let rows = self.run("read", |connection| {
+                connection.client.query(
+                    "select name, partition from tickwheel_due where name > $1
+                     order by name limit $2",
+                    &[&after, &(PAGE as i64)],
+                )
+            })?;
+            for row in &rows {
+                misplaced += u64::from(partition(row.get(0)) != row.get::<_, i32>(1));
+            }
+            all += rows.len() as u64;
+            progress(all);
+            match rows.last() {
+                Some(last) if rows.len() == PAGE => after = last.get(0),
+                _ => return Ok((all, misplaced)),
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Scheduling inside a transaction of the caller's.
+
+use std::time::SystemTime;
+
+use postgres::Transaction;
+
+use super::connection::{CANCEL, PUT};
+use super::{partition, signed};
+use crate::Error;
+
+/// Puts a timeout inside a transaction of yours: it is there exactly if that commits.
+///
+/// It is the same as [`DurableTimer::schedule`](crate::DurableTimer::schedule), and needs no timer
+/// in this process. The transaction holds a lock on the name until it ends.
+///
+/// # Errors
+///
+/// If the name or the payload is not allowed, and the database's.
+pub fn schedule_in(
+    transaction: &mut Transaction<'_>,
+    name: &str,
+    at: SystemTime,
+    payload: &[u8],
+) -> Result<(), Error> {
+    crate::timer::values::check(name, payload)?;
+    let failed = |error| Error::store(format!("schedule {name:?} in a transaction"), error);
+    let deadline = crate::timer::values::deadline(at);
+    let statement = transaction.prepare(PUT).map_err(failed)?;
+    let (names, partitions) = (vec![name], vec![partition(name)]);
+    transaction
+        .query(&statement, &[&names, &partitions, &vec![signed(deadline)], &vec![payload]])
+        .map_err(failed)?;
+    Ok(())
+}
+
+/// Cancels a timeout inside a transaction of yours. Returns whether it was there.
+///
+/// A timeout whose deadline is near may be handed out all the same: until the transaction commits,
+/// the worker that owns it does not know.
+///
+/// # Errors
+///
+/// As for [`schedule_in`].
+pub fn cancel_in(transaction: &mut Transaction<'_>, name: &str) -> Result<bool, Error> {
+    crate::timer::values::check(name, &[])?;
+    let failed = |error| Error::store(format!("cancel {name:?} in a transaction"), error);
+    let rows = transaction.query(CANCEL, &[&vec![name]]).map_err(failed)?;
+    Ok(!rows.is_empty())
+}

@@ -1,0 +1,275 @@
+//! The store on redb: one file, one process.
+
+mod check;
+mod open;
+mod row;
+mod tables;
+
+#[cfg(test)]
+mod damage;
+#[cfg(test)]
+mod disk;
+#[cfg(test)]
+mod power;
+
+use std::io;
+use std::ops::Bound;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageBackend};
+
+use crate::Error;
+use crate::store::{
+    Damaged, Filling, Lease, Leases, Limit, Op, Outcome, Page, Position, Row, Store,
+};
+use crate::timer::values::message;
+pub use check::Report;
+use open::{BackendSource, Source};
+use tables::{BROKEN, DUE, META, NAMES, Numbers, Sweep, Tables, find, key, move_aside};
+
+/// A store in one file, by the engine redb.
+///
+/// The file is locked: one process has it, and one store in that process. After an error the file
+/// is closed, and opened again at the next call.
+#[derive(Debug)]
+pub struct RedbStore {
+    source: Source,
+    database: Option<Database>,
+    state: State,
+}
+
+/// What the store knows beside the file.
+#[derive(Debug, Default)]
+struct State {
+    numbers: Numbers,
+    sweep: Sweep,
+}
+
+impl RedbStore {
+    /// Opens the file, or makes it.
+    ///
+    /// After a crash the engine checks the whole file first, which takes a second or so for each
+    /// million timeouts.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`], [`Error::NewerFormat`], [`Error::Foreign`], and [`Error::Store`] if the
+    /// file cannot be read or written, or is damaged beyond repair.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::open_with_cache(path, DEFAULT_CACHE)
+    }
+
+    /// Opens the file as [`open`](Self::open) does, with so many bytes of memory for its pages.
+    pub fn open_with_cache(path: impl AsRef<Path>, bytes: usize) -> Result<Self, Error> {
+        Self::open_file(path.as_ref(), bytes, true)
+    }
+
+    /// Opens the file as [`open`](Self::open) does, if it is there, and makes none.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open), and if there is no file.
+    pub fn open_existing(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::open_file(path.as_ref(), DEFAULT_CACHE, false)
+    }
+
+    fn open_file(path: &Path, cache: usize, creates: bool) -> Result<Self, Error> {
+        // Absolute, so that a program that changes its directory can open it again.
+        let path = std::path::absolute(path)
+            .map_err(|error| Error::store(format!("find {}", path.display()), error))?;
+        Self::begin(Source::File { path, opened: None, cache, creates })
+    }
+
+    /// Opens a database on a storage of your own, for tests of crashes.
+    ///
+    /// `storage` is called again after each error.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open).
+    pub fn open_backend(
+        storage: impl FnMut() -> io::Result<Box<dyn StorageBackend>> + Send + 'static,
+    ) -> Result<Self, Error> {
+        Self::begin(Source::Backend(BackendSource(Box::new(storage))))
+    }
+
+    fn begin(source: Source) -> Result<Self, Error> {
+        let mut store = Self { source, database: None, state: State::default() };
+        store.run("open", |_, _| Ok(()))?;
+        Ok(store)
+    }
+
+    /// Runs `work` on the database, which it opens if need be. If anything fails, the database is
+    /// closed.
+    fn run<R>(
+        &mut self,
+        doing: &str,
+        work: impl FnOnce(&mut Database, &mut State) -> Result<R, redb::Error>,
+    ) -> Result<R, Error> {
+        if self.source.is_gone() {
+            return Err(Error::Removed { path: self.source.path() });
+        }
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            if self.database.is_none() {
+                self.database = Some(self.source.open()?);
+            }
+            let database = self.database.as_mut().expect("it was opened");
+            work(database, &mut self.state)
+                .map_err(|error| Error::store(format!("{doing} {}", self.source.name()), error))
+        }));
+        let error = match result {
+            Ok(Ok(done)) => return Ok(done),
+            Ok(Err(error)) => error,
+            Err(panic) => Error::Panicked {
+                doing: format!("{doing} {}", self.source.name()),
+                message: message(&*panic),
+            },
+        };
+        // An engine that met an error refuses all that follows until it is opened again.
+        let database = self.database.take();
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(database))) {
+            log::error!("{}: closing after an error: {}", self.source.name(), message(&*panic));
+        }
+        Err(error)
+    }
+}
+
+impl Store for RedbStore {
+    fn lease(&mut self, wanted: bool) -> Result<Leases, Error> {
+        let mut held = Vec::new();
+        if wanted {
+            let epoch = self.run("take the lease of", |database, _| {
+                let write = database.begin_write()?;
+                let epoch = {
+                    let mut meta = write.open_table(META)?;
+                    let epoch = meta.get("epoch")?.map_or(0, |epoch| epoch.value()) + 1;
+                    meta.insert("epoch", epoch)?;
+                    epoch
+                };
+                write.commit()?;
+                Ok(epoch)
+            })?;
+            self.state.numbers = Numbers { epoch, next: 0 };
+            held.push(Lease { partition: PARTITION, epoch });
+        }
+        Ok(Leases { held, good_for: None, clock: None })
+    }
+
+    fn load(
+        &mut self,
+        leases: Option<&[Lease]>,
+        after: &Position,
+        until: u64,
+        limit: Limit,
+    ) -> Result<Page, Error> {
+        if leases.is_some_and(|leases| leases.iter().all(|lease| lease.partition != PARTITION)) {
+            return Ok(Page::default());
+        }
+        let page = self.run("read", |database, _| read(database, after, until, limit))?;
+        if !page.damaged.is_empty() {
+            let moved = self.run("set damaged rows aside in", |database, _| {
+                set_aside(database, after, until, page.end.as_ref())
+            });
+            // On a full disk it goes on without.
+            if let Err(error) = moved {
+                log::warn!("{error}");
+            }
+        }
+        Ok(page)
+    }
+
+    fn commit(&mut self, ops: &[Op]) -> Result<Vec<Outcome>, Error> {
+        self.run("commit to", |database, state| {
+            let write = database.begin_write()?;
+            let outcomes = {
+                let mut tables = Tables::open(&write)?;
+                let outcomes = ops
+                    .iter()
+                    .map(|op| tables.apply(op, &mut state.numbers))
+                    .collect::<Result<_, _>>()?;
+                tables.sweep(ops, &mut state.sweep)?;
+                outcomes
+            };
+            write.commit()?;
+            Ok(outcomes)
+        })
+    }
+
+    fn get(&mut self, name: &str) -> Result<Option<Row>, Error> {
+        self.run("read", |database, _| {
+            let read = database.begin_read()?;
+            let due = read.open_table(DUE)?;
+            let names = read.open_table(NAMES)?;
+            let entry = names.get(name.as_bytes())?.map(|entry| entry.value());
+            let Some(deadline) = find(&due, name.as_bytes(), entry)? else { return Ok(None) };
+            let value = due.get((deadline, name.as_bytes()))?;
+            Ok(value.and_then(|value| {
+                row::decode(deadline, name.as_bytes(), value.value(), PARTITION).ok()
+            }))
+        })
+    }
+
+    fn count(&mut self) -> Result<u64, Error> {
+        self.run("read", |database, _| Ok(database.begin_read()?.open_table(DUE)?.len()?))
+    }
+}
+
+fn read(
+    database: &Database,
+    after: &Position,
+    until: u64,
+    limit: Limit,
+) -> Result<Page, redb::Error> {
+    let due = database.begin_read()?.open_table(DUE)?;
+    let mut filling = Filling::new(limit);
+    for entry in due.range((Bound::Excluded(key(after)), Bound::Unbounded))? {
+        let (key, value) = entry?;
+        let (deadline, name) = key.value();
+        if until < deadline || filling.is_over() {
+            break;
+        }
+        match row::decode(deadline, name, value.value(), PARTITION) {
+            Ok(row) => filling.add(row),
+            Err(reason) => filling.add_damaged(Damaged {
+                deadline,
+                name: String::from_utf8_lossy(name).into_owned(),
+                reason,
+            }),
+        }
+    }
+    Ok(filling.page())
+}
+
+/// Moves the damaged rows of this range to where no load finds them.
+fn set_aside(
+    database: &Database,
+    after: &Position,
+    until: u64,
+    end: Option<&Position>,
+) -> Result<(), redb::Error> {
+    let write = database.begin_write()?;
+    {
+        let mut due = write.open_table(DUE)?;
+        let mut broken = write.open_table(BROKEN)?;
+        let until = end.map_or(until, |end| end.deadline);
+        let damaged: Vec<(u64, Vec<u8>)> = due
+            .range((Bound::Excluded(key(after)), Bound::Unbounded))?
+            .take_while(|entry| entry.as_ref().is_ok_and(|(key, _)| key.value().0 <= until))
+            .filter_map(|entry| {
+                let (key, value) = entry.ok()?;
+                let (deadline, name) = key.value();
+                row::decode(deadline, name, value.value(), PARTITION).err()?;
+                Some((deadline, name.to_vec()))
+            })
+            .collect();
+        move_aside(&mut due, &mut broken, damaged)?;
+    }
+    write.commit()?;
+    Ok(())
+}
+
+/// The one partition of a file.
+const PARTITION: u32 = 0;
+
+const DEFAULT_CACHE: usize = 64 << 20;

@@ -1,0 +1,214 @@
+//! Opening a file: locks, formats, and what may be in the way.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use redb::{
+    Database, DatabaseError, ReadableDatabase, StorageBackend, TableHandle, backends::FileBackend,
+};
+
+use super::tables::{BROKEN, DUE, META, NAMES};
+use crate::Error;
+
+/// The format this version writes.
+const FORMAT: u64 = 1;
+
+/// Where the database is.
+#[derive(Debug)]
+pub(super) enum Source {
+    File {
+        path: PathBuf,
+        opened: Option<Metadata>,
+        cache: usize,
+        /// Whether it makes the file if there is none.
+        creates: bool,
+    },
+    Backend(BackendSource),
+}
+
+pub(super) type Backend = Box<dyn StorageBackend>;
+
+pub(super) struct BackendSource(pub(super) Box<dyn FnMut() -> io::Result<Backend> + Send>);
+
+impl std::fmt::Debug for BackendSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("BackendSource")
+    }
+}
+
+impl Source {
+    pub(super) fn name(&self) -> String {
+        self.path().display().to_string()
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        match self {
+            Self::File { path, .. } => path.clone(),
+            Self::Backend(_) => PathBuf::from("a storage"),
+        }
+    }
+
+    /// Whether the path no longer leads to the file that is open.
+    pub(super) fn is_gone(&self) -> bool {
+        match self {
+            Self::File { path, opened: Some(opened), .. } => {
+                std::fs::metadata(path).map_or(true, |now| !is_same(&now, opened))
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn open(&mut self) -> Result<Database, Error> {
+        let database = match self {
+            Self::File { path, opened, cache, creates } => {
+                let doing = || format!("open {}", path.display());
+                let is_new = opened.is_none() && !path.exists();
+                let file = OpenOptions::new()
+                    .read(true)
+                    .write(true)
+                    .create(*creates && opened.is_none())
+                    .truncate(false)
+                    .open(&*path)
+                    .map_err(|error| Error::store(doing(), explain(error, *creates)))?;
+                let metadata = file.metadata().map_err(|error| Error::store(doing(), error))?;
+                if !*creates && metadata.len() == 0 {
+                    return Err(Error::Foreign { path: path.clone() });
+                }
+                let backend = FileBackend::new(file).map_err(|error| match error {
+                    DatabaseError::DatabaseAlreadyOpen => Error::Locked { path: path.clone() },
+                    error => Error::store(doing(), error),
+                })?;
+                let database = redb::Builder::new()
+                    .set_cache_size(*cache)
+                    .create_with_backend(backend)
+                    .map_err(|error| match error {
+                        DatabaseError::DatabaseAlreadyOpen => Error::Locked { path: path.clone() },
+                        error => Error::store(doing(), error),
+                    })?;
+                if is_new {
+                    sync_folder(path).map_err(|error| Error::store(doing(), error))?;
+                }
+                *opened = Some(metadata);
+                database
+            }
+            Self::Backend(backend) => {
+                let doing = || "open a storage".to_owned();
+                let backend = (backend.0)().map_err(|error| Error::store(doing(), error))?;
+                redb::Builder::new()
+                    .set_cache_size(super::DEFAULT_CACHE)
+                    .create_with_backend(Boxed(backend))
+                    .map_err(|error| Error::store(doing(), error))?
+            }
+        };
+        self.check_format(&database)?;
+        Ok(database)
+    }
+
+    /// Makes the tables of a new file, and refuses one that is not ours.
+    fn check_format(&self, database: &Database) -> Result<(), Error> {
+        let store = |error: redb::Error| Error::store(format!("open {}", self.name()), error);
+        let format = format_of(database).map_err(store)?;
+        match format {
+            Some(FORMAT) => Ok(()),
+            Some(0) => Err(Error::Foreign { path: self.path() }),
+            Some(found) => Err(Error::NewerFormat { path: self.path(), found, known: FORMAT }),
+            None => make_tables(database).map_err(store),
+        }
+    }
+}
+
+/// Returns the format of the database, 0 if it has other tables than ours, and `None` if it is
+/// empty.
+fn format_of(database: &Database) -> Result<Option<u64>, redb::Error> {
+    let read = database.begin_read()?;
+    let mut tables = read.list_tables()?.peekable();
+    if tables.peek().is_none() {
+        return Ok(None);
+    }
+    if !tables.any(|table| table.name() == META.name()) {
+        return Ok(Some(0));
+    }
+    let meta = match read.open_table(META) {
+        Ok(meta) => meta,
+        Err(redb::TableError::TableTypeMismatch { .. }) => return Ok(Some(0)),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Some(meta.get("format")?.map_or(0, |format| format.value())))
+}
+
+fn make_tables(database: &Database) -> Result<(), redb::Error> {
+    let write = database.begin_write()?;
+    write.open_table(DUE)?;
+    write.open_table(NAMES)?;
+    write.open_table(BROKEN)?;
+    write.open_table(META)?.insert("format", FORMAT)?;
+    write.commit()?;
+    Ok(())
+}
+
+#[cfg(unix)]
+fn is_same(a: &Metadata, b: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+
+    (a.dev(), a.ino()) == (b.dev(), b.ino())
+}
+
+#[cfg(not(unix))]
+fn is_same(_: &Metadata, _: &Metadata) -> bool {
+    true
+}
+
+/// A file that was made just now is lost with power if its folder is not synced.
+#[cfg(unix)]
+fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path.parent().unwrap_or_else(|| Path::new("/")))?.sync_all()
+}
+
+#[cfg(not(unix))]
+fn sync_folder(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+fn explain(error: io::Error, creates: bool) -> io::Error {
+    let hint = match error.kind() {
+        io::ErrorKind::NotFound if !creates => "there is no such file",
+        io::ErrorKind::NotFound => "its folder does not exist; make it first",
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "the file and its folder must be writable for this user"
+        }
+        io::ErrorKind::IsADirectory => "a folder is there; name a file in it",
+        _ => return error,
+    };
+    io::Error::new(error.kind(), format!("{error}; {hint}"))
+}
+
+/// A backend behind a pointer.
+#[derive(Debug)]
+struct Boxed(Backend);
+
+impl StorageBackend for Boxed {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write(offset, data)
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.0.close()
+    }
+}

@@ -1,0 +1,191 @@
+//! What can be set.
+
+use std::fmt;
+#[cfg(feature = "redb")]
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use super::DurableTimer;
+use super::handle::Handle;
+use super::worker::{Clock, Hook};
+use crate::Error;
+use crate::keeper::{Config, milliseconds};
+use crate::store::Store;
+
+/// Makes a [`DurableTimer`].
+pub struct Builder {
+    config: Config,
+    #[cfg(feature = "redb")]
+    cache: usize,
+    backlog: usize,
+    thread_name: String,
+    clock: Clock,
+    on_error: Hook,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            config: Config {
+                horizon: 600_000,
+                near_rows: 100_000,
+                near_bytes: 64 << 20,
+                page: 4096,
+                group: 1024,
+                in_flight: 1000,
+                redeliver: 30_000,
+                linger: 5,
+                refresh: 60_000,
+                look: 200,
+                margin: 1_000,
+            },
+            #[cfg(feature = "redb")]
+            cache: 64 << 20,
+            backlog: 64 << 20,
+            thread_name: "tickwheel-durable".to_owned(),
+            clock: Box::new(SystemTime::now),
+            on_error: Box::new(|_| ()),
+        }
+    }
+}
+
+impl Builder {
+    /// Sets how far ahead timeouts are loaded into memory. Default 10 minutes.
+    ///
+    /// On a store that several timers may have at once, what is that near is read again five times
+    /// a second; there the default, and the most, is 1 s.
+    pub fn horizon(mut self, horizon: Duration) -> Self {
+        self.config.horizon = milliseconds(horizon);
+        self
+    }
+
+    /// Sets how many timeouts may be in memory, and how many bytes they may take, those in flight
+    /// included. Default 100,000 and 64 MB. At least 16 and 1 MB.
+    pub fn near(mut self, timeouts: usize, bytes: usize) -> Self {
+        self.config.near_rows = timeouts;
+        self.config.near_bytes = bytes;
+        self
+    }
+
+    /// Sets the most changes of one commit. Default 1024.
+    pub fn group(mut self, changes: usize) -> Self {
+        self.config.group = changes;
+        self
+    }
+
+    /// Sets how many bytes of names and payloads may wait for the store. Default 64 MB.
+    ///
+    /// Beyond that [`DurableTimer::schedule`] and [`cancel`](DurableTimer::cancel) give
+    /// [`Error::Backlog`]: callers ask for more than the store can commit, and do not wait. What
+    /// consumers do or leave undone does not count.
+    pub fn backlog(mut self, bytes: usize) -> Self {
+        self.backlog = bytes;
+        self
+    }
+
+    /// Sets the most timeouts that are handed out and not settled. Default 1000.
+    ///
+    /// When consumers hold so many, no more are handed out, and then no more are loaded. Scheduling
+    /// goes on. Of what was acked and is not committed as many may be, so after a crash at most
+    /// twice this number come again.
+    pub fn in_flight(mut self, timeouts: usize) -> Self {
+        self.config.in_flight = timeouts;
+        self
+    }
+
+    /// Sets how long after it was dropped a [`Due`](crate::Due) comes again. Default 30 s.
+    pub fn redeliver(mut self, delay: Duration) -> Self {
+        self.config.redeliver = milliseconds(delay);
+        self
+    }
+
+    /// Sets how long acks may wait for a commit of something else to go along with. Default 5 ms.
+    ///
+    /// A crash in that time makes what was acked come again.
+    pub fn linger(mut self, delay: Duration) -> Self {
+        self.config.linger = milliseconds(delay);
+        self
+    }
+
+    /// Sets the memory for the pages of the file. Default 64 MB.
+    #[cfg(feature = "redb")]
+    pub fn cache(mut self, bytes: usize) -> Self {
+        self.cache = bytes;
+        self
+    }
+
+    /// Sets the clock that deadlines are compared with. Default [`SystemTime::now`].
+    ///
+    /// The timer reads it once a second at least.
+    pub fn clock(mut self, clock: impl Fn() -> SystemTime + Send + 'static) -> Self {
+        self.clock = Box::new(clock);
+        self
+    }
+
+    /// Sets what is called with each error of the store and with each timeout that was found
+    /// damaged. It runs on the timer's thread, so it must be short. All of it goes to the crate
+    /// `log` too.
+    pub fn on_error(mut self, hook: impl FnMut(&Error) + Send + 'static) -> Self {
+        self.on_error = Box::new(hook);
+        self
+    }
+
+    /// Sets the name of the timer's thread. Default `tickwheel-durable`.
+    pub fn thread_name(mut self, name: impl Into<String>) -> Self {
+        self.thread_name = name.into();
+        self
+    }
+
+    /// Opens the timer in this file, or makes the file.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setting`], and as for [`RedbStore::open`](crate::RedbStore::open).
+    #[cfg(feature = "redb")]
+    pub fn open(self, path: impl AsRef<Path>) -> Result<DurableTimer, Error> {
+        self.check()?;
+        let store = crate::RedbStore::open_with_cache(path, self.cache)?;
+        self.open_store(store)
+    }
+
+    /// Opens the timer on a store.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setting`], and [`Error::Store`] if the system gives no thread.
+    pub fn open_store(self, store: impl Store + 'static) -> Result<DurableTimer, Error> {
+        self.check()?;
+        let clock = self.clock;
+        let handle = Handle::start(
+            self.config,
+            store,
+            clock,
+            self.on_error,
+            self.backlog,
+            self.thread_name,
+        )?;
+        Ok(DurableTimer::new(handle))
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let config = &self.config;
+        let checks = [
+            (1 <= config.horizon, "horizon", "1 ms or more"),
+            (16 <= config.near_rows, "near", "16 timeouts or more"),
+            (1 << 20 <= config.near_bytes, "near", "1 MB or more"),
+            (1 <= config.group, "group", "1 or more"),
+            (1 <= config.in_flight, "in_flight", "1 or more"),
+            (config.in_flight <= config.near_rows, "in_flight", "at most what `near` allows"),
+        ];
+        match checks.into_iter().find(|(holds, ..)| !holds) {
+            None => Ok(()),
+            Some((_, setting, expected)) => Err(Error::Setting { setting, expected }),
+        }
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("config", &self.config).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,134 @@
+//! A timeout in the hands of a consumer, and the stream of them.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
+
+use event_listener::EventListener;
+use futures_core::Stream;
+
+use super::DurableTimer;
+use super::handle::{Message, Shared};
+use super::values::{lock, time};
+use crate::Error;
+use crate::keeper::{Settled, milliseconds};
+use crate::store::Row;
+
+/// A timeout that is due, in the hands of a consumer.
+///
+/// Settle it with [`ack`](Self::ack) or [`retry`](Self::retry). Dropped without either, as by a
+/// panic, it comes again after [`Builder::redeliver`](crate::Builder::redeliver).
+#[must_use = "a timeout that is dropped comes again; call `ack` when it is done"]
+pub struct Due {
+    pub(super) row: Row,
+    pub(super) epoch: u64,
+    pub(super) settled: Settled,
+    pub(super) shared: Arc<Shared>,
+    pub(super) sender: Sender<Message>,
+}
+
+impl Due {
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        &self.row.name
+    }
+
+    /// Returns the payload.
+    pub fn payload(&self) -> &[u8] {
+        &self.row.payload
+    }
+
+    /// Returns the deadline: the one it was scheduled for, or the one of the last retry.
+    pub fn deadline(&self) -> SystemTime {
+        time(self.row.deadline)
+    }
+
+    /// Returns 1 for the first time it is handed out, and one more for each time it came back by
+    /// [`retry`](Self::retry) or by being dropped. A crash does not count.
+    pub fn attempt(&self) -> u32 {
+        self.row.attempt.saturating_add(1)
+    }
+
+    /// Returns a number that grows with each owner of the store: each opening of the file.
+    ///
+    /// A receiver that remembers the greatest it has seen can refuse what an older owner sends.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Says that it is done. The timer commits that with the next group; if the process crashes
+    /// before, the timeout comes again.
+    pub fn ack(mut self) {
+        self.settled = Settled::Ack;
+    }
+
+    /// Schedules it again, `delay` from now.
+    pub fn retry(mut self, delay: Duration) {
+        self.settled = Settled::Retry { delay: milliseconds(delay) };
+    }
+}
+
+impl Drop for Due {
+    fn drop(&mut self) {
+        let wakes = lock(&self.shared.settlements).push(self.row.number, self.settled);
+        if wakes {
+            // If the timer is gone, the timeout comes again in the next one.
+            let _ = self.sender.send(Message::Wake);
+        }
+    }
+}
+
+impl fmt::Debug for Due {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Due")
+            .field("name", &self.name())
+            .field("deadline", &self.deadline())
+            .field("attempt", &self.attempt())
+            .field("epoch", &self.epoch)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A stream of what comes due; by [`DurableTimer::stream`].
+#[derive(Debug)]
+pub struct DueStream {
+    timer: DurableTimer,
+    listener: Option<EventListener>,
+}
+
+impl DueStream {
+    pub(super) fn new(timer: DurableTimer) -> Self {
+        Self { timer, listener: None }
+    }
+
+    pub(super) fn poll_due(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Due>, Error>> {
+        loop {
+            if let Some(taken) = self.timer.handle.try_take()? {
+                self.listener = None;
+                return Poll::Ready(Ok(taken));
+            }
+            let Some(listener) = &mut self.listener else {
+                self.listener = Some(self.timer.handle.shared.due.listen());
+                continue;
+            };
+            match Pin::new(listener).poll(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(()) => self.listener = None,
+            }
+        }
+    }
+}
+
+impl Stream for DueStream {
+    type Item = Result<Due, Error>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.get_mut().poll_due(context).map(Result::transpose)
+    }
+}

@@ -1,0 +1,287 @@
+//! The timer: threads that have a store and a keeper, and what callers hold of them.
+
+mod builder;
+mod commit;
+mod due;
+mod handle;
+mod pending;
+mod stats;
+pub(crate) mod values;
+mod worker;
+
+use std::fmt;
+#[cfg(feature = "redb")]
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use event_listener::Listener;
+
+pub use builder::Builder;
+pub use commit::Commit;
+pub use due::{Due, DueStream};
+use handle::{Handle, Message};
+pub use pending::{Iter, Pending};
+pub use stats::Stats;
+use values::{check, check_name, deadline, lock};
+
+use crate::Error;
+use crate::keeper::{Cancelled, Reply, Request, Scheduled};
+
+/// A timer whose timeouts survive the process.
+///
+/// Far timeouts rest in a store, ordered by deadline. A thread loads them into a timing wheel as
+/// their time nears, and hands them out when they are due. Memory goes by what is near.
+///
+/// A timeout has a name. [`schedule`](Self::schedule) of a name that is pending moves it, so
+/// scheduling again is harmless and is also how a timeout is moved.
+///
+/// - **At least once.** A timeout whose [`Commit`] completed is handed out until a consumer calls
+///   [`Due::ack`]. After a crash it may come again, so let consumers take the name as their
+///   idempotence key.
+/// - **Never early** by the system's clock of that moment, whatever was done to the clock.
+/// - **By deadline**, as far as timeouts are loaded when they come due.
+///
+/// Clones are the same timer. When the last one is dropped, the timer commits what was asked for
+/// and stops; what consumers still hold then comes again in the next process.
+///
+/// ```
+/// # fn main() -> Result<(), tickwheel_durable::Error> {
+/// use std::time::{Duration, SystemTime};
+/// use tickwheel_durable::DurableTimer;
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("timeouts.redb");
+/// let timer = DurableTimer::open(path)?;
+/// let at = SystemTime::now() + Duration::from_millis(20);
+/// timer.schedule("order-17/payment", at, b"eur 20")?.wait()?; // durable now
+///
+/// if let Some(due) = timer.recv()? {
+///     assert_eq!(due.name(), "order-17/payment");
+///     due.ack();
+/// }
+/// timer.close()
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct DurableTimer {
+    handle: Arc<Handle>,
+}
+
+impl DurableTimer {
+    fn new(handle: Handle) -> Self {
+        Self { handle: Arc::new(handle) }
+    }
+
+    /// Opens the timer in this file, or makes the file, with the defaults of [`Builder`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`RedbStore::open`](crate::RedbStore::open).
+    #[cfg(feature = "redb")]
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::builder().open(path)
+    }
+
+    /// Opens a timer in the PostgreSQL database at this URL, with the defaults of [`Builder`].
+    ///
+    /// Any number of processes may do so: they share what is pending, and each timeout goes to one
+    /// of them. Deadlines are compared with the clock of the database.
+    ///
+    /// # Errors
+    ///
+    /// As for [`PostgresStore::connect`](crate::PostgresStore::connect).
+    #[cfg(feature = "postgres")]
+    pub fn connect(url: &str) -> Result<Self, Error> {
+        Self::builder().open_store(crate::PostgresStore::connect(url)?)
+    }
+
+    /// Returns a builder.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Schedules a timeout, or moves the one that has this name.
+    ///
+    /// `at` is rounded up to a millisecond. One in the past is due at once. The [`Commit`] tells
+    /// whether the name was [`New`](Scheduled::New).
+    ///
+    /// # Errors
+    ///
+    /// If the name or the payload is not allowed, the timer is closed, or callers ask for more than
+    /// the store can commit ([`Error::Backlog`]). What the store says comes with the [`Commit`].
+    pub fn schedule(
+        &self,
+        name: &str,
+        at: SystemTime,
+        payload: &[u8],
+    ) -> Result<Commit<Scheduled>, Error> {
+        check(name, payload)?;
+        let request =
+            Request::Put { name: name.into(), deadline: deadline(at), payload: payload.into() };
+        self.ask(request, |reply| match reply {
+            Reply::Scheduled(scheduled) => scheduled,
+            reply => unreachable!("{reply:?} to a schedule"),
+        })
+    }
+
+    /// Cancels the timeout of this name.
+    ///
+    /// The [`Commit`] tells whether it was pending. After [`Cancelled::Cancelled`] it is never
+    /// handed out.
+    ///
+    /// # Errors
+    ///
+    /// As for [`schedule`](Self::schedule).
+    pub fn cancel(&self, name: &str) -> Result<Commit<Cancelled>, Error> {
+        check_name(name)?;
+        self.ask(Request::Cancel { name: name.into() }, |reply| match reply {
+            Reply::Cancelled(cancelled) => cancelled,
+            reply => unreachable!("{reply:?} to a cancel"),
+        })
+    }
+
+    /// Blocks the thread until a timeout is due, and returns it. `None`: the timer was closed.
+    ///
+    /// Any number of threads and tasks may take timeouts; each timeout goes to one of them.
+    ///
+    /// # Errors
+    ///
+    /// If the timer's thread panicked, or this process was forked from the one with the timer.
+    pub fn recv(&self) -> Result<Option<Due>, Error> {
+        self.recv_until(None)
+    }
+
+    /// Blocks the thread as [`recv`](Self::recv) does, for so long at most. `None`: nothing was due
+    /// in that time, or the timer was closed.
+    ///
+    /// # Errors
+    ///
+    /// As for [`recv`](Self::recv).
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<Due>, Error> {
+        self.recv_until(Instant::now().checked_add(timeout))
+    }
+
+    /// Returns a timeout that is due, if there is one at this moment.
+    ///
+    /// # Errors
+    ///
+    /// As for [`recv`](Self::recv).
+    pub fn try_recv(&self) -> Result<Option<Due>, Error> {
+        Ok(self.handle.try_take()?.flatten())
+    }
+
+    fn recv_until(&self, until: Option<Instant>) -> Result<Option<Due>, Error> {
+        loop {
+            if let Some(taken) = self.handle.try_take()? {
+                return Ok(taken);
+            }
+            let listener = self.handle.shared.due.listen();
+            if let Some(taken) = self.handle.try_take()? {
+                return Ok(taken);
+            }
+            match until {
+                None => listener.wait(),
+                Some(until) => {
+                    if listener.wait_deadline(until).is_none() {
+                        return Ok(self.handle.try_take()?.flatten());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits until a timeout is due, and returns it. `None`: the timer was closed.
+    ///
+    /// Dropping the future loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// As for [`recv`](Self::recv).
+    pub async fn next(&self) -> Result<Option<Due>, Error> {
+        let mut stream = self.stream();
+        std::future::poll_fn(|context| stream.poll_due(context)).await
+    }
+
+    /// Returns a stream of what comes due, which ends when the timer is closed.
+    pub fn stream(&self) -> DueStream {
+        DueStream::new(self.clone())
+    }
+
+    /// Returns the pending timeout of this name. Blocks until the store has answered.
+    ///
+    /// # Errors
+    ///
+    /// The store's, and if the timer is closed.
+    pub fn get(&self, name: &str) -> Result<Option<Pending>, Error> {
+        check_name(name)?;
+        self.ask(Request::Get { name: name.into() }, |reply| match reply {
+            Reply::Found(row) => row.map(Pending),
+            reply => unreachable!("{reply:?} to a get"),
+        })?
+        .wait()
+    }
+
+    /// Returns all pending timeouts by deadline, those in flight too. Blocks at each page.
+    ///
+    /// It is not a snapshot: a timeout that is moved meanwhile may come twice or not at all.
+    pub fn iter(&self) -> Iter {
+        Iter::new(self.clone())
+    }
+
+    /// Returns the number of pending timeouts, those in flight too. Blocks until the store has
+    /// answered.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub fn len(&self) -> Result<u64, Error> {
+        self.ask(Request::Len, |reply| match reply {
+            Reply::Len(len) => len,
+            reply => unreachable!("{reply:?} to a len"),
+        })?
+        .wait()
+    }
+
+    /// Whether nothing is pending. Blocks until the store has answered.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub fn is_empty(&self) -> Result<bool, Error> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Returns what the timer has done and what it holds in memory. Does not block.
+    pub fn stats(&self) -> Stats {
+        let waiting = lock(&self.handle.shared.outbox).len();
+        Stats { waiting, ..lock(&self.handle.shared.stats).clone() }
+    }
+
+    /// Hands out nothing more, waits until consumers have settled all that they hold, commits that
+    /// and closes the store.
+    ///
+    /// A consumer that never settles makes this wait without end, so a thread that holds a [`Due`]
+    /// must settle or drop it first. What is pending stays in the store.
+    ///
+    /// # Errors
+    ///
+    /// The store's, if the last acks could not be committed: their timeouts come again.
+    pub fn close(self) -> Result<(), Error> {
+        let (sender, receiver) = oneshot::channel();
+        self.handle.send(Message::Close { waits: true, done: Some(sender) })?;
+        let closed = receiver.recv().unwrap_or(Err(Error::Closed));
+        self.handle.join();
+        closed
+    }
+
+    fn ask<T>(&self, request: Request, done: fn(Reply) -> T) -> Result<Commit<T>, Error> {
+        Ok(Commit::new(self.handle.ask(request)?, done))
+    }
+}
+
+impl fmt::Debug for DurableTimer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DurableTimer").field("stats", &self.stats()).finish()
+    }
+}

@@ -1,0 +1,259 @@
+//! The timer's threads: one has the keeper, and one makes the calls of the store.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::handle::{Message, Shared, Ticket};
+use super::stats::Stats;
+use super::values::{lock, message, milliseconds_since_1970};
+use crate::Error;
+use crate::keeper::{Call, Config, Keeper, Now};
+use crate::store::Store;
+
+pub(super) type Clock = Box<dyn Fn() -> SystemTime + Send>;
+pub(super) type Hook = Box<dyn FnMut(&Error) + Send>;
+
+/// The longest time in which the wall clock is not looked at, in milliseconds.
+const LONGEST_SLEEP: u64 = 1_000;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct CommitTime {
+    total: Duration,
+    max: Duration,
+}
+
+/// What the keeper's thread has.
+pub(super) struct Worker {
+    keeper: Keeper<Ticket>,
+    calls: Sender<Call>,
+    store: JoinHandle<()>,
+    receiver: Receiver<Message>,
+    shared: Arc<Shared>,
+    clock: Clock,
+    on_error: Hook,
+    started: Instant,
+    closing: Vec<oneshot::Sender<Result<(), Error>>>,
+    /// Whether a commit is under way.
+    commits: bool,
+    commit_time: CommitTime,
+    /// When the metrics were told.
+    #[cfg(feature = "metrics")]
+    told: Instant,
+}
+
+/// How often metrics are told, less what the longest sleep may be late.
+#[cfg(feature = "metrics")]
+const TOLD_EVERY: Duration = Duration::from_millis(900);
+
+impl Worker {
+    /// Starts both threads. `messages`: both ends of what the keeper's thread reads.
+    pub(super) fn start(
+        config: Config,
+        store: Box<dyn Store>,
+        messages: (Sender<Message>, Receiver<Message>),
+        shared: Arc<Shared>,
+        clock: Clock,
+        on_error: Hook,
+        name: String,
+    ) -> Result<JoinHandle<()>, Error> {
+        let failed = |error| Error::store("start the timer's threads", error);
+        let (sender, receiver) = messages;
+        let (calls, asked) = mpsc::channel();
+        let store = thread::Builder::new()
+            .name(format!("{name}/store"))
+            .spawn(move || serve(store, &asked, &sender))
+            .map_err(failed)?;
+        let worker = Self {
+            keeper: Keeper::new(config),
+            calls,
+            store,
+            receiver,
+            shared,
+            clock,
+            on_error,
+            started: Instant::now(),
+            closing: Vec::new(),
+            commits: false,
+            commit_time: CommitTime::default(),
+            #[cfg(feature = "metrics")]
+            told: Instant::now(),
+        };
+        thread::Builder::new().name(name).spawn(move || worker.run()).map_err(failed)
+    }
+
+    fn run(mut self) {
+        let shared = Arc::clone(&self.shared);
+        let result = catch_unwind(AssertUnwindSafe(|| self.work()));
+        if let Err(panic) = &result {
+            *lock(&shared.panic) = Some(message(&**panic));
+        }
+        shared.is_closed.store(true, Ordering::SeqCst);
+        let closed = match result {
+            Ok(()) => self.keeper.last_error().cloned().map_or(Ok(()), Err),
+            Err(panic) => Err(Error::Panicked {
+                doing: "close the timer".to_owned(),
+                message: message(&*panic),
+            }),
+        };
+        let Self { calls, store, closing, receiver, keeper, .. } = self;
+        // The store is closed before callers hear of it, so that they can open it again.
+        drop(calls);
+        // It catches its panics.
+        let _ = store.join();
+        drop((receiver, keeper));
+        shared.due.notify(usize::MAX);
+        for done in closing {
+            let _ = done.send(closed.clone());
+        }
+    }
+
+    fn work(&mut self) {
+        loop {
+            self.take_all();
+            self.poll();
+            self.tell();
+            if self.keeper.is_closed() {
+                return;
+            }
+            self.sleep();
+        }
+    }
+
+    fn poll(&mut self) {
+        let now = self.now();
+        let mut outbox = lock(&self.shared.outbox);
+        let call = self.keeper.poll(now, &mut outbox);
+        let waiting = outbox.len();
+        drop(outbox);
+        if waiting > 0 {
+            self.shared.due.notify(waiting);
+        }
+        if let Some(call) = call {
+            self.commits = matches!(call, Call::Commit { .. });
+            // It is there until `calls` is dropped.
+            let _ = self.calls.send(call);
+        }
+    }
+
+    /// Takes all that came since the last look.
+    fn take_all(&mut self) {
+        while let Ok(message) = self.receiver.try_recv() {
+            self.take(message);
+        }
+        let settled = lock(&self.shared.settlements).take();
+        let now = self.now();
+        for (number, settled) in settled {
+            self.keeper.settle(now, number, settled);
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Command(command) => self.keeper.command(command),
+            Message::Answer(answer, took) => {
+                if self.commits {
+                    self.commit_time.total += took;
+                    self.commit_time.max = self.commit_time.max.max(took);
+                }
+                let now = self.now();
+                self.keeper.answer(now, &mut lock(&self.shared.outbox), answer);
+            }
+            Message::Close { waits, done } => {
+                self.closing.extend(done);
+                self.keeper.close(&mut lock(&self.shared.outbox), waits);
+                self.shared.is_closed.store(true, Ordering::SeqCst);
+                self.shared.due.notify(usize::MAX);
+            }
+            Message::Wake => {}
+        }
+    }
+
+    fn sleep(&mut self) {
+        let now = self.now();
+        // The wall clock may be set, and the machine may be asleep.
+        let wake = self.keeper.wake(now).min(now.steady + LONGEST_SLEEP);
+        if !lock(&self.shared.settlements).sleep(self.keeper.lingers()) {
+            return;
+        }
+        let time = Duration::from_millis(wake.saturating_sub(now.steady));
+        match self.receiver.recv_timeout(time) {
+            Ok(message) => self.take(message),
+            Err(RecvTimeoutError::Timeout) => {}
+            // Nobody has a handle, and the store's thread is gone.
+            Err(RecvTimeoutError::Disconnected) => {
+                self.take(Message::Close { waits: false, done: None });
+            }
+        }
+    }
+
+    /// Tells callers and operators what came of it.
+    fn tell(&mut self) {
+        for error in std::mem::take(&mut self.keeper.troubles) {
+            log::error!("{error}");
+            let hook = &mut self.on_error;
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| hook(&error))) {
+                log::error!("the hook `on_error` panicked: {}", message(&*panic));
+            }
+        }
+        for (ticket, reply) in self.keeper.replies.drain(..) {
+            self.shared.waiting.fetch_sub(ticket.bytes, Ordering::Relaxed);
+            // The caller may have dropped the `Commit`.
+            let _ = ticket.reply.send(reply);
+        }
+        let counts = self.keeper.counts;
+        let stats = Stats {
+            near: self.keeper.near_rows(),
+            near_bytes: self.keeper.bytes(),
+            in_flight: self.keeper.in_flight(),
+            waiting: 0,
+            partitions: self.keeper.partitions(),
+            handed_out: counts.handed_out,
+            acked: counts.acked,
+            retried: counts.retried,
+            fenced: counts.fenced,
+            commits: counts.commits,
+            changes: counts.changes,
+            commit_time: self.commit_time.total,
+            commit_time_max: self.commit_time.max,
+            loads: counts.loads,
+            forgotten: counts.forgotten,
+            errors: counts.errors,
+            damaged: counts.damaged,
+            late: Duration::from_millis(counts.late_total),
+            late_max: Duration::from_millis(counts.late_max),
+        };
+        #[cfg(feature = "metrics")]
+        if TOLD_EVERY <= self.told.elapsed() {
+            self.told = Instant::now();
+            let waiting = lock(&self.shared.outbox).len();
+            Stats { waiting, ..stats.clone() }.tell();
+        }
+        *lock(&self.shared.stats) = stats;
+    }
+
+    fn now(&self) -> Now {
+        Now {
+            wall: milliseconds_since_1970((self.clock)()),
+            steady: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// Makes the calls until nobody can make more.
+fn serve(mut store: Box<dyn Store>, calls: &Receiver<Call>, answers: &Sender<Message>) {
+    for call in calls {
+        let asked = Instant::now();
+        let answer =
+            catch_unwind(AssertUnwindSafe(|| call.make(&mut *store))).unwrap_or_else(|panic| {
+                Err(Error::Panicked {
+                    doing: "call the store".to_owned(),
+                    message: message(&*panic),
+                })
+            });
+        let _ = answers.send(Message::Answer(answer, asked.elapsed()));
+    }
+}
