@@ -47,6 +47,14 @@ impl Due {
         next
     }
 
+    /// Takes out one that is not to run. The caller has the shard's lock.
+    #[cold]
+    pub(super) fn take(&self, key: Key) -> Option<Entry> {
+        let queue = &mut self.lock().queue;
+        let index = queue.iter().position(|due| due.key == key)?;
+        queue.remove(index).map(|due| due.value)
+    }
+
     /// Waits until the worker does not run the task of this timeout. In a process that was forked
     /// meanwhile there is no worker to wait for.
     pub(super) fn wait_for(&self, key: Key, hub: &Hub) {
@@ -77,11 +85,6 @@ impl State {
 
     pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Entry> {
         self.queue.iter_mut().find(|due| due.key == key).map(|due| &mut due.value)
-    }
-
-    pub(super) fn take(&mut self, key: Key) -> Option<Entry> {
-        let index = self.queue.iter().position(|due| due.key == key)?;
-        self.queue.remove(index).map(|due| due.value)
     }
 
     pub(super) fn pop(&mut self) -> Option<Expired<Entry>> {

@@ -169,8 +169,12 @@ impl Shard {
     }
 
     /// Takes out a timeout that has not begun to run.
+    #[inline(always)]
     pub(super) fn take(&self, state: &mut State, key: Key) -> Option<Entry> {
-        state.wheel.cancel(key).or_else(|| self.due.lock().take(key))
+        match state.wheel.cancel(key) {
+            None => self.due.take(key),
+            entry => entry,
+        }
     }
 
     /// Returns whether a timeout has not begun to run.
@@ -201,7 +205,7 @@ impl Shard {
         let key = match state.wheel.reschedule(key, deadline) {
             true => key,
             false => {
-                let entry = self.due.lock().take(key)?;
+                let entry = self.due.take(key)?;
                 state.wheel.schedule(deadline, entry)
             }
         };
