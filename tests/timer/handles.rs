@@ -74,6 +74,16 @@ fn a_guard_counts_the_panic_of_what_it_drops() {
     assert_eq!((dropped.get(), timer.stats().panics, timer.pending()), (1, 1, 0));
 }
 
+/// Something to capture, that takes a while to drop and then counts.
+struct DropsSlowly(Count);
+
+impl Drop for DropsSlowly {
+    fn drop(&mut self) {
+        thread::sleep(ms(20));
+        self.0.add();
+    }
+}
+
 /// What a task runs between two messages, and whether it is over.
 struct Slow {
     begins: mpsc::Receiver<()>,
@@ -86,7 +96,7 @@ struct Slow {
 fn slow(panics: bool) -> (impl FnMut() + Send + 'static, Slow) {
     let ((begun, begins), (ends, end)) = (mpsc::channel(), mpsc::channel());
     let (over, dropped) = (Count::default(), Count::default());
-    let (count, captured) = (over.clone(), CountsDrop(dropped.clone()));
+    let (count, captured) = (over.clone(), DropsSlowly(dropped.clone()));
     let task = move || {
         let _captured = &captured;
         begun.send(()).expect("the test waits");
