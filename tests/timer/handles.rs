@@ -327,3 +327,38 @@ fn the_last_task_of_a_turn_is_not_waited_for() {
     clock.jump(ms(1));
     assert!(matches!(receiver.recv().expect("it ran"), Ok(Ok(false))));
 }
+
+/// Due together with a task that blocks, and so out of the wheel, they are pending nevertheless.
+#[test]
+fn what_is_due_behind_a_task_is_pending_moved_and_given_back() {
+    let clock = ManualClock::new();
+    let timer = Timer::builder().shards(1).clock(clock.clone()).build().expect("in range");
+    let (begun, begins) = mpsc::channel();
+    let (ends, end) = mpsc::channel::<()>();
+    let blocks = move || {
+        begun.send(()).expect("the test waits");
+        assert!(end.recv().is_err());
+    };
+    timer.schedule(ms(1), blocks).expect("it runs");
+    let once = || timer.schedule(ms(1), || unreachable!()).expect("it runs");
+    let with = || timer.schedule_with(ms(1), |_: &Run| unreachable!()).expect("it runs");
+    let (stays, moved, repeats, repeats_later) = (once(), once(), with(), with());
+    let jumps = clock.clone();
+    let jump = thread::spawn(move || jumps.jump(ms(1)));
+    begins.recv().expect("it begins");
+
+    let handles = [&stays, &moved, &repeats, &repeats_later];
+    assert!(handles.iter().all(|handle| handle.is_pending()));
+    assert_eq!((timer.pending(), timer.next_deadline()), (4, stays.deadline()));
+    assert!(moved.reschedule(ms(50)) && repeats_later.reschedule(ms(60)));
+    assert!(handles.iter().all(|handle| handle.is_pending()));
+    assert_eq!(timer.pending(), 4);
+    assert!(moved.reschedule(ms(70)) && repeats_later.reschedule(ms(80)));
+    let stops = timer.clone();
+    let stop = thread::spawn(move || stops.stop().expect("outside").len());
+    wait_until(|| timer.is_stopped() && timer.pending() == 0);
+    drop(ends);
+    assert_eq!(stop.join().expect("no panic"), 4);
+    assert!(handles.iter().all(|handle| handle.is_stopped()));
+    jump.join().expect("no panic");
+}
