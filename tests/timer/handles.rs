@@ -355,10 +355,41 @@ fn what_is_due_behind_a_task_is_pending_moved_and_given_back() {
     assert_eq!(timer.pending(), 4);
     assert!(moved.reschedule(ms(70)) && repeats_later.reschedule(ms(80)));
     let stops = timer.clone();
-    let stop = thread::spawn(move || stops.stop().expect("outside").len());
+    let stop = thread::spawn(move || stops.stop().expect("outside"));
     wait_until(|| timer.is_stopped() && timer.pending() == 0);
     drop(ends);
-    assert_eq!(stop.join().expect("no panic"), 4);
+    let unfired = stop.join().expect("no panic");
+    let deadlines: Vec<_> = unfired.iter().map(tickwheel::Unfired::deadline).collect();
+    let [now, near, far] = [&stays, &moved, &repeats_later].map(Timeout::deadline);
+    assert_eq!(deadlines, [now, now, near, far]);
     assert!(handles.iter().all(|handle| handle.is_stopped()));
+    jump.join().expect("no panic");
+}
+
+/// With a limit a sleep moves at once, also if it is out of the wheel.
+#[test]
+fn a_sleep_that_is_due_behind_a_task_is_moved_and_dropped() {
+    let clock = ManualClock::new();
+    let builder = Timer::builder().shards(1).max_pending(9).clock(clock.clone());
+    let timer = builder.build().expect("in range");
+    let (begun, begins) = mpsc::channel();
+    let (ends, end) = mpsc::channel::<()>();
+    let blocks = move || {
+        begun.send(()).expect("the test waits");
+        assert!(end.recv().is_err());
+    };
+    timer.schedule(ms(1), blocks).expect("it runs");
+    let mut sleep = Box::pin(timer.sleep(ms(1)));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(sleep.as_mut().poll(&mut context).is_pending());
+    let jump = thread::spawn(move || clock.jump(ms(1)));
+    begins.recv().expect("it begins");
+
+    sleep.reset(ms(50));
+    assert!(sleep.as_mut().poll(&mut context).is_pending());
+    assert_eq!(timer.pending(), 1);
+    drop(sleep);
+    assert_eq!(timer.pending(), 0, "nothing is left behind under the old key");
+    drop(ends);
     jump.join().expect("no panic");
 }
