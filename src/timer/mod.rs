@@ -108,7 +108,8 @@ use worker::Engine;
 /// # Who may call what from where
 ///
 /// Every call is allowed everywhere. `stop` and the drop of the last clone wait for the worker, and
-/// with it for the task that runs there, unless that wait could be for ever:
+/// with it for the task that runs there, unless that wait could be for ever.
+/// [`Timeout::cancel_and_wait`] waits where `stop` does, and is an error where `stop` is one:
 ///
 /// | Called | [`stop`](Self::stop) | drop of the last clone |
 /// |---|---|---|

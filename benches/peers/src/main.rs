@@ -1,6 +1,6 @@
 //! Compares tickwheel with every other way to hold timeouts, side by side.
 //!
-//! `cargo run --release -p peers` runs all; docs/benchmarks.md says what each workload is, and has
+//! `cargo run --profile bench -p peers` runs all; docs/benchmarks.md says what each workload is, and has
 //! the figures of one run.
 //!
 //! Each measurement is a process of its own ([`case`]); the subjects take turns within each
@@ -96,9 +96,9 @@ const SLOW: [(Duration, usize); 2] = [(Duration::from_secs(5), 3), (Duration::fr
 
 const HELP: &str = "\
 Examples:
-  cargo run --release -p peers -- --quick
-  cargo run --release -p peers -- --workload requests --subject tickwheel --subject nexus
-  cargo run --release -p peers -- --json run.json --plot docs/benchmarks --markdown docs/benchmarks.md";
+  cargo run --profile bench -p peers -- --quick
+  cargo run --profile bench -p peers -- --workload requests --subject tickwheel --subject nexus
+  cargo run --profile bench -p peers -- --json run.json --plot docs/benchmarks --markdown docs/benchmarks.md";
 
 fn main() -> ExitCode {
     match Arguments::parse().run() {
@@ -233,7 +233,7 @@ impl Arguments {
         let minutes = (took.as_secs_f64() / 60.0).round();
         let arguments = env::args().skip(1).collect::<Vec<_>>().join(" ");
         let quick = if self.quick { QUICK } else { "" };
-        let command = format!("`cargo run --release -p peers -- {arguments}`");
+        let command = format!("`cargo run --profile bench -p peers -- {arguments}`");
         Ok(format!("{quick}{machine}, {minutes} min\n- {command}\n"))
     }
 }
