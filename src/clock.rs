@@ -114,6 +114,12 @@ impl<I: Moment> Ticks<I> {
         Duration::from_nanos(self.length)
     }
 
+    /// Returns `period`, or one tick for a period of zero.
+    #[cfg(feature = "std")]
+    pub(crate) fn not_zero(&self, period: Duration) -> Duration {
+        if period.is_zero() { self.tick() } else { period }
+    }
+
     /// Returns the first tick that is not before `instant`; [`NEVER`] if there is no instant.
     #[inline]
     pub(crate) fn deadline_of(&self, instant: Option<I>) -> u64 {

@@ -48,15 +48,15 @@ impl Timer {
     ///
     /// A period of zero counts as one tick of the timer.
     pub fn interval(&self, period: Duration) -> Interval {
-        let start = self.shard().hub.clock.now();
-        Interval::new(self.sleep_until(start), start, self.not_zero(period))
+        self.interval_at(self.shard().hub.clock.now(), period)
     }
 
     /// Returns an interval that ticks at `start`, and then every `period`. See [`Interval`].
     ///
     /// A period of zero counts as one tick of the timer.
     pub fn interval_at(&self, start: Instant, period: Duration) -> Interval {
-        Interval::new(self.sleep_until(start), start, self.not_zero(period))
+        let period = self.shard().hub.ticks.not_zero(period);
+        Interval::new(self.sleep_until(start), start, period)
     }
 }
 

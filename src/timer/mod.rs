@@ -267,10 +267,7 @@ impl Timer {
     where
         F: FnMut() -> ControlFlow<()> + Send + 'static,
     {
-        let next = Next::Every(period, missed);
-        self.repeat(self.not_zero(period), next, task, move |mut task| {
-            Box::new(move |_| if task().is_continue() { next } else { Next::Stop })
-        })
+        self.always(period, Next::Every(period, missed), task)
     }
 
     /// Schedules `task` to run again and again, each time `delay` after its last run ended, and
@@ -304,10 +301,7 @@ impl Timer {
     where
         F: FnMut() -> ControlFlow<()> + Send + 'static,
     {
-        let next = Next::After(delay);
-        self.repeat(self.not_zero(delay), next, task, move |mut task| {
-            Box::new(move |_| if task().is_continue() { next } else { Next::Stop })
-        })
+        self.always(delay, Next::After(delay), task)
     }
 
     /// Schedules `task` to run `first` from now, and then whenever its last run chose, and returns
@@ -355,6 +349,16 @@ impl Timer {
         self.repeat(first, Next::After(first), task, |task| Box::new(task))
     }
 
+    /// Schedules `task` to run `first` from now, and then always `next`, until it breaks.
+    fn always<F>(&self, first: Duration, next: Next, task: F) -> Result<Timeout, ScheduleError<F>>
+    where
+        F: FnMut() -> ControlFlow<()> + Send + 'static,
+    {
+        self.repeat(self.engine.hub.ticks.not_zero(first), next, task, move |mut task| {
+            Box::new(move |_| if task().is_continue() { next } else { Next::Stop })
+        })
+    }
+
     fn once<F>(&self, deadline: u64, task: F) -> Result<Timeout, ScheduleError<F>>
     where
         F: FnOnce() + Send + 'static,
@@ -397,10 +401,6 @@ impl Timer {
     pub(crate) fn shard(&self) -> &Arc<Shard> {
         let shards = &self.engine.shards;
         &shards[local::shard() % shards.len()]
-    }
-
-    pub(crate) fn not_zero(&self, period: Duration) -> Duration {
-        if period.is_zero() { self.engine.hub.ticks.tick() } else { period }
     }
 
     /// Returns how many timeouts wait; never more than the [limit](TimerBuilder::max_pending). A

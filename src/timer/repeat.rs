@@ -194,14 +194,13 @@ impl State {
     /// Sets the deadline of the next run, after a run that ended `now`, and returns how many runs
     /// were missed.
     pub(super) fn set_next(&mut self, next: Next, now: Instant, ticks: &Ticks<Instant>) -> u64 {
-        let not_zero = |duration: Duration| {
-            if duration.is_zero() { ticks.tick() } else { duration }
-        };
         let (due, missed) = match next {
             Next::Stop => (None, 0),
-            Next::After(delay) => (now.checked_add(not_zero(delay)), 0),
+            Next::After(delay) => (now.checked_add(ticks.not_zero(delay)), 0),
             Next::At(instant) => (Some(instant), 0),
-            Next::Every(period, missed) => missed.next(self.due, not_zero(period), now, ticks),
+            Next::Every(period, missed) => {
+                missed.next(self.due, ticks.not_zero(period), now, ticks)
+            }
         };
         self.again = match next {
             Next::At(instant) => Next::After(instant.saturating_duration_since(now)),
