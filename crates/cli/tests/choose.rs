@@ -1,5 +1,6 @@
 //! What the command `tickwheel choose` promises.
 
+use clap::ValueEnum;
 use serde_json::Value;
 use std::fs;
 use std::io::{Cursor, Write};
@@ -12,13 +13,6 @@ use tickwheel_cli::generate::{Generator, Shape, Size};
 use tickwheel_cli::replay::{Limits, Tick, Trace, replay};
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data");
-const SHAPES: [(&str, Shape); 5] = [
-    ("short", Shape::Short),
-    ("one-delay", Shape::OneDelay),
-    ("year", Shape::Year),
-    ("cancelled", Shape::Cancelled),
-    ("bursts", Shape::Bursts),
-];
 
 #[test]
 fn nothing_beats_what_is_recommended_for_the_bundled_traces() {
@@ -30,20 +24,19 @@ fn nothing_beats_what_is_recommended_for_the_bundled_traces() {
 
 #[test]
 fn nothing_beats_what_is_recommended_for_the_shapes() {
-    for (name, shape) in SHAPES {
-        assert_nothing_beats_it(name, || generated(shape, OPERATIONS as u64));
+    for &shape in Shape::value_variants() {
+        assert_nothing_beats_it(&format!("{shape:?}"), || generated(shape, OPERATIONS as u64));
     }
 }
 
 #[test]
 fn nothing_beats_what_is_recommended_for_the_recorded_traces() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    if std::env::var_os("CI").is_some() || !folder.is_dir() {
-        let folder = folder.display();
+    if !folder.is_dir() {
+        let absent = format!("no choice was made for the traces of {}, absent", folder.display());
+        assert!(std::env::var_os("CI").is_none(), "{absent}");
         // Written past the capture of the test runner, so that it is seen.
-        let why = format!("{folder} is absent, or this runs under CI");
-        writeln!(std::io::stderr(), "SKIPPED: no choice was made for the recorded traces: {why}")
-            .unwrap();
+        writeln!(std::io::stderr(), "SKIPPED: {absent}").unwrap();
         return;
     }
     let names =
@@ -55,11 +48,15 @@ fn nothing_beats_what_is_recommended_for_the_recorded_traces() {
 }
 
 /// Chooses three times, and measures each choice by all three runs: by that in which it was made,
-/// and by those that know nothing of it.
+/// and by those that know nothing of it. A search that says that its repetitions disagree, on a
+/// busy machine, is made again.
 fn assert_nothing_beats_it(name: &str, trace: impl Fn() -> Trace) {
     let max_lateness = Duration::from_millis(10);
     let options = Options { max_lateness, operations: OPERATIONS, ..Options::default() };
-    let runs = [(); 3].map(|()| choose(trace(), &options, |_| ()).unwrap());
+    let runs = [(); 3].map(|()| {
+        let mut searches = (0..10).map(|_| choose(trace(), &options, |_| ()).unwrap());
+        searches.find(|search| search.is_settled).expect("this machine is too busy to measure")
+    });
     for chosen in &runs {
         let taken = chosen.recommended().unwrap();
         let regrets = runs.each_ref().map(|run| Regret::of(taken, run));
@@ -111,7 +108,7 @@ impl<'a> Regret<'a> {
 fn as_many_timeouts_fire_as_in_a_replay_at_every_tick() {
     let (max_lateness, time) = (Duration::from_millis(70), Duration::from_secs(5));
     let options = Options { max_lateness, time, ..Options::default() };
-    for (name, shape) in SHAPES {
+    for &shape in Shape::value_variants() {
         let choice = choose(generated(shape, 5_000), &options, |_| ()).unwrap();
         let ticks = ["1ms", "10ms", "70ms"].map(|tick| tick.parse::<Tick>().unwrap());
         for tick in ticks {
@@ -123,8 +120,11 @@ fn as_many_timeouts_fire_as_in_a_replay_at_every_tick() {
                 .iter()
                 .filter(|candidate| candidate.tick == tick && candidate.stopped.is_none());
             let expected = report.figures[0].fired_total;
-            assert!(at_this_tick.clone().count() > 0, "{name}");
-            assert!(at_this_tick.all(|candidate| figures(candidate).fired == expected), "{name}");
+            assert!(at_this_tick.clone().count() > 0, "{shape:?}");
+            assert!(
+                at_this_tick.all(|candidate| figures(candidate).fired == expected),
+                "{shape:?}"
+            );
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What the command `tickwheel generate` promises.
 
+use clap::ValueEnum;
 use flate2::read::GzDecoder;
 use std::collections::HashMap;
 use std::fs;
@@ -9,28 +10,20 @@ use tempfile::TempDir;
 use tickwheel_cli::generate::{Generator, Shape, Size};
 use tickwheel_cli::replay::{Action, Operation};
 
-const SHAPES: [(&str, Shape); 5] = [
-    ("short", Shape::Short),
-    ("one-delay", Shape::OneDelay),
-    ("year", Shape::Year),
-    ("cancelled", Shape::Cancelled),
-    ("bursts", Shape::Bursts),
-];
-
 #[test]
 fn every_shape_does_to_live_keys_what_needs_live_keys() {
-    for (name, shape) in SHAPES {
+    for &shape in Shape::value_variants() {
         for (pending, operations) in [(1, 2_000), (7, 10_000), (1_000, 100_000)] {
             let size = Size { operations, pending: pending.try_into().unwrap() };
             let (mut due, mut last_ms, mut count) = (HashMap::new(), 0, 0);
             for Operation { time_ms, key, action } in Generator::new(shape, size, 3) {
-                assert!(last_ms <= time_ms && key < pending, "{name}");
+                assert!(last_ms <= time_ms && key < pending, "{shape:?}");
                 let is_live = due.get(&key).is_some_and(|&due_ms| time_ms < due_ms);
-                assert_eq!(is_live, !matches!(action, Action::Schedule { .. }), "{name}");
+                assert_eq!(is_live, !matches!(action, Action::Schedule { .. }), "{shape:?}");
                 due.insert(key, action.delay_ms().map_or(0, |delay_ms| time_ms + delay_ms));
                 (last_ms, count) = (time_ms, count + 1);
             }
-            assert_eq!(count, operations, "{name}");
+            assert_eq!(count, operations, "{shape:?}");
         }
     }
 }
@@ -90,7 +83,9 @@ time_ms,op,key,delay_ms
 #[test]
 fn every_shape_replays_without_a_surprise() {
     let folder = TempDir::new().unwrap();
-    for (name, _) in SHAPES {
+    for shape in Shape::value_variants() {
+        let name = shape.to_possible_value().unwrap();
+        let name = name.get_name();
         let trace = folder.path().join("trace.csv.gz");
         let trace = trace.to_str().unwrap();
         generate(&[name, "--operations", "5000", "--pending", "300", "-o", trace]);
