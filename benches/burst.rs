@@ -183,10 +183,6 @@ fn main() {
                 let (count, beyond) = (calls.len() as f64, p999 - idle);
                 let figures = [count, p50, p99, p999, longest, beyond, held_up];
                 report.row(&format!("{mode}, {shards}: {what}"), figures);
-                if what == "due" || what == "moved" {
-                    let what = format!("{mode}, {shards}, {what}: p99.9 beyond idle, us");
-                    report.goal(&what, beyond, 100.0);
-                }
             }
         }
     }

@@ -1,10 +1,8 @@
 //! Futures against tokio's, the delay queue against tokio-util's, in one run.
 //!
 //! `cargo bench --bench futures` runs all; `-- timeout`, `-- crowd` or `-- queue` a part,
-//! `-- --quick` smaller ones. Where there is a goal, it is printed with what became of it.
-//!
-//! Timeouts, crowds and queues take turns with their peers, three or five times. The least time of
-//! each counts, because other work on the machine can only add to it.
+//! `-- --quick` smaller ones. Timeouts, crowds and queues take turns with their peers, three or
+//! five times. The table has the medians, and the median of the ratios of each turn.
 
 mod report;
 
@@ -45,30 +43,29 @@ fn main() {
     }
 }
 
-/// Runs ours and theirs in turn so many times. Prints the least of each figure, the ratio, and
-/// whether it is at most its goal: the first figures have one.
+/// Runs ours and theirs in turn so many times, and prints the median of each figure and ratio.
 fn compare<const N: usize>(
     [what, peer]: [&str; 2],
     names: [&str; N],
-    goals: &[f64],
     times: usize,
     mut ours: impl FnMut() -> [f64; N],
     mut theirs: impl FnMut() -> [f64; N],
 ) {
     println!("\n{what}");
-    let (mut our_least, mut their_least) = ([f64::INFINITY; N], [f64::INFINITY; N]);
-    for _ in 0..times {
-        let (ours, theirs) = (ours(), theirs());
-        our_least = std::array::from_fn(|at| our_least[at].min(ours[at]));
-        their_least = std::array::from_fn(|at| their_least[at].min(theirs[at]));
-    }
+    let turns: Vec<_> = (0..times).map(|_| (ours(), theirs())).collect();
     let mut report = Report::new(["", "tickwheel", peer, "ratio"]);
     for (at, name) in names.into_iter().enumerate() {
-        let ratio = our_least[at] / their_least[at];
-        report.row(name, [our_least[at], their_least[at], ratio]);
-        goals.get(at).into_iter().for_each(|&most| report.goal(name, ratio, most));
+        let figures = |(ours, theirs): &([f64; N], [f64; N])| [ours[at], theirs[at]];
+        let columns: [fn([f64; 2]) -> f64; 3] = [|it| it[0], |it| it[1], |it| it[0] / it[1]];
+        report.row(name, columns.map(|column| median(turns.iter().map(figures).map(column))));
     }
     report.print();
+}
+
+fn median(figures: impl Iterator<Item = f64>) -> f64 {
+    let mut figures: Vec<_> = figures.collect();
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
 }
 
 /// The nanoseconds of each of so many.
@@ -102,7 +99,6 @@ fn resets(rounds: u32) {
     compare(
         ["A sleep that waits is moved: ns", "tokio"],
         ["to later", "to earlier, under the lock"],
-        &[],
         1,
         || [ours(&later), ours(&earlier)],
         || [theirs(&later), theirs(&earlier)],
@@ -122,7 +118,7 @@ fn moved<S: Future>(
 
 /// A timeout of 30 s around what is ready at the second poll: made, polled twice, dropped.
 fn timeouts(rounds: usize) {
-    for (threads, goal) in [(1, 0.5), (2, 0.2)] {
+    for threads in [1, 2] {
         let (timer, runtime) = (Timer::new(), runtime(threads));
         let bare = || on_each(&runtime, threads, rounds, soon);
         let ours = || {
@@ -134,7 +130,7 @@ fn timeouts(rounds: usize) {
         let name = format!("worker threads: {threads}");
         let names = [&name, "  a clock, a waker and two locks", "  of which are not the timeout's"];
         let ours = || [ours(), on_each(&runtime, threads, rounds, floor), bare()];
-        compare([what, "tokio"], names, &[goal], 5, ours, || {
+        compare([what, "tokio"], names, 5, ours, || {
             let theirs = theirs();
             [theirs, theirs, bare()]
         });
@@ -231,7 +227,7 @@ fn crowds(tasks: usize, over: Duration) {
         crowd(tasks, over, |delay| async move { timer.sleep(delay).await.expect("it runs") })
     };
     let theirs = || crowd(tasks, over, |delay| async move { sleep(delay).await });
-    compare([&what, "tokio"], names, &[1.0; 4], 3, ours, theirs);
+    compare([&what, "tokio"], names, 3, ours, theirs);
 
     let runtime = runtime(1);
     let _guard = runtime.enter();
@@ -250,7 +246,7 @@ fn crowds(tasks: usize, over: Duration) {
         let [some, most] = sizes.map(|sleeps| bytes(sleeps, over, sleep));
         [some, most, size_of::<tokio::time::Sleep>() as f64]
     };
-    compare(["Sleeps that wait", "tokio"], names, &[1.0; 3], 1, ours, theirs);
+    compare(["Sleeps that wait", "tokio"], names, 1, ours, theirs);
 }
 
 /// What is allocated for one of so many sleeps that wait, itself included.
@@ -331,7 +327,7 @@ fn queues(size: usize) {
         [insert, reset, remove, pop, insert]
     };
     let what = format!("A delay queue of {size}: ns a call");
-    compare([&what, "tokio-util"], names, &[0.5; 4], 3, ours, theirs);
+    compare([&what, "tokio-util"], names, 3, ours, theirs);
 }
 
 /// The nanoseconds of one insert, reset, remove and pop.

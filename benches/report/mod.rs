@@ -16,33 +16,22 @@ pub(crate) fn is_asked_for(name: &str) -> bool {
     parts.peek().is_none() || parts.any(|part| name.contains(&part))
 }
 
-/// A table of figures, and the goals for some of them.
-pub(crate) struct Report {
-    table: Table,
-    goals: Vec<String>,
-}
+/// A table of figures.
+pub(crate) struct Report(Table);
 
 impl Report {
     /// The first column names the row.
     pub(crate) fn new<'a>(heads: impl IntoIterator<Item = &'a str>) -> Self {
-        Self { table: table(heads), goals: Vec::new() }
+        Self(table(heads))
     }
 
     pub(crate) fn row(&mut self, name: &str, figures: impl IntoIterator<Item = f64>) {
         let cells = figures.into_iter().map(number);
-        self.table.add_row([name.to_owned()].into_iter().chain(cells));
+        self.0.add_row([name.to_owned()].into_iter().chain(cells));
     }
 
-    pub(crate) fn goal(&mut self, what: &str, figure: f64, most: f64) {
-        let verdict = if figure <= most { "met   " } else { "MISSED" };
-        let (figure, most) = (number(figure), number(most));
-        self.goals.push(format!("{verdict} {what}: {figure}, goal at most {most}"));
-    }
-
-    /// Prints the table, and then whether each goal was met.
     pub(crate) fn print(&self) {
-        println!("{}", self.table);
-        self.goals.iter().for_each(|goal| println!("{goal}"));
+        println!("{}", self.0);
     }
 }
 

@@ -11,7 +11,6 @@ mod allocator;
 mod case;
 mod document;
 mod format;
-mod goals;
 mod log;
 mod plot;
 mod random;

@@ -81,21 +81,12 @@ impl Row {
         self.spread(metric).map(|spread| spread.median)
     }
 
-    /// Compares what was measured in the same repetition, because what disturbs one disturbs the
-    /// other as well; None unless both were measured.
-    pub(crate) fn compared(
-        &self,
-        other: &Self,
-        metric: &str,
-        compare: fn(f64, f64) -> f64,
-    ) -> Option<Spread> {
-        let both = self.values(metric).zip(other.values(metric));
-        Spread::of(both.filter_map(|(ours, theirs)| Some(compare(ours?, theirs?))))
-    }
-
-    /// How much of the other's cost this one's is.
+    /// How much of the other's cost this one's is. Compares what was measured in the same
+    /// repetition, because what disturbs one disturbs the other as well; None unless both were
+    /// measured.
     pub(crate) fn ratio(&self, other: &Self, metric: &str) -> Option<Spread> {
-        self.compared(other, metric, |ours, theirs| ours / theirs)
+        let both = self.values(metric).zip(other.values(metric));
+        Spread::of(both.filter_map(|(ours, theirs)| Some(ours? / theirs?)))
     }
 
     pub(crate) fn profile(&self) -> &'static Profile {

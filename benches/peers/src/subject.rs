@@ -111,8 +111,6 @@ pub(crate) struct Profile {
     pub(crate) fires: bool,
     /// Whether it cancels, and so reschedules.
     pub(crate) cancels: bool,
-    /// Whether a cancelled timeout's memory can be used again at once.
-    pub(crate) frees_at_once: bool,
     /// Whether it is a [`Threaded`] timer, and not a [`Subject`].
     ///
     /// [`Threaded`]: crate::threaded::Threaded
@@ -133,6 +131,6 @@ pub(crate) enum Kind {
 impl Profile {
     /// Of a subject that does all that is asked for.
     pub(crate) const fn new(kind: Kind, name: &'static str) -> Self {
-        Self { name, kind, fires: true, cancels: true, frees_at_once: true, has_threads: false }
+        Self { name, kind, fires: true, cancels: true, has_threads: false }
     }
 }

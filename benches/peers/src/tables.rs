@@ -1,7 +1,6 @@
 //! Results as tables, in Markdown.
 
 use crate::format::{count, duration};
-use crate::goals;
 use crate::report::{self, number};
 use crate::results::{Results, Row};
 use crate::statistics::Spread;
@@ -12,8 +11,7 @@ use comfy_table::CellAlignment;
 use std::collections::BTreeSet;
 
 /// Columns with these heads are words; all others are figures.
-const WORDS: [&str; 10] =
-    ["subject", "call", "before", "workload", "figure", "goal", "found", "met?", "peer", "answers"];
+const WORDS: [&str; 6] = ["subject", "call", "before", "workload", "peer", "answers"];
 
 /// A heading, what the table is about, and the table.
 fn section(
@@ -110,13 +108,6 @@ pub(crate) fn longest_calls(results: &Results, workload: &Workload) -> String {
     sizes.into_iter().map(section).collect()
 }
 
-/// The goals with what was found, and whether each is met.
-pub(crate) fn goals(results: &Results) -> String {
-    let about = "Ratios of what was measured in the same repetition: median (least to most).";
-    let heads = ["workload", "figure", "goal", "found", "met?"].map(str::to_owned);
-    section("Goals", about, &heads, goals::of(results))
-}
-
 /// Where a peer is ahead of ours, which is the first of the table; the most so first.
 pub(crate) fn behind(results: &Results) -> String {
     let mut found = Vec::new();
@@ -135,7 +126,8 @@ pub(crate) fn behind(results: &Results) -> String {
         }
     }
     found.sort_by(|one, other| other.0.total_cmp(&one.0));
-    let about = "Of the hierarchical wheel, or of the timer; the farthest ahead first.";
+    let about = "Of the hierarchical wheel, or of the timer; the farthest ahead first. Ratios of what \
+                 was measured in the same repetition: median (least to most).";
     let heads = ["workload", "peer", "ours / it", "answers"].map(str::to_owned);
     section("Where a peer is ahead", about, &heads, found.into_iter().map(|(_, cells)| cells))
 }
@@ -145,7 +137,6 @@ mod tests {
     use super::*;
     use crate::case::Sample;
     use crate::log::{Fault, Faults};
-    use crate::workloads;
 
     #[test]
     fn a_table_has_ratios_and_marks_what_is_wrong() {
@@ -160,7 +151,7 @@ mod tests {
             let sample = Sample::failed("PANICKED: no room".into());
             results.add("cancel", 1_000, "delay-queue", sample);
         }
-        let workload = workloads::by_name("cancel").expect("a workload");
+        let workload = WORKLOADS.iter().find(|one| one.name == "cancel").expect("a workload");
         let text = detail(&results, workload, 1_000);
         let line = |subject: &str| {
             text.lines().find(|line| line.contains(subject)).expect("its line").to_owned()

@@ -31,20 +31,16 @@ macro_rules! subjects {
     };
 }
 
-const fn lazy(name: &'static str) -> Profile {
-    Profile { frees_at_once: false, ..Profile::new(Peer, name) }
-}
-
 subjects! {
     driven {
         Profile::new(Ours, "tickwheel") => tickwheel::Tickwheel<false>,
         Profile::new(Ours, "tickwheel-hashed") => tickwheel::Tickwheel<true>,
         Profile::new(Peer, "nexus-timer") => nexus_timer::NexusTimer,
         Profile::new(Peer, "delay-queue") => delay_queue::DelayQueue,
-        lazy("hhwt") => hhwt::Hhwt,
-        lazy("subms") => subms::Subms,
+        Profile::new(Peer, "hhwt") => hhwt::Hhwt,
+        Profile::new(Peer, "subms") => subms::Subms,
         Profile::new(Peer, "btree-map") => collections::BTreeMap,
-        lazy("lazy-heap") => collections::LazyHeap,
+        Profile::new(Peer, "lazy-heap") => collections::LazyHeap,
         Profile { cancels: false, ..Profile::new(Limit, "sort-and-walk") } => limits::SortAndWalk,
         Profile { fires: false, ..Profile::new(Limit, "slab") } => limits::Slab,
         Profile { cancels: false, ..Profile::new(Limit, "compare") } => limits::Compare,

@@ -185,9 +185,5 @@ impl Workload {
     }
 }
 
-pub(crate) fn by_name(name: &str) -> Option<&'static Workload> {
-    WORKLOADS.iter().find(|workload| workload.name == name)
-}
-
 #[cfg(test)]
 mod tests;
