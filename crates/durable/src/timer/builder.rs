@@ -52,8 +52,8 @@ impl Default for Builder {
 impl Builder {
     /// Sets how far ahead timeouts are loaded into memory. Default 10 minutes.
     ///
-    /// On a store that several timers may have at once, what is that near is read again five times
-    /// a second; there the default, and the most, is 1 s.
+    /// If several timers share the store, each reads the timeouts of this time again five times a
+    /// second; the default, and the most, is then 1 s.
     pub fn horizon(mut self, horizon: Duration) -> Self {
         self.config.horizon = milliseconds(horizon);
         self
@@ -76,8 +76,8 @@ impl Builder {
     /// Sets how many bytes of names and payloads may wait for the store. Default 64 MB.
     ///
     /// Beyond that [`DurableTimer::schedule`] and [`cancel`](DurableTimer::cancel) give
-    /// [`Error::Backlog`]: callers ask for more than the store can commit, and do not wait. What
-    /// consumers do or leave undone does not count.
+    /// [`Error::Backlog`], because callers ask for more than the store can commit. Timeouts that
+    /// consumers hold do not count.
     pub fn backlog(mut self, bytes: usize) -> Self {
         self.backlog = bytes;
         self
@@ -85,9 +85,9 @@ impl Builder {
 
     /// Sets the most timeouts that are handed out and not settled. Default 1000.
     ///
-    /// When consumers hold so many, no more are handed out, and then no more are loaded. Scheduling
-    /// goes on. Of what was acked and is not committed as many may be, so after a crash at most
-    /// twice this number come again.
+    /// While consumers hold that many, the timer hands out no more, and later loads no more.
+    /// Scheduling goes on. As many acks may wait for their commit, so after a crash at most twice
+    /// this number come again.
     pub fn in_flight(mut self, timeouts: usize) -> Self {
         self.config.in_flight = timeouts;
         self
@@ -101,7 +101,7 @@ impl Builder {
 
     /// Sets how long acks may wait for a commit of something else to go along with. Default 5 ms.
     ///
-    /// A crash in that time makes what was acked come again.
+    /// After a crash in that time, the timeouts that were acked come again.
     pub fn linger(mut self, delay: Duration) -> Self {
         self.config.linger = milliseconds(delay);
         self
@@ -122,9 +122,9 @@ impl Builder {
         self
     }
 
-    /// Sets what is called with each error of the store and with each timeout that was found
-    /// damaged. It runs on the timer's thread, so it must be short. All of it goes to the crate
-    /// `log` too.
+    /// Sets the hook that the timer calls with each error of the store and with each timeout that
+    /// it found damaged. The hook runs on the timer's thread, so it must be short. The crate `log`
+    /// gets the same errors.
     pub fn on_error(mut self, hook: impl FnMut(&Error) + Send + 'static) -> Self {
         self.on_error = Box::new(hook);
         self
