@@ -12,13 +12,14 @@ insert into tickwheel_meta values (1);
 create sequence tickwheel_number cache 64;
 
 create table tickwheel_due (
-    name text collate "C" primary key,
-    partition int not null,
+    name text collate "C" primary key check (octet_length(name) between 1 and 255),
+    partition int not null
+        generated always as (('x' || left(md5(name), 8))::bit(32)::int & 63) stored,
     -- Milliseconds since 1970.
-    deadline bigint not null,
+    deadline bigint not null check (deadline >= 0),
     number bigint not null default nextval('tickwheel_number'),
     attempt int not null default 0,
-    payload bytea not null
+    payload bytea not null check (octet_length(payload) <= 65536)
 ) with (
     -- Rows come and go: what is dead must be found soon, and at its own pace.
     autovacuum_vacuum_scale_factor = 0.02,
@@ -52,3 +53,26 @@ create table tickwheel_partition (
     autovacuum_vacuum_scale_factor = 0
 );
 insert into tickwheel_partition (partition) select generate_series(0, 63);
+
+-- Schedules a timeout, or moves the one of this name, in the transaction of the caller. Tells
+-- whether the name is new. For any driver and any language:
+--
+--     select tickwheel_schedule('order-17/payment', now() + interval '30 minutes', 'eur 20')
+create function tickwheel_schedule(name text, at timestamptz, payload bytea) returns boolean
+language sql as $$
+    insert into tickwheel_due as due (name, deadline, payload)
+    values ($1,
+        case when $2 = 'infinity' then 9223372036854775807
+            else greatest(0, ceil(extract(epoch from $2) * 1000))::bigint end,
+        $3)
+    on conflict (name) do update set deadline = excluded.deadline, payload = excluded.payload,
+        number = excluded.number, attempt = 0
+    returning xmax = 0
+$$;
+
+-- Cancels a timeout in the transaction of the caller, and tells whether it was there.
+create function tickwheel_cancel(name text) returns boolean
+language sql as $$
+    with gone as (delete from tickwheel_due due where due.name = $1 returning 1)
+    select exists (select from gone)
+$$;

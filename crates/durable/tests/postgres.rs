@@ -93,6 +93,69 @@ fn a_timeout_is_there_exactly_if_the_transaction_is() {
 }
 
 #[test]
+fn any_driver_schedules_and_cancels_in_its_transaction_by_sql() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let timer = DurableTimer::connect(&url).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (mut client, connection) =
+            tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let schedule = "select tickwheel_schedule($1, $2, $3)";
+        let transaction = client.transaction().await.unwrap();
+        for (name, at) in [("order-1", now() + HOUR), ("order-2", now()), ("order-3", now())] {
+            let row = transaction.query_one(schedule, &[&name, &at, &&b"eur 20"[..]]).await;
+            assert!(row.unwrap().get::<_, bool>(0), "{name} is new");
+        }
+        let row = transaction.query_one(schedule, &[&"order-1", &now(), &&b"moved"[..]]).await;
+        assert!(!row.unwrap().get::<_, bool>(0), "order-1 is moved");
+        for is_there in [true, false] {
+            let row = transaction.query_one("select tickwheel_cancel('order-3')", &[]).await;
+            assert_eq!(row.unwrap().get::<_, bool>(0), is_there);
+        }
+        transaction.commit().await.unwrap();
+
+        // An error names the rule that is broken, and the transaction is the caller's to end.
+        let long = "x".repeat(256);
+        for (name, payload) in [("", 1), (&*long, 1), ("order-4", 65_537)] {
+            let payload = vec![0_u8; payload];
+            let error = client.query_one(schedule, &[&name, &now(), &payload]).await.unwrap_err();
+            let broken = error.as_db_error().unwrap().constraint().unwrap();
+            assert!(broken.starts_with("tickwheel_due_"), "{broken}");
+        }
+        // A deadline past all numbers does not come; one before 1970 is overdue.
+        let far = "select tickwheel_schedule('far', 'infinity', ''),
+                     tickwheel_schedule('past', '-infinity', '')";
+        client.query_one(far, &[]).await.unwrap();
+    });
+    let mut came = [(); 3].map(|()| {
+        let due = take(&timer);
+        let came = (due.name().to_owned(), due.payload().to_vec());
+        due.ack();
+        came
+    });
+    came.sort();
+    let expected = [("order-1", "moved"), ("order-2", "eur 20"), ("past", "")];
+    assert_eq!(came, expected.map(|(name, payload)| (name.to_owned(), payload.into())));
+    assert!(timer.get("far").unwrap().is_some());
+    timer.close().unwrap();
+}
+
+#[test]
+fn a_deadline_in_sql_is_rounded_up_to_a_millisecond() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    PostgresStore::connect(&url).unwrap();
+    let mut client = client(&url);
+    client
+        .batch_execute("select tickwheel_schedule('a', '2030-01-01 00:00:00.000001Z', '')")
+        .unwrap();
+    let row = client.query_one("select deadline from tickwheel_due", &[]).unwrap();
+    assert_eq!(row.get::<_, i64>(0), 1_893_456_000_001);
+}
+
+#[test]
 fn workers_share_the_partitions_and_each_timeout_goes_to_one() {
     let Some(server) = Server::start() else { return };
     let url = server.database();

@@ -111,7 +111,7 @@ impl Opened {
     pub(super) fn check(
         &mut self,
         repair: bool,
-        mut progress: impl FnMut(u64, u64),
+        progress: impl FnMut(u64, u64),
     ) -> Result<Checked, Failure> {
         match self {
             Self::File { store, .. } => {
@@ -151,27 +151,23 @@ impl Opened {
             )),
             #[cfg(feature = "postgres")]
             Self::Database(store) => {
-                let all = store.count()?;
-                let (timeouts, misplaced) = store.check(|done| progress(done, all))?;
+                let timeouts = store.count()?;
                 let workers = store.workers()?;
-                let verdict = if 0 < misplaced {
-                    "Some timeouts are not in the partition of their name; schedule them again."
-                } else if workers.owned < workers.partitions {
-                    "Some partitions have no worker: what is due in them waits."
-                } else {
-                    "All is well."
+                let is_whole = workers.owned == workers.partitions;
+                let verdict = match is_whole {
+                    true => "All is well.",
+                    false => "Some partitions have no worker: what is due in them waits.",
                 };
                 Ok(Checked {
                     facts: vec![
                         ("timeouts", json!(timeouts)),
-                        ("misplaced", json!(misplaced)),
                         ("workers", json!(workers.alive)),
                         ("partitions", json!(workers.partitions)),
                         ("owned", json!(workers.owned)),
                     ],
                     damaged: Vec::new(),
                     verdict: verdict.to_owned(),
-                    is_whole: misplaced == 0 && workers.owned == workers.partitions,
+                    is_whole,
                 })
             }
         }

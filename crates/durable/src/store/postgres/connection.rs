@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use postgres::{Client, Statement, Transaction};
 
-use super::{partition, read_replaced, read_row, signed, unsigned};
+use super::{read_replaced, read_row, signed, unsigned};
 use crate::store::{Held, Op, Outcome, Replaced, Row};
 
 pub(super) struct Connection {
@@ -35,12 +35,12 @@ const RETRY: &str = "update tickwheel_due due
 /// In order of the names, so that two workers do not wait for each other.
 const FIND: &str = "select name, number, deadline from tickwheel_due where name = any($1)
      order by name for update";
-pub(super) const PUT: &str = "insert into tickwheel_due as due (name, partition, deadline, payload)
-     select * from unnest($1::text[], $2::int[], $3::bigint[], $4::bytea[])
-       u(name, partition, deadline, payload) order by u.name collate \"C\"
+pub(super) const PUT: &str = "insert into tickwheel_due as due (name, deadline, payload)
+     select * from unnest($1::text[], $2::bigint[], $3::bytea[])
+       u(name, deadline, payload) order by u.name collate \"C\"
      on conflict (name) do update set deadline = excluded.deadline, payload = excluded.payload,
        number = excluded.number, attempt = 0
-     returning name, number, xmax = 0";
+     returning name, number, xmax = 0, partition";
 pub(super) const CANCEL: &str =
     "delete from tickwheel_due where name = any($1::text[]) returning name, number, deadline";
 const LOAD: &str =
@@ -116,7 +116,6 @@ impl Connection {
                 }
                 Op::Put { .. } => {
                     let mut names = Vec::new();
-                    let mut partitions = Vec::new();
                     let mut deadlines = Vec::new();
                     let mut payloads: Vec<&[u8]> = Vec::new();
                     for op in &ops[run.clone()] {
@@ -124,7 +123,6 @@ impl Connection {
                             unreachable!("a run is of a kind")
                         };
                         names.push(&**name);
-                        partitions.push(partition(name));
                         deadlines.push(signed(*deadline));
                         payloads.push(payload);
                     }
@@ -132,9 +130,7 @@ impl Connection {
                     for row in transaction.query(&*find, &[&names])? {
                         old.insert(row.get(0), read_replaced(&row));
                     }
-                    let parameters: [&(dyn postgres::types::ToSql + Sync); 4] =
-                        [&names, &partitions, &deadlines, &payloads];
-                    for row in transaction.query(&*put, &parameters)? {
+                    for row in transaction.query(&*put, &[&names, &deadlines, &payloads])? {
                         let name: &str = row.get(0);
                         let at = places[name];
                         let Op::Put { name, deadline, payload } = &ops[at] else {
@@ -152,7 +148,7 @@ impl Connection {
                                 payload: payload.clone(),
                                 attempt: 0,
                                 number: unsigned(row.get(1)),
-                                partition: partition(name) as u32,
+                                partition: row.get::<_, i32>(3) as u32,
                             },
                             replaced,
                         });

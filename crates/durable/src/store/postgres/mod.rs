@@ -226,11 +226,6 @@ impl Store for PostgresStore {
     }
 }
 
-/// The same in all versions: it says where a name is.
-fn partition(name: &str) -> i32 {
-    (crc32c::crc32c(name.as_bytes()) % PARTITIONS) as i32
-}
-
 fn read_row(row: &postgres::Row, from: usize) -> Row {
     Row {
         partition: row.get::<_, i32>(from) as u32,

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::lease::CLOCK;
-use super::{PostgresStore, partition, unsigned};
+use super::{PostgresStore, unsigned};
 use crate::Error;
 
 /// The workers of a database; by [`PostgresStore::workers`].
@@ -48,38 +48,5 @@ impl PostgresStore {
             Ok(unsigned(connection.client.query_one(CLOCK, &[])?.get(0)))
         })?;
         Ok(UNIX_EPOCH + Duration::from_millis(milliseconds))
-    }
-
-    /// Reads all timeouts and returns how many there are, and how many of them are not in the
-    /// partition of their name, as when they were put by a statement of somebody's own. They may
-    /// come, and a cancel finds them.
-    ///
-    /// `progress` is called now and then with the number of timeouts that were read.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Store`].
-    pub fn check(&mut self, mut progress: impl FnMut(u64)) -> Result<(u64, u64), Error> {
-        const PAGE: usize = 10_000;
-        let (mut all, mut misplaced) = (0, 0);
-        let mut after = String::new();
-        loop {
-            let rows = self.run("read", |connection| {
-                connection.client.query(
-                    "select name, partition from tickwheel_due where name > $1
-                     order by name limit $2",
-                    &[&after, &(PAGE as i64)],
-                )
-            })?;
-            for row in &rows {
-                misplaced += u64::from(partition(row.get(0)) != row.get::<_, i32>(1));
-            }
-            all += rows.len() as u64;
-            progress(all);
-            match rows.last() {
-                Some(last) if rows.len() == PAGE => after = last.get(0),
-                _ => return Ok((all, misplaced)),
-            }
-        }
     }
 }

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use postgres::Transaction;
 
 use super::connection::{CANCEL, PUT};
-use super::{partition, signed};
+use super::signed;
 use crate::Error;
 
 /// Puts a timeout inside a transaction of yours: it is there exactly if that commits.
@@ -26,9 +26,8 @@ pub fn schedule_in(
     let failed = |error| Error::store(format!("schedule {name:?} in a transaction"), error);
     let deadline = crate::timer::values::deadline(at);
     let statement = transaction.prepare(PUT).map_err(failed)?;
-    let (names, partitions) = (vec![name], vec![partition(name)]);
     transaction
-        .query(&statement, &[&names, &partitions, &vec![signed(deadline)], &vec![payload]])
+        .query(&statement, &[&vec![name], &vec![signed(deadline)], &vec![payload]])
         .map_err(failed)?;
     Ok(())
 }
