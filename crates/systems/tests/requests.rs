@@ -336,4 +336,4 @@ fn until(client: &Client, done: impl Fn(&Account) -> bool) -> Account {
 const LIMIT: Duration = Duration::from_secs(5);
 const SHORT: Duration = Duration::from_millis(50);
 /// No test waits as long as this.
-const LONG: Duration = Duration::from_secs(40);
+const LONG: Duration = Duration::from_secs(30);
