@@ -1,0 +1,120 @@
+//! A frame: its length, its kind, the number of a request, and a body. Heartbeats and requests are
+//! frames.
+//!
+//! ```text
+//! | length, 4 bytes | kind, 1 byte | id, 8 bytes | body |
+//!                   |------- the length counts these ----|
+//! ```
+
+use std::io::{self, BufRead, ErrorKind};
+
+/// What goes over a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    pub kind: Kind,
+    /// Tells which request a response answers. A heartbeat has 0.
+    pub id: u64,
+    pub body: Vec<u8>,
+}
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Asks whether the other side lives.
+    Heartbeat,
+    /// The answer to that.
+    Alive,
+    Request,
+    Response,
+}
+
+/// The first bytes of a frame.
+pub type Header = [u8; 13];
+
+/// A longer body is an error: a length that makes no sense must not take all memory.
+pub const LONGEST_BODY: usize = 1 << 20;
+
+impl Frame {
+    /// Makes a frame without a body.
+    #[must_use]
+    pub fn heartbeat(kind: Kind) -> Self {
+        Self { kind, id: 0, body: Vec::new() }
+    }
+
+    /// Appends the frame's bytes to `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// If the body is longer than [`LONGEST_BODY`]: the other side would not take it.
+    pub fn write_to(&self, bytes: &mut Vec<u8>) -> io::Result<()> {
+        check(self.body.len())?;
+        let length = u32::try_from(self.body.len() + BEFORE_BODY).expect("it was checked");
+        bytes.extend(length.to_be_bytes());
+        bytes.push(self.kind as u8);
+        bytes.extend(self.id.to_be_bytes());
+        bytes.extend(&self.body);
+        Ok(())
+    }
+
+    /// Reads the next frame, or returns None if the stream ends before it.
+    ///
+    /// # Errors
+    ///
+    /// If the stream ends in the middle of a frame, or holds something else than frames.
+    pub fn read(reader: &mut impl BufRead) -> io::Result<Option<Self>> {
+        if reader.fill_buf()?.is_empty() {
+            return Ok(None);
+        }
+        let mut header = Header::default();
+        reader.read_exact(&mut header)?;
+        let mut frame = Self::from_header(&header)?;
+        reader.read_exact(&mut frame.body)?;
+        Ok(Some(frame))
+    }
+
+    /// Makes the frame of this header, with a body of zeros that is as long as it says.
+    ///
+    /// # Errors
+    ///
+    /// If the length or the kind makes no sense.
+    pub fn from_header(header: &Header) -> io::Result<Self> {
+        let (length, rest) = header.split_at(4);
+        let length = u32::from_be_bytes(length.try_into().expect("4 bytes"));
+        let kind = [Kind::Heartbeat, Kind::Alive, Kind::Request, Kind::Response]
+            .into_iter()
+            .find(|kind| *kind as u8 == rest[0])
+            .ok_or_else(|| invalid(format!("a frame's kind is 0 to 3, and this is {}", rest[0])))?;
+        let body = (length as usize).checked_sub(BEFORE_BODY).ok_or_else(|| {
+            invalid(format!("a frame's length is at least {BEFORE_BODY}, and this is {length}"))
+        })?;
+        check(body)?;
+        let id = u64::from_be_bytes(rest[1..].try_into().expect("8 bytes"));
+        Ok(Self { kind, id, body: vec![0; body] })
+    }
+
+    /// Returns the frame's id and body.
+    ///
+    /// # Errors
+    ///
+    /// If it is of another kind.
+    pub fn of_kind(self, kind: Kind) -> io::Result<(u64, Vec<u8>)> {
+        if self.kind == kind {
+            return Ok((self.id, self.body));
+        }
+        Err(invalid(format!("a {kind:?} was to come, and this is a {:?}", self.kind)))
+    }
+}
+
+/// What the length counts beside the body.
+const BEFORE_BODY: usize = size_of::<Header>() - 4;
+
+fn check(body: usize) -> io::Result<()> {
+    if body <= LONGEST_BODY {
+        return Ok(());
+    }
+    Err(invalid(format!("a frame's body is at most {LONGEST_BODY} bytes, and this is {body}")))
+}
+
+fn invalid(why: String) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, why)
+}

@@ -1,0 +1,304 @@
+//! Requests with a time limit, as Dubbo's `DefaultFuture` has them: many requests share one
+//! connection, a number tells which response answers which, and a response cancels the timeout.
+
+mod error;
+mod faults;
+mod server;
+
+pub use error::{CallError, Why};
+pub use faults::{Fault, Seen};
+pub use server::{Request, Server};
+
+use crate::frame::{Frame, Kind, LONGEST_BODY};
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, BufReader, Write};
+use std::mem::take;
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use tickwheel::{TimeoutGuard, Timer};
+
+/// One connection to a server. Any number of threads and tasks may call over it at once.
+///
+/// Dropping it closes the connection and fails the calls that wait.
+#[derive(Debug)]
+pub struct Client {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Waits for the response to a request: [`wait`](Self::wait) blocks, `.await` does not. Dropping it
+/// gives the request up.
+#[must_use = "dropping it gives the request up"]
+#[derive(Debug)]
+pub struct Answer {
+    receiver: oneshot::Receiver<Outcome>,
+    _given_up: GiveUp,
+}
+
+/// What became of each call, and of each response.
+///
+/// `asked` is always the sum of `answered`, `timed_out`, `failed`, `given_up` and `pending`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    pub asked: u64,
+    pub answered: u64,
+    pub timed_out: u64,
+    /// The connection was closed, or there was no room for the call.
+    pub failed: u64,
+    /// The caller dropped the [`Answer`].
+    pub given_up: u64,
+    pub pending: u64,
+    /// Requests that went out. The others were never seen by the server.
+    pub sent: u64,
+    /// Responses to calls that had ended: late ones, and second ones.
+    pub late: u64,
+    /// Responses to requests that were never made.
+    pub unknown: u64,
+}
+
+type Outcome = Result<Vec<u8>, CallError>;
+
+#[derive(Debug)]
+struct Shared {
+    timer: Timer,
+    stream: TcpStream,
+    calls: Mutex<Calls>,
+    /// Tells the writer of a request, or of the end.
+    work: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Calls {
+    /// The calls that wait. A call leaves it once, and this is how it ends.
+    waiting: HashMap<u64, Call>,
+    /// The calls that the writer has not come to. Some may have ended.
+    queue: VecDeque<u64>,
+    closed: Option<io::ErrorKind>,
+    account: Account,
+}
+
+#[derive(Debug)]
+struct Call {
+    caller: oneshot::Sender<Outcome>,
+    asked: Instant,
+    /// None once the writer has taken it to the connection.
+    body: Option<Vec<u8>>,
+    /// Cancelled when the call leaves, whatever the reason.
+    timeout: Option<TimeoutGuard>,
+}
+
+impl Client {
+    /// Connects to a server. `timer` sets the time limits.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be reached.
+    pub fn connect(server: impl ToSocketAddrs, timer: &Timer) -> io::Result<Self> {
+        let stream = TcpStream::connect(server)?;
+        stream.set_nodelay(true)?;
+        let (calls, work) = Default::default();
+        let shared = Arc::new(Shared { timer: timer.clone(), stream, calls, work });
+        let run = |name: &str, part: fn(&Shared) -> io::Result<()>| {
+            let shared = Arc::clone(&shared);
+            thread::Builder::new().name(name.into()).spawn(move || {
+                shared.close(part(&shared).map_or_else(|error| error.kind(), |()| GONE));
+            })
+        };
+        let threads = vec![run("requests-out", Shared::write)?, run("requests-in", Shared::read)?];
+        Ok(Self { shared, threads })
+    }
+
+    /// Sends a request, and returns the [`Answer`], which waits for the response for `limit` at
+    /// most. Does not block.
+    pub fn call(&self, body: Vec<u8>, limit: Duration) -> Answer {
+        let (caller, receiver) = oneshot::channel();
+        let mut calls = self.shared.lock();
+        let (id, shared) = (calls.account.asked, Arc::clone(&self.shared));
+        calls.account.asked += 1;
+        calls.account.pending += 1;
+        let call = Call { caller, asked: shared.timer.now(), body: Some(body), timeout: None };
+        calls.waiting.insert(id, call);
+        let given_up = GiveUp { shared: Arc::clone(&shared), id };
+        let answer = Answer { receiver, _given_up: given_up };
+        if let Err(why) = self.start(&mut calls, id, limit) {
+            drop(calls);
+            shared.end(id, |account| &mut account.failed, |call, now| Err(call.error(why, now)));
+        }
+        answer
+    }
+
+    /// Returns what became of all calls so far.
+    #[must_use]
+    pub fn account(&self) -> Account {
+        self.shared.lock().account
+    }
+
+    fn start(&self, calls: &mut Calls, id: u64, limit: Duration) -> Result<(), Why> {
+        let call = calls.waiting.get_mut(&id).expect("it was inserted");
+        if let Some(kind) = calls.closed {
+            return Err(Why::Closed(kind));
+        }
+        if MOST_QUEUED <= calls.queue.len() {
+            return Err(Why::Busy);
+        }
+        if call.body.as_ref().is_some_and(|body| LONGEST_BODY < body.len()) {
+            return Err(Why::TooLong);
+        }
+        let shared = Arc::downgrade(&self.shared);
+        let late = move || {
+            if let Some(shared) = shared.upgrade() {
+                let why = Why::TimedOut(limit);
+                shared.end(id, |to| &mut to.timed_out, |call, now| Err(call.error(why, now)));
+            }
+        };
+        let timeout = self.shared.timer.schedule(limit, late).map_err(|e| Why::Timer(e.kind()))?;
+        call.timeout = Some(timeout.cancel_on_drop());
+        calls.queue.push_back(id);
+        self.shared.work.notify_one();
+        Ok(())
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.shared.close(io::ErrorKind::ConnectionAborted);
+        for thread in take(&mut self.threads) {
+            // One that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Answer {
+    /// Waits for the response.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over, the connection was closed, or there was no room.
+    pub fn wait(self) -> Outcome {
+        self.receiver.recv().expect(ENDS)
+    }
+}
+
+impl IntoFuture for Answer {
+    type Output = Outcome;
+    type IntoFuture = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let Self { receiver, _given_up } = self;
+            receiver.await.expect(ENDS)
+        })
+    }
+}
+
+/// Ends the call when the caller does not wait any more. It has ended, as a rule.
+#[derive(Debug)]
+struct GiveUp {
+    shared: Arc<Shared>,
+    id: u64,
+}
+
+impl Drop for GiveUp {
+    fn drop(&mut self) {
+        let aborted = Why::Closed(io::ErrorKind::ConnectionAborted);
+        let outcome = |call: &Call, now| Err(call.error(aborted, now));
+        self.shared.end(self.id, |account| &mut account.given_up, outcome);
+    }
+}
+
+impl Shared {
+    /// Ends the call, counts that under `count`, and gives the caller what `outcome` makes of it.
+    /// Returns false if the call has ended before.
+    fn end(
+        &self,
+        id: u64,
+        count: impl FnOnce(&mut Account) -> &mut u64,
+        outcome: impl FnOnce(&Call, Instant) -> Outcome,
+    ) -> bool {
+        let mut calls = self.lock();
+        let Some(call) = calls.waiting.remove(&id) else { return false };
+        *count(&mut calls.account) += 1;
+        calls.account.pending -= 1;
+        drop(calls);
+        let outcome = outcome(&call, self.timer.now());
+        drop(call.timeout);
+        // The caller may have gone.
+        let _ = call.caller.send(outcome);
+        true
+    }
+
+    /// Fails all calls, those to come too. The first reason counts.
+    fn close(&self, reason: io::ErrorKind) {
+        let mut calls = self.lock();
+        let reason = *calls.closed.get_or_insert(reason);
+        let waiting: Vec<_> = calls.waiting.keys().copied().collect();
+        drop(calls);
+        self.work.notify_all();
+        // The other side may have closed it.
+        let _ = self.stream.shutdown(Shutdown::Both);
+        for id in waiting {
+            let why = Why::Closed(reason);
+            self.end(id, |account| &mut account.failed, |call, now| Err(call.error(why, now)));
+        }
+    }
+
+    fn write(&self) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        loop {
+            let idle = |calls: &mut Calls| calls.queue.is_empty() && calls.closed.is_none();
+            let waited = self.work.wait_while(self.lock(), idle);
+            let mut calls = waited.unwrap_or_else(PoisonError::into_inner);
+            if calls.closed.is_some() {
+                return Ok(());
+            }
+            while let Some(id) = calls.queue.pop_front() {
+                // A call that has ended does not go out. One that goes out counts as sent before
+                // its first byte does: so a request that was not sent may safely be sent again.
+                let body = calls.waiting.get_mut(&id).and_then(|call| call.body.take());
+                let Some(body) = body else { continue };
+                Frame { kind: Kind::Request, id, body }.write_to(&mut bytes)?;
+                calls.account.sent += 1;
+                if A_WRITE < bytes.len() {
+                    break;
+                }
+            }
+            drop(calls);
+            (&self.stream).write_all(&bytes)?;
+            bytes.clear();
+        }
+    }
+
+    fn read(&self) -> io::Result<()> {
+        let mut reader = BufReader::new(&self.stream);
+        while let Some(frame) = Frame::read(&mut reader)? {
+            let (id, body) = frame.of_kind(Kind::Response)?;
+            if !self.end(id, |account| &mut account.answered, |_, _| Ok(body)) {
+                let account = &mut self.lock().account;
+                *(if id < account.asked { &mut account.late } else { &mut account.unknown }) += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Calls> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Call {
+    fn error(&self, why: Why, now: Instant) -> CallError {
+        CallError { why, is_sent: self.body.is_none(), waited: now - self.asked }
+    }
+}
+
+/// How many requests wait for the connection at most.
+const MOST_QUEUED: usize = 1 << 16;
+/// The writer takes requests of about this many bytes at once.
+const A_WRITE: usize = 1 << 16;
+/// The server closed the connection, and not in the middle of a frame.
+const GONE: io::ErrorKind = io::ErrorKind::ConnectionReset;
+const ENDS: &str = "each call ends with an outcome";

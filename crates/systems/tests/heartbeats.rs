@@ -1,0 +1,318 @@
+//! Heartbeats over real sockets: times by a clock that the test moves where that is possible, and
+//! servers that are killed and stopped where it is not.
+
+mod a_minute;
+
+use a_minute::within_a_minute;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufReader, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+use systems::frame::{Frame, Kind};
+use systems::heartbeats::{Client, Event, Server, ServerProcess, Settings, open_files};
+use tickwheel::{ManualClock, Timer};
+use tokio::runtime::Runtime;
+
+/// A timer on a clock that the test moves, and what happened, each with its time.
+struct Still {
+    clock: ManualClock,
+    timer: Timer,
+    start: Instant,
+    runtime: Runtime,
+    sender: mpsc::Sender<Event>,
+    events: mpsc::Receiver<Event>,
+}
+
+impl Still {
+    fn new() -> Self {
+        let clock = ManualClock::new();
+        let timer = Timer::builder().clock(clock.clone()).build().expect("in range");
+        let (sender, events) = mpsc::channel();
+        let runtime = Runtime::new().expect("threads");
+        Self { start: clock.now(), clock, timer, runtime, sender, events }
+    }
+
+    fn settings(&self) -> Settings {
+        let sender = self.sender.clone();
+        let tell = Arc::new(move |event| _ = sender.send(event));
+        Settings { timer: self.timer.clone(), interval: INTERVAL, tell }
+    }
+
+    fn client(&self, server: SocketAddr) -> Client {
+        let _inside = self.runtime.enter();
+        Client::start(server, self.settings())
+    }
+
+    fn server(&self) -> Server {
+        let server = Server::start(LOOPBACK, self.settings());
+        self.runtime.block_on(server).expect("a port")
+    }
+
+    /// Waits for the next event, and returns it with its time in seconds.
+    fn next(&self) -> (&'static str, f64) {
+        let (name, at) = match self.events.recv_timeout(LONG).expect("something happens") {
+            Event::Connected(at) => ("connected", at),
+            Event::Asked(at) => ("asked", at),
+            Event::Alive(at) => ("alive", at),
+            Event::Silent(at) => ("silent", at),
+            Event::Closed(at) => ("closed", at),
+        };
+        (name, (at - self.start).as_secs_f64())
+    }
+}
+
+#[test]
+fn a_client_asks_after_an_interval_and_connects_again_after_three() {
+    let _limit = within_a_minute();
+    let (still, listener) = (Still::new(), TcpListener::bind(LOOPBACK).unwrap());
+    let _client = still.client(listener.local_addr().unwrap());
+    // Nobody reads what the first connection brings.
+    let (_first, _) = listener.accept().unwrap();
+    assert_eq!(still.next(), ("connected", 0.0));
+    still.clock.advance(INTERVAL * 3);
+    assert_eq!(still.next(), ("asked", 10.0));
+    assert_eq!(still.next(), ("asked", 20.0));
+    assert_eq!(still.next(), ("silent", 30.0));
+    listener.accept().unwrap();
+    assert_eq!(still.next(), ("connected", 30.0));
+}
+
+#[test]
+fn a_server_that_stops_reading_is_left_three_intervals_later() {
+    let _limit = within_a_minute();
+    let (still, listener) = (Still::new(), TcpListener::bind(LOOPBACK).unwrap());
+    let _client = still.client(listener.local_addr().unwrap());
+    let (mut stream, _) = listener.accept().unwrap();
+    assert_eq!(still.next(), ("connected", 0.0));
+    for beat in 1..=5 {
+        still.clock.advance(INTERVAL);
+        assert_eq!(still.next(), ("asked", f64::from(beat * 10)));
+        assert_eq!(read(&mut stream).kind, Kind::Heartbeat);
+        write(&mut stream, &Frame::heartbeat(Kind::Alive));
+        assert_eq!(still.next(), ("alive", f64::from(beat * 10)));
+    }
+    still.clock.advance(INTERVAL * 3);
+    let events: Vec<_> = (0..4).map(|_| still.next()).collect();
+    let asked = [("asked", 60.0), ("asked", 70.0)];
+    assert_eq!(events[..2], asked);
+    assert_eq!(events[2..], [("silent", 80.0), ("connected", 80.0)]);
+}
+
+#[test]
+fn a_server_closes_after_three_silent_intervals_and_not_before() {
+    let _limit = within_a_minute();
+    let still = Still::new();
+    let server = still.server();
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    assert_eq!(still.next(), ("connected", 0.0));
+    still.clock.advance(INTERVAL * 2);
+    write(&mut stream, &Frame::heartbeat(Kind::Heartbeat));
+    assert_eq!(read(&mut stream).kind, Kind::Alive);
+    still.clock.advance(INTERVAL * 3 - Duration::from_nanos(1));
+    assert_eq!(still.events.try_recv(), Err(mpsc::TryRecvError::Empty));
+    still.clock.advance(Duration::from_nanos(1));
+    assert_eq!(still.next(), ("silent", 50.0));
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0, "it is closed");
+    assert_eq!(still.timer.pending(), 0);
+}
+
+#[test]
+fn a_client_does_not_ask_while_there_is_traffic_both_ways() {
+    let _limit = within_a_minute();
+    let (still, listener) = (Still::new(), TcpListener::bind(LOOPBACK).unwrap());
+    let client = still.client(listener.local_addr().unwrap());
+    let (mut stream, _) = listener.accept().unwrap();
+    assert_eq!(still.next(), ("connected", 0.0));
+    for _ in 0..10 {
+        still.clock.advance(INTERVAL * 2 / 3);
+        still.runtime.block_on(client.send(Frame { kind: Kind::Request, id: 1, body: vec![1] }));
+        assert_eq!(read(&mut stream).kind, Kind::Request);
+        write(&mut stream, &Frame::heartbeat(Kind::Alive));
+        assert_eq!(still.next().0, "alive");
+    }
+}
+
+#[test]
+fn a_client_that_only_hears_asks_too() {
+    let _limit = within_a_minute();
+    let (still, listener) = (Still::new(), TcpListener::bind(LOOPBACK).unwrap());
+    let _client = still.client(listener.local_addr().unwrap());
+    let (mut stream, _) = listener.accept().unwrap();
+    assert_eq!(still.next(), ("connected", 0.0));
+    still.clock.advance(INTERVAL / 2);
+    write(&mut stream, &Frame::heartbeat(Kind::Alive));
+    assert_eq!(still.next(), ("alive", 5.0));
+    still.clock.advance(INTERVAL / 2);
+    assert_eq!(still.next(), ("asked", 10.0), "nothing was written");
+}
+
+#[test]
+fn what_is_not_a_frame_closes_the_connection() {
+    let _limit = within_a_minute();
+    let still = Still::new();
+    let server = still.server();
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    assert_eq!(still.next(), ("connected", 0.0));
+    stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    assert_eq!(still.next(), ("closed", 0.0));
+}
+
+#[test]
+fn a_thousand_connections_on_one_timer_beat_at_their_times() {
+    let _limit = within_a_minute();
+    open_files().unwrap();
+    let still = Still::new();
+    let server = still.server();
+    let mut clients = Vec::new();
+    for _ in 0..10 {
+        clients.extend((0..100).map(|_| still.client(server.address())));
+        for _ in 0..200 {
+            assert_eq!(still.next(), ("connected", 0.0), "both ends");
+        }
+    }
+    assert_eq!(still.timer.pending(), 2_000);
+    for beat in 1..=10 {
+        still.clock.advance(INTERVAL);
+        let mut events: Vec<_> = (0..2_000).map(|_| still.next()).collect();
+        events.sort_by(|one, other| one.0.cmp(other.0));
+        let at = f64::from(beat * 10);
+        assert_eq!(events, [[("alive", at); 1_000], [("asked", at); 1_000]].concat());
+    }
+    assert_eq!(still.timer.pending(), 2_000);
+    drop(server);
+    for _ in 0..1_000 {
+        assert_eq!(still.next(), ("closed", 100.0));
+    }
+}
+
+#[test]
+fn all_clients_of_a_server_that_was_killed_are_back() {
+    let _limit = within_a_minute();
+    open_files().unwrap();
+    let interval = Duration::from_millis(200);
+    let server = ServerProcess::start(program(), LOOPBACK, interval).unwrap();
+    let crowd = Crowd::new(1_000, server.address, interval);
+    crowd.until(1_000);
+    let address = server.address;
+    drop(server); // by SIGKILL
+    crowd.until(0);
+    let server = ServerProcess::start(program(), address, interval).unwrap();
+    crowd.until(1_000);
+    drop(server);
+    crowd.until(0);
+    let _server = ServerProcess::start(program(), address, interval).unwrap();
+    crowd.until(1_000);
+}
+
+#[test]
+fn a_server_that_was_stopped_and_goes_on_has_all_clients_again() {
+    let _limit = within_a_minute();
+    open_files().unwrap();
+    let interval = Duration::from_millis(200);
+    let server = ServerProcess::start(program(), LOOPBACK, interval).unwrap();
+    let crowd = Crowd::new(100, server.address, interval);
+    crowd.until(100);
+    let pid = Pid::from_raw(server.id().try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    // The system still takes connections, so that nothing but silence tells.
+    crowd.until_silent(100);
+    kill_process(pid, Signal::CONT).unwrap();
+    crowd.until_answered();
+    crowd.until(100);
+}
+
+/// Clients in real time.
+struct Crowd {
+    _clients: Vec<Client>,
+    _runtime: Runtime,
+    state: Arc<Mutex<State>>,
+}
+
+/// What each client has: when it connected, if it is, and when it had an answer since.
+#[derive(Clone, Default)]
+struct Seen {
+    connected: Option<Instant>,
+    alive: Option<Instant>,
+}
+
+#[derive(Default)]
+struct State {
+    clients: Vec<Seen>,
+    silent: usize,
+}
+
+impl Crowd {
+    fn new(clients: usize, server: SocketAddr, interval: Duration) -> Self {
+        let (runtime, timer) = (Runtime::new().unwrap(), Timer::new());
+        let state = Arc::new(Mutex::new(State::default()));
+        state.lock().unwrap().clients.resize_with(clients, Seen::default);
+        let clients = (0..clients).map(|number| {
+            let state = Arc::clone(&state);
+            let tell = Arc::new(move |event| {
+                let mut state = state.lock().unwrap();
+                let seen = &mut state.clients[number];
+                match event {
+                    Event::Connected(at) => *seen = Seen { connected: Some(at), alive: None },
+                    Event::Alive(at) => seen.alive = Some(at),
+                    Event::Asked(_) => {}
+                    Event::Closed(_) => *seen = Seen::default(),
+                    Event::Silent(at) => {
+                        let last = seen.alive.or(seen.connected).expect("it was connected");
+                        assert!(interval * 3 <= at - last, "early: {:?}", at - last);
+                        *seen = Seen::default();
+                        state.silent += 1;
+                    }
+                }
+            });
+            let _inside = runtime.enter();
+            Client::start(server, Settings { timer: timer.clone(), interval, tell })
+        });
+        let clients = clients.collect();
+        Self { _clients: clients, _runtime: runtime, state }
+    }
+
+    fn until(&self, connected: usize) {
+        self.wait(|state| {
+            state.clients.iter().filter(|seen| seen.connected.is_some()).count() == connected
+        });
+    }
+
+    fn until_silent(&self, times: usize) {
+        self.wait(|state| times <= state.silent);
+    }
+
+    fn until_answered(&self) {
+        self.wait(|state| state.clients.iter().all(|seen| seen.alive.is_some()));
+    }
+
+    fn wait(&self, done: impl Fn(&State) -> bool) {
+        let began = Instant::now();
+        while !done(&self.state.lock().unwrap()) {
+            assert!(began.elapsed() < LONG, "it does not come");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn read(stream: &mut TcpStream) -> Frame {
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    Frame::read(&mut BufReader::new(stream)).unwrap().expect("a frame comes")
+}
+
+fn write(stream: &mut TcpStream, frame: &Frame) {
+    let mut bytes = Vec::new();
+    frame.write_to(&mut bytes).unwrap();
+    stream.write_all(&bytes).unwrap();
+}
+
+fn program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_heartbeats"))
+}
+
+const INTERVAL: Duration = Duration::from_secs(10);
+/// No test waits as long as this for one thing.
+const LONG: Duration = Duration::from_secs(25);
+const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

@@ -1,0 +1,339 @@
+//! Requests with a time limit, over real sockets, to a server that does not behave.
+
+mod a_minute;
+
+use a_minute::within_a_minute;
+use futures::StreamExt;
+use futures::executor::block_on;
+use futures::stream::FuturesUnordered;
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+use systems::frame::{Frame, Kind, LONGEST_BODY};
+use systems::requests::{Account, CallError, Client, Fault, Request, Seen, Server, Why};
+use tickwheel::{ManualClock, ScheduleErrorKind, Timer};
+
+/// A client on a clock that the test moves, and a server that gives its requests to the test.
+struct Still {
+    clock: ManualClock,
+    timer: Timer,
+    client: Client,
+    requests: mpsc::Receiver<Request>,
+    _server: Server,
+}
+
+impl Still {
+    fn new() -> Self {
+        Self::with_room_for(1_000)
+    }
+
+    fn with_room_for(pending: usize) -> Self {
+        let clock = ManualClock::new();
+        let builder = Timer::builder().clock(clock.clone()).max_pending(pending);
+        let timer = builder.build().expect("in range");
+        let (sender, requests) = mpsc::channel();
+        let server = Server::start(move |request| drop(sender.send(request))).expect("a port");
+        let client = Client::connect(server.address(), &timer).expect("it listens");
+        Self { clock, timer, client, requests, _server: server }
+    }
+
+    /// Waits until the server has the next request.
+    fn arrived(&self) -> Request {
+        self.requests.recv_timeout(LONG).expect("the request arrives")
+    }
+
+    /// Waits until the account is as `done` says.
+    fn until(&self, done: impl Fn(&Account) -> bool) -> Account {
+        until(&self.client, done)
+    }
+}
+
+#[test]
+fn a_response_reaches_its_caller_and_cancels_the_timeout() {
+    let _limit = within_a_minute();
+    let still = Still::new();
+    let (first, second) = (still.client.call(vec![1], LIMIT), still.client.call(vec![2], LIMIT));
+    let (one, two) = (still.arrived(), still.arrived());
+    two.echo().unwrap();
+    one.echo().unwrap();
+    assert_eq!(block_on(second.into_future()), Ok(vec![2]));
+    assert_eq!(first.wait(), Ok(vec![1]));
+    assert_eq!(still.timer.pending(), 0);
+    assert_eq!(still.timer.stats().cancelled, 2);
+}
+
+#[test]
+fn a_timeout_fails_its_caller_at_the_limit_and_not_before() {
+    let _limit = within_a_minute();
+    let still = Still::new();
+    let answer = still.client.call(vec![1], LIMIT);
+    still.arrived();
+    still.clock.advance(LIMIT - Duration::from_nanos(1));
+    assert_eq!(still.client.account().pending, 1);
+    still.clock.advance(Duration::from_nanos(1));
+    let error = answer.wait().unwrap_err();
+    assert_eq!(error, CallError { why: Why::TimedOut(LIMIT), is_sent: true, waited: LIMIT });
+    assert_eq!(error.to_string(), "no response within 5s (sent, waited 5s)");
+}
+
+#[test]
+fn a_late_response_is_dropped_and_counted() {
+    let _limit = within_a_minute();
+    let still = Still::new();
+    let answer = still.client.call(vec![1], LIMIT);
+    let request = still.arrived();
+    still.clock.advance(LIMIT);
+    request.echo().unwrap();
+    let account = still.until(|account| account.late == 1);
+    assert!(matches!(answer.wait().unwrap_err().why, Why::TimedOut(_)));
+    let sent = Account { asked: 1, sent: 1, ..Account::default() };
+    assert_eq!(account, Account { timed_out: 1, late: 1, ..sent });
+}
+
+#[test]
+fn a_second_response_and_one_that_nobody_asked_for_are_counted() {
+    let _limit = within_a_minute();
+    let still = Still::new();
+    let answer = still.client.call(vec![1], LIMIT);
+    let request = still.arrived();
+    request.answer_another().unwrap();
+    request.echo().unwrap();
+    request.echo().unwrap();
+    let account = still.until(|account| account.late == 1);
+    assert_eq!(answer.wait(), Ok(vec![1]));
+    let sent = Account { asked: 1, sent: 1, ..Account::default() };
+    assert_eq!(account, Account { answered: 1, unknown: 1, late: 1, ..sent });
+}
+
+#[test]
+fn a_request_that_was_not_sent_says_so_and_never_arrives() {
+    let _limit = within_a_minute();
+    let clock = ManualClock::new();
+    let timer = Timer::builder().clock(clock.clone()).build().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = Client::connect(listener.local_addr().unwrap(), &timer).unwrap();
+    let (stream, _) = listener.accept().unwrap();
+    // Nobody reads: the system takes some megabytes, and then no more.
+    let answers: Vec<_> = (0..64).map(|_| client.call(vec![7; LONGEST_BODY], LIMIT)).collect();
+    clock.advance(LIMIT);
+    let errors = answers.into_iter().map(|answer| answer.wait().unwrap_err());
+    let not_sent = errors.filter(|error| !error.is_sent).count();
+    let sent = client.account().sent;
+    assert!(0 < not_sent, "{:?}", client.account());
+    assert_eq!(sent + not_sent as u64, 64);
+    // Now the server reads, and one request more tells the end.
+    let mut reader = std::io::BufReader::new(stream);
+    let _last = client.call(Vec::new(), LIMIT);
+    for id in 0..sent {
+        let frame = Frame::read(&mut reader).unwrap().expect("it was sent");
+        assert_eq!((frame.kind, frame.id), (Kind::Request, id));
+    }
+    assert_eq!(Frame::read(&mut reader).unwrap().expect("the last").id, 64);
+}
+
+#[test]
+fn a_connection_that_closes_in_the_middle_of_a_frame_fails_all_calls() {
+    let _limit = within_a_minute();
+    let still = Still::new();
+    let (first, second) = (still.client.call(vec![1], LIMIT), still.client.call(vec![2], LIMIT));
+    still.arrived();
+    still.arrived().close_in_the_middle().unwrap();
+    let why = Why::Closed(std::io::ErrorKind::UnexpectedEof);
+    for answer in [first, second] {
+        let error = answer.wait().unwrap_err();
+        assert_eq!(error, CallError { why, is_sent: true, waited: Duration::ZERO });
+    }
+    let after = still.client.call(vec![3], LIMIT).wait().unwrap_err();
+    assert_eq!(after, CallError { why, is_sent: false, waited: Duration::ZERO });
+    assert_eq!((still.client.account().failed, still.timer.pending()), (3, 0));
+}
+
+#[test]
+fn what_is_not_a_response_closes_the_connection() {
+    let _limit = within_a_minute();
+    let timer = Timer::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = Client::connect(listener.local_addr().unwrap(), &timer).unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    let answer = client.call(vec![1], LIMIT);
+    let mut bytes = Vec::new();
+    Frame { kind: Kind::Request, id: 0, body: vec![1] }.write_to(&mut bytes).unwrap();
+    std::io::Write::write_all(&mut stream, &bytes).unwrap();
+    let why = answer.wait().unwrap_err().why;
+    assert_eq!(why, Why::Closed(std::io::ErrorKind::InvalidData));
+}
+
+#[test]
+fn an_answer_that_is_dropped_leaves_nothing_behind() {
+    let _limit = within_a_minute();
+    let still = Still::new();
+    let answer = still.client.call(vec![1], LIMIT);
+    let request = still.arrived();
+    drop(answer);
+    assert_eq!((still.client.account().given_up, still.timer.pending()), (1, 0));
+    request.echo().unwrap();
+    still.until(|account| account.late == 1);
+}
+
+#[test]
+fn a_call_beyond_the_limit_of_the_timer_fails_at_once() {
+    let _limit = within_a_minute();
+    let still = Still::with_room_for(1);
+    let _first = still.client.call(vec![1], LIMIT);
+    let error = still.client.call(vec![2], LIMIT).wait().unwrap_err();
+    assert_eq!((error.why, error.is_sent), (Why::Timer(ScheduleErrorKind::Full), false));
+    let error = still.client.call(vec![0; LONGEST_BODY + 1], LIMIT).wait().unwrap_err();
+    assert_eq!((error.why, error.is_sent), (Why::TooLong, false));
+}
+
+#[test]
+fn of_a_hundred_thousand_requests_the_accounts_balance() {
+    let _limit = within_a_minute();
+    let (timer, servers_timer) = (Timer::new(), Timer::new());
+    let counts = Counts::default();
+    thread::scope(|scope| {
+        for connection in 0..4 {
+            let (timer, servers_timer, counts) = (&timer, &servers_timer, &counts);
+            scope.spawn(move || {
+                let (server, seen) = Server::faulty(servers_timer).expect("a port");
+                let client = Client::connect(server.address(), timer).expect("it listens");
+                // Blocking callers, and beside them one thread that awaits hundreds.
+                thread::scope(|scope| {
+                    for caller in 0..4 {
+                        let client = &client;
+                        scope.spawn(move || {
+                            for number in 0..500 {
+                                let (fault, limit) = fault(connection + caller + number);
+                                counts.add(fault, &client.call(fault.body(), limit).wait());
+                            }
+                        });
+                    }
+                    block_on(await_many(&client, 23_000, counts));
+                });
+                // All late responses are on their way.
+                let done = |account: &Account| responses(account) == seen.responses.load(SeqCst);
+                until(&client, |account| servers_timer.pending() == 0 && done(account));
+                balances(&client.account(), Some(&seen));
+            });
+        }
+        // And connections that close in the middle of a frame, again and again.
+        let (server, _) = Server::faulty(&servers_timer).expect("a port");
+        for _ in 0..20 {
+            let client = Client::connect(server.address(), &timer).expect("it listens");
+            let waiting = FuturesUnordered::new();
+            for number in 0..200 {
+                let (fault, limit) =
+                    if number == 150 { (Fault::Close, LONG) } else { fault(number) };
+                let answer = client.call(fault.body(), limit);
+                waiting.push(async move { (fault, answer.await) });
+            }
+            block_on(waiting.for_each(async |(fault, outcome)| counts.add(fault, &outcome)));
+            balances(&client.account(), None);
+        }
+    });
+    assert_eq!(counts.all.load(SeqCst), 4 * 25_000 + 20 * 200);
+    assert_eq!(timer.pending(), 0);
+    for (name, count) in [
+        ("answered", &counts.answered),
+        ("timed out", &counts.timed_out),
+        ("closed", &counts.closed),
+    ] {
+        println!("{name}: {}", count.load(SeqCst));
+        assert!(0 < count.load(SeqCst), "nothing {name}");
+    }
+}
+
+async fn await_many(client: &Client, many: usize, counts: &Counts) {
+    let mut waiting = FuturesUnordered::new();
+    for number in 0..many {
+        let (fault, limit) = fault(number);
+        let answer = client.call(fault.body(), limit);
+        waiting.push(async move { (fault, answer.await) });
+        if waiting.len() == 500
+            && let Some((fault, outcome)) = waiting.next().await
+        {
+            counts.add(fault, &outcome);
+        }
+    }
+    waiting.for_each(async |(fault, outcome)| counts.add(fault, &outcome)).await;
+}
+
+/// What request `number` asks the server for, and how long the caller waits.
+fn fault(number: usize) -> (Fault, Duration) {
+    match number % 50 {
+        7 => (Fault::Drop, SHORT),
+        17 => (Fault::Twice, LONG),
+        27 => (Fault::Unknown, SHORT),
+        // Before the limit, at it, and after it.
+        37 => (Fault::Delay(30 + (number % 40) as u8), SHORT),
+        _ => (Fault::None, LONG),
+    }
+}
+
+/// What the callers saw.
+#[derive(Default)]
+struct Counts {
+    all: AtomicU64,
+    answered: AtomicU64,
+    timed_out: AtomicU64,
+    closed: AtomicU64,
+}
+
+impl Counts {
+    fn add(&self, fault: Fault, outcome: &Result<Vec<u8>, CallError>) {
+        self.all.fetch_add(1, SeqCst);
+        let count = match outcome {
+            Ok(body) => {
+                assert_eq!(*body, fault.body(), "the answer of another");
+                assert!(!matches!(fault, Fault::Drop | Fault::Unknown | Fault::Close), "{fault:?}");
+                &self.answered
+            }
+            Err(CallError { why: Why::TimedOut(limit), waited, .. }) => {
+                assert!(limit <= waited, "early: {limit:?}, {waited:?}");
+                assert!(!matches!(fault, Fault::None | Fault::Twice), "{fault:?}");
+                &self.timed_out
+            }
+            Err(CallError { why: Why::Closed(_), .. }) => &self.closed,
+            Err(error) => panic!("{error}"),
+        };
+        count.fetch_add(1, SeqCst);
+    }
+}
+
+/// The account adds up, and that of the server too, unless the connection was closed.
+fn balances(account: &Account, seen: Option<&Arc<Seen>>) {
+    assert_eq!(account.pending, 0);
+    assert_eq!(
+        account.asked,
+        account.answered + account.timed_out + account.failed + account.given_up,
+        "{account:?}"
+    );
+    if let Some(seen) = seen {
+        assert_eq!(account.sent, seen.requests.load(SeqCst), "{account:?}");
+        assert_eq!(responses(account), seen.responses.load(SeqCst), "{account:?}");
+        assert!(0 < account.late && 0 < account.unknown, "{account:?}");
+    }
+}
+
+fn responses(account: &Account) -> u64 {
+    account.answered + account.late + account.unknown
+}
+
+fn until(client: &Client, done: impl Fn(&Account) -> bool) -> Account {
+    let began = Instant::now();
+    loop {
+        let account = client.account();
+        if done(&account) {
+            return account;
+        }
+        assert!(began.elapsed() < LONG, "{account:?}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+const LIMIT: Duration = Duration::from_secs(5);
+const SHORT: Duration = Duration::from_millis(50);
+/// No test waits as long as this.
+const LONG: Duration = Duration::from_secs(30);
