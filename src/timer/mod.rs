@@ -424,6 +424,28 @@ impl Timer {
         self.engine.hub.limit.as_ref().map_or(count, |limit| limit.most.min(count))
     }
 
+    /// Returns the present, by the timer's own clock.
+    ///
+    /// Code that is given a timer measures with this what it compares with the timer's deadlines: a
+    /// silence, how long a caller has waited. Then it is right on a
+    /// [`ManualClock`](crate::ManualClock), too.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tickwheel::{ManualClock, Timer};
+    ///
+    /// let clock = ManualClock::new();
+    /// let timer = Timer::builder().clock(clock.clone()).build()?;
+    /// let asked = timer.now();
+    /// clock.advance(Duration::from_secs(30));
+    /// assert_eq!(timer.now() - asked, Duration::from_secs(30));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.engine.hub.clock.now()
+    }
+
     /// Returns the deadline of the timeout that is due next. Returns None if none waits, or none
     /// that will ever be due.
     ///

@@ -11,6 +11,7 @@ in_each_mode! {
     a_task_finds_the_clock_at_its_deadline,
     every_run_is_like_the_other,
     parts_of_a_tick_add_up,
+    a_timer_tells_the_time_of_its_clock,
     each_timer_goes_by_its_own,
     several_timers_go_by_one,
     inside_a_task_it_only_moves,
@@ -70,6 +71,18 @@ fn parts_of_a_tick_add_up(mode: Mode) {
     assert_eq!(manual.log.take(), []);
     manual.clock.advance(Duration::from_nanos(1));
     assert_eq!(manual.log.take(), [(2, 2)]);
+}
+
+fn a_timer_tells_the_time_of_its_clock(mode: Mode) {
+    let manual = Manual::new(mode);
+    let start = manual.timer.now();
+    let (sender, receiver) = mpsc::channel();
+    let timer = manual.timer.clone();
+    let task = move || sender.send(timer.now()).expect("the test waits");
+    manual.timer.schedule(ms(10), task).expect("it runs");
+    manual.advance(15);
+    assert_eq!(receiver.recv(), Ok(start + ms(10)));
+    assert_eq!(manual.timer.now(), start + ms(15));
 }
 
 fn each_timer_goes_by_its_own(mode: Mode) {
