@@ -233,10 +233,10 @@ fn a_holder_is_told_though_redis_hangs() {
     let pid = Pid::from_raw(server.pid().try_into().unwrap()).unwrap();
     kill_process(pid, Signal::STOP).unwrap();
     let lost = losses.recv_timeout(10 * SECOND);
-    let is_held = lock.is_held();
+    let (is_held, fence, unlocked) = (lock.is_held(), lock.fence(), lock.unlock());
     kill_process(pid, Signal::CONT).unwrap();
-    assert_eq!(lost, Ok(("stock".to_owned(), lock.fence())));
-    assert!(!is_held);
+    assert_eq!(lost, Ok(("stock".to_owned(), fence)));
+    assert!(!is_held && matches!(unlocked, Err(LockError::Redis(_))), "and waits for no answer");
 }
 
 #[test]

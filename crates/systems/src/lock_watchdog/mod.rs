@@ -14,7 +14,6 @@ use connection::Redis;
 use redis::{Client, Cmd, RedisError, RedisResult};
 use std::collections::HashMap;
 use std::mem::take;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -64,11 +63,8 @@ pub struct Lock {
 struct Shared {
     timer: Timer,
     lease: Duration,
-    start: Instant,
     due: DelaySender<Arc<Grant>>,
-    on_lost: Box<OnLost>,
-    renewals: AtomicU64,
-    pipelines: AtomicU64,
+    on_lost: Arc<OnLost>,
     /// Locked during each call to Redis. So no renewal of a lock is under way while the lock is
     /// given up, and none begins later.
     state: Mutex<State>,
@@ -79,6 +75,8 @@ type OnLost = dyn Fn(&str, u64) + Send + Sync;
 struct State {
     redis: Redis,
     held: HashMap<String, Held>,
+    renewals: u64,
+    pipelines: u64,
 }
 
 /// What the process knows of a lock that one of its owners holds.
@@ -95,15 +93,10 @@ struct Grant {
     name: String,
     token: String,
     fence: u64,
-    /// The end of the lease, in nanoseconds since `Shared::start`.
-    until: AtomicU64,
-    /// Changes once, from `HELD`.
-    end: AtomicU8,
+    /// The end of the lease. None since it was unlocked or lost.
+    until: Mutex<Option<Instant>>,
+    on_lost: Arc<OnLost>,
 }
-
-const HELD: u8 = 0;
-const UNLOCKED: u8 = 1;
-const LOST: u8 = 2;
 
 impl Locks {
     /// Makes the locks of one process in the Redis at `url`, on `timer`. A lock is held for `lease`
@@ -126,12 +119,9 @@ impl Locks {
         let shared = Arc::new(Shared {
             timer: timer.clone(),
             lease,
-            start: timer.now(),
             due,
-            on_lost: Box::new(on_lost),
-            renewals: AtomicU64::new(0),
-            pipelines: AtomicU64::new(0),
-            state: Mutex::new(State { redis, held: HashMap::new() }),
+            on_lost: Arc::new(on_lost),
+            state: Mutex::new(State { redis, held: HashMap::new(), renewals: 0, pipelines: 0 }),
         });
         let weak = Arc::downgrade(&shared);
         thread::Builder::new().name("renewals".to_owned()).spawn(move || watch(&weak, receiver))?;
@@ -148,15 +138,15 @@ impl Locks {
     pub fn try_lock(&self, name: &str, owner: &str) -> Result<Lock, LockError> {
         let shared = &self.0;
         let mut state = shared.state();
-        let State { redis, held } = &mut *state;
+        let State { redis, held, .. } = &mut *state;
+        let asked = shared.timer.now();
         let mine = held.get_mut(name).filter(|held| held.owner == owner);
-        if let Some(held) = mine.filter(|held| shared.is_good(&held.grant)) {
+        if let Some(held) = mine.filter(|held| held.grant.is_good(asked)) {
             held.depth += 1;
             return Ok(shared.lock(&held.grant));
         }
 
         let token = format!("{:032x}", fastrand::u128(..));
-        let asked = shared.timer.now();
         let command = shared.script(LOCK, &[name, FENCE], &token);
         let (fence, left): (Option<u64>, i64) = redis.run(|redis| command.query(redis))?;
         let Some(fence) = fence else {
@@ -164,19 +154,19 @@ impl Locks {
             return Err(LockError::Taken(left));
         };
 
-        let until = AtomicU64::new(shared.end_of_lease(asked));
-        let name = name.to_owned();
-        let grant = Arc::new(Grant { name, token, fence, until, end: AtomicU8::new(HELD) });
-        let (weak, late) = (Arc::downgrade(shared), Arc::clone(&grant));
-        let alarm = move || {
-            if let Some(shared) = weak.upgrade() {
-                shared.lose(&late);
-            }
-        };
-        let alarm = shared.timer.schedule_at(shared.until(&grant), alarm);
+        let until = shared.end_of_lease(asked);
+        let grant = Arc::new(Grant {
+            name: name.to_owned(),
+            token,
+            fence,
+            until: Mutex::new(Some(until)),
+            on_lost: Arc::clone(&shared.on_lost),
+        });
+        let late = Arc::clone(&grant);
+        let alarm = shared.timer.schedule_at(until, move || late.lose());
         let renewal = shared.due.insert(Arc::clone(&grant), shared.lease / 3);
         let (Ok(alarm), Ok(renewal)) = (alarm, renewal) else {
-            grant.end(UNLOCKED);
+            grant.end();
             let command = shared.script(UNLOCK, &[&grant.name], &grant.token);
             redis.run(|redis| command.exec(redis))?;
             return Err(LockError::Timer);
@@ -192,8 +182,8 @@ impl Locks {
     /// Returns how many leases were renewed, and in how many pipelines.
     #[must_use]
     pub fn renewals(&self) -> (u64, u64) {
-        let Shared { renewals, pipelines, .. } = &*self.0;
-        (renewals.load(Ordering::Relaxed), pipelines.load(Ordering::Relaxed))
+        let state = self.0.state();
+        (state.renewals, state.pipelines)
     }
 }
 
@@ -205,9 +195,9 @@ impl Lock {
     /// writes if it refuses a [`fence`](Self::fence) below the largest it has seen.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        let is_good = self.shared.is_good(&self.grant);
+        let is_good = self.grant.is_good(self.shared.timer.now());
         if !is_good {
-            self.shared.lose(&self.grant);
+            self.grant.lose();
         }
         is_good
     }
@@ -249,18 +239,19 @@ impl Shared {
 
     fn unlock(&self, grant: &Arc<Grant>) -> Result<bool, LockError> {
         let mut state = self.state();
-        let State { redis, held } = &mut *state;
+        let State { redis, held, .. } = &mut *state;
+        let now = self.timer.now();
         // Lost, and locked again: the new grant is not this one's to give up.
         let mine = held.get_mut(&grant.name).filter(|held| Arc::ptr_eq(&held.grant, grant));
         let Some(mine) = mine else { return Ok(false) };
         mine.depth -= 1;
         if 0 < mine.depth {
-            return Ok(self.is_good(grant));
+            return Ok(grant.is_good(now));
         }
         self.due.remove(mine.renewal);
         mine.alarm.cancel();
         held.remove(&grant.name);
-        let was_held = self.is_good(grant) && grant.end(UNLOCKED);
+        let was_held = grant.end().is_some_and(|until| now < until);
         let command = self.script(UNLOCK, &[&grant.name], &grant.token);
         let is_unlocked: bool = redis.run(|redis| command.query(redis))?;
         Ok(was_held && is_unlocked)
@@ -270,31 +261,28 @@ impl Shared {
     /// has not answered.
     fn renew(&self, batch: Vec<Due<Arc<Grant>>>) {
         let mut state = self.state();
-        let State { redis, held } = &mut *state;
+        let sent = self.timer.now();
         // Some were unlocked after they came due, or lost.
-        let grants = batch.into_iter().map(|due| due.value).filter(|grant| self.is_good(grant));
+        let grants = batch.into_iter().map(|due| due.value).filter(|grant| grant.is_good(sent));
         let grants: Vec<Arc<Grant>> = grants.collect();
+        if grants.is_empty() {
+            return;
+        }
         let mut pipeline = redis::pipe();
         for grant in &grants {
             pipeline.add_command(self.script(RENEW, &[&grant.name], &grant.token));
         }
         pipeline.ignore_errors();
-        let sent = self.timer.now();
-        let answers = if grants.is_empty() {
-            Ok(Vec::new())
-        } else {
-            redis.run(|redis| pipeline.query(redis))
-        };
+        state.pipelines += 1;
+        let answers = state.redis.run(|redis| pipeline.query(redis));
         let answers: Vec<RedisResult<bool>> = answers.unwrap_or_default();
-        self.pipelines.fetch_add(1, Ordering::Relaxed);
 
-        let mut answers = answers.into_iter();
+        let (mut answers, until) = (answers.into_iter(), self.end_of_lease(sent));
         let mut lost = Vec::new();
         for grant in grants {
             let delay = match answers.next() {
-                Some(Ok(true)) if self.is_good(&grant) => {
-                    self.renewals.fetch_add(1, Ordering::Relaxed);
-                    grant.until.store(self.end_of_lease(sent), Ordering::SeqCst);
+                Some(Ok(true)) if grant.extend(self.timer.now(), until) => {
+                    state.renewals += 1;
                     self.lease / 3
                 }
                 Some(Ok(_)) => {
@@ -303,37 +291,22 @@ impl Shared {
                 }
                 Some(Err(_)) | None => self.lease / 15,
             };
-            if let Some(held) = held.get_mut(&grant.name) {
-                held.alarm.reschedule_at(self.until(&grant));
-                if let Ok(renewal) = self.due.insert(Arc::clone(&grant), delay) {
+            let end = grant.until().unwrap_or(sent);
+            if let Some(held) = state.held.get_mut(&grant.name) {
+                held.alarm.reschedule_at(end);
+                if let Ok(renewal) = self.due.insert(grant, delay) {
                     held.renewal = renewal;
                 }
             }
         }
         drop(state);
-        lost.iter().for_each(|grant| self.lose(grant));
-    }
-
-    /// Ends the grant, and tells so, unless it had ended.
-    fn lose(&self, grant: &Grant) {
-        if grant.end(LOST) {
-            (self.on_lost)(&grant.name, grant.fence);
-        }
-    }
-
-    fn is_good(&self, grant: &Grant) -> bool {
-        grant.end.load(Ordering::SeqCst) == HELD && self.timer.now() < self.until(grant)
+        lost.iter().for_each(|grant| grant.lose());
     }
 
     /// Returns the end of a lease that Redis began after `sent`. A hundredth is left for clocks of
     /// different speed.
-    fn end_of_lease(&self, sent: Instant) -> u64 {
-        let end = (sent - self.start).saturating_add(self.lease - self.lease / 100);
-        u64::try_from(end.as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    fn until(&self, grant: &Grant) -> Instant {
-        self.start + Duration::from_nanos(grant.until.load(Ordering::SeqCst))
+    fn end_of_lease(&self, sent: Instant) -> Instant {
+        sent + (self.lease - self.lease / 100)
     }
 
     fn script(&self, script: &str, keys: &[&str], token: &str) -> Cmd {
@@ -349,9 +322,34 @@ impl Shared {
 }
 
 impl Grant {
-    /// Returns whether this call ended it.
-    fn end(&self, end: u8) -> bool {
-        self.end.compare_exchange(HELD, end, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    fn until(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_good(&self, now: Instant) -> bool {
+        self.until().is_some_and(|until| now < until)
+    }
+
+    /// Moves the end of the lease, unless it was there: what was lost stays lost.
+    fn extend(&self, now: Instant, until: Instant) -> bool {
+        let mut end = self.until();
+        let is_good = end.is_some_and(|end| now < end);
+        if is_good {
+            *end = Some(until);
+        }
+        is_good
+    }
+
+    /// Returns the end of the lease, unless the grant had ended.
+    fn end(&self) -> Option<Instant> {
+        self.until().take()
+    }
+
+    /// Ends the grant, and tells so, unless it had ended.
+    fn lose(&self) {
+        if self.end().is_some() {
+            (self.on_lost)(&self.name, self.fence);
+        }
     }
 }
 
