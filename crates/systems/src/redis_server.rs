@@ -1,7 +1,7 @@
 //! A Redis of its own for a program or a test, from the distribution's package.
 
 use redis::{Client, Connection, RedisResult};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -49,10 +49,16 @@ impl RedisServer {
         self.wait()
     }
 
+    /// Returns where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
     /// Returns the address, as the crate `redis` wants it.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        format!("redis://{}", self.address())
     }
 
     /// Returns the id of the server's process.
