@@ -3,4 +3,6 @@
 
 pub mod frame;
 pub mod heartbeats;
+pub mod lock_watchdog;
+pub mod redis_server;
 pub mod requests;

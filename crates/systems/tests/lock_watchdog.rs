@@ -1,0 +1,318 @@
+//! Locks in a real Redis, and each fault that they promise to survive.
+
+use redis::Connection;
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver};
+use std::thread::{scope, sleep, spawn};
+use std::time::{Duration, Instant};
+use systems::lock_watchdog::{Holder, Lock, LockError, Locks};
+use systems::redis_server::RedisServer;
+use tickwheel::{ManualClock, Timer};
+
+/// Says so if there is no Redis; under CI that is a failure.
+fn server() -> Option<RedisServer> {
+    match RedisServer::start() {
+        Ok(server) => Some(server),
+        Err(error) => {
+            assert!(std::env::var_os("CI").is_none(), "apt-get install redis-server: {error}");
+            println!("skipped: no Redis ({error}); apt-get install redis-server");
+            None
+        }
+    }
+}
+
+/// Returns locks, and the names and fencing numbers of those that were lost.
+fn locks(server: &RedisServer, timer: &Timer, lease: Duration) -> (Locks, Receiver<(String, u64)>) {
+    let (lost, losses) = mpsc::channel();
+    let tell = move |name: &str, fence| lost.send((name.to_owned(), fence)).unwrap_or_default();
+    (Locks::new(&server.url(), timer, lease, tell).unwrap(), losses)
+}
+
+fn holder(server: &RedisServer, lease: Duration) -> Holder {
+    Holder::start(Path::new(env!("CARGO_BIN_EXE_lock_watchdog")), &server.url(), lease).unwrap()
+}
+
+fn is_taken(result: Result<Lock, LockError>) -> bool {
+    matches!(result, Err(LockError::Taken(_)))
+}
+
+fn wait_until(is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it never was so");
+        sleep(Duration::from_millis(1));
+    }
+}
+
+/// How often Redis itself ran `command`, in scripts too.
+fn calls(redis: &mut Connection, command: &str) -> u64 {
+    let info: String = redis::cmd("INFO").arg("commandstats").query(redis).unwrap();
+    let start = format!("cmdstat_{command}:calls=");
+    let rest = info.lines().find_map(|line| line.strip_prefix(&start)).unwrap_or("0,");
+    rest.split_once(',').unwrap().0.parse().unwrap()
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn one_owner_has_a_lock_and_enters_again() {
+    let Some(server) = server() else { return };
+    let timer = Timer::new();
+    let (here, _) = locks(&server, &timer, 30 * SECOND);
+    let (there, _) = locks(&server, &timer, 30 * SECOND);
+    let first = here.try_lock("stock", "ann").unwrap();
+    let again = here.try_lock("stock", "ann").unwrap();
+    assert_eq!(first.fence(), again.fence());
+    assert!(is_taken(here.try_lock("stock", "bob")), "another owner in the same process");
+    assert!(is_taken(there.try_lock("stock", "ann")), "another process");
+    assert!(here.try_lock("price", "bob").unwrap().is_held());
+
+    assert!(first.unlock().unwrap());
+    assert!(again.is_held() && is_taken(there.try_lock("stock", "bob")));
+    let fence = again.fence();
+    drop(again);
+    let next = there.try_lock("stock", "bob").unwrap();
+    assert!(fence < next.fence());
+    assert!(next.unlock().unwrap());
+    assert_eq!(timer.pending(), 2, "only the two channels wait, for nothing");
+}
+
+#[test]
+fn a_lease_is_renewed_at_each_third_and_ends_by_the_clock() {
+    let Some(server) = server() else { return };
+    let clock = ManualClock::new();
+    let timer = Timer::builder().clock(clock.clone()).build().unwrap();
+    let (locks, losses) = locks(&server, &timer, 30 * SECOND);
+    let lock = locks.try_lock("stock", "ann").unwrap();
+    for third in 1..=9 {
+        clock.advance(10 * SECOND - Duration::from_millis(1));
+        assert_eq!(locks.renewals().0, third - 1, "not early");
+        clock.advance(Duration::from_millis(1));
+        wait_until(|| locks.renewals().0 == third);
+    }
+    drop(server);
+    let lease = Duration::from_millis(29_700); // a hundredth less
+    clock.advance(lease - Duration::from_millis(1));
+    assert!(lock.is_held() && losses.try_recv().is_err(), "not early");
+    clock.advance(Duration::from_millis(1));
+    assert_eq!(losses.try_recv(), Ok(("stock".to_owned(), lock.fence())));
+    assert!(!lock.is_held() && losses.try_recv().is_err(), "told once");
+    assert!(matches!(lock.unlock(), Err(LockError::Redis(_))));
+}
+
+#[test]
+fn the_flag_ends_with_the_lease_though_no_task_can_run() {
+    let Some(server) = server() else { return };
+    let timer = Timer::new();
+    let (locks, losses) = locks(&server, &timer, SECOND / 4);
+    let lock = locks.try_lock("stock", "ann").unwrap();
+    let (begins, begun) = mpsc::channel();
+    let (end, ends) = mpsc::channel::<()>();
+    let blocks = move || {
+        begins.send(()).unwrap();
+        ends.recv().unwrap_err();
+    };
+    timer.schedule(Duration::ZERO, blocks).unwrap();
+    begun.recv().unwrap();
+    sleep(SECOND / 2);
+    assert!(!lock.is_held());
+    assert_eq!(losses.try_recv(), Ok(("stock".to_owned(), lock.fence())), "by the look itself");
+    drop(end);
+}
+
+#[test]
+fn the_lock_of_a_killed_holder_is_free_within_the_lease() {
+    let Some(server) = server() else { return };
+    let timer = Timer::new();
+    let (locks, _) = locks(&server, &timer, SECOND);
+    for life in [Duration::ZERO, 2 * SECOND] {
+        let holder = holder(&server, SECOND);
+        let begun = Instant::now();
+        while begun.elapsed() < life {
+            assert!(is_taken(locks.try_lock("stock", "ann")), "it is renewed");
+        }
+        holder.signal(Signal::KILL).unwrap();
+        let killed = Instant::now();
+        while is_taken(locks.try_lock("stock", "ann")) {
+            assert!(killed.elapsed() < 3 * SECOND, "a second, and two for a busy machine");
+            sleep(Duration::from_millis(1));
+        }
+        println!("free after {:?} of a lease of {SECOND:?}", killed.elapsed());
+    }
+}
+
+#[test]
+fn a_stopped_holder_learns_that_it_lost_the_lock_before_it_writes() {
+    let Some(server) = server() else { return };
+    let mut stopped = holder(&server, SECOND / 2);
+    stopped.tell("write").unwrap();
+    assert_eq!(stopped.answer().unwrap(), "written");
+    stopped.signal(Signal::STOP).unwrap();
+    sleep(SECOND);
+    let mut next = holder(&server, SECOND / 2);
+    next.tell("write").unwrap();
+    assert_eq!(next.answer().unwrap(), "written");
+
+    stopped.tell("write").unwrap();
+    stopped.tell("write unchecked").unwrap();
+    stopped.signal(Signal::CONT).unwrap();
+    assert_eq!(stopped.answer().unwrap(), "lost");
+    assert_eq!(stopped.answer().unwrap(), "refused", "its fencing number is old");
+    next.tell("write").unwrap();
+    assert_eq!(next.answer().unwrap(), "written");
+}
+
+#[test]
+fn a_thousand_locks_are_renewed_in_few_pipelines() {
+    let Some(server) = server() else { return };
+    let mut redis = server.connect().unwrap();
+    let timer = Timer::builder().tick(SECOND / 10).build().unwrap();
+    let (locks, losses) = locks(&server, &timer, 6 * SECOND);
+    let begun = Instant::now();
+    let lock = |number| locks.try_lock(&format!("order {number}"), "ann").unwrap();
+    let held: Vec<Lock> = (0..1_000).map(lock).collect();
+    assert!(timer.pending() <= 1_001, "an alarm each, and the channel");
+    wait_until(|| 3_000 <= locks.renewals().0);
+    assert!(held.iter().all(Lock::is_held) && losses.try_recv().is_err());
+    assert!(held.into_iter().all(|lock| lock.unlock().unwrap()));
+    let (renewals, pipelines) = locks.renewals();
+    println!("{renewals} renewals in {pipelines} pipelines, in {:?}", begun.elapsed());
+    assert_eq!(renewals, calls(&mut redis, "pexpire"), "Redis counts the same");
+    assert!(renewals <= begun.elapsed().as_secs() / 2 * 1_000, "none before its third");
+    assert!(pipelines * 4 < renewals);
+    sleep(3 * SECOND);
+    assert_eq!(renewals, calls(&mut redis, "pexpire"), "no renewal follows");
+}
+
+#[test]
+fn locks_outlive_errors_lost_connections_and_a_restart() {
+    let Some(mut server) = server() else { return };
+    let timer = Timer::new();
+    let (idle, _) = locks(&server, &timer, 3 * SECOND);
+    let (locks, losses) = locks(&server, &timer, 3 * SECOND);
+    assert!(idle.try_lock("key", "bob").unwrap().unlock().unwrap());
+    let held = ["stock", "price"].map(|name| locks.try_lock(name, "ann").unwrap());
+    let renewed = |locks: &Locks| {
+        let before = locks.renewals().0;
+        wait_until(|| before + 4 <= locks.renewals().0);
+    };
+    let mut redis = server.connect().unwrap();
+    let mut config = |setting: &str, value: &str| {
+        redis::cmd("CONFIG").arg("SET").arg(setting).arg(value).exec(&mut redis).unwrap();
+    };
+    config("min-replicas-to-write", "1"); // each renewal is an error
+    sleep(3 * SECOND / 2);
+    config("min-replicas-to-write", "0");
+    renewed(&locks);
+    for _ in 0..5 {
+        redis::cmd("CLIENT").arg(&["KILL", "TYPE", "normal"]).exec(&mut redis).unwrap();
+        sleep(SECOND / 5);
+    }
+    renewed(&locks);
+    server.restart(true).unwrap();
+    assert!(idle.try_lock("key", "bob").unwrap().unlock().unwrap(), "at the first attempt");
+    renewed(&locks);
+    assert!(held.iter().all(Lock::is_held) && losses.try_recv().is_err());
+    assert!(is_taken(locks.try_lock("stock", "bob")));
+
+    server.restart(false).unwrap();
+    let mut lost = [(); 2].map(|()| losses.recv_timeout(20 * SECOND).unwrap());
+    lost.sort();
+    let [stock, price] = held;
+    assert_eq!(lost, [("price".to_owned(), price.fence()), ("stock".to_owned(), stock.fence())]);
+    assert!(!stock.is_held() && !price.is_held());
+    let again = locks.try_lock("stock", "ann").unwrap();
+    assert!(price.fence() < again.fence(), "though Redis has lost the last one");
+    assert!(!stock.unlock().unwrap());
+    renewed(&locks);
+    assert!(again.is_held(), "what was lost takes nothing with it");
+}
+
+#[test]
+fn what_another_holds_is_neither_renewed_nor_unlocked() {
+    let Some(server) = server() else { return };
+    let mut redis = server.connect().unwrap();
+    let timer = Timer::new();
+    let (locks, losses) = locks(&server, &timer, 3 * SECOND);
+    let [stock, price] = ["stock", "price"].map(|name| locks.try_lock(name, "ann").unwrap());
+    for name in ["stock", "price"] {
+        redis::cmd("SET").arg(&[name, "another", "EX", "3600"]).exec(&mut redis).unwrap();
+    }
+    assert!(!stock.unlock().unwrap());
+    assert_eq!(losses.recv_timeout(20 * SECOND), Ok(("price".to_owned(), price.fence())));
+    assert!(!price.unlock().unwrap());
+    for name in ["stock", "price"] {
+        let left: u64 = redis::cmd("TTL").arg(name).query(&mut redis).unwrap();
+        assert!(3_000 < left, "its hour is as it was");
+    }
+}
+
+#[test]
+fn a_holder_is_told_though_redis_hangs() {
+    let Some(server) = server() else { return };
+    let timer = Timer::new();
+    let (locks, losses) = locks(&server, &timer, SECOND);
+    let lock = locks.try_lock("stock", "ann").unwrap();
+    let pid = Pid::from_raw(server.pid().try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    let lost = losses.recv_timeout(10 * SECOND);
+    let (is_held, fence, unlocked) = (lock.is_held(), lock.fence(), lock.unlock());
+    kill_process(pid, Signal::CONT).unwrap();
+    assert_eq!(lost, Ok(("stock".to_owned(), fence)));
+    assert!(!is_held && matches!(unlocked, Err(LockError::Redis(_))), "and waits for no answer");
+}
+
+#[test]
+fn no_renewal_outlives_unlock() {
+    let Some(server) = server() else { return };
+    let mut redis = server.connect().unwrap();
+    redis::cmd("CONFIG").arg(&["SET", "appendfsync", "no"]).exec(&mut redis).unwrap();
+    let mut monitor = TcpStream::connect(server.address()).unwrap();
+    monitor.write_all(b"MONITOR\r\n").unwrap();
+    let log = spawn(move || renewals_after_unlock(BufReader::new(monitor)));
+
+    let timer = Timer::new();
+    let (locks, _losses) = locks(&server, &timer, 3 * SECOND / 10);
+    for round in 0..10 {
+        let lock = |number| locks.try_lock(&format!("{round} {number}"), "ann").unwrap();
+        let mut held: Vec<Lock> = (0..1_000).map(lock).collect();
+        fastrand::shuffle(&mut held);
+        let half = held.split_off(500);
+        scope(|threads| {
+            for part in [held, half] {
+                threads.spawn(|| part.into_iter().for_each(|lock| _ = lock.unlock().unwrap()));
+            }
+        });
+    }
+    sleep(SECOND / 2);
+    redis::cmd("ECHO").arg("the end").exec(&mut redis).unwrap();
+    let (unlocked, renewals, late) = log.join().unwrap();
+    println!("{unlocked} unlocked, {renewals} renewals, {late} of them late");
+    assert_eq!((unlocked, late), (10_000, 0));
+    assert!(1_000 < renewals, "they race");
+}
+
+/// Reads what Redis runs, in its order, and returns how many locks it was asked to unlock, how many
+/// to renew, and how many of these after the unlock.
+fn renewals_after_unlock(log: impl BufRead) -> (usize, usize, usize) {
+    let (mut unlocked, mut renewals, mut late) = (HashSet::new(), 0, 0);
+    for line in log.lines().map(Result::unwrap) {
+        let words: Vec<&str> = line.split('"').collect();
+        match words[..] {
+            [_, "EVAL", _, script, .., token, _, _lease, _] if script.contains("'DEL'") => {
+                unlocked.insert(token.to_owned());
+            }
+            [_, "EVAL", _, script, .., token, _, _lease, _] if script.contains("'PEXPIRE'") => {
+                renewals += 1;
+                late += usize::from(unlocked.contains(token));
+            }
+            [_, "ECHO", _, "the end", _] => break,
+            _ => {}
+        }
+    }
+    (unlocked.len(), renewals, late)
+}
