@@ -2,14 +2,30 @@
 
 use crate::log::Log;
 use crate::subject::{Setup, Subject};
+use voracious_radix_sort::{RadixSort, Radixable};
 
-/// The limit for what fires: an array of deadlines and values, sorted once by `sort_unstable` and
-/// walked.
+/// The limit for what fires: an array of deadlines and values, sorted once and walked; by
+/// `sort_unstable`, or by voracious's radix sort.
 ///
 /// Nothing that is asked for one timeout after the other can do this.
-pub(crate) struct SortAndWalk(Vec<(u64, u64)>);
+pub(crate) struct SortAndWalk<const BY_DIGITS: bool>(Vec<Due>);
 
-impl Subject for SortAndWalk {
+/// Ordered by its deadline.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Due {
+    deadline: u64,
+    value: u64,
+}
+
+impl Radixable<u64> for Due {
+    type Key = u64;
+
+    fn key(&self) -> u64 {
+        self.deadline
+    }
+}
+
+impl<const BY_DIGITS: bool> Subject for SortAndWalk<BY_DIGITS> {
     type Key = ();
 
     fn new(_setup: &Setup) -> Self {
@@ -17,18 +33,21 @@ impl Subject for SortAndWalk {
     }
 
     fn schedule(&mut self, deadline: u64, value: u64) {
-        self.0.push((deadline, value));
+        self.0.push(Due { deadline, value });
     }
 
     fn expire_some(&mut self, now: u64, log: &mut Log) -> bool {
-        self.0.sort_unstable();
-        let due = self.0.partition_point(|&(deadline, _)| deadline <= now);
-        log.values.extend(self.0.drain(..due).map(|(_, value)| value));
+        match BY_DIGITS {
+            true => self.0.voracious_stable_sort(),
+            false => self.0.sort_unstable(),
+        }
+        let due = self.0.partition_point(|due| due.deadline <= now);
+        log.values.extend(self.0.drain(..due).map(|due| due.value));
         false
     }
 
     fn next_wake(&mut self) -> Option<u64> {
-        self.0.iter().map(|&(deadline, _)| deadline).min()
+        self.0.iter().map(|due| due.deadline).min()
     }
 
     fn drive(&mut self, _now: u64, log: &mut Log) -> u64 {

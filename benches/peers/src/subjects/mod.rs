@@ -1,5 +1,6 @@
 //! Every way to hold timeouts that is driven by its caller, and the list of all subjects.
 
+mod bitwheel;
 pub(crate) mod collections;
 mod delay_queue;
 mod hhwt;
@@ -39,9 +40,11 @@ subjects! {
         Profile::new(Peer, "delay-queue") => delay_queue::DelayQueue,
         Profile::new(Peer, "hhwt") => hhwt::Hhwt,
         Profile::new(Peer, "subms") => subms::Subms,
+        Profile::new(Peer, "bitwheel") => bitwheel::BitWheel,
         Profile::new(Peer, "btree-map") => collections::BTreeMap,
         Profile::new(Peer, "lazy-heap") => collections::LazyHeap,
-        Profile { cancels: false, ..Profile::new(Limit, "sort-and-walk") } => limits::SortAndWalk,
+        Profile { cancels: false, ..Profile::new(Limit, "sort-and-walk") } => limits::SortAndWalk<false>,
+        Profile { cancels: false, ..Profile::new(Limit, "radix-and-walk") } => limits::SortAndWalk<true>,
         Profile { fires: false, ..Profile::new(Limit, "slab") } => limits::Slab,
         Profile { cancels: false, ..Profile::new(Limit, "compare") } => limits::Compare,
     }
