@@ -37,6 +37,7 @@ use std::panic;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
+use threaded::netty;
 use workloads::{WORKLOADS, Workload};
 
 /// Compares tickwheel with every other way to hold timeouts.
@@ -153,10 +154,15 @@ impl Arguments {
         let chosen = |name: &str, parts: &[String]| {
             parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str()))
         };
+        let netty = subjects::NETTY.name;
+        let without = netty::missing().filter(|_| chosen(netty, &self.subjects));
+        if let Some(why) = without {
+            let _ = writeln!(io::stderr(), "{netty} is skipped: {why}");
+        }
         let mut plan = Vec::new();
         for workload in WORKLOADS.iter().filter(|one| chosen(one.name, &self.workloads)) {
             let suited = subjects::PROFILES.iter().filter(|one| (workload.suits)(one));
-            let names = suited.map(|one| one.name);
+            let names = suited.map(|one| one.name).filter(|&it| it != netty || without.is_none());
             let subjects: Vec<_> = names.filter(|name| chosen(name, &self.subjects)).collect();
             let sizes = if self.quick { workload.quick_sizes } else { workload.sizes };
             for &size in sizes {

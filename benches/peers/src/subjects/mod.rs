@@ -12,20 +12,23 @@ mod tickwheel;
 use crate::case::{Case, Sample};
 use crate::subject::Kind::{Design, Limit, Ours, Peer};
 use crate::subject::Profile;
-use crate::threaded::{designs, futures, handles, hhwt_thread};
+use crate::threaded::{designs, futures, handles, hhwt_thread, netty};
 use crate::workloads;
+
+pub(crate) const NETTY: Profile = Profile { has_threads: true, ..Profile::new(Peer, "netty") };
 
 macro_rules! subjects {
     (driven { $($driven:expr => $subject:ty,)* } threaded { $($threaded:expr => $timer:ty,)* }) => {
         /// In the order of the tables: ours first, limits last.
         pub(crate) const PROFILES: &[Profile] =
-            &[$($driven,)* $(Profile { has_threads: true, ..$threaded },)*];
+            &[$($driven,)* $(Profile { has_threads: true, ..$threaded },)* NETTY];
 
         /// Runs `case` with its subject.
         pub(crate) fn run(case: &Case) -> Sample {
             match case.subject.as_str() {
                 $(name if name == $driven.name => workloads::run::<$subject>(case),)*
                 $(name if name == $threaded.name => workloads::run_threaded::<$timer>(case),)*
+                name if name == NETTY.name => netty::run(case),
                 other => unreachable!("{other} is no subject"),
             }
         }

@@ -4,6 +4,7 @@ pub(crate) mod designs;
 pub(crate) mod futures;
 pub(crate) mod handles;
 pub(crate) mod hhwt_thread;
+pub(crate) mod netty;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc;
