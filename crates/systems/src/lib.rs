@@ -3,4 +3,5 @@
 
 pub mod frame;
 pub mod heartbeats;
+pub mod purgatory;
 pub mod requests;
