@@ -1,6 +1,7 @@
 //! The systems that live on timing wheels, each small and real: one module a system, and one
 //! program a system in `src/bin`. The README tells what each shows and how to run it.
 
+pub mod failed_calls;
 pub mod frame;
 pub mod heartbeats;
 pub mod purgatory;

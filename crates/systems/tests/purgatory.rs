@@ -235,6 +235,7 @@ fn a_million_operations_of_eight_threads_end_once_each() {
     assert!(ends.each.iter().all(|times| times.load(SeqCst) == 1));
     let (satisfied, expired) = (ends.satisfied.load(SeqCst), ends.expired.load(SeqCst));
     println!("{satisfied} satisfied, {expired} expired, {} entries left", purgatory.watched());
+    assert_eq!(satisfied + expired, (THREADS * EACH) as u64, "each for a reason, none early");
     assert!(100_000 < satisfied && 100_000 < expired, "{satisfied} and {expired}");
 }
 
