@@ -118,3 +118,49 @@ fn check(body: usize) -> io::Result<()> {
 fn invalid(why: String) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, why)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let frame = Frame { kind: Kind::Response, id: u64::MAX - 1, body: vec![7; 100] };
+        frame.write_to(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_frame_is_read_as_it_was_written() {
+        let twice = bytes().repeat(2);
+        let mut reader = &twice[..];
+        for _ in 0..2 {
+            let frame = Frame::read(&mut reader).unwrap().unwrap();
+            assert_eq!(
+                (frame.kind, frame.id, frame.body.len()),
+                (Kind::Response, u64::MAX - 1, 100)
+            );
+        }
+        assert_eq!(Frame::read(&mut reader).unwrap(), None);
+    }
+
+    #[test]
+    fn a_stream_that_ends_in_the_middle_is_an_error_at_every_byte() {
+        for length in 1..bytes().len() {
+            let error = Frame::read(&mut &bytes()[..length]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{length}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_an_error_that_says_why() {
+        let read = |place: usize, byte: u8| {
+            let mut bytes = bytes();
+            bytes[place] = byte;
+            Frame::read(&mut &bytes[..]).unwrap_err().to_string()
+        };
+        assert_eq!(read(3, 8), "a frame's length is at least 9, and this is 8");
+        assert_eq!(read(4, 9), "a frame's kind is 0 to 3, and this is 9");
+        assert_eq!(read(0, 1), "a frame's body is at most 1048576 bytes, and this is 16777316");
+    }
+}

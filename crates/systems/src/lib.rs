@@ -2,8 +2,10 @@
 //! program a system in `src/bin`. The README tells what each shows and how to run it.
 
 pub mod classical;
+pub mod failed_calls;
 pub mod frame;
 pub mod heartbeats;
 pub mod lock_watchdog;
+pub mod purgatory;
 pub mod redis_server;
 pub mod requests;

@@ -22,6 +22,8 @@ pub enum Why {
     TimedOut(Duration),
     /// The connection was closed: `UnexpectedEof` means in the middle of a frame.
     Closed(io::ErrorKind),
+    /// The caller dropped the answer, and so does not learn of this.
+    GivenUp,
     /// Too many requests wait for the connection to take them.
     Busy,
     /// The body is longer than a frame holds.
@@ -35,6 +37,7 @@ impl fmt::Display for CallError {
         match self.why {
             Why::TimedOut(limit) => write!(f, "no response within {limit:?}")?,
             Why::Closed(kind) => write!(f, "the connection was closed: {kind}")?,
+            Why::GivenUp => f.write_str("the caller gave it up")?,
             Why::Busy => f.write_str("too many requests wait for the connection")?,
             Why::TooLong => f.write_str("the request is longer than a frame holds")?,
             Why::Timer(kind) => write!(f, "no time limit can be set: {kind}")?,

@@ -35,7 +35,7 @@ pub struct Client {
 #[derive(Debug)]
 pub struct Answer {
     receiver: oneshot::Receiver<Outcome>,
-    _given_up: GiveUp,
+    _give_up: GiveUp,
 }
 
 /// What became of each call, and of each response.
@@ -121,11 +121,10 @@ impl Client {
         calls.account.pending += 1;
         let call = Call { caller, asked: shared.timer.now(), body: Some(body), timeout: None };
         calls.waiting.insert(id, call);
-        let given_up = GiveUp { shared: Arc::clone(&shared), id };
-        let answer = Answer { receiver, _given_up: given_up };
+        let answer = Answer { receiver, _give_up: GiveUp { shared: Arc::clone(&shared), id } };
         if let Err(why) = self.start(&mut calls, id, limit) {
             drop(calls);
-            shared.end(id, |account| &mut account.failed, |call, now| Err(call.error(why, now)));
+            shared.end(id, Err(why));
         }
         answer
     }
@@ -150,8 +149,7 @@ impl Client {
         let shared = Arc::downgrade(&self.shared);
         let late = move || {
             if let Some(shared) = shared.upgrade() {
-                let why = Why::TimedOut(limit);
-                shared.end(id, |to| &mut to.timed_out, |call, now| Err(call.error(why, now)));
+                shared.end(id, Err(Why::TimedOut(limit)));
             }
         };
         let timeout = self.shared.timer.schedule(limit, late).map_err(|e| Why::Timer(e.kind()))?;
@@ -189,7 +187,7 @@ impl IntoFuture for Answer {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let Self { receiver, _given_up } = self;
+            let Self { receiver, _give_up } = self;
             receiver.await.expect(ENDS)
         })
     }
@@ -204,30 +202,30 @@ struct GiveUp {
 
 impl Drop for GiveUp {
     fn drop(&mut self) {
-        let aborted = Why::Closed(io::ErrorKind::ConnectionAborted);
-        let outcome = |call: &Call, now| Err(call.error(aborted, now));
-        self.shared.end(self.id, |account| &mut account.given_up, outcome);
+        self.shared.end(self.id, Err(Why::GivenUp));
     }
 }
 
 impl Shared {
-    /// Ends the call, counts that under `count`, and gives the caller what `outcome` makes of it.
-    /// Returns false if the call has ended before.
-    fn end(
-        &self,
-        id: u64,
-        count: impl FnOnce(&mut Account) -> &mut u64,
-        outcome: impl FnOnce(&Call, Instant) -> Outcome,
-    ) -> bool {
+    /// Ends the call with this response, or because of this, and returns whether it had not ended
+    /// before.
+    fn end(&self, id: u64, response: Result<Vec<u8>, Why>) -> bool {
         let mut calls = self.lock();
         let Some(call) = calls.waiting.remove(&id) else { return false };
-        *count(&mut calls.account) += 1;
-        calls.account.pending -= 1;
+        let account = &mut calls.account;
+        account.pending -= 1;
+        *match response {
+            Ok(_) => &mut account.answered,
+            Err(Why::TimedOut(_)) => &mut account.timed_out,
+            Err(Why::GivenUp) => &mut account.given_up,
+            Err(_) => &mut account.failed,
+        } += 1;
         drop(calls);
-        let outcome = outcome(&call, self.timer.now());
-        drop(call.timeout);
+        let Call { caller, asked, body, timeout } = call;
+        drop(timeout);
+        let (is_sent, waited) = (body.is_none(), self.timer.now() - asked);
         // The caller may have gone.
-        let _ = call.caller.send(outcome);
+        let _ = caller.send(response.map_err(|why| CallError { why, is_sent, waited }));
         true
     }
 
@@ -241,8 +239,7 @@ impl Shared {
         // The other side may have closed it.
         let _ = self.stream.shutdown(Shutdown::Both);
         for id in waiting {
-            let why = Why::Closed(reason);
-            self.end(id, |account| &mut account.failed, |call, now| Err(call.error(why, now)));
+            self.end(id, Err(Why::Closed(reason)));
         }
     }
 
@@ -276,7 +273,7 @@ impl Shared {
         let mut reader = BufReader::new(&self.stream);
         while let Some(frame) = Frame::read(&mut reader)? {
             let (id, body) = frame.of_kind(Kind::Response)?;
-            if !self.end(id, |account| &mut account.answered, |_, _| Ok(body)) {
+            if !self.end(id, Ok(body)) {
                 let account = &mut self.lock().account;
                 *(if id < account.asked { &mut account.late } else { &mut account.unknown }) += 1;
             }
@@ -286,12 +283,6 @@ impl Shared {
 
     fn lock(&self) -> MutexGuard<'_, Calls> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Call {
-    fn error(&self, why: Why, now: Instant) -> CallError {
-        CallError { why, is_sent: self.body.is_none(), waited: now - self.asked }
     }
 }
 

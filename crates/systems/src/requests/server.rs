@@ -5,6 +5,7 @@ use std::io::{self, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
+use std::time::Duration;
 
 /// Listens on loopback, and hands each request to a function. Dropping it closes all connections.
 #[derive(Debug)]
@@ -79,6 +80,8 @@ impl Drop for Server {
 
 fn read(connection: &Arc<Connection>, handle: &impl Fn(Request)) -> io::Result<()> {
     connection.stream.set_nodelay(true)?;
+    // A client that does not read is not to hold up those that do.
+    connection.stream.set_write_timeout(Some(Duration::from_secs(1)))?;
     let mut reader = BufReader::new(&connection.stream);
     while let Some(frame) = Frame::read(&mut reader)? {
         let (id, body) = frame.of_kind(Kind::Request)?;
@@ -92,13 +95,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Request {
+    /// Answers the request.
+    ///
+    /// # Errors
+    ///
+    /// If the connection is closed, or the body is too long for a frame.
+    pub fn answer(&self, body: Vec<u8>) -> io::Result<()> {
+        self.write(&response(self.id, body)?)
+    }
+
     /// Answers the request with its own body.
     ///
     /// # Errors
     ///
     /// If the connection is closed.
     pub fn echo(&self) -> io::Result<()> {
-        self.write(&self.response(self.id)?)
+        self.answer(self.body.clone())
     }
 
     /// Answers a request that was never made.
@@ -107,7 +119,7 @@ impl Request {
     ///
     /// If the connection is closed.
     pub fn answer_another(&self) -> io::Result<()> {
-        self.write(&self.response(self.id | 1 << 63)?)
+        self.write(&response(self.id | 1 << 63, self.body.clone())?)
     }
 
     /// Writes half of a response, and closes the connection.
@@ -116,19 +128,21 @@ impl Request {
     ///
     /// If the connection is closed already.
     pub fn close_in_the_middle(&self) -> io::Result<()> {
-        let bytes = self.response(self.id)?;
+        let bytes = response(self.id, self.body.clone())?;
         self.write(&bytes[..bytes.len() / 2])?;
         self.connection.stream.shutdown(Shutdown::Both)
     }
 
-    fn response(&self, id: u64) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        Frame { kind: Kind::Response, id, body: self.body.clone() }.write_to(&mut bytes)?;
-        Ok(bytes)
-    }
-
     fn write(&self, bytes: &[u8]) -> io::Result<()> {
         let _writing = lock(&self.connection.writing);
-        (&self.connection.stream).write_all(bytes)
+        let mut stream = &self.connection.stream;
+        // After half of a frame there is no more to say.
+        stream.write_all(bytes).inspect_err(|_| drop(stream.shutdown(Shutdown::Both)))
     }
+}
+
+fn response(id: u64, body: Vec<u8>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    Frame { kind: Kind::Response, id, body }.write_to(&mut bytes)?;
+    Ok(bytes)
 }

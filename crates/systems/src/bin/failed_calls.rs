@@ -1,0 +1,58 @@
+//! Two hundred services want to be registered while the registry is down.
+
+use std::error::Error;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+use systems::failed_calls::{FailedCalls, Policy};
+use tickwheel::Timer;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // A port where nobody listens yet.
+    let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let (first, longest) = (Duration::from_millis(50), Duration::from_millis(400));
+    let policy = Policy { first, factor: 2, longest, jitter: 0.5, retries: 5 };
+    // Connecting blocks, so it is not for the worker.
+    let executor = |task| drop(thread::spawn(task));
+    let timer = Timer::builder().max_pending(200).executor(executor).build()?;
+    let calls = FailedCalls::new(&timer, policy, |name, failure| {
+        println!("gave up {name}: {failure}");
+    });
+
+    let mut handles = Vec::new();
+    for number in 0..201 {
+        let register = move || {
+            CALLS.fetch_add(1, Relaxed);
+            if number == 17 {
+                return Err("it has no address".into());
+            }
+            let mut stream = TcpStream::connect(address)?;
+            Ok(writeln!(stream, "service {number}")?)
+        };
+        match calls.register(format!("service {number}"), register) {
+            Ok(handle) => handles.push(handle),
+            Err(rejected) => println!("service {number}: {rejected}"),
+        }
+    }
+    thread::sleep(Duration::from_millis(300));
+    println!("the registry is down: {} calls failed", CALLS.load(Relaxed));
+    println!("service 3 is withdrawn: {}", handles[3].withdraw());
+
+    let (listener, began) = (TcpListener::bind(address)?, Instant::now());
+    let mut names: Vec<String> = Vec::new();
+    while names.len() < 198 {
+        names.extend(BufReader::new(listener.accept()?.0).lines().map_while(Result::ok));
+    }
+    println!("the registry is up: {} services after {:?}", names.len(), began.elapsed());
+    while timer.pending() != 0 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    names.sort();
+    names.dedup();
+    println!("{} calls for {} services, no call waits", CALLS.load(Relaxed), names.len());
+    Ok(())
+}
+
+static CALLS: AtomicU64 = AtomicU64::new(0);

@@ -1,0 +1,163 @@
+//! Calls that failed and are tried again, as Dubbo's `FailbackRegistry` and `FailbackClusterInvoker`
+//! do: with backoff and jitter, up to a limit, until they succeed or are withdrawn.
+
+use std::error::Error;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tickwheel::{Next, ScheduleErrorKind, Timeout, Timer};
+
+/// When failed calls are tried again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Policy {
+    /// Before the first retry.
+    pub first: Duration,
+    /// Each delay is this many times the one before it. With 1 the period is fixed.
+    pub factor: u32,
+    /// No delay is longer.
+    pub longest: Duration,
+    /// How much of a delay is left to chance: of 10 s and 0.2, a delay of 8 to 10 s is made.
+    pub jitter: f64,
+    /// How many retries there are at most.
+    pub retries: u64,
+}
+
+/// Tries failed calls again, on a timer, whose `max_pending` limits how many wait.
+///
+/// Calls run where the timer's tasks do. Calls that take long want a timer with an executor.
+#[derive(Clone)]
+pub struct FailedCalls {
+    timer: Timer,
+    policy: Policy,
+    gives_up: Arc<Hook>,
+}
+
+type Hook = dyn Fn(&str, Failure) + Send + Sync;
+
+/// Why a call failed.
+pub type Failure = Box<dyn Error + Send + Sync>;
+
+/// A call that is tried again. Dropping this changes nothing.
+#[derive(Debug)]
+pub struct FailedCall {
+    timeout: Timeout,
+    /// Set by the first of those that end it: its last run, or a caller who withdraws it.
+    has_ended: Arc<AtomicBool>,
+}
+
+/// Says why a failed call will not be tried again, and gives it back.
+pub struct Rejected<F> {
+    pub kind: ScheduleErrorKind,
+    pub call: F,
+}
+
+impl Policy {
+    /// Returns the delay after `failures` failures, of which `chance`, from 0 to 1, chooses one.
+    #[must_use]
+    pub fn delay(&self, failures: u64, chance: f64) -> Duration {
+        let exponent = u32::try_from(failures).unwrap_or(u32::MAX).saturating_sub(1);
+        let delay = self.first.saturating_mul(self.factor.saturating_pow(exponent));
+        let delay = delay.min(self.longest);
+        let part = (self.jitter * chance).clamp(0.0, 1.0);
+        delay
+            - Duration::try_from_secs_f64(delay.as_secs_f64() * part).unwrap_or_default().min(delay)
+    }
+}
+
+impl FailedCalls {
+    /// Makes one whose calls run on `timer`. It calls `gives_up` with the name of a call, and its
+    /// last failure, when the policy has no retry left.
+    pub fn new(
+        timer: &Timer,
+        policy: Policy,
+        gives_up: impl Fn(&str, Failure) + Send + Sync + 'static,
+    ) -> Self {
+        Self { timer: timer.clone(), policy, gives_up: Arc::new(gives_up) }
+    }
+
+    /// Tries `call`, which has just failed, again and again, until it succeeds, is withdrawn, or has
+    /// failed too often. A call that panics has failed.
+    ///
+    /// # Errors
+    ///
+    /// If as many calls wait as the timer's limit allows, or the timer was stopped. The error gives
+    /// the call back.
+    pub fn register<F>(&self, name: impl Into<String>, call: F) -> Result<FailedCall, Rejected<F>>
+    where
+        F: FnMut() -> Result<(), Failure> + Send + 'static,
+    {
+        let (policy, gives_up, name) = (self.policy, Arc::clone(&self.gives_up), name.into());
+        let has_ended = Arc::new(AtomicBool::new(false));
+        // Beside the task, because a closure cannot be taken apart if the timer gives it back.
+        let call = Arc::new(Mutex::new(call));
+        let (called, ended) = (Arc::clone(&call), Arc::clone(&has_ended));
+        let retry = move |run: &tickwheel::Run| {
+            let mut call = called.lock().unwrap_or_else(PoisonError::into_inner);
+            let outcome = catch_unwind(AssertUnwindSafe(&mut *call));
+            let outcome = outcome.unwrap_or_else(|_| Err("the call panicked".into()));
+            if outcome.is_err() && run.count() < policy.retries {
+                return Next::After(policy.delay(run.count() + 1, fastrand::f64()));
+            }
+            if let (Err(failure), false) = (outcome, ended.swap(true, SeqCst)) {
+                gives_up(&name, failure);
+            }
+            Next::Stop
+        };
+        match self.timer.schedule_with(policy.delay(1, fastrand::f64()), retry) {
+            Ok(timeout) => Ok(FailedCall { timeout, has_ended }),
+            Err(error) => {
+                let kind = error.kind();
+                drop(error);
+                let call = Arc::into_inner(call).expect("the task is gone");
+                Err(Rejected {
+                    kind,
+                    call: call.into_inner().unwrap_or_else(PoisonError::into_inner),
+                })
+            }
+        }
+    }
+}
+
+impl FailedCall {
+    /// Withdraws the call, and returns whether that ended it: it had not succeeded, was not given up,
+    /// and was not withdrawn before.
+    ///
+    /// When this returns, the call is not running and never will: so an `unregister` after this is
+    /// not undone by a `register` that was on its way. Inside a task of the timer, the call itself
+    /// included, this does not wait: a run that has begun goes on to its end.
+    pub fn withdraw(&self) -> bool {
+        let is_first = !self.has_ended.swap(true, SeqCst);
+        if self.timeout.cancel_and_wait().is_err() {
+            self.timeout.cancel();
+        }
+        is_first
+    }
+
+    /// Returns whether it is still to be tried, or runs.
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        self.timeout.is_pending()
+    }
+}
+
+impl fmt::Debug for FailedCalls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FailedCalls").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
+
+impl<F> fmt::Debug for Rejected<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rejected").field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+impl<F> fmt::Display for Rejected<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the call is not tried again: {}", self.kind)
+    }
+}
+
+impl<F> Error for Rejected<F> {}
