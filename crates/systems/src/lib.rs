@@ -2,4 +2,5 @@
 //! program a system in `src/bin`. The README tells what each shows and how to run it.
 
 pub mod lock_watchdog;
+pub mod push_server;
 pub mod redis_server;
