@@ -72,7 +72,7 @@ impl Hub {
     /// Leaves a message for `user`, and returns whether there is such a user.
     pub fn publish(&mut self, now: Instant, user: &str, text: &str) -> bool {
         let Some(known) = self.users.get_mut(user) else { return false };
-        known.last += 1;
+        known.last = known.last.saturating_add(1);
         known.unread.push_back((known.last, text.to_owned()));
         if MOST_UNREAD < known.unread.len() {
             known.unread.pop_front();
