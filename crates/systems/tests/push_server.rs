@@ -213,11 +213,18 @@ async fn five_thousand_connections_are_held_and_each_gets_what_is_its_own() {
     assert!(no_timer, "the server's own loop drives its wheels");
 
     let begun = Instant::now();
-    for user in 0..HELD {
-        let path = format!("/publish?to=user{user}");
-        let (_, said) = publisher.post(&path, format!("own {user}")).await.unwrap();
-        assert_eq!(said, json!({ "reached": 1 }));
+    let mut publishers = JoinSet::new();
+    for first in 0..10 {
+        publishers.spawn(async move {
+            let mut publisher = Client::connect(address).await.unwrap();
+            for user in (first..HELD).step_by(10) {
+                let path = format!("/publish?to=user{user}");
+                let (_, said) = publisher.post(&path, format!("own {user}")).await.unwrap();
+                assert_eq!(said, json!({ "reached": 1 }));
+            }
+        });
     }
+    publishers.join_all().await;
     println!("{HELD} messages, each to one user, in {:?}", begun.elapsed());
     wait_for_waiting(&mut publisher, HELD).await;
     let begun = Instant::now();
@@ -239,7 +246,9 @@ async fn five_thousand_connections_are_held_and_each_gets_what_is_its_own() {
 #[tokio::test]
 async fn who_polls_again_is_held_longer_and_nobody_else() {
     let hold = ms(1_500);
-    let server = server(hold, ms(1_500));
+    let server = server(hold, ms(20_000));
+    let (.., held) = poll(server.address, "/poll?user=eve".to_owned()).await.unwrap();
+    assert!(hold <= held && held < ms(10_000), "though nothing else wakes the loop");
     let mut watcher = Client::connect(server.address).await.unwrap();
     let ann = poll(server.address, "/poll?user=ann".to_owned());
     wait_for_waiting(&mut watcher, 1).await;
@@ -299,6 +308,18 @@ async fn a_connection_without_a_request_is_closed() {
 }
 
 #[tokio::test]
+async fn a_connection_with_requests_stays() {
+    let (hold, grace) = (ms(300), ms(2_000));
+    let server = server(hold, grace);
+    let mut client = Client::connect(server.address).await.unwrap();
+    let begun = Instant::now();
+    while begun.elapsed() < 2 * (hold + grace) {
+        let (_, said) = client.get("/poll?user=ann").await.unwrap();
+        assert_eq!(said, json!({ "reconnect": true }));
+    }
+}
+
+#[tokio::test]
 async fn a_user_outlives_a_broken_connection_and_a_restart() {
     let first = server(ms(10_000), ms(10_000));
     let address = first.address;
@@ -312,10 +333,11 @@ async fn a_user_outlives_a_broken_connection_and_a_restart() {
     let (_, said, _) = poll(address, "/poll?user=ann".to_owned()).await.unwrap();
     assert_eq!(said, json!({ "messages": [[1, "while you were away"]] }));
 
-    let held = poll(address, "/poll?user=bob".to_owned());
+    let mut bob = Client::connect(address).await.unwrap();
+    let held = tokio::spawn(async move { bob.get("/poll?user=bob").await.is_err() });
     wait_for_waiting(&mut publisher, 1).await;
     drop(first);
-    assert!(held.await.is_err(), "it is not answered, and does not wait for ever");
+    assert!(held.await.unwrap(), "it is not answered, and does not wait for ever");
     let _second = PushServer::start(address, ms(10_000), ms(10_000)).unwrap();
     let mut publisher = Client::connect(address).await.unwrap();
     let ann = poll(address, "/poll?user=ann&after=1".to_owned());
