@@ -7,5 +7,6 @@ pub mod frame;
 pub mod heartbeats;
 pub mod lock_watchdog;
 pub mod purgatory;
+pub mod push_server;
 pub mod redis_server;
 pub mod requests;

@@ -31,7 +31,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let held: Result<Vec<_>, _> = names.iter().map(|name| locks.try_lock(name, "ann")).collect();
     let held = held?;
     sleep(LEASE * 2);
-    println!("{} locks, two leases later: {:?}", held.len(), locks.renewals());
+    let (renewals, pipelines) = locks.renewals();
+    println!("{} locks: {renewals} renewals in {pipelines} pipelines", held.len());
 
     let holder = Holder::start(&current_exe()?, &server.url(), LEASE)?;
     holder.signal(Signal::KILL)?;

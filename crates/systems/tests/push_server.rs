@@ -1,0 +1,380 @@
+//! A push server over real connections, and its users on a clock of integers.
+
+mod browser;
+
+use browser::Browser;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+use systems::push_server::{Answer, Client, Hub, PushServer};
+use tickwheel::Mode;
+use tokio::sync::oneshot::Receiver;
+use tokio::sync::oneshot::error::TryRecvError;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::sleep;
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+fn modes() -> [Mode; 3] {
+    [Mode::hierarchical(), Mode::hierarchical_with(4).unwrap(), Mode::hashed(8).unwrap()]
+}
+
+fn messages(texts: &[(u64, &str)]) -> Answer {
+    Answer::Messages(texts.iter().map(|&(number, text)| (number, text.to_owned())).collect())
+}
+
+fn now_says(answer: &mut Receiver<Answer>) -> Option<Answer> {
+    match answer.try_recv() {
+        Ok(answer) => Some(answer),
+        Err(TryRecvError::Empty) => None,
+        Err(TryRecvError::Closed) => panic!("each poll is answered"),
+    }
+}
+
+/// The fault of a bucket that is a queue: its head, moved later, holds up those behind it.
+#[test]
+fn an_earlier_poll_that_moved_later_holds_up_nobody_in_its_bucket() {
+    for mode in modes() {
+        let start = Instant::now();
+        let mut hub = Hub::new(mode, start, ms(1_000), ms(500));
+        let mut ann = hub.poll(start, "ann", 0);
+        let mut bob = hub.poll(start, "bob", 0); // the same tick, and so the same bucket
+        let mut again = hub.poll(start + ms(600), "ann", 0);
+        assert_eq!(now_says(&mut ann), Some(Answer::Replaced));
+
+        hub.expire(start + ms(999));
+        assert_eq!((now_says(&mut again), now_says(&mut bob)), (None, None), "never early");
+        hub.expire(start + ms(1_000));
+        assert_eq!(now_says(&mut bob), Some(Answer::Reconnect), "{mode}");
+        hub.expire(start + ms(1_599));
+        assert_eq!(now_says(&mut again), None);
+        hub.expire(start + ms(1_600));
+        assert_eq!(now_says(&mut again), Some(Answer::Reconnect));
+    }
+}
+
+#[test]
+fn a_message_is_kept_until_a_poll_tells_that_it_came() {
+    let start = Instant::now();
+    let mut hub = Hub::new(Mode::hierarchical(), start, ms(1_000), ms(500));
+    drop(hub.poll(start, "ann", 0)); // the connection breaks
+    assert!(hub.publish(start, "ann", "one"));
+    let mut ann = hub.poll(start, "ann", 0);
+    assert_eq!(now_says(&mut ann), Some(messages(&[(1, "one")])));
+    assert!(hub.publish(start, "ann", "two"), "between two polls");
+    // The first answer was lost, too.
+    let mut ann = hub.poll(start, "ann", 0);
+    assert_eq!(now_says(&mut ann), Some(messages(&[(1, "one"), (2, "two")])));
+    let mut ann = hub.poll(start, "ann", 2);
+    assert_eq!(now_says(&mut ann), None, "nothing comes twice");
+    assert!(!hub.publish(start, "bob", "one"), "there is no such user");
+
+    for number in 3..=150 {
+        hub.publish(start, "ann", &number.to_string());
+    }
+    assert_eq!(now_says(&mut ann), Some(messages(&[(3, "3")])));
+    let mut ann = hub.poll(start, "ann", 3);
+    let Some(Answer::Messages(kept)) = now_says(&mut ann) else { panic!("there are messages") };
+    assert_eq!((kept[0].0, kept.len()), (51, 100), "the oldest made room");
+}
+
+/// Random polls, messages and jumps, against the deadlines in a map.
+#[test]
+fn each_poll_is_answered_at_its_deadline_or_with_its_messages() {
+    for mode in modes() {
+        let mut random = fastrand::Rng::with_seed(14);
+        let (start, hold, grace) = (Instant::now(), 2_000, 700);
+        let mut hub = Hub::new(mode, start, ms(hold), ms(grace));
+        let (mut now, mut reconnects, mut forgotten) = (0, 0, 0);
+        // The poll that waits, the deadline of the user, the numbers of all messages and of those
+        // that came.
+        type Known = (Option<Receiver<Answer>>, u64, u64, u64);
+        let mut users: HashMap<String, Known> = HashMap::new();
+        for _ in 0..20_000 {
+            let user = random.u32(..300).to_string();
+            if random.bool() {
+                let after = users.get(&user).map_or(7, |&(.., came)| came);
+                let mut poll = hub.poll(start + ms(now), &user, after);
+                let known = users.entry(user).or_insert((None, 0, after, after));
+                if let Some(mut replaced) = known.0.take() {
+                    assert_eq!(now_says(&mut replaced), Some(Answer::Replaced));
+                }
+                known.1 = now + hold;
+                match now_says(&mut poll) {
+                    None => known.0 = Some(poll),
+                    Some(Answer::Messages(all)) => {
+                        assert!(all.iter().map(|&(number, _)| number).eq(known.3 + 1..=known.2));
+                        (known.1, known.3) = (now + grace, known.2);
+                    }
+                    Some(other) => panic!("{other:?}"),
+                }
+            } else {
+                assert_eq!(hub.publish(start + ms(now), &user, "news"), users.contains_key(&user));
+                if let Some(known) = users.get_mut(&user) {
+                    known.2 += 1;
+                    if let Some(mut poll) = known.0.take() {
+                        assert_eq!(now_says(&mut poll), Some(messages(&[(known.2, "news")])));
+                        (known.1, known.3) = (now + grace, known.2);
+                    }
+                }
+            }
+            now += random.u64(..5) * random.u64(..5);
+            hub.expire(start + ms(now));
+            users.retain(|user, (poll, deadline, ..)| {
+                let answer = poll.as_mut().and_then(now_says);
+                let is_due = *deadline <= now;
+                match poll {
+                    Some(_) if is_due => {
+                        assert_eq!(answer, Some(Answer::Reconnect), "{user} at {now}");
+                        (*poll, *deadline) = (None, now + grace);
+                        reconnects += 1;
+                    }
+                    Some(_) => assert_eq!(answer, None, "{user} at {now}, due at {deadline}"),
+                    None => forgotten += usize::from(is_due),
+                }
+                poll.is_some() || !is_due || *deadline == now + grace
+            });
+            assert_eq!(hub.users().count(), users.len());
+        }
+        assert!(100 < reconnects && 100 < forgotten, "{reconnects} {forgotten}");
+    }
+}
+
+fn server(hold: Duration, grace: Duration) -> PushServer {
+    PushServer::start((Ipv4Addr::LOCALHOST, 0).into(), hold, grace).unwrap()
+}
+
+/// Polls once, and returns the status, the answer and how long it took.
+fn poll(address: SocketAddr, path: String) -> JoinHandle<(u16, Value, Duration)> {
+    tokio::spawn(async move {
+        let mut client = Client::connect(address).await.unwrap();
+        let begun = Instant::now();
+        let (status, said) = client.get(&path).await.unwrap();
+        (status, said, begun.elapsed())
+    })
+}
+
+async fn wait_for_waiting(client: &mut Client, count: usize) {
+    let begun = Instant::now();
+    while client.get("/waiting").await.unwrap().1["waiting"] != count {
+        assert!(begun.elapsed() < ms(30_000), "they never wait all at once");
+        sleep(ms(5)).await;
+    }
+}
+
+const HELD: usize = 5_000;
+
+#[tokio::test]
+async fn five_thousand_connections_are_held_and_each_gets_what_is_its_own() {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.maximum.is_some_and(|most| most < 2 * HELD as u64 + 200) {
+        assert!(std::env::var_os("CI").is_none(), "ulimit -n allows too few open files");
+        println!("skipped: ulimit -n allows too few open files");
+        return;
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+
+    let hold = ms(8_000);
+    let server = server(hold, ms(20_000));
+    let address = server.address;
+    let mut publisher = Client::connect(address).await.unwrap();
+    let mut users = JoinSet::new();
+    for user in 0..HELD {
+        users.spawn(async move {
+            let mut client = Client::connect(address).await.unwrap();
+            let mut texts = Vec::new();
+            loop {
+                let path = format!("/poll?user=user{user}&after={}", texts.len());
+                let begun = Instant::now();
+                let (status, said) = client.get(&path).await.unwrap();
+                assert_eq!(status, 200);
+                if let Some(messages) = said["messages"].as_array() {
+                    texts.extend(messages.iter().map(|message| message[1].to_string()));
+                } else if texts.len() == 2 {
+                    return (user, texts, begun.elapsed());
+                }
+            }
+        });
+    }
+    wait_for_waiting(&mut publisher, HELD).await;
+    let (_, said) = publisher.get("/waiting").await.unwrap();
+    println!("{said}");
+    assert_eq!(said["connections"], HELD + 1);
+    let no_timer = fs::read_dir("/proc/self/task").unwrap().all(|task| {
+        let name = fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default();
+        !name.starts_with("tickwheel")
+    });
+    assert!(no_timer, "the server's own loop drives its wheels");
+
+    let begun = Instant::now();
+    let mut publishers = JoinSet::new();
+    for first in 0..10 {
+        publishers.spawn(async move {
+            let mut publisher = Client::connect(address).await.unwrap();
+            for user in (first..HELD).step_by(10) {
+                let path = format!("/publish?to=user{user}");
+                let (_, said) = publisher.post(&path, format!("own {user}")).await.unwrap();
+                assert_eq!(said, json!({ "reached": 1 }));
+            }
+        });
+    }
+    publishers.join_all().await;
+    println!("{HELD} messages, each to one user, in {:?}", begun.elapsed());
+    wait_for_waiting(&mut publisher, HELD).await;
+    let begun = Instant::now();
+    let (_, said) = publisher.post("/publish", "for all").await.unwrap();
+    assert_eq!(said, json!({ "reached": HELD }));
+    println!("one message to all in {:?}", begun.elapsed());
+
+    let mut longest = Duration::ZERO;
+    while let Some(done) = users.join_next().await {
+        let (user, texts, held) = done.unwrap();
+        assert_eq!(texts, [format!("\"own {user}\""), "\"for all\"".to_owned()]);
+        assert!(hold <= held, "never early");
+        longest = longest.max(held);
+    }
+    println!("told to reconnect after at most {longest:?} of {hold:?}");
+    assert!(longest < hold + ms(10_000));
+}
+
+#[tokio::test]
+async fn who_polls_again_is_held_longer_and_nobody_else() {
+    let hold = ms(1_500);
+    let server = server(hold, ms(20_000));
+    let (.., held) = poll(server.address, "/poll?user=eve".to_owned()).await.unwrap();
+    assert!(hold <= held && held < ms(10_000), "though nothing else wakes the loop");
+    let mut watcher = Client::connect(server.address).await.unwrap();
+    let ann = poll(server.address, "/poll?user=ann".to_owned());
+    wait_for_waiting(&mut watcher, 1).await;
+    let bob = poll(server.address, "/poll?user=bob".to_owned());
+    sleep(ms(700)).await;
+    let again = poll(server.address, "/poll?user=ann".to_owned());
+
+    let (status, said, _) = ann.await.unwrap();
+    assert_eq!((status, said), (409, json!({ "error": "another poll of this user waits" })));
+    let (status, said, held) = bob.await.unwrap();
+    assert_eq!((status, said), (200, json!({ "reconnect": true })));
+    assert!(hold <= held && !again.is_finished());
+    let (status, said, held) = again.await.unwrap();
+    assert_eq!((status, said), (200, json!({ "reconnect": true })));
+    assert!(hold <= held);
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_answered_with_what_would_be_right() {
+    let server = server(ms(300), ms(300));
+    let mut client = Client::connect(server.address).await.unwrap();
+    for path in ["/poll", "/poll?user=", "/poll?user=ann&after=x", "/poll?user=ann&after=-1"] {
+        let (status, said) = client.get(path).await.unwrap();
+        assert_eq!(status, 400, "{path}");
+        assert!(said["error"].as_str().unwrap().contains("/poll?user=NAME&after=NUMBER"));
+    }
+    let (status, _) = client.get(&format!("/poll?user={}", "x".repeat(101))).await.unwrap();
+    assert_eq!(status, 400);
+    assert_eq!(client.get("/elsewhere").await.unwrap().0, 404);
+    assert_eq!(client.post("/publish", vec![0xff]).await.unwrap().0, 400);
+    assert_eq!(client.post("/publish", vec![b'x'; 16_385]).await.unwrap().0, 413);
+    let (status, said) = client.get("/poll?user=ann&after=18446744073709551615").await.unwrap();
+    assert_eq!((status, said), (200, json!({ "reconnect": true })));
+    client.post("/publish", "the last number, and one more").await.unwrap();
+    assert_eq!(client.get("/waiting").await.unwrap().0, 200, "it is there as before");
+}
+
+#[tokio::test]
+async fn a_connection_without_a_request_is_closed() {
+    let (hold, grace) = (ms(400), ms(300));
+    let server = server(hold, grace);
+    for head in [
+        "",
+        "GET /poll?user=ann HTTP/1.1\r\n",
+        "POST /publish HTTP/1.1\r\nContent-Length: 9\r\n\r\n",
+    ] {
+        let begun = Instant::now();
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.set_read_timeout(Some(ms(20_000))).unwrap();
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut rest = Vec::new();
+        // Closed, or reset: an error that says that nothing came in 20 s is none of them.
+        let closed = stream.read_to_end(&mut rest);
+        assert!(closed.map_or_else(|error| error.raw_os_error() != Some(11), |_| true), "{head:?}");
+        assert!(hold + grace <= begun.elapsed() && rest.is_empty(), "{head:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_with_requests_stays() {
+    let (hold, grace) = (ms(300), ms(2_000));
+    let server = server(hold, grace);
+    let mut client = Client::connect(server.address).await.unwrap();
+    let begun = Instant::now();
+    while begun.elapsed() < 2 * (hold + grace) {
+        let (_, said) = client.get("/poll?user=ann").await.unwrap();
+        assert_eq!(said, json!({ "reconnect": true }));
+    }
+}
+
+#[tokio::test]
+async fn a_user_outlives_a_broken_connection_and_a_restart() {
+    let first = server(ms(10_000), ms(10_000));
+    let address = first.address;
+    let mut publisher = Client::connect(address).await.unwrap();
+    let broken = poll(address, "/poll?user=ann".to_owned());
+    wait_for_waiting(&mut publisher, 1).await;
+    broken.abort();
+    wait_for_waiting(&mut publisher, 0).await;
+    let (_, said) = publisher.post("/publish?to=ann", "while you were away").await.unwrap();
+    assert_eq!(said, json!({ "reached": 1 }));
+    let (_, said, _) = poll(address, "/poll?user=ann".to_owned()).await.unwrap();
+    assert_eq!(said, json!({ "messages": [[1, "while you were away"]] }));
+
+    let mut bob = Client::connect(address).await.unwrap();
+    let held = tokio::spawn(async move { bob.get("/poll?user=bob").await.is_err() });
+    wait_for_waiting(&mut publisher, 1).await;
+    drop(first);
+    assert!(held.await.unwrap(), "it is not answered, and does not wait for ever");
+    let _second = PushServer::start(address, ms(10_000), ms(10_000)).unwrap();
+    let mut publisher = Client::connect(address).await.unwrap();
+    let ann = poll(address, "/poll?user=ann&after=1".to_owned());
+    wait_for_waiting(&mut publisher, 1).await;
+    publisher.post("/publish?to=ann", "from another server").await.unwrap();
+    assert_eq!(ann.await.unwrap().1, json!({ "messages": [[2, "from another server"]] }));
+}
+
+#[tokio::test]
+async fn the_page_shows_messages_as_they_arrive() {
+    let server = server(ms(1_000), ms(10_000));
+    let url = format!("http://{}/?user=ann", server.address);
+    let Some(mut page) = Browser::open(&url).await else { return };
+    let mut publisher = Client::connect(server.address).await.unwrap();
+    wait_for_waiting(&mut publisher, 1).await;
+    page.wait_for("document.getElementById('state').dataset.is", &json!("held"));
+    let shown = "[...document.querySelectorAll('#messages span')].map((line) => line.textContent)";
+    assert_eq!(page.evaluate(shown), json!([]));
+
+    publisher.post("/publish?to=ann", "your taxi is here").await.unwrap();
+    page.wait_for(shown, &json!(["your taxi is here"]));
+    publisher.post("/publish", "<b>it rains</b>").await.unwrap();
+    page.wait_for(shown, &json!(["your taxi is here", "<b>it rains</b>"]));
+    page.wait_for("0 < +document.getElementById('reconnects').textContent", &json!(true));
+
+    // From the page itself, to all.
+    let send = "document.forms[0].elements.text.value = 'hello'; document.forms[0].requestSubmit()";
+    page.evaluate(send);
+    page.wait_for(shown, &json!(["your taxi is here", "<b>it rains</b>", "hello"]));
+    page.wait_for("document.querySelector('output').textContent", &json!("reached 1"));
+
+    let address = server.address;
+    drop(server);
+    page.wait_for("document.getElementById('state').dataset.is", &json!("broken"));
+    let _second = PushServer::start(address, ms(1_000), ms(10_000)).unwrap();
+    let mut publisher = Client::connect(address).await.unwrap();
+    wait_for_waiting(&mut publisher, 1).await;
+    publisher.post("/publish?to=ann", "back").await.unwrap();
+    page.wait_for(shown, &json!(["your taxi is here", "<b>it rains</b>", "hello", "back"]));
+}
