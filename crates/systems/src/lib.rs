@@ -1,7 +1,6 @@
 //! The systems that live on timing wheels, each small and real: one module a system, and one
 //! program a system in `src/bin`. The README tells what each shows and how to run it.
 
-pub mod classical;
 pub mod failed_calls;
 pub mod frame;
 pub mod heartbeats;

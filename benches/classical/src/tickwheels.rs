@@ -1,6 +1,6 @@
 //! tickwheel by the routines of the paper.
 
-use super::Scheme;
+use crate::Scheme;
 use tickwheel::{Key, Mode, Wheel};
 
 /// tickwheel's wheel, in either mode, called at every tick.

@@ -1,6 +1,6 @@
 //! Scheme 3, as the tree that most programs take.
 
-use super::Scheme;
+use crate::Scheme;
 
 /// Scheme 3: a binary heap by the tick of expiry. Each record knows its place in the heap, so that
 /// stopping a timer needs no search.

@@ -1,6 +1,6 @@
 //! Schemes 1 and 2, and the lists that all but the heap are made of.
 
-use super::Scheme;
+use crate::Scheme;
 
 /// Scheme 1: every tick counts down every timer.
 #[derive(Debug)]

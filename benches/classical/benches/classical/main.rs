@@ -7,11 +7,11 @@
 mod measure;
 mod show;
 
-use measure::{Figure, Subject};
-use std::error::Error;
-use systems::classical::{
+use classical::{
     BinaryHeap, HashedRounds, HashedSorted, Hierarchical, SortedList, Tickwheel, UnsortedList,
 };
+use measure::{Figure, Subject};
+use std::error::Error;
 use tickwheel::Mode;
 
 /// The buckets of the hashed wheels.

@@ -1,10 +1,10 @@
 //! Each of the classical structures does what a sorted map does.
 
-use std::collections::BTreeSet;
-use systems::classical::{
+use classical::{
     BinaryHeap, HashedRounds, HashedSorted, Hierarchical, Scheme, SortedList, Tickwheel,
     UnsortedList,
 };
+use std::collections::BTreeSet;
 use tickwheel::Mode;
 
 const REQUESTS: u32 = 50;

@@ -1,8 +1,8 @@
 //! How long the routines take.
 
+use classical::Scheme;
 use fastrand::Rng;
 use std::time::{Duration, Instant};
-use systems::classical::Scheme;
 
 pub(crate) struct Subject {
     pub(crate) name: &'static str,

@@ -1,7 +1,7 @@
 //! Schemes 5, 6 and 7.
 
-use super::Scheme;
-use super::lists::Lists;
+use crate::Scheme;
+use crate::lists::Lists;
 
 /// Scheme 5: a hashed wheel, in whose buckets timers are sorted by the tick of expiry.
 #[derive(Debug)]
