@@ -161,6 +161,17 @@ fn what_is_not_a_frame_closes_the_connection() {
 }
 
 #[test]
+fn a_timer_that_stops_closes_what_it_watched() {
+    let _limit = within_a_minute();
+    let still = Still::new();
+    let server = still.server();
+    let _client = still.client(server.address());
+    assert_eq!([still.next(), still.next()], [("connected", 0.0); 2]);
+    drop(still.timer.stop().expect("not inside a task"));
+    assert_eq!([still.next(), still.next()], [("closed", 0.0); 2]);
+}
+
+#[test]
 fn a_thousand_connections_on_one_timer_beat_at_their_times() {
     let _limit = within_a_minute();
     open_files().unwrap();

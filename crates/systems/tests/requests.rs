@@ -189,6 +189,33 @@ fn a_call_beyond_the_limit_of_the_timer_fails_at_once() {
 }
 
 #[test]
+fn a_call_that_finds_too_many_before_it_fails_at_once() {
+    let _limit = within_a_minute();
+    let (timer, listener) = (Timer::new(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let client = Client::connect(listener.local_addr().unwrap(), &timer).unwrap();
+    // Nobody reads: the first ones fill the connection.
+    let big = (0..16).map(|_| client.call(vec![7; LONGEST_BODY], LONG));
+    let mut answers: Vec<_> = big.collect();
+    answers.extend((0..1 << 16).map(|_| client.call(Vec::new(), LONG)));
+    let error = client.call(Vec::new(), LONG).wait().unwrap_err();
+    assert_eq!((error.why, error.is_sent), (Why::Busy, false));
+    drop(answers);
+    assert_eq!((client.account().pending, timer.pending()), (0, 0));
+}
+
+#[test]
+fn a_timer_that_stops_fails_the_calls_that_it_had() {
+    let _limit = within_a_minute();
+    let still = Still::new();
+    let answer = still.client.call(vec![1], LIMIT);
+    let request = still.arrived();
+    drop(still.timer.stop().expect("not inside a task"));
+    assert_eq!(answer.wait().unwrap_err().why, Why::Timer(ScheduleErrorKind::Stopped));
+    request.echo().unwrap();
+    still.until(|account| account.late == 1 && account.failed == 1);
+}
+
+#[test]
 fn of_a_hundred_thousand_requests_the_accounts_balance() {
     let _limit = within_a_minute();
     let (timer, servers_timer) = (Timer::new(), Timer::new());

@@ -96,7 +96,8 @@ impl Link {
         tokio::select! {
             _ = self.read(input, sender, &**tell) => {}
             _ = write(output, frames) => {}
-            Some(()) = given_up.recv() => return true,
+            // None means that the timer was stopped: nobody watches the connection.
+            silent = given_up.recv() => if silent.is_some() { return true },
         }
         tell(Event::Closed(timer.now()));
         false

@@ -15,10 +15,10 @@ use std::io::{self, BufReader, Write};
 use std::mem::take;
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use tickwheel::{TimeoutGuard, Timer};
+use tickwheel::{ScheduleErrorKind, TimeoutGuard, Timer};
 
 /// One connection to a server. Any number of threads and tasks may call over it at once.
 ///
@@ -35,7 +35,7 @@ pub struct Client {
 #[derive(Debug)]
 pub struct Answer {
     receiver: oneshot::Receiver<Outcome>,
-    _give_up: GiveUp,
+    _give_up: EndOnDrop,
 }
 
 /// What became of each call, and of each response.
@@ -115,18 +115,23 @@ impl Client {
     /// most. Does not block.
     pub fn call(&self, body: Vec<u8>, limit: Duration) -> Answer {
         let (caller, receiver) = oneshot::channel();
+        let (length, asked) = (body.len(), self.shared.timer.now());
         let mut calls = self.shared.lock();
-        let (id, shared) = (calls.account.asked, Arc::clone(&self.shared));
+        let id = calls.account.asked;
         calls.account.asked += 1;
         calls.account.pending += 1;
-        let call = Call { caller, asked: shared.timer.now(), body: Some(body), timeout: None };
-        calls.waiting.insert(id, call);
-        let answer = Answer { receiver, _give_up: GiveUp { shared: Arc::clone(&shared), id } };
-        if let Err(why) = self.start(&mut calls, id, limit) {
-            drop(calls);
-            shared.end(id, Err(why));
+        calls.waiting.insert(id, Call { caller, asked, body: Some(body), timeout: None });
+        let obstacle = match calls.closed {
+            Some(kind) => Some(Why::Closed(kind)),
+            None if LONGEST_BODY < length => Some(Why::TooLong),
+            None => (MOST_QUEUED <= calls.queue.len()).then_some(Why::Busy),
+        };
+        drop(calls);
+        match obstacle {
+            Some(why) => drop(self.shared.end(id, Err(why))),
+            None => self.start(id, limit),
         }
-        answer
+        Answer { receiver, _give_up: EndOnDrop::new(&self.shared, id, Why::GivenUp) }
     }
 
     /// Returns what became of all calls so far.
@@ -135,28 +140,24 @@ impl Client {
         self.shared.lock().account
     }
 
-    fn start(&self, calls: &mut Calls, id: u64, limit: Duration) -> Result<(), Why> {
-        let call = calls.waiting.get_mut(&id).expect("it was inserted");
-        if let Some(kind) = calls.closed {
-            return Err(Why::Closed(kind));
-        }
-        if MOST_QUEUED <= calls.queue.len() {
-            return Err(Why::Busy);
-        }
-        if call.body.as_ref().is_some_and(|body| LONGEST_BODY < body.len()) {
-            return Err(Why::TooLong);
-        }
-        let shared = Arc::downgrade(&self.shared);
-        let late = move || {
-            if let Some(shared) = shared.upgrade() {
-                shared.end(id, Err(Why::TimedOut(limit)));
+    fn start(&self, id: u64, limit: Duration) {
+        let stopped = Why::Timer(ScheduleErrorKind::Stopped);
+        let late = EndOnDrop::new(&self.shared, id, stopped);
+        let timeout = self.shared.timer.schedule(limit, move || late.because(Why::TimedOut(limit)));
+        let mut timeout = match timeout {
+            Ok(timeout) => Some(timeout.cancel_on_drop()),
+            Err(error) => {
+                self.shared.end(id, Err(Why::Timer(error.kind())));
+                return;
             }
         };
-        let timeout = self.shared.timer.schedule(limit, late).map_err(|e| Why::Timer(e.kind()))?;
-        call.timeout = Some(timeout.cancel_on_drop());
-        calls.queue.push_back(id);
-        self.shared.work.notify_one();
-        Ok(())
+        // If the call has ended, the timeout is dropped after the lock, because it takes the lock.
+        let mut calls = self.shared.lock();
+        if let Some(call) = calls.waiting.get_mut(&id) {
+            call.timeout = timeout.take();
+            calls.queue.push_back(id);
+            self.shared.work.notify_one();
+        }
     }
 }
 
@@ -193,16 +194,29 @@ impl IntoFuture for Answer {
     }
 }
 
-/// Ends the call when the caller does not wait any more. It has ended, as a rule.
+/// Ends the call, if nothing has ended it before.
 #[derive(Debug)]
-struct GiveUp {
-    shared: Arc<Shared>,
+struct EndOnDrop {
+    shared: Weak<Shared>,
     id: u64,
+    why: Why,
 }
 
-impl Drop for GiveUp {
+impl EndOnDrop {
+    fn new(shared: &Arc<Shared>, id: u64, why: Why) -> Self {
+        Self { shared: Arc::downgrade(shared), id, why }
+    }
+
+    fn because(mut self, why: Why) {
+        self.why = why;
+    }
+}
+
+impl Drop for EndOnDrop {
     fn drop(&mut self) {
-        self.shared.end(self.id, Err(Why::GivenUp));
+        if let Some(shared) = self.shared.upgrade() {
+            shared.end(self.id, Err(self.why));
+        }
     }
 }
 
