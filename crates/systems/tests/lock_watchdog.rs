@@ -82,6 +82,27 @@ fn one_owner_has_a_lock_and_enters_again() {
 }
 
 #[test]
+fn a_timer_that_is_full_or_stopped_locks_nothing() {
+    let Some(server) = server() else { return };
+    let timer = Timer::builder().max_pending(1).build().unwrap();
+    let (full, _) = locks(&server, &timer, 2 * SECOND);
+    let other = timer.schedule(60 * SECOND, || {});
+    for _ in 0..2 {
+        assert!(matches!(full.try_lock("fence", "ann"), Err(LockError::Timer)));
+    }
+    assert!(other.unwrap().cancel());
+    let lock = full.try_lock("fence", "ann").unwrap();
+    wait_until(|| 3 <= full.renewals().0); // though no timeout is left for the renewals
+    assert!(lock.unlock().unwrap());
+    let timer = Timer::new();
+    timer.stop().unwrap();
+    let (stopped, _) = locks(&server, &timer, 30 * SECOND);
+    assert!(matches!(stopped.try_lock("fence", "ann"), Err(LockError::Timer)));
+    let (good, _) = locks(&server, &Timer::new(), 30 * SECOND);
+    assert!(good.try_lock("fence", "ann").unwrap().is_held(), "it was given back");
+}
+
+#[test]
 fn a_lease_is_renewed_at_each_third_and_ends_by_the_clock() {
     let Some(server) = server() else { return };
     let clock = ManualClock::new();
@@ -240,13 +261,16 @@ fn what_another_holds_is_neither_renewed_nor_unlocked() {
     let (locks, losses) = locks(&server, &timer, 3 * SECOND);
     let [stock, price] = ["stock", "price"].map(|name| locks.try_lock(name, "ann").unwrap());
     for name in ["stock", "price"] {
-        redis::cmd("SET").arg(&[name, "another", "EX", "3600"]).exec(&mut redis).unwrap();
+        redis::cmd("SET")
+            .arg(&[&format!("lock:{name}"), "another", "EX", "3600"])
+            .exec(&mut redis)
+            .unwrap();
     }
     assert!(!stock.unlock().unwrap());
     assert_eq!(losses.recv_timeout(20 * SECOND), Ok(("price".to_owned(), price.fence())));
     assert!(!price.unlock().unwrap());
     for name in ["stock", "price"] {
-        let left: u64 = redis::cmd("TTL").arg(name).query(&mut redis).unwrap();
+        let left: u64 = redis::cmd("TTL").arg(format!("lock:{name}")).query(&mut redis).unwrap();
         assert!(3_000 < left, "its hour is as it was");
     }
 }
@@ -276,10 +300,12 @@ fn no_renewal_outlives_unlock() {
     let log = spawn(move || renewals_after_unlock(BufReader::new(monitor)));
 
     let timer = Timer::new();
-    let (locks, _losses) = locks(&server, &timer, 3 * SECOND / 10);
+    let (locks, _losses) = locks(&server, &timer, 5 * SECOND / 2);
     for round in 0..10 {
         let lock = |number| locks.try_lock(&format!("{round} {number}"), "ann").unwrap();
         let mut held: Vec<Lock> = (0..1_000).map(lock).collect();
+        let before = locks.renewals().0;
+        wait_until(|| before < locks.renewals().0); // the first is due, and the others follow
         fastrand::shuffle(&mut held);
         let half = held.split_off(500);
         scope(|threads| {

@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tickwheel::{DelayReceiver, DelaySender, Due, Key, Timeout, Timer, delay_channel};
 
-/// Locks for a lease, and returns the fencing number: the time in microseconds, or one more than
+/// Each script has the key of the lock, that of the last fencing number of all locks, a token and a
+/// lease. This one locks, and returns the fencing number: the time in microseconds, or one more than
 /// the last number if the clock was set back. So it grows though Redis has lost its memory. Returns
 /// how many milliseconds are left if another holds the lock. An attempt that is repeated because
 /// its answer was lost locks again.
@@ -34,9 +35,6 @@ const LOCK: &str = "
     local fence = math.max(last + 1, time[1] * 1000000 + time[2])
     redis.call('SET', KEYS[2], string.format('%.0f', fence))
     return {fence, 0}";
-
-/// The key of the last fencing number, of all locks.
-const FENCE: &str = "fence";
 
 /// Begins the lease anew if the lock still has this token. A key of another type is not this lock.
 const RENEW: &str = "
@@ -107,7 +105,7 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// If `url` is not the address of a Redis.
+    /// If `url` is not the address of a Redis, or the system has no thread left.
     pub fn new(
         url: &str,
         timer: &Timer,
@@ -147,7 +145,7 @@ impl Locks {
         }
 
         let token = format!("{:032x}", fastrand::u128(..));
-        let command = shared.script(LOCK, &[name, FENCE], &token);
+        let command = shared.script(LOCK, name, &token);
         let (fence, left): (Option<u64>, i64) = redis.run(|redis| command.query(redis))?;
         let Some(fence) = fence else {
             let left = u64::try_from(left).map_or(Duration::MAX, Duration::from_millis);
@@ -167,7 +165,7 @@ impl Locks {
         let renewal = shared.due.insert(Arc::clone(&grant), shared.lease / 3);
         let (Ok(alarm), Ok(renewal)) = (alarm, renewal) else {
             grant.end();
-            let command = shared.script(UNLOCK, &[&grant.name], &grant.token);
+            let command = shared.script(UNLOCK, &grant.name, &grant.token);
             redis.run(|redis| command.exec(redis))?;
             return Err(LockError::Timer);
         };
@@ -252,7 +250,7 @@ impl Shared {
         mine.alarm.cancel();
         held.remove(&grant.name);
         let was_held = grant.end().is_some_and(|until| now < until);
-        let command = self.script(UNLOCK, &[&grant.name], &grant.token);
+        let command = self.script(UNLOCK, &grant.name, &grant.token);
         let is_unlocked: bool = redis.run(|redis| command.query(redis))?;
         Ok(was_held && is_unlocked)
     }
@@ -270,7 +268,7 @@ impl Shared {
         }
         let mut pipeline = redis::pipe();
         for grant in &grants {
-            pipeline.add_command(self.script(RENEW, &[&grant.name], &grant.token));
+            pipeline.add_command(self.script(RENEW, &grant.name, &grant.token));
         }
         pipeline.ignore_errors();
         state.pipelines += 1;
@@ -309,10 +307,10 @@ impl Shared {
         sent + (self.lease - self.lease / 100)
     }
 
-    fn script(&self, script: &str, keys: &[&str], token: &str) -> Cmd {
+    fn script(&self, script: &str, name: &str, token: &str) -> Cmd {
         let lease = u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX);
         let mut command = redis::cmd("EVAL");
-        command.arg(script).arg(keys.len()).arg(keys).arg(token).arg(lease);
+        command.arg(script).arg(2).arg(format!("lock:{name}")).arg("fence").arg(token).arg(lease);
         command
     }
 
@@ -353,13 +351,18 @@ impl Grant {
     }
 }
 
-/// Renews what is due, until all locks and [`Locks`] are gone.
+/// Renews what is due, until all locks and [`Locks`] are gone, or the timer was stopped.
 fn watch(shared: &Weak<Shared>, mut due: DelayReceiver<Arc<Grant>>) {
     let mut batch = Vec::new();
-    while let Ok(1..) = due.recv_batch(&mut batch, BATCH) {
-        match shared.upgrade() {
-            Some(shared) => shared.renew(take(&mut batch)),
-            None => return,
+    loop {
+        let received = due.recv_batch(&mut batch, BATCH);
+        let Some(shared) = shared.upgrade().filter(|shared| !shared.timer.is_stopped()) else {
+            return;
+        };
+        match received {
+            Ok(1..) => shared.renew(take(&mut batch)),
+            // The timer has no timeout to spare to wake this thread: what is due comes out then.
+            Ok(0) | Err(_) => thread::sleep(shared.lease / 15),
         }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct Browser {
     calls: u64,
 }
 
-const FLAGS: [&str; 9] = [
+const FLAGS: [&str; 10] = [
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
@@ -28,6 +28,7 @@ const FLAGS: [&str; 9] = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--disable-breakpad",
     "--remote-debugging-port=0",
 ];
 
