@@ -2,3 +2,4 @@
 //! program a system in `src/bin`. The README tells what each shows and how to run it.
 
 pub mod classical;
+pub mod job_limits;
