@@ -2,4 +2,5 @@
 //! program a system in `src/bin`. The README tells what each shows and how to run it.
 
 pub mod classical;
+pub mod expiring_cache;
 pub mod job_limits;
