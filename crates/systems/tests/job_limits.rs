@@ -160,6 +160,14 @@ fn a_shut_down_ends_all_jobs_with_grace_and_takes_no_more() {
 }
 
 #[test]
+fn durations_saturate() {
+    let supervisor = Supervisor::new(Duration::MAX).expect("the system has room for one");
+    let limited = start(&supervisor, "exec sleep 3600", LIMIT);
+    let free = start(&supervisor, "exit 3", Duration::MAX);
+    assert_eq!([&limited, &free].map(|job| end(job).cause), [Cause::Limit, Cause::Itself]);
+}
+
+#[test]
 fn a_command_that_does_not_exist_is_an_error_and_leaves_no_limit() {
     let supervisor = supervisor();
     assert!(supervisor.start(&mut Command::new("/no such program"), HOUR).is_err());

@@ -216,10 +216,12 @@ impl Shared {
         let Some(job) = jobs.running.remove(&pid) else { return };
         // A process that is being started elsewhere may hold a copy of the pidfd for a moment.
         let _ = epoll::delete(&self.epoll, &job.pidfd);
-        let Some((status, cause)) = job.process.lock().expect(HOLDS).end() else { return };
+        let ended = job.process.lock().expect(HOLDS).end();
         job.limit.cancel();
-        // Nobody may want to know.
-        let _ = job.ended.send(Ended { status, cause, ran: job.started.elapsed() });
+        if let Some((status, cause)) = ended {
+            // Nobody may want to know.
+            let _ = job.ended.send(Ended { status, cause, ran: job.started.elapsed() });
+        }
         if jobs.running.is_empty() {
             self.no_jobs.notify_all();
         }
@@ -235,15 +237,16 @@ impl Process {
     fn at_limit(&mut self, grace: Duration) -> Next {
         match self.terminated {
             None => {
-                let now = Instant::now();
                 self.signal(Signal::TERM);
                 // A stopped process would only then learn of it.
                 self.signal(Signal::CONT);
-                self.terminated = Some(now);
-                Next::At(now + grace)
+                self.terminated = Some(Instant::now());
+                Next::After(grace)
             }
             // The shut-down came between.
-            Some(terminated) if terminated.elapsed() < grace => Next::At(terminated + grace),
+            Some(terminated) if terminated.elapsed() < grace => {
+                Next::After(grace.saturating_sub(terminated.elapsed()))
+            }
             Some(_) => {
                 self.signal(Signal::KILL);
                 self.is_killed = true;
@@ -254,7 +257,7 @@ impl Process {
 
     fn signal(&self, signal: Signal) {
         if let Some(child) = &self.child {
-            // Fails only if all have ended and the leader's parent is told so.
+            // Fails only if the group is another user's.
             let _ = kill_process_group(Pid::from_child(child), signal);
         }
     }
