@@ -1,9 +1,11 @@
 //! The systems that live on timing wheels, each small and real: one module a system, and one
 //! program a system in `src/bin`. The README tells what each shows and how to run it.
 
+pub mod expiring_cache;
 pub mod failed_calls;
 pub mod frame;
 pub mod heartbeats;
+pub mod job_limits;
 pub mod lock_watchdog;
 pub mod purgatory;
 pub mod push_server;

@@ -1,0 +1,102 @@
+//! Jobs with limits: real processes, of which one ignores SIGTERM, one leaves a child behind, and
+//! three lose their supervisor.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::error::Error;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio, exit};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+use systems::job_limits::{Supervisor, guard, when_guard_is_gone};
+
+const GRACE: Duration = Duration::from_millis(500);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    match env::args().nth(1).as_deref() {
+        None => show(),
+        Some("guarded") => {
+            guard(Command::new(env::current_exe()?).arg("supervise"), GRACE)?;
+            Ok(())
+        }
+        Some("supervise") => supervise(),
+        Some(other) => Err(format!("found `{other}`, expected `guarded` or nothing").into()),
+    }
+}
+
+fn show() -> Result<(), Box<dyn Error>> {
+    let supervisor = Supervisor::new(GRACE)?;
+    let second = Duration::from_secs(1);
+    println!("limit 1 s, grace {GRACE:?}:");
+    let jobs = [
+        ("takes half a second", "sleep 0.5"),
+        ("takes an hour", "sleep 3600"),
+        ("ignores SIGTERM", STUBBORN),
+        ("waits for a child", "sleep 3600 & wait"),
+    ]
+    .map(|(name, script)| (name, supervisor.start(&mut shell(script), second)));
+    for (name, job) in jobs {
+        let ended = job?.wait(HOUR).ok_or("no end")?;
+        println!("  {name}: {:?} after {:.2?}, {}", ended.cause, ended.ran, ended.status);
+    }
+
+    let begun = Instant::now();
+    let jobs: Result<Vec<_>, _> =
+        (0..300).map(|_| supervisor.start(&mut Command::new("true"), HOUR)).collect();
+    let ended = jobs?.iter().filter_map(|job| job.wait(HOUR)).count();
+    let pending = supervisor.pending();
+    println!("{ended} short jobs in {:.2?}; limits that wait: {pending}", begun.elapsed());
+
+    let mut guard = Command::new(env::current_exe()?);
+    let mut guard = guard.arg("guarded").stdout(Stdio::piped()).spawn()?;
+    let lines = BufReader::new(guard.stdout.take().ok_or("no output")?).lines();
+    let numbers = lines.take(4).map(|line| Ok(line?.rsplit(' ').next().unwrap_or("").parse()?));
+    let numbers: Vec<i32> = numbers.collect::<Result<_, Box<dyn Error>>>()?;
+    kill_process(Pid::from_raw(numbers[0]).ok_or("no process")?, Signal::KILL)?;
+    let killed = Instant::now();
+    println!("a supervisor of three jobs is killed:");
+    let mut left: Vec<_> =
+        ["polite", "stubborn", "in a session of its own"].into_iter().zip(&numbers[1..]).collect();
+    while !left.is_empty() {
+        left.retain(|(name, pid)| {
+            let is_left = fs::exists(format!("/proc/{pid}")).unwrap_or(false);
+            if !is_left {
+                println!("  the job {name} is gone after {:.2?}", killed.elapsed());
+            }
+            is_left
+        });
+        thread::sleep(Duration::from_millis(1));
+    }
+    guard.wait()?;
+    Ok(())
+}
+
+/// Starts three jobs, says their numbers, and waits.
+fn supervise() -> Result<(), Box<dyn Error>> {
+    let supervisor = Arc::new(Supervisor::new(GRACE)?);
+    let guarded = Arc::clone(&supervisor);
+    when_guard_is_gone(move || {
+        guarded.shut_down();
+        exit(1);
+    })?;
+    let mut jobs = Vec::new();
+    println!("supervisor {}", std::process::id());
+    for script in ["exec sleep 3600", STUBBORN, "setsid sleep 3600 & echo $!; wait"] {
+        let job = supervisor.start(shell(script).stdin(Stdio::null()), HOUR)?;
+        if !script.starts_with("setsid") {
+            println!("job {}", job.pid());
+        }
+        jobs.push(job);
+    }
+    jobs.iter().for_each(|job| _ = job.wait(HOUR));
+    Ok(())
+}
+
+fn shell(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    command
+}
+
+const STUBBORN: &str = "trap '' TERM; while :; do sleep 0.1; done";

@@ -1,0 +1,133 @@
+//! A cache whose entries expire some time after they were written, or last used, without a thread:
+//! each operation of the cache drops what has expired.
+
+use std::error::Error;
+use std::hash::Hash;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+use tickwheel::{Mode, WheelMap};
+use tickwheel_cli::replay::Trace;
+
+/// A map whose entries expire. The caller says what time it is, in ticks.
+#[derive(Debug)]
+pub struct ExpiringCache<K, V> {
+    entries: WheelMap<K, Entry<V>>,
+    lifetimes: Lifetimes,
+}
+
+/// The ticks after which an entry expires. None: it does not.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lifetimes {
+    /// After it was written.
+    pub after_write: Option<u64>,
+    /// After it was written or used.
+    pub after_access: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Entry<V> {
+    value: V,
+    /// The tick at which it expires, however often it is used.
+    last: u64,
+}
+
+impl<K: Hash + Eq, V> ExpiringCache<K, V> {
+    /// Returns an empty cache on a wheel of the mode.
+    #[must_use]
+    pub fn new(mode: Mode, lifetimes: Lifetimes) -> Self {
+        Self { entries: WheelMap::new(mode), lifetimes }
+    }
+
+    /// Writes `value` under `key`, and returns the value that it had.
+    pub fn insert(&mut self, now: u64, key: K, value: V) -> Option<V> {
+        self.expire(now);
+        let last = after(now, self.lifetimes.after_write);
+        let deadline = last.min(after(now, self.lifetimes.after_access));
+        Some(self.entries.insert(key, Entry { value, last }, deadline)?.value)
+    }
+
+    /// Returns the value of `key`, which counts as a use.
+    pub fn get(&mut self, now: u64, key: &K) -> Option<&V> {
+        self.expire(now);
+        if self.lifetimes.after_access.is_some() {
+            let last = self.entries.get(key)?.last;
+            self.entries.reschedule(key, last.min(after(now, self.lifetimes.after_access)));
+        }
+        Some(&self.entries.get(key)?.value)
+    }
+
+    /// Removes `key` and returns its value.
+    pub fn remove(&mut self, now: u64, key: &K) -> Option<V> {
+        self.expire(now);
+        Some(self.entries.remove(key)?.value)
+    }
+
+    /// Returns the number of entries.
+    pub fn len(&mut self, now: u64) -> usize {
+        self.expire(now);
+        self.entries.len()
+    }
+
+    /// Costs next to nothing if nothing has expired.
+    fn expire(&mut self, now: u64) {
+        while self.entries.expire(now).is_some() {}
+    }
+}
+
+/// A sum that no clock reaches is never.
+fn after(now: u64, lifetime: Option<u64>) -> u64 {
+    lifetime.map_or(u64::MAX, |lifetime| now.saturating_add(lifetime))
+}
+
+/// The requests of the bundled trace of a cache: when, in ms, and for which object.
+///
+/// # Errors
+///
+/// If the trace is not there, or is not as it should be.
+pub fn requests() -> Result<Vec<(u64, u32)>, Box<dyn Error>> {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data");
+    let mut trace = Trace::open(&data.join("cache-twitter52.csv.gz"))?;
+    let (mut requests, mut batch) = (Vec::new(), Vec::new());
+    while trace.read_batch(&mut batch, 4096)? {
+        requests.extend(batch.iter().map(|operation| (operation.time_ms, operation.key)));
+    }
+    Ok(requests)
+}
+
+/// Asks both caches for each object of `requests` at its time, and writes it into each that has not
+/// got it. Returns the hits of this cache, and of moka. The lifetimes are those after a write and
+/// after an access.
+///
+/// moka reads a clock of its own. So both run on that, and a second of trace and lifetimes takes
+/// `second`.
+#[must_use]
+pub fn beside_moka(
+    requests: &[(u64, u32)],
+    lifetimes: [Duration; 2],
+    second: Duration,
+) -> [usize; 2] {
+    let scaled = lifetimes.map(|lifetime| lifetime.mul_f64(second.as_secs_f64()));
+    let ticks = scaled.map(|lifetime| Some(lifetime.as_micros() as u64));
+    let [after_write, after_access] = ticks;
+    let lifetimes = Lifetimes { after_write, after_access };
+    let mut ours = ExpiringCache::new(Mode::hierarchical(), lifetimes);
+    let [write, access] = scaled;
+    let moka = moka::sync::Cache::builder().time_to_live(write).time_to_idle(access).build();
+    let begun = Instant::now();
+    let mut hits = [0; 2];
+    for &(time_ms, object) in requests {
+        let due = second.mul_f64(time_ms as f64 / 1_000.0);
+        thread::sleep(due.saturating_sub(begun.elapsed()));
+        let now = begun.elapsed().as_micros() as u64;
+        match moka.get(&object) {
+            Some(()) => hits[1] += 1,
+            None => moka.insert(object, ()),
+        }
+        match ours.get(now, &object) {
+            Some(()) => hits[0] += 1,
+            None => _ = ours.insert(now, object, ()),
+        }
+    }
+    hits
+}

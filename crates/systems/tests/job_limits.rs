@@ -1,0 +1,236 @@
+//! Limits of real processes.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use systems::job_limits::{Cause, Ended, Job, Supervisor};
+
+const LIMIT: Duration = Duration::from_millis(300);
+const GRACE: Duration = Duration::from_millis(500);
+const HOUR: Duration = Duration::from_secs(3_600);
+/// Only what hangs takes as long.
+const FOR_EVER: Duration = Duration::from_secs(20);
+
+fn supervisor() -> Supervisor {
+    Supervisor::new(GRACE).expect("the system has room for one")
+}
+
+fn start(supervisor: &Supervisor, script: &str, limit: Duration) -> Job {
+    let mut command = Command::new("sh");
+    supervisor.start(command.args(["-c", script]), limit).expect("there is a shell")
+}
+
+fn end(job: &Job) -> Ended {
+    job.wait(FOR_EVER).expect("it ends")
+}
+
+/// Starts a job that writes the number of a process that it started, and returns both.
+fn start_parent(supervisor: &Supervisor, script: &str, limit: Duration) -> (Job, u32) {
+    let (reader, writer) = std::io::pipe().expect("the system has room for one");
+    let mut command = Command::new("sh");
+    let command = command.args(["-c", script]).stdout(writer);
+    let job = supervisor.start(command, limit).expect("there is a shell");
+    let mut line = String::new();
+    BufReader::new(reader).read_line(&mut line).expect("it writes a line");
+    (job, line.trim().parse().expect("a number"))
+}
+
+/// Whether the process can do anything: not if it only waits to be reaped by init.
+fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
+}
+
+/// Returns after how long all are gone.
+fn until_gone(pids: &[u32]) -> Duration {
+    let begun = Instant::now();
+    while pids.iter().any(|&pid| is_alive(pid)) {
+        if FOR_EVER < begun.elapsed() {
+            pids.iter().for_each(|&pid| kill(pid));
+            panic!("{pids:?} live on");
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    begun.elapsed()
+}
+
+#[test]
+fn a_job_that_ends_in_time_is_left_alone_and_its_limit_is_cancelled() {
+    let supervisor = supervisor();
+    let ended = end(&start(&supervisor, "exit 3", HOUR));
+    assert_eq!((ended.cause, ended.status.code()), (Cause::Itself, Some(3)));
+    assert_eq!((supervisor.running(), supervisor.pending()), (0, 0));
+}
+
+#[test]
+fn a_job_gets_sigterm_at_its_limit_and_not_before() {
+    let supervisor = supervisor();
+    let job = start(&supervisor, "trap 'exit 7' TERM; while :; do sleep 0.01; done", LIMIT);
+    let ended = end(&job);
+    assert_eq!((ended.cause, ended.status.code()), (Cause::Limit, Some(7)));
+    assert!(LIMIT <= ended.ran, "{:?}", ended.ran);
+}
+
+#[test]
+fn a_job_that_ignores_sigterm_is_killed_after_the_grace_and_not_before() {
+    let supervisor = supervisor();
+    let job = start(&supervisor, "trap '' TERM; while :; do sleep 0.01; done", LIMIT);
+    let ended = end(&job);
+    assert_eq!((ended.cause, ended.status.signal()), (Cause::Grace, Some(9)));
+    assert!(LIMIT + GRACE <= ended.ran, "{:?}", ended.ran);
+}
+
+#[test]
+fn a_job_that_is_stopped_ends_at_its_limit() {
+    let supervisor = supervisor();
+    let job = start(&supervisor, "trap 'exit 7' TERM; kill -STOP $$; while :; do :; done", LIMIT);
+    let ended = end(&job);
+    assert_eq!((ended.cause, ended.status.code()), (Cause::Limit, Some(7)));
+}
+
+#[test]
+fn grandchildren_die_at_the_limit() {
+    let supervisor = supervisor();
+    let (job, grandchild) = start_parent(&supervisor, "sleep 3600 & echo $!; wait", LIMIT);
+    assert!(is_alive(grandchild));
+    assert_eq!(end(&job).cause, Cause::Limit);
+    until_gone(&[grandchild]);
+}
+
+#[test]
+fn a_grandchild_that_ignores_sigterm_dies_with_its_job() {
+    let supervisor = supervisor();
+    let script =
+        "(trap '' TERM; echo $(exec sh -c 'echo $PPID'); while :; do sleep 0.1; done) & wait";
+    let (job, grandchild) = start_parent(&supervisor, script, LIMIT);
+    assert!(is_alive(grandchild));
+    assert_eq!(end(&job).cause, Cause::Limit);
+    until_gone(&[grandchild]);
+}
+
+#[test]
+fn what_a_job_leaves_behind_dies_when_it_ends() {
+    let supervisor = supervisor();
+    let (job, left) = start_parent(&supervisor, "sleep 3600 >&- & echo $!", HOUR);
+    assert_eq!(end(&job).cause, Cause::Itself);
+    until_gone(&[left]);
+}
+
+#[test]
+fn a_thousand_short_jobs_end_once_each_and_leave_nothing() {
+    let supervisor = supervisor();
+    let mut causes = [0; 3];
+    // Many ends and limits come together: each takes some milliseconds.
+    let jobs: Vec<_> = (0..1_000)
+        .map(|number| {
+            let limit = if number % 2 == 0 { HOUR } else { Duration::from_millis(number % 10) };
+            (number, start(&supervisor, &format!("exit {}", number % 100), limit))
+        })
+        .collect();
+    for (number, job) in &jobs {
+        let ended = end(job);
+        causes[ended.cause as usize] += 1;
+        match ended.cause {
+            Cause::Itself => assert_eq!(ended.status.code(), Some(*number as i32 % 100)),
+            _ => assert_eq!(number % 2, 1, "{ended:?}"),
+        }
+        assert!(job.wait(Duration::ZERO).is_none(), "it ended twice");
+    }
+    assert_eq!((supervisor.running(), supervisor.pending()), (0, 0), "{causes:?}");
+    let pids: Vec<_> = jobs.iter().map(|(_, job)| job.pid()).collect();
+    let left = pids.iter().filter(|pid| fs::exists(format!("/proc/{pid}")).unwrap_or(true));
+    assert_eq!(left.count(), 0, "all are reaped");
+}
+
+#[test]
+fn a_shut_down_ends_all_jobs_with_grace_and_takes_no_more() {
+    let supervisor = supervisor();
+    let polite = start(&supervisor, "exec sleep 3600", HOUR);
+    let stubborn = start(&supervisor, "trap '' TERM; while :; do sleep 0.01; done", HOUR);
+    thread::sleep(LIMIT); // until the trap is set
+    let begun = Instant::now();
+    supervisor.shut_down();
+    assert!(GRACE <= begun.elapsed());
+    assert_eq!([&polite, &stubborn].map(|job| end(job).cause), [Cause::Limit, Cause::Grace]);
+    assert!(supervisor.start(&mut Command::new("true"), HOUR).is_err());
+}
+
+#[test]
+fn durations_saturate() {
+    let supervisor = Supervisor::new(Duration::MAX).expect("the system has room for one");
+    let limited = start(&supervisor, "exec sleep 3600", LIMIT);
+    let free = start(&supervisor, "exit 3", Duration::MAX);
+    assert_eq!([&limited, &free].map(|job| end(job).cause), [Cause::Limit, Cause::Itself]);
+}
+
+#[test]
+fn a_command_that_does_not_exist_is_an_error_and_leaves_no_limit() {
+    let supervisor = supervisor();
+    assert!(supervisor.start(&mut Command::new("/no such program"), HOUR).is_err());
+    assert_eq!((supervisor.running(), supervisor.pending()), (0, 0));
+}
+
+/// The program with its guard: its jobs end when it is dropped.
+struct Guarded {
+    guard: Child,
+    supervisor: u32,
+    jobs: Vec<u32>,
+}
+
+impl Guarded {
+    fn start() -> Self {
+        let mut guard = Command::new(env!("CARGO_BIN_EXE_job_limits"));
+        let mut guard = guard.arg("guarded").stdout(Stdio::piped()).spawn().expect("it is built");
+        let lines = BufReader::new(guard.stdout.take().expect("it is piped")).lines();
+        let mut numbers = lines.take(4).map(|line| {
+            let line = line.expect("it writes four lines");
+            line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("a number")
+        });
+        let supervisor = numbers.next().expect("the first line");
+        Self { guard, supervisor, jobs: numbers.collect() }
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        let _ = self.guard.kill();
+        let _ = self.guard.wait();
+        for &pid in self.jobs.iter().chain([&self.supervisor]).filter(|&&pid| is_alive(pid)) {
+            kill(pid);
+        }
+    }
+}
+
+fn kill(pid: u32) {
+    let pid = Pid::from_raw(pid as i32).expect("no process has the number 0");
+    // It may have ended.
+    let _ = kill_process(pid, Signal::KILL);
+}
+
+#[test]
+fn jobs_outlive_a_killed_supervisor_by_the_grace_at_most() {
+    let mut guarded = Guarded::start();
+    thread::sleep(LIMIT); // until the trap is set
+    assert!(guarded.jobs.iter().all(|&job| is_alive(job)));
+    kill(guarded.supervisor);
+    let gone = until_gone(&guarded.jobs);
+    assert!(GRACE <= gone, "one ignores SIGTERM, and has its grace: {gone:?}");
+    assert!(gone < GRACE + FOR_EVER / 2, "{gone:?}");
+    assert!(guarded.guard.wait().expect("it ends").success());
+}
+
+#[test]
+fn jobs_outlive_a_killed_guard_by_the_grace_at_most() {
+    let guarded = Guarded::start();
+    thread::sleep(LIMIT); // until the trap is set
+    kill(guarded.guard.id());
+    // The third has left its group: only the guard would have found it.
+    let [polite, stubborn, _] = guarded.jobs[..] else { panic!("it has three jobs") };
+    let gone = until_gone(&[polite, stubborn, guarded.supervisor]);
+    assert!(GRACE <= gone, "one ignores SIGTERM, and has its grace: {gone:?}");
+    assert!(gone < GRACE + FOR_EVER / 2, "{gone:?}");
+}
