@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::{scope, sleep, spawn};
 use std::time::{Duration, Instant};
 use systems::lock_watchdog::{Holder, Lock, LockError, Locks};
@@ -40,7 +40,7 @@ fn is_taken(result: Result<Lock, LockError>) -> bool {
     matches!(result, Err(LockError::Taken(_)))
 }
 
-fn wait_until(is_so: impl Fn() -> bool) {
+fn wait_until(mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < Duration::from_secs(20), "it never was so");
@@ -62,8 +62,8 @@ const SECOND: Duration = Duration::from_secs(1);
 fn one_owner_has_a_lock_and_enters_again() {
     let Some(server) = server() else { return };
     let timer = Timer::new();
-    let (here, _) = locks(&server, &timer, 30 * SECOND);
-    let (there, _) = locks(&server, &timer, 30 * SECOND);
+    let (here, losses) = locks(&server, &timer, 90 * SECOND);
+    let (there, _) = locks(&server, &timer, 90 * SECOND);
     let first = here.try_lock("stock", "ann").unwrap();
     let again = here.try_lock("stock", "ann").unwrap();
     assert_eq!(first.fence(), again.fence());
@@ -78,22 +78,29 @@ fn one_owner_has_a_lock_and_enters_again() {
     let next = there.try_lock("stock", "bob").unwrap();
     assert!(fence < next.fence());
     assert!(next.unlock().unwrap());
-    assert_eq!(timer.pending(), 2, "only the two channels wait, for nothing");
+
+    drop(here);
+    let gone = losses.recv_timeout(20 * SECOND);
+    assert_eq!(gone, Err(RecvTimeoutError::Disconnected), "nothing is left to tell a loss");
 }
 
 #[test]
-fn a_timer_that_is_full_or_stopped_locks_nothing() {
+fn a_timer_that_is_full_or_stopped_locks_nothing_more() {
     let Some(server) = server() else { return };
-    let timer = Timer::builder().max_pending(1).build().unwrap();
-    let (full, _) = locks(&server, &timer, 2 * SECOND);
-    let other = timer.schedule(60 * SECOND, || {});
+    let timer = Timer::builder().max_pending(3).build().unwrap();
+    let (full, losses) = locks(&server, &timer, 2 * SECOND);
+    let lock = full.try_lock("stock", "ann").unwrap();
+    // From now on others take each timeout, also that which wakes the thread of the renewals.
+    let mut others = Vec::new();
+    wait_until(|| {
+        others.extend(timer.schedule(60 * SECOND, || {}));
+        2 <= others.len() && 3 <= full.renewals().0
+    });
     for _ in 0..2 {
         assert!(matches!(full.try_lock("fence", "ann"), Err(LockError::Timer)));
     }
-    assert!(other.unwrap().cancel());
-    let lock = full.try_lock("fence", "ann").unwrap();
-    wait_until(|| 3 <= full.renewals().0); // though no timeout is left for the renewals
-    assert!(lock.unlock().unwrap());
+    assert!(lock.unlock().unwrap() && losses.try_recv().is_err());
+
     let timer = Timer::new();
     timer.stop().unwrap();
     let (stopped, _) = locks(&server, &timer, 30 * SECOND);

@@ -97,7 +97,7 @@ impl Serves {
         let start = Instant::now();
         Self {
             ticks: Ticks::new(start, Duration::from_millis(1)),
-            idle: hold + grace,
+            idle: hold.saturating_add(grace),
             hub: RefCell::new(Hub::new(Mode::hierarchical(), start, hold, grace)),
             connections: RefCell::new(Wheel::default()),
             changed: Notify::new(),
@@ -136,13 +136,11 @@ impl Serves {
 
     fn open(self: &Rc<Self>, stream: TcpStream) {
         let (close, closed) = oneshot::channel();
-        let deadline = || self.ticks.after(Instant::now(), self.idle);
-        let key = self.connections.borrow_mut().schedule(deadline(), close);
+        let key = self.connections.borrow_mut().schedule(self.idle_deadline(), close);
         let serves = Rc::clone(self);
         spawn_local(async move {
             let service = service_fn(|request| {
-                let deadline = serves.ticks.after(Instant::now(), serves.idle);
-                serves.connections.borrow_mut().reschedule(key, deadline);
+                serves.connections.borrow_mut().reschedule(key, serves.idle_deadline());
                 serves.answer(request)
             });
             select! {
@@ -151,6 +149,10 @@ impl Serves {
             }
             serves.connections.borrow_mut().cancel(key);
         });
+    }
+
+    fn idle_deadline(&self) -> u64 {
+        self.ticks.after(Instant::now(), self.idle)
     }
 
     async fn answer(
