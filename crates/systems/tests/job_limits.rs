@@ -1,6 +1,7 @@
 //! Limits of real processes.
 
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
@@ -9,7 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use systems::job_limits::{Cause, Ended, Job, Supervisor};
 
-const LIMIT: Duration = Duration::from_millis(300);
+/// Long enough for a shell to set its trap.
+const LIMIT: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_millis(500);
 const HOUR: Duration = Duration::from_secs(3_600);
 /// Only what hangs takes as long.
@@ -28,7 +30,7 @@ fn end(job: &Job) -> Ended {
     job.wait(FOR_EVER).expect("it ends")
 }
 
-/// Starts a job that writes the number of a process that it started, and returns both.
+/// Starts a job that writes the number of a process, and returns both.
 fn start_parent(supervisor: &Supervisor, script: &str, limit: Duration) -> (Job, u32) {
     let (reader, writer) = std::io::pipe().expect("the system has room for one");
     let mut command = Command::new("sh");
@@ -150,8 +152,8 @@ fn a_thousand_short_jobs_end_once_each_and_leave_nothing() {
 fn a_shut_down_ends_all_jobs_with_grace_and_takes_no_more() {
     let supervisor = supervisor();
     let polite = start(&supervisor, "exec sleep 3600", HOUR);
-    let stubborn = start(&supervisor, "trap '' TERM; while :; do sleep 0.01; done", HOUR);
-    thread::sleep(LIMIT); // until the trap is set
+    let script = "trap '' TERM; echo $$; while :; do sleep 0.01; done";
+    let (stubborn, _) = start_parent(&supervisor, script, HOUR);
     let begun = Instant::now();
     supervisor.shut_down();
     assert!(GRACE <= begun.elapsed());
@@ -178,7 +180,7 @@ fn a_command_that_does_not_exist_is_an_error_and_leaves_no_limit() {
 struct Guarded {
     guard: Child,
     supervisor: u32,
-    jobs: Vec<u32>,
+    jobs: HashMap<String, u32>,
 }
 
 impl Guarded {
@@ -186,12 +188,14 @@ impl Guarded {
         let mut guard = Command::new(env!("CARGO_BIN_EXE_job_limits"));
         let mut guard = guard.arg("guarded").stdout(Stdio::piped()).spawn().expect("it is built");
         let lines = BufReader::new(guard.stdout.take().expect("it is piped")).lines();
-        let mut numbers = lines.take(4).map(|line| {
+        let mut jobs = HashMap::new();
+        for line in lines.take(4) {
             let line = line.expect("it writes four lines");
-            line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("a number")
-        });
-        let supervisor = numbers.next().expect("the first line");
-        Self { guard, supervisor, jobs: numbers.collect() }
+            let (name, pid) = line.split_once(' ').expect("a name and a number");
+            jobs.insert(name.to_owned(), pid.parse().expect("a number"));
+        }
+        let supervisor = jobs.remove("supervisor").expect("the first line");
+        Self { guard, supervisor, jobs }
     }
 }
 
@@ -199,7 +203,7 @@ impl Drop for Guarded {
     fn drop(&mut self) {
         let _ = self.guard.kill();
         let _ = self.guard.wait();
-        for &pid in self.jobs.iter().chain([&self.supervisor]).filter(|&&pid| is_alive(pid)) {
+        for &pid in self.jobs.values().chain([&self.supervisor]).filter(|&&pid| is_alive(pid)) {
             kill(pid);
         }
     }
@@ -214,10 +218,10 @@ fn kill(pid: u32) {
 #[test]
 fn jobs_outlive_a_killed_supervisor_by_the_grace_at_most() {
     let mut guarded = Guarded::start();
-    thread::sleep(LIMIT); // until the trap is set
-    assert!(guarded.jobs.iter().all(|&job| is_alive(job)));
+    let jobs: Vec<_> = guarded.jobs.values().copied().collect();
+    assert!(jobs.iter().all(|&job| is_alive(job)));
     kill(guarded.supervisor);
-    let gone = until_gone(&guarded.jobs);
+    let gone = until_gone(&jobs);
     assert!(GRACE <= gone, "one ignores SIGTERM, and has its grace: {gone:?}");
     assert!(gone < GRACE + FOR_EVER / 2, "{gone:?}");
     assert!(guarded.guard.wait().expect("it ends").success());
@@ -226,11 +230,9 @@ fn jobs_outlive_a_killed_supervisor_by_the_grace_at_most() {
 #[test]
 fn jobs_outlive_a_killed_guard_by_the_grace_at_most() {
     let guarded = Guarded::start();
-    thread::sleep(LIMIT); // until the trap is set
     kill(guarded.guard.id());
-    // The third has left its group: only the guard would have found it.
-    let [polite, stubborn, _] = guarded.jobs[..] else { panic!("it has three jobs") };
-    let gone = until_gone(&[polite, stubborn, guarded.supervisor]);
+    // One has left its group: only the guard would have found it.
+    let gone = until_gone(&[guarded.jobs["polite"], guarded.jobs["stubborn"], guarded.supervisor]);
     assert!(GRACE <= gone, "one ignores SIGTERM, and has its grace: {gone:?}");
     assert!(gone < GRACE + FOR_EVER / 2, "{gone:?}");
 }

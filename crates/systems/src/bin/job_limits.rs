@@ -32,7 +32,7 @@ fn show() -> Result<(), Box<dyn Error>> {
     let jobs = [
         ("takes half a second", "sleep 0.5"),
         ("takes an hour", "sleep 3600"),
-        ("ignores SIGTERM", STUBBORN),
+        ("ignores SIGTERM", "trap '' TERM; while :; do sleep 0.1; done"),
         ("waits for a child", "sleep 3600 & wait"),
     ]
     .map(|(name, script)| (name, supervisor.start(&mut shell(script), second)));
@@ -51,18 +51,21 @@ fn show() -> Result<(), Box<dyn Error>> {
     let mut guard = Command::new(env::current_exe()?);
     let mut guard = guard.arg("guarded").stdout(Stdio::piped()).spawn()?;
     let lines = BufReader::new(guard.stdout.take().ok_or("no output")?).lines();
-    let numbers = lines.take(4).map(|line| Ok(line?.rsplit(' ').next().unwrap_or("").parse()?));
-    let numbers: Vec<i32> = numbers.collect::<Result<_, Box<dyn Error>>>()?;
-    kill_process(Pid::from_raw(numbers[0]).ok_or("no process")?, Signal::KILL)?;
+    // The supervisor, and its jobs.
+    let mut left = Vec::new();
+    for line in lines.take(4) {
+        let line = line?;
+        let (name, pid) = line.split_once(' ').ok_or("a line without a number")?;
+        left.push((name.to_owned(), pid.parse()?));
+    }
+    kill_process(Pid::from_raw(left.remove(0).1).ok_or("no process")?, Signal::KILL)?;
     let killed = Instant::now();
     println!("a supervisor of three jobs is killed:");
-    let mut left: Vec<_> =
-        ["polite", "stubborn", "in a session of its own"].into_iter().zip(&numbers[1..]).collect();
     while !left.is_empty() {
         left.retain(|(name, pid)| {
             let is_left = fs::exists(format!("/proc/{pid}")).unwrap_or(false);
             if !is_left {
-                println!("  the job {name} is gone after {:.2?}", killed.elapsed());
+                println!("  {name} is gone after {:.2?}", killed.elapsed());
             }
             is_left
         });
@@ -72,7 +75,7 @@ fn show() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Starts three jobs, says their numbers, and waits.
+/// Starts three jobs, which say their numbers, and waits.
 fn supervise() -> Result<(), Box<dyn Error>> {
     let supervisor = Arc::new(Supervisor::new(GRACE)?);
     let guarded = Arc::clone(&supervisor);
@@ -80,15 +83,14 @@ fn supervise() -> Result<(), Box<dyn Error>> {
         guarded.shut_down();
         exit(1);
     })?;
-    let mut jobs = Vec::new();
     println!("supervisor {}", std::process::id());
-    for script in ["exec sleep 3600", STUBBORN, "setsid sleep 3600 & echo $!; wait"] {
-        let job = supervisor.start(shell(script).stdin(Stdio::null()), HOUR)?;
-        if !script.starts_with("setsid") {
-            println!("job {}", job.pid());
-        }
-        jobs.push(job);
-    }
+    let scripts = [
+        "echo polite $$; exec sleep 3600",
+        "trap '' TERM; echo stubborn $$; while :; do sleep 0.1; done",
+        "setsid sleep 3600 & echo escaped $!; wait",
+    ];
+    let start = |script| supervisor.start(shell(script).stdin(Stdio::null()), HOUR);
+    let jobs: Vec<_> = scripts.into_iter().map(start).collect::<Result<_, _>>()?;
     jobs.iter().for_each(|job| _ = job.wait(HOUR));
     Ok(())
 }
@@ -98,5 +100,3 @@ fn shell(script: &str) -> Command {
     command.args(["-c", script]);
     command
 }
-
-const STUBBORN: &str = "trap '' TERM; while :; do sleep 0.1; done";
