@@ -28,7 +28,7 @@ fn what_was_cancelled_leaves_no_memory() {
     let purgatory = Purgatory::new(&timer, 1_000);
     let before = ALLOCATED.allocated();
     let mut figures = Vec::new();
-    for _ in 0..4 {
+    for _ in 0..3 {
         for number in 0..OPERATIONS {
             let operation = Holds(Box::new([0; 1_024]));
             let keys = [number % 1_000, 1_000 + number];

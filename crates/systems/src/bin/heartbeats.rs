@@ -21,17 +21,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (program, files) = (std::env::current_exe()?, open_files()?);
     let runtime = tokio::runtime::Runtime::new()?;
     let _inside = runtime.enter();
-    lose_the_server(&program)?;
     // Some files are other things than connections.
     let clients = files.saturating_sub(100).min(10_000);
+    lose_the_server(&program, clients.min(1_000))?;
     idle(&program, clients, Duration::from_secs(60))?;
     idle(&program, clients, Duration::from_secs(2))
 }
 
-fn lose_the_server(program: &Path) -> Result<(), Box<dyn Error>> {
+fn lose_the_server(program: &Path, clients: u64) -> Result<(), Box<dyn Error>> {
     let interval = Duration::from_millis(200);
     let server = ServerProcess::start(program, ([127, 0, 0, 1], 0).into(), interval)?;
-    let (clients, counts) = start(&server, 1_000, interval)?;
+    let (clients, counts) = start(&server, clients, interval)?;
     let (address, began) = (server.address, Instant::now());
     drop(server);
     counts.until(0);

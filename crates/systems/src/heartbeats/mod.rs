@@ -7,6 +7,7 @@ mod process;
 pub use link::Event;
 pub use process::{ServerProcess, open_files, serve};
 
+use crate::frame::Frame;
 use link::{Link, Role};
 use std::io;
 use std::net::SocketAddr;
@@ -16,8 +17,6 @@ use tickwheel::Timer;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
-
-use crate::frame::Frame;
 
 /// What a server or a client goes by.
 #[derive(Clone)]
@@ -70,7 +69,8 @@ impl Server {
                         });
                     }
                     // Too many open files, say: they are fewer later.
-                    Err(_) => drop(settings.timer.sleep(settings.interval).await),
+                    Err(_) if settings.timer.sleep(settings.interval).await.is_ok() => {}
+                    Err(_) => return, // the timer was stopped
                 }
                 while connections.try_join_next().is_some() {}
             }
@@ -102,8 +102,8 @@ impl Client {
                     }
                 }
                 // All clients of a server that was killed are here at once, so they spread out.
-                let wait = settings.interval.mul_f64(0.5 + fastrand::f64() / 2.0);
-                if settings.timer.sleep(wait).await.is_err() {
+                let half = settings.interval / 2;
+                if settings.timer.sleep(half + half.mul_f64(fastrand::f64())).await.is_err() {
                     return; // the timer was stopped
                 }
             }
