@@ -113,6 +113,8 @@ impl<W: Source> Awaited<W> {
         if max == 0 {
             return Poll::Ready(Ok(0));
         }
+        // A loop by the number of values ends at an error by itself: 0 means one thing only.
+        self.ends = false;
         let Some(first) = ready!(self.poll_next(context)) else { return Poll::Ready(Ok(0)) };
         let len = batch.len();
         batch.push(first?);

@@ -78,7 +78,8 @@ pub struct DelaySender<T>(Arc<Shared<T>>);
 ///
 /// While the timer is stopped, or has no room, or no worker, no thread wakes a task that waits for
 /// a deadline. Then waiting gives an error. If no value is due at the next call, that call returns
-/// None, so that a loop ends. Values that are due come out nevertheless, and the others stay.
+/// None, so that a loop ends; a batch gives the error each time. Values that are due come out
+/// nevertheless, and the others stay.
 pub struct DelayReceiver<T>(Awaited<Receives<T>>);
 
 /// Says that the receiver of a delay channel is gone, and gives back the value that it did not get.

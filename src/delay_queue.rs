@@ -36,7 +36,8 @@ use std::time::Instant;
 ///
 /// While the timer is stopped, or has no room, or no worker, no thread wakes a task that waits.
 /// Then waiting gives an error. If no value is due at the next call, that call returns None, so
-/// that a loop over the queue ends. Values that are due come out nevertheless, and the others stay.
+/// that a loop over the queue ends; a batch gives the error each time. Values that are due come out
+/// nevertheless, and the others stay.
 ///
 /// ```
 /// # futures::executor::block_on(async {

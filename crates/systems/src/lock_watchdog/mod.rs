@@ -18,7 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 use thiserror::Error;
-use tickwheel::{DelayReceiver, DelaySender, Due, Key, Timeout, Timer, delay_channel};
+use tickwheel::{
+    DelayReceiver, DelaySender, Due, Key, ScheduleErrorKind, Timeout, Timer, delay_channel,
+};
 
 /// Each script has the key of the lock, that of the last fencing number of all locks, a token and a
 /// lease. This one locks, and returns the fencing number: the time in microseconds, or one more than
@@ -356,13 +358,12 @@ fn watch(shared: &Weak<Shared>, mut due: DelayReceiver<Arc<Grant>>) {
     let mut batch = Vec::new();
     loop {
         let received = due.recv_batch(&mut batch, BATCH);
-        let Some(shared) = shared.upgrade().filter(|shared| !shared.timer.is_stopped()) else {
-            return;
-        };
+        let Some(shared) = shared.upgrade() else { return };
         match received {
-            Ok(1..) => shared.renew(take(&mut batch)),
+            Ok(0) | Err(ScheduleErrorKind::Stopped) => return,
+            Ok(_) => shared.renew(take(&mut batch)),
             // The timer has no timeout to spare to wake this thread: what is due comes out then.
-            Ok(0) | Err(_) => thread::sleep(shared.lease / 15),
+            Err(_) => thread::sleep(shared.lease / 15),
         }
     }
 }
