@@ -20,7 +20,7 @@ pub(crate) struct Awaited<W> {
     pub(crate) source: W,
     /// While a task waits, this ends when the task is to look at the source again, or before.
     sleep: Sleep,
-    /// The last poll gave an error: this one gives None, unless a value is due.
+    /// The last value asked for was an error: the next is None, unless one is due.
     ends: bool,
 }
 
@@ -89,7 +89,9 @@ impl<W: Source> Awaited<W> {
     /// Returns the next value if it is due, or None if there is nothing to wait for.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Next<W>> {
         let ends = take(&mut self.ends);
-        self.poll_until(context, |tick| tick.filter(|_| !ends))
+        let next = ready!(self.poll_until(context, |tick| tick.filter(|_| !ends)));
+        self.ends = matches!(next, Some(Err(_)));
+        Poll::Ready(next)
     }
 
     /// Returns the next value if it is due, and waits for one even if there is none.
@@ -113,9 +115,8 @@ impl<W: Source> Awaited<W> {
         if max == 0 {
             return Poll::Ready(Ok(0));
         }
-        // A loop by the number of values ends at an error by itself: 0 means one thing only.
-        self.ends = false;
-        let Some(first) = ready!(self.poll_next(context)) else { return Poll::Ready(Ok(0)) };
+        let next = ready!(self.poll_until(context, |tick| tick));
+        let Some(first) = next else { return Poll::Ready(Ok(0)) };
         let len = batch.len();
         batch.push(first?);
         while batch.len() - len < max {
@@ -142,10 +143,7 @@ impl<W: Source> Awaited<W> {
             self.sleep.move_to(tick);
             match self.sleep.poll_by(context.waker()) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Err(error)) => {
-                    self.ends = true;
-                    return Poll::Ready(Some(Err(error)));
-                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
                 // That tick came meanwhile, or no value is left that is due at it.
                 Poll::Ready(Ok(())) => {}
             }
