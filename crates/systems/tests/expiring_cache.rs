@@ -105,14 +105,16 @@ fn memory_is_that_of_what_has_not_expired_without_a_thread() {
 
 #[test]
 fn hits_are_those_of_moka() {
-    let requests = requests().expect("the trace is bundled");
-    let lifetimes = [60_500, 10_500].map(Duration::from_millis);
-    // The caches read the clock one after the other. If the system takes the thread away in between,
-    // for half of such a second, they may differ: then again, with longer ones.
+    let mut requests = requests().expect("the trace is bundled");
+    requests.retain(|&(time_ms, _)| time_ms < 40_000);
+    // They end in the middle of a second of the trace.
+    let lifetimes = [20_500, 5_500].map(Duration::from_millis);
+    // If the system holds the thread up for half of such a second, one cache may see an entry that
+    // the other does not: then again, with longer ones.
     let differ = |millis| {
         let [ours, moka] = beside_moka(&requests, lifetimes, Duration::from_millis(millis));
-        (ours != moka || ours == 0 || ours == requests.len()).then_some((ours, moka))
+        (ours != moka).then_some((ours, moka))
     };
-    let found: Vec<_> = [20, 50, 100].into_iter().map_while(differ).collect();
-    assert!(found.len() < 3, "ours and moka's: {found:?}");
+    let found: Vec<_> = [50, 100, 200, 400].into_iter().map_while(differ).collect();
+    assert!(found.len() < 4, "hits of ours, and of moka's: {found:?}");
 }
