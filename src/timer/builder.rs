@@ -4,6 +4,7 @@ use super::clock::{Clock, MonotonicClock};
 use super::error::BuildError;
 use super::executor::Executor;
 use super::hub::{PanicHook, TaskPanic};
+use super::recording::Sink;
 use crate::Mode;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -38,6 +39,7 @@ pub struct TimerBuilder {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) thread_name: String,
     pub(super) on_panic: Option<Box<PanicHook>>,
+    pub(super) sink: Sink,
 }
 
 impl TimerBuilder {
@@ -51,6 +53,7 @@ impl TimerBuilder {
             clock: Arc::new(MonotonicClock),
             thread_name: String::from("tickwheel"),
             on_panic: None,
+            sink: Sink::default(),
         }
     }
 

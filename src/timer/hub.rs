@@ -3,6 +3,7 @@
 use super::clock::Clock;
 use super::error::ScheduleErrorKind;
 use super::park::Park;
+use super::recording::Recording;
 use super::stats::Counters;
 use crate::clock::Ticks;
 use crate::sync::{AtomicU32, AtomicUsize, Ordering};
@@ -33,6 +34,7 @@ pub(crate) struct Hub {
     /// For [`Follower`](super::Follower) too, which keeps its memory and not the rest.
     pub(super) park: Arc<CachePadded<Park>>,
     pub(crate) counters: CachePadded<Counters>,
+    pub(super) recording: Recording,
 }
 
 /// Starts the worker of a timer, unless it runs.

@@ -16,6 +16,7 @@ mod life;
 mod local;
 mod manual;
 mod park;
+mod recording;
 mod repeat;
 mod shard;
 mod stats;
@@ -42,7 +43,6 @@ pub(crate) use census::warn_if_many;
 pub(crate) use hub::Hub;
 pub(crate) use shard::{Entry, Shard};
 
-use crate::Wheel;
 use crate::clock::Ticks;
 use crate::sync::{AtomicU32, Mutex};
 use alloc::boxed::Box;
@@ -56,6 +56,7 @@ use crossbeam_utils::CachePadded;
 use hub::{Limit, Start};
 use life::{Life, Owner};
 use park::Park;
+use recording::Recording;
 use repeat::Repeating;
 use stats::Counters;
 use std::time::Instant;
@@ -360,9 +361,7 @@ impl Timer {
         F: FnOnce() + Send + 'static,
     {
         let (shard, task) = (self.shard(), Box::new(task));
-        match shard
-            .schedule(deadline, task, |wheel, task| wheel.schedule(deadline, Entry::Once(task)))
-        {
+        match shard.schedule(deadline, task, |state, task| state.put(deadline, Entry::Once(task))) {
             Ok(key) => Ok(Timeout::once(shard, key, deadline)),
             Err((kind, task)) => Err(ScheduleError::new(kind, *task)),
         }
@@ -381,8 +380,8 @@ impl Timer {
         let due = hub.clock.now().checked_add(first);
         let deadline = hub.ticks.deadline_of(due);
         let repeating = Arc::new(Repeating::new(due, deadline, again));
-        let put = |wheel: &mut Wheel<_>, task| {
-            let key = wheel.schedule(deadline, Entry::Repeating(Arc::clone(&repeating)));
+        let put = |state: &mut shard::State, task| {
+            let key = state.put(deadline, Entry::Repeating(Arc::clone(&repeating)));
             repeating.lock().waits(key, boxed(task));
         };
         let shard = self.shard();
@@ -553,6 +552,7 @@ impl TimerBuilder {
         self.check()?;
         let timer = self.assemble();
         let hub = &timer.engine.hub;
+        hub.recording.start(&hub.clock)?;
         hub.clock.follow(Follower::new(&hub.park, hub.ticks));
         warn_if_many();
         Ok(timer)
@@ -564,9 +564,11 @@ impl TimerBuilder {
         static ID: AtomicU64 = AtomicU64::new(0);
 
         let shards = self.shards_or_default();
+        let ticks = Ticks::new(self.clock.now(), self.tick);
         let hub = Arc::new(Hub {
             id: ID.fetch_add(1, Relaxed),
-            ticks: Ticks::new(self.clock.now(), self.tick),
+            recording: Recording::new(self.sink, shards, &ticks),
+            ticks,
             clock: self.clock,
             process: AtomicU32::new(0),
             limit: self.max_pending.map(Limit::new),
@@ -576,9 +578,9 @@ impl TimerBuilder {
             counters: CachePadded::new(Counters::new()),
         });
         let life = Arc::new_cyclic(|life: &Weak<Life>| {
-            let shard = |_| {
+            let shard = |number| {
                 let worker: Weak<dyn Start> = life.clone();
-                Arc::new(Shard::new(Arc::clone(&hub), worker, self.mode))
+                Arc::new(Shard::new(Arc::clone(&hub), worker, self.mode, number))
             };
             let shards = (0..shards).map(shard).collect();
             let left = Mutex::new(None);

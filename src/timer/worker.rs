@@ -239,7 +239,7 @@ fn end_run(
             if !shard_state.stopped {
                 let deadline = state.deadline;
                 let entry = Entry::Repeating(Arc::clone(repeating));
-                state.waits(shard_state.wheel.schedule(deadline, entry), task);
+                state.waits(shard_state.put(deadline, entry), task);
                 drop(state);
                 shard.release(shard_state, deadline);
                 return None;
