@@ -151,6 +151,8 @@ pub use mode::{Mode, ModeError};
 pub use record::{Recorded, Recorder};
 #[cfg(feature = "boot-clock")]
 pub use timer::BootClock;
+#[cfg(feature = "metrics")]
+pub use timer::TimerMetrics;
 #[cfg(feature = "std")]
 pub use timer::{
     BuildError, Clock, Executor, Follower, InsideTask, Lateness, ManualClock, MissedTick,

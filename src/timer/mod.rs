@@ -15,6 +15,8 @@ mod inside;
 mod life;
 mod local;
 mod manual;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod park;
 mod recording;
 mod repeat;
@@ -34,6 +36,8 @@ pub use executor::Executor;
 pub use follower::Follower;
 pub use hub::TaskPanic;
 pub use manual::ManualClock;
+#[cfg(feature = "metrics")]
+pub use metrics::TimerMetrics;
 pub use repeat::{MissedTick, Next, Run};
 pub use stats::{Lateness, TimerStats};
 pub use task::{Status, Task, Unfired};
@@ -486,6 +490,7 @@ impl Timer {
             wake_ups: counters.wake_ups.load(Relaxed),
             lateness: counters.lateness(),
             longest_task: counters.longest_task(),
+            slow_tasks: counters.slow_tasks.load(Relaxed),
             executor_wait,
             shards,
         }
@@ -574,6 +579,7 @@ impl TimerBuilder {
             limit: self.max_pending.map(Limit::new),
             has_executor: self.executor.is_some(),
             on_panic: self.on_panic,
+            slow_task: self.slow_task,
             park: Arc::new(CachePadded::new(Park::new())),
             counters: CachePadded::new(Counters::new()),
         });
