@@ -123,6 +123,8 @@ mod delay_queue;
 #[cfg(feature = "std")]
 mod future;
 mod mode;
+#[cfg(feature = "record")]
+mod record;
 #[cfg(feature = "std")]
 mod sync;
 #[cfg(feature = "std")]
@@ -145,8 +147,12 @@ pub use future::{
     timeout_at, timer,
 };
 pub use mode::{Mode, ModeError};
+#[cfg(feature = "record")]
+pub use record::{Recorded, Recorder};
 #[cfg(feature = "boot-clock")]
 pub use timer::BootClock;
+#[cfg(feature = "metrics")]
+pub use timer::TimerMetrics;
 #[cfg(feature = "std")]
 pub use timer::{
     BuildError, Clock, Executor, Follower, InsideTask, Lateness, ManualClock, MissedTick,

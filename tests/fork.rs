@@ -83,3 +83,19 @@ fn in_a_child_no_task_of_the_parent_is_waited_for() {
     }
     drop(ends);
 }
+
+/// Hangs if the child waits for the thread that writes.
+#[cfg(feature = "record")]
+#[test]
+fn in_a_child_a_recorded_timer_stops_without_the_thread_that_writes() {
+    let _alone = alone();
+    let timer = Timer::builder().record(std::io::sink()).build().expect("it starts");
+    let schedule = || timer.schedule(Duration::from_secs(3_600), || {}).expect("it runs");
+    schedule();
+    assert!(in_a_child(|| {
+        schedule();
+        timer.stop().is_ok_and(|unfired| unfired.len() == 2)
+    }));
+    assert_eq!(timer.stop().map(|unfired| unfired.len()), Ok(1));
+    assert_eq!(timer.recorded().map(|recorded| recorded.operations), Some(1));
+}

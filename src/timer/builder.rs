@@ -4,6 +4,7 @@ use super::clock::{Clock, MonotonicClock};
 use super::error::BuildError;
 use super::executor::Executor;
 use super::hub::{PanicHook, TaskPanic};
+use super::recording::Sink;
 use crate::Mode;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -38,6 +39,8 @@ pub struct TimerBuilder {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) thread_name: String,
     pub(super) on_panic: Option<Box<PanicHook>>,
+    pub(super) slow_task: Option<Duration>,
+    pub(super) sink: Sink,
 }
 
 impl TimerBuilder {
@@ -51,6 +54,8 @@ impl TimerBuilder {
             clock: Arc::new(MonotonicClock),
             thread_name: String::from("tickwheel"),
             on_panic: None,
+            slow_task: None,
+            sink: Sink::default(),
         }
     }
 
@@ -130,6 +135,32 @@ impl TimerBuilder {
         self
     }
 
+    /// Sets how long a task has to run to count as slow: see
+    /// [`slow_tasks`](crate::TimerStats::slow_tasks). By default none does. The timer reads the
+    /// clock before and after each task then.
+    ///
+    /// With the feature `tracing`, a slow task is told by an event of the level `WARN`, with
+    /// `took_us` and `lateness_us`, inside the task's span. Every task has one, of the level
+    /// `TRACE`: `task` of the target `tickwheel`, with `lateness_us`, how late the task began.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tickwheel::{ManualClock, Timer};
+    ///
+    /// let clock = ManualClock::new();
+    /// let slow = Duration::from_millis(10);
+    /// let timer = Timer::builder().clock(clock.clone()).slow_task(slow).build()?;
+    /// let works = clock.clone();
+    /// timer.schedule(Duration::from_secs(1), move || works.advance(slow * 2))?;
+    /// clock.advance(Duration::from_secs(2));
+    /// assert_eq!(timer.stats().slow_tasks, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn slow_task(mut self, at_least: Duration) -> Self {
+        self.slow_task = Some(at_least);
+        self
+    }
+
     /// Returns an error if a setting is out of its range.
     pub(super) fn check(&self) -> Result<(), BuildError> {
         if self.tick < SHORTEST_TICK || LONGEST_TICK < self.tick {
@@ -163,6 +194,7 @@ impl fmt::Debug for TimerBuilder {
             .field("max_pending", &self.max_pending)
             .field("shards", &self.shards)
             .field("thread_name", &self.thread_name)
+            .field("slow_task", &self.slow_task)
             .finish_non_exhaustive()
     }
 }

@@ -97,6 +97,8 @@ pub enum BuildError {
     Shards(usize),
     /// The thread's name has a zero byte.
     ThreadName(String),
+    /// The thread that writes the recording could not be started.
+    Recorder(io::ErrorKind),
 }
 
 impl fmt::Display for BuildError {
@@ -111,6 +113,9 @@ impl fmt::Display for BuildError {
             }
             Self::ThreadName(name) => {
                 write!(f, "the thread's name must not have a zero byte, and is {name:?}")
+            }
+            Self::Recorder(kind) => {
+                write!(f, "the thread that writes the recording could not be started: {kind}")
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::clock::Clock;
 use super::error::ScheduleErrorKind;
 use super::park::Park;
+use super::recording::Recording;
 use super::stats::Counters;
 use crate::clock::Ticks;
 use crate::sync::{AtomicU32, AtomicUsize, Ordering};
@@ -30,9 +31,12 @@ pub(crate) struct Hub {
     pub(crate) limit: Option<Limit>,
     pub(super) has_executor: bool,
     pub(super) on_panic: Option<Box<PanicHook>>,
+    /// How long a slow task takes at least.
+    pub(super) slow_task: Option<Duration>,
     /// For [`Follower`](super::Follower) too, which keeps its memory and not the rest.
     pub(super) park: Arc<CachePadded<Park>>,
     pub(crate) counters: CachePadded<Counters>,
+    pub(super) recording: Recording,
 }
 
 /// Starts the worker of a timer, unless it runs.
@@ -82,6 +86,35 @@ impl Hub {
         }
     }
 
+    /// Runs a task that is `late`, [guarded](Self::guarded), for those who watch tasks.
+    pub(super) fn run<T>(&self, late: Duration, task: impl FnOnce() -> T) -> Option<T> {
+        #[cfg(feature = "tracing")]
+        let _span = tracing::trace_span!(target: "tickwheel", "task", lateness_us = micros(late));
+        #[cfg(feature = "tracing")]
+        let _inside = _span.enter();
+        let Some(slow) = self.slow_task else { return self.guarded(task) };
+        let start = self.clock.now();
+        let value = self.guarded(task);
+        let took = self.clock.now().saturating_duration_since(start);
+        if slow <= took {
+            self.slow(took, late);
+        }
+        value
+    }
+
+    #[cold]
+    #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "only counted"))]
+    fn slow(&self, took: Duration, late: Duration) {
+        self.counters.slow_tasks.fetch_add(1, Relaxed);
+        #[cfg(feature = "tracing")]
+        tracing::warn!(
+            target: "tickwheel",
+            took_us = micros(took),
+            lateness_us = micros(late),
+            "a task was slow"
+        );
+    }
+
     #[cold]
     fn panicked(&self, payload: Payload) {
         self.counters.panics.fetch_add(1, Relaxed);
@@ -91,6 +124,11 @@ impl Hub {
         }
         swallow(Err(payload));
     }
+}
+
+#[cfg(feature = "tracing")]
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 type Payload = Box<dyn Any + Send>;

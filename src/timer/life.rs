@@ -76,6 +76,7 @@ impl Life {
             // It does not panic.
             let _ = worker.join();
         }
+        hub.recording.end(&*hub.clock, waits.is_some());
         drop(waits);
         unfired.extend(lock(left).take());
         *lock(&self.phase) = Phase::Stopped;

@@ -15,7 +15,10 @@ mod inside;
 mod life;
 mod local;
 mod manual;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod park;
+mod recording;
 mod repeat;
 mod shard;
 mod stats;
@@ -33,6 +36,8 @@ pub use executor::Executor;
 pub use follower::Follower;
 pub use hub::TaskPanic;
 pub use manual::ManualClock;
+#[cfg(feature = "metrics")]
+pub use metrics::TimerMetrics;
 pub use repeat::{MissedTick, Next, Run};
 pub use stats::{Lateness, TimerStats};
 pub use task::{Status, Task, Unfired};
@@ -42,7 +47,6 @@ pub(crate) use census::warn_if_many;
 pub(crate) use hub::Hub;
 pub(crate) use shard::{Entry, Shard};
 
-use crate::Wheel;
 use crate::clock::Ticks;
 use crate::sync::{AtomicU32, Mutex};
 use alloc::boxed::Box;
@@ -56,6 +60,7 @@ use crossbeam_utils::CachePadded;
 use hub::{Limit, Start};
 use life::{Life, Owner};
 use park::Park;
+use recording::Recording;
 use repeat::Repeating;
 use stats::Counters;
 use std::time::Instant;
@@ -364,9 +369,7 @@ impl Timer {
         F: FnOnce() + Send + 'static,
     {
         let (shard, task) = (self.shard(), Box::new(task));
-        match shard
-            .schedule(deadline, task, |wheel, task| wheel.schedule(deadline, Entry::Once(task)))
-        {
+        match shard.schedule(deadline, task, |state, task| state.put(deadline, Entry::Once(task))) {
             Ok(key) => Ok(Timeout::once(shard, key, deadline)),
             Err((kind, task)) => Err(ScheduleError::new(kind, *task)),
         }
@@ -385,8 +388,8 @@ impl Timer {
         let due = hub.clock.now().checked_add(first);
         let deadline = hub.ticks.deadline_of(due);
         let repeating = Arc::new(Repeating::new(due, deadline, again));
-        let put = |wheel: &mut Wheel<_>, task| {
-            let key = wheel.schedule(deadline, Entry::Repeating(Arc::clone(&repeating)));
+        let put = |state: &mut shard::State, task| {
+            let key = state.put(deadline, Entry::Repeating(Arc::clone(&repeating)));
             repeating.lock().waits(key, boxed(task));
         };
         let shard = self.shard();
@@ -509,6 +512,7 @@ impl Timer {
             wake_ups: counters.wake_ups.load(Relaxed),
             lateness: counters.lateness(),
             longest_task: counters.longest_task(),
+            slow_tasks: counters.slow_tasks.load(Relaxed),
             executor_wait,
             shards,
         }
@@ -575,6 +579,7 @@ impl TimerBuilder {
         self.check()?;
         let timer = self.assemble();
         let hub = &timer.engine.hub;
+        hub.recording.start(&hub.clock)?;
         hub.clock.follow(Follower::new(&hub.park, hub.ticks));
         warn_if_many();
         Ok(timer)
@@ -586,21 +591,24 @@ impl TimerBuilder {
         static ID: AtomicU64 = AtomicU64::new(0);
 
         let shards = self.shards_or_default();
+        let ticks = Ticks::new(self.clock.now(), self.tick);
         let hub = Arc::new(Hub {
             id: ID.fetch_add(1, Relaxed),
-            ticks: Ticks::new(self.clock.now(), self.tick),
+            recording: Recording::new(self.sink, shards, &ticks),
+            ticks,
             clock: self.clock,
             process: AtomicU32::new(0),
             limit: self.max_pending.map(Limit::new),
             has_executor: self.executor.is_some(),
             on_panic: self.on_panic,
+            slow_task: self.slow_task,
             park: Arc::new(CachePadded::new(Park::new())),
             counters: CachePadded::new(Counters::new()),
         });
         let life = Arc::new_cyclic(|life: &Weak<Life>| {
-            let shard = |_| {
+            let shard = |number| {
                 let worker: Weak<dyn Start> = life.clone();
-                Arc::new(Shard::new(Arc::clone(&hub), worker, self.mode))
+                Arc::new(Shard::new(Arc::clone(&hub), worker, self.mode, number))
             };
             let shards = (0..shards).map(shard).collect();
             let left = Mutex::new(None);

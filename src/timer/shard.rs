@@ -4,6 +4,7 @@ use super::due::Due;
 use super::error::ScheduleErrorKind;
 use super::handed_over::HandedOver;
 use super::hub::{Hub, Start};
+use super::recording::Lane;
 use super::repeat::Repeating;
 use super::task::{OnceTask, Status, Task, Unfired};
 use crate::clock::NEVER;
@@ -41,6 +42,8 @@ pub(super) struct State {
     /// told it. No deadline in the wheel is earlier, unless the worker is looking.
     watched: u64,
     pub(super) counts: Counts,
+    /// Is told what happens in the wheel.
+    lane: Lane,
     /// Nothing is scheduled or fired any more.
     pub(super) stopped: bool,
     /// The keys of the timeouts that stopping took out, so that their handles can tell that these
@@ -77,11 +80,12 @@ pub(super) enum Found {
 }
 
 impl Shard {
-    pub(super) fn new(hub: Arc<Hub>, worker: Weak<dyn Start>, mode: Mode) -> Self {
+    pub(super) fn new(hub: Arc<Hub>, worker: Weak<dyn Start>, mode: Mode, number: usize) -> Self {
         let state = State {
             wheel: Wheel::new(mode),
             watched: NEVER,
             counts: Counts::default(),
+            lane: hub.recording.lane(number),
             stopped: false,
             taken: HashSet::new(),
         };
@@ -97,13 +101,13 @@ impl Shard {
         &self,
         deadline: u64,
         value: T,
-        put: impl FnOnce(&mut Wheel<Entry>, T) -> R,
+        put: impl FnOnce(&mut State, T) -> R,
     ) -> Result<R, (ScheduleErrorKind, T)> {
         let mut state = match self.admit() {
             Ok(state) => state,
             Err(kind) => return Err((self.rejects(kind), value)),
         };
-        let scheduled = put(&mut state.wheel, value);
+        let scheduled = put(&mut state, value);
         state.counts.scheduled += 1;
         self.release(state, deadline);
         Ok(scheduled)
@@ -138,7 +142,7 @@ impl Shard {
             }
         }
         state.counts.scheduled += 1;
-        let key = state.wheel.schedule(deadline, Entry::Wake(waker));
+        let key = state.put(deadline, Entry::Wake(waker));
         self.release(state, deadline);
         Ok(Some(key))
     }
@@ -171,10 +175,12 @@ impl Shard {
     /// Takes out a timeout that has not begun to run.
     #[inline(always)]
     pub(super) fn take(&self, state: &mut State, key: Key) -> Option<Entry> {
-        match state.wheel.cancel(key) {
-            None => self.due.take(key),
-            entry => entry,
-        }
+        let entry = match state.wheel.cancel(key) {
+            None => self.due.take(key)?,
+            Some(entry) => entry,
+        };
+        state.lane.cancelled(key);
+        Some(entry)
     }
 
     /// Returns whether a timeout has not begun to run.
@@ -203,10 +209,14 @@ impl Shard {
     /// Moves a timeout that has not begun to run, and returns the key that it has now.
     pub(super) fn move_to(&self, state: &mut State, key: Key, deadline: u64) -> Option<Key> {
         let key = match state.wheel.reschedule(key, deadline) {
-            true => key,
+            true => {
+                state.lane.rescheduled(key, deadline);
+                key
+            }
             false => {
                 let entry = self.due.take(key)?;
-                state.wheel.schedule(deadline, entry)
+                state.lane.cancelled(key);
+                state.put(deadline, entry)
             }
         };
         state.counts.rescheduled += 1;
@@ -346,10 +356,14 @@ impl Shard {
 
     #[inline]
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        match try_lock(&self.state) {
+        // With no lock held, because the clock is foreign.
+        let now = self.hub.recording.now(&*self.hub.clock);
+        let mut state = match try_lock(&self.state) {
             Some(state) => state,
             None => self.wait_for_lock(),
-        }
+        };
+        state.lane.is_now(now);
+        state
     }
 
     #[cold]
@@ -409,6 +423,16 @@ impl Shard {
             drop(state);
             self.hub.park.wake_by(deadline);
         }
+    }
+}
+
+impl State {
+    /// Puts a timeout into the wheel.
+    #[inline]
+    pub(super) fn put(&mut self, deadline: u64, entry: Entry) -> Key {
+        let key = self.wheel.schedule(deadline, entry);
+        self.lane.scheduled(key, deadline);
+        key
     }
 }
 

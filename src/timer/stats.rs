@@ -50,6 +50,9 @@ pub struct TimerStats {
     /// of the wheel until it ended, or until the executor had it. Up to four tasks of 16 that are
     /// due at once count as one.
     pub longest_task: Duration,
+    /// Tasks that ran for at least as long as [`slow_task`](crate::TimerBuilder::slow_task) says,
+    /// by the timer's clock, on the worker or an executor. Each run of a repeating timeout counts.
+    pub slow_tasks: u64,
     /// How long tasks waited for the [executor](crate::TimerBuilder::executor), by the timer's
     /// clock: from when the worker took the timeout out of the wheel until the task began to run. A
     /// task counts when it has ended; one that the executor dropped does not.
@@ -83,6 +86,19 @@ impl Lateness {
         }
         self.sum = self.sum.saturating_add(other.sum);
         self.max = self.max.max(other.max);
+    }
+
+    /// Returns the durations that are not among the `earlier` ones of the same counters, as
+    /// [`iter`](Self::iter) does.
+    #[cfg(feature = "metrics")]
+    pub(super) fn since<'a>(
+        &'a self,
+        earlier: &'a Self,
+    ) -> impl Iterator<Item = (Duration, u64)> + 'a {
+        self.counts.iter().enumerate().filter_map(|(index, &count)| {
+            let more = count.saturating_sub(earlier.counts.get(index).copied().unwrap_or(0));
+            (0 < more).then(|| (upper_bound(index).min(self.max()), more))
+        })
     }
 
     /// Returns how many durations there are.
@@ -180,12 +196,13 @@ impl fmt::Debug for Lateness {
     }
 }
 
-/// The counters of the worker. No other thread writes them, but for the first three.
+/// The counters of the worker. No other thread writes them, but for the first four.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(super) panics: AtomicU64,
     pub(super) rejected: AtomicU64,
     pub(super) missed: AtomicU64,
+    pub(super) slow_tasks: AtomicU64,
     pub(super) fired: AtomicU64,
     pub(super) wake_ups: AtomicU64,
     longest_task: AtomicU64,

@@ -53,7 +53,7 @@ impl Timer {
         match shard.admit() {
             Ok(mut state) => {
                 let deadline = state.wheel.choose(&ticks);
-                let key = state.wheel.schedule(deadline, Entry::Once(task));
+                let key = state.put(deadline, Entry::Once(task));
                 state.counts.scheduled += 1;
                 shard.release(state, deadline);
                 Ok(Timeout::once(shard, key, deadline))

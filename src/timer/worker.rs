@@ -112,8 +112,9 @@ impl Engine {
         let mut fired = 0;
         while fired < together {
             let Some(expired) = shard.next_due() else { break };
-            hub.counters.fires(hub.ticks.late(*now, expired.deadline));
-            self.fire(shard, expired, *now);
+            let late = hub.ticks.late(*now, expired.deadline);
+            hub.counters.fires(late);
+            self.fire(shard, expired, *now, late);
             fired += 1;
         }
         if fired > 0 {
@@ -124,18 +125,18 @@ impl Engine {
         fired == together
     }
 
-    /// Fires a timeout that was taken out `now`.
-    fn fire(&self, shard: &Arc<Shard>, expired: Expired<Entry>, now: Instant) {
+    /// Fires a timeout that was taken out `now`, so `late`.
+    fn fire(&self, shard: &Arc<Shard>, expired: Expired<Entry>, now: Instant, late: Duration) {
         let Expired { key, value: entry, .. } = expired;
         match &self.executor {
             Some(executor) if !matches!(entry, Entry::Wake(_)) => {
                 shard.handed_over.insert(key);
                 let (shard, entry) = (Arc::clone(shard), Some(entry));
-                let work = Work { shard, key, since: now, waited: None, entry };
+                let work = Work { shard, key, since: now, late, waited: None, entry };
                 self.hub.guarded(|| executor.execute(Box::new(move || work.run())));
             }
             _ => {
-                if let Some(unfired) = run_entry(shard, entry) {
+                if let Some(unfired) = run_entry(shard, entry, late) {
                     *lock(&self.left) = Some(unfired);
                 }
             }
@@ -148,6 +149,7 @@ struct Work {
     shard: Arc<Shard>,
     key: Key,
     since: Instant,
+    late: Duration,
     /// None unless it has begun to run.
     waited: Option<Duration>,
     /// Taken when it runs.
@@ -159,8 +161,9 @@ impl Work {
         let _inside = inside::enter(self.shard.hub.id);
         if let Some(entry) = self.entry.take() {
             let now = self.shard.hub.clock.now();
-            self.waited = Some(now.saturating_duration_since(self.since));
-            let unfired = run_entry(&self.shard, entry);
+            let waited = now.saturating_duration_since(self.since);
+            self.waited = Some(waited);
+            let unfired = run_entry(&self.shard, entry, self.late.saturating_add(waited));
             debug_assert!(unfired.is_none(), "what an executor has counts as fired");
         }
     }
@@ -194,18 +197,18 @@ impl Drop for Work {
     }
 }
 
-/// Runs what is due, here. Returns a repeating timeout that would run again had the timer not been
-/// stopped.
-fn run_entry(shard: &Shard, entry: Entry) -> Option<Unfired> {
+/// Runs what is due, here, so `late`. Returns a repeating timeout that would run again had the timer
+/// not been stopped.
+fn run_entry(shard: &Shard, entry: Entry, late: Duration) -> Option<Unfired> {
     match entry {
         Entry::Once(task) => {
-            shard.hub.guarded(task);
+            shard.hub.run(late, task);
             None
         }
         Entry::Repeating(repeating) => {
             let mut task = repeating.take_to_run()?;
             let run = repeating.begin_run(shard.hub.clock.now());
-            let next = shard.hub.guarded(|| task(&run));
+            let next = shard.hub.run(late, || task(&run));
             end_run(shard, &repeating, task, next)
         }
         Entry::Wake(waker) => {
@@ -239,7 +242,7 @@ fn end_run(
             if !shard_state.stopped {
                 let deadline = state.deadline;
                 let entry = Entry::Repeating(Arc::clone(repeating));
-                state.waits(shard_state.wheel.schedule(deadline, entry), task);
+                state.waits(shard_state.put(deadline, entry), task);
                 drop(state);
                 shard.release(shard_state, deadline);
                 return None;

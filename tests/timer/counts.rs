@@ -90,3 +90,38 @@ fn how_long_tasks_waited_for_the_executor_is_told() {
     assert_eq!((waits.count(), waits.sum(), waits.max()), (2, ms(140), ms(100)));
     assert_eq!(Timer::new().stats().executor_wait.sum(), Duration::ZERO);
 }
+
+#[test]
+fn tasks_as_long_as_the_threshold_are_slow_on_the_worker_and_elsewhere() {
+    for is_elsewhere in [false, true] {
+        let clock = ManualClock::new();
+        let builder = Timer::builder().clock(clock.clone()).slow_task(ms(10));
+        let timer = match is_elsewhere {
+            true => builder.executor(|task: BoxedTask| task()).build(),
+            false => builder.build(),
+        };
+        let timer = timer.expect("in range");
+        // Inside a task, the clock moves and does not wait.
+        let takes = |duration| {
+            let clock = clock.clone();
+            move || clock.advance(duration)
+        };
+        for (at, micros) in [(100, 9_999), (200, 10_000), (300, 50_000)] {
+            timer.schedule(ms(at), takes(Duration::from_micros(micros))).expect("it runs");
+        }
+        let panics = clock.clone();
+        let task = move || {
+            panics.advance(ms(10));
+            panic!("as the test wants it");
+        };
+        timer.schedule(ms(400), task).expect("it runs");
+        let repeats = takes(ms(12));
+        let task = move |run: &Run| {
+            repeats();
+            if run.count() == 3 { Next::Stop } else { Next::After(ms(10)) }
+        };
+        timer.schedule_with(ms(500), task).expect("it runs");
+        clock.advance(ms(1_000));
+        assert_eq!(timer.stats().slow_tasks, 6);
+    }
+}

@@ -281,10 +281,10 @@ fn arguments_are_checked_before_any_work() {
         assert!(output.stdout.is_empty());
     }
     let broken = folder.path().join("broken.csv");
-    fs::write(&broken, format!("{}\n0,schedule,1,0\n", Trace::HEADER)).unwrap();
+    fs::write(&broken, format!("{}\n0,schedule,1,-1\n", Trace::HEADER)).unwrap();
     let output = command(&[broken.to_str().unwrap()]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("broken.csv:2: found delay_ms `0`"));
+    assert!(text(&output.stderr).contains("broken.csv:2: found delay_ms `-1`"));
 }
 
 /// As many as a test has the time for.

@@ -2,7 +2,7 @@
 
 use super::score::{self, LITTLE_MEMORY, SHORT_CALL};
 use super::search::{Candidate, Figures, Options};
-use crate::replay::{Tick, as_text, units};
+use crate::replay::{Gaps, Tick, as_text, units};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indicatif::HumanCount;
 use serde::Serialize;
@@ -27,6 +27,8 @@ pub struct Choice {
     pub is_settled: bool,
     /// From the first operation to the last, in ms.
     pub span_ms: u64,
+    /// What is not in the trace though it happened.
+    pub gaps: Gaps,
     /// What was searched.
     pub options: Options,
     /// All configurations, tick by tick.
@@ -581,6 +583,7 @@ mod tests {
             is_whole: true,
             is_settled: true,
             span_ms: 1_000,
+            gaps: Default::default(),
             options: Options::default(),
             candidates,
         }

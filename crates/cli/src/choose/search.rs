@@ -108,6 +108,7 @@ pub fn choose(
         is_whole,
         is_settled,
         span_ms,
+        gaps: trace.gaps(),
         options: *options,
         candidates: search.finish(),
     })

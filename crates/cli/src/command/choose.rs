@@ -64,6 +64,7 @@ impl Choose {
         let choice = choose::choose(trace, &options, |at| advance(&progress, at));
         progress.finish_and_clear();
         let choice = choice?;
+        super::warn_of(&choice.trace, choice.gaps);
         let mut output = Vec::new();
         let printed = match self.json {
             true => choice.write_json(&mut output),

@@ -8,7 +8,7 @@ pub(crate) mod replay;
 
 use std::io;
 use std::path::Path;
-use tickwheel_cli::replay::{Trace, TraceError};
+use tickwheel_cli::replay::{Gaps, Trace, TraceError};
 
 /// Opens the trace in `file`, or that on standard input if `file` is `-`.
 fn open(file: &Path) -> Result<Trace, TraceError> {
@@ -16,4 +16,11 @@ fn open(file: &Path) -> Result<Trace, TraceError> {
         return Trace::new("standard input", io::stdin());
     }
     Trace::open(file)
+}
+
+/// Says on standard error what is not in the trace of this name.
+fn warn_of(trace: &str, gaps: Gaps) {
+    for gap in gaps.to_string().lines() {
+        eprintln!("tickwheel: warning: {trace}: {gap}");
+    }
 }

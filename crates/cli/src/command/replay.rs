@@ -86,6 +86,7 @@ impl Replay {
         });
         progress.finish_and_clear();
         let report = report?;
+        super::warn_of(&report.trace, report.gaps);
         self.print(&report)?;
         if let Some(plot) = &self.plot {
             let _held = interrupt.hold();

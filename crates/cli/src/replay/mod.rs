@@ -26,7 +26,11 @@
 //! - `time_ms`: milliseconds since the trace began; never decreases.
 //! - `op`: `schedule`, `reschedule` or `cancel`.
 //! - `key`: names a timeout; below 2^32. May be scheduled again when its timeout is gone.
-//! - `delay_ms`: at least 1, counted from `time_ms`; empty for `cancel`.
+//! - `delay_ms`: counted from `time_ms`, 0 for at once; empty for `cancel`.
+//!
+//! A recorder adds three lines of its own. `begin` is the first, and `end` the last: if it is not
+//! there, the trace breaks off, and is read up to there. `missing` has a number of operations in
+//! `key`, which the recorder could not write in time. [`Report::gaps`] has both.
 //!
 //! A timeout scheduled at *t* with delay *d* is gone for every operation at *t + d* or later. With
 //! a tick longer than 1 ms the timeout can still be pending then. So `schedule` of a key that is
@@ -63,7 +67,7 @@ pub use run::Figures;
 pub(crate) use run::as_text;
 pub(crate) use tick::NEVER;
 pub use tick::{Tick, TickError};
-pub use trace::{Action, Operation, Trace, TraceError};
+pub use trace::{Action, Gaps, Operation, Trace, TraceError};
 
 use run::{Run, Work};
 use std::path::Path;
@@ -103,6 +107,9 @@ pub fn replay(
             break;
         }
     }
+    if let Some(end_ms) = trace.end_ms() {
+        race.run(Work::Until(end_ms));
+    }
     race.run(Work::Rest);
     let path = Path::new(trace.name());
     Ok(Report {
@@ -111,6 +118,7 @@ pub fn replay(
         operations: trace.operations(),
         is_whole,
         span_ms: trace.time_ms() - first_ms.unwrap_or(0),
+        gaps: trace.gaps(),
         delays,
         figures: race.finish(),
     })

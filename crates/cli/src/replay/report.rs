@@ -3,6 +3,7 @@
 use super::limits::{Limit, Stopped};
 use super::run::Figures;
 use super::tick::Tick;
+use super::trace::Gaps;
 use super::units;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use hdrhistogram::Histogram;
@@ -26,6 +27,8 @@ pub struct Report {
     pub is_whole: bool,
     /// From the first operation to the last, in ms.
     pub span_ms: u64,
+    /// What is not in the trace though it happened.
+    pub gaps: Gaps,
     /// The delays in the trace.
     pub delays: Delays,
     /// What each mode did and cost, in the order in which the modes were asked for.
@@ -202,6 +205,8 @@ impl Delays {
     }
 
     pub(super) fn record(&mut self, delay_ms: u64) {
+        // An axis by orders of magnitude has no zero.
+        let delay_ms = delay_ms.max(1);
         self.histogram.saturating_record(delay_ms);
         self.least = self.least.min(delay_ms);
         self.most = self.most.max(delay_ms);
@@ -573,6 +578,7 @@ mod tests {
             operations: 100_000,
             is_whole: true,
             span_ms: 1_000,
+            gaps: Default::default(),
             delays: Delays::new(),
             figures,
         }

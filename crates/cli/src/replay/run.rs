@@ -38,9 +38,10 @@ pub struct Figures {
     pub rescheduled: u64,
     /// Operations that cancelled a timeout which was pending.
     pub cancelled: u64,
-    /// Timeouts handed out up to the last operation, and before it.
+    /// Timeouts handed out up to the last operation, and before it; up to the end of the recording,
+    /// if the trace says when that was.
     pub fired_in_span: u64,
-    /// Timeouts pending after the last operation.
+    /// Timeouts pending after the last operation, or at the end of the recording.
     pub live_at_end: u64,
     /// Timeouts handed out in all.
     pub fired_total: u64,
@@ -99,6 +100,8 @@ pub(super) struct Run {
 pub(super) enum Work<'a> {
     /// These operations.
     Operations(&'a [Operation]),
+    /// What is due up to the end of the recording, at this time in ms.
+    Until(u64),
     /// All timeouts that are left.
     Rest,
 }
@@ -285,7 +288,11 @@ impl Lane {
 
     /// Goes on with `work` until it is done or the turn is over, and returns whether it is done.
     fn advance(&mut self, work: Work<'_>, turn: Turn) -> bool {
-        let Work::Operations(operations) = work else { return self.drive(NEVER - 1, turn) };
+        let operations = match work {
+            Work::Operations(operations) => operations,
+            Work::Until(end_ms) => return self.drive(self.tick.present(end_ms), turn),
+            Work::Rest => return self.drive(NEVER - 1, turn),
+        };
         while let Some(operation) = operations.get(self.done) {
             let now = self.tick.present(operation.time_ms);
             if !self.drive(now, turn) || self.is_over(turn) {

@@ -1,5 +1,6 @@
 //! `Trace`: reads the format, and says what is wrong with it.
 
+use super::units;
 use flate2::bufread::GzDecoder;
 use std::error::Error;
 use std::fmt;
@@ -13,6 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A trace being read: its operations come out in batches.
 ///
 /// Whether it is gzip is told by its first bytes, not by its name; of several members all are read.
+/// A trace that breaks off, because its program was killed, is read up to there: see
+/// [`gaps`](Self::gaps).
 pub struct Trace {
     name: String,
     source: Box<dyn BufRead>,
@@ -23,6 +26,30 @@ pub struct Trace {
     line_number: u64,
     time_ms: u64,
     operations: u64,
+    /// A recorder wrote it, so that it has an end.
+    is_recorded: bool,
+    end_ms: Option<u64>,
+    gaps: Gaps,
+}
+
+/// What is not in a trace though it happened.
+///
+/// As text it is a warning: a line for each gap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Gaps {
+    /// The operations that the recorder left out, because it could not write them in time.
+    pub missing: u64,
+    /// The operations after which the trace breaks off; None if it does not.
+    pub torn_after: Option<u64>,
+}
+
+/// A line of a trace: an operation, or what a recorder says of the trace.
+enum Line {
+    Operation(Operation),
+    Begin,
+    Missing(u64),
+    End(u64),
 }
 
 /// What the recorded program did to its timeouts, once.
@@ -41,12 +68,12 @@ pub struct Operation {
 pub enum Action {
     /// It is scheduled.
     Schedule {
-        /// How long after the operation it is due; at least 1.
+        /// How long after the operation it is due; 0 if it is due at once.
         delay_ms: u64,
     },
     /// It is moved.
     Reschedule {
-        /// How long after the operation it is due; at least 1.
+        /// How long after the operation it is due; 0 if it is due at once.
         delay_ms: u64,
     },
     /// It is cancelled.
@@ -117,6 +144,9 @@ impl Trace {
             line_number: 0,
             time_ms: 0,
             operations: 0,
+            is_recorded: false,
+            end_ms: None,
+            gaps: Gaps::default(),
         };
         let source = unpacked(Counted { source, bytes_read });
         trace.source = source.map_err(|error| trace.unreadable(&error))?;
@@ -150,10 +180,18 @@ impl Trace {
     ) -> Result<bool, TraceError> {
         batch.clear();
         while batch.len() < most && self.read_line()? {
-            let operation = self.parse()?;
-            self.time_ms = operation.time_ms;
-            self.operations += 1;
-            batch.push(operation);
+            match self.parse()? {
+                Line::Operation(operation) => {
+                    self.time_ms = operation.time_ms;
+                    self.operations += 1;
+                    batch.push(operation);
+                }
+                Line::Begin => self.is_recorded = true,
+                Line::Missing(operations) => {
+                    self.gaps.missing = self.gaps.missing.saturating_add(operations);
+                }
+                Line::End(time_ms) => self.end_ms = Some(time_ms),
+            }
         }
         if self.operations == 0 && 0 < most {
             return Err(self.error("no operations", "at least one after the header"));
@@ -166,7 +204,18 @@ impl Trace {
         self.line.clear();
         self.line_number += 1;
         let read = self.source.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut self.line);
-        let read = read.map_err(|error| self.unreadable(&error))? as u64;
+        let read = match read {
+            // Gzip data that break off.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && 0 < self.operations => {
+                self.gaps.torn_after = Some(self.operations);
+                return Ok(false);
+            }
+            read => read.map_err(|error| self.unreadable(&error))? as u64,
+        };
+        if self.is_recorded && self.end_ms.is_none() && !self.line.ends_with(b"\n") {
+            self.gaps.torn_after = Some(self.operations);
+            return Ok(false);
+        }
         if read == LONGEST_LINE && !self.line.ends_with(b"\n") {
             let expected = format!("a line of less than {LONGEST_LINE} bytes");
             return Err(self.error(&quoted(&self.line), &expected));
@@ -175,8 +224,8 @@ impl Trace {
         Ok(0 < read)
     }
 
-    /// The operation on the line that was read last.
-    fn parse(&self) -> Result<Operation, TraceError> {
+    /// What is on the line that was read last.
+    fn parse(&self) -> Result<Line, TraceError> {
         let fields: Vec<_> = self.line.split(|&byte| byte == b',').collect();
         let [time_ms, op, key, delay_ms] = fields[..] else {
             let found = format!("{} in {}", columns(fields.len()), quoted(&self.line));
@@ -188,10 +237,23 @@ impl Trace {
             let expected = format!("no time before that of the line above, {}", self.time_ms);
             return Err(self.error(&found, &expected));
         }
+        if self.end_ms.is_some() {
+            let found = format!("{} behind `end`", quoted(&self.line));
+            return Err(self.error(&found, "no more lines"));
+        }
+        match (op, key, delay_ms) {
+            (b"begin", b"", b"") if self.line_number == 2 => return Ok(Line::Begin),
+            (b"end", b"", b"") => return Ok(Line::End(time_ms)),
+            (b"missing", operations, b"") => {
+                return Ok(Line::Missing(self.number("key", operations, u64::MAX)?));
+            }
+            _ => {}
+        }
         let key = self.number("key", key, u32::MAX.into())? as u32;
+        let delay = || self.number("delay_ms", delay_ms, u64::MAX);
         let action = match op {
-            b"schedule" => Action::Schedule { delay_ms: self.delay(delay_ms)? },
-            b"reschedule" => Action::Reschedule { delay_ms: self.delay(delay_ms)? },
+            b"schedule" => Action::Schedule { delay_ms: delay()? },
+            b"reschedule" => Action::Reschedule { delay_ms: delay()? },
             b"cancel" if delay_ms.is_empty() => Action::Cancel,
             b"cancel" => {
                 let found = format!("delay_ms {}", quoted(delay_ms));
@@ -202,14 +264,7 @@ impl Trace {
                 return Err(self.error(&found, "`schedule`, `reschedule` or `cancel`"));
             }
         };
-        Ok(Operation { time_ms, key, action })
-    }
-
-    fn delay(&self, field: &[u8]) -> Result<u64, TraceError> {
-        match self.number("delay_ms", field, u64::MAX)? {
-            0 => Err(self.error("delay_ms `0`", "a delay of at least 1 ms")),
-            delay_ms => Ok(delay_ms),
-        }
+        Ok(Line::Operation(Operation { time_ms, key, action }))
     }
 
     fn number(&self, column: &str, field: &[u8], most: u64) -> Result<u64, TraceError> {
@@ -252,6 +307,19 @@ impl Trace {
     #[must_use]
     pub fn time_ms(&self) -> u64 {
         self.time_ms
+    }
+
+    /// When the recording ended, in ms; None if that was not read, because the trace does not say
+    /// it or because it was not read to its end.
+    #[must_use]
+    pub fn end_ms(&self) -> Option<u64> {
+        self.end_ms
+    }
+
+    /// What is known to be missing from the trace, up to where it was read.
+    #[must_use]
+    pub fn gaps(&self) -> Gaps {
+        self.gaps
     }
 
     fn error(&self, found: &str, expected: &str) -> TraceError {
@@ -307,6 +375,25 @@ impl fmt::Display for Operation {
             Action::Reschedule { delay_ms } => write!(f, "{time_ms},reschedule,{key},{delay_ms}"),
             Action::Cancel => write!(f, "{time_ms},cancel,{key},"),
         }
+    }
+}
+
+impl fmt::Display for Gaps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { missing, torn_after } = *self;
+        if let Some(operations) = torn_after {
+            let operations = units::operations(operations);
+            writeln!(
+                f,
+                "the trace breaks off after {operations}: the program was killed, or still runs"
+            )?;
+        }
+        if 0 < missing {
+            let (operations, are) =
+                (units::operations(missing), if missing == 1 { "is" } else { "are" });
+            writeln!(f, "{operations} {are} missing: the recorder could not write them in time")?;
+        }
+        Ok(())
     }
 }
 

@@ -1,0 +1,156 @@
+//! The thread that writes a trace.
+
+use super::Log;
+use super::ring::{Kind, Operation, Ring};
+use alloc::boxed::Box;
+use alloc::collections::BinaryHeap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::fmt;
+use core::mem::take;
+use core::panic::AssertUnwindSafe;
+use core::sync::atomic::Ordering::Relaxed;
+use core::time::Duration;
+use std::io::{self, Write};
+use std::panic::catch_unwind;
+use std::thread;
+use std::time::Instant;
+
+/// Takes the operations out of the rings and writes them, in the order of time.
+pub(super) struct Writer {
+    log: Arc<Log>,
+    /// Returns the ms since the recording began.
+    now: Box<dyn Fn() -> u64 + Send>,
+    /// None once writing has failed.
+    sink: Option<Box<dyn Write + Send>>,
+    /// Lines to be written, and how many of them are operations.
+    text: Vec<u8>,
+    operations: u64,
+    /// The time of the last line. Times never decrease.
+    time_ms: u64,
+    /// How many operations without room the trace tells of.
+    missing: u64,
+}
+
+impl Writer {
+    pub(super) fn new(
+        log: Arc<Log>,
+        sink: Box<dyn Write + Send>,
+        now: Box<dyn Fn() -> u64 + Send>,
+    ) -> Self {
+        let text = Vec::from(START.as_bytes());
+        Self { log, now, sink: Some(sink), text, operations: 0, time_ms: 0, missing: 0 }
+    }
+
+    /// Writes the trace, until the recording has ended.
+    pub(super) fn run(mut self) {
+        let mut flushed = Instant::now();
+        loop {
+            // Nothing is pushed after the end was set.
+            let end = self.log.end.get().copied();
+            self.drain(end.map_or_else(&self.now, |_| u64::MAX));
+            if let Some(end_ms) = end {
+                self.time_ms = self.time_ms.max(end_ms);
+                self.line(format_args!("end,,"));
+            }
+            self.write();
+            if end.is_some() || PAUSE <= flushed.elapsed() {
+                self.attempt(|sink| sink.flush());
+                flushed = Instant::now();
+            }
+            if end.is_some() {
+                return;
+            }
+            if !self.log.rings.iter().any(Ring::is_half_full) {
+                thread::park_timeout(PAUSE);
+            }
+        }
+    }
+
+    /// Makes lines of all operations up to `until_ms`, in the order of time. Those of one ring keep
+    /// their order, even if a thread read the clock and then waited for the shard's lock.
+    ///
+    /// What is pushed meanwhile is not earlier than `until_ms`, which was the present before.
+    fn drain(&mut self, until_ms: u64) {
+        let log = Arc::clone(&self.log);
+        let pushed: Vec<u64> = log.rings.iter().map(Ring::pushed).collect();
+        let next = |ring: usize| {
+            let operation = log.rings[ring].peek(pushed[ring])?;
+            Some(Reverse((operation.time_ms, ring)))
+        };
+        let mut heads: BinaryHeap<_> = (0..pushed.len()).filter_map(next).collect();
+        while let Some(Reverse((time_ms, ring))) = heads.pop() {
+            if until_ms < time_ms {
+                break;
+            }
+            // The ring of the earliest goes on while it has the earliest.
+            let limit = heads.peek().map_or(until_ms, |Reverse((other, _))| until_ms.min(*other));
+            while let Some(operation) = log.rings[ring].peek(pushed[ring]) {
+                if limit < operation.time_ms {
+                    break;
+                }
+                self.operation(operation);
+                log.rings[ring].take();
+            }
+            heads.extend(next(ring));
+        }
+        let missing = log.rings.iter().map(Ring::missing).sum();
+        if self.missing < missing {
+            let more = missing - self.missing;
+            self.line(format_args!("missing,{more},"));
+            self.missing = missing;
+        }
+    }
+
+    fn operation(&mut self, operation: Operation) {
+        let Operation { time_ms, key, kind, due_ms } = operation;
+        self.time_ms = self.time_ms.max(time_ms);
+        self.operations += 1;
+        let delay_ms = due_ms.saturating_sub(self.time_ms);
+        match kind {
+            Kind::Schedule => self.line(format_args!("schedule,{key},{delay_ms}")),
+            Kind::Reschedule => self.line(format_args!("reschedule,{key},{delay_ms}")),
+            Kind::Cancel => self.line(format_args!("cancel,{key},")),
+        }
+        if AT_ONCE <= self.text.len() {
+            self.write();
+        }
+    }
+
+    fn line(&mut self, columns: fmt::Arguments<'_>) {
+        let time_ms = self.time_ms;
+        writeln!(self.text, "{time_ms},{columns}").expect("there is memory");
+    }
+
+    /// Writes whole lines only.
+    fn write(&mut self) {
+        let text = take(&mut self.text);
+        let is_written = self.attempt(|sink| sink.write_all(&text));
+        let count = if is_written { &self.log.operations } else { &self.log.unwritten };
+        count.fetch_add(take(&mut self.operations), Relaxed);
+        self.text = text;
+        self.text.clear();
+    }
+
+    /// Does something with the sink, and returns whether all is well. An error is the last thing
+    /// that is tried.
+    fn attempt(&mut self, work: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> bool {
+        let Some(sink) = &mut self.sink else { return false };
+        let worked = catch_unwind(AssertUnwindSafe(|| work(&mut **sink)));
+        let worked = worked.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+        let Err(error) = worked else { return true };
+        let _ = self.log.error.set(error.kind());
+        self.sink = None;
+        false
+    }
+}
+
+/// The header, and the mark of a recorder: its trace is whole if it has an `end`.
+const START: &str = "time_ms,op,key,delay_ms\n0,begin,,\n";
+
+/// How long operations wait to be written at most, and how often what is written is flushed.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How many bytes are written at once.
+const AT_ONCE: usize = 1 << 16;

@@ -1,0 +1,209 @@
+//! What a timer tells of its timeouts if it is recorded. Without the feature `record` it is
+//! nothing, and costs nothing.
+
+#[cfg(feature = "record")]
+pub(super) use recorded::{Lane, Recording, Sink};
+#[cfg(not(feature = "record"))]
+pub(super) use unrecorded::{Lane, Recording, Sink};
+
+#[cfg(feature = "record")]
+mod recorded {
+    use crate::clock::Ticks;
+    use crate::timer::error::BuildError;
+    use crate::timer::{Clock, Timer, TimerBuilder};
+    use crate::{Key, Recorded, record};
+    use alloc::boxed::Box;
+    use alloc::sync::Arc;
+    use std::io::Write;
+    use std::sync::{Mutex, PoisonError};
+    use std::time::Instant;
+
+    impl TimerBuilder {
+        /// Records what the program does to its timeouts, as a trace for `tickwheel replay` and
+        /// `tickwheel choose`. [`Recorder`](crate::Recorder) says what is in the trace, and what a
+        /// slow or failing writer does to it.
+        ///
+        /// The trace has each timeout that enters a wheel, leaves it before its time, or moves
+        /// there. So each run of a repeating timeout is scheduled for itself, and a sleep is
+        /// scheduled when it is polled. A deadline is the one rounded up to the timer's tick: record
+        /// with a tick of 1 ms, the default. What is cancelled when it was due already, and had
+        /// still to wait for the worker, fires in a replay, which counts that as a late cancel.
+        ///
+        /// The recording ends when the timer is stopped: [`stop`](Timer::stop) and the drop of the
+        /// last clone wait until all is written, where they wait for the worker. If the process
+        /// ends before, about the last second is missing, and the trace has no `end`. `writer` must
+        /// not call the timer, or own it.
+        ///
+        /// Each operation reads the clock once more, to tell when it happened. Recording needs the
+        /// feature `record`.
+        ///
+        /// ```no_run
+        /// use std::fs::File;
+        /// use std::time::Duration;
+        /// use tickwheel::Timer;
+        ///
+        /// let timer = Timer::builder().record(File::create("trace.csv")?).build()?;
+        /// let request = timer.schedule(Duration::from_secs(30), || println!("no answer"))?;
+        /// request.cancel();
+        /// timer.stop()?;
+        /// // tickwheel choose trace.csv
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub fn record(mut self, writer: impl Write + Send + 'static) -> Self {
+            self.sink = Some(Mutex::new(Box::new(writer)));
+            self
+        }
+    }
+
+    impl Timer {
+        /// Returns what was recorded so far, or None if the timer is not
+        /// [recorded](TimerBuilder::record). After [`stop`](Self::stop) it is all there will be.
+        #[must_use]
+        pub fn recorded(&self) -> Option<Recorded> {
+            let recording = self.engine.hub.recording.0.as_ref()?;
+            Some(recording.recording.recorded())
+        }
+    }
+
+    /// Where to record to. The lock lets threads share the builder, and is never waited for.
+    pub(in crate::timer) type Sink = Option<Mutex<Box<dyn Write + Send>>>;
+
+    pub(in crate::timer) struct Recording(Option<OfTimer>);
+
+    struct OfTimer {
+        recording: record::Recording,
+        start: Instant,
+    }
+
+    impl OfTimer {
+        fn millis(&self, now: Instant) -> u64 {
+            millis(self.start, now)
+        }
+    }
+
+    fn millis(start: Instant, now: Instant) -> u64 {
+        let passed = now.saturating_duration_since(start);
+        passed.as_secs().saturating_mul(1_000) + u64::from(passed.subsec_millis())
+    }
+
+    impl Recording {
+        pub(in crate::timer) fn new(sink: Sink, shards: usize, ticks: &Ticks<Instant>) -> Self {
+            let start = ticks.instant(0);
+            let Some((sink, start)) = sink.zip(start) else { return Self(None) };
+            let sink = sink.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let recording = record::Recording::new(sink, shards, ticks.tick());
+            Self(Some(OfTimer { recording, start }))
+        }
+
+        pub(in crate::timer) fn start(&self, clock: &Arc<dyn Clock>) -> Result<(), BuildError> {
+            let Some(OfTimer { recording, start }) = &self.0 else { return Ok(()) };
+            let (clock, start) = (Arc::clone(clock), *start);
+            let now = move || millis(start, clock.now());
+            recording.start(now).map_err(|error| BuildError::Recorder(error.kind()))
+        }
+
+        pub(in crate::timer) fn lane(&self, shard: usize) -> Lane {
+            Lane(self.0.as_ref().map(|timer| timer.recording.lane(shard)))
+        }
+
+        /// Returns the present as lanes want it. The caller holds no lock.
+        #[inline]
+        pub(in crate::timer) fn now(&self, clock: &dyn Clock) -> u64 {
+            self.0.as_ref().map_or(0, |timer| timer.millis(clock.now()))
+        }
+
+        pub(in crate::timer) fn end(&self, clock: &dyn Clock, waits: bool) {
+            if let Some(timer) = &self.0 {
+                timer.recording.end(timer.millis(clock.now()), waits);
+            }
+        }
+    }
+
+    /// The part of a recording that belongs to a shard, under its lock.
+    pub(in crate::timer) struct Lane(Option<record::Lane>);
+
+    impl Lane {
+        /// Says when what is told next happens.
+        #[inline]
+        pub(in crate::timer) fn is_now(&mut self, now: u64) {
+            if let Some(lane) = &mut self.0 {
+                lane.time_ms = now;
+            }
+        }
+
+        #[inline]
+        pub(in crate::timer) fn scheduled(&self, key: Key, deadline: u64) {
+            if let Some(lane) = &self.0 {
+                lane.scheduled(key, deadline);
+            }
+        }
+
+        #[inline]
+        pub(in crate::timer) fn rescheduled(&self, key: Key, deadline: u64) {
+            if let Some(lane) = &self.0 {
+                lane.rescheduled(key, deadline);
+            }
+        }
+
+        #[inline]
+        pub(in crate::timer) fn cancelled(&self, key: Key) {
+            if let Some(lane) = &self.0 {
+                lane.cancelled(key);
+            }
+        }
+    }
+}
+
+#[cfg(not(feature = "record"))]
+mod unrecorded {
+    use crate::Key;
+    use crate::clock::Ticks;
+    use crate::timer::Clock;
+    use crate::timer::error::BuildError;
+    use alloc::sync::Arc;
+    use std::time::Instant;
+
+    #[derive(Default)]
+    pub(in crate::timer) struct Sink(());
+
+    pub(in crate::timer) struct Now;
+
+    pub(in crate::timer) struct Recording;
+
+    impl Recording {
+        pub(in crate::timer) fn new(_: Sink, _: usize, _: &Ticks<Instant>) -> Self {
+            Self
+        }
+
+        pub(in crate::timer) fn start(&self, _: &Arc<dyn Clock>) -> Result<(), BuildError> {
+            Ok(())
+        }
+
+        pub(in crate::timer) fn lane(&self, _: usize) -> Lane {
+            Lane
+        }
+
+        #[inline(always)]
+        pub(in crate::timer) fn now(&self, _: &dyn Clock) -> Now {
+            Now
+        }
+
+        pub(in crate::timer) fn end(&self, _: &dyn Clock, _: bool) {}
+    }
+
+    pub(in crate::timer) struct Lane;
+
+    impl Lane {
+        #[inline(always)]
+        pub(in crate::timer) fn is_now(&mut self, _: Now) {}
+
+        #[inline(always)]
+        pub(in crate::timer) fn scheduled(&self, _: Key, _: u64) {}
+
+        #[inline(always)]
+        pub(in crate::timer) fn rescheduled(&self, _: Key, _: u64) {}
+
+        #[inline(always)]
+        pub(in crate::timer) fn cancelled(&self, _: Key) {}
+    }
+}
