@@ -103,7 +103,7 @@ fn draw(
     // What grows in proportion runs beside these.
     for from in [1.0, 1e2, 1e4] {
         let line = sizes().map(|size| (size, from * size / fewest));
-        chart.draw_series(DashedLineSeries::new(line, 3, 5, RGBColor(190, 190, 190).into()))?;
+        chart.draw_series(LineSeries::new(line, RGBColor(215, 215, 215)))?;
     }
     for (number, (costs, color)) in lines.into_iter().zip(COLORS).enumerate() {
         let points = || sizes().zip(costs.iter().map(|cost| cost.max(LEAST)));
