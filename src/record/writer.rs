@@ -154,3 +154,53 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// How many bytes are written at once.
 const AT_ONCE: usize = 1 << 16;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::record::Recording;
+    use alloc::string::String;
+
+    fn operation(time_ms: u64, key: u32, kind: Kind) -> Operation {
+        Operation { time_ms, key, kind, due_ms: 20 }
+    }
+
+    /// A writer that writes nothing yet, and what makes lines of all up to some ms.
+    fn writer() -> (Writer, impl Fn(&mut Writer, u64) -> String) {
+        let recording = Recording::new(Box::new(io::sink()), 2, Duration::from_millis(1));
+        let log = Arc::clone(&recording.log);
+        let mut writer = Writer::new(log, Box::new(io::sink()), Box::new(|| 0));
+        writer.text.clear();
+        let drain = |writer: &mut Writer, until_ms| {
+            writer.drain(until_ms);
+            String::from_utf8(take(&mut writer.text)).expect("ASCII")
+        };
+        (writer, drain)
+    }
+
+    #[test]
+    fn what_is_later_than_the_look_waits_for_what_another_shard_pushes_before_that() {
+        let (mut writer, drain) = writer();
+        let log = Arc::clone(&writer.log);
+        log.rings[0].push(operation(5, 0, Kind::Schedule));
+        log.rings[1].push(operation(7, 1, Kind::Schedule));
+        log.rings[1].push(operation(9, 1, Kind::Cancel));
+        assert_eq!(drain(&mut writer, 7), "5,schedule,0,15\n7,schedule,1,13\n");
+        log.rings[0].push(operation(8, 0, Kind::Reschedule));
+        log.rings[0].push(operation(30, 2, Kind::Schedule));
+        let lines = "8,reschedule,0,12\n9,cancel,1,\n30,schedule,2,0\n";
+        assert_eq!(drain(&mut writer, 30), lines);
+        assert_eq!(drain(&mut writer, 30), "");
+    }
+
+    #[test]
+    fn what_happened_in_one_shard_stays_in_order_though_a_thread_waited_for_its_lock() {
+        let (mut writer, drain) = writer();
+        let log = Arc::clone(&writer.log);
+        log.rings[0].push(operation(6, 0, Kind::Cancel));
+        log.rings[0].push(operation(5, 0, Kind::Schedule));
+        log.rings[1].push(operation(5, 1, Kind::Cancel));
+        let lines = "5,cancel,1,\n6,cancel,0,\n6,schedule,0,14\n";
+        assert_eq!(drain(&mut writer, u64::MAX), lines);
+    }
+}
