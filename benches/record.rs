@@ -18,8 +18,6 @@ use std::time::Duration;
 use tickwheel::{Mode, Recorder, Timer, Wheel};
 
 const DELAY: Duration = Duration::from_secs(30);
-/// In ns, on top of an operation.
-const GOAL: f64 = 50.0;
 /// Fewer than may wait to be written, so that none is left out on a busy machine.
 const ROUNDS: u32 = 10_000;
 
@@ -43,7 +41,6 @@ fn main() {
             let (without, with) = (without[number], with[number]);
             let name = format!("{name}: {operation}");
             report.row(&name, [without, with, with - without, with / without]);
-            report.goal(&format!("{name}: ns more"), with - without, GOAL);
         }
     }
     report.print();
