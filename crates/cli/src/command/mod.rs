@@ -5,6 +5,8 @@ pub(crate) mod generate;
 pub(crate) mod output;
 pub(crate) mod progress;
 pub(crate) mod replay;
+#[cfg(feature = "watch")]
+pub(crate) mod watch;
 
 use std::io;
 use std::path::Path;
