@@ -15,8 +15,7 @@ fn without_the_feature_the_command_says_how_to_get_it() {
 #[cfg(feature = "watch")]
 mod terminal {
     use super::Command;
-    use std::fmt::Write as _;
-    use std::io::Write as _;
+    use std::io::Write;
     use std::thread;
     use std::time::{Duration, Instant};
     use tickwheel::Mode;
@@ -129,8 +128,8 @@ mod terminal {
             if Command::new("tmux").arg("-V").output().is_err() {
                 assert!(std::env::var_os("CI").is_none(), "tmux is absent");
                 // Written past the capture of the test runner, so that it is seen.
-                let skipped = "SKIPPED: `watch` was not run in a terminal: tmux is absent";
-                writeln!(std::io::stderr(), "{skipped}").unwrap();
+                let mut output = std::io::stderr();
+                writeln!(output, "SKIPPED: `watch` was not run in a terminal: no tmux").unwrap();
                 return None;
             }
             let terminal = Self { socket: format!("tickwheel-{name}-{}", std::process::id()) };
@@ -176,10 +175,7 @@ mod terminal {
         fn assert_is_restored(&mut self) {
             let state = self.tmux(&["display", "-p", "#{alternate_on} #{cursor_flag}"]);
             assert_eq!(state.trim(), "0 1");
-            let mut check = String::new();
-            write!(check, "stty -a | tr ' ;' '\\n\\n' | grep -x -e icanon -e echo -e isig | wc -l")
-                .unwrap();
-            self.run(&check);
+            self.run("stty -a | tr ' ;' '\\n\\n' | grep -x -e icanon -e echo -e isig | wc -l");
             let screen = self.wait_for("exit code 0");
             assert!(screen.lines().any(|line| line.trim() == "3"), "{screen}");
         }

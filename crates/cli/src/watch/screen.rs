@@ -403,6 +403,11 @@ mod tests {
                     hierarchical:64; bucket 392 of hashed:512, after 9 rounds.";
         assert_eq!(watch.told, told);
         assert_eq!(watch.player.wheels[1].place(17), Some((0, 392, 9)));
+        let rounds = |deadline| {
+            let watch = after_events(self::watch(vec![(0, 1, deadline)]), 1);
+            watch.player.wheels[1].place(1).map(|(_, _, rounds)| rounds)
+        };
+        assert_eq!([512, 513, 1024, 1025].map(rounds), [0, 1, 1, 2].map(Some));
         press(&mut watch, 's');
         assert!(watch.told.starts_with("Nothing happens in this tick"), "{}", watch.told);
         assert_eq!(watch.player.now(), 1);
