@@ -29,14 +29,14 @@ mod terminal {
         let Some(mut terminal) = Terminal::open("keys") else { return };
         terminal.run(&format!("{COMMAND} watch --demo"));
         terminal.wait_for("[playing]");
-        terminal.wait_for("In the last ");
+        terminal.wait_for("In the last");
         terminal.press("Space");
         terminal.wait_for("[paused]");
         terminal.press("d");
         let screen = terminal.wait_for("are demoted");
         assert!(screen.contains("hierarchical:64  pending ") && screen.contains("hashed:512"));
         terminal.press("r");
-        terminal.wait_for(" wait for a later round.");
+        terminal.wait_for("wait for a later round.");
         terminal.press("q");
         terminal.wait_for("exit code 0");
         terminal.assert_is_restored();
@@ -158,12 +158,13 @@ mod terminal {
             self.tmux(&["send-keys", key]);
         }
 
-        /// Waits until `text` is on the screen, and returns the screen.
+        /// Waits until `text` is on the screen, where lines may break it, and returns the screen.
         fn wait_for(&self, text: &str) -> String {
             let started = Instant::now();
             loop {
                 let screen = self.tmux(&["capture-pane", "-p"]);
-                if screen.contains(text) {
+                let words: Vec<_> = screen.split_whitespace().collect();
+                if words.join(" ").contains(text) {
                     return screen;
                 }
                 assert!(started.elapsed() < PATIENCE, "no {text:?} in:\n{screen}");

@@ -78,7 +78,8 @@ impl Arguments {
             return Ok(Watch::new("demo", demo, &self.modes, self.tick)?);
         };
         let trace = super::open(file)?;
-        let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned();
+        let path = PathBuf::from(trace.name());
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
         let operations = watch::operations(trace);
         Ok(Watch::new(&name, operations, &self.modes, self.tick)?)
     }

@@ -197,16 +197,17 @@ impl<'a> Panel<'a> {
         let count = self.picture.levels.first().map_or(0, |buckets| total(buckets));
         self.draw_count(count, row, buffer);
         self.draw_buckets(0, row, lines, buffer);
-        let mut rounds = String::from("rounds to wait:");
+        let mut rounds = String::from("rounds left");
         let bins = self.picture.rounds.iter().enumerate();
         for (bin, &timeouts) in bins.filter(|(_, timeouts)| 0 < **timeouts) {
             // No more rounds than there are ticks.
             let end = |bin: usize| 1_u128 << (bin as u32 * ROUNDS_BITS);
             let name = match bin {
                 0 => "0".into(),
+                _ if bin + 1 == self.picture.rounds.len() => format!("{} on", end(bin - 1)),
                 _ => format!("{}-{}", end(bin - 1), end(bin) - 1),
             };
-            rounds += &format!("  {name}: {}", short(timeouts.into()));
+            rounds += &format!("  {name}:{}", short(timeouts.into()));
         }
         let y = row.y + lines as u16;
         if y < area.bottom() {
@@ -340,7 +341,7 @@ mod tests {
         assert!(lines[6].starts_with("hashed:512  pending 4  fired 0  waited a round 0"));
         assert_eq!(lines[7], format!("buckets  1..1{} 4", ".".repeat(60)));
         assert_eq!(lines[8], format!("{}...11{}", " ".repeat(9), ".".repeat(59)));
-        assert_eq!(lines[15], "rounds to wait:  0: 3  8-63: 1");
+        assert_eq!(lines[15], "rounds left  0:3  8 on:1");
     }
 
     #[test]
