@@ -2,7 +2,8 @@
 //!
 //! [`replay`](mod@replay) runs a recorded workload through timing wheels of several modes and
 //! compares them. [`choose`](mod@choose) searches for the configuration that suits it.
-//! [`generate`] makes such workloads. `watch` shows wheels as they turn.
+//! [`generate`] makes such workloads. [`report`](mod@report) puts all that into a page. `watch`
+//! shows wheels as they turn.
 //!
 //! `durable` looks into the file or the database of a durable timer.
 //!
@@ -22,5 +23,7 @@ pub mod generate;
 #[cfg(feature = "png")]
 pub mod raster;
 pub mod replay;
+pub mod report;
+mod turning;
 #[cfg(feature = "watch")]
 pub mod watch;

@@ -27,6 +27,8 @@ enum Command {
 
     Generate(command::generate::Generate),
 
+    Report(command::report::Report),
+
     #[cfg(feature = "watch")]
     Watch(command::watch::Arguments),
 
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         Command::Replay(arguments) => arguments.run(),
         Command::Choose(arguments) => arguments.run(),
         Command::Generate(arguments) => arguments.run(),
+        Command::Report(arguments) => arguments.run(),
         #[cfg(feature = "watch")]
         Command::Watch(arguments) => arguments.run(),
         #[cfg(not(feature = "watch"))]

@@ -172,7 +172,7 @@ mod terminal {
             }
         }
 
-        /// Asserts that the terminal echoes lines, shows its cursor, and is not on the other screen.
+        /// Asserts that the terminal echoes lines, shows its cursor and is on its own screen.
         fn assert_is_restored(&mut self) {
             let state = self.tmux(&["display", "-p", "#{alternate_on} #{cursor_flag}"]);
             assert_eq!(state.trim(), "0 1");

@@ -55,6 +55,7 @@ mod trace;
 pub(crate) mod units;
 
 pub use limits::{Limit, Limits, Stopped};
+pub(crate) use plot::marks;
 #[cfg(feature = "png")]
 pub use plot::png;
 pub use plot::{PlotError, svg};

@@ -28,17 +28,19 @@
 mod demo;
 mod player;
 mod screen;
+mod seen;
 mod telling;
-mod turning;
 
 pub use demo::Demo;
 
 use crate::replay::{Operation, Tick, Trace, TraceError, units};
+use crate::turning::Turning;
 use indicatif::HumanCount;
 use player::{Change, Event, Player};
 use ratatui::Terminal;
 use ratatui::backend::Backend;
 use ratatui::crossterm::event::{self, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use seen::Seen;
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -102,7 +104,7 @@ struct Tally {
     since: Instant,
     from_ns: f64,
     operations: u64,
-    seen: Vec<turning::Seen>,
+    seen: Vec<Seen>,
 }
 
 impl Watch {
@@ -320,7 +322,7 @@ impl Tally {
             since: Instant::now(),
             from_ns: player.now_ns(),
             operations: 0,
-            seen: player.wheels.iter().map(turning::Turning::see).collect(),
+            seen: player.wheels.iter().map(Turning::see).collect(),
         }
     }
 

@@ -1,7 +1,8 @@
 //! `Player`: a trace under several wheels at once, event by event.
 
-use super::turning::{Seen, Turning};
+use super::seen::Seen;
 use crate::replay::{NEVER, Operation, Tick, TraceError};
+use crate::turning::Turning;
 use std::time::Instant;
 use tickwheel::Mode;
 

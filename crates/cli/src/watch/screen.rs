@@ -1,8 +1,8 @@
 //! Draws a [`Watch`].
 
-use super::turning::{Picture, ROUNDS_BITS, Turning};
 use super::{Pace, Watch};
 use crate::replay::{Tick, units};
+use crate::turning::{Picture, ROUNDS_BITS, Turning};
 use indicatif::HumanCount;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -10,6 +10,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Widget, Wrap};
+use std::collections::HashMap;
 
 impl Watch {
     pub(super) fn draw(&self, frame: &mut Frame<'_>) {
@@ -140,17 +141,21 @@ impl<'a> Panel<'a> {
     fn draw_buckets(&self, level: usize, area: Rect, lines: usize, buffer: &mut Buffer) {
         let mode = self.wheel.mode();
         let columns = self.columns(area.width);
-        let empty = Vec::new();
-        let buckets = self.picture.levels.get(level).unwrap_or(&empty);
-        let cursor = self.wheel.cursor(level);
+        // Either several buckets a cell or several cells a bucket.
         let cells = columns * lines;
-        for cell in 0..cells {
-            // Either several buckets a cell or several cells a bucket.
-            let first = cell * mode.buckets() / cells;
-            let end = ((cell + 1) * mode.buckets() / cells).max(first + 1);
-            let timeouts: u32 = (first..end).filter_map(|bucket| buckets.get(bucket)).sum();
-            let is_cursor = (first..end).contains(&cursor);
-            let is_past = !mode.is_hashed() && end <= cursor;
+        let cells_of = |bucket: usize| {
+            let end = (bucket + 1) * cells / mode.buckets();
+            let first = bucket * cells / mode.buckets();
+            first..end.max(first + 1)
+        };
+        let mut counts = vec![0; cells];
+        for (&bucket, timeouts) in self.picture.levels.get(level).into_iter().flatten() {
+            cells_of(bucket).for_each(|cell| counts[cell] += timeouts);
+        }
+        let cursor = cells_of(self.wheel.cursor(level));
+        for (cell, &timeouts) in counts.iter().enumerate() {
+            let is_cursor = cursor.contains(&cell);
+            let is_past = !mode.is_hashed() && cell < cursor.start;
             let mark = match timeouts {
                 0 if is_cursor => self.marks.cursor,
                 0 if is_past => ' ',
@@ -175,7 +180,7 @@ impl<'a> Panel<'a> {
             let y = area.y + 1 + line as u16;
             let label = format!("L{level} {}", self.span(level));
             buffer.set_stringn(area.x, y, label, BEFORE.into(), Style::new());
-            let count: u64 = self.picture.levels.get(level).map_or(0, |buckets| total(buckets));
+            let count: u64 = self.picture.levels.get(level).map_or(0, total);
             let row = Rect { y, height: 1, ..area };
             self.draw_count(count, row, buffer);
             self.draw_buckets(level, row, 1, buffer);
@@ -194,7 +199,7 @@ impl<'a> Panel<'a> {
         let lines = 1 << room.min(wanted.max(1)).ilog2();
         let row = Rect { y: area.y + 1, height: lines as u16, ..area };
         buffer.set_stringn(area.x, row.y, "buckets", BEFORE.into(), Style::new());
-        let count = self.picture.levels.first().map_or(0, |buckets| total(buckets));
+        let count = self.picture.levels.first().map_or(0, total);
         self.draw_count(count, row, buffer);
         self.draw_buckets(0, row, lines, buffer);
         let mut rounds = String::from("rounds left");
@@ -287,8 +292,8 @@ fn clock(nanoseconds: f64) -> String {
     format!("{day}{}:{:02}:{:02}.{:03}", h % 24, min % 60, s % 60, ms % 1000)
 }
 
-fn total(buckets: &[u32]) -> u64 {
-    buckets.iter().map(|&timeouts| u64::from(timeouts)).sum()
+fn total(buckets: &HashMap<usize, u32>) -> u64 {
+    buckets.values().map(|&timeouts| u64::from(timeouts)).sum()
 }
 
 /// A number in six characters at most.
@@ -317,11 +322,12 @@ const LEAST_BESIDE: u16 = 80;
 #[cfg(test)]
 mod tests {
     use crate::replay::{Action, Operation};
-    use crate::watch::turning::Turning;
+    use crate::turning::Turning;
     use crate::watch::{Demo, Ended, Pace, Watch};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+    use std::collections::HashMap;
     use std::time::{Duration, Instant};
 
     #[test]
@@ -351,12 +357,12 @@ mod tests {
             watch.player.play(second * 1000, Instant::now() + Duration::from_secs(60)).unwrap();
             for wheel in &watch.player.wheels {
                 let (picture, stats) = (wheel.picture(), wheel.see().stats);
-                let drawn = picture.levels.iter().flatten().sum::<u32>() as usize;
+                let drawn = picture.levels.iter().flat_map(HashMap::values).sum::<u32>() as usize;
                 assert_eq!(drawn + picture.sorted as usize, wheel.pending());
                 let entries = stats.timeouts_per_level.iter().sum::<usize>() + stats.sorted;
                 assert_eq!(drawn + picture.sorted as usize + stats.stale, entries);
                 for (level, buckets) in picture.levels.iter().enumerate() {
-                    let drawn = buckets.iter().sum::<u32>() as usize;
+                    let drawn = buckets.values().sum::<u32>() as usize;
                     let entries = stats.timeouts_per_level[level];
                     assert!(entries - stats.stale.min(entries) <= drawn && drawn <= entries);
                 }
@@ -373,12 +379,12 @@ mod tests {
         let mut watch = watch(operations);
         press(&mut watch, 'd');
         finish_jump(&mut watch);
-        let told = "hierarchical:64: the cursor comes to bucket 1 of level 2, whose 200 entries are \
-                    demoted; 1 timeout fires.";
+        let told = "hierarchical:64: the cursor comes to bucket 1 of level 2, whose 200 entries \
+                    are demoted; 1 timeout fires.";
         assert!(watch.told.starts_with(told), "{}", watch.told);
         assert_eq!(watch.player.now(), 5000, "it jumped over five seconds");
         let levels = watch.player.wheels[0].picture().levels;
-        let left = levels.iter().map(|buckets| buckets.iter().sum::<u32>());
+        let left = levels.iter().map(|buckets| buckets.values().sum::<u32>());
         assert_eq!(left.clone().sum::<u32>(), 199);
         assert_eq!(left.skip(2).sum::<u32>(), 0, "none is left on level 2");
     }
