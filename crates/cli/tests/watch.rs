@@ -38,7 +38,7 @@ mod terminal {
         terminal.press("r");
         terminal.wait_for("wait for a later round.");
         terminal.press("q");
-        terminal.wait_for("exit code 0");
+        terminal.wait_for_exit(0);
         terminal.assert_is_restored();
     }
 
@@ -56,7 +56,7 @@ mod terminal {
             |line: &str| line.contains("hierarchical:64") && line.contains("hashed:512");
         assert!(screen.lines().any(is_beside), "{screen}");
         terminal.press("q");
-        terminal.wait_for("exit code 0");
+        terminal.wait_for_exit(0);
     }
 
     #[test]
@@ -65,7 +65,7 @@ mod terminal {
         terminal.run(&format!("{COMMAND} watch --demo"));
         terminal.wait_for("[playing]");
         terminal.press("C-c");
-        terminal.wait_for("exit code 130");
+        terminal.wait_for_exit(130);
         terminal.assert_is_restored();
     }
 
@@ -78,7 +78,7 @@ mod terminal {
         std::fs::write(&file, trace).unwrap();
         terminal.run(&format!("{COMMAND} watch --speed 10ms {}", file.display()));
         terminal.wait_for("bad.csv:4: found op `wait`");
-        terminal.wait_for("exit code 2");
+        terminal.wait_for_exit(2);
         terminal.assert_is_restored();
     }
 
@@ -105,7 +105,7 @@ mod terminal {
         let itself = itself.display();
         terminal.run(&format!("{INSIDE}=1 {itself} --exact {name} --nocapture"));
         terminal.wait_for("planted");
-        terminal.wait_for("exit code 101");
+        terminal.wait_for_exit(101);
         terminal.assert_is_restored();
     }
 
@@ -120,6 +120,8 @@ mod terminal {
     /// A terminal of 80 columns and 24 lines, with a shell in it.
     struct Terminal {
         socket: String,
+        /// How many command lines were run.
+        runs: u32,
     }
 
     impl Terminal {
@@ -132,7 +134,8 @@ mod terminal {
                 writeln!(output, "SKIPPED: `watch` was not run in a terminal: no tmux").unwrap();
                 return None;
             }
-            let terminal = Self { socket: format!("tickwheel-{name}-{}", std::process::id()) };
+            let terminal =
+                Self { socket: format!("tickwheel-{name}-{}", std::process::id()), runs: 0 };
             let shell = "PS1= exec sh";
             terminal.tmux(&["-f/dev/null", "-u", "new-session", "-d", "-x80", "-y24", shell]);
             Some(terminal)
@@ -149,7 +152,8 @@ mod terminal {
         /// Runs a command line in the shell, which says its exit code at the end.
         fn run(&mut self, line: &str) {
             // In two halves, so that the line itself is not taken for what it prints.
-            let line = format!("clear; {line}; echo exit 'code' $?");
+            self.runs += 1;
+            let line = format!("clear; {line}; echo exit 'code' $? of {}", self.runs);
             self.tmux(&["send-keys", "-l", &line]);
             self.press("Enter");
         }
@@ -172,12 +176,17 @@ mod terminal {
             }
         }
 
+        /// Waits until the last command line ends, and returns the screen.
+        fn wait_for_exit(&self, code: u8) -> String {
+            self.wait_for(&format!("exit code {code} of {}", self.runs))
+        }
+
         /// Asserts that the terminal echoes lines, shows its cursor and is on its own screen.
         fn assert_is_restored(&mut self) {
             let state = self.tmux(&["display", "-p", "#{alternate_on} #{cursor_flag}"]);
             assert_eq!(state.trim(), "0 1");
             self.run("stty -a | tr ' ;' '\\n\\n' | grep -x -e icanon -e echo -e isig | wc -l");
-            let screen = self.wait_for("exit code 0");
+            let screen = self.wait_for_exit(0);
             assert!(screen.lines().any(|line| line.trim() == "3"), "{screen}");
         }
     }
