@@ -46,13 +46,18 @@ impl<T> Wheel<T> {
             is_live
         };
         for entry in self.ready.iter() {
-            is_live(entry);
+            if is_live(entry) {
+                self.check_told(entry, None);
+            }
         }
         for (number, _) in self.table.iter() {
             for entry in self.table.bucket(number).iter() {
                 if is_live(entry) {
                     let is_there = self.belongs_in(entry.deadline, number);
                     assert!(is_there, "it is in its bucket, and not yet ready");
+                    let level = self.geometry.level(number) as usize;
+                    let bucket = number as usize - level * self.mode.buckets();
+                    self.check_told(entry, Some((level, bucket)));
                 }
             }
         }
@@ -60,6 +65,15 @@ impl<T> Wheel<T> {
         placed.sort_unstable();
         placed.dedup();
         assert_eq!(placed.len(), self.len(), "every timeout has one entry");
+    }
+
+    /// Panics unless the wheel says that a live entry is in `bucket`. A visit moves entries before
+    /// the cursor says so.
+    fn check_told(&self, entry: Entry, bucket: Option<(usize, usize)>) {
+        if self.visit.is_none() {
+            let (key, ..) = self.arena.next_live(entry.index).expect("it is live");
+            assert_eq!(self.bucket(key), bucket, "the wheel knows where it is");
+        }
     }
 
     /// Returns whether a timeout of `deadline` may be in bucket `number`. A visit demotes an entry

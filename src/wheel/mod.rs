@@ -530,6 +530,32 @@ impl<T> Wheel<T> {
         Some(self.arena.deadline_at(key.index()))
     }
 
+    /// Returns the level and the bucket in which the timeout that `key` names waits, both counted
+    /// from 0. Returns None if the timeout is gone, or if it is in no bucket because it is sorted
+    /// to be handed out next, as [`WheelStats::sorted`] counts.
+    ///
+    /// With [`iter`](Self::iter) it tells how the timeouts are spread over the buckets. While
+    /// [`expire_bounded`](Self::expire_bounded) has taken a bucket apart only in part, the answer
+    /// is that bucket for all of its timeouts.
+    ///
+    /// ```
+    /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
+    /// let near = wheel.schedule(3, "near");
+    /// let far = wheel.schedule(64 + 3, "far");
+    /// assert_eq!(wheel.bucket(near), Some((0, 3)));
+    /// assert_eq!(wheel.bucket(far), Some((1, 1)));
+    /// ```
+    #[must_use]
+    pub fn bucket(&self, key: Key) -> Option<(usize, usize)> {
+        let deadline = self.deadline(key)?;
+        if deadline <= self.cursor {
+            return None;
+        }
+        let number = self.geometry.bucket(deadline, self.cursor);
+        let level = self.geometry.level(number) as usize;
+        Some((level, number as usize % self.mode.buckets()))
+    }
+
     /// Returns the number of pending timeouts, including those that are due and not yet handed out.
     #[inline]
     #[must_use]

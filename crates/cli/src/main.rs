@@ -27,6 +27,18 @@ enum Command {
 
     Generate(command::generate::Generate),
 
+    Report(command::report::Report),
+
+    #[cfg(feature = "watch")]
+    Watch(command::watch::Arguments),
+
+    /// Shows wheels as they turn. Needs a command that was built with the feature `watch`.
+    #[cfg(not(feature = "watch"))]
+    Watch {
+        #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<std::ffi::OsString>,
+    },
+
     /// Looks into the file or the database of a durable timer, and cancels and mends there.
     #[cfg(feature = "durable")]
     #[command(after_help = durable::HELP)]
@@ -52,6 +64,10 @@ Examples:
   tickwheel completions bash > ~/.local/share/bash-completion/completions/tickwheel
   tickwheel completions fish > ~/.config/fish/completions/tickwheel.fish";
 
+#[cfg(not(feature = "watch"))]
+const WITHOUT_WATCH: &str = "this command was built without the feature `watch`: `cargo install \
+                             tickwheel-cli --features watch` installs one with it";
+
 /// Why the command ends early; what it says, and its exit code.
 enum Failure {
     /// The arguments or the trace are wrong.
@@ -67,6 +83,11 @@ fn main() -> ExitCode {
         Command::Replay(arguments) => arguments.run(),
         Command::Choose(arguments) => arguments.run(),
         Command::Generate(arguments) => arguments.run(),
+        Command::Report(arguments) => arguments.run(),
+        #[cfg(feature = "watch")]
+        Command::Watch(arguments) => arguments.run(),
+        #[cfg(not(feature = "watch"))]
+        Command::Watch { .. } => Err(Failure::Input(WITHOUT_WATCH.into())),
         #[cfg(feature = "durable")]
         Command::Durable(arguments) => return durable(&arguments),
         Command::Completions { shell } => print_completions(shell),

@@ -49,5 +49,6 @@ mod score;
 mod search;
 
 pub use report::Choice;
+pub(crate) use report::{longest_call, name};
 pub use score::Spread;
 pub use search::{Candidate, Figures, Options, Progress, choose};

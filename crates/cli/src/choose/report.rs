@@ -141,6 +141,12 @@ impl Choice {
         }
     }
 
+    /// Says in a sentence what the score is.
+    #[must_use]
+    pub fn scoring(&self) -> String {
+        score::describe(self.options.wake_cost)
+    }
+
     /// Writes one JSON object.
     ///
     /// # Errors
@@ -183,7 +189,7 @@ impl Choice {
             default: self.default().map(name),
             reason: self.reason(),
             code: self.code(),
-            score: score::describe(self.options.wake_cost),
+            score: self.scoring(),
             max_lateness_ns: nanoseconds(self.options.max_lateness),
             max_memory_bytes: self.options.max_memory,
             wake_cost_ns: nanoseconds(self.options.wake_cost),
@@ -319,7 +325,7 @@ impl fmt::Display for Choice {
         for candidates in unbeaten.chunks(CANDIDATES_A_TABLE) {
             writeln!(f, "{}\n", self.table(candidates))?;
         }
-        writeln!(f, "{}\n", score::describe(self.options.wake_cost))?;
+        writeln!(f, "{}\n", self.scoring())?;
         if !self.is_settled && !unbeaten.is_empty() {
             writeln!(
                 f,
@@ -358,7 +364,7 @@ fn is_nowhere_better(a: &Figures, b: &Figures) -> bool {
     !advantages.contains(&true)
 }
 
-fn name(candidate: &Candidate) -> String {
+pub(crate) fn name(candidate: &Candidate) -> String {
     format!("{} at a tick of {}", candidate.mode, candidate.tick)
 }
 
@@ -387,7 +393,7 @@ fn nanoseconds(duration: Duration) -> u64 {
     duration.as_nanos().try_into().unwrap_or(u64::MAX)
 }
 
-fn longest_call(figures: &Figures) -> String {
+pub(crate) fn longest_call(figures: &Figures) -> String {
     let (least, median) = (figures.longest_call_ns, figures.longest_call_median_ns);
     match least == median {
         true => units::duration(least as f64),

@@ -75,7 +75,7 @@ impl Choose {
     }
 }
 
-fn advance(progress: &ProgressBar, at: Progress) {
+pub(crate) fn advance(progress: &ProgressBar, at: Progress) {
     match at {
         Progress::Read(operations) => progress.set_position(operations),
         Progress::Measured(share) => {
@@ -88,7 +88,7 @@ fn advance(progress: &ProgressBar, at: Progress) {
     }
 }
 
-fn lateness(text: &str) -> Result<Duration, String> {
+pub(crate) fn lateness(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
         Ok(lateness) if lateness < Duration::from_micros(1) => {
             Err("expected at least 1us, the shortest tick".into())

@@ -5,6 +5,9 @@ pub(crate) mod generate;
 pub(crate) mod output;
 pub(crate) mod progress;
 pub(crate) mod replay;
+pub(crate) mod report;
+#[cfg(feature = "watch")]
+pub(crate) mod watch;
 
 use std::io;
 use std::path::Path;

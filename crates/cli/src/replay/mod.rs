@@ -59,6 +59,7 @@ mod trace;
 pub(crate) mod units;
 
 pub use limits::{Limit, Limits, Stopped};
+pub(crate) use plot::marks;
 #[cfg(feature = "png")]
 pub use plot::png;
 pub use plot::{PlotError, svg};

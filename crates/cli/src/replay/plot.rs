@@ -306,7 +306,7 @@ impl ValueFormatter<f64> for Share {
 }
 
 /// 100 us to 10^12 d, at numbers that are round for people, in ms.
-fn marks() -> impl Iterator<Item = f64> {
+pub(crate) fn marks() -> impl Iterator<Item = f64> {
     const SECOND: f64 = 1e3;
     const MINUTE: f64 = 60.0 * SECOND;
     const HOUR: f64 = 60.0 * MINUTE;

@@ -199,12 +199,12 @@ impl fmt::Display for Report {
 }
 
 impl Delays {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let histogram = Histogram::new_with_bounds(1, u64::MAX, 3).expect("these bounds are sound");
         Self { histogram, least: u64::MAX, most: 0 }
     }
 
-    pub(super) fn record(&mut self, delay_ms: u64) {
+    pub(crate) fn record(&mut self, delay_ms: u64) {
         // An axis by orders of magnitude has no zero.
         let delay_ms = delay_ms.max(1);
         self.histogram.saturating_record(delay_ms);
@@ -235,7 +235,7 @@ impl Delays {
     }
 
     /// The delays that occur, as ms and number, ascending.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         let counted = self.histogram.iter_recorded();
         counted.map(|at| {
             (at.value_iterated_to().clamp(self.least, self.most), at.count_since_last_iteration())
@@ -612,6 +612,7 @@ mod tests {
             p50_ns: 10,
             p99_ns: 100,
             p999_ns: 500,
+            tail_ns: Vec::new(),
             buckets_visited: 1,
             demotions: 0,
             rounds_waited: 0,

@@ -70,6 +70,10 @@ pub struct Figures {
     pub p99_ns: u64,
     /// 99.9 % of the calls were not longer.
     pub p999_ns: u64,
+    /// The time that one call in 10 took at least, one in 100, and so on, as far as there are that
+    /// many calls.
+    #[serde(skip)]
+    pub tail_ns: Vec<u64>,
     /// Buckets taken apart or scanned.
     pub buckets_visited: u64,
     /// Timeouts moved to a finer level.
@@ -257,6 +261,7 @@ impl Run {
             p50_ns: calls.quantile(0.5),
             p99_ns: calls.quantile(0.99),
             p999_ns: calls.quantile(0.999),
+            tail_ns: calls.tail(),
             buckets_visited: stats.buckets_visited,
             demotions: stats.demotions,
             rounds_waited: stats.rounds_waited,
@@ -464,6 +469,12 @@ impl Calls {
         let mut totals = self.totals.map(|total| (total.as_nanos() as f64 - clock).max(0.0));
         totals.sort_by(f64::total_cmp);
         totals
+    }
+
+    /// The time that one call in 10 took at least, one in 100, and so on.
+    fn tail(&self) -> Vec<u64> {
+        let one_in = (1..).map(|power| 10_u64.pow(power)).take_while(|&calls| calls <= self.number);
+        one_in.map(|calls| self.quantile(1.0 - 1.0 / calls as f64)).collect()
     }
 
     fn quantile(&self, quantile: f64) -> u64 {

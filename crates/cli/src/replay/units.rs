@@ -54,7 +54,7 @@ pub(crate) fn operations(number: u64) -> String {
     format!("{} operation{plural}", HumanCount(number))
 }
 
-fn three_digits(number: f64) -> f64 {
+pub(crate) fn three_digits(number: f64) -> f64 {
     if number < 1.0 {
         return (number * 100.0).round() / 100.0;
     }

@@ -1,0 +1,116 @@
+//! `tickwheel watch`.
+
+use super::progress::Interrupt;
+use crate::Failure;
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tickwheel::Mode;
+use tickwheel_cli::replay::Tick;
+use tickwheel_cli::watch::{self, Demo, Ended, Watch, WatchError};
+
+/// Shows wheels as they turn under a recorded workload, in the terminal.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Arguments {
+    /// The trace: CSV with the header `time_ms,op,key,delay_ms`, plain or gzip; `-` for standard
+    /// input.
+    #[arg(value_name = "FILE", required_unless_present = "demo", conflicts_with = "demo")]
+    file: Option<PathBuf>,
+
+    /// Show a made-up server instead of a trace. It never ends.
+    #[arg(long)]
+    demo: bool,
+
+    /// A mode to show: `hierarchical:BUCKETS` (a level) or `hashed:BUCKETS` (in all). Can be given
+    /// more than once.
+    #[arg(
+        long = "mode",
+        value_name = "MODE",
+        default_values = ["hierarchical:64", "hashed:512"],
+    )]
+    modes: Vec<Mode>,
+
+    /// The length of a tick, 1us to 1h.
+    #[arg(long, value_name = "DURATION", default_value = "1ms")]
+    tick: Tick,
+
+    /// How much of the trace a second shows. If you do not say, it is as much as has some 200
+    /// operations at the beginning of the trace.
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    speed: Option<Duration>,
+
+    /// Draw with ASCII only.
+    #[arg(long)]
+    ascii: bool,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let mut watch = self.open()?;
+        if self.ascii {
+            watch.use_ascii();
+        }
+        if let Some(speed) = self.speed {
+            watch.set_speed(speed);
+        }
+        if !io::stdout().is_terminal() {
+            let found = "standard output is no terminal: `watch` draws on a terminal";
+            return Err(Failure::Input(found.into()));
+        }
+        let interrupted = Interrupt::is_noted()?;
+        watch.play();
+        // A panic restores the terminal as well, before it says what went wrong.
+        let failure = |error| Failure::from(WatchError::Terminal(error));
+        let mut terminal = ratatui::try_init().map_err(failure)?;
+        let ended = watch.run(&mut terminal, || interrupted.load(Ordering::Relaxed));
+        let restored = ratatui::try_restore();
+        match ended? {
+            Ended::Quit => restored.map_err(failure),
+            Ended::Interrupted => Err(Failure::Interrupted),
+        }
+    }
+
+    fn open(&self) -> Result<Watch, Failure> {
+        let Some(file) = &self.file else {
+            let demo = Demo::new(DEMO_SEED).map(Ok);
+            return Ok(Watch::new("demo", demo, &self.modes, self.tick)?);
+        };
+        let trace = super::open(file)?;
+        let path = PathBuf::from(trace.name());
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        let operations = watch::operations(trace);
+        Ok(Watch::new(&name, operations, &self.modes, self.tick)?)
+    }
+}
+
+impl From<WatchError> for Failure {
+    fn from(error: WatchError) -> Self {
+        match error {
+            WatchError::Trace(error) => error.into(),
+            error => Self::Output(error.to_string()),
+        }
+    }
+}
+
+const DEMO_SEED: u64 = 1;
+
+const HELP: &str = "\
+Keys:
+  space        play or pause
+  s, right     go on by one tick
+  n            go on to the next event
+  f            go on to the next timeout that fires
+  d            go on until timeouts are demoted
+  r            go on until timeouts are left waiting for a later round
+  +, -         show more or less of the trace in a second
+  q, Esc       quit
+
+Examples:
+  tickwheel watch --demo
+  tickwheel watch data/jobs-gaia.csv.gz --speed 1d
+  tickwheel watch trace.csv --mode hierarchical:16 --mode hashed:64
+
+Exit code: 0 when you quit, 1 if the terminal does not answer, 2 for arguments or a trace that are
+wrong, 130 when interrupted.";

@@ -1,0 +1,265 @@
+//! `Profile`: what happens over the time of a trace, in the trace and inside two wheels.
+
+use crate::replay::{Action, Delays, Operation, Tick, Trace, TraceError};
+use crate::turning::Turning;
+use tickwheel::Mode;
+
+/// A trace as a whole, and over time in steps of equal length.
+#[derive(Debug)]
+pub(super) struct Profile {
+    pub(super) modes: [Mode; 2],
+    pub(super) operations: u64,
+    /// From the first operation to the last, in ms.
+    pub(super) span_ms: u64,
+    pub(super) delays: Delays,
+    pub(super) ends: Ends,
+    pub(super) most_pending: u64,
+    /// When the first step begins, in ms.
+    pub(super) from_ms: u64,
+    /// How long a step is, in ms.
+    pub(super) step_ms: u64,
+    pub(super) steps: Vec<Step>,
+}
+
+/// What happened in a step, and how things were at its end.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Step {
+    pub(super) scheduled: u64,
+    pub(super) moved: u64,
+    pub(super) cancelled: u64,
+    pub(super) fired: u64,
+    pub(super) pending: u64,
+    /// The timeouts on each level of the hierarchical wheel, the finest first.
+    pub(super) levels: Vec<u64>,
+    /// The timeouts that the hierarchical wheel has sorted, to be handed out next.
+    pub(super) sorted: u64,
+    /// The timeouts of the hashed wheel by the rounds that they wait, as in
+    /// [`Picture`](crate::turning::Picture).
+    pub(super) rounds: Vec<u64>,
+}
+
+/// How the timeouts of a trace end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ends {
+    pub(super) timeouts: u64,
+    /// How often a timeout that was pending was moved.
+    pub(super) moves: u64,
+    pub(super) cancelled: u64,
+    pub(super) fired: u64,
+    /// Pending after the last operation.
+    pub(super) pending: u64,
+}
+
+impl Profile {
+    /// Runs `trace` through a wheel of either of `modes`.
+    pub(super) fn of(
+        mut trace: Trace,
+        modes: [Mode; 2],
+        tick: Tick,
+        mut progress: impl FnMut(&Trace),
+    ) -> Result<Self, TraceError> {
+        const BATCH: usize = 4096;
+        let mut batch = Vec::new();
+        let mut run =
+            Run { wheels: modes.map(Turning::new), tick, step: Step::default(), fired: 0 };
+        let mut profile = Self {
+            modes,
+            operations: 0,
+            span_ms: 0,
+            delays: Delays::new(),
+            ends: Ends::default(),
+            most_pending: 0,
+            from_ms: 0,
+            step_ms: 1,
+            steps: Vec::new(),
+        };
+        while trace.read_batch(&mut batch, BATCH)? {
+            for operation in &batch {
+                if profile.operations == 0 {
+                    profile.from_ms = operation.time_ms;
+                }
+                profile.come_to(operation.time_ms, &mut run);
+                run.drive(tick.present(operation.time_ms));
+                let [found, _] = run.wheels.each_mut().map(|wheel| wheel.apply(operation, tick));
+                run.step.count(operation.action);
+                profile.count(operation, found);
+                profile.most_pending = profile.most_pending.max(run.pending());
+            }
+            progress(&trace);
+        }
+        let last = run.take();
+        profile.ends.pending = last.pending;
+        profile.ends.fired = run.fired;
+        profile.steps.push(last);
+        Ok(profile)
+    }
+
+    /// Counts an operation, which has found its timeout pending or not.
+    fn count(&mut self, operation: &Operation, found: bool) {
+        self.operations += 1;
+        self.span_ms = operation.time_ms - self.from_ms;
+        if let Some(delay_ms) = operation.action.delay_ms() {
+            self.delays.record(delay_ms);
+        }
+        match (operation.action, found) {
+            (Action::Reschedule { .. }, true) => self.ends.moves += 1,
+            (Action::Schedule { .. }, true) => {
+                self.ends.timeouts += 1;
+                self.ends.cancelled += 1;
+            }
+            (Action::Schedule { .. } | Action::Reschedule { .. }, false) => self.ends.timeouts += 1,
+            (Action::Cancel, true) => self.ends.cancelled += 1,
+            (Action::Cancel, false) => {}
+        }
+    }
+
+    /// Ends the steps that are over at `time_ms`.
+    fn come_to(&mut self, time_ms: u64, run: &mut Run) {
+        let passed_ms = time_ms - self.from_ms;
+        while MOST_STEPS <= passed_ms / self.step_ms {
+            self.double(run);
+        }
+        while (self.steps.len() as u64) < passed_ms / self.step_ms {
+            let end_ms = self.from_ms + (self.steps.len() as u64 + 1) * self.step_ms;
+            run.drive(run.tick.present(end_ms - 1));
+            let step = run.take();
+            self.steps.push(step);
+        }
+    }
+
+    /// Makes a step of every two.
+    fn double(&mut self, run: &mut Run) {
+        self.step_ms = self.step_ms.saturating_mul(2);
+        if self.steps.len() % 2 == 1 {
+            // The first half of a step that is not over.
+            let half = self.steps.pop().unwrap_or_default();
+            run.step.add(&half);
+        }
+        let pairs = self.steps.chunks_exact(2);
+        self.steps = pairs
+            .map(|pair| {
+                let mut step = pair[1].clone();
+                step.add(&pair[0]);
+                step
+            })
+            .collect();
+    }
+}
+
+/// Two wheels under the trace.
+struct Run {
+    wheels: [Turning; 2],
+    tick: Tick,
+    /// What was counted since the last step ended.
+    step: Step,
+    /// The timeouts that had fired then.
+    fired: u64,
+}
+
+impl Run {
+    /// Wakes the wheels up as often as they ask for up to tick `to`.
+    fn drive(&mut self, to: u64) {
+        for wheel in &mut self.wheels {
+            while let Some(wake) = wheel.next_wake().filter(|&wake| wake <= to) {
+                wheel.drive(wake);
+            }
+            wheel.drive(to);
+        }
+    }
+
+    fn pending(&self) -> u64 {
+        self.wheels[0].wheel.len() as u64
+    }
+
+    /// Ends a step.
+    fn take(&mut self) -> Step {
+        let [hierarchical, hashed] = &self.wheels;
+        let [levels, rounds] = [hierarchical.picture(), hashed.picture()];
+        let mut step = std::mem::take(&mut self.step);
+        step.fired += hierarchical.fired - self.fired;
+        self.fired = hierarchical.fired;
+        step.pending = self.pending();
+        let on_level = |buckets: &std::collections::HashMap<_, u32>| {
+            buckets.values().map(|&timeouts| u64::from(timeouts)).sum()
+        };
+        step.levels = levels.levels.iter().map(on_level).collect();
+        step.sorted = levels.sorted.into();
+        step.rounds = rounds.rounds.iter().map(|&timeouts| timeouts.into()).collect();
+        // What is due at once waits no round.
+        if 0 < rounds.sorted {
+            step.rounds.resize(step.rounds.len().max(1), 0);
+            step.rounds[0] += u64::from(rounds.sorted);
+        }
+        step
+    }
+}
+
+impl Step {
+    fn count(&mut self, action: Action) {
+        match action {
+            Action::Schedule { .. } => self.scheduled += 1,
+            Action::Reschedule { .. } => self.moved += 1,
+            Action::Cancel => self.cancelled += 1,
+        }
+    }
+
+    /// Adds what happened in an earlier step.
+    fn add(&mut self, earlier: &Self) {
+        self.scheduled += earlier.scheduled;
+        self.moved += earlier.moved;
+        self.cancelled += earlier.cancelled;
+        self.fired += earlier.fired;
+    }
+}
+
+/// As many columns can be told apart.
+const MOST_STEPS: u64 = 96;
+
+#[cfg(test)]
+mod tests {
+    use super::{MOST_STEPS, Profile};
+    use crate::generate::{Generator, Shape, Size};
+    use crate::replay::{Limits, Tick, Trace, replay};
+    use std::io::Cursor;
+    use tickwheel::Mode;
+
+    #[test]
+    fn the_steps_have_all_that_a_replay_counts() {
+        for (shape, operations) in
+            [(Shape::Short, 20_000), (Shape::Year, 5_000), (Shape::Bursts, 1)]
+        {
+            let mut csv = format!("{}\n", Trace::HEADER);
+            let size = Size { operations, pending: 500.try_into().unwrap() };
+            for operation in Generator::new(shape, size, 3) {
+                csv += &format!("{operation}\n");
+            }
+            let trace = || Trace::new("generated", Cursor::new(csv.clone())).unwrap();
+            let modes = [Mode::hierarchical(), Mode::hashed(64).unwrap()];
+            let profile = Profile::of(trace(), modes, Tick::default(), |_| ()).unwrap();
+            let limits = Limits::default();
+            let report = replay(trace(), &modes, Tick::default(), &limits, |_| ()).unwrap();
+            let figures = &report.figures[0];
+
+            let sum = |count: fn(&super::Step) -> u64| profile.steps.iter().map(count).sum::<u64>();
+            assert_eq!(sum(|step| step.scheduled), figures.scheduled);
+            assert_eq!(sum(|step| step.moved), figures.rescheduled);
+            assert_eq!(sum(|step| step.cancelled), figures.cancelled + figures.late_cancels);
+            assert_eq!(sum(|step| step.fired), figures.fired_in_span);
+            let last = profile.steps.last().unwrap();
+            assert_eq!(last.pending, figures.live_at_end);
+            let ends = profile.ends;
+            assert_eq!(ends.timeouts, ends.cancelled + ends.fired + ends.pending);
+            assert_eq!(ends.timeouts, figures.scheduled + figures.late_reschedules);
+            assert_eq!(ends.moves, figures.rescheduled - figures.late_reschedules);
+            assert_eq!(ends.cancelled, figures.cancelled + figures.replaced);
+            assert_eq!(profile.most_pending, figures.peak_live);
+            assert_eq!(profile.delays.to_string(), report.delays.to_string());
+            let steps = profile.steps.len() as u64;
+            assert!(steps <= MOST_STEPS && report.span_ms / profile.step_ms == steps - 1);
+            for step in &profile.steps {
+                let levels = step.levels.iter().sum::<u64>() + step.sorted;
+                assert_eq!([levels, step.rounds.iter().sum()], [step.pending; 2]);
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `Turning`: a wheel that a trace turns, and where its timeouts are.
+
+use crate::replay::{Action, Operation, Tick};
+use std::collections::HashMap;
+use tickwheel::{Key, Mode, Wheel};
+
+pub(crate) struct Turning {
+    /// Each value is its key in the trace.
+    pub(crate) wheel: Wheel<u32>,
+    pub(crate) keys: HashMap<u32, Key>,
+    pub(crate) fired: u64,
+}
+
+/// Where the timeouts of a wheel are.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Picture {
+    /// By level and bucket, as far up as anything waits: the occupied buckets. A hashed wheel has
+    /// one level.
+    pub(crate) levels: Vec<HashMap<usize, u32>>,
+    /// The timeouts that are in no bucket: sorted, to be handed out next.
+    pub(crate) sorted: u32,
+    /// The timeouts in buckets by the rounds that they wait: none, below 8, below 64, and so on.
+    /// Empty for a hierarchical wheel.
+    pub(crate) rounds: Vec<u32>,
+}
+
+/// The bits of a number of rounds that a bin of [`Picture::rounds`] takes.
+pub(crate) const ROUNDS_BITS: u32 = 3;
+
+impl Turning {
+    pub(crate) fn new(mode: Mode) -> Self {
+        Self { wheel: Wheel::new(mode), keys: HashMap::new(), fired: 0 }
+    }
+
+    /// Does what an operation says, and returns whether it found its timeout pending.
+    pub(crate) fn apply(&mut self, operation: &Operation, tick: Tick) -> bool {
+        let pending = self.keys.get(&operation.key).copied();
+        let due_ms = |delay_ms| operation.time_ms.saturating_add(delay_ms);
+        match (operation.action, pending) {
+            (Action::Reschedule { delay_ms }, Some(key)) => {
+                self.wheel.reschedule(key, tick.deadline(due_ms(delay_ms)));
+            }
+            (Action::Schedule { delay_ms } | Action::Reschedule { delay_ms }, _) => {
+                if let Some(key) = pending {
+                    self.wheel.cancel(key);
+                }
+                let key = self.wheel.schedule(tick.deadline(due_ms(delay_ms)), operation.key);
+                self.keys.insert(operation.key, key);
+            }
+            (Action::Cancel, _) => {
+                self.keys.remove(&operation.key).map(|key| self.wheel.cancel(key));
+            }
+        }
+        pending.is_some()
+    }
+
+    /// Drives the wheel to tick `now`.
+    pub(crate) fn drive(&mut self, now: u64) {
+        while let Some(expired) = self.wheel.expire(now) {
+            self.keys.remove(&expired.value);
+            self.fired += 1;
+        }
+    }
+
+    pub(crate) fn next_wake(&self) -> Option<u64> {
+        self.wheel.next_wake()
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        self.wheel.mode()
+    }
+
+    /// The rounds that a timeout waits after the next time that the cursor comes to its bucket.
+    pub(crate) fn rounds(&self, deadline: u64) -> u64 {
+        let ticks = deadline.saturating_sub(self.wheel.now()).saturating_sub(1);
+        ticks / self.mode().buckets() as u64
+    }
+
+    pub(crate) fn picture(&self) -> Picture {
+        let mut picture = Picture { levels: vec![], sorted: 0, rounds: vec![] };
+        for (key, deadline, _) in &self.wheel {
+            let Some((level, bucket)) = self.wheel.bucket(key) else {
+                picture.sorted += 1;
+                continue;
+            };
+            while picture.levels.len() <= level {
+                picture.levels.push(HashMap::new());
+            }
+            *picture.levels[level].entry(bucket).or_default() += 1;
+            if self.mode().is_hashed() {
+                let rounds = self.rounds(deadline);
+                let bin = rounds.checked_ilog2().map_or(0, |bits| bits / ROUNDS_BITS + 1) as usize;
+                picture.rounds.resize(picture.rounds.len().max(bin + 1), 0);
+                picture.rounds[bin] += 1;
+            }
+        }
+        picture
+    }
+}

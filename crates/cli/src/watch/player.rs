@@ -1,0 +1,123 @@
+//! `Player`: a trace under several wheels at once, event by event.
+
+use super::seen::Seen;
+use crate::replay::{NEVER, Operation, Tick, TraceError};
+use crate::turning::Turning;
+use std::time::Instant;
+use tickwheel::Mode;
+
+/// What a [`Player`] plays.
+pub(super) type Operations = Box<dyn Iterator<Item = Result<Operation, TraceError>>>;
+
+pub(super) struct Player {
+    pub(super) wheels: Vec<Turning>,
+    pub(super) tick: Tick,
+    operations: Operations,
+    next: Option<Operation>,
+    now: u64,
+}
+
+/// An operation, with whether it found its timeout pending; None if wheels woke up instead.
+type Applied = Option<(Operation, bool)>;
+
+/// What happened at a tick: an operation, or, if there was none, one wheel or more woke up.
+#[derive(Debug)]
+pub(super) struct Event {
+    pub(super) tick: u64,
+    pub(super) operation: Applied,
+    pub(super) changes: Vec<Change>,
+}
+
+/// A wheel before and after something happened.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) mode: Mode,
+    pub(super) before: Seen,
+    pub(super) after: Seen,
+}
+
+impl Player {
+    pub(super) fn new(
+        mut operations: Operations,
+        modes: &[Mode],
+        tick: Tick,
+    ) -> Result<Self, TraceError> {
+        let next = operations.next().transpose()?;
+        let wheels = modes.iter().map(|&mode| Turning::new(mode)).collect();
+        let mut player = Self { wheels, tick, operations, next, now: 0 };
+        // A trace may begin long after its time 0.
+        player.rest_at(player.next.map_or(0, |next| tick.present(next.time_ms)));
+        Ok(player)
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// The present, in nanoseconds of the trace.
+    pub(super) fn now_ns(&self) -> f64 {
+        self.now as f64 * self.tick.length().as_nanos() as f64
+    }
+
+    /// The tick of the next event; None when the trace is over and nothing is pending.
+    pub(super) fn next_event(&self) -> Option<u64> {
+        let operation = self.next.map(|next| self.tick.present(next.time_ms));
+        let wakes = self.wheels.iter().filter_map(Turning::next_wake);
+        wakes.chain(operation).min().filter(|&tick| tick < NEVER)
+    }
+
+    /// Lets the next event happen, and returns it.
+    pub(super) fn step(&mut self) -> Result<Option<Event>, TraceError> {
+        let before: Vec<_> = self.wheels.iter().map(Turning::see).collect();
+        let Some((tick, operation)) = self.advance()? else { return Ok(None) };
+        let pairs = self.wheels.iter().zip(before);
+        let changes = pairs
+            .map(|(wheel, before)| Change { mode: wheel.mode(), before, after: wheel.see() })
+            .collect();
+        Ok(Some(Event { tick, operation, changes }))
+    }
+
+    /// Lets everything happen that happens up to tick `to`, or until `deadline`. Returns the number
+    /// of operations.
+    pub(super) fn play(&mut self, to: u64, deadline: Instant) -> Result<u64, TraceError> {
+        const EVENTS_A_LOOK: u64 = 64;
+        let mut operations = 0;
+        for number in 1.. {
+            if self.next_event().is_none_or(|next| to < next) {
+                self.rest_at(to);
+                break;
+            }
+            let happened = self.advance()?;
+            operations += u64::from(happened.is_some_and(|(_, operation)| operation.is_some()));
+            if number % EVENTS_A_LOOK == 0 && deadline <= Instant::now() {
+                break;
+            }
+        }
+        Ok(operations)
+    }
+
+    /// Lets the next event happen. At one tick, what is due comes before operations.
+    fn advance(&mut self) -> Result<Option<(u64, Applied)>, TraceError> {
+        let Some(tick) = self.next_event() else { return Ok(None) };
+        let is_wake = self.wheels.iter().any(|wheel| wheel.next_wake() == Some(tick));
+        self.rest_at(tick);
+        if is_wake {
+            return Ok(Some((tick, None)));
+        }
+        let following = self.operations.next().transpose()?;
+        let Some(operation) = std::mem::replace(&mut self.next, following) else { return Ok(None) };
+        let mut found = false;
+        for wheel in &mut self.wheels {
+            found = wheel.apply(&operation, self.tick);
+        }
+        Ok(Some((tick, Some((operation, found)))))
+    }
+
+    /// Drives all wheels to tick `now`, up to which only they have something to do.
+    fn rest_at(&mut self, now: u64) {
+        self.now = now.max(self.now);
+        for wheel in &mut self.wheels {
+            wheel.drive(now);
+        }
+    }
+}

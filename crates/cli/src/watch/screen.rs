@@ -1,0 +1,519 @@
+//! Draws a [`Watch`].
+
+use super::{Pace, Watch};
+use crate::replay::{Tick, units};
+use crate::turning::{Picture, ROUNDS_BITS, Turning};
+use indicatif::HumanCount;
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Style, Stylize};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Paragraph, Widget, Wrap};
+use std::collections::HashMap;
+
+impl Watch {
+    pub(super) fn draw(&self, frame: &mut Frame<'_>) {
+        let area = frame.area();
+        if area.width < LEAST_WIDTH || area.height < LEAST_HEIGHT {
+            let words = format!(
+                "{}x{} is too small: {LEAST_WIDTH}x{LEAST_HEIGHT} shows something, 80x24 all.",
+                area.width, area.height
+            );
+            return frame.render_widget(Paragraph::new(words).wrap(Wrap { trim: true }), area);
+        }
+        let sentence = Paragraph::new(self.told.as_str()).wrap(Wrap { trim: true });
+        let rows = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Fill(1),
+            Constraint::Length(1),
+            Constraint::Length(SENTENCE),
+            Constraint::Length(1),
+        ]);
+        let [head, wheels, legend, told, keys] = rows.areas(area);
+        frame.render_widget(self.heading(), head);
+        self.draw_wheels(wheels, frame.buffer_mut());
+        frame.render_widget(self.marks().legend().dim(), legend);
+        frame.render_widget(sentence, told);
+        frame.render_widget(Line::from(KEYS).dim(), keys);
+    }
+
+    fn marks(&self) -> &'static Marks {
+        if self.ascii { &ASCII } else { &BLOCKS }
+    }
+
+    fn heading(&self) -> Line<'_> {
+        let pace = match self.pace {
+            Pace::Paused => "paused",
+            Pace::Playing => "playing",
+            Pace::Jumping(_) => "jumping",
+            Pace::Over => "over",
+        };
+        Line::from(vec![
+            Span::from(self.name.as_str()).bold(),
+            Span::from(format!(
+                "  at {}  tick {}  1 s shows {}  ",
+                clock(self.player.now_ns()),
+                self.player.tick,
+                units::duration(self.nanoseconds_a_second()),
+            )),
+            Span::from(format!("[{pace}]")).bold(),
+        ])
+    }
+
+    /// Draws the wheels beside each other if there is room, else below each other.
+    fn draw_wheels(&self, area: Rect, buffer: &mut Buffer) {
+        let wheels = &self.player.wheels;
+        let panel = |wheel| Panel::new(wheel, self.player.tick, self.marks());
+        let panels: Vec<_> = wheels.iter().map(panel).collect();
+        let number = panels.len().max(1) as u16;
+        let is_beside = LEAST_BESIDE <= area.width / number;
+        let areas = match is_beside {
+            true => {
+                Layout::horizontal(vec![Constraint::Fill(1); number.into()]).spacing(2).split(area)
+            }
+            false => {
+                let wanted = panels.iter().map(|panel| panel.height(area.width));
+                // A hashed wheel shrinks by itself.
+                let heights =
+                    wanted.zip(wheels).map(|(height, wheel)| match wheel.mode().is_hashed() {
+                        true => Constraint::Max(height),
+                        false => Constraint::Length(height),
+                    });
+                let gap = u16::from(24 < area.height);
+                Layout::vertical(heights).spacing(gap).split(area)
+            }
+        };
+        for (panel, &area) in panels.into_iter().zip(areas.iter()) {
+            panel.render(area, buffer);
+        }
+    }
+}
+
+/// One wheel.
+struct Panel<'a> {
+    wheel: &'a Turning,
+    picture: Picture,
+    tick: Tick,
+    marks: &'static Marks,
+}
+
+impl<'a> Panel<'a> {
+    fn new(wheel: &'a Turning, tick: Tick, marks: &'static Marks) -> Self {
+        Self { wheel, picture: wheel.picture(), tick, marks }
+    }
+
+    /// The lines that it takes to show everything, at this width.
+    fn height(&self, width: u16) -> u16 {
+        let lines = match self.wheel.mode().is_hashed() {
+            true => self.wheel.mode().buckets() / self.columns(width),
+            false => self.levels(),
+        };
+        2 + u16::try_from(lines).unwrap_or(u16::MAX - 2)
+    }
+
+    /// The levels to show: those up to the coarsest with a timeout, and a few if there is none.
+    fn levels(&self) -> usize {
+        self.picture.levels.len().max(FEWEST_LEVELS).min(self.wheel.mode().levels())
+    }
+
+    /// The columns of a line of buckets: a power of two, as the number of buckets.
+    fn columns(&self, width: u16) -> usize {
+        let room = width.saturating_sub(BEFORE + AFTER).max(1);
+        1 << room.ilog2()
+    }
+
+    /// How long the time is that a bucket of `level` spans.
+    fn span(&self, level: usize) -> String {
+        const UNITS: [(&str, f64); 5] =
+            [("d", 864e11), ("h", 36e11), ("min", 6e10), ("s", 1e9), ("ms", 1e6)];
+        let ticks = (self.wheel.mode().buckets() as f64).powi(level as i32);
+        let nanoseconds = ticks * self.tick.length().as_nanos() as f64;
+        let of_unit = |&(_, unit): &(&str, f64)| 1.0 <= nanoseconds / unit;
+        let (name, unit) = UNITS.into_iter().find(of_unit).unwrap_or(("us", 1e3));
+        match (nanoseconds / unit).round() {
+            number if number < 1000.0 => format!("{number} {name}"),
+            _ => format!(">999 {name}"),
+        }
+    }
+
+    /// Draws the buckets of `level` over `lines` lines.
+    fn draw_buckets(&self, level: usize, area: Rect, lines: usize, buffer: &mut Buffer) {
+        let mode = self.wheel.mode();
+        let columns = self.columns(area.width);
+        // Either several buckets a cell or several cells a bucket.
+        let cells = columns * lines;
+        let cells_of = |bucket: usize| {
+            let end = (bucket + 1) * cells / mode.buckets();
+            let first = bucket * cells / mode.buckets();
+            first..end.max(first + 1)
+        };
+        let mut counts = vec![0; cells];
+        for (&bucket, timeouts) in self.picture.levels.get(level).into_iter().flatten() {
+            cells_of(bucket).for_each(|cell| counts[cell] += timeouts);
+        }
+        let cursor = cells_of(self.wheel.cursor(level));
+        for (cell, &timeouts) in counts.iter().enumerate() {
+            let is_cursor = cursor.contains(&cell);
+            let is_past = !mode.is_hashed() && cell < cursor.start;
+            let mark = match timeouts {
+                0 if is_cursor => self.marks.cursor,
+                0 if is_past => ' ',
+                0 => self.marks.empty,
+                _ => self.marks.filled(timeouts),
+            };
+            let style = match timeouts {
+                0 if !is_cursor => Style::new().dim(),
+                _ if is_cursor => Style::new().fg(Color::Yellow).reversed(),
+                _ => Style::new().fg(Color::Cyan),
+            };
+            let at = (area.x + BEFORE + (cell % columns) as u16, area.y + (cell / columns) as u16);
+            if let Some(at) = buffer.cell_mut(at) {
+                at.set_char(mark).set_style(style);
+            }
+        }
+    }
+
+    fn draw_hierarchical(&self, area: Rect, buffer: &mut Buffer) {
+        let room = usize::from(area.height.saturating_sub(2));
+        for (line, level) in (0..self.levels()).rev().enumerate().take(room) {
+            let y = area.y + 1 + line as u16;
+            let label = format!("L{level} {}", self.span(level));
+            buffer.set_stringn(area.x, y, label, BEFORE.into(), Style::new());
+            let count: u64 = self.picture.levels.get(level).map_or(0, total);
+            let row = Rect { y, height: 1, ..area };
+            self.draw_count(count, row, buffer);
+            self.draw_buckets(level, row, 1, buffer);
+        }
+        let y = area.y + 1 + self.levels().min(room) as u16;
+        if y < area.bottom() {
+            let sorted =
+                format!("sorted, to fire next: {}", HumanCount(self.picture.sorted.into()));
+            buffer.set_stringn(area.x, y, sorted, area.width.into(), Style::new());
+        }
+    }
+
+    fn draw_hashed(&self, area: Rect, buffer: &mut Buffer) {
+        let room = usize::from(area.height.saturating_sub(2)).max(1);
+        let wanted = self.wheel.mode().buckets() / self.columns(area.width);
+        let lines = 1 << room.min(wanted.max(1)).ilog2();
+        let row = Rect { y: area.y + 1, height: lines as u16, ..area };
+        buffer.set_stringn(area.x, row.y, "buckets", BEFORE.into(), Style::new());
+        let count = self.picture.levels.first().map_or(0, total);
+        self.draw_count(count, row, buffer);
+        self.draw_buckets(0, row, lines, buffer);
+        let mut rounds = String::from("rounds left");
+        let bins = self.picture.rounds.iter().enumerate();
+        for (bin, &timeouts) in bins.filter(|(_, timeouts)| 0 < **timeouts) {
+            // No more rounds than there are ticks.
+            let end = |bin: usize| 1_u128 << (bin as u32 * ROUNDS_BITS);
+            let name = match bin {
+                0 => "0".into(),
+                _ if bin + 1 == self.picture.rounds.len() => format!("{} on", end(bin - 1)),
+                _ => format!("{}-{}", end(bin - 1), end(bin) - 1),
+            };
+            rounds += &format!("  {name}:{}", short(timeouts.into()));
+        }
+        let y = row.y + lines as u16;
+        if y < area.bottom() {
+            buffer.set_stringn(area.x, y, rounds, area.width.into(), Style::new());
+        }
+    }
+
+    fn draw_count(&self, count: u64, row: Rect, buffer: &mut Buffer) {
+        let x = row.x + BEFORE + self.columns(row.width) as u16 + 1;
+        let room = row.right().saturating_sub(x).into();
+        buffer.set_stringn(x, row.y, short(count), room, Style::new());
+    }
+}
+
+impl Widget for Panel<'_> {
+    fn render(self, area: Rect, buffer: &mut Buffer) {
+        let mode = self.wheel.mode();
+        let seen = self.wheel.see();
+        let moved = match mode.is_hashed() {
+            true => format!("waited a round {}", HumanCount(seen.stats.rounds_waited)),
+            false => format!("demoted {}", HumanCount(seen.stats.demotions)),
+        };
+        let heading = Line::from(vec![
+            Span::from(mode.to_string()).bold(),
+            Span::from(format!(
+                "  pending {}  fired {}  {moved}",
+                HumanCount(self.wheel.pending() as u64),
+                HumanCount(seen.fired),
+            )),
+        ]);
+        buffer.set_line(area.x, area.y, &heading, area.width);
+        match mode.is_hashed() {
+            true => self.draw_hashed(area, buffer),
+            false => self.draw_hierarchical(area, buffer),
+        }
+    }
+}
+
+/// What buckets look like.
+struct Marks {
+    empty: char,
+    cursor: char,
+    /// Twice as many timeouts from one to the next.
+    filled: [char; 8],
+}
+
+impl Marks {
+    fn legend(&self) -> Line<'static> {
+        let Self { empty, cursor, filled } = self;
+        let filled = (0..).zip(filled).map(|(power, mark)| format!("{mark} {} ", 1 << power));
+        let filled: String = filled.collect();
+        Line::from(format!("{filled}timeouts in a bucket  {empty} none  {cursor} cursor"))
+    }
+
+    fn filled(&self, timeouts: u32) -> char {
+        self.filled[(timeouts.ilog2() as usize).min(self.filled.len() - 1)]
+    }
+}
+
+const BLOCKS: Marks = Marks {
+    empty: '\u{b7}',
+    cursor: '\u{2502}',
+    filled: [
+        '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}',
+        '\u{2588}',
+    ],
+};
+
+const ASCII: Marks =
+    Marks { empty: '.', cursor: '|', filled: ['1', '2', '3', '4', '5', '6', '7', '8'] };
+
+/// A time of the trace as a clock shows it, to the ms.
+fn clock(nanoseconds: f64) -> String {
+    let ms = (nanoseconds / 1e6) as u64;
+    let (s, min, h, days) = (ms / 1000, ms / 60_000, ms / 3_600_000, ms / 86_400_000);
+    let day = if days == 0 { String::new() } else { format!("{} d ", HumanCount(days)) };
+    format!("{day}{}:{:02}:{:02}.{:03}", h % 24, min % 60, s % 60, ms % 1000)
+}
+
+fn total(buckets: &HashMap<usize, u32>) -> u64 {
+    buckets.values().map(|&timeouts| u64::from(timeouts)).sum()
+}
+
+/// A number in six characters at most.
+fn short(number: u64) -> String {
+    match number {
+        0..100_000 => HumanCount(number).to_string(),
+        100_000..100_000_000 => format!("{} k", HumanCount(number / 1000)),
+        _ => format!("{} M", HumanCount(number / 1_000_000)),
+    }
+}
+
+const KEYS: &str = "space play  s tick  next: n event f fired d demoted r round  +/- speed  q quit";
+
+/// The label of a level.
+const BEFORE: u16 = 9;
+/// The number of timeouts on a level, behind its buckets.
+const AFTER: u16 = 7;
+/// The lines of the sentence.
+const SENTENCE: u16 = 3;
+const FEWEST_LEVELS: usize = 3;
+const LEAST_WIDTH: u16 = 40;
+const LEAST_HEIGHT: u16 = 12;
+/// The width that a wheel takes to be drawn beside another one.
+const LEAST_BESIDE: u16 = 80;
+
+#[cfg(test)]
+mod tests {
+    use crate::replay::{Action, Operation};
+    use crate::turning::Turning;
+    use crate::watch::{Demo, Ended, Pace, Watch};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+    use std::collections::HashMap;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn each_timeout_is_drawn_in_the_bucket_in_which_it_waits() {
+        let watch = watch(vec![(0, 1, 3), (0, 2, 67), (0, 3, 68), (0, 4, 8192)]);
+        let mut watch = after_events(watch, 4);
+        let lines = drawn(&mut watch, 80, 24);
+        assert!(
+            lines[1].starts_with("hierarchical:64  pending 4  fired 0  demoted 0"),
+            "{lines:?}"
+        );
+        assert_eq!(lines[2], format!("L2 4 s   |.1{} 1", ".".repeat(61)));
+        assert_eq!(lines[3], format!("L1 64 ms |2{} 2", ".".repeat(62)));
+        assert_eq!(lines[4], format!("L0 1 ms  |..1{} 1", ".".repeat(60)));
+        assert_eq!(lines[5], "sorted, to fire next: 0");
+        // Bucket 0 of eight lines is that of the cursor, and of the deadline 8192.
+        assert!(lines[6].starts_with("hashed:512  pending 4  fired 0  waited a round 0"));
+        assert_eq!(lines[7], format!("buckets  1..1{} 4", ".".repeat(60)));
+        assert_eq!(lines[8], format!("{}...11{}", " ".repeat(9), ".".repeat(59)));
+        assert_eq!(lines[15], "rounds left  0:3  8 on:1");
+    }
+
+    #[test]
+    fn what_is_drawn_is_what_the_statistics_count() {
+        let mut watch = Watch::new("demo", Demo::new(7).map(Ok), &modes(), tick()).unwrap();
+        for second in 1..=20 {
+            watch.player.play(second * 1000, Instant::now() + Duration::from_secs(60)).unwrap();
+            for wheel in &watch.player.wheels {
+                let (picture, stats) = (wheel.picture(), wheel.see().stats);
+                let drawn = picture.levels.iter().flat_map(HashMap::values).sum::<u32>() as usize;
+                assert_eq!(drawn + picture.sorted as usize, wheel.pending());
+                let entries = stats.timeouts_per_level.iter().sum::<usize>() + stats.sorted;
+                assert_eq!(drawn + picture.sorted as usize + stats.stale, entries);
+                for (level, buckets) in picture.levels.iter().enumerate() {
+                    let drawn = buckets.values().sum::<u32>() as usize;
+                    let entries = stats.timeouts_per_level[level];
+                    assert!(entries - stats.stale.min(entries) <= drawn && drawn <= entries);
+                }
+                let rounds = picture.rounds.iter().sum::<u32>() as usize;
+                assert_eq!(rounds, if wheel.mode().is_hashed() { drawn } else { 0 });
+            }
+        }
+        assert!(watch.player.wheels.iter().all(|wheel| 1000 < wheel.pending()));
+    }
+
+    #[test]
+    fn the_sentence_says_that_timeouts_are_demoted() {
+        let operations: Vec<_> = (0..200).map(|key| (0, key, 5000 + u64::from(key) * 10)).collect();
+        let mut watch = watch(operations);
+        press(&mut watch, 'd');
+        finish_jump(&mut watch);
+        let told = "hierarchical:64: the cursor comes to bucket 1 of level 2, whose 200 entries \
+                    are demoted; 1 timeout fires.";
+        assert!(watch.told.starts_with(told), "{}", watch.told);
+        assert_eq!(watch.player.now(), 5000, "it jumped over five seconds");
+        let levels = watch.player.wheels[0].picture().levels;
+        let left = levels.iter().map(|buckets| buckets.values().sum::<u32>());
+        assert_eq!(left.clone().sum::<u32>(), 199);
+        assert_eq!(left.skip(2).sum::<u32>(), 0, "none is left on level 2");
+    }
+
+    #[test]
+    fn the_sentence_says_that_timeouts_wait_for_a_round() {
+        let mut watch = watch(vec![(0, 1, 3), (0, 2, 3 + 512), (0, 3, 3 + 1024)]);
+        press(&mut watch, 'r');
+        finish_jump(&mut watch);
+        assert!(
+            watch
+                .told
+                .ends_with("hashed:512: 1 timeout fires; 2 in bucket 3 wait for a later round."),
+            "{}",
+            watch.told
+        );
+    }
+
+    #[test]
+    fn the_sentence_says_where_a_timeout_is_put() {
+        let mut watch = after_events(watch(vec![(0, 17, 5000)]), 1);
+        let told = "Timeout 17 is scheduled for 5 s from now: bucket 1 of level 2 of \
+                    hierarchical:64; bucket 392 of hashed:512, after 9 rounds.";
+        assert_eq!(watch.told, told);
+        assert_eq!(watch.player.wheels[1].place(17), Some((0, 392, 9)));
+        let rounds = |deadline| {
+            let watch = after_events(self::watch(vec![(0, 1, deadline)]), 1);
+            watch.player.wheels[1].place(1).map(|(_, _, rounds)| rounds)
+        };
+        assert_eq!([512, 513, 1024, 1025].map(rounds), [0, 1, 1, 2].map(Some));
+        press(&mut watch, 's');
+        assert!(watch.told.starts_with("Nothing happens in this tick"), "{}", watch.told);
+        assert_eq!(watch.player.now(), 1);
+    }
+
+    #[test]
+    fn every_size_can_be_drawn() {
+        let mut watch = Watch::new("demo", Demo::new(7).map(Ok), &modes(), tick()).unwrap();
+        watch.player.play(5000, Instant::now() + Duration::from_secs(60)).unwrap();
+        for width in (1..=90).step_by(7).chain([39, 40, 79, 80, 159, 160, 161, 300]) {
+            for height in (1..=30).chain([60]) {
+                let lines = drawn(&mut watch, width, height);
+                let is_told = lines.concat().contains("Nothing has happened yet.");
+                assert_eq!(is_told, 40 <= width && 12 <= height, "{width}x{height}");
+            }
+        }
+        let lines = drawn(&mut watch, 160, 24);
+        let beside =
+            |line: &String| line.contains("hierarchical:64") && line.contains("hashed:512");
+        assert!(lines.iter().any(beside), "{lines:?}");
+    }
+
+    #[test]
+    fn keys_play_pause_and_end() {
+        let mut watch = Watch::new("demo", Demo::new(7).map(Ok), &modes(), tick()).unwrap();
+        press(&mut watch, ' ');
+        assert_eq!(watch.pace, Pace::Playing);
+        let a_second = watch.nanoseconds_a_second();
+        let before = watch.player.now();
+        watch.elapse(Duration::from_millis(20)).unwrap();
+        let now = watch.player.now();
+        assert_eq!((now - before) as f64, (a_second * 0.02 / 1e6).floor());
+        press(&mut watch, ' ');
+        watch.elapse(Duration::from_millis(20)).unwrap();
+        assert_eq!((watch.pace, watch.player.now()), (Pace::Paused, now));
+        press(&mut watch, '+');
+        assert!(a_second < watch.nanoseconds_a_second());
+        assert_eq!(press(&mut watch, 'q'), Some(Ended::Quit));
+        let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert_eq!(watch.press(control).unwrap(), Some(Ended::Interrupted));
+    }
+
+    #[test]
+    fn the_end_of_the_trace_is_said() {
+        let mut watch = watch(vec![(0, 1, 3), (2, 2, 5)]);
+        for _ in 0..5 {
+            press(&mut watch, 'n');
+            finish_jump(&mut watch);
+        }
+        assert!(watch.told.ends_with("nothing is pending that will ever be due."));
+        assert_eq!(watch.pace, Pace::Over);
+        assert!(watch.player.wheels.iter().all(|wheel: &Turning| wheel.see().fired == 2));
+    }
+
+    fn watch(scheduled: Vec<(u64, u32, u64)>) -> Watch {
+        let operations = scheduled.into_iter().map(|(time_ms, key, delay_ms)| {
+            Ok(Operation { time_ms, key, action: Action::Schedule { delay_ms } })
+        });
+        let mut watch = Watch::new("a trace", operations, &modes(), tick()).unwrap();
+        watch.use_ascii();
+        watch
+    }
+
+    fn after_events(mut watch: Watch, events: usize) -> Watch {
+        for _ in 0..events {
+            press(&mut watch, 'n');
+            finish_jump(&mut watch);
+        }
+        watch
+    }
+
+    fn finish_jump(watch: &mut Watch) {
+        while matches!(watch.pace, Pace::Jumping(_)) {
+            watch.elapse(Duration::ZERO).unwrap();
+        }
+    }
+
+    fn press(watch: &mut Watch, key: char) -> Option<Ended> {
+        watch.press(KeyCode::Char(key).into()).unwrap()
+    }
+
+    fn drawn(watch: &mut Watch, width: u16, height: u16) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| watch.draw(frame)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let lines = buffer.content().chunks(width.into());
+        lines
+            .map(|line| {
+                let text: String = line.iter().map(|cell| cell.symbol()).collect();
+                text.trim_end().into()
+            })
+            .collect()
+    }
+
+    fn modes() -> [tickwheel::Mode; 2] {
+        [tickwheel::Mode::hierarchical(), tickwheel::Mode::hashed(512).unwrap()]
+    }
+
+    fn tick() -> crate::replay::Tick {
+        crate::replay::Tick::default()
+    }
+}

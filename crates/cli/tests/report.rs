@@ -1,0 +1,234 @@
+//! What the command `tickwheel report` promises.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data");
+const HEADER: &str = "time_ms,op,key,delay_ms\n";
+const CHARTS: [&str; 10] = [
+    "score",
+    "delays",
+    "operations",
+    "pending",
+    "ends",
+    "cost",
+    "calls",
+    "memory",
+    "levels",
+    "rounds",
+];
+
+#[test]
+fn the_page_has_the_figures_of_the_trace() {
+    let folder = TempDir::new().unwrap();
+    let page = page_of(&folder, &jobs());
+    for said in [
+        "Timeouts of jobs-gaia.csv.gz",
+        "102,407 operations over 88.1 d, at most 606 timeouts pending, at a tick of 1 ms.",
+        "min 4 s, p50 3 d, p90 4.17 d, p99 5 d, max 375 d",
+        "<th scope=\"row\">cancelled</th><td>50,448</td><td>97.1 %</td>",
+        "<th scope=\"row\">fired</th><td>1,511</td><td>2.9 %</td>",
+        "Of 51,959 timeouts. None of them was moved.",
+        "<code>Timer::builder()",
+    ] {
+        assert!(page.contains(said), "{said} is absent from {page}");
+    }
+}
+
+#[test]
+fn the_page_has_every_chart_with_title_description_and_numbers() {
+    let folder = TempDir::new().unwrap();
+    let page = page_of(&folder, &jobs());
+    let figures: Vec<_> = page.split("<figure id=\"").skip(1).collect();
+    let ids: Vec<_> = figures.iter().map(|figure| figure.split('"').next().unwrap()).collect();
+    assert_eq!(ids, CHARTS);
+    for (figure, id) in figures.iter().zip(ids) {
+        let names = format!("aria-labelledby=\"{id}-title {id}-text\"");
+        assert!(figure.contains("<svg role=\"img\"") && figure.contains(&names), "{figure}");
+        for part in [format!("<title id=\"{id}-title\">"), format!("<desc id=\"{id}-text\">")] {
+            let text = figure.split(&part).nth(1).unwrap().split('<').next().unwrap();
+            assert!(3 < text.len(), "{figure}");
+        }
+        let table = figure.split("<details>").nth(1).unwrap();
+        assert!(table.contains("<summary>") && table.contains("<th scope=\"row\">"), "{table}");
+    }
+}
+
+#[test]
+fn the_page_asks_nothing_of_the_network() {
+    let folder = TempDir::new().unwrap();
+    let page = page_of(&folder, &jobs());
+    assert!(page.contains("default-src 'none'"));
+    for foreign in ["http:", "https:", "url(", "@import", "<script", "src="] {
+        assert!(!page.contains(foreign), "{foreign}");
+    }
+}
+
+#[test]
+fn names_are_text_and_not_html() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("<script>&amp;.csv");
+    fs::write(&file, format!("{HEADER}0,schedule,1,5\n2,schedule,2,7\n")).unwrap();
+    let page = page_of(&folder, &file);
+    assert!(page.contains("<h1>Timeouts of &lt;script&gt;&amp;amp;.csv</h1>"), "{page}");
+}
+
+#[test]
+fn delays_that_are_all_alike_have_a_sentence_and_no_chart() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("alike.csv");
+    fs::write(&file, format!("{HEADER}0,schedule,1,30000\n2,schedule,2,30000\n")).unwrap();
+    let page = page_of(&folder, &file);
+    assert!(page.contains("All delays in the trace are 30 s."), "{page}");
+    assert!(!page.contains("<figure id=\"delays\""), "{page}");
+
+    fs::write(&file, format!("{HEADER}0,cancel,1,\n")).unwrap();
+    let page = page_of(&folder, &file);
+    assert!(page.contains("Nothing is scheduled in the trace."), "{page}");
+}
+
+#[test]
+fn huge_numbers_and_many_levels_can_be_drawn() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("huge.csv");
+    let most = u64::MAX;
+    let trace = format!(
+        "{HEADER}0,schedule,1,1\n2,schedule,2,{most}\n{0},schedule,3,5\n{most},schedule,4,{most}\n",
+        most - 7
+    );
+    fs::write(&file, trace).unwrap();
+    let modes = ["--mode", "hierarchical:2", "--mode", "hashed:1"];
+    let page = page_with(&folder, &file, &modes);
+    assert!(page.contains("<figure id=\"levels\"") && page.contains("<figure id=\"rounds\""));
+    assert!(!page.contains("NaN") && !page.contains("inf"), "{page}");
+}
+
+#[test]
+fn a_mode_that_was_stopped_is_told() {
+    let folder = TempDir::new().unwrap();
+    let command = env!("CARGO_BIN_EXE_tickwheel");
+    let generate = ["generate", "year", "--operations", "30000", "-o"];
+    let file = folder.path().join("year.csv");
+    let done = Command::new(command).args(generate).arg(&file).status().unwrap();
+    assert!(done.success());
+    let modes = ["--mode", "hierarchical", "--mode", "hashed:1"];
+    let page = page_with(&folder, &file, &modes);
+    assert!(page.contains("hashed:1, stopped"), "{page}");
+    assert!(page.contains("hashed:1 does not suit this trace: it was stopped after"), "{page}");
+}
+
+#[test]
+fn standard_input_and_a_file_give_the_same_page() {
+    let folder = TempDir::new().unwrap();
+    let output = folder.path().join("input.html");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tickwheel"))
+        .args(["report", "-", "--limit-time", "500ms", "-o"])
+        .arg(&output)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(&fs::read(jobs()).unwrap()).unwrap();
+    assert!(child.wait().unwrap().success());
+    let [input, file] = [fs::read_to_string(output).unwrap(), page_of(&folder, &jobs())];
+    let of = |page: &str, id: &str| {
+        let start = page.find(&format!("<figure id=\"{id}\"")).unwrap();
+        let end = start + page[start..].find("</figure>").unwrap();
+        page[start..end].to_string()
+    };
+    assert!(input.contains("Timeouts of standard input"));
+    for id in ["delays", "operations", "pending", "ends", "levels", "rounds"] {
+        assert_eq!(of(&input, id), of(&file, id));
+    }
+}
+
+#[test]
+fn wrong_input_leaves_no_page() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("bad.csv");
+    fs::write(&file, format!("{HEADER}0,schedule,1,5\n9,wait,1,5\n")).unwrap();
+    let output = folder.path().join("report.html");
+    let done = report(&[file.to_str().unwrap(), "-o", output.to_str().unwrap()]);
+    assert_eq!(done.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("bad.csv:3: found op `wait`"));
+    assert!(!output.exists());
+    for (arguments, said) in [
+        (&["trace.csv"][..], "--output"),
+        (&["trace.csv", "-o", "report/"], "found a folder"),
+        (&["nowhere.csv", "-o", output.to_str().unwrap()], "no such file"),
+    ] {
+        let done = report(arguments);
+        assert_eq!(done.status.code(), Some(2), "{arguments:?}");
+        assert!(String::from_utf8_lossy(&done.stderr).contains(said), "{done:?}");
+    }
+}
+
+/// Opens the page in Chromium, on a phone, a tablet and a desktop, light and dark: no errors, every
+/// chart, no text that is small, pale, cut or on another, and nothing that axe-core finds.
+#[test]
+fn a_browser_and_an_accessibility_checker_find_nothing_wrong() {
+    let skip = |absent: &str| {
+        assert!(std::env::var_os("CI").is_none(), "{absent}");
+        // Written past the capture of the test runner, so that it is seen.
+        let mut output = std::io::stderr();
+        writeln!(output, "SKIPPED: no browser opened the page: {absent}").unwrap();
+    };
+    let Some(browser) = browser() else { return skip("Chromium is absent") };
+    let checker = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
+    fs::create_dir_all(&checker).unwrap();
+    for name in ["package.json", "package-lock.json", "check.mjs"] {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page").join(name);
+        fs::copy(source, checker.join(name)).unwrap();
+    }
+    let npm = Command::new("npm")
+        .args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"])
+        .current_dir(&checker)
+        .output();
+    match npm {
+        Ok(done) if done.status.success() => {}
+        Ok(done) => return skip(&format!("npm ci: {}", String::from_utf8_lossy(&done.stderr))),
+        Err(error) => return skip(&format!("npm: {error}")),
+    }
+    let folder = TempDir::new().unwrap();
+    page_of(&folder, &jobs());
+    let done = Command::new("node")
+        .arg("check.mjs")
+        .arg(browser)
+        .arg(folder.path().join("report.html"))
+        .arg(&checker)
+        .args(CHARTS)
+        .current_dir(&checker)
+        .output()
+        .expect("where npm is, node is");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+fn browser() -> Option<PathBuf> {
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let folders: Vec<_> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
+    let mut all = names.iter().flat_map(|name| folders.iter().map(move |at| at.join(name)));
+    all.find(|path| path.is_file())
+}
+
+fn jobs() -> PathBuf {
+    Path::new(DATA).join("jobs-gaia.csv.gz")
+}
+
+fn page_of(folder: &TempDir, trace: &Path) -> String {
+    page_with(folder, trace, &[])
+}
+
+fn page_with(folder: &TempDir, trace: &Path, more: &[&str]) -> String {
+    let output = folder.path().join("report.html");
+    let arguments = [trace.to_str().unwrap(), "-o", output.to_str().unwrap()];
+    let done = report(&[&arguments[..], &["--limit-time", "500ms"], more].concat());
+    assert!(done.status.success(), "{done:?}");
+    fs::read_to_string(output).unwrap()
+}
+
+fn report(arguments: &[&str]) -> Output {
+    let command = env!("CARGO_BIN_EXE_tickwheel");
+    Command::new(command).arg("report").args(arguments).output().unwrap()
+}
