@@ -147,6 +147,8 @@ pub use future::{
 pub use mode::{Mode, ModeError};
 #[cfg(feature = "boot-clock")]
 pub use timer::BootClock;
+#[cfg(feature = "fast-clock")]
+pub use timer::FastClock;
 #[cfg(feature = "std")]
 pub use timer::{
     BuildError, Clock, Executor, Follower, InsideTask, Lateness, ManualClock, MissedTick,
