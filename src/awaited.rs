@@ -205,7 +205,7 @@ impl<W: Source> Awaited<W> {
             None if self.source.is_over() => return None,
             None => {
                 let hub = self.hub();
-                let now = hub.ticks.now(hub.clock.now());
+                let now = hub.tick_at(hub.nanos());
                 self.source.expire(Some(now))?
             }
         };

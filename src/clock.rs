@@ -69,7 +69,7 @@ impl<I: Moment> Ticks<I> {
     pub fn now(&self, instant: I) -> u64 {
         let nanos = instant.since(self.start).as_nanos();
         match u64::try_from(nanos) {
-            Ok(nanos) => (nanos / self.length).min(NEVER - 1),
+            Ok(nanos) => self.tick_at(nanos),
             Err(_) => u64::try_from(nanos / u128::from(self.length))
                 .map_or(NEVER - 1, |tick| tick.min(NEVER - 1)),
         }
@@ -82,7 +82,7 @@ impl<I: Moment> Ticks<I> {
     pub fn deadline(&self, instant: I) -> u64 {
         let nanos = instant.since(self.start).as_nanos();
         match u64::try_from(nanos) {
-            Ok(nanos) => nanos.div_ceil(self.length),
+            Ok(nanos) => self.deadline_at(nanos),
             Err(_) => u64::try_from(nanos.div_ceil(self.length.into())).unwrap_or(NEVER),
         }
     }
@@ -126,13 +126,30 @@ impl<I: Moment> Ticks<I> {
         instant.map_or(NEVER, |instant| self.deadline(instant))
     }
 
-    /// Returns how long ago tick `deadline` was.
+    /// Returns the last tick that is not after `nanos`, which count from the start.
+    #[inline]
+    pub(crate) fn tick_at(&self, nanos: u64) -> u64 {
+        (nanos / self.length).min(NEVER - 1)
+    }
+
+    /// Returns the first tick that is not before `nanos`, which count from the start.
+    #[inline]
+    pub(crate) fn deadline_at(&self, nanos: u64) -> u64 {
+        nanos.div_ceil(self.length)
+    }
+
+    /// Returns the nanoseconds from the start to `tick`, or `u64::MAX` if they are more.
     #[cfg(feature = "std")]
     #[inline]
-    pub(crate) fn late(&self, now: I, deadline: u64) -> Duration {
-        let passed = u64::try_from(now.since(self.start).as_nanos());
-        let due = deadline.saturating_mul(self.length);
-        Duration::from_nanos(passed.unwrap_or(u64::MAX).saturating_sub(due))
+    pub(crate) fn nanos_to(&self, tick: u64) -> u64 {
+        tick.saturating_mul(self.length)
+    }
+
+    /// Returns the nanoseconds from the start to `instant`, or `u64::MAX` if they are more.
+    #[cfg(feature = "std")]
+    #[inline]
+    pub(crate) fn nanos(&self, instant: I) -> u64 {
+        u64::try_from(instant.since(self.start).as_nanos()).unwrap_or(u64::MAX)
     }
 }
 

@@ -151,6 +151,8 @@ pub use mode::{Mode, ModeError};
 pub use record::{Recorded, Recorder};
 #[cfg(feature = "boot-clock")]
 pub use timer::BootClock;
+#[cfg(feature = "fast-clock")]
+pub use timer::FastClock;
 #[cfg(feature = "metrics")]
 pub use timer::TimerMetrics;
 #[cfg(feature = "std")]

@@ -68,6 +68,10 @@ impl Clock for BootClock {
         self.start.checked_add(passed).unwrap_or(self.start)
     }
 
+    fn nanos(&self) -> Option<u64> {
+        u64::try_from(since_boot().as_nanos()).ok()
+    }
+
     fn wait(&self, duration: Duration) -> Option<Duration> {
         Some(duration.min(self.look))
     }

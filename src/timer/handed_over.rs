@@ -4,7 +4,6 @@ use super::hub::Hub;
 use super::stats::Lateness;
 use crate::Key;
 use crate::sync::{Condvar, Mutex, lock, wait};
-use core::time::Duration;
 use std::collections::HashSet;
 
 /// The timeouts of one shard that fired and whose tasks the executor has, so that threads can wait
@@ -30,8 +29,8 @@ impl HandedOver {
         lock(&self.state).keys.insert(key);
     }
 
-    /// Takes out one whose task was dropped, or has run after it `waited`.
-    pub(super) fn remove(&self, key: Key, waited: Option<Duration>) {
+    /// Takes out one whose task was dropped, or has run after it `waited` so many nanoseconds.
+    pub(super) fn remove(&self, key: Key, waited: Option<u64>) {
         let mut state = lock(&self.state);
         state.keys.remove(&key);
         if let Some(waited) = waited {

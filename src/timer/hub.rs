@@ -5,13 +5,14 @@ use super::error::ScheduleErrorKind;
 use super::park::Park;
 use super::recording::Recording;
 use super::stats::Counters;
-use crate::clock::Ticks;
+use crate::clock::{NEVER, Ticks};
 use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::any::Any;
 use core::fmt;
+use core::ops::RangeInclusive;
 use core::panic::AssertUnwindSafe;
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
@@ -26,6 +27,8 @@ pub(crate) struct Hub {
     pub(super) id: u64,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ticks: Ticks<Instant>,
+    /// What the clock's nanoseconds were when the ticks began, if it has any.
+    pub(super) start: Option<u64>,
     /// The number of the process in which the worker was started; 0 before.
     pub(super) process: AtomicU32,
     pub(crate) limit: Option<Limit>,
@@ -47,14 +50,60 @@ pub(super) trait Start: Send + Sync {
 pub(super) type PanicHook = dyn Fn(&TaskPanic<'_>) + Send + Sync;
 
 impl Hub {
+    /// Returns the nanoseconds since the ticks began, or `u64::MAX` if they are more.
+    #[inline]
+    pub(crate) fn nanos(&self) -> u64 {
+        if let Some(start) = self.start {
+            if let Some(nanos) = self.clock.nanos() {
+                return nanos.saturating_sub(start);
+            }
+        }
+        self.ticks.nanos(self.clock.now())
+    }
+
+    /// Returns the tick of the present, if [`nanos`](Self::nanos) was `nanos` now.
+    #[inline]
+    pub(crate) fn tick_at(&self, nanos: u64) -> u64 {
+        if nanos < u64::MAX { self.ticks.tick_at(nanos) } else { self.far_tick() }
+    }
+
+    /// Returns the tick of the present, more than 584 years after the start.
+    #[cold]
+    fn far_tick(&self) -> u64 {
+        self.ticks.now(self.clock.now())
+    }
+
     /// Returns the tick that ends `delay` from now.
+    #[inline]
     pub(crate) fn deadline_after(&self, delay: Duration) -> u64 {
+        match end(self.nanos(), delay) {
+            Some(end) => self.ticks.deadline_at(end),
+            None => self.far_deadline(delay),
+        }
+    }
+
+    #[cold]
+    fn far_deadline(&self, delay: Duration) -> u64 {
         self.ticks.after(self.clock.now(), delay)
+    }
+
+    /// Returns the ticks that are within `delays` from now. None is before the shortest, and none
+    /// after the longest; the first one counts if there is no other.
+    pub(super) fn ticks_within(&self, delays: &RangeInclusive<Duration>) -> RangeInclusive<u64> {
+        let nanos = self.nanos();
+        if let (Some(first), Some(last)) = (end(nanos, *delays.start()), end(nanos, *delays.end()))
+        {
+            return self.ticks.deadline_at(first)..=self.ticks.tick_at(last);
+        }
+        let now = self.clock.now();
+        // The last tick that comes, if an instant cannot hold the longest delay.
+        let last = now.checked_add(*delays.end()).map_or(NEVER - 1, |end| self.ticks.now(end));
+        self.ticks.after(now, *delays.start())..=last
     }
 
     /// Returns whether the present is not before tick `deadline`.
     pub(crate) fn is_past(&self, deadline: u64) -> bool {
-        deadline <= self.ticks.now(self.clock.now())
+        deadline <= self.tick_at(self.nanos())
     }
 
     /// Returns whether the worker was started: there is no need to.
@@ -86,17 +135,18 @@ impl Hub {
         }
     }
 
-    /// Runs a task that is `late`, [guarded](Self::guarded), for those who watch tasks.
-    pub(super) fn run<T>(&self, late: Duration, task: impl FnOnce() -> T) -> Option<T> {
+    /// Runs a task that is so many nanoseconds `late`, [guarded](Self::guarded), for those who watch
+    /// tasks.
+    pub(super) fn run<T>(&self, late: u64, task: impl FnOnce() -> T) -> Option<T> {
         #[cfg(feature = "tracing")]
-        let _span = tracing::trace_span!(target: "tickwheel", "task", lateness_us = micros(late));
+        let _span = tracing::trace_span!(target: "tickwheel", "task", lateness_us = late / 1_000);
         #[cfg(feature = "tracing")]
         let _inside = _span.enter();
         let Some(slow) = self.slow_task else { return self.guarded(task) };
-        let start = self.clock.now();
+        let start = self.nanos();
         let value = self.guarded(task);
-        let took = self.clock.now().saturating_duration_since(start);
-        if slow <= took {
+        let took = self.nanos().saturating_sub(start);
+        if slow <= Duration::from_nanos(took) {
             self.slow(took, late);
         }
         value
@@ -104,13 +154,13 @@ impl Hub {
 
     #[cold]
     #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "only counted"))]
-    fn slow(&self, took: Duration, late: Duration) {
+    fn slow(&self, took: u64, late: u64) {
         self.counters.slow_tasks.fetch_add(1, Relaxed);
         #[cfg(feature = "tracing")]
         tracing::warn!(
             target: "tickwheel",
-            took_us = micros(took),
-            lateness_us = micros(late),
+            took_us = took / 1_000,
+            lateness_us = late / 1_000,
             "a task was slow"
         );
     }
@@ -126,10 +176,16 @@ impl Hub {
     }
 }
 
-#[cfg(feature = "tracing")]
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+/// Returns the nanoseconds at the end of `delay`, counted from `nanos`, or None if they are too
+/// many to count.
+#[inline]
+fn end(nanos: u64, delay: Duration) -> Option<u64> {
+    let seconds = delay.as_secs().checked_mul(NANOS_PER_SECOND)?;
+    let end = nanos.checked_add(seconds)?.checked_add(u64::from(delay.subsec_nanos()))?;
+    (end < u64::MAX).then_some(end)
 }
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 type Payload = Box<dyn Any + Send>;
 

@@ -196,6 +196,10 @@ impl Clock for ManualClock {
         self.now()
     }
 
+    fn nanos(&self) -> Option<u64> {
+        u64::try_from(self.passed().as_nanos()).ok()
+    }
+
     fn wait(&self, _: Duration) -> Option<Duration> {
         None
     }

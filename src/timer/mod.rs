@@ -8,6 +8,8 @@ mod clock;
 mod due;
 mod error;
 mod executor;
+#[cfg(feature = "fast-clock")]
+mod fast;
 mod follower;
 mod handed_over;
 mod hub;
@@ -33,6 +35,8 @@ pub use builder::TimerBuilder;
 pub use clock::{Clock, MonotonicClock};
 pub use error::{BuildError, InsideTask, ScheduleError, ScheduleErrorKind, StopError};
 pub use executor::Executor;
+#[cfg(feature = "fast-clock")]
+pub use fast::FastClock;
 pub use follower::Follower;
 pub use hub::TaskPanic;
 pub use manual::ManualClock;
@@ -590,12 +594,14 @@ impl TimerBuilder {
         // Each timer of a process has another.
         static ID: AtomicU64 = AtomicU64::new(0);
 
+        let (start, nanos) = start(&*self.clock);
         let shards = self.shards_or_default();
-        let ticks = Ticks::new(self.clock.now(), self.tick);
+        let ticks = Ticks::new(start, self.tick);
         let hub = Arc::new(Hub {
             id: ID.fetch_add(1, Relaxed),
             recording: Recording::new(self.sink, shards, &ticks),
             ticks,
+            start: nanos,
             clock: self.clock,
             process: AtomicU32::new(0),
             limit: self.max_pending.map(Limit::new),
@@ -618,6 +624,18 @@ impl TimerBuilder {
         census::begins();
         Timer { engine: Arc::clone(&life.engine), owner: Arc::new(Owner { life }) }
     }
+}
+
+/// Returns the present of `clock` as an instant, and then in nanoseconds, if the clock has any: in
+/// this order, so that no timeout at an instant is early. Other work may come between the two, so
+/// these are the closest of a few.
+fn start(clock: &dyn Clock) -> (Instant, Option<u64>) {
+    let read = || {
+        let (instant, nanos) = (clock.now(), clock.nanos());
+        (clock.now().saturating_duration_since(instant), instant, nanos)
+    };
+    let (_, instant, nanos) = read().min(read()).min(read());
+    (instant, nanos)
 }
 
 impl Default for Timer {

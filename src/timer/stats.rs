@@ -71,8 +71,7 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    pub(super) fn record(&mut self, duration: Duration) {
-        let nanos = nanos(duration);
+    pub(super) fn record(&mut self, nanos: u64) {
         self.counts.resize(CLASSES, 0);
         self.counts[class(nanos)] += 1;
         self.sum = self.sum.saturating_add(nanos);
@@ -217,16 +216,16 @@ impl Counters {
         Self { lateness, ..Self::default() }
     }
 
-    pub(super) fn fires(&self, late: Duration) {
-        let nanos = nanos(late);
+    /// Counts a timeout that fires so many nanoseconds `late`.
+    pub(super) fn fires(&self, late: u64) {
         count(&self.fired);
-        count(&self.lateness[class(nanos)]);
-        self.late.store(self.late.load(Relaxed).saturating_add(nanos), Relaxed);
-        raise(&self.most_late, nanos);
+        count(&self.lateness[class(late)]);
+        self.late.store(self.late.load(Relaxed).saturating_add(late), Relaxed);
+        raise(&self.most_late, late);
     }
 
-    pub(super) fn took(&self, duration: Duration) {
-        raise(&self.longest_task, nanos(duration));
+    pub(super) fn took(&self, nanos: u64) {
+        raise(&self.longest_task, nanos);
     }
 
     pub(crate) fn misses(&self, runs: u64) {
@@ -260,10 +259,6 @@ fn count(counter: &AtomicU64) {
 /// Raises to at least `value`, where no other thread writes.
 fn raise(most: &AtomicU64, value: u64) {
     most.store(most.load(Relaxed).max(value), Relaxed);
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The number of classes for the durations of one power of two.
@@ -325,7 +320,7 @@ mod tests {
     fn quantiles_are_at_most_an_eighth_too_long() {
         let counters = Counters::new();
         for micros in 1..=1_000 {
-            counters.fires(Duration::from_micros(micros));
+            counters.fires(micros * 1_000);
         }
         let lateness = counters.lateness();
         assert_eq!(lateness.count(), 1_000);
@@ -333,13 +328,13 @@ mod tests {
         assert_eq!(lateness.sum(), Duration::from_micros(500_500));
         let mut recorded = Lateness::default();
         for micros in 1..=500 {
-            recorded.record(Duration::from_micros(micros));
+            recorded.record(micros * 1_000);
         }
         let mut others = Lateness::default();
         others.add(&recorded);
         recorded = Lateness::default();
         for micros in 501..=1_000 {
-            recorded.record(Duration::from_micros(micros));
+            recorded.record(micros * 1_000);
         }
         others.add(&recorded);
         assert_eq!(others, lateness);
@@ -354,14 +349,15 @@ mod tests {
     fn the_numbers_of_the_buckets_are_exact() {
         let mut lateness = Lateness::default();
         let durations = (0..40).flat_map(|bits| [(1_u64 << bits) - 1, 1 << bits, 3 << bits]);
-        let durations: Vec<_> = durations.map(Duration::from_nanos).collect();
-        for &duration in &durations {
-            lateness.record(duration);
+        let durations: Vec<_> = durations.collect();
+        for &nanos in &durations {
+            lateness.record(nanos);
         }
         let buckets: Vec<_> = lateness.buckets().collect();
         assert_eq!(buckets.len(), 14);
         for (bound, count) in buckets {
-            let expected = durations.iter().filter(|&&duration| duration <= bound).count();
+            let expected =
+                durations.iter().filter(|&&nanos| Duration::from_nanos(nanos) <= bound).count();
             assert_eq!(count, expected as u64, "{bound:?}");
         }
         assert!(Lateness::default().buckets().all(|(_, count)| count == 0));

@@ -251,24 +251,29 @@ impl Timeout {
     /// Of a repeating timeout it moves the next run, and the runs after that follow it. While the
     /// task runs, the next run is the one after.
     pub fn reschedule(&self, delay: Duration) -> bool {
-        self.move_to(self.shard.hub.clock.now().checked_add(delay))
+        let hub = &self.shard.hub;
+        match &self.kind {
+            Kind::Once(once) => self.move_once(once, hub.deadline_after(delay)),
+            Kind::Repeating(repeating) => {
+                let due = hub.clock.now().checked_add(delay);
+                self.move_repeating(repeating, due, hub.ticks.deadline_of(due))
+            }
+        }
     }
 
     /// Moves the deadline to `deadline`, and is like [`reschedule`](Self::reschedule) otherwise. A
     /// deadline in the past is due at once.
     pub fn reschedule_at(&self, deadline: Instant) -> bool {
-        self.move_to(Some(deadline))
+        let tick = self.shard.hub.ticks.deadline(deadline);
+        match &self.kind {
+            Kind::Once(once) => self.move_once(once, tick),
+            Kind::Repeating(repeating) => self.move_repeating(repeating, Some(deadline), tick),
+        }
     }
 
-    fn move_to(&self, due: Option<Instant>) -> bool {
-        let tick = self.shard.hub.ticks.deadline_of(due);
-        match &self.kind {
-            Kind::Once(once) => {
-                let known = || once.known();
-                self.shard.reschedule(|| known().key(), tick, |key| known().moved(key, tick))
-            }
-            Kind::Repeating(repeating) => self.move_repeating(repeating, due, tick),
-        }
+    fn move_once(&self, once: &Once, tick: u64) -> bool {
+        let known = || once.known();
+        self.shard.reschedule(|| known().key(), tick, |key| known().moved(key, tick))
     }
 
     pub(super) fn move_repeating(

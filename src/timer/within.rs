@@ -1,10 +1,9 @@
 //! Timeouts that may fire at any instant of a range: the wheel chooses one that costs least.
 
 use super::repeat::Phase;
-use super::shard::{Entry, Shard};
+use super::shard::Entry;
 use super::timeout::{Kind, Timeout};
 use super::{ScheduleError, Timer};
-use crate::clock::NEVER;
 use alloc::boxed::Box;
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -48,7 +47,7 @@ impl Timer {
         F: FnOnce() + Send + 'static,
     {
         let shard = self.shard();
-        let ticks = shard.ticks_within(&delays);
+        let ticks = shard.hub.ticks_within(&delays);
         let task = Box::new(task);
         match shard.admit() {
             Ok(mut state) => {
@@ -90,7 +89,7 @@ impl Timeout {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn reschedule_within(&self, delays: RangeInclusive<Duration>) -> bool {
-        let ticks = self.shard.ticks_within(&delays);
+        let ticks = self.shard.hub.ticks_within(&delays);
         let mut shard_state = self.shard.lock();
         if shard_state.stopped {
             return false;
@@ -121,17 +120,5 @@ impl Timeout {
                 self.move_repeating(repeating, self.shard.hub.ticks.instant(tick), tick)
             }
         }
-    }
-}
-
-impl Shard {
-    /// Returns the ticks that are within `delays` from now. None is before the shortest, and none
-    /// after the longest; the first one counts if there is no other.
-    fn ticks_within(&self, delays: &RangeInclusive<Duration>) -> RangeInclusive<u64> {
-        let now = self.hub.clock.now();
-        let ticks = &self.hub.ticks;
-        // The last tick that comes, if an instant cannot hold the longest delay.
-        let latest = now.checked_add(*delays.end()).map_or(NEVER - 1, |end| ticks.now(end));
-        ticks.after(now, *delays.start())..=latest
     }
 }

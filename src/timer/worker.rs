@@ -1,6 +1,5 @@
 //! The worker thread: look at every shard, fire what is due, sleep.
 
-use super::clock::Clock;
 use super::executor::Executor;
 use super::hub::Hub;
 use super::inside;
@@ -9,14 +8,13 @@ use super::park::Left;
 use super::repeat::{Next, Phase, Repeating};
 use super::shard::{Entry, Found, Shard};
 use super::task::{RepeatingTask, Status, Task, Unfired};
-use crate::clock::{NEVER, Ticks};
+use crate::clock::NEVER;
 use crate::sync::{Mutex, lock};
 use crate::{Expired, Key};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
-use std::time::Instant;
 
 /// What the worker works on. The clones of its timer share it with the worker.
 pub(super) struct Engine {
@@ -36,7 +34,7 @@ pub(super) fn run(engine: Arc<Engine>) {
     while let Some(asked) = latest {
         let until = engine.look();
         let fired = hub.counters.fired.load(Relaxed);
-        let left = |until| left(&*hub.clock, &hub.ticks, until);
+        let left = |until| left(&hub, until);
         latest = hub.park.sleep(until, asked, fired, left, || hub.counters.wakes_up());
     }
     // If no thread waits for this one, the executor and what is left are dropped here.
@@ -52,17 +50,23 @@ impl Drop for Exits<'_> {
     }
 }
 
-fn left(clock: &dyn Clock, ticks: &Ticks<Instant>, until: u64) -> Left {
+fn left(hub: &Hub, until: u64) -> Left {
     if until == NEVER {
         return Left::Unknown;
     }
-    let now = clock.now();
-    if until <= ticks.now(now) {
+    let nanos = hub.nanos();
+    if until <= hub.tick_at(nanos) {
         return Left::Nothing;
     }
-    // A tick that no instant can hold does not come.
-    let Some(instant) = ticks.instant(until) else { return Left::Unknown };
-    clock.wait(instant.saturating_duration_since(now)).map_or(Left::Unknown, Left::Some)
+    let left = match hub.ticks.nanos_to(until) {
+        // A tick that no instant can hold does not come.
+        u64::MAX => match hub.ticks.instant(until) {
+            Some(instant) => instant.saturating_duration_since(hub.clock.now()),
+            None => return Left::Unknown,
+        },
+        until => Duration::from_nanos(until.saturating_sub(nanos)),
+    };
+    hub.clock.wait(left).map_or(Left::Unknown, Left::Some)
 }
 
 impl Engine {
@@ -90,9 +94,9 @@ impl Engine {
     /// is more than one turn allows: it is another shard's turn then.
     fn take_turn(&self, shard: &Arc<Shard>) -> Option<u64> {
         let hub = &self.hub;
-        let mut now = hub.clock.now();
+        let mut now = hub.nanos();
         for _ in 0..TURN {
-            match shard.take_due(hub.ticks.now(now)) {
+            match shard.take_due(hub.tick_at(now)) {
                 Found::Due { is_full } => {
                     // In a burst the worker reads the clock once for a few tasks.
                     let together = if is_full { TOGETHER } else { 1 };
@@ -107,26 +111,26 @@ impl Engine {
 
     /// Fires up to `together` of those that were taken out, and returns whether there may be more.
     /// The clock was read at `now`, and is read once more after the last of them.
-    fn fire_some(&self, shard: &Arc<Shard>, together: usize, now: &mut Instant) -> bool {
+    fn fire_some(&self, shard: &Arc<Shard>, together: usize, now: &mut u64) -> bool {
         let hub = &self.hub;
         let mut fired = 0;
         while fired < together {
             let Some(expired) = shard.next_due() else { break };
-            let late = hub.ticks.late(*now, expired.deadline);
+            let late = now.saturating_sub(hub.ticks.nanos_to(expired.deadline));
             hub.counters.fires(late);
             self.fire(shard, expired, *now, late);
             fired += 1;
         }
         if fired > 0 {
-            let end = hub.clock.now();
-            hub.counters.took(end.saturating_duration_since(*now));
+            let end = hub.nanos();
+            hub.counters.took(end.saturating_sub(*now));
             *now = end;
         }
         fired == together
     }
 
-    /// Fires a timeout that was taken out `now`, so `late`.
-    fn fire(&self, shard: &Arc<Shard>, expired: Expired<Entry>, now: Instant, late: Duration) {
+    /// Fires a timeout that was taken out `now`, so many nanoseconds `late`.
+    fn fire(&self, shard: &Arc<Shard>, expired: Expired<Entry>, now: u64, late: u64) {
         let Expired { key, value: entry, .. } = expired;
         match &self.executor {
             Some(executor) if !matches!(entry, Entry::Wake(_)) => {
@@ -148,10 +152,12 @@ impl Engine {
 struct Work {
     shard: Arc<Shard>,
     key: Key,
-    since: Instant,
-    late: Duration,
-    /// None unless it has begun to run.
-    waited: Option<Duration>,
+    /// By the nanoseconds of the timer, when it was taken out of the wheel.
+    since: u64,
+    /// In nanoseconds, by then.
+    late: u64,
+    /// In nanoseconds. None unless it has begun to run.
+    waited: Option<u64>,
     /// Taken when it runs.
     entry: Option<Entry>,
 }
@@ -160,8 +166,7 @@ impl Work {
     fn run(mut self) {
         let _inside = inside::enter(self.shard.hub.id);
         if let Some(entry) = self.entry.take() {
-            let now = self.shard.hub.clock.now();
-            let waited = now.saturating_duration_since(self.since);
+            let waited = self.shard.hub.nanos().saturating_sub(self.since);
             self.waited = Some(waited);
             let unfired = run_entry(&self.shard, entry, self.late.saturating_add(waited));
             debug_assert!(unfired.is_none(), "what an executor has counts as fired");
@@ -197,9 +202,9 @@ impl Drop for Work {
     }
 }
 
-/// Runs what is due, here, so `late`. Returns a repeating timeout that would run again had the timer
-/// not been stopped.
-fn run_entry(shard: &Shard, entry: Entry, late: Duration) -> Option<Unfired> {
+/// Runs what is due, here, so many nanoseconds `late`. Returns a repeating timeout that would run
+/// again had the timer not been stopped.
+fn run_entry(shard: &Shard, entry: Entry, late: u64) -> Option<Unfired> {
     match entry {
         Entry::Once(task) => {
             shard.hub.run(late, task);

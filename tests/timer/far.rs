@@ -9,6 +9,7 @@ in_each_mode! {
     huge_delays_neither_fire_nor_spin,
     years_go_by_in_no_time,
     a_far_one_does_not_hide_a_near_one,
+    more_years_than_a_u64_has_nanoseconds_go_by,
     time_ends_where_an_instant_does,
 }
 
@@ -64,6 +65,22 @@ fn a_far_one_does_not_hide_a_near_one(mode: Mode) {
     manual.timer.schedule(ms(60_000), manual.log.task(2)).expect("it runs");
     assert_eq!(manual.advance(60_000), [((1 << 30) + 60_000, 2)]);
     assert_eq!(manual.advance(1 << 36), [(1 << 36, 1)]);
+}
+
+fn more_years_than_a_u64_has_nanoseconds_go_by(mode: Mode) {
+    const YEAR: u64 = 31_557_600_000;
+    let manual = Manual::new(mode);
+    for (number, years) in [(1, 584), (2, 585), (3, 10_000)] {
+        let timeout = manual.timer.schedule(ms(years * YEAR), manual.log.task(number));
+        let timeout = timeout.expect("it runs");
+        assert_eq!(timeout.deadline(), Some(manual.at(years * YEAR)));
+    }
+    assert_eq!(manual.advance(584 * YEAR), [(584 * YEAR, 1)]);
+    assert_eq!(manual.advance(YEAR - 1), []);
+    assert_eq!(manual.advance(1), [(585 * YEAR, 2)]);
+    manual.timer.schedule(ms(7), manual.log.task(4)).expect("it runs");
+    assert_eq!(manual.advance(7), [(585 * YEAR + 7, 4)]);
+    assert_eq!(manual.advance(9_415 * YEAR), [(10_000 * YEAR, 3)]);
 }
 
 fn time_ends_where_an_instant_does(mode: Mode) {
