@@ -86,6 +86,16 @@ fn a_message_is_kept_until_a_poll_tells_that_it_came() {
     assert_eq!((kept[0].0, kept.len()), (51, 100), "the oldest made room");
 }
 
+#[test]
+fn a_user_whose_numbers_are_ahead_of_the_server_misses_no_later_message() {
+    let start = Instant::now();
+    let mut hub = Hub::new(Mode::hierarchical(), start, ms(1_000), ms(500));
+    let _other_window = hub.poll(start, "ann", 0);
+    let mut ann = hub.poll(start, "ann", 7); // as before the server restarted
+    assert!(hub.publish(start, "ann", "one"));
+    assert_eq!(now_says(&mut ann), Some(messages(&[(8, "one")])));
+}
+
 /// Random polls, messages and jumps, against the deadlines in a map.
 #[test]
 fn each_poll_is_answered_at_its_deadline_or_with_its_messages() {
