@@ -304,6 +304,27 @@ fn a_holder_is_told_though_redis_hangs() {
 }
 
 #[test]
+fn callers_that_wait_for_a_hanging_redis_wait_once() {
+    let Some((_limit, server)) = server() else { return };
+    let timer = Timer::new();
+    let (locks, _losses) = locks(&server, &timer, LEASE);
+    let held = (0..50).map(|number| locks.try_lock(&number.to_string(), "ann").unwrap());
+    let held: Vec<Lock> = held.collect();
+    let pid = Pid::from_raw(server.pid().try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    let begun = Instant::now();
+    let fails = |lock: Lock| matches!(lock.unlock(), Err(LockError::Redis(_)));
+    let all_fail = scope(|threads| {
+        let calls: Vec<_> =
+            held.into_iter().map(|lock| threads.spawn(move || fails(lock))).collect();
+        calls.into_iter().all(|call| call.join().unwrap())
+    });
+    let took = begun.elapsed();
+    kill_process(pid, Signal::CONT).unwrap();
+    assert!(all_fail && took < 5 * LEASE, "{took:?}");
+}
+
+#[test]
 fn no_renewal_outlives_unlock() {
     let Some((_limit, server)) = server() else { return };
     let mut redis = server.connect().unwrap();
