@@ -1,5 +1,8 @@
 //! Limits of real processes.
 
+mod a_minute;
+
+use a_minute::within_a_minute;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
 use std::fs;
@@ -11,8 +14,11 @@ use std::time::{Duration, Instant};
 use systems::job_limits::{Cause, Ended, Job, Supervisor};
 
 /// Long enough for a shell to set its trap.
-const LIMIT: Duration = Duration::from_secs(1);
-const GRACE: Duration = Duration::from_millis(500);
+const LIMIT: Duration = Duration::from_secs(3);
+/// Long enough for a shell to run it.
+const GRACE: Duration = Duration::from_secs(2);
+/// The grace of the program.
+const ITS_GRACE: Duration = Duration::from_millis(500);
 const HOUR: Duration = Duration::from_secs(3_600);
 /// Only what hangs takes as long.
 const FOR_EVER: Duration = Duration::from_secs(20);
@@ -47,8 +53,8 @@ fn is_alive(pid: u32) -> bool {
     stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
 }
 
-/// Returns after how long all are gone.
-fn until_gone(pids: &[u32]) -> Duration {
+/// Waits until all are gone.
+fn until_gone(pids: &[u32]) {
     let begun = Instant::now();
     while pids.iter().any(|&pid| is_alive(pid)) {
         if FOR_EVER < begun.elapsed() {
@@ -57,11 +63,11 @@ fn until_gone(pids: &[u32]) -> Duration {
         }
         thread::sleep(Duration::from_millis(2));
     }
-    begun.elapsed()
 }
 
 #[test]
 fn a_job_that_ends_in_time_is_left_alone_and_its_limit_is_cancelled() {
+    let _limit = within_a_minute();
     let supervisor = supervisor();
     let ended = end(&start(&supervisor, "exit 3", HOUR));
     assert_eq!((ended.cause, ended.status.code()), (Cause::Itself, Some(3)));
@@ -70,6 +76,7 @@ fn a_job_that_ends_in_time_is_left_alone_and_its_limit_is_cancelled() {
 
 #[test]
 fn a_job_gets_sigterm_at_its_limit_and_not_before() {
+    let _limit = within_a_minute();
     let supervisor = supervisor();
     let job = start(&supervisor, "trap 'exit 7' TERM; while :; do sleep 0.01; done", LIMIT);
     let ended = end(&job);
@@ -79,6 +86,7 @@ fn a_job_gets_sigterm_at_its_limit_and_not_before() {
 
 #[test]
 fn a_job_that_ignores_sigterm_is_killed_after_the_grace_and_not_before() {
+    let _limit = within_a_minute();
     let supervisor = supervisor();
     let job = start(&supervisor, "trap '' TERM; while :; do sleep 0.01; done", LIMIT);
     let ended = end(&job);
@@ -88,6 +96,7 @@ fn a_job_that_ignores_sigterm_is_killed_after_the_grace_and_not_before() {
 
 #[test]
 fn a_job_that_is_stopped_ends_at_its_limit() {
+    let _limit = within_a_minute();
     let supervisor = supervisor();
     let job = start(&supervisor, "trap 'exit 7' TERM; kill -STOP $$; while :; do :; done", LIMIT);
     let ended = end(&job);
@@ -96,6 +105,7 @@ fn a_job_that_is_stopped_ends_at_its_limit() {
 
 #[test]
 fn grandchildren_die_at_the_limit() {
+    let _limit = within_a_minute();
     let supervisor = supervisor();
     let (job, grandchild) = start_parent(&supervisor, "sleep 3600 & echo $!; wait", LIMIT);
     assert!(is_alive(grandchild));
@@ -105,6 +115,7 @@ fn grandchildren_die_at_the_limit() {
 
 #[test]
 fn a_grandchild_that_ignores_sigterm_dies_with_its_job() {
+    let _limit = within_a_minute();
     let supervisor = supervisor();
     let script =
         "(trap '' TERM; echo $(exec sh -c 'echo $PPID'); while :; do sleep 0.1; done) & wait";
@@ -116,6 +127,7 @@ fn a_grandchild_that_ignores_sigterm_dies_with_its_job() {
 
 #[test]
 fn what_a_job_leaves_behind_dies_when_it_ends() {
+    let _limit = within_a_minute();
     let supervisor = supervisor();
     let (job, left) = start_parent(&supervisor, "sleep 3600 >&- & echo $!", HOUR);
     assert_eq!(end(&job).cause, Cause::Itself);
@@ -124,6 +136,7 @@ fn what_a_job_leaves_behind_dies_when_it_ends() {
 
 #[test]
 fn a_thousand_short_jobs_end_once_each_and_leave_nothing() {
+    let _limit = within_a_minute();
     let supervisor = supervisor();
     let mut causes = [0; 3];
     // Many ends and limits come together: each takes some milliseconds.
@@ -150,6 +163,7 @@ fn a_thousand_short_jobs_end_once_each_and_leave_nothing() {
 
 #[test]
 fn a_shut_down_ends_all_jobs_with_grace_and_takes_no_more() {
+    let _limit = within_a_minute();
     let supervisor = supervisor();
     let polite = start(&supervisor, "exec sleep 3600", HOUR);
     let script = "trap '' TERM; echo $$; while :; do sleep 0.01; done";
@@ -163,6 +177,7 @@ fn a_shut_down_ends_all_jobs_with_grace_and_takes_no_more() {
 
 #[test]
 fn durations_saturate() {
+    let _limit = within_a_minute();
     let supervisor = Supervisor::new(Duration::MAX).expect("the system has room for one");
     let limited = start(&supervisor, "exec sleep 3600", LIMIT);
     let free = start(&supervisor, "exit 3", Duration::MAX);
@@ -171,6 +186,7 @@ fn durations_saturate() {
 
 #[test]
 fn a_command_that_does_not_exist_is_an_error_and_leaves_no_limit() {
+    let _limit = within_a_minute();
     let supervisor = supervisor();
     assert!(supervisor.start(&mut Command::new("/no such program"), HOUR).is_err());
     assert_eq!((supervisor.running(), supervisor.pending()), (0, 0));
@@ -217,22 +233,28 @@ fn kill(pid: u32) {
 
 #[test]
 fn jobs_outlive_a_killed_supervisor_by_the_grace_at_most() {
+    let _limit = within_a_minute();
     let mut guarded = Guarded::start();
     let jobs: Vec<_> = guarded.jobs.values().copied().collect();
     assert!(jobs.iter().all(|&job| is_alive(job)));
+    let begun = Instant::now();
     kill(guarded.supervisor);
-    let gone = until_gone(&jobs);
-    assert!(GRACE <= gone, "one ignores SIGTERM, and has its grace: {gone:?}");
-    assert!(gone < GRACE + FOR_EVER / 2, "{gone:?}");
+    until_gone(&jobs);
+    let gone = begun.elapsed();
+    assert!(ITS_GRACE <= gone, "one ignores SIGTERM, and has its grace: {gone:?}");
+    assert!(gone < ITS_GRACE + FOR_EVER / 2, "{gone:?}");
     assert!(guarded.guard.wait().expect("it ends").success());
 }
 
 #[test]
 fn jobs_outlive_a_killed_guard_by_the_grace_at_most() {
+    let _limit = within_a_minute();
     let guarded = Guarded::start();
+    let begun = Instant::now();
     kill(guarded.guard.id());
     // One has left its group: only the guard would have found it.
-    let gone = until_gone(&[guarded.jobs["polite"], guarded.jobs["stubborn"], guarded.supervisor]);
-    assert!(GRACE <= gone, "one ignores SIGTERM, and has its grace: {gone:?}");
-    assert!(gone < GRACE + FOR_EVER / 2, "{gone:?}");
+    until_gone(&[guarded.jobs["polite"], guarded.jobs["stubborn"], guarded.supervisor]);
+    let gone = begun.elapsed();
+    assert!(ITS_GRACE <= gone, "one ignores SIGTERM, and has its grace: {gone:?}");
+    assert!(gone < ITS_GRACE + FOR_EVER / 2, "{gone:?}");
 }

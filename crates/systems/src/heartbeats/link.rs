@@ -68,9 +68,8 @@ impl Link {
             let now = link.timer.now();
             let (read, written) = (now - link.at(&link.read), now - link.at(&link.written));
             if silence <= read {
-                told(Event::Silent(now));
                 // It takes one.
-                let _ = gives_up.try_send(());
+                let _ = gives_up.try_send(now);
                 return Next::Stop;
             }
             let left = silence - read;
@@ -97,7 +96,11 @@ impl Link {
             _ = self.read(input, sender, &**tell) => {}
             _ = write(output, frames) => {}
             // None means that the timer was stopped: nobody watches the connection.
-            silent = given_up.recv() => if silent.is_some() { return true },
+            silent = given_up.recv() => if let Some(at) = silent {
+                // Told here, so that a connection that breaks just then ends once.
+                tell(Event::Silent(at));
+                return true;
+            },
         }
         tell(Event::Closed(timer.now()));
         false

@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 use tickwheel::{
-    DelayReceiver, DelaySender, Due, Key, ScheduleErrorKind, Timeout, Timer, delay_channel,
+    DelayReceiver, DelaySender, Due, Key, Next, ScheduleErrorKind, Timeout, Timer, delay_channel,
 };
 
 /// Each script has the key of the lock, that of the last fencing number of all locks, a token and a
@@ -163,7 +163,8 @@ impl Locks {
             on_lost: Arc::clone(&shared.on_lost),
         });
         let late = Arc::clone(&grant);
-        let alarm = shared.timer.schedule_at(until, move || late.lose());
+        let left = until - shared.timer.now();
+        let alarm = shared.timer.schedule_with(left, move |run| late.alarm(run.deadline()));
         let renewal = shared.due.insert(Arc::clone(&grant), shared.lease / 3);
         let (Ok(alarm), Ok(renewal)) = (alarm, renewal) else {
             grant.end();
@@ -317,7 +318,10 @@ impl Shared {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let asked = Instant::now();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.redis.asked = asked;
+        state
     }
 }
 
@@ -343,6 +347,16 @@ impl Grant {
     /// Returns the end of the lease, unless the grant had ended.
     fn end(&self) -> Option<Instant> {
         self.until().take()
+    }
+
+    /// Ends the grant, unless a renewal moved the end of the lease just before the alarm fired.
+    fn alarm(&self, deadline: Option<Instant>) -> Next {
+        let until = *self.until();
+        if let Some(until) = until.filter(|until| deadline < Some(*until)) {
+            return Next::At(until);
+        }
+        self.lose();
+        Next::Stop
     }
 
     /// Ends the grant, and tells so, unless it had ended.

@@ -59,6 +59,8 @@ impl Hub {
             known.answer(Answer::Replaced);
             known.waits = Some(waits);
             known.unread.retain(|&(number, _)| after < number);
+            // Before a restart of the server there may have been more than it knows.
+            known.last = known.last.max(after);
             self.users.reschedule(user, deadline);
             self.deliver(now, user);
         } else {

@@ -44,10 +44,16 @@ impl Server {
         let open = Arc::new(Mutex::new(Some(Vec::new())));
         let accepted = Arc::clone(&open);
         thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                let connection = Arc::new(Connection { stream, writing: Mutex::new(()) });
+            for stream in listener.incoming() {
                 let mut open = lock(&accepted);
                 let Some(connections) = open.as_mut() else { return };
+                let Ok(stream) = stream else {
+                    drop(open);
+                    // Too many open files, say: they are fewer later.
+                    thread::sleep(Duration::from_millis(10));
+                    continue;
+                };
+                let connection = Arc::new(Connection { stream, writing: Mutex::new(()) });
                 connections.retain(|connection: &Weak<_>| connection.strong_count() != 0);
                 connections.push(Arc::downgrade(&connection));
                 drop(open);
