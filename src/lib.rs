@@ -95,6 +95,12 @@
 //!   crate `futures-core`.
 //! - `hyper`: a [`Timer`] sets the time limits of hyper's servers and clients.
 //! - `boot-clock`: `BootClock`, which goes on while the machine is suspended, by the crate `rustix`.
+//! - `fast-clock`: `FastClock`, which reads the processor's counter between two looks at the system's
+//!   clock.
+//! - `record`: `Recorder` and `TimerBuilder::record` write what a program does to its timeouts, as a
+//!   trace for `tickwheel replay` and `tickwheel choose`.
+//! - `metrics`: `TimerMetrics` publishes the statistics of a timer through the crate `metrics`.
+//! - `tracing`: each task runs in a span of the crate `tracing`, and an event tells of a slow one.
 //! - `serde`: reads and writes a [`Mode`] as its text, and writes statistics.
 //! - `log`: the timer warns through the crate `log`, once, if more than 64 timers are alive.
 //!
