@@ -21,7 +21,7 @@ pub(crate) fn within_a_minute() -> TimeoutGuard {
     TIMER.schedule(Duration::from_secs(60), late).expect("it runs").cancel_on_drop()
 }
 
-/// By the name of its thread no timer of a test.
+/// Its thread has a name of its own, because a test looks for the threads of other timers.
 static TIMER: LazyLock<Timer> = LazyLock::new(|| {
     let builder = Timer::builder().thread_name("a minute".to_owned());
     builder.build().expect("in range")
