@@ -406,8 +406,9 @@ impl Timer {
     /// Returns the shard of this thread.
     #[inline]
     pub(crate) fn shard(&self) -> &Arc<Shard> {
-        let shards = &self.engine.shards;
-        &shards[local::shard() % shards.len()]
+        let (shards, number) = (&self.engine.shards, local::shard());
+        // Mostly there are no more threads than shards, and a division takes a while.
+        shards.get(number).unwrap_or_else(|| &shards[number % shards.len()])
     }
 
     /// Returns how many timeouts wait; never more than the [limit](TimerBuilder::max_pending). A

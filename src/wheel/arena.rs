@@ -192,11 +192,19 @@ impl<T> Arena<T> {
         }
     }
 
-    /// Takes out the timeout that `key` names. The key names nothing from then on.
+    /// Takes out the timeout that `key` names, and returns its value and the stamp of its entry. The
+    /// key names nothing from then on.
     #[inline(always)]
-    pub(super) fn remove(&mut self, key: Key) -> Option<T> {
+    pub(super) fn remove(&mut self, key: Key) -> Option<(T, u32)> {
         let is_it = |timeout: &Timeout<T>| timeout.generation == key.generation;
-        Some(self.vacate(key.index, is_it)?.value)
+        let Timeout { stamp, value, .. } = self.vacate(key.index, is_it)?;
+        Some((value, stamp))
+    }
+
+    /// Returns whether `stamp` was the last that was given out.
+    #[inline]
+    pub(super) fn is_latest(&self, stamp: u32) -> bool {
+        self.stamp == stamp
     }
 
     /// Takes out the timeout that `entry` stands for, unless the entry is stale.

@@ -48,6 +48,19 @@ impl Bucket {
         self.last.push(entry);
     }
 
+    /// Takes out the last entry if it has this index and stamp, and another one of its chunk stays.
+    /// Returns whether it did.
+    #[inline]
+    pub(super) fn take_back(&mut self, index: u32, stamp: u32) -> bool {
+        // The index too, because stamps come round.
+        let is_it = |entry: &Entry| (entry.index, entry.stamp) == (index, stamp);
+        let is_back = 1 < self.last.len() && self.last.last().is_some_and(is_it);
+        if is_back {
+            self.last.pop();
+        }
+        is_back
+    }
+
     /// Appends entries, in order.
     pub(super) fn extend(&mut self, mut entries: &[Entry]) {
         while CHUNK < self.last.len() + entries.len() {
@@ -298,6 +311,20 @@ fn retain(chunk: &mut Chunk, mut keep: impl FnMut(Entry) -> bool) {
 mod tests {
     use super::{Arena, Bucket, CHUNK, Entry, SORTED_AFTER};
     use alloc::vec::Vec;
+
+    #[test]
+    fn the_last_entry_is_taken_back_by_its_own_timeout_only() {
+        let mut bucket = Bucket::default();
+        let entry = |index, stamp| Entry { index, stamp, deadline: 1 };
+        bucket.push(entry(1, 7));
+        assert!(!bucket.take_back(1, 7), "it is the only one");
+        bucket.push(entry(2, 8));
+        assert!(!bucket.take_back(1, 8) && !bucket.take_back(2, 7), "it is another's");
+        assert!(bucket.take_back(2, 8));
+        assert_eq!(bucket.len(), 1);
+        (2..=CHUNK as u32 + 1).for_each(|index| bucket.push(entry(index, index)));
+        assert!(!bucket.take_back(CHUNK as u32 + 1, CHUNK as u32 + 1), "its chunk would be empty");
+    }
 
     fn entry(index: u32, deadline: u64) -> Entry {
         Entry { index, stamp: 0, deadline }

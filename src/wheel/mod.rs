@@ -206,8 +206,9 @@ impl<T> Wheel<T> {
     /// ```
     #[inline(always)]
     pub fn cancel(&mut self, key: Key) -> Option<T> {
-        let value = self.arena.remove(key)?;
-        self.sweep.stale += 1;
+        let (value, stamp) = self.arena.remove(key)?;
+        let is_back = self.arena.is_latest(stamp) && self.take_back(key.index(), stamp);
+        self.sweep.stale += usize::from(!is_back);
         self.tidy();
         Some(value)
     }
@@ -345,6 +346,16 @@ impl<T> Wheel<T> {
             return None;
         }
         Some(self.begin_visit(number, tick, now))
+    }
+
+    /// Takes back the entry that was made last, with this place and stamp, if it is the last of its
+    /// bucket. Returns whether it was: otherwise the entry is stale.
+    ///
+    /// So a caller that cancels what it scheduled last leaves no entries to sweep.
+    fn take_back(&mut self, index: u32, stamp: u32) -> bool {
+        let deadline = self.arena.deadline_at(index);
+        self.cursor < deadline
+            && self.table.take_back(self.geometry.bucket(deadline, self.cursor), index, stamp)
     }
 
     /// Puts an entry into the bucket of its deadline, or among what is ready.

@@ -118,6 +118,15 @@ impl Table {
         at
     }
 
+    /// Takes the last entry out of bucket `number` if it has this index and stamp, and is not the
+    /// only one of its chunk. Returns whether it did.
+    #[inline]
+    pub(super) fn take_back(&mut self, number: u32, index: u32, stamp: u32) -> bool {
+        let place = self.place(number);
+        let row = self.rows.all.get_mut(place);
+        row.is_some_and(|row| row.buckets[number as usize % ROW].take_back(index, stamp))
+    }
+
     /// Returns bucket `number`, which must be occupied. A caller that empties it must `close` it.
     #[inline]
     pub(super) fn bucket_mut(&mut self, number: u32) -> &mut Bucket {

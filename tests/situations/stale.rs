@@ -6,6 +6,7 @@ use tickwheel::{Key, Mode};
 
 in_each_mode! {
     a_cancelled_one_is_cleared_away_later,
+    one_cancelled_as_soon_as_scheduled_leaves_nothing_behind,
     stale_entries_stay_few_while_all_are_cancelled,
     stale_entries_stay_few_while_all_are_moved,
     stale_entries_stay_few_while_others_come_out,
@@ -27,6 +28,19 @@ in_each_mode! {
 const FEW: usize = 64;
 /// Stale entries that there may be for each timeout.
 const EACH: usize = 8;
+
+/// But for the only entry of a bucket, so that the bucket stays.
+fn one_cancelled_as_soon_as_scheduled_leaves_nothing_behind(mode: Mode) {
+    for deadline in DEADLINES {
+        let mut wheel = Checked::new(mode);
+        wheel.schedule(deadline(0), 0);
+        for _ in 0..100 {
+            let key = wheel.schedule(deadline(0) + 1, 1);
+            assert_eq!(wheel.cancel(key), Some(1));
+            assert!(wheel.stats().stale <= 1);
+        }
+    }
+}
 
 #[track_caller]
 fn assert_few(wheel: &Checked<u64>) {
