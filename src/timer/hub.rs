@@ -86,12 +86,26 @@ impl Hub {
         }
     }
 
-    /// Runs a task that is `late`, [guarded](Self::guarded), for those who watch tasks.
+    /// Runs a task that is `late`, [guarded](Self::guarded), in a span of its own.
+    #[cfg(feature = "tracing")]
     pub(super) fn run<T>(&self, late: Duration, task: impl FnOnce() -> T) -> Option<T> {
-        #[cfg(feature = "tracing")]
-        let _span = tracing::trace_span!(target: "tickwheel", "task", lateness_us = micros(late));
-        #[cfg(feature = "tracing")]
-        let _inside = _span.enter();
+        // A subscriber is foreign, too.
+        let guarded = self.guarded(|| {
+            let late_us = micros(late);
+            let span = tracing::trace_span!(target: "tickwheel", "task", lateness_us = late_us);
+            let _inside = span.enter();
+            self.run_timed(late, task)
+        });
+        guarded.flatten()
+    }
+
+    /// Runs a task that is `late`, [guarded](Self::guarded).
+    #[cfg(not(feature = "tracing"))]
+    pub(super) fn run<T>(&self, late: Duration, task: impl FnOnce() -> T) -> Option<T> {
+        self.run_timed(late, task)
+    }
+
+    fn run_timed<T>(&self, late: Duration, task: impl FnOnce() -> T) -> Option<T> {
         let Some(slow) = self.slow_task else { return self.guarded(task) };
         let start = self.clock.now();
         let value = self.guarded(task);
