@@ -2,6 +2,7 @@
 #![cfg(all(feature = "tracing", not(loom)))]
 
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError, mpsc};
 use std::time::Duration;
 use tickwheel::{ManualClock, Next, Timer, TimerBuilder};
@@ -10,6 +11,9 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 /// What was told, a line each.
 static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Whether entering a span panics.
+static PANICS: AtomicBool = AtomicBool::new(false);
 
 struct Teller;
 
@@ -23,6 +27,10 @@ impl Layer<Registry> for Teller {
         let mut line = Line::new("new", attributes.metadata());
         attributes.record(&mut line);
         line.tell();
+    }
+
+    fn on_enter(&self, _: &tracing::span::Id, _: Context<'_, Registry>) {
+        assert!(!PANICS.load(SeqCst), "as the test wants it");
     }
 
     fn on_close(&self, id: tracing::span::Id, context: Context<'_, Registry>) {
@@ -138,6 +146,19 @@ fn on_an_executor_the_span_counts_the_wait_too() {
     receiver.recv().unwrap()();
     let new = "new: TRACE tickwheel task lateness_us=33000";
     assert_eq!(told(), [new, "end: TRACE tickwheel task"]);
+}
+
+#[test]
+fn the_worker_outlives_a_subscriber_that_panics() {
+    let _listening = listen();
+    let (timer, clock) = built(|builder| builder);
+    let [never, fires] = [5, 20].map(|at| timer.schedule(ms(at), || {}).unwrap());
+    PANICS.store(true, SeqCst);
+    clock.advance(ms(10));
+    PANICS.store(false, SeqCst);
+    clock.advance(ms(20));
+    assert!(never.is_fired() && fires.is_fired());
+    assert_eq!((timer.stats().panics, timer.stats().fired), (1, 2));
 }
 
 #[test]

@@ -135,13 +135,27 @@ impl Hub {
         }
     }
 
-    /// Runs a task that is so many nanoseconds `late`, [guarded](Self::guarded), for those who watch
-    /// tasks.
+    /// Runs a task that is so many nanoseconds `late`, [guarded](Self::guarded), in a span of its
+    /// own.
+    #[cfg(feature = "tracing")]
     pub(super) fn run<T>(&self, late: u64, task: impl FnOnce() -> T) -> Option<T> {
-        #[cfg(feature = "tracing")]
-        let _span = tracing::trace_span!(target: "tickwheel", "task", lateness_us = late / 1_000);
-        #[cfg(feature = "tracing")]
-        let _inside = _span.enter();
+        // A subscriber is foreign, too.
+        let guarded = self.guarded(|| {
+            let late_us = late / 1_000;
+            let span = tracing::trace_span!(target: "tickwheel", "task", lateness_us = late_us);
+            let _inside = span.enter();
+            self.run_timed(late, task)
+        });
+        guarded.flatten()
+    }
+
+    /// Runs a task that is so many nanoseconds `late`, [guarded](Self::guarded).
+    #[cfg(not(feature = "tracing"))]
+    pub(super) fn run<T>(&self, late: u64, task: impl FnOnce() -> T) -> Option<T> {
+        self.run_timed(late, task)
+    }
+
+    fn run_timed<T>(&self, late: u64, task: impl FnOnce() -> T) -> Option<T> {
         let Some(slow) = self.slow_task else { return self.guarded(task) };
         let start = self.nanos();
         let value = self.guarded(task);

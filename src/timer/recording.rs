@@ -34,8 +34,8 @@ mod recorded {
         /// ends before, about the last second is missing, and the trace has no `end`. `writer` must
         /// not call the timer, or own it.
         ///
-        /// Each operation reads the clock once more, to tell when it happened. Recording needs the
-        /// feature `record`.
+        /// Each operation reads the clock once more, to tell when it happened, and so does the
+        /// thread that writes. Recording needs the feature `record`.
         ///
         /// ```no_run
         /// use std::fs::File;
