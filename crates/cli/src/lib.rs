@@ -2,7 +2,7 @@
 //!
 //! [`replay`](mod@replay) runs a recorded workload through timing wheels of several modes and
 //! compares them. [`choose`](mod@choose) searches for the configuration that suits it.
-//! [`generate`] makes such workloads. [`report`](mod@report) puts all that into a page. `watch`
+//! [`generate`] makes such workloads. `report` puts all that into a page. `watch`
 //! shows wheels as they turn.
 //!
 //! `durable` looks into the file or the database of a durable timer.
@@ -11,6 +11,7 @@
 //!
 //! - `durable`: the command `tickwheel durable`, for files.
 //! - `postgres`: and for PostgreSQL databases.
+//! - `report`: the command `tickwheel report`.
 //! - `watch`: the command `tickwheel watch`.
 //! - `png`: draws pictures as PNG as well as SVG. The renderer and its fonts take longer to build
 //!   than everything else, so the default build is without them.
@@ -23,7 +24,9 @@ pub mod generate;
 #[cfg(feature = "png")]
 pub mod raster;
 pub mod replay;
+#[cfg(feature = "report")]
 pub mod report;
+#[cfg(any(feature = "report", feature = "watch"))]
 mod turning;
 #[cfg(feature = "watch")]
 pub mod watch;

@@ -27,17 +27,19 @@ enum Command {
 
     Generate(command::generate::Generate),
 
+    #[cfg(feature = "report")]
     Report(command::report::Report),
+
+    /// Writes a page with charts. Needs a command that was built with the feature `report`.
+    #[cfg(not(feature = "report"))]
+    Report(Absent),
 
     #[cfg(feature = "watch")]
     Watch(command::watch::Arguments),
 
     /// Shows wheels as they turn. Needs a command that was built with the feature `watch`.
     #[cfg(not(feature = "watch"))]
-    Watch {
-        #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<std::ffi::OsString>,
-    },
+    Watch(Absent),
 
     /// Looks into the file or the database of a durable timer, and cancels and mends there.
     #[cfg(feature = "durable")]
@@ -64,9 +66,25 @@ Examples:
   tickwheel completions bash > ~/.local/share/bash-completion/completions/tickwheel
   tickwheel completions fish > ~/.config/fish/completions/tickwheel.fish";
 
-#[cfg(not(feature = "watch"))]
-const WITHOUT_WATCH: &str = "this command was built without the feature `watch`: `cargo install \
-                             tickwheel-cli --features watch` installs one with it";
+/// A command that needs a feature, with whatever arguments it gets.
+#[cfg(not(all(feature = "report", feature = "watch")))]
+#[derive(clap::Args)]
+struct Absent {
+    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<std::ffi::OsString>,
+}
+
+#[cfg(not(all(feature = "report", feature = "watch")))]
+impl Absent {
+    fn run(&self, feature: &str) -> Result<(), Failure> {
+        let given = self.arguments.iter().map(|argument| argument.to_string_lossy());
+        let given = given.fold(feature.to_string(), |given, argument| given + " " + &argument);
+        Err(Failure::Input(format!(
+            "found `{given}`, but this command was built without the feature `{feature}`: \
+             `cargo install tickwheel-cli --features {feature}` installs one with it"
+        )))
+    }
+}
 
 /// Why the command ends early; what it says, and its exit code.
 enum Failure {
@@ -83,11 +101,14 @@ fn main() -> ExitCode {
         Command::Replay(arguments) => arguments.run(),
         Command::Choose(arguments) => arguments.run(),
         Command::Generate(arguments) => arguments.run(),
+        #[cfg(feature = "report")]
         Command::Report(arguments) => arguments.run(),
+        #[cfg(not(feature = "report"))]
+        Command::Report(absent) => absent.run("report"),
         #[cfg(feature = "watch")]
         Command::Watch(arguments) => arguments.run(),
         #[cfg(not(feature = "watch"))]
-        Command::Watch { .. } => Err(Failure::Input(WITHOUT_WATCH.into())),
+        Command::Watch(absent) => absent.run("watch"),
         #[cfg(feature = "durable")]
         Command::Durable(arguments) => return durable(&arguments),
         Command::Completions { shell } => print_completions(shell),

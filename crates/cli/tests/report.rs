@@ -1,4 +1,5 @@
-//! What the command `tickwheel report` promises.
+//! What the command `tickwheel report` promises. `tests/watch.rs` says what happens without it.
+#![cfg(feature = "report")]
 
 use std::fs;
 use std::io::Write;

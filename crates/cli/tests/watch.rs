@@ -1,15 +1,20 @@
-//! What the command `tickwheel watch` promises in a terminal, which is one of tmux.
+//! What the command `tickwheel watch` promises in a terminal, which is one of tmux; and what
+//! commands say that were built without it.
 
 use std::process::Command;
 
-#[cfg(not(feature = "watch"))]
+#[cfg(not(all(feature = "watch", feature = "report")))]
 #[test]
-fn without_the_feature_the_command_says_how_to_get_it() {
-    let command = env!("CARGO_BIN_EXE_tickwheel");
-    let output = Command::new(command).args(["watch", "--demo"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("cargo install tickwheel-cli --features watch"), "{said}");
+fn without_its_feature_a_command_says_how_to_get_it() {
+    let is_absent =
+        [("watch", cfg!(not(feature = "watch"))), ("report", cfg!(not(feature = "report")))];
+    for (name, _) in is_absent.into_iter().filter(|(_, is_absent)| *is_absent) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tickwheel"));
+        let output = command.args([name, "trace.csv", "-o", "report.html"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains(&format!("cargo install tickwheel-cli --features {name}")), "{said}");
+    }
 }
 
 #[cfg(feature = "watch")]

@@ -49,6 +49,7 @@ mod score;
 mod search;
 
 pub use report::Choice;
+#[cfg(feature = "report")]
 pub(crate) use report::{longest_call, name};
 pub use score::Spread;
 pub use search::{Candidate, Figures, Options, Progress, choose};

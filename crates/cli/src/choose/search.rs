@@ -85,11 +85,20 @@ pub enum Progress {
 ///
 /// [`TraceError`] for the first thing in the trace that is not as the format says.
 pub fn choose(
-    mut trace: Trace,
+    trace: Trace,
     options: &Options,
     mut progress: impl FnMut(Progress),
 ) -> Result<Choice, TraceError> {
-    let (operations, is_whole) = read(&mut trace, options.operations, &mut progress)?;
+    choose_from(trace, options, &mut progress)
+}
+
+/// The same for any `progress`, so that it is compiled once.
+fn choose_from(
+    mut trace: Trace,
+    options: &Options,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Choice, TraceError> {
+    let (operations, is_whole) = read(&mut trace, options.operations, progress)?;
     let ticks = ticks(options.max_lateness);
     let plans: Vec<_> = ticks.into_iter().map(|tick| Plan::new(&operations, tick)).collect();
     let number = operations.len();
@@ -100,7 +109,7 @@ pub fn choose(
     drop(operations);
 
     let mut search = Search::new(&plans, number, options);
-    let is_settled = search.run(&mut progress);
+    let is_settled = search.run(progress);
     let path = Path::new(trace.name());
     Ok(Choice {
         trace: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into(),
@@ -118,7 +127,7 @@ pub fn choose(
 fn read(
     trace: &mut Trace,
     most: usize,
-    progress: &mut impl FnMut(Progress),
+    progress: &mut dyn FnMut(Progress),
 ) -> Result<(Vec<Operation>, bool), TraceError> {
     const BATCH: usize = 4096;
     let (mut operations, mut batch) = (Vec::new(), Vec::new());
@@ -196,7 +205,7 @@ impl<'a> Search<'a> {
     }
 
     /// Measures, and returns whether the repetitions of all that is in agree.
-    fn run(&mut self, progress: &mut impl FnMut(Progress)) -> bool {
+    fn run(&mut self, progress: &mut dyn FnMut(Progress)) -> bool {
         for leave_out_over in [HOPELESS, BEATEN, BEATEN, BEATEN] {
             self.measure_all(progress);
             self.leave_out(leave_out_over);
@@ -217,7 +226,7 @@ impl<'a> Search<'a> {
     }
 
     /// Measures each repetition of all that is in once more, in turns.
-    fn measure_all(&mut self, progress: &mut impl FnMut(Progress)) {
+    fn measure_all(&mut self, progress: &mut dyn FnMut(Progress)) {
         let turns: Vec<_> =
             (0..self.runners.len()).filter(|&number| self.runners[number].is_in).collect();
         for _ in 0..REPETITIONS {

@@ -59,7 +59,6 @@ mod trace;
 pub(crate) mod units;
 
 pub use limits::{Limit, Limits, Stopped};
-pub(crate) use plot::marks;
 #[cfg(feature = "png")]
 pub use plot::png;
 pub use plot::{PlotError, svg};
@@ -85,11 +84,22 @@ use tickwheel::Mode;
 ///
 /// [`TraceError`] for the first thing in the trace that is not as the format says.
 pub fn replay(
-    mut trace: Trace,
+    trace: Trace,
     modes: &[Mode],
     tick: Tick,
     limits: &Limits,
     mut progress: impl FnMut(&Trace),
+) -> Result<Report, TraceError> {
+    replay_all(trace, modes, tick, limits, &mut progress)
+}
+
+/// The same for any `progress`, so that it is compiled once.
+fn replay_all(
+    mut trace: Trace,
+    modes: &[Mode],
+    tick: Tick,
+    limits: &Limits,
+    progress: &mut dyn FnMut(&Trace),
 ) -> Result<Report, TraceError> {
     let mut race = Race::new(modes, tick, limits);
     let mut delays = Delays::new();

@@ -237,8 +237,8 @@ impl LogAxis {
     /// From the last mark before `least` to the first after `most`.
     fn over(least: u64, most: u64) -> Self {
         let (least, most) = (least as f64, most as f64);
-        let from = marks().take_while(|&mark| mark < least).last().unwrap_or(0.1);
-        let to = marks().find(|&mark| most < mark).unwrap_or(f64::MAX);
+        let from = units::marks().take_while(|&mark| mark < least).last().unwrap_or(0.1);
+        let to = units::marks().find(|&mark| most < mark).unwrap_or(f64::MAX);
         Self { from, to }
     }
 
@@ -264,7 +264,7 @@ impl Ranged for LogAxis {
     /// The marks, as many as there is room for.
     fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
         const MOST_LABELS: usize = 12;
-        let shown = || marks().filter(|mark| (self.from..=self.to).contains(mark));
+        let shown = || units::marks().filter(|mark| (self.from..=self.to).contains(mark));
         shown().step_by(shown().count().div_ceil(MOST_LABELS).max(1)).collect()
     }
 
@@ -303,18 +303,6 @@ impl ValueFormatter<f64> for Share {
     fn format(share: &f64) -> String {
         format!("{} %", (share * 1e4).round() / 100.0)
     }
-}
-
-/// 100 us to 10^12 d, at numbers that are round for people, in ms.
-pub(crate) fn marks() -> impl Iterator<Item = f64> {
-    const SECOND: f64 = 1e3;
-    const MINUTE: f64 = 60.0 * SECOND;
-    const HOUR: f64 = 60.0 * MINUTE;
-    const DAY: f64 = 24.0 * HOUR;
-    let short = [0.1, 1.0, 10.0, 100.0, SECOND, 10.0 * SECOND, MINUTE, 10.0 * MINUTE, HOUR];
-    let long = [6.0 * HOUR, DAY];
-    let days = (1..=12).map(|power| DAY * 10f64.powi(power));
-    short.into_iter().chain(long).chain(days)
 }
 
 /// The color of the kind of wheel; pale for a mode that was stopped.

@@ -54,6 +54,18 @@ pub(crate) fn operations(number: u64) -> String {
     format!("{} operation{plural}", HumanCount(number))
 }
 
+/// 100 us to 10^12 d, at numbers that are round for people, in ms.
+pub(crate) fn marks() -> impl Iterator<Item = f64> {
+    const SECOND: f64 = 1e3;
+    const MINUTE: f64 = 60.0 * SECOND;
+    const HOUR: f64 = 60.0 * MINUTE;
+    const DAY: f64 = 24.0 * HOUR;
+    let short = [0.1, 1.0, 10.0, 100.0, SECOND, 10.0 * SECOND, MINUTE, 10.0 * MINUTE, HOUR];
+    let long = [6.0 * HOUR, DAY];
+    let days = (1..=12).map(|power| DAY * 10f64.powi(power));
+    short.into_iter().chain(long).chain(days)
+}
+
 pub(crate) fn three_digits(number: f64) -> f64 {
     if number < 1.0 {
         return (number * 100.0).round() / 100.0;

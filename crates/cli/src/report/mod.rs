@@ -88,7 +88,7 @@ pub fn report(
         *hierarchical.get_or_insert(Mode::hierarchical()),
         *hashed.get_or_insert(Mode::hashed(512).expect("it is in range")),
     ];
-    let profile = Profile::of(open()?, modes, options.tick, |trace| {
+    let profile = Profile::of(open()?, modes, options.tick, &mut |trace| {
         progress(Progress::Profiled(trace));
     })?;
     let replayed =

@@ -4,7 +4,7 @@ use super::Page;
 use super::chart::{Bar, COLORS, Chart, Columns, Drawing, Lines, Series, Table, prose};
 use super::profile::{Ends, Step};
 use crate::choose::{self, Candidate};
-use crate::replay::{self, Figures, units};
+use crate::replay::{Figures, units};
 use crate::turning::ROUNDS_BITS;
 use horrorshow::helper::doctype;
 use horrorshow::{Raw, html};
@@ -184,7 +184,7 @@ impl Page {
         let bins = counts.len() as f64;
         let start_ms = |bin: usize| 10f64.powf((first + bin) as f64 / BINS_A_POWER);
         let place = |ms: f64| (ms.log10() * BINS_A_POWER - first as f64) / bins;
-        let marks: Vec<_> = replay::marks()
+        let marks: Vec<_> = units::marks()
             .map(|ms| (place(ms), units::duration(ms * 1e6)))
             .filter(|(at, _)| (0.0..=1.0).contains(at))
             .collect();

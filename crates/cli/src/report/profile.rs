@@ -56,7 +56,7 @@ impl Profile {
         mut trace: Trace,
         modes: [Mode; 2],
         tick: Tick,
-        mut progress: impl FnMut(&Trace),
+        progress: &mut dyn FnMut(&Trace),
     ) -> Result<Self, TraceError> {
         const BATCH: usize = 4096;
         let mut batch = Vec::new();
@@ -235,7 +235,7 @@ mod tests {
             }
             let trace = || Trace::new("generated", Cursor::new(csv.clone())).unwrap();
             let modes = [Mode::hierarchical(), Mode::hashed(64).unwrap()];
-            let profile = Profile::of(trace(), modes, Tick::default(), |_| ()).unwrap();
+            let profile = Profile::of(trace(), modes, Tick::default(), &mut |_| ()).unwrap();
             let limits = Limits::default();
             let report = replay(trace(), &modes, Tick::default(), &limits, |_| ()).unwrap();
             let figures = &report.figures[0];
