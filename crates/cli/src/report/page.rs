@@ -240,11 +240,10 @@ impl Page {
     }
 
     fn pending(&self) -> Chart {
-        let most = self.profile.steps.iter().map(|at| at.pending).max().unwrap_or(0);
         let description = format!(
-            "Timeouts pending at the end of each {}. The most are {}.",
+            "Timeouts pending at the end of each {}. The most at any time are {}.",
             self.step(),
-            HumanCount(most)
+            HumanCount(self.profile.most_pending)
         );
         let series: &[Of<'_>] = &[("pending", &|at| at.pending)];
         self.over_time("pending", "Pending over time", description, series)
