@@ -436,7 +436,7 @@ impl Timer {
     ///
     /// Code that is given a timer measures with this what it compares with the timer's deadlines: a
     /// silence, how long a caller has waited. Then it is right on a
-    /// [`ManualClock`](crate::ManualClock), too.
+    /// [`ManualClock`], too.
     ///
     /// ```
     /// use std::time::Duration;
