@@ -94,4 +94,4 @@ impl State {
 
 /// How many timeouts the worker takes out of the wheel at once: enough that the lock of the shard
 /// costs little beside the tasks, and few enough to look through.
-const MOST: usize = 16;
+const MOST: usize = 64;

@@ -436,10 +436,10 @@ impl State {
     }
 }
 
-/// The work that is done under one lock. The last step of it may be a bucket of 2048 timeouts that
-/// move, or of 8192 that are sorted: some 10 or 40 us. Otherwise a batch is some 3 us: less than it
-/// takes to wake a thread that went to sleep for the lock, and much more than it takes to release
-/// the lock and get it back.
+/// The work that is done under one lock. The last step of it may be 1024 timeouts of a bucket that
+/// move, or a bucket of 8192 that is sorted: some 13 or 40 us. Otherwise a batch is some 3 us: less
+/// than it takes to wake a thread that went to sleep for the lock, and much more than it takes to
+/// release the lock and get it back.
 const BATCH: usize = 128;
 
 /// How often a thread tries the lock before it goes to sleep for it: for some 20 us, which is

@@ -273,7 +273,7 @@ impl<T> Wheel<T> {
     /// more to do, and the next call goes on from there.
     ///
     /// Each timeout that is handed out, moved, or looked at in vain is one unit of work. The last
-    /// step may exceed `work`: it takes up to 2048 timeouts of a bucket, or up to 8192 if it sorts
+    /// step may exceed `work`: it takes up to 1024 timeouts of a bucket, or up to 8192 if it sorts
     /// them; in a hashed wheel it looks at up to 512.
     ///
     /// ```

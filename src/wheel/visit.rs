@@ -25,7 +25,7 @@ pub(super) enum Visit {
 }
 
 /// Chunks that are demoted at once.
-const DEMOTED: usize = 4;
+const DEMOTED: usize = 2;
 
 impl Visit {
     /// Returns the bucket that is being taken apart.

@@ -46,7 +46,7 @@ const FAR: u64 = 1 << 20;
 
 /// Timeouts that the last step of [`Wheel::expire_bounded`] may take beyond its work, as documented.
 fn step_of(mode: Mode) -> usize {
-    if mode.is_hashed() { 512 } else { 2048 }
+    if mode.is_hashed() { 512 } else { 1024 }
 }
 
 /// A wheel with values `0..CROWD`, by the deadlines that `deadline` gives them.
