@@ -75,6 +75,24 @@ mod terminal {
     }
 
     #[test]
+    fn a_signal_that_ends_it_restores_the_terminal() {
+        let folder = tempfile::TempDir::new().unwrap();
+        for signal in ["TERM", "HUP"] {
+            let Some(mut terminal) = Terminal::open("signal") else { return };
+            let now = folder.path().join(signal);
+            let signals = format!(
+                "(until [ -e {} ]; do sleep 0.1; done; kill -{signal} $$) &",
+                now.display()
+            );
+            terminal.run(&format!("sh -c '{signals} exec {COMMAND} watch --demo'"));
+            terminal.wait_for("[playing]");
+            std::fs::write(now, "").unwrap();
+            terminal.wait_for_exit(130);
+            terminal.assert_is_restored();
+        }
+    }
+
+    #[test]
     fn a_bad_line_further_on_restores_the_terminal_and_is_told() {
         let Some(mut terminal) = Terminal::open("bad") else { return };
         let trace = "time_ms,op,key,delay_ms\n0,schedule,1,5\n4,schedule,2,5\n9,wait,1,5\n";

@@ -2,8 +2,12 @@
 
 use super::progress::Interrupt;
 use crate::Failure;
+#[cfg(unix)]
+use signal_hook::consts;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
+#[cfg(unix)]
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tickwheel::Mode;
@@ -60,6 +64,12 @@ impl Arguments {
             return Err(Failure::Input(found.into()));
         }
         let interrupted = Interrupt::is_noted()?;
+        #[cfg(unix)]
+        for signal in [consts::SIGTERM, consts::SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(|error| {
+                Failure::Output(format!("cannot watch for signal {signal}: {error}"))
+            })?;
+        }
         watch.play();
         // A panic restores the terminal as well, before it says what went wrong.
         let failure = |error| Failure::from(WatchError::Terminal(error));
