@@ -71,8 +71,8 @@ pub(crate) enum Entry {
 
 /// What the worker finds at a shard.
 pub(super) enum Found {
-    /// Timeouts that are due, and in [`Due`] now: as many as it holds, or all for now.
-    Due { is_full: bool },
+    /// Timeouts that are due, and in [`Due`] now: many, or a few.
+    Due { is_burst: bool },
     /// Nothing yet, after as much work as one lock allows.
     More,
     /// Nothing before this tick.
@@ -262,11 +262,11 @@ impl Shard {
         let mut due = self.due.lock();
         while let Some(expired) = state.wheel.expire_bounded(now, &mut work) {
             if due.push(expired) {
-                return Found::Due { is_full: true };
+                break;
             }
         }
         if due.len() > 0 {
-            return Found::Due { is_full: false };
+            return Found::Due { is_burst: BURST <= due.len() };
         }
         drop(due);
         if work == 0 {
@@ -441,6 +441,9 @@ impl State {
 /// than it takes to wake a thread that went to sleep for the lock, and much more than it takes to
 /// release the lock and get it back.
 const BATCH: usize = 128;
+
+/// So many timeouts that are due at once are a burst.
+const BURST: usize = 16;
 
 /// How often a thread tries the lock before it goes to sleep for it: for some 20 us, which is
 /// longer than the lock is held in all but a few cases. To be woken up takes longer than that, and

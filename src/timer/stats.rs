@@ -43,11 +43,11 @@ pub struct TimerStats {
     /// If a timeout was later than a tick and the time it takes to wake a thread, then other tasks
     /// ran before it on the worker: look at `longest_task`, and give the timer an executor.
     ///
-    /// The worker reads the clock after each task. If 64 timeouts or more are due at once, it does
+    /// The worker reads the clock after each task. If 16 timeouts or more are due at once, it does
     /// so after every fourth: a timeout counts as late as it was at the last reading.
     pub lateness: Lateness,
     /// The longest time that the worker spent on one task, by the timer's clock: from taking it out
-    /// of the wheel until it ended, or until the executor had it. Up to four tasks of 64 that are
+    /// of the wheel until it ended, or until the executor had it. Up to four tasks of 16 that are
     /// due at once count as one.
     pub longest_task: Duration,
     /// Tasks that ran for at least as long as [`slow_task`](crate::TimerBuilder::slow_task) says,

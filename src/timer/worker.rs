@@ -97,9 +97,9 @@ impl Engine {
         let mut now = hub.nanos();
         for _ in 0..TURN {
             match shard.take_due(hub.tick_at(now)) {
-                Found::Due { is_full } => {
+                Found::Due { is_burst } => {
                     // In a burst the worker reads the clock once for a few tasks.
-                    let together = if is_full { TOGETHER } else { 1 };
+                    let together = if is_burst { TOGETHER } else { 1 };
                     while self.fire_some(shard, together, &mut now) {}
                 }
                 Found::More => {}
