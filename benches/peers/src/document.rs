@@ -15,7 +15,7 @@ const MAIN: usize = 1_000_000;
 
 /// All tables, with links to the pictures in the directory `pictures`.
 pub(crate) fn page(results: &Results, pictures: Option<&Path>) -> String {
-    let mut page = results.about.clone() + &tables::behind(results);
+    let mut page = results.about.clone() + &tables::pick(results) + &tables::behind(results);
     for workload in WORKLOADS {
         let name = workload.name;
         let sizes = results.sizes_of(name);

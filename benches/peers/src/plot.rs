@@ -108,5 +108,7 @@ fn lines(results: &Results, workload: &Workload) -> Vec<Line> {
 const FONT: &str = "Noto Sans, sans-serif";
 
 /// In the order of the subjects: ours are reddish, and most readers can tell the others apart.
-const COLORS: [u32; 9] =
-    [0xd01c1f, 0xe07b39, 0x1f5fb4, 0x2a936a, 0x7a4fa3, 0x0094a8, 0x8a8d1f, 0x6b4a3a, 0x777777];
+const COLORS: [u32; 10] = [
+    0xd01c1f, 0xe07b39, 0xc9578c, 0x1f5fb4, 0x2a936a, 0x7a4fa3, 0x0094a8, 0x8a8d1f, 0x6b4a3a,
+    0x777777,
+];

@@ -13,6 +13,9 @@ pub(crate) trait Subject: Sized {
     /// Whether what was not cancelled comes out.
     const FIRES: bool = true;
 
+    /// Whether each pass has a new subject, which is made and dropped in the time of the pass.
+    const IS_NEW: bool = false;
+
     fn new(setup: &Setup) -> Self;
 
     fn schedule(&mut self, deadline: u64, value: u64) -> Self::Key;
@@ -122,7 +125,7 @@ pub(crate) enum Kind {
     Ours,
     /// A crate that does the same, or what std has for it.
     Peer,
-    /// Another way in which ours could be built.
+    /// Another way in which ours could be built, or used.
     Design,
     /// Does less than is asked for, which no subject that does all of it can be expected to beat.
     Limit,

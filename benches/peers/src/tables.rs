@@ -108,6 +108,49 @@ pub(crate) fn longest_calls(results: &Results, workload: &Workload) -> String {
     sizes.into_iter().map(section).collect()
 }
 
+/// Which subject to take for which workload at which size.
+pub(crate) fn pick(results: &Results) -> String {
+    let of = |workload: &Workload| results.sizes_of(workload.name);
+    let workloads = || WORKLOADS.iter().filter(|one| one.grows() && !of(one).is_empty());
+    let sizes: BTreeSet<_> = workloads().flat_map(of).collect();
+    if sizes.is_empty() {
+        return String::new();
+    }
+    let rows = workloads().map(|workload| {
+        let cells = sizes
+            .iter()
+            .map(|&size| fastest(results, workload, size).unwrap_or_else(|| "-".into()));
+        [workload.name.to_owned()].into_iter().chain(cells).collect::<Vec<_>>()
+    });
+    let heads: Vec<_> =
+        ["workload".to_owned()].into_iter().chain(sizes.iter().map(|&size| count(size))).collect();
+    let about = "Each cell begins with the fastest subject that answers rightly. The number is the cost \
+                 of the hierarchical wheel divided by the cost of the best other subject: the median \
+                 of the ratios within a repetition. Below 1 the wheel is ahead. Limits do not take part.";
+    section("Pick by size", about, &heads, rows)
+}
+
+/// The fastest of ours and of the peers that answer rightly, and how far ours is ahead of the best
+/// other one, or behind it. The ratios alone decide, so that name and number agree.
+fn fastest(results: &Results, workload: &Workload, size: usize) -> Option<String> {
+    let ours = results.ours(workload.name, size)?;
+    let others = results.rows_of(workload.name, size).filter(|row| {
+        let takes_part = matches!(row.profile().kind, Kind::Ours | Kind::Peer);
+        takes_part && row.is_right() && row.subject != ours.subject
+    });
+    let ratio = |it| Some((ours.ratio(it, workload.metrics[0].0)?.median, it));
+    let best = others.filter_map(ratio).max_by(|one, other| one.0.total_cmp(&other.0));
+    let name = ours.subject;
+    match best {
+        Some((_, it)) if !ours.is_right() => Some(it.subject.into()),
+        Some((ratio, it)) if ratio <= 1.0 => {
+            Some(format!("{name}, {} of {}", number(ratio), it.subject))
+        }
+        Some((ratio, it)) => Some(format!("{}, {name} {} of it", it.subject, number(ratio))),
+        None => ours.is_right().then(|| name.into()),
+    }
+}
+
 /// Where a peer is ahead of ours, which is the first of the table; the most so first.
 pub(crate) fn behind(results: &Results) -> String {
     let mut found = Vec::new();
@@ -160,5 +203,51 @@ mod tests {
         assert!(line("nexus-timer").contains("0.5"), "{text}");
         assert!(line("nexus-timer").contains("WRONG: 3 early"), "{text}");
         assert!(line("delay-queue").contains("PANICKED: no room"), "{text}");
+    }
+
+    #[test]
+    fn the_fastest_that_answers_rightly_is_picked_for_each_size() {
+        let mut results = Results::default();
+        let mut add = |size, subject, faults: &Faults, costs: [f64; 3]| {
+            for cost in costs {
+                let sample = Sample::of(faults.clone(), &[("schedule + fire", cost)]);
+                results.add("fire-dense", size, subject, sample);
+            }
+        };
+        let (right, mut early) = (Faults::default(), Faults::default());
+        early.add(Fault::Early, 3_u64);
+        // The medians alone would have the wheel ahead at 10 k: 20 to 30.
+        for (size, lazy_heap) in [(1_000, [5.0, 5.0, 10.0]), (10_000, [8.0, 30.0, 40.0])] {
+            add(size, "tickwheel", &right, [10.0, 40.0, 20.0]);
+            add(size, "tickwheel-hashed", &right, [20.0, 80.0, 40.0]);
+            add(size, "tickwheel-new", &right, [1.0; 3]);
+            add(size, "nexus-timer", &early, [1.0; 3]);
+            add(size, "lazy-heap", &right, lazy_heap);
+            add(size, "sort-and-walk", &right, [1.0; 3]);
+        }
+        add(100_000, "tickwheel", &right, [10.0, 40.0, 20.0]);
+        add(100_000, "btree-map", &right, [20.0, 80.0, 40.0]);
+        add(1_000_000, "tickwheel", &early, [10.0; 3]);
+        add(1_000_000, "btree-map", &right, [20.0; 3]);
+        add(10_000_000, "tickwheel", &right, [10.0; 3]);
+        let text = pick(&results);
+        let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect();
+        let lines: Vec<Vec<String>> =
+            text.lines().filter(|line| line.contains('|')).map(cells).collect();
+        assert_eq!(lines[0][1..7], ["workload", "1 k", "10 k", "100 k", "1 M", "10 M"], "{text}");
+        assert_eq!(
+            lines[2][1..7],
+            [
+                "fire-dense",
+                "lazy-heap, tickwheel 2 of it",
+                "lazy-heap, tickwheel 1.25 of it",
+                "tickwheel, 0.5 of btree-map",
+                "btree-map",
+                "tickwheel",
+            ],
+            "{text}"
+        );
+        assert_eq!(lines.len(), 3, "a row for each workload that was run: {text}");
+        assert_eq!(pick(&Results::default()), "");
     }
 }

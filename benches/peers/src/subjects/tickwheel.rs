@@ -8,7 +8,7 @@ use tickwheel::{Key, Mode, Wheel};
 /// many buckets as one round needs, but not many more than timeouts, and at most 65,536: with more
 /// it does worse.
 #[derive(Debug)]
-pub(crate) struct Tickwheel<const IS_HASHED: bool>(Wheel<u64>);
+pub(crate) struct Tickwheel<const IS_HASHED: bool, const IS_NEW: bool = false>(Wheel<u64>);
 
 /// Timeouts handed out, moved or looked at in one call where calls are to be short: with a lock
 /// held, some microseconds.
@@ -16,8 +16,10 @@ const WORK: usize = 64;
 
 const MOST_BUCKETS: usize = 1 << 16;
 
-impl<const IS_HASHED: bool> Subject for Tickwheel<IS_HASHED> {
+impl<const IS_HASHED: bool, const IS_NEW: bool> Subject for Tickwheel<IS_HASHED, IS_NEW> {
     type Key = Key;
+
+    const IS_NEW: bool = IS_NEW;
 
     fn new(setup: &Setup) -> Self {
         let hashed = Mode::hashed(setup.buckets().min(MOST_BUCKETS));

@@ -10,7 +10,8 @@ use cpu_time::ThreadTime;
 
 /// All fire. One pass to warm up, and as many more as make up for few timeouts.
 pub(super) fn fire<S: Subject>(longest: u64, delays: &[u64]) -> Sample {
-    let mut subject = S::new(&Setup::new(longest, delays.len()));
+    let setup = Setup::new(longest, delays.len());
+    let mut subject = S::new(&setup);
     let mut log = Log::with_capacity(delays.len());
     let mut pending = Vec::with_capacity(delays.len());
     let mut faults = Faults::default();
@@ -28,6 +29,9 @@ pub(super) fn fire<S: Subject>(longest: u64, delays: &[u64]) -> Sample {
         }
         let scheduled = ThreadTime::now();
         now = subject.drive(now, &mut log);
+        if S::IS_NEW {
+            (subject, now) = (S::new(&setup), 0);
+        }
         let fired = ThreadTime::now();
 
         faults.judge_all(&log, &mut pending);

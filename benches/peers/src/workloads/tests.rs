@@ -3,6 +3,7 @@
 use super::{HISTORIES, WORKLOADS, Workload, run, run_threaded};
 use crate::case::{Case, Sample, caught};
 use crate::log::{Fault, Faults, Log};
+use crate::random::MINUTE;
 use crate::subject::{Kind, Profile, Setup, Subject};
 use crate::subjects;
 use crate::subjects::collections::BTreeMap;
@@ -22,6 +23,8 @@ const DISORDERS: u8 = 5;
 const CANCELS_ANOTHER: u8 = 6;
 const IGNORES_CANCEL: u8 = 7;
 const PANICS: u8 = 8;
+/// Cannot be used for a second pass, and says so.
+const ONCE: u8 = 9;
 
 /// A sorted map with one fault, now and then.
 struct Broken<const FAULT: u8>(BTreeMap);
@@ -34,6 +37,8 @@ fn is_victim(value: u64) -> bool {
 impl<const FAULT: u8> Subject for Broken<FAULT> {
     type Key = (u64, u64);
 
+    const IS_NEW: bool = FAULT == ONCE;
+
     fn new(setup: &Setup) -> Self {
         Self(BTreeMap::new(setup))
     }
@@ -42,6 +47,8 @@ impl<const FAULT: u8> Subject for Broken<FAULT> {
         let late = if FAULT == LATE { 2 } else { 0 };
         let early = if FAULT == EARLY { 1 } else { 0 };
         let key = self.0.schedule(deadline + late - early, value);
+        let is_first_pass = key.1 <= SIZE as u64 && deadline <= MINUTE;
+        assert!(FAULT != ONCE || is_first_pass, "of a second pass");
         if FAULT == LOSES && is_victim(value) {
             self.0.cancel(key, value);
         }
@@ -85,8 +92,10 @@ fn case(workload: &str, subject: &str, size: usize) -> Case {
     Case { workload: workload.into(), subject: subject.into(), size, milliseconds: 20 }
 }
 
+const SIZE: usize = 1_000;
+
 fn ran<const FAULT: u8>(workload: &str) -> Sample {
-    caught(|| run::<Broken<FAULT>>(&case(workload, "broken", 1_000)))
+    caught(|| run::<Broken<FAULT>>(&case(workload, "broken", SIZE)))
 }
 
 /// The faults that are found in each of the workloads.
@@ -143,6 +152,13 @@ fn one_that_panics_is_marked() {
     for workload in TELLING {
         let failure = ran::<PANICS>(workload).failure.expect("a failure");
         assert!(failure.contains("PANICKED") && failure.contains("a victim"), "{failure}");
+    }
+}
+
+#[test]
+fn one_that_is_to_be_new_is_new_in_each_pass() {
+    for faults in faults::<ONCE>(&["fire-dense", "one-bucket"]) {
+        assert!(!faults.any(), "{faults}");
     }
 }
 
