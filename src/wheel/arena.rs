@@ -78,7 +78,8 @@ pub(super) struct Arena<T> {
     /// because neither handing out a timeout nor cancelling one reads them: so both touch less
     /// memory.
     deadlines: Growing<u64>,
-    /// One word for each group of slots. The bit of a slot is set if the slot is vacant.
+    /// One word for each group of slots. The bit of a slot is set if the slot is vacant, unless it
+    /// is `spare`.
     vacant: Vec<u64>,
     /// The groups with a vacant slot, each once. The last one is used next: mostly a group in which
     /// a slot was vacated a moment ago. A list through the slots would make each `insert` wait for
@@ -86,6 +87,9 @@ pub(super) struct Arena<T> {
     open: Vec<u32>,
     /// How many of `open`, from the first on, are in the order that `begin_again` makes.
     in_order: usize,
+    /// A vacant slot that is used before all others. While all slots of a group are in use, one that
+    /// is vacated and soon used again goes here, and not through `vacant` and `open`.
+    spare: Option<u32>,
     len: usize,
     /// The last stamp that was given out.
     stamp: u32,
@@ -123,6 +127,7 @@ impl<T> Arena<T> {
             vacant: Vec::new(),
             open: Vec::new(),
             in_order: 0,
+            spare: None,
             len: 0,
             stamp: 0,
             floor: NonZeroU32::MIN,
@@ -147,10 +152,21 @@ impl<T> Arena<T> {
         let stamp = self.stamp.wrapping_add(1);
         self.stamp = stamp;
         self.len += 1;
-        let Some(&group) = self.open.last() else {
+        let Some(index) = self.spare.take().or_else(|| self.take_vacant()) else {
             let key = self.push(deadline, stamp, value);
             return (key, Entry { index: key.index, stamp, deadline });
         };
+        let slot = &mut self.slots[index as usize];
+        let Slot::Vacant(generation) = *slot else { unreachable!("a vacant slot is not occupied") };
+        *slot = Slot::Occupied(Timeout { generation, stamp, value });
+        self.deadlines[index as usize] = deadline;
+        (Key { index, generation }, Entry { index, stamp, deadline })
+    }
+
+    /// Takes a slot out of the group that is used next.
+    #[inline(always)]
+    fn take_vacant(&mut self) -> Option<u32> {
+        let &group = self.open.last()?;
         let vacant = &mut self.vacant[group as usize];
         let index = group * GROUP as u32 + vacant.trailing_zeros();
         *vacant &= vacant.wrapping_sub(1);
@@ -158,11 +174,17 @@ impl<T> Arena<T> {
             self.open.pop();
             self.in_order = self.in_order.min(self.open.len());
         }
-        let slot = &mut self.slots[index as usize];
-        let Slot::Vacant(generation) = *slot else { unreachable!("a vacant slot is not occupied") };
-        *slot = Slot::Occupied(Timeout { generation, stamp, value });
-        self.deadlines[index as usize] = deadline;
-        (Key { index, generation }, Entry { index, stamp, deadline })
+        Some(index)
+    }
+
+    /// Puts a vacant slot into its group.
+    #[inline(always)]
+    fn put_vacant(&mut self, index: u32) {
+        let vacant = &mut self.vacant[index as usize / GROUP];
+        if *vacant == 0 {
+            self.open.push(index / GROUP as u32);
+        }
+        *vacant |= 1 << (index as usize % GROUP);
     }
 
     /// Stores a timeout in a new slot, because none is vacant.
@@ -225,11 +247,11 @@ impl<T> Arena<T> {
         };
         let vacant = Slot::Vacant(next.unwrap_or(NonZeroU32::MIN));
         let Slot::Occupied(timeout) = core::mem::replace(slot, vacant) else { return None };
-        let vacant = &mut self.vacant[index as usize / GROUP];
-        if *vacant == 0 {
-            self.open.push(index / GROUP as u32);
+        if self.vacant[index as usize / GROUP] == 0 && self.spare.is_none() {
+            self.spare = Some(index);
+        } else {
+            self.put_vacant(index);
         }
-        *vacant |= 1 << (index as usize % GROUP);
         self.len -= 1;
         if self.len == 0 {
             self.begin_again();
@@ -241,6 +263,9 @@ impl<T> Arena<T> {
     /// Touches only the groups that were filled up since the last time.
     #[cold]
     fn begin_again(&mut self) {
+        if let Some(spare) = self.spare.take() {
+            self.put_vacant(spare);
+        }
         for (group, open) in (0..).zip(self.open[self.in_order..].iter_mut().rev()) {
             *open = group;
         }
@@ -309,7 +334,10 @@ impl<T> Arena<T> {
     pub(super) fn next_live(&self, from: u32) -> Option<(Key, u64, &T)> {
         let mut skipped = (1 << (from as usize % GROUP)) - 1;
         for (group, vacant) in self.vacant.iter().enumerate().skip(from as usize / GROUP) {
-            let live = !vacant & !core::mem::take(&mut skipped);
+            let mut live = !vacant & !core::mem::take(&mut skipped);
+            if let Some(spare) = self.spare.filter(|&spare| spare as usize / GROUP == group) {
+                live &= !(1 << (spare as usize % GROUP));
+            }
             if live == 0 {
                 continue;
             }
@@ -356,6 +384,9 @@ impl<T> Arena<T> {
     /// A slot past half of its generations is kept: what would follow it starts above `floor`, and
     /// every place must have 2^31 generations of its own before it.
     pub(super) fn shrink_to_fit(&mut self) {
+        if let Some(spare) = self.spare.take() {
+            self.put_vacant(spare);
+        }
         let mut slots = self.slots.len();
         for slot in self.slots.iter().rev() {
             match slot {
@@ -394,10 +425,12 @@ impl<T> Arena<T> {
         for (index, slot) in self.slots.iter().enumerate() {
             let is_vacant = matches!(slot, Slot::Vacant(_));
             live += usize::from(!is_vacant);
-            let is_known = self.vacant[index / GROUP] >> (index % GROUP) & 1 == 1;
-            assert_eq!(is_known, is_vacant, "the vacant slots are known");
+            let is_listed = self.vacant[index / GROUP] >> (index % GROUP) & 1 == 1;
+            let is_spare = self.spare == Some(index as u32);
+            assert!(!is_listed || !is_spare, "a vacant slot is known once");
+            assert_eq!(is_listed || is_spare, is_vacant, "the vacant slots are known");
             let group = (index / GROUP) as u32;
-            if is_vacant && open.last() != Some(&group) {
+            if is_listed && open.last() != Some(&group) {
                 open.push(group);
             }
         }
@@ -469,6 +502,28 @@ mod tests {
         assert_eq!(stamps, [u32::MAX - 1, u32::MAX, 0, 1, 2]);
         assert!(arena.take(entry(1)).is_none(), "a stale one takes nothing");
         assert_eq!(arena.take(entry(2)), Some((key, ())));
+    }
+
+    #[test]
+    fn what_is_vacated_while_its_group_is_in_use_is_used_next_and_listed_once() {
+        let mut arena = Arena::new();
+        let keys: Vec<_> = (0..200).map(|_| arena.insert(0, ()).0).collect();
+        for at in [130, 7, 199, 7] {
+            let (key, _) = arena.insert(0, ());
+            for key in [keys[at], key] {
+                arena.remove(key);
+                arena.check();
+            }
+            let live = |from| arena.next_live(from).map(|(key, ..)| key.index);
+            assert!((0..200).filter_map(live).all(|index| arena.deadline_at(index) == 0));
+            assert_ne!(live(at as u32), Some(at as u32), "it is not live");
+        }
+        assert_eq!(arena.len(), 197);
+        arena.shrink_to_fit();
+        arena.check();
+        let again: Vec<_> = (0..3).map(|_| arena.insert(0, ()).0.index).collect();
+        assert!([130, 7, 199].iter().all(|index| again.contains(index)), "{again:?}");
+        arena.check();
     }
 
     #[test]

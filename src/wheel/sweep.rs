@@ -34,7 +34,8 @@ pub(super) struct Sweep {
 /// none.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place {
-    /// The first `chunks` chunks of `bucket`, and all buckets of lower numbers.
+    /// The first `chunks` chunks of `bucket`, of which there is one at least, and all buckets of
+    /// lower numbers.
     Table { bucket: u32, chunks: usize },
     /// The first runs of what is ready.
     Runs(usize),
@@ -84,7 +85,7 @@ impl<T> Wheel<T> {
     /// Drops the stale entries of the piece at `place`, and returns the place where to go on.
     /// Returns None if too little is owed for a look at the piece.
     fn sweep_piece(&mut self, place: Place) -> Option<Place> {
-        let Self { table, ready, arena, sweep, visit, .. } = self;
+        let Self { table, ready, arena, sweep, visit, mode, .. } = self;
         let mut is_paid = |entries: usize| {
             let rest = sweep.owed.checked_sub(entries.max(LEAST_COST));
             sweep.owed = rest.unwrap_or(sweep.owed);
@@ -101,11 +102,7 @@ impl<T> Wheel<T> {
                 let Some(number) = table.last(bucket) else { return Some(Place::Runs(usize::MAX)) };
                 let bucket_mut = table.bucket_mut(number);
                 let chunks = if number < bucket { usize::MAX } else { chunks };
-                let Some(at) = chunks.min(bucket_mut.chunks()).checked_sub(1) else {
-                    let chunks = usize::MAX;
-                    let below = number.checked_sub(1).map(|bucket| Place::Table { bucket, chunks });
-                    return Some(below.unwrap_or(Place::Runs(usize::MAX)));
-                };
+                let at = chunks.min(bucket_mut.chunks()) - 1;
                 if !is_paid(bucket_mut.chunk(at).len()) {
                     return None;
                 }
@@ -118,10 +115,15 @@ impl<T> Wheel<T> {
                             visit.chunk_is_gone(at, bucket_mut.chunks());
                         }
                     }
-                    _ if bucket_mut.is_empty() => table.close_exactly(number),
-                    _ => bucket_mut.merge(at),
+                    _ if !bucket_mut.is_empty() => bucket_mut.merge(at),
+                    _ if mode.is_hashed() => table.close_exactly(number),
+                    _ => table.close(number, u64::MAX),
                 }
-                Place::Table { bucket: number, chunks: at }
+                match (number, at) {
+                    (0, 0) => Place::Runs(usize::MAX),
+                    (_, 0) => Place::Table { bucket: number - 1, chunks: usize::MAX },
+                    _ => Place::Table { bucket: number, chunks: at },
+                }
             }
             Place::Runs(runs) => {
                 let Some(at) = runs.min(ready.runs.len()).checked_sub(1) else {

@@ -106,7 +106,7 @@ impl<T> Wheel<T> {
     fn demote(&mut self, levels: Hierarchical, number: u32, tick: u64) -> usize {
         let bucket = self.table.bucket_mut(number);
         let each = bucket.chunks() * CHUNK / levels.buckets();
-        let chunks: [Chunk; DEMOTED] = core::array::from_fn(|_| bucket.pop_chunk());
+        let mut chunks: [Chunk; DEMOTED] = core::array::from_fn(|_| bucket.pop_chunk());
         bucket.prefetch(DEMOTED);
         if bucket.is_empty() {
             self.table.close(number, u64::MAX);
@@ -114,6 +114,15 @@ impl<T> Wheel<T> {
             self.visit = None;
         }
         let entries = chunks.iter().map(|chunk| chunk.len()).sum();
+        let Self { arena, sweep, .. } = self;
+        if arena.len() < sweep.stale {
+            // Most entries of the wheel are stale: a look at each costs less than to move them.
+            for chunk in &mut chunks {
+                let before = chunk.len();
+                chunk.retain(|entry| !arena.is_stale(*entry));
+                sweep.stale -= before - chunk.len();
+            }
+        }
         let below = levels.level(number) - 1;
         let Some(digit) = Digit::new(below * levels.bits, levels.bits) else {
             chunks.iter().flatten().for_each(|&entry| self.demote_one(levels, entry, tick));
