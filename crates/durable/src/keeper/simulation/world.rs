@@ -1,7 +1,6 @@
 //! Workers, databases and what happens to them, one event after another.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use fastrand::Rng;
@@ -54,8 +53,8 @@ pub(super) struct Simulation {
     databases: Vec<Database>,
     workers: Vec<Worker>,
     seats: Vec<Seat>,
-    events: BinaryHeap<Reverse<(u64, u64)>>,
-    what: HashMap<u64, Event>,
+    /// By time, and those of one time in the order they were put.
+    events: BTreeMap<(u64, u64), Event>,
     next: u64,
     /// By number: the seat's id and the epoch under which it was taken.
     taken: HashMap<(usize, u64), Vec<(u64, u64)>>,
@@ -85,8 +84,7 @@ impl Simulation {
             databases,
             workers,
             seats: Vec::new(),
-            events: BinaryHeap::new(),
-            what: HashMap::new(),
+            events: BTreeMap::new(),
             next: 0,
             taken: HashMap::new(),
             dead: HashSet::new(),
@@ -137,8 +135,7 @@ impl Simulation {
 
     fn after(&mut self, delay: u64, event: Event) {
         self.next += 1;
-        self.events.push(Reverse((self.time + delay, self.next)));
-        self.what.insert(self.next, event);
+        self.events.insert((self.time + delay, self.next), event);
     }
 
     fn wake(&mut self, seat: usize, delay: u64) {
@@ -156,9 +153,8 @@ impl Simulation {
     }
 
     fn step(&mut self, told: &mut Told) {
-        let Reverse((time, number)) = self.events.pop().expect("there is always an event");
+        let ((time, _), event) = self.events.pop_first().expect("there is always an event");
         self.time = time;
-        let event = self.what.remove(&number).expect("it was put");
         // A worker that is paused does what it would have done when it goes on.
         let seat = match &event {
             Event::Wake(seat, _)
