@@ -22,7 +22,8 @@ struct Seat {
     database: usize,
     /// Never used again.
     id: u64,
-    /// True times at which it will be woken; others are stale.
+    /// The true time at which it is to be woken: what wakes it earlier is stale, and what wakes it
+    /// later was held up by a pause.
     wakes_at: u64,
 }
 
@@ -171,7 +172,7 @@ impl Simulation {
         }
         match event {
             Event::Wake(seat, id) => {
-                if self.seats[seat].id == id && self.seats[seat].wakes_at == time {
+                if self.seats[seat].id == id && self.seats[seat].wakes_at <= time {
                     self.poll(seat, told);
                 }
             }
