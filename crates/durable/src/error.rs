@@ -53,7 +53,7 @@ pub enum Error {
         /// The newest format that this version knows.
         known: u64,
     },
-    /// The file holds something else.
+    /// The file holds something else, or its format is one that no version writes.
     Foreign {
         /// The file.
         path: PathBuf,
@@ -142,9 +142,12 @@ impl fmt::Display for Error {
                  {known}: use the newer version of the program that wrote it",
                 path.display()
             ),
-            Self::Foreign { path } => {
-                write!(f, "{} is a database, and not one of tickwheel-durable", path.display())
-            }
+            Self::Foreign { path } => write!(
+                f,
+                "{} is not one of tickwheel-durable: it is empty, or it has other tables or a \
+                 format that no version writes",
+                path.display()
+            ),
             Self::Removed { path } => write!(
                 f,
                 "{} was removed or replaced while it was open: nothing is written any more; \

@@ -401,15 +401,40 @@ fn a_file_of_a_newer_format_is_refused_with_both_numbers() {
     let folder = folder();
     let path = folder.path().join("timeouts");
     DurableTimer::open(&path).unwrap().close().unwrap();
-    let database = redb::Database::open(&path).unwrap();
-    let write = database.begin_write().unwrap();
-    let meta: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("meta");
-    write.open_table(meta).unwrap().insert("format", 7).unwrap();
-    write.commit().unwrap();
-    drop(database);
+    write_format(&path, Some(7));
     let error = DurableTimer::open(&path).map(drop).unwrap_err();
     assert!(matches!(error, Error::NewerFormat { found: 7, known: 1, .. }));
     assert!(error.to_string().contains("format 7"), "{error}");
+}
+
+#[test]
+fn a_file_of_no_format_and_of_one_that_never_was_is_refused_and_its_timeouts_stay() {
+    let folder = folder();
+    let path = folder.path().join("timeouts");
+    let timer = DurableTimer::open(&path).unwrap();
+    timer.schedule("a", now() + HOUR, b"").unwrap().wait().unwrap();
+    timer.close().unwrap();
+    for format in [None, Some(0)] {
+        write_format(&path, format);
+        let error = DurableTimer::open(&path).map(drop).unwrap_err();
+        assert!(matches!(&error, Error::Foreign { path: of } if *of == path), "{error}");
+        assert!(error.to_string().contains("a format that no version writes"), "{error}");
+    }
+    write_format(&path, Some(1));
+    assert!(DurableTimer::open(&path).unwrap().get("a").unwrap().is_some());
+}
+
+fn write_format(path: &Path, format: Option<u64>) {
+    let database = redb::Database::open(path).unwrap();
+    let write = database.begin_write().unwrap();
+    let meta: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("meta");
+    let mut table = write.open_table(meta).unwrap();
+    match format {
+        Some(format) => drop(table.insert("format", format).unwrap()),
+        None => drop(table.remove("format").unwrap()),
+    }
+    drop(table);
+    write.commit().unwrap();
 }
 
 #[test]

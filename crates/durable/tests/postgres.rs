@@ -306,13 +306,18 @@ fn a_restart_of_the_database_and_cut_connections_lose_nothing() {
 }
 
 #[test]
-fn tables_of_a_newer_format_are_refused() {
+fn tables_of_a_newer_format_and_of_none_are_refused() {
     let Some(server) = Server::start() else { return };
     let url = server.database();
     DurableTimer::connect(&url).unwrap().close().unwrap();
     client(&url).batch_execute("update tickwheel_meta set format = 7").unwrap();
     let error = PostgresStore::connect(&url).map(drop).unwrap_err();
     assert!(matches!(error, Error::NewerFormat { found: 7, known: 1, .. }), "{error}");
+    for none in ["update tickwheel_meta set format = 0", "delete from tickwheel_meta"] {
+        client(&url).batch_execute(none).unwrap();
+        let error = PostgresStore::connect(&url).map(drop).unwrap_err();
+        assert!(matches!(error, Error::Foreign { .. }), "{error}");
+    }
     let error = DurableTimer::connect("postgresql://127.0.0.1:1/none").map(drop).unwrap_err();
     assert!(error.to_string().contains("connect to the database"), "{error}");
     assert!(DurableTimer::connect("no url").is_err());

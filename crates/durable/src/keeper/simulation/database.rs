@@ -1,6 +1,6 @@
 //! A database in virtual time: what `PostgresStore` does in one.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,12 +86,15 @@ impl Database {
         until: u64,
         limit: Limit,
     ) -> Page {
-        let leases: HashSet<u32> = leases.into_iter().flatten().map(|it| it.partition).collect();
+        let mut is_held = vec![false; self.partitions.len()];
+        for lease in leases.into_iter().flatten() {
+            is_held[lease.partition as usize] = true;
+        }
         let mut rows: Vec<Row> = self
             .rows
             .values()
-            .filter(|row| leases.contains(&row.partition))
-            .filter(|row| *after < row.position() && row.deadline <= until)
+            .filter(|row| row.deadline <= until && is_held[row.partition as usize])
+            .filter(|row| *after < row.position())
             .cloned()
             .collect();
         rows.sort_by_key(Row::position);

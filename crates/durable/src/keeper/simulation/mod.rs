@@ -15,19 +15,23 @@ use world::Simulation;
 
 #[test]
 fn many_workers_lose_nothing_and_make_nothing_early_and_no_two_own_a_partition() {
-    let seeds = std::env::var("TICKWHEEL_DURABLE_SEEDS").map_or(40, |seeds| seeds.parse().unwrap());
+    let number = |variable: &str, default: u64| {
+        std::env::var(variable).map_or(default, |number| number.parse().unwrap())
+    };
+    let first = number("TICKWHEEL_DURABLE_FIRST_SEED", 0);
+    let seeds = number("TICKWHEEL_DURABLE_SEEDS", 40);
     let size = match std::env::var_os("TICKWHEEL_DURABLE_LARGE") {
         Some(_) => Size { workers: 100, stores: 16, partitions: 64 },
         None => Size { workers: 6, stores: 2, partitions: 12 },
     };
     let mut told = Told::default();
-    for seed in 0..seeds {
+    for seed in first..first + seeds {
         Simulation::new(seed, size).run(&mut told);
     }
     told.late.sort_unstable();
     let late = |quantile: usize| told.late[(told.late.len() - 1) * quantile / 1000];
     println!(
-        "{seeds} seeds of {size:?}: {} put, {} fired, {} again, {} acks fenced, {} cancelled, \
+        "{seeds} seeds from {first} of {size:?}: {} put, {} fired, {} again, {} acks fenced, {} cancelled, \
          {} moved, {} kills, {} pauses, {} cuts; late {} / {} / {} ms",
         told.put,
         told.fired,

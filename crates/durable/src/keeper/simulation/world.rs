@@ -1,7 +1,6 @@
 //! Workers, databases and what happens to them, one event after another.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use fastrand::Rng;
@@ -23,7 +22,8 @@ struct Seat {
     database: usize,
     /// Never used again.
     id: u64,
-    /// True times at which it will be woken; others are stale.
+    /// The true time at which it is to be woken: what wakes it earlier is stale, and what wakes it
+    /// later was held up by a pause.
     wakes_at: u64,
 }
 
@@ -54,8 +54,8 @@ pub(super) struct Simulation {
     databases: Vec<Database>,
     workers: Vec<Worker>,
     seats: Vec<Seat>,
-    events: BinaryHeap<Reverse<(u64, u64)>>,
-    what: HashMap<u64, Event>,
+    /// By time, and those of one time in the order they were put.
+    events: BTreeMap<(u64, u64), Event>,
     next: u64,
     /// By number: the seat's id and the epoch under which it was taken.
     taken: HashMap<(usize, u64), Vec<(u64, u64)>>,
@@ -85,8 +85,7 @@ impl Simulation {
             databases,
             workers,
             seats: Vec::new(),
-            events: BinaryHeap::new(),
-            what: HashMap::new(),
+            events: BTreeMap::new(),
             next: 0,
             taken: HashMap::new(),
             dead: HashSet::new(),
@@ -137,8 +136,7 @@ impl Simulation {
 
     fn after(&mut self, delay: u64, event: Event) {
         self.next += 1;
-        self.events.push(Reverse((self.time + delay, self.next)));
-        self.what.insert(self.next, event);
+        self.events.insert((self.time + delay, self.next), event);
     }
 
     fn wake(&mut self, seat: usize, delay: u64) {
@@ -156,9 +154,8 @@ impl Simulation {
     }
 
     fn step(&mut self, told: &mut Told) {
-        let Reverse((time, number)) = self.events.pop().expect("there is always an event");
+        let ((time, _), event) = self.events.pop_first().expect("there is always an event");
         self.time = time;
-        let event = self.what.remove(&number).expect("it was put");
         // A worker that is paused does what it would have done when it goes on.
         let seat = match &event {
             Event::Wake(seat, _)
@@ -175,7 +172,7 @@ impl Simulation {
         }
         match event {
             Event::Wake(seat, id) => {
-                if self.seats[seat].id == id && self.seats[seat].wakes_at == time {
+                if self.seats[seat].id == id && self.seats[seat].wakes_at <= time {
                     self.poll(seat, told);
                 }
             }

@@ -1,5 +1,8 @@
 //! The tables, and what a session must be set to.
 
+use std::cmp::Ordering;
+use std::path::PathBuf;
+
 use postgres::Client;
 
 use crate::Error;
@@ -44,15 +47,17 @@ pub(super) fn set_up(client: &mut Client, makes: bool) -> Result<(), Error> {
             )
         })?;
     }
-    let format: i32 =
-        transaction.query_one("select format from tickwheel_meta", &[]).map_err(failed)?.get(0);
-    transaction.commit().map_err(failed)?;
-    if format == FORMAT {
-        return Ok(());
+    let format: i32 = transaction
+        .query_opt("select format from tickwheel_meta", &[])
+        .map_err(failed)?
+        .map_or(0, |row| row.get(0));
+    let path = PathBuf::from("the database");
+    match format.cmp(&FORMAT) {
+        Ordering::Equal => transaction.commit().map_err(failed),
+        Ordering::Greater => {
+            Err(Error::NewerFormat { path, found: format as u64, known: FORMAT as u64 })
+        }
+        // With a second format, the first is upgraded here, in this transaction.
+        Ordering::Less => Err(Error::Foreign { path }),
     }
-    Err(Error::NewerFormat {
-        path: "the database".into(),
-        found: u64::try_from(format).unwrap_or_default(),
-        known: FORMAT as u64,
-    })
 }

@@ -108,18 +108,20 @@ impl Source {
     /// Makes the tables of a new file, and refuses one that is not ours.
     fn check_format(&self, database: &Database) -> Result<(), Error> {
         let store = |error: redb::Error| Error::store(format!("open {}", self.name()), error);
-        let format = format_of(database).map_err(store)?;
-        match format {
-            Some(FORMAT) => Ok(()),
-            Some(0) => Err(Error::Foreign { path: self.path() }),
-            Some(found) => Err(Error::NewerFormat { path: self.path(), found, known: FORMAT }),
+        match format_of(database).map_err(store)? {
             None => make_tables(database).map_err(store),
+            Some(FORMAT) => Ok(()),
+            Some(found) if FORMAT < found => {
+                Err(Error::NewerFormat { path: self.path(), found, known: FORMAT })
+            }
+            // With a second format, the first is upgraded here, in one transaction.
+            Some(_) => Err(Error::Foreign { path: self.path() }),
         }
     }
 }
 
-/// Returns the format of the database, 0 if it has other tables than ours, and `None` if it is
-/// empty.
+/// Returns the format of the database, 0 if it has tables without a format of ours, and `None` if
+/// it is empty.
 fn format_of(database: &Database) -> Result<Option<u64>, redb::Error> {
     let read = database.begin_read()?;
     let mut tables = read.list_tables()?.peekable();
