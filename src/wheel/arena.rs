@@ -533,7 +533,7 @@ mod tests {
             let mut keys: Vec<_> = (0..1000).map(|_| arena.insert(0, ()).0).collect();
             assert!(keys.iter().map(|key| key.index).eq(0..1000));
             // Whatever the order in which they go.
-            keys.sort_by_key(|key| key.index.wrapping_mul(2_654_435_769 >> turn));
+            keys.sort_by_key(|key| (key.index + 7).wrapping_mul(2_654_435_769 >> turn));
             for key in keys {
                 arena.remove(key);
             }
