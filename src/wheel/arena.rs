@@ -87,8 +87,8 @@ pub(super) struct Arena<T> {
     open: Vec<u32>,
     /// How many of `open`, from the first on, are in the order that `begin_again` makes.
     in_order: usize,
-    /// A vacant slot that is used before all others. While all slots of a group are in use, one that
-    /// is vacated and soon used again goes here, and not through `vacant` and `open`.
+    /// A vacant slot that is used before all others. While all slots of a group are in use, one
+    /// that is vacated and soon used again goes here, and not through `vacant` and `open`.
     spare: Option<u32>,
     len: usize,
     /// The last stamp that was given out.
@@ -187,6 +187,13 @@ impl<T> Arena<T> {
         *vacant |= 1 << (index as usize % GROUP);
     }
 
+    /// Puts the spare slot, if there is one, into its group.
+    fn put_spare_back(&mut self) {
+        if let Some(spare) = self.spare.take() {
+            self.put_vacant(spare);
+        }
+    }
+
     /// Stores a timeout in a new slot, because none is vacant.
     #[inline(always)]
     fn push(&mut self, deadline: u64, stamp: u32, value: T) -> Key {
@@ -263,9 +270,7 @@ impl<T> Arena<T> {
     /// Touches only the groups that were filled up since the last time.
     #[cold]
     fn begin_again(&mut self) {
-        if let Some(spare) = self.spare.take() {
-            self.put_vacant(spare);
-        }
+        self.put_spare_back();
         for (group, open) in (0..).zip(self.open[self.in_order..].iter_mut().rev()) {
             *open = group;
         }
@@ -384,9 +389,7 @@ impl<T> Arena<T> {
     /// A slot past half of its generations is kept: what would follow it starts above `floor`, and
     /// every place must have 2^31 generations of its own before it.
     pub(super) fn shrink_to_fit(&mut self) {
-        if let Some(spare) = self.spare.take() {
-            self.put_vacant(spare);
-        }
+        self.put_spare_back();
         let mut slots = self.slots.len();
         for slot in self.slots.iter().rev() {
             match slot {

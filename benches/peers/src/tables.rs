@@ -124,9 +124,10 @@ pub(crate) fn pick(results: &Results) -> String {
     });
     let heads: Vec<_> =
         ["workload".to_owned()].into_iter().chain(sizes.iter().map(|&size| count(size))).collect();
-    let about = "Each cell begins with the fastest subject that answers rightly. The number is the cost \
-                 of the hierarchical wheel divided by the cost of the best other subject: the median \
-                 of the ratios within a repetition. Below 1 the wheel is ahead. Limits do not take part.";
+    let about = "Each cell begins with the fastest subject that answers rightly. The number is the \
+                 cost of the hierarchical wheel divided by the cost of the best other subject: the \
+                 median of the ratios within a repetition. Below 1 the wheel is ahead. Limits do \
+                 not take part.";
     section("Pick by size", about, &heads, rows)
 }
 

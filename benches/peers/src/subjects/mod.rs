@@ -39,7 +39,8 @@ subjects! {
     driven {
         Profile::new(Ours, "tickwheel") => tickwheel::Tickwheel<false>,
         Profile::new(Ours, "tickwheel-hashed") => tickwheel::Tickwheel<true>,
-        Profile { cancels: false, ..Profile::new(Design, "tickwheel-new") } => tickwheel::Tickwheel<false, true>,
+        Profile { cancels: false, ..Profile::new(Design, "tickwheel-new") } =>
+            tickwheel::Tickwheel<false, true>,
         Profile::new(Peer, "nexus-timer") => nexus_timer::NexusTimer,
         Profile::new(Peer, "delay-queue") => delay_queue::DelayQueue,
         Profile::new(Peer, "hhwt") => hhwt::Hhwt,

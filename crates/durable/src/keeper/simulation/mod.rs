@@ -31,8 +31,8 @@ fn many_workers_lose_nothing_and_make_nothing_early_and_no_two_own_a_partition()
     told.late.sort_unstable();
     let late = |quantile: usize| told.late[(told.late.len() - 1) * quantile / 1000];
     println!(
-        "{seeds} seeds from {first} of {size:?}: {} put, {} fired, {} again, {} acks fenced, {} cancelled, \
-         {} moved, {} kills, {} pauses, {} cuts; late {} / {} / {} ms",
+        "{seeds} seeds from {first} of {size:?}: {} put, {} fired, {} again, {} acks fenced, \
+         {} cancelled, {} moved, {} kills, {} pauses, {} cuts; late {} / {} / {} ms",
         told.put,
         told.fired,
         told.again,
