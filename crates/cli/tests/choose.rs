@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Mutex;
 use std::time::Duration;
 use tempfile::TempDir;
 use tickwheel_cli::choose::{Candidate, Choice, Figures, Options, choose};
@@ -47,32 +48,38 @@ fn nothing_beats_what_is_recommended_for_the_recorded_traces() {
     }
 }
 
-/// Chooses three times, and measures each choice by all three runs: by that in which it was made,
-/// and by those that know nothing of it, of which one may disagree. A search that says that its
-/// repetitions disagree, on a busy machine, is made again, up to four times.
+/// Chooses three times, and measures each choice by the run in which it was made, and by the two
+/// others, which know nothing of it and of which one may disagree.
+///
+/// A search that says that its repetitions disagree, on a busy machine, is made again, four times
+/// in all. Where it still says so, it promises nothing about another run.
 fn assert_nothing_beats_it(name: &str, trace: impl Fn() -> Trace) {
+    let _alone = MEASURING.lock();
     let max_lateness = Duration::from_millis(10);
     let options = Options { max_lateness, operations: OPERATIONS, ..Options::default() };
+    let mut again = 4;
     let runs = [(); 3].map(|()| {
-        let mut search = choose(trace(), &options, |_| ()).unwrap();
-        for _ in 0..4 {
-            if search.is_settled {
-                break;
+        loop {
+            let run = choose(trace(), &options, |_| ()).unwrap();
+            if run.is_settled || again == 0 {
+                return run;
             }
-            search = choose(trace(), &options, |_| ()).unwrap();
+            again -= 1;
         }
-        search
     });
     for (number, chosen) in runs.iter().enumerate() {
         let taken = chosen.recommended().unwrap();
         let regrets = runs.each_ref().map(|run| Regret::of(taken, run));
         let [first, second, third] = regrets.each_ref().map(|regret| regret.percent);
         let (mode, tick) = (taken.mode, taken.tick);
-        println!("{name:18} {mode:18} {tick:>6}  {first:5.1} % {second:5.1} % {third:5.1} %");
+        let note = if chosen.is_settled { "" } else { "  repetitions disagree" };
+        println!("{name:18} {mode:18} {tick:>6}  {first:5.1} % {second:5.1} % {third:5.1} %{note}");
         // One run may have left out early, at a bad moment, what another one chose.
-        let over: Vec<_> = regrets.iter().filter(|regret| regret.is_over_ten_percent).collect();
-        let is_beaten = regrets[number].is_over_ten_percent || 1 < over.len();
-        assert!(!is_beaten, "{name}: {taken:?} was chosen, and {:?} scores better", over[0].best);
+        let settled = runs.iter().zip(&regrets).filter(|(run, _)| run.is_settled);
+        let over = settled.filter(|(_, regret)| regret.is_over_ten_percent).count();
+        let is_beaten = regrets[number].is_over_ten_percent || chosen.is_settled && 1 < over;
+        let best = regrets.each_ref().map(|regret| regret.best);
+        assert!(!is_beaten, "{name}: {taken:?} was chosen, and there were {best:?}");
     }
 }
 
@@ -290,8 +297,11 @@ fn arguments_are_checked_before_any_work() {
     assert!(text(&output.stderr).contains("broken.csv:2: found delay_ms `-1`"));
 }
 
+/// Held by a test that measures for long, which would measure another such test as well.
+static MEASURING: Mutex<()> = Mutex::new(());
+
 /// As many as a test has the time for.
-const OPERATIONS: usize = if cfg!(debug_assertions) { 5_000 } else { 20_000 };
+const OPERATIONS: usize = if cfg!(debug_assertions) { 5_000 } else { 100_000 };
 
 fn figures(candidate: &Candidate) -> &Figures {
     candidate.figures.as_ref().unwrap()
