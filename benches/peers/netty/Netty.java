@@ -9,11 +9,14 @@ import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 
-/** The workloads `threads` and `accuracy`, as in src/workloads/threads.rs, on Netty's timer. */
+/** The workloads with threads, as in src/workloads/threads.rs and burst.rs, on Netty's timer. */
 final class Netty {
     static final int KEPT = 1_000;
     /** So that the compiler has done its work before time is taken. */
     static final long WARM_NS = 3_000_000_000L;
+
+    /** Before they are due the caller calls an idle timer. */
+    static final long IDLE_NS = 100_000_000L;
 
     static final HashedWheelTimer TIMER = new HashedWheelTimer(1, TimeUnit.MILLISECONDS);
     static final AtomicLong FIRED = new AtomicLong();
@@ -23,6 +26,7 @@ final class Netty {
         int size = Integer.parseInt(arguments[1]);
         switch (arguments[0]) {
             case "threads" -> throughput(size, Long.parseLong(arguments[2]));
+            case "burst" -> burst(size);
             case "accuracy" -> accuracy(size);
             default -> throw new IllegalArgumentException(arguments[0]);
         }
@@ -85,6 +89,85 @@ final class Netty {
             }
             kept[at] = TIMER.newTimeout(it -> FIRED.incrementAndGet(), 30, TimeUnit.SECONDS);
         }
+    }
+
+    static void burst(int timeouts) throws Exception {
+        var kept = new Timeout[KEPT];
+        long start = System.nanoTime();
+        while (System.nanoTime() - start < WARM_NS) {
+            round(kept);
+        }
+        for (var timeout : kept) {
+            timeout.cancel();
+        }
+        untilAllRan(timeouts / 2, null);
+        double alone = untilAllRan(timeouts, null);
+        var caller = new Caller();
+        double withCaller = untilAllRan(timeouts, caller);
+        stops = true;
+        caller.join();
+        long[] idle = caller.sorted(0), busy = caller.sorted(1);
+        print(FIRED.get(), "alone", alone, "with a caller", withCaller,
+            "idle call p50", quantile(idle, 0.5), "call p50", quantile(busy, 0.5),
+            "call p99.9", quantile(busy, 0.999), "call max", quantile(busy, 1.0));
+    }
+
+    /** How long after they were due the last of so many timeouts has run. */
+    static double untilAllRan(int timeouts, Caller caller) throws Exception {
+        var ran = new AtomicLong();
+        long due = System.nanoTime() + IDLE_NS + 4_000L * timeouts;
+        for (int at = 0; at < timeouts; at++) {
+            long delay = Math.max(0, due - System.nanoTime());
+            TIMER.newTimeout(it -> ran.incrementAndGet(), delay, TimeUnit.NANOSECONDS);
+        }
+        if (due - IDLE_NS < System.nanoTime()) {
+            throw new IllegalStateException("over 4 us to schedule each");
+        }
+        TimeUnit.NANOSECONDS.sleep(due - IDLE_NS - System.nanoTime());
+        if (caller != null) {
+            caller.due = due;
+            caller.start();
+        }
+        TimeUnit.NANOSECONDS.sleep(due - System.nanoTime());
+        while (ran.get() < timeouts) {
+            Thread.sleep(0, 200_000);
+        }
+        return System.nanoTime() - due;
+    }
+
+    /** Cancels and schedules without a rest, and keeps how long each such pair took. */
+    static final class Caller extends Thread {
+        long due;
+        /** Of those that began before the others were due, and after that. */
+        final long[][] calls = new long[2][4_000_000];
+        final int[] counts = new int[2];
+
+        @Override
+        public void run() {
+            Timeout slot = null;
+            while (!stops) {
+                long start = System.nanoTime();
+                if (slot != null) {
+                    slot.cancel();
+                }
+                slot = TIMER.newTimeout(it -> FIRED.incrementAndGet(), 30, TimeUnit.SECONDS);
+                long took = System.nanoTime() - start;
+                int kind = start < due ? 0 : 1;
+                if (counts[kind] < calls[kind].length) {
+                    calls[kind][counts[kind]++] = took;
+                }
+            }
+        }
+
+        long[] sorted(int kind) {
+            long[] sorted = Arrays.copyOf(calls[kind], counts[kind]);
+            Arrays.sort(sorted);
+            return sorted;
+        }
+    }
+
+    static double quantile(long[] sorted, double share) {
+        return sorted[(int) ((sorted.length - 1) * share)];
     }
 
     static void accuracy(int count) throws Exception {

@@ -1,6 +1,7 @@
 //! What every subject is made to do: the same numbers for all.
 
 mod batch;
+mod burst;
 mod live;
 mod longest_call;
 mod polls;
@@ -59,6 +60,14 @@ const LEAST: usize = if cfg!(test) { 2_000 } else { 100_000 };
 const FIRE: &[Metric] = &[ns("schedule + fire"), ns("schedule"), ns("fire")];
 const THREADS: &[Metric] =
     &[ns("schedule + cancel"), ("rate", "M/s"), ("behind", DURATION), ("processors", "")];
+const BURST: &[Metric] = &[
+    ("with a caller", DURATION),
+    ("alone", DURATION),
+    ("idle call p50", DURATION),
+    ("call p50", DURATION),
+    ("call p99.9", DURATION),
+    ("call max", DURATION),
+];
 const LATE: &[Metric] = &[
     ("late p50", DURATION),
     ("late p90", DURATION),
@@ -120,6 +129,10 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     workload("threads", HAS_THREADS, THREADS,
         "Each thread keeps 1,000 timeouts of 30 s, and cancels the oldest for each new one.")
         .at("threads", &[1, 2, 4], &[1, 2, 4]),
+    workload("burst", HAS_THREADS, BURST,
+        "Real time: all come due at once, and it takes so long until all have run: while another \
+         thread cancels and schedules without a rest, and alone.")
+        .at("timeouts", &[1_000_000], &[100_000]),
     workload("accuracy", HAS_THREADS, LATE,
         "Real time: delays of 1 to 200 ms, from one thread, and how late each fires.")
         .at("timeouts", &[2_000], &[500]),
@@ -169,6 +182,7 @@ pub(crate) fn run<S: Subject>(case: &Case) -> Sample {
 pub(crate) fn run_threaded<T: Threaded>(case: &Case) -> Sample {
     match case.workload.as_str() {
         "threads" => threads::throughput::<T>(case.size, case.milliseconds),
+        "burst" => burst::run::<T>(case.size),
         "accuracy" => threads::accuracy::<T>(case.size),
         other => unreachable!("{other} is not for a subject with a thread of its own"),
     }
