@@ -373,11 +373,10 @@ impl Timer {
         F: FnOnce() + Send + 'static,
     {
         let (shard, task) = (self.shard(), Box::new(task));
-        let put = |state: &mut shard::State, task: Box<F>| {
-            Timeout::once(shard, state.put(deadline, Entry::Once(task)), deadline)
-        };
-        let scheduled = shard.schedule(deadline, task, put);
-        scheduled.map_err(|(kind, task)| ScheduleError::new(kind, *task))
+        match shard.schedule(deadline, task, |state, task| state.put(deadline, Entry::Once(task))) {
+            Ok(key) => Ok(Timeout::once(shard, key, deadline)),
+            Err((kind, task)) => Err(ScheduleError::new(kind, *task)),
+        }
     }
 
     /// Schedules `task`, which `boxed` makes a repeating one: under the lock, so that an error gives
