@@ -3,22 +3,21 @@
 use crate::case::Sample;
 use crate::log::{Fault, Faults};
 use crate::threaded::{FIRED, Threaded};
+use hdrhistogram::Histogram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// In which any subject has scheduled a timeout.
+/// In which any subject has scheduled a timeout, and for what else the machine does meanwhile.
 const TO_SCHEDULE: Duration = Duration::from_micros(4);
+const ROOM: Duration = Duration::from_millis(500);
 
 /// Before they are due the caller calls an idle timer.
 const IDLE: Duration = Duration::from_millis(100);
 
 /// After which a timeout counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// What the caller remembers at most, of either kind.
-const MOST_CALLS: usize = 4_000_000;
 
 const FAR: Duration = Duration::from_secs(30);
 
@@ -48,9 +47,13 @@ pub(super) fn run<T: Threaded>(timeouts: usize) -> Sample {
     };
     add("alone", alone.map(|time| time.as_nanos() as f64));
     add("with a caller", with_caller.map(|time| time.as_nanos() as f64));
-    add("idle call p50", quantile(&idle, 0.5));
-    for (name, share) in [("call p50", 0.5), ("call p99.9", 0.999), ("call max", 1.0)] {
-        add(name, quantile(&busy, share));
+    for (name, calls, share) in [
+        ("idle call p50", &idle, 0.5),
+        ("call p50", &busy, 0.5),
+        ("call p99.9", &busy, 0.999),
+        ("call max", &busy, 1.0),
+    ] {
+        add(name, (!calls.is_empty()).then(|| calls.value_at_quantile(share) as f64));
     }
     if alone.is_none() || with_caller.is_none() {
         sample.failure = Some(format!("over {TO_SCHEDULE:?} to schedule each"));
@@ -60,13 +63,13 @@ pub(super) fn run<T: Threaded>(timeouts: usize) -> Sample {
 
 /// Schedules all for one instant, and returns how long after it the last has run, and how many did
 /// not. No time if they were not scheduled by then. Calls `begin` with the instant beforehand.
-fn until_all_ran<T: Threaded>(
+pub(super) fn until_all_ran<T: Threaded>(
     timer: &T,
     timeouts: usize,
     begin: impl FnOnce(Instant),
 ) -> (Option<Duration>, usize) {
     let ran = Arc::new(AtomicUsize::new(0));
-    let due = Instant::now() + IDLE + TO_SCHEDULE * timeouts as u32;
+    let due = Instant::now() + IDLE + ROOM + TO_SCHEDULE * timeouts as u32;
     for _ in 0..timeouts {
         let ran = ran.clone();
         let task = Box::new(move || _ = ran.fetch_add(1, Relaxed));
@@ -83,28 +86,19 @@ fn until_all_ran<T: Threaded>(
     (is_in_time.then_some(time), timeouts - ran.load(Relaxed))
 }
 
-/// Cancels and schedules until `ends`, and returns how many ns each such pair took, sorted: those
-/// that began before `due`, and after it.
-fn call<T: Threaded>(timer: &T, due: Instant, ends: &AtomicBool) -> [Vec<u32>; 2] {
-    // Touched beforehand: a page that has to be found for it would count as a long call.
-    let mut calls = [(); 2].map(|()| vec![0; MOST_CALLS]);
-    calls.iter_mut().for_each(Vec::clear);
+/// Cancels and schedules until `ends`, and returns how many ns each such pair took: those that
+/// began before `due`, and after it.
+fn call<T: Threaded>(timer: &T, due: Instant, ends: &AtomicBool) -> [Histogram<u64>; 2] {
+    const MOST: u64 = 1 << 40;
+    let calls = || Histogram::new_with_max(MOST, 3).expect("three digits");
+    let mut calls = [(); 2].map(|()| calls());
     let mut replace = timer.replacer();
     let mut slot = T::Slot::default();
     while !ends.load(Relaxed) {
         let start = Instant::now();
         replace(&mut slot, FAR);
-        let took = start.elapsed().as_nanos().try_into().unwrap_or(u32::MAX);
-        let calls = &mut calls[usize::from(due <= start)];
-        if calls.len() < MOST_CALLS {
-            calls.push(took);
-        }
+        let took = start.elapsed().as_nanos() as u64;
+        calls[usize::from(due <= start)].saturating_record(took);
     }
-    calls.iter_mut().for_each(|calls| calls.sort_unstable());
     calls
-}
-
-fn quantile(sorted: &[u32], share: f64) -> Option<f64> {
-    let at = (sorted.len().saturating_sub(1) as f64 * share) as usize;
-    sorted.get(at).map(|&nanos| nanos.into())
 }

@@ -1,6 +1,6 @@
 //! Subjects that are broken on purpose are marked so, in the workloads that can show it.
 
-use super::{HISTORIES, WORKLOADS, Workload, run, run_threaded};
+use super::{HISTORIES, WORKLOADS, Workload, burst, run, run_threaded};
 use crate::case::{Case, Sample, caught};
 use crate::log::{Fault, Faults, Log};
 use crate::random::MINUTE;
@@ -166,7 +166,7 @@ fn one_that_is_to_be_new_is_new_in_each_pass() {
 fn every_subject_comes_to_the_end_of_the_workloads() {
     // Each on a thread of its own, as some leave traces on theirs.
     let quick = |workload: &&Workload| {
-        workload.size == "timeouts" && !matches!(workload.name, "waiting" | "burst" | "accuracy")
+        workload.size == "timeouts" && !matches!(workload.name, "waiting" | "accuracy")
     };
     for workload in WORKLOADS.iter().filter(quick) {
         let is_far = workload.name.starts_with("longest-call")
@@ -211,6 +211,12 @@ impl Threaded for BrokenTimer {
 fn a_broken_timer_is_marked() {
     let faults = run_threaded::<BrokenTimer>(&case("accuracy", "broken", 50)).faults;
     assert!(0 < faults.count(Fault::Early) && faults.count(Fault::Lost) == 5, "{faults}");
+}
+
+#[test]
+fn a_timer_that_loses_is_found_in_a_burst() {
+    let (time, lost) = burst::until_all_ran(&BrokenTimer::new(), 50, |_| ());
+    assert_eq!((time.is_some(), lost), (true, 5));
 }
 
 #[test]
