@@ -1,7 +1,7 @@
 //! Values with deadlines, awaited: by a task, or by a thread.
 
-use crate::clock::NEVER;
 use crate::future::{Elapsed, Sleep};
+use crate::ticks::NEVER;
 use crate::timer::Hub;
 use crate::{Expired, Key, ScheduleErrorKind, Timer, Wheel};
 use alloc::sync::Arc;

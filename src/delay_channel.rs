@@ -1,9 +1,9 @@
 //! A delay queue that any number of threads fill, and one task or thread empties.
 
 use crate::awaited::{Awaited, Due, Source};
-use crate::clock::NEVER;
 use crate::future::Elapsed;
 use crate::sync::{Mutex, lock};
+use crate::ticks::NEVER;
 use crate::timer::Hub;
 use crate::{Expired, Key, ScheduleErrorKind, Timer, Wheel};
 use alloc::sync::Arc;

@@ -119,7 +119,6 @@ extern crate alloc;
 
 #[cfg(feature = "std")]
 mod awaited;
-mod clock;
 #[cfg(feature = "std")]
 mod delay_channel;
 #[cfg(feature = "std")]
@@ -133,6 +132,7 @@ mod mode;
 mod record;
 #[cfg(feature = "std")]
 mod sync;
+mod ticks;
 #[cfg(feature = "std")]
 mod timer;
 mod wheel;
@@ -140,7 +140,6 @@ mod wheel_map;
 
 #[cfg(feature = "std")]
 pub use awaited::Due;
-pub use clock::{Moment, Ticks};
 #[cfg(feature = "std")]
 pub use delay_channel::{DelayReceiver, DelaySender, SendError, delay_channel};
 #[cfg(feature = "std")]
@@ -155,6 +154,7 @@ pub use future::{
 pub use mode::{Mode, ModeError};
 #[cfg(feature = "record")]
 pub use record::{Recorded, Recorder};
+pub use ticks::{Moment, Ticks};
 #[cfg(feature = "boot-clock")]
 pub use timer::BootClock;
 #[cfg(feature = "fast-clock")]

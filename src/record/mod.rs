@@ -4,7 +4,7 @@ mod ring;
 mod writer;
 
 use crate::Key;
-use crate::clock::NEVER;
+use crate::ticks::NEVER;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;

@@ -2,7 +2,7 @@
 
 use super::inside;
 use super::park::{Park, Rest};
-use crate::clock::Ticks;
+use crate::ticks::Ticks;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::slice;

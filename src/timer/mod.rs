@@ -51,8 +51,8 @@ pub(crate) use census::warn_if_many;
 pub(crate) use hub::Hub;
 pub(crate) use shard::{Entry, Shard};
 
-use crate::clock::Ticks;
 use crate::sync::{AtomicU32, Mutex};
+use crate::ticks::Ticks;
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;

@@ -1,7 +1,7 @@
 //! How the worker sleeps, and how other threads wake it up.
 
-use crate::clock::NEVER;
 use crate::sync::{Condvar, Mutex, lock, wait, wait_timeout};
+use crate::ticks::NEVER;
 use core::mem::replace;
 use core::time::Duration;
 

@@ -8,7 +8,7 @@ pub(super) use unrecorded::{Lane, Recording, Sink};
 
 #[cfg(feature = "record")]
 mod recorded {
-    use crate::clock::Ticks;
+    use crate::ticks::Ticks;
     use crate::timer::error::BuildError;
     use crate::timer::{Clock, Timer, TimerBuilder};
     use crate::{Key, Recorded, record};
@@ -157,7 +157,7 @@ mod recorded {
 #[cfg(not(feature = "record"))]
 mod unrecorded {
     use crate::Key;
-    use crate::clock::Ticks;
+    use crate::ticks::Ticks;
     use crate::timer::Clock;
     use crate::timer::error::BuildError;
     use alloc::sync::Arc;

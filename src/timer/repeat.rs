@@ -3,8 +3,8 @@
 use super::hub::Hub;
 use super::task::{RepeatingTask, Status};
 use crate::Key;
-use crate::clock::Ticks;
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
+use crate::ticks::Ticks;
 use core::mem::replace;
 use core::time::Duration;
 use std::time::Instant;
