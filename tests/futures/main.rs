@@ -98,11 +98,13 @@
 #[path = "../common/mod.rs"]
 #[macro_use]
 mod common;
+#[path = "../common/timers.rs"]
+#[allow(dead_code, reason = "timers and futures take some of it each")]
+mod help;
 
 mod channel;
 mod clock;
 mod ends;
-mod help;
 #[cfg(feature = "hyper")]
 mod hyper;
 mod interval;

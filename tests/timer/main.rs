@@ -104,6 +104,9 @@
 #[path = "../common/mod.rs"]
 #[macro_use]
 mod common;
+#[path = "../common/timers.rs"]
+#[allow(dead_code, reason = "timers and futures take some of it each")]
+mod help;
 
 mod build;
 mod cancel;
@@ -115,7 +118,6 @@ mod executor;
 mod far;
 mod fires;
 mod handles;
-mod help;
 mod idle;
 mod late;
 mod limit;

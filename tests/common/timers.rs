@@ -1,9 +1,11 @@
-//! The tools of the situations: a timer on a clock that the test moves, and a log of the tasks that
-//! ran.
+//! The tools of the situations of timers and futures: a timer on a clock that the test moves, a log
+//! of the tasks that ran, and a task that the test polls.
 
 use std::ops::ControlFlow;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel::{Clock, ManualClock, Mode, Timer, TimerBuilder};
@@ -42,10 +44,16 @@ impl Manual {
         self.start + ms(millis)
     }
 
-    /// Lets `millis` milliseconds pass, and returns the tasks that ran meanwhile, and when.
+    /// Lets `millis` milliseconds pass, until all that came due has fired, and returns the tasks that
+    /// ran meanwhile, and when.
     pub(crate) fn advance(&self, millis: u64) -> Vec<(u64, u32)> {
         self.clock.advance(ms(millis));
         self.log.take()
+    }
+
+    /// Returns when all tasks that are due have been woken.
+    pub(crate) fn settle(&self) {
+        self.clock.advance(Duration::ZERO);
     }
 
     /// Lets the same time pass at once.
@@ -138,6 +146,51 @@ impl Drop for PanicsInDrop {
         if !thread::panicking() {
             panic!("dropped, as it was meant to be");
         }
+    }
+}
+
+/// A task that the test polls, and that counts how often it is woken.
+pub(crate) struct Hand {
+    woken: Arc<Woken>,
+    waker: Waker,
+}
+
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+impl Hand {
+    pub(crate) fn new() -> Self {
+        let woken = Arc::<Woken>::default();
+        Self { waker: Waker::from(Arc::clone(&woken)), woken }
+    }
+
+    pub(crate) fn context(&self) -> Context<'_> {
+        Context::from_waker(&self.waker)
+    }
+
+    pub(crate) fn poll<F: Future + Unpin>(&self, future: &mut F) -> Poll<F::Output> {
+        Pin::new(future).poll(&mut self.context())
+    }
+
+    /// Polls a future once and drops it.
+    pub(crate) fn poll_once<F: Future>(&self, future: F) -> Poll<F::Output> {
+        pin!(future).poll(&mut self.context())
+    }
+
+    /// Returns how often it was woken since the last call.
+    pub(crate) fn woken(&self) -> usize {
+        self.woken.0.swap(0, SeqCst)
+    }
+
+    /// Returns how many clones of its waker there are elsewhere.
+    pub(crate) fn wakers(&self) -> usize {
+        Arc::strong_count(&self.woken) - 2
     }
 }
 
