@@ -1,47 +1,12 @@
-//! Every test that a table or design.md names exists.
+//! The documents say what is there: tests, files and links.
 
 use std::collections::BTreeSet;
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
-/// The files of Rust below a folder.
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let entries = folder.read_dir().expect("a folder").map(|entry| entry.expect("an entry").path());
-    entries
-        .flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] })
-        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
-        .collect()
-}
-
-/// The functions of a file, each as `module::function`.
-fn functions(path: &Path) -> Vec<String> {
-    let module = path.file_stem().expect("a name").to_string_lossy();
-    let text = read_to_string(path).expect("text");
-    let name = |line: &str| {
-        let (before, after) = line.split_once("fn ")?;
-        let is_first = before.trim().is_empty() || before.trim_start().starts_with("pub");
-        let name = after.split(['(', '<']).next()?;
-        is_first.then(|| format!("{module}::{name}"))
-    };
-    text.lines().filter_map(name).collect()
-}
-
-/// What stands between backticks.
-fn quoted(line: &str) -> impl Iterator<Item = &str> {
-    line.split('`').skip(1).step_by(2)
-}
-
-/// Whether it can be the name of a test of ours, alone or behind its module.
-fn is_test_name(name: &str) -> bool {
-    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-    let mut parts = name.split("::");
-    parts.clone().count() <= 2 && parts.all(|part| !part.is_empty() && part.bytes().all(is_word))
-}
-
 #[test]
 fn every_test_that_is_named_exists() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let files = [sources(&root.join("tests")), sources(&root.join("src"))].concat();
+    let files = [files("tests", "rs"), files("src", "rs")].concat();
     let known: BTreeSet<String> = files.iter().flat_map(|path| functions(path)).collect();
     let modules: BTreeSet<&str> = known.iter().filter_map(|name| name.split("::").next()).collect();
     let exists = |name: &str| match name.strip_prefix("...") {
@@ -52,13 +17,11 @@ fn every_test_that_is_named_exists() {
 
     let mut missing = Vec::new();
     let mut found = 0;
-    let design = read_to_string(root.join("design.md")).expect("design.md");
-    let tables = files.iter().filter(|path| path.ends_with("main.rs")).map(|path| {
-        let text = read_to_string(path).expect("text");
+    let tables = files.iter().map(|path| {
         let is_table = |line: &&str| line.starts_with("//! |");
-        text.lines().filter(is_table).map(|line| format!("{line}\n")).collect::<String>()
+        text(path).lines().filter(is_table).map(|line| format!("{line}\n")).collect::<String>()
     });
-    for text in [design].into_iter().chain(tables) {
+    for text in [text("design.md")].into_iter().chain(tables) {
         let is_named = |name: &&str| match name.strip_prefix("...") {
             Some(end) => is_test_name(end),
             None => {
@@ -81,4 +44,135 @@ fn every_test_that_is_named_exists() {
     }
     assert!(missing.is_empty(), "named and not there: {missing:#?}");
     assert!(200 < found, "only {found} names were found");
+}
+
+#[test]
+fn design_md_names_every_room_and_no_other() {
+    let design = text("design.md");
+    let rows = design.lines().filter(|line| line.starts_with("| `"));
+    let named: BTreeSet<String> = rows
+        .filter_map(|row| row[3..].split_once('`').map(|(folder, row)| (folder, row)))
+        .filter(|(folder, _)| folder.ends_with('/'))
+        .flat_map(|(folder, row)| {
+            let folder = if folder == "src/" { "" } else { folder };
+            let rooms = quoted(row).filter(|room| room.ends_with(".rs"));
+            rooms.map(|room| format!("{folder}{room}")).collect::<Vec<_>>()
+        })
+        .collect();
+    let rooms: BTreeSet<String> = files("src", "rs")
+        .iter()
+        .map(|path| path.strip_prefix(root().join("src")).expect("below src").display().to_string())
+        .collect();
+    let unnamed: Vec<_> = rooms.difference(&named).collect();
+    let gone: Vec<_> = named.difference(&rooms).collect();
+    assert!(unnamed.is_empty() && gone.is_empty(), "unnamed {unnamed:?}, gone {gone:?}");
+}
+
+#[test]
+fn every_file_that_a_document_names_exists() {
+    let mut missing = Vec::new();
+    for document in documents() {
+        let text = text(&document);
+        let folder = document.parent().expect("a folder");
+        for line in text.lines() {
+            let paths = quoted(line).filter(|path| path.ends_with(".rs") && path.contains('/'));
+            // A room of design.md is named from src.
+            let exists = |path: &str| {
+                ["", "src", "crates/cli", "crates/durable/src", "crates/systems"]
+                    .map(|start| root().join(start).join(path))
+                    .into_iter()
+                    .chain([folder.join(path), folder.join("src").join(path)])
+                    .any(|path| path.exists())
+            };
+            missing.extend(
+                paths.filter(|path| !exists(path)).map(|path| (document.clone(), path.to_string())),
+            );
+        }
+    }
+    assert!(missing.is_empty(), "named and not there: {missing:#?}");
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_to_a_heading() {
+    let mut broken = Vec::new();
+    for document in documents() {
+        let links = text(&document);
+        let links = links.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for link in links.filter(|link| !link.contains("://")) {
+            let (path, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = match path {
+                "" => document.clone(),
+                path => document.parent().expect("a folder").join(path),
+            };
+            let has_heading = |heading: &str| {
+                let text = text(&target);
+                let mut headings = text.lines().filter(|line| line.starts_with('#'));
+                headings.any(|line| anchor(line.trim_start_matches('#')) == heading)
+            };
+            if !target.exists() || !heading.is_empty() && !has_heading(heading) {
+                broken.push(format!("{}: {link}", document.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// The documents of all packages, but for what a benchmark writes.
+fn documents() -> Vec<PathBuf> {
+    let below = |folder| files(folder, "md").into_iter();
+    let top = root().read_dir().expect("a folder").map(|entry| entry.expect("an entry").path());
+    top.filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .chain(["docs", "crates", "data"].into_iter().flat_map(below))
+        .filter(|path| !path.components().any(|part| part.as_os_str() == "node_modules"))
+        .collect()
+}
+
+/// The files below a folder of the workspace with such an extension.
+fn files(folder: impl AsRef<Path>, extension: &str) -> Vec<PathBuf> {
+    let folder = root().join(folder);
+    let entries = folder.read_dir().expect("a folder").map(|entry| entry.expect("an entry").path());
+    entries
+        .flat_map(|path| if path.is_dir() { files(&path, extension) } else { vec![path] })
+        .filter(|path| path.extension().is_some_and(|is| is == extension))
+        .collect()
+}
+
+/// The functions of a file, each as `module::function`.
+fn functions(path: &Path) -> Vec<String> {
+    let module = path.file_stem().expect("a name").to_string_lossy();
+    let name = |line: &str| {
+        let (before, after) = line.split_once("fn ")?;
+        let is_first = before.trim().is_empty() || before.trim_start().starts_with("pub");
+        let name = after.split(['(', '<']).next()?;
+        is_first.then(|| format!("{module}::{name}"))
+    };
+    text(path).lines().filter_map(name).collect()
+}
+
+fn text(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// What stands between backticks.
+fn quoted(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
+}
+
+/// Whether it can be the name of a test of ours, alone or behind its module.
+fn is_test_name(name: &str) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    let mut parts = name.split("::");
+    parts.clone().count() <= 2 && parts.all(|part| !part.is_empty() && part.bytes().all(is_word))
+}
+
+/// The anchor of a heading, as the hosts of repositories make it.
+fn anchor(heading: &str) -> String {
+    let heading = heading.trim().to_lowercase();
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }

@@ -1,4 +1,23 @@
 //! Check: a slow and obvious scan of every invariant.
+//!
+//! 1. Every timeout has exactly one entry that is not stale, and that entry knows its deadline. If
+//!    the deadline is after the cursor, the entry is in the bucket that deadline and cursor
+//!    determine; otherwise it is in `Ready`. During a visit, the entries of the visited bucket may
+//!    also be where the cursor at the end of the visit puts them.
+//! 2. All other entries are stale, and `Sweep` knows their number.
+//! 3. No chunk of a bucket is empty, and an empty bucket holds no memory. The chunks of a bucket
+//!    that count as sorted are sorted by deadline.
+//! 4. The noted deadline of a bucket is not after the deadline of any timeout in it. That of a node
+//!    is not after any below it. `wake` is not after any deadline.
+//! 5. Exactly the buckets with entries are marked as occupied. Each node knows which of its
+//!    children lead to one. A row or node without members is spare and not in the tree.
+//! 6. A slot is live or vacant, and the bit of its group says which. One vacant slot may be spare,
+//!    and has no bit. Each group of slots with a bit set is listed once.
+//! 7. What is ready is sorted: first `sorted`, then `runs`, then `due`, whose deadlines are all the
+//!    cursor. No deadline in it is after the cursor. Except in a visit, the first is at hand.
+//! 8. The number of stale entries, the entries owed to a sweep, and the memory are at most a
+//!    constant plus a constant times the most timeouts that were live since the last
+//!    `shrink_to_fit`.
 
 use super::Wheel;
 use super::arena::Entry;
