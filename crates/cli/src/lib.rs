@@ -5,12 +5,8 @@
 //! [`generate`] makes such workloads. `report` puts all that into a page. `watch`
 //! shows wheels as they turn.
 //!
-//! `durable` looks into the file or the database of a durable timer.
-//!
 //! # Features
 //!
-//! - `durable`: the command `tickwheel durable`, for files.
-//! - `postgres`: and for PostgreSQL databases.
 //! - `report`: the command `tickwheel report`.
 //! - `watch`: the command `tickwheel watch`.
 //! - `png`: draws pictures as PNG as well as SVG. The renderer and its fonts take longer to build
@@ -18,14 +14,13 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod choose;
-#[cfg(feature = "durable")]
-pub mod durable;
 pub mod generate;
 #[cfg(feature = "png")]
 pub mod raster;
 pub mod replay;
 #[cfg(feature = "report")]
 pub mod report;
+mod table;
 #[cfg(any(feature = "report", feature = "watch"))]
 mod turning;
 #[cfg(feature = "watch")]

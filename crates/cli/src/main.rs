@@ -7,8 +7,6 @@ use clap_complete::Shell;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-#[cfg(feature = "durable")]
-use tickwheel_cli::durable;
 use tickwheel_cli::replay::TraceError;
 
 /// Timing wheels, hierarchical and hashed.
@@ -40,11 +38,6 @@ enum Command {
     /// Shows wheels as they turn. Needs a command that was built with the feature `watch`.
     #[cfg(not(feature = "watch"))]
     Watch(Absent),
-
-    /// Looks into the file or the database of a durable timer, and cancels and mends there.
-    #[cfg(feature = "durable")]
-    #[command(after_help = durable::HELP)]
-    Durable(durable::Durable),
 
     /// Prints a script that completes the command's arguments in a shell.
     #[command(after_help = COMPLETIONS_HELP)]
@@ -109,8 +102,6 @@ fn main() -> ExitCode {
         Command::Watch(arguments) => arguments.run(),
         #[cfg(not(feature = "watch"))]
         Command::Watch(absent) => absent.run("watch"),
-        #[cfg(feature = "durable")]
-        Command::Durable(arguments) => return durable(&arguments),
         Command::Completions { shell } => print_completions(shell),
         Command::Man { folder } => write_man_pages(&folder),
     };
@@ -127,24 +118,6 @@ fn fail(message: &str, code: u8) -> ExitCode {
     // There is nobody left to tell if this fails.
     let _ = writeln!(io::stderr(), "tickwheel: {message}");
     ExitCode::from(code)
-}
-
-#[cfg(feature = "durable")]
-fn durable(arguments: &durable::Durable) -> ExitCode {
-    let mut output = io::BufWriter::new(io::stdout().lock());
-    let done = arguments.run(&mut output);
-    // What was found before a failure is printed too.
-    let done = output.flush().map_err(durable::Failure::Output).and(done);
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(durable::Failure::Found) => ExitCode::from(1),
-        Err(durable::Failure::Input(message)) => fail(&message, 2),
-        // A reader that has had enough is no failure.
-        Err(durable::Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            ExitCode::SUCCESS
-        }
-        Err(durable::Failure::Output(error)) => fail(&format!("standard output: {error}"), 1),
-    }
 }
 
 fn print_completions(shell: Shell) -> Result<(), Failure> {

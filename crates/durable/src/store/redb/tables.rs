@@ -196,7 +196,7 @@ pub(super) fn find(
         return Ok(Some(deadline));
     }
     log::warn!(
-        "the entry of {:?} in the index is damaged; `tickwheel durable check --repair` mends it",
+        "the entry of {:?} in the index is damaged; `tickwheel-durable check --repair` mends it",
         String::from_utf8_lossy(name)
     );
     for entry in due.iter()? {

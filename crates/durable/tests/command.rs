@@ -1,5 +1,4 @@
-//! What the command `tickwheel durable` promises.
-#![cfg(feature = "durable")]
+//! What the command `tickwheel-durable` promises.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,41 +8,6 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 use tempfile::TempDir;
 use tickwheel_durable::DurableTimer;
-
-const HOUR: Duration = Duration::from_secs(3600);
-
-fn tickwheel(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_tickwheel")).arg("durable").args(words).output().unwrap()
-}
-
-/// Runs the command, and returns its exit code, its output and its errors.
-fn run(words: &[&str]) -> (i32, String, String) {
-    let output = tickwheel(words);
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-}
-
-fn json(words: &[&str]) -> Vec<Value> {
-    let (code, output, errors) = run(words);
-    assert_eq!(code, 0, "{errors}");
-    output.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-/// A file with two timeouts an hour and two hours ahead, and one that is overdue.
-fn file(folder: &TempDir) -> PathBuf {
-    let file = folder.path().join("timeouts.redb");
-    let timer = DurableTimer::open(&file).unwrap();
-    let now = SystemTime::now();
-    timer.schedule("b\n", now + 2 * HOUR, &[0, 255]).unwrap().wait().unwrap();
-    timer.schedule("a", now + HOUR, b"eur 20").unwrap().wait().unwrap();
-    timer.schedule("old", now - HOUR, b"").unwrap().wait().unwrap();
-    timer.close().unwrap();
-    file
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
 
 #[test]
 fn ls_lists_by_deadline_for_people_and_for_scripts() {
@@ -71,7 +35,7 @@ fn get_shows_a_timeout_and_its_payload_as_it_is() {
     let file = file(&folder);
     let (code, output, _) = run(&["get", text(&file), "a"]);
     assert!(code == 0 && output.contains("eur 20") && output.contains("attempt   1"), "{output}");
-    assert_eq!(tickwheel(&["get", text(&file), "b\n", "--payload"]).stdout, [0, 255]);
+    assert_eq!(command(&["get", text(&file), "b\n", "--payload"]).stdout, [0, 255]);
     assert_eq!(json(&["get", text(&file), "a", "--json"])[0]["attempt"], 1);
     let (code, output, _) = run(&["get", text(&file), "nobody"]);
     assert!(code == 1 && output.contains("unknown"), "{output}");
@@ -160,3 +124,38 @@ fn a_url_goes_to_the_database() {
         if cfg!(feature = "postgres") { "connect to the database" } else { "feature `postgres`" };
     assert!(code == 2 && errors.contains(expected), "{errors}");
 }
+
+fn command(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tickwheel-durable")).args(words).output().unwrap()
+}
+
+/// Runs the command, and returns its exit code, its output and its errors.
+fn run(words: &[&str]) -> (i32, String, String) {
+    let output = command(words);
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+fn json(words: &[&str]) -> Vec<Value> {
+    let (code, output, errors) = run(words);
+    assert_eq!(code, 0, "{errors}");
+    output.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A file with two timeouts an hour and two hours ahead, and one that is overdue.
+fn file(folder: &TempDir) -> PathBuf {
+    let file = folder.path().join("timeouts.redb");
+    let timer = DurableTimer::open(&file).unwrap();
+    let now = SystemTime::now();
+    timer.schedule("b\n", now + 2 * HOUR, &[0, 255]).unwrap().wait().unwrap();
+    timer.schedule("a", now + HOUR, b"eur 20").unwrap().wait().unwrap();
+    timer.schedule("old", now - HOUR, b"").unwrap().wait().unwrap();
+    timer.close().unwrap();
+    file
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+const HOUR: Duration = Duration::from_secs(3600);

@@ -1,26 +1,29 @@
-//! `tickwheel durable`: looks into the file or the database of a durable timer, and changes it.
+//! The command `tickwheel-durable`: looks into the file or the database of a durable timer, and
+//! changes it.
 
 mod place;
 mod show;
 
 use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use clap::Subcommand;
+use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use tickwheel_durable::store::{Limit, Op, Outcome, Position, Row};
 
 use place::{Opened, Place};
 
-/// What an operator does with durable timeouts.
-#[derive(Clone, Debug, clap::Args)]
-pub struct Durable {
+/// Looks into the file or the database of a durable timer, and cancels and mends there.
+#[derive(Parser)]
+#[command(name = "tickwheel-durable", version, after_help = HELP)]
+struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
 
-#[derive(Clone, Debug, Subcommand)]
+#[derive(Subcommand)]
 enum Command {
     /// Lists what is pending, by deadline.
     Ls {
@@ -101,24 +104,8 @@ enum Command {
     },
 }
 
-/// What the help of the command says at its end.
-pub const HELP: &str = "\
-Examples:
-  tickwheel durable stats timeouts.redb
-  tickwheel durable ls postgresql://user@host/database --overdue --json
-  tickwheel durable get timeouts.redb order-17/payment
-  tickwheel durable cancel timeouts.redb order-17/payment
-  tickwheel durable check timeouts.redb --repair
-
-A file belongs to one process: stop the program that has it first. A database can be looked into
-while its workers run; the command takes no share of their work. Both are never made by it.
-
-Exit code: 0 when done, 1 if a name is unknown, if the check found something, or if a result cannot
-be written, 2 for arguments that are wrong, or a file or a database that cannot be read.";
-
 /// Why a command ends early, or with something to tell.
-#[derive(Debug)]
-pub enum Failure {
+enum Failure {
     /// The arguments, the file or the database are wrong.
     Input(String),
     /// A result cannot be written.
@@ -139,31 +126,41 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// How near to its deadline a timeout may be on its way to a consumer, if workers run.
-const MARGIN: Duration = Duration::from_secs(1);
-
-impl Durable {
-    /// Does it, and writes what it finds to `output`.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure`].
-    pub fn run(&self, output: &mut impl Write) -> Result<(), Failure> {
-        match &self.command {
-            Command::Ls { place, overdue, limit, json } => {
-                list(&mut place.open()?, *overdue, *limit, *json, output)
-            }
-            Command::Get { place, name, payload, json } => {
-                get(&mut place.open()?, name, *payload, *json, output)
-            }
-            Command::Cancel { place, names, json } => {
-                cancel(&mut place.open()?, names, *json, output)
-            }
-            Command::Stats { place, json } => stats(&mut place.open()?, *json, output),
-            Command::Check { place, repair, json } => {
-                check(&mut place.open()?, *repair, *json, output)
-            }
+fn main() -> ExitCode {
+    let mut output = io::BufWriter::new(io::stdout().lock());
+    let done = run(Arguments::parse().command, &mut output);
+    // What was found before a failure is printed too.
+    let done = output.flush().map_err(Failure::Output).and(done);
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Found) => ExitCode::from(1),
+        Err(Failure::Input(message)) => fail(&message, 2),
+        // A reader that has had enough is no failure.
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
         }
+        Err(Failure::Output(error)) => fail(&format!("standard output: {error}"), 1),
+    }
+}
+
+fn fail(message: &str, code: u8) -> ExitCode {
+    // There is nobody left to tell if this fails.
+    let _ = writeln!(io::stderr(), "tickwheel-durable: {message}");
+    ExitCode::from(code)
+}
+
+/// Does it, and writes what it finds to `output`.
+fn run(command: Command, output: &mut impl Write) -> Result<(), Failure> {
+    match command {
+        Command::Ls { place, overdue, limit, json } => {
+            list(&mut place.open()?, overdue, limit, json, output)
+        }
+        Command::Get { place, name, payload, json } => {
+            get(&mut place.open()?, &name, payload, json, output)
+        }
+        Command::Cancel { place, names, json } => cancel(&mut place.open()?, &names, json, output),
+        Command::Stats { place, json } => stats(&mut place.open()?, json, output),
+        Command::Check { place, repair, json } => check(&mut place.open()?, repair, json, output),
     }
 }
 
@@ -351,3 +348,20 @@ fn check(
 fn now() -> SystemTime {
     SystemTime::now()
 }
+
+/// How near to its deadline a timeout may be on its way to a consumer, if workers run.
+const MARGIN: Duration = Duration::from_secs(1);
+
+const HELP: &str = "\
+Examples:
+  tickwheel-durable stats timeouts.redb
+  tickwheel-durable ls postgresql://user@host/database --overdue --json
+  tickwheel-durable get timeouts.redb order-17/payment
+  tickwheel-durable cancel timeouts.redb order-17/payment
+  tickwheel-durable check timeouts.redb --repair
+
+A file belongs to one process: stop the program that has it first. A database can be looked into
+while its workers run; the command takes no share of their work. Both are never made by it.
+
+Exit code: 0 when done, 1 if a name is unknown, if the check found something, or if a result cannot
+be written, 2 for arguments that are wrong, or a file or a database that cannot be read.";

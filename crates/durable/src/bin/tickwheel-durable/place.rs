@@ -12,10 +12,10 @@ use tickwheel_durable::{Error, RedbStore};
 use super::{Failure, show};
 
 /// A file, or the URL of a database.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) enum Place {
     File(PathBuf),
-    Database(String),
+    Database(#[cfg_attr(not(feature = "postgres"), expect(dead_code))] String),
 }
 
 impl FromStr for Place {

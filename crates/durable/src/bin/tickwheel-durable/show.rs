@@ -6,12 +6,6 @@ use humantime::{format_duration, format_rfc3339_millis};
 use serde_json::{Value, json};
 use tickwheel_durable::store::Row;
 
-pub(super) const HEADER: &str =
-    "DEADLINE                  IN                         ATTEMPT  BYTES  NAME";
-
-/// The last moment that can be written with a year of four digits.
-const LAST: u64 = 253_402_300_799_999;
-
 pub(super) fn milliseconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(LAST))
 }
@@ -77,3 +71,9 @@ fn left(row: &Row, now: SystemTime) -> String {
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+pub(super) const HEADER: &str =
+    "DEADLINE                  IN                         ATTEMPT  BYTES  NAME";
+
+/// The last moment that can be written with a year of four digits.
+const LAST: u64 = 253_402_300_799_999;
