@@ -1,5 +1,5 @@
-//! The systems that live on timing wheels, each small and real: one module a system, and one
-//! program a system in `src/bin`. The README tells what each shows and how to run it.
+//! The systems that live on timing wheels, each small and real: one module per system, and one
+//! program per system in `src/bin`. The README tells what each shows and how to run it.
 
 pub mod expiring_cache;
 pub mod failed_calls;
@@ -7,6 +7,7 @@ pub mod frame;
 pub mod heartbeats;
 pub mod job_limits;
 pub mod lock_watchdog;
+pub mod process;
 pub mod purgatory;
 pub mod push_server;
 pub mod redis_server;

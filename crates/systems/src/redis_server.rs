@@ -1,8 +1,9 @@
 //! A Redis of its own for a program or a test, from the distribution's package.
 
+use crate::process::Process;
 use redis::{Client, Connection, RedisResult};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use std::{fs, io};
@@ -15,7 +16,7 @@ use tempfile::TempDir;
 pub struct RedisServer {
     folder: TempDir,
     port: u16,
-    child: Child,
+    process: Process,
 }
 
 impl RedisServer {
@@ -28,8 +29,8 @@ impl RedisServer {
         let folder = tempfile::tempdir()?;
         // Free now: if another process takes it first, the server ends, and this says so.
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let child = spawn(&folder, port)?;
-        let mut server = Self { folder, port, child };
+        let process = spawn(&folder, port)?;
+        let mut server = Self { folder, port, process };
         server.wait()?;
         Ok(server)
     }
@@ -41,11 +42,11 @@ impl RedisServer {
     ///
     /// As [`start`](Self::start).
     pub fn restart(&mut self, keeps: bool) -> io::Result<()> {
-        self.kill()?;
+        self.process.kill()?;
         if !keeps {
             fs::remove_dir_all(self.folder.path().join("appendonlydir"))?;
         }
-        self.child = spawn(&self.folder, self.port)?;
+        self.process = spawn(&self.folder, self.port)?;
         self.wait()
     }
 
@@ -64,7 +65,7 @@ impl RedisServer {
     /// Returns the id of the server's process.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.id()
     }
 
     /// Returns a new connection.
@@ -80,7 +81,7 @@ impl RedisServer {
         let begun = Instant::now();
         loop {
             let ready = self.connect().and_then(|mut redis| redis::cmd("PING").exec(&mut redis));
-            match (ready, self.child.try_wait()?) {
+            match (ready, self.process.ended()?) {
                 (_, Some(status)) => return Err(io::Error::other(format!("it ended: {status}"))),
                 (Ok(()), None) => return Ok(()),
                 (Err(error), None) if Duration::from_secs(10) < begun.elapsed() => {
@@ -90,22 +91,11 @@ impl RedisServer {
             }
         }
     }
-
-    fn kill(&mut self) -> io::Result<()> {
-        self.child.kill()?;
-        self.child.wait().map(drop)
-    }
 }
 
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        let _ = self.kill();
-    }
-}
-
-fn spawn(folder: &TempDir, port: u16) -> io::Result<Child> {
+fn spawn(folder: &TempDir, port: u16) -> io::Result<Process> {
     let mut command = Command::new("redis-server");
     command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", ""]);
     command.args(["--appendonly", "yes", "--appendfsync", "always", "--dir"]).arg(folder.path());
-    command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()
+    Process::start(command.stdin(Stdio::null()).stdout(Stdio::null()))
 }

@@ -4,7 +4,7 @@
 mod a_minute;
 
 use a_minute::within_a_minute;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::io::{BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -256,11 +256,10 @@ fn a_server_that_was_stopped_and_goes_on_has_all_clients_again() {
     let server = ServerProcess::start(program(), LOOPBACK, interval).unwrap();
     let crowd = Crowd::new(100, server.address, interval);
     crowd.until(100);
-    let pid = Pid::from_raw(server.id().try_into().unwrap()).unwrap();
-    kill_process(pid, Signal::STOP).unwrap();
+    server.process.signal(Signal::STOP).unwrap();
     // The system still takes connections, so that nothing but silence tells.
     crowd.until_silent(100);
-    kill_process(pid, Signal::CONT).unwrap();
+    server.process.signal(Signal::CONT).unwrap();
     crowd.until_answered();
     crowd.until(100);
 }

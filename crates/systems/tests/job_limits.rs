@@ -8,10 +8,11 @@ use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 use systems::job_limits::{Cause, Ended, Job, Supervisor};
+use systems::process::Process;
 
 /// Long enough for a shell to set its trap.
 const LIMIT: Duration = Duration::from_secs(3);
@@ -194,19 +195,18 @@ fn a_command_that_does_not_exist_is_an_error_and_leaves_no_limit() {
 
 /// The program with its guard: its jobs end when it is dropped.
 struct Guarded {
-    guard: Child,
+    guard: Process,
     supervisor: u32,
     jobs: HashMap<String, u32>,
 }
 
 impl Guarded {
     fn start() -> Self {
-        let mut guard = Command::new(env!("CARGO_BIN_EXE_job_limits"));
-        let mut guard = guard.arg("guarded").stdout(Stdio::piped()).spawn().expect("it is built");
-        let lines = BufReader::new(guard.stdout.take().expect("it is piped")).lines();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_job_limits"));
+        let mut guard = Process::talk(command.arg("guarded")).expect("it is built");
         let mut jobs = HashMap::new();
-        for line in lines.take(4) {
-            let line = line.expect("it writes four lines");
+        for _ in 0..4 {
+            let line = guard.answer().expect("it writes four lines");
             let (name, pid) = line.split_once(' ').expect("a name and a number");
             jobs.insert(name.to_owned(), pid.parse().expect("a number"));
         }
@@ -218,7 +218,6 @@ impl Guarded {
 impl Drop for Guarded {
     fn drop(&mut self) {
         let _ = self.guard.kill();
-        let _ = self.guard.wait();
         for &pid in self.jobs.values().chain([&self.supervisor]).filter(|&&pid| is_alive(pid)) {
             kill(pid);
         }

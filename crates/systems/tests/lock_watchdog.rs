@@ -12,7 +12,8 @@ use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::{scope, sleep, spawn};
 use std::time::{Duration, Instant};
-use systems::lock_watchdog::{Holder, Lock, LockError, Locks};
+use systems::lock_watchdog::{Lock, LockError, Locks, start_holder};
+use systems::process::Process;
 use systems::redis_server::RedisServer;
 use tickwheel::{ManualClock, TimeoutGuard, Timer};
 
@@ -36,8 +37,8 @@ fn locks(server: &RedisServer, timer: &Timer, lease: Duration) -> (Locks, Receiv
     (Locks::new(&server.url(), timer, lease, tell).unwrap(), losses)
 }
 
-fn holder(server: &RedisServer, lease: Duration) -> Holder {
-    Holder::start(Path::new(env!("CARGO_BIN_EXE_lock_watchdog")), &server.url(), lease).unwrap()
+fn holder(server: &RedisServer, lease: Duration) -> Process {
+    start_holder(Path::new(env!("CARGO_BIN_EXE_lock_watchdog")), &server.url(), lease).unwrap()
 }
 
 fn is_taken(result: Result<Lock, LockError>) -> bool {
@@ -172,7 +173,7 @@ fn the_lock_of_a_killed_holder_is_free_within_the_lease() {
         holder.signal(Signal::KILL).unwrap();
         let killed = Instant::now();
         while is_taken(locks.try_lock("stock", "ann")) {
-            assert!(killed.elapsed() < 3 * LEASE, "a lease, and two for a busy machine");
+            assert!(killed.elapsed() < 10 * LEASE, "a lease, and nine for a busy machine");
             sleep(Duration::from_millis(1));
         }
         println!("free after {:?} of a lease of {LEASE:?}", killed.elapsed());
@@ -226,8 +227,9 @@ fn a_thousand_locks_are_renewed_in_few_pipelines() {
 fn locks_outlive_errors_lost_connections_and_a_restart() {
     let Some((_limit, mut server)) = server() else { return };
     let timer = Timer::new();
-    let (idle, _) = locks(&server, &timer, 3 * SECOND);
-    let (locks, losses) = locks(&server, &timer, 3 * SECOND);
+    // Long beside the pauses below, because a busy machine adds to them.
+    let (idle, _) = locks(&server, &timer, 6 * SECOND);
+    let (locks, losses) = locks(&server, &timer, 6 * SECOND);
     assert!(idle.try_lock("key", "bob").unwrap().unlock().unwrap());
     let held = ["stock", "price"].map(|name| locks.try_lock(name, "ann").unwrap());
     let renewed = |locks: &Locks| {

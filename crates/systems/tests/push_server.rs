@@ -321,7 +321,7 @@ async fn a_connection_without_a_request_is_closed() {
 #[tokio::test]
 async fn a_connection_with_requests_stays() {
     let _limit = within_a_minute();
-    let (hold, grace) = (ms(300), ms(2_000));
+    let (hold, grace) = (ms(300), ms(5_000));
     let server = server(hold, grace);
     let mut client = Client::connect(server.address).await.unwrap();
     let begun = Instant::now();

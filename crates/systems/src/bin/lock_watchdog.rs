@@ -6,7 +6,7 @@ use std::error::Error;
 use std::sync::mpsc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use systems::lock_watchdog::{Holder, LockError, Locks, hold};
+use systems::lock_watchdog::{LockError, Locks, hold, start_holder};
 use systems::redis_server::RedisServer;
 use tickwheel::Timer;
 
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (renewals, pipelines) = locks.renewals();
     println!("{} locks: {renewals} renewals in {pipelines} pipelines", held.len());
 
-    let holder = Holder::start(&current_exe()?, &server.url(), LEASE)?;
+    let holder = start_holder(&current_exe()?, &server.url(), LEASE)?;
     holder.signal(Signal::KILL)?;
     let killed = Instant::now();
     let stock = loop {
@@ -46,10 +46,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("a holder was killed, and its lock was free after {:?}", killed.elapsed());
     stock.unlock()?;
 
-    let mut holder = Holder::start(&current_exe()?, &server.url(), LEASE)?;
+    let mut holder = start_holder(&current_exe()?, &server.url(), LEASE)?;
     holder.signal(Signal::STOP)?;
     sleep(LEASE * 2);
-    let mut other = Holder::start(&current_exe()?, &server.url(), LEASE)?;
+    let mut other = start_holder(&current_exe()?, &server.url(), LEASE)?;
     other.tell("write")?;
     println!("a holder was stopped, and the next one has {}", other.answer()?);
     for word in ["write", "write unchecked"] {

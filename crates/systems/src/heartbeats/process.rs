@@ -1,24 +1,23 @@
 //! The server as a process of its own, so that it can be killed.
 
 use super::{Server, Settings};
+use crate::process::Process;
 use cpu_time::ProcessTime;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::error::Error;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use tickwheel::Timer;
 
-/// A server in a child process. Dropping it kills the process, and so does the end of this one.
+/// A server in a child process.
 #[derive(Debug)]
 pub struct ServerProcess {
     pub address: SocketAddr,
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
+    pub process: Process,
 }
 
 impl ServerProcess {
@@ -29,14 +28,9 @@ impl ServerProcess {
     /// If the program does not start, or cannot have the address.
     pub fn start(program: &Path, address: SocketAddr, interval: Duration) -> io::Result<Self> {
         let arguments = ["server", &address.to_string(), &interval.as_millis().to_string()];
-        let mut command = Command::new(program);
-        let mut child =
-            command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let input = child.stdin.take().expect("it is piped");
-        let output = BufReader::new(child.stdout.take().expect("it is piped"));
-        let mut process = Self { address, child, input, output };
-        process.address = process.line()?.parse().map_err(io::Error::other)?;
-        Ok(process)
+        let mut process = Process::talk(Command::new(program).args(arguments))?;
+        let address = process.answer()?.parse().map_err(io::Error::other)?;
+        Ok(Self { address, process })
     }
 
     /// Returns the CPU time that the server has taken.
@@ -45,28 +39,8 @@ impl ServerProcess {
     ///
     /// If the server is gone.
     pub fn cpu_time(&mut self) -> io::Result<Duration> {
-        self.input.write_all(b"\n")?;
-        Ok(Duration::from_micros(self.line()?.parse().map_err(io::Error::other)?))
-    }
-
-    #[must_use]
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    fn line(&mut self) -> io::Result<String> {
-        let mut line = String::new();
-        self.output.read_line(&mut line)?;
-        line.truncate(line.trim_end().len());
-        Ok(line)
-    }
-}
-
-impl Drop for ServerProcess {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.tell("")?;
+        Ok(Duration::from_micros(self.process.answer()?.parse().map_err(io::Error::other)?))
     }
 }
 

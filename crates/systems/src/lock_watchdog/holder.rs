@@ -1,74 +1,27 @@
 //! A process that holds a lock, to be stopped and killed.
 
 use super::Locks;
+use crate::process::Process;
 use redis::Client;
-use rustix::process::{Pid, Signal, kill_process};
 use std::error::Error;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 use tickwheel::Timer;
 
-/// A process that has locked `stock`, and writes to it when it is told to. Dropping this kills it.
-#[derive(Debug)]
-pub struct Holder {
-    child: Child,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Holder {
-    /// Starts `program`, which calls [`hold`] with these words, and waits until it has the lock.
-    ///
-    /// # Errors
-    ///
-    /// If the process does not start, or does not get the lock.
-    pub fn start(program: &Path, url: &str, lease: Duration) -> io::Result<Self> {
-        let mut command = Command::new(program);
-        command.args(["hold", url, &lease.as_millis().to_string()]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let answers = BufReader::new(child.stdout.take().expect("it is piped"));
-        let mut holder = Self { child, answers };
-        match holder.answer()?.as_str() {
-            "locked" => Ok(holder),
-            other => Err(io::Error::other(format!("the holder says {other:?}"))),
-        }
-    }
-
-    /// Tells the process what to do: see [`hold`].
-    ///
-    /// # Errors
-    ///
-    /// If the process is gone.
-    pub fn tell(&mut self, word: &str) -> io::Result<()> {
-        writeln!(self.child.stdin.as_mut().expect("it is piped"), "{word}")
-    }
-
-    /// Waits for the answer of the process.
-    ///
-    /// # Errors
-    ///
-    /// If the process is gone.
-    pub fn answer(&mut self) -> io::Result<String> {
-        let mut line = String::new();
-        self.answers.read_line(&mut line)?;
-        Ok(line.trim().to_owned())
-    }
-
-    /// Sends a signal to the process.
-    ///
-    /// # Errors
-    ///
-    /// If the system refuses.
-    pub fn signal(&self, signal: Signal) -> io::Result<()> {
-        Ok(kill_process(Pid::from_child(&self.child), signal)?)
-    }
-}
-
-impl Drop for Holder {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+/// Starts `program`, which calls [`hold`] with these words, and waits until it has locked `stock`. It
+/// writes there for each word that it is told.
+///
+/// # Errors
+///
+/// If the process does not start, or does not get the lock.
+pub fn start_holder(program: &Path, url: &str, lease: Duration) -> io::Result<Process> {
+    let words = ["hold", url, &lease.as_millis().to_string()];
+    let mut holder = Process::talk(Command::new(program).args(words))?;
+    match holder.answer()?.as_str() {
+        "locked" => Ok(holder),
+        other => Err(io::Error::other(format!("the holder says {other:?}"))),
     }
 }
 

@@ -8,7 +8,7 @@
 mod connection;
 mod holder;
 
-pub use holder::{Holder, hold};
+pub use holder::{hold, start_holder};
 
 use connection::Redis;
 use redis::{Client, Cmd, RedisError, RedisResult};
