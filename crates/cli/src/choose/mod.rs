@@ -52,4 +52,31 @@ pub use report::Choice;
 #[cfg(feature = "report")]
 pub(crate) use report::{longest_call, name};
 pub use score::Spread;
-pub use search::{Candidate, Figures, Options, Progress, choose};
+pub use search::{Candidate, Figures, Options, Progress};
+
+use crate::replay::{Trace, TraceError};
+use std::path::Path;
+
+/// Searches for the configuration that suits `trace` best.
+///
+/// # Errors
+///
+/// [`TraceError`] for the first thing in the trace that is not as the format says.
+pub fn choose(
+    mut trace: Trace,
+    options: &Options,
+    mut progress: impl FnMut(Progress),
+) -> Result<Choice, TraceError> {
+    let found = search::search(&mut trace, options, &mut progress)?;
+    let path = Path::new(trace.name());
+    Ok(Choice {
+        trace: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into(),
+        operations: found.operations,
+        is_whole: found.is_whole,
+        is_settled: found.is_settled,
+        span_ms: found.span_ms,
+        gaps: trace.gaps(),
+        options: *options,
+        candidates: found.candidates,
+    })
+}

@@ -3,7 +3,7 @@
 use super::score::{self, LITTLE_MEMORY, SHORT_CALL};
 use super::search::{Candidate, Figures, Options};
 use crate::replay::{Gaps, Tick, as_text, units};
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use crate::table;
 use indicatif::HumanCount;
 use serde::Serialize;
 use std::fmt;
@@ -270,31 +270,6 @@ impl Choice {
         };
         format!("Above all it {}{price}.", (most.1)(taken, default))
     }
-
-    fn table(&self, candidates: &[(&Candidate, &Figures)]) -> Table {
-        let mut table = Table::new();
-        let row = |label: &str, text: &dyn Fn(&Candidate, &Figures) -> String| {
-            let cells = candidates.iter().map(|(candidate, figures)| text(candidate, figures));
-            [label.to_string()].into_iter().chain(cells).collect::<Vec<_>>()
-        };
-        table
-            .load_preset(presets::NOTHING)
-            .set_content_arrangement(ContentArrangement::Disabled)
-            .set_header(row("", &|candidate, _| candidate.mode.to_string()));
-        table.add_row(row("tick", &|candidate, _| candidate.tick.to_string()));
-        for (label, text) in ROWS {
-            table.add_row(row(label, &|_, figures| text(figures)));
-        }
-        for (number, column) in table.column_iter_mut().enumerate() {
-            let (alignment, before) = match number {
-                0 => (CellAlignment::Left, 0),
-                _ => (CellAlignment::Right, 2),
-            };
-            column.set_cell_alignment(alignment);
-            column.set_padding((before, 0));
-        }
-        table
-    }
 }
 
 impl fmt::Display for Choice {
@@ -323,7 +298,7 @@ impl fmt::Display for Choice {
         }
         writeln!(f, ":\n")?;
         for candidates in unbeaten.chunks(CANDIDATES_A_TABLE) {
-            writeln!(f, "{}\n", self.table(candidates))?;
+            writeln!(f, "{}\n", table::of(candidates, rows()))?;
         }
         writeln!(f, "{}\n", self.scoring())?;
         if !self.is_settled && !unbeaten.is_empty() {
@@ -389,6 +364,30 @@ fn builder(mode: Mode, tick: Tick) -> String {
     code + ".build()?"
 }
 
+/// What the table says of each configuration.
+fn rows<'a>() -> [table::Row<'a, (&'a Candidate, &'a Figures)>; 12] {
+    [
+        ("", &|(candidate, _)| candidate.mode.to_string()),
+        ("tick", &|(candidate, _)| candidate.tick.to_string()),
+        ("score", &|(_, figures)| units::duration(figures.score.median)),
+        ("  of 3 repetitions", &|(_, figures)| {
+            units::range(figures.score.least, figures.score.most)
+        }),
+        ("CPU time per operation", &|(_, figures)| units::duration(figures.cpu_ns.median)),
+        ("  of 3 repetitions", &|(_, figures)| {
+            units::range(figures.cpu_ns.least, figures.cpu_ns.most)
+        }),
+        ("  rounds", &|(_, figures)| figures.rounds.to_string()),
+        ("longest call", &|(_, figures)| longest_call(figures)),
+        ("most memory", &|(_, figures)| units::memory(figures.memory_bytes)),
+        ("wake-ups", &|(_, figures)| HumanCount(figures.wakeups).to_string()),
+        ("late by the tick, mean", &|(_, figures)| {
+            units::duration(figures.mean_lateness_ns as f64)
+        }),
+        ("late by the tick, most", &|(_, figures)| units::duration(figures.max_lateness_ns as f64)),
+    ]
+}
+
 fn nanoseconds(duration: Duration) -> u64 {
     duration.as_nanos().try_into().unwrap_or(u64::MAX)
 }
@@ -425,22 +424,6 @@ const CANDIDATES_A_TABLE: usize = 4;
 
 /// Says what one configuration has instead of what another has.
 type Gain = fn(&Figures, &Figures) -> String;
-
-/// A label, and what stands beside it for each configuration.
-type Row = (&'static str, fn(&Figures) -> String);
-
-const ROWS: [Row; 10] = [
-    ("score", |figures| units::duration(figures.score.median)),
-    ("  of 3 repetitions", |figures| units::range(figures.score.least, figures.score.most)),
-    ("CPU time an operation", |figures| units::duration(figures.cpu_ns.median)),
-    ("  of 3 repetitions", |figures| units::range(figures.cpu_ns.least, figures.cpu_ns.most)),
-    ("  rounds", |figures| figures.rounds.to_string()),
-    ("longest call", longest_call),
-    ("most memory", |figures| units::memory(figures.memory_bytes)),
-    ("wake-ups", |figures| HumanCount(figures.wakeups).to_string()),
-    ("late by the tick, mean", |figures| units::duration(figures.mean_lateness_ns as f64)),
-    ("late by the tick, most", |figures| units::duration(figures.max_lateness_ns as f64)),
-];
 
 #[cfg(test)]
 mod tests {

@@ -2,11 +2,9 @@
 
 use super::measure::{self, GivenUp, LongCall, Look, Most, Stretches};
 use super::plan::Plan;
-use super::report::Choice;
 use super::score::{Cost, Spread};
 use crate::replay::{Limit, Operation, Tick, Trace, TraceError, as_text};
 use serde::Serialize;
-use std::path::Path;
 use std::time::{Duration, Instant};
 use tickwheel::Mode;
 
@@ -79,26 +77,22 @@ pub enum Progress {
     Measured(f64),
 }
 
-/// Searches for the configuration that suits `trace` best.
-///
-/// # Errors
-///
-/// [`TraceError`] for the first thing in the trace that is not as the format says.
-pub fn choose(
-    trace: Trace,
-    options: &Options,
-    mut progress: impl FnMut(Progress),
-) -> Result<Choice, TraceError> {
-    choose_from(trace, options, &mut progress)
+/// What was read of a trace, and what was found out about it.
+pub(super) struct Found {
+    pub(super) operations: u64,
+    pub(super) is_whole: bool,
+    pub(super) is_settled: bool,
+    pub(super) span_ms: u64,
+    pub(super) candidates: Vec<Candidate>,
 }
 
-/// The same for any `progress`, so that it is compiled once.
-fn choose_from(
-    mut trace: Trace,
+/// Reads `trace`, and measures all configurations.
+pub(super) fn search(
+    trace: &mut Trace,
     options: &Options,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Choice, TraceError> {
-    let (operations, is_whole) = read(&mut trace, options.operations, progress)?;
+) -> Result<Found, TraceError> {
+    let (operations, is_whole) = read(trace, options.operations, progress)?;
     let ticks = ticks(options.max_lateness);
     let plans: Vec<_> = ticks.into_iter().map(|tick| Plan::new(&operations, tick)).collect();
     let number = operations.len();
@@ -110,17 +104,8 @@ fn choose_from(
 
     let mut search = Search::new(&plans, number, options);
     let is_settled = search.run(progress);
-    let path = Path::new(trace.name());
-    Ok(Choice {
-        trace: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into(),
-        operations: number as u64,
-        is_whole,
-        is_settled,
-        span_ms,
-        gaps: trace.gaps(),
-        options: *options,
-        candidates: search.finish(),
-    })
+    let operations = number as u64;
+    Ok(Found { operations, is_whole, is_settled, span_ms, candidates: search.finish() })
 }
 
 /// Reads up to `most` operations, and returns whether they are all.

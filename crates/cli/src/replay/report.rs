@@ -5,7 +5,7 @@ use super::run::Figures;
 use super::tick::Tick;
 use super::trace::Gaps;
 use super::units;
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use crate::table;
 use hdrhistogram::Histogram;
 use indicatif::HumanCount;
 use std::fmt;
@@ -136,30 +136,17 @@ impl Report {
         }
     }
 
-    fn table(&self, figures: &[Figures]) -> Table {
-        let mut table = Table::new();
-        table
-            .load_preset(presets::NOTHING)
-            .set_content_arrangement(ContentArrangement::Disabled)
-            .set_header(row("", figures, |figures| figures.mode.to_string()));
-        if self.figures.iter().any(|figures| figures.stopped.is_some()) {
-            table.add_row(row("stopped", figures, |figures| stop(figures, limit)));
-            table.add_row(row("  because of", figures, |figures| stop(figures, reason)));
-            table.add_row(row("  operations done", figures, |figures| self.share(figures)));
-            table.add_row(row("  left pending", figures, |figures| count(left(figures))));
-        }
-        for (label, text) in ROWS {
-            table.add_row(row(label, figures, text));
-        }
-        for (number, column) in table.column_iter_mut().enumerate() {
-            let (alignment, before) = match number {
-                0 => (CellAlignment::Left, 0),
-                _ => (CellAlignment::Right, 2),
-            };
-            column.set_cell_alignment(alignment);
-            column.set_padding((before, 0));
-        }
-        table
+    fn table(&self, figures: &[Figures]) -> comfy_table::Table {
+        let share = |figures: &Figures| self.share(figures);
+        let stops: [table::Row<'_, Figures>; 4] = [
+            ("stopped", &|figures| stop(figures, limit)),
+            ("  because of", &|figures| stop(figures, reason)),
+            ("  operations done", &share),
+            ("  left pending", &|figures| count(left(figures))),
+        ];
+        let is_stopped = self.figures.iter().any(|figures| figures.stopped.is_some());
+        let stops = stops.into_iter().filter(|_| is_stopped);
+        table::of(figures, HEAD.into_iter().chain(stops).chain(ROWS))
     }
 
     /// Says how far a mode came.
@@ -260,12 +247,6 @@ impl fmt::Debug for Delays {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Delays({self})")
     }
-}
-
-fn row(label: &str, figures: &[Figures], text: impl Fn(&Figures) -> String) -> Vec<String> {
-    let mut row = Vec::from([label.to_string()]);
-    row.extend(figures.iter().map(text));
-    row
 }
 
 /// What `text` says of a mode that was stopped.
@@ -446,32 +427,31 @@ const ROWS_OF_BUCKETS: f64 = 200.0;
 /// As many as fit in 80 columns.
 const MODES_A_TABLE: usize = 4;
 
-/// A label, and what stands beside it for each mode.
-type Row = (&'static str, fn(&Figures) -> String);
+const HEAD: [table::Row<'static, Figures>; 1] = [("", &|figures| figures.mode.to_string())];
 
-const ROWS: [Row; 22] = [
-    ("cost per operation", cost),
-    ("  of 3 repetitions", spread),
-    ("longest call", |figures| call(figures.max_call_ns)),
-    ("p99.9 of calls", |figures| call(figures.p999_ns)),
-    ("p99 of calls", |figures| call(figures.p99_ns)),
-    ("p50 of calls", |figures| call(figures.p50_ns)),
-    ("peak memory a timeout", memory),
-    ("buckets visited", |figures| count(figures.buckets_visited)),
-    ("demotions", |figures| count(figures.demotions)),
-    ("rounds waited", |figures| count(figures.rounds_waited)),
-    ("scheduled", |figures| count(figures.scheduled)),
-    ("  while pending", |figures| count(figures.replaced)),
-    ("rescheduled", |figures| count(figures.rescheduled)),
-    ("  when gone", |figures| count(figures.late_reschedules)),
-    ("cancelled", |figures| count(figures.cancelled)),
-    ("  when gone", |figures| count(figures.late_cancels)),
-    ("peak pending", |figures| count(figures.peak_live)),
-    ("fired in the span", |figures| count(figures.fired_in_span)),
-    ("pending at its end", |figures| count(figures.live_at_end)),
-    ("fired in all", |figures| count(figures.fired_total)),
-    ("early", |figures| count(figures.early)),
-    ("latest, in ticks", |figures| count(figures.max_late_ticks)),
+const ROWS: [table::Row<'static, Figures>; 22] = [
+    ("cost per operation", &cost),
+    ("  of 3 repetitions", &spread),
+    ("longest call", &|figures| call(figures.max_call_ns)),
+    ("p99.9 of calls", &|figures| call(figures.p999_ns)),
+    ("p99 of calls", &|figures| call(figures.p99_ns)),
+    ("p50 of calls", &|figures| call(figures.p50_ns)),
+    ("peak memory a timeout", &memory),
+    ("buckets visited", &|figures| count(figures.buckets_visited)),
+    ("demotions", &|figures| count(figures.demotions)),
+    ("rounds waited", &|figures| count(figures.rounds_waited)),
+    ("scheduled", &|figures| count(figures.scheduled)),
+    ("  while pending", &|figures| count(figures.replaced)),
+    ("rescheduled", &|figures| count(figures.rescheduled)),
+    ("  when gone", &|figures| count(figures.late_reschedules)),
+    ("cancelled", &|figures| count(figures.cancelled)),
+    ("  when gone", &|figures| count(figures.late_cancels)),
+    ("peak pending", &|figures| count(figures.peak_live)),
+    ("fired in the span", &|figures| count(figures.fired_in_span)),
+    ("pending at its end", &|figures| count(figures.live_at_end)),
+    ("fired in all", &|figures| count(figures.fired_total)),
+    ("early", &|figures| count(figures.early)),
+    ("latest, in ticks", &|figures| count(figures.max_late_ticks)),
 ];
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! The milliseconds of a trace to ticks: deadlines up, the present down.
+//! `Tick`: the length of a tick, and the milliseconds of a trace in ticks.
 
 use super::units;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
+use tickwheel::Ticks;
 
 /// The length of a tick: 1 us to 1 h.
 ///
@@ -18,7 +19,8 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tick {
-    nanoseconds: u64,
+    /// An instant is the time since the trace began.
+    ticks: Ticks<Duration>,
 }
 
 /// Why there is no such tick.
@@ -44,52 +46,44 @@ impl Tick {
     ///
     /// [`TickError::Range`] unless it is 1 us to 1 h.
     pub fn new(length: Duration) -> Result<Self, TickError> {
-        let range = Duration::from_micros(1)..=Duration::from_secs(3600);
-        match u64::try_from(length.as_nanos()) {
-            Ok(nanoseconds) if range.contains(&length) => Ok(Self { nanoseconds }),
-            _ => Err(TickError::Range { requested: length }),
+        if !(SHORTEST..=LONGEST).contains(&length) {
+            return Err(TickError::Range { requested: length });
         }
+        Ok(Self { ticks: Ticks::new(Duration::ZERO, length) })
     }
 
     /// The length of the tick.
     #[must_use]
     pub fn length(&self) -> Duration {
-        Duration::from_nanos(self.nanoseconds)
+        self.ticks.tick()
     }
 
-    /// The first tick that does not begin before `ms`; saturates.
+    /// The first tick that does not begin before `ms`; saturates to [`NEVER`].
     pub(crate) fn deadline(self, ms: u64) -> u64 {
-        let ticks = (u128::from(ms) * NANOSECONDS_A_MS).div_ceil(u128::from(self.nanoseconds));
-        ticks.try_into().unwrap_or(u64::MAX)
+        self.ticks.deadline(Duration::from_millis(ms))
     }
 
     /// The tick that `ms` falls in; saturates before [`NEVER`].
     pub(crate) fn present(self, ms: u64) -> u64 {
-        let ticks = u128::from(ms) * NANOSECONDS_A_MS / u128::from(self.nanoseconds);
-        ticks.try_into().unwrap_or(u64::MAX).min(NEVER - 1)
+        self.ticks.now(Duration::from_millis(ms))
     }
 
     /// Whether tick `tick` begins before `ms`.
     pub(super) fn begins_before(self, tick: u64, ms: u64) -> bool {
-        u128::from(tick) * u128::from(self.nanoseconds) < u128::from(ms) * NANOSECONDS_A_MS
+        self.ticks.instant(tick).is_some_and(|begin| begin < Duration::from_millis(ms))
     }
 }
-
-/// The deadline that is not reached: what is beyond all ticks saturates to it.
-pub(crate) const NEVER: u64 = u64::MAX;
-
-const NANOSECONDS_A_MS: u128 = 1_000_000;
 
 /// The default is 1 ms.
 impl Default for Tick {
     fn default() -> Self {
-        Self { nanoseconds: 1_000_000 }
+        Self { ticks: Ticks::new(Duration::ZERO, Duration::from_millis(1)) }
     }
 }
 
 impl fmt::Display for Tick {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&units::duration(self.nanoseconds as f64))
+        f.pad(&units::time(self.length()))
     }
 }
 
@@ -119,3 +113,9 @@ impl fmt::Display for TickError {
 }
 
 impl std::error::Error for TickError {}
+
+/// The deadline that is not reached: what is beyond all ticks saturates to it.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+const SHORTEST: Duration = Duration::from_micros(1);
+const LONGEST: Duration = Duration::from_secs(3600);
