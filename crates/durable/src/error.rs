@@ -1,5 +1,7 @@
+use std::any::Any;
 use std::error;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -98,6 +100,26 @@ impl Error {
     ) -> Self {
         Self::Store { doing: doing.into(), source: Arc::from(source.into()) }
     }
+
+    /// Makes an error of a panic.
+    pub(crate) fn panicked(doing: impl Into<String>, panic: &(dyn Any + Send)) -> Self {
+        Self::Panicked { doing: doing.into(), message: message(panic) }
+    }
+}
+
+/// Returns the message of a panic.
+pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|message| (*message).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned())
+}
+
+/// Runs `work`. A panic in it is an error.
+pub(crate) fn caught<R>(doing: &str, work: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|panic| Err(Error::panicked(doing, &*panic)))
 }
 
 impl fmt::Display for Error {

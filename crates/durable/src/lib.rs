@@ -45,6 +45,7 @@ mod keeper;
 pub mod store;
 pub mod suite;
 mod timer;
+mod values;
 
 pub use error::Error;
 pub use keeper::{Cancelled, Scheduled};

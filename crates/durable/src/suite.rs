@@ -12,7 +12,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::store::{Held, Lease, Limit, Op, Outcome, Page, Position, Replaced, Row, Store};
+use crate::store::{
+    Change, Changed, Held, Lease, Limit, Outcome, Page, Position, Replaced, Row, Settlement, Store,
+};
 
 /// Checks everything that [`Store`] asks for and that one process can see, on stores that `empty`
 /// makes. Each must be new and have nothing in it.
@@ -85,13 +87,9 @@ fn puts_replaces_and_cancels(mut store: impl Store) {
 
 fn loads_in_order_and_in_pages(mut store: impl Store) {
     let leases = lease(&mut store);
-    let mut ops = Vec::new();
-    for n in 0..200_u64 {
-        // 20 of one deadline, and deadlines in no order.
-        let name = format!("{}", n * 7919 % 200);
-        ops.push(Op::Put { name: name.into(), deadline: n % 10, payload: Arc::from([0; 50]) });
-    }
-    store.commit(&ops).unwrap();
+    // 20 of one deadline, and deadlines in no order.
+    let puts = (0..200_u64).map(|n| Change::put(&format!("{}", n * 7919 % 200), n % 10, &[0; 50]));
+    change(&mut store, &puts.collect::<Vec<_>>());
     let rows = all(&mut store);
     assert_eq!(rows.len(), 200);
     assert!(rows.is_sorted_by_key(Row::position), "rows come by deadline and name");
@@ -131,21 +129,21 @@ fn settles_only_what_is_the_same(mut store: impl Store) {
     let (first, _) = put(&mut store, "a", 10, b"1");
     let first = held(&first, &leases);
     let (second, _) = put(&mut store, "a", 10, b"2");
-    assert_eq!(one(&mut store, Op::Ack(first.clone())), Outcome::Gone, "an ack of an earlier one");
-    assert_eq!(one(&mut store, Op::Retry(first, 99)), Outcome::Gone);
+    assert_eq!(ack(&mut store, first.clone()), Outcome::Gone, "an ack of an earlier one");
+    assert_eq!(retry(&mut store, first, 99), Outcome::Gone);
     assert_eq!(store.get("a").unwrap(), Some(second.clone()));
 
-    let Outcome::Retried(retried) = one(&mut store, Op::Retry(held(&second, &leases), 77)) else {
-        panic!("a retry has its outcome")
+    let Outcome::Settled(Some(retried)) = retry(&mut store, held(&second, &leases), 77) else {
+        panic!("a retry has its row")
     };
     assert_ne!(retried.number, second.number, "a retry gives a new number");
     let expected = Row { deadline: 77, attempt: 1, number: retried.number, ..second.clone() };
     assert_eq!(retried, expected);
     assert_eq!(all(&mut store), std::slice::from_ref(&retried));
-    let outcome = one(&mut store, Op::Ack(held(&second, &leases)));
+    let outcome = ack(&mut store, held(&second, &leases));
     assert_eq!(outcome, Outcome::Gone, "what was retried is at another deadline");
-    assert_eq!(one(&mut store, Op::Ack(held(&retried, &leases))), Outcome::Acked);
-    assert_eq!(one(&mut store, Op::Ack(held(&retried, &leases))), Outcome::Gone);
+    assert_eq!(ack(&mut store, held(&retried, &leases)), Outcome::Settled(None));
+    assert_eq!(ack(&mut store, held(&retried, &leases)), Outcome::Gone);
     assert_eq!((store.count().unwrap(), store.get("a").unwrap()), (0, None));
 }
 
@@ -154,39 +152,38 @@ fn refuses_an_older_epoch(mut store: impl Store) {
     let (row, _) = put(&mut store, "a", 10, b"1");
     let mut old = held(&row, &leases);
     old.lease.epoch -= 1;
-    assert_eq!(one(&mut store, Op::Ack(old.clone())), Outcome::Fenced);
-    assert_eq!(one(&mut store, Op::Retry(old, 99)), Outcome::Fenced);
+    assert_eq!(ack(&mut store, old.clone()), Outcome::Fenced);
+    assert_eq!(retry(&mut store, old, 99), Outcome::Fenced);
     assert_eq!(store.get("a").unwrap(), Some(row));
 }
 
 fn applies_changes_in_order(mut store: impl Store) {
     let leases = lease(&mut store);
     let (row, _) = put(&mut store, "a", 10, b"1");
-    let put = |deadline| Op::Put { name: "a".into(), deadline, payload: Arc::from([]) };
-    let outcomes = store
-        .commit(&[
-            Op::Ack(held(&row, &leases)),
-            Op::Cancel { name: "a".into() },
-            put(20),
-            put(30),
-            Op::Cancel { name: "a".into() },
-            put(40),
-        ])
+    let put = |deadline| Change::put("a", deadline, &[]);
+    let cancel = || Change::cancel("a");
+    let done = store
+        .commit(
+            &[Settlement { held: held(&row, &leases), retry_at: None }],
+            &[cancel(), put(20), put(30), cancel(), put(40)],
+        )
         .unwrap();
+    assert_eq!(done.outcomes, [Outcome::Settled(None)], "settlements come first");
+    let changed: Vec<Changed> = done.changed.into_iter().map(Result::unwrap).collect();
     let [
-        Outcome::Acked,
-        Outcome::Cancelled(None),
-        Outcome::Put { replaced: None, row: first },
-        Outcome::Put { replaced: Some(second), row: third },
-        Outcome::Cancelled(Some(cancelled)),
-        Outcome::Put { replaced: None, row: last },
-    ] = &outcomes[..]
+        Changed { row: None, replaced: None },
+        Changed { row: Some(first), replaced: None },
+        Changed { row: Some(third), replaced: Some(second) },
+        Changed { row: None, replaced: Some(cancelled) },
+        Changed { row: Some(last), replaced: None },
+    ] = &changed[..]
     else {
-        panic!("changes are applied one after another: {outcomes:?}")
+        panic!("changes are applied one after another: {changed:?}")
     };
     assert_eq!([first, third].map(Replaced::from), [*second, *cancelled]);
     assert_eq!(all(&mut store), std::slice::from_ref(last));
-    assert_eq!(store.commit(&[]).unwrap(), []);
+    let done = store.commit(&[], &[]).unwrap();
+    assert!(done.outcomes.is_empty() && done.changed.is_empty());
 }
 
 fn takes_the_longest_and_the_shortest(mut store: impl Store) {
@@ -219,51 +216,43 @@ fn agrees_with_a_map(mut store: impl Store) {
         (state >> 33) % below
     };
     for _ in 0..300 {
-        let mut ops = Vec::new();
+        let mut settlements: Vec<Settlement> = Vec::new();
+        let mut changes = Vec::new();
         for _ in 0..random(20) {
-            let name: Arc<str> = format!("{}", random(60)).into();
-            let pending = model.get(&name).map(|row| held(row, &leases));
-            ops.push(match (random(5), pending) {
-                (0, _) => Op::Cancel { name },
-                (1, Some(held)) => Op::Ack(held),
-                (2, Some(held)) => Op::Retry(held, random(100)),
-                _ => Op::Put {
-                    name,
-                    deadline: random(100),
-                    payload: (0..random(300)).map(|n| n as u8).collect(),
-                },
-            });
-        }
-        let outcomes = store.commit(&ops).unwrap();
-        assert_eq!(outcomes.len(), ops.len(), "one outcome for each change");
-        for (op, outcome) in ops.into_iter().zip(outcomes) {
-            let (Op::Put { name, .. } | Op::Cancel { name }) = &op else {
-                let (Op::Ack(held) | Op::Retry(held, _)) = &op else { unreachable!() };
-                let same = model
-                    .get(&held.name)
-                    .is_some_and(|row| row.number == held.number && row.deadline == held.deadline);
-                match (&op, outcome) {
-                    (_, Outcome::Gone) => assert!(!same, "{op:?}"),
-                    (Op::Ack(held), Outcome::Acked) => drop(model.remove(&held.name)),
-                    (Op::Retry(held, deadline), Outcome::Retried(row)) => {
-                        assert_eq!(row.deadline, *deadline);
-                        let before = model.insert(held.name.clone(), row.clone()).unwrap();
-                        assert_eq!(row.attempt, before.attempt + 1);
-                        assert_eq!(row.payload, before.payload);
-                    }
-                    (op, outcome) => panic!("{outcome:?} of {op:?}"),
+            let name = format!("{}", random(60));
+            let is_settled = settlements.iter().any(|settled| *settled.held.name == *name);
+            match (random(5), model.get(&*name).filter(|_| !is_settled)) {
+                (0, _) => changes.push(Change::cancel(&name)),
+                (n @ 1..3, Some(row)) => {
+                    let retry_at = (n == 2).then(|| random(100));
+                    settlements.push(Settlement { held: held(row, &leases), retry_at });
                 }
-                continue;
-            };
-            let before = model.remove(name).as_ref().map(Replaced::from);
-            match outcome {
-                Outcome::Put { row, replaced } => {
-                    assert_eq!(replaced, before);
-                    model.insert(name.clone(), row);
+                _ => {
+                    let payload: Vec<u8> = (0..random(300)).map(|n| n as u8).collect();
+                    changes.push(Change::put(&name, random(100), &payload));
                 }
-                Outcome::Cancelled(removed) => assert_eq!(removed, before),
-                outcome => panic!("{outcome:?} of {op:?}"),
             }
+        }
+        let done = store.commit(&settlements, &changes).unwrap();
+        assert_eq!(done.outcomes.len(), settlements.len(), "one outcome for each settlement");
+        assert_eq!(done.changed.len(), changes.len(), "one outcome for each change");
+        for (settlement, outcome) in settlements.into_iter().zip(done.outcomes) {
+            let Settlement { held, retry_at } = &settlement;
+            let Outcome::Settled(after) = outcome else { panic!("{outcome:?} of {settlement:?}") };
+            assert_eq!(after.as_ref().map(|row| row.deadline), *retry_at);
+            let before = model.remove(&held.name).expect("what is settled was there");
+            if let Some(row) = after {
+                assert_eq!(row.attempt, before.attempt + 1);
+                assert_eq!(row.payload, before.payload);
+                model.insert(held.name.clone(), row);
+            }
+        }
+        for (change, changed) in changes.into_iter().zip(done.changed) {
+            let Changed { row, replaced } = changed.unwrap();
+            let before = model.remove(&change.name).as_ref().map(Replaced::from);
+            assert_eq!(replaced, before);
+            assert_eq!(row.is_some(), change.put.is_some());
+            model.extend(row.map(|row| (change.name, row)));
         }
         let mut rows: Vec<Row> = model.values().cloned().collect();
         rows.sort_by_key(Row::position);
@@ -281,18 +270,21 @@ fn lease(store: &mut impl Store) -> Vec<Lease> {
 
 fn held(row: &Row, leases: &[Lease]) -> Held {
     let lease = leases.iter().find(|lease| lease.partition == row.partition);
-    Held {
-        name: row.name.clone(),
-        deadline: row.deadline,
-        number: row.number,
-        lease: *lease.expect("the only owner has all partitions"),
-    }
+    Held::new(row, *lease.expect("the only owner has all partitions"))
 }
 
-fn one(store: &mut impl Store, op: Op) -> Outcome {
-    let mut outcomes = store.commit(&[op]).unwrap();
-    assert_eq!(outcomes.len(), 1);
-    outcomes.remove(0)
+fn ack(store: &mut impl Store, held: Held) -> Outcome {
+    settle(store, Settlement { held, retry_at: None })
+}
+
+fn retry(store: &mut impl Store, held: Held, deadline: u64) -> Outcome {
+    settle(store, Settlement { held, retry_at: Some(deadline) })
+}
+
+fn settle(store: &mut impl Store, settlement: Settlement) -> Outcome {
+    let mut done = store.commit(&[settlement], &[]).unwrap();
+    assert_eq!(done.outcomes.len(), 1);
+    done.outcomes.remove(0)
 }
 
 fn put(
@@ -301,17 +293,22 @@ fn put(
     deadline: u64,
     payload: &[u8],
 ) -> (Row, Option<Replaced>) {
-    let op = Op::Put { name: name.into(), deadline, payload: payload.into() };
-    let Outcome::Put { row, replaced } = one(store, op) else { panic!("a put has its outcome") };
+    let mut changed = change(store, &[Change::put(name, deadline, payload)]);
+    let Some(Changed { row: Some(row), replaced }) = changed.pop() else {
+        panic!("a put has its row")
+    };
     assert_ne!(row.number, 0, "0 is no number");
     (row, replaced)
 }
 
 fn cancel(store: &mut impl Store, name: &str) -> Option<Replaced> {
-    let Outcome::Cancelled(removed) = one(store, Op::Cancel { name: name.into() }) else {
-        panic!("a cancel has its outcome")
-    };
-    removed
+    change(store, &[Change::cancel(name)]).pop().expect("a cancel has its outcome").replaced
+}
+
+fn change(store: &mut impl Store, changes: &[Change]) -> Vec<Changed> {
+    let done = store.commit(&[], changes).unwrap();
+    assert_eq!(done.changed.len(), changes.len());
+    done.changed.into_iter().map(Result::unwrap).collect()
 }
 
 fn all(store: &mut impl Store) -> Vec<Row> {

@@ -278,7 +278,7 @@ fn close_waits_for_acks_and_then_all_calls_say_closed() {
 #[test]
 fn names_and_payloads_that_are_not_allowed_are_refused() {
     let timer = DurableTimer::builder().open_store(MemoryStore::new()).unwrap();
-    let schedule = |name: &str, payload: &[u8]| timer.schedule(name, now(), payload).map(drop);
+    let schedule = |name: &str, payload: &[u8]| timer.schedule(name, now(), payload)?.wait();
     assert!(matches!(schedule("", b""), Err(Error::EmptyName)));
     assert!(matches!(schedule("a\0b", b""), Err(Error::NulInName)));
     let long = "x".repeat(MAX_NAME + 1);

@@ -1,12 +1,10 @@
 //! What a check of a file finds: the index of names, and what acks leave in it.
 
-use std::sync::Arc;
-
 use tickwheel_durable::RedbStore;
-use tickwheel_durable::store::{Held, Limit, Op, Position, Store};
+use tickwheel_durable::store::{Change, Held, Limit, Position, Settlement, Store};
 
-fn put(name: u64, deadline: u64) -> Op {
-    Op::Put { name: format!("{name}").into(), deadline, payload: Arc::from([]) }
+fn put(name: u64, deadline: u64) -> Change {
+    Change::put(&format!("{name}"), deadline, &[])
 }
 
 #[test]
@@ -16,21 +14,19 @@ fn the_names_of_what_was_acked_are_swept_away_and_those_of_what_is_pending_stay(
     let lease = store.lease(true).unwrap().held[0];
     let mut random = fastrand::Rng::with_seed(1);
     let mut most = 0;
-    for round in 0..40 {
+    for round in 0..20 {
         // Two thirds are due in their round, and one is due never.
-        let ops: Vec<Op> = (0..1_500)
+        let puts: Vec<Change> = (0..1_500)
             .map(|n| put(random.u64(0..100_000), if n % 3 == 0 { u64::MAX / 2 } else { round }))
             .collect();
-        store.commit(&ops).unwrap();
+        store.commit(&[], &puts).unwrap();
         let limit = Limit { rows: 10_000, bytes: usize::MAX };
         let due = store.load(None, &Position::start(), round, limit).unwrap().rows;
-        let acks: Vec<Op> = due
-            .into_iter()
-            .map(|row| {
-                Op::Ack(Held { name: row.name, deadline: row.deadline, number: row.number, lease })
-            })
+        let acks: Vec<Settlement> = due
+            .iter()
+            .map(|row| Settlement { held: Held::new(row, lease), retry_at: None })
             .collect();
-        store.commit(&acks).unwrap();
+        store.commit(&acks, &[]).unwrap();
         let report = store.check(false, |_, _| {}).unwrap();
         assert!(report.is_whole(), "{report:?}");
         assert_eq!(report.timeouts, store.count().unwrap());
@@ -40,7 +36,7 @@ fn the_names_of_what_was_acked_are_swept_away_and_those_of_what_is_pending_stay(
     assert!(most <= 8_000 + left.timeouts / 2, "they are swept: {most} of {left:?}");
     assert!(0 < left.acked_names);
     // A name that was acked is unknown, and can be scheduled again.
-    store.commit(&[put(0, 100)]).unwrap();
+    store.commit(&[], &[put(0, 100)]).unwrap();
     assert!(store.get("0").unwrap().is_some());
     assert!(store.check(false, |_, _| {}).unwrap().is_whole());
 }

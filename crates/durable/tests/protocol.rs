@@ -1,5 +1,6 @@
 //! The protocol of partitions, leases, epochs and acks in a model checker: all states of 2 workers,
-//! 2 partitions and 3 timeouts, with pauses, kills and late acks.
+//! 2 partitions and 2 timeouts, with pauses, kills and late acks. With
+//! `TICKWHEEL_DURABLE_TIMEOUTS=3` there is a second timeout in a partition, and ten times the states.
 //!
 //! A pause is a worker that does nothing while the others go on, and an answer that comes late is
 //! one that is read late; so both are in every order of the actions.
@@ -92,7 +93,9 @@ impl Model for Protocol {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        vec![State { pending: [true; TIMEOUTS], ..State::default() }]
+        let count = std::env::var("TICKWHEEL_DURABLE_TIMEOUTS").map_or(2, |n| n.parse().unwrap());
+        let pending = std::array::from_fn(|timeout| timeout < count);
+        vec![State { pending, handed_out: pending.map(|pending| !pending), ..State::default() }]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {

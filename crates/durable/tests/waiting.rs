@@ -3,7 +3,9 @@
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
-use tickwheel_durable::store::{Lease, Leases, Limit, Op, Outcome, Page, Position, Row, Store};
+use tickwheel_durable::store::{
+    Change, Done, Lease, Leases, Limit, Page, Position, Row, Settlement, Store,
+};
 use tickwheel_durable::{Due, DurableTimer, Error, MemoryStore};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -39,9 +41,9 @@ impl Store for Held {
         self.store.load(leases, after, until, limit)
     }
 
-    fn commit(&mut self, ops: &[Op]) -> Result<Vec<Outcome>, Error> {
+    fn commit(&mut self, settlements: &[Settlement], changes: &[Change]) -> Result<Done, Error> {
         let _ = self.may.recv();
-        self.store.commit(ops)
+        self.store.commit(settlements, changes)
     }
 
     fn get(&mut self, name: &str) -> Result<Option<Row>, Error> {

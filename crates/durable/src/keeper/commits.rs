@@ -1,32 +1,20 @@
 //! Commits: what consumers settled and what callers ask for, and what came of it.
 
-use std::sync::Arc;
-
 use crate::Error;
+use crate::keeper::Keeper;
 use crate::keeper::outbox::Outbox;
-use crate::keeper::words::{
-    Answer, Call, Cancelled, Command, Now, Reply, Request, Scheduled, Settled,
-};
-use crate::keeper::{Keeper, Pending};
-use crate::store::{Op, Outcome, Replaced, Row};
+use crate::keeper::words::{Command, CommitCall, Found, Now, Settled};
+use crate::store::{Change, Changed, Done, Outcome, Replaced, Row, Settlement};
 
 impl<T> Keeper<T> {
     /// Settlements come first, so that a name that was acked is unknown to a cancel after it.
-    pub(super) fn commit(&mut self, now: Now) -> Option<Call> {
+    pub(super) fn commit(&mut self, now: Now) -> Option<CommitCall<T>> {
         // Without the store's clock it cannot be told what may be out.
         if !self.commit_pause.is_over(now.steady) || !self.tenure.is_known {
             let error = self.last_error.clone().unwrap_or(Error::Closed);
-            while let Some(command) = self.commands.pop_front() {
-                if command.request.is_read() {
-                    return Some(self.read(command));
-                }
-                self.replies.push((command.ticket, Err(error.clone())));
-            }
+            let refused = self.commands.drain(..);
+            self.replies.extend(refused.map(|command| (command.ticket, Err(error.clone()))));
             return None;
-        }
-        if self.commands.front().is_some_and(|command| command.request.is_read()) {
-            let command = self.commands.pop_front().expect("it was there");
-            return Some(self.read(command));
         }
         let lingers = self.commands.is_empty()
             && self.flights.settled.len() < self.config.group
@@ -37,80 +25,43 @@ impl<T> Keeper<T> {
         }
         let time = self.tenure.time(now);
         let settled = self.flights.settled.len().min(self.config.group);
-        let mut ops: Vec<Op> = self
+        let settlements: Vec<Settlement> = self
             .flights
             .first_settled(settled)
-            .map(|(held, settled)| match settled {
-                Settled::Ack => Op::Ack(held),
-                Settled::Retry { delay } => Op::Retry(held, time.saturating_add(delay)),
-                Settled::Dropped => Op::Retry(held, time.saturating_add(self.config.redeliver)),
+            .map(|(held, settled)| {
+                let delay = match settled {
+                    Settled::Ack => None,
+                    Settled::Retry { delay } => Some(delay),
+                    Settled::Dropped => Some(self.config.redeliver),
+                };
+                Settlement { held, retry_at: delay.map(|delay| time.saturating_add(delay)) }
             })
             .collect();
         // After a failure what was handed out goes alone: what callers want put may be too much
         // for a full disk, and then nobody could make room.
-        let mut commands = Vec::new();
         let alone = self.commit_pause.failures > 0 && settled > 0;
-        while !alone && commands.len() < self.config.group {
-            if self.commands.front().is_none_or(|command| command.request.is_read()) {
-                break;
-            }
-            let command = self.commands.pop_front().expect("it was there");
-            ops.push(match &command.request {
-                Request::Put { name, deadline, payload } => {
-                    Op::Put { name: name.clone(), deadline: *deadline, payload: payload.clone() }
-                }
-                Request::Cancel { name } => Op::Cancel { name: name.clone() },
-                _ => unreachable!("reads are not committed"),
-            });
-            commands.push(command);
-        }
+        let most = if alone { 0 } else { self.commands.len().min(self.config.group) };
+        let (changes, tickets): (Vec<Change>, Vec<T>) =
+            self.commands.drain(..most).map(|Command { ticket, change }| (change, ticket)).unzip();
         self.counts.commits += 1;
-        self.counts.changes += ops.len() as u64;
-        self.pending = Some(Pending::Commit { settled, commands });
-        Some(Call::Commit { ops })
-    }
-
-    fn read(&mut self, command: Command<T>) -> Call {
-        let call = match &command.request {
-            Request::Get { name } => Call::Get { name: name.clone() },
-            Request::Len => Call::Len,
-            Request::Page { after, limit } => {
-                Call::Load { leases: None, after: after.clone(), until: u64::MAX, limit: *limit }
-            }
-            Request::Put { .. } | Request::Cancel { .. } => unreachable!("not a read"),
-        };
-        self.pending = Some(Pending::Read(command));
-        call
-    }
-
-    pub(super) fn was_read(&mut self, command: Command<T>, answer: Answer) {
-        let reply = match answer {
-            Answer::Row(row) => Reply::Found(row),
-            Answer::Len(len) => Reply::Len(len),
-            Answer::Page(page) => {
-                self.tell_damaged(page.damaged);
-                Reply::Page { rows: page.rows, end: page.end }
-            }
-            _ => unreachable!("the answer fits the call"),
-        };
-        self.replies.push((command.ticket, Ok(reply)));
+        self.counts.changes += (settlements.len() + changes.len()) as u64;
+        Some(CommitCall { settlements, changes, tickets })
     }
 
     pub(super) fn committed(
         &mut self,
         now: Now,
         outbox: &mut Outbox,
-        settled: usize,
-        commands: Vec<Command<T>>,
-        outcomes: Vec<Outcome>,
+        call: CommitCall<T>,
+        done: Done,
     ) {
-        let mut outcomes = outcomes.into_iter();
+        let settled = self.flights.take_settled(call.settlements.len());
         let mut fenced = false;
-        for number in self.flights.take_settled(settled) {
+        for (number, outcome) in settled.into_iter().zip(done.outcomes) {
             self.flights.end(number);
-            match outcomes.next().expect("an outcome for each change") {
-                Outcome::Acked => self.counts.acked += 1,
-                Outcome::Retried(row) => {
+            match outcome {
+                Outcome::Settled(None) => self.counts.acked += 1,
+                Outcome::Settled(Some(row)) => {
                     self.counts.retried += 1;
                     self.insert_if_loaded(row);
                 }
@@ -119,35 +70,20 @@ impl<T> Keeper<T> {
                     fenced = true;
                 }
                 Outcome::Gone => {}
-                outcome => unreachable!("{outcome:?} for what was settled"),
             }
         }
         self.flights.settled_since = now.steady;
-        for command in commands {
-            let reply = match outcomes.next().expect("an outcome for each change") {
-                Outcome::Put { row, replaced } => {
-                    let reply = match replaced.map(|old| self.take_out(now, outbox, &row.name, old))
-                    {
-                        None => Scheduled::New,
-                        Some(false) => Scheduled::Moved,
-                        Some(true) => Scheduled::Firing,
-                    };
+        for ((ticket, change), changed) in
+            call.tickets.into_iter().zip(call.changes).zip(done.changed)
+        {
+            let reply = changed.map(|Changed { row, replaced }| {
+                let found = self.take_out(now, outbox, &change, replaced);
+                if let Some(row) = row {
                     self.insert_if_loaded(row);
-                    Reply::Scheduled(reply)
                 }
-                Outcome::Cancelled(old) => {
-                    let Request::Cancel { name } = &command.request else {
-                        unreachable!("the outcome fits the change")
-                    };
-                    Reply::Cancelled(match old.map(|old| self.take_out(now, outbox, name, old)) {
-                        None => Cancelled::Unknown,
-                        Some(false) => Cancelled::Cancelled,
-                        Some(true) => Cancelled::Firing,
-                    })
-                }
-                outcome => unreachable!("{outcome:?} for a command"),
-            };
-            self.replies.push((command.ticket, Ok(reply)));
+                found
+            });
+            self.replies.push((ticket, reply));
         }
         if fenced {
             self.forget();
@@ -155,18 +91,23 @@ impl<T> Keeper<T> {
         self.bound();
     }
 
-    /// Forgets a row that is gone from the store. Returns whether a consumer has it, or may have.
-    fn take_out(&mut self, now: Now, outbox: &mut Outbox, name: &Arc<str>, old: Replaced) -> bool {
-        let Replaced { number, deadline } = old;
-        if self.flights.has(number) {
-            if !outbox.take_back(number) {
-                return true;
-            }
+    /// Forgets a row that is gone from the store.
+    fn take_out(
+        &mut self,
+        now: Now,
+        outbox: &mut Outbox,
+        change: &Change,
+        replaced: Option<Replaced>,
+    ) -> Found {
+        let Some(Replaced { number, deadline }) = replaced else { return Found::Nothing };
+        if !self.flights.has(number) {
+            self.front.remove(&change.name, Some(number));
+        } else if outbox.take_back(number) {
             self.flights.take_back(number);
         } else {
-            self.front.remove(name, Some(number));
+            return Found::Firing;
         }
-        self.may_be_out(now, deadline)
+        if self.may_be_out(now, deadline) { Found::Firing } else { Found::Pending }
     }
 
     fn insert_if_loaded(&mut self, row: Row) {

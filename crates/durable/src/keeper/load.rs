@@ -1,8 +1,8 @@
 //! Loads: what to read of the store's front, and when.
 
 use crate::Error;
-use crate::keeper::words::{Call, Now};
-use crate::keeper::{Keeper, Pending};
+use crate::keeper::Keeper;
+use crate::keeper::words::{LoadCall, Now};
 use crate::store::{Damaged, Limit, Page, Position};
 
 impl<T> Keeper<T> {
@@ -48,7 +48,7 @@ impl<T> Keeper<T> {
         }
     }
 
-    pub(super) fn load(&mut self, now: Now) -> Option<Call> {
+    pub(super) fn load(&mut self, now: Now) -> Option<LoadCall> {
         let time = self.tenure.time(now);
         let looks = self.wants_look(now);
         if !looks && !self.wants_load(time) || !self.load_pause.is_over(now.steady) {
@@ -64,12 +64,16 @@ impl<T> Keeper<T> {
             bytes: self.config.near_bytes,
         };
         let look = (after == Position::start()).then_some((time, now.steady));
-        self.pending = Some(Pending::Load { until, look, is_stale: false });
         self.counts.loads += 1;
-        Some(Call::Load { leases: Some(self.tenure.all()), after, until, limit })
+        let forgotten = self.counts.forgotten;
+        Some(LoadCall { leases: self.tenure.all(), after, until, limit, look, forgotten })
     }
 
-    pub(super) fn loaded(&mut self, now: Now, until: u64, look: Option<(u64, u64)>, page: Page) {
+    pub(super) fn loaded(&mut self, now: Now, call: LoadCall, page: Page) {
+        let LoadCall { until, look, forgotten, .. } = call;
+        if forgotten != self.counts.forgotten {
+            return;
+        }
         if let Some((time, asked)) = look
             && self.tenure.is_shared()
         {
@@ -100,7 +104,8 @@ impl<T> Keeper<T> {
         }
     }
 
-    pub(super) fn tell_damaged(&mut self, damaged: Vec<Damaged>) {
+    /// Tells what was found damaged and set aside.
+    pub(crate) fn tell_damaged(&mut self, damaged: Vec<Damaged>) {
         self.counts.damaged += damaged.len() as u64;
         self.troubles.extend(damaged.into_iter().map(|damaged| {
             let Damaged { name, deadline, reason } = damaged;

@@ -22,14 +22,14 @@ mod words;
 use std::collections::VecDeque;
 
 use crate::Error;
+use crate::store::Leases;
 use flights::Flights;
 use front::Front;
 use outbox::Outbox;
 use pause::Pause;
 use tenure::Tenure;
-pub(crate) use words::{
-    Answer, Call, Command, Config, Counts, Now, Reply, Request, Settled, milliseconds,
-};
+use words::LeaseCall;
+pub(crate) use words::{Answer, Call, Command, Config, Counts, Found, Now, Settled};
 pub use words::{Cancelled, Scheduled};
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct Keeper<T> {
     tenure: Tenure,
     commands: VecDeque<Command<T>>,
     /// The one call that is under way.
-    pending: Option<Pending<T>>,
+    pending: Option<Pending>,
 
     /// The time by which was last handed out. If the clock is before it, the clock was set back.
     handed_out_at: u64,
@@ -61,31 +61,18 @@ pub(crate) struct Keeper<T> {
     waits: bool,
     released: bool,
 
-    pub(crate) replies: Vec<(T, Result<Reply, Error>)>,
+    pub(crate) replies: Vec<(T, Result<Found, Error>)>,
     /// What the person who runs the timer should hear of.
     pub(crate) troubles: Vec<Error>,
     pub(crate) counts: Counts,
 }
 
-/// A call that is under way, and what its answer is for.
-#[derive(Debug)]
-enum Pending<T> {
-    Lease {
-        asked: u64,
-        wanted: bool,
-    },
-    /// `look`: the time and the steady time when a load from the front was asked for.
-    /// `is_stale`: all was forgotten since, so the page is not what comes next.
-    Load {
-        until: u64,
-        look: Option<(u64, u64)>,
-        is_stale: bool,
-    },
-    Commit {
-        settled: usize,
-        commands: Vec<Command<T>>,
-    },
-    Read(Command<T>),
+/// A call that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pending {
+    /// It may give leases back, and others own them before its answer is here.
+    Lease,
+    Other,
 }
 
 impl<T> Keeper<T> {
@@ -150,13 +137,19 @@ impl<T> Keeper<T> {
 
     /// Hands out what is due, and returns the next call for the store. After a call this returns
     /// none until [`answer`](Self::answer) came; it hands out all the same.
-    pub(crate) fn poll(&mut self, now: Now, outbox: &mut Outbox) -> Option<Call> {
+    pub(crate) fn poll(&mut self, now: Now, outbox: &mut Outbox) -> Option<Call<T>> {
         if self.released {
             return None;
         }
         self.notice(now, outbox);
         self.hand_out(now, outbox);
-        if self.pending.is_some() { None } else { self.next_call(now) }
+        if self.pending.is_some() {
+            return None;
+        }
+        let call = self.next_call(now)?;
+        let is_lease = matches!(call, Call::Lease(_));
+        self.pending = Some(if is_lease { Pending::Lease } else { Pending::Other });
+        Some(call)
     }
 
     /// Returns the steady time at which to call [`poll`](Self::poll) again, if nothing else
@@ -201,11 +194,45 @@ impl<T> Keeper<T> {
     }
 
     /// Takes the store's answer to the last call.
-    pub(crate) fn answer(&mut self, now: Now, outbox: &mut Outbox, answer: Result<Answer, Error>) {
-        let pending = self.pending.take().expect("an answer follows a call");
+    pub(crate) fn answer(&mut self, now: Now, outbox: &mut Outbox, answer: Answer<T>) {
+        self.pending = None;
         match answer {
-            Ok(answer) => self.succeed(now, outbox, pending, answer),
-            Err(error) => self.fail(now, outbox, pending, error),
+            Answer::Lease(call, Ok(leases)) => self.leased(now, outbox, call, leases),
+            Answer::Load(call, Ok(mut page)) => {
+                self.load_pause.reset();
+                self.tell_damaged(std::mem::take(&mut page.damaged));
+                self.loaded(now, call, page);
+            }
+            Answer::Commit(call, Ok(done)) => {
+                self.commit_pause.reset();
+                self.last_error = None;
+                self.committed(now, outbox, call, done);
+            }
+            Answer::Lease(call, Err(error)) => {
+                self.lease_pause.fail(now.steady);
+                // The store may have given some back, and another owner may have them by now.
+                self.tenure.clear();
+                // The leases run out by themselves.
+                self.released = !call.wanted;
+                self.failed(outbox, error);
+            }
+            Answer::Load(_, Err(error)) => {
+                self.load_pause.fail(now.steady);
+                self.failed(outbox, error);
+            }
+            Answer::Commit(call, Err(error)) => {
+                self.commit_pause.fail(now.steady);
+                if self.closing {
+                    // A timer that closes does not wait for a store that fails: what was not
+                    // settled comes again.
+                    for number in self.flights.take_settled(self.flights.settled.len()) {
+                        self.flights.end(number);
+                    }
+                }
+                let tickets = call.tickets.into_iter();
+                self.replies.extend(tickets.map(|ticket| (ticket, Err(error.clone()))));
+                self.failed(outbox, error);
+            }
         }
     }
 
@@ -238,9 +265,8 @@ impl<T> Keeper<T> {
             && self.flights.len() < self.config.in_flight * 2
     }
 
-    /// A call for leases may give some back, and then others own them before its answer is here.
     fn may_hand_out(&self, now: Now) -> bool {
-        self.tenure.may_hand_out(now) && !matches!(self.pending, Some(Pending::Lease { .. }))
+        self.tenure.may_hand_out(now) && self.pending != Some(Pending::Lease)
     }
 
     /// The latest deadline that may be handed out.
@@ -301,21 +327,20 @@ impl<T> Keeper<T> {
         }
     }
 
-    fn next_call(&mut self, now: Now) -> Option<Call> {
+    fn next_call(&mut self, now: Now) -> Option<Call<T>> {
+        let asked = now.steady;
         if self.closing && self.is_idle() {
-            self.pending = Some(Pending::Lease { asked: now.steady, wanted: false });
-            return Some(Call::Lease { wanted: false });
+            return Some(Call::Lease(LeaseCall { asked, wanted: false }));
         }
-        if self.tenure.is_due(now) && self.lease_pause.is_over(now.steady) {
-            self.pending = Some(Pending::Lease { asked: now.steady, wanted: true });
-            return Some(Call::Lease { wanted: true });
+        if self.tenure.is_due(now) && self.lease_pause.is_over(asked) {
+            return Some(Call::Lease(LeaseCall { asked, wanted: true }));
         }
         // Loads and commits take turns, so that neither holds the other up.
         self.load_next = !self.load_next;
         if self.load_next {
-            self.load(now).or_else(|| self.commit(now))
+            self.load(now).map(Call::Load).or_else(|| self.commit(now).map(Call::Commit))
         } else {
-            self.commit(now).or_else(|| self.load(now))
+            self.commit(now).map(Call::Commit).or_else(|| self.load(now).map(Call::Load))
         }
     }
 
@@ -325,67 +350,26 @@ impl<T> Keeper<T> {
         self.commands.is_empty() && holds == 0
     }
 
-    fn succeed(&mut self, now: Now, outbox: &mut Outbox, pending: Pending<T>, answer: Answer) {
-        match (pending, answer) {
-            (Pending::Lease { wanted: false, .. }, Answer::Leases(_)) => self.released = true,
-            (Pending::Lease { asked, .. }, Answer::Leases(leases)) => {
-                self.lease_pause.reset();
-                if leases.held.is_empty() {
-                    self.lease_pause.until = now.steady.saturating_add(pause::FIRST);
-                }
-                if self.tenure.take(now, asked, leases) {
-                    self.recall(outbox);
-                    self.forget();
-                }
-            }
-            (Pending::Load { until, look, is_stale }, Answer::Page(mut page)) => {
-                self.load_pause.reset();
-                self.tell_damaged(std::mem::take(&mut page.damaged));
-                if !is_stale {
-                    self.loaded(now, until, look, page);
-                }
-            }
-            (Pending::Commit { settled, commands }, Answer::Outcomes(outcomes)) => {
-                self.commit_pause.reset();
-                self.last_error = None;
-                self.committed(now, outbox, settled, commands, outcomes);
-            }
-            (Pending::Read(command), answer) => self.was_read(command, answer),
-            _ => unreachable!("the answer fits the call"),
+    fn leased(&mut self, now: Now, outbox: &mut Outbox, call: LeaseCall, leases: Leases) {
+        if !call.wanted {
+            self.released = true;
+            return;
+        }
+        self.lease_pause.reset();
+        if leases.held.is_empty() {
+            self.lease_pause.until = now.steady.saturating_add(pause::FIRST);
+        }
+        if self.tenure.take(now, call.asked, leases) {
+            self.recall(outbox);
+            self.forget();
         }
     }
 
-    fn fail(&mut self, now: Now, outbox: &mut Outbox, pending: Pending<T>, error: Error) {
+    /// What was done and what not is not known.
+    fn failed(&mut self, outbox: &mut Outbox, error: Error) {
         self.counts.errors += 1;
-        match pending {
-            Pending::Lease { wanted, .. } => {
-                self.lease_pause.fail(now.steady);
-                // The store may have given some back, and another owner may have them by now.
-                self.tenure.clear();
-                if !wanted {
-                    // The leases run out by themselves.
-                    self.released = true;
-                }
-            }
-            Pending::Load { .. } => self.load_pause.fail(now.steady),
-            Pending::Commit { commands, .. } => {
-                self.commit_pause.fail(now.steady);
-                if self.closing {
-                    // A timer that closes does not wait for a store that fails: what was not
-                    // settled comes again.
-                    for number in self.flights.take_settled(self.flights.settled.len()) {
-                        self.flights.end(number);
-                    }
-                }
-                for command in commands {
-                    self.replies.push((command.ticket, Err(error.clone())));
-                }
-            }
-            Pending::Read(command) => self.replies.push((command.ticket, Err(error.clone()))),
-        }
         self.last_error = Some(error.clone());
         self.troubles.push(error);
-        // What was done and what not is not known.
         self.recall(outbox);
         self.forget();
     }
@@ -408,9 +392,6 @@ impl<T> Keeper<T> {
         self.counts.forgotten += 1;
         self.look_next = 0;
         self.front.clear();
-        if let Some(Pending::Load { is_stale, .. }) = &mut self.pending {
-            *is_stale = true;
-        }
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::keeper::words::{Now, milliseconds};
+use crate::keeper::words::Now;
 use crate::store::{Lease, Leases};
+use crate::values::milliseconds;
 
 /// What the keeper may hand out, and until when.
 #[derive(Debug, Default)]

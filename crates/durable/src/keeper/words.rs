@@ -1,10 +1,8 @@
 //! What goes into a keeper and what comes out of it.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use crate::Error;
-use crate::store::{Lease, Leases, Limit, Op, Outcome, Page, Position, Row, Store};
+use crate::error::caught;
+use crate::store::{Change, Done, Lease, Leases, Limit, Page, Position, Settlement, Store};
 
 /// How a keeper behaves; all times in milliseconds.
 #[derive(Clone, Debug)]
@@ -47,26 +45,17 @@ pub(crate) struct Now {
 #[derive(Debug)]
 pub(crate) struct Command<T> {
     pub(crate) ticket: T,
-    pub(crate) request: Request,
+    pub(crate) change: Change,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Request {
-    Put { name: Arc<str>, deadline: u64, payload: Arc<[u8]> },
-    Cancel { name: Arc<str> },
-    Get { name: Arc<str> },
-    Len,
-    Page { after: Position, limit: Limit },
-}
-
-/// What came of a [`Request`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
-    Scheduled(Scheduled),
-    Cancelled(Cancelled),
-    Found(Option<Row>),
-    Len(u64),
-    Page { rows: Vec<Row>, end: Option<Position> },
+/// What a [`Change`] found under its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Nothing,
+    /// A timeout that no consumer has been handed, nor will be.
+    Pending,
+    /// A timeout that a consumer has been handed, or may have been.
+    Firing,
 }
 
 /// What [`DurableTimer::schedule`](crate::DurableTimer::schedule) did.
@@ -101,24 +90,47 @@ pub(crate) enum Settled {
     Dropped,
 }
 
-/// A call of the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Call {
-    Lease { wanted: bool },
-    Load { leases: Option<Vec<Lease>>, after: Position, until: u64, limit: Limit },
-    Commit { ops: Vec<Op> },
-    Get { name: Arc<str> },
-    Len,
+/// A call of the store, with what its answer is for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Call<T> {
+    Lease(LeaseCall),
+    Load(LoadCall),
+    Commit(CommitCall<T>),
 }
 
-/// The store's answer to a [`Call`].
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct LeaseCall {
+    /// The steady time before the call.
+    pub(crate) asked: u64,
+    pub(crate) wanted: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct LoadCall {
+    pub(crate) leases: Vec<Lease>,
+    pub(crate) after: Position,
+    pub(crate) until: u64,
+    pub(crate) limit: Limit,
+    /// The time and the steady time, if it is a load from the front.
+    pub(super) look: Option<(u64, u64)>,
+    /// How often all had been forgotten. After another time the page is not what comes next.
+    pub(super) forgotten: u64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct CommitCall<T> {
+    pub(crate) settlements: Vec<Settlement>,
+    pub(crate) changes: Vec<Change>,
+    /// Of the changes.
+    pub(super) tickets: Vec<T>,
+}
+
+/// A call and what the store answered to it.
 #[derive(Debug)]
-pub(crate) enum Answer {
-    Leases(Leases),
-    Page(Page),
-    Outcomes(Vec<Outcome>),
-    Row(Option<Row>),
-    Len(u64),
+pub(crate) enum Answer<T> {
+    Lease(LeaseCall, Result<Leases, Error>),
+    Load(LoadCall, Result<Page, Error>),
+    Commit(CommitCall<T>, Result<Done, Error>),
 }
 
 /// What a keeper has done; goes into [`Stats`](crate::Stats).
@@ -138,44 +150,64 @@ pub(crate) struct Counts {
     pub(crate) late_total: u64,
 }
 
-/// What a request costs beside its name and its payload: two allocations, its place in the queue
+/// What a change costs beside its name and its payload: two allocations, its place in the queue
 /// and the way for its reply.
-const REQUEST: usize = 200;
+const CHANGE: usize = 200;
 
-impl Request {
-    /// Returns the bytes that the request takes in memory, nearly.
+impl Change {
+    /// Returns the bytes that the change takes in memory, nearly.
     pub(crate) fn bytes(&self) -> usize {
-        match self {
-            Self::Put { name, payload, .. } => REQUEST + name.len() + payload.len(),
-            Self::Cancel { name } => REQUEST + name.len(),
-            Self::Get { .. } | Self::Len | Self::Page { .. } => 0,
-        }
-    }
-
-    pub(super) fn is_read(&self) -> bool {
-        match self {
-            Self::Put { .. } | Self::Cancel { .. } => false,
-            Self::Get { .. } | Self::Len | Self::Page { .. } => true,
-        }
+        CHANGE + self.name.len() + self.put.as_ref().map_or(0, |put| put.payload.len())
     }
 }
 
-impl Call {
-    /// Makes the call.
-    pub(crate) fn make(&self, store: &mut (impl Store + ?Sized)) -> Result<Answer, Error> {
-        Ok(match self {
-            Self::Lease { wanted } => Answer::Leases(store.lease(*wanted)?),
-            Self::Load { leases, after, until, limit } => {
-                Answer::Page(store.load(leases.as_deref(), after, *until, *limit)?)
+impl<T> Call<T> {
+    /// Makes the call. A panic of the store is an error.
+    pub(crate) fn make(self, store: &mut (impl Store + ?Sized)) -> Answer<T> {
+        match self {
+            Self::Lease(call) => {
+                let leases = caught("take leases", || store.lease(call.wanted));
+                Answer::Lease(call, leases)
             }
-            Self::Commit { ops } => Answer::Outcomes(store.commit(ops)?),
-            Self::Get { name } => Answer::Row(store.get(name)?),
-            Self::Len => Answer::Len(store.count()?),
-        })
+            Self::Load(call) => {
+                let LoadCall { leases, after, until, limit, .. } = &call;
+                let page = caught("load", || store.load(Some(leases), after, *until, *limit));
+                Answer::Load(call, page)
+            }
+            Self::Commit(call) => {
+                let done = caught("commit", || store.commit(&call.settlements, &call.changes));
+                Answer::Commit(call, done)
+            }
+        }
+    }
+
+    /// Answers that the call could not be made.
+    #[cfg(test)]
+    pub(crate) fn fail(self, error: Error) -> Answer<T> {
+        match self {
+            Self::Lease(call) => Answer::Lease(call, Err(error)),
+            Self::Load(call) => Answer::Load(call, Err(error)),
+            Self::Commit(call) => Answer::Commit(call, Err(error)),
+        }
     }
 }
 
-/// Rounds up.
-pub(crate) fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+#[cfg(test)]
+impl<T> Answer<T> {
+    /// Loses the answer on its way.
+    pub(crate) fn lose(self, error: Error) -> Self {
+        match self {
+            Self::Lease(call, _) => Self::Lease(call, Err(error)),
+            Self::Load(call, _) => Self::Load(call, Err(error)),
+            Self::Commit(call, _) => Self::Commit(call, Err(error)),
+        }
+    }
+
+    pub(crate) fn is_err(&self) -> bool {
+        match self {
+            Self::Lease(_, leases) => leases.is_err(),
+            Self::Load(_, page) => page.is_err(),
+            Self::Commit(_, done) => done.is_err(),
+        }
+    }
 }

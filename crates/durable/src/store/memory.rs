@@ -4,23 +4,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Error;
 use crate::store::{
-    Filling, Lease, Leases, Limit, Op, Outcome, Page, Position, Replaced, Row, Store,
+    Change, Changed, Done, Filling, Held, Lease, Leases, Limit, Outcome, Page, Position, Put,
+    Replaced, Row, Settlement, Store,
 };
 
 /// A store in memory, for tests of programs that use a timer. Nothing in it outlives the process.
 ///
 /// Clones are the same store, so a test can close a timer and open another on what is left.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct MemoryStore {
     tables: Arc<Mutex<Tables>>,
 }
 
-#[derive(Debug, Default)]
-struct Tables {
-    due: BTreeMap<Position, Row>,
-    deadlines: BTreeMap<Arc<str>, u64>,
-    number: u64,
-    epoch: u64,
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self { tables: Arc::new(Mutex::new(Tables::new(1))) }
+    }
 }
 
 impl MemoryStore {
@@ -36,11 +35,11 @@ impl MemoryStore {
 
 impl Store for MemoryStore {
     fn lease(&mut self, wanted: bool) -> Result<Leases, Error> {
-        let mut tables = self.tables();
         let mut held = Vec::new();
         if wanted {
-            tables.epoch += 1;
-            held.push(Lease { partition: 0, epoch: tables.epoch });
+            let epoch = &mut self.tables().epochs[0];
+            *epoch += 1;
+            held.push(Lease { partition: 0, epoch: *epoch });
         }
         Ok(Leases { held, good_for: None, clock: None })
     }
@@ -52,23 +51,11 @@ impl Store for MemoryStore {
         until: u64,
         limit: Limit,
     ) -> Result<Page, Error> {
-        let mut filling = Filling::new(limit);
-        let tables = self.tables();
-        let rows = tables.due.range((Bound::Excluded(after.clone()), Bound::Unbounded));
-        for (position, row) in rows {
-            if until < position.deadline || filling.is_over() {
-                break;
-            }
-            if leases.is_none_or(|leases| leases.iter().any(|lease| lease.partition == 0)) {
-                filling.add(row.clone());
-            }
-        }
-        Ok(filling.page())
+        Ok(self.tables().load(leases, after, until, limit))
     }
 
-    fn commit(&mut self, ops: &[Op]) -> Result<Vec<Outcome>, Error> {
-        let mut tables = self.tables();
-        Ok(ops.iter().map(|op| tables.apply(op)).collect())
+    fn commit(&mut self, settlements: &[Settlement], changes: &[Change]) -> Result<Done, Error> {
+        Ok(self.tables().commit(settlements, changes))
     }
 
     fn get(&mut self, name: &str) -> Result<Option<Row>, Error> {
@@ -80,53 +67,65 @@ impl Store for MemoryStore {
     }
 }
 
+/// Rows in partitions, and the newest epoch of each.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    due: BTreeMap<Position, Row>,
+    deadlines: BTreeMap<Arc<str>, u64>,
+    number: u64,
+    pub(crate) epochs: Vec<u64>,
+}
+
 impl Tables {
-    fn apply(&mut self, op: &Op) -> Outcome {
-        match op {
-            Op::Put { name, deadline, payload } => {
-                let replaced = self.remove(name).as_ref().map(Replaced::from);
-                self.number += 1;
-                let row = Row {
-                    name: name.clone(),
-                    deadline: *deadline,
-                    payload: payload.clone(),
-                    attempt: 0,
-                    number: self.number,
-                    partition: 0,
-                };
-                self.insert(row.clone());
-                Outcome::Put { row, replaced }
-            }
-            Op::Cancel { name } => {
-                Outcome::Cancelled(self.remove(name).as_ref().map(Replaced::from))
-            }
-            Op::Ack(held) | Op::Retry(held, _) if held.lease.epoch != self.epoch => Outcome::Fenced,
-            Op::Ack(held) | Op::Retry(held, _)
-                if self.find(&held.name).is_none_or(|row| {
-                    (row.number, row.deadline) != (held.number, held.deadline)
-                }) =>
-            {
-                Outcome::Gone
-            }
-            Op::Ack(held) => {
-                self.remove(&held.name);
-                Outcome::Acked
-            }
-            Op::Retry(held, deadline) => {
-                let mut row = self.remove(&held.name).expect("the row was found");
-                row.deadline = *deadline;
-                row.attempt = row.attempt.saturating_add(1);
-                self.number += 1;
-                row.number = self.number;
-                self.insert(row.clone());
-                Outcome::Retried(row)
-            }
+    pub(crate) fn new(partitions: usize) -> Self {
+        Self {
+            due: BTreeMap::new(),
+            deadlines: BTreeMap::new(),
+            number: 0,
+            epochs: vec![0; partitions],
         }
     }
 
-    fn insert(&mut self, row: Row) {
+    pub(crate) fn commit(&mut self, settlements: &[Settlement], changes: &[Change]) -> Done {
+        Done {
+            outcomes: settlements.iter().map(|settlement| self.settle(settlement)).collect(),
+            changed: changes.iter().map(|change| Ok(self.change(change))).collect(),
+        }
+    }
+
+    fn settle(&mut self, settlement: &Settlement) -> Outcome {
+        let Settlement { held: Held { name, number, deadline, lease }, retry_at } = settlement;
+        if lease.epoch != self.epochs[lease.partition as usize] {
+            return Outcome::Fenced;
+        }
+        if self.find(name).is_none_or(|row| (row.number, row.deadline) != (*number, *deadline)) {
+            return Outcome::Gone;
+        }
+        let mut row = self.remove(name).expect("the row was found");
+        Outcome::Settled(retry_at.map(|deadline| {
+            row.deadline = deadline;
+            row.attempt = row.attempt.saturating_add(1);
+            self.insert(row)
+        }))
+    }
+
+    fn change(&mut self, Change { name, put }: &Change) -> Changed {
+        let replaced = self.remove(name).as_ref().map(Replaced::from);
+        let row = put.clone().map(|Put { deadline, payload }| {
+            let partition = crc32c::crc32c(name.as_bytes()) % self.epochs.len() as u32;
+            let name = name.clone();
+            self.insert(Row { name, deadline, payload, attempt: 0, number: 0, partition })
+        });
+        Changed { row, replaced }
+    }
+
+    /// Puts the row under a number that no row ever had.
+    fn insert(&mut self, mut row: Row) -> Row {
+        self.number += 1;
+        row.number = self.number;
         self.deadlines.insert(row.name.clone(), row.deadline);
-        self.due.insert(row.position(), row);
+        self.due.insert(row.position(), row.clone());
+        row
     }
 
     fn remove(&mut self, name: &str) -> Option<Row> {
@@ -134,8 +133,36 @@ impl Tables {
         self.due.remove(&Position { deadline, name })
     }
 
+    pub(crate) fn load(
+        &self,
+        leases: Option<&[Lease]>,
+        after: &Position,
+        until: u64,
+        limit: Limit,
+    ) -> Page {
+        let is_wanted = |row: &Row| match leases {
+            None => true,
+            Some(leases) => leases.iter().any(|lease| lease.partition == row.partition),
+        };
+        let mut filling = Filling::new(limit);
+        let rows = self.due.range((Bound::Excluded(after.clone()), Bound::Unbounded));
+        let rows = rows.map(|(_, row)| row).take_while(|row| row.deadline <= until);
+        for row in rows.filter(|row| is_wanted(row)) {
+            if filling.is_over() {
+                break;
+            }
+            filling.add(row.clone());
+        }
+        filling.page()
+    }
+
     fn find(&self, name: &str) -> Option<&Row> {
         let (name, &deadline) = self.deadlines.get_key_value(name)?;
         self.due.get(&Position { deadline, name: name.clone() })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.due.is_empty()
     }
 }

@@ -1,6 +1,6 @@
 //! What a store must do, and the words it speaks.
 
-mod memory;
+pub(crate) mod memory;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 #[cfg(feature = "redb")]
@@ -55,17 +55,20 @@ pub trait Store: Send {
         limit: Limit,
     ) -> Result<Page, Error>;
 
-    /// Applies `ops` one after another, all of them or none, and says for each what came of it.
+    /// Applies all `settlements` and then all `changes`, in one transaction, and says for each what
+    /// came of it. No two settlements are of one name.
     ///
     /// A store must guarantee:
     ///
-    /// - When it returns `Ok`, all of it survives a crash and a power cut.
+    /// - The changes are applied one after another.
+    /// - When it returns `Ok`, all of it survives a crash and a power cut, except for the changes
+    ///   whose [`Done::changed`] is an error: of those nothing was done.
     /// - When it returns an error, either all or nothing of it was done.
-    /// - [`Outcome::Put`] and [`Outcome::Retried`] carry a number that no row ever had. Without it,
-    ///   a retry whose answer was lost would look like a row that is still in flight.
-    /// - [`Op::Ack`] and [`Op::Retry`] do nothing if the row of that name has another number, and
-    ///   nothing if the epoch is not the newest of that partition.
-    fn commit(&mut self, ops: &[Op]) -> Result<Vec<Outcome>, Error>;
+    /// - Each row in [`Done`] has a number that no row ever had. Without it, a retry whose answer
+    ///   was lost would look like a row that is still in flight.
+    /// - A settlement does nothing if the row of that name has another number, and nothing if the
+    ///   epoch is not the newest of that partition.
+    fn commit(&mut self, settlements: &[Settlement], changes: &[Change]) -> Result<Done, Error>;
 
     /// Returns the row of this name.
     fn get(&mut self, name: &str) -> Result<Option<Row>, Error>;
@@ -83,7 +86,7 @@ pub struct Row {
     pub deadline: u64,
     /// The payload.
     pub payload: Arc<[u8]>,
-    /// How often the timeout came back by [`Op::Retry`].
+    /// How often the timeout was retried.
     pub attempt: u32,
     /// Tells this timeout from earlier ones of the same name, and from itself before a retry.
     pub number: u64,
@@ -224,27 +227,43 @@ pub struct Leases {
     pub clock: Option<u64>,
 }
 
-/// A change.
+/// What a caller wants done with a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Op {
+pub struct Change {
+    /// The name.
+    pub name: Arc<str>,
+    /// What to put in the place of the timeout that has this name. `None` cancels it.
+    pub put: Option<Put>,
+}
+
+/// A timeout to put.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Put {
+    /// The deadline, in milliseconds since 1970.
+    pub deadline: u64,
+    /// The payload.
+    pub payload: Arc<[u8]>,
+}
+
+impl Change {
     /// Puts a timeout, in the place of the one that has the same name.
-    Put {
-        /// The name.
-        name: Arc<str>,
-        /// The deadline, in milliseconds since 1970.
-        deadline: u64,
-        /// The payload.
-        payload: Arc<[u8]>,
-    },
+    pub fn put(name: &str, deadline: u64, payload: &[u8]) -> Self {
+        Self { name: name.into(), put: Some(Put { deadline, payload: payload.into() }) }
+    }
+
     /// Removes the timeout of this name.
-    Cancel {
-        /// The name.
-        name: Arc<str>,
-    },
-    /// Removes a timeout that was handed out and is done.
-    Ack(Held),
-    /// Moves a timeout that was handed out to a new deadline, and counts the attempt.
-    Retry(Held, u64),
+    pub fn cancel(name: &str) -> Self {
+        Self { name: name.into(), put: None }
+    }
+}
+
+/// What a consumer did with a timeout that was handed out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settlement {
+    /// The timeout.
+    pub held: Held,
+    /// The new deadline if it is to come again, which counts as an attempt. `None`: it is done.
+    pub retry_at: Option<u64>,
 }
 
 /// A timeout that was handed out.
@@ -258,6 +277,13 @@ pub struct Held {
     pub number: u64,
     /// The lease it was handed out under.
     pub lease: Lease,
+}
+
+impl Held {
+    /// Says under which lease a row was handed out.
+    pub fn new(row: &Row, lease: Lease) -> Self {
+        Self { name: row.name.clone(), deadline: row.deadline, number: row.number, lease }
+    }
 }
 
 /// A row that is gone, because it was put anew or cancelled.
@@ -275,24 +301,31 @@ impl From<&Row> for Replaced {
     }
 }
 
-/// What came of an [`Op`].
+/// What [`Store::commit`] returns.
+#[derive(Clone, Debug, Default)]
+pub struct Done {
+    /// What came of each settlement.
+    pub outcomes: Vec<Outcome>,
+    /// What came of each change. An error is of that change alone.
+    pub changed: Vec<Result<Changed, Error>>,
+}
+
+/// What came of a [`Settlement`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Of [`Op::Put`].
-    Put {
-        /// The row as it is now.
-        row: Row,
-        /// The row whose place it took.
-        replaced: Option<Replaced>,
-    },
-    /// Of [`Op::Cancel`]: the row that is gone.
-    Cancelled(Option<Replaced>),
-    /// Of [`Op::Ack`]: the row is gone.
-    Acked,
-    /// Of [`Op::Retry`]: the row as it is now.
-    Retried(Row),
-    /// Of [`Op::Ack`] and [`Op::Retry`]: no row has that name and that number any more.
+    /// The row is gone, or is this one if it was retried.
+    Settled(Option<Row>),
+    /// No row has that name and that number any more.
     Gone,
-    /// Of [`Op::Ack`] and [`Op::Retry`]: the partition has had another owner since.
+    /// The partition has had another owner since.
     Fenced,
+}
+
+/// What came of a [`Change`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// The row that was put.
+    pub row: Option<Row>,
+    /// The row that had the name before.
+    pub replaced: Option<Replaced>,
 }

@@ -9,8 +9,9 @@ use super::DurableTimer;
 use super::handle::Handle;
 use super::worker::{Clock, Hook};
 use crate::Error;
-use crate::keeper::{Config, milliseconds};
+use crate::keeper::Config;
 use crate::store::Store;
+use crate::values::milliseconds;
 
 /// Makes a [`DurableTimer`].
 pub struct Builder {

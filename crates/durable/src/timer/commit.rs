@@ -8,7 +8,7 @@ use std::thread::{self, Thread};
 use oneshot::{AsyncReceiver, Receiver};
 
 use crate::Error;
-use crate::keeper::Reply;
+use crate::keeper::Found;
 
 /// A change that is on its way to the store.
 ///
@@ -20,17 +20,17 @@ use crate::keeper::Reply;
 #[must_use = "the change is durable when this has completed, and an error is told here only"]
 pub struct Commit<T> {
     state: State,
-    done: fn(Reply) -> T,
+    done: fn(Found) -> T,
 }
 
 enum State {
-    Waiting(Receiver<Result<Reply, Error>>),
-    Polled(AsyncReceiver<Result<Reply, Error>>),
+    Waiting(Receiver<Result<Found, Error>>),
+    Polled(AsyncReceiver<Result<Found, Error>>),
     Over,
 }
 
 impl<T> Commit<T> {
-    pub(crate) fn new(receiver: Receiver<Result<Reply, Error>>, done: fn(Reply) -> T) -> Self {
+    pub(crate) fn new(receiver: Receiver<Result<Found, Error>>, done: fn(Found) -> T) -> Self {
         Self { state: State::Waiting(receiver), done }
     }
 

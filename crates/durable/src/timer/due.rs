@@ -1,21 +1,14 @@
-//! A timeout in the hands of a consumer, and the stream of them.
+//! A timeout in the hands of a consumer.
 
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use event_listener::EventListener;
-use futures_core::Stream;
-
-use super::DurableTimer;
-use super::handle::{Message, Shared};
-use super::values::{lock, time};
-use crate::Error;
-use crate::keeper::{Settled, milliseconds};
+use super::shared::{Message, Shared};
+use crate::keeper::Settled;
 use crate::store::Row;
+use crate::values::{lock, milliseconds, time};
 
 /// A timeout that is due, in the hands of a consumer.
 ///
@@ -89,46 +82,5 @@ impl fmt::Debug for Due {
             .field("attempt", &self.attempt())
             .field("epoch", &self.epoch)
             .finish_non_exhaustive()
-    }
-}
-
-/// A stream of what comes due; by [`DurableTimer::stream`].
-#[derive(Debug)]
-pub struct DueStream {
-    timer: DurableTimer,
-    listener: Option<EventListener>,
-}
-
-impl DueStream {
-    pub(super) fn new(timer: DurableTimer) -> Self {
-        Self { timer, listener: None }
-    }
-
-    pub(super) fn poll_due(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<Option<Due>, Error>> {
-        loop {
-            if let Some(taken) = self.timer.handle.try_take()? {
-                self.listener = None;
-                return Poll::Ready(Ok(taken));
-            }
-            let Some(listener) = &mut self.listener else {
-                self.listener = Some(self.timer.handle.shared.due.listen());
-                continue;
-            };
-            match Pin::new(listener).poll(context) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(()) => self.listener = None,
-            }
-        }
-    }
-}
-
-impl Stream for DueStream {
-    type Item = Result<Due, Error>;
-
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.get_mut().poll_due(context).map(Result::transpose)
     }
 }

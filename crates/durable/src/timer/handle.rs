@@ -1,21 +1,18 @@
-//! What callers and consumers share with the timer's thread.
+//! What callers and consumers have of a timer, and how it starts and ends.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
-
-use event_listener::Event;
 
 use super::due::Due;
-use super::stats::Stats;
-use super::values::lock;
+use super::shared::{Answered, Message, Shared, Ticket};
 use super::worker::{Clock, Hook, Worker};
 use crate::Error;
-use crate::keeper::outbox::Outbox;
-use crate::keeper::{Answer, Command, Config, Reply, Request, Settled};
-use crate::store::Store;
+use crate::error::caught;
+use crate::keeper::{Command, Config, Settled};
+use crate::store::{Change, Store};
+use crate::values::lock;
 
 /// What all clones of a timer share. The thread stops when it is dropped.
 pub(super) struct Handle {
@@ -34,20 +31,7 @@ impl Handle {
         thread_name: String,
     ) -> Result<Self, Error> {
         let (sender, receiver) = mpsc::channel();
-        let shared = Arc::new(Shared {
-            outbox: Mutex::default(),
-            due: Event::new(),
-            settlements: Mutex::new(Settlements {
-                wake_at: (config.in_flight / 4).min(config.group).clamp(1, 256),
-                ..Settlements::default()
-            }),
-            waiting: AtomicUsize::new(0),
-            backlog,
-            is_closed: AtomicBool::new(false),
-            panic: Mutex::default(),
-            stats: Mutex::default(),
-            process: AtomicU32::new(std::process::id()),
-        });
+        let shared = Arc::new(Shared::new(&config, backlog));
         let messages = (sender.clone(), receiver);
         let thread = Worker::start(
             config,
@@ -61,16 +45,16 @@ impl Handle {
         Ok(Self { sender, shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Sends a command. Its reply comes to the receiver.
-    pub(super) fn ask(&self, request: Request) -> Result<oneshot::Receiver<Answered>, Error> {
-        let bytes = request.bytes();
+    /// Asks for a change. What it found comes to the receiver.
+    pub(super) fn ask(&self, change: Change) -> Result<oneshot::Receiver<Answered>, Error> {
+        let bytes = change.bytes();
         let waiting = self.shared.waiting.fetch_add(bytes, Ordering::Relaxed);
         let (reply, receiver) = oneshot::channel();
         let ticket = Ticket { reply, bytes };
         let sent = if self.shared.backlog < waiting {
             Err(Error::Backlog { bytes: waiting })
         } else {
-            self.send(Message::Command(Command { ticket, request }))
+            self.send(Message::Command(Command { ticket, change }))
         };
         if sent.is_err() {
             self.shared.waiting.fetch_sub(bytes, Ordering::Relaxed);
@@ -78,32 +62,29 @@ impl Handle {
         sent.map(|()| receiver)
     }
 
+    /// Reads the store, and blocks until it has answered.
+    pub(super) fn read<R: Send + 'static>(
+        &self,
+        read: impl FnOnce(&mut dyn Store) -> Result<R, Error> + Send + 'static,
+    ) -> Result<R, Error> {
+        let (sender, receiver) = oneshot::channel();
+        self.send(Message::Read(Box::new(move |store| {
+            let _ = sender.send(caught("read the store", || read(store)));
+        })))?;
+        receiver.recv().unwrap_or(Err(Error::Closed))
+    }
+
     pub(super) fn send(&self, message: Message) -> Result<(), Error> {
-        self.check_process()?;
+        self.shared.check_process()?;
         if self.shared.is_closed.load(Ordering::SeqCst) {
-            return Err(self.closed());
+            return Err(self.shared.closed());
         }
-        self.sender.send(message).map_err(|_| self.closed())
-    }
-
-    pub(super) fn closed(&self) -> Error {
-        match &*lock(&self.shared.panic) {
-            None => Error::Closed,
-            Some(message) => Error::Panicked {
-                doing: "go on with the timer; open it again".to_owned(),
-                message: message.clone(),
-            },
-        }
-    }
-
-    fn check_process(&self) -> Result<(), Error> {
-        let process = self.shared.process.load(Ordering::Relaxed);
-        if process == std::process::id() { Ok(()) } else { Err(Error::Forked) }
+        self.sender.send(message).map_err(|_| self.shared.closed())
     }
 
     /// `None`: nothing is due. `Some(None)`: nothing will be.
     pub(super) fn try_take(&self) -> Result<Option<Option<Due>>, Error> {
-        self.check_process()?;
+        self.shared.check_process()?;
         let taken = lock(&self.shared.outbox).take();
         if let Some((row, epoch)) = taken {
             return Ok(Some(Some(Due {
@@ -117,7 +98,7 @@ impl Handle {
         if !self.shared.is_closed.load(Ordering::SeqCst) {
             return Ok(None);
         }
-        match self.closed() {
+        match self.shared.closed() {
             Error::Closed => Ok(Some(None)),
             error => Err(error),
         }
@@ -134,79 +115,10 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if self.check_process().is_err() {
+        if self.shared.check_process().is_err() {
             return;
         }
         let _ = self.sender.send(Message::Close { waits: false, done: None });
         self.join();
     }
-}
-
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) outbox: Mutex<Outbox>,
-    /// Something is in the outbox, or the timer is closed.
-    pub(super) due: Event,
-    pub(super) settlements: Mutex<Settlements>,
-    /// The bytes of the commands that were not answered.
-    pub(super) waiting: AtomicUsize,
-    /// The most of them.
-    backlog: usize,
-    pub(super) is_closed: AtomicBool,
-    /// The message of the panic that ended the thread.
-    pub(super) panic: Mutex<Option<String>>,
-    pub(super) stats: Mutex<Stats>,
-    /// The process that has the thread.
-    pub(super) process: AtomicU32,
-}
-
-/// What consumers settled and the keeper has not seen.
-#[derive(Debug, Default)]
-pub(super) struct Settlements {
-    list: Vec<(u64, Settled)>,
-    /// The keeper will look by itself soon, and need not be woken for each.
-    keeper_lingers: bool,
-    /// How many settlements wake a keeper that lingers.
-    wake_at: usize,
-}
-
-impl Settlements {
-    /// Adds one. Returns whether the keeper must be woken.
-    pub(super) fn push(&mut self, number: u64, settled: Settled) -> bool {
-        self.list.push((number, settled));
-        !self.keeper_lingers || self.list.len() == self.wake_at
-    }
-
-    /// Takes all out. The keeper is awake.
-    pub(super) fn take(&mut self) -> Vec<(u64, Settled)> {
-        self.keeper_lingers = true;
-        std::mem::take(&mut self.list)
-    }
-
-    /// Says that the keeper goes to sleep. False: it must not, because there is work.
-    pub(super) fn sleep(&mut self, lingers: bool) -> bool {
-        self.keeper_lingers = lingers;
-        self.list.is_empty() || lingers && self.list.len() < self.wake_at
-    }
-}
-
-pub(super) type Answered = Result<Reply, Error>;
-
-/// Where a reply goes.
-#[derive(Debug)]
-pub(super) struct Ticket {
-    pub(super) reply: oneshot::Sender<Answered>,
-    /// What the command counts for in the backlog.
-    pub(super) bytes: usize,
-}
-
-pub(super) enum Message {
-    Command(Command<Ticket>),
-    /// What the store answered, and how long that took.
-    Answer(Result<Answer, Error>, Duration),
-    Close {
-        waits: bool,
-        done: Option<oneshot::Sender<Result<(), Error>>>,
-    },
-    Wake,
 }

@@ -5,8 +5,9 @@ mod commit;
 mod due;
 mod handle;
 mod pending;
+mod shared;
 mod stats;
-pub(crate) mod values;
+mod stream;
 mod worker;
 
 use std::fmt;
@@ -19,14 +20,17 @@ use event_listener::Listener;
 
 pub use builder::Builder;
 pub use commit::Commit;
-pub use due::{Due, DueStream};
-use handle::{Handle, Message};
+pub use due::Due;
+use handle::Handle;
 pub use pending::{Iter, Pending};
+use shared::Message;
 pub use stats::Stats;
-use values::{check, check_name, deadline, lock};
+pub use stream::DueStream;
 
 use crate::Error;
-use crate::keeper::{Cancelled, Reply, Request, Scheduled};
+use crate::keeper::{Cancelled, Found, Scheduled};
+use crate::store::Change;
+use crate::values::{check, check_name, deadline, lock};
 
 /// A timer whose timeouts survive the process.
 ///
@@ -117,11 +121,10 @@ impl DurableTimer {
         payload: &[u8],
     ) -> Result<Commit<Scheduled>, Error> {
         check(name, payload)?;
-        let request =
-            Request::Put { name: name.into(), deadline: deadline(at), payload: payload.into() };
-        self.ask(request, |reply| match reply {
-            Reply::Scheduled(scheduled) => scheduled,
-            reply => unreachable!("{reply:?} to a schedule"),
+        self.ask(Change::put(name, deadline(at), payload), |found| match found {
+            Found::Nothing => Scheduled::New,
+            Found::Pending => Scheduled::Moved,
+            Found::Firing => Scheduled::Firing,
         })
     }
 
@@ -135,9 +138,10 @@ impl DurableTimer {
     /// As for [`schedule`](Self::schedule).
     pub fn cancel(&self, name: &str) -> Result<Commit<Cancelled>, Error> {
         check_name(name)?;
-        self.ask(Request::Cancel { name: name.into() }, |reply| match reply {
-            Reply::Cancelled(cancelled) => cancelled,
-            reply => unreachable!("{reply:?} to a cancel"),
+        self.ask(Change::cancel(name), |found| match found {
+            Found::Nothing => Cancelled::Unknown,
+            Found::Pending => Cancelled::Cancelled,
+            Found::Firing => Cancelled::Firing,
         })
     }
 
@@ -205,28 +209,27 @@ impl DurableTimer {
 
     /// Returns a stream of what comes due, which ends when the timer is closed.
     pub fn stream(&self) -> DueStream {
-        DueStream::new(self.clone())
+        DueStream::new(self.handle.clone())
     }
 
     /// Returns the pending timeout of this name. Blocks until the store has answered.
+    ///
+    /// It sees a change for certain after the [`Commit`] of that has completed.
     ///
     /// # Errors
     ///
     /// The store's, and if the timer is closed.
     pub fn get(&self, name: &str) -> Result<Option<Pending>, Error> {
         check_name(name)?;
-        self.ask(Request::Get { name: name.into() }, |reply| match reply {
-            Reply::Found(row) => row.map(Pending),
-            reply => unreachable!("{reply:?} to a get"),
-        })?
-        .wait()
+        let name = name.to_owned();
+        Ok(self.handle.read(move |store| store.get(&name))?.map(Pending))
     }
 
     /// Returns all pending timeouts by deadline, those in flight too. Blocks at each page.
     ///
     /// It is not a snapshot: a timeout that is moved meanwhile may come twice or not at all.
     pub fn iter(&self) -> Iter {
-        Iter::new(self.clone())
+        Iter::new(self.handle.clone())
     }
 
     /// Returns the number of pending timeouts, those in flight too. Blocks until the store has
@@ -236,11 +239,7 @@ impl DurableTimer {
     ///
     /// As for [`get`](Self::get).
     pub fn len(&self) -> Result<u64, Error> {
-        self.ask(Request::Len, |reply| match reply {
-            Reply::Len(len) => len,
-            reply => unreachable!("{reply:?} to a len"),
-        })?
-        .wait()
+        self.handle.read(|store| store.count())
     }
 
     /// Whether nothing is pending. Blocks until the store has answered.
@@ -275,8 +274,8 @@ impl DurableTimer {
         closed
     }
 
-    fn ask<T>(&self, request: Request, done: fn(Reply) -> T) -> Result<Commit<T>, Error> {
-        Ok(Commit::new(self.handle.ask(request)?, done))
+    fn ask<T>(&self, change: Change, done: fn(Found) -> T) -> Result<Commit<T>, Error> {
+        Ok(Commit::new(self.handle.ask(change)?, done))
     }
 }
 

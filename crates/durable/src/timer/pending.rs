@@ -1,14 +1,15 @@
 //! Reading what is pending.
 
 use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::DurableTimer;
-use super::commit::Commit;
-use super::values::time;
+use super::handle::Handle;
+use super::shared::Message;
 use crate::Error;
-use crate::keeper::{Reply, Request};
 use crate::store::{Limit, Position, Row};
+use crate::values::time;
 
 /// A timeout in the store; by [`DurableTimer::get`] and [`DurableTimer::iter`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,16 +38,15 @@ impl Pending {
 }
 
 /// All pending timeouts; by [`DurableTimer::iter`].
-#[derive(Debug)]
 pub struct Iter {
-    timer: DurableTimer,
+    handle: Arc<Handle>,
     rows: VecDeque<Row>,
     next: Option<Position>,
 }
 
 impl Iter {
-    pub(super) fn new(timer: DurableTimer) -> Self {
-        Self { timer, rows: VecDeque::new(), next: Some(Position::start()) }
+    pub(super) fn new(handle: Arc<Handle>) -> Self {
+        Self { handle, rows: VecDeque::new(), next: Some(Position::start()) }
     }
 }
 
@@ -56,16 +56,23 @@ impl Iterator for Iter {
     fn next(&mut self) -> Option<Self::Item> {
         while self.rows.is_empty() {
             let after = self.next.take()?;
-            let request = Request::Page { after, limit: Limit { rows: 1000, bytes: 1 << 20 } };
-            let page = self.timer.ask(request, |reply| match reply {
-                Reply::Page { rows, end } => (rows, end),
-                reply => unreachable!("{reply:?} to a page"),
-            });
-            match page.and_then(Commit::wait) {
-                Ok((rows, end)) => (self.rows, self.next) = (rows.into(), end),
+            let limit = Limit { rows: 1000, bytes: 1 << 20 };
+            let page = self.handle.read(move |store| store.load(None, &after, u64::MAX, limit));
+            match page {
+                Ok(page) => {
+                    // If the timer was closed meanwhile, nobody is there to tell.
+                    let _ = self.handle.send(Message::Damaged(page.damaged));
+                    (self.rows, self.next) = (page.rows.into(), page.end);
+                }
                 Err(error) => return Some(Err(error)),
             }
         }
         self.rows.pop_front().map(|row| Ok(Pending(row)))
+    }
+}
+
+impl fmt::Debug for Iter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Iter").field("next", &self.next).finish_non_exhaustive()
     }
 }

@@ -7,12 +7,13 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::handle::{Message, Shared, Ticket};
+use super::shared::{Message, Read, Shared, Ticket};
 use super::stats::Stats;
-use super::values::{lock, message, milliseconds_since_1970};
 use crate::Error;
-use crate::keeper::{Call, Config, Keeper, Now};
+use crate::error::message;
+use crate::keeper::{Answer, Call, Config, Keeper, Now};
 use crate::store::Store;
+use crate::values::{lock, milliseconds_since_1970};
 
 pub(super) type Clock = Box<dyn Fn() -> SystemTime + Send>;
 pub(super) type Hook = Box<dyn FnMut(&Error) + Send>;
@@ -29,7 +30,7 @@ struct CommitTime {
 /// What the keeper's thread has.
 pub(super) struct Worker {
     keeper: Keeper<Ticket>,
-    calls: Sender<Call>,
+    calls: Sender<Work>,
     store: JoinHandle<()>,
     receiver: Receiver<Message>,
     shared: Arc<Shared>,
@@ -37,8 +38,6 @@ pub(super) struct Worker {
     on_error: Hook,
     started: Instant,
     closing: Vec<oneshot::Sender<Result<(), Error>>>,
-    /// Whether a commit is under way.
-    commits: bool,
     commit_time: CommitTime,
     /// When the metrics were told.
     #[cfg(feature = "metrics")]
@@ -77,7 +76,6 @@ impl Worker {
             on_error,
             started: Instant::now(),
             closing: Vec::new(),
-            commits: false,
             commit_time: CommitTime::default(),
             #[cfg(feature = "metrics")]
             told: Instant::now(),
@@ -94,10 +92,7 @@ impl Worker {
         shared.is_closed.store(true, Ordering::SeqCst);
         let closed = match result {
             Ok(()) => self.keeper.last_error().cloned().map_or(Ok(()), Err),
-            Err(panic) => Err(Error::Panicked {
-                doing: "close the timer".to_owned(),
-                message: message(&*panic),
-            }),
+            Err(panic) => Err(Error::panicked("close the timer", &*panic)),
         };
         let Self { calls, store, closing, receiver, keeper, .. } = self;
         // The store is closed before callers hear of it, so that they can open it again.
@@ -133,9 +128,8 @@ impl Worker {
             self.shared.due.notify(waiting);
         }
         if let Some(call) = call {
-            self.commits = matches!(call, Call::Commit { .. });
             // It is there until `calls` is dropped.
-            let _ = self.calls.send(call);
+            let _ = self.calls.send(Work::Call(call));
         }
     }
 
@@ -155,13 +149,17 @@ impl Worker {
         match message {
             Message::Command(command) => self.keeper.command(command),
             Message::Answer(answer, took) => {
-                if self.commits {
+                if matches!(answer, Answer::Commit(..)) {
                     self.commit_time.total += took;
                     self.commit_time.max = self.commit_time.max.max(took);
                 }
                 let now = self.now();
                 self.keeper.answer(now, &mut lock(&self.shared.outbox), answer);
             }
+            Message::Read(read) => {
+                let _ = self.calls.send(Work::Read(read));
+            }
+            Message::Damaged(damaged) => self.keeper.tell_damaged(damaged),
             Message::Close { waits, done } => {
                 self.closing.extend(done);
                 self.keeper.close(&mut lock(&self.shared.outbox), waits);
@@ -243,17 +241,22 @@ impl Worker {
     }
 }
 
-/// Makes the calls until nobody can make more.
-fn serve(mut store: Box<dyn Store>, calls: &Receiver<Call>, answers: &Sender<Message>) {
-    for call in calls {
-        let asked = Instant::now();
-        let answer =
-            catch_unwind(AssertUnwindSafe(|| call.make(&mut *store))).unwrap_or_else(|panic| {
-                Err(Error::Panicked {
-                    doing: "call the store".to_owned(),
-                    message: message(&*panic),
-                })
-            });
-        let _ = answers.send(Message::Answer(answer, asked.elapsed()));
+/// What the store's thread does.
+enum Work {
+    Call(Call<Ticket>),
+    Read(Read),
+}
+
+/// Works until nobody can ask for more.
+fn serve(mut store: Box<dyn Store>, asked: &Receiver<Work>, answers: &Sender<Message>) {
+    for work in asked {
+        match work {
+            Work::Call(call) => {
+                let began = Instant::now();
+                let answer = call.make(&mut *store);
+                let _ = answers.send(Message::Answer(answer, began.elapsed()));
+            }
+            Work::Read(read) => read(&mut *store),
+        }
     }
 }

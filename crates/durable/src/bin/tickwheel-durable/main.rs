@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
-use tickwheel_durable::store::{Limit, Op, Outcome, Position, Row};
+use tickwheel_durable::store::{Change, Limit, Position, Row};
 
 use place::{Opened, Place};
 
@@ -249,18 +249,18 @@ fn cancel(
     output: &mut impl Write,
 ) -> Result<(), Failure> {
     let now = opened.now()?;
-    let ops: Vec<Op> = names.iter().map(|name| Op::Cancel { name: name.as_str().into() }).collect();
-    let outcomes = opened.store().commit(&ops)?;
+    let changes: Vec<Change> = names.iter().map(|name| Change::cancel(name)).collect();
+    let done = opened.store().commit(&[], &changes)?;
     let mut unknown = false;
-    for (name, outcome) in names.iter().zip(outcomes) {
-        let (answer, text) = match outcome {
-            Outcome::Cancelled(Some(old))
+    for (name, changed) in names.iter().zip(done.changed) {
+        let (answer, text) = match changed?.replaced {
+            Some(old)
                 if opened.has_workers() && old.deadline <= show::milliseconds(now + MARGIN) =>
             {
                 ("firing", "was due: a consumer may have it, and it does not come again")
             }
-            Outcome::Cancelled(Some(_)) => ("cancelled", "cancelled: it will not come"),
-            _ => {
+            Some(_) => ("cancelled", "cancelled: it will not come"),
+            None => {
                 unknown = true;
                 ("unknown", "unknown: never scheduled, acked or cancelled before")
             }

@@ -6,10 +6,8 @@ use std::sync::Arc;
 use fastrand::Rng;
 
 use crate::keeper::outbox::Outbox;
-use crate::keeper::{
-    Answer, Call, Cancelled, Command, Config, Keeper, Now, Reply, Request, Scheduled, Settled,
-};
-use crate::store::{Limit, Op, Outcome, Position, Row, Store};
+use crate::keeper::{Answer, Call, Command, Config, Found, Keeper, Now, Settled};
+use crate::store::{Change, Changed, Limit, Position, Row, Settlement, Store};
 use crate::{Error, MemoryStore};
 
 /// The most names; few, so that calls meet.
@@ -25,7 +23,7 @@ pub(super) struct World {
     /// What the consumer holds.
     pub(super) held: Vec<Row>,
     /// The commands that are not answered.
-    asked: HashMap<u64, Request>,
+    asked: HashMap<u64, Change>,
     next_ticket: u64,
     /// How the store fails: of 100 calls so many.
     failures: u32,
@@ -40,7 +38,7 @@ pub(super) struct World {
     dead: HashSet<u64>,
     life: u64,
     /// What the last commit did.
-    done: Vec<(Op, Outcome)>,
+    done: Vec<Changed>,
 }
 
 impl World {
@@ -86,16 +84,11 @@ impl World {
         for _ in 0..steps {
             match self.rng.u32(0..100) {
                 0..30 => self.random_put(),
-                30..40 => {
+                30..42 => {
                     let name = self.random_name();
-                    self.ask(Request::Cancel { name });
+                    self.ask(Change::cancel(&name));
                 }
-                40..43 => {
-                    let name = self.random_name();
-                    self.ask(Request::Get { name });
-                }
-                43..44 => self.ask(Request::Len),
-                44..60 => self.take(),
+                42..60 => self.take(),
                 60..80 => self.random_settle(),
                 80..90 => {
                     let time = self.rng.u64(0..800);
@@ -165,14 +158,14 @@ impl World {
     }
 
     pub(super) fn put(&mut self, name: &str, deadline: u64) {
-        let payload = (0..self.rng.usize(0..20)).map(|_| self.rng.u8(..)).collect();
-        self.ask(Request::Put { name: name.into(), deadline, payload });
+        let payload: Vec<u8> = (0..self.rng.usize(0..20)).map(|_| self.rng.u8(..)).collect();
+        self.ask(Change::put(name, deadline, &payload));
     }
 
-    fn ask(&mut self, request: Request) {
+    fn ask(&mut self, change: Change) {
         self.next_ticket += 1;
-        self.asked.insert(self.next_ticket, request.clone());
-        self.keeper.command(Command { ticket: self.next_ticket, request });
+        self.asked.insert(self.next_ticket, change.clone());
+        self.keeper.command(Command { ticket: self.next_ticket, change });
     }
 
     pub(super) fn take(&mut self) {
@@ -228,7 +221,7 @@ impl World {
         if self.rng.bool()
             && let Some(call) = self.keeper.poll(self.now, &mut self.outbox)
         {
-            let _ = self.execute(&call);
+            let _ = self.execute(call);
         }
         self.restart();
     }
@@ -255,7 +248,7 @@ impl World {
     fn step(&mut self) -> bool {
         let Some(call) = self.keeper.poll(self.now, &mut self.outbox) else { return false };
         self.check();
-        let answer = self.execute(&call);
+        let answer = self.execute(call);
         // Meanwhile the world goes on, and so does the keeper.
         while self.lively && self.rng.u32(0..3) == 0 {
             let time = self.rng.u64(0..200);
@@ -276,87 +269,52 @@ impl World {
         true
     }
 
-    fn execute(&mut self, call: &Call) -> Result<Answer, Error> {
-        let puts = match call {
-            Call::Commit { ops } => ops.iter().any(|op| matches!(op, Op::Put { .. })),
-            _ => false,
-        };
-        let full = self.puts_fail && puts;
+    fn execute(&mut self, call: Call<u64>) -> Answer<u64> {
+        let full = self.puts_fail
+            && matches!(&call, Call::Commit(commit) if commit.changes.iter().any(|c| c.put.is_some()));
         let fails = self.rng.u32(0..100) < self.failures || full;
         if fails && (full || self.rng.bool()) {
-            return Err(Error::store("do it", "before"));
+            return call.fail(Error::store("do it", "before"));
         }
-        let answer = call.make(&mut self.store)?;
-        if let (Call::Commit { ops }, Answer::Outcomes(outcomes)) = (call, &answer) {
-            self.check_settlements(ops);
-            self.done = ops.iter().cloned().zip(outcomes.iter().cloned()).collect();
+        let answer = call.make(&mut self.store);
+        if let Answer::Commit(call, Ok(done)) = &answer {
+            self.check_settlements(&call.settlements);
+            self.done = done.changed.iter().map(|changed| changed.clone().unwrap()).collect();
         }
-        if fails {
-            return Err(Error::store("do it", "after"));
-        }
-        Ok(answer)
+        if fails { answer.lose(Error::store("do it", "after")) } else { answer }
     }
 
     /// Nothing is acked or moved but by a consumer.
-    fn check_settlements(&self, ops: &[Op]) {
-        for op in ops {
-            let (held, acks) = match op {
-                Op::Ack(held) => (held, true),
-                Op::Retry(held, _) => (held, false),
-                Op::Put { .. } | Op::Cancel { .. } => continue,
-            };
-            let settled = self.settled.get(&held.number);
+    fn check_settlements(&self, settlements: &[Settlement]) {
+        for settlement in settlements {
+            let settled = self.settled.get(&settlement.held.number);
+            let acks = settlement.retry_at.is_none();
             assert!(
                 settled.is_some_and(|settled| acks == matches!(settled, Settled::Ack)),
-                "{op:?} when the consumer did {settled:?}"
+                "{settlement:?} when the consumer did {settled:?}"
             );
         }
     }
 
     fn check_replies(&mut self) {
-        let done = std::mem::take(&mut self.done);
-        let mut commands =
-            done.iter().filter(|(op, _)| matches!(op, Op::Put { .. } | Op::Cancel { .. }));
+        let mut done = std::mem::take(&mut self.done).into_iter();
         for (ticket, reply) in std::mem::take(&mut self.keeper.replies) {
-            let request = self.asked.remove(&ticket).expect("one reply for each command");
-            let Ok(reply) = reply else {
+            let Change { name, put } = self.asked.remove(&ticket).expect("one reply for each");
+            let Ok(found) = reply else {
                 self.failed += 1;
                 continue;
             };
-            match (request, reply) {
-                (Request::Get { name }, Reply::Found(row)) => {
-                    assert_eq!(row, self.store.get(&name).unwrap());
-                }
-                (Request::Len, Reply::Len(len)) => assert_eq!(len, self.store.count().unwrap()),
-                (Request::Put { name, deadline, payload }, Reply::Scheduled(scheduled)) => {
-                    let (_, Outcome::Put { row, replaced }) = commands.next().unwrap() else {
-                        panic!("a put has its outcome")
-                    };
-                    assert_eq!(
-                        (&row.name, row.deadline, &row.payload),
-                        (&name, deadline, &payload)
-                    );
-                    match scheduled {
-                        Scheduled::New => assert_eq!(*replaced, None),
-                        Scheduled::Moved => self.die(replaced.expect("it replaced one").number),
-                        Scheduled::Firing => {
-                            self.check_flies(replaced.expect("it replaced one").number);
-                        }
-                    }
-                }
-                (Request::Cancel { .. }, Reply::Cancelled(cancelled)) => {
-                    let (_, Outcome::Cancelled(removed)) = commands.next().unwrap() else {
-                        panic!("a cancel has its outcome")
-                    };
-                    match cancelled {
-                        Cancelled::Unknown => assert_eq!(*removed, None),
-                        Cancelled::Cancelled => self.die(removed.expect("there was one").number),
-                        Cancelled::Firing => {
-                            self.check_flies(removed.expect("there was one").number)
-                        }
-                    }
-                }
-                (request, reply) => panic!("{reply:?} to {request:?}"),
+            let Changed { row, replaced } = done.next().expect("a change has its outcome");
+            assert_eq!(row.is_some(), put.is_some());
+            if let Some((row, put)) = row.zip(put) {
+                let asked = (&name, put.deadline, &put.payload);
+                assert_eq!((&row.name, row.deadline, &row.payload), asked);
+            }
+            match (found, replaced) {
+                (Found::Nothing, None) => {}
+                (Found::Pending, Some(replaced)) => self.die(replaced.number),
+                (Found::Firing, Some(replaced)) => self.check_flies(replaced.number),
+                (found, replaced) => panic!("{found:?} when it replaced {replaced:?}"),
             }
         }
     }

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::outbox::Outbox;
-use super::{Answer, Call, Command, Config, Keeper, Now, Request};
+use super::words::{LeaseCall, LoadCall};
+use super::{Answer, Call, Command, Config, Keeper, Now};
 use crate::Error;
-use crate::store::{Lease, Leases, Page, Position, Row};
+use crate::store::{Change, Lease, Leases, Page, Position, Row};
 use world::Simulation;
 
 #[test]
@@ -19,7 +20,7 @@ fn many_workers_lose_nothing_and_make_nothing_early_and_no_two_own_a_partition()
         std::env::var(variable).map_or(default, |number| number.parse().unwrap())
     };
     let first = number("TICKWHEEL_DURABLE_FIRST_SEED", 0);
-    let seeds = number("TICKWHEEL_DURABLE_SEEDS", 40);
+    let seeds = number("TICKWHEEL_DURABLE_SEEDS", 8);
     let size = match std::env::var_os("TICKWHEEL_DURABLE_LARGE") {
         Some(_) => Size { workers: 100, stores: 16, partitions: 64 },
         None => Size { workers: 6, stores: 2, partitions: 12 },
@@ -94,32 +95,18 @@ fn a_timeout_is_not_handed_out_on_the_strength_of_an_old_look() {
     let mut keeper: Keeper<()> = Keeper::new(config());
     let mut outbox = Outbox::default();
     let now = |steady| Now { wall: 0, steady };
-    assert!(matches!(keeper.poll(now(0), &mut outbox), Some(Call::Lease { wanted: true })));
-    let leases = Leases {
-        held: vec![Lease { partition: 0, epoch: 1 }],
-        good_for: Some(Duration::from_secs(60)),
-        clock: Some(1_000_000),
-    };
-    keeper.answer(now(0), &mut outbox, Ok(Answer::Leases(leases)));
-    assert!(matches!(keeper.poll(now(0), &mut outbox), Some(Call::Load { .. })));
-    let row = Row {
-        name: "a".into(),
-        deadline: 1_001_100,
-        payload: Arc::from([]),
-        attempt: 0,
-        number: 1,
-        partition: 0,
-    };
+    lease(&mut keeper, &mut outbox, now(0), Ok(leases(1_000_000)));
+    let Some(Call::Load(call)) = keeper.poll(now(0), &mut outbox) else { panic!("it looks") };
+    let page = || Page { rows: vec![row(1_001_100)], ..Page::default() };
     // The answer took longer than the margin, and the timeout is due by now.
-    let page = || Page { rows: vec![row.clone()], ..Page::default() };
-    keeper.answer(now(1_150), &mut outbox, Ok(Answer::Page(page())));
+    keeper.answer(now(1_150), &mut outbox, Answer::Load(call, Ok(page())));
     let mut at = 1_150;
-    loop {
+    let call = loop {
         match keeper.poll(now(at), &mut outbox) {
-            Some(Call::Load { after, .. }) if after == Position::start() => break,
+            Some(Call::Load(call)) if call.after == Position::start() => break call,
             // What is further away is no look.
-            Some(Call::Load { .. }) => {
-                keeper.answer(now(at), &mut outbox, Ok(Answer::Page(Page::default())));
+            Some(Call::Load(call)) => {
+                keeper.answer(now(at), &mut outbox, Answer::Load(call, Ok(Page::default())));
             }
             Some(call) => panic!("{call:?}"),
             None => {
@@ -129,8 +116,8 @@ fn a_timeout_is_not_handed_out_on_the_strength_of_an_old_look() {
             }
         }
         assert_eq!(outbox.len(), 0);
-    }
-    keeper.answer(now(at + 1), &mut outbox, Ok(Answer::Page(page())));
+    };
+    keeper.answer(now(at + 1), &mut outbox, Answer::Load(call, Ok(page())));
     keeper.poll(now(at + 1), &mut outbox);
     assert_eq!(outbox.len(), 1);
 }
@@ -141,12 +128,11 @@ fn before_the_store_told_its_clock_callers_are_told_nothing_but_the_error() {
     let mut keeper: Keeper<()> = Keeper::new(config());
     let mut outbox = Outbox::default();
     let now = |steady| Now { wall: 0, steady };
-    assert!(matches!(keeper.poll(now(0), &mut outbox), Some(Call::Lease { wanted: true })));
-    keeper.answer(now(1), &mut outbox, Err(Error::store("reach it", "cut")));
-    keeper.command(Command { ticket: (), request: Request::Cancel { name: "a".into() } });
+    lease(&mut keeper, &mut outbox, now(0), Err(Error::store("reach it", "cut")));
+    keeper.command(Command { ticket: (), change: Change::cancel("a") });
     assert_eq!(keeper.poll(now(2), &mut outbox), None);
     assert!(matches!(keeper.replies[..], [((), Err(Error::Store { .. }))]));
-    assert!(matches!(keeper.poll(now(200), &mut outbox), Some(Call::Lease { wanted: true })));
+    lease(&mut keeper, &mut outbox, now(200), Ok(leases(1_000_000)));
 }
 
 #[test]
@@ -154,43 +140,52 @@ fn a_slow_call_for_leases_takes_nothing_back_and_a_clock_that_was_set_back_does(
     let mut keeper: Keeper<()> = Keeper::new(config());
     let mut outbox = Outbox::default();
     let mut at = 0;
-    let row = Row {
-        name: "a".into(),
-        deadline: 1_000_100,
-        payload: Arc::from([]),
-        attempt: 0,
-        number: 1,
-        partition: 0,
-    };
     // The store's clock, and how long the answer takes to come.
     for (clock, slow, waiting) in [(1_000_000, 0, 0), (1_015_000, 50, 1), (430_000, 0, 0)] {
-        loop {
-            match keeper.poll(Now { wall: 0, steady: at }, &mut outbox) {
-                Some(Call::Lease { .. }) => break,
-                Some(Call::Load { .. }) => {
-                    let page = Page { rows: vec![row.clone()], ..Page::default() };
-                    let now = Now { wall: 0, steady: at };
-                    keeper.answer(now, &mut outbox, Ok(Answer::Page(page)));
-                }
+        let call = loop {
+            let now = Now { wall: 0, steady: at };
+            match keeper.poll(now, &mut outbox) {
+                Some(Call::Lease(call)) => break call,
+                Some(Call::Load(call)) => load(&mut keeper, &mut outbox, now, call),
                 Some(call) => panic!("{call:?}"),
-                None => at = keeper.wake(Now { wall: 0, steady: at }),
+                None => at = keeper.wake(now),
             }
-        }
-        at += slow;
-        let leases = Leases {
-            held: vec![Lease { partition: 0, epoch: 1 }],
-            good_for: Some(Duration::from_secs(60)),
-            clock: Some(clock),
         };
+        at += slow;
         // The keeper looks just before the answer comes.
         let now = Now { wall: 0, steady: at };
         assert_eq!(keeper.poll(now, &mut outbox), None);
-        keeper.answer(now, &mut outbox, Ok(Answer::Leases(leases)));
-        keeper.poll(now, &mut outbox);
+        keeper.answer(now, &mut outbox, Answer::Lease(call, Ok(leases(clock))));
+        let call = keeper.poll(now, &mut outbox);
         assert_eq!(outbox.len(), waiting, "with the clock at {clock}");
-        if keeper.pending.is_some() {
-            let page = Page { rows: vec![row.clone()], ..Page::default() };
-            keeper.answer(now, &mut outbox, Ok(Answer::Page(page)));
+        match call {
+            None => {}
+            Some(Call::Load(call)) => load(&mut keeper, &mut outbox, now, call),
+            Some(call) => panic!("{call:?}"),
         }
     }
+}
+
+/// Answers the call for leases that the keeper makes now.
+fn lease(keeper: &mut Keeper<()>, outbox: &mut Outbox, now: Now, leases: Result<Leases, Error>) {
+    let call = keeper.poll(now, outbox);
+    let Some(Call::Lease(call @ LeaseCall { wanted: true, .. })) = call else { panic!("{call:?}") };
+    keeper.answer(now, outbox, Answer::Lease(call, leases));
+}
+
+fn load(keeper: &mut Keeper<()>, outbox: &mut Outbox, now: Now, call: LoadCall) {
+    let page = Page { rows: vec![row(1_000_100)], ..Page::default() };
+    keeper.answer(now, outbox, Answer::Load(call, Ok(page)));
+}
+
+fn leases(clock: u64) -> Leases {
+    Leases {
+        held: vec![Lease { partition: 0, epoch: 1 }],
+        good_for: Some(Duration::from_secs(60)),
+        clock: Some(clock),
+    }
+}
+
+fn row(deadline: u64) -> Row {
+    Row { name: "a".into(), deadline, payload: Arc::from([]), attempt: 0, number: 1, partition: 0 }
 }

@@ -9,10 +9,9 @@ use super::database::Database;
 use super::{LEASE, Size, Told, config};
 use crate::Error;
 use crate::keeper::outbox::Outbox;
-use crate::keeper::{
-    Answer, Call, Cancelled, Command, Keeper, Now, Reply, Request, Scheduled, Settled,
-};
-use crate::store::{Held, Op, Outcome};
+use crate::keeper::words::{CommitCall, LoadCall};
+use crate::keeper::{Answer, Call, Command, Found, Keeper, Now, Settled};
+use crate::store::{Change, Changed, Held, Outcome};
 
 /// A worker's keeper of one database.
 struct Seat {
@@ -39,8 +38,8 @@ struct Worker {
 enum Event {
     Wake(usize, u64),
     /// A call reaches the database.
-    Arrives(usize, u64, Call),
-    Answer(usize, u64, Result<Answer, Error>),
+    Arrives(usize, u64, Call<Ticket>),
+    Answer(usize, u64, Answer<Ticket>),
     Settle(usize, u64, u64, Settled),
     Take(usize, u64),
     Ask,
@@ -63,7 +62,7 @@ pub(super) struct Simulation {
     /// What was put and must come, if nothing else happens to it.
     expected: HashSet<(usize, u64)>,
     quiet: bool,
-    lately_asked: HashMap<u64, Vec<(Op, Outcome)>>,
+    lately_changed: HashMap<u64, Vec<Changed>>,
 }
 
 impl Simulation {
@@ -91,7 +90,7 @@ impl Simulation {
             dead: HashSet::new(),
             expected: HashSet::new(),
             quiet: false,
-            lately_asked: HashMap::new(),
+            lately_changed: HashMap::new(),
         };
         for worker in 0..size.workers {
             for database in 0..size.stores {
@@ -127,7 +126,7 @@ impl Simulation {
         // In peace all comes.
         self.quiet = true;
         let end = self.time + 60_000;
-        while self.databases.iter().any(|database| !database.rows.is_empty()) {
+        while self.databases.iter().any(|database| !database.tables.is_empty()) {
             assert!(self.time < end, "some timeouts never come");
             self.step(told);
         }
@@ -176,7 +175,7 @@ impl Simulation {
                     self.poll(seat, told);
                 }
             }
-            Event::Arrives(seat, id, call) => self.arrive(seat, id, &call, told),
+            Event::Arrives(seat, id, call) => self.arrive(seat, id, call, told),
             Event::Answer(seat, id, answer) => {
                 if self.seats[seat].id == id {
                     self.answer(seat, answer, told);
@@ -211,9 +210,10 @@ impl Simulation {
         let clock = self.time + self.databases[database].clock;
         // The worker that hands out is the owner at that moment, and for a while.
         for (row, epoch) in outbox.waiting().rev().take(handed_out) {
-            let partition = self.databases[database].partitions[row.partition as usize];
+            let Database { partitions, tables, .. } = &self.databases[database];
+            let partition = partitions[row.partition as usize];
             assert_eq!(
-                (partition.owner, partition.epoch),
+                (partition.owner, tables.epochs[row.partition as usize]),
                 (Some(id), *epoch),
                 "handed out when the partition had another owner"
             );
@@ -241,81 +241,92 @@ impl Simulation {
         if self.rng.u32(0..200) == 0 { latency * 30 } else { self.rng.u64(0..=latency) }
     }
 
-    fn arrive(&mut self, seat: usize, id: u64, call: &Call, told: &mut Told) {
+    fn arrive(&mut self, seat: usize, id: u64, call: Call<Ticket>, told: &mut Told) {
         let database = self.seats[seat].database;
         let back = self.latency(database);
         // The connection is cut on the way there, or on the way back.
         let cut = if self.quiet { 99 } else { self.rng.u32(0..400) };
         let answer = match cut {
-            0 => Err(Error::store("reach it", "cut")),
-            _ => Ok(self.execute(seat, id, call, told)),
+            0 => call.fail(Error::store("reach it", "cut")),
+            _ => self.execute(seat, id, call, told),
         };
         if cut <= 1 {
             told.cuts += 1;
-            self.lately_asked.remove(&id);
-            return self
-                .after(back + 50, Event::Answer(seat, id, Err(Error::store("hear", "cut"))));
+            self.lately_changed.remove(&id);
+            let answer = answer.lose(Error::store("hear", "cut"));
+            return self.after(back + 50, Event::Answer(seat, id, answer));
         }
         self.after(back, Event::Answer(seat, id, answer));
     }
 
-    fn execute(&mut self, seat: usize, id: u64, call: &Call, told: &mut Told) -> Answer {
+    fn execute(
+        &mut self,
+        seat: usize,
+        id: u64,
+        call: Call<Ticket>,
+        told: &mut Told,
+    ) -> Answer<Ticket> {
         let index = self.seats[seat].database;
         let database = &mut self.databases[index];
-        let clock = self.time + database.clock;
         match call {
-            Call::Lease { .. } => Answer::Leases(database.lease(id, clock, &mut self.rng)),
-            Call::Load { leases, after, until, limit } => {
-                Answer::Page(database.load(leases.as_deref(), after, *until, *limit))
+            Call::Lease(call) => {
+                let clock = self.time + database.clock;
+                let leases = database.lease(id, clock, &mut self.rng);
+                Answer::Lease(call, Ok(leases))
             }
-            Call::Commit { ops } => {
-                let mut outcomes = Vec::new();
-                for op in ops {
-                    let outcome = self.databases[index].apply(op);
-                    // What was done is done, whoever hears of it.
-                    match &outcome {
-                        Outcome::Put { row, replaced } => {
-                            if let Some(replaced) = replaced {
-                                self.expected.remove(&(index, replaced.number));
-                            }
-                            self.expected.insert((index, row.number));
-                            told.put += 1;
-                        }
-                        Outcome::Cancelled(Some(removed)) => {
-                            self.expected.remove(&(index, removed.number));
-                        }
-                        Outcome::Retried(row) => {
-                            let Op::Retry(held, _) = op else { panic!("of a retry") };
-                            self.check_settled(index, held);
-                            self.expected.insert((index, row.number));
-                        }
-                        Outcome::Acked => {
-                            let Op::Ack(held) = op else { panic!("of an ack") };
-                            self.check_settled(index, held);
-                        }
-                        Outcome::Fenced => told.fenced += 1,
-                        Outcome::Cancelled(None) | Outcome::Gone => {}
+            Call::Load(call) => {
+                let LoadCall { leases, after, until, limit, .. } = &call;
+                let page = database.tables.load(Some(leases), after, *until, *limit);
+                Answer::Load(call, Ok(page))
+            }
+            Call::Commit(call) => {
+                let done = database.tables.commit(&call.settlements, &call.changes);
+                self.check_settlements(index, &call, &done.outcomes, told);
+                let changed: Vec<Changed> =
+                    done.changed.iter().map(|changed| changed.clone().unwrap()).collect();
+                // What was done is done, whoever hears of it.
+                for Changed { row, replaced } in &changed {
+                    if let Some(replaced) = replaced {
+                        self.expected.remove(&(index, replaced.number));
                     }
-                    outcomes.push(outcome);
+                    self.expected.extend(row.iter().map(|row| (index, row.number)));
+                    told.put += u64::from(row.is_some());
                 }
-                let done = ops.iter().cloned().zip(outcomes.iter().cloned()).collect();
-                self.lately_asked.insert(id, done);
-                Answer::Outcomes(outcomes)
+                self.lately_changed.insert(id, changed);
+                Answer::Commit(call, Ok(done))
             }
-            Call::Get { .. } | Call::Len => unreachable!("nobody asks"),
+        }
+    }
+
+    fn check_settlements(
+        &mut self,
+        database: usize,
+        call: &CommitCall<Ticket>,
+        outcomes: &[Outcome],
+        told: &mut Told,
+    ) {
+        for (settlement, outcome) in call.settlements.iter().zip(outcomes) {
+            match outcome {
+                Outcome::Settled(row) => {
+                    self.check_settled(database, &settlement.held);
+                    self.expected.extend(row.iter().map(|row| (database, row.number)));
+                }
+                Outcome::Fenced => told.fenced += 1,
+                Outcome::Gone => {}
+            }
         }
     }
 
     /// What is acked or moved was taken by a consumer, under the newest epoch.
     fn check_settled(&mut self, database: usize, held: &Held) {
         let taken = self.taken.get(&(database, held.number)).expect("acked and never taken");
-        let newest = self.databases[database].partitions[held.lease.partition as usize].epoch;
+        let newest = self.databases[database].tables.epochs[held.lease.partition as usize];
         assert!(taken.iter().any(|&(_, epoch)| epoch == newest), "an ack of an old epoch");
         assert_eq!(held.lease.epoch, newest, "an ack of an old epoch");
         self.expected.remove(&(database, held.number));
     }
 
-    fn answer(&mut self, seat: usize, answer: Result<Answer, Error>, told: &mut Told) {
+    fn answer(&mut self, seat: usize, answer: Answer<Ticket>, told: &mut Told) {
         let now = self.now(seat);
         let Seat { keeper, outbox, .. } = &mut self.seats[seat];
         keeper.answer(now, outbox, answer);
@@ -329,25 +340,14 @@ impl Simulation {
         if replies.is_empty() {
             return;
         }
-        let done = self.lately_asked.remove(id).unwrap_or_default();
-        let mut done = done.into_iter().filter(|(op, _)| !matches!(op, Op::Ack(_) | Op::Retry(..)));
+        let mut changed = self.lately_changed.remove(id).unwrap_or_default().into_iter();
         for (_, reply) in replies {
-            let Ok(reply) = reply else { continue };
-            let number = match done.next() {
-                Some((_, Outcome::Put { replaced, .. })) => replaced,
-                Some((_, Outcome::Cancelled(removed))) => removed,
-                outcome => panic!("{reply:?} of {outcome:?}"),
-            };
-            match reply {
-                Reply::Cancelled(Cancelled::Cancelled) => {
-                    told.cancelled += 1;
-                    self.dead.insert((*database, number.expect("there was one").number));
-                }
-                Reply::Scheduled(Scheduled::Moved) => {
-                    told.moved += 1;
-                    self.dead.insert((*database, number.expect("there was one").number));
-                }
-                _ => {}
+            let Ok(found) = reply else { continue };
+            let Changed { row, replaced } = changed.next().expect("each reply is of a change");
+            if found == Found::Pending {
+                let told = if row.is_some() { &mut told.moved } else { &mut told.cancelled };
+                *told += 1;
+                self.dead.insert((*database, replaced.expect("there was one").number));
             }
         }
     }
@@ -382,13 +382,12 @@ impl Simulation {
         let clock = self.time + self.databases[self.seats[seat].database].clock;
         for _ in 0..self.rng.usize(1..8) {
             let name: Arc<str> = format!("{}", self.rng.u32(0..3_000)).into();
-            let request = if self.rng.u32(0..5) == 0 {
-                Request::Cancel { name: name.clone() }
+            let change = if self.rng.u32(0..5) == 0 {
+                Change::cancel(&name)
             } else {
-                let deadline = clock + self.rng.u64(0..4_000);
-                Request::Put { name: name.clone(), deadline, payload: Arc::from([]) }
+                Change::put(&name, clock + self.rng.u64(0..4_000), &[])
             };
-            self.seats[seat].keeper.command(Command { ticket: name, request });
+            self.seats[seat].keeper.command(Command { ticket: name, change });
         }
         if self.workers[self.seats[seat].worker].paused_until <= self.time {
             self.poll(seat, told);
@@ -404,7 +403,7 @@ impl Simulation {
             for seat in 0..self.seats.len() {
                 if self.seats[seat].worker == worker {
                     let id = self.seats[seat].id;
-                    self.lately_asked.remove(&id);
+                    self.lately_changed.remove(&id);
                     self.seats[seat] = self.seat(worker, self.seats[seat].database);
                     self.wake(seat, 100);
                 }

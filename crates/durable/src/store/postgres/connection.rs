@@ -2,13 +2,18 @@
 
 use std::collections::{HashMap, HashSet};
 
+use postgres::types::ToSql;
 use postgres::{Client, Statement, Transaction};
 
 use super::{read_replaced, read_row, signed, unsigned};
-use crate::store::{Held, Op, Outcome, Replaced, Row};
+use crate::store::{Change, Changed, Done, Outcome, Put, Replaced, Row, Settlement};
 
 pub(super) struct Connection {
     pub(super) client: Client,
+    pub(super) statements: Statements,
+}
+
+pub(super) struct Statements {
     lock_partitions: Statement,
     ack: Statement,
     retry: Statement,
@@ -55,7 +60,7 @@ const GET: &str = "select partition, deadline, name, number, attempt, payload
 
 impl Connection {
     pub(super) fn prepare(mut client: Client) -> Result<Self, postgres::Error> {
-        Ok(Self {
+        let statements = Statements {
             lock_partitions: client.prepare(LOCK_PARTITIONS)?,
             ack: client.prepare(ACK)?,
             retry: client.prepare(RETRY)?,
@@ -64,159 +69,152 @@ impl Connection {
             cancel: client.prepare(CANCEL)?,
             load: client.prepare(LOAD)?,
             get: client.prepare(GET)?,
-            client,
-        })
+        };
+        Ok(Self { client, statements })
     }
 
-    pub(super) fn commit(&mut self, ops: &[Op]) -> Result<Vec<Outcome>, postgres::Error> {
-        let Self { client, lock_partitions, ack, retry, find, put, cancel, .. } = self;
-        let mut transaction = client.transaction()?;
-        let epochs = epochs(&mut transaction, lock_partitions, ops)?;
-        let mut outcomes: Vec<Option<Outcome>> = vec![None; ops.len()];
-        for run in runs(ops) {
-            let first = run.start;
-            let places: HashMap<&str, usize> = run.clone().map(|at| (ops[at].name(), at)).collect();
-            match &ops[first] {
-                Op::Ack(_) | Op::Retry(..) => {
-                    let mut names = Vec::new();
-                    let mut numbers = Vec::new();
-                    let mut deadlines = Vec::new();
-                    for (at, op) in ops[run.clone()].iter().enumerate() {
-                        let (held, deadline) = match op {
-                            Op::Ack(held) => (held, 0),
-                            Op::Retry(held, deadline) => (held, *deadline),
-                            Op::Put { .. } | Op::Cancel { .. } => {
-                                unreachable!("a run is of a kind")
-                            }
-                        };
-                        if epochs.get(&held.lease.partition) != Some(&held.lease.epoch) {
-                            outcomes[first + at] = Some(Outcome::Fenced);
-                            continue;
-                        }
-                        outcomes[first + at] = Some(Outcome::Gone);
-                        names.push(&*held.name);
-                        numbers.push(signed(held.number));
-                        deadlines.push(signed(deadline));
-                    }
-                    let by_number: HashMap<i64, usize> = ops[run.clone()]
-                        .iter()
-                        .enumerate()
-                        .filter_map(|(at, op)| Some((signed(op.held()?.number), first + at)))
-                        .collect();
-                    if matches!(ops[first], Op::Ack(_)) {
-                        for row in transaction.query(&*ack, &[&names, &numbers])? {
-                            outcomes[by_number[&row.get(0)]] = Some(Outcome::Acked);
-                        }
-                    } else {
-                        for row in transaction.query(&*retry, &[&names, &numbers, &deadlines])? {
-                            let retried = read_row(&row, 1);
-                            outcomes[by_number[&row.get(0)]] = Some(Outcome::Retried(retried));
-                        }
-                    }
-                }
-                Op::Put { .. } => {
-                    let mut names = Vec::new();
-                    let mut deadlines = Vec::new();
-                    let mut payloads: Vec<&[u8]> = Vec::new();
-                    for op in &ops[run.clone()] {
-                        let Op::Put { name, deadline, payload } = op else {
-                            unreachable!("a run is of a kind")
-                        };
-                        names.push(&**name);
-                        deadlines.push(signed(*deadline));
-                        payloads.push(payload);
-                    }
-                    let mut old: HashMap<String, Replaced> = HashMap::new();
-                    for row in transaction.query(&*find, &[&names])? {
-                        old.insert(row.get(0), read_replaced(&row));
-                    }
-                    for row in transaction.query(&*put, &[&names, &deadlines, &payloads])? {
-                        let name: &str = row.get(0);
-                        let at = places[name];
-                        let Op::Put { name, deadline, payload } = &ops[at] else {
-                            unreachable!("a run is of a kind")
-                        };
-                        let is_new: bool = row.get(2);
-                        let replaced = old.get(&**name).copied().or_else(|| {
-                            // Another put it between the two statements; when, is not known.
-                            (!is_new).then_some(Replaced { number: 0, deadline: 0 })
-                        });
-                        outcomes[at] = Some(Outcome::Put {
-                            row: Row {
-                                name: name.clone(),
-                                deadline: *deadline,
-                                payload: payload.clone(),
-                                attempt: 0,
-                                number: unsigned(row.get(1)),
-                                partition: row.get::<_, i32>(3) as u32,
-                            },
-                            replaced,
-                        });
-                    }
-                }
-                Op::Cancel { .. } => {
-                    let names: Vec<&str> = ops[run.clone()].iter().map(Op::name).collect();
-                    for at in run.clone() {
-                        outcomes[at] = Some(Outcome::Cancelled(None));
-                    }
-                    for row in transaction.query(&*cancel, &[&names])? {
-                        let at = places[row.get::<_, &str>(0)];
-                        outcomes[at] = Some(Outcome::Cancelled(Some(read_replaced(&row))));
-                    }
-                }
+    pub(super) fn commit(
+        &mut self,
+        settlements: &[Settlement],
+        changes: &[Change],
+    ) -> Result<Done, postgres::Error> {
+        let Self { client, statements } = self;
+        let mut work = Work { transaction: client.transaction()?, statements };
+        let mut done = Done { outcomes: work.settle(settlements)?, changed: Vec::new() };
+        for run in runs(changes) {
+            let changed = match run[0].put {
+                Some(_) => work.put(run)?,
+                None => work.cancel(run)?,
+            };
+            done.changed.extend(changed.into_iter().map(Ok));
+        }
+        work.transaction.commit()?;
+        Ok(done)
+    }
+}
+
+/// A commit that is under way.
+struct Work<'a> {
+    transaction: Transaction<'a>,
+    statements: &'a Statements,
+}
+
+impl Work<'_> {
+    fn settle(&mut self, settlements: &[Settlement]) -> Result<Vec<Outcome>, postgres::Error> {
+        let epochs = self.epochs(settlements)?;
+        let mut outcomes = Vec::with_capacity(settlements.len());
+        let mut places = HashMap::new();
+        let (mut acked, mut retried) = (Columns::default(), Columns::default());
+        for (at, Settlement { held, retry_at }) in settlements.iter().enumerate() {
+            if epochs.get(&held.lease.partition) != Some(&held.lease.epoch) {
+                outcomes.push(Outcome::Fenced);
+                continue;
+            }
+            outcomes.push(Outcome::Gone);
+            places.insert(signed(held.number), at);
+            let columns = if retry_at.is_none() { &mut acked } else { &mut retried };
+            columns.names.push(&*held.name);
+            columns.numbers.push(signed(held.number));
+            columns.deadlines.push(signed(retry_at.unwrap_or_default()));
+        }
+        if !acked.names.is_empty() {
+            let parameters: [&Parameter<'_>; 2] = [&acked.names, &acked.numbers];
+            for row in self.transaction.query(&self.statements.ack, &parameters)? {
+                outcomes[places[&row.get(0)]] = Outcome::Settled(None);
             }
         }
-        transaction.commit()?;
-        Ok(outcomes.into_iter().map(|outcome| outcome.expect("each has one")).collect())
-    }
-}
-
-impl Op {
-    fn name(&self) -> &str {
-        match self {
-            Self::Put { name, .. } | Self::Cancel { name } => name,
-            Self::Ack(held) | Self::Retry(held, _) => &held.name,
+        if !retried.names.is_empty() {
+            let parameters: [&Parameter<'_>; 3] =
+                [&retried.names, &retried.numbers, &retried.deadlines];
+            for row in self.transaction.query(&self.statements.retry, &parameters)? {
+                outcomes[places[&row.get(0)]] = Outcome::Settled(Some(read_row(&row, 1)));
+            }
         }
+        Ok(outcomes)
     }
 
-    fn held(&self) -> Option<&Held> {
-        match self {
-            Self::Ack(held) | Self::Retry(held, _) => Some(held),
-            Self::Put { .. } | Self::Cancel { .. } => None,
+    /// Returns the newest epochs of the partitions that are settled in, and keeps them from
+    /// changing.
+    fn epochs(&mut self, settlements: &[Settlement]) -> Result<HashMap<u32, u64>, postgres::Error> {
+        let partitions: HashSet<i32> =
+            settlements.iter().map(|settlement| settlement.held.lease.partition as i32).collect();
+        if partitions.is_empty() {
+            return Ok(HashMap::new());
         }
+        let partitions: Vec<i32> = partitions.into_iter().collect();
+        let rows = self.transaction.query(&self.statements.lock_partitions, &[&partitions])?;
+        Ok(rows.iter().map(|row| (row.get::<_, i32>(0) as u32, unsigned(row.get(1)))).collect())
+    }
+
+    /// Puts timeouts of names that are different.
+    fn put(&mut self, changes: &[Change]) -> Result<Vec<Changed>, postgres::Error> {
+        let names: Vec<&str> = changes.iter().map(|change| &*change.name).collect();
+        let puts: Vec<&Put> = changes.iter().filter_map(|change| change.put.as_ref()).collect();
+        let deadlines: Vec<i64> = puts.iter().map(|put| signed(put.deadline)).collect();
+        let payloads: Vec<&[u8]> = puts.iter().map(|put| &*put.payload).collect();
+        let found = self.transaction.query(&self.statements.find, &[&names])?;
+        let old: HashMap<&str, Replaced> =
+            found.iter().map(|row| (row.get(0), read_replaced(row))).collect();
+        let parameters: [&Parameter<'_>; 3] = [&names, &deadlines, &payloads];
+        let rows = self.transaction.query(&self.statements.put, &parameters)?;
+        let new: HashMap<&str, &postgres::Row> = rows.iter().map(|row| (row.get(0), row)).collect();
+        let changed = changes.iter().zip(puts).map(|(change, put)| {
+            let row = new[&*change.name];
+            let is_new: bool = row.get(2);
+            // Another put it between the two statements; when, is not known.
+            let unseen = || (!is_new).then_some(Replaced { number: 0, deadline: 0 });
+            Changed {
+                row: Some(Row {
+                    name: change.name.clone(),
+                    deadline: put.deadline,
+                    payload: put.payload.clone(),
+                    attempt: 0,
+                    number: unsigned(row.get(1)),
+                    partition: row.get::<_, i32>(3) as u32,
+                }),
+                replaced: old.get(&*change.name).copied().or_else(unseen),
+            }
+        });
+        Ok(changed.collect())
+    }
+
+    /// Cancels names that are different.
+    fn cancel(&mut self, changes: &[Change]) -> Result<Vec<Changed>, postgres::Error> {
+        let names: Vec<&str> = changes.iter().map(|change| &*change.name).collect();
+        let gone = self.transaction.query(&self.statements.cancel, &[&names])?;
+        let gone: HashMap<&str, Replaced> =
+            gone.iter().map(|row| (row.get(0), read_replaced(row))).collect();
+        Ok(names
+            .iter()
+            .map(|name| Changed { row: None, replaced: gone.get(name).copied() })
+            .collect())
     }
 }
 
-/// Returns the newest epochs of the partitions that are acked in, and keeps them from changing.
-fn epochs(
-    transaction: &mut Transaction<'_>,
-    lock: &Statement,
-    ops: &[Op],
-) -> Result<HashMap<u32, u64>, postgres::Error> {
-    let partitions: HashSet<i32> =
-        ops.iter().filter_map(|op| Some(op.held()?.lease.partition as i32)).collect();
-    if partitions.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let partitions: Vec<i32> = partitions.into_iter().collect();
-    let rows = transaction.query(lock, &[&partitions])?;
-    Ok(rows.iter().map(|row| (row.get::<_, i32>(0) as u32, unsigned(row.get(1)))).collect())
+/// What is settled, as arrays of one length.
+#[derive(Default)]
+struct Columns<'a> {
+    names: Vec<&'a str>,
+    numbers: Vec<i64>,
+    deadlines: Vec<i64>,
 }
+
+type Parameter<'a> = dyn ToSql + Sync + 'a;
 
 /// Splits changes into runs of one kind in which no name comes twice, so that each is a statement.
-fn runs(ops: &[Op]) -> Vec<std::ops::Range<usize>> {
-    let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
-    let mut names = HashSet::new();
-    for (at, op) in ops.iter().enumerate() {
-        let goes_on = runs.last().is_some_and(|run| {
-            std::mem::discriminant(&ops[run.start]) == std::mem::discriminant(op)
-        }) && !names.contains(op.name());
-        if !goes_on {
-            runs.push(at..at);
-            names.clear();
-        }
-        names.insert(op.name());
-        runs.last_mut().expect("it was pushed").end = at + 1;
-    }
-    runs
+fn runs(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
+    let mut left = changes;
+    std::iter::from_fn(move || {
+        let first = left.first()?;
+        let mut names = HashSet::new();
+        let end = left
+            .iter()
+            .position(|change| {
+                change.put.is_some() != first.put.is_some() || !names.insert(&change.name)
+            })
+            .unwrap_or(left.len());
+        let (run, rest) = left.split_at(end);
+        left = rest;
+        Some(run)
+    })
 }

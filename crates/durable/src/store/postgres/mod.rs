@@ -18,7 +18,7 @@ use postgres::error::SqlState;
 
 use crate::Error;
 use crate::store::{
-    Filling, Lease, Leases, Limit, Op, Outcome, Page, Position, Replaced, Row, Store,
+    Change, Done, Filling, Lease, Leases, Limit, Page, Position, Replaced, Row, Settlement, Store,
 };
 use connect::Connect;
 use connection::Connection;
@@ -195,7 +195,7 @@ impl Store for PostgresStore {
             let (after_deadline, until) = (signed(after.deadline), signed(until));
             let parameters: [&(dyn postgres::types::ToSql + Sync); 5] =
                 [&partitions, &after_deadline, &&*after.name, &until, &most];
-            connection.client.query(&connection.load, &parameters)
+            connection.client.query(&connection.statements.load, &parameters)
         })?;
         let mut filling = Filling::new(limit);
         for row in &found {
@@ -207,13 +207,13 @@ impl Store for PostgresStore {
         Ok(filling.page())
     }
 
-    fn commit(&mut self, ops: &[Op]) -> Result<Vec<Outcome>, Error> {
-        self.run("commit", |connection| connection.commit(ops))
+    fn commit(&mut self, settlements: &[Settlement], changes: &[Change]) -> Result<Done, Error> {
+        self.run("commit", |connection| connection.commit(settlements, changes))
     }
 
     fn get(&mut self, name: &str) -> Result<Option<Row>, Error> {
         self.run("find a name", |connection| {
-            let row = connection.client.query_opt(&connection.get, &[&name])?;
+            let row = connection.client.query_opt(&connection.statements.get, &[&name])?;
             Ok(row.map(|row| read_row(&row, 0)))
         })
     }

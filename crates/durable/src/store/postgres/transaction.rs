@@ -22,9 +22,9 @@ pub fn schedule_in(
     at: SystemTime,
     payload: &[u8],
 ) -> Result<(), Error> {
-    crate::timer::values::check(name, payload)?;
+    crate::values::check(name, payload)?;
     let failed = |error| Error::store(format!("schedule {name:?} in a transaction"), error);
-    let deadline = crate::timer::values::deadline(at);
+    let deadline = crate::values::deadline(at);
     let statement = transaction.prepare(PUT).map_err(failed)?;
     transaction
         .query(&statement, &[&vec![name], &vec![signed(deadline)], &vec![payload]])
@@ -41,7 +41,7 @@ pub fn schedule_in(
 ///
 /// As for [`schedule_in`].
 pub fn cancel_in(transaction: &mut Transaction<'_>, name: &str) -> Result<bool, Error> {
-    crate::timer::values::check(name, &[])?;
+    crate::values::check(name, &[])?;
     let failed = |error| Error::store(format!("cancel {name:?} in a transaction"), error);
     let rows = transaction.query(CANCEL, &[&vec![name]]).map_err(failed)?;
     Ok(!rows.is_empty())

@@ -20,10 +20,10 @@ use std::path::Path;
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageBackend};
 
 use crate::Error;
+use crate::error::message;
 use crate::store::{
-    Damaged, Filling, Lease, Leases, Limit, Op, Outcome, Page, Position, Row, Store,
+    Change, Damaged, Done, Filling, Lease, Leases, Limit, Page, Position, Row, Settlement, Store,
 };
-use crate::timer::values::message;
 pub use check::Report;
 use open::{BackendSource, Source};
 use tables::{BROKEN, DUE, META, NAMES, Numbers, Sweep, Tables, find, key, move_aside};
@@ -121,10 +121,7 @@ impl RedbStore {
         let error = match result {
             Ok(Ok(done)) => return Ok(done),
             Ok(Err(error)) => error,
-            Err(panic) => Error::Panicked {
-                doing: format!("{doing} {}", self.source.name()),
-                message: message(&*panic),
-            },
+            Err(panic) => Error::panicked(format!("{doing} {}", self.source.name()), &*panic),
         };
         // An engine that met an error refuses all that follows until it is opened again.
         let database = self.database.take();
@@ -179,20 +176,22 @@ impl Store for RedbStore {
         Ok(page)
     }
 
-    fn commit(&mut self, ops: &[Op]) -> Result<Vec<Outcome>, Error> {
-        self.run("commit to", |database, state| {
+    fn commit(&mut self, settlements: &[Settlement], changes: &[Change]) -> Result<Done, Error> {
+        self.run("commit to", |database, State { numbers, sweep }| {
             let write = database.begin_write()?;
-            let outcomes = {
+            let mut done = Done::default();
+            {
                 let mut tables = Tables::open(&write)?;
-                let outcomes = ops
-                    .iter()
-                    .map(|op| tables.apply(op, &mut state.numbers))
-                    .collect::<Result<_, _>>()?;
-                tables.sweep(ops, &mut state.sweep)?;
-                outcomes
-            };
+                for settlement in settlements {
+                    done.outcomes.push(tables.settle(settlement, numbers)?);
+                }
+                for change in changes {
+                    done.changed.push(Ok(tables.change(change, numbers)?));
+                }
+                tables.sweep(settlements, sweep)?;
+            }
             write.commit()?;
-            Ok(outcomes)
+            Ok(done)
         })
     }
 

@@ -7,13 +7,13 @@ use fastrand::Rng;
 
 use super::disk::Disk;
 use crate::keeper::outbox::Outbox;
-use crate::keeper::{Answer, Call, Command, Config, Keeper, Now, Request, Settled};
-use crate::store::{Limit, Op, Outcome, Position, Row, Store};
+use crate::keeper::{Answer, Call, Command, Config, Keeper, Now, Settled};
+use crate::store::{Change, Changed, Limit, Outcome, Position, Row, Settlement, Store};
 
 #[test]
 fn no_power_cut_loses_or_changes_what_was_committed() {
     let runs =
-        std::env::var("TICKWHEEL_DURABLE_POWER_RUNS").map_or(10, |runs| runs.parse().unwrap());
+        std::env::var("TICKWHEEL_DURABLE_POWER_RUNS").map_or(3, |runs| runs.parse().unwrap());
     let mut told = Told::default();
     for seed in 0..runs {
         run(seed, 0, &mut told).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
@@ -38,8 +38,7 @@ fn a_commit_costs_one_sync() {
     store.lease(true).unwrap();
     let before = disk.syncs();
     for n in 0..100 {
-        let op = Op::Put { name: format!("{n}").into(), deadline: n, payload: Arc::from([]) };
-        store.commit(&[op]).unwrap();
+        store.commit(&[], &[Change::put(&format!("{n}"), n, &[])]).unwrap();
     }
     // The file grows now and then, which costs one more.
     let syncs = disk.syncs() - before;
@@ -118,15 +117,15 @@ fn live(rng: &mut Rng, store: &mut impl Store, mut rows: Rows, told: &mut Told) 
     let mut ticket = 0;
     loop {
         for _ in 0..rng.usize(0..6) {
-            let name: Arc<str> = format!("{}", rng.u32(0..300)).into();
-            let request = if rng.u32(0..5) == 0 {
-                Request::Cancel { name }
+            let name = format!("{}", rng.u32(0..300));
+            let change = if rng.u32(0..5) == 0 {
+                Change::cancel(&name)
             } else {
-                let payload = (0..rng.usize(0..200)).map(|_| rng.u8(..)).collect();
-                Request::Put { name, deadline: now.wall + rng.u64(0..3_000), payload }
+                let payload: Vec<u8> = (0..rng.usize(0..200)).map(|_| rng.u8(..)).collect();
+                Change::put(&name, now.wall + rng.u64(0..3_000), &payload)
             };
             ticket += 1;
-            keeper.command(Command { ticket, request });
+            keeper.command(Command { ticket, change });
         }
         if let Some((row, _)) = outbox.take() {
             let settled = match rng.u32(0..4) {
@@ -139,67 +138,63 @@ fn live(rng: &mut Rng, store: &mut impl Store, mut rows: Rows, told: &mut Told) 
         let step = rng.u64(0..10);
         now = Now { wall: now.wall + step, steady: now.steady + step };
         let Some(call) = keeper.poll(now, &mut outbox) else { continue };
-        let answer = match &call {
-            Call::Commit { ops } => {
+        let after = match &call {
+            Call::Commit(call) => {
                 told.commits += 1;
-                let mut after = apply(rows.clone(), ops, told);
-                match store.commit(ops) {
-                    Ok(outcomes) => {
-                        for outcome in &outcomes {
-                            let (Outcome::Put { row, .. } | Outcome::Retried(row)) = outcome else {
-                                continue;
-                            };
-                            if let Some(known) = after.get_mut(&row.name) {
-                                known.number = row.number;
-                            }
-                        }
-                        rows = after;
-                        Ok(Answer::Outcomes(outcomes))
-                    }
-                    Err(_) => {
-                        told.in_doubt += 1;
-                        return vec![rows, after];
-                    }
+                Some(apply(rows.clone(), &call.settlements, &call.changes, told))
+            }
+            _ => None,
+        };
+        let answer = call.make(store);
+        if answer.is_err() {
+            told.in_doubt += u64::from(after.is_some());
+            return std::iter::once(rows).chain(after).collect();
+        }
+        if let (Some(mut after), Answer::Commit(_, Ok(done))) = (after, &answer) {
+            let retried = done.outcomes.iter().filter_map(|outcome| match outcome {
+                Outcome::Settled(row) => row.as_ref(),
+                Outcome::Gone | Outcome::Fenced => None,
+            });
+            let put = done.changed.iter().flatten().filter_map(|Changed { row, .. }| row.as_ref());
+            for row in retried.chain(put) {
+                if let Some(known) = after.get_mut(&row.name) {
+                    known.number = row.number;
                 }
             }
-            call => call.make(store),
-        };
-        if answer.is_err() {
-            return vec![rows];
+            rows = after;
         }
         keeper.answer(now, &mut outbox, answer);
         keeper.replies.clear();
     }
 }
 
-fn apply(mut rows: Rows, ops: &[Op], told: &mut Told) -> Rows {
-    for op in ops {
-        match op {
-            Op::Put { name, deadline, payload } => {
-                let row = Row {
-                    name: name.clone(),
-                    deadline: *deadline,
-                    payload: payload.clone(),
-                    attempt: 0,
-                    number: 0,
-                    partition: 0,
-                };
-                rows.insert(name.clone(), row);
-            }
-            Op::Cancel { name } => drop(rows.remove(name)),
-            Op::Ack(held) | Op::Retry(held, _)
-                if rows.get(&held.name).is_none_or(|row| row.number != held.number) => {}
-            Op::Ack(held) => {
-                told.acked += 1;
-                rows.remove(&held.name);
-            }
-            Op::Retry(held, deadline) => {
-                let row = rows.get_mut(&held.name).expect("it is there");
-                row.deadline = *deadline;
-                row.attempt += 1;
-                row.number = 0;
+fn apply(mut rows: Rows, settlements: &[Settlement], changes: &[Change], told: &mut Told) -> Rows {
+    for Settlement { held, retry_at } in settlements {
+        if rows.get(&held.name).is_none_or(|row| row.number != held.number) {
+            continue;
+        }
+        let row = rows.remove(&held.name).expect("it is there");
+        match *retry_at {
+            None => told.acked += 1,
+            Some(deadline) => {
+                let row = Row { deadline, attempt: row.attempt + 1, number: 0, ..row };
+                rows.insert(held.name.clone(), row);
             }
         }
+    }
+    for Change { name, put } in changes {
+        rows.remove(name);
+        rows.extend(put.clone().map(|put| {
+            let row = Row {
+                name: name.clone(),
+                deadline: put.deadline,
+                payload: put.payload,
+                attempt: 0,
+                number: 0,
+                partition: 0,
+            };
+            (name.clone(), row)
+        }));
     }
     rows
 }

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use redb::{ReadableTable, ReadableTableMetadata, Table, TableDefinition, WriteTransaction};
 
 use super::{PARTITION, row};
-use crate::store::{Held, Op, Outcome, Position, Replaced, Row};
+use crate::store::{Change, Changed, Held, Outcome, Position, Replaced, Row, Settlement};
 
 /// Rows by deadline and name.
 pub(super) const DUE: TableDefinition<'_, (u64, &[u8]), &[u8]> = TableDefinition::new("due");
@@ -65,39 +65,43 @@ impl<'a> Tables<'a> {
         Ok(Self { due: write.open_table(DUE)?, names: write.open_table(NAMES)?, epoch })
     }
 
-    pub(super) fn apply(&mut self, op: &Op, numbers: &mut Numbers) -> Result<Outcome, redb::Error> {
-        Ok(match op {
-            Op::Put { name, deadline, payload } => {
-                let row = Row {
-                    name: name.clone(),
-                    deadline: *deadline,
-                    payload: payload.clone(),
-                    attempt: 0,
-                    number: numbers.next(),
-                    partition: PARTITION,
-                };
-                let replaced = self.put(&row)?;
-                Outcome::Put { row, replaced }
-            }
-            Op::Cancel { name } => Outcome::Cancelled(self.cancel(name.as_bytes())?),
-            Op::Ack(held) | Op::Retry(held, _) if held.lease.epoch != self.epoch => Outcome::Fenced,
-            Op::Ack(held) => match self.take(held)? {
-                None => Outcome::Gone,
-                Some(_) => Outcome::Acked,
-            },
-            Op::Retry(held, deadline) => match self.take(held)? {
-                None => Outcome::Gone,
-                Some(mut row) => {
-                    row.deadline = *deadline;
-                    row.attempt = row.attempt.saturating_add(1);
-                    row.number = numbers.next();
-                    let name = row.name.as_bytes();
-                    self.names.insert(name, (*deadline, row::index_sum(name, *deadline)))?;
-                    self.due.insert((*deadline, name), &row::encode(&row)[..])?;
-                    Outcome::Retried(row)
-                }
-            },
-        })
+    pub(super) fn settle(
+        &mut self,
+        settlement: &Settlement,
+        numbers: &mut Numbers,
+    ) -> Result<Outcome, redb::Error> {
+        if settlement.held.lease.epoch != self.epoch {
+            return Ok(Outcome::Fenced);
+        }
+        let Some(mut row) = self.take(&settlement.held)? else { return Ok(Outcome::Gone) };
+        let Some(deadline) = settlement.retry_at else { return Ok(Outcome::Settled(None)) };
+        row.deadline = deadline;
+        row.attempt = row.attempt.saturating_add(1);
+        row.number = numbers.next();
+        let name = row.name.as_bytes();
+        self.names.insert(name, (deadline, row::index_sum(name, deadline)))?;
+        self.due.insert((deadline, name), &row::encode(&row)[..])?;
+        Ok(Outcome::Settled(Some(row)))
+    }
+
+    pub(super) fn change(
+        &mut self,
+        change: &Change,
+        numbers: &mut Numbers,
+    ) -> Result<Changed, redb::Error> {
+        let Some(put) = &change.put else {
+            return Ok(Changed { row: None, replaced: self.cancel(change.name.as_bytes())? });
+        };
+        let row = Row {
+            name: change.name.clone(),
+            deadline: put.deadline,
+            payload: put.payload.clone(),
+            attempt: 0,
+            number: numbers.next(),
+            partition: PARTITION,
+        };
+        let replaced = self.put(&row)?;
+        Ok(Changed { row: Some(row), replaced })
     }
 
     /// Removes the row that was handed out, if it is still the same. Its name stays.
@@ -147,11 +151,15 @@ impl<'a> Tables<'a> {
     }
 
     /// Removes the names of some that were acked, if there are many.
-    pub(super) fn sweep(&mut self, ops: &[Op], sweep: &mut Sweep) -> Result<(), redb::Error> {
-        let acked = ops.iter().filter_map(|op| match op {
-            Op::Ack(held) => Some(held.deadline),
-            _ => None,
-        });
+    pub(super) fn sweep(
+        &mut self,
+        settlements: &[Settlement],
+        sweep: &mut Sweep,
+    ) -> Result<(), redb::Error> {
+        let acked = settlements
+            .iter()
+            .filter(|settlement| settlement.retry_at.is_none())
+            .map(|settlement| settlement.held.deadline);
         let count = acked.clone().count();
         sweep.until = sweep.until.max(acked.max().unwrap_or_default());
         let (rows, names) = (self.due.len()?, self.names.len()?);

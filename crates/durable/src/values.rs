@@ -1,10 +1,8 @@
 //! Names, payloads and times as callers give them, and as stores keep them.
 
-use std::any::Any;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::keeper::milliseconds;
 use crate::{Error, MAX_NAME, MAX_PAYLOAD};
 
 pub(crate) fn check(name: &str, payload: &[u8]) -> Result<(), Error> {
@@ -30,28 +28,25 @@ pub(crate) fn deadline(at: SystemTime) -> u64 {
     at.duration_since(UNIX_EPOCH).map_or(0, milliseconds).min(i64::MAX as u64)
 }
 
+/// Rounds up.
+pub(crate) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
 /// Rounds down, so that nothing is early.
-pub(super) fn milliseconds_since_1970(now: SystemTime) -> u64 {
+pub(crate) fn milliseconds_since_1970(now: SystemTime) -> u64 {
     now.duration_since(UNIX_EPOCH)
         .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Where the system cannot tell so late a time, it is the last of the year 9999.
-pub(super) fn time(milliseconds: u64) -> SystemTime {
+pub(crate) fn time(milliseconds: u64) -> SystemTime {
     UNIX_EPOCH
         .checked_add(Duration::from_millis(milliseconds))
         .unwrap_or_else(|| UNIX_EPOCH + Duration::from_secs(253_402_300_799))
 }
 
 /// What a mutex guards here is whole at all times.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
-    panic
-        .downcast_ref::<&str>()
-        .map(|message| (*message).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no message".to_owned())
 }

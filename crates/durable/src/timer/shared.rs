@@ -1,0 +1,122 @@
+//! What callers, consumers and the timer's threads share.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use event_listener::Event;
+
+use super::stats::Stats;
+use crate::Error;
+use crate::keeper::outbox::Outbox;
+use crate::keeper::{Answer, Command, Config, Found, Settled};
+use crate::store::{Damaged, Store};
+use crate::values::lock;
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) outbox: Mutex<Outbox>,
+    /// Something is in the outbox, or the timer is closed.
+    pub(super) due: Event,
+    pub(super) settlements: Mutex<Settlements>,
+    /// The bytes of the commands that were not answered.
+    pub(super) waiting: AtomicUsize,
+    /// The most of them.
+    pub(super) backlog: usize,
+    pub(super) is_closed: AtomicBool,
+    /// The message of the panic that ended the thread.
+    pub(super) panic: Mutex<Option<String>>,
+    pub(super) stats: Mutex<Stats>,
+    /// The process that has the thread.
+    pub(super) process: AtomicU32,
+}
+
+impl Shared {
+    pub(super) fn new(config: &Config, backlog: usize) -> Self {
+        let wake_at = (config.in_flight / 4).min(config.group).clamp(1, 256);
+        Self {
+            outbox: Mutex::default(),
+            due: Event::new(),
+            settlements: Mutex::new(Settlements { wake_at, ..Settlements::default() }),
+            waiting: AtomicUsize::new(0),
+            backlog,
+            is_closed: AtomicBool::new(false),
+            panic: Mutex::default(),
+            stats: Mutex::default(),
+            process: AtomicU32::new(std::process::id()),
+        }
+    }
+
+    pub(super) fn check_process(&self) -> Result<(), Error> {
+        let process = self.process.load(Ordering::Relaxed);
+        if process == std::process::id() { Ok(()) } else { Err(Error::Forked) }
+    }
+
+    /// Returns why the timer is closed.
+    pub(super) fn closed(&self) -> Error {
+        match &*lock(&self.panic) {
+            None => Error::Closed,
+            Some(message) => Error::Panicked {
+                doing: "go on with the timer; open it again".to_owned(),
+                message: message.clone(),
+            },
+        }
+    }
+}
+
+/// What consumers settled and the keeper has not seen.
+#[derive(Debug, Default)]
+pub(super) struct Settlements {
+    list: Vec<(u64, Settled)>,
+    /// The keeper will look by itself soon, and need not be woken for each.
+    keeper_lingers: bool,
+    /// How many settlements wake a keeper that lingers.
+    wake_at: usize,
+}
+
+impl Settlements {
+    /// Adds one. Returns whether the keeper must be woken.
+    pub(super) fn push(&mut self, number: u64, settled: Settled) -> bool {
+        self.list.push((number, settled));
+        !self.keeper_lingers || self.list.len() == self.wake_at
+    }
+
+    /// Takes all out. The keeper is awake.
+    pub(super) fn take(&mut self) -> Vec<(u64, Settled)> {
+        self.keeper_lingers = true;
+        std::mem::take(&mut self.list)
+    }
+
+    /// Says that the keeper goes to sleep. False: it must not, because there is work.
+    pub(super) fn sleep(&mut self, lingers: bool) -> bool {
+        self.keeper_lingers = lingers;
+        self.list.is_empty() || lingers && self.list.len() < self.wake_at
+    }
+}
+
+pub(super) type Answered = Result<Found, Error>;
+
+/// Where a reply goes.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    pub(super) reply: oneshot::Sender<Answered>,
+    /// What the command counts for in the backlog.
+    pub(super) bytes: usize,
+}
+
+pub(super) enum Message {
+    Command(Command<Ticket>),
+    /// What the store answered, and how long that took.
+    Answer(Answer<Ticket>, Duration),
+    Read(Read),
+    /// What a read found damaged.
+    Damaged(Vec<Damaged>),
+    Close {
+        waits: bool,
+        done: Option<oneshot::Sender<Result<(), Error>>>,
+    },
+    Wake,
+}
+
+/// What an operator asks of the store, which has no part in the timer's work.
+pub(super) type Read = Box<dyn FnOnce(&mut dyn Store) + Send>;
