@@ -5,7 +5,7 @@
 //! test here says that something is quick: none fails because the machine is busy.
 //!
 //! Cases of other projects' suites, and the test here that covers each. What of them concerns the
-//! wheel alone is in `tests/situations/`.
+//! wheel alone is in `tests/wheel/`.
 //!
 //! # Netty, `HashedWheelTimerTest`
 //!

@@ -2,11 +2,8 @@
 //! expire, come as a sorted map says.
 //!
 //! Each mode lives one life of random operations, of which the seed is printed.
-//! `CROWD_MINUTES=1 cargo test --release --test crowds` gives each mode a minute of CPU time, and
-//! `CROWD_SEED` takes a seed again.
-
-#[macro_use]
-mod common;
+//! `CROWD_MINUTES=1 cargo test --release --test wheel crowds` gives each mode a minute of CPU time,
+//! and `CROWD_SEED` takes a seed again.
 
 use cpu_time::ThreadTime;
 use fastrand::Rng;

@@ -1,12 +1,9 @@
 //! Ticks: an instant becomes a tick, and nothing is early.
 //!
-//! `TICKS_CASES=10000000 cargo test --release --test ticks -- --nocapture` looks at ten million.
+//! `TICKS_CASES=10000000 cargo test --release --test wheel ticks -- --nocapture` looks at ten million.
 
-#[path = "common/mod.rs"]
-#[macro_use]
-mod common;
-
-use common::{Checked, Numbers};
+use crate::checked::Checked;
+use crate::common::Numbers;
 use std::time::{Duration, Instant};
 use tickwheel::{Mode, Moment, Ticks};
 

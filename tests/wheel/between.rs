@@ -1,6 +1,6 @@
 //! Scheduling, cancelling and driving on between two timeouts that come out.
 
-use crate::common::Checked;
+use crate::checked::Checked;
 use tickwheel::Mode;
 
 in_each_mode! {

@@ -1,8 +1,9 @@
-//! Situations that broke other timers, each a test for both modes.
+//! The wheel and the map on it, each situation a test for both modes.
 //!
-//! Where each comes from: the cases of the suites of other timers, as far as they concern a wheel
-//! that its caller drives, and the tests here that hold their properties. A property is stated in
-//! our terms: never before the deadline, and at the first `expire(now)` with `now >= deadline`.
+//! Many are situations that broke other timers. Where each comes from: the cases of the suites of
+//! other timers, as far as they concern a wheel that its caller drives, and the tests here that hold
+//! their properties. A property is stated in our terms: never before the deadline, and at the first
+//! `expire(now)` with `now >= deadline`.
 //!
 //! # Defects found live, and in no other suite
 //!
@@ -15,7 +16,7 @@
 //! | a huge jump costs its length | `jumps::jumping_an_empty_wheel_looks_at_nothing`, `jumps::a_jump_to_one_timeout_looks_at_each_level_at_most`, `jumps::a_jump_past_a_crowd_costs_the_crowd_and_not_the_distance` |
 //! | a multiple of the period, more or less one | `order::deadlines_a_round_or_so_away_come_at_their_tick` |
 //! | cancelling a sibling in the batch | `cancel::siblings_of_what_just_came_out_can_be_cancelled` |
-//! | cancelled ones are kept until their deadlines | `a_million_cancelled_are_dropped_at_once` in `drops.rs` |
+//! | cancelled ones are kept until their deadlines | `drops::a_million_cancelled_are_dropped_at_once` |
 //! | idle, or one an hour away | `next::an_hour_away_is_a_handful_of_wake_ups`, `jumps::an_idle_wheel_looks_at_nothing_tick_by_tick` |
 //! | the hint is late, or spins | `next::waking_up_always_makes_progress`, and after every step of every test |
 //! | the order within a tick | `order::equal_deadlines_come_as_scheduled` |
@@ -98,7 +99,7 @@
 //! | case | test |
 //! |---|---|
 //! | `FireOnce` | `reschedule::scheduling_again_is_a_move_by_cancel_and_schedule` |
-//! | `NoRequestContextLeak` | `cancelling_gives_the_value_back_and_keeps_nothing_of_it` in `drops.rs` |
+//! | `NoRequestContextLeak` | `drops::cancelling_gives_the_value_back_and_keeps_nothing_of_it` |
 //! | `TestSchedulingWithinCallback` | `between::scheduled_while_handing_out_comes_in_its_turn` |
 //! | `CancelTimeout` | `cancel::head_middle_and_last_of_a_due_batch_can_be_cancelled` |
 //! | `DestroyTimeoutSet`, `DeleteWheelInTimeout` | `cancel::dropping_the_wheel_half_way_through_a_batch_is_fine` |
@@ -146,7 +147,7 @@
 //! | `insert_in_past_after_poll_fires_immediately` | `order::past_for_the_caller_but_not_for_a_stale_wheel_comes_at_once` |
 //! | `delay_queue_poll_expired_when_empty`, `wake_after_remove_last` | `cancel::cancelling_the_last_empties_the_wheel` |
 //! | `wake_after_clear` | `next::emptied_wheel_asks_for_no_wake_up` |
-//! | `compact_expire_empty`, `compact_remove_empty` | `emptied_and_shrunk_it_holds_nothing` in `memory.rs` |
+//! | `compact_expire_empty`, `compact_remove_empty` | `memory::emptied_and_shrunk_it_holds_nothing` |
 //! | `compact_remove_remapped_keys` | `keys::keys_stay_good_when_the_wheel_shrinks` |
 //! | `compact_change_deadline` | `keys::a_key_that_shrinking_left_behind_can_be_moved` |
 //! | `remove_after_compact`, `remove_after_compact_poll` | `keys::stale_keys_stay_stale_when_the_wheel_shrinks` |
@@ -202,19 +203,29 @@
 #[path = "../common/mod.rs"]
 #[macro_use]
 mod common;
+#[macro_use]
+mod stamps;
 
 mod between;
 mod bounded;
 mod cancel;
+mod checked;
+mod crowds;
+mod drops;
 mod far;
 mod growing;
+mod histories;
 mod iteration;
 mod jumps;
 mod keys;
+mod map;
+mod memory;
+mod model;
 mod modes;
 mod next;
 mod order;
 mod reschedule;
 mod sorted;
 mod stale;
+mod ticks;
 mod within;

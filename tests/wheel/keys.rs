@@ -1,6 +1,7 @@
 //! Keys: what they name, for how long, and what never happens through a stale one.
 
-use crate::common::{Checked, Numbers};
+use crate::checked::Checked;
+use crate::common::Numbers;
 use std::collections::HashSet;
 use tickwheel::Mode;
 

@@ -1,6 +1,7 @@
 //! A wheel of many timeouts grows in steps: what is promised holds in the middle of it.
 
-use crate::common::{Checked, Numbers};
+use crate::checked::Checked;
+use crate::common::Numbers;
 use std::collections::BTreeMap;
 use tickwheel::{Key, Mode};
 

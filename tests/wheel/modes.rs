@@ -1,6 +1,7 @@
 //! What a wheel can be made of.
 
-use crate::common::{Checked, modes};
+use crate::checked::Checked;
+use crate::stamps::modes;
 use tickwheel::{Mode, ModeError, Wheel};
 
 in_each_mode! {

@@ -1,6 +1,7 @@
 //! Taking timeouts back: one, all, siblings of what comes out, and what is due already.
 
-use crate::common::{Checked, Numbers};
+use crate::checked::Checked;
+use crate::common::Numbers;
 use tickwheel::Mode;
 
 in_each_mode! {

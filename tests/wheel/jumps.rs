@@ -1,6 +1,7 @@
 //! Jumps in time: what they cost, what they must not lose, and time that stands still.
 
-use crate::common::{Checked, Numbers};
+use crate::checked::Checked;
+use crate::common::Numbers;
 use tickwheel::Mode;
 
 in_each_hierarchical_mode! {

@@ -1,6 +1,7 @@
 //! Looking at all timeouts, and taking all of them out.
 
-use crate::common::{Checked, Numbers};
+use crate::checked::Checked;
+use crate::common::Numbers;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tickwheel::Mode;
 

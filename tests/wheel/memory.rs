@@ -3,10 +3,7 @@
 //!
 //! [`Metered`] compares what the wheel says with what the allocator counts, after every step.
 
-#[macro_use]
-mod common;
-
-use common::Numbers;
+use crate::common::Numbers;
 use tickwheel::{Key, Mode, Wheel};
 
 in_each_mode! {

@@ -1,6 +1,7 @@
 //! The next deadline and the next wake-up.
 
-use crate::common::{Checked, Numbers};
+use crate::checked::Checked;
+use crate::common::Numbers;
 use tickwheel::Mode;
 
 in_each_mode! {

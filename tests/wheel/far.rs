@@ -1,6 +1,6 @@
 //! Far deadlines, starting ticks of any size, and the end of time.
 
-use crate::common::Checked;
+use crate::checked::Checked;
 use tickwheel::Mode;
 
 in_each_mode! {

@@ -1,10 +1,7 @@
 //! Every value is dropped exactly once, and as soon as it can be; a `Drop` that panics costs
 //! nothing but its own value.
 
-#[macro_use]
-mod common;
-
-use common::Checked;
+use crate::checked::Checked;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 use std::rc::Rc;

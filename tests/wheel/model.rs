@@ -1,6 +1,6 @@
 //! Any sequence of operations gives what a sorted map gives, in every mode, and breaks no invariant.
 //!
-//! `QUICKCHECK_TESTS=20000 cargo test --release --test model` looks longer.
+//! `QUICKCHECK_TESTS=20000 cargo test --release --test wheel model` looks longer.
 
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 use std::collections::BTreeMap;

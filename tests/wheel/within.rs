@@ -1,6 +1,7 @@
 //! Any tick of a range will do: the wheel takes one that costs least.
 
-use crate::common::{Checked, Numbers};
+use crate::checked::Checked;
+use crate::common::Numbers;
 use std::collections::BTreeSet;
 use tickwheel::Mode;
 

@@ -1,6 +1,7 @@
 //! Much work in short calls: what is promised holds between any two of them.
 
-use crate::common::{Checked, Numbers};
+use crate::checked::Checked;
+use crate::common::Numbers;
 use std::collections::BTreeMap;
 use tickwheel::{Mode, Wheel};
 

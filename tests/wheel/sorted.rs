@@ -1,6 +1,6 @@
 //! What is sorted ahead instead of being demoted, and what is not looked at.
 
-use crate::common::Checked;
+use crate::checked::Checked;
 use tickwheel::Mode;
 
 in_each_hierarchical_mode! {

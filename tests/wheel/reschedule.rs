@@ -1,6 +1,6 @@
 //! Moving timeouts: later, earlier, into the past, again and again.
 
-use crate::common::Checked;
+use crate::checked::Checked;
 use tickwheel::Mode;
 
 in_each_mode! {

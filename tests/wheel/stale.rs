@@ -1,7 +1,8 @@
 //! Entries that timeouts leave behind when they are cancelled or moved: they stay few, and nobody
 //! takes them for others.
 
-use crate::common::{Checked, Numbers};
+use crate::checked::Checked;
+use crate::common::Numbers;
 use tickwheel::{Key, Mode};
 
 in_each_mode! {

@@ -1,9 +1,7 @@
 //! A wheel map is a hash map and a wheel in one, for any operations, whatever its keys do.
 
-#[macro_use]
-mod common;
-
-use common::{Numbers, modes};
+use crate::common::Numbers;
+use crate::stamps::modes;
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};

@@ -1,6 +1,8 @@
 //! What comes out when, and in which order.
 
-use crate::common::{Checked, Numbers, modes};
+use crate::checked::Checked;
+use crate::common::Numbers;
+use crate::stamps::modes;
 use tickwheel::Mode;
 
 in_each_mode! {

@@ -1,0 +1,238 @@
+//! A wheel that checks itself after every step.
+
+use std::cell::Cell;
+use std::ops::Deref;
+use tickwheel::{Drain, Expired, Key, Mode, Wheel};
+
+/// A wheel that checks every invariant after every step while few timeouts wait. A check looks at
+/// all of them, so of many it checks as often as costs as much as some steps.
+pub(crate) struct Checked<T> {
+    wheel: Wheel<T>,
+    /// Steps until the next check.
+    left: Cell<usize>,
+}
+
+/// Timeouts with which every step is checked.
+const FEW: usize = 32;
+
+impl<T> Checked<T> {
+    pub(crate) fn new(mode: Mode) -> Self {
+        Self { wheel: Wheel::new(mode), left: Cell::new(0) }.checked()
+    }
+
+    /// An empty wheel that was driven to tick `now`.
+    pub(crate) fn at(mode: Mode, now: u64) -> Self {
+        let mut wheel = Self::new(mode);
+        assert!(wheel.expire(now).is_none());
+        assert_eq!(wheel.now(), now);
+        wheel
+    }
+
+    fn checked(self) -> Self {
+        self.check();
+        self
+    }
+
+    /// Whether all is well, the invariants inside and what can be seen from outside.
+    pub(crate) fn check(&self) {
+        self.wheel.check();
+        assert_eq!(self.is_empty(), self.earliest().is_none());
+        assert_eq!(self.is_empty(), self.next_wake().is_none());
+        assert!(self.next_wake() <= self.earliest(), "it never wakes up late");
+    }
+
+    /// Checks now and then, and returns whether it did.
+    fn check_step(&self) -> bool {
+        let is_due = self.left.get() == 0;
+        if is_due {
+            self.check();
+        }
+        self.left.set(if is_due { self.len() / FEW } else { self.left.get() - 1 });
+        is_due
+    }
+
+    /// The earliest deadline, by a search. To ask the wheel can change it, so it is asked where that
+    /// is to be tested.
+    fn earliest(&self) -> Option<u64> {
+        self.iter().map(|(_, deadline, _)| deadline).min()
+    }
+
+    /// The next deadline, which is what a search finds.
+    pub(crate) fn next_deadline(&mut self) -> Option<u64> {
+        let next = self.wheel.next_deadline();
+        if self.check_step() {
+            assert_eq!(next, self.earliest(), "the next deadline is exact");
+        }
+        next
+    }
+
+    pub(crate) fn schedule(&mut self, deadline: u64, value: T) -> Key {
+        let len = self.len();
+        let key = self.wheel.schedule(deadline, value);
+        self.check_step();
+        assert_eq!(self.len(), len + 1);
+        assert_eq!(self.deadline(key), Some(deadline.max(self.now())));
+        key
+    }
+
+    pub(crate) fn cancel(&mut self, key: Key) -> Option<T> {
+        let len = self.len();
+        let value = self.wheel.cancel(key);
+        self.check_step();
+        assert_eq!(self.len() + usize::from(value.is_some()), len);
+        assert!(self.get(key).is_none());
+        assert_eq!(self.deadline(key), None);
+        value
+    }
+
+    pub(crate) fn reschedule(&mut self, key: Key, deadline: u64) -> bool {
+        let len = self.len();
+        let moved = self.wheel.reschedule(key, deadline);
+        self.check_step();
+        assert_eq!(self.len(), len);
+        assert_eq!(self.deadline(key), moved.then_some(deadline.max(self.now())));
+        moved
+    }
+
+    pub(crate) fn expire(&mut self, now: u64) -> Option<Expired<T>> {
+        let (before, len) = (self.now(), self.len());
+        let expired = self.wheel.expire(now);
+        let is_checked = self.check_step();
+        assert_eq!(self.now(), before.max(now), "time goes on to `now`, and never back");
+        match &expired {
+            Some(expired) => {
+                assert!(expired.deadline <= now, "never early");
+                assert_eq!(self.len() + 1, len);
+                assert!(self.get(expired.key).is_none(), "its key is stale");
+            }
+            None if is_checked => {
+                assert!(self.earliest().is_none_or(|deadline| now < deadline), "never late");
+                assert!(self.next_wake().is_none_or(|wake| now < wake), "it woke up for nothing");
+                assert_eq!(self.len(), len);
+            }
+            None => assert_eq!(self.len(), len),
+        }
+        expired
+    }
+
+    /// As `expire`, with so much work at most.
+    pub(crate) fn expire_bounded(&mut self, now: u64, work: &mut usize) -> Option<Expired<T>> {
+        let (before, len, given) = (self.now(), self.len(), *work);
+        let expired = self.wheel.expire_bounded(now, work);
+        let is_checked = self.check_step();
+        assert_eq!(self.now(), before.max(now), "time goes on to `now`, and never back");
+        assert!(*work <= given, "work is used up");
+        match &expired {
+            Some(expired) => {
+                assert!(expired.deadline <= now, "never early");
+                assert!(*work < given, "it was work");
+                assert_eq!(self.len() + 1, len);
+                assert!(self.get(expired.key).is_none(), "its key is stale");
+            }
+            None if is_checked && 0 < *work => {
+                assert!(self.earliest().is_none_or(|deadline| now < deadline), "never late");
+                assert!(self.next_wake().is_none_or(|wake| now < wake), "it woke up for nothing");
+            }
+            None => assert_eq!(self.len(), len),
+        }
+        expired
+    }
+
+    /// Drives to `now` in calls of so much work each: what comes out, with the deadlines. Checks
+    /// after some of the steps only.
+    pub(crate) fn jump_in_steps(&mut self, now: u64, work: usize) -> Vec<(u64, T)> {
+        let mut out = Vec::new();
+        for step in 0.. {
+            let mut left = work;
+            while let Some(expired) = self.wheel.expire_bounded(now, &mut left) {
+                out.push((expired.deadline, expired.value));
+            }
+            if step < 4 || step % 256 == 0 || 0 < left {
+                self.check();
+            }
+            if 0 < left {
+                break;
+            }
+        }
+        out
+    }
+
+    /// Drives straight to `now`: what comes out, with the deadlines.
+    pub(crate) fn jump(&mut self, now: u64) -> Vec<(u64, T)> {
+        let mut out = Vec::new();
+        while let Some(expired) = self.expire(now) {
+            out.push((expired.deadline, expired.value));
+        }
+        out
+    }
+
+    /// Drives tick by tick, from the present one to `end`: what comes out, with the ticks at
+    /// which it did. Of a long walk it checks the beginning, and some of the other ticks.
+    pub(crate) fn walk(&mut self, end: u64) -> Vec<(u64, T)> {
+        let mut out = Vec::new();
+        for (step, tick) in (self.now()..=end).enumerate() {
+            let is_checked = step < 64 || step % 16 == 0;
+            while let Some(expired) =
+                if is_checked { self.expire(tick) } else { self.wheel.expire(tick) }
+            {
+                out.push((tick, expired.value));
+            }
+        }
+        out
+    }
+
+    /// Drives to `end` by way of the ticks that the wheel asks to be woken at: what comes out,
+    /// with the ticks at which it did.
+    pub(crate) fn wake_up_until(&mut self, end: u64) -> Vec<(u64, T)> {
+        let mut out = Vec::new();
+        while let Some(wake) = self.next_wake().filter(|&wake| wake <= end) {
+            let tick = wake.max(self.now());
+            while let Some(expired) = self.expire(tick) {
+                out.push((tick, expired.value));
+            }
+        }
+        assert!(self.expire(end).is_none(), "it asked to be woken for everything");
+        out
+    }
+
+    pub(crate) fn drain(&mut self) -> Drain<'_, T> {
+        self.wheel.drain()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.wheel.clear();
+        self.check();
+        assert!(self.is_empty());
+    }
+
+    pub(crate) fn reserve(&mut self, additional: usize) {
+        self.wheel.reserve(additional);
+        self.check();
+    }
+
+    pub(crate) fn shrink_to_fit(&mut self) {
+        let len = self.len();
+        self.wheel.shrink_to_fit();
+        self.check();
+        assert_eq!(self.len(), len);
+    }
+
+    /// The wheel itself, for so many steps that checking each would take too long.
+    pub(crate) fn unchecked(&mut self) -> &mut Wheel<T> {
+        &mut self.wheel
+    }
+
+    /// Buckets visited and timeouts demoted since the wheel was made.
+    pub(crate) fn work(&self) -> (u64, u64) {
+        let stats = self.stats();
+        (stats.buckets_visited, stats.demotions)
+    }
+}
+
+impl<T> Deref for Checked<T> {
+    type Target = Wheel<T>;
+
+    fn deref(&self) -> &Wheel<T> {
+        &self.wheel
+    }
+}
