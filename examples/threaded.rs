@@ -67,7 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The last ones to time out, and the last beat.
     let all = &outcomes;
     while all.answered.load(Relaxed) + all.timed_out.load(Relaxed) < CLIENTS * REQUESTS
-        || heartbeat.is_pending()
+        || heartbeat.status() == Status::Pending
     {
         thread::sleep(Duration::from_millis(1));
     }
@@ -75,7 +75,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let cleanup = timer.schedule(Duration::from_secs(3_600), || println!("cleaning up early"))?;
     let stats = timer.stats();
     let unfired = timer.stop()?;
-    assert!(cleanup.is_stopped() && unfired.len() == 1);
+    assert!(cleanup.status() == Status::Stopped && unfired.len() == 1);
     for unfired in unfired {
         unfired.into_task().run();
     }

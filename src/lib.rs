@@ -95,8 +95,6 @@
 //!   crate `futures-core`.
 //! - `hyper`: a [`Timer`] sets the time limits of hyper's servers and clients.
 //! - `boot-clock`: `BootClock`, which goes on while the machine is suspended, by the crate `rustix`.
-//! - `fast-clock`: `FastClock`, which reads the processor's counter between two looks at the system's
-//!   clock.
 //! - `record`: `Recorder` and `TimerBuilder::record` write what a program does to its timeouts, as a
 //!   trace for `tickwheel replay` and `tickwheel choose`.
 //! - `metrics`: `TimerMetrics` publishes the statistics of a timer through the crate `metrics`.
@@ -157,13 +155,11 @@ pub use record::{Recorded, Recorder};
 pub use ticks::{Moment, Ticks};
 #[cfg(feature = "boot-clock")]
 pub use timer::BootClock;
-#[cfg(feature = "fast-clock")]
-pub use timer::FastClock;
 #[cfg(feature = "metrics")]
 pub use timer::TimerMetrics;
 #[cfg(feature = "std")]
 pub use timer::{
-    BuildError, Clock, Executor, Follower, InsideTask, Lateness, ManualClock, MissedTick,
+    BuildError, Clock, Executor, Follower, Lateness, ManualClock, MissedTick,
     MonotonicClock, Next, Run, ScheduleError, ScheduleErrorKind, Status, StopError, Task,
     TaskPanic, Timeout, TimeoutGuard, Timer, TimerBuilder, TimerStats, Unfired,
 };

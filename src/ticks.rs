@@ -149,7 +149,9 @@ impl<I: Moment> Ticks<I> {
     #[cfg(feature = "std")]
     #[inline]
     pub(crate) fn nanos(&self, instant: I) -> u64 {
-        u64::try_from(instant.since(self.start).as_nanos()).unwrap_or(u64::MAX)
+        let passed = instant.since(self.start);
+        let seconds = passed.as_secs().saturating_mul(NANOS_PER_SECOND as u64);
+        seconds.saturating_add(u64::from(passed.subsec_nanos()))
     }
 }
 

@@ -205,7 +205,7 @@ fn moved_later_as_it_fires_it_fires_or_waits() {
         let moved = timeout.reschedule_at(far);
         let returned = timer.stop().unwrap().len();
         assert_eq!((returned, fired.get()), if moved { (1, 0) } else { (0, 1) });
-        assert_eq!(timeout.is_fired(), !moved);
+        assert_eq!(timeout.status() == Status::Fired, !moved);
     });
 }
 
@@ -242,8 +242,8 @@ fn stopped_as_it_is_scheduled_it_fires_or_comes_back() {
         assert_eq!(fired.get() + returned, usize::from(scheduled.is_ok()));
         assert_eq!(timer.pending(), 0);
         if let Ok(timeout) = scheduled {
-            assert_eq!(timeout.is_fired(), fired.get() == 1);
-            assert_eq!(timeout.is_stopped(), returned == 1);
+            assert_eq!(timeout.status() == Status::Fired, fired.get() == 1);
+            assert_eq!(timeout.status() == Status::Stopped, returned == 1);
         }
     });
 }
@@ -287,8 +287,8 @@ fn dropping_the_last_handle_waits_and_ends_the_thread() {
         let timeout = timer.schedule_at(due, fired.task()).unwrap();
         let other = timer.clone();
         both(|| drop(timer), move || drop(other));
-        assert_eq!(timeout.is_fired(), fired.get() == 1);
-        assert_eq!(timeout.is_stopped(), fired.get() == 0);
+        assert_eq!(timeout.status() == Status::Fired, fired.get() == 1);
+        assert_eq!(timeout.status() == Status::Stopped, fired.get() == 0);
     });
 }
 
@@ -337,7 +337,7 @@ fn repeating_and_cancelled_as_it_runs_it_runs_no_more() {
         assert!(timeout.cancel());
         assert!(!timeout.cancel());
         assert!(timer.stop().unwrap().is_empty());
-        assert!(timeout.is_cancelled());
+        assert_eq!(timeout.status(), Status::Cancelled);
         assert!(runs.get() <= 1);
     });
 }
@@ -356,7 +356,7 @@ fn repeating_and_stopped_as_it_runs_it_comes_back_once() {
             .unwrap();
         assert!(timeout.reschedule(Duration::ZERO));
         assert_eq!(timer.stop().unwrap().len(), 1);
-        assert!(timeout.is_stopped());
+        assert_eq!(timeout.status(), Status::Stopped);
         assert!(runs.get() <= 1);
     });
 }
@@ -679,7 +679,7 @@ fn repeating_elsewhere_and_shed_as_it_is_cancelled_it_has_one_end() {
         let (timer, timeout, kept) = handed_over(&fired);
         let run = take(&kept);
         let (cancelled, ()) = both(|| timeout.cancel(), move || drop(run));
-        assert!(cancelled && timeout.is_cancelled());
+        assert!(cancelled && timeout.status() == Status::Cancelled);
         assert!(timer.stop().unwrap().is_empty());
         assert_eq!(fired.get(), 0);
     });
@@ -715,7 +715,7 @@ fn shedding_the_last_handle_does_not_wait_for_the_worker() {
         drop(shed);
         *room.0.lock().unwrap() = true;
         room.1.notify_all();
-        assert!(second.is_fired() || second.is_stopped());
+        assert!(second.status() == Status::Fired || second.status() == Status::Stopped);
     });
 }
 
@@ -899,7 +899,7 @@ fn cloned_as_it_is_cancelled_the_clone_tells_its_end() {
         let handle = Arc::clone(&timeout);
         let (clone, is_cancelled) = both(|| timeout.as_ref().clone(), move || handle.cancel());
         assert!(is_cancelled);
-        assert!(clone.is_cancelled() && timeout.is_cancelled() && clone.clone().is_cancelled());
+        assert!(clone.status() == Status::Cancelled && timeout.status() == Status::Cancelled && clone.clone().status() == Status::Cancelled);
     });
 }
 
@@ -925,7 +925,7 @@ fn cancelled_behind_a_task_it_has_one_end() {
     race(TWO, |race| {
         let [_, second] = two_due(&race);
         let is_cancelled = second.cancel();
-        assert_eq!(is_cancelled, second.is_cancelled());
+        assert_eq!(is_cancelled, second.status() == Status::Cancelled);
         race.fired.wait_for(2 - usize::from(is_cancelled));
         race.timer.stop().unwrap();
         assert_eq!(race.fired.get(), 2 - usize::from(is_cancelled));
@@ -938,8 +938,8 @@ fn moved_behind_a_task_it_fires_or_waits_and_its_handle_finds_it() {
         let [_, second] = two_due(&race);
         let is_moved = second.reschedule_at(race.far);
         race.fired.wait_for(2 - usize::from(is_moved));
-        assert_eq!((second.is_pending(), second.cancel()), (is_moved, is_moved));
-        assert_eq!(second.is_cancelled(), is_moved);
+        assert_eq!((second.status() == Status::Pending, second.cancel()), (is_moved, is_moved));
+        assert_eq!(second.status() == Status::Cancelled, is_moved);
     });
 }
 
@@ -951,7 +951,7 @@ fn moved_behind_a_task_by_one_handle_the_other_finds_it() {
         let (is_moved, is_cancelled) = both(|| second.reschedule_at(far), move || clone.cancel());
         let fired = usize::from(!is_cancelled && !is_moved) + 1;
         race.fired.wait_for(fired);
-        assert_eq!(second.is_pending(), is_moved && !is_cancelled);
+        assert_eq!(second.status() == Status::Pending, is_moved && !is_cancelled);
         assert_eq!(race.timer.stop().unwrap().len(), usize::from(is_moved && !is_cancelled));
     });
 }
@@ -962,7 +962,7 @@ fn stopped_behind_a_task_it_fires_or_comes_back() {
         let timeouts = two_due(&race);
         let unfired = race.timer.stop().unwrap().len();
         assert_eq!((race.fired.get() + unfired, race.timer.pending()), (2, 0));
-        let stopped = timeouts.iter().filter(|timeout| timeout.is_stopped()).count();
+        let stopped = timeouts.iter().filter(|timeout| timeout.status() == Status::Stopped).count();
         assert_eq!(stopped, unfired);
     });
 }
@@ -974,7 +974,7 @@ fn behind_a_task_that_panics_it_fires() {
         timer.schedule_at(due, panics).unwrap();
         let second = timer.schedule_at(due, fired.task()).unwrap();
         fired.wait_for(1);
-        assert!(second.is_fired());
+        assert_eq!(second.status(), Status::Fired);
         timer.stop().unwrap();
         assert_eq!(timer.stats().panics, 1);
     });

@@ -123,7 +123,8 @@ impl fmt::Display for BuildError {
 
 impl core::error::Error for BuildError {}
 
-/// Says that [`Timer::stop`](crate::Timer::stop) did not stop the timer, because the call would
+/// Says that [`Timer::stop`](crate::Timer::stop) or
+/// [`Timeout::cancel_and_wait`](crate::Timeout::cancel_and_wait) did nothing, because the call could
 /// have waited for itself: inside a task of that timer, for example. The table at
 /// [`Timer`](crate::Timer) has all cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,26 +133,8 @@ pub struct StopError;
 
 impl fmt::Display for StopError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the timer was not stopped: inside this task, stopping could wait for ever")
+        f.write_str("nothing was done: on this thread, waiting for the timer could be for ever")
     }
 }
 
 impl core::error::Error for StopError {}
-
-/// Says that [`Timeout::cancel_and_wait`](crate::Timeout::cancel_and_wait) did nothing, because the
-/// call could have waited for itself: inside a task of that timer, for example. The table at
-/// [`Timer`](crate::Timer) has all cases: they are those of [`StopError`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct InsideTask;
-
-impl fmt::Display for InsideTask {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "the timeout was not cancelled: inside this task, waiting for its end could be for \
-             ever; `cancel` does not wait",
-        )
-    }
-}
-
-impl core::error::Error for InsideTask {}

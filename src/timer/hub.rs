@@ -27,8 +27,6 @@ pub(crate) struct Hub {
     pub(super) id: u64,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ticks: Ticks<Instant>,
-    /// What the clock's nanoseconds were when the ticks began, if it has any.
-    pub(super) start: Option<u64>,
     /// The number of the process in which the worker was started; 0 before.
     pub(super) process: AtomicU32,
     pub(crate) limit: Option<Limit>,
@@ -53,11 +51,6 @@ impl Hub {
     /// Returns the nanoseconds since the ticks began, or `u64::MAX` if they are more.
     #[inline]
     pub(crate) fn nanos(&self) -> u64 {
-        if let Some(start) = self.start {
-            if let Some(nanos) = self.clock.nanos() {
-                return nanos.saturating_sub(start);
-            }
-        }
         self.ticks.nanos(self.clock.now())
     }
 

@@ -1,6 +1,6 @@
 //! The handle to one timeout.
 
-use super::error::InsideTask;
+use super::error::StopError;
 use super::inside;
 use super::repeat::{Phase, Repeating, State};
 use super::shard::{self, Shard};
@@ -33,10 +33,10 @@ use std::time::Instant;
 /// clock.advance(Duration::from_secs(20));
 /// assert!(request.reschedule(Duration::from_secs(30))); // a sign of life
 /// clock.advance(Duration::from_secs(20));
-/// assert!(request.is_pending());
+/// assert_eq!(request.status(), Status::Pending);
 /// assert!(request.cancel()); // the answer
 /// assert!(!request.cancel());
-/// assert!(request.is_cancelled());
+/// assert_eq!(request.status(), Status::Cancelled);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Timeout {
@@ -172,9 +172,9 @@ impl Timeout {
     /// held.store(false, Ordering::SeqCst);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn cancel_and_wait(&self) -> Result<bool, InsideTask> {
+    pub fn cancel_and_wait(&self) -> Result<bool, StopError> {
         let hub = &self.shard.hub;
-        let _waits = inside::may_wait(hub.id, hub.has_executor).ok_or(InsideTask)?;
+        let _waits = inside::may_wait(hub.id, hub.has_executor).ok_or(StopError)?;
         let is_cancelled = self.cancel();
         match &self.kind {
             Kind::Once(_) if is_cancelled => {}

@@ -32,7 +32,7 @@ fn every_handle_tells_its_end(mode: Mode) {
     manual.advance(1);
     let waiting = manual.timer.schedule(ms(1), || {}).expect("it runs");
     drop(manual.timer);
-    assert!(fired.is_fired() && waiting.is_stopped() && !waiting.cancel());
+    assert!(fired.status() == Status::Fired && waiting.status() == Status::Stopped && !waiting.cancel());
 }
 
 fn only_the_last_handle_stops_it(mode: Mode) {
@@ -65,7 +65,7 @@ fn inside_a_task_it_ends_after_it(mode: Mode) {
     drop(timer);
     sender.send(()).unwrap();
     wait_until(|| ended.get() == 1);
-    assert!(running.is_fired() && waiting.is_stopped());
+    assert!(running.status() == Status::Fired && waiting.status() == Status::Stopped);
 }
 
 fn a_task_cancels_siblings_and_drops_the_last_handle(mode: Mode) {

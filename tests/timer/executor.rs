@@ -63,7 +63,7 @@ fn repeats_where_the_executor_does_and_never_twice_at_once() {
             if count.get() == 10 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })
         .expect("it runs");
-    wait_until(|| timeout.is_fired());
+    wait_until(|| timeout.status() == Status::Fired);
     assert_eq!((runs.get(), timer.stats().panics), (10, 0));
 }
 
@@ -83,7 +83,7 @@ fn a_panic_elsewhere_is_counted_and_told() {
     let repeating =
         timer.schedule_with_fixed_delay(ms(1), || panic!("elsewhere")).expect("it runs");
     wait_until(|| told.get() == 2);
-    wait_until(|| timer.stats().panics == 2 && repeating.is_fired());
+    wait_until(|| timer.stats().panics == 2 && repeating.status() == Status::Fired);
     assert_eq!(repeating.status(), Status::Panicked);
 }
 
@@ -155,13 +155,13 @@ fn a_run_that_waits_for_its_turn_can_be_cancelled() {
         .expect("it runs");
     clock.advance(ms(10));
     let run = queue.try_recv().expect("it was handed over");
-    assert!(timeout.is_pending());
+    assert_eq!(timeout.status(), Status::Pending);
     assert!(timeout.cancel());
     assert_eq!(dropped.get(), 1);
     run();
     clock.advance(ms(100));
     assert!(queue.try_recv().is_err());
-    assert!(timeout.is_cancelled());
+    assert_eq!(timeout.status(), Status::Cancelled);
     assert_eq!((timer.pending(), timer.stats().panics), (0, 0));
 }
 
@@ -179,7 +179,7 @@ fn stop_does_not_wait_for_what_was_handed_over() {
     let timeout = timer.schedule(Duration::ZERO, task).expect("it runs");
     wait_until(|| begun.get() == 1);
     assert!(timer.stop().expect("outside").is_empty());
-    assert!(timeout.is_fired());
+    assert_eq!(timeout.status(), Status::Fired);
     assert_eq!(ended.get(), 0);
     drop(sender);
     wait_until(|| ended.get() == 1);
@@ -209,8 +209,8 @@ fn inside_a_task_elsewhere_stop_is_an_error_and_drop_does_not_wait() {
         task();
     }
     assert!(fired.get() >= 1);
-    assert!(first.is_fired());
-    assert!(second.is_fired() || second.is_stopped());
+    assert_eq!(first.status(), Status::Fired);
+    assert!(second.status() == Status::Fired || second.status() == Status::Stopped);
 }
 
 /// The worker lets go of the executor when the timer is gone, also if handles are left.
@@ -228,7 +228,7 @@ fn the_executor_is_dropped_with_the_timer() {
     let timeout = timer.schedule(Duration::from_secs(60), || {}).expect("it runs");
     drop(timer);
     assert_eq!(dropped.get(), 1);
-    assert!(timeout.is_stopped());
+    assert_eq!(timeout.status(), Status::Stopped);
 }
 
 /// A repeating timeout whose first run is in the executor's hands.
@@ -259,7 +259,7 @@ fn handed_over() -> (Timer, tickwheel::Timeout, BoxedTask, [Count; 2]) {
 fn a_repeating_one_that_the_executor_keeps_has_fired_when_stop_returns() {
     for runs_late in [true, false] {
         let (timer, timeout, run, [runs, dropped]) = handed_over();
-        assert!(timeout.is_pending());
+        assert_eq!(timeout.status(), Status::Pending);
         assert!(timer.stop().expect("outside").is_empty());
         for _ in 0..2 {
             assert_eq!((timer.pending(), timeout.status()), (0, Status::Fired));

@@ -28,12 +28,12 @@ fn clones_are_handles_to_the_same_timeout(mode: Mode) {
         assert!(sees.reschedule(ms(30)));
         assert_eq!(acts.deadline(), Some(manual.at(30)));
         assert!(acts.cancel() && !sees.cancel());
-        assert!(handles.iter().all(|handle| handle.is_cancelled()));
+        assert!(handles.iter().all(|handle| handle.status() == Status::Cancelled));
     }
     let repeating = manual.timer.schedule_with(ms(10), |_: &Run| Next::After(ms(10)));
     let repeating = repeating.expect("it runs");
     let clone = repeating.clone();
-    assert!(clone.cancel() && repeating.is_cancelled());
+    assert!(clone.cancel() && repeating.status() == Status::Cancelled);
     assert_eq!(manual.timer.stats().cancelled, 5);
 }
 
@@ -54,12 +54,12 @@ fn a_guard_cancels_when_it_is_dropped_and_not_when_it_is_kept(mode: Mode) {
     let manual = Manual::new(mode);
     let guard = manual.timer.schedule(ms(10), manual.log.task(1)).expect("it runs");
     let guard = guard.cancel_on_drop();
-    assert!(guard.is_pending() && guard.reschedule(ms(15)));
+    assert!(guard.status() == Status::Pending && guard.reschedule(ms(15)));
     drop(guard);
     let guard = manual.timer.schedule(ms(10), manual.log.task(2)).expect("it runs");
     let kept: Timeout = guard.cancel_on_drop().keep();
     assert_eq!(manual.advance(20), [(10, 2)]);
-    assert!(kept.is_fired());
+    assert_eq!(kept.status(), Status::Fired);
     // Too late to cancel anything.
     drop(kept.cancel_on_drop());
     assert_eq!(manual.timer.stats().cancelled, 1);
@@ -183,7 +183,7 @@ fn an_executor_that_keeps_a_task_and_drops_it_lets_go_those_that_wait() {
     let captured = CountsDrop(dropped.clone());
     let timeout = timer.schedule(Duration::ZERO, move || drop(captured)).expect("it runs");
     wait_until(|| kept.lock().unwrap().len() == 1);
-    assert!(timeout.is_fired());
+    assert_eq!(timeout.status(), Status::Fired);
     let (other, count) = (timeout.clone(), dropped.clone());
     let waiting = thread::spawn(move || (other.cancel_and_wait(), count.get()));
     thread::sleep(ms(20));
@@ -223,7 +223,7 @@ fn a_repeating_task_that_the_executor_kept_past_stop_is_waited_for() {
     let task = kept.lock().unwrap().pop().expect("it has one");
     task();
     assert_eq!(waiting.join().expect("no panic"), (Ok(false), 1));
-    assert!(timeout.is_fired());
+    assert_eq!(timeout.status(), Status::Fired);
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn inside_a_task_cancel_and_wait_is_an_error_and_cancels_nothing() {
             timer.schedule(Duration::ZERO, task).expect("it runs");
             let error: InsideTask = receiver.recv().expect("it ran").expect_err("inside");
             assert!(error.to_string().contains("`cancel` does not wait"));
-            assert!(far.is_pending());
+            assert_eq!(far.status(), Status::Pending);
         }
     });
 }
@@ -312,7 +312,7 @@ fn the_last_task_of_a_turn_is_not_waited_for() {
         (0..200).map(|_| timer.schedule(ms(1), || {}).expect("it runs")).collect();
     let (fired, (sender, receiver)) = (handles.clone(), mpsc::channel());
     let task = move |_: &Run| {
-        let Some(last) = fired.iter().rev().find(|handle| handle.is_fired()).cloned() else {
+        let Some(last) = fired.iter().rev().find(|handle| handle.status() == Status::Fired).cloned() else {
             return Next::At(std::time::Instant::now() - ms(1_000));
         };
         let (returned, returns) = mpsc::channel();
@@ -348,10 +348,10 @@ fn what_is_due_behind_a_task_is_pending_moved_and_given_back() {
     begins.recv().expect("it begins");
 
     let handles = [&stays, &moved, &repeats, &repeats_later];
-    assert!(handles.iter().all(|handle| handle.is_pending()));
+    assert!(handles.iter().all(|handle| handle.status() == Status::Pending));
     assert_eq!((timer.pending(), timer.next_deadline()), (4, stays.deadline()));
     assert!(moved.reschedule(ms(50)) && repeats_later.reschedule(ms(60)));
-    assert!(handles.iter().all(|handle| handle.is_pending()));
+    assert!(handles.iter().all(|handle| handle.status() == Status::Pending));
     assert_eq!(timer.pending(), 4);
     assert!(moved.reschedule(ms(70)) && repeats_later.reschedule(ms(80)));
     let stops = timer.clone();
@@ -362,7 +362,7 @@ fn what_is_due_behind_a_task_is_pending_moved_and_given_back() {
     let deadlines: Vec<_> = unfired.iter().map(tickwheel::Unfired::deadline).collect();
     let [now, near, far] = [&stays, &moved, &repeats_later].map(Timeout::deadline);
     assert_eq!(deadlines, [now, now, near, far]);
-    assert!(handles.iter().all(|handle| handle.is_stopped()));
+    assert!(handles.iter().all(|handle| handle.status() == Status::Stopped));
     jump.join().expect("no panic");
 }
 

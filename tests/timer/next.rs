@@ -46,7 +46,7 @@ fn each_run_chooses_the_next(mode: Mode) {
         assert_eq!(timeout.deadline(), Some(manual.at(deadline)));
         assert_eq!(manual.advance(deadline - manual.now()), [(deadline, run)]);
     }
-    assert!(timeout.is_fired() && !timeout.cancel());
+    assert!(timeout.status() == Status::Fired && !timeout.cancel());
     assert_eq!(manual.timer.pending(), 0);
 }
 
@@ -104,10 +104,10 @@ fn what_is_too_far_does_not_fire_until_it_is_moved(mode: Mode) {
         let task = choosing(&manual.log, vec![far]);
         let timeout = manual.timer.schedule_with(ms(1), task).expect("it runs");
         assert_eq!(manual.advance(1 << 40).len(), 1);
-        assert_eq!((timeout.deadline(), timeout.is_pending()), (None, true));
+        assert_eq!((timeout.deadline(), timeout.status() == Status::Pending), (None, true));
         assert!(timeout.reschedule(ms(5)));
         assert_eq!(manual.advance(5).len(), 1);
-        assert!(timeout.is_fired());
+        assert_eq!(timeout.status(), Status::Fired);
     }
 }
 
@@ -170,7 +170,7 @@ fn moved_during_the_run_it_runs_then(mode: Mode) {
         let manual = Manual::new(mode);
         let timeout = moving(&manual, next);
         assert_eq!(manual.advance(60), [(10, 1), (60, 1)]);
-        assert!(timeout.is_pending());
+        assert_eq!(timeout.status(), Status::Pending);
     }
 }
 
@@ -178,7 +178,7 @@ fn moved_during_its_last_run_it_ends_all_the_same(mode: Mode) {
     let manual = Manual::new(mode);
     let timeout = moving(&manual, Next::Stop);
     assert_eq!(manual.advance(1_000), [(10, 1)]);
-    assert!(timeout.is_fired());
+    assert_eq!(timeout.status(), Status::Fired);
 }
 
 fn missed_runs_are_counted(mode: Mode) {
@@ -224,7 +224,7 @@ fn after_a_run_that_the_executor_dropped_it_waits_as_long_again(mode: Mode) {
         *drops.lock().unwrap() = false;
         let third = second + if choice == 2 { 10 } else { 20 };
         assert_eq!(manual.advance(1_000), [(third, 2)]);
-        assert_eq!((manual.timer.stats().missed, timeout.is_fired()), (2, true));
+        assert_eq!((manual.timer.stats().missed, timeout.status() == Status::Fired), (2, true));
     }
 }
 
@@ -241,7 +241,7 @@ fn stopped_it_gives_the_task_back(mode: Mode) {
     let timeout = manual.timer.schedule_with(ms(10), task).expect("it runs");
     manual.advance(25);
     let [unfired] = <[_; 1]>::try_from(manual.timer.stop().expect("outside")).expect("one");
-    assert!(timeout.is_stopped());
+    assert_eq!(timeout.status(), Status::Stopped);
     assert_eq!(unfired.deadline(), Some(manual.at(30)));
     let task = unfired.into_task();
     assert!(matches!(task, Task::Repeating(_)));

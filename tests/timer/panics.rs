@@ -24,7 +24,7 @@ fn the_worker_outlives_a_panic(mode: Mode) {
     manual.timer.schedule(ms(2), || panic!("as it should")).expect("it runs");
     manual.timer.schedule(ms(3), manual.log.task(2)).expect("it runs");
     assert_eq!(manual.advance(5), [(1, 1), (3, 2)]);
-    assert!(first.is_fired());
+    assert_eq!(first.status(), Status::Fired);
     let stats = manual.timer.stats();
     assert_eq!((stats.pending, stats.fired, stats.panics), (0, 4, 2));
     manual.timer.schedule(ms(1), manual.log.task(3)).expect("it runs");
@@ -79,7 +79,7 @@ fn what_a_task_captured_may_panic_when_dropped(mode: Mode) {
     let timeout = manual.timer.schedule(ms(1), task).expect("it runs");
     manual.timer.schedule(ms(1), manual.log.task(2)).expect("it runs");
     assert_eq!(manual.advance(1), [(1, 1), (1, 2)]);
-    assert!(timeout.is_fired());
+    assert_eq!(timeout.status(), Status::Fired);
     assert_eq!((manual.timer.stats().panics, dropped.get()), (1, 1));
 }
 
@@ -90,7 +90,7 @@ fn cancelling_what_panics_when_dropped_cancels_it(mode: Mode) {
     let timeout = manual.timer.schedule(ms(1), move || drop(captured)).expect("it runs");
     // It is the caller's own, and on its own thread.
     assert!(catch_unwind(AssertUnwindSafe(|| timeout.cancel())).is_err());
-    assert!(timeout.is_cancelled() && !timeout.cancel());
+    assert!(timeout.status() == Status::Cancelled && !timeout.cancel());
     assert_eq!((dropped.get(), manual.timer.pending()), (1, 0));
     manual.timer.schedule(ms(1), manual.log.task(1)).expect("it runs");
     assert_eq!(manual.advance(1), [(1, 1)]);
@@ -137,7 +137,7 @@ fn a_repeating_task_that_panics_ends_and_says_so(mode: Mode) {
         .expect("it runs");
     assert_eq!(manual.advance(100), [(10, 1)]);
     assert_eq!(timeout.status(), Status::Panicked);
-    assert!(timeout.is_fired() && !timeout.cancel());
+    assert!(timeout.status() == Status::Fired && !timeout.cancel());
     // Once by running, once by being dropped.
     assert_eq!((told.get(), dropped.get()), (2, 1));
     assert_eq!((manual.timer.pending(), manual.timer.stats().panics), (0, 2));

@@ -43,9 +43,9 @@ fn runs_once_a_period(mode: Mode) {
         assert_eq!(manual.advance(1), [(100, 1)]);
         assert_eq!(timeout.deadline(), Some(manual.at(200)));
         assert_eq!(times(manual.advance(300)), [200, 300, 400]);
-        assert!(timeout.is_pending());
+        assert_eq!(timeout.status(), Status::Pending);
         assert_eq!(times(manual.advance(1_000)), [500]);
-        assert!(timeout.is_fired() && !timeout.cancel());
+        assert!(timeout.status() == Status::Fired && !timeout.cancel());
         assert_eq!(manual.timer.pending(), 0);
     }
 }
@@ -175,7 +175,7 @@ fn cancelled_from_inside_it_runs_no_more(mode: Mode) {
             if runs == 3 {
                 let handle = handle.lock().unwrap().take().expect("it was put there");
                 assert!(handle.cancel());
-                assert!(!handle.cancel() && handle.is_cancelled() && !handle.reschedule(ms(1)));
+                assert!(!handle.cancel() && handle.status() == Status::Cancelled && !handle.reschedule(ms(1)));
                 assert_eq!(captured.0.get(), 0);
             }
             ControlFlow::Continue(())
@@ -277,7 +277,7 @@ fn it_drops_the_last_handle_from_inside(mode: Mode) {
     wait_until(|| timer.pending() == 0);
     drop(timer);
     sender.send(()).unwrap();
-    wait_until(|| timeout.is_stopped());
+    wait_until(|| timeout.status() == Status::Stopped);
     assert_eq!(runs.get(), 1);
 }
 
@@ -287,7 +287,7 @@ fn stopped_it_comes_back(mode: Mode) {
     let timeout = manual.timer.schedule_repeating(ms(10), MissedTick::Skip, task).expect("it runs");
     assert_eq!(manual.advance(25).len(), 2);
     let unfired = manual.timer.stop().expect("outside");
-    assert!(timeout.is_stopped() && !timeout.cancel());
+    assert!(timeout.status() == Status::Stopped && !timeout.cancel());
     let [unfired] = <[_; 1]>::try_from(unfired).expect("one");
     assert_eq!(unfired.deadline(), Some(manual.at(30)));
     unfired.into_task().run();
@@ -318,7 +318,7 @@ fn stopped_while_it_runs_it_comes_back_after_the_run() {
     let unfired = stopping.join().unwrap();
     assert_eq!((unfired.len(), begun.get(), dropped.get()), (1, 1, 0));
     assert_eq!(unfired[0].deadline(), timeout.deadline());
-    assert!(timeout.is_stopped());
+    assert_eq!(timeout.status(), Status::Stopped);
     drop(unfired);
     assert_eq!(dropped.get(), 1);
 }
@@ -337,7 +337,7 @@ fn on_the_systems_clock_it_never_runs_early() {
             if times.len() == 50 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })
         .expect("it runs");
-    wait_until(|| timeout.is_fired());
+    wait_until(|| timeout.status() == Status::Fired);
     let runs = runs.lock().unwrap();
     assert!((1..).zip(runs.iter()).all(|(run, &time)| period * run <= time), "{runs:?}");
 }

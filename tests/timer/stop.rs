@@ -103,11 +103,11 @@ fn every_handle_tells_its_end(mode: Mode) {
     manual.advance(1);
     assert!(cancelled.cancel());
     assert_eq!(manual.timer.stop().expect("outside").len(), waiting.len());
-    assert!(fired.is_fired() && cancelled.is_cancelled());
+    assert!(fired.status() == Status::Fired && cancelled.status() == Status::Cancelled);
     for timeout in &waiting {
-        assert!(timeout.is_stopped() && !timeout.is_pending() && !timeout.is_fired());
-        assert!(!timeout.cancel() && !timeout.is_cancelled() && !timeout.reschedule(ms(1)));
-        assert!(timeout.is_stopped());
+        assert!(timeout.status() == Status::Stopped && timeout.status() != Status::Pending && timeout.status() != Status::Fired);
+        assert!(!timeout.cancel() && timeout.status() != Status::Cancelled && !timeout.reschedule(ms(1)));
+        assert_eq!(timeout.status(), Status::Stopped);
     }
 }
 
@@ -149,7 +149,7 @@ fn waits_for_a_running_task(mode: Mode) {
     drop(sender);
     assert_eq!(stopping.join().unwrap(), (1, 1));
     assert_eq!(other.get(), 0);
-    assert!(running.is_fired());
+    assert_eq!(running.status(), Status::Fired);
 }
 
 fn a_second_stop_waits_for_the_first_and_gets_nothing(mode: Mode) {
@@ -209,7 +209,7 @@ fn inside_a_task_of_another_timer_it_works() {
     let (sender, receiver) = mpsc::channel();
     first.schedule(Duration::ZERO, move || sender.send(second.stop()).unwrap()).expect("it runs");
     assert_eq!(receiver.recv().unwrap().expect("outside").len(), 1);
-    assert!(waiting.is_stopped());
+    assert_eq!(waiting.status(), Status::Stopped);
 }
 
 #[test]

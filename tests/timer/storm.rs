@@ -321,7 +321,7 @@ fn round(seed: u64, watch: &Arc<Watch>, ends: &mut HashMap<String, usize>) -> us
     let deadline = Instant::now() + Duration::from_secs(60);
     for (timeout, fate) in &timeouts {
         // A worker that no thread waited for may still run one.
-        while fate.drops.load(SeqCst) == 0 || timeout.is_pending() {
+        while fate.drops.load(SeqCst) == 0 || timeout.status() == Status::Pending {
             assert!(Instant::now() < deadline, "{timeout:?} has no end");
             thread::sleep(ms(1));
         }

@@ -195,7 +195,7 @@ fn a_job_that_a_pool_runs_on_a_tasks_stack_is_inside_that_task() {
         pool.spawn(job);
         is_queued.add();
         assert!(receiver.recv().unwrap());
-        assert!(timeout.is_fired());
+        assert_eq!(timeout.status(), Status::Fired);
         assert!(timer.stop().is_ok());
     });
 }
@@ -212,7 +212,7 @@ fn an_executor_that_sheds_drops_the_last_handle() {
         drop(timer);
         let shed = receiver.recv().unwrap();
         // The worker waits for room for the second one.
-        wait_until(|| second.is_fired());
+        wait_until(|| second.status() == Status::Fired);
         thread::sleep(ms(20));
         drop(shed);
         receiver.recv().unwrap()();
@@ -237,11 +237,11 @@ fn an_executor_that_sheds_drops_a_cancelled_run_with_the_last_handle() {
         let second = timer.schedule(ms(10), fired.task()).unwrap();
         drop(timer);
         let run = receiver.recv().unwrap();
-        wait_until(|| second.is_fired());
+        wait_until(|| second.status() == Status::Fired);
         thread::sleep(ms(20));
         run();
         receiver.recv().unwrap()();
         assert_eq!(fired.get(), 1);
-        assert!(repeating.is_fired());
+        assert_eq!(repeating.status(), Status::Fired);
     });
 }

@@ -96,7 +96,7 @@ fn an_end_that_never_comes_is_an_end(mode: Mode) {
     let range = Duration::from_secs(1 << 33)..=Duration::MAX;
     let late = manual.timer.schedule_within(range, || {}).expect("it runs");
     assert!(late.deadline().is_some_and(|deadline| manual.at(1 << 40) < deadline));
-    assert!(never.is_pending() && late.is_pending());
+    assert!(never.status() == Status::Pending && late.status() == Status::Pending);
 }
 
 fn in_the_range_it_stays_where_it_is(mode: Mode) {

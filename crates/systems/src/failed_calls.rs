@@ -138,7 +138,7 @@ impl FailedCall {
     /// Returns whether it is still to be tried, or runs.
     #[must_use]
     pub fn is_pending(&self) -> bool {
-        self.timeout.is_pending()
+        self.timeout.status() == Status::Pending
     }
 }
 

@@ -1,8 +1,8 @@
 //! The part of a timer that a clock that jumps holds.
 
-use super::inside;
-use super::park::{Park, Rest};
 use crate::ticks::Ticks;
+use crate::timer::inside;
+use crate::timer::park::{Park, Rest};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::slice;
@@ -20,7 +20,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    pub(super) fn new(park: &Arc<CachePadded<Park>>, ticks: Ticks<Instant>) -> Self {
+    pub(in crate::timer) fn new(park: &Arc<CachePadded<Park>>, ticks: Ticks<Instant>) -> Self {
         Self { park: Arc::downgrade(park), ticks }
     }
 
@@ -51,8 +51,7 @@ impl Follower {
     /// Makes all timers look at their clocks, and waits until everything due has fired on all of
     /// them at once, whatever their tasks schedule on each other meanwhile. Otherwise it is like
     /// [`settle`](Self::settle), and returns the earliest instant.
-    #[must_use]
-    pub fn settle_all(followers: &[Self]) -> Option<Instant> {
+    pub(super) fn settle_all(followers: &[Self]) -> Option<Instant> {
         let upgrade = |follower: &Self| Some((follower.park.upgrade()?, follower.ticks));
         let timers: Vec<_> = followers.iter().filter_map(upgrade).collect();
         loop {

@@ -1,9 +1,8 @@
 //! A clock that a test moves by hand.
 
-use super::clock::Clock;
-use super::follower::Follower;
-use super::inside;
+use super::{Clock, Follower};
 use crate::sync::{Mutex, lock};
+use crate::timer::inside;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -50,9 +49,7 @@ use std::time::Instant;
 pub struct ManualClock(Arc<Manual>);
 
 struct Manual {
-    start: Instant,
-    /// Time passed since `start`.
-    passed: Mutex<Duration>,
+    now: Mutex<Instant>,
     /// The timers that go by this clock, and some that are gone: at most as many as the list has
     /// room for, which is at most four times as many as were alive at once, or eight.
     followers: Mutex<Vec<Follower>>,
@@ -71,8 +68,7 @@ impl ManualClock {
     #[must_use]
     pub fn starting_at(start: Instant) -> Self {
         Self(Arc::new(Manual {
-            start,
-            passed: Mutex::new(Duration::ZERO),
+            now: Mutex::new(start),
             followers: Mutex::new(Vec::new()),
             advancing: Mutex::new(()),
         }))
@@ -81,7 +77,7 @@ impl ManualClock {
     /// Returns the instant at which the clock stands.
     #[must_use]
     pub fn now(&self) -> Instant {
-        self.0.start.checked_add(self.passed()).unwrap_or(self.0.start)
+        *lock(&self.0.now)
     }
 
     /// Lets `duration` pass, and returns when everything due has fired on all timers that go by
@@ -131,37 +127,31 @@ impl ManualClock {
 
     fn pass(&self, duration: Duration, stops: bool) {
         if inside::is_inside() {
-            self.move_to(self.passed_after(duration));
+            self.move_to(self.after(duration));
             return self.followers().iter().for_each(Follower::tell);
         }
         let advancing = lock(&self.0.advancing);
-        let target = self.passed_after(duration);
+        let target = self.after(duration);
         if !stops {
             self.move_to(target);
         }
         loop {
             // Only when all is quiet is it known what comes next.
             let next = Follower::settle_all(&self.followers());
-            if target <= self.passed() {
+            if target <= self.now() {
                 break;
             }
-            let next = next.map_or(target, |next| next.saturating_duration_since(self.0.start));
-            self.move_to(next.min(target));
+            self.move_to(next.map_or(target, |next| next.min(target)));
         }
         drop(advancing);
     }
 
-    fn passed(&self) -> Duration {
-        *lock(&self.0.passed)
-    }
-
-    /// Returns how much time will have passed after `duration`. If an [`Instant`] cannot hold that,
-    /// it is after half of `duration`, or half of that, and so on.
-    fn passed_after(&self, mut duration: Duration) -> Duration {
-        let passed = self.passed();
+    /// Returns the present after `duration`. If an [`Instant`] cannot hold that, it is after half of
+    /// `duration`, or half of that, and so on.
+    fn after(&self, mut duration: Duration) -> Instant {
+        let now = self.now();
         loop {
-            let after = passed.saturating_add(duration);
-            if self.0.start.checked_add(after).is_some() {
+            if let Some(after) = now.checked_add(duration) {
                 return after;
             }
             duration /= 2;
@@ -169,9 +159,9 @@ impl ManualClock {
     }
 
     /// Moves forward only.
-    fn move_to(&self, passed: Duration) {
-        let mut now = lock(&self.0.passed);
-        *now = passed.max(*now);
+    fn move_to(&self, instant: Instant) {
+        let mut now = lock(&self.0.now);
+        *now = instant.max(*now);
     }
 
     fn followers(&self) -> Vec<Follower> {
@@ -187,17 +177,13 @@ impl Default for ManualClock {
 
 impl fmt::Debug for ManualClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ManualClock").field("passed", &self.passed()).finish_non_exhaustive()
+        f.debug_struct("ManualClock").field("now", &self.now()).finish_non_exhaustive()
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Instant {
         self.now()
-    }
-
-    fn nanos(&self) -> Option<u64> {
-        u64::try_from(self.passed().as_nanos()).ok()
     }
 
     fn wait(&self, _: Duration) -> Option<Duration> {

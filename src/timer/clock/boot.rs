@@ -1,6 +1,6 @@
 //! A clock that counts the time in which the machine was suspended.
 
-use super::clock::Clock;
+use super::Clock;
 use core::time::Duration;
 use std::time::Instant;
 
@@ -68,16 +68,10 @@ impl Clock for BootClock {
         self.start.checked_add(passed).unwrap_or(self.start)
     }
 
-    fn nanos(&self) -> Option<u64> {
-        u64::try_from(since_boot().as_nanos()).ok()
-    }
-
     fn wait(&self, duration: Duration) -> Option<Duration> {
         Some(duration.min(self.look))
     }
 }
-
-const LOOK: Duration = Duration::from_secs(10);
 
 /// Returns the time since some start, the time in which the machine was suspended included.
 #[cfg(any(
@@ -111,3 +105,6 @@ fn since_boot() -> Duration {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     START.elapsed()
 }
+
+/// How long a worker sleeps at most, if the caller says nothing else.
+const LOOK: Duration = Duration::from_secs(10);

@@ -1,23 +1,31 @@
 //! What tells a timer the time.
 
-use super::follower::Follower;
+#[cfg(feature = "boot-clock")]
+mod boot;
+mod follower;
+mod manual;
+
+#[cfg(feature = "boot-clock")]
+pub use boot::BootClock;
+pub use follower::Follower;
+pub use manual::ManualClock;
+
 use core::time::Duration;
 use std::time::Instant;
 
 /// Tells a [`Timer`](crate::Timer) the time.
 ///
 /// A clock never goes back. The timer reads it for every timeout that is scheduled and every task
-/// that runs, so [`nanos`](Self::nanos) should be quick, or [`now`](Self::now) if the clock has no
-/// nanoseconds.
+/// that runs, so [`now`](Self::now) should be quick.
 ///
 /// | Called | where | must not |
 /// |---|---|---|
-/// | `now`, `nanos`, `wait` | on the worker, and on each thread that uses the timer; the timer holds no lock | call the timer, or panic: a panic would end the worker, and nothing would fire any more |
+/// | `now`, `wait` | on the worker, and on each thread that uses the timer; the timer holds no lock | call the timer, or panic: a panic would end the worker, and nothing would fire any more |
 /// | `follow` | on the thread that builds the timer, before the builder returns | wait for the timer; if it panics, the panic reaches the caller and the timer is dropped |
 ///
 /// # What happens with each clock
 ///
-/// | | [`MonotonicClock`], the default, and `FastClock`, feature `fast-clock` | `BootClock`, feature `boot-clock` | [`ManualClock`](crate::ManualClock) |
+/// | | [`MonotonicClock`], the default | `BootClock`, feature `boot-clock` | [`ManualClock`](crate::ManualClock) |
 /// |---|---|---|---|
 /// | **the machine is suspended** | stands still on Linux and macOS: a timeout of an hour fires after an hour awake. Goes on on Windows | goes on: what came due in a suspend fires within 10 s of waking up, or what `with_look` says | stands still |
 /// | **somebody sets the time of day** | nothing | nothing | nothing |
@@ -102,16 +110,6 @@ pub trait Clock: Send + Sync + 'static {
     /// Returns the present.
     fn now(&self) -> Instant;
 
-    /// Returns the present as nanoseconds since an instant that stays the same, or None.
-    ///
-    /// A clock that counts nanoseconds gives them here, and the timer needs no arithmetic with an
-    /// [`Instant`] where the caller passes a delay. They must tell the same time as
-    /// [`now`](Self::now): the timer rounds a deadline that is an instant by the one, and compares
-    /// it with the other. The default is None: the timer counts from `now`.
-    fn nanos(&self) -> Option<u64> {
-        None
-    }
-
     /// Returns how long a thread has to sleep until `duration` has passed on this clock. None means
     /// until the clock tells the timer: see [`follow`](Self::follow).
     ///
@@ -142,16 +140,5 @@ impl Clock for MonotonicClock {
     #[inline]
     fn now(&self) -> Instant {
         Instant::now()
-    }
-
-    /// Reads what `Instant::now` reads.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    #[inline]
-    fn nanos(&self) -> Option<u64> {
-        use rustix::time::{ClockId, clock_gettime};
-
-        let time = clock_gettime(ClockId::Monotonic);
-        let seconds = u64::try_from(time.tv_sec).ok()?.checked_mul(1_000_000_000)?;
-        seconds.checked_add(u64::try_from(time.tv_nsec).ok()?)
     }
 }
