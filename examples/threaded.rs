@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
-use tickwheel::{MissedTick, ScheduleErrorKind, Timer};
+use tickwheel::{MissedTick, ScheduleErrorKind, Status, Timer};
 
 const CLIENTS: u64 = 2;
 const REQUESTS: u64 = 20_000;

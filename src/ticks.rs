@@ -155,11 +155,6 @@ impl<I: Moment> Ticks<I> {
     }
 }
 
-/// The deadline of a timeout that never fires: the present never gets there.
-pub(crate) const NEVER: u64 = u64::MAX;
-
-const NANOS_PER_SECOND: u128 = 1_000_000_000;
-
 /// A point in time, as [`Ticks`] numbers them: `std::time::Instant`, or a [`Duration`] since a
 /// start that the caller chooses. An instant type of your own can be one, too.
 pub trait Moment: Copy {
@@ -194,3 +189,8 @@ impl Moment for Instant {
         self.checked_add(delay)
     }
 }
+
+/// The deadline of a timeout that never fires: the present never gets there.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+const NANOS_PER_SECOND: u128 = 1_000_000_000;

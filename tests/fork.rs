@@ -7,7 +7,7 @@ use std::process::exit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
-use tickwheel::{Next, Timer};
+use tickwheel::{Next, Status, Timer};
 
 /// The other test's threads hold no lock while this one forks.
 fn alone() -> MutexGuard<'static, ()> {

@@ -349,7 +349,7 @@ fn repeating_and_stopped_as_it_runs_it_comes_back_once() {
         let count = runs.clone();
         let period = Duration::from_millis(1);
         let timeout = timer
-            .schedule_with_fixed_delay(period, move || {
+            .schedule_repeating(period, MissedTick::Delay, move || {
                 count.add();
                 ControlFlow::Continue(())
             })
@@ -630,7 +630,8 @@ fn handed_over(fired: &Count) -> (Timer, Timeout, Kept) {
         count.add();
         ControlFlow::Continue(())
     };
-    let timeout = timer.schedule_with_fixed_delay(Duration::from_millis(1), repeating).unwrap();
+    let timeout =
+        timer.schedule_repeating(Duration::from_millis(1), MissedTick::Delay, repeating).unwrap();
     assert!(timeout.reschedule(Duration::ZERO));
     has.wait_for(1);
     (timer, timeout, kept)
@@ -899,7 +900,11 @@ fn cloned_as_it_is_cancelled_the_clone_tells_its_end() {
         let handle = Arc::clone(&timeout);
         let (clone, is_cancelled) = both(|| timeout.as_ref().clone(), move || handle.cancel());
         assert!(is_cancelled);
-        assert!(clone.status() == Status::Cancelled && timeout.status() == Status::Cancelled && clone.clone().status() == Status::Cancelled);
+        assert!(
+            clone.status() == Status::Cancelled
+                && timeout.status() == Status::Cancelled
+                && clone.clone().status() == Status::Cancelled
+        );
     });
 }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
-use tickwheel::{ManualClock, MissedTick, Mode, Next, Recorder, Timer, Wheel};
+use tickwheel::{ManualClock, MissedTick, Mode, Next, Recorder, Status, Timer, Wheel};
 
 const HEADER: &str = "time_ms,op,key,delay_ms\n0,begin,,\n";
 

@@ -107,7 +107,8 @@ fn memory_does_not_grow_with_what_was() {
             let other = timer.clone();
             let schedule = move || {
                 let repeating = || ControlFlow::Continue(());
-                let timeout = other.schedule_with_fixed_delay(ms(2), repeating).expect("it runs");
+                let timeout =
+                    other.schedule_repeating(ms(2), MissedTick::Delay, repeating).expect("it runs");
                 let once = other.schedule(ms(1 << 20), || {}).expect("it runs");
                 (timeout.cancel(), once.cancel())
             };

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError, mpsc};
 use std::time::Duration;
-use tickwheel::{ManualClock, Next, Timer, TimerBuilder};
+use tickwheel::{ManualClock, Next, Status, Timer, TimerBuilder};
 use tracing_subscriber::Registry;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 

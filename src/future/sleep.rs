@@ -1,6 +1,6 @@
 //! A future that completes when its time has come.
 
-use crate::timer::{Entry, Shard};
+use crate::timer::{Action, Shard};
 use crate::{Key, ScheduleErrorKind, Status};
 use alloc::sync::Arc;
 use core::fmt;
@@ -166,12 +166,12 @@ impl Sleep {
 
     /// Takes the waker out of the timer, and wakes the task if there was one.
     pub(crate) fn wake(&mut self) {
-        if let Some(Entry::Wake(waker)) = self.take_out() {
+        if let Some(Action::Wake(waker)) = self.take_out() {
             waker.wake();
         }
     }
 
-    fn take_out(&mut self) -> Option<Entry> {
+    fn take_out(&mut self) -> Option<Action> {
         let State::Waiting { key, .. } = self.state else { return None };
         self.state = State::Idle(None);
         self.shard.cancel(|| key, || {})

@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
-use ring::{Kind, Operation, Ring};
+use ring::{Operation, OperationKind, Ring};
 use std::io::{self, Write};
 use std::process;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -245,21 +245,21 @@ impl Recording {
 impl Lane {
     #[inline]
     pub(crate) fn scheduled(&self, key: Key, deadline: u64) {
-        self.push(Kind::Schedule, key, self.log.millis(deadline));
+        self.push(OperationKind::Schedule, key, self.log.millis(deadline));
     }
 
     #[inline]
     pub(crate) fn rescheduled(&self, key: Key, deadline: u64) {
-        self.push(Kind::Reschedule, key, self.log.millis(deadline));
+        self.push(OperationKind::Reschedule, key, self.log.millis(deadline));
     }
 
     #[inline]
     pub(crate) fn cancelled(&self, key: Key) {
-        self.push(Kind::Cancel, key, 0);
+        self.push(OperationKind::Cancel, key, 0);
     }
 
     #[inline]
-    fn push(&self, kind: Kind, key: Key, due_ms: u64) {
+    fn push(&self, kind: OperationKind, key: Key, due_ms: u64) {
         let ring = &self.log.rings[self.number];
         // The place in the wheel: no other timeout has it at the same time.
         let place = u64::from(key.to_bits() as u32);

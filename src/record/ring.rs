@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 pub(super) struct Ring {
     capacity: usize,
     /// Made with the first operation, because few threads may use few of many shards.
-    slots: OnceLock<Box<[Slot]>>,
+    slots: OnceLock<Box<[OperationSlot]>>,
     pushed: CachePadded<Pushed>,
     /// How many operations were taken out. Only the thread that takes out writes it.
     taken: CachePadded<AtomicU64>,
@@ -37,21 +37,21 @@ pub(super) struct Operation {
     /// When, in ms since the recording began.
     pub(super) time_ms: u64,
     pub(super) key: u32,
-    pub(super) kind: Kind,
+    pub(super) kind: OperationKind,
     /// When the timeout is due, in ms since the recording began. It means nothing for
-    /// [`Kind::Cancel`].
+    /// [`OperationKind::Cancel`].
     pub(super) due_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum OperationKind {
     Schedule,
     Reschedule,
     Cancel,
 }
 
 #[derive(Default)]
-struct Slot {
+struct OperationSlot {
     time_ms: AtomicU64,
     due_ms: AtomicU64,
     /// The key, below the number of the kind.
@@ -115,14 +115,15 @@ impl Ring {
     }
 
     #[inline]
-    fn slot(&self, number: u64) -> &Slot {
-        let slots =
-            self.slots.get_or_init(|| (0..self.capacity).map(|_| Slot::default()).collect());
+    fn slot(&self, number: u64) -> &OperationSlot {
+        let slots = self
+            .slots
+            .get_or_init(|| (0..self.capacity).map(|_| OperationSlot::default()).collect());
         &slots[number as usize & (slots.len() - 1)]
     }
 }
 
-impl Slot {
+impl OperationSlot {
     #[inline]
     fn store(&self, operation: Operation) {
         let Operation { time_ms, key, kind, due_ms } = operation;
@@ -134,9 +135,9 @@ impl Slot {
     fn load(&self) -> Operation {
         let what = self.what.load(Relaxed);
         let kind = match what >> 32 {
-            0 => Kind::Schedule,
-            1 => Kind::Reschedule,
-            _ => Kind::Cancel,
+            0 => OperationKind::Schedule,
+            1 => OperationKind::Reschedule,
+            _ => OperationKind::Cancel,
         };
         let (time_ms, due_ms) = (self.time_ms.load(Relaxed), self.due_ms.load(Relaxed));
         Operation { time_ms, key: what as u32, kind, due_ms }
@@ -149,7 +150,8 @@ mod tests {
     use std::thread;
 
     fn operation(number: u64) -> Operation {
-        let kind = [Kind::Schedule, Kind::Reschedule, Kind::Cancel][number as usize % 3];
+        let kind = [OperationKind::Schedule, OperationKind::Reschedule, OperationKind::Cancel]
+            [number as usize % 3];
         Operation { time_ms: number, key: !(number as u32), kind, due_ms: number * 7 }
     }
 

@@ -1,7 +1,7 @@
 //! The thread that writes a trace.
 
 use super::Log;
-use super::ring::{Kind, Operation, Ring};
+use super::ring::{Operation, OperationKind, Ring};
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
 use alloc::sync::Arc;
@@ -109,9 +109,9 @@ impl Writer {
         self.operations += 1;
         let delay_ms = due_ms.saturating_sub(self.time_ms);
         match kind {
-            Kind::Schedule => self.line(format_args!("schedule,{key},{delay_ms}")),
-            Kind::Reschedule => self.line(format_args!("reschedule,{key},{delay_ms}")),
-            Kind::Cancel => self.line(format_args!("cancel,{key},")),
+            OperationKind::Schedule => self.line(format_args!("schedule,{key},{delay_ms}")),
+            OperationKind::Reschedule => self.line(format_args!("reschedule,{key},{delay_ms}")),
+            OperationKind::Cancel => self.line(format_args!("cancel,{key},")),
         }
         if AT_ONCE <= self.text.len() {
             self.write();
@@ -161,7 +161,7 @@ mod tests {
     use crate::record::Recording;
     use alloc::string::String;
 
-    fn operation(time_ms: u64, key: u32, kind: Kind) -> Operation {
+    fn operation(time_ms: u64, key: u32, kind: OperationKind) -> Operation {
         Operation { time_ms, key, kind, due_ms: 20 }
     }
 
@@ -182,12 +182,12 @@ mod tests {
     fn what_is_later_than_the_look_waits_for_what_another_shard_pushes_before_that() {
         let (mut writer, drain) = writer();
         let log = Arc::clone(&writer.log);
-        log.rings[0].push(operation(5, 0, Kind::Schedule));
-        log.rings[1].push(operation(7, 1, Kind::Schedule));
-        log.rings[1].push(operation(9, 1, Kind::Cancel));
+        log.rings[0].push(operation(5, 0, OperationKind::Schedule));
+        log.rings[1].push(operation(7, 1, OperationKind::Schedule));
+        log.rings[1].push(operation(9, 1, OperationKind::Cancel));
         assert_eq!(drain(&mut writer, 7), "5,schedule,0,15\n7,schedule,1,13\n");
-        log.rings[0].push(operation(8, 0, Kind::Reschedule));
-        log.rings[0].push(operation(30, 2, Kind::Schedule));
+        log.rings[0].push(operation(8, 0, OperationKind::Reschedule));
+        log.rings[0].push(operation(30, 2, OperationKind::Schedule));
         let lines = "8,reschedule,0,12\n9,cancel,1,\n30,schedule,2,0\n";
         assert_eq!(drain(&mut writer, 30), lines);
         assert_eq!(drain(&mut writer, 30), "");
@@ -197,9 +197,9 @@ mod tests {
     fn what_happened_in_one_shard_stays_in_order_though_a_thread_waited_for_its_lock() {
         let (mut writer, drain) = writer();
         let log = Arc::clone(&writer.log);
-        log.rings[0].push(operation(6, 0, Kind::Cancel));
-        log.rings[0].push(operation(5, 0, Kind::Schedule));
-        log.rings[1].push(operation(5, 1, Kind::Cancel));
+        log.rings[0].push(operation(6, 0, OperationKind::Cancel));
+        log.rings[0].push(operation(5, 0, OperationKind::Schedule));
+        log.rings[1].push(operation(5, 1, OperationKind::Cancel));
         let lines = "5,cancel,1,\n6,cancel,0,\n6,schedule,0,14\n";
         assert_eq!(drain(&mut writer, u64::MAX), lines);
     }

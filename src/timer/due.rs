@@ -1,7 +1,5 @@
 //! The timeouts of one shard that are due, out of the wheel, and have not begun to run.
 
-use super::hub::Hub;
-use super::shard::Entry;
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 use crate::{Expired, Key};
 use alloc::collections::VecDeque;
@@ -13,31 +11,34 @@ use alloc::collections::VecDeque;
 /// A timeout comes here from the wheel, and goes back there if it is moved, under the shard's lock.
 /// So a thread that has that lock, and finds a timeout neither in the wheel nor here, knows that
 /// the timeout has ended. The worker takes the next one out under the lock of this place alone.
-#[derive(Default)]
-pub(super) struct Due {
+pub(super) struct DueList<T> {
     /// Locked inside the shard's lock, if both are.
-    state: Mutex<State>,
+    state: Mutex<DueState<T>>,
     /// Tells the threads that wait that `running` is another.
     ran: Condvar,
 }
 
-#[derive(Default)]
-pub(super) struct State {
-    queue: VecDeque<Expired<Entry>>,
+pub(super) struct DueState<T> {
+    queue: VecDeque<Expired<T>>,
     /// The timeout that the worker took out last. Its task runs, until the worker takes the next.
     running: Option<Key>,
     /// How many threads wait until `running` is another.
     waiting: usize,
 }
 
-impl Due {
+impl<T> DueList<T> {
+    pub(super) fn new() -> Self {
+        let state = DueState { queue: VecDeque::new(), running: None, waiting: 0 };
+        Self { state: Mutex::new(state), ran: Condvar::new() }
+    }
+
     /// Locks the place. A thread that wants to know about a timeout has the shard's lock.
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, DueState<T>> {
         lock(&self.state)
     }
 
     /// Takes out the next to run. The one before has run, or is handed over.
-    pub(super) fn next(&self) -> Option<Expired<Entry>> {
+    pub(super) fn next(&self) -> Option<Expired<T>> {
         let mut state = self.lock();
         let next = state.queue.pop_front();
         state.running = next.as_ref().map(|expired| expired.key);
@@ -49,25 +50,24 @@ impl Due {
 
     /// Takes out one that is not to run. The caller has the shard's lock.
     #[cold]
-    pub(super) fn take(&self, key: Key) -> Option<Entry> {
+    pub(super) fn take(&self, key: Key) -> Option<T> {
         let queue = &mut self.lock().queue;
         let index = queue.iter().position(|due| due.key == key)?;
         queue.remove(index).map(|due| due.value)
     }
 
-    /// Waits until the worker does not run the task of this timeout. In a process that was forked
-    /// meanwhile there is no worker to wait for.
-    pub(super) fn wait_for(&self, key: Key, hub: &Hub) {
+    /// Waits until the worker does not run the task of this timeout.
+    pub(super) fn wait_for(&self, key: Key) {
         let mut state = self.lock();
         state.waiting += 1;
-        while state.running == Some(key) && hub.is_here() {
+        while state.running == Some(key) {
             state = wait(&self.ran, state);
         }
         state.waiting -= 1;
     }
 }
 
-impl State {
+impl<T> DueState<T> {
     pub(super) fn len(&self) -> usize {
         self.queue.len()
     }
@@ -78,16 +78,16 @@ impl State {
     }
 
     /// Adds a timeout, and returns whether the place is full now.
-    pub(super) fn push(&mut self, expired: Expired<Entry>) -> bool {
+    pub(super) fn push(&mut self, expired: Expired<T>) -> bool {
         self.queue.push_back(expired);
         self.queue.len() == MOST
     }
 
-    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Entry> {
+    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         self.queue.iter_mut().find(|due| due.key == key).map(|due| &mut due.value)
     }
 
-    pub(super) fn pop(&mut self) -> Option<Expired<Entry>> {
+    pub(super) fn pop(&mut self) -> Option<Expired<T>> {
         self.queue.pop_front()
     }
 }

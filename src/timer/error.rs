@@ -1,6 +1,5 @@
 //! Errors, which give the task back.
 
-use super::task::Task;
 use alloc::string::String;
 use core::fmt;
 use core::time::Duration;
@@ -21,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
 /// error.into_task()(); // run it now, say
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct ScheduleError<F = Task> {
+pub struct ScheduleError<F> {
     kind: ScheduleErrorKind,
     /// Never locked: it lets threads share the error, whether or not they can share the task.
     task: Mutex<F>,

@@ -1,6 +1,5 @@
 //! The tasks of one shard that an executor has.
 
-use super::hub::Hub;
 use super::stats::Lateness;
 use crate::Key;
 use crate::sync::{Condvar, Mutex, lock, wait};
@@ -10,13 +9,13 @@ use std::collections::HashSet;
 /// for the end of one. A lock of its own: threads that schedule do not meet those of the executor.
 #[derive(Default)]
 pub(super) struct HandedOver {
-    state: Mutex<State>,
+    state: Mutex<HandedOverState>,
     /// Tells the threads that wait that there is one less.
     one_less: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct HandedOverState {
     keys: HashSet<Key>,
     /// How many threads wait.
     waiting: usize,
@@ -48,12 +47,11 @@ impl HandedOver {
         sum.add(&lock(&self.state).waits);
     }
 
-    /// Waits until the executor does not have the task of this timeout. In a process that was forked
-    /// meanwhile there is no executor to wait for.
-    pub(super) fn wait_for(&self, key: Key, hub: &Hub) {
+    /// Waits until the executor does not have the task of this timeout.
+    pub(super) fn wait_for(&self, key: Key) {
         let mut state = lock(&self.state);
         state.waiting += 1;
-        while state.keys.contains(&key) && hub.is_here() {
+        while state.keys.contains(&key) {
             state = wait(&self.one_less, state);
         }
         state.waiting -= 1;

@@ -3,7 +3,7 @@
 use super::clock::Clock;
 use super::error::ScheduleErrorKind;
 use super::park::Park;
-use super::recording::Recording;
+use super::recording::TimerRecording;
 use super::stats::Counters;
 use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 use crate::ticks::{NEVER, Ticks};
@@ -29,7 +29,7 @@ pub(crate) struct Hub {
     pub(crate) ticks: Ticks<Instant>,
     /// The number of the process in which the worker was started; 0 before.
     pub(super) process: AtomicU32,
-    pub(crate) limit: Option<Limit>,
+    pub(crate) limit: Option<PendingLimit>,
     pub(super) has_executor: bool,
     pub(super) on_panic: Option<Box<PanicHook>>,
     /// How long a slow task takes at least.
@@ -37,7 +37,7 @@ pub(crate) struct Hub {
     /// For [`Follower`](super::Follower) too, which keeps its memory and not the rest.
     pub(super) park: Arc<CachePadded<Park>>,
     pub(crate) counters: CachePadded<Counters>,
-    pub(super) recording: Recording,
+    pub(super) recording: TimerRecording,
 }
 
 /// Starts the worker of a timer, unless it runs.
@@ -192,8 +192,6 @@ fn end(nanos: u64, delay: Duration) -> Option<u64> {
     (end < u64::MAX).then_some(end)
 }
 
-const NANOS_PER_SECOND: u64 = 1_000_000_000;
-
 type Payload = Box<dyn Any + Send>;
 
 /// Drops a panic. Dropping a payload may panic again, with a payload that may do so too.
@@ -208,16 +206,13 @@ fn swallow(mut outcome: Result<(), Payload>) {
     core::mem::forget(outcome);
 }
 
-/// How many panics are dropped of payloads that panic when dropped.
-const MOST_PANICS: usize = 16;
-
 /// How many timeouts may be pending.
-pub(crate) struct Limit {
+pub(crate) struct PendingLimit {
     pub(super) most: usize,
     pending: CachePadded<AtomicUsize>,
 }
 
-impl Limit {
+impl PendingLimit {
     pub(super) fn new(most: usize) -> Self {
         Self { most, pending: CachePadded::new(AtomicUsize::new(0)) }
     }
@@ -255,3 +250,8 @@ impl fmt::Debug for TaskPanic<'_> {
         f.debug_struct("TaskPanic").field("message", &self.message()).finish_non_exhaustive()
     }
 }
+
+/// How many panics are dropped of payloads that panic when dropped.
+const MOST_PANICS: usize = 16;
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;

@@ -1,6 +1,5 @@
 //! The life of a timer: its worker starts once, and ends once.
 
-use super::census;
 use super::error::ScheduleErrorKind;
 use super::hub::Start;
 use super::inside::{self, Waits};
@@ -11,17 +10,20 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem::replace;
+#[cfg(feature = "log")]
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Starts and stops the worker.
 pub(super) struct Life {
     pub(super) engine: Arc<Engine>,
     thread_name: String,
-    phase: Mutex<Phase>,
+    phase: Mutex<LifePhase>,
     /// Threads that stop a timer that is being stopped wait here.
     stopped: Condvar,
 }
 
-enum Phase {
+enum LifePhase {
     /// Nothing was scheduled yet.
     Idle,
     Running(JoinHandle<()>),
@@ -31,12 +33,12 @@ enum Phase {
 
 impl Life {
     pub(super) fn new(engine: Arc<Engine>, thread_name: String) -> Self {
-        let (phase, stopped) = (Mutex::new(Phase::Idle), Condvar::new());
+        let (phase, stopped) = (Mutex::new(LifePhase::Idle), Condvar::new());
         Self { engine, thread_name, phase, stopped }
     }
 
     pub(super) fn is_stopped(&self) -> bool {
-        matches!(*lock(&self.phase), Phase::Stopping | Phase::Stopped)
+        matches!(*lock(&self.phase), LifePhase::Stopping | LifePhase::Stopped)
     }
 
     /// Returns a permit to wait for the worker, or None if that could be for ever.
@@ -49,13 +51,13 @@ impl Life {
     pub(super) fn stop(&self, waits: Option<Waits>) -> Vec<Unfired> {
         let mut phase = lock(&self.phase);
         let worker = loop {
-            match replace(&mut *phase, Phase::Stopping) {
-                Phase::Idle => break None,
-                Phase::Running(worker) => break Some(worker),
-                Phase::Stopping if waits.is_some() => phase = wait(&self.stopped, phase),
-                Phase::Stopping => return Vec::new(),
-                Phase::Stopped => {
-                    *phase = Phase::Stopped;
+            match replace(&mut *phase, LifePhase::Stopping) {
+                LifePhase::Idle => break None,
+                LifePhase::Running(worker) => break Some(worker),
+                LifePhase::Stopping if waits.is_some() => phase = wait(&self.stopped, phase),
+                LifePhase::Stopping => return Vec::new(),
+                LifePhase::Stopped => {
+                    *phase = LifePhase::Stopped;
                     return Vec::new();
                 }
             }
@@ -79,7 +81,7 @@ impl Life {
         hub.recording.end(&*hub.clock, waits.is_some());
         drop(waits);
         unfired.extend(lock(left).take());
-        *lock(&self.phase) = Phase::Stopped;
+        *lock(&self.phase) = LifePhase::Stopped;
         self.stopped.notify_all();
         // Those of each shard are sorted already.
         unfired.sort_by_key(|unfired| (unfired.deadline.is_none(), unfired.deadline));
@@ -95,15 +97,15 @@ impl Start for Life {
         let hub = &self.engine.hub;
         let mut phase = lock(&self.phase);
         match *phase {
-            Phase::Running(_) => Ok(()),
-            Phase::Stopping | Phase::Stopped => Err(ScheduleErrorKind::Stopped),
-            Phase::Idle => {
+            LifePhase::Running(_) => Ok(()),
+            LifePhase::Stopping | LifePhase::Stopped => Err(ScheduleErrorKind::Stopped),
+            LifePhase::Idle => {
                 hub.park.starts();
                 let engine = Arc::clone(&self.engine);
                 let worker = Builder::new().name(self.thread_name.clone());
                 match worker.spawn(move || worker::run(engine)) {
                     Ok(worker) => {
-                        *phase = Phase::Running(worker);
+                        *phase = LifePhase::Running(worker);
                         hub.process.store(std::process::id(), Ordering::Release);
                         Ok(())
                     }
@@ -117,9 +119,16 @@ impl Start for Life {
     }
 }
 
-/// The clones of a timer, counted. The last stops it. Each is in the census.
+/// The clones of a timer, counted. The last stops it.
 pub(super) struct Owner {
     pub(super) life: Arc<Life>,
+}
+
+impl Owner {
+    pub(super) fn new(life: Arc<Life>) -> Self {
+        ALIVE.fetch_add(1, Relaxed);
+        Self { life }
+    }
 }
 
 impl Drop for Owner {
@@ -127,6 +136,29 @@ impl Drop for Owner {
         for unfired in self.life.stop(self.life.may_wait()) {
             self.life.engine.hub.guarded(|| drop(unfired));
         }
-        census::ends();
+        ALIVE.fetch_sub(1, Relaxed);
     }
 }
+
+/// How many timers are alive in this process.
+static ALIVE: AtomicUsize = AtomicUsize::new(0);
+
+/// Warns if there are many timers, once in a process. This calls the logger, so nothing may be
+/// locked.
+pub(crate) fn warn_if_many() {
+    #[cfg(feature = "log")]
+    {
+        static WARNED: AtomicBool = AtomicBool::new(false);
+        let alive = ALIVE.load(Relaxed);
+        if MANY < alive && !WARNED.swap(true, Relaxed) {
+            log::warn!(
+                "{alive} tickwheel timers are alive in this process, and each has a thread; one \
+                 timer can serve them all: clone it"
+            );
+        }
+    }
+}
+
+/// More timers than that are likely to be a mistake, because each has a thread.
+#[cfg(feature = "log")]
+const MANY: usize = 64;

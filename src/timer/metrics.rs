@@ -100,9 +100,9 @@ const PENDING: &str = "tickwheel_pending";
 const LATENESS: &str = "tickwheel_lateness_seconds";
 
 /// A name, what it means, and where it comes from.
-type Count = (&'static str, &'static str, fn(&TimerStats) -> u64);
+type Row = (&'static str, &'static str, fn(&TimerStats) -> u64);
 
-const COUNTERS: [Count; 10] = [
+const COUNTERS: [Row; 10] = [
     ("tickwheel_scheduled_total", "timeouts scheduled", |stats| stats.scheduled),
     ("tickwheel_rescheduled_total", "timeouts moved", |stats| stats.rescheduled),
     ("tickwheel_cancelled_total", "timeouts cancelled", |stats| stats.cancelled),

@@ -1,7 +1,6 @@
 //! The timer: wheels, a clock, and a thread that runs tasks.
 
 mod builder;
-mod census;
 mod clock;
 mod due;
 mod error;
@@ -10,17 +9,16 @@ mod handed_over;
 mod hub;
 mod inside;
 mod life;
-mod local;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod park;
 mod recording;
 mod repeat;
+mod schedule;
 mod shard;
 mod stats;
 mod task;
 mod timeout;
-mod within;
 mod worker;
 
 pub use builder::TimerBuilder;
@@ -32,33 +30,27 @@ pub use executor::Executor;
 pub use hub::TaskPanic;
 #[cfg(feature = "metrics")]
 pub use metrics::TimerMetrics;
-pub use repeat::{MissedTick, Next, Run};
 pub use stats::{Lateness, TimerStats};
-pub use task::{Status, Task, Unfired};
+pub use task::{MissedTick, Next, Run, Status, Task, Unfired};
 pub use timeout::{Timeout, TimeoutGuard};
 
-pub(crate) use census::warn_if_many;
 pub(crate) use hub::Hub;
-pub(crate) use shard::{Entry, Shard};
+pub(crate) use life::warn_if_many;
+pub(crate) use shard::{Action, Shard};
 
 use crate::sync::{AtomicU32, Mutex};
 use crate::ticks::Ticks;
-use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt;
-use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use core::time::Duration;
 use crossbeam_utils::CachePadded;
-use hub::{Limit, Start};
+use hub::{PendingLimit, Start};
 use life::{Life, Owner};
 use park::Park;
-use recording::Recording;
-use repeat::Repeating;
+use recording::TimerRecording;
 use stats::Counters;
 use std::time::Instant;
-use task::RepeatingTask;
 use worker::Engine;
 
 /// Runs tasks when their time has come, for any number of threads.
@@ -172,231 +164,10 @@ impl Timer {
         TimerBuilder::new()
     }
 
-    /// Schedules `task` to run once, `delay` from now, and returns the handle to the timeout.
-    ///
-    /// A delay of zero is due at the next tick, not at once. A delay too long for [`Instant`], as
-    /// [`Duration::MAX`] is, never fires: the timer keeps the task until the caller cancels it.
-    ///
-    /// # Errors
-    ///
-    /// If the timer was stopped, has as many timeouts as its limit, or cannot start its worker. The
-    /// error gives the task back.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tickwheel::Timer;
-    ///
-    /// let timer = Timer::new();
-    /// let timeout = timer.schedule(Duration::from_secs(30), || println!("no answer"))?;
-    /// // The answer came:
-    /// assert!(timeout.cancel());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn schedule<F>(&self, delay: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
-    where
-        F: FnOnce() + Send + 'static,
-    {
-        self.once(self.engine.hub.deadline_after(delay), task)
-    }
-
-    /// Schedules `task` to run once, at `deadline`, or at once if that has passed, and returns the
-    /// handle to the timeout.
-    ///
-    /// # Errors
-    ///
-    /// As [`schedule`](Self::schedule).
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// use tickwheel::Timer;
-    ///
-    /// let timer = Timer::new();
-    /// let (sender, receiver) = std::sync::mpsc::channel();
-    /// let deadline = Instant::now() + Duration::from_millis(5);
-    /// timer.schedule_at(deadline, move || sender.send(Instant::now()).unwrap())?;
-    /// assert!(deadline <= receiver.recv()?);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn schedule_at<F>(&self, deadline: Instant, task: F) -> Result<Timeout, ScheduleError<F>>
-    where
-        F: FnOnce() + Send + 'static,
-    {
-        self.once(self.engine.hub.ticks.deadline(deadline), task)
-    }
-
-    /// Schedules `task` to run every `period`, and returns the handle to the timeout. The first run
-    /// is one period from now, the last when the task returns [`ControlFlow::Break`] or panics, or
-    /// the caller cancels the timeout.
-    ///
-    /// The rate is fixed: it does not drift, whether or not the period is a multiple of the tick,
-    /// and however long the task takes. `missed` says what happens when a run took so long that the
-    /// next ones could not be in time. A task never runs twice at once. A period of zero counts as
-    /// one tick.
-    ///
-    /// # Errors
-    ///
-    /// As [`schedule`](Self::schedule).
-    ///
-    /// ```
-    /// use std::ops::ControlFlow;
-    /// use std::time::Duration;
-    /// use tickwheel::{ManualClock, MissedTick, Timer};
-    ///
-    /// let clock = ManualClock::new();
-    /// let timer = Timer::builder().clock(clock.clone()).build()?;
-    /// let mut left = 3;
-    /// let period = Duration::from_secs(60);
-    /// let heartbeat = timer.schedule_repeating(period, MissedTick::Skip, move || {
-    ///     left -= 1;
-    ///     if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    /// })?;
-    ///
-    /// clock.advance(period * 2);
-    /// assert_eq!(heartbeat.status(), Status::Pending);
-    /// clock.advance(period);
-    /// assert_eq!(heartbeat.status(), Status::Fired);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn schedule_repeating<F>(
-        &self,
-        period: Duration,
-        missed: MissedTick,
-        task: F,
-    ) -> Result<Timeout, ScheduleError<F>>
-    where
-        F: FnMut() -> ControlFlow<()> + Send + 'static,
-    {
-        self.always(period, Next::Every(period, missed), task)
-    }
-
-    /// Schedules `task` to run again and again, each time `delay` after its last run ended, and
-    /// returns the handle to the timeout. The first run is one delay from now, the last when the
-    /// task returns [`ControlFlow::Break`] or panics, or the caller cancels the timeout.
-    ///
-    /// A delay of zero counts as one tick.
-    ///
-    /// # Errors
-    ///
-    /// As [`schedule`](Self::schedule).
-    ///
-    /// ```
-    /// use std::ops::ControlFlow;
-    /// use std::time::Duration;
-    /// use tickwheel::Timer;
-    ///
-    /// let timer = Timer::new();
-    /// let cleanup = timer.schedule_with_fixed_delay(Duration::from_secs(60), || {
-    ///     println!("an hour of work, and then a minute of rest");
-    ///     ControlFlow::Continue(())
-    /// })?;
-    /// assert!(cleanup.cancel());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn schedule_with_fixed_delay<F>(
-        &self,
-        delay: Duration,
-        task: F,
-    ) -> Result<Timeout, ScheduleError<F>>
-    where
-        F: FnMut() -> ControlFlow<()> + Send + 'static,
-    {
-        self.always(delay, Next::After(delay), task)
-    }
-
-    /// Schedules `task` to run `first` from now, and then whenever its last run chose, and returns
-    /// the handle to the timeout.
-    ///
-    /// Each run sees a [`Run`]: its deadline, how late it is, and how many runs there were. It
-    /// returns the [`Next`]: when to run again. The handle stays good all the time. Moving the
-    /// timeout during a run has precedence over what that run chooses, but for [`Next::Stop`]. If
-    /// the executor drops a run, the next follows after the same time again.
-    ///
-    /// [`schedule_repeating`](Self::schedule_repeating) and
-    /// [`schedule_with_fixed_delay`](Self::schedule_with_fixed_delay) are the special cases of one
-    /// answer that is always the same. This one is for backoff, jitter, and for renewing a lease
-    /// sooner after a failure.
-    ///
-    /// # Errors
-    ///
-    /// As [`schedule`](Self::schedule).
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tickwheel::{ManualClock, Next, Timer};
-    ///
-    /// let clock = ManualClock::new();
-    /// let timer = Timer::builder().clock(clock.clone()).build()?;
-    /// let second = Duration::from_secs(1);
-    /// let mut connect = || false; // nobody answers
-    ///
-    /// let attempts = timer.schedule_with(second, move |run| {
-    ///     if connect() || run.count() == 5 {
-    ///         return Next::Stop;
-    ///     }
-    ///     Next::After(second * 2_u32.pow(run.count() as u32))
-    /// })?;
-    /// clock.advance(second * (1 + 2 + 4 + 8 + 16) - second / 2);
-    /// assert_eq!(attempts.status(), Status::Pending);
-    /// clock.advance(second);
-    /// assert_eq!(attempts.status(), Status::Fired);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn schedule_with<F>(&self, first: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
-    where
-        F: FnMut(&Run) -> Next + Send + 'static,
-    {
-        self.repeat(first, Next::After(first), task, |task| Box::new(task))
-    }
-
-    /// Schedules `task` to run `first` from now, and then always `next`, until it breaks.
-    fn always<F>(&self, first: Duration, next: Next, task: F) -> Result<Timeout, ScheduleError<F>>
-    where
-        F: FnMut() -> ControlFlow<()> + Send + 'static,
-    {
-        self.repeat(self.engine.hub.ticks.not_zero(first), next, task, move |mut task| {
-            Box::new(move |_| if task().is_continue() { next } else { Next::Stop })
-        })
-    }
-
-    fn once<F>(&self, deadline: u64, task: F) -> Result<Timeout, ScheduleError<F>>
-    where
-        F: FnOnce() + Send + 'static,
-    {
-        let (shard, task) = (self.shard(), Box::new(task));
-        match shard.schedule(deadline, task, |state, task| state.put(deadline, Entry::Once(task))) {
-            Ok(key) => Ok(Timeout::once(shard, key, deadline)),
-            Err((kind, task)) => Err(ScheduleError::new(kind, *task)),
-        }
-    }
-
-    /// Schedules `task`, which `boxed` makes a repeating one: under the lock, so that an error gives
-    /// back what the caller gave.
-    fn repeat<F>(
-        &self,
-        first: Duration,
-        again: Next,
-        task: F,
-        boxed: impl FnOnce(F) -> RepeatingTask,
-    ) -> Result<Timeout, ScheduleError<F>> {
-        let hub = &self.engine.hub;
-        let due = hub.clock.now().checked_add(first);
-        let deadline = hub.ticks.deadline_of(due);
-        let repeating = Arc::new(Repeating::new(due, deadline, again));
-        let put = |state: &mut shard::State, task| {
-            let key = state.put(deadline, Entry::Repeating(Arc::clone(&repeating)));
-            repeating.lock().waits(key, boxed(task));
-        };
-        let shard = self.shard();
-        match shard.schedule(deadline, task, put) {
-            Ok(()) => Ok(Timeout::repeating(shard, repeating)),
-            Err((kind, task)) => Err(ScheduleError::new(kind, task)),
-        }
-    }
-
     /// Returns the shard of this thread.
     #[inline]
     pub(crate) fn shard(&self) -> &Arc<Shard> {
-        let (shards, number) = (&self.engine.shards, local::shard());
+        let (shards, number) = (&self.engine.shards, shard::of_this_thread());
         // Mostly there are no more threads than shards, and a division takes a while.
         shards.get(number).unwrap_or_else(|| &shards[number % shards.len()])
     }
@@ -574,7 +345,8 @@ impl TimerBuilder {
         self.check()?;
         let timer = self.assemble();
         let hub = &timer.engine.hub;
-        hub.recording.start(&hub.clock)?;
+        let recorder = hub.recording.start(&hub.clock);
+        recorder.map_err(|error| BuildError::Recorder(error.kind()))?;
         hub.clock.follow(Follower::new(&hub.park, hub.ticks));
         warn_if_many();
         Ok(timer)
@@ -589,11 +361,11 @@ impl TimerBuilder {
         let ticks = Ticks::new(self.clock.now(), self.tick);
         let hub = Arc::new(Hub {
             id: ID.fetch_add(1, Relaxed),
-            recording: Recording::new(self.sink, shards, &ticks),
+            recording: TimerRecording::new(self.sink, shards, &ticks),
             ticks,
             clock: self.clock,
             process: AtomicU32::new(0),
-            limit: self.max_pending.map(Limit::new),
+            limit: self.max_pending.map(PendingLimit::new),
             has_executor: self.executor.is_some(),
             on_panic: self.on_panic,
             slow_task: self.slow_task,
@@ -610,8 +382,7 @@ impl TimerBuilder {
             let engine = Engine { hub: Arc::clone(&hub), shards, executor: self.executor, left };
             Life::new(Arc::new(engine), self.thread_name)
         });
-        census::begins();
-        Timer { engine: Arc::clone(&life.engine), owner: Arc::new(Owner { life }) }
+        Timer { engine: Arc::clone(&life.engine), owner: Arc::new(Owner::new(life)) }
     }
 }
 

@@ -13,14 +13,14 @@ use core::time::Duration;
 /// thread writes down here while the worker looks is not lost: the worker takes the earlier of the
 /// tick it found and the tick it was told.
 pub(super) struct Park {
-    state: Mutex<State>,
+    state: Mutex<ParkState>,
     /// The worker waits here.
     told: Condvar,
     /// Threads that moved the clock wait here.
     settled: Condvar,
 }
 
-struct State {
+struct ParkState {
     /// The worker looks again at this tick at the latest: the earliest that it was told since it
     /// began to look, and once it sleeps also the one it found.
     target: u64,
@@ -39,7 +39,7 @@ struct State {
 /// A worker that does not run a task, nor has a reason to. Two that are equal: it did not
 /// meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rest {
+pub(super) struct WorkerRest {
     fired: u64,
     /// The tick at which the worker looks next, at the latest; None if there is no worker.
     pub(super) next: Option<u64>,
@@ -57,7 +57,7 @@ pub(super) enum Left {
 impl Park {
     pub(super) fn new() -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(ParkState {
                 target: NEVER,
                 asleep: false,
                 stopping: false,
@@ -112,7 +112,7 @@ impl Park {
 
     /// Waits until everything has fired that was due at request `asked`. Returns how the worker
     /// rests then, or None if it is awake again.
-    pub(super) fn settle(&self, asked: u64) -> Option<Rest> {
+    pub(super) fn settle(&self, asked: u64) -> Option<WorkerRest> {
         let mut state = lock(&self.state);
         while state.answered < asked && !state.exited {
             state = wait(&self.settled, state);
@@ -121,7 +121,7 @@ impl Park {
     }
 
     /// Returns how the worker rests, or None if it is awake, or about to be.
-    pub(super) fn rest(&self) -> Option<Rest> {
+    pub(super) fn rest(&self) -> Option<WorkerRest> {
         lock(&self.state).rest()
     }
 
@@ -172,11 +172,11 @@ impl Park {
     }
 }
 
-impl State {
-    fn rest(&self) -> Option<Rest> {
+impl ParkState {
+    fn rest(&self) -> Option<WorkerRest> {
         let is_told_all = self.asleep && self.asked == self.answered;
         (self.exited || is_told_all)
-            .then(|| Rest { fired: self.fired, next: (!self.exited).then_some(self.target) })
+            .then(|| WorkerRest { fired: self.fired, next: (!self.exited).then_some(self.target) })
     }
 }
 
@@ -190,7 +190,7 @@ mod tests {
         park.starts();
         // As `sleep` leaves it while the thread waits.
         lock(&park.state).asleep = true;
-        assert_eq!(park.rest(), Some(Rest { fired: 0, next: Some(NEVER) }));
+        assert_eq!(park.rest(), Some(WorkerRest { fired: 0, next: Some(NEVER) }));
         park.wake_by(5);
         assert_eq!(park.rest(), None);
     }

@@ -2,19 +2,18 @@
 //! nothing, and costs nothing.
 
 #[cfg(feature = "record")]
-pub(super) use recorded::{Lane, Recording, Sink};
+pub(super) use recorded::{ShardLane, Sink, TimerRecording};
 #[cfg(not(feature = "record"))]
-pub(super) use unrecorded::{Lane, Recording, Sink};
+pub(super) use unrecorded::{ShardLane, Sink, TimerRecording};
 
 #[cfg(feature = "record")]
 mod recorded {
     use crate::ticks::Ticks;
-    use crate::timer::error::BuildError;
     use crate::timer::{Clock, Timer, TimerBuilder};
     use crate::{Key, Recorded, record};
     use alloc::boxed::Box;
     use alloc::sync::Arc;
-    use std::io::Write;
+    use std::io::{self, Write};
     use std::sync::{Mutex, PoisonError};
     use std::time::Instant;
 
@@ -35,7 +34,7 @@ mod recorded {
         /// not call the timer, or own it.
         ///
         /// Each operation reads the clock once more, to tell when it happened, and so does the
-        /// thread that writes. Recording needs the feature `record`.
+        /// thread that writes. TimerRecording needs the feature `record`.
         ///
         /// ```no_run
         /// use std::fs::File;
@@ -68,7 +67,7 @@ mod recorded {
     /// Where to record to. The lock lets threads share the builder, and is never waited for.
     pub(in crate::timer) type Sink = Option<Mutex<Box<dyn Write + Send>>>;
 
-    pub(in crate::timer) struct Recording(Option<OfTimer>);
+    pub(in crate::timer) struct TimerRecording(Option<OfTimer>);
 
     struct OfTimer {
         recording: record::Recording,
@@ -86,7 +85,7 @@ mod recorded {
         passed.as_secs().saturating_mul(1_000) + u64::from(passed.subsec_millis())
     }
 
-    impl Recording {
+    impl TimerRecording {
         pub(in crate::timer) fn new(sink: Sink, shards: usize, ticks: &Ticks<Instant>) -> Self {
             let start = ticks.instant(0);
             let Some((sink, start)) = sink.zip(start) else { return Self(None) };
@@ -95,15 +94,15 @@ mod recorded {
             Self(Some(OfTimer { recording, start }))
         }
 
-        pub(in crate::timer) fn start(&self, clock: &Arc<dyn Clock>) -> Result<(), BuildError> {
+        pub(in crate::timer) fn start(&self, clock: &Arc<dyn Clock>) -> io::Result<()> {
             let Some(OfTimer { recording, start }) = &self.0 else { return Ok(()) };
             let (clock, start) = (Arc::clone(clock), *start);
             let now = move || millis(start, clock.now());
-            recording.start(now).map_err(|error| BuildError::Recorder(error.kind()))
+            recording.start(now)
         }
 
-        pub(in crate::timer) fn lane(&self, shard: usize) -> Lane {
-            Lane(self.0.as_ref().map(|timer| timer.recording.lane(shard)))
+        pub(in crate::timer) fn lane(&self, shard: usize) -> ShardLane {
+            ShardLane(self.0.as_ref().map(|timer| timer.recording.lane(shard)))
         }
 
         /// Returns the present as lanes want it. The caller holds no lock.
@@ -120,9 +119,9 @@ mod recorded {
     }
 
     /// The part of a recording that belongs to a shard, under its lock.
-    pub(in crate::timer) struct Lane(Option<record::Lane>);
+    pub(in crate::timer) struct ShardLane(Option<record::Lane>);
 
-    impl Lane {
+    impl ShardLane {
         /// Says when what is told next happens.
         #[inline]
         pub(in crate::timer) fn is_now(&mut self, now: u64) {
@@ -159,8 +158,8 @@ mod unrecorded {
     use crate::Key;
     use crate::ticks::Ticks;
     use crate::timer::Clock;
-    use crate::timer::error::BuildError;
     use alloc::sync::Arc;
+    use std::io;
     use std::time::Instant;
 
     #[derive(Default)]
@@ -168,19 +167,19 @@ mod unrecorded {
 
     pub(in crate::timer) struct Now;
 
-    pub(in crate::timer) struct Recording;
+    pub(in crate::timer) struct TimerRecording;
 
-    impl Recording {
+    impl TimerRecording {
         pub(in crate::timer) fn new(_: Sink, _: usize, _: &Ticks<Instant>) -> Self {
             Self
         }
 
-        pub(in crate::timer) fn start(&self, _: &Arc<dyn Clock>) -> Result<(), BuildError> {
+        pub(in crate::timer) fn start(&self, _: &Arc<dyn Clock>) -> io::Result<()> {
             Ok(())
         }
 
-        pub(in crate::timer) fn lane(&self, _: usize) -> Lane {
-            Lane
+        pub(in crate::timer) fn lane(&self, _: usize) -> ShardLane {
+            ShardLane
         }
 
         #[inline(always)]
@@ -191,9 +190,9 @@ mod unrecorded {
         pub(in crate::timer) fn end(&self, _: &dyn Clock, _: bool) {}
     }
 
-    pub(in crate::timer) struct Lane;
+    pub(in crate::timer) struct ShardLane;
 
-    impl Lane {
+    impl ShardLane {
         #[inline(always)]
         pub(in crate::timer) fn is_now(&mut self, _: Now) {}
 

@@ -1,96 +1,22 @@
 //! Timeouts that fire again and again.
 
-use super::hub::Hub;
-use super::task::{RepeatingTask, Status};
+use super::task::{Next, RepeatingTask, Run, Status};
 use crate::Key;
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 use crate::ticks::Ticks;
 use core::mem::replace;
-use core::time::Duration;
 use std::time::Instant;
-
-/// Says what a repeating timeout of fixed rate does about runs that it missed. A run is missed if
-/// the task was still running, or waiting for the worker, when the run after it was due as well.
-///
-/// With a period of 100 ms, and a first run that lasts until 350 ms after the start:
-///
-/// | | the next runs are at |
-/// |---|---|
-/// | `Burst` | 350, 350, 400, 500 |
-/// | `Delay` | 450, 550, 650 |
-/// | `Skip` | 400, 500, 600 |
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum MissedTick {
-    /// Makes up for missed runs at once: there are as many runs as periods have passed.
-    #[default]
-    Burst,
-    /// Begins anew: the next run is one period from now.
-    Delay,
-    /// Leaves missed runs out: the next run is at the next multiple of the period, after now.
-    Skip,
-}
-
-/// Says when a repeating timeout runs again: the answer of a task of
-/// [`Timer::schedule_with`](crate::Timer::schedule_with).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Next {
-    /// Never: this run was the last.
-    Stop,
-    /// This long after the end of this run. Zero counts as one tick, and a delay too long for
-    /// [`Instant`] never fires.
-    After(Duration),
-    /// At this instant, or at once if it has passed.
-    At(Instant),
-    /// One period after this run was due, so that the rate does not drift. [`MissedTick`] says
-    /// what happens if that has passed, too. Zero counts as one tick.
-    Every(Duration, MissedTick),
-}
-
-/// One run of a repeating timeout, as its task sees it.
-#[derive(Clone, Debug)]
-pub struct Run {
-    deadline: Option<Instant>,
-    late: Duration,
-    count: u64,
-}
-
-impl Run {
-    /// What [`Task::run`](crate::Task::run) tells a task.
-    pub(super) fn without_deadline() -> Self {
-        Self { deadline: None, late: Duration::ZERO, count: 1 }
-    }
-
-    /// Returns when the run was due: the instant that was asked for, not rounded to the timer's
-    /// tick. Returns None if no timer runs the task, but [`Task::run`](crate::Task::run).
-    #[must_use]
-    pub fn deadline(&self) -> Option<Instant> {
-        self.deadline
-    }
-
-    /// Returns how long after its deadline the run began, by the timer's clock.
-    #[must_use]
-    pub fn late(&self) -> Duration {
-        self.late
-    }
-
-    /// Returns how many times the task ran, this run included: 1 in the first run.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.count
-    }
-}
 
 /// A timeout that fires again and again. The wheel has it while it waits, the runner while it runs,
 /// and the handle all the time.
 pub(crate) struct Repeating {
     /// Locked inside the shard's lock, if both are. Nothing is locked inside this one.
-    state: Mutex<State>,
+    state: Mutex<RepeatState>,
     /// Tells the threads that wait that the runner has let go of the task.
     let_go: Condvar,
 }
 
-pub(super) struct State {
+pub(super) struct RepeatState {
     pub(super) phase: Phase,
     /// When the present or next run is or was due, exactly; None if an instant cannot hold it.
     pub(super) due: Option<Instant>,
@@ -120,11 +46,11 @@ impl Repeating {
     /// Makes one that is not yet in a wheel, and has no task.
     pub(super) fn new(due: Option<Instant>, deadline: u64, again: Next) -> Self {
         let (phase, moved, is_held, runs) = (Phase::Running, false, false, 0);
-        let state = State { phase, due, deadline, moved, is_held, runs, again };
+        let state = RepeatState { phase, due, deadline, moved, is_held, runs, again };
         Self { state: Mutex::new(state), let_go: Condvar::new() }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, RepeatState> {
         lock(&self.state)
     }
 
@@ -146,9 +72,7 @@ impl Repeating {
     pub(super) fn begin_run(&self, now: Instant) -> Run {
         let mut state = self.lock();
         state.runs += 1;
-        let deadline = state.due;
-        let late = deadline.map_or(Duration::ZERO, |due| now.saturating_duration_since(due));
-        Run { deadline, late, count: state.runs }
+        Run::new(state.due, now, state.runs)
     }
 
     /// Says that the runner has dropped the task, or has given it back.
@@ -157,17 +81,16 @@ impl Repeating {
         self.let_go.notify_all();
     }
 
-    /// Waits until no runner has the task of a timeout that has ended. In a process that was forked
-    /// meanwhile there is no runner to wait for.
-    pub(super) fn wait_for_end(&self, hub: &Hub) {
+    /// Waits until no runner has the task of a timeout that has ended.
+    pub(super) fn wait_for_end(&self) {
         let mut state = self.lock();
-        while state.is_held && hub.is_here() {
+        while state.is_held {
             state = wait(&self.let_go, state);
         }
     }
 }
 
-impl State {
+impl RepeatState {
     fn take_task(&mut self, then: Phase) -> Option<RepeatingTask> {
         match replace(&mut self.phase, then) {
             Phase::Waiting(_, task) => Some(task),
@@ -210,37 +133,5 @@ impl State {
             (self.due, self.deadline) = (due, ticks.deadline_of(due));
         }
         missed
-    }
-}
-
-impl MissedTick {
-    /// Returns when a timeout is due next that was due at `due`, if that run has ended `now`, and
-    /// how many runs it missed.
-    pub(crate) fn next(
-        self,
-        due: Option<Instant>,
-        period: Duration,
-        now: Instant,
-        ticks: &Ticks<Instant>,
-    ) -> (Option<Instant>, u64) {
-        let Some(next) = due.and_then(|due| due.checked_add(period)) else { return (None, 0) };
-        // A run that is due within the tick that has begun comes at its end: the last is in time.
-        let tick = ticks.instant(ticks.now(now)).unwrap_or(now);
-        if tick < next {
-            return (Some(next), 0);
-        }
-        let (behind, period_nanos) =
-            (tick.saturating_duration_since(next).as_nanos(), period.as_nanos().max(1));
-        let missed =
-            u64::try_from(behind / period_nanos).map_or(u64::MAX, |more| more.saturating_add(1));
-        match self {
-            Self::Burst => (Some(next), 1),
-            Self::Delay => (now.checked_add(period), missed),
-            Self::Skip => {
-                let over = u64::try_from(behind % period_nanos).unwrap_or(u64::MAX);
-                let left = period.saturating_sub(Duration::from_nanos(over));
-                (tick.checked_add(left), missed)
-            }
-        }
     }
 }

@@ -1,18 +1,20 @@
 //! One wheel behind its lock, for the threads that keep to it.
 
-use super::due::Due;
+use super::due::DueList;
 use super::error::ScheduleErrorKind;
 use super::handed_over::HandedOver;
 use super::hub::{Hub, Start};
-use super::recording::Lane;
+use super::recording::ShardLane;
 use super::repeat::Repeating;
 use super::task::{OnceTask, Status, Task, Unfired};
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock, try_lock};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock, thread_local, try_lock};
 use crate::ticks::NEVER;
 use crate::{Expired, Key, Mode, Wheel, WheelStats};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::mem::replace;
+use core::sync::atomic::AtomicUsize;
 use core::task::Waker;
 use crossbeam_utils::CachePadded;
 use std::collections::HashSet;
@@ -31,19 +33,19 @@ pub(crate) struct Shard {
     ///
     /// Written under the lock, before anything is taken out.
     reached: AtomicU64,
-    state: CachePadded<Mutex<State>>,
-    pub(super) due: CachePadded<Due>,
+    state: CachePadded<Mutex<ShardState>>,
+    pub(super) due: CachePadded<DueList<Action>>,
     pub(super) handed_over: HandedOver,
 }
 
-pub(super) struct State {
-    pub(super) wheel: Wheel<Entry>,
+pub(super) struct ShardState {
+    pub(super) wheel: Wheel<Action>,
     /// The worker looks at this shard at this tick at the latest: it found out itself, or a thread
     /// told it. No deadline in the wheel is earlier, unless the worker is looking.
     watched: u64,
-    pub(super) counts: Counts,
+    pub(super) counts: ShardCounts,
     /// Is told what happens in the wheel.
-    lane: Lane,
+    lane: ShardLane,
     /// Nothing is scheduled or fired any more.
     pub(super) stopped: bool,
     /// The keys of the timeouts that stopping took out, so that their handles can tell that these
@@ -53,14 +55,14 @@ pub(super) struct State {
 
 /// How many timeouts were, since the timer was built.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Counts {
+pub(super) struct ShardCounts {
     pub(super) scheduled: u64,
     pub(super) cancelled: u64,
     pub(super) rescheduled: u64,
 }
 
 /// A timeout as it waits in a wheel.
-pub(crate) enum Entry {
+pub(crate) enum Action {
     /// A task to run.
     Once(OnceTask),
     /// A task to run again and again.
@@ -71,7 +73,7 @@ pub(crate) enum Entry {
 
 /// What the worker finds at a shard.
 pub(super) enum Found {
-    /// Timeouts that are due, and in [`Due`] now: many, or a few.
+    /// Timeouts that are due, and in the [`DueList`] now: many, or a few.
     Due { is_burst: bool },
     /// Nothing yet, after as much work as one lock allows.
     More,
@@ -81,36 +83,17 @@ pub(super) enum Found {
 
 impl Shard {
     pub(super) fn new(hub: Arc<Hub>, worker: Weak<dyn Start>, mode: Mode, number: usize) -> Self {
-        let state = State {
+        let state = ShardState {
             wheel: Wheel::new(mode),
             watched: NEVER,
-            counts: Counts::default(),
+            counts: ShardCounts::default(),
             lane: hub.recording.lane(number),
             stopped: false,
             taken: HashSet::new(),
         };
         let state = CachePadded::new(Mutex::new(state));
-        let (reached, due) = (AtomicU64::new(0), CachePadded::default());
+        let (reached, due) = (AtomicU64::new(0), CachePadded::new(DueList::new()));
         Self { hub, worker, reached, state, due, handed_over: HandedOver::default() }
-    }
-
-    /// Puts `value` into the wheel, or gives it back. Nothing is called under the lock but `put`,
-    /// which schedules it for `deadline`.
-    #[inline]
-    pub(super) fn schedule<T, R>(
-        &self,
-        deadline: u64,
-        value: T,
-        put: impl FnOnce(&mut State, T) -> R,
-    ) -> Result<R, (ScheduleErrorKind, T)> {
-        let mut state = match self.admit() {
-            Ok(state) => state,
-            Err(kind) => return Err((self.rejects(kind), value)),
-        };
-        let scheduled = put(&mut state, value);
-        state.counts.scheduled += 1;
-        self.release(state, deadline);
-        Ok(scheduled)
     }
 
     /// Registers `waker` to wake at `deadline`. Returns None if that has come already.
@@ -141,8 +124,7 @@ impl Shard {
                 return Err(self.rejects(ScheduleErrorKind::Stopped));
             }
         }
-        state.counts.scheduled += 1;
-        let key = state.put(deadline, Entry::Wake(waker));
+        let key = state.schedule(deadline, Action::Wake(waker));
         self.release(state, deadline);
         Ok(Some(key))
     }
@@ -151,40 +133,40 @@ impl Shard {
     /// as an error if there was none. The caller drops either, with no lock held.
     pub(crate) fn replace_waker(&self, key: Key, waker: Waker) -> Result<Waker, Waker> {
         let mut state = self.lock();
-        if let Some(Entry::Wake(registered)) = state.wheel.get_mut(key) {
+        if let Some(Action::Wake(registered)) = state.wheel.get_mut(key) {
             return Ok(replace(registered, waker));
         }
         match self.due.lock().get_mut(key) {
-            Some(Entry::Wake(registered)) => Ok(replace(registered, waker)),
+            Some(Action::Wake(registered)) => Ok(replace(registered, waker)),
             _ => Err(waker),
         }
     }
 
     /// Takes out a timeout that has not begun to run. Calls `mark` under the lock if there was one.
-    /// The caller drops the entry with no lock held.
-    pub(crate) fn cancel(&self, key: impl FnOnce() -> Key, mark: impl FnOnce()) -> Option<Entry> {
+    /// The caller drops the action with no lock held.
+    pub(crate) fn cancel(&self, key: impl FnOnce() -> Key, mark: impl FnOnce()) -> Option<Action> {
         let mut state = self.lock();
-        let entry = self.take(&mut state, key())?;
+        let action = self.take(&mut state, key())?;
         state.counts.cancelled += 1;
         mark();
         drop(state);
         self.hub.give_back();
-        Some(entry)
+        Some(action)
     }
 
     /// Takes out a timeout that has not begun to run.
     #[inline(always)]
-    pub(super) fn take(&self, state: &mut State, key: Key) -> Option<Entry> {
-        let entry = match state.wheel.cancel(key) {
+    pub(super) fn take(&self, state: &mut ShardState, key: Key) -> Option<Action> {
+        let action = match state.wheel.cancel(key) {
             None => self.due.take(key)?,
-            Some(entry) => entry,
+            Some(action) => action,
         };
         state.lane.cancelled(key);
-        Some(entry)
+        Some(action)
     }
 
     /// Returns whether a timeout has not begun to run.
-    pub(super) fn holds(&self, state: &State, key: Key) -> bool {
+    pub(super) fn holds(&self, state: &ShardState, key: Key) -> bool {
         state.wheel.get(key).is_some() || self.due.lock().get_mut(key).is_some()
     }
 
@@ -207,16 +189,16 @@ impl Shard {
     }
 
     /// Moves a timeout that has not begun to run, and returns the key that it has now.
-    pub(super) fn move_to(&self, state: &mut State, key: Key, deadline: u64) -> Option<Key> {
+    pub(super) fn move_to(&self, state: &mut ShardState, key: Key, deadline: u64) -> Option<Key> {
         let key = match state.wheel.reschedule(key, deadline) {
             true => {
                 state.lane.rescheduled(key, deadline);
                 key
             }
             false => {
-                let entry = self.due.take(key)?;
+                let action = self.due.take(key)?;
                 state.lane.cancelled(key);
-                state.put(deadline, entry)
+                state.put(deadline, action)
             }
         };
         state.counts.rescheduled += 1;
@@ -277,10 +259,10 @@ impl Shard {
     }
 
     /// Takes out the next of those that are due, to run.
-    pub(super) fn next_due(&self) -> Option<Expired<Entry>> {
+    pub(super) fn next_due(&self) -> Option<Expired<Action>> {
         let expired = self.due.next()?;
         // A repeating one keeps its place.
-        if !matches!(expired.value, Entry::Repeating(_)) {
+        if !matches!(expired.value, Action::Repeating(_)) {
             self.hub.give_back();
         }
         Some(expired)
@@ -299,16 +281,16 @@ impl Shard {
     }
 
     /// Waits until the task of a timeout that fired is neither run by the worker nor in the hands
-    /// of the executor. In a process that was forked meanwhile there is no worker to wait for.
+    /// of the executor.
     pub(super) fn wait_for_end(&self, key: impl FnOnce() -> Key) {
         // It has ended, so its key stays.
         let key = {
             let _locked = self.lock();
             key()
         };
-        self.due.wait_for(key, &self.hub);
+        self.due.wait_for(key);
         // The worker hands over before it says that it has run.
-        self.handed_over.wait_for(key, &self.hub);
+        self.handed_over.wait_for(key);
     }
 
     /// Closes the shard: from now on no timeout is scheduled here, and none fires.
@@ -332,13 +314,13 @@ impl Shard {
         {
             self.hub.give_back();
             let task = match expired.value {
-                Entry::Once(task) => Task::Once(task),
-                Entry::Wake(waker) => {
+                Action::Once(task) => Task::Once(task),
+                Action::Wake(waker) => {
                     state.taken.insert(expired.key);
                     wakers.push(waker);
                     continue;
                 }
-                Entry::Repeating(repeating) => match repeating.take_unfired() {
+                Action::Repeating(repeating) => match repeating.take_unfired() {
                     Some(task) => Task::Repeating(task),
                     None => continue,
                 },
@@ -349,13 +331,13 @@ impl Shard {
         work > 0
     }
 
-    pub(super) fn stats(&self) -> (Counts, WheelStats) {
+    pub(super) fn stats(&self) -> (ShardCounts, WheelStats) {
         let state = self.lock();
         (state.counts, state.wheel.stats())
     }
 
     #[inline]
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, ShardState> {
         // With no lock held, because the clock is foreign.
         let now = self.hub.recording.now(&*self.hub.clock);
         let mut state = match try_lock(&self.state) {
@@ -367,7 +349,7 @@ impl Shard {
     }
 
     #[cold]
-    fn wait_for_lock(&self) -> MutexGuard<'_, State> {
+    fn wait_for_lock(&self) -> MutexGuard<'_, ShardState> {
         let tries = if cfg!(loom) { 0 } else { TRIES };
         for _ in 0..tries {
             core::hint::spin_loop();
@@ -380,7 +362,7 @@ impl Shard {
 
     /// Locks the shard to schedule one more, with the worker running, or says why not.
     #[inline]
-    pub(super) fn admit(&self) -> Result<MutexGuard<'_, State>, ScheduleErrorKind> {
+    pub(super) fn admit(&self) -> Result<MutexGuard<'_, ShardState>, ScheduleErrorKind> {
         if !self.hub.is_started() {
             self.start()?;
         }
@@ -417,7 +399,7 @@ impl Shard {
     /// Releases the lock after a timeout was scheduled for `deadline`, and tells the worker if it
     /// would look too late.
     #[inline]
-    pub(super) fn release(&self, mut state: MutexGuard<'_, State>, deadline: u64) {
+    pub(super) fn release(&self, mut state: MutexGuard<'_, ShardState>, deadline: u64) {
         if deadline < state.watched {
             state.watched = deadline;
             drop(state);
@@ -426,14 +408,49 @@ impl Shard {
     }
 }
 
-impl State {
+impl ShardState {
+    /// Schedules a timeout that was [admitted](Shard::admit).
+    #[inline]
+    pub(super) fn schedule(&mut self, deadline: u64, action: Action) -> Key {
+        self.counts.scheduled += 1;
+        self.put(deadline, action)
+    }
+
     /// Puts a timeout into the wheel.
     #[inline]
-    pub(super) fn put(&mut self, deadline: u64, entry: Entry) -> Key {
-        let key = self.wheel.schedule(deadline, entry);
+    pub(super) fn put(&mut self, deadline: u64, action: Action) -> Key {
+        let key = self.wheel.schedule(deadline, action);
         self.lane.scheduled(key, deadline);
         key
     }
+}
+
+/// Returns the number of this thread's shard, modulo the number of shards. Threads take turns.
+#[inline]
+pub(super) fn of_this_thread() -> usize {
+    SHARD.with(Cell::get).unwrap_or_else(|| {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        keep_to(number);
+        number
+    })
+}
+
+/// Makes this thread use shard `number` from now on.
+pub(super) fn keep_to(number: usize) {
+    SHARD.with(|shard| shard.set(Some(number)));
+}
+
+thread_local! {
+    static SHARD: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+#[cfg(not(loom))]
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+// It begins anew with each execution of a model, so that all are the same.
+#[cfg(loom)]
+loom::lazy_static! {
+    static ref NEXT: AtomicUsize = AtomicUsize::new(0);
 }
 
 /// The work that is done under one lock. The last step of it may be 1024 timeouts of a bucket that
@@ -464,9 +481,9 @@ mod tests {
     use core::time::Duration;
 
     #[derive(Default)]
-    struct Count(AtomicUsize);
+    struct Wakes(AtomicUsize);
 
-    impl Wake for Count {
+    impl Wake for Wakes {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Relaxed);
         }
@@ -476,7 +493,7 @@ mod tests {
     fn a_waker_is_registered_replaced_moved_and_woken() {
         let clock = ManualClock::new();
         let timer = Timer::builder().clock(clock.clone()).build().expect("in range");
-        let (first, second) = (Arc::new(Count::default()), Arc::new(Count::default()));
+        let (first, second) = (Arc::new(Wakes::default()), Arc::new(Wakes::default()));
         let shard = timer.shard();
         let registered = shard.register(10, Waker::from(Arc::clone(&first)));
         let key = registered.expect("it runs").expect("it is not due");
@@ -495,9 +512,9 @@ mod tests {
     #[test]
     fn stopping_wakes_what_waits() {
         let timer = Timer::new();
-        let (waits, cancelled) = (Arc::new(Count::default()), Arc::new(Count::default()));
+        let (waits, cancelled) = (Arc::new(Wakes::default()), Arc::new(Wakes::default()));
         let shard = timer.shard();
-        let register = |waker: &Arc<Count>| {
+        let register = |waker: &Arc<Wakes>| {
             let registered = shard.register(1 << 40, Waker::from(Arc::clone(waker)));
             registered.expect("it runs").expect("it is not due")
         };

@@ -261,12 +261,6 @@ fn raise(most: &AtomicU64, value: u64) {
     most.store(most.load(Relaxed).max(value), Relaxed);
 }
 
-/// The number of classes for the durations of one power of two.
-const STEPS: usize = 1 << STEP_BITS;
-const STEP_BITS: u32 = 3;
-/// Enough for 2^42 ns, more than an hour. Longer durations count as that.
-const CLASSES: usize = STEPS * (42 - STEP_BITS as usize + 1);
-
 /// Returns the class that counts a duration. Durations below `STEPS` have one each, and above that
 /// each power of two has `STEPS`.
 fn class(nanos: u64) -> usize {
@@ -288,6 +282,12 @@ fn upper_bound(class: usize) -> Duration {
         Some(shift) => (((STEPS + next % STEPS) as u64) << shift) - 1,
     })
 }
+
+/// The number of classes for the durations of one power of two.
+const STEPS: usize = 1 << STEP_BITS;
+const STEP_BITS: u32 = 3;
+/// Enough for 2^42 ns, more than an hour. Longer durations count as that.
+const CLASSES: usize = STEPS * (42 - STEP_BITS as usize + 1);
 
 #[cfg(all(test, not(loom)))]
 mod tests {

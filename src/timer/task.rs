@@ -1,8 +1,9 @@
 //! Tasks, and what becomes of them.
 
-use super::repeat::{Next, Run};
+use crate::ticks::Ticks;
 use alloc::boxed::Box;
 use core::fmt;
+use core::time::Duration;
 use std::time::Instant;
 
 /// A task as the timer holds it.
@@ -79,4 +80,113 @@ pub enum Status {
     Stopped,
     /// The task of a repeating timeout panicked. It does not fire again.
     Panicked,
+}
+
+/// Says what a repeating timeout of fixed rate does about runs that it missed. A run is missed if
+/// the task was still running, or waiting for the worker, when the run after it was due as well.
+///
+/// With a period of 100 ms, and a first run that lasts until 350 ms after the start:
+///
+/// | | the next runs are at |
+/// |---|---|
+/// | `Burst` | 350, 350, 400, 500 |
+/// | `Delay` | 450, 550, 650 |
+/// | `Skip` | 400, 500, 600 |
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MissedTick {
+    /// Makes up for missed runs at once: there are as many runs as periods have passed.
+    #[default]
+    Burst,
+    /// Begins anew: the next run is one period from now.
+    Delay,
+    /// Leaves missed runs out: the next run is at the next multiple of the period, after now.
+    Skip,
+}
+
+/// Says when a repeating timeout runs again: the answer of a task of
+/// [`Timer::schedule_with`](crate::Timer::schedule_with).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Next {
+    /// Never: this run was the last.
+    Stop,
+    /// This long after the end of this run. Zero counts as one tick, and a delay too long for
+    /// [`Instant`] never fires.
+    After(Duration),
+    /// At this instant, or at once if it has passed.
+    At(Instant),
+    /// One period after this run was due, so that the rate does not drift. [`MissedTick`] says
+    /// what happens if that has passed, too. Zero counts as one tick.
+    Every(Duration, MissedTick),
+}
+
+/// One run of a repeating timeout, as its task sees it.
+#[derive(Clone, Debug)]
+pub struct Run {
+    deadline: Option<Instant>,
+    late: Duration,
+    count: u64,
+}
+
+impl Run {
+    pub(super) fn new(deadline: Option<Instant>, now: Instant, count: u64) -> Self {
+        let late = deadline.map_or(Duration::ZERO, |due| now.saturating_duration_since(due));
+        Self { deadline, late, count }
+    }
+
+    /// What [`Task::run`] tells a task.
+    fn without_deadline() -> Self {
+        Self { deadline: None, late: Duration::ZERO, count: 1 }
+    }
+
+    /// Returns when the run was due: the instant that was asked for, not rounded to the timer's
+    /// tick. Returns None if no timer runs the task, but [`Task::run`](crate::Task::run).
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Returns how long after its deadline the run began, by the timer's clock.
+    #[must_use]
+    pub fn late(&self) -> Duration {
+        self.late
+    }
+
+    /// Returns how many times the task ran, this run included: 1 in the first run.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+impl MissedTick {
+    /// Returns when a timeout is due next that was due at `due`, if that run has ended `now`, and
+    /// how many runs it missed.
+    pub(crate) fn next(
+        self,
+        due: Option<Instant>,
+        period: Duration,
+        now: Instant,
+        ticks: &Ticks<Instant>,
+    ) -> (Option<Instant>, u64) {
+        let Some(next) = due.and_then(|due| due.checked_add(period)) else { return (None, 0) };
+        // A run that is due within the tick that has begun comes at its end: the last is in time.
+        let tick = ticks.instant(ticks.now(now)).unwrap_or(now);
+        if tick < next {
+            return (Some(next), 0);
+        }
+        let (behind, period_nanos) =
+            (tick.saturating_duration_since(next).as_nanos(), period.as_nanos().max(1));
+        let missed =
+            u64::try_from(behind / period_nanos).map_or(u64::MAX, |more| more.saturating_add(1));
+        match self {
+            Self::Burst => (Some(next), 1),
+            Self::Delay => (now.checked_add(period), missed),
+            Self::Skip => {
+                let over = u64::try_from(behind % period_nanos).unwrap_or(u64::MAX);
+                let left = period.saturating_sub(Duration::from_nanos(over));
+                (tick.checked_add(left), missed)
+            }
+        }
+    }
 }

@@ -2,15 +2,15 @@
 
 use super::error::StopError;
 use super::inside;
-use super::repeat::{Phase, Repeating, State};
-use super::shard::{self, Shard};
+use super::repeat::{Phase, RepeatState, Repeating};
+use super::shard::{Shard, ShardState};
 use super::task::Status;
 use crate::Key;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use alloc::sync::Arc;
 use core::fmt;
 use core::mem::replace;
-use core::ops::Deref;
+use core::ops::{Deref, RangeInclusive};
 use core::time::Duration;
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -41,10 +41,10 @@ use std::time::Instant;
 /// ```
 pub struct Timeout {
     pub(super) shard: Arc<Shard>,
-    pub(super) kind: Kind,
+    pub(super) kind: TimeoutKind,
 }
 
-pub(super) enum Kind {
+pub(super) enum TimeoutKind {
     Once(Once),
     Repeating(Arc<Repeating>),
 }
@@ -106,12 +106,12 @@ impl Timeout {
     #[inline]
     pub(super) fn once(shard: &Arc<Shard>, key: Key, deadline: u64) -> Self {
         let known = Known::new(key, deadline, false);
-        let kind = Kind::Once(Once { known, shared: OnceLock::new() });
+        let kind = TimeoutKind::Once(Once { known, shared: OnceLock::new() });
         Self { shard: Arc::clone(shard), kind }
     }
 
     pub(super) fn repeating(shard: &Arc<Shard>, repeating: Arc<Repeating>) -> Self {
-        Self { shard: Arc::clone(shard), kind: Kind::Repeating(repeating) }
+        Self { shard: Arc::clone(shard), kind: TimeoutKind::Repeating(repeating) }
     }
 
     /// Cancels the timeout, and returns whether it was still pending.
@@ -127,11 +127,11 @@ impl Timeout {
     /// If dropping a value that the task captured panics. The timeout is cancelled nevertheless.
     pub fn cancel(&self) -> bool {
         match &self.kind {
-            Kind::Once(once) => {
+            TimeoutKind::Once(once) => {
                 let mark = || once.known().cancelled.store(true, Ordering::Release);
                 self.shard.cancel(|| once.known().key(), mark).is_some()
             }
-            Kind::Repeating(repeating) => self.cancel_repeating(repeating),
+            TimeoutKind::Repeating(repeating) => self.cancel_repeating(repeating),
         }
     }
 
@@ -177,15 +177,17 @@ impl Timeout {
         let _waits = inside::may_wait(hub.id, hub.has_executor).ok_or(StopError)?;
         let is_cancelled = self.cancel();
         match &self.kind {
-            Kind::Once(_) if is_cancelled => {}
-            Kind::Once(once) => self.shard.wait_for_end(|| once.known().key()),
-            Kind::Repeating(repeating) => {
+            // Neither worker nor executor came along to a process that was forked meanwhile.
+            _ if !hub.is_here() => {}
+            TimeoutKind::Once(_) if is_cancelled => {}
+            TimeoutKind::Once(once) => self.shard.wait_for_end(|| once.known().key()),
+            TimeoutKind::Repeating(repeating) => {
                 // The executor has it, and may still run it, though the timer was stopped.
                 let key = repeating.lock().key();
                 if let Some(key) = key {
                     self.shard.wait_for_end(|| key);
                 }
-                repeating.wait_for_end(hub);
+                repeating.wait_for_end();
             }
         }
         Ok(is_cancelled)
@@ -235,7 +237,7 @@ impl Timeout {
     }
 
     /// Returns what became of a repeating timeout.
-    fn status_of(&self, shard_state: &shard::State, state: &State) -> Status {
+    fn status_of(&self, shard_state: &ShardState, state: &RepeatState) -> Status {
         match state.phase {
             Phase::Ended(status) => status,
             Phase::Waiting(key, _) if self.shard.holds(shard_state, key) => Status::Pending,
@@ -253,8 +255,8 @@ impl Timeout {
     pub fn reschedule(&self, delay: Duration) -> bool {
         let hub = &self.shard.hub;
         match &self.kind {
-            Kind::Once(once) => self.move_once(once, hub.deadline_after(delay)),
-            Kind::Repeating(repeating) => {
+            TimeoutKind::Once(once) => self.move_once(once, hub.deadline_after(delay)),
+            TimeoutKind::Repeating(repeating) => {
                 let due = hub.clock.now().checked_add(delay);
                 self.move_repeating(repeating, due, hub.ticks.deadline_of(due))
             }
@@ -266,8 +268,69 @@ impl Timeout {
     pub fn reschedule_at(&self, deadline: Instant) -> bool {
         let tick = self.shard.hub.ticks.deadline(deadline);
         match &self.kind {
-            Kind::Once(once) => self.move_once(once, tick),
-            Kind::Repeating(repeating) => self.move_repeating(repeating, Some(deadline), tick),
+            TimeoutKind::Once(once) => self.move_once(once, tick),
+            TimeoutKind::Repeating(repeating) => {
+                self.move_repeating(repeating, Some(deadline), tick)
+            }
+        }
+    }
+
+    /// Moves the deadline to any time within `delays` from now, and returns whether the timeout was
+    /// still pending.
+    ///
+    /// A deadline that is there already stays. So a sign of life that moves an idle timeout costs a
+    /// look nearly always: with 30 to 40 s, the timeout moves every 10 s and not with each packet.
+    /// Otherwise the timer chooses as [`Timer::schedule_within`] does. It is like
+    /// [`reschedule`](Self::reschedule) otherwise.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tickwheel::{ManualClock, Timer};
+    ///
+    /// let clock = ManualClock::new();
+    /// let timer = Timer::builder().clock(clock.clone()).build()?;
+    /// let patience = Duration::from_secs(30)..=Duration::from_secs(40);
+    /// let idle = timer.schedule_within(patience.clone(), || println!("closing"))?;
+    /// let deadline = idle.deadline();
+    /// clock.advance(Duration::from_secs(1));
+    /// assert!(idle.reschedule_within(patience.clone())); // a packet
+    /// assert_eq!(idle.deadline(), deadline);
+    /// clock.advance(Duration::from_secs(20));
+    /// assert!(idle.reschedule_within(patience));
+    /// assert!(deadline < idle.deadline());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reschedule_within(&self, delays: RangeInclusive<Duration>) -> bool {
+        let ticks = self.shard.hub.ticks_within(&delays);
+        let mut shard_state = self.shard.lock();
+        if shard_state.stopped {
+            return false;
+        }
+        match &self.kind {
+            TimeoutKind::Once(once) => {
+                let known = once.known();
+                if ticks.contains(&known.deadline()) {
+                    return self.shard.holds(&shard_state, known.key());
+                }
+                let tick = shard_state.wheel.choose(&ticks);
+                let Some(key) = self.shard.move_to(&mut shard_state, known.key(), tick) else {
+                    return false;
+                };
+                known.moved(key, tick);
+                self.shard.release(shard_state, tick);
+                true
+            }
+            TimeoutKind::Repeating(repeating) => {
+                let state = repeating.lock();
+                let is_waiting = matches!(state.phase, Phase::Waiting(..));
+                if is_waiting && ticks.contains(&state.deadline) {
+                    return true;
+                }
+                let tick = shard_state.wheel.choose(&ticks);
+                drop(state);
+                drop(shard_state);
+                self.move_repeating(repeating, self.shard.hub.ticks.instant(tick), tick)
+            }
         }
     }
 
@@ -276,12 +339,7 @@ impl Timeout {
         self.shard.reschedule(|| known().key(), tick, |key| known().moved(key, tick))
     }
 
-    pub(super) fn move_repeating(
-        &self,
-        repeating: &Repeating,
-        due: Option<Instant>,
-        deadline: u64,
-    ) -> bool {
+    fn move_repeating(&self, repeating: &Repeating, due: Option<Instant>, deadline: u64) -> bool {
         let mut shard_state = self.shard.lock();
         if shard_state.stopped {
             return false;
@@ -310,8 +368,8 @@ impl Timeout {
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.shard.hub.ticks.instant(match &self.kind {
-            Kind::Once(once) => once.known().deadline(),
-            Kind::Repeating(repeating) => repeating.lock().deadline,
+            TimeoutKind::Once(once) => once.known().deadline(),
+            TimeoutKind::Repeating(repeating) => repeating.lock().deadline,
         })
     }
 
@@ -319,40 +377,17 @@ impl Timeout {
     #[must_use]
     pub fn status(&self) -> Status {
         match &self.kind {
-            Kind::Once(once) => match self.shard.status(|| once.known().key()) {
+            TimeoutKind::Once(once) => match self.shard.status(|| once.known().key()) {
                 // The thread that cancelled it wrote so before this one looked at the shard.
                 Status::Fired if once.known().cancelled.load(Ordering::Acquire) => {
                     Status::Cancelled
                 }
                 status => status,
             },
-            Kind::Repeating(repeating) => self.status_of(&self.shard.lock(), &repeating.lock()),
+            TimeoutKind::Repeating(repeating) => {
+                self.status_of(&self.shard.lock(), &repeating.lock())
+            }
         }
-    }
-
-    /// Returns whether it still waits. A repeating timeout is pending while it runs, too.
-    #[must_use]
-    pub fn is_pending(&self) -> bool {
-        self.status() == Status::Pending
-    }
-
-    /// Returns whether it fired. Of a repeating timeout: whether its task ended it, by a panic too,
-    /// or the executor had it when the timer was stopped.
-    #[must_use]
-    pub fn is_fired(&self) -> bool {
-        matches!(self.status(), Status::Fired | Status::Panicked)
-    }
-
-    /// Returns whether [`cancel`](Self::cancel) ended it.
-    #[must_use]
-    pub fn is_cancelled(&self) -> bool {
-        self.status() == Status::Cancelled
-    }
-
-    /// Returns whether it was pending when the timer was stopped or dropped.
-    #[must_use]
-    pub fn is_stopped(&self) -> bool {
-        self.status() == Status::Stopped
     }
 }
 
@@ -360,14 +395,14 @@ impl Timeout {
 impl Clone for Timeout {
     fn clone(&self) -> Self {
         let kind = match &self.kind {
-            Kind::Once(once) => {
+            TimeoutKind::Once(once) => {
                 let locked = self.shard.lock();
                 let shared = Arc::clone(once.shared.get_or_init(|| Arc::new(once.known.copy())));
                 drop(locked);
                 let known = shared.copy();
-                Kind::Once(Once { known, shared: OnceLock::from(shared) })
+                TimeoutKind::Once(Once { known, shared: OnceLock::from(shared) })
             }
-            Kind::Repeating(repeating) => Kind::Repeating(Arc::clone(repeating)),
+            TimeoutKind::Repeating(repeating) => TimeoutKind::Repeating(Arc::clone(repeating)),
         };
         Self { shard: Arc::clone(&self.shard), kind }
     }

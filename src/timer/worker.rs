@@ -3,11 +3,10 @@
 use super::executor::Executor;
 use super::hub::Hub;
 use super::inside;
-use super::local;
 use super::park::Left;
-use super::repeat::{Next, Phase, Repeating};
-use super::shard::{Entry, Found, Shard};
-use super::task::{RepeatingTask, Status, Task, Unfired};
+use super::repeat::{Phase, Repeating};
+use super::shard::{self, Action, Found, Shard};
+use super::task::{Next, RepeatingTask, Status, Task, Unfired};
 use crate::sync::{Mutex, lock};
 use crate::ticks::NEVER;
 use crate::{Expired, Key};
@@ -78,7 +77,7 @@ impl Engine {
             for (number, shard) in self.shards.iter().enumerate() {
                 // What a task schedules goes where its own timeout was: chains stay together, and
                 // the order within them does not depend on threads.
-                local::use_shard(number);
+                shard::keep_to(number);
                 match self.take_turn(shard) {
                     Some(tick) => until = until.min(tick),
                     None => is_more = true,
@@ -130,17 +129,17 @@ impl Engine {
     }
 
     /// Fires a timeout that was taken out `now`, so many nanoseconds `late`.
-    fn fire(&self, shard: &Arc<Shard>, expired: Expired<Entry>, now: u64, late: u64) {
-        let Expired { key, value: entry, .. } = expired;
+    fn fire(&self, shard: &Arc<Shard>, expired: Expired<Action>, now: u64, late: u64) {
+        let Expired { key, value: action, .. } = expired;
         match &self.executor {
-            Some(executor) if !matches!(entry, Entry::Wake(_)) => {
+            Some(executor) if !matches!(action, Action::Wake(_)) => {
                 shard.handed_over.insert(key);
-                let (shard, entry) = (Arc::clone(shard), Some(entry));
-                let work = Work { shard, key, since: now, late, waited: None, entry };
+                let (shard, action) = (Arc::clone(shard), Some(action));
+                let work = ExecutorTask { shard, key, since: now, late, waited: None, action };
                 self.hub.guarded(|| executor.execute(Box::new(move || work.run())));
             }
             _ => {
-                if let Some(unfired) = run_entry(shard, entry, late) {
+                if let Some(unfired) = run_action(shard, action, late) {
                     *lock(&self.left) = Some(unfired);
                 }
             }
@@ -148,8 +147,8 @@ impl Engine {
     }
 }
 
-/// Work in the hands of an executor. It runs inside a task of its timer, or is dropped inside one.
-struct Work {
+/// ExecutorTask in the hands of an executor. It runs inside a task of its timer, or is dropped inside one.
+struct ExecutorTask {
     shard: Arc<Shard>,
     key: Key,
     /// By the nanoseconds of the timer, when it was taken out of the wheel.
@@ -159,26 +158,26 @@ struct Work {
     /// In nanoseconds. None unless it has begun to run.
     waited: Option<u64>,
     /// Taken when it runs.
-    entry: Option<Entry>,
+    action: Option<Action>,
 }
 
-impl Work {
+impl ExecutorTask {
     fn run(mut self) {
         let _inside = inside::enter(self.shard.hub.id);
-        if let Some(entry) = self.entry.take() {
+        if let Some(action) = self.action.take() {
             let waited = self.shard.hub.nanos().saturating_sub(self.since);
             self.waited = Some(waited);
-            let unfired = run_entry(&self.shard, entry, self.late.saturating_add(waited));
+            let unfired = run_action(&self.shard, action, self.late.saturating_add(waited));
             debug_assert!(unfired.is_none(), "what an executor has counts as fired");
         }
     }
 
     /// Drops what has not run. Of a repeating timeout one run is left out; the next may be luckier.
-    fn leave_out(&self, entry: Entry) {
+    fn leave_out(&self, action: Action) {
         let hub = &self.shard.hub;
         let _inside = inside::enter(hub.id);
-        match entry {
-            Entry::Repeating(repeating) => {
+        match action {
+            Action::Repeating(repeating) => {
                 if let Some(task) = repeating.take_to_run() {
                     hub.counters.misses(1);
                     let next = repeating.lock().again;
@@ -186,17 +185,17 @@ impl Work {
                     debug_assert!(unfired.is_none(), "what an executor has counts as fired");
                 }
             }
-            entry => {
-                hub.guarded(|| drop(entry));
+            action => {
+                hub.guarded(|| drop(action));
             }
         }
     }
 }
 
-impl Drop for Work {
+impl Drop for ExecutorTask {
     fn drop(&mut self) {
-        if let Some(entry) = self.entry.take() {
-            self.leave_out(entry);
+        if let Some(action) = self.action.take() {
+            self.leave_out(action);
         }
         self.shard.handed_over.remove(self.key, self.waited);
     }
@@ -204,19 +203,19 @@ impl Drop for Work {
 
 /// Runs what is due, here, so many nanoseconds `late`. Returns a repeating timeout that would run
 /// again had the timer not been stopped.
-fn run_entry(shard: &Shard, entry: Entry, late: u64) -> Option<Unfired> {
-    match entry {
-        Entry::Once(task) => {
+fn run_action(shard: &Shard, action: Action, late: u64) -> Option<Unfired> {
+    match action {
+        Action::Once(task) => {
             shard.hub.run(late, task);
             None
         }
-        Entry::Repeating(repeating) => {
+        Action::Repeating(repeating) => {
             let mut task = repeating.take_to_run()?;
             let run = repeating.begin_run(shard.hub.clock.now());
             let next = shard.hub.run(late, || task(&run));
             end_run(shard, &repeating, task, next)
         }
-        Entry::Wake(waker) => {
+        Action::Wake(waker) => {
             shard.hub.guarded(|| waker.wake());
             None
         }
@@ -246,8 +245,8 @@ fn end_run(
             hub.counters.misses(state.set_next(next, now, &hub.ticks));
             if !shard_state.stopped {
                 let deadline = state.deadline;
-                let entry = Entry::Repeating(Arc::clone(repeating));
-                state.waits(shard_state.put(deadline, entry), task);
+                let action = Action::Repeating(Arc::clone(repeating));
+                state.waits(shard_state.put(deadline, action), task);
                 drop(state);
                 shard.release(shard_state, deadline);
                 return None;

@@ -69,7 +69,7 @@ fn handles_and_errors_go_to_other_threads() {
     is_sent_and_shared::<Timer>();
     is_sent_and_shared::<tickwheel::Timeout>();
     is_sent_and_shared::<tickwheel::ManualClock>();
-    is_sent_and_shared::<tickwheel::ScheduleError>();
+    is_sent_and_shared::<tickwheel::ScheduleError<tickwheel::Task>>();
     is_sent::<tickwheel::Unfired>();
     is_sent::<tickwheel::TimerBuilder>();
 }

@@ -2,7 +2,6 @@
 
 use crate::common::Numbers;
 use crate::help::{Count, Manual, ms, returns, wait_until};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -385,111 +384,6 @@ fn a_clock_that_jumps_unseen_fires_at_the_next_look() {
     wait_until(|| fired.get() == 1);
     thread::sleep(ms(30));
     assert_eq!(fired.get(), 1, "never early");
-}
-
-/// The worker reads what the callers read: this clock's instants are far ahead of its nanoseconds.
-#[test]
-fn a_delay_is_measured_by_the_nanoseconds_of_the_clock_at_both_ends() {
-    #[derive(Clone)]
-    struct Torn(ManualClock, Arc<AtomicBool>);
-
-    impl Clock for Torn {
-        fn now(&self) -> Instant {
-            let ahead = if self.1.load(SeqCst) { 3_600_000 } else { 0 };
-            self.0.now() + ms(ahead)
-        }
-
-        fn nanos(&self) -> Option<u64> {
-            self.0.nanos()
-        }
-
-        fn wait(&self, duration: Duration) -> Option<Duration> {
-            self.0.wait(duration)
-        }
-
-        fn follow(&self, follower: Follower) {
-            self.0.follow(follower);
-        }
-    }
-
-    let clock = Torn(ManualClock::new(), Arc::default());
-    let timer = Timer::builder().clock(clock.clone()).build().expect("in range");
-    clock.1.store(true, SeqCst);
-    let fired = Count::default();
-    timer.schedule(ms(10), fired.task()).expect("it runs");
-    let moved = timer.schedule(ms(5), fired.task()).expect("it runs");
-    assert!(moved.reschedule(ms(10)));
-    let sleep = timer.sleep(ms(10));
-    clock.0.advance(ms(9));
-    assert_eq!((fired.get(), sleep.is_elapsed()), (0, false));
-    clock.0.advance(ms(1));
-    assert_eq!((fired.get(), sleep.is_elapsed()), (2, true));
-    assert_eq!(timer.stats().lateness.max(), Duration::ZERO);
-    assert!(timer.stats().longest_task < ms(1));
-}
-
-/// For a second, or for as many as the variable says. Other threads read the clock meanwhile.
-#[cfg(feature = "fast-clock")]
-#[test]
-fn the_fast_clock_is_never_ahead_of_the_systems_and_hardly_behind() {
-    use tickwheel::FastClock;
-
-    let seconds = std::env::var("TICKWHEEL_FAST_CLOCK_SECONDS");
-    let seconds: f64 = seconds.map_or(1.0, |seconds| seconds.parse().expect("a number"));
-    let clock = FastClock::new();
-    let end = Instant::now() + Duration::from_secs_f64(seconds);
-    let compare = || {
-        let mut most = Duration::ZERO;
-        let mut readings = 0_u64;
-        while Instant::now() < end {
-            // Often, and after a rest as well.
-            for _ in 0..2_000 {
-                let before = Instant::now();
-                let now = clock.now();
-                assert!(now <= Instant::now(), "it is ahead");
-                most = most.max(before.saturating_duration_since(now));
-                readings += 1;
-            }
-            thread::sleep(ms(readings / 2_000 % 4));
-        }
-        (most, readings)
-    };
-    let found: Vec<_> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..3).map(|_| scope.spawn(compare)).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    });
-    println!("behind by at most, and readings: {found:?}");
-    assert!(found.iter().all(|&(most, _)| most <= Duration::from_micros(3)), "{found:?}");
-}
-
-#[cfg(feature = "fast-clock")]
-#[test]
-fn on_the_fast_clock_nothing_is_early_by_either_clock() {
-    use tickwheel::FastClock;
-
-    // It may be behind the system's by so much when a delay begins.
-    let behind = Duration::from_micros(3);
-    for tick in [1, 100, 1_000].map(Duration::from_micros) {
-        let timer = Timer::builder().tick(tick).clock(FastClock::new()).build().expect("in range");
-        let (fired, early) = (Count::default(), Count::default());
-        let mut numbers = Numbers(7);
-        for _ in 0..500 {
-            let (delay, start) = (Duration::from_nanos(numbers.below(30_000_000)), Instant::now());
-            let task = |least: Duration| {
-                let (fired, early) = (fired.clone(), early.clone());
-                move || {
-                    if start.elapsed() < least {
-                        early.add();
-                    }
-                    fired.add();
-                }
-            };
-            timer.schedule_at(start + delay, task(delay)).expect("it runs");
-            timer.schedule(delay, task(delay.saturating_sub(behind))).expect("it runs");
-        }
-        wait_until(|| fired.get() == 1_000);
-        assert_eq!(early.get(), 0, "at a tick of {tick:?}");
-    }
 }
 
 #[cfg(feature = "boot-clock")]

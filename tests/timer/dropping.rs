@@ -3,7 +3,7 @@
 use crate::help::{Count, CountsDrop, Manual, ms, threads_named, wait_until};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::Duration;
-use tickwheel::{Mode, Timeout, Timer};
+use tickwheel::{Mode, Status, Timeout, Timer};
 
 in_each_mode! {
     drops_what_is_pending,
@@ -32,7 +32,9 @@ fn every_handle_tells_its_end(mode: Mode) {
     manual.advance(1);
     let waiting = manual.timer.schedule(ms(1), || {}).expect("it runs");
     drop(manual.timer);
-    assert!(fired.status() == Status::Fired && waiting.status() == Status::Stopped && !waiting.cancel());
+    assert!(
+        fired.status() == Status::Fired && waiting.status() == Status::Stopped && !waiting.cancel()
+    );
 }
 
 fn only_the_last_handle_stops_it(mode: Mode) {
@@ -79,8 +81,8 @@ fn a_task_cancels_siblings_and_drops_the_last_handle(mode: Mode) {
         let siblings = cancelled.lock().unwrap();
         assert!(siblings[..5].iter().all(Timeout::cancel));
         drop(last);
-        assert!(siblings[..5].iter().all(Timeout::is_cancelled));
-        assert!(siblings[5..].iter().all(Timeout::is_stopped));
+        assert!(siblings[..5].iter().all(|timeout| timeout.status() == Status::Cancelled));
+        assert!(siblings[5..].iter().all(|timeout| timeout.status() == Status::Stopped));
         count.add();
     };
     timer.schedule(Duration::ZERO, task).expect("it runs");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
-use tickwheel::{InsideTask, ManualClock, Mode, Next, Run, Status, Timeout, Timer};
+use tickwheel::{ManualClock, Mode, Next, Run, Status, StopError, Timeout, Timer};
 
 type BoxedTask = Box<dyn FnOnce() + Send>;
 
@@ -238,7 +238,7 @@ fn inside_a_task_cancel_and_wait_is_an_error_and_cancels_nothing() {
             let (inside, (sender, receiver)) = (far.clone(), mpsc::channel());
             let task = move || sender.send(inside.cancel_and_wait()).expect("it waits");
             timer.schedule(Duration::ZERO, task).expect("it runs");
-            let error: InsideTask = receiver.recv().expect("it ran").expect_err("inside");
+            let error: StopError = receiver.recv().expect("it ran").expect_err("inside");
             assert!(error.to_string().contains("`cancel` does not wait"));
             assert_eq!(far.status(), Status::Pending);
         }
@@ -312,7 +312,9 @@ fn the_last_task_of_a_turn_is_not_waited_for() {
         (0..200).map(|_| timer.schedule(ms(1), || {}).expect("it runs")).collect();
     let (fired, (sender, receiver)) = (handles.clone(), mpsc::channel());
     let task = move |_: &Run| {
-        let Some(last) = fired.iter().rev().find(|handle| handle.status() == Status::Fired).cloned() else {
+        let Some(last) =
+            fired.iter().rev().find(|handle| handle.status() == Status::Fired).cloned()
+        else {
             return Next::At(std::time::Instant::now() - ms(1_000));
         };
         let (returned, returns) = mpsc::channel();

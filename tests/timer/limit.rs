@@ -42,7 +42,11 @@ fn one_too_many_comes_back(mode: Mode) {
     assert!(manual.timer.schedule_at(now, || {}).is_err());
     let again = || ControlFlow::<()>::Continue(());
     assert!(manual.timer.schedule_repeating(ms(1), MissedTick::Burst, again).is_err());
-    let task = manual.timer.schedule_with_fixed_delay(ms(1), again).expect_err("full").into_task();
+    let task = manual
+        .timer
+        .schedule_repeating(ms(1), MissedTick::Delay, again)
+        .expect_err("full")
+        .into_task();
     assert_eq!(task(), ControlFlow::Continue(()));
     assert_eq!(manual.timer.pending(), 8);
 }
@@ -86,11 +90,14 @@ fn a_repeating_one_keeps_its_place_until_it_ends(mode: Mode) {
     assert!(manual.timer.schedule(ms(1), || {}).is_err());
     manual.advance(10);
     assert_eq!(manual.timer.stats().panics, 0);
-    let cancelled =
-        manual.timer.schedule_with_fixed_delay(ms(1), || ControlFlow::Continue(())).expect("room");
+    let cancelled = manual
+        .timer
+        .schedule_repeating(ms(1), MissedTick::Delay, || ControlFlow::Continue(()))
+        .expect("room");
     assert!(manual.timer.schedule(ms(1), || {}).is_err());
     assert!(cancelled.cancel());
-    let panics = manual.timer.schedule_with_fixed_delay(ms(1), || panic!("as it should"));
+    let panics =
+        manual.timer.schedule_repeating(ms(1), MissedTick::Delay, || panic!("as it should"));
     assert!(panics.is_ok());
     manual.advance(1);
     manual.timer.schedule(ms(1), || {}).expect("there is room");

@@ -3,7 +3,7 @@
 use crate::help::{Count, Log, Manual, ms};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tickwheel::{MissedTick, Mode, Next, Run, Task};
+use tickwheel::{MissedTick, Mode, Next, Run, Status, Task};
 
 in_each_mode! {
     each_run_chooses_the_next,
@@ -13,7 +13,7 @@ in_each_mode! {
     a_delay_of_zero_is_one_tick,
     what_is_too_far_does_not_fire_until_it_is_moved,
     a_rate_that_changes_does_not_drift,
-    the_special_cases_run_as_one_that_always_chooses_the_same,
+    a_fixed_rate_runs_as_one_that_always_chooses_the_same,
     moved_during_the_run_it_runs_then,
     moved_during_its_last_run_it_ends_all_the_same,
     missed_runs_are_counted,
@@ -122,17 +122,12 @@ fn a_rate_that_changes_does_not_drift(mode: Mode) {
     assert_eq!((runs.len(), runs[999].0), (1_000, (499_u64 * 2_400 + 1_300).div_ceil(1_000)));
 }
 
-fn the_special_cases_run_as_one_that_always_chooses_the_same(mode: Mode) {
-    let mut cases: Vec<_> = ALL.map(|missed| (Next::Every(ms(7), missed), Some(missed))).into();
-    cases.push((Next::After(ms(7)), None));
-    for (next, missed) in cases {
+fn a_fixed_rate_runs_as_one_that_always_chooses_the_same(mode: Mode) {
+    for missed in ALL {
+        let next = Next::Every(ms(7), missed);
         let (special, general) = (Manual::new(mode), Manual::new(mode));
         let task = special.log.repeat(1, u32::MAX);
-        match missed {
-            Some(missed) => special.timer.schedule_repeating(ms(7), missed, task),
-            None => special.timer.schedule_with_fixed_delay(ms(7), task),
-        }
-        .expect("it runs");
+        special.timer.schedule_repeating(ms(7), missed, task).expect("it runs");
         let log = general.log.clone();
         let task = move |_: &Run| {
             log.write(1);

@@ -4,7 +4,7 @@ use crate::help::{Count, CountsDrop, Log, Manual, ms, wait_until};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tickwheel::{MissedTick, Mode, Status, Timeout, Timer};
+use tickwheel::{MissedTick, Mode, Next, Run, Status, Timeout, Timer};
 
 in_each_mode! {
     runs_once_a_period,
@@ -141,12 +141,12 @@ fn a_jump_is_many_missed_runs(mode: Mode) {
 fn fixed_delay_counts_from_the_end(mode: Mode) {
     let manual = Manual::new(mode);
     let (clock, log) = (manual.clock.clone(), manual.log.clone());
-    let task = move || {
+    let task = move |_: &Run| {
         log.write(1);
         clock.advance(ms(30));
-        ControlFlow::Continue(())
+        Next::After(ms(100))
     };
-    manual.timer.schedule_with_fixed_delay(ms(100), task).expect("it runs");
+    manual.timer.schedule_with(ms(100), task).expect("it runs");
     assert_eq!(times(manual.advance(500)), [100, 230, 360, 490]);
 }
 
@@ -175,7 +175,11 @@ fn cancelled_from_inside_it_runs_no_more(mode: Mode) {
             if runs == 3 {
                 let handle = handle.lock().unwrap().take().expect("it was put there");
                 assert!(handle.cancel());
-                assert!(!handle.cancel() && handle.status() == Status::Cancelled && !handle.reschedule(ms(1)));
+                assert!(
+                    !handle.cancel()
+                        && handle.status() == Status::Cancelled
+                        && !handle.reschedule(ms(1))
+                );
                 assert_eq!(captured.0.get(), 0);
             }
             ControlFlow::Continue(())
@@ -195,7 +199,8 @@ fn cancelled_it_is_dropped_at_once(mode: Mode) {
         let _captured = &captured;
         ControlFlow::Continue(())
     };
-    let timeout = manual.timer.schedule_with_fixed_delay(ms(10), task).expect("it runs");
+    let timeout =
+        manual.timer.schedule_repeating(ms(10), MissedTick::Delay, task).expect("it runs");
     manual.advance(35);
     assert!(timeout.cancel());
     assert_eq!(dropped.get(), 1);
@@ -242,9 +247,6 @@ fn a_period_of_zero_is_one_tick(mode: Mode) {
         manual.timer.schedule_repeating(Duration::ZERO, missed, task).expect("it runs");
         assert_eq!(manual.advance(10), [(1, 1), (2, 1), (3, 1)]);
     }
-    let manual = Manual::new(mode);
-    manual.timer.schedule_with_fixed_delay(Duration::ZERO, manual.log.repeat(1, 3)).expect("runs");
-    assert_eq!(manual.advance(10), [(1, 1), (2, 1), (3, 1)]);
 }
 
 fn the_longest_period_does_not_fire(mode: Mode) {
@@ -273,7 +275,7 @@ fn it_drops_the_last_handle_from_inside(mode: Mode) {
         count.add();
         ControlFlow::Continue(())
     };
-    let timeout = timer.schedule_with_fixed_delay(ms(1), task).expect("it runs");
+    let timeout = timer.schedule_repeating(ms(1), MissedTick::Delay, task).expect("it runs");
     wait_until(|| timer.pending() == 0);
     drop(timer);
     sender.send(()).unwrap();
@@ -307,7 +309,7 @@ fn stopped_while_it_runs_it_comes_back_after_the_run() {
         receiver.recv().unwrap();
         ControlFlow::Continue(())
     };
-    let timeout = timer.schedule_with_fixed_delay(ms(1), task).expect("it runs");
+    let timeout = timer.schedule_repeating(ms(1), MissedTick::Delay, task).expect("it runs");
     wait_until(|| begun.get() == 1);
     let stopping = {
         let timer = timer.clone();

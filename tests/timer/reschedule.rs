@@ -2,7 +2,7 @@
 
 use crate::help::{Count, Manual, ms, wait_until};
 use std::time::Duration;
-use tickwheel::{Mode, Timer};
+use tickwheel::{Mode, Status, Timer};
 
 in_each_mode! {
     moved_later_it_is_silent_at_its_old_deadline,

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
-use tickwheel::{ManualClock, StopError, Timer};
+use tickwheel::{ManualClock, MissedTick, Status, StopError, Timer};
 
 type BoxedTask = Box<dyn FnOnce() + Send>;
 
@@ -229,7 +229,7 @@ fn an_executor_that_sheds_drops_a_cancelled_run_with_the_last_handle() {
         let (last, fired) = (timer.clone(), Count::default());
         let mut last = Some(last);
         let repeating = timer
-            .schedule_with_fixed_delay(ms(1), move || {
+            .schedule_repeating(ms(1), MissedTick::Delay, move || {
                 drop(last.take());
                 std::ops::ControlFlow::Break(())
             })

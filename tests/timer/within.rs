@@ -4,7 +4,7 @@ use crate::common::Numbers;
 use crate::help::{Count, Manual, ms, wait_until};
 use std::ops::ControlFlow;
 use std::time::Duration;
-use tickwheel::{Clock, ManualClock, MissedTick, Mode, ScheduleErrorKind, Timer};
+use tickwheel::{Clock, ManualClock, MissedTick, Mode, ScheduleErrorKind, Status, Timer};
 
 in_each_mode! {
     the_deadline_is_in_the_range_at_any_tick,
@@ -163,7 +163,7 @@ fn a_repeating_one_that_runs_moves_the_run_after(mode: Mode) {
     let (sender, receiver) = std::sync::mpsc::channel::<tickwheel::Timeout>();
     let log = manual.log.clone();
     let mut handle = None;
-    let beat = manual.timer.schedule_with_fixed_delay(ms(10), move || {
+    let beat = manual.timer.schedule_repeating(ms(10), MissedTick::Delay, move || {
         log.write(1);
         let handle: &tickwheel::Timeout = handle.get_or_insert_with(|| receiver.recv().unwrap());
         // It is due now, and that is not the run that is meant.

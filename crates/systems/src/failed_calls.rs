@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tickwheel::{Next, ScheduleErrorKind, Timeout, Timer};
+use tickwheel::{Next, ScheduleErrorKind, Status, Timeout, Timer};
 
 /// When failed calls are tried again.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 
 use crate::ticks::Ticks;
 use crate::timer::inside;
-use crate::timer::park::{Park, Rest};
+use crate::timer::park::{Park, WorkerRest};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::slice;
@@ -67,7 +67,7 @@ impl Follower {
             // at which no task ran.
             let mut both = timers.iter().zip(&rests);
             if both.all(|((park, _), rest)| rest.is_some() && park.rest() == *rest) {
-                let next = |((_, ticks), rest): (&(_, Ticks<Instant>), Option<Rest>)| {
+                let next = |((_, ticks), rest): (&(_, Ticks<Instant>), Option<WorkerRest>)| {
                     ticks.instant(rest?.next?)
                 };
                 return timers.iter().zip(rests).filter_map(next).min();
