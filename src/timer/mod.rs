@@ -308,7 +308,7 @@ impl Timer {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tickwheel::Timer;
+    /// use tickwheel::{Status, Timer};
     ///
     /// let timer = Timer::new();
     /// let (sender, receiver) = std::sync::mpsc::channel();

@@ -124,7 +124,7 @@ impl Timer {
     /// ```
     /// use std::ops::ControlFlow;
     /// use std::time::Duration;
-    /// use tickwheel::{ManualClock, MissedTick, Timer};
+    /// use tickwheel::{ManualClock, MissedTick, Status, Timer};
     ///
     /// let clock = ManualClock::new();
     /// let timer = Timer::builder().clock(clock.clone()).build()?;
@@ -175,7 +175,7 @@ impl Timer {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tickwheel::{ManualClock, Next, Timer};
+    /// use tickwheel::{ManualClock, Next, Status, Timer};
     ///
     /// let clock = ManualClock::new();
     /// let timer = Timer::builder().clock(clock.clone()).build()?;

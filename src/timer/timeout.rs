@@ -24,7 +24,7 @@ use std::time::Instant;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tickwheel::{ManualClock, Timer};
+/// use tickwheel::{ManualClock, Status, Timer};
 ///
 /// let clock = ManualClock::new();
 /// let timer = Timer::builder().clock(clock.clone()).build()?;
