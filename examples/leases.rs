@@ -31,7 +31,7 @@ fn main() -> Result<(), ScheduleErrorKind> {
     assert!(locks.renew("printer", "ann") && !locks.renew("scanner", "ann"));
     assert!(locks.lock("door", "eve") && locks.0.remove("door") == Some("eve")); // unlocked
 
-    for due in locks.0.blocking_iter() {
+    while let Some(due) = locks.0.recv() {
         let due = due?;
         println!("{} lost the {}", due.value, due.key); // first bob, who did not renew
     }

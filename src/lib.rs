@@ -116,13 +116,7 @@
 extern crate alloc;
 
 #[cfg(feature = "std")]
-mod awaited;
-#[cfg(feature = "std")]
-mod delay_channel;
-#[cfg(feature = "std")]
-mod delay_map;
-#[cfg(feature = "std")]
-mod delay_queue;
+mod delay;
 #[cfg(feature = "std")]
 mod future;
 mod mode;
@@ -137,13 +131,9 @@ mod wheel;
 mod wheel_map;
 
 #[cfg(feature = "std")]
-pub use awaited::Due;
-#[cfg(feature = "std")]
-pub use delay_channel::{DelayReceiver, DelaySender, SendError, delay_channel};
-#[cfg(feature = "std")]
-pub use delay_map::DelayMap;
-#[cfg(feature = "std")]
-pub use delay_queue::DelayQueue;
+pub use delay::{
+    DelayMap, DelayQueue, DelayReceiver, DelaySender, Delayed, Due, SendError, delay_channel,
+};
 #[cfg(feature = "std")]
 pub use future::{
     Elapsed, Interval, Sleep, Timed, interval, interval_at, sleep, sleep_until, timeout,

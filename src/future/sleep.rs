@@ -49,10 +49,10 @@ pub struct Sleep {
     shard: Arc<Shard>,
     /// The tick it completes at.
     deadline: u64,
-    state: State,
+    progress: Progress,
 }
 
-enum State {
+enum Progress {
     /// The timer has nothing of it: no task polled it since it was made or reset, or it completed.
     Idle(Option<Output>),
     /// The timer has a waker, or had one and woke it.
@@ -80,7 +80,7 @@ struct WakerId {
 impl Sleep {
     #[inline]
     pub(crate) fn new(shard: &Arc<Shard>, deadline: u64) -> Self {
-        Self { shard: Arc::clone(shard), deadline, state: State::Idle(None) }
+        Self { shard: Arc::clone(shard), deadline, progress: Progress::Idle(None) }
     }
 
     /// Moves the deadline to `delay` from now, earlier or later than it was. A sleep that completed
@@ -141,26 +141,27 @@ impl Sleep {
 
     /// Returns whether the timer has a waker, or had one when it was last polled.
     pub(crate) fn is_waiting(&self) -> bool {
-        matches!(self.state, State::Waiting { .. })
+        matches!(self.progress, Progress::Waiting { .. })
     }
 
     /// Makes it complete at tick `deadline` instead.
     pub(crate) fn move_to(&mut self, deadline: u64) {
         self.deadline = deadline;
-        match &mut self.state {
+        match &mut self.progress {
             // The timer wakes the task before that, and the task polls. With a limit that poll
             // might find its place taken.
-            State::Waiting { tick, .. } if *tick <= deadline && self.shard.hub.limit.is_none() => {}
-            State::Waiting { key, tick, .. } => {
-                let was = *key;
-                if self.shard.reschedule(|| was, deadline, |is| *key = is) {
+            Progress::Waiting { tick, .. }
+                if *tick <= deadline && self.shard.hub.limit.is_none() => {}
+            Progress::Waiting { key, tick, .. } => {
+                let old_key = *key;
+                if self.shard.reschedule(|| old_key, deadline, |new_key| *key = new_key) {
                     *tick = deadline;
                 } else {
                     // The timer took the waker out to wake the task, which polls again.
-                    self.state = State::Idle(None);
+                    self.progress = Progress::Idle(None);
                 }
             }
-            State::Idle(_) => self.state = State::Idle(None),
+            Progress::Idle(_) => self.progress = Progress::Idle(None),
         }
     }
 
@@ -172,16 +173,16 @@ impl Sleep {
     }
 
     fn take_out(&mut self) -> Option<Action> {
-        let State::Waiting { key, .. } = self.state else { return None };
-        self.state = State::Idle(None);
+        let Progress::Waiting { key, .. } = self.progress else { return None };
+        self.progress = Progress::Idle(None);
         self.shard.cancel(|| key, || {})
     }
 
     pub(crate) fn poll_by(&mut self, waker: &Waker) -> Poll<Output> {
-        match &mut self.state {
-            State::Idle(None) => {}
-            State::Idle(Some(output)) => return Poll::Ready(*output),
-            State::Waiting { key, tick, waker: known } => {
+        match &mut self.progress {
+            Progress::Idle(None) => {}
+            Progress::Idle(Some(output)) => return Poll::Ready(*output),
+            Progress::Waiting { key, tick, waker: known } => {
                 // Until the worker comes to that tick the timer has the waker, and so it lives: no
                 // other waker has its addresses.
                 let (is_early, is_known) = (self.shard.reached() < *tick, known.is(waker));
@@ -204,7 +205,7 @@ impl Sleep {
                     Status::Stopped => return self.complete(Err(ScheduleErrorKind::Stopped)),
                     _ if self.deadline <= *tick => return self.complete(Ok(())),
                     // The deadline moved to later.
-                    _ => self.state = State::Idle(None),
+                    _ => self.progress = Progress::Idle(None),
                 }
             }
         }
@@ -212,7 +213,7 @@ impl Sleep {
         let id = WakerId::of(&waker);
         match self.shard.register(self.deadline, waker) {
             Ok(Some(key)) => {
-                self.state = State::Waiting { key, tick: self.deadline, waker: id };
+                self.progress = Progress::Waiting { key, tick: self.deadline, waker: id };
                 Poll::Pending
             }
             Ok(None) => self.complete(Ok(())),
@@ -221,7 +222,7 @@ impl Sleep {
     }
 
     fn complete(&mut self, output: Output) -> Poll<Output> {
-        self.state = State::Idle(Some(output));
+        self.progress = Progress::Idle(Some(output));
         Poll::Ready(output)
     }
 }
@@ -263,12 +264,4 @@ impl WakerId {
     }
 }
 
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sleep_is_small() {
-        assert!(size_of::<Sleep>() <= 48, "{}", size_of::<Sleep>());
-    }
-}
+const _: () = assert!(size_of::<Sleep>() <= 48, "a sleep is small");

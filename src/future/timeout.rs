@@ -48,7 +48,7 @@ pin_project! {
 }
 
 impl<F> Timed<F> {
-    pub(super) fn new(future: F, sleep: Sleep) -> Self {
+    pub(crate) fn new(future: F, sleep: Sleep) -> Self {
         Self { future, sleep }
     }
 

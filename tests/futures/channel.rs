@@ -379,7 +379,7 @@ fn a_thread_waits_for_other_threads(mode: Mode) {
         .collect();
     drop(sender);
     let mut values: Vec<_> =
-        receiver.blocking_iter().map(|due| due.expect("it runs").value).collect();
+        std::iter::from_fn(|| receiver.recv()).map(|due| due.expect("it runs").value).collect();
     values.sort_unstable();
     assert!(values.into_iter().eq(0..30));
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
@@ -428,7 +428,7 @@ fn many_threads_and_nothing_is_lost(mode: Mode) {
         .collect();
     drop(sender);
     let receiving = thread::spawn(move || {
-        let due = receiver.blocking_iter().map(|due| due.expect("it runs"));
+        let due = std::iter::from_fn(|| receiver.recv()).map(|due| due.expect("it runs"));
         due.map(|due| due.value).collect::<Vec<_>>()
     });
     wait_until(|| {

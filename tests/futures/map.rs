@@ -343,7 +343,7 @@ fn a_stopped_timer_says_so(mode: Mode) {
     // What is due comes out, and the rest can be removed.
     manual.clock.jump(ms(10));
     assert_eq!(poll(&mut map, &hand), Poll::Ready(Some((1, 1))));
-    assert_eq!((map.remove(&2), map.blocking_iter().count()), (Some(2), 0));
+    assert_eq!((map.remove(&2), map.recv().iter().count()), (Some(2), 0));
 }
 
 fn a_thread_waits_for_it(mode: Mode) {
@@ -357,7 +357,8 @@ fn a_thread_waits_for_it(mode: Mode) {
         let mut batch = Vec::new();
         let due = map.recv().expect("there is one").expect("it runs");
         assert_eq!(map.recv_batch(&mut batch, 10), Ok(1));
-        let rest: Vec<_> = map.blocking_iter().map(|due| due.expect("it runs").key).collect();
+        let rest: Vec<_> =
+            std::iter::from_fn(|| map.recv()).map(|due| due.expect("it runs").key).collect();
         (due.key, batch[0].key, rest)
     });
     for _ in 0..3 {

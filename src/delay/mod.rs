@@ -1,0 +1,400 @@
+//! Values with deadlines, handed out when their time has come: to a task, or to a thread.
+
+mod channel;
+mod map;
+mod queue;
+
+pub use channel::{DelayReceiver, DelaySender, SendError, delay_channel};
+pub use map::DelayMap;
+pub use queue::DelayQueue;
+
+use crate::future::{Elapsed, Sleep, Timed};
+use crate::ticks::NEVER;
+use crate::timer::Hub;
+use crate::{Expired, Key, ScheduleErrorKind, Timer};
+use alloc::sync::Arc;
+use alloc::task::Wake;
+use alloc::vec::Vec;
+use core::future::poll_fn;
+use core::mem::take;
+use core::pin::pin;
+use core::task::{Context, Poll, Waker, ready};
+use core::time::Duration;
+use std::thread::{Thread, current, park};
+use std::time::Instant;
+
+/// Holds values, and hands out each when its time has come: to a task that [awaits](Self::next) it,
+/// or to a thread that [blocks](Self::recv).
+///
+/// A [`DelayQueue`], a [`DelayMap`] and a [`DelayReceiver`] are of this type. They differ in how
+/// values come in, and share the ways to wait:
+///
+/// | | a task | a thread |
+/// |---|---|---|
+/// | for the next value | [`next`](Self::next) | [`recv`](Self::recv) |
+/// | for all values that are due | [`next_batch`](Self::next_batch) | [`recv_batch`](Self::recv_batch) |
+/// | no longer than a time limit | [`timeout`](crate::timeout()) | [`recv_timeout`](Self::recv_timeout) |
+/// | even if no value is left | [`next_due`](Self::next_due) | |
+/// | in a future of your own | [`poll_expired`](Self::poll_expired) | |
+///
+/// With the feature `stream` it is a `Stream`.
+///
+/// - A value never comes out early, by the timer's clock, counted from the call that inserted it.
+///   It is late by less than a tick of the timer, plus the time to wake the worker and the task.
+/// - Values come out by deadline, rounded up to the tick. Values of equal deadlines come out in the
+///   order in which they were inserted, replaced or moved.
+/// - A delay may be of any length. A delay too long for [`Instant`] never ends.
+/// - It has a single timeout in its timer, and only while a task or a thread waits. It does not keep
+///   the timer alive. Dropping the future of a call loses no value.
+///
+/// Changing a queue or a map needs `&mut` access. While a task awaits the next value, use `select!`
+/// in that task. If the code that holds the queue changes it after a task
+/// [polled](Self::poll_expired) it, the queue wakes that task for a value that comes out earlier,
+/// and when the queue becomes empty.
+///
+/// # Errors
+///
+/// While the timer is stopped, or has no room, or no worker, no thread wakes a task that waits.
+/// Then waiting gives an error. If no value is due at the next call, that call returns None, so
+/// that a loop ends; a batch gives the error each time. Values that are due come out nevertheless,
+/// and the others stay.
+pub struct Delayed<S> {
+    /// By the ticks of the timer.
+    source: S,
+    /// While a task waits, this ends when the task is to look at the source again, or before.
+    sleep: Sleep,
+    /// The last value asked for was an error: the next is None, unless one is due.
+    ends: bool,
+}
+
+/// Hands out values by deadline. Nothing outside of this crate can name it.
+#[expect(unnameable_types, reason = "it is sealed")]
+pub trait Source {
+    type Key;
+    type Value;
+
+    /// Drives the source to tick `now`, or nowhere if there is none, and takes out the next value
+    /// that is due.
+    fn expire(&mut self, now: Option<u64>) -> Option<Expired<Self::Value, Self::Key>>;
+
+    /// Returns the tick at which to look again, at the latest, or None if there is nothing to wait
+    /// for. A source that others change wakes `waker` for an earlier tick.
+    fn watch(&mut self, waker: &Waker) -> Option<u64>;
+
+    /// Returns whether there is nothing to wait for.
+    fn is_over(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn len(&self) -> usize;
+
+    fn shrink_to_fit(&mut self);
+}
+
+/// A value whose time has come, from a [`DelayQueue`], a [`DelayMap`] or a [`DelayReceiver`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Due<T, K = Key> {
+    /// The key that the value had. It is stale by now. From a map, the caller's own key.
+    pub key: K,
+    /// The deadline of the value, rounded up to the timer's tick.
+    pub deadline: Instant,
+    /// The value.
+    pub value: T,
+}
+
+type DueFrom<S> = Due<<S as Source>::Value, <S as Source>::Key>;
+
+/// What waiting gives: a value, an error, or that there is nothing to wait for.
+type Outcome<S> = Option<Result<DueFrom<S>, ScheduleErrorKind>>;
+
+impl<S: Source> Delayed<S> {
+    /// Waits for the next value, and returns it. Returns None if there is nothing to wait for: a
+    /// queue or a map is empty, or a channel has no value and no sender.
+    ///
+    /// # Errors
+    ///
+    /// If no thread can wake the task in time: see [`Delayed`].
+    pub async fn next(&mut self) -> Outcome<S> {
+        poll_fn(|context| self.poll_expired(context)).await
+    }
+
+    /// Waits for the next value, and returns it. Goes on waiting where [`next`](Self::next) returns
+    /// None, so that a `select!` with other sources of values needs no special case for an empty
+    /// queue.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`next`](Self::next). Each call gives the error anew.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// use std::time::Duration;
+    /// use tickwheel::DelayQueue;
+    ///
+    /// let mut queue = DelayQueue::new();
+    /// let patience = Duration::from_millis(1);
+    /// assert!(tickwheel::timeout(patience, queue.next_due()).await.is_err()); // it is empty
+    ///
+    /// queue.insert("value", Duration::from_millis(1));
+    /// assert_eq!(queue.next_due().await?.value, "value");
+    /// # Ok::<(), tickwheel::ScheduleErrorKind>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn next_due(&mut self) -> Result<DueFrom<S>, ScheduleErrorKind> {
+        let until = |tick: Option<u64>| Some(tick.unwrap_or(NEVER));
+        let next = poll_fn(|context| self.poll_until(context, until)).await;
+        // None does not come, because there always is a tick.
+        next.unwrap_or(Err(ScheduleErrorKind::Stopped))
+    }
+
+    /// Waits for the next value, and appends it to `batch` with those that are due by then, up to
+    /// `max`. Returns how many: 0 where [`next`](Self::next) returns None, and if `max` is 0.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`next`](Self::next).
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// use std::time::Duration;
+    /// use tickwheel::DelayQueue;
+    ///
+    /// let mut queue = DelayQueue::new();
+    /// for number in 0..10 {
+    ///     queue.insert(number, Duration::from_millis(1));
+    /// }
+    /// let mut batch = Vec::new();
+    /// while queue.next_batch(&mut batch, 4).await? > 0 {
+    ///     assert!(batch.len() <= 4);
+    ///     batch.clear();
+    /// }
+    /// # Ok::<(), tickwheel::ScheduleErrorKind>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn next_batch(
+        &mut self,
+        batch: &mut Vec<DueFrom<S>>,
+        max: usize,
+    ) -> Result<usize, ScheduleErrorKind> {
+        poll_fn(|context| self.poll_batch(context, batch, max)).await
+    }
+
+    /// Returns the next value if it is due, or None if there is nothing to wait for. Otherwise the
+    /// task wakes up when one of these comes true.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`next`](Self::next).
+    pub fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<Outcome<S>> {
+        let ends = take(&mut self.ends);
+        let next = ready!(self.poll_until(context, |tick| tick.filter(|_| !ends)));
+        self.ends = matches!(next, Some(Err(_)));
+        Poll::Ready(next)
+    }
+
+    /// Blocks the thread until the next value is due, and returns it. Returns None where
+    /// [`next`](Self::next) does.
+    ///
+    /// Do not call this inside a task of the timer: the thread would wait for itself for ever.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`next`](Self::next).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tickwheel::{DelayQueue, ManualClock, Timer};
+    ///
+    /// let clock = ManualClock::new();
+    /// let timer = Timer::builder().clock(clock.clone()).build()?;
+    /// let mut queue = DelayQueue::with_timer(&timer);
+    /// queue.insert("in a year", Duration::from_secs(31_557_600));
+    /// clock.advance(Duration::from_secs(31_557_600));
+    /// assert_eq!(queue.recv().expect("there is one")?.value, "in a year");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn recv(&mut self) -> Outcome<S> {
+        match self.poll_due() {
+            Poll::Ready(due) => due.map(Ok),
+            Poll::Pending => block_on(self.next()),
+        }
+    }
+
+    /// Blocks the thread until the next value is due, as [`recv`](Self::recv) does, but no longer
+    /// than `timeout`, by the timer's clock.
+    ///
+    /// # Errors
+    ///
+    /// If no value was due in that time, or no thread can wake this one in time.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tickwheel::DelayQueue;
+    ///
+    /// let mut queue = DelayQueue::new();
+    /// queue.insert("late", Duration::from_secs(3_600));
+    /// let elapsed = queue.recv_timeout(Duration::from_millis(1)).expect("it is not empty");
+    /// assert!(elapsed.is_err_and(|elapsed| elapsed.error().is_none()));
+    /// ```
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Option<Result<DueFrom<S>, Elapsed>> {
+        if let Poll::Ready(due) = self.poll_due() {
+            return due.map(Ok);
+        }
+        let sleep = Sleep::new(self.sleep.shard(), self.hub().deadline_after(timeout));
+        match block_on(Timed::new(self.next(), sleep)) {
+            Ok(next) => next.map(|due| due.map_err(|error| Elapsed::new(Some(error)))),
+            Err(elapsed) => Some(Err(elapsed)),
+        }
+    }
+
+    /// Blocks the thread until the next value is due, and appends it to `batch` with those that are
+    /// due by then, as [`next_batch`](Self::next_batch) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`next`](Self::next).
+    pub fn recv_batch(
+        &mut self,
+        batch: &mut Vec<DueFrom<S>>,
+        max: usize,
+    ) -> Result<usize, ScheduleErrorKind> {
+        block_on(self.next_batch(batch, max))
+    }
+
+    /// Frees memory that the present values do not need. Their keys stay good. O(n).
+    pub fn shrink_to_fit(&mut self) {
+        self.source.shrink_to_fit();
+    }
+
+    /// Returns the number of values, with those that are due.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.source.len()
+    }
+
+    /// Returns whether there are no values.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn poll_batch(
+        &mut self,
+        context: &mut Context<'_>,
+        batch: &mut Vec<DueFrom<S>>,
+        max: usize,
+    ) -> Poll<Result<usize, ScheduleErrorKind>> {
+        if max == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        let next = ready!(self.poll_until(context, |tick| tick));
+        let Some(first) = next else { return Poll::Ready(Ok(0)) };
+        let len = batch.len();
+        batch.push(first?);
+        while batch.len() - len < max {
+            let Poll::Ready(Some(due)) = self.poll_due() else { break };
+            batch.push(due);
+        }
+        Poll::Ready(Ok(batch.len() - len))
+    }
+
+    /// Returns the next value if it is due. Otherwise waits until the tick that `until` makes of
+    /// the one at which to look again, or returns None if it makes none.
+    fn poll_until(
+        &mut self,
+        context: &mut Context<'_>,
+        until: impl Fn(Option<u64>) -> Option<u64>,
+    ) -> Poll<Outcome<S>> {
+        loop {
+            if let Poll::Ready(Some(due)) = self.poll_due() {
+                return Poll::Ready(Some(Ok(due)));
+            }
+            let Some(tick) = until(self.source.watch(context.waker())) else {
+                return Poll::Ready(None);
+            };
+            self.sleep.move_to(tick);
+            match self.sleep.poll_by(context.waker()) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
+                // That tick came meanwhile, or no value is left that is due at it.
+                Poll::Ready(Ok(())) => {}
+            }
+        }
+    }
+
+    /// Takes the next value out if it is due, or returns None if there is nothing to wait for. Wakes
+    /// no task otherwise.
+    fn poll_due(&mut self) -> Poll<Option<DueFrom<S>>> {
+        // Values that were due when the clock was last read come out without reading it again.
+        let mut expired = self.source.expire(None);
+        if expired.is_none() {
+            if self.source.is_over() {
+                return Poll::Ready(None);
+            }
+            let now = self.hub().tick_at(self.hub().nanos());
+            expired = self.source.expire(Some(now));
+        }
+        let Some(Expired { key, deadline, value }) = expired else { return Poll::Pending };
+        let hub = self.hub();
+        // A value that is due has an instant.
+        let deadline = hub.ticks.instant(deadline).unwrap_or_else(|| hub.clock.now());
+        Poll::Ready(Some(Due { key, deadline, value }))
+    }
+}
+
+impl<S> Delayed<S> {
+    /// Awaits `source` on `timer`, which it does not keep alive.
+    fn on(timer: &Timer, source: S) -> Self {
+        Self { source, sleep: Sleep::new(timer.shard(), 0), ends: false }
+    }
+
+    fn hub(&self) -> &Arc<Hub> {
+        &self.sleep.shard().hub
+    }
+
+    /// Wakes the task that waits in time for `deadline`, if there is one.
+    fn hurry(&mut self, deadline: u64) {
+        if deadline < self.sleep.tick() && self.sleep.is_waiting() {
+            if self.hub().is_past(deadline) {
+                self.sleep.wake();
+            } else {
+                self.sleep.move_to(deadline);
+            }
+        }
+    }
+}
+
+/// Nothing in it is ever pinned.
+impl<S> Unpin for Delayed<S> {}
+
+/// Ends where there is nothing to wait for, and after an error. Goes on when there are values again.
+#[cfg(feature = "stream")]
+impl<S: Source> futures_core::Stream for Delayed<S> {
+    type Item = Result<DueFrom<S>, ScheduleErrorKind>;
+
+    fn poll_next(
+        mut self: core::pin::Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Self::Item>> {
+        self.poll_expired(context)
+    }
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unparks(current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => park(),
+        }
+    }
+}
+
+struct Unparks(Thread);
+
+impl Wake for Unparks {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}

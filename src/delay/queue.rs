@@ -1,0 +1,182 @@
+//! A queue that hands out each value when its time has come.
+
+use super::{Delayed, Source};
+use crate::future::timer;
+use crate::{Expired, Key, Timer, Wheel};
+use core::fmt;
+use core::task::Waker;
+use core::time::Duration;
+use std::time::Instant;
+
+/// Holds values, and hands out each when its time has come, in one of the ways of [`Delayed`].
+///
+/// The queue has its own [`Wheel`], in the mode of the timer's wheels. Inserting, removing and
+/// moving a value costs the same whatever the delay, takes no lock and allocates nothing beyond
+/// that wheel. Keys are generational: a stale key finds nothing. No call panics. Dropping the queue
+/// drops its values.
+///
+/// ```
+/// # futures::executor::block_on(async {
+/// use std::time::Duration;
+/// use tickwheel::DelayQueue;
+///
+/// let mut sessions = DelayQueue::new();
+/// let short = sessions.insert("short", Duration::from_millis(1));
+/// let long = sessions.insert("long", Duration::from_secs(3_600));
+/// sessions.insert("other", Duration::from_millis(2));
+///
+/// assert!(sessions.reset(short, Duration::from_millis(4))); // a sign of life
+/// assert_eq!(sessions.remove(long), Some("long"));
+/// while let Some(due) = sessions.next().await {
+///     println!("{} is over", due?.value); // other, then short
+/// }
+/// assert!(sessions.is_empty());
+/// # Ok::<(), tickwheel::ScheduleErrorKind>(())
+/// # }).unwrap();
+/// ```
+pub type DelayQueue<T> = Delayed<Wheel<T>>;
+
+impl<T> Delayed<Wheel<T>> {
+    /// Makes an empty queue on the [timer of the process](crate::timer()). Allocates nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_timer(timer())
+    }
+
+    /// Makes an empty queue on `timer`, which it does not keep alive. Allocates nothing.
+    #[must_use]
+    pub fn with_timer(timer: &Timer) -> Self {
+        Self::on(timer, Wheel::new(timer.shard().mode()))
+    }
+
+    /// Inserts `value`, to come out `delay` from now, and returns its key.
+    pub fn insert(&mut self, value: T, delay: Duration) -> Key {
+        self.schedule(value, self.hub().deadline_after(delay))
+    }
+
+    /// Inserts `value`, to come out at `deadline`, or at once if that has passed, and returns its
+    /// key.
+    pub fn insert_at(&mut self, value: T, deadline: Instant) -> Key {
+        self.schedule(value, self.hub().ticks.deadline(deadline))
+    }
+
+    /// Removes the value that `key` names, and returns it. Returns None if it is gone.
+    pub fn remove(&mut self, key: Key) -> Option<T> {
+        let value = self.source.cancel(key)?;
+        if self.source.is_empty() {
+            self.sleep.wake();
+        }
+        Some(value)
+    }
+
+    /// Moves the deadline of the value that `key` names to `delay` from now, earlier or later than
+    /// it was, and returns whether the value is there. The key stays good.
+    ///
+    /// The value counts as inserted anew: among equal deadlines it comes out last.
+    pub fn reset(&mut self, key: Key, delay: Duration) -> bool {
+        self.reschedule(key, self.hub().deadline_after(delay))
+    }
+
+    /// Moves the deadline to `deadline`, and is like [`reset`](Self::reset) otherwise. A deadline
+    /// in the past is due at once.
+    pub fn reset_at(&mut self, key: Key, deadline: Instant) -> bool {
+        self.reschedule(key, self.hub().ticks.deadline(deadline))
+    }
+
+    /// Drops all values. The queue keeps its memory.
+    pub fn clear(&mut self) {
+        // Before a value is dropped, because that might panic. The task cannot look yet.
+        self.sleep.wake();
+        self.source.clear();
+    }
+
+    /// Makes room for `additional` values more. Does nothing if there is not enough memory.
+    pub fn reserve(&mut self, additional: usize) {
+        self.source.reserve(additional);
+    }
+
+    /// Returns the deadline of the value that `key` names, rounded up to the timer's tick. Returns
+    /// None if the value is gone, or never comes out.
+    #[must_use]
+    pub fn deadline(&self, key: Key) -> Option<Instant> {
+        self.hub().ticks.instant(self.source.deadline(key)?)
+    }
+
+    /// Returns the deadline of the value that comes out next, rounded up to the timer's tick.
+    /// Returns None if there is none, or it never comes out.
+    ///
+    /// The answer is exact, so the queue may have to look at many values.
+    #[must_use]
+    pub fn next_deadline(&mut self) -> Option<Instant> {
+        let tick = self.source.next_deadline()?;
+        self.hub().ticks.instant(tick)
+    }
+
+    /// Returns the key of the value that comes out next, unless the queue changes before.
+    ///
+    /// The answer is exact, so the queue may have to look at many values.
+    #[must_use]
+    pub fn peek(&mut self) -> Option<Key> {
+        Some(self.source.peek()?.0)
+    }
+
+    /// Returns the value that `key` names, or None if it is gone.
+    #[must_use]
+    pub fn get(&self, key: Key) -> Option<&T> {
+        self.source.get(key)
+    }
+
+    /// Returns the value that `key` names, to change it in place, or None if it is gone.
+    #[must_use]
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        self.source.get_mut(key)
+    }
+
+    fn schedule(&mut self, value: T, deadline: u64) -> Key {
+        let key = self.source.schedule(deadline, value);
+        self.hurry(deadline);
+        key
+    }
+
+    fn reschedule(&mut self, key: Key, deadline: u64) -> bool {
+        let is_there = self.source.reschedule(key, deadline);
+        if is_there {
+            self.hurry(deadline);
+        }
+        is_there
+    }
+}
+
+impl<T> Source for Wheel<T> {
+    type Key = Key;
+    type Value = T;
+
+    fn expire(&mut self, now: Option<u64>) -> Option<Expired<T>> {
+        self.expire(now.unwrap_or_else(|| self.now()))
+    }
+
+    fn watch(&mut self, _: &Waker) -> Option<u64> {
+        self.next_wake()
+    }
+
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn shrink_to_fit(&mut self) {
+        self.shrink_to_fit();
+    }
+}
+
+/// On the [timer of the process](crate::timer()).
+impl<T> Default for Delayed<Wheel<T>> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Delayed<Wheel<T>> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DelayQueue").field("values", &self.source.iter()).finish_non_exhaustive()
+    }
+}
