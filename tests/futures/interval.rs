@@ -8,24 +8,13 @@ use tickwheel::{Interval, MissedTick, Mode, ScheduleErrorKind};
 in_each_mode! {
     ticks_at_once_and_then_every_period,
     begins_when_it_is_told_to,
-    burst_ticks_as_often_as_was_missed,
-    delay_begins_anew,
-    skip_leaves_out_what_was_missed,
+    ticks_that_were_missed_come_as_it_is_told,
     a_tick_that_is_late_by_less_than_a_period_is_not_missed,
     does_not_drift,
-    reset_ticks_one_period_later,
-    reset_immediately_ticks_at_once,
-    reset_after_ticks_after_that,
-    reset_at_ticks_then,
-    reset_further_than_a_period,
-    reset_before_the_first_tick,
-    reset_while_somebody_waits_wakes_in_time,
+    reset_it_ticks_then_and_the_ticks_after_it_follow,
     a_period_of_zero_is_one_tick_of_the_timer,
     the_longest_period_ticks_once,
-    nothing_waits_in_the_timer_between_ticks,
     a_tick_that_is_dropped_loses_nothing,
-    a_stopped_timer_says_so,
-    a_full_timer_says_so_and_has_room_later,
 }
 
 /// No ticks.
@@ -109,43 +98,17 @@ fn missed(mode: Mode, missed: MissedTick) -> Vec<(u64, Vec<u64>)> {
     seen
 }
 
-fn burst_ticks_as_often_as_was_missed(mode: Mode) {
-    let expected = [
-        (1, vec![0]),
-        (101, vec![]),
-        (301, vec![300]),
-        (951, vec![600]),
-        (951, vec![900]),
-        (1201, vec![1200]),
-        (1501, vec![1500]),
-    ];
-    assert_eq!(missed(mode, MissedTick::Burst), expected);
-}
-
-fn delay_begins_anew(mode: Mode) {
-    let expected = [
-        (1, vec![0]),
-        (101, vec![]),
-        (301, vec![300]),
-        (951, vec![600]),
-        (951, vec![]),
-        (1201, vec![]),
-        (1501, vec![1251]),
-    ];
-    assert_eq!(missed(mode, MissedTick::Delay), expected);
-}
-
-fn skip_leaves_out_what_was_missed(mode: Mode) {
-    let expected = [
-        (1, vec![0]),
-        (101, vec![]),
-        (301, vec![300]),
-        (951, vec![600]),
-        (951, vec![]),
-        (1201, vec![1200]),
-        (1501, vec![1500]),
-    ];
-    assert_eq!(missed(mode, MissedTick::Skip), expected);
+fn ticks_that_were_missed_come_as_it_is_told(mode: Mode) {
+    let expected = |rest: [Vec<u64>; 3]| {
+        let seen = [vec![0], vec![], vec![300], vec![600]].into_iter().chain(rest);
+        [1, 101, 301, 951, 951, 1_201, 1_501].into_iter().zip(seen).collect::<Vec<_>>()
+    };
+    let burst = expected([vec![900], vec![1_200], vec![1_500]]);
+    assert_eq!(missed(mode, MissedTick::Burst), burst);
+    let delay = expected([vec![], vec![], vec![1_251]]);
+    assert_eq!(missed(mode, MissedTick::Delay), delay);
+    let skip = expected([vec![], vec![1_200], vec![1_500]]);
+    assert_eq!(missed(mode, MissedTick::Skip), skip);
 }
 
 fn a_tick_that_is_late_by_less_than_a_period_is_not_missed(mode: Mode) {
@@ -176,89 +139,44 @@ fn does_not_drift(mode: Mode) {
     }
 }
 
-fn reset_ticks_one_period_later(mode: Mode) {
+/// Polls an interval of 300 ms from the start whenever it is woken, resets it at 100 ms, and returns
+/// its ticks up to 1,700 ms.
+fn reset(mode: Mode, is_polled: bool, resets: impl Fn(&mut Interval, &Manual)) -> Vec<u64> {
     let (manual, hand) = (Manual::new(mode), Hand::new());
-    let mut interval = manual.timer.interval(ms(300));
-    assert_eq!(ticks(&manual, &hand, &mut interval), [0]);
-    manual.advance(100);
-    interval.reset();
-    manual.advance(299);
-    assert_eq!(ticks(&manual, &hand, &mut interval), NONE);
-    manual.advance(1);
-    assert_eq!(ticks(&manual, &hand, &mut interval), [400]);
-    manual.advance(300);
-    assert_eq!(ticks(&manual, &hand, &mut interval), [700]);
-}
-
-fn reset_immediately_ticks_at_once(mode: Mode) {
-    let (manual, hand) = (Manual::new(mode), Hand::new());
-    let mut interval = manual.timer.interval(ms(300));
-    assert_eq!(ticks(&manual, &hand, &mut interval), [0]);
-    manual.advance(100);
-    interval.reset_immediately();
-    manual.settle();
-    assert_eq!((hand.woken(), ticks(&manual, &hand, &mut interval)), (1, vec![100]));
-    manual.advance(300);
-    assert_eq!(ticks(&manual, &hand, &mut interval), [400]);
-}
-
-fn reset_after_ticks_after_that(mode: Mode) {
-    let (manual, hand) = (Manual::new(mode), Hand::new());
-    let mut interval = manual.timer.interval(ms(300));
-    assert_eq!(ticks(&manual, &hand, &mut interval), [0]);
-    manual.advance(100);
-    interval.reset_after(ms(20));
-    manual.advance(20);
-    assert_eq!((hand.woken(), ticks(&manual, &hand, &mut interval)), (1, vec![120]));
-    manual.advance(300);
-    assert_eq!(ticks(&manual, &hand, &mut interval), [420]);
-}
-
-fn reset_at_ticks_then(mode: Mode) {
-    let (manual, hand) = (Manual::new(mode), Hand::new());
-    let mut interval = manual.timer.interval(ms(300));
-    assert_eq!(ticks(&manual, &hand, &mut interval), [0]);
-    manual.advance(100);
-    interval.reset_at(manual.at(140));
-    manual.advance(39);
-    assert_eq!(ticks(&manual, &hand, &mut interval), NONE);
-    manual.advance(1);
-    assert_eq!(ticks(&manual, &hand, &mut interval), [140]);
-    manual.advance(300);
-    assert_eq!(ticks(&manual, &hand, &mut interval), [440]);
-}
-
-fn reset_further_than_a_period(mode: Mode) {
-    let (manual, hand) = (Manual::new(mode), Hand::new());
-    let mut interval = manual.timer.interval(ms(300));
-    assert_eq!(ticks(&manual, &hand, &mut interval), [0]);
-    manual.advance(100);
-    interval.reset_at(manual.at(1_100));
+    let mut interval = manual.timer.interval_at(manual.at(50), ms(300));
     let mut seen = Vec::new();
-    for _ in 0..1_700 {
+    for now in 0..=1_700 {
+        if now == 100 {
+            resets(&mut interval, &manual);
+            manual.settle();
+        }
+        if hand.woken() > 0 || now == if is_polled { 0 } else { 100 } {
+            let ticks = ticks(&manual, &hand, &mut interval);
+            assert!(ticks.iter().all(|tick| *tick == now), "in time");
+            seen.extend(ticks);
+        }
         manual.advance(1);
-        seen.extend(ticks(&manual, &hand, &mut interval));
     }
-    assert_eq!(seen, [1_100, 1_400, 1_700]);
+    seen
 }
 
-fn reset_before_the_first_tick(mode: Mode) {
-    let (manual, hand) = (Manual::new(mode), Hand::new());
-    let mut interval = manual.timer.interval(ms(300));
-    interval.reset();
-    assert_eq!(ticks(&manual, &hand, &mut interval), NONE);
-    manual.advance(300);
-    assert_eq!(ticks(&manual, &hand, &mut interval), [300]);
-}
-
-fn reset_while_somebody_waits_wakes_in_time(mode: Mode) {
-    let (manual, hand) = (Manual::new(mode), Hand::new());
-    let mut interval = manual.timer.interval(ms(300));
-    assert_eq!(ticks(&manual, &hand, &mut interval), [0]);
-    interval.reset_after(ms(900));
-    interval.reset_after(ms(50));
-    manual.advance(50);
-    assert_eq!((hand.woken(), ticks(&manual, &hand, &mut interval)), (1, vec![50]));
+fn reset_it_ticks_then_and_the_ticks_after_it_follow(mode: Mode) {
+    let after = |delay| reset(mode, true, move |interval, _| interval.reset_after(ms(delay)));
+    assert_eq!(after(20), [50, 120, 420, 720, 1020, 1320, 1620]);
+    assert_eq!(after(1_000), [50, 1_100, 1_400, 1_700], "further than a period");
+    let at = |at| reset(mode, true, move |interval, manual| interval.reset_at(manual.at(at)));
+    assert_eq!(at(140), [50, 140, 440, 740, 1040, 1340, 1640]);
+    let period = reset(mode, true, |interval, _| interval.reset());
+    assert_eq!(period, [50, 400, 700, 1000, 1300, 1600]);
+    let at_once = reset(mode, true, |interval, _| interval.reset_immediately());
+    assert_eq!(at_once, [50, 100, 400, 700, 1000, 1300, 1600]);
+    let unpolled = reset(mode, false, |interval, _| interval.reset());
+    assert_eq!(unpolled, [400, 700, 1000, 1300, 1600], "before the first tick");
+    let twice = reset(mode, true, |interval, _| {
+        interval.reset_after(ms(900));
+        interval.reset_after(ms(50));
+    });
+    assert_eq!(twice, [50, 150, 450, 750, 1050, 1350, 1650]);
 }
 
 fn a_period_of_zero_is_one_tick_of_the_timer(mode: Mode) {
@@ -285,51 +203,17 @@ fn the_longest_period_ticks_once(mode: Mode) {
     }
 }
 
-fn nothing_waits_in_the_timer_between_ticks(mode: Mode) {
-    let (manual, hand) = (Manual::new(mode), Hand::new());
-    let mut interval = manual.timer.interval(ms(10));
-    assert!(tick(&hand, &mut interval).is_some());
-    assert_eq!(manual.timer.pending(), 0);
-    assert!(tick(&hand, &mut interval).is_none());
-    assert_eq!((manual.timer.pending(), hand.wakers()), (1, 1));
-    drop(interval);
-    assert_eq!((manual.timer.pending(), hand.wakers()), (0, 0));
-}
-
 fn a_tick_that_is_dropped_loses_nothing(mode: Mode) {
     let (manual, hand) = (Manual::new(mode), Hand::new());
     let mut interval = manual.timer.interval(ms(10));
     assert_eq!(hand.poll_once(interval.tick()), Poll::Ready(Ok(manual.at(0))));
+    assert_eq!(manual.timer.pending(), 0);
     assert!(hand.poll_once(interval.tick()).is_pending());
     manual.advance(10);
     assert_eq!(hand.woken(), 1);
     // Not even polled.
     drop(interval.tick());
     assert_eq!(hand.poll_once(interval.tick()), Poll::Ready(Ok(manual.at(10))));
-}
-
-fn a_stopped_timer_says_so(mode: Mode) {
-    let (manual, hand) = (Manual::new(mode), Hand::new());
-    let mut interval = manual.timer.interval(ms(10));
-    assert_eq!(ticks(&manual, &hand, &mut interval), [0]);
-    assert!(manual.timer.stop().expect("outside").is_empty());
-    assert_eq!(hand.woken(), 1);
-    for _ in 0..3 {
-        assert_eq!(tick(&hand, &mut interval), Some(Err(ScheduleErrorKind::Stopped)));
-    }
-    assert!(!format!("{interval:?}").is_empty());
-}
-
-fn a_full_timer_says_so_and_has_room_later(mode: Mode) {
-    let (manual, hand) = (Manual::built(mode, |builder| builder.max_pending(1)), Hand::new());
-    let mut sleep = manual.timer.sleep(ms(100));
-    assert!(hand.poll(&mut sleep).is_pending());
-    let mut interval = manual.timer.interval_at(manual.at(10), ms(10));
-    assert_eq!(tick(&hand, &mut interval), Some(Err(ScheduleErrorKind::Full)));
-    drop(sleep);
-    assert_eq!(tick(&hand, &mut interval), None);
-    manual.advance(10);
-    assert_eq!(tick(&hand, &mut interval), Some(Ok(manual.at(10))));
 }
 
 #[cfg(feature = "stream")]

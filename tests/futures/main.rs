@@ -56,44 +56,47 @@
 //!
 //! # tokio-util, `time_delay_queue.rs`
 //!
+//! What is in `shared.rs` is tested of a queue, a map and a channel.
+//!
 //! | case | test |
 //! |---|---|
-//! | `single_immediate_delay`, `multi_immediate_delays` | `queue::what_is_due_at_once_comes_once` |
-//! | `single_short_delay` | `queue::one_comes_at_its_deadline_and_not_before` |
-//! | `multi_delay_at_start` | `queue::many_come_each_at_its_own_tick` |
-//! | `insert_in_past_fires_immediately` | `queue::inserted_in_the_past_it_comes_at_once` |
-//! | `remove_entry` | `queue::removed_it_comes_back_and_never_again` |
-//! | `reset_entry` | `queue::moved_later_it_comes_later` |
-//! | `reset_to_past_wakes_pending_queue` | `queue::moved_into_the_past_it_wakes_who_waits` |
-//! | `reset_much_later` | `queue::moved_much_earlier_it_comes_then` |
-//! | `reset_twice` | `queue::moved_twice_it_comes_at_the_last` |
-//! | `repeatedly_reset_entry_inserted_as_expired`, `reset_inserted_expired` | `queue::what_is_due_can_be_moved_again_and_again` |
-//! | `remove_expired_item` | `queue::what_is_due_can_be_removed` |
-//! | `remove_at_timer_wheel_threshold` | `queue::a_sibling_at_the_edge_of_a_level_can_be_removed` |
-//! | `expires_before_last_insert` | `queue::an_earlier_one_inserted_later_comes_first` |
-//! | `multi_reset` | `queue::several_moved_come_by_their_last_deadlines` |
-//! | `expire_first_key_when_reset_to_expire_earlier`, `expire_second_key_when_reset_to_expire_earlier` | `queue::either_of_two_moved_earlier_comes_first` |
-//! | `reset_first_expiring_item_to_expire_later` | `queue::the_first_moved_later_lets_the_second_come_in_time` |
-//! | `insert_before_first_after_poll` | `queue::inserted_before_the_first_it_comes_first` |
-//! | `insert_after_ready_poll` | `queue::inserting_while_draining_delays_nothing` |
-//! | `reset_later_after_slot_starts`, `reset_earlier_after_slot_starts` | `queue::moved_when_its_bucket_has_begun_it_comes_at_its_tick` |
-//! | `insert_in_past_after_poll_fires_immediately` | `queue::inserted_in_the_past_while_somebody_waits_it_wakes_him` |
-//! | `delay_queue_poll_expired_when_empty` | `queue::emptied_it_says_so` |
-//! | `compact_expire_empty`, `compact_remove_empty` | `queue::emptied_and_shrunk_it_holds_nothing` |
-//! | `compact_remove_remapped_keys`, `compact_change_deadline` | `queue::keys_stay_good_when_it_shrinks` |
-//! | `item_expiry_greater_than_wheel` | `queue::after_a_long_time_it_goes_on` |
-//! | `remove_after_compact`, `remove_after_compact_poll` | `queue::stale_keys_find_nothing` |
+//! | `single_immediate_delay`, `multi_immediate_delays` | `shared::what_is_due_at_once_comes_once` |
+//! | `single_short_delay` | `shared::one_comes_at_its_deadline_and_not_before` |
+//! | `multi_delay_at_start` | `shared::many_come_each_at_its_own_tick` |
+//! | `insert_in_past_fires_immediately` | `shared::in_the_past_it_comes_at_once` |
+//! | `remove_entry` | `shared::removed_it_comes_back_and_never_again` |
+//! | `reset_entry` | `shared::moved_later_it_comes_later` |
+//! | `reset_to_past_wakes_pending_queue` | `shared::in_the_past_it_wakes_who_waits` |
+//! | `reset_much_later` | `shared::moved_earlier_it_comes_then` |
+//! | `reset_twice` | `shared::moved_earlier_it_comes_then` |
+//! | `repeatedly_reset_entry_inserted_as_expired`, `reset_inserted_expired` | `shared::what_is_due_can_be_moved_again_and_again` |
+//! | `remove_expired_item` | `shared::what_is_due_can_be_removed` |
+//! | `remove_at_timer_wheel_threshold` | `shared::a_sibling_at_the_edge_of_a_level_can_be_removed` |
+//! | `expires_before_last_insert` | `shared::an_earlier_one_wakes_who_waits_in_time` |
+//! | `multi_reset` | `shared::whatever_was_inserted_and_moved_comes_by_its_last_deadline` |
+//! | `expire_first_key_when_reset_to_expire_earlier`, `expire_second_key_when_reset_to_expire_earlier` | `shared::whatever_was_inserted_and_moved_comes_by_its_last_deadline` |
+//! | `reset_first_expiring_item_to_expire_later` | `shared::whatever_was_inserted_and_moved_comes_by_its_last_deadline` |
+//! | `insert_before_first_after_poll` | `shared::an_earlier_one_wakes_who_waits_in_time` |
+//! | `insert_after_ready_poll` | `shared::inserting_while_draining_delays_nothing` |
+//! | `reset_later_after_slot_starts`, `reset_earlier_after_slot_starts` | `shared::moved_when_its_bucket_has_begun_it_comes_at_its_tick` |
+//! | `insert_in_past_after_poll_fires_immediately` | `shared::in_the_past_it_wakes_who_waits` |
+//! | `delay_queue_poll_expired_when_empty` | `shared::what_is_due_at_once_comes_once` |
+//! | `compact_expire_empty`, `compact_remove_empty` | `shared::emptied_and_shrunk_it_holds_nothing` |
+//! | `compact_remove_remapped_keys`, `compact_change_deadline` | `shared::keys_stay_good_when_it_shrinks` |
+//! | `item_expiry_greater_than_wheel` | `shared::after_a_long_time_it_goes_on` |
+//! | `remove_after_compact`, `remove_after_compact_poll` | `shared::stale_keys_find_nothing` |
 //! | `peek` | `queue::peek_shows_what_comes_next` |
 //! | `peek_entries_sharing_a_wheel_slot` | `queue::peek_is_right_for_two_in_one_bucket` |
-//! | `wake_after_remove_last` | `queue::removing_the_last_wakes_who_waits` |
-//! | `wake_after_clear` | `queue::clearing_wakes_who_waits` |
-//! | a far one does not hide nearer ones | `queue::a_far_one_does_not_hide_nearer_ones` |
-//! | equal deadlines, with and without a demotion between | `queue::equal_deadlines_come_as_inserted` |
-//! | a stale key after its place is used again | `queue::stale_keys_find_nothing` |
-//! | the longest deadline | `queue::the_longest_delay_is_accepted_and_does_not_come` |
+//! | `wake_after_remove_last` | `queue::emptied_it_wakes_who_waits` |
+//! | `wake_after_clear` | `queue::emptied_it_wakes_who_waits` |
+//! | a far one does not hide nearer ones | `shared::a_far_one_does_not_hide_nearer_ones` |
+//! | equal deadlines, with and without a demotion between | `shared::equal_deadlines_come_as_inserted` |
+//! | a stale key after its place is used again | `shared::stale_keys_find_nothing` |
+//! | the longest deadline | `shared::the_longest_delay_is_accepted_and_does_not_come` |
 
 // Not for the models of races, which have their own.
 #![cfg(not(loom))]
+#![allow(clippy::duplicate_mod, reason = "`shared.rs` is for a queue, a map and a channel")]
 
 #[path = "../common/mod.rs"]
 #[macro_use]

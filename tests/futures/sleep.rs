@@ -17,21 +17,12 @@ in_each_mode! {
     is_elapsed_when_its_time_has_come,
     completed_it_stays_so_until_it_is_reset,
     never_polled_it_is_not_in_the_timer,
-    moved_later_it_is_not_early,
-    moved_later_again_and_again_it_completes_at_the_last,
-    moved_later_and_polled_it_is_woken_at_the_new_time,
-    moved_later_and_then_earlier_it_is_woken_in_time,
-    moved_earlier_it_is_woken_without_another_poll,
-    moved_into_the_past_it_is_woken_at_once,
+    moved_it_is_woken_in_time_and_not_early,
     moved_after_it_was_due_and_before_it_was_polled_it_waits_anew,
     moved_after_it_completed_it_completes_again,
-    moved_before_the_first_poll_it_counts_from_the_move,
     years_away_it_is_exact,
     what_no_instant_can_hold_does_not_complete,
     far_ones_do_not_disturb_near_ones,
-    another_task_that_polls_it_is_woken_instead,
-    spurious_polls_change_nothing,
-    dropped_it_leaves_nothing_behind,
     dropped_after_it_was_moved_it_leaves_nothing_behind,
     dropped_when_it_was_due_it_is_fine,
     dropped_by_a_waker_others_are_not_woken,
@@ -39,7 +30,6 @@ in_each_mode! {
     many_in_one_tick_are_all_woken,
     with_a_limit_one_too_many_says_so,
     with_a_limit_what_was_moved_keeps_its_place,
-    after_a_jump_it_completes_once,
 }
 
 /// Polls at each millisecond up to `until`, and returns at which it completed.
@@ -159,81 +149,40 @@ fn never_polled_it_is_not_in_the_timer(mode: Mode) {
     assert_eq!((stats.fired, stats.cancelled, stats.wake_ups), (0, 0, 0));
 }
 
-fn moved_later_it_is_not_early(mode: Mode) {
+/// Polls a sleep from `first` on, whenever it is woken, and moves it: at a time, by a delay from
+/// then. Returns when it completed, and how often it was woken.
+fn moved(mode: Mode, delay: u64, first: u64, moves: &[(u64, u64)]) -> (u64, usize) {
     let (manual, hand) = (Manual::new(mode), Hand::new());
-    let mut sleep = manual.timer.sleep(ms(100));
-    assert!(hand.poll(&mut sleep).is_pending());
-    manual.advance(50);
-    sleep.reset_at(manual.at(200));
-    assert_eq!(sleep.deadline(), Some(manual.at(200)));
-    manual.advance(149);
-    assert!(hand.poll(&mut sleep).is_pending());
-    manual.advance(1);
-    assert_eq!(hand.poll(&mut sleep), Poll::Ready(Ok(())));
-    assert_eq!(manual.timer.pending(), 0);
-}
-
-fn moved_later_again_and_again_it_completes_at_the_last(mode: Mode) {
-    let (manual, hand) = (Manual::new(mode), Hand::new());
-    let mut sleep = manual.timer.sleep(ms(60));
-    assert!(hand.poll(&mut sleep).is_pending());
-    for _ in 0..100 {
-        manual.advance(10);
-        sleep.reset(ms(60));
-        assert!(manual.timer.pending() <= 1);
-        if hand.woken() > 0 {
-            assert!(hand.poll(&mut sleep).is_pending());
+    let mut sleep = manual.timer.sleep(ms(delay));
+    let (mut moves, mut woken) = (moves.iter().peekable(), 0);
+    loop {
+        let wakes = hand.woken();
+        woken += wakes;
+        if (manual.now() == first || wakes > 0) && hand.poll(&mut sleep).is_ready() {
+            assert_eq!((manual.timer.pending(), hand.wakers()), (0, 0));
+            return (manual.now(), woken);
+        }
+        if let Some(&(_, delay)) = moves.next_if(|(at, _)| *at == manual.now()) {
+            sleep.reset(ms(delay));
+            assert_eq!(sleep.deadline(), Some(manual.at(manual.now() + delay)));
+            assert!(manual.timer.pending() <= 1);
+            manual.settle();
+        } else {
+            manual.advance(1);
         }
     }
-    assert_eq!(completes_at(&manual, &hand, &mut sleep, 100), Some(60));
 }
 
-fn moved_later_and_polled_it_is_woken_at_the_new_time(mode: Mode) {
-    let (manual, hand) = (Manual::new(mode), Hand::new());
-    let mut sleep = manual.timer.sleep(ms(10));
-    assert!(hand.poll(&mut sleep).is_pending());
-    sleep.reset(ms(20));
-    manual.advance(10);
-    // Once at the old time, to be polled again.
-    assert_eq!((hand.woken(), hand.poll(&mut sleep)), (1, Poll::Pending));
-    manual.advance(9);
-    assert_eq!((hand.woken(), hand.poll(&mut sleep)), (0, Poll::Pending));
-    manual.advance(1);
-    assert_eq!((hand.woken(), hand.poll(&mut sleep)), (1, Poll::Ready(Ok(()))));
-}
-
-fn moved_later_and_then_earlier_it_is_woken_in_time(mode: Mode) {
-    let (manual, hand) = (Manual::new(mode), Hand::new());
-    let mut sleep = manual.timer.sleep(ms(20));
-    assert!(hand.poll(&mut sleep).is_pending());
-    sleep.reset(ms(300));
-    sleep.reset(ms(10));
-    manual.advance(10);
-    assert_eq!((hand.woken(), hand.poll(&mut sleep)), (1, Poll::Ready(Ok(()))));
-    manual.advance(400);
-    assert_eq!(hand.woken(), 0);
-}
-
-fn moved_earlier_it_is_woken_without_another_poll(mode: Mode) {
-    let (manual, hand) = (Manual::new(mode), Hand::new());
-    let mut sleep = manual.timer.sleep(ms(300));
-    assert!(hand.poll(&mut sleep).is_pending());
-    manual.advance(10);
-    sleep.reset(ms(70));
-    manual.advance(69);
-    assert_eq!((hand.woken(), hand.poll(&mut sleep)), (0, Poll::Pending));
-    manual.advance(1);
-    assert_eq!((hand.woken(), hand.poll(&mut sleep)), (1, Poll::Ready(Ok(()))));
-}
-
-fn moved_into_the_past_it_is_woken_at_once(mode: Mode) {
-    let (manual, hand) = (Manual::new(mode), Hand::new());
-    manual.advance(50);
-    let mut sleep = manual.timer.sleep(ms(100));
-    assert!(hand.poll(&mut sleep).is_pending());
-    sleep.reset_at(manual.at(20));
-    manual.settle();
-    assert_eq!((hand.woken(), hand.poll(&mut sleep)), (1, Poll::Ready(Ok(()))));
+/// It is woken once at a time from which it was moved to later, to be polled again.
+fn moved_it_is_woken_in_time_and_not_early(mode: Mode) {
+    assert_eq!(moved(mode, 100, 0, &[(50, 150)]), (200, 2), "later");
+    assert_eq!(moved(mode, 10, 0, &[(0, 20)]), (20, 2), "later, and polled at the old time");
+    assert_eq!(moved(mode, 20, 0, &[(0, 300), (0, 10)]), (10, 1), "later, and then earlier");
+    assert_eq!(moved(mode, 300, 0, &[(10, 70)]), (80, 1), "earlier");
+    assert_eq!(moved(mode, 100, 0, &[(50, 0)]), (50, 1), "to the present");
+    assert_eq!(moved(mode, 10, 10, &[(9, 11)]), (20, 1), "before the first poll");
+    let signs_of_life: Vec<_> = (1..=100).map(|sign| (sign * 10, 60)).collect();
+    assert_eq!(moved(mode, 60, 0, &signs_of_life).0, 1_060, "again and again");
 }
 
 fn moved_after_it_was_due_and_before_it_was_polled_it_waits_anew(mode: Mode) {
@@ -259,14 +208,6 @@ fn moved_after_it_completed_it_completes_again(mode: Mode) {
     }
     sleep.reset_at(manual.at(0));
     assert_eq!(hand.poll(&mut sleep), Poll::Ready(Ok(())));
-}
-
-fn moved_before_the_first_poll_it_counts_from_the_move(mode: Mode) {
-    let (manual, hand) = (Manual::new(mode), Hand::new());
-    let mut sleep = manual.timer.sleep(ms(10));
-    manual.advance(10);
-    sleep.reset(ms(10));
-    assert_eq!(completes_at(&manual, &hand, &mut sleep, 20), Some(10));
 }
 
 const YEAR: u64 = 365 * 86_400_000;
@@ -311,71 +252,21 @@ fn far_ones_do_not_disturb_near_ones(mode: Mode) {
     assert_eq!(far_hand.woken(), 0);
 }
 
-fn another_task_that_polls_it_is_woken_instead(mode: Mode) {
-    let (manual, first, second) = (Manual::new(mode), Hand::new(), Hand::new());
-    let mut sleep = manual.timer.sleep(ms(10));
-    assert!(first.poll(&mut sleep).is_pending());
-    assert!(second.poll(&mut sleep).is_pending());
-    assert_eq!((first.wakers(), second.wakers()), (0, 1));
-    manual.advance(10);
-    assert_eq!((first.woken(), second.woken()), (0, 1));
-    // Moved once more, after it was due.
-    assert_eq!(first.poll(&mut sleep), Poll::Ready(Ok(())));
-    // And after it was moved.
-    sleep.reset(ms(10));
-    assert!(second.poll(&mut sleep).is_pending());
-    sleep.reset(ms(5));
-    assert!(first.poll(&mut sleep).is_pending());
-    manual.advance(5);
-    assert_eq!((first.woken(), second.woken()), (1, 0));
-}
-
-fn spurious_polls_change_nothing(mode: Mode) {
-    let (manual, hand) = (Manual::new(mode), Hand::new());
-    let mut sleep = manual.timer.sleep(ms(10));
-    for _ in 0..10 {
-        for _ in 0..10 {
-            assert!(hand.poll(&mut sleep).is_pending());
-        }
-        assert_eq!((manual.timer.pending(), hand.wakers(), hand.woken()), (1, 1, 0));
-        manual.advance(1);
-    }
-    assert_eq!((hand.woken(), hand.poll(&mut sleep)), (1, Poll::Ready(Ok(()))));
-}
-
-fn dropped_it_leaves_nothing_behind(mode: Mode) {
-    let (manual, hand) = (Manual::new(mode), Hand::new());
-    let mut sleep = manual.timer.sleep(ms(10));
-    assert!(hand.poll(&mut sleep).is_pending());
-    assert_eq!((manual.timer.pending(), hand.wakers()), (1, 1));
-    drop(sleep);
-    assert_eq!((manual.timer.pending(), hand.wakers()), (0, 0));
-    manual.advance(20);
-    assert_eq!(hand.woken(), 0);
-}
-
+/// Also when it came to its old time, and waits for its new one.
 fn dropped_after_it_was_moved_it_leaves_nothing_behind(mode: Mode) {
-    for delay in [5, 300] {
+    for (delay, passes) in [(5, 0), (300, 0), (300, 60)] {
         let (manual, hand) = (Manual::new(mode), Hand::new());
         let mut sleep = manual.timer.sleep(ms(100));
         assert!(hand.poll(&mut sleep).is_pending());
         manual.advance(50);
         sleep.reset(ms(delay));
+        manual.advance(passes);
+        assert!(hand.woken() == 0 || hand.poll(&mut sleep).is_pending());
         drop(sleep);
         assert_eq!((manual.timer.pending(), hand.wakers()), (0, 0));
         manual.advance(400);
         assert_eq!(hand.woken(), 0);
     }
-    // When it came to its old time, and waits for its new one.
-    let (manual, hand) = (Manual::new(mode), Hand::new());
-    let mut sleep = manual.timer.sleep(ms(100));
-    assert!(hand.poll(&mut sleep).is_pending());
-    sleep.reset(ms(200));
-    manual.advance(150);
-    assert!(hand.poll(&mut sleep).is_pending());
-    assert_eq!((hand.woken(), manual.timer.pending()), (1, 1));
-    drop(sleep);
-    assert_eq!((manual.timer.pending(), hand.wakers()), (0, 0));
 }
 
 fn dropped_when_it_was_due_it_is_fine(mode: Mode) {
@@ -506,14 +397,6 @@ fn with_a_limit_what_was_moved_keeps_its_place(mode: Mode) {
     assert_eq!((hand.woken(), manual.timer.pending()), (0, 1));
     assert_eq!(hand.poll(&mut other), Poll::Ready(Err(ScheduleErrorKind::Full)));
     manual.advance(5);
-    assert_eq!((hand.woken(), hand.poll(&mut sleep)), (1, Poll::Ready(Ok(()))));
-}
-
-fn after_a_jump_it_completes_once(mode: Mode) {
-    let (manual, hand) = (Manual::new(mode), Hand::new());
-    let mut sleep = manual.timer.sleep(ms(5));
-    assert!(hand.poll(&mut sleep).is_pending());
-    manual.clock.jump(ms(1_000_000));
     assert_eq!((hand.woken(), hand.poll(&mut sleep)), (1, Poll::Ready(Ok(()))));
 }
 

@@ -12,12 +12,9 @@ in_each_mode! {
     what_is_ready_comes_back_and_registers_nothing,
     what_is_ready_in_time_comes_back,
     what_is_late_is_elapsed,
-    what_is_ready_at_the_last_moment_comes_back,
-    it_counts_from_the_call,
     dropped_it_drops_the_future_and_leaves_nothing_behind,
     moved_it_has_more_time,
     a_stopped_timer_says_so,
-    a_full_timer_says_so,
     one_inside_another_ends_first,
     the_future_is_handed_out,
 }
@@ -33,11 +30,14 @@ fn what_is_ready_comes_back_and_registers_nothing(mode: Mode) {
 
 fn what_is_ready_in_time_comes_back(mode: Mode) {
     let (manual, hand) = (Manual::new(mode), Hand::new());
-    let mut timed = pin!(manual.timer.timeout(ms(20), manual.timer.sleep(ms(10))));
-    assert!(hand.poll(&mut timed).is_pending());
-    assert_eq!(manual.timer.pending(), 2);
-    manual.advance(10);
-    assert_eq!((hand.woken(), hand.poll(&mut timed)), (1, Poll::Ready(Ok(Ok(())))));
+    for (limit, woken) in [(20, 1), (10, 2)] {
+        // The last moment is in time.
+        let mut timed = pin!(manual.timer.timeout(ms(limit), manual.timer.sleep(ms(10))));
+        assert!(hand.poll(&mut timed).is_pending());
+        assert_eq!(manual.timer.pending(), 2);
+        manual.advance(10);
+        assert_eq!((hand.woken(), hand.poll(&mut timed)), (woken, Poll::Ready(Ok(Ok(())))));
+    }
 }
 
 fn what_is_late_is_elapsed(mode: Mode) {
@@ -52,22 +52,10 @@ fn what_is_late_is_elapsed(mode: Mode) {
     assert!(elapsed.source().is_none());
     let mut timed = pin!(manual.timer.timeout_at(manual.at(10), pending::<()>()));
     assert_eq!(hand.poll(&mut timed), Poll::Ready(Err(elapsed)));
-}
-
-fn what_is_ready_at_the_last_moment_comes_back(mode: Mode) {
-    let (manual, hand) = (Manual::new(mode), Hand::new());
-    let mut timed = pin!(manual.timer.timeout(ms(10), manual.timer.sleep(ms(10))));
-    assert!(hand.poll(&mut timed).is_pending());
-    manual.advance(10);
-    assert_eq!(hand.poll(&mut timed), Poll::Ready(Ok(Ok(()))));
-    assert_eq!(manual.timer.pending(), 0);
-}
-
-fn it_counts_from_the_call(mode: Mode) {
-    let (manual, hand) = (Manual::new(mode), Hand::new());
+    // It counts from the call.
     let mut timed = pin!(manual.timer.timeout(ms(10), pending::<()>()));
     manual.advance(10);
-    assert!(hand.poll(&mut timed).is_ready());
+    assert_eq!(hand.poll(&mut timed), Poll::Ready(Err(elapsed)));
 }
 
 fn dropped_it_drops_the_future_and_leaves_nothing_behind(mode: Mode) {
@@ -111,15 +99,6 @@ fn a_stopped_timer_says_so(mode: Mode) {
     // What is ready is given back nevertheless.
     let mut timed = pin!(manual.timer.timeout(ms(10), ready(1)));
     assert_eq!(hand.poll(&mut timed), Poll::Ready(Ok(1)));
-}
-
-fn a_full_timer_says_so(mode: Mode) {
-    let (manual, hand) = (Manual::built(mode, |builder| builder.max_pending(1)), Hand::new());
-    let mut sleep = manual.timer.sleep(ms(10));
-    assert!(hand.poll(&mut sleep).is_pending());
-    let mut timed = pin!(manual.timer.timeout(ms(10), pending::<()>()));
-    let Poll::Ready(Err(elapsed)) = hand.poll(&mut timed) else { panic!("it is full") };
-    assert_eq!(elapsed.error(), Some(ScheduleErrorKind::Full));
 }
 
 fn one_inside_another_ends_first(mode: Mode) {

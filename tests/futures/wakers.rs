@@ -11,9 +11,13 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
-use tickwheel::{DelayMap, DelayQueue, ManualClock, Mode, Timer, delay_channel};
+use tickwheel::{DelayMap, DelayQueue, ManualClock, Mode, ScheduleErrorKind, Timer, delay_channel};
 
 in_each_mode! {
+    polled_again_and_again_it_has_one_waker,
+    dropped_it_leaves_nothing_behind,
+    a_full_timer_says_so,
+    a_stopped_timer_wakes_it_and_says_so,
     two_tasks_polled_from_one_place_are_told_apart,
     a_waker_that_panics_in_clone_leaves_the_future_good,
     a_waker_that_panics_in_wake_is_counted_and_others_are_woken,
@@ -59,7 +63,7 @@ impl Task {
     }
 
     /// Polls with a waker that does not outlive the poll. The place that it was in is free then.
-    fn poll(&self, poll: &mut Future) -> thread::Result<Poll<()>> {
+    fn poll(&self, poll: &mut Future) -> thread::Result<Poll<Result<(), ScheduleErrorKind>>> {
         let waker = Box::new(Animal::new(self)).into_waker();
         let polled = catch_unwind(AssertUnwindSafe(|| poll(&mut Context::from_waker(&waker))));
         let dropped = catch_unwind(AssertUnwindSafe(|| drop(waker)));
@@ -112,7 +116,7 @@ impl Drop for Animal {
     }
 }
 
-type Future = Box<dyn FnMut(&mut Context<'_>) -> Poll<()> + Send>;
+type Future = Box<dyn FnMut(&mut Context<'_>) -> Poll<Result<(), ScheduleErrorKind>> + Send>;
 
 /// One of each kind, to be ready 10 ms from now.
 fn futures(timer: &Timer, clock: &ManualClock) -> Vec<Future> {
@@ -126,25 +130,24 @@ fn futures(timer: &Timer, clock: &ManualClock) -> Vec<Future> {
     let (sender, mut receiver) = delay_channel(timer);
     sender.insert(1, delay).expect("the receiver is there");
     vec![
-        Box::new(move |context| Pin::new(&mut sleep).poll(context).map(|slept| slept.unwrap())),
+        Box::new(move |context| Pin::new(&mut sleep).poll(context)),
         Box::new(move |context| {
-            Pin::new(&mut timed).poll(context).map(|timed| assert!(timed.is_err()))
+            let elapsed = Pin::new(&mut timed).poll(context).map(Result::unwrap_err);
+            elapsed.map(|elapsed| elapsed.error().map_or(Ok(()), Err))
         }),
-        Box::new(move |context| interval.poll_tick(context).map(|tick| assert!(tick.is_ok()))),
-        Box::new(move |context| {
-            queue.poll_expired(context).map(|due| assert!(due.unwrap().is_ok()))
-        }),
-        Box::new(move |context| map.poll_expired(context).map(|due| assert!(due.unwrap().is_ok()))),
+        Box::new(move |context| interval.poll_tick(context).map_ok(drop)),
+        Box::new(move |context| queue.poll_expired(context).map(|due| due.unwrap().map(drop))),
+        Box::new(move |context| map.poll_expired(context).map(|due| due.unwrap().map(drop))),
         Box::new(move |context| {
             let _kept = &sender;
-            receiver.poll_expired(context).map(|due| assert!(due.unwrap().is_ok()))
+            receiver.poll_expired(context).map(|due| due.unwrap().map(drop))
         }),
     ]
 }
 
 fn for_each_future(mode: Mode, check: impl Fn(&Manual, Future)) {
     for kind in 0..6 {
-        let manual = Manual::new(mode);
+        let manual = Manual::built(mode, |builder| builder.max_pending(2));
         let future = futures(&manual.timer, &manual.clock).swap_remove(kind);
         check(&manual, future);
         assert_eq!(manual.timer.pending(), 0);
@@ -164,6 +167,53 @@ fn two_tasks_polled_from_one_place_are_told_apart(mode: Mode) {
         assert!(tasks[0].poll(&mut future).expect("no panic").is_ready());
         drop(future);
         assert_eq!(tasks.each_ref().map(Task::wakers), [0, 0, 0]);
+    });
+}
+
+fn polled_again_and_again_it_has_one_waker(mode: Mode) {
+    for_each_future(mode, |manual, mut future| {
+        let hand = Hand::new();
+        for _ in 0..10 {
+            for _ in 0..5 {
+                assert!(future(&mut hand.context()).is_pending());
+            }
+            // A channel has one for its senders, too.
+            assert!(matches!(hand.wakers(), 1 | 2));
+            assert_eq!((manual.timer.pending(), hand.woken()), (1, 0));
+            manual.advance(1);
+        }
+        assert_eq!((hand.woken(), future(&mut hand.context())), (1, Poll::Ready(Ok(()))));
+    });
+}
+
+fn dropped_it_leaves_nothing_behind(mode: Mode) {
+    for_each_future(mode, |manual, mut future| {
+        let hand = Hand::new();
+        assert!(future(&mut hand.context()).is_pending());
+        assert_eq!(manual.timer.pending(), 1);
+        drop(future);
+        assert_eq!((manual.timer.pending(), hand.wakers()), (0, 0));
+        manual.advance(20);
+        assert_eq!(hand.woken(), 0);
+    });
+}
+
+fn a_full_timer_says_so(mode: Mode) {
+    for_each_future(mode, |manual, mut future| {
+        let hand = Hand::new();
+        let kept = [(); 2].map(|()| manual.timer.schedule(ms(100), || {}).expect("there is room"));
+        assert_eq!(future(&mut hand.context()), Poll::Ready(Err(ScheduleErrorKind::Full)));
+        assert!(kept.into_iter().all(|timeout| timeout.cancel()));
+    });
+}
+
+fn a_stopped_timer_wakes_it_and_says_so(mode: Mode) {
+    for_each_future(mode, |manual, mut future| {
+        let hand = Hand::new();
+        assert!(future(&mut hand.context()).is_pending());
+        assert!(manual.timer.stop().expect("outside").is_empty());
+        assert_eq!(hand.woken(), 1);
+        assert_eq!(future(&mut hand.context()), Poll::Ready(Err(ScheduleErrorKind::Stopped)));
     });
 }
 
