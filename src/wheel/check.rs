@@ -43,12 +43,19 @@ impl<T> Wheel<T> {
         let visited = self.visit.map(Visit::number);
         self.arena.check();
         self.table.check(&self.arena, visited);
-        self.ready.check(self.visit.map_or(self.cursor, Visit::end), visited.is_some());
+        self.ready.check(
+            &self.arena,
+            self.visit.map_or(self.cursor, Visit::end),
+            visited.is_some(),
+        );
         self.check_entries();
         self.check_bounds();
 
         let earliest = self.iter().map(|(_, deadline, _)| deadline).min();
         assert!(earliest.is_none_or(|earliest| self.wake <= earliest), "it wakes in time");
+        if let Some(first) = self.known_first() {
+            assert_eq!(Some(first.deadline), earliest, "it comes first");
+        }
     }
 
     /// Panics unless every timeout has one entry, where its deadline belongs.

@@ -91,6 +91,8 @@ pub struct Wheel<T> {
     /// A tick that is not after any deadline. It is the earliest deadline until that timeout is
     /// cancelled, moved or handed out.
     wake: u64,
+    /// If its deadline is `wake` and it is not stale, the entry of the timeout that comes out first.
+    first: Option<Entry>,
     work: Work,
 }
 
@@ -159,6 +161,7 @@ impl<T> Wheel<T> {
             now: 0,
             cursor: 0,
             wake: u64::MAX,
+            first: None,
             work: Work::default(),
         }
     }
@@ -188,9 +191,8 @@ impl<T> Wheel<T> {
         if self.is_empty() {
             (self.cursor, self.wake) = (self.now, u64::MAX);
         }
-        let deadline = deadline.max(self.now);
-        self.wake = self.wake.min(deadline);
-        let (key, entry) = self.arena.insert(deadline, value);
+        let (key, entry) = self.arena.insert(deadline.max(self.now), value);
+        self.wake_for(entry);
         self.place(entry);
         key
     }
@@ -232,7 +234,7 @@ impl<T> Wheel<T> {
         let deadline = deadline.max(self.now);
         let Some(entry) = self.arena.reschedule(key, deadline) else { return false };
         self.sweep.stale += 1;
-        self.wake = self.wake.min(deadline);
+        self.wake_for(entry);
         self.place(entry);
         self.tidy();
         true
@@ -358,6 +360,14 @@ impl<T> Wheel<T> {
             && self.table.take_back(self.geometry.bucket(deadline, self.cursor), index, stamp)
     }
 
+    /// Notes that a new entry comes out first, if it does.
+    #[inline(always)]
+    fn wake_for(&mut self, entry: Entry) {
+        if entry.deadline < self.wake {
+            (self.wake, self.first) = (entry.deadline, Some(entry));
+        }
+    }
+
     /// Puts an entry into the bucket of its deadline, or among what is ready.
     #[inline(always)]
     fn place(&mut self, entry: Entry) {
@@ -369,6 +379,7 @@ impl<T> Wheel<T> {
         }
         if entry.stamp % STAMPS_PER_SWEEP == 0 {
             self.sweep.place.get_or_insert(Place::BEGIN);
+            self.first = None;
         }
     }
 
@@ -410,11 +421,13 @@ impl<T> Wheel<T> {
     ///
     /// If something is due, the answer is at or before [`now`](Self::now).
     ///
-    /// The call takes `&mut self` because it keeps what it finds. Cancelling the earliest timeout
-    /// and asking for the next, again and again, costs O(log n) a call, amortised; a hashed wheel
-    /// may also look at one number for each row of 16 buckets. A single call may look through the
-    /// bucket that comes up next, or sort it, which is O(n log n) if all timeouts are in that
-    /// bucket, and it finishes what [`expire_bounded`](Self::expire_bounded) has begun.
+    /// The call costs O(1) if the timeout that was the earliest at the last call is still pending,
+    /// or if an earlier one was scheduled since that is. Otherwise the call looks for the earliest
+    /// one, and keeps what it finds: that is why it takes `&mut self`. Whatever is done between the
+    /// calls, this costs O(log n) for each operation, amortised. A single call may look through the
+    /// bucket that comes up next, and finishes what [`expire_bounded`](Self::expire_bounded) has
+    /// begun; [`next_deadline_bounded`](Self::next_deadline_bounded) spreads that over several
+    /// calls.
     ///
     /// A loop that sleeps between deadlines should use [`next_wake`](Self::next_wake), which is
     /// cheaper, and may wake the loop in vain now and then.
@@ -430,9 +443,34 @@ impl<T> Wheel<T> {
     /// ```
     #[must_use]
     pub fn next_deadline(&mut self) -> Option<u64> {
-        let deadline = self.next_entry()?.deadline;
-        self.wake = deadline;
-        Some(deadline)
+        self.next_deadline_bounded(&mut { usize::MAX })
+    }
+
+    /// Returns the earliest deadline, as [`next_deadline`](Self::next_deadline) does, and caps the
+    /// work of the call, however many timeouts are pending.
+    ///
+    /// The call subtracts its work from `work`. If it returns None with `work` at 0, it has not
+    /// found the deadline, and the next call goes on from there. Each timeout that is looked at or
+    /// moved is one unit of work. The last step may exceed `work`, as that of
+    /// [`expire_bounded`](Self::expire_bounded) may.
+    ///
+    /// ```
+    /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
+    /// for value in 0..10_000 {
+    ///     wheel.schedule(20_000 - value, value);
+    /// }
+    /// let deadline = loop {
+    ///     let mut work = 64; // a caller may release a lock after each 64
+    ///     let deadline = wheel.next_deadline_bounded(&mut work);
+    ///     if deadline.is_some() || work > 0 {
+    ///         break deadline;
+    ///     }
+    /// };
+    /// assert_eq!(deadline, Some(10_001));
+    /// ```
+    #[must_use]
+    pub fn next_deadline_bounded(&mut self, work: &mut usize) -> Option<u64> {
+        Some(self.next_entry(work)?.deadline)
     }
 
     /// Returns the timeout that comes out next, as key, deadline and value, and leaves it in the
@@ -452,26 +490,42 @@ impl<T> Wheel<T> {
     /// ```
     #[must_use]
     pub fn peek(&mut self) -> Option<(Key, u64, &T)> {
-        let entry = self.next_entry()?;
-        self.wake = entry.deadline;
+        let entry = self.next_entry(&mut { usize::MAX })?;
         self.arena.peek(entry)
     }
 
     /// Returns the entry of the timeout that comes out next.
-    fn next_entry(&mut self) -> Option<Entry> {
+    fn next_entry(&mut self, work: &mut usize) -> Option<Entry> {
         if self.is_empty() {
             return None;
         }
-        while let Some(visit) = self.visit {
-            self.visit_step(visit);
+        if let Some(entry) = self.known_first() {
+            return Some(entry);
         }
-        loop {
+        let entry = self.find_first(work)?;
+        (self.wake, self.first) = (entry.deadline, Some(entry));
+        Some(entry)
+    }
+
+    /// Returns the entry of the timeout that comes out first, if it is known.
+    fn known_first(&self) -> Option<Entry> {
+        self.first.filter(|&first| first.deadline == self.wake && !self.arena.is_stale(first))
+    }
+
+    /// Looks for the entry of the timeout that comes out first, until `work` ends.
+    fn find_first(&mut self, work: &mut usize) -> Option<Entry> {
+        while 0 < *work {
+            if let Some(visit) = self.visit {
+                *work = work.saturating_sub(self.visit_step(visit));
+                continue;
+            }
             if let Some(entry) = self.ready.first() {
                 if !self.arena.is_stale(entry) {
                     return Some(entry);
                 }
                 self.ready.pop();
                 self.sweep.stale -= 1;
+                *work -= 1;
                 continue;
             }
             let Self { table, arena, sweep, geometry, .. } = self;
@@ -479,15 +533,14 @@ impl<T> Wheel<T> {
                 Geometry::Hierarchical(_) => table.first()?,
                 Geometry::Hashed(_) => table.soonest()?,
             };
-            let Some(entry) = table.bucket_mut(number).earliest(arena, &mut sweep.stale) else {
-                sweep.stale -= table.take(number).len();
-                continue;
-            };
-            table.close(number, entry.deadline);
-            if noted == entry.deadline || !self.mode.is_hashed() {
-                return Some(entry);
+            let first = table.bucket_mut(number).earliest(arena, &mut sweep.stale, work)?;
+            table.close(number, first.map_or(u64::MAX, |first| first.deadline));
+            let is_first = |first: &Entry| noted == first.deadline || !self.mode.is_hashed();
+            if let Some(first) = first.filter(is_first) {
+                return Some(first);
             }
         }
+        None
     }
 
     /// Returns the tick at which to call [`expire`](Self::expire) next. Returns None if the wheel

@@ -266,7 +266,7 @@ impl Ready {
 
     /// Panics unless the entries are in order, none is after `end`, and the first is at hand,
     /// unless a visit is under way.
-    pub(super) fn check(&self, end: u64, is_visited: bool) {
+    pub(super) fn check<T>(&self, arena: &Arena<T>, end: u64, is_visited: bool) {
         assert!(self.head <= self.sorted.len());
         let is_at_hand = self.first().is_some() || self.iter().next().is_none();
         assert!(is_at_hand || is_visited, "the first entry is at hand");
@@ -278,13 +278,13 @@ impl Ready {
         let last = sorted.iter().copied().chain(self.runs.iter()).map(|entry| entry.deadline).max();
         assert!(due.is_none() || last <= due, "those at the cursor come last");
         self.runs.check();
-        self.due.check();
+        self.due.check(arena);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CHUNK, Entry, FEW_SORTED, MOST_INSERTED, MOST_MOVED, MOST_SORTED, Ready};
+    use super::{Arena, CHUNK, Entry, FEW_SORTED, MOST_INSERTED, MOST_MOVED, MOST_SORTED, Ready};
     use crate::wheel::bucket::Bucket;
     use alloc::vec::Vec;
 
@@ -323,7 +323,7 @@ mod tests {
                     (0..len).map(|index| (deadline(index), index as u32)).collect();
                 expected.sort();
                 let mut ready = sorted((0..len).map(deadline), bits, digits);
-                ready.check(u64::MAX, false);
+                ready.check(&Arena::<()>::new(), u64::MAX, false);
                 assert_eq!(take(&mut ready), expected);
                 assert_eq!(ready.memory() / size_of::<Entry>() / (CHUNK + 1), 0);
             }
@@ -350,7 +350,7 @@ mod tests {
                     expected.insert(ahead, (deadline, index as u32));
                     assert_eq!(ready.sorted().len(), before.len() + 1);
                 }
-                ready.check(50, false);
+                ready.check(&Arena::<()>::new(), 50, false);
             }
             assert_eq!(take(&mut ready), expected);
         }
@@ -393,7 +393,7 @@ mod tests {
             let most =
                 (0..5 * CHUNK).take_while(|&index| ready.insert(entry(index, 100), 100, now));
             let most = most.count();
-            ready.check(100, false);
+            ready.check(&Arena::<()>::new(), 100, false);
             assert_eq!(most == 5 * CHUNK, now == 100, "{most} with {now}");
             assert!(now == 100 || most <= MOST_INSERTED);
             let expected = (0..most as u32).map(|index| (100, index));
@@ -430,7 +430,7 @@ mod tests {
             let is_kept =
                 |deadline: u64| deadline % 3 == 0 || !range.contains(&(deadline as usize));
             ready.retain(range.clone(), |entry| is_kept(entry.deadline));
-            ready.check(100, false);
+            ready.check(&Arena::<()>::new(), 100, false);
             let expected = (20..100).filter(|&deadline| is_kept(deadline));
             let taken: Vec<_> = take(&mut ready).iter().map(|taken| taken.0).collect();
             assert!(taken[..taken.len() - 2 * CHUNK].iter().copied().eq(expected));

@@ -85,7 +85,7 @@ impl<T> Wheel<T> {
     /// Drops the stale entries of the piece at `place`, and returns the place where to go on.
     /// Returns None if too little is owed for a look at the piece.
     fn sweep_piece(&mut self, place: Place) -> Option<Place> {
-        let Self { table, ready, arena, sweep, visit, mode, .. } = self;
+        let Self { table, ready, arena, sweep, visit, .. } = self;
         let mut is_paid = |entries: usize| {
             let rest = sweep.owed.checked_sub(entries.max(LEAST_COST));
             sweep.owed = rest.unwrap_or(sweep.owed);
@@ -116,7 +116,6 @@ impl<T> Wheel<T> {
                         }
                     }
                     _ if !bucket_mut.is_empty() => bucket_mut.merge(at),
-                    _ if mode.is_hashed() => table.close_exactly(number),
                     _ => table.close(number, u64::MAX),
                 }
                 match (number, at) {

@@ -19,15 +19,18 @@ const ABSENT: u32 = u32::MAX;
 /// The leaves of the tree are the rows. Each row and each node above knows which of its members are
 /// occupied, and for each member a tick that is not after any deadline there. So the bucket that
 /// comes up next is found in a few steps, by number or by deadline. Putting an entry in notes its
-/// deadline on the way down. Taking an entry out notes nothing, so a tick may be too early;
-/// `soonest` puts that right. A row or node without members leaves the tree, and is used again
-/// elsewhere.
+/// deadline on the way down. Closing a bucket puts right what the row notes, and later, once for
+/// many buckets of a row, what the nodes above it do: see `closed`. A row or node without members
+/// leaves the tree, and is used again elsewhere.
 #[derive(Debug)]
 pub(super) struct Table {
     /// All numbers of buckets are below this one.
     limit: u32,
     /// The number of tiers of nodes above the rows, which is at least 1.
     height: u32,
+    /// The number of the bucket that was closed last. The nodes on the way to its row may note a
+    /// tick that is too early. All other nodes note the earliest tick of their children.
+    closed: u32,
     /// The root comes first.
     nodes: Places<Node>,
     rows: Places<Row>,
@@ -71,7 +74,7 @@ impl Table {
         while (limit - 1).checked_shr(ROW_BITS + height * NODE_BITS).unwrap_or(0) > 0 {
             height += 1;
         }
-        Self { limit, height, nodes: Places::new(), rows: Places::new() }
+        Self { limit, height, closed: 0, nodes: Places::new(), rows: Places::new() }
     }
 
     /// Returns bucket `number`, which is about to get an entry of `deadline`.
@@ -154,6 +157,11 @@ impl Table {
 
     /// Notes that nothing in bucket `number` is due before `earliest`, or that it is empty.
     pub(super) fn close(&mut self, number: u32, earliest: u64) {
+        // Buckets that are near one another are closed one after the other.
+        if self.closed / ROW as u32 != number / ROW as u32 {
+            self.put_right();
+            self.closed = number;
+        }
         let place = self.place(number);
         let row = &mut self.rows.all[place];
         let at = number as usize % ROW;
@@ -167,27 +175,26 @@ impl Table {
         }
     }
 
-    /// Notes that bucket `number` is empty, and puts right what the nodes above it know: so that
-    /// `soonest` has not to do it for many buckets at once.
-    pub(super) fn close_exactly(&mut self, number: u32) {
-        self.close(number, u64::MAX);
-        if self.place(number) < self.rows.all.len() {
-            self.put_right(self.height, 0, number);
+    /// Puts right what the nodes on the way to the row that was closed last have noted.
+    fn put_right(&mut self) {
+        if !self.nodes.all.is_empty() {
+            self.put_right_below(self.height, 0);
         }
     }
 
-    /// Puts right what is noted on the way from a node to `number`, and returns the earliest tick
-    /// that the node has noted.
-    fn put_right(&mut self, tier: u32, at: usize, number: u32) -> u64 {
-        let digit = digit(number, tier);
+    /// Puts right what a node and those below it have noted.
+    fn put_right_below(&mut self, tier: u32, at: usize) {
+        let digit = digit(self.closed, tier);
         let child = self.nodes.all[at].children[digit] as usize;
         let earliest = match tier {
+            _ if child == ABSENT as usize => u64::MAX,
             1 => earliest_of(1, &self.rows.all[child].earliest).1,
-            _ => self.put_right(tier - 1, child, number),
+            _ => {
+                self.put_right_below(tier - 1, child);
+                earliest_of(1, &self.nodes.all[child].earliest).1
+            }
         };
-        let node = &mut self.nodes.all[at];
-        node.earliest[digit] = earliest;
-        earliest_of(node.occupied, &node.earliest).1
+        self.nodes.all[at].earliest[digit] = earliest;
     }
 
     /// Takes the empty row that covers `number` out of the tree, and the nodes below `node` that
@@ -313,33 +320,18 @@ impl Table {
         (row.occupied >> (number % ROW as u32) & 1 == 1).then_some((number, tick))
     }
 
-    /// Returns the occupied bucket with the earliest noted deadline, and that deadline. Puts right
-    /// what the nodes on the way to it have noted.
+    /// Returns the occupied bucket with the earliest noted deadline, and that deadline.
     pub(super) fn soonest(&mut self) -> Option<(u32, u64)> {
-        if self.nodes.all.first()?.occupied == 0 {
-            return None;
+        self.put_right();
+        let mut node = self.nodes.all.first().filter(|root| root.occupied != 0)?;
+        for _ in 1..self.height {
+            let (digit, _) = earliest_of(node.occupied, &node.earliest);
+            node = &self.nodes.all[node.children[digit] as usize];
         }
-        Some(self.soonest_below(self.height, 0))
-    }
-
-    /// Like `soonest`, below one node.
-    fn soonest_below(&mut self, tier: u32, at: usize) -> (u32, u64) {
-        loop {
-            let node = &self.nodes.all[at];
-            let (digit, noted) = earliest_of(node.occupied, &node.earliest);
-            let child = node.children[digit] as usize;
-            let (number, tick) = if tier > 1 {
-                self.soonest_below(tier - 1, child)
-            } else {
-                let row = &self.rows.all[child];
-                let (at, tick) = earliest_of(row.occupied.into(), &row.earliest);
-                (row.base + at as u32, tick)
-            };
-            if tick == noted {
-                return (number, tick);
-            }
-            self.nodes.all[at].earliest[digit] = tick;
-        }
+        let (digit, _) = earliest_of(node.occupied, &node.earliest);
+        let row = &self.rows.all[node.children[digit] as usize];
+        let (at, tick) = earliest_of(row.occupied.into(), &row.earliest);
+        Some((row.base + at as u32, tick))
     }
 
     /// Drops the entries that `keep` rejects, and gives back the memory that the others do not
@@ -388,33 +380,47 @@ impl Table {
                 );
                 let is_known = |entry: Entry| earliest <= entry.deadline || arena.is_stale(entry);
                 assert!(bucket.iter().all(is_known), "no timeout is due before");
-                bucket.check();
-            }
-        }
-        for (number, earliest) in self.iter() {
-            let mut at = 0;
-            for tier in (1..=self.height).rev() {
-                let node = &self.nodes.all[at];
-                let digit = digit(number, tier);
-                assert!(node.earliest[digit] <= earliest, "no node takes what is due for later");
-                at = node.children[digit] as usize;
+                bucket.check(arena);
             }
         }
     }
 
-    fn check_below(&self, tier: u32, at: usize) {
+    /// Checks a node and all below it, and returns the earliest tick that it should note.
+    fn check_below(&self, tier: u32, at: usize) -> u64 {
+        if tier == 0 {
+            return self.rows.all[at].earliest.into_iter().fold(u64::MAX, u64::min);
+        }
         let node = &self.nodes.all[at];
+        let mut soonest = u64::MAX;
         for (digit, &child) in node.children.iter().enumerate() {
             let is_occupied = child != ABSENT;
             let is_known = node.occupied >> digit & 1 == 1;
             assert_eq!(is_known, is_occupied, "a node knows which of its children are occupied");
             let earliest = node.earliest[digit];
             assert!(is_occupied || earliest == u64::MAX, "what is empty is due at the last tick");
-            if is_occupied && tier > 1 {
-                assert!(self.nodes.all[child as usize].occupied != 0, "a node has children");
-                self.check_below(tier - 1, child as usize);
+            if !is_occupied {
+                continue;
             }
+            assert!(tier == 1 || self.nodes.all[child as usize].occupied != 0, "it has children");
+            let below = self.check_below(tier - 1, child as usize);
+            assert!(earliest <= below, "no node takes what is due for later");
+            let is_closed = self.closed >> (ROW_BITS + (tier - 1) * NODE_BITS)
+                == self.covered(tier - 1, child as usize);
+            assert!(is_closed || earliest == below, "only what was closed last is to be put right");
+            soonest = soonest.min(below);
         }
+        soonest
+    }
+
+    /// Returns the bits of the numbers below a node or row that are the same for all of them.
+    fn covered(&self, tier: u32, at: usize) -> u32 {
+        let (mut at, mut below) = (at, tier);
+        while below > 0 {
+            let node = &self.nodes.all[at];
+            at = node.children[node.occupied.trailing_zeros() as usize] as usize;
+            below -= 1;
+        }
+        self.rows.all[at].base >> (ROW_BITS + tier * NODE_BITS)
     }
 }
 
@@ -577,19 +583,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_closed_exactly_leaves_nothing_to_put_right() {
-        for limit in [1 << 10, 1 << 16] {
+    fn what_is_closed_leaves_one_row_to_put_right() {
+        for limit in [1 << 10, 1 << 16, 1 << 22] {
             let (mut table, mut model) = (Table::new(limit), Model::new());
-            for number in 0..limit {
-                put(&mut table, &mut model, number, u64::from(number % 2) * 1000 + 7);
+            let step = (limit >> 12).max(1);
+            for number in (0..limit).step_by(step as usize) {
+                put(&mut table, &mut model, number, u64::from(number / step % 2) * 1000 + 7);
             }
-            for number in (0..limit).step_by(2) {
+            for number in (0..limit).step_by(2 * step as usize) {
                 *table.bucket_mut(number) = super::Bucket::default();
-                table.close_exactly(number);
+                table.close(number, u64::MAX);
                 model.remove(&number);
             }
-            let noted = table.nodes.all.iter().flat_map(|node| node.earliest);
-            assert!(noted.filter(|&tick| tick < u64::MAX).all(|tick| tick == 1007));
+            let noted = |table: &Table| {
+                let noted = table.nodes.all.iter().flat_map(|node| node.earliest);
+                noted.filter(|&tick| tick < 1007).count() as u32
+            };
+            assert!(noted(&table) <= table.height);
+            assert_eq!(table.soonest().map(|(_, tick)| tick), Some(1007));
+            assert_eq!(noted(&table), 0);
             check(&mut table, &model);
         }
     }
