@@ -1,0 +1,313 @@
+//! What does the dearest call cost, and does it go by what is pending?
+//!
+//! Each table looks at one edge of `Wheel` or `WheelMap`: a long row of steps, asks between
+//! schedules, slack beside cancelled requests, a map that grows, calls after a long history, and
+//! memory in modes of many buckets. Times are of the thread's own CPU; wake-ups and bytes are
+//! counted, so every run gives the same.
+//!
+//! `cargo bench --bench edges`, with a part of a table's name for one, and `-- --quick` for a look
+//! at whether it works.
+
+mod report;
+
+use cpu_time::ThreadTime;
+use fastrand::Rng;
+use report::{Report, is_asked_for, is_quick};
+use std::collections::{BTreeSet, VecDeque};
+use std::hint::black_box;
+use tickwheel::{Key, Mode, Wheel, WheelMap};
+
+/// A table's name, and what fills it.
+type Table = (&'static str, fn());
+
+const TABLES: [Table; 6] = [
+    ("steps", steps),
+    ("asks", asks),
+    ("slack", slack),
+    ("growth", growth),
+    ("history", history),
+    ("memory", memory),
+];
+
+fn main() {
+    for (name, fill) in TABLES {
+        if is_asked_for(name) {
+            fill();
+            println!();
+        }
+    }
+}
+
+fn mode(text: &str) -> Mode {
+    text.parse().expect("a mode")
+}
+
+/// Microseconds of CPU time.
+fn time<R>(work: impl FnOnce() -> R) -> f64 {
+    let before = ThreadTime::now();
+    black_box(work());
+    before.elapsed().as_secs_f64() * 1e6
+}
+
+/// The median and the largest.
+fn spread(mut times: Vec<f64>) -> [f64; 2] {
+    times.sort_by(f64::total_cmp);
+    [times[times.len() / 2], times[times.len() - 1]]
+}
+
+/// In each row of buckets, one timeout is due soon and one stays; then comes a gap.
+fn steps() {
+    println!("steps: one call of expire_bounded with work = 1, in us");
+    let mut report = Report::new(["", "pending", "median", "dearest"]);
+    for bits in if is_quick() { [10, 11, 12, 13] } else { [16, 18, 20, 22] } {
+        let mut wheel = Wheel::new(Mode::hashed(1 << bits).expect("a mode"));
+        let (round, rows) = (1_u64 << bits, 1_u64 << (bits - 4));
+        for row in 0..rows {
+            wheel.schedule(16 * row + 1, 0);
+            wheel.schedule(1000 * round + 16 * row + 5, 1);
+        }
+        let pending = wheel.len() as f64;
+        let mut times = Vec::new();
+        for now in (0..round + 64).step_by(8) {
+            loop {
+                let mut work = 1;
+                let mut is_some = false;
+                times.push(time(|| is_some = wheel.expire_bounded(now, &mut work).is_some()));
+                if !is_some && work > 0 {
+                    break;
+                }
+            }
+        }
+        report.row(&wheel.mode().to_string(), [pending].into_iter().chain(spread(times)));
+    }
+    report.print();
+}
+
+/// All are in one coarse bucket.
+fn asks() {
+    println!("asks: ns for each turn, of a wheel and of a BTreeSet");
+    let heads = ["", "pending", "wheel", "wheel, ask", "set", "set, ask", "dearest ask, us"];
+    let mut report = Report::new(heads);
+    for pending in
+        if is_quick() { [1 << 10, 1 << 12, 1 << 14] } else { [1 << 16, 1 << 20, 1 << 22] }
+    {
+        for turn in [Turn::Schedule, Turn::CancelEarliest, Turn::Move] {
+            let [wheel, _] = ask_wheel(turn, pending, false);
+            let [asked, dearest] = ask_wheel(turn, pending, true);
+            let [set, set_asked] = [false, true].map(|asks| ask_set(turn, pending, asks));
+            let figures = [pending as f64, wheel, asked, set, set_asked, dearest];
+            report.row(&format!("{turn:?}"), figures);
+        }
+    }
+    report.print();
+}
+
+/// What is done before each ask.
+#[derive(Clone, Copy, Debug)]
+enum Turn {
+    Schedule,
+    /// And one is scheduled.
+    CancelEarliest,
+    /// One of all, at random.
+    Move,
+}
+
+const TURNS: u64 = 20_000;
+
+fn coarse(rng: &mut Rng) -> u64 {
+    (1 << 40) + rng.u64(..1 << 36)
+}
+
+/// The time of a turn in ns, and of the dearest ask in us.
+fn ask_wheel(turn: Turn, pending: u64, asks: bool) -> [f64; 2] {
+    let mut rng = Rng::with_seed(1);
+    let mut wheel = Wheel::new(Mode::hierarchical());
+    let mut keys: Vec<Key> = (0..pending).map(|at| wheel.schedule(coarse(&mut rng), at)).collect();
+    let mut dearest = 0_f64;
+    let mut ask = |wheel: &mut Wheel<u64>| {
+        if asks {
+            dearest = dearest.max(time(|| wheel.next_deadline()));
+        }
+    };
+    ask(&mut wheel);
+    let total = time(|| {
+        for _ in 0..TURNS {
+            match turn {
+                Turn::Schedule => _ = wheel.schedule(coarse(&mut rng), 0),
+                Turn::CancelEarliest if asks => {
+                    let (key, ..) = wheel.peek().expect("many are pending");
+                    wheel.cancel(key);
+                    wheel.schedule(coarse(&mut rng), 0);
+                }
+                Turn::CancelEarliest => {
+                    let at = rng.usize(..keys.len());
+                    wheel.cancel(keys[at]);
+                    keys[at] = wheel.schedule(coarse(&mut rng), 0);
+                }
+                Turn::Move => _ = wheel.reschedule(keys[rng.usize(..keys.len())], coarse(&mut rng)),
+            }
+            if asks {
+                black_box(wheel.next_deadline());
+            }
+        }
+    });
+    for _ in 0..TURNS / 10 {
+        if let Some((key, ..)) = wheel.peek() {
+            wheel.cancel(key);
+        }
+        ask(&mut wheel);
+    }
+    [total * 1e3 / TURNS as f64, dearest]
+}
+
+fn ask_set(turn: Turn, pending: u64, asks: bool) -> f64 {
+    let mut rng = Rng::with_seed(1);
+    let mut set = BTreeSet::new();
+    let mut keys: Vec<(u64, u64)> = (0..pending).map(|at| (coarse(&mut rng), at)).collect();
+    set.extend(keys.iter().copied());
+    let mut next = pending;
+    let total = time(|| {
+        for _ in 0..TURNS {
+            next += 1;
+            let new = (coarse(&mut rng), next);
+            match turn {
+                Turn::Schedule => _ = set.insert(new),
+                Turn::CancelEarliest if asks => {
+                    set.pop_first();
+                    set.insert(new);
+                }
+                Turn::CancelEarliest | Turn::Move => {
+                    let at = rng.usize(..keys.len());
+                    set.remove(&std::mem::replace(&mut keys[at], new));
+                    set.insert(new);
+                }
+            }
+            if asks {
+                black_box(set.first());
+            }
+        }
+    });
+    total * 1e3 / TURNS as f64
+}
+
+/// Heartbeats with slack, and at each tick requests that are answered some ticks later.
+fn slack() {
+    println!("slack: wake-ups per minute of 10,000 heartbeats of 30 s with 1 s of slack");
+    let columns = [(0, 0), (1, 0), (1, 5), (20, 0), (20, 5)];
+    let heads = columns.map(|(each, after)| format!("{each} a tick, after {after}"));
+    let mut report = Report::new([""].into_iter().chain(heads.iter().map(String::as_str)));
+    for text in ["hierarchical:64", "hierarchical:256", "hashed:512", "hashed:65536"] {
+        report.row(text, columns.map(|(each, after)| heartbeats(text, each, after)));
+    }
+    report.print();
+}
+
+fn heartbeats(text: &str, requests: usize, answered_after: usize) -> f64 {
+    let (heartbeats, period) = if is_quick() { (100, 3_000) } else { (10_000, 30_000) };
+    let ahead = |now: u64| now + period..=now + period + period / 30;
+    let mut wheel = Wheel::new(mode(text));
+    let mut asked = VecDeque::new();
+    let (mut wake_ups, mut sent) = (0, 0);
+    for now in 1..=5 * period {
+        let mut is_awake = false;
+        while let Some(expired) = wheel.expire(now) {
+            is_awake = true;
+            wheel.schedule_within(ahead(now), expired.value);
+        }
+        wake_ups += u32::from(is_awake && 3 * period < now);
+        while sent < heartbeats && sent * period < now * heartbeats {
+            wheel.schedule_within(ahead(now), sent);
+            sent += 1;
+        }
+        asked.extend((0..requests).map(|_| wheel.schedule(now + period, 0)));
+        while requests * answered_after < asked.len() {
+            let key = asked.pop_front().expect("some are asked");
+            wheel.cancel(key);
+        }
+    }
+    wake_ups.into()
+}
+
+/// A call that makes room, beside one of a bare wheel.
+fn growth() {
+    println!("growth: the dearest insert or schedule while so many come, in us");
+    let mut report = Report::new(["", "WheelMap::insert", "Wheel::schedule"]);
+    let most = if is_quick() { 1 << 12 } else { 1 << 22 };
+    let mut map = WheelMap::new(Mode::hierarchical());
+    let mut wheel = Wheel::new(Mode::hierarchical());
+    let mut from = 0;
+    for to in [most / 4, most / 2, most] {
+        let mut dearest = [0_f64; 2];
+        for key in from..to {
+            dearest[0] = dearest[0].max(time(|| map.insert(key, 0, 1 + key % 60_000)));
+            dearest[1] = dearest[1].max(time(|| wheel.schedule(1 + key % 60_000, 0)));
+        }
+        report.row(&format!("up to {to}"), dearest);
+        from = to;
+    }
+    report.print();
+}
+
+/// Many were, and one is left.
+fn history() {
+    let many = if is_quick() { 1 << 12 } else { 1 << 22 };
+    println!("history: one call with one timeout left of {many}, in us");
+    let mut report = Report::new(["", "the first is left", "the last is left"]);
+    let mut rows: Vec<(&str, Vec<f64>)> = Vec::new();
+    for is_last in [false, true] {
+        let mut wheel = Wheel::new(Mode::hierarchical());
+        let keys: Vec<_> = (0..many).map(|at| wheel.schedule(1 << 40, at)).collect();
+        let (rest, cancelled) = match is_last {
+            true => (many - 1, &keys[..keys.len() - 1]),
+            false => (0, &keys[1..]),
+        };
+        cancelled.iter().for_each(|&key| _ = wheel.cancel(key));
+        let mut map = WheelMap::new(Mode::hierarchical());
+        (0..many).for_each(|key| _ = map.insert(key, 0, 1 << 40));
+        (0..many).filter(|&key| key != rest).for_each(|key| _ = map.remove(&key));
+        let times = [
+            ("Wheel::iter", time(|| wheel.iter().count())),
+            ("Wheel::iter_mut", time(|| wheel.iter_mut().count())),
+            ("Wheel::retain", time(|| wheel.retain(|_, _, _| true))),
+            ("WheelMap::retain", time(|| map.retain(|_, _| true))),
+            ("WheelMap::clear", time(|| map.clear())),
+            ("WheelMap::insert", time(|| map.insert(1, 0, 7))),
+        ];
+        for (at, (name, figure)) in times.into_iter().enumerate() {
+            match rows.get_mut(at) {
+                Some((_, figures)) => figures.push(figure),
+                None => rows.push((name, vec![figure])),
+            }
+        }
+    }
+    for (name, figures) in rows {
+        report.row(name, figures);
+    }
+    report.print();
+}
+
+/// Each is moved again and again, to any of the ticks of a round.
+fn memory() {
+    println!("memory: bytes for each timeout, at most, while they move");
+    let mut report = Report::new(["", "100", "1,000", "10,000"]);
+    for text in ["hierarchical:64", "hashed:65536", "hashed:1073741824", "hierarchical:1073741824"]
+    {
+        let each = [100, 1_000, 10_000].map(|pending| {
+            let mut rng = Rng::with_seed(1);
+            let mut wheel = Wheel::new(mode(text));
+            let keys: Vec<_> =
+                (0..pending).map(|at| wheel.schedule(1 + rng.u64(..1 << 30), at)).collect();
+            let mut most = 0;
+            for turn in 0..20 * pending {
+                let key = keys[rng.usize(..keys.len())];
+                wheel.reschedule(key, 1 + rng.u64(..1 << 30));
+                if turn % 64 == 0 {
+                    most = most.max(wheel.stats().memory);
+                }
+            }
+            most as f64 / pending as f64
+        });
+        report.row(text, each);
+    }
+    report.print();
+}
