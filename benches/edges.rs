@@ -205,6 +205,7 @@ fn slack() {
 fn heartbeats(text: &str, requests: usize, answered_after: usize) -> f64 {
     let (heartbeats, period) = if is_quick() { (100, 3_000) } else { (10_000, 30_000) };
     let ahead = |now: u64| now + period..=now + period + period / 30;
+    let mut rng = Rng::with_seed(1);
     let mut wheel = Wheel::new(mode(text));
     let mut asked = VecDeque::new();
     let (mut wake_ups, mut sent) = (0, 0);
@@ -219,7 +220,7 @@ fn heartbeats(text: &str, requests: usize, answered_after: usize) -> f64 {
             wheel.schedule_within(ahead(now), sent);
             sent += 1;
         }
-        asked.extend((0..requests).map(|_| wheel.schedule(now + period, 0)));
+        asked.extend((0..requests).map(|_| wheel.schedule(now + rng.u64(..2 * period), 0)));
         while requests * answered_after < asked.len() {
             let key = asked.pop_front().expect("some are asked");
             wheel.cancel(key);

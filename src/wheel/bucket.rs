@@ -46,6 +46,9 @@ struct Full {
 struct Numbered {
     number: u64,
     entries: Chunk,
+    /// If the entries are sorted by deadline, how many of them, from the first on, are known to be
+    /// stale.
+    sorted: Option<usize>,
 }
 
 impl Bucket {
@@ -86,7 +89,7 @@ impl Bucket {
     fn begin_chunk(&mut self) {
         let entries = core::mem::replace(&mut self.last, Chunk::with_capacity(CHUNK));
         let full = self.full.get_or_insert_default();
-        full.chunks.push_back(Numbered { number: full.next, entries });
+        full.chunks.push_back(Numbered { number: full.next, entries, sorted: None });
         full.next += 1;
     }
 
@@ -142,9 +145,13 @@ impl Bucket {
     /// Drops the entries of chunk `at` that `keep` rejects, and the chunk if none is left. Returns
     /// whether the chunk is gone; chunk `at` is then the one that followed.
     pub(super) fn retain_chunk(&mut self, at: usize, keep: impl FnMut(Entry) -> bool) -> bool {
-        let chunk = match &mut self.full {
-            Some(full) if at < full.chunks.len() => &mut full.chunks[at].entries,
-            _ => &mut self.last,
+        let chunk = match self.full.as_mut().and_then(|full| full.chunks.get_mut(at)) {
+            Some(chunk) => {
+                // Those that are known to be stale may be gone.
+                chunk.sorted = chunk.sorted.map(|_| 0);
+                &mut chunk.entries
+            }
+            None => &mut self.last,
         };
         retain(chunk, keep);
         let is_gone = chunk.is_empty();
@@ -162,11 +169,12 @@ impl Bucket {
         let next = self.remove_chunk(at + 1);
         match &mut self.full {
             Some(full) if at < full.chunks.len() => {
-                let Numbered { number, entries } = &mut full.chunks[at];
-                entries.extend_from_slice(&next);
-                if let (true, Some(first)) = (*number < full.looked, earliest(entries)) {
+                let Numbered { number, entries, sorted } = &mut full.chunks[at];
+                if let (true, Some(first)) = (*number < full.looked, earliest(&next)) {
                     full.looks.push(Reverse((first.deadline, *number)));
                 }
+                entries.extend_from_slice(&next);
+                *sorted = None;
             }
             _ => self.last.extend_from_slice(&next),
         }
@@ -183,8 +191,9 @@ impl Bucket {
     /// would come first, and counts them down in `stale`. Returns None if `work` ends before; the
     /// next call goes on from there.
     ///
-    /// The call looks at each chunk once, and from then on at the chunk that seems to come first and
-    /// at the last one. So cancelling the earliest and asking, again and again, costs O(log n) each.
+    /// The call looks at each chunk once, and from then on at the one that seems to come first,
+    /// which it sorts, and at the last one. So cancelling the earliest and asking, again and again,
+    /// costs O(log n) each.
     pub(super) fn earliest<T>(
         &mut self,
         arena: &Arena<T>,
@@ -192,42 +201,43 @@ impl Bucket {
         work: &mut usize,
     ) -> Option<Option<Entry>> {
         let mut first = None;
-        while let Some(look) = self.full.as_mut().and_then(|full| full.next_look()) {
+        while let Some(full) = &mut self.full {
+            let Some(look) = full.next_look() else { break };
             if *work == 0 {
                 return None;
             }
-            first = look.at.and_then(|at| self.look(at, arena, stale, work));
+            first = full.look(&look, arena, work);
             if first.is_some() && look.noted == first.map(|first| first.deadline) {
                 break;
             }
-            *work = work.saturating_sub(1);
-            if let Some(full) = &mut self.full {
-                full.note(look, first);
+            full.note(&look, first);
+            if let (None, Some(at)) = (first, look.at) {
+                *stale -= self.chunk(at).len();
+                self.remove_chunk(at);
             }
         }
-        let last = self.look(self.chunks() - 1, arena, stale, work);
+        let last = self.look_at_last(arena, stale, work);
         Some(match (first, last) {
             (Some(first), Some(last)) if last.deadline < first.deadline => Some(last),
             (first, last) => first.or(last),
         })
     }
 
-    /// Returns the first of the entries with the earliest deadline in chunk `at`, not counting stale
-    /// ones, and drops those that would come before it.
-    fn look<T>(
+    /// Returns the first of the entries with the earliest deadline in the last chunk, not counting
+    /// stale ones, and drops those that would come before it.
+    fn look_at_last<T>(
         &mut self,
-        at: usize,
         arena: &Arena<T>,
         stale: &mut usize,
         work: &mut usize,
     ) -> Option<Entry> {
-        *work = work.saturating_sub(self.chunk(at).len());
-        let mut first = earliest(self.chunk(at))?;
+        *work = work.saturating_sub(self.last.len());
+        let mut first = earliest(&self.last)?;
         if !arena.is_stale(first) {
             return Some(first);
         }
         let mut is_found = false;
-        self.retain_chunk(at, |entry| {
+        self.retain_chunk(self.chunks() - 1, |entry| {
             if is_found && first.deadline <= entry.deadline {
                 return true;
             }
@@ -300,9 +310,14 @@ impl Bucket {
         assert!(self.chunks() > 1 && self.all().all(|chunk| !chunk.is_empty()), "none is empty");
         assert!(full.chunks.iter().is_sorted_by(|a, b| a.number < b.number), "numbers rise");
         assert!(full.chunks.iter().all(|chunk| chunk.number < full.next), "the next is new");
-        for Numbered { number, entries } in
-            full.chunks.iter().filter(|chunk| chunk.number < full.looked)
-        {
+        for Numbered { number, entries, sorted } in &full.chunks {
+            let known = sorted.unwrap_or(0);
+            let is_sorted = entries.is_sorted_by_key(|entry| entry.deadline);
+            assert!(sorted.is_none() || is_sorted, "what is sorted is");
+            assert!(entries[..known].iter().all(|&entry| arena.is_stale(entry)), "it is stale");
+            if full.looked <= *number {
+                continue;
+            }
             let looks = full.looks.iter().filter(|look| look.0.1 == *number);
             let noted = looks.map(|look| look.0.0).min().unwrap_or(u64::MAX);
             let is_known = |&entry: &Entry| noted <= entry.deadline || arena.is_stale(entry);
@@ -334,8 +349,31 @@ impl Full {
         Some(Look { at, number, noted: Some(noted) })
     }
 
+    /// Returns the entry that comes first in a chunk. At the first look, it may be stale; from then
+    /// on the chunk is sorted, and stale entries do not count.
+    fn look<T>(&mut self, look: &Look, arena: &Arena<T>, work: &mut usize) -> Option<Entry> {
+        let Some(chunk) = look.at.and_then(|at| self.chunks.get_mut(at)) else {
+            *work = work.saturating_sub(1);
+            return None;
+        };
+        let Numbered { entries, sorted, .. } = chunk;
+        if look.noted.is_none() {
+            *work = work.saturating_sub(entries.len());
+            return earliest(entries);
+        }
+        let known = sorted.unwrap_or_else(|| {
+            *work = work.saturating_sub(entries.len());
+            entries.sort_by_key(|entry| entry.deadline);
+            0
+        });
+        let live = entries[known..].iter().position(|&entry| !arena.is_stale(entry));
+        *work = work.saturating_sub(1 + live.unwrap_or(entries.len() - known));
+        *sorted = Some(known + live.unwrap_or(0));
+        live.map(|live| entries[known + live])
+    }
+
     /// Notes what a look has found to come first in the chunk.
-    fn note(&mut self, look: Look, first: Option<Entry>) {
+    fn note(&mut self, look: &Look, first: Option<Entry>) {
         match look.noted {
             Some(_) => _ = self.looks.pop(),
             None => self.looked = look.number + 1,

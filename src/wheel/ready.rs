@@ -194,11 +194,10 @@ impl Ready {
         }
     }
 
-    /// Returns the last of the sorted entries whose deadline is not after `tick`.
-    pub(super) fn last_until(&self, tick: u64) -> Option<Entry> {
+    /// Returns the sorted entries whose deadlines are not after `tick`.
+    pub(super) fn until(&self, tick: u64) -> &[Entry] {
         let sorted = &self.sorted[self.head..];
-        let until = sorted.partition_point(|entry| entry.deadline <= tick);
-        sorted[..until].last().copied()
+        &sorted[..sorted.partition_point(|entry| entry.deadline <= tick)]
     }
 
     /// Returns the range of the entries of `sorted` that were not taken out.

@@ -143,11 +143,6 @@ impl Table {
         &self.rows.all[self.place(number)].buckets[number as usize % ROW]
     }
 
-    /// Returns a tick that is not after any deadline in bucket `number`, which must be occupied.
-    pub(super) fn earliest(&self, number: u32) -> u64 {
-        self.rows.all[self.place(number)].earliest[number as usize % ROW]
-    }
-
     /// Takes out the whole of bucket `number`, which must be occupied.
     pub(super) fn take(&mut self, number: u32) -> Bucket {
         let bucket = core::mem::take(self.bucket_mut(number));

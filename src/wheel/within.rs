@@ -1,5 +1,6 @@
 //! Within: chooses the tick of a range at which a timeout costs least.
 
+use super::arena::Entry;
 use super::{Key, Wheel};
 use core::ops::RangeInclusive;
 
@@ -8,15 +9,18 @@ use core::ops::RangeInclusive;
 /// first tick.
 const LOOKS: usize = 2;
 
+/// The most entries that a choice looks at in each of these buckets, and among what is sorted, for a
+/// timeout that was not cancelled.
+const ENTRIES: usize = 64;
+
 impl<T> Wheel<T> {
     /// Schedules `value` at a tick in `range` and returns its key. Any tick of the range will do,
     /// so the wheel takes one that costs no wake-up of its own if it finds one. O(levels).
     ///
-    /// The wheel takes a tick at which something is due already, if it finds one at once: the
-    /// earliest tick of the last two occupied buckets, or a timeout that is sorted. Otherwise it
-    /// takes the multiple of the highest power of two in the range. So timeouts whose ranges
-    /// overlap meet at few ticks, whether or not they find each other. A hashed wheel finds only
-    /// timeouts of the coming round.
+    /// The wheel takes the tick of a pending timeout, if it finds one at once: among 64 entries of
+    /// each of the last two occupied buckets, or of what is sorted. Otherwise it takes the multiple
+    /// of the highest power of two in the range. So timeouts whose ranges overlap meet at few ticks,
+    /// whether or not they find each other. A hashed wheel finds only timeouts of the coming round.
     ///
     /// [`deadline`](Self::deadline) tells the tick. If all of the range is at or before
     /// [`now`](Self::now), the timeout is due now. A range whose end is before its start counts as
@@ -69,23 +73,25 @@ impl<T> Wheel<T> {
         self.due_within(earliest, latest).unwrap_or_else(|| coarsest(earliest, latest))
     }
 
-    /// Returns a tick from `earliest` to `latest` at which something is due, or was before it was
-    /// cancelled.
+    /// Returns a tick from `earliest` to `latest` at which something is due.
     fn due_within(&self, earliest: u64, latest: u64) -> Option<u64> {
         let Self { table, ready, arena, geometry, cursor, .. } = self;
-        let is_within = |tick: &u64| (earliest..=latest).contains(tick);
+        let is_due = |entry: &Entry| {
+            (earliest..=latest).contains(&entry.deadline) && !arena.is_stale(*entry)
+        };
         let last = (*cursor < latest).then(|| geometry.bucket(latest, *cursor));
         let mut bucket = last.and_then(|number| table.last(number));
         for _ in 0..LOOKS {
             let Some(number) = bucket else { break };
-            let tick = table.earliest(number);
-            if is_within(&tick) {
-                return Some(tick);
+            // Those that were put in first, because most that are cancelled soon are gone there.
+            let mut entries = table.bucket(number).iter().take(ENTRIES);
+            if let Some(entry) = entries.find(is_due) {
+                return Some(entry.deadline);
             }
             bucket = number.checked_sub(1).and_then(|below| table.last(below));
         }
-        let entry = ready.last_until(latest)?;
-        Some(entry.deadline).filter(|tick| is_within(tick) && !arena.is_stale(entry))
+        let mut sorted = ready.until(latest).iter().rev().take(ENTRIES);
+        sorted.find(|entry| is_due(entry)).map(|entry| entry.deadline)
     }
 }
 
