@@ -120,6 +120,7 @@ mod delay;
 #[cfg(feature = "std")]
 mod future;
 mod mode;
+mod names;
 #[cfg(feature = "record")]
 mod record;
 #[cfg(feature = "std")]

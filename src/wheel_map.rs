@@ -1,14 +1,12 @@
 //! A wheel that finds its timeouts by the caller's own keys.
 
+use crate::names::Names;
 use crate::{Expired, Key, Mode, Wheel, WheelStats};
 use core::borrow::Borrow;
-use core::cell::RefCell;
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
 use core::iter::FusedIterator;
 use core::mem::replace;
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 #[cfg(feature = "std")]
 use std::hash::RandomState;
 
@@ -62,7 +60,7 @@ type RandomState = ();
 pub struct WheelMap<K, V, S = RandomState> {
     wheel: Wheel<Held<K, V>>,
     /// Names each timeout of the wheel once, by the hash that is kept with it.
-    table: HashTable<Key>,
+    names: Names,
     hasher: S,
 }
 
@@ -98,7 +96,7 @@ impl<K, V, S> WheelMap<K, V, S> {
     /// ```
     #[must_use]
     pub fn with_hasher(mode: Mode, hasher: S) -> Self {
-        Self { wheel: Wheel::new(mode), table: HashTable::new(), hasher }
+        Self { wheel: Wheel::new(mode), names: Names::new(), hasher }
     }
 
     /// Drives the map to tick `now` and returns the next value that is due, with its key. Returns
@@ -123,9 +121,7 @@ impl<K, V, S> WheelMap<K, V, S> {
     pub fn expire_bounded(&mut self, now: u64, work: &mut usize) -> Option<Expired<V, K>> {
         let Expired { key: named, deadline, value } = self.wheel.expire_bounded(now, work)?;
         let Held { hash, key, value } = value;
-        if let Ok(entry) = self.table.find_entry(hash, |&other| other == named) {
-            entry.remove();
-        }
+        self.names.remove(hash, |&other| other == named);
         Some(Expired { key, deadline, value })
     }
 
@@ -136,7 +132,13 @@ impl<K, V, S> WheelMap<K, V, S> {
     /// these values any more, and they come out at their deadlines. A value that panics in its
     /// `Drop` does what it does in [`Wheel::drain`].
     pub fn drain(&mut self) -> impl ExactSizeIterator<Item = Expired<V, K>> + FusedIterator {
-        self.table.clear();
+        if self.len() < self.names.tables() {
+            for (named, _, held) in self.wheel.iter() {
+                self.names.remove(held.hash, |&other| other == named);
+            }
+        } else {
+            self.names.clear();
+        }
         self.wheel.drain().map(|Expired { deadline, value: Held { key, value, .. }, .. }| Expired {
             key,
             deadline,
@@ -162,28 +164,27 @@ impl<K, V, S> WheelMap<K, V, S> {
     /// assert_eq!(map.len(), 1);
     /// ```
     pub fn retain(&mut self, mut keeps: impl FnMut(&K, &mut V) -> bool) {
-        let wheel = RefCell::new(&mut self.wheel);
-        let leaves = |named: &mut Key| match wheel.borrow_mut().get_mut(*named) {
-            Some(held) => !keeps(&held.key, &mut held.value),
-            None => true,
-        };
-        for named in self.table.extract_if(leaves) {
-            let held = wheel.borrow_mut().cancel(named);
-            drop(held);
-        }
+        let names = &mut self.names;
+        self.wheel.retain(|named, _, held| {
+            let is_kept = keeps(&held.key, &mut held.value);
+            if !is_kept {
+                names.remove(held.hash, |&other| other == named);
+            }
+            is_kept
+        });
     }
 
     /// Gives back the memory that the present values do not need. O(n).
     pub fn shrink_to_fit(&mut self) {
         self.wheel.shrink_to_fit();
-        self.table.shrink_to_fit(hash_in(&self.wheel));
+        self.names.shrink_to_fit(hash_in(&self.wheel));
     }
 
     /// Makes room for `additional` values more. Does nothing if there is not enough memory.
     pub fn reserve(&mut self, additional: usize) {
         self.wheel.reserve(additional);
         // If there is no room now, `insert` asks again when it needs it.
-        let _ = self.table.try_reserve(additional, hash_in(&self.wheel));
+        let _ = self.names.try_reserve(additional, hash_in(&self.wheel));
     }
 
     /// Returns the tick of the next value that comes out, or None if the map is empty. It is exact,
@@ -241,7 +242,7 @@ impl<K, V, S> WheelMap<K, V, S> {
     #[must_use]
     pub fn stats(&self) -> WheelStats {
         let mut stats = self.wheel.stats();
-        stats.memory += self.table.allocation_size();
+        stats.memory += self.names.memory();
         stats
     }
 
@@ -249,9 +250,9 @@ impl<K, V, S> WheelMap<K, V, S> {
     #[doc(hidden)]
     pub fn check(&self) {
         self.wheel.check();
-        assert_eq!(self.table.len(), self.wheel.len(), "the table names what the wheel holds");
+        assert_eq!(self.names.len(), self.wheel.len(), "what the wheel holds is named");
         for (named, _, held) in self.wheel.iter() {
-            let found = self.table.find(held.hash, |&other| other == named);
+            let found = self.names.find(held.hash, |&other| other == named);
             assert!(found.is_some(), "every timeout is named by its hash");
         }
     }
@@ -264,7 +265,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> WheelMap<K, V, S> {
     ///
     /// If `deadline` is at or before [`now`](Self::now), it counts as `now`.
     pub fn insert(&mut self, key: K, value: V, deadline: u64) -> Option<V> {
-        let (_, replaced) = self.replace(key, value, deadline)?;
+        // The key first: if its `Drop` panics, the value is dropped as well.
+        let (key, replaced) = self.replace(key, value, deadline)?;
+        drop(key);
         Some(replaced)
     }
 
@@ -272,20 +275,15 @@ impl<K: Hash + Eq, V, S: BuildHasher> WheelMap<K, V, S> {
     /// finish its work before that key is dropped, which might panic.
     pub(crate) fn replace(&mut self, key: K, value: V, deadline: u64) -> Option<(K, V)> {
         let hash = self.hasher.hash_one(&key);
-        let is_it = is_key(&self.wheel, &key);
-        match self.table.entry(hash, is_it, hash_in(&self.wheel)) {
-            Entry::Occupied(entry) => {
-                let named = *entry.get();
-                let held = self.wheel.get_mut(named)?;
-                let replaced = replace(&mut held.value, value);
-                self.wheel.reschedule(named, deadline);
-                Some((key, replaced))
-            }
-            Entry::Vacant(entry) => {
-                entry.insert(self.wheel.schedule(deadline, Held { hash, key, value }));
-                None
-            }
+        if let Some(named) = self.names.find(hash, is_key(&self.wheel, &key)) {
+            let held = self.wheel.get_mut(named)?;
+            let replaced = replace(&mut held.value, value);
+            self.wheel.reschedule(named, deadline);
+            return Some((key, replaced));
         }
+        let named = self.wheel.schedule(deadline, Held { hash, key, value });
+        self.names.insert(hash, named, hash_in(&self.wheel));
+        None
     }
 
     /// Moves the value of `key` to tick `deadline`. Returns false if there is none. O(1),
@@ -304,7 +302,10 @@ impl<K: Hash + Eq, V, S: BuildHasher> WheelMap<K, V, S> {
     where
         K: Borrow<Q>,
     {
-        Some(self.remove_entry(key)?.1)
+        // The key first: if its `Drop` panics, the value is dropped as well.
+        let (key, value) = self.remove_entry(key)?;
+        drop(key);
+        Some(value)
     }
 
     /// Removes the value of `key`, and returns it with the key that the map had. Returns None if
@@ -314,7 +315,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WheelMap<K, V, S> {
         K: Borrow<Q>,
     {
         let hash = self.hasher.hash_one(key);
-        let (named, _) = self.table.find_entry(hash, is_key(&self.wheel, key)).ok()?.remove();
+        let named = self.names.remove(hash, is_key(&self.wheel, key))?;
         let held = self.wheel.cancel(named)?;
         Some((held.key, held.value))
     }
@@ -360,7 +361,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WheelMap<K, V, S> {
     where
         K: Borrow<Q>,
     {
-        self.table.find(self.hasher.hash_one(key), is_key(&self.wheel, key)).copied()
+        self.names.find(self.hasher.hash_one(key), is_key(&self.wheel, key))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::growing::{self, Growing};
 use alloc::vec::Vec;
-use core::iter::{Enumerate, Zip};
 use core::num::NonZeroU32;
 
 /// Names one timeout of one wheel, and nothing once that timeout is gone.
@@ -337,29 +336,20 @@ impl<T> Arena<T> {
 
     /// Returns the first live timeout at or after index `from`, as key, deadline and value.
     pub(super) fn next_live(&self, from: u32) -> Option<(Key, u64, &T)> {
-        let mut skipped = (1 << (from as usize % GROUP)) - 1;
-        for (group, vacant) in self.vacant.iter().enumerate().skip(from as usize / GROUP) {
-            let mut live = !vacant & !core::mem::take(&mut skipped);
-            if let Some(spare) = self.spare.filter(|&spare| spare as usize / GROUP == group) {
-                live &= !(1 << (spare as usize % GROUP));
-            }
-            if live == 0 {
-                continue;
-            }
-            let index = (group * GROUP) as u32 + live.trailing_zeros();
-            if let Slot::Occupied(Timeout { generation, value, .. }) =
-                self.slots.get(index as usize)?
-            {
+        let index = next_live(&self.vacant, self.spare, from)?;
+        match self.slots.get(index as usize)? {
+            Slot::Occupied(Timeout { generation, value, .. }) => {
                 let key = Key { index, generation: *generation };
-                return Some((key, self.deadline_at(index), value));
+                Some((key, self.deadline_at(index), value))
             }
+            Slot::Vacant(_) => None,
         }
-        None
     }
 
-    /// Returns an iterator over all places.
-    pub(super) fn iter_mut(&mut self) -> PlacesMut<'_, T> {
-        PlacesMut(self.slots.iter_mut().zip(self.deadlines.iter()).enumerate())
+    /// Returns an iterator over the live timeouts, as key, deadline and value.
+    pub(super) fn iter_mut(&mut self) -> LiveMut<'_, T> {
+        let Self { slots, deadlines, vacant, spare, .. } = self;
+        LiveMut { slots: slots.iter_mut(), deadlines, vacant, spare: *spare, index: 0 }
     }
 
     /// Makes the stamps go on from `stamp`.
@@ -445,21 +435,47 @@ impl<T> Arena<T> {
 }
 
 /// Iterates over the live timeouts, as key, deadline and value, to change the values.
-pub(super) struct PlacesMut<'a, T>(
-    Enumerate<Zip<growing::IterMut<'a, Slot<T>>, growing::Iter<'a, u64>>>,
-);
+pub(super) struct LiveMut<'a, T> {
+    /// The slots from `index` on.
+    slots: growing::IterMut<'a, Slot<T>>,
+    deadlines: &'a Growing<u64>,
+    vacant: &'a [u64],
+    spare: Option<u32>,
+    /// The first index not yet looked at.
+    index: u32,
+}
 
-impl<'a, T> Iterator for PlacesMut<'a, T> {
+impl<'a, T> Iterator for LiveMut<'a, T> {
     type Item = (Key, u64, &'a mut T);
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.0.find_map(|(index, (slot, &deadline))| match slot {
+        let index = next_live(self.vacant, self.spare, self.index)?;
+        let slot = self.slots.nth((index - self.index) as usize)?;
+        self.index = index.saturating_add(1);
+        match slot {
             Slot::Occupied(Timeout { generation, value, .. }) => {
-                Some((Key { index: index as u32, generation: *generation }, deadline, value))
+                let key = Key { index, generation: *generation };
+                Some((key, self.deadlines[index as usize], value))
             }
             Slot::Vacant(_) => None,
-        })
+        }
     }
+}
+
+/// Returns the first index from `from` on of a slot that is not vacant. Looks at one word for each
+/// group of slots.
+fn next_live(vacant: &[u64], spare: Option<u32>, from: u32) -> Option<u32> {
+    let mut skipped = (1 << (from as usize % GROUP)) - 1;
+    for (group, vacant) in vacant.iter().enumerate().skip(from as usize / GROUP) {
+        let mut live = !vacant & !core::mem::take(&mut skipped);
+        if let Some(spare) = spare.filter(|&spare| spare as usize / GROUP == group) {
+            live &= !(1 << (spare as usize % GROUP));
+        }
+        if live != 0 {
+            return Some((group * GROUP) as u32 + live.trailing_zeros());
+        }
+    }
+    None
 }
 
 #[cfg(test)]

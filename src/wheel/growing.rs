@@ -21,7 +21,7 @@ const STEP: usize = 64;
 /// resizes its tables. While this goes on, an element may be in either array. At all other times a
 /// look costs no more than in a `Vec`, because every element is in `first`.
 #[derive(Debug)]
-pub(super) struct Growing<E> {
+pub(crate) struct Growing<E> {
     first: Vec<E>,
     /// The elements that were moved, and new ones behind them. Before them, a blank for each
     /// element that is still in `first`. Until the first element is moved, only blanks, and no more
@@ -33,22 +33,22 @@ pub(super) struct Growing<E> {
     is_kept: bool,
 }
 
-pub(super) type Iter<'a, E> = Chain<slice::Iter<'a, E>, slice::Iter<'a, E>>;
+pub(crate) type Iter<'a, E> = Chain<slice::Iter<'a, E>, slice::Iter<'a, E>>;
 
-pub(super) type IterMut<'a, E> = Chain<slice::IterMut<'a, E>, slice::IterMut<'a, E>>;
+pub(crate) type IterMut<'a, E> = Chain<slice::IterMut<'a, E>, slice::IterMut<'a, E>>;
 
 impl<E: Default> Growing<E> {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { first: Vec::new(), next: Vec::new(), limit: 0, is_kept: false }
     }
 
     #[inline]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.first.len().max(self.next.len())
     }
 
     #[inline]
-    pub(super) fn push(&mut self, element: E) {
+    pub(crate) fn push(&mut self, element: E) {
         if self.first.len() < self.limit {
             self.first.push(element);
         } else {
@@ -104,32 +104,32 @@ impl<E: Default> Growing<E> {
 
     /// Returns the elements that have not moved, which are nearly always all.
     #[inline]
-    pub(super) fn first(&self) -> &[E] {
+    pub(crate) fn first(&self) -> &[E] {
         &self.first
     }
 
     #[inline]
-    pub(super) fn get(&self, at: usize) -> Option<&E> {
+    pub(crate) fn get(&self, at: usize) -> Option<&E> {
         if at < self.first.len() { self.first.get(at) } else { self.next.get(at) }
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, at: usize) -> Option<&mut E> {
+    pub(crate) fn get_mut(&mut self, at: usize) -> Option<&mut E> {
         if at < self.first.len() { self.first.get_mut(at) } else { self.next.get_mut(at) }
     }
 
-    pub(super) fn iter(&self) -> Iter<'_, E> {
+    pub(crate) fn iter(&self) -> Iter<'_, E> {
         let moved = self.next.get(self.first.len()..).unwrap_or_default();
         self.first.iter().chain(moved)
     }
 
-    pub(super) fn iter_mut(&mut self) -> IterMut<'_, E> {
+    pub(crate) fn iter_mut(&mut self) -> IterMut<'_, E> {
         let moved = self.next.get_mut(self.first.len()..).unwrap_or_default();
         self.first.iter_mut().chain(moved)
     }
 
     /// Makes room for `additional` elements, at once, if there is enough memory.
-    pub(super) fn try_reserve(&mut self, additional: usize) -> Result<(), TryReserveError> {
+    pub(crate) fn try_reserve(&mut self, additional: usize) -> Result<(), TryReserveError> {
         self.settle();
         let len = self.first.len().saturating_add(additional);
         if len > limit(self.first.capacity().max(self.next.capacity())) {
@@ -141,7 +141,7 @@ impl<E: Default> Growing<E> {
     }
 
     /// Drops all elements from `len` on, and gives back the memory that the others do not need.
-    pub(super) fn shrink_to(&mut self, len: usize) {
+    pub(crate) fn shrink_to(&mut self, len: usize) {
         self.settle();
         self.next = Vec::new();
         self.first.truncate(len);
@@ -153,7 +153,7 @@ impl<E: Default> Growing<E> {
     }
 
     /// Returns the bytes that are allocated.
-    pub(super) fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         (self.first.capacity() + self.next.capacity()) * size_of::<E>()
     }
 }

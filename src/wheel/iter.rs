@@ -1,6 +1,6 @@
 //! Iterators over the timeouts of a wheel.
 
-use super::arena::PlacesMut;
+use super::arena::LiveMut;
 use super::{Expired, Key, Wheel};
 use core::fmt;
 use core::iter::FusedIterator;
@@ -56,7 +56,7 @@ impl<'a, T> IntoIterator for &'a Wheel<T> {
 /// Iterates over the timeouts of a wheel, as key, deadline and value, to change the values, from
 /// [`Wheel::iter_mut`].
 pub struct IterMut<'a, T> {
-    pub(super) places: PlacesMut<'a, T>,
+    pub(super) live: LiveMut<'a, T>,
     pub(super) left: usize,
 }
 
@@ -65,7 +65,7 @@ impl<'a, T> Iterator for IterMut<'a, T> {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
-        self.places.next()
+        self.live.next()
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -17,6 +17,7 @@ mod visit;
 mod within;
 
 pub use arena::Key;
+pub(crate) use growing::Growing;
 pub use iter::{Drain, ExtractDue, Iter, IterMut};
 
 use crate::mode::Mode;
@@ -664,8 +665,7 @@ impl<T> Wheel<T> {
     /// Returns an iterator over all timeouts, as key, deadline and value, to change the values. In
     /// no particular order.
     ///
-    /// It looks at as many places as there were timeouts at once since the last
-    /// [`shrink_to_fit`](Self::shrink_to_fit).
+    /// It looks at as many places as [`iter`](Self::iter).
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -677,7 +677,7 @@ impl<T> Wheel<T> {
     /// ```
     pub fn iter_mut(&mut self) -> IterMut<'_, T> {
         let left = self.len();
-        IterMut { places: self.arena.iter_mut(), left }
+        IterMut { live: self.arena.iter_mut(), left }
     }
 
     /// Drops each timeout for which `keep(key, deadline, &mut value)` returns false. The others keep
@@ -697,7 +697,8 @@ impl<T> Wheel<T> {
     /// ```
     pub fn retain(&mut self, mut keep: impl FnMut(Key, u64, &mut T) -> bool) {
         let mut index = 0;
-        while let Some((key, deadline, _)) = self.arena.next_live(index) {
+        for _ in 0..self.len() {
+            let Some((key, deadline, _)) = self.arena.next_live(index) else { break };
             index = key.index().saturating_add(1);
             let is_kept = self.get_mut(key).is_none_or(|value| keep(key, deadline, value));
             if !is_kept {
