@@ -24,7 +24,9 @@ pub(crate) const QUANTILES: [(&str, f64); 6] = [
 /// reads a word of memory that has probably left the cache. An interrupt takes longer if the
 /// kernel's own memory has left the cache as well.
 pub(crate) const CALLS: [&str; 6] =
-    ["schedule", "cancel", "reschedule", "expire", "nothing", "far read"];
+    ["schedule", "cancel", "reschedule", "expire", NOTHING, "far read"];
+
+pub(crate) const NOTHING: &str = "nothing";
 
 /// What the subject has been through before, as the workload's name ends: the subject may owe
 /// something for it.
@@ -90,7 +92,7 @@ pub(super) fn run<S: Subject>(case: &Case) -> Sample {
         server.faults.add(Fault::Wrong, !server.subject.cancel(key, number));
     }
     for _ in 0..count {
-        calls.time("nothing", || black_box(()));
+        calls.time(NOTHING, || black_box(()));
     }
     let words = vec![1_u64; count * FAR_WORDS];
     for _ in 0..count {
