@@ -90,7 +90,7 @@
 //! # Features
 //!
 //! - `std` (default): the [`Timer`], the futures, and the queues and maps on a timer. Without it the
-//!   crate is `no_std`, and the [`Wheel`] needs `alloc` and 40 KB of stack.
+//!   crate is `no_std`, and the [`Wheel`] needs `alloc`, and some tens of kilobytes of stack.
 //! - `stream`: [`Interval`], [`DelayQueue`], [`DelayMap`] and [`DelayReceiver`] are streams, by the
 //!   crate `futures-core`.
 //! - `hyper`: a [`Timer`] sets the time limits of hyper's servers and clients.

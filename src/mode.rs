@@ -7,20 +7,20 @@ use core::str::FromStr;
 /// Chooses between a hierarchical and a hashed wheel, and the number of its buckets.
 ///
 /// Take [`Mode::hierarchical`]: its cost depends least on the delays. Measure a hashed wheel if one
-/// round is longer than nearly all delays. A round is as many ticks as there are buckets. The
-/// command `tickwheel replay` compares modes on a recorded workload.
+/// round (as many ticks as there are buckets) is longer than nearly all delays. The command
+/// `tickwheel replay` compares modes on a recorded workload.
 ///
 /// Both modes keep the same promises and answer every call alike. They differ in cost:
 ///
 /// | | hierarchical | hashed |
 /// |---|---|---|
 /// | a timeout waits | in a bucket of a level that is coarse enough for its delay | in the bucket of its deadline modulo the number of buckets |
-/// | on its way | it is demoted, at most once a level | it is passed over, at most once a round |
+/// | on its way | it is demoted, at most once per level | it is passed over, at most once per round |
 /// | good for | delays of any length, and any mixture of them | delays that are short, or all alike |
 /// | if the delays do not suit it | it never costs much | each round in which another timeout of its bucket is due costs a scan of the bucket |
 ///
-/// A wheel allocates its buckets in rows of 16, about 650 bytes, where timeouts wait. A wheel of
-/// very many buckets and few timeouts may need a row for each timeout.
+/// A wheel allocates its buckets in rows of 16, where timeouts wait. A wheel of very many buckets
+/// and few timeouts may need a row for each timeout.
 ///
 /// # As text
 ///
@@ -66,7 +66,7 @@ pub enum ModeError {
     },
 }
 
-/// The most buckets that a mode can have: a level, or in all.
+/// The most buckets that a mode can have: per level, or in all.
 const MOST_BUCKETS: usize = 1 << 30;
 
 impl Mode {
@@ -79,7 +79,7 @@ impl Mode {
     /// Returns a hierarchical mode with `buckets_per_level`, rounded up to a power of two, and
     /// enough levels for every `u64`.
     ///
-    /// With more buckets a level, timeouts are demoted less often, and a sparse wheel takes more
+    /// With more buckets per level, timeouts are demoted less often, and a sparse wheel takes more
     /// memory.
     ///
     /// # Errors

@@ -378,7 +378,7 @@ fn hash_in<K, V>(wheel: &Wheel<Held<K, V>>) -> impl Fn(&Key) -> u64 {
     |&named| wheel.get(named).map_or(0, |held| held.hash)
 }
 
-/// A hierarchical map of 64 buckets a level.
+/// A hierarchical map of 64 buckets per level.
 impl<K, V, S: Default> Default for WheelMap<K, V, S> {
     fn default() -> Self {
         Self::with_hasher(Mode::default(), S::default())

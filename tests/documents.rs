@@ -1,4 +1,7 @@
-//! The documents say what is there: tests, files and links.
+//! The documents say what is there: tests, files, links and figures.
+
+#[path = "documents/figures.rs"]
+mod figures;
 
 use std::collections::BTreeSet;
 use std::fs::read_to_string;
@@ -6,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 #[test]
 fn every_test_that_is_named_exists() {
-    let files = [files("tests", "rs"), files("src", "rs")].concat();
+    let files = ["tests", "src", "crates/durable"].map(|folder| files(folder, "rs")).concat();
     let known: BTreeSet<String> = files.iter().flat_map(|path| functions(path)).collect();
     let modules: BTreeSet<&str> = known.iter().filter_map(|name| name.split("::").next()).collect();
     let exists = |name: &str| match name.strip_prefix("...") {
@@ -21,7 +24,7 @@ fn every_test_that_is_named_exists() {
         let is_table = |line: &&str| line.starts_with("//! |");
         text(path).lines().filter(is_table).map(|line| format!("{line}\n")).collect::<String>()
     });
-    for text in [text("design.md")].into_iter().chain(tables) {
+    for text in ["design.md", "crates/durable/design.md"].map(text).into_iter().chain(tables) {
         let is_named = |name: &&str| match name.strip_prefix("...") {
             Some(end) => is_test_name(end),
             None => {

@@ -42,9 +42,9 @@ use writer::Writer;
 /// # Cost
 ///
 /// A thread of the recorder's own writes, at least once a second, and flushes once a second. A call
-/// copies 24 bytes for that thread, and never waits for it. At most 2^20 operations wait to be
-/// written (of one wheel 2^16), in 24 MiB (1.5 MiB). If the writer is slower than the program, what
-/// finds no room is left out and counted. If the writer fails or panics, all that follows is.
+/// copies a few words for that thread, and never waits for it. At most 2^20 operations wait to be
+/// written, of one wheel 2^16. Operations that find no room are counted and not written. After the
+/// writer has failed or panicked, no operation is written.
 ///
 /// ```
 /// use std::time::Duration;

@@ -202,8 +202,8 @@ impl fmt::Debug for TimerBuilder {
 const SHORTEST_TICK: Duration = Duration::from_micros(1);
 const LONGEST_TICK: Duration = Duration::from_secs(3_600);
 const MOST_SHARDS: usize = 1_024;
-/// Threads take turns at the shards, idle threads too. With one shard a core two busy threads soon
-/// meet at one, and each then takes six times as long.
+/// Threads take turns at the shards, idle threads too. With one shard per core two busy threads soon
+/// meet at one, and each then waits for the other.
 const A_CORE_BY_DEFAULT: usize = 4;
 /// The worker looks at each shard when it wakes up.
 const MOST_BY_DEFAULT: usize = 256;

@@ -454,17 +454,17 @@ loom::lazy_static! {
 }
 
 /// The work that is done under one lock. The last step of it may be 1024 timeouts of a bucket that
-/// move, or a bucket of 8192 that is sorted: some 13 or 40 us. Otherwise a batch is some 3 us: less
-/// than it takes to wake a thread that went to sleep for the lock, and much more than it takes to
-/// release the lock and get it back.
+/// move, or a bucket of 8192 that is sorted. Otherwise a batch takes less time than it takes to wake
+/// a thread that went to sleep for the lock, and much more than it takes to release the lock and get
+/// it back.
 const BATCH: usize = 128;
 
 /// So many timeouts that are due at once are a burst.
 const BURST: usize = 16;
 
-/// How often a thread tries the lock before it goes to sleep for it: for some 20 us, which is
-/// longer than the lock is held in all but a few cases. To be woken up takes longer than that, and
-/// milliseconds where the core has other work meanwhile.
+/// How often a thread tries the lock before it goes to sleep for it: for longer than the lock is
+/// held in all but a few cases. To be woken up takes longer than that, and milliseconds if the core
+/// has other work meanwhile.
 const TRIES: usize = 500;
 
 /// A wheel cannot hold more than 2^32 - 1.

@@ -248,7 +248,7 @@ impl<T> Wheel<T> {
     /// timeouts that are due at the earlier `now` come out.
     ///
     /// The cost goes by what comes due, and not by the distance from the last `now`. A timeout is
-    /// demoted at most once a level. One call may demote all timeouts of a coarse bucket;
+    /// demoted at most once per level. One call may demote all timeouts of a coarse bucket;
     /// [`expire_bounded`](Self::expire_bounded) spreads that over several calls. A hashed wheel
     /// scans all of a bucket in each round in which a timeout of that bucket is due, or was due
     /// before it was cancelled or moved. All rounds of a jump count as one.
@@ -757,8 +757,8 @@ impl<T> Wheel<T> {
     ///
     /// A wheel whose room is used up doubles it by itself, a little with each
     /// [`schedule`](Self::schedule), so that no call takes long. On Linux, from 32 MB on, the wheel
-    /// leaves this to the system's allocator, which moves whole pages and copies nothing: 0.8 ms at
-    /// 8 million timeouts. Another allocator may copy.
+    /// leaves this to the system's allocator, which moves whole pages and copies nothing. Another
+    /// allocator may copy.
     pub fn reserve(&mut self, additional: usize) {
         self.arena.reserve(additional);
     }
@@ -798,7 +798,7 @@ impl<T> Wheel<T> {
     }
 }
 
-/// The default is a hierarchical wheel of 64 buckets a level.
+/// The default is a hierarchical wheel of 64 buckets per level.
 impl<T> Default for Wheel<T> {
     fn default() -> Self {
         Self::new(Mode::default())
