@@ -6,7 +6,8 @@
 //!    also be where the cursor at the end of the visit puts them.
 //! 2. All other entries are stale, and `Sweep` knows their number.
 //! 3. No chunk of a bucket is empty, and an empty bucket holds no memory. The chunks of a bucket
-//!    that count as sorted are sorted by deadline.
+//!    that count as sorted are sorted by deadline. The tick that is noted for a chunk is not after
+//!    any deadline in it.
 //! 4. The noted deadline of a bucket is not after the deadline of any timeout in it. That of a node
 //!    is not after any below it. `wake` is not after any deadline.
 //! 5. Exactly the buckets with entries are marked as occupied. Each node knows which of its

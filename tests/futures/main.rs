@@ -15,10 +15,10 @@
 //! | `delayed_sleep_level_0` | `sleep::completes_at_its_deadline_and_not_before` |
 //! | `sub_ms_delayed_sleep` | `sleep::parts_of_a_tick_round_up` |
 //! | `delayed_sleep_wrapping_level_0` | `sleep::from_any_tick_it_takes_as_long` |
-//! | `reset_future_sleep_before_fire` | `sleep::moved_later_it_is_not_early` |
-//! | `reset_past_sleep_before_turn`, `reset_past_sleep_before_fire` | `sleep::moved_earlier_it_is_woken_without_another_poll` |
+//! | `reset_future_sleep_before_fire` | `sleep::moved_it_is_woken_in_time_and_not_early` |
+//! | `reset_past_sleep_before_turn`, `reset_past_sleep_before_fire` | `sleep::moved_it_is_woken_in_time_and_not_early` |
 //! | `reset_future_sleep_after_fire`, `reset_after_firing` | `sleep::moved_after_it_completed_it_completes_again`, `sleep::moved_after_it_was_due_and_before_it_was_polled_it_waits_anew` |
-//! | `reset_sleep_to_past` | `sleep::moved_into_the_past_it_is_woken_at_once` |
+//! | `reset_sleep_to_past` | `sleep::moved_it_is_woken_in_time_and_not_early` |
 //! | `greater_than_max`, `multi_long_sleeps`, `long_sleeps` | `sleep::years_away_it_is_exact` |
 //! | `short_sleeps` | `sleep::a_thousand_short_ones_make_progress` |
 //! | `exactly_max`, `no_out_of_bounds_close_to_max` | `sleep::what_no_instant_can_hold_does_not_complete` |
@@ -30,11 +30,11 @@
 //!
 //! | case | test |
 //! |---|---|
-//! | `burst`, `delay`, `skip` | `interval::burst_ticks_as_often_as_was_missed`, `interval::delay_begins_anew`, `interval::skip_leaves_out_what_was_missed` |
-//! | `reset` | `interval::reset_ticks_one_period_later` |
-//! | `reset_immediately` | `interval::reset_immediately_ticks_at_once` |
-//! | `reset_after` | `interval::reset_after_ticks_after_that` |
-//! | `reset_at`, `reset_at_bigger_than_interval` | `interval::reset_at_ticks_then`, `interval::reset_further_than_a_period` |
+//! | `burst`, `delay`, `skip` | `interval::ticks_that_were_missed_come_as_it_is_told` |
+//! | `reset` | `interval::reset_it_ticks_then_and_the_ticks_after_it_follow` |
+//! | `reset_immediately` | `interval::reset_it_ticks_then_and_the_ticks_after_it_follow` |
+//! | `reset_after` | `interval::reset_it_ticks_then_and_the_ticks_after_it_follow` |
+//! | `reset_at`, `reset_at_bigger_than_interval` | `interval::reset_it_ticks_then_and_the_ticks_after_it_follow` |
 //! | `interval_zero_duration` | `interval::a_period_of_zero_is_one_tick_of_the_timer` |
 //! | `interval_doesnt_panic_max_duration_when_polling` | `interval::the_longest_period_ticks_once` |
 //!
@@ -47,7 +47,7 @@
 //! | `advance_once_with_timer` | `sleep::completes_at_its_deadline_and_not_before` |
 //! | `starving` | `runtimes::a_busy_task_does_not_starve_a_sleep` |
 //! | `tickspace` | `clock::reset_elsewhere_it_goes_by_its_own_timer` |
-//! | `insert_of_already_cancelled_entry_does_not_enter_wheel` | `sleep::never_polled_it_is_not_in_the_timer`, `sleep::dropped_it_leaves_nothing_behind` |
+//! | `insert_of_already_cancelled_entry_does_not_enter_wheel` | `sleep::never_polled_it_is_not_in_the_timer`, `sleep::dropped_after_it_was_moved_it_leaves_nothing_behind` |
 //! | `cancel_races_with_insert` | `ends::stopping_races_with_polling`, and `tests/loom.rs` |
 //!
 //! # folly, waiters

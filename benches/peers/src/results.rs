@@ -108,15 +108,15 @@ impl Row {
         self.failure().is_none() && !self.faults().any()
     }
 
-    /// Whether the answers were right, and what was wrong with them.
+    /// What was wrong with the answers: nothing if they were right.
     pub(crate) fn answers(&self) -> String {
         let faults = self.faults();
         let wrong = faults.any().then(|| format!("WRONG: {faults}"));
         let marks: Vec<_> = self.failure().map(str::to_owned).into_iter().chain(wrong).collect();
         match faults.count(Fault::NotFirstInFirstOut) {
             _ if !marks.is_empty() => marks.join("; "),
-            0 => "right".into(),
-            _ => "right, ties reordered".into(),
+            0 => String::new(),
+            _ => "ties reordered".into(),
         }
     }
 }

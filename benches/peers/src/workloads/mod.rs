@@ -58,8 +58,7 @@ const QUICK_GROWTH: Sizes = &[1_000, 10_000, 100_000];
 const LEAST: usize = if cfg!(test) { 2_000 } else { 100_000 };
 
 const FIRE: &[Metric] = &[ns("schedule + fire"), ns("schedule"), ns("fire")];
-const THREADS: &[Metric] =
-    &[ns("schedule + cancel"), ("rate", "M/s"), ("behind", DURATION), ("processors", "")];
+const THREADS: &[Metric] = &[ns("schedule + cancel"), ("behind", DURATION), ("processors", "")];
 const BURST: &[Metric] = &[
     ("with a caller", DURATION),
     ("alone", DURATION),

@@ -52,7 +52,6 @@ pub(super) fn throughput<T: Threaded>(threads: usize, milliseconds: u64) -> Samp
     faults.add(Fault::Early, FIRED.load(Relaxed));
     let values = [
         ("schedule + cancel", each),
-        ("rate", 1e3 / each),
         ("behind", behind(&timer).as_nanos() as f64),
         // Fewer than threads: the machine was busy, and the rate says nothing.
         ("processors", processors),
