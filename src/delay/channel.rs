@@ -261,6 +261,11 @@ impl<T> Source for Channel<T> {
         }
     }
 
+    fn unwatch(&mut self) {
+        let watcher = lock(&self.0.inner).watcher.take();
+        self.0.let_go(watcher, drop);
+    }
+
     fn is_over(&self) -> bool {
         lock(&self.0.inner).is_over()
     }

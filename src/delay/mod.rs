@@ -8,14 +8,13 @@ pub use channel::{DelayReceiver, DelaySender, SendError, delay_channel};
 pub use map::DelayMap;
 pub use queue::DelayQueue;
 
-use crate::future::{Elapsed, Sleep, Timed};
+use crate::future::{Elapsed, Sleep, Timed, Turns, Waits, wait};
 use crate::ticks::NEVER;
 use crate::timer::Hub;
 use crate::{Expired, Key, ScheduleErrorKind, Timer};
 use alloc::sync::Arc;
 use alloc::task::Wake;
 use alloc::vec::Vec;
-use core::future::poll_fn;
 use core::mem::take;
 use core::pin::pin;
 use core::task::{Context, Poll, Waker, ready};
@@ -45,7 +44,10 @@ use std::time::Instant;
 ///   order in which they were inserted, replaced or moved.
 /// - A delay may be of any length. A delay too long for [`Instant`] never ends.
 /// - It has a single timeout in its timer, and only while a task or a thread waits. It does not keep
-///   the timer alive. Dropping the future of a call loses no value.
+///   the timer alive. Dropping the future of a call ends the wait at once, and loses no value. A
+///   wait that a task began by [polling](Self::poll_expired) ends when a poll is ready.
+/// - If many values are due, it gives way to other tasks now and then: a poll wakes its own task,
+///   and is not ready.
 ///
 /// Changing a queue or a map needs `&mut` access. While a task awaits the next value, use `select!`
 /// in that task. If the code that holds the queue changes it after a task
@@ -63,8 +65,11 @@ pub struct Delayed<S> {
     source: S,
     /// While a task waits, this ends when the task is to look at the source again, or before.
     sleep: Sleep,
-    /// The last value asked for was an error: the next is None, unless one is due.
+    /// The last call gave an error, and the next gives None, unless a value is due.
     ends: bool,
+    /// The sleep or the source may have a waker.
+    waits: bool,
+    turns: Turns<32>,
 }
 
 /// Hands out values by deadline. Nothing outside of this crate can name it.
@@ -80,6 +85,9 @@ pub trait Source {
     /// Returns the tick at which to look again, at the latest, or None if there is nothing to wait
     /// for. A source that others change wakes `waker` for an earlier tick.
     fn watch(&mut self, waker: &Waker) -> Option<u64>;
+
+    /// Drops the waker that it has, if it has one.
+    fn unwatch(&mut self) {}
 
     /// Returns whether there is nothing to wait for.
     fn is_over(&self) -> bool {
@@ -115,7 +123,7 @@ impl<S: Source> Delayed<S> {
     ///
     /// If no thread can wake the task in time: see [`Delayed`].
     pub async fn next(&mut self) -> Outcome<S> {
-        poll_fn(|context| self.poll_expired(context)).await
+        wait(self, Self::poll_expired).await
     }
 
     /// Waits for the next value, and returns it. Goes on waiting where [`next`](Self::next) returns
@@ -142,7 +150,7 @@ impl<S: Source> Delayed<S> {
     /// ```
     pub async fn next_due(&mut self) -> Result<DueFrom<S>, ScheduleErrorKind> {
         let until = |tick: Option<u64>| Some(tick.unwrap_or(NEVER));
-        let next = poll_fn(|context| self.poll_until(context, until)).await;
+        let next = wait(self, |this, context| this.poll_until(context, until)).await;
         // None does not come, because there always is a tick.
         next.unwrap_or(Err(ScheduleErrorKind::Stopped))
     }
@@ -176,7 +184,7 @@ impl<S: Source> Delayed<S> {
         batch: &mut Vec<DueFrom<S>>,
         max: usize,
     ) -> Result<usize, ScheduleErrorKind> {
-        poll_fn(|context| self.poll_batch(context, batch, max)).await
+        wait(self, |this, context| this.poll_batch(context, batch, max)).await
     }
 
     /// Returns the next value if it is due, or None if there is nothing to wait for. Otherwise the
@@ -186,7 +194,7 @@ impl<S: Source> Delayed<S> {
     ///
     /// Those of [`next`](Self::next).
     pub fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<Outcome<S>> {
-        let ends = take(&mut self.ends);
+        let ends = self.ends;
         let next = ready!(self.poll_until(context, |tick| tick.filter(|_| !ends)));
         self.ends = matches!(next, Some(Err(_)));
         Poll::Ready(next)
@@ -305,10 +313,26 @@ impl<S: Source> Delayed<S> {
         context: &mut Context<'_>,
         until: impl Fn(Option<u64>) -> Option<u64>,
     ) -> Poll<Outcome<S>> {
+        ready!(self.turns.take(&self.sleep.shard().hub, context.waker()));
+        self.ends = false;
+        let next = self.poll_at(context, until);
+        match next {
+            Poll::Pending => self.turns = Turns::default(),
+            Poll::Ready(_) => self.give_up(),
+        }
+        next
+    }
+
+    fn poll_at(
+        &mut self,
+        context: &mut Context<'_>,
+        until: impl Fn(Option<u64>) -> Option<u64>,
+    ) -> Poll<Outcome<S>> {
         loop {
             if let Poll::Ready(Some(due)) = self.poll_due() {
                 return Poll::Ready(Some(Ok(due)));
             }
+            self.waits = true;
             let Some(tick) = until(self.source.watch(context.waker())) else {
                 return Poll::Ready(None);
             };
@@ -335,6 +359,7 @@ impl<S: Source> Delayed<S> {
             expired = self.source.expire(Some(now));
         }
         let Some(Expired { key, deadline, value }) = expired else { return Poll::Pending };
+        self.ends = false;
         let hub = self.hub();
         // A value that is due has an instant.
         let deadline = hub.ticks.instant(deadline).unwrap_or_else(|| hub.clock.now());
@@ -345,7 +370,13 @@ impl<S: Source> Delayed<S> {
 impl<S> Delayed<S> {
     /// Awaits `source` on `timer`, which it does not keep alive.
     fn on(timer: &Timer, source: S) -> Self {
-        Self { source, sleep: Sleep::new(timer.shard(), 0), ends: false }
+        Self {
+            source,
+            sleep: Sleep::new(timer.shard(), 0),
+            ends: false,
+            waits: false,
+            turns: Turns::default(),
+        }
     }
 
     fn hub(&self) -> &Arc<Hub> {
@@ -360,6 +391,15 @@ impl<S> Delayed<S> {
             } else {
                 self.sleep.move_to(deadline);
             }
+        }
+    }
+}
+
+impl<S: Source> Waits for Delayed<S> {
+    fn give_up(&mut self) {
+        if take(&mut self.waits) {
+            self.sleep.take_out(drop);
+            self.source.unwatch();
         }
     }
 }

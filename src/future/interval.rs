@@ -1,10 +1,10 @@
 //! Ticks at a fixed rate.
 
 use super::sleep::Sleep;
+use super::turns::{Turns, Waits, wait};
 use crate::{MissedTick, ScheduleErrorKind};
 use core::fmt;
-use core::future::poll_fn;
-use core::task::{Context, Poll};
+use core::task::{Context, Poll, ready};
 use core::time::Duration;
 use std::time::Instant;
 
@@ -45,6 +45,8 @@ pub struct Interval {
     /// Not zero.
     period: Duration,
     missed: MissedTick,
+    /// Of ticks that were missed, and need no wait: few, because each may be much work.
+    turns: Turns<4>,
     /// The stream gave an error and has to end now.
     #[cfg(feature = "stream")]
     ends: bool,
@@ -57,6 +59,7 @@ impl Interval {
             due: None,
             period,
             missed: MissedTick::default(),
+            turns: Turns::default(),
             #[cfg(feature = "stream")]
             ends: false,
         };
@@ -71,7 +74,7 @@ impl Interval {
     ///
     /// Those of [`Sleep`]: if the timer was stopped, for example. Another call tries again.
     pub async fn tick(&mut self) -> Result<Instant, ScheduleErrorKind> {
-        poll_fn(|context| self.poll_tick(context)).await
+        wait(self, Self::poll_tick).await
     }
 
     /// Returns the instant at which the next tick was due, if it is due already. Otherwise the
@@ -86,7 +89,10 @@ impl Interval {
     ) -> Poll<Result<Instant, ScheduleErrorKind>> {
         // If several were missed, the next is due as well: the timer need not wake the task.
         let is_due = !self.sleep.is_waiting() && self.sleep.is_elapsed();
-        if !is_due {
+        if is_due {
+            ready!(self.turns.take(&self.sleep.shard().hub, context.waker()));
+        } else {
+            self.turns = Turns::default();
             match self.sleep.poll_by(context.waker()) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(())) => {}
@@ -104,6 +110,8 @@ impl Interval {
         (self.due, missed) = self.missed.next(self.due, self.period, now, &ticks);
         self.sleep.shard().hub.counters.misses(missed);
         self.sleep.move_to(ticks.deadline_of(self.due));
+        #[cfg(feature = "stream")]
+        (self.ends = false);
         Poll::Ready(Ok(tick))
     }
 
@@ -156,6 +164,12 @@ impl Interval {
     /// Sets what happens when ticks are missed.
     pub fn set_missed_tick(&mut self, missed: MissedTick) {
         self.missed = missed;
+    }
+}
+
+impl Waits for Interval {
+    fn give_up(&mut self) {
+        self.sleep.take_out(drop);
     }
 }
 

@@ -5,10 +5,13 @@ mod hyper;
 mod interval;
 mod sleep;
 mod timeout;
+mod turns;
 
 pub use interval::Interval;
 pub use sleep::Sleep;
 pub use timeout::{Elapsed, Timed};
+
+pub(crate) use turns::{Turns, Waits, wait};
 
 use crate::Timer;
 use crate::timer::warn_if_many;

@@ -1,11 +1,12 @@
 //! A future that completes when its time has come.
 
+use super::turns::Turns;
 use crate::timer::{Action, Shard};
 use crate::{Key, ScheduleErrorKind, Status};
 use alloc::sync::Arc;
 use core::fmt;
 use core::pin::Pin;
-use core::task::{Context, Poll, RawWakerVTable, Waker};
+use core::task::{Context, Poll, RawWakerVTable, Waker, ready};
 use core::time::Duration;
 use std::time::Instant;
 
@@ -54,7 +55,7 @@ pub struct Sleep {
 
 enum Progress {
     /// The timer has nothing of it: no task polled it since it was made or reset, or it completed.
-    Idle(Option<Output>),
+    Idle { output: Option<Output>, turns: Turns<32> },
     /// The timer has a waker, or had one and woke it.
     Waiting {
         key: Key,
@@ -80,7 +81,7 @@ struct WakerId {
 impl Sleep {
     #[inline]
     pub(crate) fn new(shard: &Arc<Shard>, deadline: u64) -> Self {
-        Self { shard: Arc::clone(shard), deadline, progress: Progress::Idle(None) }
+        Self { shard: Arc::clone(shard), deadline, progress: Progress::idle() }
     }
 
     /// Moves the deadline to `delay` from now, earlier or later than it was. A sleep that completed
@@ -158,30 +159,36 @@ impl Sleep {
                     *tick = deadline;
                 } else {
                     // The timer took the waker out to wake the task, which polls again.
-                    self.progress = Progress::Idle(None);
+                    self.progress = Progress::idle();
                 }
             }
-            Progress::Idle(_) => self.progress = Progress::Idle(None),
+            Progress::Idle { output, .. } => *output = None,
         }
     }
 
     /// Takes the waker out of the timer, and wakes the task if there was one.
     pub(crate) fn wake(&mut self) {
-        if let Some(Action::Wake(waker)) = self.take_out() {
-            waker.wake();
-        }
+        self.take_out(Waker::wake);
     }
 
-    fn take_out(&mut self) -> Option<Action> {
-        let Progress::Waiting { key, .. } = self.progress else { return None };
-        self.progress = Progress::Idle(None);
-        self.shard.cancel(|| key, || {})
+    /// Takes the waker out of the timer, if there is one, and does that with it. The timer is told of
+    /// a panic: the waker is another's.
+    pub(crate) fn take_out(&mut self, and: fn(Waker)) {
+        let Progress::Waiting { key, .. } = self.progress else { return };
+        self.progress = Progress::idle();
+        if let Some(Action::Wake(waker)) = self.shard.cancel(|| key, || {}) {
+            self.shard.hub.guarded(|| and(waker));
+        }
     }
 
     pub(crate) fn poll_by(&mut self, waker: &Waker) -> Poll<Output> {
         match &mut self.progress {
-            Progress::Idle(None) => {}
-            Progress::Idle(Some(output)) => return Poll::Ready(*output),
+            Progress::Idle { output, turns } => {
+                ready!(turns.take(&self.shard.hub, waker));
+                if let Some(output) = output {
+                    return Poll::Ready(*output);
+                }
+            }
             Progress::Waiting { key, tick, waker: known } => {
                 // Until the worker comes to that tick the timer has the waker, and so it lives: no
                 // other waker has its addresses.
@@ -193,9 +200,8 @@ impl Sleep {
                     let waker = waker.clone();
                     let id = WakerId::of(&waker);
                     if let Ok(replaced) = self.shard.replace_waker(*key, waker) {
-                        // Before the drop, which might panic.
                         *known = id;
-                        drop(replaced);
+                        self.shard.hub.guarded(|| drop(replaced));
                         return Poll::Pending;
                     }
                 }
@@ -205,7 +211,7 @@ impl Sleep {
                     Status::Stopped => return self.complete(Err(ScheduleErrorKind::Stopped)),
                     _ if self.deadline <= *tick => return self.complete(Ok(())),
                     // The deadline moved to later.
-                    _ => self.progress = Progress::Idle(None),
+                    _ => self.progress = Progress::idle(),
                 }
             }
         }
@@ -222,8 +228,20 @@ impl Sleep {
     }
 
     fn complete(&mut self, output: Output) -> Poll<Output> {
-        self.progress = Progress::Idle(Some(output));
+        if let Progress::Waiting { .. } = self.progress {
+            self.progress = Progress::idle();
+        }
+        if let Progress::Idle { output: kept, .. } = &mut self.progress {
+            *kept = Some(output);
+        }
         Poll::Ready(output)
+    }
+}
+
+impl Progress {
+    #[inline]
+    fn idle() -> Self {
+        Self::Idle { output: None, turns: Turns::default() }
     }
 }
 
@@ -239,7 +257,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     #[inline]
     fn drop(&mut self) {
-        drop(self.take_out());
+        self.take_out(drop);
     }
 }
 
