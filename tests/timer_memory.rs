@@ -2,12 +2,16 @@
 
 use allocation_counter::{AllocationInfo, measure};
 use std::time::Duration;
-use tickwheel::{ManualClock, Mode, Timer};
+use tickwheel::{ManualClock, Mode, Status, Timeout, Timer};
 
 const DELAY: Duration = Duration::from_secs(30);
 
 fn timer(mode: Mode) -> Timer {
     Timer::builder().mode(mode).clock(ManualClock::new()).build().expect("in range")
+}
+
+fn modes() -> [Mode; 2] {
+    [Mode::default(), Mode::hashed(512).expect("in range")]
 }
 
 fn allocations(run: impl FnOnce()) -> (u64, i64) {
@@ -17,7 +21,7 @@ fn allocations(run: impl FnOnce()) -> (u64, i64) {
 
 #[test]
 fn scheduling_and_cancelling_allocates_the_task_alone() {
-    for mode in [Mode::default(), Mode::hashed(512).expect("in range")] {
+    for mode in modes() {
         let timer = timer(mode);
         let other = || timer.schedule(DELAY, || {}).expect("it runs");
         let others: Vec<_> = (0..1_000).map(|_| other()).collect();
@@ -44,7 +48,7 @@ fn scheduling_and_cancelling_allocates_the_task_alone() {
 
 #[test]
 fn cancelling_all_gives_back_what_they_captured() {
-    for mode in [Mode::default(), Mode::hashed(512).expect("in range")] {
+    for mode in modes() {
         let timer = timer(mode);
         timer.schedule(DELAY, || {}).expect("it runs");
         let live = measure(|| {
@@ -54,11 +58,99 @@ fn cancelling_all_gives_back_what_they_captured() {
                 timer.schedule(DELAY + Duration::from_millis(delay), task).expect("it runs")
             };
             let timeouts: Vec<_> = (0..10_000).map(schedule).collect();
-            assert!(timeouts.iter().all(tickwheel::Timeout::cancel));
+            assert!(timeouts.iter().all(Timeout::cancel));
         });
         // Of 10 MB of captures nothing is left but the wheel's arrays.
         assert!(live.bytes_max > 10_240_000);
         assert!(live.bytes_current < 1_000_000, "{live:?}");
         assert_eq!(timer.pending(), 1);
+    }
+}
+
+const MANY: u64 = 20_000;
+/// What a timer holds at most when it has become idle: its shards, and the arrays of a few timeouts.
+const AT_REST: i64 = 100_000;
+
+/// Schedules many timeouts with the handles that `keep` takes of them.
+fn crowd(timer: &Timer, keep: impl Fn(u64) -> bool) -> Vec<Timeout> {
+    let schedule = |number| {
+        let timeout = timer.schedule(DELAY + Duration::from_millis(number), || {});
+        (number, timeout.expect("it runs"))
+    };
+    (0..MANY).map(schedule).filter(|(number, _)| keep(*number)).map(|(_, kept)| kept).collect()
+}
+
+#[test]
+fn a_handle_to_a_timer_that_is_gone_keeps_hardly_anything() {
+    for mode in modes() {
+        let mut kept = Vec::new();
+        let info = measure(|| {
+            let timer = timer(mode);
+            kept = crowd(&timer, |number| number == MANY / 2);
+            drop(timer);
+        });
+        assert!(1_000_000 < info.bytes_max);
+        assert!(info.bytes_current < AT_REST, "{} bytes in {mode}", info.bytes_current);
+        assert_eq!(kept[0].status(), Status::Stopped);
+    }
+}
+
+#[test]
+fn a_timer_that_is_emptied_gives_back_its_memory() {
+    for mode in modes() {
+        for fires in [true, false] {
+            let clock = ManualClock::new();
+            let timer = Timer::builder().mode(mode).clock(clock.clone()).shards(1).build();
+            let timer = timer.expect("in range");
+            if fires {
+                drop(crowd(&timer, |_| false));
+                clock.jump(DELAY * 10);
+            } else {
+                assert!(crowd(&timer, |_| true).iter().all(Timeout::cancel));
+            }
+            let memory = timer.stats().shards[0].memory;
+            assert_eq!((timer.pending(), memory), (0, 0), "{mode}, {fires}");
+        }
+    }
+}
+
+#[test]
+fn a_timer_that_keeps_some_of_many_gives_back_memory_when_it_is_told_to() {
+    for mode in modes() {
+        let timer = timer(mode);
+        let (kept, others): (Vec<_>, Vec<_>) = {
+            let mut all = crowd(&timer, |_| true);
+            let others = all.split_off(10);
+            (all, others)
+        };
+        assert!(others.iter().all(Timeout::cancel));
+        timer.shrink_to_fit();
+        let memory: usize = timer.stats().shards.iter().map(|shard| shard.memory).sum();
+        assert!(memory < 100_000, "{memory} bytes in {mode}");
+        assert!(kept.iter().all(|timeout| timeout.status() == Status::Pending && timeout.cancel()));
+    }
+}
+
+/// So the call that empties it costs as much as the timeouts before it, and not more: whether these
+/// were one at a time, or many.
+#[test]
+fn a_timer_that_is_emptied_again_and_again_allocates_little_for_each_timeout() {
+    for mode in modes() {
+        for crowd in [1, 100, 1_500, 10_000] {
+            let timer = timer(mode);
+            let rounds = || {
+                for _ in 0..MANY / crowd {
+                    let timeouts = (0..crowd).map(|_| timer.schedule(DELAY, || {}));
+                    let timeouts: Vec<_> =
+                        timeouts.map(|timeout| timeout.expect("it runs")).collect();
+                    assert!(timeouts.iter().all(Timeout::cancel));
+                }
+            };
+            rounds();
+            let info = measure(rounds);
+            let handles = (size_of::<Timeout>() as u64 * 2) * MANY;
+            let each = info.bytes_total.saturating_sub(handles) / MANY;
+            assert!(each < 256, "{each} bytes for each of {crowd} at once in {mode}");
+        }
     }
 }

@@ -53,7 +53,8 @@ use std::time::Instant;
 pub fn delay_channel<T>(timer: &Timer) -> (DelaySender<T>, DelayReceiver<T>) {
     let shard = timer.shard();
     let wheel = Wheel::new(shard.mode());
-    let inner = Inner { wheel, senders: 1, is_closed: false, watcher: None, watched: NEVER };
+    let inner =
+        Inner { wheel, senders: 1, is_closed: false, watcher: None, watched: NEVER, inserted: 0 };
     let shared = Arc::new(Shared { hub: Arc::clone(&shard.hub), inner: Mutex::new(inner) });
     let receiver = Delayed::on(timer, Channel(Arc::clone(&shared)));
     (DelaySender(shared), receiver)
@@ -87,6 +88,8 @@ struct Inner<T> {
     /// sender that wakes it takes it out.
     watcher: Option<Waker>,
     watched: u64,
+    /// How many values came since the wheel last gave back its memory.
+    inserted: u64,
 }
 
 impl<T> DelaySender<T> {
@@ -122,7 +125,10 @@ impl<T> DelaySender<T> {
     /// or a sender removed it, or the receiver is gone. If the call returns the value, the receiver
     /// never gets it.
     pub fn remove(&self, key: Key) -> Option<T> {
-        lock(&self.0.inner).wheel.cancel(key)
+        let mut inner = lock(&self.0.inner);
+        let value = inner.wheel.cancel(key)?;
+        inner.shrink_if_emptied();
+        Some(value)
     }
 
     /// Moves the deadline of the value that `key` names to `delay` from now, earlier or later than
@@ -151,6 +157,7 @@ impl<T> DelaySender<T> {
             return Err(SendError(value));
         }
         let key = inner.wheel.schedule(deadline, value);
+        inner.inserted += 1;
         let watcher = inner.watcher_before(deadline);
         drop(inner);
         self.0.let_go(watcher, Waker::wake);
@@ -183,6 +190,15 @@ impl<T> Inner<T> {
     /// Returns whether no value is left and none can come.
     fn is_over(&self) -> bool {
         self.senders == 0 && self.wheel.is_empty()
+    }
+
+    /// Gives back the memory of a wheel that was emptied. That takes as long as there were values at
+    /// once, so it is worth it after so many values, and not each time.
+    fn shrink_if_emptied(&mut self) {
+        if self.wheel.is_empty() && MANY <= self.inserted {
+            self.inserted = 0;
+            self.wheel.shrink_to_fit();
+        }
     }
 
     /// Takes out the waker of the receiver if it has to look again before `deadline`.
@@ -222,6 +238,7 @@ impl<T> Source for Channel<T> {
             let mut inner = lock(&self.0.inner);
             let now = now.unwrap_or_else(|| inner.wheel.now());
             if let Some(expired) = inner.wheel.expire_bounded(now, &mut work) {
+                inner.shrink_if_emptied();
                 // The task no longer waits.
                 let watcher = inner.watcher.take();
                 drop(inner);
@@ -321,3 +338,6 @@ impl<T> core::error::Error for SendError<T> {}
 
 /// Units of work of the wheel at once, under the lock.
 const BATCH: usize = 128;
+
+/// A channel that is emptied gives back its memory after so many values, or more.
+const MANY: u64 = 1_024;

@@ -205,7 +205,7 @@ impl Sleep {
                         return Poll::Pending;
                     }
                 }
-                match self.shard.status(|| *key) {
+                match self.shard.status(|| (*key, *tick)) {
                     // The worker is about to take the waker.
                     Status::Pending => return Poll::Pending,
                     Status::Stopped => return self.complete(Err(ScheduleErrorKind::Stopped)),

@@ -328,6 +328,33 @@ impl Timer {
         Ok(self.owner.life.stop(Some(waits)))
     }
 
+    /// Gives back the memory that the pending timeouts do not need. Their handles stay good. O(n),
+    /// with one shard locked after the other.
+    ///
+    /// A shard that is emptied does so by itself. This call is for a timer that keeps some of very
+    /// many timeouts. It cannot give back the room before a live timeout, because a handle knows a
+    /// place.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tickwheel::Timer;
+    ///
+    /// let timer = Timer::new();
+    /// let first = timer.schedule(Duration::from_secs(60), || {})?;
+    /// let others: Result<Vec<_>, _> =
+    ///     (0..10_000).map(|_| timer.schedule(Duration::from_secs(60), || {})).collect();
+    /// others?.iter().for_each(|timeout| drop(timeout.cancel()));
+    /// timer.shrink_to_fit();
+    /// assert!(timer.stats().shards.iter().all(|shard| shard.memory < 100_000));
+    /// assert!(first.cancel());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shrink_to_fit(&self) {
+        for shard in &self.engine.shards {
+            shard.shrink_to_fit();
+        }
+    }
+
     /// Returns whether the timer was stopped, or is about to be.
     #[must_use]
     pub fn is_stopped(&self) -> bool {

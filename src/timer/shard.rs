@@ -10,6 +10,7 @@ use super::task::{OnceTask, Status, Task, Unfired};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock, thread_local, try_lock};
 use crate::ticks::NEVER;
 use crate::{Expired, Key, Mode, Wheel, WheelStats};
+use alloc::collections::BTreeSet;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -17,7 +18,6 @@ use core::mem::replace;
 use core::sync::atomic::AtomicUsize;
 use core::task::Waker;
 use crossbeam_utils::CachePadded;
-use std::collections::HashSet;
 
 /// One wheel behind its lock.
 ///
@@ -48,9 +48,13 @@ pub(super) struct ShardState {
     lane: ShardLane,
     /// Nothing is scheduled or fired any more.
     pub(super) stopped: bool,
-    /// The keys of the timeouts that stopping took out, so that their handles can tell that these
-    /// did not fire.
-    taken: HashSet<Key>,
+    /// The `reached` of the shard when it was stopped: no timeout that is due later fired.
+    last: u64,
+    /// The keys of the timeouts that were due by then, and that stopping took out, so that their
+    /// handles can tell that these did not fire either.
+    taken: BTreeSet<Key>,
+    /// How many timeouts had been scheduled when the wheel last gave back its memory.
+    shrunk_at: u64,
 }
 
 /// How many timeouts were, since the timer was built.
@@ -89,7 +93,9 @@ impl Shard {
             counts: ShardCounts::default(),
             lane: hub.recording.lane(number),
             stopped: false,
-            taken: HashSet::new(),
+            last: NEVER,
+            taken: BTreeSet::new(),
+            shrunk_at: 0,
         };
         let state = CachePadded::new(Mutex::new(state));
         let (reached, due) = (AtomicU64::new(0), CachePadded::new(DueList::new()));
@@ -162,6 +168,7 @@ impl Shard {
             Some(action) => action,
         };
         state.lane.cancelled(key);
+        state.shrink_if_emptied();
         Some(action)
     }
 
@@ -205,13 +212,13 @@ impl Shard {
         Some(key)
     }
 
-    /// Returns what became of a timeout that no handle cancelled.
-    pub(crate) fn status(&self, key: impl FnOnce() -> Key) -> Status {
+    /// Returns what became of a timeout that no handle cancelled, by its key and its deadline.
+    pub(crate) fn status(&self, known: impl FnOnce() -> (Key, u64)) -> Status {
         let state = self.lock();
-        let key = key();
+        let (key, deadline) = known();
         if self.holds(&state, key) {
             Status::Pending
-        } else if state.taken.contains(&key) {
+        } else if state.stopped && (state.last < deadline || state.taken.contains(&key)) {
             Status::Stopped
         } else {
             Status::Fired
@@ -248,6 +255,7 @@ impl Shard {
             }
         }
         if due.len() > 0 {
+            state.shrink_if_emptied();
             return Found::Due { is_burst: BURST <= due.len() };
         }
         drop(due);
@@ -297,10 +305,7 @@ impl Shard {
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.stopped = true;
-        self.reached.store(u64::MAX, Ordering::Release);
-        // Now, because growing it later would take longer than a batch.
-        let len = state.wheel.len() + self.due.lock().len();
-        state.taken.reserve(len);
+        state.last = self.reached.swap(u64::MAX, Ordering::AcqRel);
     }
 
     /// Takes out a bounded number of the timeouts that are left, and returns whether these were
@@ -313,10 +318,12 @@ impl Shard {
             self.due.lock().pop().or_else(|| state.wheel.expire_bounded(NEVER, &mut work))
         {
             self.hub.give_back();
+            if expired.deadline <= state.last {
+                state.taken.insert(expired.key);
+            }
             let task = match expired.value {
                 Action::Once(task) => Task::Once(task),
                 Action::Wake(waker) => {
-                    state.taken.insert(expired.key);
                     wakers.push(waker);
                     continue;
                 }
@@ -325,10 +332,18 @@ impl Shard {
                     None => continue,
                 },
             };
-            state.taken.insert(expired.key);
             tasks.push(Unfired { deadline: self.hub.ticks.instant(expired.deadline), task });
         }
-        work > 0
+        if 0 < work {
+            // It stays as it is now, for as long as there are handles.
+            state.wheel.shrink_to_fit();
+        }
+        0 < work
+    }
+
+    /// Gives back the memory that the timeouts that wait do not need.
+    pub(super) fn shrink_to_fit(&self) {
+        self.lock().wheel.shrink_to_fit();
     }
 
     pub(super) fn stats(&self) -> (ShardCounts, WheelStats) {
@@ -409,6 +424,16 @@ impl Shard {
 }
 
 impl ShardState {
+    /// Gives back the memory of a wheel that was emptied. That takes as long as there were timeouts
+    /// at once, so it is worth it after so many timeouts, and not each time.
+    #[inline]
+    fn shrink_if_emptied(&mut self) {
+        if self.wheel.is_empty() && MANY <= self.counts.scheduled - self.shrunk_at {
+            self.shrunk_at = self.counts.scheduled;
+            self.wheel.shrink_to_fit();
+        }
+    }
+
     /// Schedules a timeout that was [admitted](Shard::admit).
     #[inline]
     pub(super) fn schedule(&mut self, deadline: u64, action: Action) -> Key {
@@ -467,6 +492,10 @@ const BURST: usize = 16;
 /// has other work meanwhile.
 const TRIES: usize = 500;
 
+/// A wheel that is emptied gives back its memory after so many timeouts, or more. These take some
+/// 40 KB.
+const MANY: u64 = 1_024;
+
 /// A wheel cannot hold more than 2^32 - 1.
 const MOST: usize = u32::MAX as usize - 1;
 
@@ -501,9 +530,9 @@ mod tests {
         assert_eq!((Arc::strong_count(&first), Arc::strong_count(&second)), (1, 2));
         assert!(shard.reschedule(|| key, 20, |_| {}));
         clock.advance(Duration::from_millis(19));
-        assert_eq!((shard.status(|| key), shard.reached()), (Status::Pending, 19));
+        assert_eq!((shard.status(|| (key, 20)), shard.reached()), (Status::Pending, 19));
         clock.advance(Duration::from_millis(1));
-        assert_eq!((shard.status(|| key), shard.reached()), (Status::Fired, 20));
+        assert_eq!((shard.status(|| (key, 20)), shard.reached()), (Status::Fired, 20));
         assert_eq!((first.0.load(Relaxed), second.0.load(Relaxed)), (0, 1));
         assert!(shard.replace_waker(key, Waker::from(first)).is_err());
         assert_eq!(shard.register(20, Waker::noop().clone()), Ok(None));
@@ -523,7 +552,7 @@ mod tests {
         assert!(shard.reached() < u64::MAX);
         assert!(timer.stop().expect("outside").is_empty());
         assert_eq!(shard.reached(), u64::MAX);
-        assert_eq!(shard.status(|| key), Status::Stopped);
+        assert_eq!(shard.status(|| (key, 1 << 40)), Status::Stopped);
         assert_eq!((waits.0.load(Relaxed), cancelled.0.load(Relaxed)), (1, 0));
         let refused = shard.register(9_999, Waker::noop().clone());
         assert_eq!(refused, Err(ScheduleErrorKind::Stopped));

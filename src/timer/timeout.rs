@@ -377,13 +377,15 @@ impl Timeout {
     #[must_use]
     pub fn status(&self) -> Status {
         match &self.kind {
-            TimeoutKind::Once(once) => match self.shard.status(|| once.known().key()) {
-                // The thread that cancelled it wrote so before this one looked at the shard.
-                Status::Fired if once.known().cancelled.load(Ordering::Acquire) => {
-                    Status::Cancelled
+            TimeoutKind::Once(once) => {
+                let known = || (once.known().key(), once.known().deadline());
+                match self.shard.status(known) {
+                    Status::Pending => Status::Pending,
+                    // The thread that cancelled it wrote so before this one looked at the shard.
+                    _ if once.known().cancelled.load(Ordering::Acquire) => Status::Cancelled,
+                    status => status,
                 }
-                status => status,
-            },
+            }
             TimeoutKind::Repeating(repeating) => {
                 self.status_of(&self.shard.lock(), &repeating.lock())
             }

@@ -1,6 +1,9 @@
 //! Intervals: when ticks come, missed ticks, and resetting.
 
 use crate::help::{Hand, Manual, ms};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::Poll;
 use std::time::Duration;
 use tickwheel::{Interval, MissedTick, Mode, ScheduleErrorKind};
@@ -14,7 +17,8 @@ in_each_mode! {
     reset_it_ticks_then_and_the_ticks_after_it_follow,
     a_period_of_zero_is_one_tick_of_the_timer,
     the_longest_period_ticks_once,
-    a_tick_that_is_dropped_loses_nothing,
+    a_tick_that_is_given_up_leaves_nothing_behind_and_loses_nothing,
+    always_late_it_gives_way_to_others,
 }
 
 /// No ticks.
@@ -32,7 +36,9 @@ fn tick(
 
 /// All ticks that are due now, in milliseconds since the start.
 fn ticks(manual: &Manual, hand: &Hand, interval: &mut Interval) -> Vec<u64> {
-    let ticks = std::iter::from_fn(|| tick(hand, interval));
+    // It gives way to others now and then.
+    let again = || tick(hand, interval).or_else(|| tick(hand, interval));
+    let ticks = std::iter::from_fn(again);
     let since = |tick: Result<std::time::Instant, _>| {
         tick.expect("it runs").duration_since(manual.at(0)).as_millis()
     };
@@ -203,14 +209,41 @@ fn the_longest_period_ticks_once(mode: Mode) {
     }
 }
 
-fn a_tick_that_is_dropped_loses_nothing(mode: Mode) {
+/// Each tick is late, because the work after it takes longer than a period. A task beside it on the
+/// same thread has a turn after every few ticks.
+fn always_late_it_gives_way_to_others(mode: Mode) {
+    const TICKS: u32 = 1_000;
+    let manual = Manual::new(mode);
+    let mut pool = futures::executor::LocalPool::new();
+    let turns = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&turns);
+    let other = poll_fn(move |context| {
+        count.fetch_add(1, SeqCst);
+        context.waker().wake_by_ref();
+        Poll::<()>::Pending
+    });
+    futures::task::SpawnExt::spawn(&pool.spawner(), other).expect("the pool lives");
+    pool.run_until(async {
+        let mut interval = manual.timer.interval(ms(3));
+        for number in 0..TICKS {
+            let tick = interval.tick().await;
+            assert_eq!(tick, Ok(manual.at(0) + ms(3) * number));
+            manual.clock.jump(Duration::from_micros(4_500));
+        }
+    });
+    let turns = turns.load(SeqCst);
+    assert!(TICKS as usize / 5 <= turns, "{turns} turns beside {TICKS} ticks");
+}
+
+fn a_tick_that_is_given_up_leaves_nothing_behind_and_loses_nothing(mode: Mode) {
     let (manual, hand) = (Manual::new(mode), Hand::new());
     let mut interval = manual.timer.interval(ms(10));
     assert_eq!(hand.poll_once(interval.tick()), Poll::Ready(Ok(manual.at(0))));
     assert_eq!(manual.timer.pending(), 0);
     assert!(hand.poll_once(interval.tick()).is_pending());
+    assert_eq!((manual.timer.pending(), hand.wakers()), (0, 0));
     manual.advance(10);
-    assert_eq!(hand.woken(), 1);
+    assert_eq!(hand.woken(), 0);
     // Not even polled.
     drop(interval.tick());
     assert_eq!(hand.poll_once(interval.tick()), Poll::Ready(Ok(manual.at(10))));
@@ -233,6 +266,26 @@ fn as_a_stream_it_ticks_and_an_error_ends_it() {
     assert_eq!(next(), Poll::Ready(Some(Err(ScheduleErrorKind::Stopped))));
     assert_eq!(next(), Poll::Ready(None));
     assert_eq!(next(), Poll::Ready(Some(Err(ScheduleErrorKind::Stopped))));
+}
+
+/// Only the poll right after an error says None.
+#[cfg(feature = "stream")]
+#[test]
+fn a_tick_after_an_error_takes_the_place_of_the_end() {
+    use futures::Stream;
+    use std::pin::Pin;
+
+    let manual = Manual::built(Mode::default(), |builder| builder.max_pending(1));
+    let hand = Hand::new();
+    let kept = manual.timer.schedule(ms(1_000), || {}).expect("there is room");
+    let mut interval = manual.timer.interval_at(manual.at(10), ms(10));
+    let next = |interval: &mut Interval| Pin::new(interval).poll_next(&mut hand.context());
+    let full = Poll::Ready(Some(Err(ScheduleErrorKind::Full)));
+    assert_eq!(next(&mut interval), full);
+    manual.advance(10);
+    assert_eq!(tick(&hand, &mut interval), Some(Ok(manual.at(10))));
+    assert_eq!(next(&mut interval), full);
+    assert!(kept.cancel());
 }
 
 /// However coarse the timer's ticks are, and wherever in one of them the interval is polled.

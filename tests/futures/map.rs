@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ in_each_mode! {
     replaced_it_comes_at_its_new_time,
     emptied_in_any_way_it_wakes_who_waits,
     a_key_that_panics_in_drop_hides_no_wake_up,
+    a_key_that_panics_in_drop_takes_its_value_with_it,
     a_hasher_may_call_the_timer,
     it_allocates_a_wheel_and_a_table_alone,
 }
@@ -167,6 +169,20 @@ fn a_key_that_panics_in_drop_hides_no_wake_up(mode: Mode) {
     assert!(map.poll_expired(&mut hand.context()).is_pending());
     assert!(catch_unwind(AssertUnwindSafe(|| map.remove(&Bomb(2, false)))).is_err());
     assert_eq!((hand.woken(), map.len()), (1, 0));
+}
+
+/// Nobody gets it, so it is dropped.
+fn a_key_that_panics_in_drop_takes_its_value_with_it(mode: Mode) {
+    let manual = Manual::new(mode);
+    let mut map = DelayMap::with_timer(&manual.timer);
+    let value = Arc::new(());
+    map.insert(Bomb(1, true), Arc::clone(&value), ms(10));
+    assert!(catch_unwind(AssertUnwindSafe(|| map.remove(&Bomb(1, false)))).is_err());
+    assert_eq!(Arc::strong_count(&value), 1);
+    map.insert(Bomb(2, false), Arc::clone(&value), ms(10));
+    let call = AssertUnwindSafe(|| map.insert(Bomb(2, true), Arc::new(()), ms(10)));
+    assert!(catch_unwind(call).is_err());
+    assert_eq!(Arc::strong_count(&value), 1);
 }
 
 /// A hasher that uses the timer of its own map.

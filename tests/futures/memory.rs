@@ -5,13 +5,15 @@ use crate::help::{Hand, Manual, ms};
 use allocation_counter::measure;
 use std::future::pending;
 use std::pin::pin;
-use tickwheel::{DelayQueue, Mode, Sleep};
+use tickwheel::{DelayQueue, Mode, Sleep, delay_channel};
 
 in_each_mode! {
     a_sleep_allocates_nothing,
     a_timeout_and_an_interval_allocate_nothing,
     a_crowd_costs_the_wheel_alone,
     a_queue_allocates_its_wheel_alone,
+    a_channel_that_is_emptied_gives_back_its_memory,
+    a_channel_that_is_emptied_again_and_again_allocates_hardly_anything,
 }
 
 /// Sleeps that keep the timer's arrays.
@@ -91,5 +93,35 @@ fn a_queue_allocates_its_wheel_alone(mode: Mode) {
         assert!(queue.reset(key, ms(10)));
         assert!(queue.poll_expired(&mut hand.context()).is_pending());
         assert_eq!(queue.remove(key), Some(number));
+    });
+}
+
+/// By its senders, or by the receiver.
+fn a_channel_that_is_emptied_gives_back_its_memory(mode: Mode) {
+    for is_removed in [true, false] {
+        let manual = Manual::new(mode);
+        let (sender, mut receiver) = delay_channel(&manual.timer);
+        let info = measure(|| {
+            let insert =
+                |value: u64| sender.insert(value, ms(1 + value % 100)).expect("it is open");
+            let keys: Vec<_> = (0..5_000).map(insert).collect();
+            if is_removed {
+                assert!(keys.into_iter().all(|key| sender.remove(key).is_some()));
+            } else {
+                manual.jump(100);
+                assert_eq!(receiver.recv_batch(&mut Vec::new(), 10_000), Ok(5_000));
+            }
+        });
+        assert!(200_000 < info.bytes_max);
+        assert_eq!(info.bytes_current, 0);
+    }
+}
+
+fn a_channel_that_is_emptied_again_and_again_allocates_hardly_anything(mode: Mode) {
+    let manual = Manual::new(mode);
+    let (sender, _receiver) = delay_channel(&manual.timer);
+    assert_allocates_hardly_anything(|| {
+        let key = sender.insert(1, ms(10)).expect("it is open");
+        assert_eq!(sender.remove(key), Some(1));
     });
 }

@@ -5,8 +5,9 @@ use super::{EMPTY, Kind, KindKey, check, on, replace};
 use crate::help::{Hand, Manual, ms, wait_until};
 use fastrand::Rng;
 use std::collections::BTreeMap;
-use std::sync::mpsc;
-use std::task::Poll;
+use std::pin::pin;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 use tickwheel::{Mode, ScheduleErrorKind};
@@ -37,7 +38,10 @@ in_each_mode! {
     the_longest_delay_is_accepted_and_does_not_come,
     one_timeout_in_the_timer_whatever_is_in_it,
     a_task_that_got_its_value_is_not_woken,
-    a_wait_that_is_dropped_loses_nothing,
+    a_wait_that_is_given_up_leaves_nothing_behind_and_loses_nothing,
+    idle_ones_leave_a_timer_with_a_limit_its_room,
+    always_ready_it_gives_way_to_others,
+    a_waker_that_panics_fails_no_change,
     the_next_due_waits_while_it_is_empty,
     the_next_due_gives_each_error_anew,
     a_batch_has_what_is_due_and_no_more,
@@ -565,16 +569,88 @@ fn a_task_that_got_its_value_is_not_woken(mode: Mode) {
     assert_eq!((held.hand.woken(), held.poll()), (0, some(2)));
 }
 
-fn a_wait_that_is_dropped_loses_nothing(mode: Mode) {
+fn a_wait_that_is_given_up_leaves_nothing_behind_and_loses_nothing(mode: Mode) {
     let mut held = Held::new(mode);
     held.insert(1, 10);
     assert!(held.hand.poll_once(held.kind.next()).is_pending());
+    assert_eq!((held.manual.timer.pending(), held.hand.wakers()), (0, 0));
+    assert!(held.hand.poll_once(held.kind.next_due()).is_pending());
+    assert_eq!((held.manual.timer.pending(), held.hand.wakers()), (0, 0));
+    assert!(held.hand.poll_once(held.kind.next_batch(&mut Vec::new(), 5)).is_pending());
+    assert_eq!((held.manual.timer.pending(), held.hand.wakers()), (0, 0));
+    let elapsed = held.kind.recv_timeout(Duration::ZERO).expect("not empty");
+    assert_eq!(elapsed.expect_err("too early").error(), None);
+    assert_eq!(held.manual.timer.pending(), 0);
     drop(held.kind.next());
     held.advance(10);
+    assert_eq!(held.hand.woken(), 0);
     let Poll::Ready(Some(Ok(due))) = held.hand.poll_once(held.kind.next()) else {
         panic!("it is due")
     };
     assert_eq!((due.value, due.deadline), (1, held.manual.at(10)));
+}
+
+/// Idle because a wait was given up, or because a value came and nobody waits for the next.
+fn idle_ones_leave_a_timer_with_a_limit_its_room(mode: Mode) {
+    let manual = Manual::built(mode, |builder| builder.max_pending(10));
+    let mut context = Context::from_waker(Waker::noop());
+    let mut kinds: Vec<_> = (0..20).map(|_| on(&manual.timer)).collect();
+    for kind in &mut kinds[..10] {
+        kind.insert(1, ms(1_000));
+        assert!(pin!(kind.next()).poll(&mut context).is_pending());
+    }
+    for kind in &mut kinds[10..] {
+        kind.insert(1, ms(1_000));
+        assert!(kind.poll_expired(&mut context).is_pending());
+        kind.insert_at(2, manual.at(0));
+        assert!(kind.poll_expired(&mut context).is_ready());
+    }
+    assert_eq!(manual.timer.pending(), 0);
+    for _ in 0..10 {
+        manual.timer.schedule(ms(5), || {}).expect("there is room");
+    }
+}
+
+/// Polls, not time: whatever a poll does after a value, others have their turn after a few.
+fn always_ready_it_gives_way_to_others(mode: Mode) {
+    let mut held = Held::new(mode);
+    for value in 0..1_000 {
+        held.insert(value, 0);
+    }
+    let (mut values, mut in_a_row) = (0..1_000, 0);
+    while values.len() > 0 {
+        match held.poll() {
+            Poll::Ready(value) => {
+                assert_eq!(value, values.next());
+                in_a_row += 1;
+                assert!(in_a_row <= 32, "others never have their turn");
+            }
+            Poll::Pending => {
+                assert_eq!((held.hand.woken(), in_a_row), (1, 32), "it is to be polled again");
+                in_a_row = 0;
+            }
+        }
+    }
+}
+
+fn a_waker_that_panics_fails_no_change(mode: Mode) {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("as it should");
+        }
+    }
+    let waker = Waker::from(Arc::new(Panics));
+    let mut held = Held::new(mode);
+    let key = held.insert(1, 100);
+    for panics in 1..=2 {
+        assert!(held.kind.poll_expired(&mut Context::from_waker(&waker)).is_pending());
+        let other = held.kind.insert_at(2, held.manual.at(0));
+        assert_eq!(held.manual.timer.stats().panics, panics);
+        assert_eq!(held.kind.remove(other), Some(2));
+    }
+    held.reset(key, 0);
+    assert_eq!(held.poll(), some(1));
 }
 
 fn the_next_due_waits_while_it_is_empty(mode: Mode) {
@@ -670,9 +746,15 @@ fn a_full_timer_says_so_and_has_room_later(mode: Mode) {
     held.advance(10);
     // A value takes the place of the end.
     assert_eq!((held.poll(), held.outcome()), (some(1), full));
+    assert_eq!(held.outcome(), Poll::Ready(None));
+    // In a batch, too.
+    held.insert(3, 5);
+    assert_eq!(held.outcome(), full);
+    held.advance(5);
+    assert_eq!(held.kind.recv_batch(&mut Vec::new(), 5), Ok(1));
     assert!(kept.cancel());
-    assert_eq!((held.outcome(), held.poll()), (Poll::Ready(None), Poll::Pending));
-    held.advance(10);
+    held.wait();
+    held.advance(5);
     held.assert_wakes_for([2]);
 }
 

@@ -16,6 +16,7 @@ in_each_mode! {
     from_any_tick_it_takes_as_long,
     is_elapsed_when_its_time_has_come,
     completed_it_stays_so_until_it_is_reset,
+    always_ready_it_gives_way_to_others,
     never_polled_it_is_not_in_the_timer,
     moved_it_is_woken_in_time_and_not_early,
     moved_after_it_was_due_and_before_it_was_polled_it_waits_anew,
@@ -134,6 +135,25 @@ fn completed_it_stays_so_until_it_is_reset(mode: Mode) {
     }
     sleep.reset(ms(1));
     assert!(hand.poll(&mut sleep).is_pending());
+}
+
+/// Also if it is reset into the past again and again.
+fn always_ready_it_gives_way_to_others(mode: Mode) {
+    for is_reset in [false, true] {
+        let (manual, hand) = (Manual::new(mode), Hand::new());
+        let mut sleep = manual.timer.sleep_until(manual.at(0));
+        let mut pending = 0;
+        for _ in 0..330 {
+            if hand.poll(&mut sleep).is_pending() {
+                assert_eq!(hand.woken(), 1);
+                pending += 1;
+            }
+            if is_reset {
+                sleep.reset_at(manual.at(0));
+            }
+        }
+        assert_eq!((pending, manual.timer.pending(), hand.wakers()), (10, 0, 0));
+    }
 }
 
 fn never_polled_it_is_not_in_the_timer(mode: Mode) {
