@@ -31,10 +31,7 @@
 //! | case | test |
 //! |---|---|
 //! | `burst`, `delay`, `skip` | `interval::ticks_that_were_missed_come_as_it_is_told` |
-//! | `reset` | `interval::reset_it_ticks_then_and_the_ticks_after_it_follow` |
-//! | `reset_immediately` | `interval::reset_it_ticks_then_and_the_ticks_after_it_follow` |
-//! | `reset_after` | `interval::reset_it_ticks_then_and_the_ticks_after_it_follow` |
-//! | `reset_at`, `reset_at_bigger_than_interval` | `interval::reset_it_ticks_then_and_the_ticks_after_it_follow` |
+//! | `reset`, `reset_immediately`, `reset_after`, `reset_at`, `reset_at_bigger_than_interval` | `interval::reset_it_ticks_then_and_the_ticks_after_it_follow` |
 //! | `interval_zero_duration` | `interval::a_period_of_zero_is_one_tick_of_the_timer` |
 //! | `interval_doesnt_panic_max_duration_when_polling` | `interval::the_longest_period_ticks_once` |
 //!
@@ -47,7 +44,7 @@
 //! | `advance_once_with_timer` | `sleep::completes_at_its_deadline_and_not_before` |
 //! | `starving` | `runtimes::a_busy_task_does_not_starve_a_sleep` |
 //! | `tickspace` | `clock::reset_elsewhere_it_goes_by_its_own_timer` |
-//! | `insert_of_already_cancelled_entry_does_not_enter_wheel` | `sleep::never_polled_it_is_not_in_the_timer`, `sleep::dropped_after_it_was_moved_it_leaves_nothing_behind` |
+//! | `insert_of_already_cancelled_entry_does_not_enter_wheel` | `sleep::never_polled_it_is_not_in_the_timer`, `wakers::dropped_it_leaves_nothing_behind` |
 //! | `cancel_races_with_insert` | `ends::stopping_races_with_polling`, and `tests/loom.rs` |
 //!
 //! # folly, waiters

@@ -618,7 +618,7 @@ fn always_ready_it_gives_way_to_others(mode: Mode) {
         held.insert(value, 0);
     }
     let (mut values, mut in_a_row) = (0..1_000, 0);
-    while values.len() > 0 {
+    while !values.is_empty() {
         match held.poll() {
             Poll::Ready(value) => {
                 assert_eq!(value, values.next());
