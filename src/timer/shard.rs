@@ -466,7 +466,7 @@ pub(super) fn keep_to(number: usize) {
 }
 
 thread_local! {
-    static SHARD: Cell<Option<usize>> = const { Cell::new(None) };
+    static SHARD: Cell<Option<usize>> = Cell::default();
 }
 
 #[cfg(not(loom))]
