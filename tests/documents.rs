@@ -144,6 +144,13 @@ fn files(folder: impl AsRef<Path>, extension: &str) -> Vec<PathBuf> {
 fn functions(path: &Path) -> Vec<String> {
     let module = path.file_stem().expect("a name").to_string_lossy();
     let name = |line: &str| {
+        // A situation as text.
+        let situation = line.trim().split_once(':').filter(|(name, text)| {
+            is_test_name(name) && (text.is_empty() || text.starts_with(" \""))
+        });
+        if let Some((name, _)) = situation {
+            return Some(format!("{module}::{name}"));
+        }
         let (before, after) = line.split_once("fn ")?;
         let is_first = before.trim().is_empty() || before.trim_start().starts_with("pub");
         let name = after.split(['(', '<']).next()?;

@@ -1,26 +1,32 @@
 //! What the tests share: the macro that stamps a situation for each mode, and random numbers.
 
-/// Makes a module of tests for each mode out of situations, which are functions of a `Mode`.
+/// Makes a module of tests for each mode out of situations: a name, and the situation as text for
+/// `tests/wheel/script.rs`; or the name of a function of a `Mode`.
 ///
-/// A situation that is not named here is dead code, and denied as such.
+/// A function that is not named here is dead code, and denied as such.
 macro_rules! in_each_mode {
-    ($($situation:ident,)*) => {
-        in_each_mode! { @ hierarchical_2, "hierarchical:2", $($situation,)* }
-        in_each_mode! { @ hierarchical_64, "hierarchical:64", $($situation,)* }
-        in_each_mode! { @ hierarchical_256, "hierarchical:256", $($situation,)* }
-        in_each_mode! { @ hashed_1, "hashed:1", $($situation,)* }
-        in_each_mode! { @ hashed_8, "hashed:8", $($situation,)* }
-        in_each_mode! { @ hashed_512, "hashed:512", $($situation,)* }
-    };
-    (@ $module:ident, $mode:literal, $($situation:ident,)*) => {
+    (@ $module:ident, $mode:literal, $($situation:ident $(: $($script:literal)+)?,)*) => {
         mod $module {
             $(
                 #[test]
                 fn $situation() {
-                    super::$situation($mode.parse().expect("a mode"));
+                    let mode = $mode.parse().expect("a mode");
+                    in_each_mode! { @run mode, $situation $($($script)+)? }
                 }
             )*
         }
+    };
+    (@run $mode:ident, $situation:ident) => { super::$situation($mode) };
+    (@run $mode:ident, $situation:ident $($script:literal)+) => {
+        crate::script::run($mode, concat!($($script),+))
+    };
+    ($($situations:tt)*) => {
+        in_each_mode! { @ hierarchical_2, "hierarchical:2", $($situations)* }
+        in_each_mode! { @ hierarchical_64, "hierarchical:64", $($situations)* }
+        in_each_mode! { @ hierarchical_256, "hierarchical:256", $($situations)* }
+        in_each_mode! { @ hashed_1, "hashed:1", $($situations)* }
+        in_each_mode! { @ hashed_8, "hashed:8", $($situations)* }
+        in_each_mode! { @ hashed_512, "hashed:512", $($situations)* }
     };
 }
 

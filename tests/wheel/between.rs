@@ -4,9 +4,11 @@ use crate::checked::Checked;
 use tickwheel::Mode;
 
 in_each_mode! {
-    scheduled_while_handing_out_comes_in_its_turn,
+    scheduled_while_handing_out_comes_in_its_turn:
+        "a@10 c@30; take 20: a@10; b@25 d@20; to 20: d@20; walk 40: b@25 c@30",
     scheduled_while_handing_out_delays_nothing,
-    scheduled_for_now_while_handing_out_comes_last,
+    scheduled_for_now_while_handing_out_comes_last:
+        "a@10 b@20 c@30; take 30: a@10; d@5; to 30: b@20 c@30 d@30",
     arming_itself_again_comes_once_a_period,
     arming_itself_again_across_rounds_keeps_the_period,
     arming_itself_until_it_has_had_enough,
@@ -16,19 +18,8 @@ in_each_mode! {
     moving_others_between_two_is_safe,
     driving_within_driving_hands_out_each_once,
     driving_on_while_some_are_due_keeps_the_order,
-    clearing_between_two_ends_it,
+    clearing_between_two_ends_it: "a@0 b@7 c@35 d@42 e@63; take 40: a@0; clear; to 1000",
     now_is_never_before_what_comes_out,
-}
-
-fn scheduled_while_handing_out_comes_in_its_turn(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    wheel.schedule(10, "first");
-    wheel.schedule(30, "third");
-    assert_eq!(wheel.expire(20).map(|expired| expired.value), Some("first"));
-    wheel.schedule(25, "second");
-    wheel.schedule(20, "at once");
-    assert_eq!(wheel.jump(20), [(20, "at once")]);
-    assert_eq!(wheel.walk(40), [(25, "second"), (30, "third")]);
 }
 
 fn scheduled_while_handing_out_delays_nothing(mode: Mode) {
@@ -46,17 +37,6 @@ fn scheduled_while_handing_out_delays_nothing(mode: Mode) {
         wheel.walk(200),
         (0..10).map(|value| (101 + value, 100 + value)).collect::<Vec<_>>()
     );
-}
-
-fn scheduled_for_now_while_handing_out_comes_last(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    for deadline in [10, 20, 30] {
-        wheel.schedule(deadline, deadline);
-    }
-    assert_eq!(wheel.expire(30).map(|expired| expired.value), Some(10));
-    let key = wheel.schedule(5, 5);
-    assert_eq!(wheel.deadline(key), Some(30));
-    assert_eq!(wheel.jump(30), [(20, 20), (30, 30), (30, 5)]);
 }
 
 fn arming_itself_again_comes_once_a_period(mode: Mode) {
@@ -209,16 +189,6 @@ fn driving_on_while_some_are_due_keeps_the_order(mode: Mode) {
         }
     }
     assert_eq!(out, [0, 1, 2, 3, 4, 5, 6, 20, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19]);
-}
-
-fn clearing_between_two_ends_it(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    for value in 0..10 {
-        wheel.schedule(value * 7, value);
-    }
-    assert_eq!(wheel.expire(40).map(|expired| expired.value), Some(0));
-    wheel.clear();
-    assert_eq!(wheel.jump(1000), []);
 }
 
 fn now_is_never_before_what_comes_out(mode: Mode) {

@@ -2,7 +2,7 @@
 
 use crate::checked::Checked;
 use crate::common::Numbers;
-use std::collections::BTreeMap;
+use crate::pair::Pair;
 use tickwheel::{Mode, Wheel};
 
 in_each_hierarchical_mode! {
@@ -118,70 +118,32 @@ fn a_coarse_bucket_comes_in_order_in_steps(mode: Mode) {
 fn between_two_steps_anything_can_be_done(mode: Mode) {
     let mut numbers = Numbers(31);
     for deadline in [at_one_tick, in_one_bucket, over_many_rounds] {
-        let mut wheel = Checked::new(mode);
-        // By deadline, then in the order of scheduling: what should come.
-        let mut wanted = BTreeMap::new();
-        let mut pending = Vec::new();
-        for value in 0..CROWD {
-            let key = wheel.unchecked().schedule(deadline(value), value);
-            wanted.insert((deadline(value), value), (value, key));
-            pending.push((key, deadline(value), value));
-        }
-        let (mut now, mut scheduled) = (FAR - 1, CROWD);
+        let mut pair = Pair::new(mode);
+        (0..CROWD).for_each(|value| pair.schedule(deadline(value)));
+        let mut now = FAR - 1;
         for turn in 0_u64.. {
-            let mut work = numbers.below(40) as usize;
             now += numbers.below(30) * u64::from(turn % 8 == 0);
-            while let Some(expired) = wheel.unchecked().expire_bounded(now, &mut work) {
-                let ((deadline, _), (value, key)) = wanted.pop_first().expect("it is wanted");
-                assert_eq!((expired.deadline, expired.value), (deadline, value));
-                assert_eq!(expired.key, key);
-            }
-            let next = wanted.first_key_value().map(|(&(deadline, _), _)| deadline);
-            assert!(work == 0 || next.is_none_or(|next| now < next), "never late");
+            pair.expire_bounded(now, numbers.below(40) as usize);
             for _ in 0..numbers.below(4) {
-                scheduled += 1;
                 let deadline = FAR + numbers.below(1000);
-                let counts_as = deadline.max(wheel.now());
-                let at = numbers.below(pending.len() as u64) as usize;
-                let (key, was, number) = pending[at];
-                let is_pending = wanted.remove(&(was, number));
-                assert_eq!(wheel.deadline(key), is_pending.map(|_| was), "its key is good");
-                match (numbers.below(3), is_pending) {
-                    (0, None) => {}
-                    (1, Some((value, key))) => {
-                        assert!(wheel.unchecked().reschedule(key, deadline));
-                        wanted.insert((counts_as, scheduled), (value, key));
-                        pending[at] = (key, counts_as, scheduled);
-                    }
-                    (2, Some((value, key))) => {
-                        assert_eq!(wheel.unchecked().cancel(key), Some(value));
-                    }
-                    (_, is_pending) => {
-                        if let Some(same) = is_pending {
-                            wanted.insert((was, number), same);
-                        }
-                        if scheduled < 3 * CROWD / 2 {
-                            let key = wheel.unchecked().schedule(deadline, scheduled);
-                            wanted.insert((counts_as, scheduled), (scheduled, key));
-                            pending.push((key, counts_as, scheduled));
-                        }
-                    }
+                let some = numbers.below(pair.timeouts.len() as u64) as usize;
+                match numbers.below(3) {
+                    0 if pair.scheduled < 3 * CROWD / 2 => pair.schedule(deadline),
+                    1 => pair.reschedule(some, deadline),
+                    _ => pair.cancel(some),
                 }
             }
-            let next = wanted.first_key_value().map(|(&(deadline, _), _)| deadline);
-            assert_eq!(wheel.next_deadline(), next);
-            assert_eq!(wheel.len(), wanted.len());
+            pair.look_for_next();
             if turn % 64 == 0 {
-                wheel.unchecked().check();
+                pair.wheel.check();
             }
-            if wanted.is_empty() {
+            if pair.pending.is_empty() {
                 break;
             }
             if turn > 4000 {
                 now += 1 << 16;
             }
         }
-        assert!(wheel.is_empty());
     }
 }
 

@@ -5,81 +5,35 @@ use crate::common::Numbers;
 use tickwheel::Mode;
 
 in_each_mode! {
-    cancels_once,
-    cancelled_never_comes,
-    cancelled_before_the_first_drive_never_comes,
-    cancel_after_expiry_finds_nothing,
-    due_but_not_yet_handed_out_can_be_cancelled,
-    the_middle_of_three_can_be_cancelled,
+    cancels_once: "a@63; -a; !a; waits 0",
+    cancelled_never_comes: "a@63; walk 62; -a; walk 128; to max",
+    cancelled_before_the_first_drive_never_comes: "for x in 0 1 5 2^40 max; a@x; -a; idle; to max",
+    cancel_after_expiry_finds_nothing: "a@5; to 5: a@5; !a; waits 0",
+    due_but_not_yet_handed_out_can_be_cancelled:
+        "to 10; a@5; -a; to 10; b@20 c@30; take 1000: b@20; -c; to 1000",
+    the_middle_of_three_can_be_cancelled:
+        "a@5 b@6 c@7; -b; walk 10: a@5 c@7; d@100 e@100 f@100; -e; walk 100: d@100 f@100",
     any_of_a_crowd_can_be_cancelled,
-    siblings_of_what_just_came_out_can_be_cancelled,
-    sibling_on_a_boundary_can_be_cancelled_after_the_first_of_the_pair,
-    one_due_cancels_the_other_due,
-    head_middle_and_last_of_a_due_batch_can_be_cancelled,
-    cancelled_where_it_was_moved_to,
-    cancelling_the_last_empties_the_wheel,
+    siblings_of_what_just_came_out_can_be_cancelled:
+        "a@100 b@100 c@100 d@100 e@100 f@100 g@100 h@100; take 100: a@100; -b -e -h; "
+        "to 100: c@100 d@100 f@100 g@100",
+    sibling_on_a_boundary_can_be_cancelled_after_the_first_of_the_pair:
+        "for x in 2 8 64 256 512 4096 65_536 262_144; a@x b@x; to x-1; take x: a@x; -b; to 2x",
+    one_due_cancels_the_other_due: "a@10 b@10; take 10: a@10; !a; -b; to 10",
+    // `k` is in another bucket, and what came out arms itself again.
+    head_middle_and_last_of_a_due_batch_can_be_cancelled:
+        "a@128 b@128 c@128 d@128 e@128 f@129 g@129 h@129 i@129 j@129 k@700; take 200: a@128; "
+        "-b -e -f -h -j -k; a@328; to 200: c@128 d@128 g@129 i@129; walk 1000: a@328",
+    cancelled_where_it_was_moved_to:
+        "for x in 10 70 600 5000; a@5; a>x; b@x; walk x-1; -a; to x: b@x; c@2x; c>3x; d@3x-1; "
+        "take 3x: d@3x-1; -c; to 3x",
+    cancelling_the_last_empties_the_wheel: "a@10 b@2000; -a; next 2000; -b; next none; wakes none",
     cancelling_all_at_random_leaves_nothing,
     cancelling_half_at_random_leaves_exactly_the_others,
-    clearing_leaves_nothing_and_the_time,
+    clearing_leaves_nothing_and_the_time:
+        "a@15 b@23 c@4000 d@2^50; to 20: a@15; clear; waits 0; now 20; next none; wakes none; "
+        "!a !b !c !d; to 5000; e@5001; walk 5002: e@5001",
     dropping_the_wheel_half_way_through_a_batch_is_fine,
-}
-
-fn cancels_once(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let key = wheel.schedule(63, "only");
-    assert_eq!(wheel.cancel(key), Some("only"));
-    assert_eq!(wheel.cancel(key), None);
-    assert!(wheel.is_empty());
-}
-
-fn cancelled_never_comes(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let key = wheel.schedule(63, "only");
-    assert_eq!(wheel.walk(62), []);
-    assert_eq!(wheel.cancel(key), Some("only"));
-    assert_eq!(wheel.walk(128), []);
-    assert_eq!(wheel.jump(u64::MAX), []);
-}
-
-fn cancelled_before_the_first_drive_never_comes(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    for deadline in [0, 1, 5, 1 << 40, u64::MAX] {
-        let key = wheel.schedule(deadline, deadline);
-        assert_eq!(wheel.cancel(key), Some(deadline));
-    }
-    assert_eq!(wheel.work(), (0, 0));
-    assert_eq!(wheel.jump(u64::MAX), []);
-}
-
-fn cancel_after_expiry_finds_nothing(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let key = wheel.schedule(5, "only");
-    assert_eq!(wheel.jump(5), [(5, "only")]);
-    assert_eq!(wheel.cancel(key), None);
-    assert_eq!(wheel.len(), 0);
-}
-
-fn due_but_not_yet_handed_out_can_be_cancelled(mode: Mode) {
-    let mut wheel = Checked::at(mode, 10);
-    let key = wheel.schedule(5, "overdue when scheduled");
-    assert_eq!(wheel.cancel(key), Some("overdue when scheduled"));
-    assert_eq!(wheel.jump(10), []);
-
-    wheel.schedule(20, "taken");
-    let key = wheel.schedule(30, "due");
-    assert_eq!(wheel.expire(1000).map(|expired| expired.value), Some("taken"));
-    assert_eq!(wheel.cancel(key), Some("due"));
-    assert_eq!(wheel.jump(1000), []);
-}
-
-fn the_middle_of_three_can_be_cancelled(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let keys = [5, 6, 7].map(|deadline| wheel.schedule(deadline, deadline));
-    assert_eq!(wheel.cancel(keys[1]), Some(6));
-    assert_eq!(wheel.walk(10), [(5, 5), (7, 7)]);
-    let keys = [100, 100, 100].map(|deadline| wheel.schedule(deadline, wheel.len() as u64));
-    assert_eq!(wheel.cancel(keys[1]), Some(1));
-    assert_eq!(wheel.walk(100), [(100, 0), (100, 2)]);
 }
 
 fn any_of_a_crowd_can_be_cancelled(mode: Mode) {
@@ -90,88 +44,6 @@ fn any_of_a_crowd_can_be_cancelled(mode: Mode) {
         let others = (0..12).filter(|&value| value != cancelled).map(|value| (200, value));
         assert_eq!(wheel.jump(200), others.collect::<Vec<_>>());
     }
-}
-
-fn siblings_of_what_just_came_out_can_be_cancelled(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let keys: Vec<_> = (0..8).map(|value| wheel.schedule(100, value)).collect();
-    assert_eq!(wheel.expire(100).map(|expired| expired.value), Some(0));
-    for value in [1, 4, 7] {
-        assert_eq!(wheel.cancel(keys[value]), Some(value));
-    }
-    assert_eq!(wheel.jump(100), [2, 3, 5, 6].map(|value| (100, value)));
-}
-
-fn sibling_on_a_boundary_can_be_cancelled_after_the_first_of_the_pair(mode: Mode) {
-    for boundary in [2, 8, 64, 256, 512, 4096, 65_536, 262_144] {
-        let mut wheel = Checked::new(mode);
-        wheel.schedule(boundary, "first");
-        let second = wheel.schedule(boundary, "second");
-        assert_eq!(wheel.jump(boundary - 1), []);
-        assert_eq!(wheel.expire(boundary).map(|expired| expired.value), Some("first"));
-        assert_eq!(wheel.cancel(second), Some("second"));
-        assert_eq!(wheel.jump(2 * boundary), []);
-    }
-}
-
-fn one_due_cancels_the_other_due(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let keys = [10, 10].map(|deadline| wheel.schedule(deadline, ()));
-    let taken = wheel.expire(10).expect("both are due").key;
-    assert_eq!(taken, keys[0]);
-    let cancelled = keys.iter().filter(|&&key| wheel.cancel(key).is_some()).count();
-    assert_eq!(cancelled, 1);
-    assert_eq!(wheel.jump(10), []);
-}
-
-fn head_middle_and_last_of_a_due_batch_can_be_cancelled(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let mut keys = Vec::new();
-    for value in 0..10 {
-        keys.push(wheel.schedule(128 + value / 5, value));
-    }
-    let other = wheel.schedule(700, 700);
-    let first = wheel.expire(200).expect("all but one are due");
-    assert_eq!((first.deadline, first.value), (128, 0));
-    for value in [1, 4, 5, 7, 9] {
-        assert_eq!(wheel.cancel(keys[value as usize]), Some(value));
-    }
-    assert_eq!(wheel.cancel(other), Some(700), "one in another bucket");
-    // The one that came out arms itself again.
-    wheel.schedule(200 + 128, first.value);
-    let left = [(128, 2), (128, 3), (129, 6), (129, 8)];
-    assert_eq!(wheel.jump(200), left);
-    assert_eq!(wheel.walk(1000), [(328, 0)]);
-}
-
-fn cancelled_where_it_was_moved_to(mode: Mode) {
-    for moved_to in [10, 70, 600, 5000] {
-        let mut wheel = Checked::new(mode);
-        let key = wheel.schedule(5, "moved");
-        assert!(wheel.reschedule(key, moved_to));
-        wheel.schedule(moved_to, "beside it");
-        assert_eq!(wheel.walk(moved_to - 1), []);
-        assert_eq!(wheel.cancel(key), Some("moved"));
-        assert_eq!(wheel.jump(moved_to), [(moved_to, "beside it")]);
-
-        // At its new tick itself, due together with others.
-        let key = wheel.schedule(2 * moved_to, "moved");
-        assert!(wheel.reschedule(key, 3 * moved_to));
-        wheel.schedule(3 * moved_to - 1, "before it");
-        assert!(wheel.expire(3 * moved_to).is_some());
-        assert_eq!(wheel.cancel(key), Some("moved"));
-        assert_eq!(wheel.jump(3 * moved_to), []);
-    }
-}
-
-fn cancelling_the_last_empties_the_wheel(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let keys = [10, 2000].map(|deadline| wheel.schedule(deadline, deadline));
-    assert_eq!(wheel.cancel(keys[0]), Some(10));
-    assert_eq!(wheel.next_deadline(), Some(2000));
-    assert_eq!(wheel.cancel(keys[1]), Some(2000));
-    assert_eq!((wheel.next_deadline(), wheel.next_wake()), (None, None));
-    assert_eq!(wheel.stats().timeouts_per_level.iter().sum::<usize>(), 0);
 }
 
 fn cancelling_all_at_random_leaves_nothing(mode: Mode) {
@@ -223,25 +95,6 @@ fn cancelling_half_at_random_leaves_exactly_the_others(mode: Mode) {
     }
     assert_eq!(out, left);
     assert!(wheel.is_empty());
-}
-
-fn clearing_leaves_nothing_and_the_time(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let mut keys = vec![];
-    for deadline in [15, 23, 4000, 1 << 50] {
-        keys.push(wheel.schedule(deadline, deadline));
-    }
-    assert_eq!(wheel.jump(20), [(15, 15)]);
-    wheel.clear();
-    assert_eq!((wheel.len(), wheel.now()), (0, 20));
-    assert_eq!((wheel.next_deadline(), wheel.next_wake()), (None, None));
-    for key in keys {
-        assert_eq!((wheel.get(key), wheel.deadline(key)), (None, None));
-        assert_eq!(wheel.cancel(key), None);
-    }
-    assert_eq!(wheel.jump(5000), []);
-    wheel.schedule(5001, 5001);
-    assert_eq!(wheel.walk(5002), [(5001, 5001)], "and it is as good as new");
 }
 
 fn dropping_the_wheel_half_way_through_a_batch_is_fine(mode: Mode) {

@@ -5,11 +5,12 @@
 //! `CROWD_MINUTES=1 cargo test --release --test wheel crowds` gives each mode a minute of CPU time,
 //! and `CROWD_SEED` takes a seed again.
 
+use crate::pair::Pair;
 use cpu_time::ThreadTime;
 use fastrand::Rng;
-use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
-use tickwheel::{Key, Mode, Wheel};
+use tickwheel::{Mode, Wheel};
 
 in_each_mode_and_large! {
     whatever_is_done_between_steps_it_comes_as_a_sorted_map_says,
@@ -28,19 +29,24 @@ const FAR: u64 = 1 << 30;
 /// Deadlines in it: more than one bucket of the level below covers.
 const SPAN: u64 = 1 << 16;
 
-/// What orders a timeout: its deadline, and how many were scheduled before it.
-type Place = (u64, u64);
-
-/// A wheel, and a sorted map of what it should hold.
+/// A wheel and its map, and what is drawn for them.
 struct Crowd {
-    wheel: Wheel<usize>,
-    pending: BTreeMap<Place, usize>,
-    /// By value; None if that is gone.
-    timeouts: Vec<Option<(Key, Place)>>,
-    /// Values that are gone.
-    free: Vec<usize>,
-    scheduled: u64,
+    pair: Pair,
     rng: Rng,
+}
+
+impl Deref for Crowd {
+    type Target = Pair;
+
+    fn deref(&self) -> &Pair {
+        &self.pair
+    }
+}
+
+impl DerefMut for Crowd {
+    fn deref_mut(&mut self) -> &mut Pair {
+        &mut self.pair
+    }
 }
 
 /// Some deadlines.
@@ -65,42 +71,7 @@ impl Deadlines {
 
 impl Crowd {
     fn new(mode: Mode, seed: u64) -> Self {
-        Self {
-            wheel: Wheel::new(mode),
-            pending: BTreeMap::new(),
-            timeouts: Vec::new(),
-            free: Vec::new(),
-            scheduled: 0,
-            rng: Rng::with_seed(seed),
-        }
-    }
-
-    fn place(&mut self, value: usize, key: Key, deadline: u64) {
-        let place = (deadline.max(self.wheel.now()), self.scheduled);
-        self.scheduled += 1;
-        self.timeouts[value] = Some((key, place));
-        self.pending.insert(place, value);
-    }
-
-    fn schedule(&mut self, deadline: u64) {
-        let value = self.free.pop().unwrap_or(self.timeouts.len());
-        self.timeouts.resize(self.timeouts.len().max(value + 1), None);
-        let key = self.wheel.schedule(deadline, value);
-        self.place(value, key, deadline);
-    }
-
-    fn cancel(&mut self, value: usize) {
-        let Some((key, place)) = self.timeouts[value].take() else { return };
-        assert_eq!(self.wheel.cancel(key), Some(value));
-        assert_eq!(self.pending.remove(&place), Some(value));
-        self.free.push(value);
-    }
-
-    fn reschedule(&mut self, value: usize, deadline: u64) {
-        let Some((key, place)) = self.timeouts[value] else { return };
-        assert!(self.wheel.reschedule(key, deadline));
-        self.pending.remove(&place);
-        self.place(value, key, deadline);
+        Self { pair: Pair::new(mode), rng: Rng::with_seed(seed) }
     }
 
     fn fill(&mut self, crowd: usize, deadlines: Deadlines) {
@@ -110,21 +81,16 @@ impl Crowd {
         }
     }
 
-    fn next_deadline(&self) -> Option<u64> {
-        self.pending.first_key_value().map(|(&(deadline, _), _)| deadline)
-    }
-
     /// Some of those pending: the next, the last or any.
     fn some(&mut self) -> Vec<usize> {
-        let some = self.rng.usize(..=self.pending.len());
-        match self.rng.u8(..4) {
-            0 => self.pending.values().copied().take(some).collect(),
-            1 => self.pending.values().copied().rev().take(some).collect(),
-            2 => {
-                let every = self.rng.usize(1..50);
-                self.pending.values().copied().step_by(every).collect()
-            }
-            _ => (0..some / 4).map(|_| self.rng.usize(..self.timeouts.len())).collect(),
+        let Self { pair, rng } = self;
+        let some = rng.usize(..=pair.pending.len());
+        let pending = pair.pending.values().copied();
+        match rng.u8(..4) {
+            0 => pending.take(some).collect(),
+            1 => pending.rev().take(some).collect(),
+            2 => pending.step_by(rng.usize(1..50)).collect(),
+            _ => (0..some).map(|_| rng.usize(..pair.timeouts.len())).collect(),
         }
     }
 
@@ -135,43 +101,22 @@ impl Crowd {
     }
 
     fn move_some(&mut self) {
-        let deadlines = Deadlines::draw(&mut self.rng, self.wheel.now());
+        let deadlines = Deadlines::draw(&mut self.rng, self.pair.now);
         for value in self.some() {
             let deadline = deadlines.first + self.rng.u64(..deadlines.span);
             self.reschedule(value, deadline);
         }
     }
 
-    /// Drives the wheel with so much work; returns whether all that is due has come.
-    fn step(&mut self, now: u64, mut work: usize) -> bool {
-        while let Some(expired) = self.wheel.expire_bounded(now, &mut work) {
-            let (place, value) = self.pending.pop_first().expect("one comes that is pending");
-            assert_eq!((expired.deadline, expired.value), (place.0, value));
-            let timeout = self.timeouts[value].take();
-            assert_eq!(timeout, Some((expired.key, place)));
-            self.free.push(value);
-        }
-        let is_done = 0 < work;
-        let is_due = self.next_deadline().is_some_and(|deadline| deadline <= now);
-        assert!(!(is_done && is_due), "it comes late");
-        is_done
-    }
-
-    fn look(&mut self) {
-        assert_eq!(self.wheel.len(), self.pending.len());
-        assert_eq!(self.wheel.next_deadline(), self.next_deadline());
-        assert!(self.wheel.next_wake() <= self.next_deadline(), "it wakes up late");
-    }
-
-    fn check(&mut self) {
-        self.look();
-        self.wheel.check();
+    fn check_all(&mut self) {
+        self.look_for_next();
+        self.check();
     }
 
     /// Goes on to `now`, with so much work a step.
     fn jump(&mut self, now: u64, work: usize) {
-        while !self.step(now, work) {}
-        self.check();
+        while !self.expire_bounded(now, work) {}
+        self.check_all();
     }
 
     /// A crowd, and a jump past some of it in steps, with anything in between.
@@ -179,17 +124,17 @@ impl Crowd {
         let crowd = self.rng.usize(CROWD..=3 * CROWD);
         let parts = self.rng.usize(1..5);
         for part in 1..=parts {
-            let deadlines = Deadlines::draw(&mut self.rng, self.wheel.now());
+            let deadlines = Deadlines::draw(&mut self.rng, self.pair.now);
             self.fill(crowd * part / parts, deadlines);
         }
-        let at = self.rng.usize(..self.pending.len());
+        let at = self.rng.usize(..self.pair.pending.len());
         let (&(deadline, _), _) = self.pending.iter().nth(at).expect("it is pending");
         let now = deadline + self.rng.u64(..8);
         let work = 1 << self.rng.u32(..14);
         // Enough of them to look at any state; then to the end.
         let steps = self.rng.usize(..100);
         for step in 0..steps {
-            if self.step(now, work) {
+            if self.expire_bounded(now, work) {
                 break;
             }
             match self.rng.u8(..64) {
@@ -199,8 +144,8 @@ impl Crowd {
                 _ => {}
             }
             match step % 32 {
-                0 => self.check(),
-                1..8 => self.look(),
+                0 => self.check_all(),
+                1..8 => self.look_for_next(),
                 _ => {}
             }
         }
@@ -254,7 +199,7 @@ fn in_the_middle(mode: Mode, bucket: usize, steps: usize) -> Crowd {
     }
     crowd.fill(BUCKET + 64, Deadlines { first: 5 * FAR + 3, span: 1 });
     for _ in 0..steps {
-        crowd.step(now, 1);
+        crowd.expire_bounded(now, 1);
     }
     crowd
 }
@@ -271,10 +216,10 @@ fn cancelled_while_a_bucket_is_taken_apart(mode: Mode) {
                     crowd.cancel(value);
                 }
                 if nth % (BUCKET / 4) == 0 {
-                    crowd.check();
+                    crowd.check_all();
                 }
             }
-            crowd.check();
+            crowd.check_all();
             crowd.jump(now, 1000);
             crowd.jump(u64::MAX, 1000);
         }
@@ -290,8 +235,8 @@ fn moved_while_a_bucket_is_taken_apart(mode: Mode) {
                 let deadline = first + crowd.rng.u64(..span);
                 crowd.reschedule(value, deadline);
                 if value % (BUCKET / 4) == 0 {
-                    crowd.step(now, 1);
-                    crowd.check();
+                    crowd.expire_bounded(now, 1);
+                    crowd.check_all();
                 }
             }
             crowd.jump(now, 1000);
@@ -304,14 +249,14 @@ fn the_next_deadline_is_known_while_a_bucket_is_taken_apart(mode: Mode) {
     for (bucket, (now, _)) in BUCKETS.into_iter().enumerate() {
         let mut crowd = in_the_middle(mode, bucket, 1);
         for step in 0..BUCKET / 100 {
-            crowd.look();
+            crowd.look_for_next();
             // What comes next goes, so that it has to be found again.
             for _ in 0..2 {
                 let next = crowd.pending.first_key_value().map(|(_, &value)| value);
                 crowd.cancel(next.expect("one is pending"));
-                crowd.look();
+                crowd.look_for_next();
             }
-            if crowd.step(now, 1 + step / 16) {
+            if crowd.expire_bounded(now, 1 + step / 16) {
                 break;
             }
         }

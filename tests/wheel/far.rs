@@ -4,63 +4,37 @@ use crate::checked::Checked;
 use tickwheel::Mode;
 
 in_each_mode! {
-    far_timeout_does_not_disturb_a_near_one,
-    never_in_effect_neither_comes_nor_costs,
-    the_last_tick_is_a_deadline_like_any_other,
+    far_timeout_does_not_disturb_a_near_one:
+        "for x in 2^32 2^61 1_844_674_407_370_955 max-1 max; a@x b@1; next 1; wakes 1; "
+        "walk 2000: b@1; next x; wakes x; -a",
+    never_in_effect_neither_comes_nor_costs:
+        "a@2^32 b@2^61 c@2^63-1 d@2^63 e@max-1 f@max; walk 5000; to 1_000_000; idle; "
+        "wakes 2^32; -a -b -c -d -e -f",
+    the_last_tick_is_a_deadline_like_any_other:
+        "a@max b@max-1 c@max; to max-2; to max-1: b@max-1; d@max; to max: a@max c@max d@max; "
+        "to max",
     close_to_the_end_of_time_nothing_overflows,
     years_of_milliseconds_come_to_the_tick,
     coarse_levels_come_to_the_tick,
-    a_whole_range_of_uptime_later_it_still_works,
+    a_whole_range_of_uptime_later_it_still_works:
+        "for x in 2^36 2^36+1 2^42 2^60; to x; "
+        "a@x b@x+1 c@x+63 d@x+64 e@x+65 f@x+4096 g@x+2^36; "
+        "walk x+100: a@x b@x+1 c@x+63 d@x+64 e@x+65; to x+4096: f@x+4096; to x+2^36-1; "
+        "to x+2^36: g@x+2^36",
     the_same_happens_from_any_starting_tick,
     the_same_happens_from_any_starting_tick_in_company,
     powers_of_the_bucket_count_are_no_special_ticks,
-    crossing_where_a_sign_or_half_would_flip,
+    crossing_where_a_sign_or_half_would_flip:
+        "for x in 2^29 2^30 2^60 2^61; to 4x-3; a@4x-1 b@4x c@4x+2; "
+        "walk 4x+5: a@4x-1 b@4x c@4x+2; anew; to 2x; a@4x b@5x; to 4x: a@4x; to 6x: b@5x",
     delays_of_more_than_32_bits_are_not_cut,
     delays_of_a_round_less_or_more_do_not_alias,
-    idle_past_its_tick_then_a_long_delay_is_not_early,
+    // Time went on unseen: the caller says so first, and then asks for the delay.
+    idle_past_its_tick_then_a_long_delay_is_not_early:
+        "a@1; to 9: a@1; to 40; b@2595; walk 2640: b@2595",
 }
 
 const YEAR: u64 = 365 * 86_400_000;
-
-fn far_timeout_does_not_disturb_a_near_one(mode: Mode) {
-    for far in [1 << 32, 1 << 61, u64::MAX / 10_000, u64::MAX - 1, u64::MAX] {
-        let mut wheel = Checked::new(mode);
-        let key = wheel.schedule(far, "far");
-        wheel.schedule(1, "near");
-        assert_eq!((wheel.next_deadline(), wheel.next_wake()), (Some(1), Some(1)));
-        assert_eq!(wheel.walk(2_000), [(1, "near")]);
-        assert_eq!((wheel.next_deadline(), wheel.next_wake()), (Some(far), Some(far)));
-        assert_eq!(wheel.cancel(key), Some("far"));
-    }
-}
-
-fn never_in_effect_neither_comes_nor_costs(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let deadlines = [1 << 32, 1 << 61, (1 << 63) - 1, 1 << 63, u64::MAX - 1, u64::MAX];
-    let keys = deadlines.map(|deadline| wheel.schedule(deadline, deadline));
-    for tick in 0..5000 {
-        assert!(wheel.unchecked().expire(tick).is_none());
-    }
-    assert_eq!(wheel.jump(1_000_000), []);
-    assert_eq!(wheel.work(), (0, 0), "it does not spin");
-    assert_eq!(wheel.next_wake(), Some(1 << 32));
-    for (key, deadline) in keys.into_iter().zip(deadlines) {
-        assert_eq!(wheel.cancel(key), Some(deadline));
-    }
-}
-
-fn the_last_tick_is_a_deadline_like_any_other(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    wheel.schedule(u64::MAX, "first");
-    wheel.schedule(u64::MAX - 1, "before");
-    wheel.schedule(u64::MAX, "second");
-    assert_eq!(wheel.jump(u64::MAX - 2), []);
-    assert_eq!(wheel.jump(u64::MAX - 1), [(u64::MAX - 1, "before")]);
-    wheel.schedule(u64::MAX, "third");
-    let out = ["first", "second", "third"].map(|value| (u64::MAX, value));
-    assert_eq!(wheel.jump(u64::MAX), out);
-    assert_eq!(wheel.jump(u64::MAX), []);
-}
 
 fn close_to_the_end_of_time_nothing_overflows(mode: Mode) {
     for left in [0, 1, 2, 7, 8, 63, 64, 255, 256, 511, 512, 600] {
@@ -109,22 +83,6 @@ fn coarse_levels_come_to_the_tick(mode: Mode) {
             assert_eq!(wheel.jump(start + delay - 1), []);
             assert_eq!(wheel.jump(start + delay), [(start + delay, delay)]);
         }
-    }
-}
-
-fn a_whole_range_of_uptime_later_it_still_works(mode: Mode) {
-    for uptime in [1 << 36, (1 << 36) + 1, 1 << 42, 1 << 60] {
-        let mut wheel = Checked::at(mode, uptime);
-        for delay in [0, 1, 63, 64, 65, 4096, 1 << 36] {
-            wheel.schedule(uptime + delay, delay);
-        }
-        assert_eq!(
-            wheel.walk(uptime + 100),
-            [0, 1, 63, 64, 65].map(|delay| (uptime + delay, delay))
-        );
-        assert_eq!(wheel.jump(uptime + 4096), [(uptime + 4096, 4096)]);
-        assert_eq!(wheel.jump(uptime + (1 << 36) - 1), []);
-        assert_eq!(wheel.jump(uptime + (1 << 36)).len(), 1);
     }
 }
 
@@ -204,23 +162,6 @@ fn powers_of_the_bucket_count_are_no_special_ticks(mode: Mode) {
     }
 }
 
-fn crossing_where_a_sign_or_half_would_flip(mode: Mode) {
-    for middle in [1 << 31, 1 << 32, 1 << 62, 1 << 63] {
-        let mut wheel = Checked::at(mode, middle - 3);
-        for deadline in [middle - 1, middle, middle + 2] {
-            wheel.schedule(deadline, deadline);
-        }
-        let expected = [middle - 1, middle, middle + 2].map(|deadline| (deadline, deadline));
-        assert_eq!(wheel.walk(middle + 5), expected, "step by step");
-
-        let mut wheel = Checked::at(mode, middle / 2);
-        wheel.schedule(middle, "to it exactly");
-        wheel.schedule(middle + middle / 4, "across it");
-        assert_eq!(wheel.jump(middle), [(middle, "to it exactly")]);
-        assert_eq!(wheel.jump(middle + middle / 2), [(middle + middle / 4, "across it")]);
-    }
-}
-
 fn delays_of_more_than_32_bits_are_not_cut(mode: Mode) {
     for start in [0, 5, 511, 1 << 33] {
         let mut wheel = Checked::at(mode, start);
@@ -253,14 +194,4 @@ fn delays_of_a_round_less_or_more_do_not_alias(mode: Mode) {
         }
         assert_eq!(wheel.jump(due), [(due, delay)]);
     }
-}
-
-fn idle_past_its_tick_then_a_long_delay_is_not_early(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    wheel.schedule(1, "short");
-    assert_eq!(wheel.jump(9), [(1, "short")]);
-    // Time went on unseen: the caller says so first, and then asks for the delay.
-    assert_eq!(wheel.jump(40), []);
-    wheel.schedule(40 + 2555, "long");
-    assert_eq!(wheel.walk(40 + 2600), [(40 + 2555, "long")]);
 }

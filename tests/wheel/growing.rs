@@ -2,8 +2,8 @@
 
 use crate::checked::Checked;
 use crate::common::Numbers;
-use std::collections::BTreeMap;
-use tickwheel::{Key, Mode};
+use crate::pair::Pair;
+use tickwheel::Mode;
 
 in_each_mode! {
     anything_can_be_done_while_it_grows,
@@ -14,91 +14,28 @@ in_each_mode! {
 /// More than are ever moved at once: 16 or 8 bytes each, 64 KB.
 const MANY: usize = 20_000;
 
-/// A wheel and what must be in it, by deadline and in the order of scheduling.
-struct Growing {
-    wheel: Checked<u64>,
-    expected: BTreeMap<(u64, u64), (Key, u64)>,
-    /// By the number that a timeout's value is.
-    pending: Vec<(Key, (u64, u64))>,
-    done: u64,
-}
-
-impl Growing {
-    fn new(mode: Mode) -> Self {
-        let wheel = Checked::new(mode);
-        Self { wheel, expected: BTreeMap::new(), pending: Vec::new(), done: 0 }
-    }
-
-    fn schedule(&mut self, deadline: u64) {
-        let value = self.pending.len() as u64;
-        let key = self.wheel.unchecked().schedule(deadline, value);
-        let at = (deadline, self.done);
-        self.expected.insert(at, (key, value));
-        self.pending.push((key, at));
-        self.done += 1;
-    }
-
-    /// The timeout of value `value`, if it is still there.
-    fn cancel(&mut self, value: u64) {
-        let (key, at) = self.pending[value as usize];
-        let expected = self.expected.remove(&at).map(|(_, value)| value);
-        assert_eq!(self.wheel.get(key), expected.as_ref());
-        assert_eq!(self.wheel.deadline(key), expected.map(|_| at.0));
-        assert_eq!(self.wheel.unchecked().cancel(key), expected);
-    }
-
-    fn reschedule(&mut self, value: u64, deadline: u64) {
-        let (key, at) = self.pending[value as usize];
-        let expected = self.expected.remove(&at);
-        assert_eq!(self.wheel.unchecked().reschedule(key, deadline), expected.is_some());
-        if let Some(timeout) = expected {
-            let at = (deadline, self.done);
-            self.expected.insert(at, timeout);
-            self.pending[value as usize].1 = at;
-            self.done += 1;
-        }
-    }
-
-    fn expire(&mut self, now: u64) {
-        while let Some(expired) = self.wheel.unchecked().expire(now) {
-            let ((deadline, _), timeout) = self.expected.pop_first().expect("there is one");
-            assert_eq!((expired.deadline, (expired.key, expired.value)), (deadline, timeout));
-        }
-        assert!(self.expected.first_key_value().is_none_or(|(&(deadline, _), _)| now < deadline));
-    }
-
-    #[track_caller]
-    fn check(&mut self) {
-        self.wheel.check();
-        let changed = self.wheel.unchecked().iter_mut().map(|one| (one.0, *one.2)).collect();
-        assert_eq!(self.expected.values().copied().collect::<BTreeMap<_, _>>(), changed);
-        let iterated: BTreeMap<_, _> = self.wheel.iter().map(|one| (one.0, *one.2)).collect();
-        assert_eq!(iterated, self.expected.values().copied().collect());
-    }
-}
-
 fn anything_can_be_done_while_it_grows(mode: Mode) {
     let mut numbers = Numbers(31);
-    let mut growing = Growing::new(mode);
-    let mut now = 0;
-    while growing.wheel.len() < MANY {
-        let done = numbers.below(growing.pending.len() as u64 + 1);
+    let mut pair = Pair::new(mode);
+    while pair.wheel.len() < MANY {
+        let some = numbers.below(pair.timeouts.len() as u64 + 1) as usize;
+        let later = pair.now + 1 + numbers.below(50_000);
         match numbers.below(16) {
-            0 if done > 0 => growing.cancel(done - 1),
-            1 if done > 0 => growing.reschedule(done - 1, now + 1 + numbers.below(50_000)),
+            0 if some > 0 => pair.cancel(some - 1),
+            1 if some > 0 => pair.reschedule(some - 1, later),
             2 => {
-                now += numbers.below(2);
-                growing.expire(now);
+                let now = pair.now + numbers.below(2);
+                while pair.expire(now) {}
             }
-            _ => growing.schedule(now + 1 + numbers.below(50_000)),
+            _ => pair.schedule(later),
         }
-        if growing.done % 1000 == 0 {
-            growing.check();
+        if pair.scheduled % 1000 == 0 {
+            pair.check();
+            pair.iterate();
         }
     }
-    growing.expire(u64::MAX);
-    growing.check();
-    assert!(growing.wheel.is_empty());
+    while pair.expire(u64::MAX) {}
+    pair.check();
 }
 
 /// Lengths at which a larger array is laid out, moved to, and done with, and some between.

@@ -17,7 +17,8 @@ in_each_hashed_mode! {
 
 in_each_mode! {
     jumping_an_empty_wheel_looks_at_nothing,
-    jumping_to_the_end_of_time_and_going_on,
+    jumping_to_the_end_of_time_and_going_on:
+        "a@2^62; to max: a@2^62; b@3; to max: b@max; c@3; to max: c@max",
     a_jump_to_one_timeout_looks_at_each_level_at_most,
     an_idle_wheel_looks_at_nothing_tick_by_tick,
     a_jump_short_of_a_far_crowd_looks_at_nothing,
@@ -25,14 +26,22 @@ in_each_mode! {
     what_is_near_is_placed_near_however_long_nothing_happened,
     a_jump_of_many_rounds_hands_out_everything_once,
     a_jump_hands_out_what_a_walk_does,
-    a_jump_leaves_what_is_not_due,
+    a_jump_leaves_what_is_not_due:
+        "a@25_000 b@90_000 c@240_000; to 10_000; to 25_000: a@25_000; to 60_000; "
+        "to 239_999: b@90_000; to 240_000: c@240_000",
     a_far_timeout_survives_a_jump_that_ends_short_of_it,
-    demotion_keeps_the_deadline,
-    overdue_by_any_time_comes_once,
+    demotion_keeps_the_deadline:
+        "a@15_000 b@80_000; to 45_000: a@15_000; to 70_000; to 79_999; to 90_000: b@80_000",
+    overdue_by_any_time_comes_once:
+        "for x in 13 832 31_536_000_000_000_000 2^63-1 max; a@1; to x: a@1; to x",
     time_does_not_go_back,
-    back_in_time_hands_out_only_what_was_due_then,
+    back_in_time_hands_out_only_what_was_due_then:
+        "a@10 b@20 c@30 d@40 e@5000; take 35: a@10; to 19; to 25: b@20; f@12; to 34: c@30; "
+        "to 35: f@35; take 6000: d@40; to 39; next 5000; to 4999; to 6000: e@5000",
     jumps_of_every_size_end_where_they_should,
-    waking_up_is_enough,
+    waking_up_is_enough:
+        "k@max j@2^48 i@2^32 h@2^24 g@2^16 f@2^10 e@16 d@4 c@2 b@1 a@0; "
+        "wake max: a@0 b@1 c@2 d@4 e@16 f@2^10 g@2^16 h@2^24 i@2^32 j@2^48 k@max; waits 0",
 }
 
 fn jumping_an_empty_wheel_looks_at_nothing(mode: Mode) {
@@ -43,16 +52,6 @@ fn jumping_an_empty_wheel_looks_at_nothing(mode: Mode) {
     }
     assert_eq!(wheel.work(), (0, 0));
     assert_eq!(wheel.stats().memory, 0);
-}
-
-fn jumping_to_the_end_of_time_and_going_on(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    wheel.schedule(1 << 62, "far");
-    assert_eq!(wheel.jump(u64::MAX), [(1 << 62, "far")]);
-    for value in ["then", "and then"] {
-        wheel.schedule(3, value);
-        assert_eq!(wheel.jump(u64::MAX), [(u64::MAX, value)]);
-    }
 }
 
 fn a_jump_to_one_timeout_looks_at_each_level_at_most(mode: Mode) {
@@ -214,18 +213,6 @@ fn a_jump_hands_out_what_a_walk_does(mode: Mode) {
     assert_eq!(steps, walked);
 }
 
-fn a_jump_leaves_what_is_not_due(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    for seconds in [25_000, 90_000, 240_000] {
-        wheel.schedule(seconds, seconds);
-    }
-    assert_eq!(wheel.jump(10_000), []);
-    assert_eq!(wheel.jump(25_000), [(25_000, 25_000)]);
-    assert_eq!(wheel.jump(60_000), []);
-    assert_eq!(wheel.jump(239_999), [(90_000, 90_000)]);
-    assert_eq!(wheel.jump(240_000), [(240_000, 240_000)]);
-}
-
 fn a_far_timeout_survives_a_jump_that_ends_short_of_it(mode: Mode) {
     for bit in 1..63 {
         let span = 1_u64 << bit;
@@ -235,16 +222,6 @@ fn a_far_timeout_survives_a_jump_that_ends_short_of_it(mode: Mode) {
         assert_eq!(wheel.len(), 1);
         assert_eq!(wheel.jump(span.saturating_mul(13)).len(), 1);
     }
-}
-
-fn demotion_keeps_the_deadline(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    wheel.schedule(15_000, "fifteen");
-    wheel.schedule(80_000, "eighty");
-    assert_eq!(wheel.jump(45_000), [(15_000, "fifteen")]);
-    assert_eq!(wheel.jump(70_000), []);
-    assert_eq!(wheel.jump(79_999), []);
-    assert_eq!(wheel.jump(90_000), [(80_000, "eighty")]);
 }
 
 fn demotion_goes_down_and_keeps_one_copy(mode: Mode) {
@@ -273,16 +250,6 @@ fn demotion_goes_down_and_keeps_one_copy(mode: Mode) {
     assert_eq!(wheel.jump(DEADLINE), [(DEADLINE, "far"); CROWD]);
 }
 
-fn overdue_by_any_time_comes_once(mode: Mode) {
-    const DAY: u64 = 86_400_000_000_000;
-    for now in [13, 13 * 64, 365 * DAY, i64::MAX as u64, u64::MAX] {
-        let mut wheel = Checked::new(mode);
-        wheel.schedule(1, "only");
-        assert_eq!(wheel.jump(now), [(1, "only")]);
-        assert_eq!(wheel.jump(now), []);
-    }
-}
-
 fn time_does_not_go_back(mode: Mode) {
     let mut wheel = Checked::at(mode, 1 << 30);
     let deadlines = [(1 << 30) + 1, (1 << 30) + 700, 1 << 40];
@@ -300,24 +267,6 @@ fn time_does_not_go_back(mode: Mode) {
     assert_eq!(wheel.jump(1 << 41), deadlines.map(|deadline| (deadline, deadline)));
 }
 
-fn back_in_time_hands_out_only_what_was_due_then(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    for deadline in [10, 20, 30, 40, 5000] {
-        wheel.schedule(deadline, deadline);
-    }
-    assert_eq!(wheel.expire(35).map(|expired| expired.value), Some(10));
-    assert_eq!(wheel.jump(19), []);
-    assert_eq!(wheel.jump(25), [(20, 20)]);
-    wheel.schedule(12, 12);
-    assert_eq!(wheel.jump(34), [(30, 30)]);
-    assert_eq!(wheel.jump(35), [(35, 12)]);
-    assert_eq!(wheel.expire(6000).map(|expired| expired.value), Some(40));
-    assert_eq!(wheel.jump(39), []);
-    assert_eq!(wheel.next_deadline(), Some(5000));
-    assert_eq!(wheel.jump(4999), []);
-    assert_eq!(wheel.jump(6000), [(5000, 5000)]);
-}
-
 fn jumps_of_every_size_end_where_they_should(mode: Mode) {
     let mut wheel = Checked::new(mode);
     let mut now = 0_u64;
@@ -333,14 +282,4 @@ fn jumps_of_every_size_end_where_they_should(mode: Mode) {
         assert_eq!(wheel.jump(now), [(now, 100 + bit)]);
         assert!(wheel.is_empty());
     }
-}
-
-fn waking_up_is_enough(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let deadlines = [0, 1, 2, 4, 16, 1 << 10, 1 << 16, 1 << 24, 1 << 32, 1 << 48, u64::MAX];
-    for deadline in deadlines.into_iter().rev() {
-        wheel.schedule(deadline, deadline);
-    }
-    assert_eq!(wheel.wake_up_until(u64::MAX), deadlines.map(|deadline| (deadline, deadline)));
-    assert!(wheel.is_empty());
 }

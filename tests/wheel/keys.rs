@@ -7,13 +7,14 @@ use tickwheel::Mode;
 
 in_each_mode! {
     a_key_names_its_own_timeout,
-    a_stale_key_names_nothing_when_its_place_is_taken,
+    a_stale_key_names_nothing_when_its_place_is_taken: "a@5; to 5: a@5; b@9; !a; walk 20: b@9",
     stale_keys_of_every_way_out_find_nothing,
     no_key_is_given_twice,
     keys_stay_good_when_the_wheel_grows,
     keys_stay_good_when_the_wheel_shrinks,
     stale_keys_stay_stale_when_the_wheel_shrinks,
-    a_key_that_shrinking_left_behind_can_be_moved,
+    a_key_that_shrinking_left_behind_can_be_moved:
+        "a@10 b@3000 c@40; -a; shrink; b>20; c>5000; walk 5000: b@20 c@5000",
     shrinking_while_some_are_due_keeps_their_order,
     values_can_be_changed_in_place,
     the_time_left_is_known_as_long_as_it_is_pending,
@@ -30,19 +31,6 @@ fn a_key_names_its_own_timeout(mode: Mode) {
     while let Some(expired) = wheel.expire(1000) {
         assert_eq!(expired.key, keys[expired.value as usize]);
     }
-}
-
-fn a_stale_key_names_nothing_when_its_place_is_taken(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let stale = wheel.schedule(5, "first");
-    assert_eq!(wheel.jump(5), [(5, "first")]);
-    let key = wheel.schedule(9, "second");
-    assert_ne!(stale, key);
-    assert_eq!((wheel.get(stale), wheel.deadline(stale)), (None, None));
-    assert_eq!(wheel.unchecked().get_mut(stale), None);
-    assert_eq!(wheel.cancel(stale), None);
-    assert!(!wheel.reschedule(stale, 7));
-    assert_eq!(wheel.walk(20), [(9, "second")]);
 }
 
 fn stale_keys_of_every_way_out_find_nothing(mode: Mode) {
@@ -156,18 +144,6 @@ fn stale_keys_stay_stale_when_the_wheel_shrinks(mode: Mode) {
         wheel.shrink_to_fit();
     }
     assert_eq!(wheel.stats().memory, 0);
-}
-
-fn a_key_that_shrinking_left_behind_can_be_moved(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let first = wheel.schedule(10, "first");
-    let second = wheel.schedule(3000, "second");
-    let third = wheel.schedule(40, "third");
-    assert_eq!(wheel.cancel(first), Some("first"));
-    wheel.shrink_to_fit();
-    assert!(wheel.reschedule(second, 20));
-    assert!(wheel.reschedule(third, 5000));
-    assert_eq!(wheel.walk(5000), [(20, "second"), (5000, "third")]);
 }
 
 fn shrinking_while_some_are_due_keeps_their_order(mode: Mode) {

@@ -2,68 +2,10 @@
 //!
 //! `QUICKCHECK_TESTS=20000 cargo test --release --test wheel model` looks longer.
 
+use crate::pair::Pair;
 use quickcheck::{Arbitrary, Gen, QuickCheck};
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use tickwheel::{Expired, Key, Mode, Wheel};
-
-/// The wheel's promises, kept in the plainest way: a map sorted by deadline, then by the order of
-/// scheduling.
-#[derive(Default)]
-struct Model {
-    now: u64,
-    scheduled: u64,
-    pending: BTreeMap<(u64, u64), u32>,
-    /// Where each value is in `pending`, by value; None once it is gone.
-    places: Vec<Option<(u64, u64)>>,
-}
-
-impl Model {
-    fn schedule(&mut self, deadline: u64) -> u32 {
-        let value = u32::try_from(self.places.len()).expect("few values");
-        self.places.push(None);
-        self.place(value, deadline);
-        value
-    }
-
-    fn place(&mut self, value: u32, deadline: u64) {
-        self.scheduled += 1;
-        let place = (deadline.max(self.now), self.scheduled);
-        self.pending.insert(place, value);
-        self.places[value as usize] = Some(place);
-    }
-
-    fn cancel(&mut self, value: u32) -> Option<u32> {
-        let place = self.places[value as usize].take()?;
-        self.pending.remove(&place)
-    }
-
-    fn reschedule(&mut self, value: u32, deadline: u64) -> bool {
-        let found = self.cancel(value).is_some();
-        if found {
-            self.place(value, deadline);
-        }
-        found
-    }
-
-    fn expire(&mut self, now: u64) -> Option<(u64, u32)> {
-        self.now = self.now.max(now);
-        let (&place, &value) = self.pending.first_key_value()?;
-        if now < place.0 {
-            return None;
-        }
-        self.cancel(value);
-        Some((place.0, value))
-    }
-
-    fn deadline(&self, value: u32) -> Option<u64> {
-        Some(self.places[value as usize]?.0)
-    }
-
-    fn next_deadline(&self) -> Option<u64> {
-        self.pending.first_key_value().map(|(place, _)| place.0)
-    }
-}
+use tickwheel::Mode;
 
 /// Numbers that name a timeout among all that ever were do so modulo their count.
 #[derive(Clone, Debug)]
@@ -91,10 +33,7 @@ enum Op {
     /// Asks for the next deadline and cancels that timeout, so many times.
     CancelEarliest(u16),
     Get(usize),
-    GetMut(usize),
     Iter,
-    /// Changes every value in place, and back.
-    IterMut,
     /// Keeps every so-manieth.
     Retain(u8),
     /// Takes out so many of those that are due.
@@ -192,10 +131,8 @@ impl Arbitrary for Op {
             220..=223 => Self::NextDeadline,
             224..=227 => Self::Peek,
             228..=229 => Self::CancelEarliest(u16::arbitrary(g) % 2000),
-            230..=237 => Self::Get(usize::arbitrary(g)),
-            238..=243 => Self::GetMut(usize::arbitrary(g)),
-            244..=245 => Self::Iter,
-            246 => Self::IterMut,
+            230..=243 => Self::Get(usize::arbitrary(g)),
+            244..=246 => Self::Iter,
             247 => Self::Retain(u8::arbitrary(g) % 4),
             248 => Self::Drain(u8::arbitrary(g) % 8),
             249 => Self::Clear,
@@ -225,51 +162,14 @@ fn arbitrary_width(g: &mut Gen) -> i64 {
 /// How many calls the work of `Op::ExpireBounded` is done in.
 const STEPS: usize = 3;
 
-/// A wheel beside its model; every operation is done on both and its results are compared.
-struct Pair {
-    wheel: Wheel<u32>,
-    model: Model,
-    /// The key of each value ever scheduled, by value.
-    keys: Vec<Key>,
-}
-
 impl Pair {
-    fn new(mode: Mode) -> Self {
-        Self { wheel: Wheel::new(mode), model: Model::default(), keys: Vec::new() }
-    }
-
-    fn name(&self, which: usize) -> Option<(u32, Key)> {
-        let value = which.checked_rem(self.keys.len())?;
-        Some((u32::try_from(value).expect("few values"), self.keys[value]))
-    }
-
-    fn schedule(&mut self, deadline: u64) {
-        let value = self.model.schedule(deadline);
-        self.keys.push(self.wheel.schedule(deadline, value));
-    }
-
-    fn cancel(&mut self, which: usize) {
-        let Some((value, key)) = self.name(which) else { return };
-        assert_eq!(self.wheel.cancel(key), self.model.cancel(value));
-    }
-
-    /// Expires once on both sides, and returns whether there was something.
-    fn expire(&mut self, now: u64) -> bool {
-        let expired = self.wheel.expire(now);
-        let wanted = self.model.expire(now);
-        match (&expired, wanted) {
-            (Some(Expired { key, deadline, value }), Some(wanted)) => {
-                assert_eq!((*deadline, *value), wanted, "expire({now})");
-                assert_eq!(*key, self.keys[*value as usize]);
-                assert_eq!(self.wheel.get(*key), None, "an expired timeout's key is stale");
-            }
-            _ => assert_eq!(expired.map(|expired| expired.value), wanted.map(|wanted| wanted.1)),
-        }
-        wanted.is_some()
+    /// One of all values that ever were.
+    fn name(&self, which: usize) -> Option<usize> {
+        which.checked_rem(self.timeouts.len())
     }
 
     fn apply(&mut self, op: &Op) {
-        let now = self.model.now;
+        let now = self.now;
         match op {
             Op::Schedule(tick) => self.schedule(tick.resolve(now)),
             Op::ScheduleCrowd(tick, count, ticks) => {
@@ -278,36 +178,32 @@ impl Pair {
                     self.schedule(tick.resolve(now).saturating_add(offset));
                 }
             }
-            Op::Cancel(which) => self.cancel(*which),
+            Op::Cancel(which) => self.name(*which).into_iter().for_each(|value| self.cancel(value)),
             Op::CancelCrowd(first, count, spare) => {
-                for nth in 0..usize::from(*count).min(self.keys.len()) {
+                for nth in 0..usize::from(*count).min(self.timeouts.len()) {
                     if nth.checked_rem((*spare).into()) != Some(0) {
-                        self.cancel(first.wrapping_add(nth));
+                        self.apply(&Op::Cancel(first.wrapping_add(nth)));
                     }
                 }
             }
             Op::Reschedule(which, tick) => {
-                let Some((value, key)) = self.name(*which) else { return };
-                let deadline = tick.resolve(now);
-                assert_eq!(
-                    self.wheel.reschedule(key, deadline),
-                    self.model.reschedule(value, deadline)
-                );
+                let Some(value) = self.name(*which) else { return };
+                self.reschedule(value, tick.resolve(now));
             }
             Op::ScheduleWithin(tick, width) => {
                 let first = tick.resolve(now);
                 let range = first..=first.saturating_add_signed(*width);
-                let key = self.wheel.schedule_within(range.clone(), self.keys.len() as u32);
+                let key = self.wheel.schedule_within(range.clone(), self.timeouts.len());
                 let deadline = self.wheel.deadline(key).expect("it is pending");
                 assert_in_range(deadline, &range, now);
-                self.model.schedule(deadline);
-                self.keys.push(key);
+                self.add(key, deadline);
             }
             Op::RescheduleWithin(which, tick, width) => {
-                let Some((value, key)) = self.name(*which) else { return };
+                let Some(value) = self.name(*which) else { return };
+                let key = self.timeouts[value].0;
                 let first = tick.resolve(now);
                 let range = first..=first.saturating_add_signed(*width);
-                let before = self.model.deadline(value);
+                let before = self.deadline(value);
                 assert_eq!(self.wheel.reschedule_within(key, range.clone()), before.is_some());
                 let Some(before) = before else { return };
                 let deadline = self.wheel.deadline(key).expect("it is pending");
@@ -315,7 +211,8 @@ impl Pair {
                     assert_eq!(deadline, before, "a timeout that is in the range is not moved");
                 } else {
                     assert_in_range(deadline, &range, now);
-                    self.model.reschedule(value, deadline);
+                    self.take(value);
+                    self.place(value, deadline);
                 }
             }
             Op::Expire(tick) => while self.expire(tick.resolve(now)) {},
@@ -327,22 +224,12 @@ impl Pair {
                     self.wheel.check();
                 }
             }
+            // What can be seen in between does not show how far it is.
             Op::ExpireBounded(tick, work) => {
-                let tick = tick.resolve(now);
-                // What can be seen in between does not show how far it is.
                 for _ in 0..STEPS {
-                    let mut work = usize::from(*work) / STEPS;
-                    while let Some(Expired { key, deadline, value }) =
-                        self.wheel.expire_bounded(tick, &mut work)
-                    {
-                        assert_eq!(Some((deadline, value)), self.model.expire(tick));
-                        assert_eq!(key, self.keys[value as usize]);
-                    }
-                    self.model.now = now.max(tick);
+                    let is_done = self.expire_bounded(tick.resolve(now), *work as usize / STEPS);
                     self.check();
-                    if work > 0 {
-                        assert!(!self.expire(tick), "with work left, nothing is");
-                    }
+                    assert!(!is_done || !self.expire(tick.resolve(now)));
                 }
             }
             Op::Wake => {
@@ -353,127 +240,76 @@ impl Pair {
                     "waking at the hint makes progress"
                 );
             }
-            Op::NextDeadline => {
-                assert_eq!(self.wheel.next_deadline(), self.model.next_deadline());
-            }
+            Op::NextDeadline => self.look_for_next(),
             Op::Peek => {
                 let peeked = self.wheel.peek().map(|(key, tick, &value)| (key, tick, value));
-                let next = self.model.pending.first_key_value();
-                let wanted =
-                    next.map(|(&(tick, _), &value)| (self.keys[value as usize], tick, value));
+                let next = self.pending.first_key_value();
+                let wanted = next.map(|(place, &value)| (self.timeouts[value].0, place.0, value));
                 assert_eq!(peeked, wanted);
             }
             Op::CancelEarliest(count) => {
                 for _ in 0..*count {
-                    let next = self.model.pending.first_key_value().map(|(_, &value)| value);
-                    assert_eq!(self.wheel.next_deadline(), self.model.next_deadline());
-                    let Some(value) = next else { break };
-                    self.cancel(value as usize);
+                    self.look_for_next();
+                    let Some((_, &value)) = self.pending.first_key_value() else { break };
+                    self.cancel(value);
                 }
             }
             Op::Get(which) => {
-                let Some((value, key)) = self.name(*which) else { return };
-                let deadline = self.model.deadline(value);
-                assert_eq!(self.wheel.deadline(key), deadline);
-                assert_eq!(self.wheel.get(key).copied(), deadline.map(|_| value));
+                let Some(value) = self.name(*which) else { return };
+                let (key, place) = self.timeouts[value];
+                let found = place.map(|_| value);
+                assert_eq!(self.wheel.deadline(key), self.deadline(value));
+                assert_eq!(self.wheel.get(key).copied(), found);
+                assert_eq!(self.wheel.get_mut(key).copied(), found);
             }
-            Op::GetMut(which) => {
-                let Some((value, key)) = self.name(*which) else { return };
-                let found = self.wheel.get_mut(key).map(|value| *value);
-                assert_eq!(found, self.model.deadline(value).map(|_| value));
-            }
-            Op::Iter => {
-                let iter = self.wheel.iter();
-                assert_eq!(iter.len(), self.model.pending.len());
-                let mut found: Vec<_> =
-                    iter.map(|(key, tick, &value)| (tick, value, key)).collect();
-                found.sort_unstable();
-                let mut wanted: Vec<_> = self
-                    .model
-                    .pending
-                    .iter()
-                    .map(|(&(tick, _), &value)| (tick, value, self.keys[value as usize]))
-                    .collect();
-                wanted.sort_unstable();
-                assert_eq!(found, wanted);
-            }
-            Op::IterMut => {
-                let iter = self.wheel.iter_mut();
-                assert_eq!(iter.len(), self.model.pending.len());
-                for (_, _, value) in iter {
-                    *value = !*value;
-                }
-                for (key, tick, value) in &mut self.wheel {
-                    *value = !*value;
-                    assert_eq!(self.model.deadline(*value), Some(tick));
-                    assert_eq!(self.keys[*value as usize], key);
-                }
-            }
+            Op::Iter => self.iterate(),
             Op::Retain(every) => {
-                let is_kept = |value: u32| value % 4 < u32::from(*every);
+                let is_kept = |value: usize| value % 4 < usize::from(*every);
                 let mut looked = 0;
                 self.wheel.retain(|key, tick, value| {
                     looked += 1;
-                    assert_eq!(self.model.deadline(*value), Some(tick));
-                    assert_eq!(self.keys[*value as usize], key);
+                    let (its_key, place) = self.timeouts[*value];
+                    assert_eq!((key, Some(tick)), (its_key, place.map(|place| place.0)));
                     is_kept(*value)
                 });
-                assert_eq!(looked, self.model.pending.len());
-                for value in 0..self.keys.len() as u32 {
-                    if !is_kept(value) {
-                        self.model.cancel(value);
-                    }
+                assert_eq!(looked, self.pending.len());
+                for value in (0..self.timeouts.len()).filter(|&value| !is_kept(value)) {
+                    self.take(value);
                 }
             }
             Op::ExtractDue(tick, most) => {
-                let tick = tick.resolve(now);
-                let most = usize::from(*most);
-                let mut count = 0;
-                for Expired { key, deadline, value } in self.wheel.extract_due(tick).take(most) {
-                    assert_eq!(Some((deadline, value)), self.model.expire(tick));
-                    assert_eq!(key, self.keys[value as usize]);
-                    count += 1;
+                let (tick, most) = (tick.resolve(now), usize::from(*most));
+                let out: Vec<_> = self.wheel.extract_due(tick).take(most).collect();
+                let is_all = out.len() < most;
+                for expired in out {
+                    self.came(tick, Some(expired));
                 }
-                if count < most {
-                    assert_eq!(self.model.expire(tick), None, "nothing is left out");
-                }
+                // Of none, nothing was asked.
+                assert!(!is_all || !self.came(tick, None), "nothing is left out");
             }
             Op::Drain(most) => {
                 let mut drain = self.wheel.drain();
-                assert_eq!(drain.len(), self.model.pending.len());
-                for expired in drain.by_ref().take((*most).into()) {
-                    assert_eq!(self.model.deadline(expired.value), Some(expired.deadline));
-                    assert_eq!(self.model.cancel(expired.value), Some(expired.value));
-                }
-                assert_eq!(drain.len(), self.model.pending.len());
+                assert_eq!(drain.len(), self.pending.len());
+                let out: Vec<_> = drain.by_ref().take((*most).into()).collect();
+                assert_eq!(drain.len() + out.len(), self.pending.len());
                 drop(drain);
-                self.clear_model();
+                for expired in out {
+                    assert_eq!(self.take(expired.value), Some(expired.deadline));
+                }
+                self.clear_map();
             }
             Op::Clear => {
                 self.wheel.clear();
-                self.clear_model();
+                self.clear_map();
             }
             Op::Reserve(timeouts) => self.wheel.reserve((*timeouts).into()),
             Op::ShrinkToFit => self.wheel.shrink_to_fit(),
         }
     }
 
-    fn clear_model(&mut self) {
-        self.model.pending.clear();
-        self.model.places.fill(None);
-    }
-
-    /// What must hold whatever was done.
-    fn check(&self) {
-        self.wheel.check();
-        let next_deadline = self.model.next_deadline();
-        match (self.wheel.next_wake(), next_deadline) {
-            (Some(wake), Some(deadline)) => assert!(wake <= deadline, "it wakes in time"),
-            (wake, deadline) => assert_eq!(wake, deadline),
-        }
-        assert_eq!(self.wheel.now(), self.model.now);
-        assert_eq!(self.wheel.len(), self.model.pending.len());
-        assert_eq!(self.wheel.is_empty(), self.model.pending.is_empty());
+    fn clear_map(&mut self) {
+        self.pending.clear();
+        self.timeouts.iter_mut().for_each(|timeout| timeout.1 = None);
     }
 }
 

@@ -5,30 +5,35 @@ use crate::common::Numbers;
 use tickwheel::Mode;
 
 in_each_mode! {
-    an_empty_wheel_has_none,
+    an_empty_wheel_has_none: "next none; wakes none; to 2^40; next none; wakes none",
     far_timeout_does_not_hide_a_near_one,
-    far_timeout_in_the_bucket_under_way_does_not_hide_a_near_one,
+    // The wheel stands in the middle of a coarse bucket, and one whole round before a deadline.
+    far_timeout_in_the_bucket_under_way_does_not_hide_a_near_one:
+        "for x in 8 64 256 512 4096 2^18 2^36 2^60; o@x; to x: o@x; a@2x b@2x-1 c@9x d@x+1; "
+        "next x+1; wakes x+1; wake 2x: d@x+1 b@2x-1 a@2x",
     one_timeout_is_the_next_at_any_distance,
-    the_next_of_one_coarse_bucket_is_its_earliest,
-    the_next_follows_what_comes_out,
+    the_next_of_one_coarse_bucket_is_its_earliest:
+        "a@70_003 b@70_001 c@70_007 d@70_002; next 70_001; to 70_000; next 70_001; -b; "
+        "next 70_002; d>70_009; next 70_003; to 70_003: a@70_003; next 70_007; "
+        "to 70_009: c@70_007 d@70_009",
+    the_next_follows_what_comes_out:
+        "a@4 b@2 c@2 d@900 e@3; next 2; take 900: b@2; next 2; take 900: c@2; next 3; "
+        "take 900: e@3; next 4; take 900: a@4; next 900; take 900: d@900; next none",
     peeking_shows_what_comes_out_next_and_leaves_it,
-    the_next_is_known_before_the_first_drive,
-    the_next_is_due_now_while_something_is_due,
+    the_next_is_known_before_the_first_drive:
+        "a@100 b@100; next 100; wakes 100; to 99; to 100: a@100 b@100",
+    the_next_is_due_now_while_something_is_due:
+        "to 50; b@90 a@20; next 50; wakes 50; to 50: a@50; next 90; wakes 90",
     the_next_after_a_cancel_is_the_second,
     the_next_matches_a_search_at_every_step,
     waking_up_always_makes_progress,
     waking_up_skips_no_timeout_and_no_distance,
     one_wake_up_a_deadline_where_none_is_cancelled,
-    a_new_earliest_deadline_brings_the_wake_up_forward,
+    a_new_earliest_deadline_brings_the_wake_up_forward:
+        "a@2^20; to 99; wakes 2^20; b@300; wakes 300; a>200; wakes 200; c@100; wakes 100; "
+        "to 99; to 100: c@100; walk 300: a@200 b@300",
     emptied_wheel_asks_for_no_wake_up,
     an_hour_away_is_a_handful_of_wake_ups,
-}
-
-fn an_empty_wheel_has_none(mode: Mode) {
-    let mut wheel = Checked::<()>::new(mode);
-    assert_eq!((wheel.next_deadline(), wheel.next_wake()), (None, None));
-    assert!(wheel.expire(1 << 40).is_none());
-    assert_eq!((wheel.next_deadline(), wheel.next_wake()), (None, None));
 }
 
 fn far_timeout_does_not_hide_a_near_one(mode: Mode) {
@@ -41,27 +46,6 @@ fn far_timeout_does_not_hide_a_near_one(mode: Mode) {
             assert_eq!(wheel.jump(near), [(near, "near")]);
             assert_eq!(wheel.next_deadline(), Some(far));
         }
-    }
-}
-
-fn far_timeout_in_the_bucket_under_way_does_not_hide_a_near_one(mode: Mode) {
-    // The wheel stands in the middle of a coarse bucket, and one whole round before a deadline.
-    for bit in [3, 6, 8, 9, 12, 18, 36, 60] {
-        let span = 1_u64 << bit;
-        let mut wheel = Checked::new(mode);
-        wheel.schedule(span, "at the boundary");
-        assert_eq!(wheel.jump(span), [(span, "at the boundary")]);
-        wheel.schedule(2 * span, "a round away");
-        wheel.schedule(2 * span - 1, "at the end of the bucket");
-        wheel.schedule(9 * span, "in a far bucket");
-        wheel.schedule(span + 1, "imminent");
-        assert_eq!(wheel.next_deadline(), Some(span + 1));
-        assert_eq!(wheel.next_wake(), Some(span + 1));
-        let out = wheel.wake_up_until(2 * span);
-        assert_eq!(out.len(), 3);
-        assert_eq!(out[0], (span + 1, "imminent"));
-        assert_eq!(out[1], (2 * span - 1, "at the end of the bucket"));
-        assert_eq!(out[2], (2 * span, "a round away"));
     }
 }
 
@@ -83,34 +67,6 @@ fn one_timeout_is_the_next_at_any_distance(mode: Mode) {
             assert_eq!(wheel.cancel(key), Some(()));
             assert_eq!((wheel.next_deadline(), wheel.next_wake()), (None, None));
         }
-    }
-}
-
-fn the_next_of_one_coarse_bucket_is_its_earliest(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let deadlines = [70_003, 70_001, 70_007, 70_002];
-    let keys = deadlines.map(|deadline| wheel.schedule(deadline, deadline));
-    assert_eq!(wheel.next_deadline(), Some(70_001));
-    assert_eq!(wheel.jump(70_000), []);
-    assert_eq!(wheel.next_deadline(), Some(70_001));
-    assert_eq!(wheel.cancel(keys[1]), Some(70_001));
-    assert_eq!(wheel.next_deadline(), Some(70_002));
-    assert!(wheel.reschedule(keys[3], 70_009));
-    assert_eq!(wheel.next_deadline(), Some(70_003));
-    assert_eq!(wheel.jump(70_003), [(70_003, 70_003)]);
-    assert_eq!(wheel.next_deadline(), Some(70_007));
-    assert_eq!(wheel.jump(70_009), [(70_007, 70_007), (70_009, 70_002)]);
-}
-
-fn the_next_follows_what_comes_out(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    for deadline in [4, 2, 2, 900, 3] {
-        wheel.schedule(deadline, ());
-    }
-    for (taken, left) in [(2, Some(2)), (2, Some(3)), (3, Some(4)), (4, Some(900)), (900, None)] {
-        assert_eq!(wheel.next_deadline(), Some(taken));
-        assert_eq!(wheel.expire(900).map(|expired| expired.deadline), Some(taken));
-        assert_eq!(wheel.next_deadline(), left);
     }
 }
 
@@ -136,24 +92,6 @@ fn peeking_shows_what_comes_out_next_and_leaves_it(mode: Mode) {
         assert_eq!((expired.key, expired.deadline, expired.value), (key, deadline, value));
     }
     assert!(wheel.is_empty());
-}
-
-fn the_next_is_known_before_the_first_drive(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    wheel.schedule(100, 100);
-    wheel.schedule(100, 101);
-    assert_eq!((wheel.next_deadline(), wheel.next_wake()), (Some(100), Some(100)));
-    assert_eq!(wheel.jump(99), []);
-    assert_eq!(wheel.jump(100), [(100, 100), (100, 101)]);
-}
-
-fn the_next_is_due_now_while_something_is_due(mode: Mode) {
-    let mut wheel = Checked::at(mode, 50);
-    wheel.schedule(90, "later");
-    wheel.schedule(20, "overdue");
-    assert_eq!((wheel.next_deadline(), wheel.next_wake()), (Some(50), Some(50)));
-    assert_eq!(wheel.jump(50), [(50, "overdue")]);
-    assert_eq!((wheel.next_deadline(), wheel.next_wake()), (Some(90), Some(90)));
 }
 
 fn the_next_after_a_cancel_is_the_second(mode: Mode) {
@@ -238,22 +176,6 @@ fn one_wake_up_a_deadline_where_none_is_cancelled(mode: Mode) {
         wheel.jump(wake);
     }
     assert_eq!(wakes, [3, 10, 700, 701, 70_000, 1 << 33], "and at least a tick apart");
-}
-
-fn a_new_earliest_deadline_brings_the_wake_up_forward(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let key = wheel.schedule(1 << 20, "first");
-    assert_eq!(wheel.jump(99), []);
-    assert_eq!(wheel.next_wake(), Some(1 << 20));
-    wheel.schedule(300, "second");
-    assert_eq!(wheel.next_wake(), Some(300));
-    assert!(wheel.reschedule(key, 200));
-    assert_eq!(wheel.next_wake(), Some(200));
-    wheel.schedule(100, "third");
-    assert_eq!(wheel.next_wake(), Some(100));
-    assert_eq!(wheel.jump(99), [], "silent at 99");
-    assert_eq!(wheel.jump(100), [(100, "third")]);
-    assert_eq!(wheel.walk(300), [(200, "first"), (300, "second")]);
 }
 
 fn emptied_wheel_asks_for_no_wake_up(mode: Mode) {

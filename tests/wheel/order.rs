@@ -6,101 +6,48 @@ use crate::stamps::modes;
 use tickwheel::Mode;
 
 in_each_mode! {
-    comes_at_its_deadline_and_not_before,
-    due_now_comes_at_once_and_once,
-    all_that_is_due_now_comes_each_once,
-    past_deadlines_count_as_now,
-    far_past_deadline_leaves_the_next_wake_right,
-    past_for_the_caller_but_not_for_a_stale_wheel_comes_at_once,
+    comes_at_its_deadline_and_not_before:
+        "for x in 1 5 6 10 15 60 500 605; a@x; walk x-1; to x: a@x; !a; walk 2x",
+    due_now_comes_at_once_and_once:
+        "for x in 0 1 1000 max; to x; a@x; next x; to x: a@x; waits 0; to x",
+    all_that_is_due_now_comes_each_once: "to 77; a@77 b@77 c@77; to 77: a@77 b@77 c@77; to 78",
+    past_deadlines_count_as_now:
+        "to 100; a@99 b@95 c@97 d@0; next 100; to 99; to 100: a@100 b@100 c@100 d@100; to max",
+    far_past_deadline_leaves_the_next_wake_right:
+        "to 500_000_000; a@500_000_002 b@0; wakes 500_000_000; to 500_000_000: b@500_000_000; "
+        "wakes 500_000_002; to 500_000_001; to 500_000_002: a@500_000_002",
+    // Nothing comes due on the way to 2000, so that buckets stay as they were at tick 0.
+    past_for_the_caller_but_not_for_a_stale_wheel_comes_at_once:
+        "c@2100; to 2000; a@1500 b@2000; to 2000: a@2000 b@2000; walk 2100: c@2100",
     a_thousand_due_now_one_after_the_other,
-    scheduled_and_not_driven_comes_at_the_first_drive,
-    shorter_scheduled_second_comes_first,
-    equal_deadlines_come_as_scheduled,
+    scheduled_and_not_driven_comes_at_the_first_drive: "a@15 b@40; to 32: a@15; walk 40: b@40",
+    shorter_scheduled_second_comes_first: "slow@1000; to 2; fast@10; walk 1000: fast@10 slow@1000",
+    equal_deadlines_come_as_scheduled:
+        "a@15 b@16 c@15 d@16 e@15 f@16 g@15 h@16 i@15 j@16; "
+        "walk 16: a@15 c@15 e@15 g@15 i@15 b@16 d@16 f@16 h@16 j@16",
     equal_deadlines_come_as_scheduled_from_far_and_near,
     equal_deadlines_come_as_scheduled_after_a_jump,
-    rescheduled_comes_last_of_its_tick,
-    different_ticks_come_each_at_its_own,
-    same_bucket_of_different_rounds_comes_at_different_ticks,
-    a_deadline_rounds_away_comes_in_its_own_round_only,
+    rescheduled_comes_last_of_its_tick:
+        "a@90 b@90 c@90 d@90; a>90; c>20; c>90; walk 90: b@90 d@90 a@90 c@90",
+    different_ticks_come_each_at_its_own: "a@15 b@23; walk 128: a@15 b@23",
+    same_bucket_of_different_rounds_comes_at_different_ticks:
+        "d@3round+7 b@round+7 c@2round+7 a@7; "
+        "walk 4round+7: a@7 b@round+7 c@2round+7 d@3round+7",
+    a_deadline_rounds_away_comes_in_its_own_round_only: "a@4round-1; walk 8round: a@4round-1",
     deadlines_a_round_or_so_away_come_at_their_tick,
     every_delay_of_a_dense_range_comes_at_its_own_tick,
     sparse_delays_come_each_at_its_own_tick,
     powers_of_two_come_each_at_its_own_tick,
-    a_step_across_a_bucket_boundary_hides_nothing,
-    one_taken_at_a_time_leaves_the_others_for_the_next_call,
+    a_step_across_a_bucket_boundary_hides_nothing:
+        "to 5; a@65; walk 70: a@65; to 250; b@257 c@513; walk 600: b@257 c@513",
+    one_taken_at_a_time_leaves_the_others_for_the_next_call:
+        "a@15 b@15 c@15; take 16: a@15; take 17: b@15; take 18: c@15; take 19",
     at_most_so_many_a_call_resumes_where_it_stopped,
-    put_back_it_comes_again_and_nothing_else_is_lost,
+    put_back_it_comes_again_and_nothing_else_is_lost:
+        "a@15 b@15; take 15: a@15; a@15; waits 2; to 15: b@15 a@15; waits 0",
     a_panic_of_the_caller_costs_only_what_was_taken,
     random_deadlines_split_exactly_at_now,
     what_is_rescheduled_all_the_time_comes_once,
-}
-
-fn comes_at_its_deadline_and_not_before(mode: Mode) {
-    for delay in [1, 5, 6, 10, 15, 60, 500, 605] {
-        let mut wheel = Checked::new(mode);
-        let key = wheel.schedule(delay, "only");
-        assert_eq!(wheel.deadline(key), Some(delay));
-        assert_eq!(wheel.walk(delay - 1), []);
-        assert_eq!(wheel.get(key), Some(&"only"));
-        assert_eq!(wheel.jump(delay), [(delay, "only")]);
-        assert_eq!(wheel.get(key), None);
-        assert_eq!(wheel.walk(2 * delay), []);
-    }
-}
-
-fn due_now_comes_at_once_and_once(mode: Mode) {
-    for now in [0, 1, 1000, u64::MAX] {
-        let mut wheel = Checked::at(mode, now);
-        wheel.schedule(now, "now");
-        assert_eq!(wheel.next_deadline(), Some(now));
-        assert_eq!(wheel.jump(now), [(now, "now")]);
-        assert!(wheel.is_empty());
-        assert_eq!(wheel.jump(now), []);
-    }
-}
-
-fn all_that_is_due_now_comes_each_once(mode: Mode) {
-    let mut wheel = Checked::at(mode, 77);
-    for value in ["a", "b", "c"] {
-        wheel.schedule(77, value);
-    }
-    assert_eq!(wheel.jump(77), [(77, "a"), (77, "b"), (77, "c")]);
-    assert_eq!(wheel.jump(78), []);
-}
-
-fn past_deadlines_count_as_now(mode: Mode) {
-    let mut wheel = Checked::at(mode, 100);
-    let first = wheel.schedule(99, 99);
-    for deadline in [95, 97, 0] {
-        wheel.schedule(deadline, deadline);
-    }
-    assert_eq!(wheel.deadline(first), Some(100));
-    assert_eq!(wheel.next_deadline(), Some(100));
-    assert_eq!(wheel.jump(99), [], "a deadline that counts as now is not due before");
-    assert_eq!(wheel.jump(100), [(100, 99), (100, 95), (100, 97), (100, 0)]);
-    assert_eq!(wheel.jump(u64::MAX), []);
-}
-
-fn far_past_deadline_leaves_the_next_wake_right(mode: Mode) {
-    let mut wheel = Checked::at(mode, 500_000_000);
-    wheel.schedule(500_000_002, "soon");
-    wheel.schedule(0, "long ago");
-    assert_eq!(wheel.next_wake(), Some(500_000_000));
-    assert_eq!(wheel.jump(500_000_000), [(500_000_000, "long ago")]);
-    assert_eq!(wheel.next_wake(), Some(500_000_002));
-    assert_eq!(wheel.jump(500_000_001), []);
-    assert_eq!(wheel.jump(500_000_002), [(500_000_002, "soon")]);
-}
-
-fn past_for_the_caller_but_not_for_a_stale_wheel_comes_at_once(mode: Mode) {
-    // Nothing comes due on the way to 2000, so that buckets stay as they were at tick 0.
-    let mut wheel = Checked::new(mode);
-    wheel.schedule(2100, "later");
-    assert_eq!(wheel.jump(2000), []);
-    wheel.schedule(1500, "past");
-    wheel.schedule(2000, "present");
-    assert_eq!(wheel.jump(2000), [(2000, "past"), (2000, "present")]);
-    assert_eq!(wheel.walk(2100), [(2100, "later")]);
 }
 
 fn a_thousand_due_now_one_after_the_other(mode: Mode) {
@@ -110,32 +57,6 @@ fn a_thousand_due_now_one_after_the_other(mode: Mode) {
         assert_eq!(wheel.expire(3).map(|expired| expired.value), Some(value));
     }
     assert!(wheel.expire(3).is_none());
-}
-
-fn scheduled_and_not_driven_comes_at_the_first_drive(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    wheel.schedule(15, "fifteen");
-    wheel.schedule(40, "forty");
-    assert_eq!(wheel.jump(32), [(15, "fifteen")]);
-    assert_eq!(wheel.walk(40), [(40, "forty")]);
-}
-
-fn shorter_scheduled_second_comes_first(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    wheel.schedule(1000, "slow");
-    assert_eq!(wheel.jump(2), []);
-    wheel.schedule(10, "fast");
-    assert_eq!(wheel.walk(1000), [(10, "fast"), (1000, "slow")]);
-}
-
-fn equal_deadlines_come_as_scheduled(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    for value in 0..10 {
-        wheel.schedule(if value % 2 == 0 { 15 } else { 16 }, value);
-    }
-    let evens = [0, 2, 4, 6, 8].map(|value| (15, value));
-    let odds = [1, 3, 5, 7, 9].map(|value| (16, value));
-    assert_eq!(wheel.walk(16), [evens, odds].concat());
 }
 
 fn equal_deadlines_come_as_scheduled_from_far_and_near(mode: Mode) {
@@ -159,40 +80,6 @@ fn equal_deadlines_come_as_scheduled_after_a_jump(mode: Mode) {
     let out = wheel.jump(1_000_000);
     assert_eq!(out.len(), 300);
     assert!(out.is_sorted_by_key(|&(deadline, value)| (deadline, value)));
-}
-
-fn rescheduled_comes_last_of_its_tick(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let keys = ["a", "b", "c", "d"].map(|value| wheel.schedule(90, value));
-    assert!(wheel.reschedule(keys[0], 90), "to the tick it had");
-    assert!(wheel.reschedule(keys[2], 20), "away");
-    assert!(wheel.reschedule(keys[2], 90), "and back");
-    assert_eq!(wheel.walk(90), [(90, "b"), (90, "d"), (90, "a"), (90, "c")]);
-}
-
-fn different_ticks_come_each_at_its_own(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    wheel.schedule(15, "fifteen");
-    wheel.schedule(23, "twenty-three");
-    assert_eq!(wheel.walk(128), [(15, "fifteen"), (23, "twenty-three")]);
-}
-
-fn same_bucket_of_different_rounds_comes_at_different_ticks(mode: Mode) {
-    let buckets = mode.buckets() as u64;
-    let mut wheel = Checked::new(mode);
-    for round in [3, 1, 2, 0] {
-        wheel.schedule(7 + round * buckets, round);
-    }
-    let expected: Vec<_> = (0..4).map(|round| (7 + round * buckets, round)).collect();
-    assert_eq!(wheel.walk(7 + 4 * buckets), expected);
-}
-
-fn a_deadline_rounds_away_comes_in_its_own_round_only(mode: Mode) {
-    let buckets = mode.buckets() as u64;
-    let deadline = 4 * buckets - 1;
-    let mut wheel = Checked::new(mode);
-    wheel.schedule(deadline, "only");
-    assert_eq!(wheel.walk(8 * buckets), [(deadline, "only")]);
 }
 
 fn deadlines_a_round_or_so_away_come_at_their_tick(mode: Mode) {
@@ -262,28 +149,6 @@ fn powers_of_two_come_each_at_its_own_tick(mode: Mode) {
     assert!(wheel.is_empty());
 }
 
-fn a_step_across_a_bucket_boundary_hides_nothing(mode: Mode) {
-    let mut wheel = Checked::at(mode, 5);
-    wheel.schedule(65, "across sixty-four");
-    assert_eq!(wheel.walk(70), [(65, "across sixty-four")]);
-    let mut wheel = Checked::at(mode, 250);
-    wheel.schedule(257, "across 256");
-    wheel.schedule(513, "across 512");
-    assert_eq!(wheel.walk(600), [(257, "across 256"), (513, "across 512")]);
-}
-
-fn one_taken_at_a_time_leaves_the_others_for_the_next_call(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    for value in ["a", "b", "c"] {
-        wheel.schedule(15, value);
-    }
-    for (tick, value) in (16..).zip(["a", "b", "c"]) {
-        let expired = wheel.expire(tick).expect("one is left");
-        assert_eq!((expired.deadline, expired.value), (15, value));
-    }
-    assert!(wheel.expire(19).is_none());
-}
-
 fn at_most_so_many_a_call_resumes_where_it_stopped(mode: Mode) {
     const LIMIT: usize = 100;
     let mut wheel = Checked::new(mode);
@@ -303,18 +168,6 @@ fn at_most_so_many_a_call_resumes_where_it_stopped(mode: Mode) {
     }
     assert_eq!(batches, [100, 100, 100, 100, 100, 100, 100, 100, 100, 50]);
     assert_eq!(wheel.now(), 1_000_000);
-}
-
-fn put_back_it_comes_again_and_nothing_else_is_lost(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    for value in ["a", "b"] {
-        wheel.schedule(15, value);
-    }
-    let refused = wheel.expire(15).expect("both are due");
-    wheel.schedule(refused.deadline, refused.value);
-    assert_eq!(wheel.len(), 2);
-    assert_eq!(wheel.jump(15), [(15, "b"), (15, "a")]);
-    assert_eq!(wheel.len(), 0);
 }
 
 fn a_panic_of_the_caller_costs_only_what_was_taken(mode: Mode) {

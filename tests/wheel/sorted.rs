@@ -22,8 +22,10 @@ in_each_mode! {
     what_is_overdue_stays_when_the_rest_goes_back_into_buckets,
     scheduled_among_those_sorted_comes_after_its_equals,
     equal_deadlines_of_a_few_in_a_far_bucket_come_as_scheduled,
-    what_is_due_now_is_not_what_is_due_later,
-    an_emptied_wheel_forgets_when_it_was_to_wake_up,
+    // After the time went on, an earlier `now` is the one that counts, whatever was cancelled.
+    what_is_due_now_is_not_what_is_due_later:
+        "a@100 b@110 c@120; take 130: a@100; -b; to 119; to 120: c@120",
+    an_emptied_wheel_forgets_when_it_was_to_wake_up: "a@10; -a; b@1_000_000; wakes 1_000_000",
 }
 
 fn few_in_one_far_bucket_are_sorted_at_once(mode: Mode) {
@@ -209,22 +211,4 @@ fn equal_deadlines_of_a_few_in_a_far_bucket_come_as_scheduled(mode: Mode) {
             assert_eq!(wheel.jump(2 << bit), expected, "{crowd} at 2^{bit}");
         }
     }
-}
-
-/// After the time went on, an earlier `now` is the one that counts, whatever was cancelled.
-fn what_is_due_now_is_not_what_is_due_later(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let keys = [100, 110, 120].map(|deadline| wheel.schedule(deadline, deadline));
-    assert_eq!(wheel.expire(130).map(|expired| expired.value), Some(100));
-    assert_eq!(wheel.cancel(keys[1]), Some(110));
-    assert_eq!(wheel.jump(119), []);
-    assert_eq!(wheel.jump(120), [(120, 120)]);
-}
-
-fn an_emptied_wheel_forgets_when_it_was_to_wake_up(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let key = wheel.schedule(10, ());
-    wheel.cancel(key);
-    wheel.schedule(1_000_000, ());
-    assert_eq!(wheel.next_wake(), Some(1_000_000));
 }

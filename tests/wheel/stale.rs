@@ -16,11 +16,16 @@ in_each_mode! {
     one_moved_for_ever_in_the_middle_of_a_visit_leaves_little_behind,
     one_moved_for_ever_while_others_are_due_leaves_little_behind,
     moved_to_its_own_tick_many_times_it_comes_last_and_once,
-    moved_away_and_back_it_comes_last_and_once,
+    moved_away_and_back_it_comes_last_and_once:
+        "for x in 0 4 6 999 2^20 max; a@500 b@500 c@500; b>x; b>500; b>x; b>500; b>x; b>500; "
+        "to 500: a@500 c@500 b@500; to max",
     a_place_used_again_for_the_same_tick_comes_last,
     a_place_used_again_for_another_tick_comes_then,
-    a_place_used_again_among_those_due_comes_last,
-    stale_entries_in_front_hide_nothing,
+    a_place_used_again_among_those_due_comes_last:
+        "a@50 b@50 c@50 d@50; take 50: a@50; -c; e@50; b>20; to 50: d@50 e@50 b@50",
+    stale_entries_in_front_hide_nothing:
+        "a@50 b@50 c@50 d@50 e@50 f@50 g@60; take 50: a@50; -b -c -d -e -f; next 60; to 59; "
+        "wakes 60; to 60: g@60",
     a_chunk_of_stale_entries_in_front_hides_nothing,
     what_is_cleared_away_leaves_the_others_in_order,
 }
@@ -246,19 +251,6 @@ fn moved_to_its_own_tick_many_times_it_comes_last_and_once(mode: Mode) {
     }
 }
 
-fn moved_away_and_back_it_comes_last_and_once(mode: Mode) {
-    for away in [0, 4, 6, 999, 1 << 20, u64::MAX] {
-        let mut wheel = Checked::new(mode);
-        let keys = [0, 1, 2].map(|value| wheel.schedule(500, value));
-        for _ in 0..3 {
-            assert!(wheel.reschedule(keys[1], away));
-            assert!(wheel.reschedule(keys[1], 500));
-        }
-        assert_eq!(wheel.jump(500), [(500, 0), (500, 2), (500, 1)]);
-        assert_eq!(wheel.jump(u64::MAX), []);
-    }
-}
-
 fn a_place_used_again_for_the_same_tick_comes_last(mode: Mode) {
     for tick in [1, 5, 700, 1 << 20, 1 << 40] {
         let mut wheel = Checked::new(mode);
@@ -287,30 +279,6 @@ fn a_place_used_again_for_another_tick_comes_then(mode: Mode) {
         assert_eq!(wheel.walk(10).len(), expected.iter().filter(|entry| entry.0 <= 10).count());
         assert_eq!(wheel.jump(1 << 21).len(), expected.iter().filter(|entry| 10 < entry.0).count());
     }
-}
-
-fn a_place_used_again_among_those_due_comes_last(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let keys = [0, 1, 2, 3].map(|value| wheel.schedule(50, value));
-    assert_eq!(wheel.expire(50).map(|expired| expired.value), Some(0));
-    wheel.cancel(keys[2]);
-    wheel.schedule(50, 4);
-    assert!(wheel.reschedule(keys[1], 20));
-    assert_eq!(wheel.jump(50), [(50, 3), (50, 4), (50, 1)]);
-}
-
-fn stale_entries_in_front_hide_nothing(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let keys: Vec<_> = (0..6).map(|value| wheel.schedule(50, value)).collect();
-    wheel.schedule(60, 6);
-    assert_eq!(wheel.expire(50).map(|expired| expired.value), Some(0));
-    for &key in &keys[1..] {
-        wheel.cancel(key);
-    }
-    assert_eq!(wheel.next_deadline(), Some(60));
-    assert_eq!(wheel.jump(59), []);
-    assert_eq!(wheel.next_wake(), Some(60));
-    assert_eq!(wheel.jump(60), [(60, 6)]);
 }
 
 /// What is due is more than a chunk, and the whole of the first is cleared away.
