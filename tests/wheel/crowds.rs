@@ -21,9 +21,9 @@ in_each_mode_and_large! {
 }
 
 /// Timeouts that are live at once: so many, and up to three times as many.
-const CROWD: usize = if cfg!(debug_assertions) { 5_000 } else { 100_000 };
+const CROWD: usize = if cfg!(debug_assertions) { 1_000 } else { 100_000 };
 /// Timeouts in a bucket that is taken apart in many steps.
-const BUCKET: usize = 20_000;
+const BUCKET: usize = if cfg!(debug_assertions) { 4_000 } else { 20_000 };
 /// Where a coarse bucket of each hierarchical wheel begins.
 const FAR: u64 = 1 << 30;
 /// Deadlines in it: more than one bucket of the level below covers.
@@ -264,27 +264,25 @@ fn the_next_deadline_is_known_while_a_bucket_is_taken_apart(mode: Mode) {
     }
 }
 
-/// The least CPU time of three to cancel so many in order, asking for the next after each.
+/// The CPU time to cancel so many in order, asking for the next after each.
 fn cancelling_in_order(mode: Mode, crowd: u64) -> Duration {
     // A hashed wheel looks at all buckets that are occupied; so it gets one.
     let deadline = |value| if mode.is_hashed() { FAR + (value << 20) } else { FAR + value };
-    let turn = |_| {
-        let mut wheel = Wheel::new(mode);
-        let schedule = |value| wheel.schedule(deadline(value), value);
-        let keys: Vec<_> = (0..crowd).map(schedule).collect();
-        let begin = ThreadTime::now();
-        for (value, key) in (0..crowd).zip(keys) {
-            assert_eq!(wheel.next_deadline(), Some(deadline(value)));
-            assert_eq!(wheel.cancel(key), Some(value));
-        }
-        assert_eq!(wheel.next_deadline(), None);
-        begin.elapsed()
-    };
-    (0..3).map(turn).min().expect("three turns")
+    let mut wheel = Wheel::new(mode);
+    let keys: Vec<_> = (0..crowd).map(|value| wheel.schedule(deadline(value), value)).collect();
+    let begin = ThreadTime::now();
+    for (value, key) in (0..crowd).zip(keys) {
+        assert_eq!(wheel.next_deadline(), Some(deadline(value)));
+        assert_eq!(wheel.cancel(key), Some(value));
+    }
+    assert_eq!(wheel.next_deadline(), None);
+    begin.elapsed()
 }
 
-/// Eight times as many take some eight times as long, and not 64 times.
+/// Eight times as many take some eight times as long, and would take 64 times if each was searched
+/// for: one turn of many shows which, however busy the machine is in the others.
 fn the_next_deadline_of_a_crowd_cancelled_in_order_is_not_searched_for_anew(mode: Mode) {
-    let (few, many) = (cancelling_in_order(mode, 1 << 11), cancelling_in_order(mode, 1 << 14));
-    assert!(many < 24 * few, "{few:?} for 2^11, {many:?} for 2^14");
+    let takes_its_part =
+        |_| cancelling_in_order(mode, 1 << 13) < 24 * cancelling_in_order(mode, 1 << 10);
+    assert!((0..20).any(takes_its_part));
 }

@@ -35,7 +35,7 @@ const AT_ONCE: usize = 1024;
 
 /// Operations that each history takes.
 fn operations() -> usize {
-    let usual = if cfg!(debug_assertions) { 50_000 } else { 1_000_000 };
+    let usual = if cfg!(debug_assertions) { 10_000 } else { 1_000_000 };
     let asked = std::env::var("HISTORY_OPERATIONS");
     asked.map_or(usual, |asked| asked.parse().expect("HISTORY_OPERATIONS is a number"))
 }

@@ -20,7 +20,7 @@
 //! | idle, or one an hour away | `next::an_hour_away_is_a_handful_of_wake_ups`, `jumps::an_idle_wheel_looks_at_nothing_tick_by_tick` |
 //! | the hint is late, or spins | `next::waking_up_always_makes_progress`, and after every step of every test |
 //! | the order within a tick | `order::equal_deadlines_come_as_scheduled` |
-//! | random calls differ by mode | `order::random_calls_have_the_same_answers_in_every_mode` |
+//! | random calls differ by mode | all of `model.rs` |
 //!
 //! Not of a wheel: what happens at stop, tasks that block, tasks that panic (there are no tasks).
 //!
@@ -83,13 +83,13 @@
 //! | `getExpirationDelay_empty` | `next::an_empty_wheel_has_none` |
 //! | `getExpirationDelay_firstWheel`, `lastWheel`, `singleTimer`, `notInLastWheel` | `next::one_timeout_is_the_next_at_any_distance` |
 //! | `getExpirationDelay_occupiedCurrentBucket` | `next::far_timeout_in_the_bucket_under_way_does_not_hide_a_near_one` |
-//! | `getExpirationDelay_hierarchy`, `_fuzzy` | `next::the_next_matches_a_search_at_every_step` |
+//! | `getExpirationDelay_hierarchy`, `_fuzzy` | all of `model.rs`, and after every step of every test |
 //! | `reschedule` | `reschedule::moved_far_away_is_gone_from_the_near` |
 //! | `deschedule`, `_notScheduled`, `_fuzzy` | `cancel::cancelling_all_at_random_leaves_nothing`, `cancel::cancels_once` |
 //! | `expire_reschedule` | `reschedule::refused_extends_its_deadline_and_stays` |
 //! | `cascade` | `jumps::demotion_goes_down_and_keeps_one_copy` |
 //! | `iterator_hasNext`, `_fixed`, `_random` | `iteration::iterating_shows_each_timeout_once`, `iteration::iterators_know_how_many_are_left` |
-//! | `TimerWheelFuzzer.timerWheel` | `order::random_calls_have_the_same_answers_in_every_mode` |
+//! | `TimerWheelFuzzer.timerWheel` | all of `model.rs` |
 //! | `maintenance_recursive` | `between::driving_within_driving_hands_out_each_once` |
 //!
 //! Iteration has no direction here: it is in no particular order.
@@ -177,7 +177,7 @@
 //! | `no_out_of_bounds_close_to_max` | `far::close_to_the_end_of_time_nothing_overflows` |
 //! | `drop_after_reschedule_at_new_scheduled_time` | `cancel::cancelled_where_it_was_moved_to` |
 //! | `drop_from_wake` | `between::cancelling_others_between_two_is_safe` |
-//! | `paused_time_is_deterministic` | `order::random_calls_have_the_same_answers_every_time` |
+//! | `paused_time_is_deterministic` | all of `model.rs` |
 //! | `insert_of_already_cancelled_entry_does_not_enter_wheel` | `cancel::cancelled_before_the_first_drive_never_comes` |
 //!
 //! Not of a wheel: parts of a tick, intervals and the ticks they miss, runtimes, races.

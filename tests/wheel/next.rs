@@ -25,7 +25,6 @@ in_each_mode! {
     the_next_is_due_now_while_something_is_due:
         "to 50; b@90 a@20; next 50; wakes 50; to 50: a@50; next 90; wakes 90",
     the_next_after_a_cancel_is_the_second,
-    the_next_matches_a_search_at_every_step,
     waking_up_always_makes_progress,
     waking_up_skips_no_timeout_and_no_distance,
     one_wake_up_a_deadline_where_none_is_cancelled,
@@ -102,29 +101,6 @@ fn the_next_after_a_cancel_is_the_second(mode: Mode) {
         assert_eq!(wheel.cancel(key), Some("first"));
         assert_eq!(wheel.next_deadline(), Some(second));
         assert_eq!(wheel.wake_up_until(second), [(second, "second")]);
-    }
-}
-
-fn the_next_matches_a_search_at_every_step(mode: Mode) {
-    let mut numbers = Numbers(9);
-    let mut wheel = Checked::new(mode);
-    let mut keys = Vec::new();
-    for _ in 0..600 {
-        match numbers.below(4) {
-            0 | 1 => {
-                let delay =
-                    if numbers.below(3) == 0 { numbers.of_any_size() } else { numbers.below(2000) };
-                keys.push(wheel.schedule(wheel.now().saturating_add(delay), ()));
-            }
-            2 if !keys.is_empty() => {
-                wheel.cancel(keys.swap_remove(numbers.below(keys.len() as u64) as usize));
-            }
-            _ => {
-                wheel.jump(wheel.now() + numbers.below(100));
-            }
-        }
-        let earliest = keys.iter().filter_map(|&key| wheel.deadline(key)).min();
-        assert_eq!(wheel.next_deadline(), earliest);
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::checked::Checked;
 use crate::common::Numbers;
-use crate::stamps::modes;
 use tickwheel::Mode;
 
 in_each_mode! {
@@ -221,79 +220,4 @@ fn what_is_rescheduled_all_the_time_comes_once(mode: Mode) {
         assert!(wheel.expire(tick).is_none());
     }
     assert_eq!(wheel.walk(1100), [(1002, "only")]);
-}
-
-/// One long run of all calls, drawn at random: whatever the mode, the same comes out at the same
-/// moments as from a sorted list.
-#[test]
-fn random_calls_have_the_same_answers_in_every_mode() {
-    for seed in 0..12 {
-        let traces = modes().map(|mode| trace(mode, seed));
-        for (mode, trace) in modes().iter().zip(&traces) {
-            assert!(*trace == traces[0], "{mode} does as {} does, seed {seed}", modes()[0]);
-        }
-    }
-}
-
-/// The same calls on the same mode have the same answers, to the letter.
-#[test]
-fn random_calls_have_the_same_answers_every_time() {
-    for mode in modes() {
-        assert_eq!(trace(mode, 99), trace(mode, 99));
-    }
-}
-
-/// Makes calls drawn at random, and compares with a sorted list at every step.
-fn trace(mode: Mode, seed: u64) -> Vec<(u64, u64, u64)> {
-    let mut numbers = Numbers(seed);
-    let mut wheel = Checked::new(mode);
-    let mut keys = Vec::new();
-    // By deadline, and those of equal deadlines by the order of scheduling.
-    let mut model: Vec<(u64, u64, u64)> = Vec::new();
-    let mut now = 0;
-    let mut out = Vec::new();
-    for step in 0..1000 {
-        let delay = if numbers.below(8) == 0 { numbers.of_any_size() } else { numbers.below(900) };
-        let deadline: u64 =
-            numbers.below(4).wrapping_sub(2).wrapping_add(now).saturating_add(delay);
-        match numbers.below(8) {
-            0..3 => {
-                keys.push(wheel.schedule(deadline, step));
-                model.push((deadline.max(now), step, step));
-            }
-            3 if !keys.is_empty() => {
-                let id = numbers.below(keys.len() as u64) as usize;
-                let value = wheel.cancel(keys[id]);
-                let at = model.iter().position(|&(.., id)| Some(id) == value);
-                assert_eq!(at.map(|at| model.remove(at).2), value);
-            }
-            4..6 if !keys.is_empty() => {
-                let key = keys[numbers.below(keys.len() as u64) as usize];
-                let value = wheel.get(key).copied();
-                assert_eq!(wheel.reschedule(key, deadline), value.is_some());
-                if let Some(timeout) = model.iter_mut().find(|&&mut (.., id)| Some(id) == value) {
-                    *timeout = (deadline.max(now), step, timeout.2);
-                }
-            }
-            _ => {
-                let jump = if numbers.below(50) == 0 { 1 << 40 } else { 300 };
-                now = now.saturating_add(numbers.below(jump));
-                model.sort_unstable();
-                for _ in 0..numbers.below(20) {
-                    let expected = model.first().filter(|timeout| timeout.0 <= now).copied();
-                    let expired = wheel.expire(now);
-                    assert_eq!(
-                        expired.map(|expired| (expired.deadline, expired.value)),
-                        expected.map(|(deadline, _, value)| (deadline, value)),
-                    );
-                    let Some((deadline, _, value)) = expected else { break };
-                    model.remove(0);
-                    out.push((now, deadline, value));
-                }
-                now = wheel.now();
-            }
-        }
-        assert_eq!(wheel.next_deadline(), model.iter().map(|timeout| timeout.0).min());
-    }
-    out
 }

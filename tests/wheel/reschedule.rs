@@ -25,7 +25,6 @@ in_each_mode! {
     moved_earlier_while_its_bucket_is_under_way:
         "a@200; to 80; a>120; to 119; to 120: a@120; to 200",
     moved_across_levels_keeps_key_value_and_count,
-    moved_to_where_it_was_still_comes_once,
     moved_far_away_is_gone_from_the_near:
         "a@900_000; a>7_200_000; to 900_000; to 86_400_000: a@7_200_000; waits 0",
     scheduling_again_is_a_move_by_cancel_and_schedule:
@@ -71,15 +70,6 @@ fn moved_across_levels_keeps_key_value_and_count(mode: Mode) {
         assert_eq!(stats.timeouts_per_level.iter().sum::<usize>() - stats.stale, 2);
     }
     assert_eq!(wheel.jump(2), [(2, "moved")]);
-}
-
-fn moved_to_where_it_was_still_comes_once(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let key = wheel.schedule(77, "only");
-    for _ in 0..100 {
-        assert!(wheel.reschedule(key, 77));
-    }
-    assert_eq!(wheel.walk(200), [(77, "only")]);
 }
 
 fn a_thousand_moves_do_not_drift(mode: Mode) {
