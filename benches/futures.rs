@@ -326,7 +326,7 @@ fn queues(size: usize) {
         );
         [insert, reset, remove, pop, insert]
     };
-    let what = format!("A delay queue of {size}: ns a call");
+    let what = format!("A delay queue of {size}: ns per call");
     compare([&what, "tokio-util"], names, 3, ours, theirs);
 }
 

@@ -97,7 +97,7 @@ fn compare(mut kept: BTreeMap<&str, f64>) -> ExitCode {
         }
     }
     failures.extend(kept.keys().map(|name| format!("{name}: kept, and there is no such path")));
-    println!("Instructions an operation\n{table}");
+    println!("Instructions per operation\n{table}");
     remarks.iter().for_each(|remark| println!("{remark}"));
     failures.iter().for_each(|failure| println!("FAILED {failure}"));
     if failures.is_empty() {
@@ -108,7 +108,7 @@ fn compare(mut kept: BTreeMap<&str, f64>) -> ExitCode {
 }
 
 fn keep(compiler: &str) {
-    let mut text = format!("# Instructions an operation, written by\n# {KEEP}\n{compiler}\n");
+    let mut text = format!("# Instructions per operation, written by\n# {KEEP}\n{compiler}\n");
     for (name, operations, _) in PATHS {
         text += &format!("{name:20}{:9.2}\n", count(name, operations));
     }

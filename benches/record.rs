@@ -26,7 +26,7 @@ type Times = [f64; 3];
 
 fn main() {
     let repetitions = if is_quick() { 10 } else { 300 };
-    let mut report = Report::new(["ns an operation", "without", "with", "more", "ratio"]);
+    let mut report = Report::new(["ns per operation", "without", "with", "more", "ratio"]);
     for (name, run) in [("timer", timer as fn(bool) -> Times), ("wheel", wheel)] {
         // Neither has the better moments.
         let mut times: [[Vec<f64>; 3]; 2] = Default::default();

@@ -15,16 +15,17 @@
 //! | the same, under keys of your own: sessions, leases, a cache | [`DelayMap`] |
 //! | the same, from many threads | [`delay_channel`](delay_channel()) |
 //!
-//! All but the [`Wheel`], the [`WheelMap`] and [`Ticks`] need the feature `std`. [`Mode`] chooses between a hierarchical wheel, as
-//! in Kafka, and a hashed one, as in Netty. Both keep the same promises and differ in cost.
+//! All but the [`Wheel`], the [`WheelMap`] and [`Ticks`] need the feature `std`. [`Mode`] chooses
+//! between a hierarchical wheel, as in Kafka, and a hashed one, as in Netty. Both keep the same
+//! promises and differ in cost.
 //!
 //! # Ticks
 //!
 //! A wheel counts time in *ticks*: a `u64` that begins at 0. The caller of a [`Wheel`] decides how
-//! long a tick is, and every `u64` is a valid deadline. [`Ticks`] converts instants to ticks so that
-//! nothing is early: with a conversion that rounds both ways alike, timeouts are. A [`Timer`] has ticks of 1 ms; the
-//! [builder](TimerBuilder::tick) sets others, from 1 us to 1 h. Its deadlines are rounded up to a
-//! tick, and the present is rounded down.
+//! long a tick is, and every `u64` is a valid deadline. [`Ticks`] converts instants to ticks and
+//! back. It rounds deadlines up and the present down, because a timeout would be early if both were
+//! rounded alike. A [`Timer`] has ticks of 1 ms; the [builder](TimerBuilder::tick) sets others, from
+//! 1 us to 1 h.
 //!
 //! # Never early
 //!

@@ -120,7 +120,27 @@ fn every_link_leads_to_a_file_and_to_a_heading() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// The documents of all packages, but for what a benchmark writes.
+/// "bytes a timeout" reads as a slip, above all in a table.
+#[test]
+fn a_rate_is_per_something() {
+    let folders = ["src", "benches", "crates"];
+    let sources = folders.into_iter().flat_map(|folder| files(folder, "rs"));
+    let mut slips = Vec::new();
+    for path in documents().into_iter().chain(sources) {
+        let text = text(&path);
+        let words: Vec<&str> = text.split_whitespace().collect();
+        for rate in words.windows(3) {
+            let what = rate[2].trim_end_matches(|c: char| !c.is_alphanumeric());
+            if UNITS.contains(&rate[0]) && ["a", "an"].contains(&rate[1]) && COUNTED.contains(&what)
+            {
+                slips.push(format!("{}: {}", path.display(), rate.join(" ")));
+            }
+        }
+    }
+    assert!(slips.is_empty(), "{slips:#?}");
+}
+
+/// The documents of all packages.
 fn documents() -> Vec<PathBuf> {
     let below = |folder| files(folder, "md").into_iter();
     let top = root().read_dir().expect("a folder").map(|entry| entry.expect("an entry").path());
@@ -186,3 +206,21 @@ fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
+
+const UNITS: [&str; 9] =
+    ["ns", "us", "ms", "nanoseconds", "bytes", "buckets", "instructions", "ticks", "wake-ups"];
+
+const COUNTED: [&str; 12] = [
+    "bucket",
+    "call",
+    "connection",
+    "entry",
+    "level",
+    "name",
+    "object",
+    "operation",
+    "request",
+    "timeout",
+    "value",
+    "wake-up",
+];

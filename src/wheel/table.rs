@@ -302,7 +302,7 @@ impl Table {
         })
     }
 
-    /// Passes the buckets from number `from` to the end of its row, one a tick, the first at tick
+    /// Passes the buckets from number `from` to the end of its row, one per tick, the first at tick
     /// `begin`. Returns the first in which something is due at its tick, and that tick.
     #[inline]
     pub(super) fn pass(&self, from: u32, begin: u64) -> Option<(u32, u64)> {

@@ -341,7 +341,7 @@ fn growing_allocates_a_few_times_what_is_needed(mode: Mode) {
     assert!(info.bytes_total <= 6 * needed, "{} bytes allocated", info.bytes_total);
 }
 
-/// At most `most` bytes a timeout beyond its value, for a million pending at random within a
+/// At most `most` bytes per timeout beyond its value, for a million pending at random within a
 /// minute, an hour or a day of milliseconds: 8 in the slot, 8 for the deadline, 16 for the entry, and
 /// what arrays have to spare.
 fn a_million_pending_cost_little_more_than_their_values(mode: &str, most: f64) {

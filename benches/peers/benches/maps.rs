@@ -17,7 +17,7 @@ use tickwheel::{DelayMap, DelayQueue, Key};
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 const ROWS: [&str; 6] =
-    ["insert, ns", "get", "reset", "replace", "replace by 1 ms, hand out", "bytes a value"];
+    ["insert, ns", "get", "reset", "replace", "replace by 1 ms, hand out", "bytes per value"];
 
 /// The figures of one subject in one turn, by row.
 fn figures<M>(

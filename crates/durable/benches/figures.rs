@@ -67,9 +67,9 @@ fn wait(commits: &mut Vec<Commit<Scheduled>>) -> Result<()> {
     Ok(())
 }
 
-/// Durable schedules a second, by how many are issued before the caller waits.
+/// Durable schedules per second, by how many are issued before the caller waits.
 fn groups(rows: u64) -> Result<()> {
-    println!("| a group | names | schedules/s | ms a group | commits a schedule | cancels/s |");
+    println!("| a group | names | schedules/s | ms per group | commits per schedule | cancels/s |");
     println!("|---|---|---|---|---|---|");
     for (group, rows) in [(1, rows / 50), (64, rows / 4), (1024, rows)] {
         for names in ["ascending", "random"] {
@@ -171,7 +171,7 @@ fn fill(file: &Path, rows: u64, is_random: bool) -> Result<()> {
         took.as_secs_f64(),
         rows as f64 / took.as_secs_f64()
     );
-    println!("file {:.0} bytes a timeout", std::fs::metadata(file)?.len() as f64 / rows as f64);
+    println!("file {:.0} bytes per timeout", std::fs::metadata(file)?.len() as f64 / rows as f64);
     println!("memory {}", memory());
     // No destructor runs.
     std::process::abort();
@@ -200,7 +200,7 @@ fn drain(file: &Path, rows: u64) -> Result<()> {
     let began = Instant::now();
     let timer = DurableTimer::open(file)?;
     println!("after a close: open {:.2} s, {} left", began.elapsed().as_secs_f64(), timer.len()?);
-    println!("file {:.0} bytes a timeout", std::fs::metadata(file)?.len() as f64 / rows as f64);
+    println!("file {:.0} bytes per timeout", std::fs::metadata(file)?.len() as f64 / rows as f64);
     Ok(timer.close()?)
 }
 

@@ -12,7 +12,7 @@ pub(crate) struct Subject {
     pub(crate) new: fn(u32) -> Box<dyn Scheme>,
 }
 
-/// Nanoseconds a call.
+/// Nanoseconds per call.
 #[derive(Clone, Copy)]
 pub(crate) struct Figure {
     pub(crate) mean: f64,

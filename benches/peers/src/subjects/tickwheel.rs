@@ -4,7 +4,7 @@ use tickwheel::{Key, Mode, Wheel};
 
 /// `Wheel`, hierarchical or hashed.
 ///
-/// The hierarchical wheel has 64 buckets a level, which is the default. The hashed wheel has as
+/// The hierarchical wheel has 64 buckets per level, which is the default. The hashed wheel has as
 /// many buckets as one round needs, but not many more than timeouts, and at most 65,536: with more
 /// it does worse.
 #[derive(Debug)]

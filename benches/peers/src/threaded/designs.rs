@@ -11,8 +11,8 @@ use tickwheel::{Key, Mode, Wheel};
 
 const TICK: Duration = Duration::from_millis(1);
 
-/// Starts a thread that does something once a tick, as Netty's worker does. It lives as long as the
-/// process, which holds one subject and ends.
+/// Starts a thread that does something once per tick, as Netty's worker does. It lives as long as
+/// the process, which holds one subject and ends.
 fn start_worker(start: Instant, mut at_tick: impl FnMut(u64) + Send + 'static) {
     thread::spawn(move || {
         loop {
@@ -34,7 +34,7 @@ fn deadline(start: Instant, delay: Duration) -> u64 {
     ticks(start.elapsed() + delay) + 1
 }
 
-/// As Netty's `HashedWheelTimer`: the worker empties two lock-free queues once a tick, one of new
+/// As Netty's `HashedWheelTimer`: the worker empties two lock-free queues once per tick, one of new
 /// timeouts and one of cancelled timeouts.
 ///
 /// Callers never meet the worker, and pay with a timeout that is shared with it: an `Arc` with an

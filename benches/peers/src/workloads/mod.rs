@@ -116,14 +116,14 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         "Recorded: a cache in which each access moves an object's expiry, a day away.")
         .at("operations", &[300_000], &[300_000]),
     workload("memory", CANCELS, &[("pending", "bytes"), ("peak", "bytes")],
-        "Delays of up to 60 s: bytes a timeout, beyond its value of 8, when all are pending, and \
+        "Delays of up to 60 s: bytes per timeout, beyond its value of 8, when all are pending, and \
          at the peak until then.")
         .at("timeouts", &[1_000_000], &[100_000]),
     longest_call("longest-call"),
     longest_call("longest-call-after-cancels"),
     longest_call("longest-call-after-heartbeats"),
     workload("between-ticks", INSTANTS, &[ns("poll")],
-        "Times that are no whole ticks, polled 16 times a tick.")
+        "Times that are no whole ticks, polled 16 times per tick.")
         .at("timeouts", &[10_000], &[1_000]),
     workload("threads", HAS_THREADS, THREADS,
         "Each thread keeps 1,000 timeouts of 30 s, and cancels the oldest for each new one.")

@@ -39,7 +39,7 @@ fn read(name: &str) -> Vec<Step> {
     steps
 }
 
-/// Returns the nanoseconds an operation, until the last one is done, and what was wrong.
+/// Returns the nanoseconds per operation, until the last one is done, and what was wrong.
 fn replay<S: Subject>(steps: &[Step], keys: usize, longest: u64) -> Sample {
     let mut server = Server::<S>::empty(&Setup::new(longest.min(YEAR), keys));
     let started = ThreadTime::now();

@@ -247,7 +247,7 @@ impl Choice {
         let gains: [(f64, Gain); 4] = [
             (default.cpu_ns.median - taken.cpu_ns.median, |a, b| {
                 let cpu = |figures: &Figures| units::duration(figures.cpu_ns.median);
-                format!("takes {} of CPU time an operation instead of {}", cpu(a), cpu(b))
+                format!("takes {} of CPU time per operation instead of {}", cpu(a), cpu(b))
             }),
             ((default.wakeups as f64 - taken.wakeups as f64) * wake_cost, |a, b| {
                 let count = |figures: &Figures| HumanCount(figures.wakeups);
@@ -468,7 +468,7 @@ mod tests {
         assert_eq!(near.recommended(), near.candidates.last(), "10 ms alone would gain nothing");
         let reason = "Take hierarchical:64 at a tick of 10 ms: it scores 50 ns, which is 50 % less \
                       than the default, hierarchical:64 at a tick of 1 ms. Above all it takes 50 \
-                      ns of CPU time an operation instead of 100 ns.";
+                      ns of CPU time per operation instead of 100 ns.";
         assert_eq!(choice.reason(), reason);
         let code = "Timer::builder().tick(Duration::from_millis(10)).build()?";
         assert_eq!(choice.code().as_deref(), Some(code));
@@ -504,7 +504,7 @@ mod tests {
         figures.wakeups = 10;
         let choice = choice(Vec::from([candidate("hierarchical:64", "1ms", (100.0, 1.0)), frugal]));
         let reason = choice.reason();
-        let price = "Above all it takes 40 ns of CPU time an operation instead of 100 ns; but it \
+        let price = "Above all it takes 40 ns of CPU time per operation instead of 100 ns; but it \
                      holds at most 64.0 MiB instead of 4.0 KiB.";
         assert!(reason.ends_with(price), "{reason}");
     }

@@ -19,7 +19,7 @@ pub struct Spread {
 /// What one configuration takes, an operation and in all.
 #[derive(Clone, Copy)]
 pub(super) struct Cost {
-    /// Processor time an operation, in nanoseconds.
+    /// Processor time per operation, in nanoseconds.
     pub(super) cpu_ns: f64,
     pub(super) wakeups_an_operation: f64,
     pub(super) memory: u64,
@@ -27,7 +27,7 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    /// The score, in nanoseconds an operation; less is better. [`describe`] says it in words.
+    /// The score, in nanoseconds per operation; less is better. [`describe`] says it in words.
     pub(super) fn score(&self, wake_cost: Duration) -> f64 {
         let wakeups = self.wakeups_an_operation * wake_cost.as_nanos() as f64;
         let doublings = doublings(self.memory, LITTLE_MEMORY)
@@ -44,7 +44,7 @@ fn doublings(number: u64, free: u64) -> f64 {
 /// Says in a sentence what the score is.
 pub(super) fn describe(wake_cost: Duration) -> String {
     format!(
-        "Score: CPU time an operation with {} for each wake-up; each doubling of the memory beyond \
+        "Score: CPU time per operation with {} for each wake-up; each doubling of the memory beyond \
          {} and of the longest call beyond {} adds {} %.",
         units::time(wake_cost),
         units::memory(LITTLE_MEMORY),

@@ -45,9 +45,9 @@ pub struct Candidate {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Figures {
-    /// The score, in nanoseconds an operation; less is better.
+    /// The score, in nanoseconds per operation; less is better.
     pub score: Spread,
-    /// Processor time an operation, in nanoseconds.
+    /// Processor time per operation, in nanoseconds.
     pub cpu_ns: Spread,
     /// In how many rounds the processor time was measured.
     pub rounds: usize,
@@ -339,7 +339,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Ticks of 1 ms, 2 GiB, 5 us a wake-up, a million operations, 30 seconds.
+/// Ticks of 1 ms, 2 GiB, 5 us per wake-up, a million operations, 30 seconds.
 impl Default for Options {
     fn default() -> Self {
         Self {

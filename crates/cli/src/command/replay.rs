@@ -50,7 +50,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "SIZE", default_value = "2GiB")]
     limit_memory: ByteSize,
 
-    /// Print one JSON object a mode, one a line, instead of the table.
+    /// Print one JSON object per mode, one per line, instead of the table.
     #[arg(long)]
     json: bool,
 

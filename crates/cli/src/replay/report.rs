@@ -44,7 +44,7 @@ pub struct Delays {
 }
 
 impl Report {
-    /// Writes one JSON object a mode, one a line.
+    /// Writes one JSON object per mode, one per line.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl Report {
         let next = least(dearer, |figures| figures.ns_per_op);
         match next {
             Some(next) if same.len() == 1 => format!(
-                "{} suits this trace best: {} an operation, against {} for {}{}{}.",
+                "{} suits this trace best: {} per operation, against {} for {}{}{}.",
                 best.mode,
                 cost(best),
                 cost(next),
@@ -124,7 +124,7 @@ impl Report {
                     format!(" ({} costs {})", next.mode, cost(next))
                 });
                 format!(
-                    "No difference between {}: they cost {} an operation, which is within the \
+                    "No difference between {}: they cost {} per operation, which is within the \
                      noise{dearer}. Take {}{}{}.",
                     list(&same),
                     units::range(best.ns_per_op, most),
@@ -487,7 +487,7 @@ mod tests {
 
     #[test]
     fn a_difference_counts_if_it_is_over_a_quarter_and_the_repetitions_are_apart() {
-        let best = "hashed:512 suits this trace best: 50 ns an operation, against ";
+        let best = "hashed:512 suits this trace best: 50 ns per operation, against ";
         for (cost, least, is_best) in
             [(100.0, 90.0, true), (60.0, 59.0, false), (100.0, 51.0, false), (63.0, 62.0, true)]
         {

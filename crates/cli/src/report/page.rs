@@ -103,7 +103,7 @@ impl Page {
             "configuration",
             "score",
             "of 3 repetitions",
-            "CPU time an operation",
+            "CPU time per operation",
             "longest call",
             "most memory",
             "wake-ups",

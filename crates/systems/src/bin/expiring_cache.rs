@@ -62,5 +62,5 @@ fn measured<C>(
     let each = start.elapsed().as_nanos() as usize / requests.len();
     let objects = requests.len() - hits;
     let bytes = ALLOCATOR.allocated().saturating_sub(before) / objects;
-    format!("{hits} hits, {objects} objects, {each} ns a request, {bytes} bytes an object")
+    format!("{hits} hits, {objects} objects, {each} ns per request, {bytes} bytes per object")
 }

@@ -1,4 +1,4 @@
-//! The other side: a thread a connection, and answers in any order.
+//! The other side: one thread per connection, and answers in any order.
 
 use crate::frame::{Frame, Kind};
 use std::io::{self, BufReader, Write};

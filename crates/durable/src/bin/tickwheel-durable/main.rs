@@ -39,7 +39,7 @@ enum Command {
         #[arg(long, value_name = "COUNT")]
         limit: Option<u64>,
 
-        /// Print one JSON object a timeout, one a line.
+        /// Print one JSON object per timeout, one per line.
         #[arg(long)]
         json: bool,
     },
@@ -72,7 +72,7 @@ enum Command {
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
 
-        /// Print one JSON object a name, one a line.
+        /// Print one JSON object per name, one per line.
         #[arg(long)]
         json: bool,
     },
