@@ -19,6 +19,8 @@ create table tickwheel_due (
     deadline bigint not null check (deadline >= 0),
     number bigint not null default nextval('tickwheel_number'),
     attempt int not null default 0,
+    -- The transaction that put it. What was not visible at an earlier look is found by this.
+    put_by xid8 not null default pg_current_xact_id(),
     payload bytea not null check (octet_length(payload) <= 65536)
 ) with (
     -- Rows come and go: what is dead must be found soon, and at its own pace.
@@ -30,6 +32,8 @@ create table tickwheel_due (
 );
 -- By this the owner of a partition finds what is due.
 create index tickwheel_due_order on tickwheel_due (partition, deadline, name);
+-- And by this what was put behind what it has read.
+create index tickwheel_due_new on tickwheel_due (partition, put_by, deadline);
 
 create sequence tickwheel_worker_number;
 
@@ -54,20 +58,34 @@ create table tickwheel_partition (
 );
 insert into tickwheel_partition (partition) select generate_series(0, 63);
 
+-- Puts timeouts of different names, each in the place of the one that has its name.
+create function tickwheel_put(names text[], deadlines bigint[], payloads bytea[])
+returns table (name text, number bigint, is_new boolean, partition int)
+language plpgsql as $$
+#variable_conflict use_column
+begin
+    return query
+    insert into tickwheel_due as due (name, deadline, payload)
+    select * from unnest(names, deadlines, payloads) u(name, deadline, payload)
+    order by u.name collate "C"
+    on conflict (name) do update set deadline = excluded.deadline, payload = excluded.payload,
+        number = excluded.number, attempt = 0, put_by = excluded.put_by
+    returning due.name, due.number, due.xmax = 0, due.partition;
+end
+$$;
+
 -- Schedules a timeout, or moves the one of this name, in the transaction of the caller. Tells
 -- whether the name is new. For any driver and any language:
 --
 --     select tickwheel_schedule('order-17/payment', now() + interval '30 minutes', 'eur 20')
+--
+-- A NULL is refused.
 create function tickwheel_schedule(name text, at timestamptz, payload bytea) returns boolean
 language sql as $$
-    insert into tickwheel_due as due (name, deadline, payload)
-    values ($1,
+    select is_new from tickwheel_put(array[$1], array[
         case when $2 = 'infinity' then 9223372036854775807
-            else greatest(0, ceil(extract(epoch from $2) * 1000))::bigint end,
-        $3)
-    on conflict (name) do update set deadline = excluded.deadline, payload = excluded.payload,
-        number = excluded.number, attempt = 0
-    returning xmax = 0
+            when $2 is not null then greatest(0, ceil(extract(epoch from $2) * 1000))::bigint end
+        ], array[$3])
 $$;
 
 -- Cancels a timeout in the transaction of the caller, and tells whether it was there.
@@ -75,4 +93,18 @@ create function tickwheel_cancel(name text) returns boolean
 language sql as $$
     with gone as (delete from tickwheel_due due where due.name = $1 returning 1)
     select exists (select from gone)
+$$;
+
+-- The functions find the tables, whatever the caller's search path is.
+do $$
+declare
+    function text;
+begin
+    foreach function in array array['tickwheel_put(text[], bigint[], bytea[])',
+        'tickwheel_schedule(text, timestamptz, bytea)', 'tickwheel_cancel(text)']
+    loop
+        execute format('alter function %s set search_path = %I, pg_temp', function,
+            current_schema());
+    end loop;
+end
 $$;

@@ -40,6 +40,7 @@
 //! - `metrics`: tells what [`Stats`] has to the recorder of the crate `metrics`, once a second.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod block_on;
 mod error;
 mod keeper;
 pub mod store;

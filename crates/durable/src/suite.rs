@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::store::{
-    Change, Changed, Held, Lease, Limit, Outcome, Page, Position, Replaced, Row, Settlement, Store,
+    Change, Changed, Held, Lease, Limit, Outcome, Page, Position, Replaced, Row, Settlement, Start,
+    Store,
 };
 
 /// Checks everything that [`Store`] asks for and that one process can see, on stores that `empty`
@@ -102,7 +103,7 @@ fn loads_in_order_and_in_pages(mut store: impl Store) {
         let mut position = Position::start();
         let mut found = Vec::new();
         loop {
-            let page = store.load(Some(&leases), &position, u64::MAX, limit).unwrap();
+            let page = store.list(&position, u64::MAX, limit).unwrap();
             assert!(page.rows.len() <= limit.rows);
             found.extend(page.rows);
             let Some(end) = page.end else { break };
@@ -111,17 +112,18 @@ fn loads_in_order_and_in_pages(mut store: impl Store) {
             position = end;
         }
         assert_eq!(found, rows, "pages of {limit:?} leave nothing out");
+        assert_eq!(load_all(&mut store, &leases, limit), rows, "loads of {limit:?} do not either");
     }
     let limit = Limit { rows: usize::MAX, bytes: usize::MAX };
     for until in [0, 4, 9] {
-        let page = store.load(None, &Position::start(), until, limit).unwrap();
+        let page = store.list(&Position::start(), until, limit).unwrap();
         assert_eq!(page.rows.len() as u64, (until + 1) * 20);
         assert_eq!(page.end, None);
-        let page = store.load(None, &Position::before(until), until, limit).unwrap();
+        let page = store.list(&Position::before(until), until, limit).unwrap();
         assert_eq!(page.rows.len(), 20, "a position may be before all names of a deadline");
     }
-    let page = store.load(Some(&[]), &Position::start(), u64::MAX, limit).unwrap();
-    assert!(page.rows.is_empty(), "without a lease nothing is loaded");
+    let loaded = store.load(&[], u64::MAX, limit).unwrap();
+    assert!(loaded.rows.is_empty(), "without a lease nothing is loaded");
 }
 
 fn settles_only_what_is_the_same(mut store: impl Store) {
@@ -311,10 +313,34 @@ fn change(store: &mut impl Store, changes: &[Change]) -> Vec<Changed> {
     done.changed.into_iter().map(Result::unwrap).collect()
 }
 
+/// Loads all, from the end of one load to that of the next.
+fn load_all(store: &mut impl Store, leases: &[Lease], limit: Limit) -> Vec<Row> {
+    let mut from: Vec<Start> =
+        leases.iter().map(|&lease| Start { lease, after: Position::start() }).collect();
+    let mut rows = Vec::new();
+    while !from.is_empty() {
+        let loaded = store.load(&from, u64::MAX, limit).unwrap();
+        assert_eq!(loaded.ends.len(), from.len(), "an end for each partition");
+        let before = from.clone();
+        for row in &loaded.rows {
+            let start = before.iter().find(|start| start.lease.partition == row.partition);
+            assert!(start.expect("it was asked for").after < row.position());
+        }
+        rows.extend(loaded.rows);
+        from = before
+            .iter()
+            .zip(loaded.ends)
+            .filter_map(|(start, end)| Some(Start { after: end?, ..start.clone() }))
+            .collect();
+        assert!(from.is_empty() || from != before, "a load goes on");
+    }
+    rows.sort_by_key(Row::position);
+    rows
+}
+
 fn all(store: &mut impl Store) -> Vec<Row> {
     let limit = Limit { rows: usize::MAX, bytes: usize::MAX };
-    let Page { rows, end, damaged } =
-        store.load(None, &Position::start(), u64::MAX, limit).unwrap();
+    let Page { rows, end, damaged } = store.list(&Position::start(), u64::MAX, limit).unwrap();
     assert_eq!((end, damaged), (None, Vec::new()));
     rows
 }

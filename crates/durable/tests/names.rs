@@ -21,7 +21,7 @@ fn the_names_of_what_was_acked_are_swept_away_and_those_of_what_is_pending_stay(
             .collect();
         store.commit(&[], &puts).unwrap();
         let limit = Limit { rows: 10_000, bytes: usize::MAX };
-        let due = store.load(None, &Position::start(), round, limit).unwrap().rows;
+        let due = store.list(&Position::start(), round, limit).unwrap().rows;
         let acks: Vec<Settlement> = due
             .iter()
             .map(|row| Settlement { held: Held::new(row, lease), retry_at: None })

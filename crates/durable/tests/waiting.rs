@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
 use tickwheel_durable::store::{
-    Change, Done, Lease, Leases, Limit, Page, Position, Row, Settlement, Store,
+    Change, Done, Leases, Limit, Loaded, Page, Position, Row, Settlement, Start, Store,
 };
 use tickwheel_durable::{Due, DurableTimer, Error, MemoryStore};
 
@@ -31,14 +31,12 @@ impl Store for Held {
         self.store.lease(wanted)
     }
 
-    fn load(
-        &mut self,
-        leases: Option<&[Lease]>,
-        after: &Position,
-        until: u64,
-        limit: Limit,
-    ) -> Result<Page, Error> {
-        self.store.load(leases, after, until, limit)
+    fn load(&mut self, from: &[Start], until: u64, limit: Limit) -> Result<Loaded, Error> {
+        self.store.load(from, until, limit)
+    }
+
+    fn list(&mut self, after: &Position, until: u64, limit: Limit) -> Result<Page, Error> {
+        self.store.list(after, until, limit)
     }
 
     fn commit(&mut self, settlements: &[Settlement], changes: &[Change]) -> Result<Done, Error> {

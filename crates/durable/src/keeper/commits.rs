@@ -16,6 +16,7 @@ impl<T> Keeper<T> {
             self.replies.extend(refused.map(|command| (command.ticket, Err(error.clone()))));
             return None;
         }
+        self.flights.take_up(now);
         let lingers = self.commands.is_empty()
             && self.flights.settled.len() < self.config.group
             && now.steady < self.flights.settled_since.saturating_add(self.config.linger)
@@ -57,7 +58,12 @@ impl<T> Keeper<T> {
     ) {
         let settled = self.flights.take_settled(call.settlements.len());
         let mut fenced = false;
-        for (number, outcome) in settled.into_iter().zip(done.outcomes) {
+        for ((number, settled), outcome) in settled.into_iter().zip(done.outcomes) {
+            if outcome == Outcome::Locked && !self.closing {
+                let at = now.steady.saturating_add(LOCKED_PAUSE);
+                self.flights.try_again(at, number, settled);
+                continue;
+            }
             self.flights.end(number);
             match outcome {
                 Outcome::Settled(None) => self.counts.acked += 1,
@@ -69,7 +75,7 @@ impl<T> Keeper<T> {
                     self.counts.fenced += 1;
                     fenced = true;
                 }
-                Outcome::Gone => {}
+                Outcome::Gone | Outcome::Locked => {}
             }
         }
         self.flights.settled_since = now.steady;
@@ -111,13 +117,13 @@ impl<T> Keeper<T> {
     }
 
     fn insert_if_loaded(&mut self, row: Row) {
-        if row.position() <= self.front.loaded && self.tenure.has(row.partition) {
+        if self.front.reaches(&row) && self.tenure.has(row.partition) {
             self.front.insert(row);
         }
     }
 
     /// Drops the far half of the wheel if more is near than may be.
-    fn bound(&mut self) {
+    pub(super) fn bound(&mut self) {
         while self.front.len() > 0
             && (self.known() > self.config.near_rows || self.bytes() > self.config.near_bytes)
         {
@@ -125,3 +131,6 @@ impl<T> Keeper<T> {
         }
     }
 }
+
+/// When the settlement of a locked row is tried again, in milliseconds.
+const LOCKED_PAUSE: u64 = 250;

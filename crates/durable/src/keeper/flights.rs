@@ -19,6 +19,8 @@ pub(super) struct Flights {
     pub(super) settled: VecDeque<(u64, Settled)>,
     /// When the first of `settled` came.
     pub(super) settled_since: u64,
+    /// What somebody else has locked in the store, and when to try it again.
+    locked: VecDeque<(u64, u64, Settled)>,
 }
 
 #[derive(Debug)]
@@ -66,15 +68,33 @@ impl Flights {
         self.settled.push_back((number, settled));
     }
 
+    /// Lets the settlement of one that is locked in the store be tried again then.
+    pub(super) fn try_again(&mut self, at: u64, number: u64, settled: Settled) {
+        self.locked.push_back((at, number, settled));
+    }
+
+    /// Takes up again what was locked.
+    pub(super) fn take_up(&mut self, now: Now) {
+        let count = self.locked.iter().take_while(|(at, ..)| *at <= now.steady).count();
+        self.settled
+            .extend(self.locked.drain(..count).map(|(_, number, settled)| (number, settled)));
+    }
+
+    /// Returns when something that was locked is to be tried again.
+    pub(super) fn tries_again_at(&self) -> Option<u64> {
+        self.locked.front().map(|&(at, ..)| at)
+    }
+
     /// Forgets one that no consumer had taken.
     pub(super) fn take_back(&mut self, number: u64) {
         self.end(number);
         self.unsettled -= 1;
     }
 
-    /// Takes the first that were settled out of the list; `end` is to be called for each.
-    pub(super) fn take_settled(&mut self, count: usize) -> Vec<u64> {
-        self.settled.drain(..count).map(|(number, _)| number).collect()
+    /// Takes the first that were settled out of the list; `end` or `try_again` is to be called for
+    /// each.
+    pub(super) fn take_settled(&mut self, count: usize) -> Vec<(u64, Settled)> {
+        self.settled.drain(..count).collect()
     }
 
     /// Forgets one.

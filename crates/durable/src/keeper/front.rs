@@ -14,13 +14,20 @@ pub(super) struct Front {
     pub(super) wheel: Wheel<Row>,
     /// Where in the wheel the row of a name is.
     pub(super) keys: HashMap<Arc<str>, Key>,
-    /// All rows of the store at or before this position are here or in flight. A position and not
-    /// a time, because there may be more rows of one deadline than a page holds.
+    /// How far the rows of each partition are known. One that is not here is not known at all.
+    places: HashMap<u32, Place>,
+    /// The bytes of all rows.
+    pub(super) bytes: usize,
+}
+
+/// How far the rows of a partition are known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// All rows of the partition at or before this position are near or in flight. A position and
+    /// not a time, because there may be more rows of one deadline than a page holds.
     pub(super) loaded: Position,
     /// Nothing more to load up to this deadline.
     pub(super) complete_until: u64,
-    /// The bytes of all rows.
-    pub(super) bytes: usize,
 }
 
 impl Front {
@@ -28,14 +35,35 @@ impl Front {
         Self {
             wheel: Wheel::new(Mode::hierarchical()),
             keys: HashMap::new(),
-            loaded: Position::start(),
-            complete_until: 0,
+            places: HashMap::new(),
             bytes: 0,
         }
     }
 
     pub(super) fn clear(&mut self) {
         *self = Self::new();
+    }
+
+    /// Returns how far the rows of a partition are known, to be moved.
+    pub(super) fn place(&mut self, partition: u32) -> &mut Place {
+        self.places
+            .entry(partition)
+            .or_insert_with(|| Place { loaded: Position::start(), complete_until: 0 })
+    }
+
+    /// Lets the rows of a partition be read again from the front.
+    pub(super) fn restart(&mut self, partition: u32) {
+        self.places.remove(&partition);
+    }
+
+    /// Returns until when all rows of a partition are known.
+    pub(super) fn complete_until(&self, partition: u32) -> u64 {
+        self.places.get(&partition).map_or(0, |place| place.complete_until)
+    }
+
+    /// Whether the row is at or before what is known of its partition.
+    pub(super) fn reaches(&self, row: &Row) -> bool {
+        self.places.get(&row.partition).is_some_and(|place| row.position() <= place.loaded)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -78,12 +106,14 @@ impl Front {
         let middle = positions.len() / 2;
         let (kept, end, _) = positions.select_nth_unstable(middle);
         // If the one row is dropped too, all before it is loaded, and it is not.
-        self.loaded = kept.iter().max().cloned().unwrap_or_else(|| Position::before(end.deadline));
-        self.complete_until = 0;
+        let end = kept.iter().max().cloned().unwrap_or_else(|| Position::before(end.deadline));
+        for place in self.places.values_mut().filter(|place| end < place.loaded) {
+            *place = Place { loaded: end.clone(), complete_until: 0 };
+        }
         let dropped: Vec<Arc<str>> = self
             .wheel
             .iter()
-            .filter(|(_, _, row)| self.loaded < row.position())
+            .filter(|(_, _, row)| end < row.position())
             .map(|(_, _, row)| row.name.clone())
             .collect();
         for name in dropped {

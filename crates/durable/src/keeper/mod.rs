@@ -44,12 +44,11 @@ pub(crate) struct Keeper<T> {
 
     /// The time by which was last handed out. If the clock is before it, the clock was set back.
     handed_out_at: u64,
-    /// The time when the last load from the front was asked for. All that is near was so in the
-    /// store at that time or later.
-    looked_at: u64,
     /// The steady time of the next look.
     look_next: u64,
     refresh_at: u64,
+    /// The partition that was read again last.
+    refreshed: u32,
     load_next: bool,
 
     lease_pause: Pause,
@@ -85,9 +84,9 @@ impl<T> Keeper<T> {
             commands: VecDeque::new(),
             pending: None,
             handed_out_at: 0,
-            looked_at: 0,
             look_next: 0,
             refresh_at: 0,
+            refreshed: 0,
             load_next: false,
             lease_pause: Pause::default(),
             load_pause: Pause::default(),
@@ -161,14 +160,9 @@ impl<T> Keeper<T> {
         if let Some((_, over)) = self.tenure.ends() {
             at(over);
         }
-        let limit = match self.tenure.is_shared() {
-            false => u64::MAX,
-            true => self.looked_at.saturating_add(self.config.margin),
-        };
         if self.has_room_to_fly()
             && self.may_hand_out(now)
             && let Some(deadline) = self.front.wheel.next_deadline()
-            && deadline <= limit
         {
             at(now.steady.saturating_add(deadline.saturating_sub(time)));
         }
@@ -184,6 +178,9 @@ impl<T> Keeper<T> {
             let lingered = self.flights.settled_since + self.config.linger;
             at(self.commit_pause.until.max(lingered));
         }
+        if let Some(again) = self.flights.tries_again_at() {
+            at(self.commit_pause.until.max(again));
+        }
         if self.wants_load(time) {
             at(self.load_pause.until);
         }
@@ -198,10 +195,10 @@ impl<T> Keeper<T> {
         self.pending = None;
         match answer {
             Answer::Lease(call, Ok(leases)) => self.leased(now, outbox, call, leases),
-            Answer::Load(call, Ok(mut page)) => {
+            Answer::Load(call, Ok(mut loaded)) => {
                 self.load_pause.reset();
-                self.tell_damaged(std::mem::take(&mut page.damaged));
-                self.loaded(now, call, page);
+                self.tell_damaged(std::mem::take(&mut loaded.damaged));
+                self.loaded(now, call, loaded);
             }
             Answer::Commit(call, Ok(done)) => {
                 self.commit_pause.reset();
@@ -225,7 +222,7 @@ impl<T> Keeper<T> {
                 if self.closing {
                     // A timer that closes does not wait for a store that fails: what was not
                     // settled comes again.
-                    for number in self.flights.take_settled(self.flights.settled.len()) {
+                    for (number, _) in self.flights.take_settled(self.flights.settled.len()) {
                         self.flights.end(number);
                     }
                 }
@@ -269,19 +266,6 @@ impl<T> Keeper<T> {
         self.tenure.may_hand_out(now) && self.pending != Some(Pending::Lease)
     }
 
-    /// The latest deadline that may be handed out.
-    ///
-    /// If the store has several owners, a caller elsewhere who cancels or moves a timeout `margin`
-    /// before its deadline is told that it will not come. So it is not handed out unless a look has
-    /// begun since.
-    fn limit(&self, now: Now) -> u64 {
-        let time = self.tenure.time(now);
-        match self.tenure.is_shared() {
-            false => time,
-            true => time.min(self.looked_at.saturating_add(self.config.margin)),
-        }
-    }
-
     /// Whether a timeout that was replaced or cancelled may have been handed out by any owner.
     fn may_be_out(&self, now: Now, deadline: u64) -> bool {
         let latest = self.tenure.latest(now);
@@ -314,9 +298,8 @@ impl<T> Keeper<T> {
             return;
         }
         let time = self.tenure.time(now);
-        let limit = self.limit(now);
         while self.has_room_to_fly() {
-            let Some(row) = self.front.expire(limit) else { return };
+            let Some(row) = self.front.expire(time) else { return };
             let lease = self.tenure.lease(row.partition);
             self.flights.begin(&row, lease);
             let late = time.saturating_sub(row.deadline);

@@ -101,10 +101,6 @@ impl Tenure {
         Lease { partition, epoch: self.epochs[&partition] }
     }
 
-    pub(super) fn all(&self) -> Vec<Lease> {
-        self.epochs.iter().map(|(&partition, &epoch)| Lease { partition, epoch }).collect()
-    }
-
     /// Whether others put, cancel and hand out as well.
     pub(super) fn is_shared(&self) -> bool {
         self.clock.is_some()

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::error::caught;
-use crate::store::{Change, Done, Lease, Leases, Limit, Page, Position, Settlement, Store};
+use crate::store::{Change, Done, Leases, Limit, Loaded, Settlement, Start, Store};
 
 /// How a keeper behaves; all times in milliseconds.
 #[derive(Clone, Debug)]
@@ -23,12 +23,12 @@ pub(crate) struct Config {
     pub(crate) redeliver: u64,
     /// How long acks wait for a commit to go along with.
     pub(crate) linger: u64,
-    /// How often all is forgotten and loaded anew, if the store has one owner.
+    /// How often all is loaded anew, whatever is known.
     pub(crate) refresh: u64,
-    /// How often the front is loaded anew, if the store has several owners: others put and cancel.
+    /// How often is looked for what others put, if the store has several owners.
     pub(crate) look: u64,
-    /// If the store has several owners: how old a look may be, at the deadline, for a timeout to be
-    /// handed out on the strength of it.
+    /// If the store has several owners: how long before its deadline a timeout is read at the
+    /// earliest. Who cancels it earlier is told that it will not come.
     pub(crate) margin: u64,
 }
 
@@ -107,12 +107,11 @@ pub(crate) struct LeaseCall {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LoadCall {
-    pub(crate) leases: Vec<Lease>,
-    pub(crate) after: Position,
+    pub(crate) from: Vec<Start>,
     pub(crate) until: u64,
     pub(crate) limit: Limit,
-    /// The time and the steady time, if it is a load from the front.
-    pub(super) look: Option<(u64, u64)>,
+    /// The steady time before the call.
+    pub(super) asked: u64,
     /// How often all had been forgotten. After another time the page is not what comes next.
     pub(super) forgotten: u64,
 }
@@ -129,7 +128,7 @@ pub(crate) struct CommitCall<T> {
 #[derive(Debug)]
 pub(crate) enum Answer<T> {
     Lease(LeaseCall, Result<Leases, Error>),
-    Load(LoadCall, Result<Page, Error>),
+    Load(LoadCall, Result<Loaded, Error>),
     Commit(CommitCall<T>, Result<Done, Error>),
 }
 
@@ -170,9 +169,9 @@ impl<T> Call<T> {
                 Answer::Lease(call, leases)
             }
             Self::Load(call) => {
-                let LoadCall { leases, after, until, limit, .. } = &call;
-                let page = caught("load", || store.load(Some(leases), after, *until, *limit));
-                Answer::Load(call, page)
+                let LoadCall { from, until, limit, .. } = &call;
+                let loaded = caught("load", || store.load(from, *until, *limit));
+                Answer::Load(call, loaded)
             }
             Self::Commit(call) => {
                 let done = caught("commit", || store.commit(&call.settlements, &call.changes));
@@ -206,7 +205,7 @@ impl<T> Answer<T> {
     pub(crate) fn is_err(&self) -> bool {
         match self {
             Self::Lease(_, leases) => leases.is_err(),
-            Self::Load(_, page) => page.is_err(),
+            Self::Load(_, loaded) => loaded.is_err(),
             Self::Commit(_, done) => done.is_err(),
         }
     }

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Error;
 use crate::store::{
-    Change, Changed, Done, Filling, Held, Lease, Leases, Limit, Outcome, Page, Position, Put,
-    Replaced, Row, Settlement, Store,
+    Change, Changed, Done, Filling, Held, Lease, Leases, Limit, Loaded, Outcome, Page, Position,
+    Put, Replaced, Row, Settlement, Start, Store,
 };
 
 /// A store in memory, for tests of programs that use a timer. Nothing in it outlives the process.
@@ -44,14 +44,13 @@ impl Store for MemoryStore {
         Ok(Leases { held, good_for: None, clock: None })
     }
 
-    fn load(
-        &mut self,
-        leases: Option<&[Lease]>,
-        after: &Position,
-        until: u64,
-        limit: Limit,
-    ) -> Result<Page, Error> {
-        Ok(self.tables().load(leases, after, until, limit))
+    fn load(&mut self, from: &[Start], until: u64, limit: Limit) -> Result<Loaded, Error> {
+        let Some(start) = from.first() else { return Ok(Loaded::default()) };
+        Ok(self.tables().list(None, &start.after, until, limit).into())
+    }
+
+    fn list(&mut self, after: &Position, until: u64, limit: Limit) -> Result<Page, Error> {
+        Ok(self.tables().list(None, after, until, limit))
     }
 
     fn commit(&mut self, settlements: &[Settlement], changes: &[Change]) -> Result<Done, Error> {
@@ -93,7 +92,7 @@ impl Tables {
         }
     }
 
-    fn settle(&mut self, settlement: &Settlement) -> Outcome {
+    pub(crate) fn settle(&mut self, settlement: &Settlement) -> Outcome {
         let Settlement { held: Held { name, number, deadline, lease }, retry_at } = settlement;
         if lease.epoch != self.epochs[lease.partition as usize] {
             return Outcome::Fenced;
@@ -109,7 +108,7 @@ impl Tables {
         }))
     }
 
-    fn change(&mut self, Change { name, put }: &Change) -> Changed {
+    pub(crate) fn change(&mut self, Change { name, put }: &Change) -> Changed {
         let replaced = self.remove(name).as_ref().map(Replaced::from);
         let row = put.clone().map(|Put { deadline, payload }| {
             let partition = crc32c::crc32c(name.as_bytes()) % self.epochs.len() as u32;
@@ -133,17 +132,15 @@ impl Tables {
         self.due.remove(&Position { deadline, name })
     }
 
-    pub(crate) fn load(
+    /// Returns the rows of this partition, or of all.
+    pub(crate) fn list(
         &self,
-        leases: Option<&[Lease]>,
+        partition: Option<u32>,
         after: &Position,
         until: u64,
         limit: Limit,
     ) -> Page {
-        let is_wanted = |row: &Row| match leases {
-            None => true,
-            Some(leases) => leases.iter().any(|lease| lease.partition == row.partition),
-        };
+        let is_wanted = |row: &Row| partition.is_none_or(|partition| partition == row.partition);
         let mut filling = Filling::new(limit);
         let rows = self.due.range((Bound::Excluded(after.clone()), Bound::Unbounded));
         let rows = rows.map(|(_, row)| row).take_while(|row| row.deadline <= until);
@@ -159,6 +156,26 @@ impl Tables {
     fn find(&self, name: &str) -> Option<&Row> {
         let (name, &deadline) = self.deadlines.get_key_value(name)?;
         self.due.get(&Position { deadline, name: name.clone() })
+    }
+
+    /// Returns the rows of a partition up to this position that were put after that number.
+    #[cfg(test)]
+    pub(crate) fn since(
+        &self,
+        number: u64,
+        partition: u32,
+        until: &Position,
+    ) -> impl Iterator<Item = Row> + '_ {
+        self.due
+            .range(..=until.clone())
+            .map(|(_, row)| row)
+            .filter(move |row| row.partition == partition && number < row.number)
+            .cloned()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn newest(&self) -> u64 {
+        self.number
     }
 
     #[cfg(test)]

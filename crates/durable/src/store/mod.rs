@@ -16,7 +16,7 @@ pub use memory::MemoryStore;
 ///
 /// One [`DurableTimer`](crate::DurableTimer) owns a store and makes one call at a time, from one
 /// thread. [`lease`](Self::lease), [`load`](Self::load) and [`commit`](Self::commit) carry the
-/// timeouts; [`get`](Self::get) and [`count`](Self::count) are for operators. Run
+/// timeouts; [`get`](Self::get), [`list`](Self::list) and [`count`](Self::count) are for operators. Run
 /// [`suite::check`](crate::suite::check) against your own store: it tests all that is said here.
 ///
 /// A store may fail at any call. The timer then forgets the rows it holds in memory, loads them
@@ -36,24 +36,24 @@ pub trait Store: Send {
     /// - Each new owner of a partition gets an epoch that is greater than every earlier one.
     fn lease(&mut self, wanted: bool) -> Result<Leases, Error>;
 
-    /// Returns the rows after the position `after` whose deadline is at most `until`.
+    /// Returns the rows of each partition in `from` after its position whose deadline is at most
+    /// `until`.
     ///
-    /// They come in order of [`Position`], and at most as many as `limit` says. With `leases` only
-    /// rows of those partitions come, and without it those of all partitions.
+    /// Those of a partition come in order of [`Position`]. All together are about as many as
+    /// `limit` says, and at least one if there is one.
+    ///
+    /// A store that several owners may have at once also returns the rows at or before the
+    /// positions that have become visible since the load before. After an error it need not: all
+    /// positions are at the start then.
     ///
     /// A store must guarantee:
     ///
-    /// - No row is left out after `after` up to [`Page::end`], or up to `until` if that is `None`.
-    /// - [`Page::end`] is after `after`.
+    /// - No row of a partition is left out after its position up to its end in [`Loaded::ends`], or
+    ///   up to `until` if that is `None`.
+    /// - If there is an end, then some end is after its position.
     /// - Each row that comes is as it was put. A row that is damaged does not come; it is set
-    ///   aside, if the store can write, and is told in [`Page::damaged`].
-    fn load(
-        &mut self,
-        leases: Option<&[Lease]>,
-        after: &Position,
-        until: u64,
-        limit: Limit,
-    ) -> Result<Page, Error>;
+    ///   aside, if the store can write, and is told in [`Loaded::damaged`].
+    fn load(&mut self, from: &[Start], until: u64, limit: Limit) -> Result<Loaded, Error>;
 
     /// Applies all `settlements` and then all `changes`, in one transaction, and says for each what
     /// came of it. No two settlements are of one name.
@@ -68,13 +68,27 @@ pub trait Store: Send {
     ///   was lost would look like a row that is still in flight.
     /// - A settlement does nothing if the row of that name has another number, and nothing if the
     ///   epoch is not the newest of that partition.
+    /// - One row that somebody else has locked holds up no other.
     fn commit(&mut self, settlements: &[Settlement], changes: &[Change]) -> Result<Done, Error>;
 
     /// Returns the row of this name.
     fn get(&mut self, name: &str) -> Result<Option<Row>, Error>;
 
+    /// Returns rows of all partitions after `after` whose deadline is at most `until`, in order of
+    /// [`Position`], and at most as many as `limit` says.
+    ///
+    /// What [`load`](Self::load) says of damaged rows holds here too, and [`Page::end`] is after
+    /// `after`.
+    fn list(&mut self, after: &Position, until: u64, limit: Limit) -> Result<Page, Error>;
+
     /// Returns the number of rows, in all partitions.
     fn count(&mut self) -> Result<u64, Error>;
+
+    /// Opens the store once more, for what operators read while the timer works. `None`, which is
+    /// the default: they read between the calls of the timer.
+    fn again(&self) -> Option<Box<dyn Store>> {
+        None
+    }
 }
 
 /// One timeout as a store keeps it.
@@ -133,7 +147,7 @@ impl Position {
     }
 }
 
-/// The most that a [`Page`] may hold.
+/// The most that a load may return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Rows, at least 1.
@@ -142,7 +156,37 @@ pub struct Limit {
     pub bytes: usize,
 }
 
+/// Where a load of one partition begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// The partition, and the right to it.
+    pub lease: Lease,
+    /// The position after which rows are wanted.
+    pub after: Position,
+}
+
 /// What [`Store::load`] returns.
+#[derive(Clone, Debug, Default)]
+pub struct Loaded {
+    /// The rows.
+    pub rows: Vec<Row>,
+    /// For each partition, how far its rows go if they end because of the limit.
+    pub ends: Vec<Option<Position>>,
+    /// More rows before the positions have become visible than could be told. All is to be loaded
+    /// from the start.
+    pub overflows: bool,
+    /// The damaged rows that were found and set aside.
+    pub damaged: Vec<Damaged>,
+}
+
+impl From<Page> for Loaded {
+    /// Takes the page of the only partition.
+    fn from(page: Page) -> Self {
+        Self { rows: page.rows, ends: vec![page.end], overflows: false, damaged: page.damaged }
+    }
+}
+
+/// What [`Store::list`] returns.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     /// The rows, in order.
@@ -319,6 +363,8 @@ pub enum Outcome {
     Gone,
     /// The partition has had another owner since.
     Fenced,
+    /// Somebody else has locked the row. Nothing was done; it is to be tried again.
+    Locked,
 }
 
 /// What came of a [`Change`].

@@ -53,8 +53,7 @@ impl Default for Builder {
 impl Builder {
     /// Sets how far ahead timeouts are loaded into memory. Default 10 minutes.
     ///
-    /// If several timers share the store, each reads the timeouts of this time again five times a
-    /// second; the default, and the most, is then 1 s.
+    /// If several timers share the store, the default, and the most, is 1 s.
     pub fn horizon(mut self, horizon: Duration) -> Self {
         self.config.horizon = milliseconds(horizon);
         self

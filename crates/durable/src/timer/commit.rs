@@ -1,13 +1,12 @@
 use std::fmt;
 use std::future::{Future, IntoFuture};
-use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use oneshot::{AsyncReceiver, Receiver};
 
 use crate::Error;
+use crate::block_on::block_on;
 use crate::keeper::Found;
 
 /// A change that is on its way to the store.
@@ -72,26 +71,6 @@ impl<T> Future for Commit<T> {
             }
             Poll::Ready(Ok(reply)) => Poll::Ready(reply.map(this.done)),
             Poll::Ready(Err(_)) => Poll::Ready(Err(Error::Closed)),
-        }
-    }
-}
-
-/// Polls the future on this thread until it completes.
-pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(Thread);
-
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park(),
         }
     }
 }

@@ -57,7 +57,7 @@ impl Iterator for Iter {
         while self.rows.is_empty() {
             let after = self.next.take()?;
             let limit = Limit { rows: 1000, bytes: 1 << 20 };
-            let page = self.handle.read(move |store| store.load(None, &after, u64::MAX, limit));
+            let page = self.handle.read(move |store| store.list(&after, u64::MAX, limit));
             match page {
                 Ok(page) => {
                     // If the timer was closed meanwhile, nobody is there to tell.

@@ -31,6 +31,8 @@ struct CommitTime {
 pub(super) struct Worker {
     keeper: Keeper<Ticket>,
     calls: Sender<Work>,
+    /// What operators read goes here: to the same thread, or to one of its own.
+    reads: Sender<Work>,
     store: JoinHandle<()>,
     receiver: Receiver<Message>,
     shared: Arc<Shared>,
@@ -62,6 +64,14 @@ impl Worker {
         let failed = |error| Error::store("start the timer's threads", error);
         let (sender, receiver) = messages;
         let (calls, asked) = mpsc::channel();
+        let mut reads = calls.clone();
+        if let Some(store) = store.again() {
+            let (other, asked) = mpsc::channel();
+            let (sender, name) = (sender.clone(), format!("{name}/reads"));
+            let serve = move || serve(store, &asked, &sender);
+            thread::Builder::new().name(name).spawn(serve).map_err(failed)?;
+            reads = other;
+        }
         let store = thread::Builder::new()
             .name(format!("{name}/store"))
             .spawn(move || serve(store, &asked, &sender))
@@ -69,6 +79,7 @@ impl Worker {
         let worker = Self {
             keeper: Keeper::new(config),
             calls,
+            reads,
             store,
             receiver,
             shared,
@@ -94,9 +105,9 @@ impl Worker {
             Ok(()) => self.keeper.last_error().cloned().map_or(Ok(()), Err),
             Err(panic) => Err(Error::panicked("close the timer", &*panic)),
         };
-        let Self { calls, store, closing, receiver, keeper, .. } = self;
+        let Self { calls, reads, store, closing, receiver, keeper, .. } = self;
         // The store is closed before callers hear of it, so that they can open it again.
-        drop(calls);
+        drop((calls, reads));
         // It catches its panics.
         let _ = store.join();
         drop((receiver, keeper));
@@ -157,7 +168,7 @@ impl Worker {
                 self.keeper.answer(now, &mut lock(&self.shared.outbox), answer);
             }
             Message::Read(read) => {
-                let _ = self.calls.send(Work::Read(read));
+                let _ = self.reads.send(Work::Read(read));
             }
             Message::Damaged(damaged) => self.keeper.tell_damaged(damaged),
             Message::Close { waits, done } => {

@@ -207,7 +207,7 @@ fn each_page(
     let mut after = Position::start();
     loop {
         let limit = Limit { rows: 1000, bytes: 1 << 20 };
-        let page = opened.store().load(None, &after, until, limit)?;
+        let page = opened.store().list(&after, until, limit)?;
         let goes_on = work(&page.rows, page.damaged.len())?;
         match page.end {
             Some(end) if goes_on => after = end,
@@ -283,7 +283,7 @@ fn stats(opened: &mut Opened, json: bool, output: &mut impl Write) -> Result<(),
         Ok(true)
     })?;
     let one = Limit { rows: 1, bytes: usize::MAX };
-    let first = opened.store().load(None, &Position::start(), u64::MAX, one)?;
+    let first = opened.store().list(&Position::start(), u64::MAX, one)?;
     let earliest = first.rows.first().map(|row| show::time(row.deadline));
     let mut facts = vec![
         ("pending", json!(pending)),

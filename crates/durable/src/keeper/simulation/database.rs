@@ -1,12 +1,16 @@
-//! A database in virtual time: what `PostgresStore` does in one.
+//! A database in virtual time: what `PostgresStore` does in one, and what others do to it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
 
 use super::LEASE;
-use crate::store::{Lease, Leases, memory::Tables};
+use crate::Error;
+use crate::keeper::words::{CommitCall, LoadCall};
+use crate::store::memory::Tables;
+use crate::store::{Change, Done, Lease, Leases, Limit, Loaded, Outcome, Row};
 
 /// A database: what `PostgresStore` does in one.
 pub(super) struct Database {
@@ -16,6 +20,22 @@ pub(super) struct Database {
     /// Its clock less the true time.
     pub(super) clock: u64,
     pub(super) latency: u64,
+    pub(super) manners: Manners,
+    /// Names that a foreign transaction has touched, and when it ends.
+    locks: HashMap<Arc<str>, u64>,
+    /// When the workers that wait for such a lock let go of their partitions.
+    shared: HashMap<u32, u64>,
+    /// The deadlines of deleted rows that a foreign snapshot keeps, by partition. `None`: nothing
+    /// keeps them.
+    dead: Option<Vec<Vec<u64>>>,
+    /// The number of the newest row when a worker loaded last.
+    seen: HashMap<u64, u64>,
+    /// A call that is made before `heals_at` has no answer before this: a process hangs, or the
+    /// network is gone and forgot the connection.
+    pub(super) silent_until: u64,
+    pub(super) heals_at: u64,
+    /// How many rows loads have read, dead ones included.
+    pub(super) rows_read: u64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -23,6 +43,30 @@ pub(super) struct Partition {
     pub(super) owner: Option<u64>,
     pub(super) until: u64,
 }
+
+/// How the store goes about it. Each is what keeps something from standing still.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manners {
+    /// A load goes on where the last one ended, and reads what is new by its transaction.
+    pub(super) goes_on: bool,
+    /// The limit of a load is shared by the partitions.
+    pub(super) shares_limit: bool,
+    /// A settlement of a row that somebody has locked is left out, to be tried again; a change
+    /// fails alone.
+    pub(super) skips_locked: bool,
+    /// A call that takes longer than a third of the lease is given up.
+    pub(super) gives_up: bool,
+}
+
+pub(super) const GOOD: Manners =
+    Manners { goes_on: true, shares_limit: true, skips_locked: true, gives_up: true };
+
+/// Rows that are read in a millisecond.
+const READ: u64 = 100;
+/// The longest a statement waits for a lock, or works.
+const STATEMENT: u64 = 30_000;
+/// When TCP says that nobody is there.
+const VANISHED: u64 = 600_000;
 
 impl Database {
     pub(super) fn new(rng: &mut Rng, partitions: u32) -> Self {
@@ -32,7 +76,46 @@ impl Database {
             workers: HashMap::new(),
             clock: rng.u64(0..10_000_000),
             latency: rng.u64(1..20),
+            manners: GOOD,
+            locks: HashMap::new(),
+            shared: HashMap::new(),
+            dead: None,
+            seen: HashMap::new(),
+            silent_until: 0,
+            heals_at: 0,
+            rows_read: 0,
         }
+    }
+
+    /// A foreign transaction touches this name, and ends then.
+    pub(super) fn lock(&mut self, name: &str, until: u64) {
+        self.locks.insert(name.into(), until);
+    }
+
+    /// A foreign snapshot keeps what is deleted from now on.
+    pub(super) fn keep_dead(&mut self) {
+        self.dead = Some(vec![Vec::new(); self.partitions.len()]);
+    }
+
+    /// Adds rows that were deleted and are kept.
+    pub(super) fn add_dead(&mut self, deadlines: impl Iterator<Item = u64>) {
+        let dead = self.dead.as_mut().expect("a snapshot keeps them");
+        let count = dead.len();
+        for (at, deadline) in deadlines.enumerate() {
+            dead[at % count].push(deadline);
+        }
+    }
+
+    /// Returns when a call that would end at `end` ends for its caller: with its answer or without.
+    pub(super) fn end(&self, time: u64, end: u64) -> Result<u64, u64> {
+        let limit = time + if self.manners.gives_up { LEASE / 3 } else { VANISHED };
+        let end = if time < self.heals_at { self.silent_until.max(end) } else { end };
+        if end <= limit { Ok(end) } else { Err(limit) }
+    }
+
+    /// Returns when the partitions of a worker may be given to another, and before that to none.
+    pub(super) fn lease_at(&self, time: u64) -> u64 {
+        self.shared.values().copied().fold(time, u64::max).min(time + STATEMENT)
     }
 
     pub(super) fn lease(&mut self, worker: u64, clock: u64, rng: &mut Rng) -> Leases {
@@ -70,4 +153,94 @@ impl Database {
             .collect();
         Leases { held, good_for: Some(Duration::from_millis(LEASE)), clock: Some(clock) }
     }
+
+    /// Loads, and returns how long that takes.
+    pub(super) fn load(&mut self, worker: u64, call: &LoadCall) -> (Loaded, u64) {
+        let LoadCall { from, until, limit, .. } = call;
+        let rows = match self.manners.shares_limit {
+            true => limit.rows.div_ceil(from.len().max(1)),
+            false => limit.rows,
+        };
+        let limit = Limit { rows, ..*limit };
+        let newest = self.tables.newest();
+        let seen = self.seen.insert(worker, newest).unwrap_or(newest);
+        let mut loaded = Loaded::default();
+        let mut read = 0;
+        for start in from {
+            let partition = start.lease.partition;
+            let page = self.tables.list(Some(partition), &start.after, *until, limit);
+            let end = page.end.as_ref().map_or(*until, |end| end.deadline);
+            let new: Vec<Row> = self.tables.since(seen, partition, &start.after).collect();
+            let first = if self.manners.goes_on { start.after.deadline } else { 0 };
+            let dead = self.dead.iter().flat_map(|dead| &dead[partition as usize]);
+            read += dead.filter(|deadline| (first..=end).contains(deadline)).count() as u64;
+            read += (page.rows.len() + new.len()) as u64;
+            if !self.manners.goes_on {
+                let known = self.tables.list(
+                    Some(partition),
+                    &crate::store::Position::start(),
+                    start.after.deadline,
+                    Limit { rows: usize::MAX, bytes: usize::MAX },
+                );
+                read += known.rows.len() as u64;
+            }
+            loaded.rows.extend(page.rows);
+            loaded.rows.extend(new);
+            loaded.ends.push(page.end);
+        }
+        self.rows_read += read;
+        (loaded, read / READ)
+    }
+
+    /// Commits, and returns how long that takes.
+    pub(super) fn commit(&mut self, time: u64, call: &CommitCall<Arc<str>>) -> (Done, u64) {
+        self.locks.retain(|_, until| time < *until);
+        let waits = |name: &Arc<str>| self.locks.get(name).map_or(0, |until| until - time);
+        let settled = call.settlements.iter().map(|settlement| waits(&settlement.held.name));
+        let changed = call.changes.iter().map(|change| waits(&change.name));
+        if !self.manners.skips_locked {
+            let wait = settled.chain(changed).max().unwrap_or(0).min(STATEMENT);
+            // Meanwhile nobody gets these partitions.
+            for settlement in call.settlements.iter().filter(|_| 0 < wait) {
+                self.shared.insert(settlement.held.lease.partition, time + wait);
+            }
+            return (self.apply(call, |_| false), wait);
+        }
+        let locked: Vec<Arc<str>> = self.locks.keys().cloned().collect();
+        let wait = if changed.max().unwrap_or(0) == 0 { 0 } else { LOCK };
+        (self.apply(call, |name| locked.contains(name)), wait)
+    }
+
+    fn apply(
+        &mut self,
+        call: &CommitCall<Arc<str>>,
+        is_locked: impl Fn(&Arc<str>) -> bool,
+    ) -> Done {
+        let mut done = Done::default();
+        for settlement in &call.settlements {
+            let outcome = match is_locked(&settlement.held.name) {
+                true => Outcome::Locked,
+                false => self.tables.settle(settlement),
+            };
+            if let (Outcome::Settled(_), Some(dead)) = (&outcome, &mut self.dead) {
+                dead[settlement.held.lease.partition as usize].push(settlement.held.deadline);
+            }
+            done.outcomes.push(outcome);
+        }
+        for change in &call.changes {
+            done.changed.push(match is_locked(&change.name) {
+                true => Err(Error::store("put or cancel it", "somebody has locked the name")),
+                false => Ok(self.tables.change(change)),
+            });
+        }
+        done
+    }
+
+    /// Puts a row as somebody does who is no worker.
+    pub(super) fn put(&mut self, change: &Change) -> Row {
+        self.tables.change(change).row.expect("it is put")
+    }
 }
+
+/// How long a change waits for a lock.
+const LOCK: u64 = LEASE / 20;

@@ -9,7 +9,7 @@ use super::database::Database;
 use super::{LEASE, Size, Told, config};
 use crate::Error;
 use crate::keeper::outbox::Outbox;
-use crate::keeper::words::{CommitCall, LoadCall};
+use crate::keeper::words::CommitCall;
 use crate::keeper::{Answer, Call, Command, Found, Keeper, Now, Settled};
 use crate::store::{Change, Changed, Held, Outcome};
 
@@ -49,8 +49,11 @@ enum Event {
 pub(super) struct Simulation {
     rng: Rng,
     size: Size,
-    time: u64,
-    databases: Vec<Database>,
+    pub(super) time: u64,
+    pub(super) databases: Vec<Database>,
+    pub(super) told: Told,
+    /// Consumers ack all that they take.
+    consumes: bool,
     workers: Vec<Worker>,
     seats: Vec<Seat>,
     /// By time, and those of one time in the order they were put.
@@ -82,6 +85,8 @@ impl Simulation {
             size,
             time: 10_000_000,
             databases,
+            told: Told::default(),
+            consumes: false,
             workers,
             seats: Vec::new(),
             events: BTreeMap::new(),
@@ -116,6 +121,25 @@ impl Simulation {
             id: self.next,
             wakes_at: 0,
         }
+    }
+
+    /// Nobody asks for anything, and nothing happens.
+    pub(super) fn calm(seed: u64, size: Size) -> Self {
+        let mut simulation = Self::new(seed, size);
+        simulation.quiet = true;
+        simulation.consumes = true;
+        simulation
+    }
+
+    /// Lets this time pass.
+    pub(super) fn pass(&mut self, time: u64) {
+        let end = self.time + time;
+        let mut told = std::mem::take(&mut self.told);
+        while self.events.first_key_value().is_some_and(|((at, _), _)| *at <= end) {
+            self.step(&mut told);
+        }
+        self.told = told;
+        self.time = end;
     }
 
     pub(super) fn run(&mut self, told: &mut Told) {
@@ -246,44 +270,52 @@ impl Simulation {
         let back = self.latency(database);
         // The connection is cut on the way there, or on the way back.
         let cut = if self.quiet { 99 } else { self.rng.u32(0..400) };
-        let answer = match cut {
-            0 => call.fail(Error::store("reach it", "cut")),
+        let (answer, took) = match cut {
+            0 => (call.fail(Error::store("reach it", "cut")), 0),
             _ => self.execute(seat, id, call, told),
         };
-        if cut <= 1 {
-            told.cuts += 1;
-            self.lately_changed.remove(&id);
-            let answer = answer.lose(Error::store("hear", "cut"));
-            return self.after(back + 50, Event::Answer(seat, id, answer));
-        }
-        self.after(back, Event::Answer(seat, id, answer));
+        let ended = self.databases[database].end(self.time, self.time + took + back);
+        let (answer, end) = match ended {
+            Ok(end) if cut <= 1 => {
+                told.cuts += 1;
+                self.lately_changed.remove(&id);
+                (answer.lose(Error::store("hear", "cut")), end + 50)
+            }
+            Ok(end) => (answer, end),
+            Err(end) => {
+                told.given_up += 1;
+                self.lately_changed.remove(&id);
+                (answer.lose(Error::store("wait any longer", "no answer")), end)
+            }
+        };
+        self.after(end - self.time, Event::Answer(seat, id, answer));
     }
 
+    /// Returns the answer and how long it took.
     fn execute(
         &mut self,
         seat: usize,
         id: u64,
         call: Call<Ticket>,
         told: &mut Told,
-    ) -> Answer<Ticket> {
+    ) -> (Answer<Ticket>, u64) {
         let index = self.seats[seat].database;
+        let time = self.time;
         let database = &mut self.databases[index];
         match call {
             Call::Lease(call) => {
-                let clock = self.time + database.clock;
-                let leases = database.lease(id, clock, &mut self.rng);
-                Answer::Lease(call, Ok(leases))
+                let wait = database.lease_at(time) - time;
+                let leases = database.lease(id, time + wait + database.clock, &mut self.rng);
+                (Answer::Lease(call, Ok(leases)), wait)
             }
             Call::Load(call) => {
-                let LoadCall { leases, after, until, limit, .. } = &call;
-                let page = database.tables.load(Some(leases), after, *until, *limit);
-                Answer::Load(call, Ok(page))
+                let (loaded, took) = database.load(id, &call);
+                (Answer::Load(call, Ok(loaded)), took)
             }
             Call::Commit(call) => {
-                let done = database.tables.commit(&call.settlements, &call.changes);
+                let (done, took) = database.commit(time, &call);
                 self.check_settlements(index, &call, &done.outcomes, told);
-                let changed: Vec<Changed> =
-                    done.changed.iter().map(|changed| changed.clone().unwrap()).collect();
+                let changed: Vec<Changed> = done.changed.iter().flatten().cloned().collect();
                 // What was done is done, whoever hears of it.
                 for Changed { row, replaced } in &changed {
                     if let Some(replaced) = replaced {
@@ -293,7 +325,7 @@ impl Simulation {
                     told.put += u64::from(row.is_some());
                 }
                 self.lately_changed.insert(id, changed);
-                Answer::Commit(call, Ok(done))
+                (Answer::Commit(call, Ok(done)), took)
             }
         }
     }
@@ -312,7 +344,7 @@ impl Simulation {
                     self.expected.extend(row.iter().map(|row| (database, row.number)));
                 }
                 Outcome::Fenced => told.fenced += 1,
-                Outcome::Gone => {}
+                Outcome::Gone | Outcome::Locked => {}
             }
         }
     }
@@ -367,7 +399,9 @@ impl Simulation {
         told.fired += 1;
         told.late.push(clock - row.deadline);
         self.expected.remove(&(database, row.number));
+        told.fired_at.entry(row.number).or_insert((time, clock - row.deadline));
         let settled = match self.rng.u32(0..20) {
+            _ if self.consumes => Settled::Ack,
             0 => Settled::Retry { delay: self.rng.u64(0..500) },
             1 => Settled::Dropped,
             _ => Settled::Ack,
@@ -398,6 +432,20 @@ impl Simulation {
 
     fn trouble(&mut self, told: &mut Told) {
         let worker = self.rng.usize(0..self.size.workers);
+        let database = self.rng.usize(0..self.databases.len());
+        let until = self.time + self.rng.u64(0..LEASE * 3);
+        match self.rng.u32(0..6) {
+            // Somebody's transaction is left open.
+            0 => {
+                let name = format!("{}", self.rng.u32(0..3_000));
+                self.databases[database].lock(&name, until);
+            }
+            1 => {
+                self.databases[database].heals_at = self.time + self.rng.u64(0..LEASE / 2);
+                self.databases[database].silent_until = self.time + LEASE * 10;
+            }
+            _ => {}
+        }
         if self.rng.bool() {
             told.kills += 1;
             for seat in 0..self.seats.len() {
@@ -410,7 +458,7 @@ impl Simulation {
             }
         } else {
             told.pauses += 1;
-            self.workers[worker].paused_until = self.time + self.rng.u64(0..LEASE * 3);
+            self.workers[worker].paused_until = until;
         }
         let delay = self.rng.u64(100..1_500);
         self.after(delay, Event::Trouble);

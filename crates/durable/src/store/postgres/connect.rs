@@ -2,13 +2,41 @@
 
 use std::time::Duration;
 
-use postgres::config::SslMode;
-use postgres::{Client, Config, NoTls};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{Client, Config, NoTls, Socket};
 
 use crate::Error;
 
+type Connecting = Pin<Box<dyn Future<Output = Result<Client, tokio_postgres::Error>> + Send>>;
+
 /// Makes a connection; called again after each error.
-pub(super) type Connect = Box<dyn FnMut() -> Result<Client, postgres::Error> + Send>;
+pub(super) type Connect = Arc<dyn Fn() -> Connecting + Send + Sync>;
+
+/// Returns how to connect by this configuration. What the connection does runs as a task of the
+/// runtime that connects, until its client is dropped.
+pub(super) fn by_config<T>(config: Config, tls: T) -> Connect
+where
+    T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+    T::Stream: Send,
+    T::TlsConnect: Send,
+    <T::TlsConnect as tokio_postgres::tls::TlsConnect<Socket>>::Future: Send,
+{
+    Arc::new(move || {
+        let (config, tls) = (config.clone(), tls.clone());
+        Box::pin(async move {
+            let (client, connection) = config.connect(tls).await?;
+            tokio::spawn(async move {
+                // Each call tells the error that it met.
+                let _ = connection.await;
+            });
+            Ok(client)
+        })
+    })
+}
 
 /// What the parameters say of TLS and the driver does not know.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -24,9 +52,10 @@ pub(super) fn by_url(url: &str) -> Result<Connect, Error> {
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(Duration::from_secs(5));
     }
-    // A database that has gone without a word must not hold the timer up for hours.
-    if config.get_tcp_user_timeout().is_none() {
-        config.tcp_user_timeout(Duration::from_secs(10));
+    // Of several hosts the one that can be written to.
+    if config.get_hosts().len() > 1 && config.get_target_session_attrs() == TargetSessionAttrs::Any
+    {
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
     }
     if config.get_application_name().is_none() {
         config.application_name("tickwheel-durable");
@@ -42,7 +71,7 @@ pub(super) fn by_url(url: &str) -> Result<Connect, Error> {
         }
     });
     if mode == "disable" {
-        return Ok(Box::new(move || config.connect(NoTls)));
+        return Ok(by_config(config, NoTls));
     }
     with_tls(config, mode, tls.root.as_deref())
 }
@@ -51,7 +80,7 @@ pub(super) fn by_url(url: &str) -> Result<Connect, Error> {
 fn with_tls(config: Config, mode: &str, root: Option<&str>) -> Result<Connect, Error> {
     let config_of_tls = super::tls::config(mode, root)?;
     let connector = tokio_postgres_rustls::MakeRustlsConnect::new(config_of_tls);
-    Ok(Box::new(move || config.connect(connector.clone())))
+    Ok(by_config(config, connector))
 }
 
 #[cfg(not(feature = "tls"))]
@@ -62,7 +91,7 @@ fn with_tls(config: Config, mode: &str, root: Option<&str>) -> Result<Connect, E
             "this program was built without the feature `tls` of tickwheel-durable",
         ));
     }
-    Ok(Box::new(move || config.connect(NoTls)))
+    Ok(by_config(config, NoTls))
 }
 
 /// Takes the parameters `sslmode` and `sslrootcert` out of a URL, or out of `key=value` words.

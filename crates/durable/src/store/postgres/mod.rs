@@ -4,21 +4,24 @@ mod connect;
 mod connection;
 mod lease;
 mod operate;
+mod rows;
 mod schema;
 #[cfg(feature = "tls")]
 mod tls;
 mod transaction;
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use postgres::Client;
-use postgres::error::SqlState;
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::Socket;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 
 use crate::Error;
+use crate::block_on::block_on;
 use crate::store::{
-    Change, Done, Filling, Lease, Leases, Limit, Page, Position, Replaced, Row, Settlement, Store,
+    Change, Done, Leases, Limit, Loaded, Page, Position, Replaced, Row, Settlement, Start, Store,
 };
 use connect::Connect;
 use connection::Connection;
@@ -37,14 +40,32 @@ const LEASE: Duration = Duration::from_secs(10);
 /// A store in a PostgreSQL database, for any number of workers.
 ///
 /// Each worker owns some of 64 partitions, by a lease on the clock of the database. Workers that
-/// come and go share them anew. After an error the connection is made again at the next call.
+/// come and go share them anew.
+///
+/// Every call ends: after a third of the lease it is given up with an error. After an error the
+/// connection is made again at the next call.
 pub struct PostgresStore {
     connect: Connect,
     makes_tables: bool,
     lease: Duration,
+    /// What drives the connection. Calls wait for it on their own thread, so they may be made from
+    /// inside another runtime.
+    runtime: Option<Runtime>,
     connection: Option<Connection>,
     /// The number of this worker.
     worker: Option<i64>,
+    /// The snapshot of the last load on this connection.
+    seen: Option<String>,
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        // A server that is told knows sooner than one that finds out.
+        self.connection = None;
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl fmt::Debug for PostgresStore {
@@ -78,22 +99,43 @@ impl PostgresStore {
         Self::begin(connect::by_url(url)?, false)
     }
 
-    /// Connects by a function of yours. It is called again after each error.
+    /// Connects as this configuration says, with TLS of your own or with `NoTls`.
     ///
     /// # Errors
     ///
     /// As for [`connect`](Self::connect).
-    pub fn connect_with(
-        connect: impl FnMut() -> Result<Client, postgres::Error> + Send + 'static,
-    ) -> Result<Self, Error> {
-        Self::begin(Box::new(connect), true)
+    pub fn connect_with<T>(config: tokio_postgres::Config, tls: T) -> Result<Self, Error>
+    where
+        T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+        T::Stream: Send,
+        T::TlsConnect: Send,
+        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+    {
+        Self::begin(connect::by_config(config, tls), true)
     }
 
     fn begin(connect: Connect, makes_tables: bool) -> Result<Self, Error> {
-        let mut store =
-            Self { connect, makes_tables, lease: LEASE, connection: None, worker: None };
-        store.open()?;
+        let mut store = Self::new(connect, makes_tables, LEASE)?;
+        store.run("connect to", async |_, _| Ok(()))?;
         Ok(store)
+    }
+
+    fn new(connect: Connect, makes_tables: bool, lease: Duration) -> Result<Self, Error> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("tickwheel-durable/net")
+            .enable_all()
+            .build()
+            .map_err(|error| Error::store("start the thread of the database", error))?;
+        Ok(Self {
+            connect,
+            makes_tables,
+            lease,
+            runtime: Some(runtime),
+            connection: None,
+            worker: None,
+            seen: None,
+        })
     }
 
     /// Sets how long a lease is good for. Default 10 s.
@@ -105,139 +147,172 @@ impl PostgresStore {
         self
     }
 
-    fn open(&mut self) -> Result<&mut Connection, Error> {
-        if self.connection.is_none() {
-            let doing = "connect to the database";
-            let mut client = (self.connect)().map_err(|error| Error::store(doing, error))?;
-            set_up(&mut client, self.makes_tables)?;
-            let connection =
-                Connection::prepare(client).map_err(|error| Error::store(doing, error))?;
-            self.connection = Some(connection);
-        }
-        Ok(self.connection.as_mut().expect("it was opened"))
-    }
-
-    /// Runs `work`. If it fails, the connection is made anew at the next call.
+    /// Runs `work`, for a third of the lease at most. If it fails, the connection is made anew at
+    /// the next call.
     fn run<R>(
         &mut self,
         doing: &str,
-        mut work: impl FnMut(&mut Connection) -> Result<R, postgres::Error>,
+        mut work: impl AsyncFnMut(&Connection, Option<&str>) -> Result<R, tokio_postgres::Error>,
     ) -> Result<R, Error> {
-        let mut tries = 0;
-        loop {
-            let connection = self.open()?;
-            let error = match work(connection) {
-                Ok(done) => return Ok(done),
-                Err(error) => error,
+        let limit = self.lease / 3;
+        let doing = format!("{doing} the database");
+        let runtime = self.runtime.as_ref().expect("it is there until the store is dropped");
+        let _guard = runtime.enter();
+        let mut connection = self.connection.take();
+        let begin = begin(limit);
+        let (connect, makes_tables, seen) =
+            (&self.connect, self.makes_tables, self.seen.as_deref());
+        let working = async {
+            let connected = match connection.take() {
+                Some(connected) => connected,
+                None => {
+                    let client = connect().await.map_err(|e| Error::store(&*doing, e))?;
+                    set_up(&client, &begin, makes_tables).await?;
+                    let prepared = Connection::prepare(client, begin.clone()).await;
+                    prepared.map_err(|error| Error::store(&*doing, error))?
+                }
             };
-            let is_conflict =
-                [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE]
-                    .iter()
-                    .any(|state| error.code() == Some(state));
-            tries += 1;
-            if is_conflict && tries < 5 {
-                continue;
+            let mut tries = 0;
+            loop {
+                let error = match work(&connected, seen).await {
+                    Ok(done) => return Ok((connected, done)),
+                    Err(error) => error,
+                };
+                tries += 1;
+                if CONFLICTS.iter().all(|state| error.code() != Some(state)) || 5 < tries {
+                    return Err(Error::store(&*doing, error));
+                }
+                let rolled_back = connected.client.batch_execute("rollback").await;
+                rolled_back.map_err(|error| Error::store(&*doing, error))?;
             }
-            self.connection = None;
-            return Err(Error::store(format!("{doing} in the database"), error));
+        };
+        let done = match block_on(async { tokio::time::timeout(limit, working).await }) {
+            Ok(done) => done,
+            Err(_) => Err(Error::store(doing, format!("no answer within {limit:?}"))),
+        };
+        match done {
+            Ok((connected, done)) => {
+                self.connection = Some(connected);
+                Ok(done)
+            }
+            Err(error) => {
+                self.seen = None;
+                Err(error)
+            }
         }
     }
 }
 
+/// Begins a transaction that the server ends by itself if this process is gone, that is on the disk
+/// when it is acked, whatever the database is set to, and whose statements go by the indexes,
+/// whatever the statistics say.
+fn begin(limit: Duration) -> String {
+    let limit = limit.as_millis().max(1);
+    let lock = (limit / 30).clamp(10, 1_000);
+    format!(
+        "begin isolation level read committed;
+         set local statement_timeout = {limit};
+         set local idle_in_transaction_session_timeout = {limit};
+         set local lock_timeout = {lock};
+         select set_config('synchronous_commit', 'on', true)
+           where current_setting('synchronous_commit') = 'off';
+         set local enable_seqscan = off; set local enable_bitmapscan = off;
+         set local enable_sort = off; set local enable_hashjoin = off;
+         set local enable_mergejoin = off; set local jit = off;"
+    )
+}
+
+/// After these the same may be tried again.
+const CONFLICTS: [SqlState; 2] =
+    [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE];
+
 impl Store for PostgresStore {
     fn lease(&mut self, wanted: bool) -> Result<Leases, Error> {
-        let seconds = self.lease.as_secs_f64();
-        if self.worker.is_none() {
-            let worker = self.run("take a number", |connection| {
+        let (good_for, seconds) = (self.lease, self.lease.as_secs_f64());
+        let worker = match self.worker {
+            Some(worker) => worker,
+            None => self.run("take a number from", async |connection, _| {
                 let next = "select nextval('tickwheel_worker_number')";
-                Ok(connection.client.query_one(next, &[])?.get(0))
-            })?;
-            self.worker = Some(worker);
-        }
-        let worker = self.worker.expect("it was taken");
+                Ok(connection.client.query_one(next, &[]).await?.get(0))
+            })?,
+        };
+        self.worker = Some(worker);
         if !wanted {
-            return self.run("give leases back", |connection| {
-                let mut transaction = connection.client.transaction()?;
+            return self.run("give leases back to", async |connection, _| {
+                connection.begin().await?;
                 let free = "update tickwheel_partition set owner = null, until = '-infinity'
                             where owner = $1";
-                transaction.execute(free, &[&worker])?;
-                transaction
-                    .execute("delete from tickwheel_worker where worker = $1", &[&worker])?;
-                transaction.commit()?;
+                connection.client.execute(free, &[&worker]).await?;
+                let gone = "delete from tickwheel_worker where worker = $1";
+                connection.client.execute(gone, &[&worker]).await?;
+                connection.end().await?;
                 Ok(Leases { held: Vec::new(), good_for: None, clock: None })
             });
         }
-        let good_for = self.lease;
-        self.run("take leases", |connection| {
-            let mut transaction = connection.client.transaction()?;
-            let held = take_leases(&mut transaction, worker, seconds)?;
-            transaction.commit()?;
+        self.run("take leases from", async |connection, _| {
+            connection.begin().await?;
+            let held = take_leases(&connection.client, worker, seconds).await?;
+            connection.end().await?;
             // Last, so that little time passes until the worker has it: by so much it is late.
-            let clock = unsigned(connection.client.query_one(CLOCK, &[])?.get(0));
+            let clock = unsigned(connection.client.query_one(CLOCK, &[]).await?.get(0));
             Ok(Leases { held, good_for: Some(good_for), clock: Some(clock) })
         })
     }
 
-    fn load(
-        &mut self,
-        leases: Option<&[Lease]>,
-        after: &Position,
-        until: u64,
-        limit: Limit,
-    ) -> Result<Page, Error> {
-        let partitions: Vec<i32> = match leases {
-            Some(leases) => leases.iter().map(|lease| lease.partition as i32).collect(),
-            None => (0..PARTITIONS as i32).collect(),
-        };
-        // One more tells whether the page is the last.
-        let most = i64::try_from(limit.rows).unwrap_or(i64::MAX).saturating_add(1);
-        let found = self.run("load", |connection| {
-            let (after_deadline, until) = (signed(after.deadline), signed(until));
-            let parameters: [&(dyn postgres::types::ToSql + Sync); 5] =
-                [&partitions, &after_deadline, &&*after.name, &until, &most];
-            connection.client.query(&connection.statements.load, &parameters)
+    fn load(&mut self, from: &[Start], until: u64, limit: Limit) -> Result<Loaded, Error> {
+        let (loaded, seen) = self.run("load from", async |connection, seen| {
+            connection.load(seen, from, until, limit).await
         })?;
-        let mut filling = Filling::new(limit);
-        for row in &found {
-            if filling.is_over() {
-                break;
-            }
-            filling.add(read_row(row, 0));
-        }
-        Ok(filling.page())
+        self.seen = Some(seen);
+        Ok(loaded)
     }
 
     fn commit(&mut self, settlements: &[Settlement], changes: &[Change]) -> Result<Done, Error> {
-        self.run("commit", |connection| connection.commit(settlements, changes))
+        self.run("commit to", async |connection, _| {
+            match connection.commit(settlements, changes).await {
+                // Something is locked or refused: all else is not.
+                Err(error)
+                    if error.as_db_error().is_some()
+                        && CONFLICTS.iter().all(|state| error.code() != Some(state)) =>
+                {
+                    connection.commit_singly(settlements, changes).await
+                }
+                done => done,
+            }
+        })
     }
 
     fn get(&mut self, name: &str) -> Result<Option<Row>, Error> {
-        self.run("find a name", |connection| {
-            let row = connection.client.query_opt(&connection.statements.get, &[&name])?;
-            Ok(row.map(|row| read_row(&row, 0)))
+        self.run("find a name in", async |connection, _| {
+            let row = connection.client.query_opt(&connection.statements.get, &[&name]).await?;
+            Ok(row.and_then(|row| match rows::read_row(&row, 0) {
+                rows::Reading::Row(row) => Some(row),
+                rows::Reading::TooMuch | rows::Reading::Damaged(_) => None,
+            }))
         })
+    }
+
+    fn list(&mut self, after: &Position, until: u64, limit: Limit) -> Result<Page, Error> {
+        self.run("list", async |connection, _| connection.list(after, until, limit).await)
     }
 
     fn count(&mut self) -> Result<u64, Error> {
-        self.run("count", |connection| {
+        self.run("count in", async |connection, _| {
             let count = "select count(*) from tickwheel_due";
-            Ok(unsigned(connection.client.query_one(count, &[])?.get(0)))
+            Ok(unsigned(connection.client.query_one(count, &[]).await?.get(0)))
         })
     }
-}
 
-fn read_row(row: &postgres::Row, from: usize) -> Row {
-    Row {
-        partition: row.get::<_, i32>(from) as u32,
-        deadline: unsigned(row.get(from + 1)),
-        name: Arc::from(row.get::<_, &str>(from + 2)),
-        number: unsigned(row.get(from + 3)),
-        attempt: row.get::<_, i32>(from + 4) as u32,
-        payload: Arc::from(row.get::<_, &[u8]>(from + 5)),
+    fn again(&self) -> Option<Box<dyn Store>> {
+        let again = Self::new(self.connect.clone(), false, self.lease.max(READS * 3)).ok()?;
+        Some(Box::new(again))
     }
 }
 
-fn read_replaced(row: &postgres::Row) -> Replaced {
+/// What operators read may take so long: nothing waits for it.
+const READS: Duration = Duration::from_secs(60);
+
+fn read_replaced(row: &tokio_postgres::Row) -> Replaced {
     Replaced { number: unsigned(row.get(1)), deadline: unsigned(row.get(2)) }
 }
 

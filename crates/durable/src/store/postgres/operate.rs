@@ -25,14 +25,18 @@ impl PostgresStore {
     ///
     /// [`Error::Store`].
     pub fn workers(&mut self) -> Result<Workers, Error> {
-        self.run("count the workers", |connection| {
-            let row = connection.client.query_one(
-                "select (select count(*) from tickwheel_worker where until >= clock_timestamp()),
-                   count(*),
-                   count(*) filter (where owner is not null and until >= clock_timestamp())
-                 from tickwheel_partition",
-                &[],
-            )?;
+        self.run("count the workers", async |connection, _| {
+            let row = connection
+                .client
+                .query_one(
+                    "select
+                       (select count(*) from tickwheel_worker where until >= clock_timestamp()),
+                       count(*),
+                       count(*) filter (where owner is not null and until >= clock_timestamp())
+                     from tickwheel_partition",
+                    &[],
+                )
+                .await?;
             let number = |at| unsigned(row.get(at));
             Ok(Workers { alive: number(0), partitions: number(1), owned: number(2) })
         })
@@ -44,8 +48,8 @@ impl PostgresStore {
     ///
     /// [`Error::Store`].
     pub fn now(&mut self) -> Result<SystemTime, Error> {
-        let milliseconds = self.run("read the clock", |connection| {
-            Ok(unsigned(connection.client.query_one(CLOCK, &[])?.get(0)))
+        let milliseconds = self.run("read the clock", async |connection, _| {
+            Ok(unsigned(connection.client.query_one(CLOCK, &[]).await?.get(0)))
         })?;
         Ok(UNIX_EPOCH + Duration::from_millis(milliseconds))
     }

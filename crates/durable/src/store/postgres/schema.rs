@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::path::PathBuf;
 
-use postgres::Client;
+use tokio_postgres::Client;
 
 use crate::Error;
 
@@ -13,23 +13,16 @@ pub const MIGRATION: &str = include_str!("../../../migrations/0001_timeouts.sql"
 /// The format of the tables this version knows.
 const FORMAT: i32 = 1;
 
-/// Makes the tables where they are missing, if `makes`, and the session safe.
-pub(super) fn set_up(client: &mut Client, makes: bool) -> Result<(), Error> {
+/// Makes the tables where they are missing, if `makes`.
+pub(super) async fn set_up(client: &Client, begin: &str, makes: bool) -> Result<(), Error> {
     let failed = |error| Error::store("set up the tables of tickwheel-durable", error);
-    // What was acked must be on the disk, whatever the database is set to.
-    client
-        .batch_execute(
-            "select set_config('synchronous_commit', 'on', false)
-               where current_setting('synchronous_commit') = 'off';
-             set statement_timeout = '30s';
-             set idle_in_transaction_session_timeout = '30s';",
-        )
-        .map_err(failed)?;
-    let mut transaction = client.transaction().map_err(failed)?;
+    client.batch_execute(begin).await.map_err(failed)?;
     // Any number, the same for all: two workers may find the tables missing at once.
-    transaction.batch_execute("select pg_advisory_xact_lock(7463812)").map_err(failed)?;
-    let exists = transaction
+    let alone = "set local lock_timeout = 0; select pg_advisory_xact_lock(7463812)";
+    client.batch_execute(alone).await.map_err(failed)?;
+    let exists = client
         .query_one("select to_regclass('tickwheel_meta') is not null", &[])
+        .await
         .map_err(failed)?
         .get::<_, bool>(0);
     if !exists && !makes {
@@ -39,7 +32,7 @@ pub(super) fn set_up(client: &mut Client, makes: bool) -> Result<(), Error> {
         ));
     }
     if !exists {
-        transaction.batch_execute(MIGRATION).map_err(|error| {
+        client.batch_execute(MIGRATION).await.map_err(|error| {
             Error::store(
                 "make the tables of tickwheel-durable; run migrations/0001_timeouts.sql by hand as \
                  a user who may",
@@ -47,13 +40,14 @@ pub(super) fn set_up(client: &mut Client, makes: bool) -> Result<(), Error> {
             )
         })?;
     }
-    let format: i32 = transaction
+    let format: i32 = client
         .query_opt("select format from tickwheel_meta", &[])
+        .await
         .map_err(failed)?
         .map_or(0, |row| row.get(0));
     let path = PathBuf::from("the database");
     match format.cmp(&FORMAT) {
-        Ordering::Equal => transaction.commit().map_err(failed),
+        Ordering::Equal => client.batch_execute("commit").await.map_err(failed),
         Ordering::Greater => {
             Err(Error::NewerFormat { path, found: format as u64, known: FORMAT as u64 })
         }

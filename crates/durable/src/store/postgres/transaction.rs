@@ -4,7 +4,6 @@ use std::time::SystemTime;
 
 use postgres::Transaction;
 
-use super::connection::{CANCEL, PUT};
 use super::signed;
 use crate::Error;
 
@@ -25,10 +24,8 @@ pub fn schedule_in(
     crate::values::check(name, payload)?;
     let failed = |error| Error::store(format!("schedule {name:?} in a transaction"), error);
     let deadline = crate::values::deadline(at);
-    let statement = transaction.prepare(PUT).map_err(failed)?;
-    transaction
-        .query(&statement, &[&vec![name], &vec![signed(deadline)], &vec![payload]])
-        .map_err(failed)?;
+    let put = "select from tickwheel_put(array[$1::text], array[$2::bigint], array[$3::bytea])";
+    transaction.query(put, &[&name, &signed(deadline), &payload]).map_err(failed)?;
     Ok(())
 }
 
@@ -43,6 +40,6 @@ pub fn schedule_in(
 pub fn cancel_in(transaction: &mut Transaction<'_>, name: &str) -> Result<bool, Error> {
     crate::values::check(name, &[])?;
     let failed = |error| Error::store(format!("cancel {name:?} in a transaction"), error);
-    let rows = transaction.query(CANCEL, &[&vec![name]]).map_err(failed)?;
-    Ok(!rows.is_empty())
+    let row = transaction.query_one("select tickwheel_cancel($1)", &[&name]).map_err(failed)?;
+    Ok(row.get(0))
 }

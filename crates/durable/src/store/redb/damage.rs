@@ -54,14 +54,14 @@ fn a_damaged_row_is_set_aside_and_all_others_go_on() {
     let leases_now = store.lease(true).unwrap().held;
     assert!(leases[0].epoch < leases_now[0].epoch);
     let limit = Limit { rows: 1, bytes: usize::MAX };
-    let page = store.load(None, &Position::start(), u64::MAX, limit).unwrap();
+    let page = store.list(&Position::start(), u64::MAX, limit).unwrap();
     assert_eq!(&*page.rows[0].name, "a");
-    let page = store.load(None, &page.end.unwrap(), u64::MAX, limit).unwrap();
+    let page = store.list(&page.end.unwrap(), u64::MAX, limit).unwrap();
     assert_eq!(&*page.rows[0].name, "c");
     assert_eq!((&page.damaged[0].name[..], page.damaged[0].deadline), ("b", 2));
     // It is aside now, and nobody is told again.
-    let page = store.load(None, &Position::start(), u64::MAX, limit).unwrap();
-    let page = store.load(None, &page.end.unwrap(), u64::MAX, limit).unwrap();
+    let page = store.list(&Position::start(), u64::MAX, limit).unwrap();
+    let page = store.list(&page.end.unwrap(), u64::MAX, limit).unwrap();
     assert!(page.damaged.is_empty());
     assert_eq!(store.count().unwrap(), 2);
     assert_eq!(store.get("b").unwrap(), None);
@@ -189,7 +189,7 @@ impl From<Error> for Wrong {
 
 fn rows(store: &mut RedbStore) -> Result<(BTreeMap<Arc<str>, Row>, usize), Error> {
     let limit = Limit { rows: usize::MAX, bytes: usize::MAX };
-    let page = store.load(None, &Position::start(), u64::MAX, limit)?;
+    let page = store.list(&Position::start(), u64::MAX, limit)?;
     let rows = page.rows.into_iter().map(|row| (row.name.clone(), row)).collect();
     Ok((rows, page.damaged.len()))
 }

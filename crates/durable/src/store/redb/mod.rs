@@ -22,7 +22,8 @@ use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, Sto
 use crate::Error;
 use crate::error::message;
 use crate::store::{
-    Change, Damaged, Done, Filling, Lease, Leases, Limit, Page, Position, Row, Settlement, Store,
+    Change, Damaged, Done, Filling, Lease, Leases, Limit, Loaded, Page, Position, Row, Settlement,
+    Start, Store,
 };
 pub use check::Report;
 use open::{BackendSource, Source};
@@ -153,16 +154,12 @@ impl Store for RedbStore {
         Ok(Leases { held, good_for: None, clock: None })
     }
 
-    fn load(
-        &mut self,
-        leases: Option<&[Lease]>,
-        after: &Position,
-        until: u64,
-        limit: Limit,
-    ) -> Result<Page, Error> {
-        if leases.is_some_and(|leases| leases.iter().all(|lease| lease.partition != PARTITION)) {
-            return Ok(Page::default());
-        }
+    fn load(&mut self, from: &[Start], until: u64, limit: Limit) -> Result<Loaded, Error> {
+        let Some(start) = from.first() else { return Ok(Loaded::default()) };
+        self.list(&start.after, until, limit).map(Loaded::from)
+    }
+
+    fn list(&mut self, after: &Position, until: u64, limit: Limit) -> Result<Page, Error> {
         let page = self.run("read", |database, _| read(database, after, until, limit))?;
         if !page.damaged.is_empty() {
             let moved = self.run("set damaged rows aside in", |database, _| {

@@ -81,7 +81,7 @@ fn run(seed: u64, forgets: u64, told: &mut Told) -> Result<(), String> {
             continue;
         };
         let limit = Limit { rows: usize::MAX, bytes: usize::MAX };
-        let Ok(page) = store.load(None, &Position::start(), u64::MAX, limit) else { continue };
+        let Ok(page) = store.list(&Position::start(), u64::MAX, limit) else { continue };
         if !page.damaged.is_empty() {
             return Err(format!("damaged: {:?}", page.damaged));
         }
@@ -153,7 +153,7 @@ fn live(rng: &mut Rng, store: &mut impl Store, mut rows: Rows, told: &mut Told) 
         if let (Some(mut after), Answer::Commit(_, Ok(done))) = (after, &answer) {
             let retried = done.outcomes.iter().filter_map(|outcome| match outcome {
                 Outcome::Settled(row) => row.as_ref(),
-                Outcome::Gone | Outcome::Fenced => None,
+                Outcome::Gone | Outcome::Fenced | Outcome::Locked => None,
             });
             let put = done.changed.iter().flatten().filter_map(|Changed { row, .. }| row.as_ref());
             for row in retried.chain(put) {

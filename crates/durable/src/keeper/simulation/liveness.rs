@@ -1,0 +1,123 @@
+//! Nothing stands still: what a database in production does to its workers, each way alone.
+//!
+//! As soon as the fault is over all that is due is handed out within a lease and a quarter; while
+//! it lasts, timeouts that it does not touch are late by less than a second. With the manner left
+//! out that is against it, the same check finds that.
+
+use super::database::{Database, GOOD, Manners};
+use super::world::Simulation;
+use super::{LEASE, Size};
+use crate::store::Change;
+
+/// What a fault did.
+#[derive(Debug)]
+struct Found {
+    /// The latest of those that the fault did not touch, in milliseconds.
+    late: u64,
+    /// Rows that were read for each that was handed out.
+    read: u64,
+    /// How often partitions changed their owner.
+    epochs: u64,
+}
+
+const ONE: Size = Size { workers: 1, stores: 1, partitions: 12 };
+const TWO: Size = Size { workers: 2, stores: 1, partitions: 12 };
+
+/// Lets the workers settle, does the fault, and puts a timeout each 5 ms for 8 s, due in 200 ms.
+fn run(size: Size, manners: Manners, fault: fn(&mut Database, u64) -> u64) -> Found {
+    let mut simulation = Simulation::calm(1, size);
+    simulation.databases[0].manners = manners;
+    simulation.pass(LEASE * 3);
+    let time = simulation.time;
+    let epochs: u64 = simulation.databases[0].tables.epochs.iter().sum();
+    let over = fault(&mut simulation.databases[0], time);
+    simulation.databases[0].rows_read = 0;
+    simulation.told.late.clear();
+    let mut numbers = Vec::new();
+    for n in 0..8_000 / 5 {
+        let database = &mut simulation.databases[0];
+        let deadline = simulation.time + database.clock + 200;
+        numbers.push(database.put(&Change::put(&format!("live {n}"), deadline, &[])).number);
+        simulation.pass(5);
+    }
+    let end = simulation.time.max(over) + 60_000;
+    while !simulation.databases[0].tables.is_empty() && simulation.time < end {
+        simulation.pass(10);
+    }
+    let fired = simulation.told.fired_at.len() as u64;
+    let late = numbers.iter().map(|number| match simulation.told.fired_at.get(number) {
+        Some(&(_, late)) => late,
+        None => u64::MAX,
+    });
+    Found {
+        late: late.max().unwrap_or(0),
+        read: simulation.databases[0].rows_read / fired.max(1),
+        epochs: simulation.databases[0].tables.epochs.iter().sum::<u64>() - epochs,
+    }
+}
+
+/// 20,000 were due while no worker ran.
+fn backlog(database: &mut Database, time: u64) -> u64 {
+    for n in 0..20_000 {
+        database.put(&Change::put(&format!("overdue {n}"), time / 2 + n, &[]));
+    }
+    time
+}
+
+/// A dump goes on for an hour, and a million rows were deleted behind it.
+fn dead(database: &mut Database, time: u64) -> u64 {
+    database.keep_dead();
+    let now = time + database.clock;
+    database.add_dead((0..1_000_000).map(|n| n % now));
+    time
+}
+
+/// Somebody cancels one by SQL, and goes to lunch.
+fn lock(database: &mut Database, time: u64) -> u64 {
+    for n in 0..20 {
+        database.put(&Change::put(&format!("locked {n}"), time + database.clock + 100, &[]));
+    }
+    database.lock("locked 7", time + 20_000);
+    time + 20_000
+}
+
+/// The database answers nothing for a second and a half, less than a lease.
+fn silence(database: &mut Database, time: u64) -> u64 {
+    database.silent_until = time + 300_000;
+    database.heals_at = time + 1_500;
+    time + 1_500
+}
+
+#[test]
+fn a_backlog_is_read_once() {
+    let found = run(ONE, GOOD, backlog);
+    assert!(found.read <= 2, "{found:?}");
+    let found = run(ONE, Manners { shares_limit: false, ..GOOD }, backlog);
+    assert!(2 < found.read, "with the limit for each partition: {found:?}");
+}
+
+#[test]
+fn dead_rows_are_not_read_again_and_again() {
+    let found = run(ONE, GOOD, dead);
+    assert!(found.late < 1_000, "{found:?}");
+    let found = run(ONE, Manners { goes_on: false, ..GOOD }, dead);
+    assert!(1_000 <= found.late, "with each look from the front: {found:?}");
+}
+
+#[test]
+fn a_name_that_somebody_has_locked_holds_up_no_other_and_no_lease_is_lost() {
+    for size in [ONE, TWO] {
+        let found = run(size, GOOD, lock);
+        assert!(found.late < 1_000 && found.epochs == 0, "{found:?}");
+        let found = run(size, Manners { skips_locked: false, ..GOOD }, lock);
+        assert!(1_000 <= found.late, "with acks that wait: {found:?}");
+    }
+}
+
+#[test]
+fn a_call_without_an_answer_is_given_up_and_all_is_handed_out_within_a_lease_and_a_quarter() {
+    let found = run(ONE, GOOD, silence);
+    assert!(found.late < 1_500 + LEASE * 5 / 4, "{found:?}");
+    let found = run(ONE, Manners { gives_up: false, ..GOOD }, silence);
+    assert!(1_500 + LEASE * 5 / 4 <= found.late, "with a call that waits for ever: {found:?}");
+}
