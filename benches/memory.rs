@@ -7,6 +7,8 @@
 //! the free end of its heap. A few boxes that a thread keeps in its cache can lie there, so
 //! everything is measured without that cache too (on other systems this makes no difference).
 //!
+//! A second table tells what a timer and a channel hold when a million are over.
+//!
 //! `cargo bench --bench memory`, with `-- --quick` for a look at whether it works.
 
 mod report;
@@ -15,10 +17,11 @@ use cap::Cap;
 use memory_stats::memory_stats;
 use report::{Report, is_quick};
 use std::alloc::System;
+use std::cell::Cell;
 use std::hint::black_box;
 use std::process::Command;
 use std::time::Duration;
-use tickwheel::{Timeout, Timer};
+use tickwheel::{ManualClock, Timeout, Timer, delay_channel};
 
 /// Counts, and leaves all else to the system's.
 #[global_allocator]
@@ -36,7 +39,10 @@ fn main() {
     let given = |name: &&&str| std::env::args().any(|argument| argument == **name);
     match (SUBJECTS.iter().find(given), ORDERS.iter().find(given)) {
         (Some(subject), Some(order)) => measure(subject, order),
-        _ => measure_all(),
+        _ => {
+            measure_all();
+            what_is_left();
+        }
     }
 }
 
@@ -119,6 +125,49 @@ fn print_figures<H>(
     handles.fill_with(|| None);
     note();
     figures.iter().for_each(|figure| println!("{figure}"));
+}
+
+/// With small tasks, whose boxes take nothing.
+fn what_is_left() {
+    println!("\nwhat {} leave behind; MB allocated", timeouts());
+    let mut report = Report::new(["", "at most", "when they are over"]);
+    let mut row = |name, over: &dyn Fn(&mut dyn FnMut())| {
+        let before = memory()[0];
+        let mut most = 0.0;
+        over(&mut || most = memory()[0] - before);
+        report.row(name, [most, memory()[0] - before]);
+    };
+    let clock = ManualClock::new();
+    let timer = || Timer::builder().clock(clock.clone()).build().expect("the default tick");
+    let schedule = |timer: &Timer| {
+        let schedule = |_| timer.schedule(DELAY, || {}).expect("it runs, and has no limit");
+        (0..timeouts()).map(schedule).collect::<Vec<_>>()
+    };
+    let (cancelled, fired) = (timer(), timer());
+    row("a timer, all cancelled", &|note| {
+        let timeouts = schedule(&cancelled);
+        note();
+        timeouts.iter().for_each(|timeout| assert!(timeout.cancel()));
+    });
+    row("a timer, all fired", &|note| {
+        drop(schedule(&fired));
+        note();
+        clock.jump(DELAY);
+    });
+    let kept = Cell::new(None);
+    row("a timer that was dropped, with one handle kept", &|note| {
+        let timer = timer();
+        kept.set(schedule(&timer).pop());
+        note();
+    });
+    let (sender, _receiver) = delay_channel(&cancelled);
+    row("a channel, all removed", &|note| {
+        let insert = |value| sender.insert(value, DELAY).expect("the receiver is there");
+        let keys: Vec<_> = (0..timeouts()).map(insert).collect();
+        note();
+        keys.into_iter().for_each(|key| assert!(sender.remove(key).is_some()));
+    });
+    report.print();
 }
 
 /// Allocated and resident, in MB.

@@ -540,7 +540,7 @@ mod tests {
 
     #[test]
     fn stopping_wakes_what_waits() {
-        let timer = Timer::new();
+        let timer = Timer::builder().clock(ManualClock::new()).build().expect("in range");
         let (waits, cancelled) = (Arc::new(Wakes::default()), Arc::new(Wakes::default()));
         let shard = timer.shard();
         let register = |waker: &Arc<Wakes>| {
@@ -549,10 +549,15 @@ mod tests {
         };
         let (key, other) = (register(&waits), register(&cancelled));
         assert!(shard.cancel(|| other, || {}).is_some());
+        // Due, and taken out for the worker.
+        let due =
+            shard.register(10, Waker::noop().clone()).expect("it runs").expect("it is not due");
+        assert!(matches!(shard.take_due(10), Found::Due { .. }));
         assert!(shard.reached() < u64::MAX);
         assert!(timer.stop().expect("outside").is_empty());
         assert_eq!(shard.reached(), u64::MAX);
         assert_eq!(shard.status(|| (key, 1 << 40)), Status::Stopped);
+        assert_eq!(shard.status(|| (due, 10)), Status::Stopped);
         assert_eq!((waits.0.load(Relaxed), cancelled.0.load(Relaxed)), (1, 0));
         let refused = shard.register(9_999, Waker::noop().clone());
         assert_eq!(refused, Err(ScheduleErrorKind::Stopped));

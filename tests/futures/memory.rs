@@ -5,13 +5,15 @@ use crate::help::{Hand, Manual, ms};
 use allocation_counter::measure;
 use std::future::pending;
 use std::pin::pin;
-use tickwheel::{DelayQueue, Mode, Sleep, delay_channel};
+use std::sync::Arc;
+use tickwheel::{DelayMap, DelayQueue, Mode, Sleep, delay_channel};
 
 in_each_mode! {
     a_sleep_allocates_nothing,
     a_timeout_and_an_interval_allocate_nothing,
     a_crowd_costs_the_wheel_alone,
     a_queue_allocates_its_wheel_alone,
+    dropped_it_drops_what_it_holds,
     a_channel_that_is_emptied_gives_back_its_memory,
     a_channel_that_is_emptied_again_and_again_allocates_hardly_anything,
 }
@@ -94,6 +96,28 @@ fn a_queue_allocates_its_wheel_alone(mode: Mode) {
         assert!(queue.poll_expired(&mut hand.context()).is_pending());
         assert_eq!(queue.remove(key), Some(number));
     });
+}
+
+fn dropped_it_drops_what_it_holds(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let mut queue = DelayQueue::with_timer(&manual.timer);
+    let mut map = DelayMap::with_timer(&manual.timer);
+    let (sender, mut receiver) = delay_channel(&manual.timer);
+    let value = Arc::new(7);
+    for number in 1..=10 {
+        let delay = ms(number);
+        queue.insert(Arc::clone(&value), delay);
+        map.insert((number, Arc::clone(&value)), Arc::clone(&value), delay);
+        sender.insert(Arc::clone(&value), delay).expect("it is open");
+    }
+    let mut context = hand.context();
+    assert!(queue.poll_expired(&mut context).is_pending());
+    assert!(map.poll_expired(&mut context).is_pending());
+    assert!(receiver.poll_expired(&mut context).is_pending());
+    assert_eq!((manual.timer.pending(), Arc::strong_count(&value)), (3, 41));
+    drop((queue, map, receiver));
+    assert_eq!((manual.timer.pending(), Arc::strong_count(&value), hand.wakers()), (0, 1, 0));
+    assert!(sender.is_closed());
 }
 
 /// By its senders, or by the receiver.

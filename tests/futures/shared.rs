@@ -744,9 +744,11 @@ fn a_full_timer_says_so_and_has_room_later(mode: Mode) {
     assert_eq!((held.outcome(), held.outcome()), (full, Poll::Ready(None)));
     assert_eq!(held.outcome(), full);
     held.advance(10);
-    // A value takes the place of the end.
-    assert_eq!((held.poll(), held.outcome()), (some(1), full));
-    assert_eq!(held.outcome(), Poll::Ready(None));
+    // A value takes the place of the end, and so does another error.
+    assert_eq!(held.kind.recv().expect("not empty").expect("it is due").value, 1);
+    assert_eq!(held.outcome(), full);
+    assert_eq!(held.kind.recv_batch(&mut Vec::new(), 5), Err(ScheduleErrorKind::Full));
+    assert_eq!((held.outcome(), held.outcome()), (full, Poll::Ready(None)));
     // In a batch, too.
     held.insert(3, 5);
     assert_eq!(held.outcome(), full);
@@ -756,6 +758,22 @@ fn a_full_timer_says_so_and_has_room_later(mode: Mode) {
     held.wait();
     held.advance(5);
     held.assert_wakes_for([2]);
+}
+
+#[cfg(feature = "stream")]
+#[test]
+fn as_a_stream_it_gives_what_next_gives() {
+    use futures::StreamExt;
+
+    let mut held = Held::new(Mode::default());
+    held.insert_all([(3, 3), (1, 1), (2, 2)]);
+    let mut next = |millis| {
+        held.manual.advance(millis);
+        let due = held.kind.poll_next_unpin(&mut held.hand.context());
+        due.map(|due| due.map(|due| due.expect("it runs").value))
+    };
+    assert_eq!(next(0), Poll::Pending);
+    assert_eq!([next(3), next(0), next(0), next(0)], [some(1), some(2), some(3), EMPTY]);
 }
 
 fn after_a_jump_all_come_by_deadline(mode: Mode) {
@@ -770,10 +788,12 @@ fn after_a_jump_all_come_by_deadline(mode: Mode) {
 }
 
 fn a_thread_waits_for_it(mode: Mode) {
-    let Held { mut kind, manual, .. } = Held::new(mode);
+    let Held { mut kind, manual, hand } = Held::new(mode);
     for value in [9, 3, 6] {
         kind.insert(value, ms(value.into()));
     }
+    // The timer has the waker of another task.
+    assert!(kind.poll_expired(&mut hand.context()).is_pending());
     let waiting = thread::spawn(move || {
         let mut batch = Vec::new();
         let due = kind.recv().expect("there is one").expect("it runs");

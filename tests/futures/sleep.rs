@@ -24,6 +24,7 @@ in_each_mode! {
     years_away_it_is_exact,
     what_no_instant_can_hold_does_not_complete,
     far_ones_do_not_disturb_near_ones,
+    after_a_jump_it_completes_once,
     dropped_after_it_was_moved_it_leaves_nothing_behind,
     dropped_when_it_was_due_it_is_fine,
     dropped_by_a_waker_others_are_not_woken,
@@ -270,6 +271,14 @@ fn far_ones_do_not_disturb_near_ones(mode: Mode) {
     assert_eq!(completes_at(&manual, &hand, &mut near, 5), Some(1));
     assert!(far.iter_mut().all(|sleep| far_hand.poll(sleep).is_pending()));
     assert_eq!(far_hand.woken(), 0);
+}
+
+fn after_a_jump_it_completes_once(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let mut sleep = manual.timer.sleep(ms(5));
+    assert!(hand.poll(&mut sleep).is_pending());
+    manual.jump(1_000_000);
+    assert_eq!((hand.woken(), hand.poll(&mut sleep)), (1, Poll::Ready(Ok(()))));
 }
 
 /// Also when it came to its old time, and waits for its new one.
