@@ -1,4 +1,21 @@
 //! A future that completes when its time has come.
+//!
+//! A sleep is a shard, a tick, and, while it waits, the key of a waker in the shard's wheel,
+//! the tick of that waker, and the addresses of that waker, which is a clone: 48 bytes. Until its
+//! first poll it touches no lock. A poll compares its tick with `reached`, which the worker writes
+//! under the shard's lock before it takes anything out, and which `stop` sets to the maximum. If
+//! `reached` is before the tick, the waker is still in the wheel, and a poll by the same task is
+//! over after this one read. The waker of another task replaces it, under the lock. If `reached` is
+//! not before the tick, the lock says what took the waker, if anything did. A waker is cloned
+//! before the lock is taken, and woken or dropped after it is released.
+//!
+//! | case | what happens | `tests/loom.rs` |
+//! |---|---|---|
+//! | polled while it is woken, by the same task or another | it is in the wheel and is woken, or `reached` tells that it was taken | `a_sleep_is_polled_as_it_is_woken`, `a_sleep_is_polled_by_another_task_as_it_is_woken` |
+//! | first polled, or moved earlier, while the worker falls asleep | as if it were scheduled | `a_sleep_is_registered_as_the_worker_falls_asleep`, `a_sleep_is_moved_earlier_as_the_worker_falls_asleep` |
+//! | moved while it is woken | the task is woken and polls; the sleep registers again if it has to | `a_sleep_is_moved_later_as_it_is_woken`, `a_sleep_is_moved_earlier_as_it_is_woken` |
+//! | dropped while it is woken | the task may be woken once in vain | `a_sleep_is_dropped_as_it_is_woken` |
+//! | polled or woken while the timer stops | refused, or taken out by `stop`, which wakes it; it knows which | `a_sleep_is_polled_as_the_timer_is_stopped`, `a_sleep_is_woken_as_the_timer_is_stopped` |
 
 use super::turns::Turns;
 use crate::timer::{Action, Shard};

@@ -1,4 +1,21 @@
 //! The life of a timer: its worker starts once, and ends once.
+//!
+//! `stop` sets the timer's life to `Stopping`: no worker starts any more, and a second `stop`
+//! waits. It closes each shard under its lock: nothing is scheduled there or taken out to be fired
+//! from then on. It takes out what is left, a batch at a time, tells the worker, and joins it: by
+//! then the last task on the worker has ended. Then life says `Stopped`. A thread that could wait
+//! for ever does not wait: `inside::may_wait` tells.
+//!
+//! | case | what happens | `tests/loom.rs` |
+//! |---|---|---|
+//! | scheduled while the timer stops | before its shard is closed it fires or comes back from `stop`; after that it is an error | `stopped_as_it_is_scheduled_it_fires_or_comes_back` |
+//! | a task runs while the timer stops | `stop` joins the worker, so the task has ended | `no_task_runs_after_stop_has_returned` |
+//! | stopped twice | the second call waits for the first, and gets nothing | `stopped_by_two_threads_each_returns_when_all_is_over` |
+//! | the last handle is dropped | the same as `stop`; what comes back is dropped | `dropping_the_last_handle_waits_and_ends_the_thread` |
+//! | it is dropped inside a task of its timer, or where waiting could be for ever | the same without joining: the worker ends by itself | `dropping_the_last_handle_inside_a_task_ends_the_thread`, `shedding_the_last_handle_does_not_wait_for_the_worker` |
+//! | tasks of two timers stop each other | one waits; the other is told `StopError` | `tasks_of_two_timers_that_stop_each_other_do_not_wait_for_ever` |
+//! | a repeating one runs on the worker while the timer stops | the worker leaves the task for the thread that stops | `repeating_and_stopped_as_it_runs_it_comes_back_once` |
+//! | an executor has a repeating one while the timer stops | it has fired when `stop` returns, or comes back from `stop` | `repeating_elsewhere_it_tells_its_end_when_stop_returns`, `repeating_elsewhere_and_stopped_it_has_fired_or_comes_back`, `repeating_elsewhere_and_shed_as_it_is_cancelled_it_has_one_end` |
 
 use super::error::ScheduleErrorKind;
 use super::hub::Start;

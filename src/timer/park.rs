@@ -1,4 +1,23 @@
 //! How the worker sleeps, and how other threads wake it up.
+//!
+//! Each shard has `watched`, under its lock: the worker looks at this shard by this tick, because
+//! it found so itself or was told so. The park has `target`, under its lock: the earliest tick that
+//! the worker was told, and, while it sleeps, the tick it sleeps for. A caller that schedules
+//! something at or after `watched` is done. Otherwise it lowers `watched`, releases the shard,
+//! lowers `target` if that is later, and notifies the worker if it sleeps. The worker begins a look
+//! with `target` at the end of time, and goes to sleep for the earlier of the tick it found and the
+//! tick it was told meanwhile. So no wake-up is lost.
+//!
+//! | case | what happens | `tests/loom.rs` |
+//! |---|---|---|
+//! | scheduled before the worker looks at the shard, after that, while it sleeps | the worker finds it there; the park does not let it sleep past it; it is notified | `scheduled_as_the_worker_falls_asleep_it_fires` |
+//! | scheduled by two threads, in two shards | each lowers its own `watched`; `target` keeps the earlier | `scheduled_by_two_threads_both_fire`, `the_clock_stops_at_the_earliest_of_all_shards` |
+//! | the first timeouts of two threads | the lock of the timer's life lets one thread start the worker | `first_timeouts_of_two_threads_start_one_worker` |
+//! | the earliest is cancelled | the worker wakes up at its old deadline, once, and learns the next | `cancelling_the_earliest_does_not_hide_the_next` |
+//! | moved earlier | as if it were scheduled | `moved_earlier_as_the_worker_falls_asleep_it_fires` |
+//! | scheduled inside a task | the worker is awake: it is told, and goes on looking | `scheduled_inside_a_task_it_fires` |
+//! | a clock jumps | each request has a number; a look that began later answers it | `the_clock_advances_when_all_that_was_due_has_fired` |
+//! | tasks of several timers on one clock schedule on each other | the clock goes on when all of them have rested since they were asked | `the_clock_waits_for_what_another_timers_task_schedules`, `a_clock_moved_inside_a_task_tells_the_other_timer` |
 
 use crate::sync::{Condvar, Mutex, lock, wait, wait_timeout};
 use crate::ticks::NEVER;

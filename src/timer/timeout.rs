@@ -1,4 +1,23 @@
 //! The handle to one timeout.
+//!
+//! A timeout that fires once has no state of its own. It is pending as long as its key finds it, in
+//! the wheel or among what is due. The worker moves up to 64 timeouts from the wheel to that place
+//! under the shard's lock, and takes them from there one by one, under the lock of that place
+//! alone. `cancel`, `reschedule` and `stop` have the shard's lock when they look in both, so they
+//! miss none on its way. The thread that takes a timeout out of either ends it. A handle whose key
+//! finds nothing remembers that it cancelled, or finds its key among those that `stop` took out, or
+//! else it fired. A repeating timeout has a new key for each run, so it has a state behind a lock,
+//! and ends when that becomes `Ended`.
+//!
+//! | case | what happens | `tests/loom.rs` |
+//! |---|---|---|
+//! | moved later, or cancelled, while it comes due | the shard's lock decides which came first | `moved_later_as_it_fires_it_fires_or_waits`, `cancelled_as_it_fires_it_has_one_end` |
+//! | two threads cancel, or one moves and one cancels | likewise | `cancelled_by_two_threads_it_is_cancelled_once`, `moved_by_one_thread_and_cancelled_by_another_it_has_one_end` |
+//! | asked while it is cancelled | the handle is marked under the lock, so no thread sees the key gone without the mark | `asked_as_it_is_cancelled_it_has_not_fired` |
+//! | taken from the wheel, and cancelled, moved, stopped, or behind a panic | it is found among what is due; moved, it goes back to the wheel under a new key, which all handles learn | `cancelled_behind_a_task_it_has_one_end`, `moved_behind_a_task_it_fires_or_waits_and_its_handle_finds_it`, `moved_behind_a_task_by_one_handle_the_other_finds_it`, `stopped_behind_a_task_it_fires_or_comes_back`, `behind_a_task_that_panics_it_fires` |
+//! | a repeating one is cancelled while it runs | the run ends, finds that, and drops the task | `repeating_and_cancelled_as_it_runs_it_runs_no_more` |
+//! | cancelled and waited for while it runs, ends, panics | the worker says which timeout it runs; an executor's tasks are listed until they are over | `cancelled_and_waited_for_as_it_runs_it_is_not_running`, `repeating_and_waited_for_as_it_runs_it_is_not_running`, `elsewhere_and_waited_for_as_it_runs_it_is_not_running`, `two_threads_wait_for_the_same_run` |
+//! | a handle is cloned while it is cancelled or moved | clones share what they know from the first clone on, under the shard's lock | `cloned_as_it_is_cancelled_the_clone_tells_its_end`, `cloned_as_it_is_moved_the_clone_tells_its_deadline` |
 
 use super::error::StopError;
 use super::inside;

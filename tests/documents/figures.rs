@@ -12,6 +12,7 @@
 //! - `= FILE: CODE`: this code is in the file, and the number at its end is the figure.
 //! - `in FILE`: the same number is in a file that a program writes or that cargo reads.
 //! - `by TEST`: the test of this name fails if it is wrong.
+//! - `run COMMAND`: who runs this command sees it, and on another machine another one.
 //!
 //! Behind NAME and CODE may stand ` in ms`, if the number is one of milliseconds, and ` less 1`, if a
 //! ratio is told as what it is more than one.
@@ -173,7 +174,7 @@ fn figure(word: &str, next: &str, after: &str) -> Option<String> {
 
 /// Whether a figure agrees with its source.
 fn agrees(figure: &str, source: &str) -> Result<(), String> {
-    if source == "given" {
+    if source == "given" || source.starts_with("run ") {
         return Ok(());
     }
     if let Some(test) = source.strip_prefix("by ") {
@@ -246,7 +247,8 @@ fn constant(file: &str, name: &str) -> Result<f64, String> {
 }
 
 fn sources_named(file: &str) -> Vec<PathBuf> {
-    let folders = ["src", "crates/cli/src", "crates/durable/src", "crates/systems/src", "benches"];
+    let folders =
+        ["src", "tests", "crates/cli/src", "crates/durable/src", "crates/systems/src", "benches"];
     let all = folders.into_iter().flat_map(|folder| files(folder, "rs"));
     all.filter(|path| file.is_empty() || path.ends_with(Path::new(file))).collect()
 }
@@ -260,6 +262,13 @@ fn value(code: &str) -> Option<f64> {
     if let Some((_, call)) = code.split_once("Duration::from_") {
         let (unit, number) = call.split_once('(')?;
         return Some(value(number.trim_end_matches([')', ',']))? * unit_of(unit)?);
+    }
+    if let Some((_, parts)) = code.rsplit_once(" / ") {
+        // A share of something.
+        return Some(value(parts)?.recip());
+    }
+    if let Some((_, number)) = code.strip_suffix(')').and_then(|call| call.split_once('(')) {
+        return value(number);
     }
     if let Some((left, right)) = code.rsplit_once(" - ") {
         return Some(value(left)? - value(right)?);

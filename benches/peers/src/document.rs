@@ -13,7 +13,7 @@ const END: &str = "<!-- Written by the program, up to here. -->";
 /// The size of the table that tells all, of those workloads that have several.
 const MAIN: usize = 1_000_000;
 
-/// All tables, with links to the pictures in the directory `pictures`.
+/// All tables. How costs grow is told by the pictures in the directory `pictures`, or by tables.
 pub(crate) fn page(results: &Results, pictures: Option<&Path>) -> String {
     let mut page = results.about.clone() + &tables::pick(results) + &tables::behind(results);
     for workload in WORKLOADS {
@@ -28,10 +28,10 @@ pub(crate) fn page(results: &Results, pictures: Option<&Path>) -> String {
                     page += &tables::detail(results, workload, main);
                 }
                 if 1 < sizes.len() {
-                    if let Some(pictures) = pictures {
-                        page += &format!("\n![{name}]({}/{name}.svg)\n", pictures.display());
-                    }
-                    page += &tables::growth(results, workload);
+                    page += &match pictures {
+                        Some(folder) => format!("\n![{name}]({}/{name}.svg)\n", folder.display()),
+                        None => tables::growth(results, workload),
+                    };
                 }
             }
             None => page.extend(sizes.iter().map(|&size| tables::detail(results, workload, size))),
