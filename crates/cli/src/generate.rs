@@ -1,9 +1,9 @@
 //! Generates traces of typical shapes, of any size, in the format that
-//! [`replay`](mod@crate::replay) reads.
+//! [`study`](mod@crate::study) reads.
 //!
 //! ```
 //! use tickwheel_cli::generate::{Generator, Shape, Size};
-//! use tickwheel_cli::replay::Trace;
+//! use tickwheel_cli::trace::Trace;
 //!
 //! let size = Size { operations: 1_000, ..Size::default() };
 //! let mut csv = format!("{}\n", Trace::HEADER);
@@ -15,10 +15,10 @@
 //! let mut batch = Vec::new();
 //! trace.read_batch(&mut batch, 2_000)?;
 //! assert_eq!(batch.len(), 1_000);
-//! # Ok::<(), tickwheel_cli::replay::TraceError>(())
+//! # Ok::<(), tickwheel_cli::trace::TraceError>(())
 //! ```
 
-use crate::replay::{Action, Operation};
+use crate::trace::{Action, Operation};
 use clap::ValueEnum;
 use fastrand::Rng;
 use std::num::NonZeroU32;

@@ -1,9 +1,8 @@
 //! What the command `tickwheel` does, for programs that want to do it themselves.
 //!
-//! [`replay`](mod@replay) runs a recorded workload through timing wheels of several modes and
-//! compares them. [`choose`](mod@choose) searches for the configuration that suits it.
-//! [`generate`] makes such workloads. `report` puts all that into a page. `watch`
-//! shows wheels as they turn.
+//! [`study`](mod@study) runs a recorded workload through timing wheels of several configurations,
+//! and says which one suits it. [`generate`] makes such workloads. `report` puts all that into a
+//! page. `watch` shows wheels as they turn.
 //!
 //! # Features
 //!
@@ -13,15 +12,19 @@
 //!   than everything else, so the default build is without them.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-pub mod choose;
+mod chart;
 pub mod generate;
+pub mod plot;
 #[cfg(feature = "png")]
-pub mod raster;
-pub mod replay;
+mod raster;
 #[cfg(feature = "report")]
 pub mod report;
+pub mod study;
 mod table;
+pub mod tick;
+pub mod trace;
 #[cfg(any(feature = "report", feature = "watch"))]
 mod turning;
+mod units;
 #[cfg(feature = "watch")]
 pub mod watch;

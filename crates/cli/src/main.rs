@@ -7,7 +7,7 @@ use clap_complete::Shell;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tickwheel_cli::replay::TraceError;
+use tickwheel_cli::trace::TraceError;
 
 /// Timing wheels, hierarchical and hashed.
 #[derive(Parser)]

@@ -1,12 +1,13 @@
 //! `Turning`: a wheel that a trace turns, and where its timeouts are.
 
-use crate::replay::{Action, Operation, Tick};
+use crate::study::{Call, Kind};
 use std::collections::HashMap;
 use tickwheel::{Key, Mode, Wheel};
 
 pub(crate) struct Turning {
-    /// Each value is its key in the trace.
+    /// Each value is its place in the plan.
     pub(crate) wheel: Wheel<u32>,
+    /// By place.
     pub(crate) keys: HashMap<u32, Key>,
     pub(crate) fired: u64,
 }
@@ -32,26 +33,22 @@ impl Turning {
         Self { wheel: Wheel::new(mode), keys: HashMap::new(), fired: 0 }
     }
 
-    /// Does what an operation says, and returns whether it found its timeout pending.
-    pub(crate) fn apply(&mut self, operation: &Operation, tick: Tick) -> bool {
-        let pending = self.keys.get(&operation.key).copied();
-        let due_ms = |delay_ms| operation.time_ms.saturating_add(delay_ms);
-        match (operation.action, pending) {
-            (Action::Reschedule { delay_ms }, Some(key)) => {
-                self.wheel.reschedule(key, tick.deadline(due_ms(delay_ms)));
+    /// Makes a call.
+    pub(crate) fn make(&mut self, call: &Call) {
+        match (call.kind, self.keys.get(&call.place).copied()) {
+            (Kind::Schedule, _) => {
+                let key = self.wheel.schedule(call.deadline, call.place);
+                self.keys.insert(call.place, key);
             }
-            (Action::Schedule { delay_ms } | Action::Reschedule { delay_ms }, _) => {
-                if let Some(key) = pending {
-                    self.wheel.cancel(key);
-                }
-                let key = self.wheel.schedule(tick.deadline(due_ms(delay_ms)), operation.key);
-                self.keys.insert(operation.key, key);
+            (Kind::Reschedule, Some(key)) => {
+                self.wheel.reschedule(key, call.deadline);
             }
-            (Action::Cancel, _) => {
-                self.keys.remove(&operation.key).map(|key| self.wheel.cancel(key));
+            (Kind::Cancel, Some(key)) => {
+                self.keys.remove(&call.place);
+                self.wheel.cancel(key);
             }
+            (Kind::Nothing, _) | (_, None) => {}
         }
-        pending.is_some()
     }
 
     /// Drives the wheel to tick `now`.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel::{Mode, WheelMap};
-use tickwheel_cli::replay::Trace;
+use tickwheel_cli::trace::Trace;
 
 /// A map whose entries expire. The caller says what time it is, in ticks.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use crate::subject::{Setup, Subject};
 use cpu_time::ThreadTime;
 use std::collections::HashMap;
 use std::path::Path;
-use tickwheel_cli::replay::{Action, Trace};
+use tickwheel_cli::trace::{Action, Trace};
 
 pub(super) fn run<S: Subject>(name: &str) -> Sample {
     let steps = read(name);

@@ -1,15 +1,12 @@
 //! `tickwheel choose`.
 
+use super::Measuring;
 use super::output::print;
-use super::progress::{self, Interrupt};
 use crate::Failure;
-use bytesize::ByteSize;
-use indicatif::ProgressBar;
 use std::io::Write;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
-use tickwheel_cli::choose::{self, Options, Progress};
+use tickwheel_cli::study::Configurations;
 
 /// Searches for the mode and the tick that suit a recorded workload, and recommends one.
 #[derive(clap::Args)]
@@ -24,24 +21,8 @@ pub(crate) struct Choose {
     #[arg(long, value_name = "DURATION", default_value = "1ms", value_parser = lateness)]
     max_lateness: Duration,
 
-    /// The most memory that a wheel may hold, as in `512MiB` or `8GiB`.
-    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
-    max_memory: ByteSize,
-
-    /// The CPU time that a wake-up of the timer's thread counts in the score. Take 0s if your own
-    /// event loop drives the wheel and wakes up anyway.
-    #[arg(long, value_name = "DURATION", default_value = "5us",
-          value_parser = humantime::parse_duration)]
-    wake_cost: Duration,
-
-    /// The most operations to read of the trace.
-    #[arg(long, value_name = "NUMBER", default_value = "1000000")]
-    operations: NonZeroUsize,
-
-    /// Stop measuring after this time.
-    #[arg(long, value_name = "DURATION", default_value = "30s",
-          value_parser = humantime::parse_duration)]
-    limit_time: Duration,
+    #[command(flatten)]
+    measuring: Measuring,
 
     /// Print one JSON object with all configurations instead of the table.
     #[arg(long)]
@@ -50,41 +31,15 @@ pub(crate) struct Choose {
 
 impl Choose {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let progress = progress::hidden();
-        Interrupt::exits(&progress)?;
-        let trace = super::open(&self.file)?;
-        progress::show(&progress, None, "{spinner} {human_pos} operations read");
-        let options = Options {
-            max_lateness: self.max_lateness,
-            max_memory: self.max_memory.as_u64(),
-            wake_cost: self.wake_cost,
-            operations: self.operations.get(),
-            time: self.limit_time,
-        };
-        let choice = choose::choose(trace, &options, |at| advance(&progress, at));
-        progress.finish_and_clear();
-        let choice = choice?;
-        super::warn_of(&choice.trace, choice.gaps);
+        let options = self.measuring.options(Configurations::Search(self.max_lateness));
+        let (study, _) = super::studied(&self.file, &options)?;
         let mut output = Vec::new();
         let printed = match self.json {
-            true => choice.write_json(&mut output),
-            false => write!(output, "{choice}"),
+            true => study.write_json(&mut output),
+            false => write!(output, "{study}"),
         };
         printed.expect("writing to memory cannot fail");
         print(&output)
-    }
-}
-
-pub(crate) fn advance(progress: &ProgressBar, at: Progress) {
-    match at {
-        Progress::Read(operations) => progress.set_position(operations),
-        Progress::Measured(share) => {
-            if progress.length() != Some(100) {
-                progress::show(progress, Some(100), "{bar:40} measuring, {eta} at most");
-            }
-            progress.set_position((share * 100.0) as u64);
-        }
-        _ => {}
     }
 }
 

@@ -10,7 +10,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tickwheel_cli::generate::{Generator, Shape, Size};
-use tickwheel_cli::replay::Trace;
+use tickwheel_cli::trace::Trace;
 
 /// Generates a trace of a typical shape, of any size.
 #[derive(clap::Args)]

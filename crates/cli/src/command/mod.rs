@@ -10,9 +10,55 @@ pub(crate) mod report;
 #[cfg(feature = "watch")]
 pub(crate) mod watch;
 
+use crate::Failure;
+use bytesize::ByteSize;
 use std::io;
 use std::path::Path;
-use tickwheel_cli::replay::{Gaps, Trace, TraceError};
+use std::time::Duration;
+use tickwheel_cli::study::{self, Driver, Study};
+use tickwheel_cli::trace::{Gaps, Trace, TraceError};
+
+/// What `replay`, `choose` and `report` measure, and for how long.
+#[derive(clap::Args)]
+pub(crate) struct Measuring {
+    /// Whose calls are measured: those of a `Timer`, or those of a loop of your own that drives a
+    /// bare wheel.
+    #[arg(long = "for", value_name = "WHAT", value_enum, default_value = "timer")]
+    driver: Driver,
+
+    /// The CPU time that a wake-up counts in the score. Take 0s if your own event loop drives the
+    /// wheel and wakes up anyway.
+    #[arg(long, value_name = "DURATION", default_value = "5us",
+          value_parser = humantime::parse_duration)]
+    wake_cost: Duration,
+
+    /// The most memory that a wheel may hold, as in `512MiB` or `8GiB`.
+    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
+    max_memory: ByteSize,
+
+    /// The most operations to read of the trace, as in `500000`, `1_000_000` or `1e6`.
+    #[arg(long, value_name = "NUMBER", default_value = "1e6", value_parser = operations)]
+    operations: usize,
+
+    /// Stop measuring after this CPU time.
+    #[arg(long, value_name = "DURATION", default_value = "30s",
+          value_parser = humantime::parse_duration)]
+    limit_time: Duration,
+}
+
+impl Measuring {
+    fn options(&self, configurations: study::Configurations) -> study::Options {
+        study::Options {
+            configurations,
+            driver: self.driver,
+            max_memory: self.max_memory.as_u64(),
+            wake_cost: self.wake_cost,
+            operations: self.operations,
+            time: self.limit_time,
+            ..study::Options::default()
+        }
+    }
+}
 
 /// Opens the trace in `file`, or that on standard input if `file` is `-`.
 fn open(file: &Path) -> Result<Trace, TraceError> {
@@ -22,9 +68,37 @@ fn open(file: &Path) -> Result<Trace, TraceError> {
     Trace::open(file)
 }
 
+/// Studies the trace in `file`, shows how far it is, and warns of what is not in the trace.
+fn studied(file: &Path, options: &study::Options) -> Result<(Study, progress::Interrupt), Failure> {
+    let progress = progress::hidden();
+    let interrupt = progress::Interrupt::exits(&progress)?;
+    let trace = open(file)?;
+    progress::show_reading(&progress, &trace);
+    let size = trace.size();
+    let study = study::study(trace, options, |at| progress::advance(&progress, size, at));
+    progress.finish_and_clear();
+    let study = study?;
+    warn_of(&study.trace, study.gaps);
+    Ok((study, interrupt))
+}
+
 /// Says on standard error what is not in the trace of this name.
 fn warn_of(trace: &str, gaps: Gaps) {
     for gap in gaps.to_string().lines() {
         eprintln!("tickwheel: warning: {trace}: {gap}");
     }
+}
+
+/// A number of operations, as a person writes it.
+fn operations(text: &str) -> Result<usize, String> {
+    let expected = || "expected a whole number from 1 on, as in `500000`, `1_000_000` or `1e6`";
+    let plain = text.replace('_', "");
+    let (digits, zeros) = plain.split_once(['e', 'E']).unwrap_or((&plain, "0"));
+    let number = match (digits.parse::<usize>(), zeros.parse::<u32>()) {
+        (Ok(digits), Ok(zeros)) => {
+            10_usize.checked_pow(zeros).and_then(|power| digits.checked_mul(power))
+        }
+        _ => None,
+    };
+    number.filter(|&number| 0 < number).ok_or_else(|| expected().into())
 }

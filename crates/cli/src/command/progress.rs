@@ -6,7 +6,8 @@ use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tickwheel_cli::replay::Trace;
+use tickwheel_cli::study::Progress;
+use tickwheel_cli::trace::Trace;
 
 pub(crate) fn hidden() -> ProgressBar {
     ProgressBar::hidden()
@@ -34,11 +35,19 @@ pub(crate) fn show_reading(progress: &ProgressBar, trace: &Trace) {
     show(progress, trace.size(), template);
 }
 
-/// Notes how far `trace` was read.
-pub(crate) fn advance(progress: &ProgressBar, trace: &Trace) {
-    match trace.size() {
-        Some(_) => progress.set_position(trace.bytes_read()),
-        None => progress.set_position(trace.operations()),
+/// Notes how far a study of a trace of this size is.
+pub(crate) fn advance(progress: &ProgressBar, size: Option<u64>, at: Progress) {
+    match at {
+        Progress::Read(operations, bytes) => {
+            progress.set_position(if size.is_some() { bytes } else { operations });
+        }
+        Progress::Measured(share) => {
+            if progress.length() != Some(100) {
+                show(progress, Some(100), "{bar:40} measuring, {eta} at most");
+            }
+            progress.set_position((share * 100.0) as u64);
+        }
+        _ => {}
     }
 }
 

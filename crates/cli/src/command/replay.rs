@@ -1,14 +1,14 @@
 //! `tickwheel replay`.
 
+use super::Measuring;
 use super::output::{OutputFile, print};
-use super::progress::{self, Interrupt};
 use crate::Failure;
-use bytesize::ByteSize;
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::Duration;
 use tickwheel::Mode;
-use tickwheel_cli::replay::{self, Limits, Report, Tick};
+use tickwheel_cli::plot::{self, PlotError};
+use tickwheel_cli::study::{Configurations, Study};
+use tickwheel_cli::tick::Tick;
 
 /// Runs a recorded workload through wheels of several modes and compares them.
 #[derive(clap::Args)]
@@ -25,6 +25,7 @@ pub(crate) struct Replay {
         long = "mode",
         value_name = "MODE",
         default_values = ["hierarchical:64", "hashed:512", "hashed:65536"],
+        value_parser = mode,
     )]
     modes: Vec<Mode>,
 
@@ -32,23 +33,13 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "DURATION", default_value = "1ms")]
     tick: Tick,
 
-    /// Stop a mode that is more than this many times slower than the cheapest mode so far; the
+    /// Stop a mode whose counted work costs more than this many times that of the cheapest mode; the
     /// others go on.
     #[arg(long, value_name = "TIMES", default_value_t = 20)]
     limit_slower: u32,
 
-    /// Stop a mode after this time; the others go on.
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "30s",
-        value_parser = humantime::parse_duration,
-    )]
-    limit_time: Duration,
-
-    /// Stop a mode that holds more memory than this, as in `512MiB` or `8GiB`; the others go on.
-    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
-    limit_memory: ByteSize,
+    #[command(flatten)]
+    measuring: Measuring,
 
     /// Print one JSON object per mode, one per line, instead of the table.
     #[arg(long)]
@@ -64,7 +55,7 @@ pub(crate) struct Replay {
 #[derive(Clone)]
 struct Plot {
     file: OutputFile,
-    draw: fn(&Report) -> Result<Vec<u8>, replay::PlotError>,
+    draw: fn(&Study) -> Result<Vec<u8>, PlotError>,
 }
 
 impl Replay {
@@ -72,49 +63,47 @@ impl Replay {
         if let Some(plot) = &self.plot {
             plot.file.check()?;
         }
-        let progress = progress::hidden();
-        let interrupt = Interrupt::exits(&progress)?;
-        let trace = super::open(&self.file)?;
-        progress::show_reading(&progress, &trace);
-        let limits = Limits {
-            time: self.limit_time,
-            memory: self.limit_memory.as_u64(),
-            slower: self.limit_slower,
+        let given = Configurations::Given { modes: self.modes.clone(), tick: self.tick };
+        let mut options = self.measuring.options(given);
+        options.slower = self.limit_slower;
+        let (study, interrupt) = super::studied(&self.file, &options)?;
+        let mut output = Vec::new();
+        let printed = match self.json {
+            true => study.write_json_lines(&mut output),
+            false => write!(output, "{study}"),
         };
-        let report = replay::replay(trace, &self.modes, self.tick, &limits, |trace| {
-            progress::advance(&progress, trace);
-        });
-        progress.finish_and_clear();
-        let report = report?;
-        super::warn_of(&report.trace, report.gaps);
-        self.print(&report)?;
+        printed.expect("writing to memory cannot fail");
+        print(&output)?;
         if let Some(plot) = &self.plot {
             let _held = interrupt.hold();
-            let drawn = (plot.draw)(&report);
+            let drawn = (plot.draw)(&study);
             let picture = drawn.map_err(|error| plot.file.failure(&error))?;
             plot.file.write(|file| file.write_all(&picture))?;
         }
         Ok(())
     }
+}
 
-    fn print(&self, report: &Report) -> Result<(), Failure> {
-        let mut output = Vec::new();
-        let printed = match self.json {
-            true => report.write_json(&mut output),
-            false => write!(output, "{report}"),
-        };
-        printed.expect("writing to memory cannot fail");
-        print(&output)
+/// Reads a mode, and says so if it is not the one that was asked for.
+pub(crate) fn mode(text: &str) -> Result<Mode, tickwheel::ModeError> {
+    let mode: Mode = text.parse()?;
+    if text
+        .rsplit(':')
+        .next()
+        .is_some_and(|buckets| buckets.parse().is_ok_and(|it: usize| it != mode.buckets()))
+    {
+        eprintln!("tickwheel: {text} is run as {mode}: the buckets are a power of two");
     }
+    Ok(mode)
 }
 
 impl Plot {
     fn parse(name: &str) -> Result<Self, String> {
         let file = OutputFile::parse(name)?;
         match file.extension().as_deref() {
-            Some("svg") => Ok(Self { file, draw: |report| replay::svg(report).map(String::into) }),
+            Some("svg") => Ok(Self { file, draw: |study| Ok(plot::svg(study).into()) }),
             #[cfg(feature = "png")]
-            Some("png") => Ok(Self { file, draw: replay::png }),
+            Some("png") => Ok(Self { file, draw: plot::png }),
             #[cfg(not(feature = "png"))]
             Some("png") => Err("this command was built without the feature `png`: expected a \
                                 name that ends in .svg"

@@ -1,5 +1,6 @@
 //! `tickwheel report`.
 
+use super::Measuring;
 use super::output::OutputFile;
 use super::progress::{self, Interrupt};
 use crate::Failure;
@@ -8,8 +9,10 @@ use std::io::{self, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tickwheel::Mode;
-use tickwheel_cli::replay::{Tick, Trace, TraceError};
 use tickwheel_cli::report::{self, Options, Progress};
+use tickwheel_cli::study::{self, Configurations};
+use tickwheel_cli::tick::Tick;
+use tickwheel_cli::trace::{Trace, TraceError};
 
 /// Writes a page with charts about a recorded workload, and about what it costs in several modes.
 #[derive(clap::Args)]
@@ -24,16 +27,17 @@ pub(crate) struct Report {
     #[arg(short, long, value_name = "OUT.html", value_parser = OutputFile::parse)]
     output: OutputFile,
 
-    /// A mode to run: `hierarchical:BUCKETS` (a level) or `hashed:BUCKETS` (in all). Can be given
-    /// more than once.
+    /// A mode whose inside is shown: one `hierarchical:BUCKETS` (a level) and one `hashed:BUCKETS`
+    /// (in all).
     #[arg(
         long = "mode",
         value_name = "MODE",
-        default_values = ["hierarchical:64", "hashed:512", "hashed:65536"],
+        default_values = ["hierarchical:64", "hashed:512"],
+        value_parser = super::replay::mode,
     )]
     modes: Vec<Mode>,
 
-    /// The length of a tick, 1us to 1h.
+    /// The length of a tick inside, 1us to 1h.
     #[arg(long, value_name = "DURATION", default_value = "1ms")]
     tick: Tick,
 
@@ -42,10 +46,8 @@ pub(crate) struct Report {
           value_parser = super::choose::lateness)]
     max_lateness: Duration,
 
-    /// Stop the search after this time.
-    #[arg(long, value_name = "DURATION", default_value = "30s",
-          value_parser = humantime::parse_duration)]
-    limit_time: Duration,
+    #[command(flatten)]
+    measuring: Measuring,
 }
 
 impl Report {
@@ -54,25 +56,22 @@ impl Report {
         let progress = progress::hidden();
         let interrupt = Interrupt::exits(&progress)?;
         let input = Input::of(&self.file)?;
-        let mut options =
-            Options { modes: self.modes.clone(), tick: self.tick, ..Options::default() };
-        options.choose.time = self.limit_time;
-        options.choose.max_lateness = self.max_lateness;
-        let mut is_shown = [false; 2];
+        let study = self.measuring.options(Configurations::Search(self.max_lateness));
+        let options = Options { modes: self.modes.clone(), tick: self.tick, study };
+        let mut size = None;
         let page = report::report(
             || input.open(),
             &options,
-            |at| {
-                let (number, trace) = match at {
-                    Progress::Profiled(trace) => (0, trace),
-                    Progress::Replayed(trace) => (1, trace),
-                    Progress::Searched(at) => return super::choose::advance(&progress, at),
-                    _ => return,
-                };
-                if !std::mem::replace(&mut is_shown[number], true) {
-                    progress::show_reading(&progress, trace);
+            |at| match at {
+                Progress::Profiled(trace) => {
+                    if size.replace(trace.size()).is_none() {
+                        progress::show_reading(&progress, trace);
+                    }
+                    let read = study::Progress::Read(trace.operations(), trace.bytes_read());
+                    progress::advance(&progress, trace.size(), read);
                 }
-                progress::advance(&progress, trace);
+                Progress::Studied(at) => progress::advance(&progress, size.flatten(), at),
+                _ => {}
             },
         );
         progress.finish_and_clear();

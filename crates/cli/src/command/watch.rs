@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tickwheel::Mode;
-use tickwheel_cli::replay::Tick;
+use tickwheel_cli::tick::Tick;
 use tickwheel_cli::watch::{self, Demo, Ended, Watch, WatchError};
 
 /// Shows wheels as they turn under a recorded workload, in the terminal.

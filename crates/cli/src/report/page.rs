@@ -1,11 +1,13 @@
 //! The page itself: which charts there are, and what is said beside them.
 
 use super::Page;
-use super::chart::{Bar, COLORS, Chart, Columns, Drawing, Lines, Series, Table, prose};
 use super::profile::{Ends, Step};
-use crate::choose::{self, Candidate};
-use crate::replay::{Figures, units};
+use crate::chart::{
+    Bar, Bars, COLORS, Chart, Columns, Drawing, Series, Table, delays, percent, prose, table,
+};
+use crate::study::{self, Candidate, Figures};
 use crate::turning::ROUNDS_BITS;
+use crate::units;
 use horrorshow::helper::doctype;
 use horrorshow::{Raw, html};
 use indicatif::HumanCount;
@@ -15,7 +17,7 @@ use std::ops::Range;
 /// HTML.
 impl fmt::Display for Page {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = &self.replayed.trace;
+        let name = &self.study.trace;
         let title = format!("Timeouts of {name}");
         let sections = [
             ("trace", "The trace", self.of_the_trace()),
@@ -49,14 +51,17 @@ impl fmt::Display for Page {
                     main {
                         section(id="recommendation") {
                             h2 : "Recommendation";
-                            p : prose(&self.choice.reason());
-                            @ if let Some(code) = self.choice.code() {
+                            @ for (number, sentence) in self.study.verdict().lines().enumerate() {
+                                p(class=if number == 0 { "verdict" } else { "more" })
+                                    : prose(sentence);
+                            }
+                            @ if let Some(code) = self.study.code() {
                                 pre(tabindex="0", aria-label="The code of the timer") {
                                     code : code;
                                 }
                             }
-                            : self.unbeaten().render("The configurations to choose from");
-                            p : self.choice.scoring();
+                            : self.configurations().render("The configurations to choose from");
+                            p : self.study.scoring();
                             div(class="charts") { : self.scores().render(); }
                         }
                         @ for (id, title, (words, charts)) in &sections {
@@ -93,68 +98,92 @@ impl Page {
             units::operations(self.profile.operations),
             units::milliseconds(self.profile.span_ms),
             HumanCount(self.profile.most_pending),
-            self.replayed.tick,
+            self.tick,
         )
     }
 
-    /// The table of the configurations that no other beats in everything.
-    fn unbeaten(&self) -> Table {
+    /// The table of the configurations to choose from.
+    fn configurations(&self) -> Table {
         let head = [
             "configuration",
             "score",
-            "of 3 repetitions",
+            "between",
+            "by counted work",
             "CPU time per operation",
-            "longest call",
             "most memory",
             "wake-ups",
             "late by the tick, most",
         ];
         let row = |candidate: &Candidate| {
-            let figures = candidate.figures.as_ref()?;
-            Some(vec![
-                choose::name(candidate),
-                units::duration(figures.score.median),
-                units::range(figures.score.least, figures.score.most),
-                units::duration(figures.cpu_ns.median),
-                choose::longest_call(figures),
+            let figures = &candidate.figures;
+            let measured = |text: fn(&study::Measured) -> String| {
+                candidate.measured.as_ref().map_or_else(|| "not measured".into(), text)
+            };
+            vec![
+                study::name(candidate),
+                measured(|at| units::duration(at.score.median)),
+                measured(|at| units::range(at.score.least, at.score.most)),
+                units::duration(figures.counted_score),
+                measured(|at| units::duration(at.cpu_ns.median)),
                 units::memory(figures.memory_bytes),
                 HumanCount(figures.wakeups).to_string(),
                 units::duration(figures.max_lateness_ns as f64),
-            ])
+            ]
         };
         Table {
             head: head.map(String::from).into(),
-            rows: self.choice.unbeaten().into_iter().filter_map(row).collect(),
+            rows: self.study.shown().into_iter().map(row).collect(),
         }
     }
 
+    /// The measured scores, or the counted ones if nothing was measured.
     fn scores(&self) -> Chart {
-        let scored = self.choice.candidates.iter();
-        let mut scored: Vec<_> =
-            scored.filter_map(|at| Some((at, at.figures.as_ref()?.score))).collect();
-        scored.sort_by(|a, b| a.1.median.total_cmp(&b.1.median));
-        let bars = scored.iter().take(MOST_BARS).map(|(candidate, score)| Bar {
-            label: choose::name(candidate),
-            text: units::duration(score.median),
-            value: score.median,
-            spread: Some([score.least, score.most]),
-            is_hashed: candidate.mode.is_hashed(),
+        let all = self.study.candidates.iter().filter(|it| it.stopped.is_none());
+        let is_measured = all.clone().any(|it| it.measured.is_some());
+        let mut shown: Vec<_> = all.filter(|it| it.measured.is_some() || !is_measured).collect();
+        let score = |it: &Candidate| match &it.measured {
+            Some(measured) => measured.score.median,
+            None => it.figures.counted_score,
+        };
+        shown.sort_by(|a, b| score(a).total_cmp(&score(b)));
+        let taken = self.study.recommended();
+        let bars = shown.iter().take(MOST_BARS).map(|&it| Bar {
+            label: study::name(it),
+            text: units::duration(score(it)),
+            parts: it.measured.as_ref().map_or_else(|| vec![score(it)], |at| at.parts.into()),
+            spread: it.measured.as_ref().map(|at| [at.score.least, at.score.most]),
+            is_taken: taken == Some(it),
         });
-        let rows = scored.iter().map(|(candidate, score)| {
-            let range = units::range(score.least, score.most);
-            vec![choose::name(candidate), units::duration(score.median), range]
+        let parts = ["CPU time", "wake-ups", "memory", "longest call"];
+        let rows = shown.iter().map(|&it| {
+            let cells = it
+                .measured
+                .as_ref()
+                .map_or([const { String::new() }; 4], |at| at.parts.map(units::duration));
+            [study::name(it), units::duration(score(it))].into_iter().chain(cells).collect()
         });
+        let description = match is_measured {
+            true => format!(
+                "Less is better. The thin line is where the median of {} rounds lies, with a \
+                 confidence of 99 %. {} configurations were counted; those that are not here cost \
+                 more by their counted work, or have another tick.",
+                self.study.rounds,
+                self.study.candidates.len(),
+            ),
+            false => "Less is better. By counted work: nothing was measured.".into(),
+        };
         Chart {
             id: "score",
-            title: "Score of the best configurations",
-            description: format!(
-                "Less is better. The thin line is the spread of three repetitions. {} \
-                 configurations were searched, and {} came to the end.",
-                self.choice.candidates.len(),
-                scored.len(),
-            ),
-            drawing: Drawing::Bars(bars.collect()),
-            table: table(&["configuration", "score", "of 3 repetitions"], rows),
+            title: "Score",
+            description,
+            drawing: Drawing::Bars(Bars {
+                bars: bars.collect(),
+                parts: match is_measured {
+                    true => parts.map(String::from).into(),
+                    false => Vec::new(),
+                },
+            }),
+            table: table(&[&["configuration", "score"][..], &parts[..]].concat(), rows),
         }
     }
 
@@ -162,57 +191,12 @@ impl Page {
         let mut words = Vec::new();
         let mut charts = Vec::new();
         let delays = &self.profile.delays;
-        match (delays.quantile(0.0), delays.quantile(1.0)) {
-            (Some(least), Some(most)) if least < most => charts.push(self.delays(least, most)),
-            (Some(all), _) => {
-                words.push(format!("All delays in the trace are {}.", units::milliseconds(all)));
-            }
-            (None, _) => words.push("Nothing is scheduled in the trace.".into()),
+        match self::delays(delays) {
+            Ok(chart) => charts.push(chart),
+            Err(sentence) => words.push(sentence),
         }
         charts.extend([self.operations(), self.pending(), self.ends()]);
         (words, charts)
-    }
-
-    fn delays(&self, least: u64, most: u64) -> Chart {
-        const BINS_A_POWER: f64 = 4.0;
-        let bin = |ms: u64| ((ms.max(1) as f64).log10() * BINS_A_POWER).floor() as usize;
-        let (first, last) = (bin(least), bin(most));
-        let mut counts = vec![0; last - first + 1];
-        for (delay_ms, count) in self.profile.delays.iter() {
-            counts[bin(delay_ms).clamp(first, last) - first] += count;
-        }
-        let bins = counts.len() as f64;
-        let start_ms = |bin: usize| 10f64.powf((first + bin) as f64 / BINS_A_POWER);
-        let place = |ms: f64| (ms.log10() * BINS_A_POWER - first as f64) / bins;
-        let marks: Vec<_> = units::marks()
-            .map(|ms| (place(ms), units::duration(ms * 1e6)))
-            .filter(|(at, _)| (0.0..=1.0).contains(at))
-            .collect();
-        let every = marks.len().div_ceil(MOST_MARKS).max(1);
-        let rows =
-            counts.iter().enumerate().filter(|(_, count)| 0 < **count).map(|(bin, count)| {
-                let range = units::range(start_ms(bin) * 1e6, start_ms(bin + 1) * 1e6);
-                vec![range, HumanCount(*count).to_string()]
-            });
-        let table = table(&["delay", "timeouts"], rows);
-        let all = self.profile.delays.len().max(1) as f64;
-        Chart {
-            id: "delays",
-            title: "Delays",
-            description: format!(
-                "The share of all delays by length, on a logarithmic axis. {}.",
-                self.profile.delays
-            ),
-            drawing: Drawing::Columns(Columns {
-                series: vec![Series {
-                    name: "delays".into(),
-                    values: counts.iter().map(|&count| count as f64 / all).collect(),
-                }],
-                marks: marks.into_iter().step_by(every).collect(),
-                value: percent,
-            }),
-            table,
-        }
     }
 
     fn operations(&self) -> Chart {
@@ -260,9 +244,9 @@ impl Page {
         let bars = ends.map(|(label, count)| Bar {
             label: label.into(),
             text: percent(share(count)),
-            value: share(count),
+            parts: vec![share(count)],
             spread: None,
-            is_hashed: false,
+            is_taken: false,
         });
         let rows = ends.map(|(label, count)| {
             vec![label.into(), HumanCount(count).to_string(), percent(share(count))]
@@ -280,119 +264,70 @@ impl Page {
                     units::three_digits(share(moves)),
                 ),
             },
-            drawing: Drawing::Bars(bars.into()),
+            drawing: Drawing::Bars(Bars { bars: bars.into(), parts: Vec::new() }),
             table: table(&["end", "timeouts", "share"], rows),
         }
     }
 
     fn of_the_modes(&self) -> Section {
-        let about = "Each call is timed for itself here, and the search above times stretches of \
-                     calls, so their figures differ.";
-        // The first line recommends a mode, as the search does, out of fewer.
-        let stopped = self.replayed.verdict();
-        let stopped = stopped.lines().skip(1).map(String::from);
+        let about = "These figures are counted, and the same on every machine, busy or not.";
+        let stopped = self.study.candidates.iter().filter_map(|it| {
+            let limit = it.stopped?;
+            Some(format!("{} was stopped when it was {limit}.", study::name(it)))
+        });
         let words = [about.into()].into_iter().chain(stopped).collect();
-        let cost = self.bars(
-            "cost",
-            "Cost of an operation",
-            "Less is better. The mean time of an operation with its share of expiring; the thin \
-             line is the spread of three repetitions.",
-            |figures| figures.ns_per_op,
-            Some(|figures| [figures.least_ns_per_op, figures.most_ns_per_op]),
-            units::duration,
+        let work = self.bars(
+            "work",
+            "Timeouts handled",
+            "Less is better. The timeouts that were handed out, moved to a finer level, or looked \
+             at in vain because they wait for a later round.",
+            |figures| figures.work,
+            |count| HumanCount(count).to_string(),
+        );
+        let wakeups = self.bars(
+            "wakeups",
+            "Wake-ups",
+            "Less is better. How often the wheel asks to be woken up.",
+            |figures| figures.wakeups,
+            |count| HumanCount(count).to_string(),
         );
         let memory = self.bars(
             "memory",
-            "Memory of a timeout",
-            "Less is better. The most bytes that the wheel held, by the most timeouts that it \
-             held.",
-            |figures| figures.peak_bytes_per_timeout,
-            None,
-            units::bytes,
+            "Most memory",
+            "Less is better. The most bytes that the wheel held.",
+            |figures| figures.memory_bytes,
+            units::memory,
         );
-        (words, [Some(cost), self.calls(), Some(memory)].into_iter().flatten().collect())
+        (words, vec![work, wakeups, memory])
     }
 
-    /// A chart with a bar for each mode.
+    /// A chart with a bar for each mode at the tick that is recommended.
     fn bars(
         &self,
         id: &'static str,
         title: &'static str,
         description: &str,
-        value: fn(&Figures) -> f64,
-        spread: Option<fn(&Figures) -> [f64; 2]>,
-        text: fn(f64) -> String,
+        value: fn(&Figures) -> u64,
+        text: fn(u64) -> String,
     ) -> Chart {
-        let bar = |figures: &Figures| Bar {
-            label: named(figures),
-            text: text(value(figures)),
-            value: value(figures),
-            spread: spread.map(|spread| spread(figures)),
-            is_hashed: figures.mode.is_hashed(),
-        };
-        let rows = self.replayed.figures.iter().map(|figures| {
-            let ends = spread.map(|spread| spread(figures).map(text));
-            let cells = [named(figures), text(value(figures))];
-            cells.into_iter().chain(ends.into_iter().flatten()).collect()
+        let taken = self.study.recommended();
+        let tick = taken.map_or(self.tick, |taken| taken.tick);
+        let shown = || self.study.candidates.iter().filter(|it| it.tick == tick);
+        let bars = shown().map(|it| Bar {
+            label: named(it),
+            text: text(value(&it.figures)),
+            parts: vec![value(&it.figures) as f64],
+            spread: None,
+            is_taken: taken == Some(it),
         });
-        let head: &[&str] = match spread {
-            Some(_) => &["mode", "middle", "least", "most"],
-            None => &["mode", title],
-        };
+        let rows = shown().map(|it| vec![named(it), text(value(&it.figures))]);
         Chart {
             id,
             title,
             description: description.into(),
-            drawing: Drawing::Bars(self.replayed.figures.iter().map(bar).collect()),
-            table: table(head, rows),
+            drawing: Drawing::Bars(Bars { bars: bars.collect(), parts: Vec::new() }),
+            table: table(&["mode", title], rows),
         }
-    }
-
-    /// How long the longest calls take; None if there were no calls.
-    fn calls(&self) -> Option<Chart> {
-        let figures = &self.replayed.figures;
-        let powers = figures.iter().map(|figures| figures.tail_ns.len()).min()?;
-        let tail = |figures: &Figures| {
-            let tail = figures.tail_ns.iter().take(powers).copied();
-            tail.chain([figures.max_call_ns]).collect::<Vec<_>>()
-        };
-        let one_in = (1..=powers as u32).map(|power| 10_u64.pow(power));
-        let rows = one_in
-            .map(|calls| format!("1 in {}", HumanCount(calls)))
-            .chain(["longest".into()])
-            .enumerate()
-            .map(|(at, name)| {
-                let times = figures.iter().map(|figures| units::duration(tail(figures)[at] as f64));
-                [name].into_iter().chain(times).collect()
-            });
-        let head = ["calls".to_string()].into_iter().chain(figures.iter().map(named));
-        let table = Table { head: head.collect(), rows: rows.collect() };
-        let short = (1..=powers).map(|power| match power {
-            1..=3 => format!("1 in {}", 10_u64.pow(power as u32)),
-            4..=5 => format!("1 in {} k", 10_u64.pow(power as u32 - 3)),
-            _ => format!("1 in {} M", 10_u64.pow(power as u32 - 6)),
-        });
-        Some(Chart {
-            id: "calls",
-            title: "The longest calls",
-            description:
-                "How long one call in ten, in a hundred and so on takes at least, and the \
-                          longest call. Less is better; the axis is logarithmic. `expire_bounded` \
-                          caps a call."
-                    .into(),
-            drawing: Drawing::Lines(Lines {
-                series: figures
-                    .iter()
-                    .map(|figures| Series {
-                        name: named(figures),
-                        values: tail(figures).into_iter().map(|ns| ns as f64).collect(),
-                    })
-                    .collect(),
-                marks: short.chain(["longest".into()]).collect(),
-                value: units::duration,
-            }),
-            table,
-        })
     }
 
     fn of_the_wheels(&self) -> Section {
@@ -412,7 +347,7 @@ impl Page {
         let names: Vec<_> = groups.iter().map(rounds_name).collect();
         let round_series: Vec<_> = series(&names, &values).collect();
 
-        let tick = self.replayed.tick;
+        let tick = self.tick;
         let words = format!(
             "A timeout far away waits on a coarse level of {hierarchical} and comes down as its \
              time comes near. In {hashed} it stays in its bucket, and waits one round of {} after \
@@ -496,9 +431,9 @@ impl Page {
 /// A series over the steps of a profile: its name, and its value in a step.
 type Of<'a> = (&'a str, &'a dyn Fn(&Step) -> u64);
 
-fn named(figures: &Figures) -> String {
-    let stopped = if figures.stopped.is_some() { ", stopped" } else { "" };
-    format!("{}{stopped}", figures.mode)
+fn named(candidate: &Candidate) -> String {
+    let stopped = if candidate.stopped.is_some() { ", stopped" } else { "" };
+    format!("{}{stopped}", candidate.mode)
 }
 
 /// Divides a range into as few parts of the same length as can be told apart by color, with one
@@ -544,17 +479,6 @@ fn rounds_name(bins: &Range<usize>) -> String {
     }
 }
 
-fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
-    Table { head: head.iter().map(|&head| head.into()).collect(), rows: rows.into_iter().collect() }
-}
-
-fn percent(share: f64) -> String {
-    match share * 100.0 {
-        percent if percent != 0.0 && percent < 1.0 => format!("{} %", units::three_digits(percent)),
-        percent => format!("{} %", (percent * 10.0).round() / 10.0),
-    }
-}
-
 fn count(number: f64) -> String {
     match number {
         _ if 1e6 <= number => format!("{} M", units::three_digits(number / 1e6)),
@@ -565,5 +489,3 @@ fn count(number: f64) -> String {
 
 /// More bars do not help to choose.
 const MOST_BARS: usize = 8;
-/// As many marks have room below columns.
-const MOST_MARKS: usize = 4;

@@ -1,6 +1,8 @@
 //! `Profile`: what happens over the time of a trace, in the trace and inside two wheels.
 
-use crate::replay::{Action, Delays, Operation, Tick, Trace, TraceError};
+use crate::study::{Delays, Kind, Planner};
+use crate::tick::Tick;
+use crate::trace::{Action, Operation, Trace, TraceError};
 use crate::turning::Turning;
 use tickwheel::Mode;
 
@@ -62,6 +64,7 @@ impl Profile {
         let mut batch = Vec::new();
         let mut run =
             Run { wheels: modes.map(Turning::new), tick, step: Step::default(), fired: 0 };
+        let mut planner = Planner::new(tick);
         let mut profile = Self {
             modes,
             operations: 0,
@@ -80,7 +83,11 @@ impl Profile {
                 }
                 profile.come_to(operation.time_ms, &mut run);
                 run.drive(tick.present(operation.time_ms));
-                let [found, _] = run.wheels.each_mut().map(|wheel| wheel.apply(operation, tick));
+                let mut found = false;
+                for call in planner.calls(operation) {
+                    found |= matches!(call.kind, Kind::Reschedule | Kind::Cancel);
+                    run.wheels.iter_mut().for_each(|wheel| wheel.make(&call));
+                }
                 run.step.count(operation.action);
                 profile.count(operation, found);
                 profile.most_pending = profile.most_pending.max(run.pending());
@@ -219,8 +226,11 @@ const MOST_STEPS: u64 = 96;
 mod tests {
     use super::{MOST_STEPS, Profile};
     use crate::generate::{Generator, Shape, Size};
-    use crate::replay::{Limits, Tick, Trace, replay};
+    use crate::study::{Configurations, Options, study};
+    use crate::tick::Tick;
+    use crate::trace::Trace;
     use std::io::Cursor;
+    use std::time::Duration;
     use tickwheel::Mode;
 
     #[test]
@@ -236,9 +246,12 @@ mod tests {
             let trace = || Trace::new("generated", Cursor::new(csv.clone())).unwrap();
             let modes = [Mode::hierarchical(), Mode::hashed(64).unwrap()];
             let profile = Profile::of(trace(), modes, Tick::default(), &mut |_| ()).unwrap();
-            let limits = Limits::default();
-            let report = replay(trace(), &modes, Tick::default(), &limits, |_| ()).unwrap();
-            let figures = &report.figures[0];
+            let configurations =
+                Configurations::Given { modes: modes.into(), tick: Tick::default() };
+            // Counted, and not measured.
+            let options = Options { configurations, time: Duration::ZERO, ..Options::default() };
+            let report = study(trace(), &options, |_| ()).unwrap();
+            let figures = &report.candidates[0].figures;
 
             let sum = |count: fn(&super::Step) -> u64| profile.steps.iter().map(count).sum::<u64>();
             assert_eq!(sum(|step| step.scheduled), figures.scheduled);

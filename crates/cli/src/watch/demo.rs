@@ -1,6 +1,6 @@
 //! `Demo`: a program that is made up, to have something to look at.
 
-use crate::replay::{Action, Operation};
+use crate::trace::{Action, Operation};
 use fastrand::Rng;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

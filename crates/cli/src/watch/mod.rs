@@ -2,7 +2,7 @@
 //!
 //! ```no_run
 //! use tickwheel::Mode;
-//! use tickwheel_cli::replay::Tick;
+//! use tickwheel_cli::tick::Tick;
 //! use tickwheel_cli::watch::{Demo, Watch};
 //!
 //! let modes = [Mode::hierarchical(), Mode::hashed(512)?];
@@ -23,7 +23,7 @@
 //! over several lines, and counts its timeouts by the rounds that they still wait.
 //!
 //! Time is that of the trace: a second shows as much of it as the user chooses, and each wheel is
-//! woken up when it asks for it, as in [`replay`](crate::replay::replay).
+//! woken up when it asks for it, as in [`study`](mod@crate::study).
 
 mod demo;
 mod player;
@@ -33,8 +33,10 @@ mod telling;
 
 pub use demo::Demo;
 
-use crate::replay::{Operation, Tick, Trace, TraceError, units};
+use crate::tick::Tick;
+use crate::trace::{Operation, Trace, TraceError};
 use crate::turning::Turning;
+use crate::units;
 use indicatif::HumanCount;
 use player::{Change, Event, Player};
 use ratatui::Terminal;

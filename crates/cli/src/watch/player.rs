@@ -1,7 +1,9 @@
 //! `Player`: a trace under several wheels at once, event by event.
 
 use super::seen::Seen;
-use crate::replay::{NEVER, Operation, Tick, TraceError};
+use crate::study::{Kind, Planner};
+use crate::tick::{NEVER, Tick};
+use crate::trace::{Operation, TraceError};
 use crate::turning::Turning;
 use std::time::Instant;
 use tickwheel::Mode;
@@ -12,19 +14,27 @@ pub(super) type Operations = Box<dyn Iterator<Item = Result<Operation, TraceErro
 pub(super) struct Player {
     pub(super) wheels: Vec<Turning>,
     pub(super) tick: Tick,
+    planner: Planner,
     operations: Operations,
     next: Option<Operation>,
     now: u64,
 }
 
-/// An operation, with whether it found its timeout pending; None if wheels woke up instead.
-type Applied = Option<(Operation, bool)>;
+/// An operation that was applied.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Applied {
+    pub(super) operation: Operation,
+    /// Whether its timeout was pending.
+    pub(super) found: bool,
+    /// The place of its timeout in the plan.
+    pub(super) place: u32,
+}
 
 /// What happened at a tick: an operation, or, if there was none, one wheel or more woke up.
 #[derive(Debug)]
 pub(super) struct Event {
     pub(super) tick: u64,
-    pub(super) operation: Applied,
+    pub(super) operation: Option<Applied>,
     pub(super) changes: Vec<Change>,
 }
 
@@ -44,7 +54,8 @@ impl Player {
     ) -> Result<Self, TraceError> {
         let next = operations.next().transpose()?;
         let wheels = modes.iter().map(|&mode| Turning::new(mode)).collect();
-        let mut player = Self { wheels, tick, operations, next, now: 0 };
+        let planner = Planner::new(tick);
+        let mut player = Self { wheels, tick, planner, operations, next, now: 0 };
         // A trace may begin long after its time 0.
         player.rest_at(player.next.map_or(0, |next| tick.present(next.time_ms)));
         Ok(player)
@@ -97,7 +108,7 @@ impl Player {
     }
 
     /// Lets the next event happen. At one tick, what is due comes before operations.
-    fn advance(&mut self) -> Result<Option<(u64, Applied)>, TraceError> {
+    fn advance(&mut self) -> Result<Option<(u64, Option<Applied>)>, TraceError> {
         let Some(tick) = self.next_event() else { return Ok(None) };
         let is_wake = self.wheels.iter().any(|wheel| wheel.next_wake() == Some(tick));
         self.rest_at(tick);
@@ -106,11 +117,13 @@ impl Player {
         }
         let following = self.operations.next().transpose()?;
         let Some(operation) = std::mem::replace(&mut self.next, following) else { return Ok(None) };
-        let mut found = false;
-        for wheel in &mut self.wheels {
-            found = wheel.apply(&operation, self.tick);
+        let mut applied = Applied { operation, found: false, place: 0 };
+        for call in self.planner.calls(&operation) {
+            applied.place = call.place;
+            applied.found |= matches!(call.kind, Kind::Reschedule | Kind::Cancel);
+            self.wheels.iter_mut().for_each(|wheel| wheel.make(&call));
         }
-        Ok(Some((tick, Some((operation, found)))))
+        Ok(Some((tick, Some(applied))))
     }
 
     /// Drives all wheels to tick `now`, up to which only they have something to do.

@@ -1,8 +1,9 @@
 //! Draws a [`Watch`].
 
 use super::{Pace, Watch};
-use crate::replay::{Tick, units};
+use crate::tick::Tick;
 use crate::turning::{Picture, ROUNDS_BITS, Turning};
+use crate::units;
 use indicatif::HumanCount;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -321,7 +322,7 @@ const LEAST_BESIDE: u16 = 80;
 
 #[cfg(test)]
 mod tests {
-    use crate::replay::{Action, Operation};
+    use crate::trace::{Action, Operation};
     use crate::turning::Turning;
     use crate::watch::{Demo, Ended, Pace, Watch};
     use ratatui::Terminal;
@@ -409,10 +410,10 @@ mod tests {
         let told = "Timeout 17 is scheduled for 5 s from now: bucket 1 of level 2 of \
                     hierarchical:64; bucket 392 of hashed:512, after 9 rounds.";
         assert_eq!(watch.told, told);
-        assert_eq!(watch.player.wheels[1].place(17), Some((0, 392, 9)));
+        assert_eq!(watch.player.wheels[1].place(0), Some((0, 392, 9)));
         let rounds = |deadline| {
             let watch = after_events(self::watch(vec![(0, 1, deadline)]), 1);
-            watch.player.wheels[1].place(1).map(|(_, _, rounds)| rounds)
+            watch.player.wheels[1].place(0).map(|(_, _, rounds)| rounds)
         };
         assert_eq!([512, 513, 1024, 1025].map(rounds), [0, 1, 1, 2].map(Some));
         press(&mut watch, 's');
@@ -513,7 +514,7 @@ mod tests {
         [tickwheel::Mode::hierarchical(), tickwheel::Mode::hashed(512).unwrap()]
     }
 
-    fn tick() -> crate::replay::Tick {
-        crate::replay::Tick::default()
+    fn tick() -> crate::tick::Tick {
+        crate::tick::Tick::default()
     }
 }

@@ -17,10 +17,10 @@ impl Turning {
         self.wheel.now().checked_shr(bits).unwrap_or(0) as usize % self.mode().buckets()
     }
 
-    /// The level and the bucket of the timeout that the trace names `key`, and the rounds that it
+    /// The level and the bucket of the timeout of this place in the plan, and the rounds that it
     /// waits there. None if it is gone or sorted.
-    pub(super) fn place(&self, key: u32) -> Option<(usize, usize, u64)> {
-        let key = *self.keys.get(&key)?;
+    pub(super) fn place(&self, place: u32) -> Option<(usize, usize, u64)> {
+        let key = *self.keys.get(&place)?;
         let (level, bucket) = self.wheel.bucket(key)?;
         Some((level, bucket, self.rounds(self.wheel.deadline(key)?)))
     }

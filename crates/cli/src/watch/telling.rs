@@ -1,13 +1,14 @@
 //! Says in a sentence what happened.
 
-use super::player::{Change, Event, Player};
-use crate::replay::{Action, units};
+use super::player::{Applied, Change, Event, Player};
+use crate::trace::Action;
+use crate::units;
 use indicatif::HumanCount;
 
 /// Says what an event was, in each wheel.
 pub(super) fn event(event: &Event, player: &Player) -> String {
     match event.operation {
-        Some((operation, found)) => {
+        Some(Applied { operation, found, place }) => {
             let key = operation.key;
             let delay = |delay_ms| units::milliseconds(delay_ms);
             match operation.action {
@@ -16,13 +17,13 @@ pub(super) fn event(event: &Event, player: &Player) -> String {
                 Action::Schedule { delay_ms } => format!(
                     "Timeout {key} is scheduled for {} from now{}.{}",
                     delay(delay_ms),
-                    places(key, player),
+                    places(place, player),
                     put_back(event),
                 ),
                 Action::Reschedule { delay_ms } => format!(
                     "Timeout {key} is moved to {} from now{}.{}",
                     delay(delay_ms),
-                    places(key, player),
+                    places(place, player),
                     put_back(event),
                 ),
             }
@@ -36,8 +37,8 @@ pub(super) fn event(event: &Event, player: &Player) -> String {
 }
 
 /// Says where a timeout was put.
-fn places(key: u32, player: &Player) -> String {
-    let places = player.wheels.iter().map(|wheel| match wheel.place(key) {
+fn places(place: u32, player: &Player) -> String {
+    let places = player.wheels.iter().map(|wheel| match wheel.place(place) {
         None => format!("{} sorts it among those that come next", wheel.mode()),
         Some((_, bucket, 0)) if wheel.mode().is_hashed() => {
             format!("bucket {bucket} of {}, for this round", wheel.mode())

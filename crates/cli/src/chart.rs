@@ -1,76 +1,74 @@
 //! Charts: each a drawing in SVG with a title, a description, and its numbers in a table.
 
+use crate::study::Delays;
+use crate::units;
 use horrorshow::{Raw, html};
+use indicatif::HumanCount;
 use std::fmt::Write;
 
 /// A chart with all that belongs to it.
-pub(super) struct Chart {
+pub(crate) struct Chart {
     /// A word that no other chart has.
-    pub(super) id: &'static str,
-    pub(super) title: &'static str,
+    pub(crate) id: &'static str,
+    pub(crate) title: &'static str,
     /// What it shows, in a sentence or two.
-    pub(super) description: String,
-    pub(super) drawing: Drawing,
-    pub(super) table: Table,
+    pub(crate) description: String,
+    pub(crate) drawing: Drawing,
+    pub(crate) table: Table,
 }
 
-pub(super) enum Drawing {
+pub(crate) enum Drawing {
     Columns(Columns),
-    Bars(Vec<Bar>),
-    Lines(Lines),
+    Bars(Bars),
 }
 
 /// Numbers, with a heading for each column.
-pub(super) struct Table {
-    pub(super) head: Vec<String>,
-    pub(super) rows: Vec<Vec<String>>,
+pub(crate) struct Table {
+    pub(crate) head: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
 }
 
 /// Columns beside each other, each a stack with a part of each series.
-pub(super) struct Columns {
-    pub(super) series: Vec<Series>,
+pub(crate) struct Columns {
+    pub(crate) series: Vec<Series>,
     /// Marks below the columns: where, from 0 to 1, and what.
-    pub(super) marks: Vec<(f64, String)>,
-    pub(super) value: fn(f64) -> String,
+    pub(crate) marks: Vec<(f64, String)>,
+    pub(crate) value: fn(f64) -> String,
 }
 
 /// Values with a name.
-pub(super) struct Series {
-    pub(super) name: String,
-    pub(super) values: Vec<f64>,
+pub(crate) struct Series {
+    pub(crate) name: String,
+    pub(crate) values: Vec<f64>,
 }
 
-/// A bar with what stands above it.
-pub(super) struct Bar {
-    pub(super) label: String,
-    pub(super) text: String,
-    pub(super) value: f64,
+/// A bar with what stands above it, one part behind the other.
+pub(crate) struct Bar {
+    pub(crate) label: String,
+    pub(crate) text: String,
+    pub(crate) parts: Vec<f64>,
     /// From the least to the most.
-    pub(super) spread: Option<[f64; 2]>,
-    pub(super) is_hashed: bool,
+    pub(crate) spread: Option<[f64; 2]>,
+    /// Whether it is the one to look at.
+    pub(crate) is_taken: bool,
 }
 
-/// Lines over the same marks, on a logarithmic axis.
-pub(super) struct Lines {
-    pub(super) series: Vec<Series>,
-    pub(super) marks: Vec<String>,
-    pub(super) value: fn(f64) -> String,
+/// Bars of the same scale.
+pub(crate) struct Bars {
+    pub(crate) bars: Vec<Bar>,
+    /// The names of the parts.
+    pub(crate) parts: Vec<String>,
 }
 
 impl Chart {
-    pub(super) fn render(&self) -> Raw<String> {
+    pub(crate) fn render(&self) -> Raw<String> {
         let (svg, legend) = match &self.drawing {
             Drawing::Columns(columns) => (columns.draw(), names(&columns.series)),
-            Drawing::Bars(bars) => (draw_bars(bars), Vec::new()),
-            Drawing::Lines(lines) => (lines.draw(), names(&lines.series)),
+            Drawing::Bars(bars) => (bars.draw(), bars.parts.clone()),
         };
         let height = match &self.drawing {
-            Drawing::Bars(bars) => ROW * bars.len() as f64,
+            Drawing::Bars(bars) => bars.height(),
             _ => HEIGHT,
-        };
-        let sample = match self.drawing {
-            Drawing::Lines(_) => sample_line,
-            _ => sample,
         };
         let figure = html! {
             figure(id=self.id) {
@@ -105,7 +103,7 @@ impl Chart {
 }
 
 /// Text in which code stands between backticks.
-pub(super) fn prose(text: &str) -> Raw<String> {
+pub(crate) fn prose(text: &str) -> Raw<String> {
     let prose = html! {
         @ for (number, part) in text.split('`').enumerate() {
             @ if number % 2 == 1 { code : part; }
@@ -117,7 +115,7 @@ pub(super) fn prose(text: &str) -> Raw<String> {
 
 impl Table {
     /// A table that scrolls by itself if it is too wide or too long.
-    pub(super) fn render(&self, name: &str) -> Raw<String> {
+    pub(crate) fn render(&self, name: &str) -> Raw<String> {
         let table = html! {
             div(class="scroll", role="region", tabindex="0",
                 aria-label=format_args!("Table: {name}")) {
@@ -143,7 +141,7 @@ impl Table {
 }
 
 impl Columns {
-    fn draw(&self) -> String {
+    pub(crate) fn draw(&self) -> String {
         let number = self.series.iter().map(|series| series.values.len()).max().unwrap_or(0);
         let value = |series: &Series, at: usize| series.values.get(at).copied().unwrap_or(0.0);
         let sums = (0..number).map(|at| self.series.iter().map(|series| value(series, at)).sum());
@@ -173,94 +171,52 @@ impl Columns {
         }
         for (at, mark) in &self.marks {
             let x = LEFT + at * (RIGHT - LEFT);
-            text(&mut svg, x, BOTTOM + 18.0, anchor(x), mark);
+            text(&mut svg, x, BOTTOM + 18.0, anchor(x), "mark", mark);
         }
         svg
     }
 }
 
-/// Draws bars below each other, each with its label above it.
-fn draw_bars(bars: &[Bar]) -> String {
-    let ends = bars.iter().map(|bar| bar.spread.map_or(bar.value, |[_, most]| most));
-    let most = ends.fold(0.0, f64::max);
-    let x = |value: f64| if 0.0 < most { value / most * (WIDTH - 2.0) } else { 0.0 };
-    let mut svg = String::new();
-    for (number, bar) in bars.iter().enumerate() {
-        let y = number as f64 * ROW;
-        text(&mut svg, 0.0, y + 14.0, "start", &bar.label);
-        text(&mut svg, WIDTH, y + 14.0, "end", &bar.text);
-        let class = if bar.is_hashed { "s1" } else { "s0" };
-        let (width, y, middle) = (x(bar.value), y + 20.0, y + 28.0);
-        let _ = write!(
-            svg,
-            "<rect class=\"{class}\" x=\"0\" y=\"{y}\" width=\"{width:.1}\" height=\"16\"/>"
-        );
-        if let Some([least, most]) = bar.spread {
-            let (least, most) = (x(least), x(most));
-            let _ = write!(
-                svg,
-                "<path class=\"spread\" d=\"M{least:.1} {middle}H{most:.1}M{least:.1} {0}v10\
-                 M{most:.1} {0}v10\"/>",
-                middle - 5.0,
-            );
-        }
+impl Bars {
+    pub(crate) fn height(&self) -> f64 {
+        ROW * self.bars.len() as f64
     }
-    svg
-}
 
-impl Lines {
-    fn draw(&self) -> String {
-        let values = || self.series.iter().flat_map(|series| &series.values).copied();
-        let least = power_of_ten(values().fold(f64::INFINITY, f64::min).clamp(1.0, 1e18)).floor();
-        let most = power_of_ten(values().fold(1.0, f64::max)).ceil().max(least + 1.0);
-        let y = |value: f64| {
-            BOTTOM - (power_of_ten(value.max(1.0)) - least) / (most - least) * (BOTTOM - TOP)
-        };
-        let step = ((most - least) / 6.0).ceil();
+    /// Draws bars below each other, each with its label above it.
+    pub(crate) fn draw(&self) -> String {
+        let sum = |bar: &Bar| bar.parts.iter().sum::<f64>();
+        let end = |bar: &Bar| bar.spread.map_or(0.0, |[_, most]| most).max(sum(bar));
+        let most = self.bars.iter().map(end).fold(0.0, f64::max);
+        let x = |value: f64| if 0.0 < most { value / most * (WIDTH - 2.0) } else { 0.0 };
         let mut svg = String::new();
-        let mut power = least;
-        while power <= most {
-            let value = 10f64.powf(power);
-            grid_line(&mut svg, y(value), &(self.value)(value));
-            power += step;
-        }
-        let last = self.marks.len().saturating_sub(1).max(1) as f64;
-        let x = |at: usize| LEFT + 10.0 + at as f64 / last * (RIGHT - LEFT - 20.0);
-        for (number, series) in self.series.iter().enumerate() {
-            let points = series.values.iter().enumerate();
-            let points: Vec<_> = points.map(|(at, &value)| (x(at), y(value))).collect();
-            line(&mut svg, number, &points);
-        }
-        let every = self.marks.len().div_ceil(MOST_MARKS).max(1);
-        // The last mark is always there.
-        for (at, mark) in self.marks.iter().enumerate().rev().step_by(every) {
-            let x = if at == self.marks.len() - 1 { RIGHT } else { x(at) };
-            text(&mut svg, x, BOTTOM + 18.0, anchor(x), mark);
+        for (number, bar) in self.bars.iter().enumerate() {
+            let y = number as f64 * ROW;
+            let class = if bar.is_taken { "taken" } else { "label" };
+            text(&mut svg, 0.0, y + 14.0, "start", class, &bar.label);
+            text(&mut svg, WIDTH, y + 14.0, "end", class, &bar.text);
+            let mut begin = 0.0;
+            for (part, value) in bar.parts.iter().enumerate() {
+                let (from, width) = (x(begin), x(*value));
+                let _ = write!(
+                    svg,
+                    "<rect class=\"s{}\" x=\"{from:.1}\" y=\"{}\" width=\"{width:.1}\" \
+                     height=\"16\"/>",
+                    part % COLORS,
+                    y + 20.0,
+                );
+                begin += value;
+            }
+            if let Some([least, most]) = bar.spread {
+                let (least, most, middle) = (x(least), x(most), y + 28.0);
+                let _ = write!(
+                    svg,
+                    "<path class=\"spread\" d=\"M{least:.1} {middle}H{most:.1}M{least:.1} {0}v10\
+                     M{most:.1} {0}v10\"/>",
+                    middle - 5.0,
+                );
+            }
         }
         svg
-    }
-}
-
-/// A line with a point at each value; lines differ in their dashes and points, too.
-fn line(svg: &mut String, number: usize, points: &[(f64, f64)]) {
-    let kind = number % COLORS;
-    let path: String = points
-        .iter()
-        .enumerate()
-        .map(|(at, (x, y))| format!("{}{x:.1} {y:.1}", if at == 0 { 'M' } else { 'L' }))
-        .collect();
-    let _ = write!(svg, "<path class=\"line l{kind}\" d=\"{path}\"/>");
-    for (x, y) in points {
-        let _ = match kind % 3 {
-            0 => write!(svg, "<circle class=\"s{kind}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/>"),
-            1 => write!(
-                svg,
-                "<rect class=\"s{kind}\" x=\"{:.1}\" y=\"{:.1}\" width=\"8\" height=\"8\"/>",
-                x - 4.0,
-                y - 4.0
-            ),
-            _ => write!(svg, "<path class=\"s{kind}\" d=\"M{x:.1} {:.1}l5 9h-10z\"/>", y - 5.0),
-        };
     }
 }
 
@@ -268,21 +224,15 @@ fn sample(number: usize) -> String {
     format!("<rect class=\"s{}\" x=\"6\" width=\"12\" height=\"12\"/>", number % COLORS)
 }
 
-fn sample_line(number: usize) -> String {
-    let mut svg = String::new();
-    line(&mut svg, number, &[(12.0, 6.0)]);
-    let _ = write!(svg, "<path class=\"line l{}\" d=\"M0 6H24\"/>", number % COLORS);
-    svg
-}
-
 fn grid_line(svg: &mut String, y: f64, label: &str) {
     let _ = write!(svg, "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{RIGHT}\"/>");
-    text(svg, LEFT - 5.0, y + 4.0, "end", label);
+    text(svg, LEFT - 5.0, y + 4.0, "end", "mark", label);
 }
 
-fn text(svg: &mut String, x: f64, y: f64, anchor: &str, text: &str) {
+pub(crate) fn text(svg: &mut String, x: f64, y: f64, anchor: &str, class: &str, text: &str) {
     let written = html! {
-        text(x=format_args!("{x:.1}"), y=format_args!("{y:.1}"), text-anchor=anchor) : text;
+        text(x=format_args!("{x:.1}"), y=format_args!("{y:.1}"), text-anchor=anchor, class=class)
+            : text;
     };
     let _ = write!(svg, "{written}");
 }
@@ -301,6 +251,68 @@ fn names(series: &[Series]) -> Vec<String> {
     series.iter().map(|series| series.name.clone()).collect()
 }
 
+/// A chart of how delays are distributed, or a sentence if they are all alike.
+pub(crate) fn delays(delays: &Delays) -> Result<Chart, String> {
+    let (least, most) = match (delays.quantile(0.0), delays.quantile(1.0)) {
+        (Some(least), Some(most)) if least < most => (least, most),
+        (Some(all), _) => {
+            return Err(format!("All delays in the trace are {}.", units::milliseconds(all)));
+        }
+        (None, _) => return Err("Nothing is scheduled in the trace.".into()),
+    };
+    const BINS_A_POWER: f64 = 4.0;
+    let bin = |ms: u64| ((ms.max(1) as f64).log10() * BINS_A_POWER).floor() as usize;
+    let (first, last) = (bin(least), bin(most));
+    let mut counts = vec![0; last - first + 1];
+    for (delay_ms, count) in delays.iter() {
+        counts[bin(delay_ms).clamp(first, last) - first] += count;
+    }
+    let bins = counts.len() as f64;
+    let start_ms = |bin: usize| 10f64.powf((first + bin) as f64 / BINS_A_POWER);
+    let place = |ms: f64| (ms.log10() * BINS_A_POWER - first as f64) / bins;
+    let marks: Vec<_> = units::marks()
+        .map(|ms| (place(ms), units::duration(ms * 1e6)))
+        .filter(|(at, _)| (0.0..=1.0).contains(at))
+        .collect();
+    let every = marks.len().div_ceil(MOST_MARKS).max(1);
+    let rows = counts.iter().enumerate().filter(|(_, count)| 0 < **count).map(|(bin, count)| {
+        let range = units::range(start_ms(bin) * 1e6, start_ms(bin + 1) * 1e6);
+        vec![range, HumanCount(*count).to_string()]
+    });
+    let table = table(&["delay", "timeouts"], rows);
+    let all = delays.len().max(1) as f64;
+    Ok(Chart {
+        id: "delays",
+        title: "Delays",
+        description: format!(
+            "The share of all delays by length, on a logarithmic axis. {}.",
+            delays
+        ),
+        drawing: Drawing::Columns(Columns {
+            series: vec![Series {
+                name: "delays".into(),
+                values: counts.iter().map(|&count| count as f64 / all).collect(),
+            }],
+            marks: marks.into_iter().step_by(every).collect(),
+            value: percent,
+        }),
+        table,
+    })
+}
+
+/// A table of these columns.
+pub(crate) fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
+    Table { head: head.iter().map(|&head| head.into()).collect(), rows: rows.into_iter().collect() }
+}
+
+/// A share in percent, to three digits.
+pub(crate) fn percent(share: f64) -> String {
+    match share * 100.0 {
+        percent if percent != 0.0 && percent < 1.0 => format!("{} %", units::three_digits(percent)),
+        percent => format!("{} %", (percent * 10.0).round() / 10.0),
+    }
+}
+
 /// The next number from `number` on that is 1, 2, 4 or 6 of a power of ten, which halve well.
 fn round_up(number: f64) -> f64 {
     if number <= 0.0 {
@@ -311,12 +323,8 @@ fn round_up(number: f64) -> f64 {
     digits.map(|digit| digit * power).find(|&round| number <= round).unwrap_or(number)
 }
 
-fn power_of_ten(number: f64) -> f64 {
-    number.log10()
-}
-
-const WIDTH: f64 = 340.0;
-const HEIGHT: f64 = 200.0;
+pub(crate) const WIDTH: f64 = 340.0;
+pub(crate) const HEIGHT: f64 = 200.0;
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 332.0;
 const TOP: f64 = 12.0;
@@ -324,8 +332,8 @@ const BOTTOM: f64 = 172.0;
 /// A bar with its label.
 const ROW: f64 = 46.0;
 /// The colors that the style knows.
-pub(super) const COLORS: usize = 8;
+pub(crate) const COLORS: usize = 8;
 /// A column that is narrower has no gap beside it.
 const NARROW: f64 = 5.0;
-/// As many marks have room below lines.
+/// As many marks have room below columns.
 const MOST_MARKS: usize = 4;

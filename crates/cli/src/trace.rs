@@ -1,6 +1,6 @@
 //! `Trace`: reads the format, and says what is wrong with it.
 
-use super::units;
+use crate::units;
 use flate2::bufread::GzDecoder;
 use std::error::Error;
 use std::fmt;

@@ -313,35 +313,38 @@ fn a_mode_over_20_times_slower_is_stopped_and_the_others_go_on() {
     let modes = ["--mode", "hashed:512", "--mode", "hierarchical:64"];
     let output = replay(&[&[trace.to_str().unwrap(), "--json"][..], &modes].concat());
     let figures = json(&output);
-    assert_eq!(figures[0]["stopped"], "over 20 times slower than hierarchical:64");
-    assert!(count(&figures[0], "ops") < 60_000, "{}", figures[0]);
+    assert_eq!(figures[0]["stopped"], "over 20 times the work of hierarchical:64");
     assert!(100_000 < count(&figures[0], "rounds_waited"), "{}", figures[0]);
     assert_eq!(figures[1]["stopped"], Value::Null);
     Naive::run(&text, 1_000_000).assert_agrees(&figures[1]);
 
     let table = text_of(&replay(&[trace.to_str().unwrap()]));
-    for part in ["stopped", "over 20x slower", "rounds waited", "operations done", "100 %"] {
+    for part in ["stopped", "yes", "rounds waited"] {
         assert!(table.contains(part), "{part:?} in {table}");
     }
-    let verdict = "hashed:512 does not suit this trace: it was stopped after ";
+    let verdict = "hashed:512 does not suit this trace: it was stopped when it was over 20 times the \
+                   work of hierarchical:64: it had left timeouts waiting a round ";
     assert!(table.contains(verdict), "{table}");
-    assert!(!table.contains("hashed:512 suits"), "{table}");
 }
 
 #[test]
-fn a_mode_over_the_limit_of_time_is_stopped() {
+fn without_time_to_measure_all_is_counted_and_nothing_is_said() {
     let folder = TempDir::new().unwrap();
     let trace = file_of(&folder, "trace.csv", generated(20_000).as_bytes());
-    let arguments = [trace.to_str().unwrap(), "--limit-time", "1ms"];
-    let output = replay(&[&arguments[..], &["--json"]].concat());
-    for figures in json(&output) {
-        assert_eq!(figures["stopped"], "over the limit of 1 ms");
-        assert!(count(&figures, "ops") < 20_000, "{figures}");
+    let arguments = [trace.to_str().unwrap(), "--limit-time", "0s"];
+    for figures in json(&replay(&[&arguments[..], &["--json"]].concat())) {
+        assert_eq!((count(&figures, "ops"), &figures["measured"]), (20_000, &Value::Null));
     }
-    let table = text_of(&replay(&arguments));
-    for part in ["the first ", "No mode came to the end", "--limit-time", "over 1 ms"] {
-        assert!(table.contains(part), "{part:?} in {table}");
-    }
+    let verdict = "Cannot tell: 0 rounds measured within 0 ns of CPU time, which is too little.";
+    assert!(text_of(&replay(&arguments)).contains(verdict));
+}
+
+#[test]
+fn two_runs_count_the_same() {
+    let folder = TempDir::new().unwrap();
+    let trace = file_of(&folder, "trace.csv", generated(20_000).as_bytes());
+    let run = || text_of(&replay(&[trace.to_str().unwrap(), "--json"]));
+    assert_eq!(run(), run());
 }
 
 #[test]
@@ -353,15 +356,14 @@ fn a_mode_over_the_limit_of_memory_is_stopped() {
     }
     let trace = file_of(&folder, "trace.csv", input.as_bytes());
     let trace = trace.to_str().unwrap();
-    let arguments = [trace, "--limit-memory", "4MiB", "--mode", "hierarchical:64"];
+    let arguments = [trace, "--max-memory", "4MiB", "--mode", "hierarchical:64"];
     let output = replay(&[&arguments[..], &["--json"]].concat());
     let figures = &json(&output)[0];
     assert_eq!(figures["stopped"], "over the limit of 4.0 MiB");
-    assert!(count(figures, "ops") < 100_000, "{figures}");
+    assert!(count(figures, "peak_live") < 100_000, "{figures}");
     let table = text_of(&replay(&arguments));
-    for part in ["over 4.0 MiB", "timeouts pending", "timeouts were pending, with "] {
-        assert!(table.contains(part), "{part:?} in {table}");
-    }
+    let verdict = "No configuration came to the end of the trace";
+    assert!(table.contains(verdict), "{table}");
 }
 
 #[test]
@@ -372,7 +374,7 @@ fn a_limit_is_looked_at_while_the_last_timeouts_are_handed_out() {
     }
     let modes = ["--mode", "hashed:512", "--mode", "hierarchical:64"];
     let table = text_of(&replay_input(input.as_bytes(), &[&["-"][..], &modes].concat()));
-    let verdict = "hashed:512 does not suit this trace: it was stopped after all operations, with ";
+    let verdict = "hashed:512 does not suit this trace: it was stopped when it was over 20 times ";
     assert!(table.contains(verdict), "{table}");
 }
 
@@ -394,7 +396,10 @@ fn arguments_are_checked_before_any_work() {
         (&["--plot", "out.svg/."], "found a folder"),
         (&["--plot", folder.path().to_str().unwrap()], ".svg or .png"),
         (&["--limit-time", "soon"], "expected number"),
-        (&["--limit-memory", "much"], "much"),
+        (&["--max-memory", "much"], "much"),
+        (&["--operations", "0"], "expected a whole number from 1 on"),
+        (&["--operations", "1e99"], "expected a whole number from 1 on"),
+        (&["--for", "me"], "timer"),
         (&["--plot", nowhere.to_str().unwrap()], "nowhere"),
     ];
     for (arguments, message) in cases {
@@ -415,10 +420,10 @@ fn a_picture_shows_modes_and_delays() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert_eq!(names_in(&folder), ["a <trace> & more.csv", "out.svg"]);
     let drawing = fs::read_to_string(svg).unwrap();
-    for word in ["a &lt;trace&gt; &amp; more.csv", "hashed:65536", "Longest call", "10 min"] {
+    for word in ["a &lt;trace&gt; &amp; more.csv", "hashed:65536", "Wake-ups", "10 min"] {
         assert!(drawing.contains(word), "{word}");
     }
-    for word in ["Memory per timeout", "spread of the three repetitions", "Delays in the trace"] {
+    for word in ["Most memory", "Score", "Delays, share of all"] {
         assert!(drawing.contains(word), "{word}");
     }
     let verdict = text(&output.stdout).lines().last().unwrap().to_string();
@@ -545,17 +550,9 @@ fn json_is_one_object_a_mode() {
     let modes: Vec<_> = json(&output).iter().map(|figures| figures["mode"].clone()).collect();
     assert_eq!(modes, ["hierarchical:64", "hashed:512", "hashed:65536"]);
     for figures in json(&output) {
-        let repetitions = ["least_ns_per_op", "ns_per_op", "most_ns_per_op"];
-        let repetitions = repetitions.map(|field| figures[field].as_f64().unwrap());
-        assert!(repetitions.is_sorted(), "{figures}");
-        for field in ["ns_per_op", "peak_bytes_per_timeout"] {
-            assert!(figures[field].is_f64(), "{field}");
-        }
-        for field in ["max_call_ns", "p50_ns", "p99_ns", "p999_ns", "buckets_visited"] {
-            assert!(figures[field].is_u64(), "{field}");
-        }
-        for field in ["demotions", "rounds_waited"] {
-            assert!(figures[field].is_u64(), "{field}");
+        assert!(figures["counted_score"].is_f64(), "{figures}");
+        for field in ["wakeups", "work", "longest_call", "buckets_visited", "memory_bytes"] {
+            assert!(0 < count(&figures, field), "{field} in {figures}");
         }
     }
 }
@@ -563,7 +560,9 @@ fn json_is_one_object_a_mode() {
 #[test]
 fn few_operations_get_no_verdict() {
     let output = replay_input(generated(10).as_bytes(), &["-"]);
-    assert!(text(&output.stdout).contains("too few to tell"), "{}", text(&output.stdout));
+    let verdict = "Cannot tell: the trace has only 10 operations. Record at least 1000, and better a \
+                   million. Take the default, hierarchical:64 at a tick of 1 ms until then.";
+    assert!(text(&output.stdout).contains(verdict), "{}", text(&output.stdout));
 }
 
 #[test]
@@ -627,7 +626,7 @@ fn shells_and_man_know_the_command() {
     let output = tickwheel().arg("man").arg(folder.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let page = fs::read_to_string(folder.path().join("tickwheel-replay.1")).unwrap();
-    assert!(page.contains(r"\-\-limit\-memory"), "{page}");
+    assert!(page.contains(r"\-\-max\-memory"), "{page}");
 
     let output = tickwheel().arg("man").arg(folder.path().join("absent")).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -772,7 +771,7 @@ fn one_a_round_beside_many_that_wait(operations: u64) -> String {
 
 fn figures_of(trace: &Path, modes: &[&str], tick: &str) -> Vec<Value> {
     let mut arguments = vec![trace.to_str().unwrap(), "--json", "--tick", tick];
-    arguments.extend(["--limit-slower", "1000000", "--limit-time", "1h"]);
+    arguments.extend(["--limit-slower", "1000000"]);
     arguments.extend(modes.iter().flat_map(|mode| ["--mode", mode]));
     let figures = json(&replay(&arguments));
     assert_eq!(figures.len(), modes.len());
@@ -797,6 +796,10 @@ fn replay_input(input: &[u8], arguments: &[&str]) -> Output {
 fn command(arguments: &[&str]) -> Command {
     let mut command = tickwheel();
     command.arg("replay").args(arguments);
+    // Nothing is measured here: what is promised of figures is promised of any.
+    if !arguments.contains(&"--limit-time") {
+        command.args(["--limit-time", "0s"]);
+    }
     command
 }
 

@@ -24,7 +24,7 @@ mod terminal {
     use std::thread;
     use std::time::{Duration, Instant};
     use tickwheel::Mode;
-    use tickwheel_cli::replay::Tick;
+    use tickwheel_cli::tick::Tick;
     use tickwheel_cli::watch::{Demo, Watch};
 
     const COMMAND: &str = env!("CARGO_BIN_EXE_tickwheel");
@@ -78,7 +78,7 @@ mod terminal {
     fn a_signal_that_ends_it_restores_the_terminal() {
         let folder = tempfile::TempDir::new().unwrap();
         for signal in ["TERM", "HUP"] {
-            let Some(mut terminal) = Terminal::open("signal") else { return };
+            let Some(mut terminal) = Terminal::open(signal) else { return };
             let now = folder.path().join(signal);
             let signals = format!(
                 "(until [ -e {} ]; do sleep 0.1; done; kill -{signal} $$) &",
@@ -124,7 +124,7 @@ mod terminal {
         }
         let Some(mut terminal) = Terminal::open("panic") else { return };
         let itself = std::env::current_exe().unwrap();
-        let name = "terminal::a_panic_restores_the_terminal_and_is_told";
+        let name = "watch::terminal::a_panic_restores_the_terminal_and_is_told";
         let itself = itself.display();
         terminal.run(&format!("{INSIDE}=1 {itself} --exact {name} --nocapture"));
         terminal.wait_for("planted");

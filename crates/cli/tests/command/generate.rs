@@ -8,7 +8,7 @@ use std::io::Read;
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 use tickwheel_cli::generate::{Generator, Shape, Size};
-use tickwheel_cli::replay::{Action, Operation};
+use tickwheel_cli::trace::{Action, Operation};
 
 #[test]
 fn every_shape_does_to_live_keys_what_needs_live_keys() {

@@ -1,6 +1,6 @@
 //! `Tick`: the length of a tick, and the milliseconds of a trace in ticks.
 
-use super::units;
+use crate::units;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use tickwheel::Ticks;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tickwheel_cli::replay::Tick;
+/// use tickwheel_cli::tick::Tick;
 ///
 /// let tick: Tick = "7ms".parse()?;
 /// assert_eq!(tick, Tick::new(Duration::from_millis(7))?);
 /// assert!("2h".parse::<Tick>().is_err());
-/// # Ok::<(), tickwheel_cli::replay::TickError>(())
+/// # Ok::<(), tickwheel_cli::tick::TickError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tick {
@@ -66,11 +66,6 @@ impl Tick {
     /// The tick that `ms` falls in; saturates before [`NEVER`].
     pub(crate) fn present(self, ms: u64) -> u64 {
         self.ticks.now(Duration::from_millis(ms))
-    }
-
-    /// Whether tick `tick` begins before `ms`.
-    pub(super) fn begins_before(self, tick: u64, ms: u64) -> bool {
-        self.ticks.instant(tick).is_some_and(|begin| begin < Duration::from_millis(ms))
     }
 }
 

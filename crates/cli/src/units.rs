@@ -33,11 +33,6 @@ pub(crate) fn milliseconds(ms: u64) -> String {
     duration(ms as f64 * 1e6)
 }
 
-/// So many bytes, to three digits.
-pub(crate) fn bytes(bytes: f64) -> String {
-    format!("{} B", plain(three_digits(bytes)))
-}
-
 /// A limit of memory, in the unit in which a person gives it.
 pub(crate) fn memory(bytes: u64) -> String {
     bytesize::ByteSize(bytes).display().iec().to_string()

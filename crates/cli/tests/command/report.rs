@@ -1,5 +1,4 @@
-//! What the command `tickwheel report` promises. `tests/watch.rs` says what happens without it.
-#![cfg(feature = "report")]
+//! What the command `tickwheel report` promises.
 
 use std::fs;
 use std::io::Write;
@@ -15,8 +14,8 @@ const CHARTS: [&str; 10] = [
     "operations",
     "pending",
     "ends",
-    "cost",
-    "calls",
+    "work",
+    "wakeups",
     "memory",
     "levels",
     "rounds",
@@ -110,15 +109,11 @@ fn huge_numbers_and_many_levels_can_be_drawn() {
 #[test]
 fn a_mode_that_was_stopped_is_told() {
     let folder = TempDir::new().unwrap();
-    let command = env!("CARGO_BIN_EXE_tickwheel");
-    let generate = ["generate", "year", "--operations", "30000", "-o"];
-    let file = folder.path().join("year.csv");
-    let done = Command::new(command).args(generate).arg(&file).status().unwrap();
-    assert!(done.success());
-    let modes = ["--mode", "hierarchical", "--mode", "hashed:1"];
-    let page = page_with(&folder, &file, &modes);
-    assert!(page.contains("hashed:1, stopped"), "{page}");
-    assert!(page.contains("hashed:1 does not suit this trace: it was stopped after"), "{page}");
+    let page = page_with(&folder, &jobs(), &["--max-memory", "100KiB"]);
+    assert!(page.contains("hashed:262144, stopped"), "{page}");
+    let said =
+        "hashed:262144 at a tick of 1 ms was stopped when it was over the limit of 100.0 KiB";
+    assert!(page.contains(said), "{page}");
 }
 
 #[test]
@@ -126,7 +121,7 @@ fn standard_input_and_a_file_give_the_same_page() {
     let folder = TempDir::new().unwrap();
     let output = folder.path().join("input.html");
     let mut child = Command::new(env!("CARGO_BIN_EXE_tickwheel"))
-        .args(["report", "-", "--limit-time", "500ms", "-o"])
+        .args(["report", "-", "--limit-time", "0s", "-o"])
         .arg(&output)
         .stdin(Stdio::piped())
         .spawn()
@@ -140,7 +135,7 @@ fn standard_input_and_a_file_give_the_same_page() {
         page[start..end].to_string()
     };
     assert!(input.contains("Timeouts of standard input"));
-    for id in ["delays", "operations", "pending", "ends", "levels", "rounds"] {
+    for id in CHARTS {
         assert_eq!(of(&input, id), of(&file, id));
     }
 }
@@ -224,7 +219,7 @@ fn page_of(folder: &TempDir, trace: &Path) -> String {
 fn page_with(folder: &TempDir, trace: &Path, more: &[&str]) -> String {
     let output = folder.path().join("report.html");
     let arguments = [trace.to_str().unwrap(), "-o", output.to_str().unwrap()];
-    let done = report(&[&arguments[..], &["--limit-time", "500ms"], more].concat());
+    let done = report(&[&arguments[..], &["--limit-time", "0s"], more].concat());
     assert!(done.status.success(), "{done:?}");
     fs::read_to_string(output).unwrap()
 }

@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
 use tickwheel::{ManualClock, MissedTick, Mode, Recorder, Timer, TimerStats, Wheel};
-use tickwheel_cli::replay::{Figures, Limits, Report, Tick, Trace, TraceError, replay};
+use tickwheel_cli::study::{Configurations, Figures, Options, Study, study};
+use tickwheel_cli::tick::Tick;
+use tickwheel_cli::trace::{Trace, TraceError};
 
 /// A file in memory.
 #[derive(Clone, Default)]
@@ -41,11 +43,13 @@ fn modes() -> [Mode; 3] {
     ["hierarchical:64", "hierarchical:2", "hashed:512"].map(|mode| mode.parse().unwrap())
 }
 
-fn replayed(trace: &[u8], tick: Duration) -> Result<Report, TraceError> {
+fn replayed(trace: &[u8], tick: Duration) -> Result<Study, TraceError> {
     let trace = Trace::new("recorded", Cursor::new(trace.to_vec()))?;
-    // However slow a mode is.
-    let limits = Limits { slower: u32::MAX, time: Duration::MAX, memory: u64::MAX };
-    replay(trace, &modes(), Tick::new(tick).unwrap(), &limits, |_| ())
+    let configurations =
+        Configurations::Given { modes: modes().into(), tick: Tick::new(tick).unwrap() };
+    // However slow a mode is, and nothing is measured.
+    let limits = Options { slower: u32::MAX, max_memory: u64::MAX, ..Options::default() };
+    study(trace, &Options { configurations, time: Duration::ZERO, ..limits }, |_| ())
 }
 
 fn assert_is_exact(figures: &Figures) {
@@ -124,8 +128,8 @@ fn a_recorded_timer_fires_and_cancels_as_many_when_it_is_replayed() {
         let (stats, left) = run(seed, tick, shared.clone());
         let report = replayed(&shared.bytes(), tick).unwrap();
         assert_eq!(report.gaps.to_string(), "");
-        assert_eq!(report.figures.len(), 3);
-        for figures in &report.figures {
+        assert_eq!(report.candidates.len(), 3);
+        for figures in report.candidates.iter().map(|candidate| &candidate.figures) {
             assert_is_exact(figures);
             assert_eq!(figures.fired_in_span, stats.fired, "seed {seed}");
             assert_eq!(figures.cancelled, stats.cancelled, "seed {seed}");
@@ -145,8 +149,8 @@ fn packed_or_not_the_trace_is_the_same() {
         assert!(packed.bytes().len() < plain.bytes().len() / 2);
         for trace in [plain, packed] {
             let report = replayed(&trace.bytes(), ms(1)).unwrap();
-            assert_eq!(report.figures[0].fired_in_span, stats.fired);
-            assert_eq!(report.figures[0].cancelled, stats.cancelled);
+            assert_eq!(report.candidates[0].figures.fired_in_span, stats.fired);
+            assert_eq!(report.candidates[0].figures.cancelled, stats.cancelled);
         }
     }
 }
@@ -192,7 +196,8 @@ fn a_recorded_wheel_fires_and_cancels_as_many_when_it_is_replayed() {
         let recorded = recorder.finish(now);
         assert_eq!((recorded.missing, recorded.error), (0, None));
 
-        for figures in replayed(&shared.bytes(), tick).unwrap().figures {
+        for candidate in replayed(&shared.bytes(), tick).unwrap().candidates {
+            let figures = candidate.figures;
             assert_is_exact(&figures);
             assert_eq!(figures.ops, recorded.operations);
             assert_eq!((figures.cancelled, figures.rescheduled), (cancelled, rescheduled));

@@ -1,0 +1,161 @@
+//! Draws a study as a picture of its own: SVG, from which the PNG is made.
+
+use crate::chart::{self, Bar, Bars, Drawing};
+use crate::study::{Candidate, Study};
+use crate::units;
+use indicatif::HumanCount;
+use std::error::Error;
+use std::fmt::{self, Write};
+
+/// Why there is no picture.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct PlotError {
+    /// What went wrong.
+    pub reason: String,
+}
+
+/// Draws `study`: its verdict; the score, the wake-ups and the memory of each mode; and how the
+/// delays of the trace are distributed, if they are not all alike.
+///
+/// The text stays text, in Noto Sans or in the next best font that the viewer has.
+#[must_use]
+pub fn svg(study: &Study) -> String {
+    let mut svg = String::new();
+    let mut y = heading(study, &mut svg);
+    let charts = [
+        bars(study, |it| match &it.measured {
+            Some(measured) => (measured.score.median, units::duration),
+            None => (it.figures.counted_score, units::duration),
+        }),
+        bars(study, |it| (it.figures.wakeups as f64, |count| HumanCount(count as u64).to_string())),
+        bars(study, |it| (it.figures.memory_bytes as f64, |bytes| units::memory(bytes as u64))),
+    ];
+    let titles = ["Score", "Wake-ups", "Most memory"];
+    for (number, (title, bars)) in titles.iter().zip(&charts).enumerate() {
+        let x = MARGIN + number as f64 * (chart::WIDTH + GAP);
+        chart::text(&mut svg, x, y + 20.0, "start", "title", title);
+        place(&mut svg, (x, y + 30.0), bars.height(), &bars.draw());
+    }
+    y += 50.0 + charts.iter().map(Bars::height).fold(0.0, f64::max);
+    match chart::delays(&study.delays) {
+        Ok(delays) => {
+            chart::text(&mut svg, MARGIN, y + 20.0, "start", "title", "Delays, share of all");
+            let at = WIDTH - MARGIN;
+            chart::text(&mut svg, at, y + 20.0, "end", "mark", &study.delays.to_string());
+            if let Drawing::Columns(columns) = &delays.drawing {
+                place(&mut svg, (MARGIN, y + 30.0), chart::HEIGHT, &columns.draw());
+            }
+            y += 40.0 + chart::HEIGHT;
+        }
+        Err(sentence) => {
+            chart::text(&mut svg, MARGIN, y + 20.0, "start", "title", &sentence);
+            y += 40.0;
+        }
+    }
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{y}\" \
+         viewBox=\"0 0 {WIDTH} {y}\"><style>{STYLE}</style>\
+         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>{svg}</svg>\n"
+    )
+}
+
+/// Draws `study` as PNG: what [`svg()`] draws, twice its size in pixels, with a font of its own.
+///
+/// # Errors
+///
+/// [`PlotError`] if the picture would be too large, as with thousands of modes.
+#[cfg(feature = "png")]
+pub fn png(study: &Study) -> Result<Vec<u8>, PlotError> {
+    crate::raster::png(&svg(study)).map_err(|error| PlotError { reason: error.to_string() })
+}
+
+/// Draws what stands above the charts, and returns where it ends.
+fn heading(study: &Study, svg: &mut String) -> f64 {
+    let pending = study.candidates.iter().map(|it| it.figures.peak_live).max().unwrap_or(0);
+    let summary = format!(
+        "{} over {}, at most {} timeouts pending",
+        units::operations(study.operations),
+        units::milliseconds(study.span_ms),
+        HumanCount(pending),
+    );
+    chart::text(svg, MARGIN, 46.0, "start", "name", &shortened(&study.trace));
+    chart::text(svg, MARGIN, 74.0, "start", "mark", &summary);
+    let mut y = 82.0;
+    for line in wrapped(&study.verdict()) {
+        y += LINE;
+        chart::text(svg, MARGIN, y, "start", "verdict", &line);
+    }
+    y + LINE
+}
+
+/// Bars of a value of each configuration.
+fn bars(study: &Study, value: impl Fn(&Candidate) -> (f64, fn(f64) -> String)) -> Bars {
+    let bar = |it: &Candidate| {
+        let (value, text) = value(it);
+        let stopped = if it.stopped.is_some() { ", stopped" } else { "" };
+        Bar {
+            label: it.mode.to_string(),
+            text: format!("{}{stopped}", text(value)),
+            parts: vec![value],
+            spread: None,
+            is_taken: study.recommended() == Some(it),
+        }
+    };
+    Bars { bars: study.candidates.iter().map(bar).collect(), parts: Vec::new() }
+}
+
+/// Puts a drawing somewhere.
+fn place(svg: &mut String, (x, y): (f64, f64), height: f64, drawing: &str) {
+    let width = chart::WIDTH;
+    let _ = write!(
+        svg,
+        "<svg x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\">{drawing}</svg>"
+    );
+}
+
+/// The name of a trace, cut in front if it is too long for a heading.
+fn shortened(name: &str) -> String {
+    match name.chars().count().checked_sub(MOST_NAME) {
+        Some(over) if 0 < over => format!("...{}", name.chars().skip(over).collect::<String>()),
+        _ => name.into(),
+    }
+}
+
+/// The text in lines that are not longer than the picture is wide.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    for paragraph in text.lines() {
+        let mut line = String::new();
+        for word in paragraph.split(' ') {
+            if !line.is_empty() && MOST_CHARS < line.chars().count() + 1 + word.chars().count() {
+                lines.push(std::mem::take(&mut line));
+            }
+            line += if line.is_empty() { "" } else { " " };
+            line += word;
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+impl fmt::Display for PlotError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl Error for PlotError {}
+
+const STYLE: &str = "\
+text{font:13px \"Noto Sans\",\"DejaVu Sans\",Verdana,sans-serif;fill:#222}\
+.name{font-size:30px;font-weight:bold}.title{font-size:18px;font-weight:bold}\
+.verdict{font-size:17px}.taken{font-weight:bold}.grid{stroke:#ddd}.s0{fill:#2a5fa8}";
+
+const WIDTH: f64 = 2.0 * MARGIN + 3.0 * chart::WIDTH + 2.0 * GAP;
+const MARGIN: f64 = 28.0;
+const GAP: f64 = 40.0;
+/// A line of the verdict.
+const LINE: f64 = 24.0;
+const MOST_CHARS: usize = 130;
+const MOST_NAME: usize = 40;

@@ -1,0 +1,115 @@
+//! Whether a trace says enough about the program that it was recorded from.
+
+use super::delays::Delays;
+use super::plan::{Kind, Plan};
+use crate::trace::Gaps;
+use crate::units;
+use std::fmt;
+
+/// Why a trace cannot tell configurations apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unfit {
+    /// It has few operations.
+    Few {
+        /// How many.
+        operations: u64,
+    },
+    /// It ends while timeouts still become more.
+    Short {
+        /// The time from the first operation to the last, in ms.
+        span_ms: u64,
+        /// Most delays are not longer, in ms.
+        delay_ms: u64,
+        /// The share of all timeouts that are pending at its end, in percent.
+        percent: u64,
+    },
+    /// The recorder could not write all operations.
+    Lossy {
+        /// How many are missing.
+        missing: u64,
+        /// How many are there.
+        operations: u64,
+    },
+}
+
+/// Returns all that speaks against the trace of `plan`.
+pub(super) fn unfit(plan: &Plan, span_ms: u64, delays: &Delays, gaps: Gaps) -> Vec<Unfit> {
+    let operations = plan.counts.operations();
+    let mut found = Vec::new();
+    if operations < FEWEST_OPERATIONS {
+        found.push(Unfit::Few { operations });
+    }
+    if operations < gaps.missing.saturating_mul(MOST_MISSING) {
+        found.push(Unfit::Lossy { missing: gaps.missing, operations });
+    }
+    let timeouts = plan.counts.scheduled + plan.counts.late_reschedules;
+    let (Some(first), Some(last)) = (plan.calls.first(), plan.calls.last()) else { return found };
+    let begin = first.now;
+    let [before, at_end] =
+        [begin + (last.now - begin) / 4 * 3, last.now].map(|tick| pending(plan, tick));
+    let is_growing = before * MOST_GROWTH.1 < at_end * MOST_GROWTH.0;
+    if FEWEST_OPERATIONS <= operations && timeouts < at_end * MOST_PENDING && is_growing {
+        let delay_ms = delays.quantile(0.9).unwrap_or(0);
+        let percent = at_end * 100 / timeouts.max(1);
+        found.push(Unfit::Short { span_ms, delay_ms, percent });
+    }
+    found
+}
+
+/// The timeouts that are pending after all operations up to `tick`.
+fn pending(plan: &Plan, tick: u64) -> u64 {
+    let mut deadlines = vec![None; plan.places];
+    for call in plan.calls.iter().take_while(|call| call.now <= tick) {
+        match call.kind {
+            Kind::Schedule | Kind::Reschedule => {
+                deadlines[call.place as usize] = Some(call.deadline);
+            }
+            Kind::Cancel => deadlines[call.place as usize] = None,
+            Kind::Nothing => {}
+        }
+    }
+    deadlines.into_iter().flatten().filter(|&deadline| tick < deadline).count() as u64
+}
+
+/// What is wrong, and what to record instead.
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Few { operations } => write!(
+                f,
+                "the trace has only {}. Record at least {}, and better a million",
+                units::operations(operations),
+                FEWEST_OPERATIONS,
+            ),
+            Self::Short { span_ms, delay_ms, percent } => write!(
+                f,
+                "the trace is too short for its delays: {percent} % of its timeouts are pending \
+                 at its end, and they still become more. It lasts {}, and delays are up to {}. \
+                 Record until as many timeouts end as begin, {} or longer",
+                units::milliseconds(span_ms),
+                units::milliseconds(delay_ms),
+                units::milliseconds(delay_ms.saturating_mul(2).max(span_ms.saturating_mul(4))),
+            ),
+            Self::Lossy { missing, operations } => write!(
+                f,
+                "{} are missing, beside {} that are there. Record to a faster disk, or with more \
+                 room for the recorder",
+                units::operations(missing),
+                units::operations(operations),
+            ),
+        }
+    }
+}
+
+/// With fewer, costs are those of a wheel that begins.
+const FEWEST_OPERATIONS: u64 = 1000;
+
+/// One operation in so many may be missing.
+const MOST_MISSING: u64 = 100;
+
+/// One timeout in so many may be pending at the end, if the pending ones still become more.
+const MOST_PENDING: u64 = 4;
+
+/// In the last quarter of the trace, the pending timeouts may become more by this factor.
+const MOST_GROWTH: (u64, u64) = (9, 10);

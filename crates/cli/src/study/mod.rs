@@ -1,0 +1,589 @@
+//! Studies a recorded workload: counts what wheels of several configurations do with it, measures
+//! what that costs, and says which one to take, or that it cannot tell.
+//!
+//! ```
+//! use tickwheel::Mode;
+//! use tickwheel_cli::study::{Configurations, Options, study};
+//! use tickwheel_cli::tick::Tick;
+//! use tickwheel_cli::trace::Trace;
+//!
+//! let csv = "time_ms,op,key,delay_ms\n\
+//!            0,schedule,1,1000\n\
+//!            0,schedule,2,1000\n\
+//!            700,cancel,1,\n\
+//!            1000,schedule,1,500\n";
+//! let trace = Trace::new("example", csv.as_bytes())?;
+//! let modes = vec![Mode::hierarchical()];
+//! let given = Configurations::Given { modes, tick: Tick::default() };
+//! let study = study(trace, &Options { configurations: given, ..Options::default() }, |_| ())?;
+//!
+//! let figures = &study.candidates[0].figures;
+//! assert_eq!((figures.fired_in_span, figures.live_at_end), (1, 1));
+//! assert!(study.verdict().starts_with("Cannot tell: the trace has only 4 operations."));
+//! # Ok::<(), tickwheel_cli::trace::TraceError>(())
+//! ```
+//!
+//! # How
+//!
+//! Time is virtual: nothing sleeps. The operations become the calls of a wheel, worked out
+//! beforehand. Before each of them the wheel is driven as by a thread that sleeps until
+//! [`next_wake`](tickwheel::Wheel::next_wake), with the calls that a `Timer` makes, or those of a loop
+//! of your own: see [`Driver`]. After the last operation the wheel is driven on to the last timeout.
+//!
+//! 1. A trace that has few operations, is too short for its delays, or has lost operations is told
+//!    before anything is measured: see [`Unfit`].
+//! 2. The work of each configuration is counted: wake-ups, timeouts handled, buckets visited, far
+//!    reads by a model of a cache, memory. These counts are the same on every machine, busy or not.
+//!    They choose the tick, and leave out what is hopeless.
+//! 3. What is left at that tick is measured, in processor time, side by side with the default in
+//!    rounds that alternate. Each round gives the quotient of two costs. The median of the quotients
+//!    lies in an interval with a confidence of 99 %, by the order of the samples alone.
+//! 4. A configuration is recommended if all of its interval is below 0.95. Otherwise the
+//!    default is, with the words that there is no such difference, or that the rounds cannot tell.
+
+mod delays;
+mod fit;
+mod judge;
+mod limits;
+mod plan;
+mod run;
+mod score;
+mod show;
+mod time;
+mod words;
+mod work;
+
+pub use delays::Delays;
+pub use fit::Unfit;
+pub use judge::Interval;
+pub use limits::Limit;
+pub(crate) use plan::{Call, Kind, Planner};
+pub use run::Driver;
+pub(crate) use show::{as_text, name};
+
+use crate::tick::Tick;
+use crate::trace::{Gaps, Operation, Trace, TraceError};
+use cpu_time::ThreadTime;
+use judge::Finding;
+use plan::Plan;
+use score::Scale;
+use serde::Serialize;
+use std::path::Path;
+use std::time::Duration;
+use tickwheel::Mode;
+use work::{GivenUp, Most, Work};
+
+/// What to study, and for how long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The configurations to run.
+    pub configurations: Configurations,
+    /// Which calls are measured.
+    pub driver: Driver,
+    /// The most bytes that a wheel may hold.
+    pub max_memory: u64,
+    /// A configuration is stopped when its counted work costs so many times as much as another's.
+    pub slower: u32,
+    /// What a wake-up counts in the score.
+    pub wake_cost: Duration,
+    /// The most operations that are read.
+    pub operations: usize,
+    /// The most processor time to take.
+    pub time: Duration,
+}
+
+/// The configurations that are run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Configurations {
+    /// Modes and ticks of several sizes. No tick makes a timeout later than this; under 1 us it is
+    /// 1 us.
+    Search(Duration),
+    /// These modes, at one tick.
+    Given {
+        /// The modes.
+        modes: Vec<Mode>,
+        /// The tick.
+        tick: Tick,
+    },
+}
+
+/// What a study found out.
+///
+/// As text it is a table for people, with a verdict.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Study {
+    /// The name of the trace: of a file, without its folder.
+    pub trace: String,
+    /// Operations read.
+    pub operations: u64,
+    /// Whether these are all operations of the trace.
+    pub is_whole: bool,
+    /// From the first operation to the last, in ms.
+    pub span_ms: u64,
+    /// What is not in the trace though it happened.
+    pub gaps: Gaps,
+    /// The delays in the trace.
+    pub delays: Delays,
+    /// What speaks against the trace. If there is anything, nothing was measured.
+    pub unfit: Vec<Unfit>,
+    /// What was studied.
+    pub options: Options,
+    /// All configurations, tick by tick.
+    pub candidates: Vec<Candidate>,
+    /// The rounds that were measured.
+    pub rounds: usize,
+    /// Of the configurations, the one that the others are compared with.
+    baseline: usize,
+}
+
+/// A configuration that was studied.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Candidate {
+    /// The mode, with its number of buckets.
+    #[serde(serialize_with = "as_text")]
+    pub mode: Mode,
+    /// The length of a tick.
+    #[serde(serialize_with = "as_text")]
+    pub tick: Tick,
+    /// Why it was stopped; None if it came to the end.
+    pub stopped: Option<Limit>,
+    /// What was counted, up to where it was stopped.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// What was measured; None if it was left out, or if there were too few rounds.
+    pub measured: Option<Measured>,
+}
+
+/// What a configuration does, counted. The figures are the same in every run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Figures {
+    /// Operations.
+    pub ops: u64,
+    /// Operations that scheduled.
+    pub scheduled: u64,
+    /// Operations that rescheduled.
+    pub rescheduled: u64,
+    /// Operations that cancelled a timeout which was pending.
+    pub cancelled: u64,
+    /// Of those scheduled: of a key that was pending, whose timeout was cancelled for it.
+    pub replaced: u64,
+    /// Operations that would have cancelled a timeout, but it was gone.
+    pub late_cancels: u64,
+    /// Of those rescheduled: of a timeout that was gone, so that it was scheduled anew.
+    pub late_reschedules: u64,
+    /// Timeouts handed out up to the last operation, and before it; up to the end of the recording,
+    /// if the trace says when that was.
+    pub fired_in_span: u64,
+    /// Timeouts pending after the last operation, or at the end of the recording.
+    pub live_at_end: u64,
+    /// Timeouts handed out in all.
+    pub fired_total: u64,
+    /// Timeouts handed out before their deadlines.
+    pub early: u64,
+    /// How many ticks after its deadline the latest timeout was handed out.
+    pub max_late_ticks: u64,
+    /// How late timeouts fired by the tick, in the mean, in nanoseconds.
+    pub mean_lateness_ns: u64,
+    /// How late the latest timeout fired by the tick, in nanoseconds.
+    pub max_lateness_ns: u64,
+    /// How often the wheel was woken up.
+    pub wakeups: u64,
+    /// Timeouts handed out, moved, or looked at in vain.
+    pub work: u64,
+    /// The most of this work in one call.
+    pub longest_call: u64,
+    /// Buckets taken apart or scanned.
+    pub buckets_visited: u64,
+    /// Timeouts moved to a finer level.
+    pub demotions: u64,
+    /// Timeouts that a visit to their bucket left waiting for a later round.
+    pub rounds_waited: u64,
+    /// How often a timeout was put into a bucket that was in no cache, by a model of one.
+    pub far_reads: u64,
+    /// The most bytes that the wheel held.
+    pub memory_bytes: u64,
+    /// The most timeouts pending at once.
+    pub peak_live: u64,
+    /// The score by the counted work alone, in nanoseconds per operation.
+    pub counted_score: f64,
+}
+
+/// What a configuration costs, measured. Less is better.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Measured {
+    /// Processor time per operation, in nanoseconds.
+    pub cpu_ns: Interval,
+    /// The score, in nanoseconds per operation.
+    pub score: Interval,
+    /// The parts of the median of the score: the calls, the wake-ups, and what memory and the
+    /// longest call add.
+    pub parts: [f64; 4],
+    /// The score, by that of the configuration that it is compared with.
+    pub quotient: Interval,
+}
+
+/// How far a study is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Progress {
+    /// The trace is being read: so many operations so far, and bytes of the file.
+    Read(u64, u64),
+    /// Configurations are being measured: this share of the time is over. It can end earlier.
+    Measured(f64),
+}
+
+/// Studies `trace`, as `options` say.
+///
+/// # Errors
+///
+/// [`TraceError`] for the first thing in the trace that is not as the format says.
+pub fn study(
+    mut trace: Trace,
+    options: &Options,
+    mut progress: impl FnMut(Progress),
+) -> Result<Study, TraceError> {
+    let (operations, is_whole) = read(&mut trace, options.operations, &mut progress)?;
+    let end_ms = trace.end_ms().filter(|_| is_whole);
+    Ok(Laboratory::new(options).study(&trace, &operations, (is_whole, end_ms), &mut progress))
+}
+
+/// Reads up to `most` operations, and returns whether they are all.
+fn read(
+    trace: &mut Trace,
+    most: usize,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(Vec<Operation>, bool), TraceError> {
+    const BATCH: usize = 4096;
+    let (mut operations, mut batch) = (Vec::new(), Vec::new());
+    while trace.read_batch(&mut batch, BATCH)? {
+        let left = most - operations.len();
+        if left < batch.len() {
+            operations.extend_from_slice(&batch[..left]);
+            return Ok((operations, false));
+        }
+        operations.extend_from_slice(&batch);
+        progress(Progress::Read(operations.len() as u64, trace.bytes_read()));
+    }
+    Ok((operations, true))
+}
+
+/// What counts and measures.
+struct Laboratory<'a> {
+    options: &'a Options,
+    started: ThreadTime,
+}
+
+impl<'a> Laboratory<'a> {
+    fn new(options: &'a Options) -> Self {
+        Self { options, started: ThreadTime::now() }
+    }
+
+    fn study(
+        &self,
+        trace: &Trace,
+        operations: &[Operation],
+        (is_whole, end_ms): (bool, Option<u64>),
+        progress: &mut dyn FnMut(Progress),
+    ) -> Study {
+        let ticks = self.options.configurations.ticks().into_iter();
+        let plans: Vec<_> = ticks.map(|tick| Plan::new(operations, tick, end_ms)).collect();
+        let mut delays = Delays::new();
+        let all = operations.iter().filter_map(|operation| operation.action.delay_ms());
+        all.for_each(|delay_ms| delays.record(delay_ms));
+        let span_ms = match (operations.first(), operations.last()) {
+            (Some(first), Some(last)) => last.time_ms - first.time_ms,
+            _ => 0,
+        };
+        let scale = Scale {
+            operations: operations.len() as u64,
+            wake_cost: self.options.wake_cost,
+            driver: self.options.driver,
+        };
+        let modes = self.options.configurations.modes();
+        let counted: Vec<_> =
+            plans.iter().flat_map(|plan| self.count(plan, &modes, scale)).collect();
+        let candidates: Vec<_> = counted.iter().map(|(candidate, _)| candidate.clone()).collect();
+        let unfit = fit::unfit(&plans[0], span_ms, &delays, trace.gaps());
+        let path = Path::new(trace.name());
+        let mut study = Study {
+            trace: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into(),
+            operations: operations.len() as u64,
+            is_whole,
+            span_ms,
+            gaps: trace.gaps(),
+            delays,
+            unfit,
+            options: self.options.clone(),
+            baseline: baseline(&candidates),
+            candidates,
+            rounds: 0,
+        };
+        if study.unfit.is_empty() {
+            let number = study.baseline / modes.len().max(1);
+            if let Some(plan) = plans.get(number) {
+                self.measure(&mut study, plan, &counted, scale, progress);
+            }
+        }
+        study
+    }
+
+    /// Counts what all modes do with a plan.
+    fn count(&self, plan: &Plan, modes: &[Mode], scale: Scale) -> Vec<(Candidate, Work)> {
+        let mut cheapest: Option<(Mode, f64)> = None;
+        let mut counted = Vec::new();
+        // A hierarchical wheel never costs much, so it tells which hashed ones do.
+        let mut order: Vec<_> = (0..modes.len()).collect();
+        order.sort_by_key(|&number| modes[number].is_hashed());
+        for number in order {
+            let mode = modes[number];
+            let slower = cheapest.map(|(_, ns)| ns * f64::from(self.options.slower));
+            let most = Most {
+                time: self.options.time.max(TO_COUNT),
+                memory: self.options.max_memory,
+                counted_ns: slower.unwrap_or(f64::INFINITY),
+            };
+            let (work, given_up) = work::count(plan, mode, self.options.driver, most);
+            let ns = work.counted_ns(scale.operations, mode.buckets());
+            if given_up.is_none() && cheapest.is_none_or(|(_, least)| ns < least) {
+                cheapest = Some((mode, ns));
+            }
+            let stopped = given_up.map(|reason| match (reason, cheapest) {
+                (GivenUp::Memory, _) => Limit::Memory(self.options.max_memory),
+                (GivenUp::Work, Some((than, _))) => {
+                    Limit::Work { times: self.options.slower, than }
+                }
+                (GivenUp::Time | GivenUp::Work, _) => Limit::Time(most.time),
+            });
+            let figures = figures(plan, &work, scale.counted(&work, mode.buckets()));
+            let candidate = Candidate { mode, tick: plan.tick, stopped, figures, measured: None };
+            counted.push((number, candidate, work));
+        }
+        counted.sort_by_key(|&(number, ..)| number);
+        counted.into_iter().map(|(_, candidate, work)| (candidate, work)).collect()
+    }
+
+    /// Measures, side by side, all that may be as good as the baseline, until the rounds tell.
+    fn measure(
+        &self,
+        study: &mut Study,
+        plan: &Plan,
+        counted: &[(Candidate, Work)],
+        scale: Scale,
+        progress: &mut dyn FnMut(Progress),
+    ) {
+        let mut contenders: Vec<_> = study.contenders();
+        let modes: Vec<_> =
+            contenders.iter().map(|&number| study.candidates[number].mode).collect();
+        let operations = scale.operations.max(1) as f64;
+        let mut samples: Vec<Vec<f64>> = vec![Vec::new(); contenders.len()];
+        for round in 0..MOST_ROUNDS {
+            let share = self.started.elapsed().div_duration_f64(self.options.time);
+            if 1.0 <= share || contenders.is_empty() {
+                break;
+            }
+            progress(Progress::Measured(share));
+            let times = time::round(plan, &modes, self.options.driver, round);
+            for (samples, time) in samples.iter_mut().zip(times) {
+                samples.push(time.as_nanos() as f64 / operations);
+            }
+            study.rounds = round + 1;
+            if LOOKS.contains(&study.rounds) {
+                study.note(&contenders, &samples, counted, scale);
+                if study.is_settled(&contenders) {
+                    return;
+                }
+            }
+        }
+        contenders.truncate(samples.len());
+        study.note(&contenders, &samples, counted, scale);
+    }
+}
+
+impl Study {
+    /// Returns the configuration to take; None if none came to the end of the trace.
+    #[must_use]
+    pub fn recommended(&self) -> Option<&Candidate> {
+        let better = self.with_finding(Finding::Better);
+        let median = |candidate: &&Candidate| {
+            candidate.measured.as_ref().map_or(f64::INFINITY, |measured| measured.quotient.median)
+        };
+        better.min_by(|a, b| median(a).total_cmp(&median(b))).or_else(|| self.baseline())
+    }
+
+    /// Returns the configuration that the others are compared with, if it came to the end: the
+    /// default mode, or the first that came to the end, at the tick that costs least by counted work.
+    #[must_use]
+    pub fn baseline(&self) -> Option<&Candidate> {
+        self.candidates.get(self.baseline).filter(|candidate| candidate.stopped.is_none())
+    }
+
+    /// Says in a sentence what the score is.
+    #[must_use]
+    pub fn scoring(&self) -> String {
+        self.scale().describe()
+    }
+
+    fn scale(&self) -> Scale {
+        let Options { wake_cost, driver, .. } = self.options;
+        Scale { operations: self.operations, wake_cost, driver }
+    }
+
+    /// The configurations beside the baseline of which the rounds say this.
+    fn with_finding(&self, wanted: Finding) -> impl Iterator<Item = &Candidate> {
+        let contenders = self.contenders().into_iter().filter(|&number| number != self.baseline);
+        contenders.map(|number| &self.candidates[number]).filter(move |candidate| {
+            let quotient = candidate.measured.as_ref().map(|measured| measured.quotient);
+            Interval::finding(quotient) == wanted
+        })
+    }
+
+    /// The numbers of the configurations that are measured: the baseline first, and with it all
+    /// modes at its tick that are not hopeless by counted work. Modes that the user gave are all
+    /// measured.
+    fn contenders(&self) -> Vec<usize> {
+        let Some(baseline) = self.baseline() else { return Vec::new() };
+        let is_given = matches!(self.options.configurations, Configurations::Given { .. });
+        let most = if is_given { f64::INFINITY } else { HOPELESS };
+        let others = self.candidates.iter().enumerate().filter(|(number, candidate)| {
+            let score = candidate.figures.counted_score;
+            *number != self.baseline
+                && candidate.stopped.is_none()
+                && candidate.tick == baseline.tick
+                && score <= most * baseline.figures.counted_score
+        });
+        [self.baseline].into_iter().chain(others.map(|(number, _)| number)).collect()
+    }
+
+    /// Notes what was measured of the `contenders`, the first of which is the baseline.
+    fn note(
+        &mut self,
+        contenders: &[usize],
+        samples: &[Vec<f64>],
+        counted: &[(Candidate, Work)],
+        scale: Scale,
+    ) {
+        let Some((&baseline, base)) = contenders.first().zip(samples.first()) else { return };
+        for (&number, own) in contenders.iter().zip(samples) {
+            let work = &counted[number].1;
+            let scores: Vec<_> = own.iter().map(|&cpu_ns| scale.score(cpu_ns, work)).collect();
+            let base = base.iter().map(|&cpu_ns| scale.score(cpu_ns, &counted[baseline].1));
+            let quotients: Vec<_> = scores.iter().zip(base).map(|(own, base)| own / base).collect();
+            let intervals = [own, &scores, &quotients].map(|samples| Interval::of(samples));
+            let [Some(cpu_ns), Some(score), Some(quotient)] = intervals else { continue };
+            let parts = scale.parts(cpu_ns.median, work);
+            self.candidates[number].measured = Some(Measured { cpu_ns, score, parts, quotient });
+        }
+    }
+
+    /// Whether the rounds say of each contender whether it is better.
+    fn is_settled(&self, contenders: &[usize]) -> bool {
+        contenders.iter().all(|&number| {
+            let measured = self.candidates[number].measured.as_ref();
+            let quotient = measured.map(|measured| measured.quotient);
+            Interval::finding(quotient) != Finding::Unknown
+        })
+    }
+}
+
+impl Configurations {
+    /// The ticks, ascending. In a search: powers of ten from 1 ms on, and the longest itself.
+    fn ticks(&self) -> Vec<Tick> {
+        let longest = match self {
+            Self::Given { tick, .. } => return vec![*tick],
+            Self::Search(longest) => *longest,
+        };
+        let longest = longest.clamp(Duration::from_micros(1), Duration::from_secs(3600));
+        let powers = (0..7).map(|power| Duration::from_millis(10_u64.pow(power)));
+        let lengths = powers.take_while(|&length| length < longest).chain([longest]);
+        lengths.map(|length| Tick::new(length).expect("it is 1 us to 1 h")).collect()
+    }
+
+    /// The modes. In a search the default comes first: hopeless modes are told by comparing.
+    fn modes(&self) -> Vec<Mode> {
+        match self {
+            Self::Given { modes, .. } => modes.clone(),
+            Self::Search(_) => {
+                let hierarchical = [64, 16, 256, 1024].map(Mode::hierarchical_with);
+                let hashed = [512, 64, 4096, 1 << 15, 1 << 18].map(Mode::hashed);
+                let all = hierarchical.into_iter().chain(hashed);
+                all.map(|mode| mode.expect("this is a mode")).collect()
+            }
+        }
+    }
+}
+
+/// The number of the configuration that others are compared with: the default mode, or the first
+/// that came to the end if that did not, at the shortest tick that costs hardly more than the best.
+fn baseline(candidates: &[Candidate]) -> usize {
+    let done = || candidates.iter().enumerate().filter(|(_, it)| it.stopped.is_none());
+    let default = done().find(|(_, it)| it.mode == Mode::default()).or_else(|| done().next());
+    let Some((_, default)) = default else { return 0 };
+    let same = || done().filter(|(_, it)| it.mode == default.mode);
+    let scores = same().map(|(_, it)| it.figures.counted_score);
+    let least = scores.fold(f64::INFINITY, f64::min);
+    // The ticks ascend.
+    let first = same().find(|(_, it)| it.figures.counted_score <= least / (1.0 - judge::COUNTS));
+    first.map_or(0, |(number, _)| number)
+}
+
+fn figures(plan: &Plan, work: &Work, counted_score: f64) -> Figures {
+    let counts = plan.counts;
+    Figures {
+        ops: counts.operations(),
+        scheduled: counts.scheduled,
+        rescheduled: counts.rescheduled,
+        cancelled: counts.cancelled,
+        replaced: counts.replaced,
+        late_cancels: counts.late_cancels,
+        late_reschedules: counts.late_reschedules,
+        fired_in_span: work.fired_in_span,
+        live_at_end: work.pending_at_end,
+        fired_total: work.fired,
+        early: work.early,
+        max_late_ticks: work.max_late_ticks,
+        mean_lateness_ns: plan.lateness.mean().as_nanos() as u64,
+        max_lateness_ns: plan.lateness.most().as_nanos() as u64,
+        wakeups: work.wakeups,
+        work: work.units,
+        longest_call: work.longest_call,
+        buckets_visited: work.buckets_visited,
+        demotions: work.demotions,
+        rounds_waited: work.rounds_waited,
+        far_reads: work.far,
+        memory_bytes: work.memory,
+        peak_live: work.most_pending,
+        counted_score,
+    }
+}
+
+/// A search within 1 ms for a timer: 2 GiB, 20 times, 5 us per wake-up, a million operations, 30
+/// seconds.
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            configurations: Configurations::Search(Duration::from_millis(1)),
+            driver: Driver::Timer,
+            max_memory: 2 << 30,
+            slower: 20,
+            wake_cost: Duration::from_micros(5),
+            operations: 1_000_000,
+            time: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A mode may take so much processor time for its work to be counted, however little time there is to
+/// measure.
+const TO_COUNT: Duration = Duration::from_secs(10);
+
+/// Over so many times the counted score of the baseline, a configuration is not measured.
+const HOPELESS: f64 = 1.15;
+
+/// The rounds after which the intervals are looked at. To look after each would take chance for a
+/// finding.
+const LOOKS: [usize; 2] = [16, 32];
+const MOST_ROUNDS: usize = 64;

@@ -1,0 +1,201 @@
+//! `Plan`: a trace at one tick, as the calls of a wheel. Nothing else interprets a trace.
+
+use crate::tick::{NEVER, Tick};
+use crate::trace::{Action, Operation};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::time::Duration;
+
+/// What a program does to its wheel at one tick, worked out beforehand: with so little work beside
+/// the wheel's, what a plan costs is what the wheel costs.
+///
+/// Whether an operation finds its timeout pending depends on the tick and not on the mode, because
+/// every mode hands out a timeout at its deadline.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) tick: Tick,
+    pub(crate) calls: Vec<Call>,
+    /// The number of keys, each of which has a place.
+    pub(crate) places: usize,
+    pub(crate) counts: Counts,
+    pub(crate) lateness: Lateness,
+    /// The tick at which the recording ended, if the trace says so.
+    pub(crate) end: Option<u64>,
+}
+
+/// Makes the calls of a plan, operation by operation.
+#[derive(Debug)]
+pub(crate) struct Planner {
+    tick: Tick,
+    keys: HashMap<u32, Pending>,
+    pub(crate) counts: Counts,
+    pub(crate) lateness: Lateness,
+}
+
+/// A call of a wheel that was driven to tick `now`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Call {
+    pub(crate) now: u64,
+    pub(crate) deadline: u64,
+    /// Where the key of the timeout is kept.
+    pub(crate) place: u32,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Schedule,
+    Reschedule,
+    Cancel,
+    /// The timeout fired before: a program finds that out without its wheel.
+    Nothing,
+}
+
+/// The operations of a trace by what they do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) scheduled: u64,
+    pub(crate) rescheduled: u64,
+    /// Operations that cancel a timeout which is pending.
+    pub(crate) cancelled: u64,
+    /// Of those scheduled: of a key that is pending, whose timeout is cancelled for it.
+    pub(crate) replaced: u64,
+    /// Operations that would cancel a timeout, but it is gone.
+    pub(crate) late_cancels: u64,
+    /// Of those rescheduled: of a timeout that is gone, so that it is scheduled anew.
+    pub(crate) late_reschedules: u64,
+}
+
+/// How long after they were due timeouts are handed out, by the times of the trace.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lateness {
+    fired: u64,
+    sum_ns: u128,
+    most_ns: u128,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    place: u32,
+    /// None if nothing is pending at this place.
+    due: Option<Due>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    ms: u64,
+    deadline: u64,
+}
+
+impl Plan {
+    pub(crate) fn new(operations: &[Operation], tick: Tick, end_ms: Option<u64>) -> Self {
+        let mut planner = Planner::new(tick);
+        let mut calls = Vec::with_capacity(operations.len());
+        operations.iter().for_each(|operation| calls.extend(planner.calls(operation)));
+        calls.shrink_to_fit();
+        let (places, counts) = (planner.keys.len(), planner.counts);
+        let end = end_ms.map(|ms| tick.present(ms));
+        Self { tick, calls, places, counts, lateness: planner.finish(), end }
+    }
+}
+
+impl Planner {
+    pub(crate) fn new(tick: Tick) -> Self {
+        let (counts, lateness) = (Counts::default(), Lateness::default());
+        Self { tick, keys: HashMap::new(), counts, lateness }
+    }
+
+    /// The calls of the next operation: one, or two to replace a timeout.
+    pub(crate) fn calls(&mut self, operation: &Operation) -> impl Iterator<Item = Call> + use<> {
+        let now = self.tick.present(operation.time_ms);
+        let places = self.keys.len() as u32;
+        let at = match self.keys.entry(operation.key) {
+            Entry::Occupied(at) => at.into_mut(),
+            Entry::Vacant(at) => at.insert(Pending { place: places, due: None }),
+        };
+        if let Some(due) = at.due.filter(|due| due.deadline <= now) {
+            self.lateness.record(due, self.tick);
+            at.due = None;
+        }
+        let (is_pending, place) = (at.due.is_some(), at.place);
+        at.due = operation.action.delay_ms().map(|delay_ms| {
+            let ms = operation.time_ms.saturating_add(delay_ms);
+            Due { ms, deadline: self.tick.deadline(ms) }
+        });
+        let deadline = at.due.map_or(0, |due| due.deadline);
+        let kinds = self.counts.count(operation.action, is_pending);
+        kinds.into_iter().flatten().map(move |kind| Call { now, deadline, place, kind })
+    }
+
+    /// Ends the trace: what is pending fires at its time.
+    fn finish(self) -> Lateness {
+        let Self { keys, mut lateness, tick, .. } = self;
+        for due in keys.into_values().filter_map(|pending| pending.due) {
+            if due.deadline < NEVER {
+                lateness.record(due, tick);
+            }
+        }
+        lateness
+    }
+}
+
+impl Counts {
+    /// Counts an operation, and returns the calls that it makes.
+    fn count(&mut self, action: Action, is_pending: bool) -> [Option<Kind>; 2] {
+        match (action, is_pending) {
+            (Action::Schedule { .. }, true) => {
+                self.scheduled += 1;
+                self.replaced += 1;
+                [Some(Kind::Cancel), Some(Kind::Schedule)]
+            }
+            (Action::Schedule { .. }, false) => {
+                self.scheduled += 1;
+                [Some(Kind::Schedule), None]
+            }
+            (Action::Reschedule { .. }, true) => {
+                self.rescheduled += 1;
+                [Some(Kind::Reschedule), None]
+            }
+            (Action::Reschedule { .. }, false) => {
+                self.rescheduled += 1;
+                self.late_reschedules += 1;
+                [Some(Kind::Schedule), None]
+            }
+            (Action::Cancel, true) => {
+                self.cancelled += 1;
+                [Some(Kind::Cancel), None]
+            }
+            (Action::Cancel, false) => {
+                self.late_cancels += 1;
+                [Some(Kind::Nothing), None]
+            }
+        }
+    }
+
+    pub(crate) fn operations(&self) -> u64 {
+        self.scheduled + self.rescheduled + self.cancelled + self.late_cancels
+    }
+}
+
+impl Lateness {
+    fn record(&mut self, due: Due, tick: Tick) {
+        let late = u128::from(due.deadline) * tick.length().as_nanos();
+        let late = late.saturating_sub(u128::from(due.ms) * 1_000_000);
+        self.fired += 1;
+        self.sum_ns += late;
+        self.most_ns = self.most_ns.max(late);
+    }
+
+    pub(crate) fn mean(&self) -> Duration {
+        nanoseconds(self.sum_ns / u128::from(self.fired.max(1)))
+    }
+
+    pub(crate) fn most(&self) -> Duration {
+        nanoseconds(self.most_ns)
+    }
+}
+
+/// A tick is an hour at most, so no lateness saturates.
+fn nanoseconds(number: u128) -> Duration {
+    Duration::from_nanos(number.try_into().unwrap_or(u64::MAX))
+}

@@ -1,0 +1,208 @@
+//! A study as a table for people and as JSON for programs.
+
+use super::{Candidate, Configurations, Study};
+use crate::tick::Tick;
+use crate::{table, units};
+use indicatif::HumanCount;
+use serde::{Serialize, Serializer};
+use std::fmt::{self, Display};
+use std::io;
+use tickwheel::Mode;
+
+impl Study {
+    /// Writes one JSON object with all configurations.
+    ///
+    /// # Errors
+    ///
+    /// What writing to `output` returns.
+    pub fn write_json(&self, output: &mut impl io::Write) -> io::Result<()> {
+        #[derive(Serialize)]
+        struct Json<'a> {
+            trace: &'a str,
+            operations: u64,
+            is_whole: bool,
+            span_ms: u64,
+            unfit: Vec<String>,
+            rounds: usize,
+            recommended: Option<Name>,
+            baseline: Option<Name>,
+            verdict: String,
+            code: Option<String>,
+            score: String,
+            max_memory_bytes: u64,
+            wake_cost_ns: u128,
+            candidates: &'a [Candidate],
+        }
+        #[derive(Serialize)]
+        struct Name {
+            #[serde(serialize_with = "as_text")]
+            mode: Mode,
+            #[serde(serialize_with = "as_text")]
+            tick: Tick,
+        }
+        let name = |candidate: &Candidate| Name { mode: candidate.mode, tick: candidate.tick };
+        let json = Json {
+            trace: &self.trace,
+            operations: self.operations,
+            is_whole: self.is_whole,
+            span_ms: self.span_ms,
+            unfit: self.unfit.iter().map(ToString::to_string).collect(),
+            rounds: self.rounds,
+            recommended: self.recommended().map(name),
+            baseline: self.baseline().map(name),
+            verdict: self.verdict(),
+            code: self.code(),
+            score: self.scoring(),
+            max_memory_bytes: self.options.max_memory,
+            wake_cost_ns: self.options.wake_cost.as_nanos(),
+            candidates: &self.candidates,
+        };
+        serde_json::to_writer(&mut *output, &json)?;
+        writeln!(output)
+    }
+
+    /// Writes one JSON object per configuration, one per line.
+    ///
+    /// # Errors
+    ///
+    /// What writing to `output` returns.
+    pub fn write_json_lines(&self, output: &mut impl io::Write) -> io::Result<()> {
+        for candidate in &self.candidates {
+            serde_json::to_writer(&mut *output, candidate)?;
+            writeln!(output)?;
+        }
+        Ok(())
+    }
+
+    /// The configurations to show: all that were given; of a search what is recommended, what it
+    /// was compared with, the default, and the best of the others.
+    #[must_use]
+    pub fn shown(&self) -> Vec<&Candidate> {
+        if matches!(self.options.configurations, Configurations::Given { .. }) {
+            return self.candidates.iter().collect();
+        }
+        let mut by_score: Vec<_> =
+            self.candidates.iter().filter(|candidate| candidate.stopped.is_none()).collect();
+        by_score.sort_by(|a, b| {
+            let [a, b] = [a, b].map(|it| (it.measured.is_none(), it.figures.counted_score));
+            a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+        });
+        let first = [self.recommended(), self.baseline(), self.candidates.first()];
+        let mut shown: Vec<&Candidate> = Vec::new();
+        for candidate in first.into_iter().flatten().chain(by_score) {
+            if !shown.contains(&candidate) {
+                shown.push(candidate);
+            }
+        }
+        shown.truncate(CANDIDATES_PER_TABLE);
+        shown
+    }
+
+    /// The rows of the table.
+    fn rows(&self) -> impl Iterator<Item = table::Row<'_, Candidate>> {
+        let is_search = matches!(self.options.configurations, Configurations::Search(_));
+        let is_stopped = self.candidates.iter().any(|candidate| candidate.stopped.is_some());
+        let head: [table::Row<'_, Candidate>; 3] = [
+            ("", &|it| it.mode.to_string()),
+            ("tick", &|it| it.tick.to_string()),
+            ("stopped", &|it| it.stopped.map_or_else(|| "-".into(), |_| "yes".into())),
+        ];
+        let head = head.into_iter().filter(move |row| match row.0 {
+            "tick" => is_search,
+            "stopped" => is_stopped,
+            _ => true,
+        });
+        head.chain(MEASURED)
+            .chain(COUNTED)
+            .chain(OPERATIONS.into_iter().filter(move |_| !is_search))
+    }
+}
+
+impl Display for Study {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = if self.is_whole { "" } else { "the first " };
+        let operations = units::operations(self.operations);
+        let span = units::milliseconds(self.span_ms);
+        write!(f, "{}: {whole}{operations} over {span}", self.trace)?;
+        match &self.options.configurations {
+            Configurations::Given { tick, .. } => writeln!(f, ", at a tick of {tick}")?,
+            Configurations::Search(_) => {
+                let stopped = self.candidates.iter().filter(|it| it.stopped.is_some()).count();
+                write!(f, "; {} configurations", self.candidates.len())?;
+                if 0 < stopped {
+                    write!(f, ", {stopped} of them stopped early")?;
+                }
+                writeln!(f)?;
+            }
+        }
+        writeln!(f, "delays: {}\n", self.delays)?;
+        for candidates in self.shown().chunks(CANDIDATES_PER_TABLE) {
+            writeln!(f, "{}\n", table::of(candidates, self.rows()))?;
+        }
+        writeln!(f, "{}\n", self.scoring())?;
+        write!(f, "{}", self.verdict())?;
+        if let (Some(code), Configurations::Search(_)) = (self.code(), &self.options.configurations)
+        {
+            write!(f, "\n\n    {code}")?;
+        }
+        writeln!(f)
+    }
+}
+
+/// The mode and the tick of a configuration.
+pub(crate) fn name(candidate: &Candidate) -> String {
+    format!("{} at a tick of {}", candidate.mode, candidate.tick)
+}
+
+pub(crate) fn as_text<S: Serializer>(
+    text: &impl Display,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(text)
+}
+
+fn count(number: u64) -> String {
+    HumanCount(number).to_string()
+}
+
+fn measured(candidate: &Candidate, text: impl Fn(&super::Measured) -> String) -> String {
+    candidate.measured.as_ref().map_or_else(|| "-".into(), text)
+}
+
+/// As many as fit in 80 columns.
+const CANDIDATES_PER_TABLE: usize = 3;
+
+const MEASURED: [table::Row<'static, Candidate>; 4] = [
+    ("score", &|it| measured(it, |at| units::duration(at.score.median))),
+    ("  between", &|it| measured(it, |at| units::range(at.score.least, at.score.most))),
+    ("CPU time per operation", &|it| measured(it, |at| units::duration(at.cpu_ns.median))),
+    ("  between", &|it| measured(it, |at| units::range(at.cpu_ns.least, at.cpu_ns.most))),
+];
+
+const COUNTED: [table::Row<'static, Candidate>; 10] = [
+    ("score by counted work", &|it| units::duration(it.figures.counted_score)),
+    ("wake-ups", &|it| count(it.figures.wakeups)),
+    ("timeouts handled", &|it| count(it.figures.work)),
+    ("  in the longest call", &|it| count(it.figures.longest_call)),
+    ("buckets visited", &|it| count(it.figures.buckets_visited)),
+    ("demotions", &|it| count(it.figures.demotions)),
+    ("rounds waited", &|it| count(it.figures.rounds_waited)),
+    ("most memory", &|it| units::memory(it.figures.memory_bytes)),
+    ("late by the tick, mean", &|it| units::duration(it.figures.mean_lateness_ns as f64)),
+    ("late by the tick, most", &|it| units::duration(it.figures.max_lateness_ns as f64)),
+];
+
+const OPERATIONS: [table::Row<'static, Candidate>; 12] = [
+    ("scheduled", &|it| count(it.figures.scheduled)),
+    ("  while pending", &|it| count(it.figures.replaced)),
+    ("rescheduled", &|it| count(it.figures.rescheduled)),
+    ("  when gone", &|it| count(it.figures.late_reschedules)),
+    ("cancelled", &|it| count(it.figures.cancelled)),
+    ("  when gone", &|it| count(it.figures.late_cancels)),
+    ("peak pending", &|it| count(it.figures.peak_live)),
+    ("fired in the span", &|it| count(it.figures.fired_in_span)),
+    ("pending at its end", &|it| count(it.figures.live_at_end)),
+    ("fired in all", &|it| count(it.figures.fired_total)),
+    ("early", &|it| count(it.figures.early)),
+    ("latest, in ticks", &|it| count(it.figures.max_late_ticks)),
+];

@@ -1,0 +1,474 @@
+//! The sentences: which configuration to take, and why, for every command that says so.
+
+use super::judge::{CONFIDENCE, COUNTS, Finding, Interval};
+use super::show::name;
+use super::{Candidate, Configurations, Driver, Measured, Study};
+use crate::tick::Tick;
+use crate::units;
+use indicatif::HumanCount;
+use tickwheel::Mode;
+
+impl Study {
+    /// Says which configuration to take and why, or that the trace or the rounds cannot tell.
+    #[must_use]
+    pub fn verdict(&self) -> String {
+        let mut verdict = self.choice();
+        if matches!(self.options.configurations, Configurations::Given { .. }) {
+            for candidate in &self.candidates {
+                let Some(limit) = candidate.stopped else { continue };
+                let mode = candidate.mode;
+                verdict += &format!(
+                    "\n{mode} does not suit this trace: it was stopped when it was {limit}{}.",
+                    burden(candidate)
+                );
+            }
+        }
+        verdict
+    }
+
+    /// The sentences on the configurations that came to the end.
+    fn choice(&self) -> String {
+        let Some(baseline) = self.baseline() else {
+            return "No configuration came to the end of the trace: `--limit-time` and \
+                    `--max-memory` give them more."
+                .into();
+        };
+        let take = format!("Take {}", self.title(baseline));
+        if !self.unfit.is_empty() {
+            let reasons: Vec<_> = self.unfit.iter().map(ToString::to_string).collect();
+            return format!("Cannot tell: {}. {take} until then.", reasons.join("; and "));
+        }
+        let done = self.candidates.iter().filter(|candidate| candidate.stopped.is_none());
+        if done.count() == 1 {
+            let reason = match self.candidates.len() {
+                1 => "was run: there is nothing to compare it with",
+                _ => "came to the end of the trace",
+            };
+            return format!("{take}: nothing else {reason}.")
+                .replace("nothing else was", "only this was");
+        }
+        if baseline.measured.is_none() {
+            return format!(
+                "Cannot tell: {} measured within {} of CPU time, which is too little. \
+                 `--limit-time` gives more, and `--operations` reads less of the trace. {take} \
+                 until then.{}",
+                rounds(self.rounds),
+                units::time(self.options.time),
+                self.tick_reason(baseline),
+            );
+        }
+        let sure = format!("with a confidence of {} %", CONFIDENCE * 100.0);
+        if let Some(measured) = self.better() {
+            let (taken, quotient) = measured;
+            return format!(
+                "Take {}: it costs {} less than {}, {sure} after {}. {}{}",
+                name(taken),
+                less(quotient),
+                self.title(baseline),
+                rounds(self.rounds),
+                advantage(taken, baseline),
+                self.tick_reason(baseline),
+            );
+        }
+        let unknown: Vec<_> = self.with_finding(Finding::Unknown).collect();
+        let reason = match &unknown[..] {
+            [] => format!(
+                "no mode that was measured costs over {} % less, {sure} after {}",
+                COUNTS * 100.0,
+                rounds(self.rounds)
+            ),
+            unknown => format!(
+                "{} cannot tell whether {} by over {} %. Fewer programs beside it, or a longer \
+                 `--limit-time`, would help",
+                rounds(self.rounds),
+                list(unknown.iter().map(|candidate| beside(candidate))),
+                COUNTS * 100.0,
+            ),
+        };
+        format!("{take}: {reason}.{}{}", self.tick_reason(baseline), self.stakes(baseline))
+    }
+
+    /// The configuration that is better than the baseline, with their quotient.
+    fn better(&self) -> Option<(&Candidate, Interval)> {
+        let taken = self.recommended().filter(|&taken| Some(taken) != self.baseline())?;
+        Some((taken, taken.measured.as_ref()?.quotient))
+    }
+
+    /// The name of a configuration, with the word default if it is that.
+    fn title(&self, candidate: &Candidate) -> String {
+        let is_default = candidate.mode == Mode::default() && candidate.tick == Tick::default();
+        if is_default { format!("the default, {}", name(candidate)) } else { name(candidate) }
+    }
+
+    /// Says why not the shortest tick; nothing if it is the shortest.
+    fn tick_reason(&self, baseline: &Candidate) -> String {
+        let shortest = self.candidates.iter().find(|other| other.mode == baseline.mode);
+        let Some(shortest) = shortest.filter(|shortest| shortest.tick != baseline.tick) else {
+            return String::new();
+        };
+        format!(
+            " The tick is {} because it wakes up {} times instead of {} at {}.",
+            baseline.tick,
+            HumanCount(baseline.figures.wakeups),
+            HumanCount(shortest.figures.wakeups),
+            shortest.tick,
+        )
+    }
+
+    /// Says what another choice would cost, where the baseline is as good as any.
+    fn stakes(&self, baseline: &Candidate) -> String {
+        let others = self.candidates.iter().filter(|other| other.tick == baseline.tick);
+        if let Some(stopped) = others.clone().find(|other| other.stopped.is_some())
+            && let (Some(limit), Configurations::Search(_)) =
+                (stopped.stopped, &self.options.configurations)
+        {
+            return format!(
+                " Others can cost much: {} was stopped when it was {limit}.",
+                name(stopped)
+            );
+        }
+        let counted = |candidate: &Candidate| candidate.figures.counted_score;
+        let worst = others.max_by(|a, b| counted(a).total_cmp(&counted(b)));
+        match worst {
+            Some(worst) if MUCH * counted(baseline) < counted(worst) => format!(
+                " By counted work, {} costs {} times as much.",
+                name(worst),
+                units::three_digits(counted(worst) / counted(baseline)),
+            ),
+            _ => String::new(),
+        }
+    }
+
+    /// Returns the code that makes what is recommended.
+    #[must_use]
+    pub fn code(&self) -> Option<String> {
+        let taken = self.recommended()?;
+        Some(match self.options.driver {
+            Driver::Timer => timer(taken.mode, taken.tick),
+            Driver::Wheel => wheel(taken.mode, taken.tick),
+        })
+    }
+}
+
+/// Says one part of the score of a configuration.
+type Gain = fn(&Candidate, &Measured) -> String;
+
+/// Says what the lower cost comes from most of all.
+fn advantage(taken: &Candidate, baseline: &Candidate) -> String {
+    let (Some(own), Some(other)) = (&taken.measured, &baseline.measured) else {
+        return String::new();
+    };
+    let gains: [Gain; 4] = [
+        |_, measured| {
+            format!("takes {} of CPU time per operation", units::duration(measured.cpu_ns.median))
+        },
+        |it, _| format!("wakes up {} times", HumanCount(it.figures.wakeups)),
+        |it, _| format!("holds at most {}", units::memory(it.figures.memory_bytes)),
+        |it, _| {
+            format!("handles {} timeouts in its longest call", HumanCount(it.figures.longest_call))
+        },
+    ];
+    let gain = |part: usize| other.parts[part] - own.parts[part];
+    let Some(part) = (0..gains.len()).max_by(|&a, &b| gain(a).total_cmp(&gain(b))) else {
+        return String::new();
+    };
+    let say = gains[part];
+    format!("Above all it {}, where {} {}.", say(taken, own), baseline.mode, say(baseline, other))
+}
+
+/// What burdened a configuration that was stopped, as far as the wheel counts it.
+fn burden(candidate: &Candidate) -> String {
+    match (candidate.figures.rounds_waited, candidate.figures.demotions) {
+        (0, 0) => String::new(),
+        (0, demotions) => format!(": it had demoted timeouts {} times", HumanCount(demotions)),
+        (waited, _) => {
+            format!(": it had left timeouts waiting a round {} times", HumanCount(waited))
+        }
+    }
+}
+
+/// "X, at 0.9 to 1.1 times its cost, costs less", without the end.
+fn beside(candidate: &Candidate) -> String {
+    match &candidate.measured {
+        Some(Measured { quotient, .. }) => format!(
+            "{} costs less, at {} to {} times the cost,",
+            candidate.mode,
+            units::three_digits(quotient.least),
+            units::three_digits(quotient.most)
+        ),
+        None => format!("{} costs less", candidate.mode),
+    }
+}
+
+/// "12 to 19 %" of a quotient of 0.81 to 0.88.
+fn less(quotient: Interval) -> String {
+    let percent = |quotient: f64| ((1.0 - quotient) * 100.0).round();
+    match (percent(quotient.most), percent(quotient.least)) {
+        (from, to) if from < to => format!("{from} to {to} %"),
+        (from, _) => format!("{from} %"),
+    }
+}
+
+fn rounds(number: usize) -> String {
+    match number {
+        1 => "1 round".into(),
+        _ => format!("{number} rounds"),
+    }
+}
+
+fn list(names: impl Iterator<Item = String>) -> String {
+    let names: Vec<_> = names.collect();
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(" ")),
+        _ => names.concat(),
+    }
+}
+
+/// The code that makes a timer, with what differs from the default.
+fn timer(mode: Mode, tick: Tick) -> String {
+    let mut code = String::from("Timer::builder()");
+    if mode != Mode::default() {
+        code += &format!(".mode({})", constructor(mode));
+    }
+    if tick != Tick::default() {
+        code += &format!(".tick({})", duration(tick));
+    }
+    code + ".build()?"
+}
+
+/// The code that makes a wheel, and what numbers its ticks.
+fn wheel(mode: Mode, tick: Tick) -> String {
+    let (mode, tick) = (constructor(mode), duration(tick));
+    format!("(Wheel::new({mode}), Ticks::new(Instant::now(), {tick}))")
+}
+
+fn constructor(mode: Mode) -> String {
+    match mode.is_hashed() {
+        _ if mode == Mode::default() => "Mode::hierarchical()".into(),
+        true => format!("Mode::hashed({})?", mode.buckets()),
+        false => format!("Mode::hierarchical_with({})?", mode.buckets()),
+    }
+}
+
+fn duration(tick: Tick) -> String {
+    let (length, nanoseconds) = (tick.length(), tick.length().as_nanos());
+    let (unit, number) = match nanoseconds {
+        _ if nanoseconds % 1_000_000_000 == 0 => ("secs", u128::from(length.as_secs())),
+        _ if nanoseconds % 1_000_000 == 0 => ("millis", length.as_millis()),
+        _ if nanoseconds % 1_000 == 0 => ("micros", length.as_micros()),
+        _ => ("nanos", nanoseconds),
+    };
+    format!("Duration::from_{unit}({number})")
+}
+
+/// Another choice is worth a word if it costs so many times as much.
+const MUCH: f64 = 1.25;
+
+#[cfg(test)]
+mod tests {
+    use super::{timer, wheel};
+    use crate::study::delays::Delays;
+    use crate::study::limits::Limit;
+    use crate::study::work::Work;
+    use crate::study::{Candidate, Configurations, Figures, Options, Study};
+    use std::time::{Duration, Instant};
+    use tickwheel::Mode;
+
+    /// CPU time per operation, in nanoseconds, as rounds on two cores with a load of 22 gave it:
+    /// hierarchical:64, hierarchical:16 and hashed:512 under the trace kvcache-mooncake.
+    const BUSY: [[f64; 16]; 3] = [
+        [
+            66.3, 73.3, 73.2, 65.0, 59.3, 59.2, 61.1, 64.8, 62.4, 59.5, 60.0, 59.1, 58.3, 59.7,
+            59.5, 72.0,
+        ],
+        [
+            82.1, 87.2, 75.0, 79.2, 68.6, 64.9, 69.5, 70.6, 68.7, 68.2, 72.8, 67.0, 68.5, 68.5,
+            66.4, 81.2,
+        ],
+        [
+            84.6, 88.7, 79.3, 72.2, 64.6, 63.9, 68.0, 70.9, 67.2, 60.4, 68.9, 63.9, 62.4, 64.9,
+            64.5, 79.4,
+        ],
+    ];
+
+    #[test]
+    fn the_default_is_taken_unless_another_costs_less_for_sure() {
+        for (quotient, noise, is_taken) in [
+            (1.0, 0.01, false),
+            (0.97, 0.01, false),
+            (0.90, 0.01, true),
+            (0.90, 0.10, false),
+            (0.50, 0.10, true),
+        ] {
+            let base = vec![100.0; 16];
+            let other: Vec<_> = (0..16)
+                .map(|n| 100.0 * quotient * (1.0 + noise * (f64::from(n) - 7.5) / 7.5))
+                .collect();
+            let study = measured(&[("hierarchical:64", &base), ("hashed:512", &other)]);
+            let taken = study.recommended().unwrap().mode;
+            assert_eq!(taken == "hashed:512".parse().unwrap(), is_taken, "{quotient} {noise}");
+        }
+    }
+
+    #[test]
+    fn rounds_of_a_busy_machine_give_the_default() {
+        let [base, small, hashed] = BUSY;
+        let study = measured(&[
+            ("hierarchical:64", &base),
+            ("hierarchical:16", &small),
+            ("hashed:512", &hashed),
+        ]);
+        let verdict = "Take the default, hierarchical:64 at a tick of 1 ms: no mode that was measured \
+                       costs over 5 % less, with a confidence of 99 % after 16 rounds.";
+        assert_eq!(study.verdict(), verdict);
+    }
+
+    #[test]
+    fn what_costs_less_is_named_with_how_much_and_how_sure_it_is() {
+        let base: Vec<_> = (0..16).map(|n| 100.0 + f64::from(n)).collect();
+        let other: Vec<_> = base.iter().map(|base| base * 0.8).collect();
+        let study = measured(&[("hierarchical:64", &base), ("hashed:512", &other)]);
+        let verdict = "Take hashed:512 at a tick of 1 ms: it costs 20 % less than the default, \
+                       hierarchical:64 at a tick of 1 ms, with a confidence of 99 % after 16 rounds. \
+                       Above all it takes 86 ns of CPU time per operation, where hierarchical:64 \
+                       takes 108 ns of CPU time per operation.";
+        assert_eq!(study.verdict(), verdict);
+        let code = study.code().unwrap();
+        assert_eq!(code, "Timer::builder().mode(Mode::hashed(512)?).build()?");
+    }
+
+    #[test]
+    fn few_rounds_cannot_tell_however_clear_they_are() {
+        for rounds in [0, 1, 3, 7] {
+            let (base, other) = (vec![100.0; rounds], vec![10.0; rounds]);
+            let study = measured(&[("hierarchical:64", &base), ("hashed:512", &other)]);
+            assert_eq!(study.recommended().unwrap().mode, Mode::default());
+            let verdict = study.verdict();
+            assert!(verdict.starts_with("Cannot tell: "), "{verdict}");
+            assert!(verdict.contains("`--limit-time` gives more"), "{verdict}");
+        }
+    }
+
+    #[test]
+    fn rounds_that_disagree_cannot_tell_and_say_what_would_help() {
+        let base = vec![100.0; 16];
+        let other: Vec<_> = (0..16).map(|n| f64::from(80 + 2 * n)).collect();
+        let study = measured(&[("hierarchical:64", &base), ("hashed:512", &other)]);
+        let verdict = "Take the default, hierarchical:64 at a tick of 1 ms: 16 rounds cannot tell \
+                       whether hashed:512, at 0.84 to 1.06 times the cost, costs less by over 5 %. \
+                       Fewer programs beside it, or a longer `--limit-time`, would help.";
+        assert_eq!(study.verdict(), verdict);
+    }
+
+    #[test]
+    fn a_search_and_modes_that_were_given_get_the_same_sentences() {
+        let [base, small, hashed] = BUSY;
+        let samples: &[(&str, &[f64])] =
+            &[("hierarchical:64", &base), ("hierarchical:16", &small), ("hashed:512", &hashed)];
+        let mut study = measured(samples);
+        let searched = study.verdict();
+        let modes = samples.iter().map(|(mode, _)| mode.parse().unwrap()).collect();
+        study.options.configurations =
+            Configurations::Given { modes, tick: study.candidates[0].tick };
+        assert_eq!(study.verdict(), searched);
+    }
+
+    #[test]
+    fn a_mode_that_was_stopped_is_told() {
+        let base = vec![100.0; 16];
+        let mut study = measured(&[("hierarchical:64", &base), ("hierarchical:16", &base)]);
+        let mut stopped = candidate("hashed:64");
+        stopped.stopped = Some(Limit::Work { times: 20, than: Mode::default() });
+        stopped.figures.rounds_waited = 1_234_567;
+        study.candidates.push(stopped);
+        let said = " Others can cost much: hashed:64 at a tick of 1 ms was stopped when it was over \
+                    20 times the work of hierarchical:64.";
+        assert!(study.verdict().ends_with(said), "{}", study.verdict());
+        let modes = Vec::new();
+        let tick = study.candidates[0].tick;
+        study.options.configurations = Configurations::Given { modes, tick };
+        let said = "\nhashed:64 does not suit this trace: it was stopped when it was over 20 times \
+                    the work of hierarchical:64: it had left timeouts waiting a round 1,234,567 times.";
+        assert!(study.verdict().ends_with(said), "{}", study.verdict());
+    }
+
+    /// Checks that code compiles, and that it is what the command prints.
+    macro_rules! assert_pasted {
+        ($print:ident, $type:ty, $mode:literal, $tick:literal, $code:expr) => {
+            #[expect(dead_code)]
+            fn compiles() -> Result<(), Box<dyn std::error::Error>> {
+                #[allow(unused_imports)]
+                use tickwheel::{Ticks, Timer, Wheel};
+                let _: $type = $code;
+                Ok(())
+            }
+            let squeezed = |code: &str| code.split_whitespace().collect::<String>();
+            let code = $print($mode.parse().unwrap(), $tick.parse().unwrap());
+            assert_eq!(squeezed(&code), squeezed(stringify!($code)));
+        };
+    }
+
+    #[test]
+    fn the_line_to_paste_compiles() {
+        assert_pasted!(timer, Timer, "hierarchical", "1ms", Timer::builder().build()?);
+    }
+
+    #[test]
+    fn the_line_to_paste_compiles_with_a_mode_and_a_tick() {
+        assert_pasted!(
+            timer,
+            Timer,
+            "hashed:4096",
+            "1500us",
+            Timer::builder().mode(Mode::hashed(4096)?).tick(Duration::from_micros(1500)).build()?
+        );
+    }
+
+    #[test]
+    fn the_line_to_paste_compiles_for_a_wheel() {
+        assert_pasted!(
+            wheel,
+            (Wheel<()>, Ticks<Instant>),
+            "hierarchical:256",
+            "10ms",
+            (
+                Wheel::new(Mode::hierarchical_with(256)?),
+                Ticks::new(Instant::now(), Duration::from_millis(10))
+            )
+        );
+    }
+
+    /// A search in which each round took so many nanoseconds per operation, mode by mode.
+    fn measured(samples: &[(&str, &[f64])]) -> Study {
+        let candidates: Vec<_> = samples.iter().map(|(mode, _)| candidate(mode)).collect();
+        let counted: Vec<_> = candidates.iter().map(|it| (it.clone(), Work::default())).collect();
+        let mut study = Study {
+            trace: "a trace".into(),
+            operations: 100_000,
+            is_whole: true,
+            span_ms: 1_000,
+            gaps: Default::default(),
+            delays: Delays::new(),
+            unfit: Vec::new(),
+            options: Options::default(),
+            baseline: 0,
+            candidates,
+            rounds: samples[0].1.len(),
+        };
+        let contenders: Vec<_> = (0..samples.len()).collect();
+        let times: Vec<_> = samples.iter().map(|(_, samples)| samples.to_vec()).collect();
+        let scale = study.scale();
+        study.note(&contenders, &times, &counted, scale);
+        study
+    }
+
+    fn candidate(mode: &str) -> Candidate {
+        Candidate {
+            mode: mode.parse().unwrap(),
+            tick: Default::default(),
+            stopped: None,
+            figures: Figures { counted_score: 100.0, ..Figures::default() },
+            measured: None,
+        }
+    }
+}

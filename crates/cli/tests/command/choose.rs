@@ -1,0 +1,283 @@
+//! What the command `tickwheel choose` promises.
+
+use clap::ValueEnum;
+use serde_json::Value;
+use std::fs;
+use std::io::Cursor;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+use tickwheel_cli::generate::{Generator, Shape, Size};
+use tickwheel_cli::study::{Configurations, Driver, Options, Study, study};
+use tickwheel_cli::trace::{Operation, Trace};
+
+#[test]
+fn every_configuration_of_a_tick_fires_the_same_timeouts() {
+    for &shape in Shape::value_variants() {
+        let found = counted(&csv(operations(shape, 5_000)), Duration::from_millis(70));
+        for tick in ["1ms", "10ms", "70ms"].map(|tick| tick.parse().unwrap()) {
+            let done = found.candidates.iter().filter(|it| it.tick == tick && it.stopped.is_none());
+            let fired: Vec<_> = done.map(|it| it.figures.fired_total).collect();
+            assert!(1 < fired.len() && fired.iter().all(|count| *count == fired[0]), "{shape:?}");
+        }
+    }
+}
+
+#[test]
+fn wakeups_and_lateness_are_counted_by_the_times_of_the_trace() {
+    // Due at 1, 2, ... 100 ms, each woken for at a tick of 1 ms, and each tenth at 10 ms.
+    let mut csv = format!("{}\n", Trace::HEADER);
+    (1..=100).for_each(|key| csv += &format!("0,schedule,{key},{key}\n"));
+    let found = counted(&csv, Duration::from_millis(10));
+    let of = |tick: &str| {
+        let tick = tick.parse().unwrap();
+        let mode = "hashed:512".parse().unwrap();
+        let candidate = found.candidates.iter().find(|it| it.tick == tick && it.mode == mode);
+        let figures = &candidate.unwrap().figures;
+        (figures.wakeups, figures.mean_lateness_ns, figures.max_lateness_ns)
+    };
+    assert_eq!(of("1ms"), (100, 0, 0));
+    assert_eq!(of("10ms"), (10, 4_500_000, 9_000_000));
+}
+
+#[test]
+fn a_timer_caps_its_calls_and_a_wheel_does_not() {
+    let mut csv = format!("{}\n", Trace::HEADER);
+    (0..20_000).for_each(|key| csv += &format!("0,schedule,{key},{}\n", 10_000 + key % 7));
+    let longest = |driver| {
+        let options = Options { driver, time: Duration::ZERO, ..Options::default() };
+        let trace = Trace::new("generated", Cursor::new(csv.clone())).unwrap();
+        let found = study(trace, &options, |_| ()).unwrap();
+        found.candidates[0].figures.longest_call
+    };
+    assert_eq!(longest(Driver::Timer), 128);
+    assert!(1_000 < longest(Driver::Wheel));
+}
+
+#[test]
+fn ticks_are_searched_within_the_lateness_that_is_allowed() {
+    let folder = TempDir::new().unwrap();
+    let trace = trace_of(&folder, Shape::Cancelled, 1_000);
+    for (lateness, expected) in [
+        ("1us", &["1 us"][..]),
+        ("1ms", &["1 ms"]),
+        ("5ms", &["1 ms", "5 ms"]),
+        ("1s", &["1 ms", "10 ms", "100 ms", "1 s"]),
+        ("2d", &["1 ms", "10 ms", "100 ms", "1 s", "10 s", "1.67 min", "16.7 min", "1 h"]),
+    ] {
+        let choice = json(&[&trace, "--max-lateness", lateness]);
+        let mut ticks: Vec<_> =
+            candidates(&choice).iter().map(|it| it["tick"].as_str().unwrap()).collect();
+        ticks.dedup();
+        assert_eq!(ticks, expected);
+    }
+}
+
+#[test]
+fn a_longer_tick_is_taken_for_its_fewer_wakeups() {
+    let folder = TempDir::new().unwrap();
+    let trace = trace_of(&folder, Shape::Year, 20_000);
+    let choice = json(&[&trace, "--max-lateness", "1s"]);
+    assert_eq!(choice["recommended"]["mode"], "hierarchical:64");
+    assert_ne!(choice["recommended"]["tick"], "1 ms");
+    let verdict = choice["verdict"].as_str().unwrap();
+    assert!(verdict.contains(" because it wakes up "), "{verdict}");
+    let code = choice["code"].as_str().unwrap();
+    assert!(code.contains(".tick(Duration::from_"), "{code}");
+}
+
+#[test]
+fn what_holds_too_much_memory_is_not_recommended() {
+    let folder = TempDir::new().unwrap();
+    let trace = trace_of(&folder, Shape::Year, 20_000);
+    let choice = json(&[&trace, "--max-memory", "2MiB"]);
+    let (over, within): (Vec<_>, Vec<_>) =
+        candidates(&choice).iter().partition(|candidate| !candidate["stopped"].is_null());
+    assert!(over.iter().any(|over| over["stopped"] == "over the limit of 2.0 MiB"), "{choice}");
+    assert!(within.iter().all(|within| within["memory_bytes"].as_u64().unwrap() <= 2 << 20));
+    assert!(!within.is_empty(), "{choice}");
+
+    let choice = json(&[&trace, "--max-memory", "1KiB"]);
+    assert_eq!((&choice["recommended"], &choice["code"]), (&Value::Null, &Value::Null));
+    let table = text(&run(&[&trace, "--max-memory", "1KiB"]).stdout);
+    assert!(table.contains("No configuration came to the end of the trace"), "{table}");
+    assert!(table.contains("9 of them stopped early"), "{table}");
+}
+
+#[test]
+fn no_more_operations_are_read_than_asked_for() {
+    let folder = TempDir::new().unwrap();
+    let trace = trace_of(&folder, Shape::Short, 10_000);
+    for operations in ["5000", "5_000", "5e3"] {
+        let table = text(&run(&[&trace, "--operations", operations]).stdout);
+        assert!(table.contains(": the first 5,000 operations"), "{table}");
+    }
+    for operations in ["10000", "10001"] {
+        let table = text(&run(&[&trace, "--operations", operations]).stdout);
+        assert!(table.contains(": 10,000 operations"), "{table}");
+    }
+}
+
+/// A program whose timeouts take 30 to 60 s was recorded for 2 s, and for 300 s.
+#[test]
+fn a_trace_that_is_too_short_for_its_delays_is_told_before_anything_is_measured() {
+    let folder = TempDir::new().unwrap();
+    for (seconds, is_short) in [(2, true), (300, false)] {
+        let mut csv = format!("{}\n", Trace::HEADER);
+        for key in 0..seconds * 1_000_u64 {
+            csv += &format!("{key},schedule,{key},{}\n", 30_000 + key * 7919 % 30_000);
+        }
+        let path = folder.path().join("trace.csv");
+        fs::write(&path, csv).unwrap();
+        let choice = json(&[path.to_str().unwrap()]);
+        let verdict = choice["verdict"].as_str().unwrap();
+        let told = "Cannot tell: the trace is too short for its delays: 100 % of its timeouts are \
+                    pending at its end";
+        assert_eq!(verdict.starts_with(told), is_short, "{verdict}");
+        assert_eq!(choice["recommended"]["mode"], "hierarchical:64");
+        assert_eq!(choice["rounds"], 0);
+    }
+}
+
+#[test]
+fn a_trace_with_many_losses_is_told() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("trace.csv");
+    let recorded = csv(operations(Shape::Short, 5_000)).replacen('\n', "\n0,begin,,\n", 1);
+    for (missing, is_told) in [(50, false), (51, true)] {
+        fs::write(&path, format!("{recorded}999999,missing,{missing},\n999999,end,,\n")).unwrap();
+        let choice = json(&[path.to_str().unwrap()]);
+        let verdict = choice["verdict"].as_str().unwrap();
+        let told = verdict.starts_with("Cannot tell: 51 operations are missing, beside 5,000");
+        assert_eq!(told, is_told, "{verdict}");
+    }
+}
+
+#[test]
+fn a_person_gets_a_table_a_reason_and_a_line_to_paste() {
+    let folder = TempDir::new().unwrap();
+    let trace = trace_of(&folder, Shape::Short, 20_000);
+    for (driver, begin, end) in
+        [("timer", "    Timer::builder()", ".build()?"), ("wheel", "    (Wheel::new(", "))")]
+    {
+        let output = run(&[&trace, "--max-lateness", "10ms", "--for", driver]);
+        assert!(output.stderr.is_empty());
+        let table = text(&output.stdout);
+        assert!(table.contains("18 configurations"), "{table}");
+        for part in ["hierarchical:64", "score", "wake-ups", "Score: CPU time", "ake "] {
+            assert!(table.contains(part), "{part:?} in {table}");
+        }
+        let last = table.lines().last().unwrap();
+        assert!(last.starts_with(begin) && last.ends_with(end), "{table}");
+        assert!(!table.lines().any(|line| 80 < line.len() && !line.ends_with(['.', ':'])));
+        assert!(!table.contains('\u{1b}'), "{table}");
+    }
+}
+
+#[test]
+fn json_says_all_that_was_searched() {
+    let folder = TempDir::new().unwrap();
+    let choice = json(&[&trace_of(&folder, Shape::Bursts, 20_000)]);
+    assert_eq!(choice["operations"], 20_000);
+    assert_eq!(choice["baseline"]["mode"], "hierarchical:64");
+    assert_eq!(candidates(&choice).len(), 9);
+    for candidate in candidates(&choice).iter().filter(|candidate| candidate["stopped"].is_null()) {
+        assert!(0.0 < candidate["counted_score"].as_f64().unwrap());
+        for count in ["work", "longest_call", "memory_bytes", "wakeups", "fired_total"] {
+            assert!(0 < candidate[count].as_u64().unwrap(), "{count} in {candidate}");
+        }
+    }
+}
+
+/// That something is measured, and not what.
+#[test]
+fn with_time_all_that_is_not_hopeless_is_measured() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("trace.csv");
+    let lines = (0..2_000).map(|key| format!("{key},schedule,{key},50\n"));
+    fs::write(&path, format!("{}\n{}", Trace::HEADER, lines.collect::<String>())).unwrap();
+    let choice = json(&[path.to_str().unwrap(), "--limit-time", "1h"]);
+    assert!(16 <= choice["rounds"].as_u64().unwrap(), "{choice}");
+    for figure in ["score", "cpu_ns", "quotient"] {
+        let interval = ["least", "median", "most"];
+        let interval =
+            interval.map(|name| candidates(&choice)[0]["measured"][figure][name].as_f64());
+        assert!(interval.is_sorted() && Some(0.0) < interval[0], "{choice}");
+    }
+}
+
+#[test]
+fn arguments_are_checked_before_any_work() {
+    let folder = TempDir::new().unwrap();
+    let trace = trace_of(&folder, Shape::Short, 10);
+    let cases: &[(&[&str], &str)] = &[
+        (&["--max-lateness", "1ns"], "expected at least 1us"),
+        (&["--max-lateness", "soon"], "expected a duration"),
+        (&["--max-memory", "much"], "much"),
+        (&["--wake-cost", "little"], "expected number"),
+        (&["--operations", "0"], "expected a whole number from 1 on"),
+    ];
+    for (arguments, message) in cases {
+        let output = command(&[&[&*trace][..], arguments].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(message), "{}", text(&output.stderr));
+        assert!(output.stdout.is_empty());
+    }
+    let broken = folder.path().join("broken.csv");
+    fs::write(&broken, format!("{}\n0,schedule,1,-1\n", Trace::HEADER)).unwrap();
+    let output = command(&[broken.to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("broken.csv:2: found delay_ms `-1`"));
+}
+
+/// Searches, and measures nothing.
+fn counted(csv: &str, max_lateness: Duration) -> Study {
+    let trace = Trace::new("generated", Cursor::new(csv.to_string())).unwrap();
+    let configurations = Configurations::Search(max_lateness);
+    let options = Options { configurations, time: Duration::ZERO, ..Options::default() };
+    study(trace, &options, |_| ()).unwrap()
+}
+
+fn operations(shape: Shape, operations: u64) -> impl Iterator<Item = Operation> {
+    Generator::new(shape, Size { operations, ..Size::default() }, 5)
+}
+
+fn csv(operations: impl Iterator<Item = Operation>) -> String {
+    let lines = operations.map(|operation| format!("{operation}\n"));
+    format!("{}\n{}", Trace::HEADER, lines.collect::<String>())
+}
+
+fn trace_of(folder: &TempDir, shape: Shape, number: u64) -> String {
+    let path: PathBuf = folder.path().join("trace.csv");
+    fs::write(&path, csv(operations(shape, number))).unwrap();
+    path.to_str().unwrap().into()
+}
+
+fn candidates(choice: &Value) -> &Vec<Value> {
+    choice["candidates"].as_array().unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_slice(&run(&[arguments, &["--json"]].concat()).stdout).unwrap()
+}
+
+fn run(arguments: &[&str]) -> Output {
+    let output = command(arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    output
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tickwheel"));
+    command.arg("choose").args(arguments).stdin(Stdio::null());
+    // Nothing is measured unless a test wants it.
+    if !arguments.contains(&"--limit-time") {
+        command.args(["--limit-time", "0s"]);
+    }
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
