@@ -156,6 +156,11 @@ impl Trace {
 
     fn read_header(&mut self) -> Result<(), TraceError> {
         let expected = || format!("the header `{}`", Self::HEADER);
+        // An error is told by whoever reads on.
+        if let Some(found) = self.source.fill_buf().ok().and_then(foreign) {
+            self.line_number = 1;
+            return Err(self.error(found, &format!("{}, plain or gzip", expected())));
+        }
         if !self.read_line()? {
             return Err(self.error("an empty file", &expected()));
         }
@@ -385,7 +390,8 @@ impl fmt::Display for Gaps {
             let operations = units::operations(operations);
             writeln!(
                 f,
-                "the trace breaks off after {operations}: the program was killed, or still runs"
+                "the trace breaks off after {operations}: the program was killed or still runs, \
+                 or the file was cut"
             )?;
         }
         if 0 < missing {
@@ -481,6 +487,11 @@ fn begins_like_gzip(source: &mut impl BufRead) -> io::Result<bool> {
     Ok(!start.is_empty() && start.iter().zip(&GZIP_MAGIC).all(|(byte, magic)| byte == magic))
 }
 
+/// What data are that begin so, if they are of a kind that is often taken for a trace.
+fn foreign(start: &[u8]) -> Option<&'static str> {
+    FOREIGN.iter().find(|(magic, _)| start.starts_with(magic)).map(|&(_, name)| name)
+}
+
 fn describe(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no such file".into(),
@@ -511,6 +522,14 @@ fn columns(number: usize) -> String {
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+const FOREIGN: [(&[u8], &str); 5] = [
+    (b"PK\x03\x04", "a zip archive"),
+    (b"\x28\xb5\x2f\xfd", "zstd data"),
+    (b"\xfd7zXZ\x00", "xz data"),
+    (b"\xff\xfe", "UTF-16 text"),
+    (b"\xfe\xff", "UTF-16 text"),
+];
 
 /// Keeps a file without lines out of memory; a good line has some 60 bytes at most.
 const LONGEST_LINE: u64 = 4096;

@@ -33,6 +33,7 @@ pub(crate) struct Arguments {
         long = "mode",
         value_name = "MODE",
         default_values = ["hierarchical:64", "hashed:512"],
+        value_parser = super::replay::mode,
     )]
     modes: Vec<Mode>,
 

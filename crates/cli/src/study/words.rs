@@ -78,8 +78,8 @@ impl Study {
                 rounds(self.rounds)
             ),
             unknown => format!(
-                "{} cannot tell whether {} by over {} %. Fewer programs beside it, or a longer \
-                 `--limit-time`, would help",
+                "{} cannot tell whether {} costs over {} % less. Fewer programs beside it, or a \
+                 longer `--limit-time`, would help",
                 rounds(self.rounds),
                 list(unknown.iter().map(|candidate| beside(candidate))),
                 COUNTS * 100.0,
@@ -187,16 +187,16 @@ fn burden(candidate: &Candidate) -> String {
     }
 }
 
-/// "X, at 0.9 to 1.1 times its cost, costs less", without the end.
+/// "X (0.9 to 1.1 times the cost)".
 fn beside(candidate: &Candidate) -> String {
     match &candidate.measured {
         Some(Measured { quotient, .. }) => format!(
-            "{} costs less, at {} to {} times the cost,",
+            "{} ({} to {} times the cost)",
             candidate.mode,
             units::three_digits(quotient.least),
             units::three_digits(quotient.most)
         ),
-        None => format!("{} costs less", candidate.mode),
+        None => candidate.mode.to_string(),
     }
 }
 
@@ -355,8 +355,8 @@ mod tests {
         let other: Vec<_> = (0..16).map(|n| f64::from(80 + 2 * n)).collect();
         let study = measured(&[("hierarchical:64", &base), ("hashed:512", &other)]);
         let verdict = "Take the default, hierarchical:64 at a tick of 1 ms: 16 rounds cannot tell \
-                       whether hashed:512, at 0.84 to 1.06 times the cost, costs less by over 5 %. \
-                       Fewer programs beside it, or a longer `--limit-time`, would help.";
+                       whether hashed:512 (0.84 to 1.06 times the cost) costs over 5 % less. Fewer \
+                       programs beside it, or a longer `--limit-time`, would help.";
         assert_eq!(study.verdict(), verdict);
     }
 

@@ -265,7 +265,7 @@ fn the_command_warns_of_what_is_not_in_the_trace() {
     let missing = "tickwheel: warning: trace.csv: 1,235 operations are missing: the recorder could \
                    not write them in time\n";
     let torn = "tickwheel: warning: trace.csv: the trace breaks off after 3 operations: the \
-                program was killed, or still runs\n";
+                program was killed or still runs, or the file was cut\n";
     for command in ["replay", "choose"] {
         let whole = format!("{text}9,end,,\n");
         assert_eq!(run(command, &whole), (Some(0), false, missing.into()));

@@ -254,6 +254,21 @@ fn a_wrong_header_is_told() {
 }
 
 #[test]
+fn files_of_other_kinds_are_named() {
+    let folder = TempDir::new().unwrap();
+    for (bytes, found) in [
+        (&b"PK\x03\x04\x14\x00"[..], "found a zip archive"),
+        (b"\x28\xb5\x2f\xfd\x04\x00", "found zstd data"),
+        (b"\xfd7zXZ\x00\x00", "found xz data"),
+        (b"\xff\xfet\x00i\x00m\x00e\x00", "found UTF-16 text"),
+        (b"\xfe\xff\x00t\x00i\x00m\x00e", "found UTF-16 text"),
+    ] {
+        let trace = file_of(&folder, "other.csv", bytes);
+        assert_refused(&folder, &trace, "other.csv:1:", found, "plain or gzip");
+    }
+}
+
+#[test]
 fn broken_gzip_is_told() {
     let folder = TempDir::new().unwrap();
     let packed = gzip(generated(10_000).as_bytes());
@@ -541,6 +556,15 @@ fn a_pipe_gets_the_table_alone() {
     let verdict = table.lines().last().unwrap();
     assert!(verdict.ends_with('.') && verdict.contains("hierarchical:64"), "{verdict}");
     assert!(!table.contains('\u{1b}'), "{table}");
+}
+
+#[test]
+fn a_mode_of_another_size_is_said() {
+    let modes = ["-", "--mode", "hashed:500", "--mode", "hierarchical:64"];
+    let output = replay_input(generated(100).as_bytes(), &modes);
+    let said = "tickwheel: hashed:500 is run as hashed:512: the buckets are a power of two\n";
+    assert_eq!(text(&output.stderr), said);
+    assert!(text(&output.stdout).contains("hashed:512"));
 }
 
 #[test]
