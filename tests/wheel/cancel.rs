@@ -7,7 +7,7 @@ use tickwheel::Mode;
 in_each_mode! {
     cancels_once: "a@63; -a; !a; waits 0",
     cancelled_never_comes: "a@63; walk 62; -a; walk 128; to max",
-    cancelled_before_the_first_drive_never_comes: "for x in 0 1 5 2^40 max; a@x; -a; idle; to max",
+    cancelled_before_the_first_drive_never_comes: "for x in 0 1 5 2^40 max; a@x; -a; work 0 0; to max",
     cancel_after_expiry_finds_nothing: "a@5; to 5: a@5; !a; waits 0",
     due_but_not_yet_handed_out_can_be_cancelled:
         "to 10; a@5; -a; to 10; b@20 c@30; take 1000: b@20; -c; to 1000",

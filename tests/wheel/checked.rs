@@ -1,7 +1,7 @@
 //! A wheel that checks itself after every step.
 
 use std::cell::Cell;
-use std::ops::Deref;
+use std::ops::{Deref, RangeInclusive};
 use tickwheel::{Drain, Expired, Key, Mode, Wheel};
 
 /// A wheel that checks every invariant after every step while few timeouts wait. A check looks at
@@ -94,46 +94,50 @@ impl<T> Checked<T> {
         moved
     }
 
+    pub(crate) fn schedule_within(&mut self, range: RangeInclusive<u64>, value: T) -> Key {
+        let key = self.wheel.schedule_within(range, value);
+        self.check_step();
+        key
+    }
+
+    pub(crate) fn reschedule_within(&mut self, key: Key, range: RangeInclusive<u64>) -> bool {
+        let moved = self.wheel.reschedule_within(key, range);
+        self.check_step();
+        moved
+    }
+
     pub(crate) fn expire(&mut self, now: u64) -> Option<Expired<T>> {
-        let (before, len) = (self.now(), self.len());
-        let expired = self.wheel.expire(now);
-        let is_checked = self.check_step();
-        assert_eq!(self.now(), before.max(now), "time goes on to `now`, and never back");
-        match &expired {
-            Some(expired) => {
-                assert!(expired.deadline <= now, "never early");
-                assert_eq!(self.len() + 1, len);
-                assert!(self.get(expired.key).is_none(), "its key is stale");
-            }
-            None if is_checked => {
-                assert!(self.earliest().is_none_or(|deadline| now < deadline), "never late");
-                assert!(self.next_wake().is_none_or(|wake| now < wake), "it woke up for nothing");
-                assert_eq!(self.len(), len);
-            }
-            None => assert_eq!(self.len(), len),
-        }
-        expired
+        self.handed_out(now, |wheel| (wheel.expire(now), true))
     }
 
     /// As `expire`, with so much work at most.
     pub(crate) fn expire_bounded(&mut self, now: u64, work: &mut usize) -> Option<Expired<T>> {
-        let (before, len, given) = (self.now(), self.len(), *work);
-        let expired = self.wheel.expire_bounded(now, work);
+        let given = *work;
+        let expired = self.handed_out(now, |wheel| {
+            let expired = wheel.expire_bounded(now, work);
+            (expired, 0 < *work)
+        });
+        assert!(*work <= given && (expired.is_none() || *work < given), "work is used up");
+        expired
+    }
+
+    /// Makes a call, which says whether it would have handed out all that is due.
+    fn handed_out(
+        &mut self,
+        now: u64,
+        call: impl FnOnce(&mut Wheel<T>) -> (Option<Expired<T>>, bool),
+    ) -> Option<Expired<T>> {
+        let (before, len) = (self.now(), self.len());
+        let (expired, is_all) = call(&mut self.wheel);
         let is_checked = self.check_step();
         assert_eq!(self.now(), before.max(now), "time goes on to `now`, and never back");
-        assert!(*work <= given, "work is used up");
-        match &expired {
-            Some(expired) => {
-                assert!(expired.deadline <= now, "never early");
-                assert!(*work < given, "it was work");
-                assert_eq!(self.len() + 1, len);
-                assert!(self.get(expired.key).is_none(), "its key is stale");
-            }
-            None if is_checked && 0 < *work => {
-                assert!(self.earliest().is_none_or(|deadline| now < deadline), "never late");
-                assert!(self.next_wake().is_none_or(|wake| now < wake), "it woke up for nothing");
-            }
-            None => assert_eq!(self.len(), len),
+        assert_eq!(self.len() + usize::from(expired.is_some()), len);
+        if let Some(expired) = &expired {
+            assert!(expired.deadline <= now, "never early");
+            assert!(self.get(expired.key).is_none(), "its key is stale");
+        } else if is_all && is_checked {
+            assert!(self.earliest().is_none_or(|deadline| now < deadline), "never late");
+            assert!(self.next_wake().is_none_or(|wake| now < wake), "it woke up for nothing");
         }
         expired
     }

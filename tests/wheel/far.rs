@@ -8,7 +8,7 @@ in_each_mode! {
         "for x in 2^32 2^61 1_844_674_407_370_955 max-1 max; a@x b@1; next 1; wakes 1; "
         "walk 2000: b@1; next x; wakes x; -a",
     never_in_effect_neither_comes_nor_costs:
-        "a@2^32 b@2^61 c@2^63-1 d@2^63 e@max-1 f@max; walk 5000; to 1_000_000; idle; "
+        "a@2^32 b@2^61 c@2^63-1 d@2^63 e@max-1 f@max; walk 5000; to 1_000_000; work 0 0; "
         "wakes 2^32; -a -b -c -d -e -f",
     the_last_tick_is_a_deadline_like_any_other:
         "a@max b@max-1 c@max; to max-2; to max-1: b@max-1; d@max; to max: a@max c@max d@max; "

@@ -29,7 +29,8 @@ in_each_mode! {
     a_jump_leaves_what_is_not_due:
         "a@25_000 b@90_000 c@240_000; to 10_000; to 25_000: a@25_000; to 60_000; "
         "to 239_999: b@90_000; to 240_000: c@240_000",
-    a_far_timeout_survives_a_jump_that_ends_short_of_it,
+    a_far_timeout_survives_a_jump_that_ends_short_of_it:
+        "for x in 2^1..59; a@10x; to x; waits 1; to 13x: a@10x",
     demotion_keeps_the_deadline:
         "a@15_000 b@80_000; to 45_000: a@15_000; to 70_000; to 79_999; to 90_000: b@80_000",
     overdue_by_any_time_comes_once:
@@ -211,17 +212,6 @@ fn a_jump_hands_out_what_a_walk_does(mode: Mode) {
     let mut stepped = fill();
     let steps = (0..=30).flat_map(|step| stepped.jump(step * 100)).collect::<Vec<_>>();
     assert_eq!(steps, walked);
-}
-
-fn a_far_timeout_survives_a_jump_that_ends_short_of_it(mode: Mode) {
-    for bit in 1..63 {
-        let span = 1_u64 << bit;
-        let mut wheel = Checked::new(mode);
-        wheel.schedule(span.saturating_mul(10), "ten spans");
-        assert_eq!(wheel.jump(span), []);
-        assert_eq!(wheel.len(), 1);
-        assert_eq!(wheel.jump(span.saturating_mul(13)).len(), 1);
-    }
 }
 
 fn demotion_goes_down_and_keeps_one_copy(mode: Mode) {

@@ -11,7 +11,9 @@ in_each_mode! {
     far_timeout_in_the_bucket_under_way_does_not_hide_a_near_one:
         "for x in 8 64 256 512 4096 2^18 2^36 2^60; o@x; to x: o@x; a@2x b@2x-1 c@9x d@x+1; "
         "next x+1; wakes x+1; wake 2x: d@x+1 b@2x-1 a@2x",
-    one_timeout_is_the_next_at_any_distance,
+    one_timeout_is_the_next_at_any_distance:
+        "for x in 2^0..62; a@x; next x; wakes x; to x-1; next x; wakes x; -a; next none; "
+        "wakes none; a@2x; next 2x; wakes 2x",
     the_next_of_one_coarse_bucket_is_its_earliest:
         "a@70_003 b@70_001 c@70_007 d@70_002; next 70_001; to 70_000; next 70_001; -b; "
         "next 70_002; d>70_009; next 70_003; to 70_003: a@70_003; next 70_007; "
@@ -27,7 +29,10 @@ in_each_mode! {
     the_next_after_a_cancel_is_the_second,
     waking_up_always_makes_progress,
     waking_up_skips_no_timeout_and_no_distance,
-    one_wake_up_a_deadline_where_none_is_cancelled,
+    one_wake_up_a_deadline_where_none_is_cancelled:
+        "a@3 b@3 c@10 d@700 e@701 f@70_000 g@2^33; wakes 3; to 3: a@3 b@3; wakes 10; "
+        "to 10: c@10; wakes 700; to 700: d@700; wakes 701; to 701: e@701; wakes 70_000; "
+        "to 70_000: f@70_000; wakes 2^33; to 2^33: g@2^33; wakes none",
     a_new_earliest_deadline_brings_the_wake_up_forward:
         "a@2^20; to 99; wakes 2^20; b@300; wakes 300; a>200; wakes 200; c@100; wakes 100; "
         "to 99; to 100: c@100; walk 300: a@200 b@300",
@@ -44,27 +49,6 @@ fn far_timeout_does_not_hide_a_near_one(mode: Mode) {
             assert_eq!((wheel.next_deadline(), wheel.next_wake()), (Some(near), Some(near)));
             assert_eq!(wheel.jump(near), [(near, "near")]);
             assert_eq!(wheel.next_deadline(), Some(far));
-        }
-    }
-}
-
-fn one_timeout_is_the_next_at_any_distance(mode: Mode) {
-    for start in [0, 1, 100, 1 << 40] {
-        for bit in 0..63 {
-            let mut wheel = Checked::at(mode, start);
-            let deadline = start + (1 << bit);
-            let key = wheel.schedule(deadline, ());
-            assert_eq!(
-                (wheel.next_deadline(), wheel.next_wake()),
-                (Some(deadline), Some(deadline))
-            );
-            assert_eq!(wheel.jump(deadline - 1), []);
-            assert_eq!(
-                (wheel.next_deadline(), wheel.next_wake()),
-                (Some(deadline), Some(deadline))
-            );
-            assert_eq!(wheel.cancel(key), Some(()));
-            assert_eq!((wheel.next_deadline(), wheel.next_wake()), (None, None));
         }
     }
 }
@@ -138,20 +122,6 @@ fn waking_up_skips_no_timeout_and_no_distance(mode: Mode) {
     let expected: Vec<_> = deadlines.into_iter().map(|deadline| (deadline, deadline)).collect();
     assert_eq!(wheel.wake_up_until(1 << 40), expected);
     assert!(wheel.is_empty());
-}
-
-fn one_wake_up_a_deadline_where_none_is_cancelled(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let deadlines = [3, 3, 10, 700, 701, 70_000, 1 << 33];
-    for deadline in deadlines {
-        wheel.schedule(deadline, ());
-    }
-    let mut wakes = Vec::new();
-    while let Some(wake) = wheel.next_wake() {
-        wakes.push(wake);
-        wheel.jump(wake);
-    }
-    assert_eq!(wakes, [3, 10, 700, 701, 70_000, 1 << 33], "and at least a tick apart");
 }
 
 fn emptied_wheel_asks_for_no_wake_up(mode: Mode) {

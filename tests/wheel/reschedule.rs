@@ -5,7 +5,11 @@ use tickwheel::Mode;
 
 in_each_mode! {
     moved_later_is_silent_at_its_old_tick: "a@5; walk 3; a>10; next 10; walk 20: a@10",
-    moved_earlier_comes_earlier,
+    moved_earlier_comes_earlier:
+        "a@200; a>10; next 10; wakes 10; walk 9; to 10: a@10; to 200; anew; a@200; a>199; "
+        "next 199; walk 198; to 199: a@199; anew; a@5000; a>64; next 64; walk 63; to 64: a@64; "
+        "to 5000; anew; a@2^40; a>3; next 3; walk 2; to 3: a@3; to 2^40; anew; a@max; a>1; "
+        "next 1; wakes 1; to 1: a@1; to max",
     moved_twice_comes_where_it_was_moved_last: "a@200; a>50; walk 20; a>40; walk 300: a@40",
     moved_into_the_past_comes_at_once:
         "to 100; a@1000; to 100; a>20; next 100; wakes 100; to 100: a@100",
@@ -32,18 +36,6 @@ in_each_mode! {
     a_thousand_moves_do_not_drift,
     refused_extends_its_deadline_and_stays:
         "a@10 b@11; take 20: a@10; a@510; to 20: b@11; walk 600: a@510",
-}
-
-fn moved_earlier_comes_earlier(mode: Mode) {
-    for (from, to) in [(200, 10), (200, 199), (5000, 64), (1 << 40, 3), (u64::MAX, 1)] {
-        let mut wheel = Checked::new(mode);
-        let key = wheel.schedule(from, "only");
-        assert!(wheel.reschedule(key, to));
-        assert_eq!((wheel.next_deadline(), wheel.next_wake()), (Some(to), Some(to)));
-        assert_eq!(wheel.walk(to - 1), []);
-        assert_eq!(wheel.jump(to), [(to, "only")]);
-        assert_eq!(wheel.jump(from), []);
-    }
 }
 
 fn moved_between_due_and_pending_again_and_again(mode: Mode) {

@@ -4,7 +4,8 @@ use crate::checked::Checked;
 use tickwheel::Mode;
 
 in_each_hierarchical_mode! {
-    few_in_one_far_bucket_are_sorted_at_once,
+    few_in_one_far_bucket_are_sorted_at_once:
+        "a@2^20+7000 b@2^20+5 c@2^20+300; to 2^21: b@2^20+5 c@2^20+300 a@2^20+7000; work 1 0",
     many_in_a_bucket_of_the_second_level_are_sorted_at_once,
     what_is_stale_does_not_go_back_into_buckets,
 }
@@ -26,16 +27,6 @@ in_each_mode! {
     what_is_due_now_is_not_what_is_due_later:
         "a@100 b@110 c@120; take 130: a@100; -b; to 119; to 120: c@120",
     an_emptied_wheel_forgets_when_it_was_to_wake_up: "a@10; -a; b@1_000_000; wakes 1_000_000",
-}
-
-fn few_in_one_far_bucket_are_sorted_at_once(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let deadlines = [7_000, 5, 300].map(|after| (1 << 20) + after);
-    for deadline in deadlines {
-        wheel.schedule(deadline, ());
-    }
-    assert_eq!(wheel.jump(1 << 21).len(), deadlines.len());
-    assert_eq!(wheel.work(), (1, 0));
 }
 
 fn many_in_a_bucket_of_the_second_level_are_sorted_at_once(mode: Mode) {

@@ -19,8 +19,14 @@ in_each_mode! {
     moved_away_and_back_it_comes_last_and_once:
         "for x in 0 4 6 999 2^20 max; a@500 b@500 c@500; b>x; b>500; b>x; b>500; b>x; b>500; "
         "to 500: a@500 c@500 b@500; to max",
-    a_place_used_again_for_the_same_tick_comes_last,
-    a_place_used_again_for_another_tick_comes_then,
+    a_place_used_again_for_the_same_tick_comes_last:
+        "for x in 1 5 700 2^20 2^40; a@x b@x c@x d@x; -b -c; e@x f@x g@x; stale 2; "
+        "to x: a@x d@x e@x f@x g@x",
+    a_place_used_again_for_another_tick_comes_then:
+        "a@5 b@5; -b; c@6; next 5; walk 10: a@5 c@6; anew; a@6 b@6; -b; c@5; next 5; "
+        "walk 10: c@5 a@6; anew; a@5 b@5; -b; c@517; walk 10: a@5; to 517: c@517; anew; "
+        "a@2^20 b@2^20; -b; c@3; next 3; walk 10: c@3; to 2^21: a@2^20; anew; a@3 b@3; -b; "
+        "c@2^20; next 3; walk 10: a@3; to 2^21: c@2^20",
     a_place_used_again_among_those_due_comes_last:
         "a@50 b@50 c@50 d@50; take 50: a@50; -c; e@50; b>20; to 50: d@50 e@50 b@50",
     stale_entries_in_front_hide_nothing:
@@ -248,36 +254,6 @@ fn moved_to_its_own_tick_many_times_it_comes_last_and_once(mode: Mode) {
             assert_eq!(wheel.jump(tick), expected);
             assert_eq!(wheel.jump(u64::MAX), []);
         }
-    }
-}
-
-fn a_place_used_again_for_the_same_tick_comes_last(mode: Mode) {
-    for tick in [1, 5, 700, 1 << 20, 1 << 40] {
-        let mut wheel = Checked::new(mode);
-        let keys = [0, 1, 2, 3].map(|value| wheel.schedule(tick, value));
-        wheel.cancel(keys[1]);
-        wheel.cancel(keys[2]);
-        wheel.schedule(tick, 4);
-        wheel.schedule(tick, 5);
-        wheel.schedule(tick, 6);
-        assert_eq!(wheel.stats().stale, 2, "their entries are still there");
-        let expected: Vec<_> = [0, 3, 4, 5, 6].map(|value| (tick, value)).into();
-        assert_eq!(wheel.jump(tick), expected);
-    }
-}
-
-fn a_place_used_again_for_another_tick_comes_then(mode: Mode) {
-    for (first, second) in [(5, 6), (6, 5), (5, 5 + 512), (1 << 20, 3), (3, 1 << 20)] {
-        let mut wheel = Checked::new(mode);
-        wheel.schedule(first, 0);
-        let key = wheel.schedule(first, 1);
-        wheel.cancel(key);
-        wheel.schedule(second, 2);
-        let mut expected = [(first, 0), (second, 2)];
-        expected.sort_unstable();
-        assert_eq!(wheel.next_deadline(), Some(expected[0].0));
-        assert_eq!(wheel.walk(10).len(), expected.iter().filter(|entry| entry.0 <= 10).count());
-        assert_eq!(wheel.jump(1 << 21).len(), expected.iter().filter(|entry| 10 < entry.0).count());
     }
 }
 

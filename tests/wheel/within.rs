@@ -7,8 +7,12 @@ use tickwheel::Mode;
 
 in_each_hierarchical_mode! {
     something_due_in_the_range_is_found_at_any_distance,
-    something_beyond_the_range_hides_nothing,
-    what_is_sorted_ahead_is_found,
+    // `b` is in the bucket of the last tick.
+    something_beyond_the_range_hides_nothing: "a@3cube+1 b@5cube+2; c@3cube..5cube+1; c=3cube+1",
+    // A bucket was sorted as a whole, so its later ticks are in no bucket any more.
+    what_is_sorted_ahead_is_found:
+        "a@2^40+1 b@2^40+3 c@2^40+3; take 2^40+1: a@2^40+1; d@2^40+2..2^40+3; d=2^40+3; "
+        "e@2^40+2..2^40+2; e=2^40+2",
 }
 
 in_each_hashed_mode! {
@@ -17,16 +21,25 @@ in_each_hashed_mode! {
 
 in_each_mode! {
     the_tick_is_in_the_range_whatever_waits,
-    alone_it_comes_at_the_coarsest_tick,
-    a_range_that_has_begun_is_what_is_left_of_it,
-    a_range_that_is_over_is_due_now,
+    alone_it_comes_at_the_coarsest_tick:
+        "a@30_000..31_000; a=30_720; to 30_719; to 30_720: a@30_720; anew; a@30_000..30_000; "
+        "a=30_000; anew; a@1..1_000_000; a=524_288; to 524_287; anew; a@65..127; a=96; anew; "
+        "a@max-5..max; a=max-3; to max-4; to max-3: a@max-3; a@max..max; a=max; to max: a@max",
+    // It may be due now, but then it costs a wake-up of its own.
+    a_range_that_has_begun_is_what_is_left_of_it: "to 1000; a@500..1010; a=1008",
+    a_range_that_is_over_is_due_now:
+        "to 1000; a@0..0 b@0..999 c@5..1000 d@1000..1000; a=1000 b=1000 c=1000 d=1000; "
+        "to 1000: a@1000 b@1000 c@1000 d@1000",
     a_range_turned_round_is_its_start,
     the_whole_of_time_is_a_range,
     ranges_that_overlap_meet,
     what_is_cancelled_leaves_the_tick_in_the_range,
-    in_the_range_it_is_not_moved,
+    // It leaves nothing behind and keeps its place. Due and not handed out, it is in a range that has begun.
+    in_the_range_it_is_not_moved:
+        "a@100 b@100; a>100..100 a>0..100 a>99..101 a>100..max; a=100 b=100; stale 0; "
+        "to 100: a@100 b@100; c@150 d@140; take 200: d@140; c>150..300; to 200: c@150",
     out_of_the_range_it_is_moved,
-    a_stale_key_moves_nothing,
+    a_stale_key_moves_nothing: "a@100; -a; b@100; !a; to max: b@100",
     in_the_middle_of_a_step_the_tick_is_in_the_range,
 }
 
@@ -47,31 +60,6 @@ fn the_tick_is_in_the_range_whatever_waits(mode: Mode) {
         }
     }
     wheel.check();
-}
-
-fn alone_it_comes_at_the_coarsest_tick(mode: Mode) {
-    for (range, coarsest) in [
-        (30_000..=31_000, 30_720),
-        (30_000..=30_000, 30_000),
-        (1..=1_000_000, 524_288),
-        (65..=127, 96),
-        (u64::MAX - 5..=u64::MAX, u64::MAX - 3),
-        (u64::MAX..=u64::MAX, u64::MAX),
-    ] {
-        let mut wheel = Checked::new(mode);
-        let key = wheel.unchecked().schedule_within(range, ());
-        assert_eq!(wheel.deadline(key), Some(coarsest));
-        wheel.check();
-        assert!(wheel.expire(coarsest - 1).is_none());
-        assert!(wheel.expire(coarsest).is_some());
-    }
-}
-
-/// It may be due now, but then it costs a wake-up of its own.
-fn a_range_that_has_begun_is_what_is_left_of_it(mode: Mode) {
-    let mut wheel = Checked::at(mode, 1_000);
-    let key = wheel.unchecked().schedule_within(500..=1_010, ());
-    assert_eq!(wheel.deadline(key), Some(1_008));
 }
 
 fn something_due_in_the_range_is_found_at_any_distance(mode: Mode) {
@@ -101,40 +89,6 @@ fn something_due_in_the_coming_round_is_found(mode: Mode) {
         let key = wheel.unchecked().schedule_within(range, 1);
         assert_eq!(wheel.deadline(key), Some(round + distance));
     }
-}
-
-fn something_beyond_the_range_hides_nothing(mode: Mode) {
-    let span = (mode.buckets() as u64).pow(3);
-    let mut wheel = Checked::new(mode);
-    wheel.schedule(3 * span + 1, 0);
-    // In the bucket of the last tick.
-    wheel.schedule(5 * span + 2, 1);
-    let key = wheel.unchecked().schedule_within(3 * span..=5 * span + 1, 2);
-    assert_eq!(wheel.deadline(key), Some(3 * span + 1));
-}
-
-/// A bucket was sorted as a whole, so its later ticks are in no bucket any more.
-fn what_is_sorted_ahead_is_found(mode: Mode) {
-    let far = 1 << 40;
-    let mut wheel = Checked::new(mode);
-    for deadline in [far + 1, far + 3, far + 3] {
-        wheel.schedule(deadline, deadline);
-    }
-    assert!(wheel.expire(far + 1).is_some());
-    let key = wheel.unchecked().schedule_within(far + 2..=far + 3, 0);
-    assert_eq!(wheel.deadline(key), Some(far + 3));
-    let key = wheel.unchecked().schedule_within(far + 2..=far + 2, 0);
-    assert_eq!(wheel.deadline(key), Some(far + 2));
-    wheel.check();
-}
-
-fn a_range_that_is_over_is_due_now(mode: Mode) {
-    let mut wheel = Checked::at(mode, 1_000);
-    for range in [0..=0, 0..=999, 5..=1_000, 1_000..=1_000] {
-        let key = wheel.unchecked().schedule_within(range, ());
-        assert_eq!(wheel.deadline(key), Some(1_000));
-    }
-    assert_eq!(wheel.jump(1_000).len(), 4);
 }
 
 #[expect(clippy::reversed_empty_ranges, reason = "that is what it is about")]
@@ -193,23 +147,6 @@ fn what_is_cancelled_leaves_the_tick_in_the_range(mode: Mode) {
     }
 }
 
-fn in_the_range_it_is_not_moved(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let (first, second) = (wheel.schedule(100, 1), wheel.schedule(100, 2));
-    for range in [100..=100, 0..=100, 99..=101, 100..=u64::MAX] {
-        assert!(wheel.unchecked().reschedule_within(first, range));
-        assert_eq!((wheel.deadline(first), wheel.deadline(second)), (Some(100), Some(100)));
-    }
-    assert_eq!(wheel.stats().stale, 0, "it left nothing behind");
-    assert_eq!(wheel.jump(100), [(100, 1), (100, 2)], "in its place");
-    // Due and not handed out, it is in a range that has begun.
-    let due = wheel.schedule(150, 3);
-    wheel.schedule(140, 4);
-    assert_eq!(wheel.expire(200).map(|expired| expired.value), Some(4));
-    assert!(wheel.unchecked().reschedule_within(due, 150..=300));
-    assert_eq!(wheel.jump(200), [(150, 3)]);
-}
-
 fn out_of_the_range_it_is_moved(mode: Mode) {
     let mut wheel = Checked::new(mode);
     let key = wheel.schedule(100, 1);
@@ -219,16 +156,6 @@ fn out_of_the_range_it_is_moved(mode: Mode) {
         wheel.check();
     }
     assert_eq!(wheel.walk(400), [(5, 1)]);
-}
-
-fn a_stale_key_moves_nothing(mode: Mode) {
-    let mut wheel = Checked::new(mode);
-    let key = wheel.schedule(100, 1);
-    wheel.cancel(key);
-    wheel.schedule(100, 2);
-    assert!(!wheel.unchecked().reschedule_within(key, 0..=u64::MAX));
-    assert!(!wheel.unchecked().reschedule_within(key, 500..=600));
-    assert_eq!(wheel.jump(u64::MAX), [(100, 2)]);
 }
 
 fn in_the_middle_of_a_step_the_tick_is_in_the_range(mode: Mode) {
