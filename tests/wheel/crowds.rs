@@ -113,12 +113,6 @@ impl Crowd {
         self.check();
     }
 
-    /// Goes on to `now`, with so much work a step.
-    fn jump(&mut self, now: u64, work: usize) {
-        while !self.expire_bounded(now, work) {}
-        self.check_all();
-    }
-
     /// A crowd, and a jump past some of it in steps, with anything in between.
     fn round(&mut self) {
         let crowd = self.rng.usize(CROWD..=3 * CROWD);

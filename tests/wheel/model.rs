@@ -298,18 +298,10 @@ impl Pair {
                 }
                 self.clear_map();
             }
-            Op::Clear => {
-                self.wheel.clear();
-                self.clear_map();
-            }
+            Op::Clear => self.clear(),
             Op::Reserve(timeouts) => self.wheel.reserve((*timeouts).into()),
             Op::ShrinkToFit => self.wheel.shrink_to_fit(),
         }
-    }
-
-    fn clear_map(&mut self) {
-        self.pending.clear();
-        self.timeouts.iter_mut().for_each(|timeout| timeout.1 = None);
     }
 }
 

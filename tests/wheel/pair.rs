@@ -82,6 +82,30 @@ impl Pair {
         0 < work && !self.came(now, None)
     }
 
+    /// Takes so many steps of one unit of work each.
+    pub(crate) fn steps(&mut self, steps: usize, now: u64) {
+        for _ in 0..steps {
+            self.expire_bounded(now, 1);
+        }
+    }
+
+    /// Expires all that is due by `now`, with so much work a step.
+    pub(crate) fn jump(&mut self, now: u64, work: usize) {
+        while !self.expire_bounded(now, work) {}
+        self.check();
+        self.look_for_next();
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.wheel.clear();
+        self.clear_map();
+    }
+
+    pub(crate) fn clear_map(&mut self) {
+        self.pending.clear();
+        self.timeouts.iter_mut().for_each(|timeout| timeout.1 = None);
+    }
+
     /// Compares what a call at `now` handed out.
     pub(crate) fn came(&mut self, now: u64, expired: Option<Expired<usize>>) -> bool {
         self.now = self.now.max(now);

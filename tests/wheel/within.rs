@@ -34,7 +34,7 @@ in_each_mode! {
     the_whole_of_time_is_a_range,
     ranges_that_overlap_meet,
     what_is_cancelled_leaves_the_tick_in_the_range,
-    // It leaves nothing behind and keeps its place. Due and not handed out, it is in a range that has begun.
+    // It keeps its place. Due and not handed out, it is in a range that has begun.
     in_the_range_it_is_not_moved:
         "a@100 b@100; a>100..100 a>0..100 a>99..101 a>100..max; a=100 b=100; stale 0; "
         "to 100: a@100 b@100; c@150 d@140; take 200: d@140; c>150..300; to 200: c@150",
