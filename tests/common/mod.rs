@@ -1,7 +1,8 @@
 //! What the tests share: the macro that stamps a situation for each mode, and random numbers.
 
 /// Makes a module of tests for each mode out of situations: a name, and the situation as text for
-/// `tests/wheel/script.rs`; or the name of a function of a `Mode`.
+/// `tests/wheel/script.rs`; or the name of a function of a `Mode`, or of
+/// what is made `From` one.
 ///
 /// A function that is not named here is dead code, and denied as such.
 macro_rules! in_each_mode {
@@ -10,13 +11,13 @@ macro_rules! in_each_mode {
             $(
                 #[test]
                 fn $situation() {
-                    let mode = $mode.parse().expect("a mode");
+                    let mode: tickwheel::Mode = $mode.parse().expect("a mode");
                     in_each_mode! { @run mode, $situation $($($script)+)? }
                 }
             )*
         }
     };
-    (@run $mode:ident, $situation:ident) => { super::$situation($mode) };
+    (@run $mode:ident, $situation:ident) => { super::$situation($mode.into()) };
     (@run $mode:ident, $situation:ident $($script:literal)+) => {
         crate::script::run($mode, concat!($($script),+))
     };

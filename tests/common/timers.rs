@@ -8,10 +8,17 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
-use tickwheel::{Clock, ManualClock, Mode, Timer, TimerBuilder};
+use tickwheel::{Clock, ManualClock, MissedTick, Mode, Timeout, Timer, TimerBuilder};
+
+pub(crate) type BoxedTask = Box<dyn FnOnce() + Send>;
 
 pub(crate) fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
+}
+
+/// A timer on the system's clock.
+pub(crate) fn build(with: impl FnOnce(TimerBuilder) -> TimerBuilder) -> Timer {
+    with(Timer::builder()).build().expect("in range")
 }
 
 /// A timer with ticks of 1 ms, its clock, and a log of its tasks.
@@ -33,6 +40,35 @@ impl Manual {
         let timer = with(builder).build().expect("in range");
         let log = Log { clock: clock.clone(), start: clock.now(), runs: Arc::default() };
         Self { start: clock.now(), clock, timer, log }
+    }
+
+    pub(crate) fn with(with: impl FnOnce(TimerBuilder) -> TimerBuilder) -> Self {
+        Self::built(Mode::default(), with)
+    }
+
+    /// Schedules a task, `delay` milliseconds from now.
+    pub(crate) fn after(&self, delay: u64, task: impl FnOnce() + Send + 'static) -> Timeout {
+        self.timer.schedule(ms(delay), task).expect("it runs")
+    }
+
+    /// Schedules a task that writes `number`, `delay` milliseconds from now.
+    pub(crate) fn once(&self, delay: u64, number: u32) -> Timeout {
+        self.after(delay, self.log.task(number))
+    }
+
+    /// Schedules a task that does nothing, `delay` milliseconds from now.
+    pub(crate) fn idle(&self, delay: u64) -> Timeout {
+        self.after(delay, || {})
+    }
+
+    /// Schedules a repeating task, each `period` milliseconds.
+    pub(crate) fn every(
+        &self,
+        period: u64,
+        missed: MissedTick,
+        task: impl FnMut() -> ControlFlow<()> + Send + 'static,
+    ) -> Timeout {
+        self.timer.schedule_repeating(ms(period), missed, task).expect("it runs")
     }
 
     /// Milliseconds since the start.
@@ -60,6 +96,12 @@ impl Manual {
     pub(crate) fn jump(&self, millis: u64) -> Vec<(u64, u32)> {
         self.clock.jump(ms(millis));
         self.log.take()
+    }
+}
+
+impl From<Mode> for Manual {
+    fn from(mode: Mode) -> Self {
+        Self::new(mode)
     }
 }
 
@@ -126,6 +168,79 @@ impl Count {
         let count = self.clone();
         move || count.add()
     }
+
+    /// A task that counts when it is dropped, run or not.
+    pub(crate) fn dropped(&self) -> impl FnOnce() + Send + 'static {
+        let captured = CountsDrop(self.clone());
+        move || drop(captured)
+    }
+
+    pub(crate) fn wait_for(&self, count: usize) {
+        wait_until(|| self.get() == count);
+    }
+}
+
+/// A gate inside a task: the task waits there until the test opens it.
+#[derive(Clone, Default)]
+pub(crate) struct Gate {
+    begun: Count,
+    open: Count,
+    ended: Count,
+}
+
+impl Gate {
+    pub(crate) fn open(&self) {
+        self.open.add();
+    }
+
+    /// Waits until it is open.
+    pub(crate) fn pass(&self) {
+        self.begun.add();
+        wait_until(|| 0 < self.open.get());
+        self.ended.add();
+    }
+
+    /// A task that waits until it is open.
+    pub(crate) fn task(&self) -> impl FnOnce() + Send + 'static {
+        let gate = self.clone();
+        move || gate.pass()
+    }
+
+    /// Waits until a task waits there.
+    pub(crate) fn reached(&self) {
+        wait_until(|| 0 < self.begun.get());
+    }
+
+    /// Returns how many have passed.
+    pub(crate) fn passed(&self) -> usize {
+        self.ended.get()
+    }
+}
+
+/// An executor that keeps tasks until the test takes them out.
+#[derive(Clone, Default)]
+pub(crate) struct Kept(Arc<Mutex<Vec<BoxedTask>>>);
+
+impl Kept {
+    pub(crate) fn executor(&self) -> impl Fn(BoxedTask) + Send + Sync + 'static {
+        let kept = self.clone();
+        move |task| kept.0.lock().unwrap().push(task)
+    }
+
+    /// Waits for the next task.
+    pub(crate) fn take(&self) -> BoxedTask {
+        wait_until(|| 0 < self.len());
+        self.0.lock().unwrap().remove(0)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}
+
+/// An executor.
+pub(crate) fn a_thread_each(task: BoxedTask) {
+    thread::spawn(task);
 }
 
 /// Something to capture, that counts when it is dropped.

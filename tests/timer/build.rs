@@ -1,75 +1,57 @@
 //! Settings that can be built, and settings that cannot.
 
-use crate::help::{Count, wait_until};
+use crate::help::{Count, build, ms, threads_named};
 use std::time::Duration;
-use tickwheel::{BuildError, Mode, Timer};
+use tickwheel::{BuildError, ManualClock, Mode, ScheduleError, Task, Timeout, Timer};
+use tickwheel::{TimerBuilder, Unfired};
 
 #[test]
 fn numbers_out_of_range_are_errors() {
-    let error = |tick| Timer::builder().tick(tick).build().expect_err("out of range");
-    for tick in
-        [Duration::ZERO, Duration::from_nanos(999), Duration::from_secs(3_601), Duration::MAX]
-    {
-        assert_eq!(error(tick), BuildError::Tick(tick));
+    let mut cases = vec![
+        (Timer::builder().max_pending(0), BuildError::MaxPending),
+        (Timer::builder().thread_name("a\0b"), BuildError::ThreadName("a\0b".to_owned())),
+    ];
+    for tick in [0, 999, 3_600_000_000_001, u64::MAX].map(Duration::from_nanos) {
+        cases.push((Timer::builder().tick(tick), BuildError::Tick(tick)));
     }
+    cases.push((Timer::builder().tick(Duration::MAX), BuildError::Tick(Duration::MAX)));
     for shards in [0, 1_025, usize::MAX] {
-        let error = Timer::builder().shards(shards).build().expect_err("out of range");
-        assert_eq!(error, BuildError::Shards(shards));
+        cases.push((Timer::builder().shards(shards), BuildError::Shards(shards)));
     }
-    let error = Timer::builder().max_pending(0).build().expect_err("out of range");
-    assert_eq!(error, BuildError::MaxPending);
-    let error = Timer::builder().thread_name("a\0b").build().expect_err("no such name");
-    assert_eq!(error, BuildError::ThreadName("a\0b".to_owned()));
-    for error in [
-        BuildError::Tick(Duration::ZERO),
-        BuildError::Shards(0),
-        BuildError::MaxPending,
-        BuildError::ThreadName("a\0b".to_owned()),
-    ] {
-        assert!(error.to_string().is_ascii() && !error.to_string().is_empty());
+    for (builder, error) in cases {
+        assert!(error.to_string().is_ascii() && !error.to_string().is_empty(), "{error:?}");
+        assert_eq!(builder.build().expect_err("out of range"), error);
     }
 }
 
 #[test]
 fn numbers_at_the_ends_of_their_ranges_work() {
     for (tick, shards) in [(Duration::from_micros(1), 1), (Duration::from_secs(3_600), 1_024)] {
-        let timer = Timer::builder()
-            .tick(tick)
-            .shards(shards)
-            .max_pending(usize::MAX)
-            .mode(Mode::hashed(1).expect("in range"))
-            .build()
-            .expect("in range");
-        let timeout = timer.schedule(Duration::from_secs(60), || {}).expect("it runs");
-        assert!(timeout.cancel());
+        let mode = Mode::hashed(1).expect("in range");
+        let timer = build(|it| it.tick(tick).shards(shards).max_pending(usize::MAX).mode(mode));
+        assert!(timer.schedule(ms(60_000), || {}).expect("it runs").cancel());
     }
 }
 
-/// A thread is started by the first timeout, and not before.
 #[test]
-fn the_thread_starts_with_the_first_timeout() {
-    let timer = Timer::builder().thread_name("lazy-thread").build().expect("in range");
-    let Some(threads) = crate::help::threads_named("lazy-thread") else { return };
+fn the_thread_starts_with_the_first_timeout_and_not_before() {
+    let timer = build(|builder| builder.thread_name("lazy-thread"));
+    let Some(threads) = threads_named("lazy-thread") else { return };
     assert_eq!(threads, 0);
     let fired = Count::default();
-    timer.schedule(Duration::ZERO, fired.task()).expect("it runs");
-    wait_until(|| fired.get() == 1);
-    assert_eq!(crate::help::threads_named("lazy-thread"), Some(1));
-    for _ in 0..10 {
-        timer.schedule(Duration::ZERO, fired.task()).expect("it runs");
+    for (timeouts, all) in [(1, 1), (10, 11)] {
+        for _ in 0..timeouts {
+            timer.schedule(Duration::ZERO, fired.task()).expect("it runs");
+        }
+        fired.wait_for(all);
+        assert_eq!(threads_named("lazy-thread"), Some(1));
     }
-    wait_until(|| fired.get() == 11);
-    assert_eq!(crate::help::threads_named("lazy-thread"), Some(1));
 }
 
 #[test]
 fn handles_and_errors_go_to_other_threads() {
     fn is_sent_and_shared<T: Send + Sync>() {}
     fn is_sent<T: Send>() {}
-    is_sent_and_shared::<Timer>();
-    is_sent_and_shared::<tickwheel::Timeout>();
-    is_sent_and_shared::<tickwheel::ManualClock>();
-    is_sent_and_shared::<tickwheel::ScheduleError<tickwheel::Task>>();
-    is_sent::<tickwheel::Unfired>();
-    is_sent::<tickwheel::TimerBuilder>();
+    is_sent_and_shared::<(Timer, Timeout, ManualClock, ScheduleError<Task>)>();
+    is_sent::<(Unfired, TimerBuilder)>();
 }

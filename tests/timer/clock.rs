@@ -1,7 +1,7 @@
 //! The clock that the test moves.
 
 use crate::common::Numbers;
-use crate::help::{Count, Manual, ms, returns, wait_until};
+use crate::help::{Count, Gate, Manual, a_thread_each, build, ms, returns};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,10 +18,9 @@ in_each_mode! {
     what_other_threads_schedule_is_in_order_too,
 }
 
-fn a_task_finds_the_clock_at_its_deadline(mode: Mode) {
-    let manual = Manual::new(mode);
+fn a_task_finds_the_clock_at_its_deadline(manual: Manual) {
     for (number, delay) in [(1, 500), (2, 10), (3, 99), (4, 1_000_000)] {
-        manual.timer.schedule(ms(delay), manual.log.task(number)).expect("it runs");
+        manual.once(delay, number);
     }
     assert_eq!(manual.advance(2_000_000), [(10, 2), (99, 3), (500, 1), (1_000_000, 4)]);
     assert_eq!(manual.now(), 2_000_000);
@@ -31,17 +30,16 @@ fn every_run_is_like_the_other(mode: Mode) {
     let run = || {
         let manual = Manual::new(mode);
         let mut numbers = Numbers(2_026);
-        let mut timeouts: Vec<Timeout> = Vec::new();
-        let mut ran = Vec::new();
+        let (mut timeouts, mut ran): (Vec<Timeout>, _) = (Vec::new(), Vec::new());
         for number in 0..500 {
-            let delay = ms(numbers.below(1_000));
-            let (timer, log, second) =
-                (manual.timer.clone(), manual.log.clone(), ms(numbers.below(100)));
+            let delay = numbers.below(1_000);
+            let (timer, log) = (manual.timer.clone(), manual.log.clone());
+            let second = ms(numbers.below(100));
             let task = move || {
                 log.write(number);
                 timer.schedule(second, log.task(number + 1_000)).map(drop).expect("it runs");
             };
-            timeouts.push(manual.timer.schedule(delay, task).expect("it runs"));
+            timeouts.push(manual.after(delay, task));
             let index = numbers.below(timeouts.len() as u64) as usize;
             match numbers.below(3) {
                 0 => drop(timeouts[index].cancel()),
@@ -57,29 +55,24 @@ fn every_run_is_like_the_other(mode: Mode) {
     assert_eq!(run(), first);
 }
 
-fn parts_of_a_tick_add_up(mode: Mode) {
-    let manual = Manual::new(mode);
-    manual.timer.schedule(ms(1), manual.log.task(1)).expect("it runs");
+fn parts_of_a_tick_add_up(manual: Manual) {
+    manual.once(1, 1);
     manual.timer.schedule(Duration::from_micros(1_500), manual.log.task(2)).expect("it runs");
-    for _ in 0..9 {
-        manual.clock.advance(Duration::from_micros(100));
-        assert_eq!(manual.log.take(), []);
-    }
-    manual.clock.advance(Duration::from_micros(100));
-    assert_eq!(manual.log.take(), [(1, 1)]);
-    manual.clock.advance(Duration::from_nanos(999_999));
-    assert_eq!(manual.log.take(), []);
-    manual.clock.advance(Duration::from_nanos(1));
-    assert_eq!(manual.log.take(), [(2, 2)]);
+    let passes = |nanos| {
+        manual.clock.advance(Duration::from_nanos(nanos));
+        manual.log.take()
+    };
+    assert!((0..9).all(|_| passes(100_000).is_empty()));
+    assert_eq!(passes(100_000), [(1, 1)]);
+    assert_eq!(passes(999_999), []);
+    assert_eq!(passes(1), [(2, 2)]);
 }
 
-fn a_timer_tells_the_time_of_its_clock(mode: Mode) {
-    let manual = Manual::new(mode);
+fn a_timer_tells_the_time_of_its_clock(manual: Manual) {
     let start = manual.timer.now();
     let (sender, receiver) = mpsc::channel();
     let timer = manual.timer.clone();
-    let task = move || sender.send(timer.now()).expect("the test waits");
-    manual.timer.schedule(ms(10), task).expect("it runs");
+    manual.after(10, move || sender.send(timer.now()).expect("the test waits"));
     manual.advance(15);
     assert_eq!(receiver.recv(), Ok(start + ms(10)));
     assert_eq!(manual.timer.now(), start + ms(15));
@@ -87,23 +80,23 @@ fn a_timer_tells_the_time_of_its_clock(mode: Mode) {
 
 fn each_timer_goes_by_its_own(mode: Mode) {
     let (first, second) = (Manual::new(mode), Manual::new(mode));
-    let timeout = first.timer.schedule(ms(100), first.log.task(1)).expect("it runs");
-    second.timer.schedule(ms(100), second.log.task(2)).expect("it runs");
+    let timeout = first.once(100, 1);
+    second.once(100, 2);
     assert_eq!(second.advance(100), [(100, 2)]);
     assert_eq!(first.log.take(), []);
     // Moved from inside a task of the other timer, it goes by its own clock.
-    second.timer.schedule(ms(1), move || assert!(timeout.reschedule(ms(50)))).expect("it runs");
+    second.after(1, move || assert!(timeout.reschedule(ms(50))));
     second.advance(1);
     assert_eq!(first.advance(100), [(50, 1)]);
 }
 
 fn several_timers_go_by_one(mode: Mode) {
     let manual = Manual::new(mode);
-    let build = || Timer::builder().mode(mode).clock(manual.clock.clone()).build().expect("fine");
-    let timers = [build(), build(), build()];
+    let timers = [(); 3].map(|()| build(|it| it.mode(mode).clock(manual.clock.clone())));
     for (number, timer) in (1..).zip(&timers) {
-        timer.schedule(ms(u64::from(number) * 10), manual.log.task(number)).expect("it runs");
-        timer.schedule(ms(100), manual.log.task(number)).expect("it runs");
+        for delay in [number * 10, 100] {
+            timer.schedule(ms(delay.into()), manual.log.task(number)).expect("it runs");
+        }
     }
     assert_eq!(manual.advance(50), [(10, 1), (20, 2), (30, 3)]);
     let mut last = manual.advance(50);
@@ -113,8 +106,7 @@ fn several_timers_go_by_one(mode: Mode) {
     manual.advance(50);
 }
 
-fn inside_a_task_it_only_moves(mode: Mode) {
-    let manual = Manual::new(mode);
+fn inside_a_task_it_only_moves(manual: Manual) {
     let (clock, log) = (manual.clock.clone(), manual.log.clone());
     let task = move || {
         clock.advance(ms(100));
@@ -122,8 +114,8 @@ fn inside_a_task_it_only_moves(mode: Mode) {
         clock.jump(ms(100));
         log.write(2);
     };
-    manual.timer.schedule(ms(10), task).expect("it runs");
-    manual.timer.schedule(ms(50), manual.log.task(3)).expect("it runs");
+    manual.after(10, task);
+    manual.once(50, 3);
     assert_eq!(manual.advance(20), [(110, 1), (210, 2), (210, 3)]);
     assert_eq!(manual.now(), 210);
     assert_eq!(manual.advance(20), []);
@@ -133,26 +125,29 @@ fn inside_a_task_it_only_moves(mode: Mode) {
 fn what_other_threads_schedule_is_in_order_too(mode: Mode) {
     let manual = Manual::built(mode, |builder| builder.shards(3));
     for thread in 0..6 {
-        let (timer, log) = (manual.timer.clone(), manual.log.clone());
-        let schedule = move || {
+        let schedule = || {
             for number in 0..50 {
-                let delay = ms(u64::from((number * 7 + thread) % 50) * 10);
-                timer.schedule(delay, log.task(thread)).map(drop).expect("it runs");
+                manual.once(u64::from((number * 7 + thread) % 50) * 10, thread);
             }
         };
-        thread::spawn(schedule).join().unwrap();
+        thread::scope(|scope| scope.spawn(schedule).join()).unwrap();
     }
     let ran = manual.advance(500);
     assert_eq!(ran.len(), 300);
     assert!(ran.iter().map(|(millis, _)| millis).is_sorted());
 }
 
+/// The clock of several timers with default settings.
+fn on_one_clock<const TIMERS: usize>() -> (ManualClock, [Timer; TIMERS]) {
+    let clock = ManualClock::new();
+    let timers = [(); TIMERS].map(|()| build(|builder| builder.clock(clock.clone())));
+    (clock, timers)
+}
+
 /// The tasks of two timers wait for each other, at the same instant.
 #[test]
 fn tasks_of_two_timers_may_wait_for_each_other() {
-    let clock = ManualClock::new();
-    let build = || Timer::builder().clock(clock.clone()).build().expect("in range");
-    let timers = [build(), build()];
+    let (clock, timers) = on_one_clock::<2>();
     let (barrier, met) = (Arc::new(Barrier::new(2)), Count::default());
     for timer in &timers {
         let (barrier, met) = (Arc::clone(&barrier), met.clone());
@@ -168,39 +163,22 @@ fn tasks_of_two_timers_may_wait_for_each_other() {
 
 #[test]
 fn two_threads_may_advance_it() {
-    let clock = ManualClock::new();
-    let start = clock.now();
-    let timer = Timer::builder().clock(clock.clone()).build().expect("in range");
-    let runs = Count::default();
-    let count = runs.clone();
-    timer
-        .schedule_repeating(ms(1), MissedTick::Burst, move || {
-            count.add();
-            std::ops::ControlFlow::Continue(())
-        })
-        .expect("it runs");
-    let threads: Vec<_> = (0..2)
-        .map(|_| {
-            let clock = clock.clone();
-            thread::spawn(move || (0..100).for_each(|_| clock.advance(ms(1))))
-        })
-        .collect();
-    for thread in threads {
-        thread.join().unwrap();
-    }
-    assert_eq!((clock.now() - start, runs.get()), (ms(200), 200));
+    let manual = Manual::new(Mode::default());
+    manual.every(1, MissedTick::Burst, manual.log.repeat(1, u32::MAX));
+    let advance = || (0..100).for_each(|_| manual.clock.advance(ms(1)));
+    thread::scope(|scope| [(); 2].map(|()| drop(scope.spawn(advance))));
+    assert_eq!((manual.now(), manual.log.take().len()), (200, 200));
 }
 
 #[test]
 fn stopping_while_it_advances_does_not_hang() {
     for _ in 0..50 {
-        let clock = ManualClock::new();
-        let timer = Timer::builder().clock(clock.clone()).build().expect("in range");
-        for delay in 0..100 {
-            timer.schedule(ms(delay), || {}).expect("it runs");
-        }
+        let manual = Manual::new(Mode::default());
+        (0..100).for_each(|delay| drop(manual.idle(delay)));
+        let clock = manual.clock.clone();
         let advancing = thread::spawn(move || clock.advance(ms(200)));
-        let fired_or_left = timer.stop().expect("outside").len() + timer.stats().fired as usize;
+        let unfired = manual.timer.stop().expect("outside").len();
+        let fired_or_left = unfired + manual.timer.stats().fired as usize;
         advancing.join().unwrap();
         assert_eq!(fired_or_left, 100);
     }
@@ -240,17 +218,15 @@ fn a_clock_of_your_own_can_jump() {
 
     let start = Instant::now();
     let clock = Stepped(Arc::new(Mutex::new((start, Vec::new()))));
-    let timer = Timer::builder().clock(clock.clone()).build().expect("in range");
-    let fired = Count::default();
+    let (timer, fired) = (build(|builder| builder.clock(clock.clone())), Count::default());
     assert_eq!(clock.step(Duration::ZERO), None);
-    timer.schedule(ms(10), fired.task()).expect("it runs");
-    timer.schedule(ms(20), fired.task()).expect("it runs");
-    assert_eq!(clock.step(ms(9)), Some(start + ms(10)));
-    assert_eq!(fired.get(), 0);
-    assert_eq!(clock.step(ms(2)), Some(start + ms(20)));
-    assert_eq!(fired.get(), 1);
-    assert_eq!(clock.step(ms(9)), None);
-    assert_eq!(fired.get(), 2);
+    for delay in [10, 20] {
+        timer.schedule(ms(delay), fired.task()).expect("it runs");
+    }
+    for (step, next, runs) in [(9, Some(10), 0), (2, Some(20), 1), (9, None, 2)] {
+        assert_eq!(clock.step(ms(step)), next.map(|next| start + ms(next)));
+        assert_eq!(fired.get(), runs);
+    }
     let follower = clock.0.lock().unwrap().1[0].clone();
     assert!(follower.is_alive());
     drop(timer);
@@ -262,47 +238,39 @@ fn a_clock_of_your_own_can_jump() {
 #[test]
 fn moved_inside_a_task_on_an_executor_it_tells_the_timer() {
     for moves in [ManualClock::advance, ManualClock::jump] {
-        let clock = ManualClock::new();
-        let timer = Timer::builder()
-            .clock(clock.clone())
-            .executor(|task: Box<dyn FnOnce() + Send>| drop(thread::spawn(task)))
-            .build()
-            .expect("in range");
-        let (go, told) = mpsc::channel::<()>();
-        let (inner, fired) = (clock.clone(), Count::default());
+        let manual = Manual::with(|builder| builder.executor(a_thread_each));
+        let (clock, gate, fired) = (manual.clock.clone(), Gate::default(), Count::default());
+        let inner = gate.clone();
         let task = move || {
-            told.recv().unwrap();
-            moves(&inner, ms(100));
+            inner.pass();
+            moves(&clock, ms(100));
         };
-        timer.schedule(ms(10), task).expect("it runs");
-        timer.schedule(ms(20), fired.task()).expect("it runs");
-        clock.advance(ms(10));
-        go.send(()).unwrap();
-        wait_until(|| fired.get() == 1);
+        manual.after(10, task);
+        manual.after(20, fired.task());
+        manual.advance(10);
+        gate.open();
+        fired.wait_for(1);
     }
 }
 
 #[test]
 fn moved_inside_a_task_of_another_timer_it_tells_all_that_go_by_it() {
     for moves in [ManualClock::advance, ManualClock::jump] {
-        let (clock, other) = (ManualClock::new(), Timer::new());
-        let build = || Timer::builder().clock(clock.clone()).build().expect("in range");
-        let (timers, fired) = ([build(), build()], Count::default());
+        let ((clock, timers), other) = (on_one_clock::<2>(), Timer::new());
+        let fired = Count::default();
         for timer in &timers {
             timer.schedule(ms(20), fired.task()).expect("it runs");
         }
         other.schedule(Duration::ZERO, move || moves(&clock, ms(110))).expect("it runs");
-        wait_until(|| fired.get() == 2);
+        fired.wait_for(2);
     }
 }
 
 /// The first timer has nothing to do until a task of the second gives it something.
 #[test]
 fn what_a_later_timers_task_schedules_on_an_earlier_one_is_in_time() {
-    let clock = ManualClock::new();
+    let (clock, [first, second]) = on_one_clock();
     let start = clock.now();
-    let build = || Timer::builder().clock(clock.clone()).build().expect("in range");
-    let (first, second) = (build(), build());
     first.schedule(ms(1_000), || {}).expect("it runs");
     let (found, inner) = (Arc::new(Mutex::new(Vec::new())), clock.clone());
     let (times, earlier) = (Arc::clone(&found), first.clone());
@@ -325,10 +293,9 @@ fn what_a_later_timers_task_schedules_on_an_earlier_one_is_in_time() {
 /// A chain of timeouts, each of which a task of another timer schedules, forwards and backwards.
 #[test]
 fn a_chain_through_many_timers_ends_before_advance_returns() {
-    fn hop(timers: &Arc<Vec<Timer>>, clock: &ManualClock, left: u64, log: &Arc<Mutex<Vec<u64>>>) {
+    fn hop(timers: &Arc<[Timer; 5]>, clock: &ManualClock, left: u64, log: &Arc<Mutex<Vec<u64>>>) {
         let start = clock.now();
-        let (next, inner) = (Arc::clone(timers), clock.clone());
-        let log = Arc::clone(log);
+        let (next, inner, log) = (Arc::clone(timers), clock.clone(), Arc::clone(log));
         let task = move || {
             log.lock().unwrap().push((inner.now() - start).as_millis() as u64);
             if let Some(left) = left.checked_sub(1) {
@@ -341,17 +308,13 @@ fn a_chain_through_many_timers_ends_before_advance_returns() {
     }
 
     returns("advancing", || {
-        let clock = ManualClock::new();
-        let build = |_| Timer::builder().clock(clock.clone()).build().expect("in range");
-        let timers: Arc<Vec<Timer>> = Arc::new((0..5).map(build).collect());
-        let log = Arc::default();
+        let (clock, timers) = on_one_clock::<5>();
+        let (timers, log) = (Arc::new(timers), Arc::default());
         hop(&timers, &clock, 999, &log);
         clock.advance(ms(1_000));
         let expected: Vec<_> = (0..1_000_u64).rev().map(|left| left % 3).collect();
         assert_eq!(*log.lock().unwrap(), expected);
-        for timer in &*timers {
-            timer.stop().expect("outside");
-        }
+        timers.iter().for_each(|timer| drop(timer.stop().expect("outside")));
     });
 }
 
@@ -373,15 +336,14 @@ fn a_clock_that_jumps_unseen_fires_at_the_next_look() {
     }
 
     let clock = Suspended(Arc::new(Mutex::new(Instant::now())));
-    let timer = Timer::builder().clock(clock.clone()).build().expect("in range");
-    let fired = Count::default();
-    let hour = Duration::from_secs(3_600);
-    timer.schedule(hour, fired.task()).expect("it runs");
-    timer.schedule(hour * 3, fired.task()).expect("it runs");
+    let (timer, fired) = (build(|builder| builder.clock(clock.clone())), Count::default());
+    for hours in [1, 3] {
+        timer.schedule(HOUR * hours, fired.task()).expect("it runs");
+    }
     thread::sleep(ms(30));
     assert_eq!(fired.get(), 0);
-    *clock.0.lock().unwrap() += hour * 2;
-    wait_until(|| fired.get() == 1);
+    *clock.0.lock().unwrap() += HOUR * 2;
+    fired.wait_for(1);
     thread::sleep(ms(30));
     assert_eq!(fired.get(), 1, "never early");
 }
@@ -400,15 +362,16 @@ fn the_boot_clock_goes_on_and_bounds_a_look() {
     let least = since.elapsed();
     assert!(clock.now() - first + ms(1) >= least, "it goes on");
     assert!((0..1_000).map(|_| clock.now()).is_sorted(), "it never goes back");
-    assert!(clock.now() - first < Duration::from_secs(3_600), "it counts from the present");
+    assert!(clock.now() - first < HOUR, "it counts from the present");
 
-    assert_eq!(clock.wait(Duration::from_secs(3_600)), Some(Duration::from_secs(10)));
+    assert_eq!(clock.wait(HOUR), Some(Duration::from_secs(10)));
     assert_eq!(clock.wait(ms(7)), Some(ms(7)));
     let often = clock.with_look(Duration::ZERO);
-    assert_eq!(often.wait(Duration::from_secs(3_600)), Some(ms(1)), "it does not spin");
+    assert_eq!(often.wait(HOUR), Some(ms(1)), "it does not spin");
 
-    let timer = Timer::builder().clock(often).build().expect("in range");
-    let fired = Count::default();
+    let (timer, fired) = (build(|builder| builder.clock(often)), Count::default());
     timer.schedule(ms(20), fired.task()).expect("it runs");
-    wait_until(|| fired.get() == 1);
+    fired.wait_for(1);
 }
+
+const HOUR: Duration = Duration::from_secs(3_600);

@@ -1,12 +1,8 @@
 //! What the statistics count.
 
-use crate::help::{Count, Manual, ms, wait_until};
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Waker};
+use crate::help::{BoxedTask, Hand, Kept, Manual, ms};
 use std::time::Duration;
-use tickwheel::{ManualClock, Mode, Next, Run, Timer};
-
-type BoxedTask = Box<dyn FnOnce() + Send>;
+use tickwheel::{MissedTick, Mode, Next, Run, Timer};
 
 in_each_mode! {
     what_is_scheduled_moved_cancelled_and_refused_is_counted,
@@ -16,7 +12,7 @@ in_each_mode! {
 
 fn what_is_scheduled_moved_cancelled_and_refused_is_counted(mode: Mode) {
     let manual = Manual::built(mode, |builder| builder.max_pending(3));
-    let handles = [1, 2, 3].map(|delay| manual.timer.schedule(ms(delay), || {}).expect("it runs"));
+    let handles = [1, 2, 3].map(|delay| manual.idle(delay));
     assert!(manual.timer.schedule(ms(4), || {}).is_err());
     assert!(handles[2].reschedule(ms(9)) && handles[2].reschedule(ms(8)));
     assert!(handles[1].cancel() && !handles[1].cancel() && !handles[1].reschedule(ms(5)));
@@ -29,8 +25,7 @@ fn what_is_scheduled_moved_cancelled_and_refused_is_counted(mode: Mode) {
     assert_eq!(manual.timer.stats().rejected, 2);
 }
 
-fn a_repeating_timeout_is_scheduled_once(mode: Mode) {
-    let manual = Manual::new(mode);
+fn a_repeating_timeout_is_scheduled_once(manual: Manual) {
     let timeout = manual.timer.schedule_with(ms(1), |_: &Run| Next::After(ms(1))).expect("runs");
     manual.advance(10);
     assert!(timeout.reschedule(ms(3)));
@@ -41,10 +36,9 @@ fn a_repeating_timeout_is_scheduled_once(mode: Mode) {
 
 fn waits_of_futures_count(mode: Mode) {
     let manual = Manual::built(mode, |builder| builder.max_pending(1));
-    let mut context = Context::from_waker(Waker::noop());
-    let mut sleeps = [1, 2].map(|delay| Box::pin(manual.timer.sleep(ms(delay))));
-    assert!(sleeps[0].as_mut().poll(&mut context).is_pending());
-    assert!(sleeps[1].as_mut().poll(&mut context).is_ready(), "refused");
+    let mut sleeps = [1, 2].map(|delay| manual.timer.sleep(ms(delay)));
+    assert!(Hand::new().poll(&mut sleeps[0]).is_pending());
+    assert!(Hand::new().poll(&mut sleeps[1]).is_ready(), "refused");
     drop(sleeps);
     let stats = manual.timer.stats();
     assert_eq!((stats.scheduled, stats.cancelled, stats.rejected), (1, 1, 1));
@@ -52,41 +46,29 @@ fn waits_of_futures_count(mode: Mode) {
 
 #[test]
 fn an_interval_counts_the_ticks_it_missed() {
-    let clock = ManualClock::new();
-    let timer = Timer::builder().clock(clock.clone()).build().expect("in range");
-    let mut interval = timer.interval(ms(10));
-    interval.set_missed_tick(tickwheel::MissedTick::Skip);
-    let mut context = Context::from_waker(Waker::noop());
-    assert!(interval.poll_tick(&mut context).is_ready());
-    clock.jump(ms(45));
-    assert!(interval.poll_tick(&mut context).is_ready());
+    let (manual, hand) = (Manual::new(Mode::default()), Hand::new());
+    let mut interval = manual.timer.interval(ms(10));
+    interval.set_missed_tick(MissedTick::Skip);
+    assert!(interval.poll_tick(&mut hand.context()).is_ready());
+    manual.jump(45);
+    assert!(interval.poll_tick(&mut hand.context()).is_ready());
     // Those at 20, 30 and 40.
-    assert_eq!(timer.stats().missed, 3);
+    assert_eq!(manual.timer.stats().missed, 3);
 }
 
 #[test]
 fn how_long_tasks_waited_for_the_executor_is_told() {
-    let (clock, kept) = (ManualClock::new(), Arc::new(Mutex::new(Vec::<BoxedTask>::new())));
-    let keeps = Arc::clone(&kept);
-    let timer = Timer::builder()
-        .clock(clock.clone())
-        .executor(move |task| keeps.lock().unwrap().push(task))
-        .build()
-        .expect("in range");
-    let runs = Count::default();
-    for _ in 0..3 {
-        timer.schedule(ms(1), runs.task()).expect("it runs");
-    }
-    clock.advance(ms(1));
-    wait_until(|| kept.lock().unwrap().len() == 3);
-    clock.advance(ms(40));
-    let [first, second, third] = <[_; 3]>::try_from(kept.lock().unwrap().split_off(0))
-        .unwrap_or_else(|_| unreachable!("it has three"));
+    let kept = Kept::default();
+    let manual = Manual::with(|builder| builder.executor(kept.executor()));
+    (0..3).for_each(|_| drop(manual.idle(1)));
+    manual.advance(1);
+    let [first, second, third] = [(); 3].map(|()| kept.take());
+    manual.advance(40);
     first();
-    clock.advance(ms(60));
+    manual.advance(60);
     second();
     drop(third);
-    let waits = timer.stats().executor_wait;
+    let waits = manual.timer.stats().executor_wait;
     assert_eq!((waits.count(), waits.sum(), waits.max()), (2, ms(140), ms(100)));
     assert_eq!(Timer::new().stats().executor_wait.sum(), Duration::ZERO);
 }
@@ -94,34 +76,31 @@ fn how_long_tasks_waited_for_the_executor_is_told() {
 #[test]
 fn tasks_as_long_as_the_threshold_are_slow_on_the_worker_and_elsewhere() {
     for is_elsewhere in [false, true] {
-        let clock = ManualClock::new();
-        let builder = Timer::builder().clock(clock.clone()).slow_task(ms(10));
-        let timer = match is_elsewhere {
-            true => builder.executor(|task: BoxedTask| task()).build(),
-            false => builder.build(),
-        };
-        let timer = timer.expect("in range");
+        let manual = Manual::with(|builder| match is_elsewhere {
+            true => builder.slow_task(ms(10)).executor(|task: BoxedTask| task()),
+            false => builder.slow_task(ms(10)),
+        });
         // Inside a task, the clock moves and does not wait.
-        let takes = |duration| {
-            let clock = clock.clone();
-            move || clock.advance(duration)
+        let takes = |micros| {
+            let clock = manual.clock.clone();
+            move || clock.advance(Duration::from_micros(micros))
         };
         for (at, micros) in [(100, 9_999), (200, 10_000), (300, 50_000)] {
-            timer.schedule(ms(at), takes(Duration::from_micros(micros))).expect("it runs");
+            manual.after(at, takes(micros));
         }
-        let panics = clock.clone();
+        let panics = takes(10_000);
         let task = move || {
-            panics.advance(ms(10));
+            panics();
             panic!("as the test wants it");
         };
-        timer.schedule(ms(400), task).expect("it runs");
-        let repeats = takes(ms(12));
+        manual.after(400, task);
+        let repeats = takes(12_000);
         let task = move |run: &Run| {
             repeats();
             if run.count() == 3 { Next::Stop } else { Next::After(ms(10)) }
         };
-        timer.schedule_with(ms(500), task).expect("it runs");
-        clock.advance(ms(1_000));
-        assert_eq!(timer.stats().slow_tasks, 6);
+        manual.timer.schedule_with(ms(500), task).expect("it runs");
+        manual.advance(1_000);
+        assert_eq!(manual.timer.stats().slow_tasks, 6, "elsewhere: {is_elsewhere}");
     }
 }

@@ -1,7 +1,7 @@
 //! Dropping the last handle: from outside, and inside a task.
 
-use crate::help::{Count, CountsDrop, Manual, ms, threads_named, wait_until};
-use std::sync::{Arc, Barrier, Mutex, mpsc};
+use crate::help::{Count, CountsDrop, Gate, Manual, build, ms, threads_named, wait_until};
+use std::sync::{Arc, Barrier, OnceLock};
 use std::time::Duration;
 use tickwheel::{Mode, Status, Timeout, Timer};
 
@@ -9,99 +9,79 @@ in_each_mode! {
     drops_what_is_pending,
     every_handle_tells_its_end,
     only_the_last_handle_stops_it,
-    inside_a_task_it_ends_after_it,
     a_task_cancels_siblings_and_drops_the_last_handle,
     what_is_pending_may_hold_the_timer_itself,
 }
 
-fn drops_what_is_pending(mode: Mode) {
-    let manual = Manual::new(mode);
+fn drops_what_is_pending(manual: Manual) {
     let dropped = Count::default();
     for delay in [1, 100, 10_000, 1 << 40] {
-        let captured = CountsDrop(dropped.clone());
-        manual.timer.schedule(ms(delay), move || drop(captured)).expect("it runs");
+        manual.after(delay, dropped.dropped());
     }
     drop(manual.timer);
     assert_eq!(dropped.get(), 4);
     manual.clock.advance(ms(1_000));
 }
 
-fn every_handle_tells_its_end(mode: Mode) {
-    let manual = Manual::new(mode);
-    let fired = manual.timer.schedule(ms(1), || {}).expect("it runs");
+fn every_handle_tells_its_end(manual: Manual) {
+    let fired = manual.idle(1);
     manual.advance(1);
-    let waiting = manual.timer.schedule(ms(1), || {}).expect("it runs");
+    let waiting = manual.idle(1);
     drop(manual.timer);
-    assert!(
-        fired.status() == Status::Fired && waiting.status() == Status::Stopped && !waiting.cancel()
-    );
+    assert_eq!((fired.status(), waiting.status()), (Status::Fired, Status::Stopped));
+    assert!(!waiting.cancel());
 }
 
-fn only_the_last_handle_stops_it(mode: Mode) {
-    let manual = Manual::new(mode);
+fn only_the_last_handle_stops_it(manual: Manual) {
     let first = manual.timer.clone();
     let second = first.clone();
-    first.schedule(ms(10), manual.log.task(1)).expect("it runs");
-    drop(first);
-    assert_eq!(manual.advance(10), [(10, 1)]);
-    second.schedule(ms(10), manual.log.task(2)).expect("it runs");
-    drop(second);
-    assert_eq!(manual.advance(10), [(20, 2)]);
+    for (number, timer) in [(1, first), (2, second)] {
+        timer.schedule(ms(10), manual.log.task(number)).expect("it runs");
+        drop(timer);
+        assert_eq!(manual.advance(10), [(u64::from(number) * 10, number)]);
+    }
 }
 
-fn inside_a_task_it_ends_after_it(mode: Mode) {
-    let timer = Timer::builder().mode(mode).build().expect("in range");
-    let (ended, dropped) = (Count::default(), Count::default());
-    let captured = CountsDrop(dropped.clone());
-    let waiting = timer.schedule(Duration::from_secs(60), move || drop(captured)).expect("it runs");
-    let (last, count, dropped_inside) = (timer.clone(), ended.clone(), dropped.clone());
-    let (sender, receiver) = mpsc::channel();
+/// It ends after the task, and what was pending is dropped by then.
+fn a_task_cancels_siblings_and_drops_the_last_handle(mode: Mode) {
+    let timer = build(|builder| builder.mode(mode));
+    let siblings: Arc<OnceLock<Vec<Timeout>>> = Arc::default();
+    let (gate, ended, dropped) = (Gate::default(), Count::default(), Count::default());
+    let (last, inner, cancelled) = (timer.clone(), gate.clone(), Arc::clone(&siblings));
+    let (count, dropped_inside) = (ended.clone(), dropped.clone());
     let task = move || {
-        receiver.recv().unwrap();
+        inner.pass();
+        let (cancelled, stopped) = cancelled.get().expect("it was set").split_at(5);
+        assert!(cancelled.iter().all(Timeout::cancel));
+        assert_eq!(dropped_inside.get(), 5);
         drop(last);
-        assert_eq!(dropped_inside.get(), 1);
+        assert_eq!(dropped_inside.get(), 10);
+        assert!(cancelled.iter().all(|timeout| timeout.status() == Status::Cancelled));
+        assert!(stopped.iter().all(|timeout| timeout.status() == Status::Stopped));
         count.add();
     };
     let running = timer.schedule(Duration::ZERO, task).expect("it runs");
-    wait_until(|| timer.pending() == 1);
-    drop(timer);
-    sender.send(()).unwrap();
-    wait_until(|| ended.get() == 1);
-    assert!(running.status() == Status::Fired && waiting.status() == Status::Stopped);
-}
-
-fn a_task_cancels_siblings_and_drops_the_last_handle(mode: Mode) {
-    let timer = Timer::builder().mode(mode).build().expect("in range");
-    let siblings: Arc<Mutex<Vec<Timeout>>> = Arc::default();
-    let (cancelled, ended) = (Arc::clone(&siblings), Count::default());
-    let (last, count) = (timer.clone(), ended.clone());
-    let (sender, receiver) = mpsc::channel();
-    let task = move || {
-        receiver.recv().unwrap();
-        let siblings = cancelled.lock().unwrap();
-        assert!(siblings[..5].iter().all(Timeout::cancel));
-        drop(last);
-        assert!(siblings[..5].iter().all(|timeout| timeout.status() == Status::Cancelled));
-        assert!(siblings[5..].iter().all(|timeout| timeout.status() == Status::Stopped));
-        count.add();
+    gate.reached();
+    let sibling = |number: u64| {
+        let captured = CountsDrop(dropped.clone());
+        let task = move || {
+            let _captured = captured;
+            unreachable!();
+        };
+        timer.schedule(ms(number % 2 * 60_000), task).expect("it runs")
     };
-    timer.schedule(Duration::ZERO, task).expect("it runs");
-    wait_until(|| timer.pending() == 0);
-    for _ in 0..10 {
-        let sibling = timer.schedule(Duration::ZERO, || unreachable!()).expect("it runs");
-        siblings.lock().unwrap().push(sibling);
-    }
+    siblings.set((0..10).map(sibling).collect()).expect("set once");
     drop(timer);
-    sender.send(()).unwrap();
-    wait_until(|| ended.get() == 1);
+    gate.open();
+    ended.wait_for(1);
+    assert_eq!(running.status(), Status::Fired);
 }
 
 /// Then the last handle outside is not the last: only `stop` ends it.
-fn what_is_pending_may_hold_the_timer_itself(mode: Mode) {
-    let manual = Manual::new(mode);
+fn what_is_pending_may_hold_the_timer_itself(manual: Manual) {
     let dropped = Count::default();
     let captured = (manual.timer.clone(), CountsDrop(dropped.clone()));
-    manual.timer.schedule(ms(10), move || drop(captured)).expect("it runs");
+    manual.after(10, move || drop(captured));
     let Manual { clock, timer, .. } = manual;
     drop(timer);
     assert_eq!(dropped.get(), 0);
@@ -112,33 +92,31 @@ fn what_is_pending_may_hold_the_timer_itself(mode: Mode) {
 
 #[test]
 fn ends_the_thread() {
-    let timer = Timer::builder().thread_name("ends-by-drop").build().expect("in range");
-    timer.schedule(Duration::from_secs(60), || {}).expect("it runs");
-    drop(timer);
-    wait_until(|| threads_named("ends-by-drop").unwrap_or(0) == 0);
-
-    let timer = Timer::builder().thread_name("ends-by-itself").build().expect("in range");
-    let last = timer.clone();
-    let ended = Count::default();
-    let count = ended.clone();
-    let (sender, receiver) = mpsc::channel();
-    let task = move || {
-        receiver.recv().unwrap();
-        drop(last);
-        count.add();
-    };
-    timer.schedule(Duration::ZERO, task).expect("it runs");
-    wait_until(|| timer.pending() == 0);
-    drop(timer);
-    sender.send(()).unwrap();
-    wait_until(|| ended.get() == 1);
-    wait_until(|| threads_named("ends-by-itself").unwrap_or(0) == 0);
+    for inside in [false, true] {
+        let timer = build(|builder| builder.thread_name("ends-by-drop"));
+        let (gate, ended) = (Gate::default(), Count::default());
+        let (inner, count) = (gate.clone(), ended.clone());
+        let last = inside.then(|| timer.clone());
+        let task = move || {
+            inner.pass();
+            drop(last);
+            count.add();
+        };
+        let delay = ms(if inside { 0 } else { 60_000 });
+        timer.schedule(delay, task).expect("it runs");
+        if inside {
+            gate.reached();
+        }
+        drop(timer);
+        gate.open();
+        ended.wait_for(usize::from(inside));
+        wait_until(|| threads_named("ends-by-drop").unwrap_or(0) == 0);
+    }
 }
 
 #[test]
 fn dropping_waits_for_a_running_task() {
-    let timer = Timer::new();
-    let (begun, ended) = (Count::default(), Count::default());
+    let (timer, begun, ended) = (Timer::new(), Count::default(), Count::default());
     let counts = (begun.clone(), ended.clone());
     let task = move || {
         counts.0.add();
@@ -146,7 +124,7 @@ fn dropping_waits_for_a_running_task() {
         counts.1.add();
     };
     timer.schedule(Duration::ZERO, task).expect("it runs");
-    wait_until(|| begun.get() == 1);
+    begun.wait_for(1);
     drop(timer);
     assert_eq!(ended.get(), 1);
 }
@@ -155,8 +133,7 @@ fn dropping_waits_for_a_running_task() {
 #[test]
 fn two_timers_may_drop_each_other() {
     let timers = [Timer::new(), Timer::new()];
-    let ended = Count::default();
-    let both_run = Arc::new(Barrier::new(3));
+    let (ended, both_run) = (Count::default(), Arc::new(Barrier::new(3)));
     for (own, other) in [(0, 1), (1, 0)] {
         let (last, count, both_run) = (timers[other].clone(), ended.clone(), Arc::clone(&both_run));
         let task = move || {
@@ -170,5 +147,5 @@ fn two_timers_may_drop_each_other() {
     both_run.wait();
     drop(timers);
     both_run.wait();
-    wait_until(|| ended.get() == 2);
+    ended.wait_for(2);
 }

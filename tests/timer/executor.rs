@@ -1,27 +1,24 @@
 //! Tasks that run elsewhere.
 
-use crate::help::{Count, CountsDrop, ms, wait_until};
+use crate::help::{
+    BoxedTask, Count, CountsDrop, Gate, Kept, Manual, a_thread_each, build, ms, wait_until,
+};
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
-use tickwheel::{ManualClock, MissedTick, Status, Timer};
+use tickwheel::{MissedTick, Status, Timeout, Timer};
 
-type BoxedTask = Box<dyn FnOnce() + Send>;
-
-fn a_thread_each(task: BoxedTask) {
-    thread::spawn(task);
+fn elsewhere() -> Timer {
+    build(|builder| builder.executor(a_thread_each))
 }
 
 #[test]
 fn runs_tasks_where_the_executor_does() {
-    let timer = Timer::builder()
-        .thread_name("only-worker")
-        .executor(|task: BoxedTask| {
-            thread::Builder::new().name("elsewhere".to_owned()).spawn(task).unwrap();
-        })
-        .build()
-        .expect("in range");
+    let executor = |task: BoxedTask| {
+        thread::Builder::new().name("elsewhere".to_owned()).spawn(task).unwrap();
+    };
+    let timer = build(|builder| builder.thread_name("only-worker").executor(executor));
     let (sender, receiver) = mpsc::channel();
     let task = move || sender.send(thread::current().name().map(str::to_owned)).unwrap();
     timer.schedule(ms(1), task).expect("it runs");
@@ -30,39 +27,29 @@ fn runs_tasks_where_the_executor_does() {
 
 #[test]
 fn a_blocking_task_delays_no_other() {
-    let timer = Timer::builder().executor(a_thread_each).build().expect("in range");
-    let (sender, receiver) = mpsc::channel::<()>();
-    let (blocked, fired) = (Count::default(), Count::default());
-    let count = blocked.clone();
-    let blocks = move || {
-        assert!(receiver.recv().is_err());
-        count.add();
-    };
-    timer.schedule(ms(1), blocks).expect("it runs");
+    let (timer, gate, fired) = (elsewhere(), Gate::default(), Count::default());
+    timer.schedule(ms(1), gate.task()).expect("it runs");
     for delay in 2..10 {
         timer.schedule(ms(delay), fired.task()).expect("it runs");
     }
-    wait_until(|| fired.get() == 8);
-    assert_eq!(blocked.get(), 0);
-    drop(sender);
-    wait_until(|| blocked.get() == 1);
+    fired.wait_for(8);
+    assert_eq!(gate.passed(), 0);
+    gate.open();
+    wait_until(|| gate.passed() == 1);
 }
 
 #[test]
 fn repeats_where_the_executor_does_and_never_twice_at_once() {
-    let timer = Timer::builder().executor(a_thread_each).build().expect("in range");
-    let running = Arc::new(Mutex::new(()));
-    let runs = Count::default();
+    let (timer, running, runs) = (elsewhere(), Mutex::new(()), Count::default());
     let count = runs.clone();
-    let timeout = timer
-        .schedule_repeating(ms(1), MissedTick::Burst, move || {
-            let guard = running.try_lock().expect("never twice at once");
-            thread::sleep(ms(3));
-            count.add();
-            drop(guard);
-            if count.get() == 10 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })
-        .expect("it runs");
+    let task = move || {
+        let guard = running.try_lock().expect("never twice at once");
+        thread::sleep(ms(3));
+        count.add();
+        drop(guard);
+        if count.get() == 10 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let timeout = timer.schedule_repeating(ms(1), MissedTick::Burst, task).expect("it runs");
     wait_until(|| timeout.status() == Status::Fired);
     assert_eq!((runs.get(), timer.stats().panics), (10, 0));
 }
@@ -71,37 +58,26 @@ fn repeats_where_the_executor_does_and_never_twice_at_once() {
 fn a_panic_elsewhere_is_counted_and_told() {
     let told = Count::default();
     let count = told.clone();
-    let timer = Timer::builder()
-        .executor(a_thread_each)
-        .on_panic(move |panic| {
+    let timer = build(|builder| {
+        builder.executor(a_thread_each).on_panic(move |panic| {
             assert_eq!(panic.message(), Some("elsewhere"));
             count.add();
         })
-        .build()
-        .expect("in range");
+    });
     timer.schedule(ms(1), || panic!("elsewhere")).expect("it runs");
-    let repeating = timer
-        .schedule_repeating(ms(1), MissedTick::Delay, || panic!("elsewhere"))
-        .expect("it runs");
-    wait_until(|| told.get() == 2);
+    let repeating = timer.schedule_repeating(ms(1), MissedTick::Delay, || panic!("elsewhere"));
+    let repeating = repeating.expect("it runs");
+    told.wait_for(2);
     wait_until(|| timer.stats().panics == 2 && repeating.status() == Status::Panicked);
 }
 
 #[test]
 fn a_panicking_executor_leaves_the_worker_alive() {
-    let clock = ManualClock::new();
+    let manual = Manual::with(|builder| builder.executor(|_: BoxedTask| panic!("no room")));
     let dropped = Count::default();
-    let timer = Timer::builder()
-        .clock(clock.clone())
-        .executor(|_: BoxedTask| panic!("no room"))
-        .build()
-        .expect("in range");
-    for delay in [1, 2, 3] {
-        let captured = CountsDrop(dropped.clone());
-        timer.schedule(ms(delay), move || drop(captured)).expect("it runs");
-    }
-    clock.advance(ms(10));
-    let stats = timer.stats();
+    (1..=3).for_each(|delay| drop(manual.after(delay, dropped.dropped())));
+    manual.advance(10);
+    let stats = manual.timer.stats();
     assert_eq!((stats.pending, stats.fired, stats.panics), (0, 3, 3));
     assert_eq!(dropped.get(), 3);
 }
@@ -109,90 +85,37 @@ fn a_panicking_executor_leaves_the_worker_alive() {
 /// Of a repeating timeout only the one run is lost that the executor dropped.
 #[test]
 fn a_run_that_is_dropped_is_left_out() {
-    let clock = ManualClock::new();
     let offered = Count::default();
     let count = offered.clone();
-    let timer = Timer::builder()
-        .clock(clock.clone())
-        .executor(move |task: BoxedTask| {
-            count.add();
-            if count.get() % 2 == 0 {
-                task();
-            }
-        })
-        .build()
-        .expect("in range");
-    let runs = Count::default();
-    let ran = runs.clone();
-    let timeout = timer
-        .schedule_repeating(ms(10), MissedTick::Skip, move || {
-            ran.add();
-            ControlFlow::Continue(())
-        })
-        .expect("it runs");
-    clock.advance(ms(100));
-    assert_eq!((offered.get(), runs.get()), (10, 5));
+    let executor = move |task: BoxedTask| {
+        count.add();
+        if count.get() % 2 == 0 {
+            task();
+        }
+    };
+    let manual = Manual::with(|builder| builder.executor(executor));
+    let timeout = manual.every(10, MissedTick::Skip, manual.log.repeat(1, u32::MAX));
+    let runs = manual.advance(100).len();
+    assert_eq!((offered.get(), runs), (10, 5));
     assert!(timeout.cancel());
-}
-
-/// What an executor has not begun is not running: cancelled, it never does, and is dropped at once.
-#[test]
-fn a_run_that_waits_for_its_turn_can_be_cancelled() {
-    let clock = ManualClock::new();
-    let (sender, queue) = mpsc::channel::<BoxedTask>();
-    let timer = Timer::builder()
-        .clock(clock.clone())
-        .executor(move |task: BoxedTask| sender.send(task).unwrap())
-        .build()
-        .expect("in range");
-    let dropped = Count::default();
-    let captured = CountsDrop(dropped.clone());
-    let timeout = timer
-        .schedule_repeating(ms(10), MissedTick::Burst, move || {
-            let _captured = &captured;
-            unreachable!();
-        })
-        .expect("it runs");
-    clock.advance(ms(10));
-    let run = queue.try_recv().expect("it was handed over");
-    assert_eq!(timeout.status(), Status::Pending);
-    assert!(timeout.cancel());
-    assert_eq!(dropped.get(), 1);
-    run();
-    clock.advance(ms(100));
-    assert!(queue.try_recv().is_err());
-    assert_eq!(timeout.status(), Status::Cancelled);
-    assert_eq!((timer.pending(), timer.stats().panics), (0, 0));
 }
 
 #[test]
 fn stop_does_not_wait_for_what_was_handed_over() {
-    let timer = Timer::builder().executor(a_thread_each).build().expect("in range");
-    let (sender, receiver) = mpsc::channel::<()>();
-    let (begun, ended) = (Count::default(), Count::default());
-    let counts = (begun.clone(), ended.clone());
-    let task = move || {
-        counts.0.add();
-        assert!(receiver.recv().is_err());
-        counts.1.add();
-    };
-    let timeout = timer.schedule(Duration::ZERO, task).expect("it runs");
-    wait_until(|| begun.get() == 1);
+    let (timer, gate) = (elsewhere(), Gate::default());
+    let timeout = timer.schedule(Duration::ZERO, gate.task()).expect("it runs");
+    gate.reached();
     assert!(timer.stop().expect("outside").is_empty());
-    assert_eq!(timeout.status(), Status::Fired);
-    assert_eq!(ended.get(), 0);
-    drop(sender);
-    wait_until(|| ended.get() == 1);
+    assert_eq!((timeout.status(), gate.passed()), (Status::Fired, 0));
+    gate.open();
+    wait_until(|| gate.passed() == 1);
 }
 
 /// An executor that blocks holds the worker up, so to wait for the worker would be for ever.
 #[test]
 fn inside_a_task_elsewhere_stop_is_an_error_and_drop_does_not_wait() {
     let (sender, receiver) = mpsc::sync_channel::<BoxedTask>(0);
-    let timer = Timer::builder()
-        .executor(move |task: BoxedTask| sender.send(task).unwrap_or(()))
-        .build()
-        .expect("in range");
+    let timer = build(|it| it.executor(move |task: BoxedTask| sender.send(task).unwrap_or(())));
     let fired = Count::default();
     let (last, count) = (timer.clone(), fired.clone());
     let task = move || {
@@ -205,12 +128,10 @@ fn inside_a_task_elsewhere_stop_is_an_error_and_drop_does_not_wait() {
     let first = timer.schedule(Duration::ZERO, task).expect("it runs");
     let second = timer.schedule(ms(2), fired.task()).expect("it runs");
     drop(timer);
-    for task in receiver {
-        task();
-    }
+    receiver.into_iter().for_each(|task| task());
     assert!(fired.get() >= 1);
     assert_eq!(first.status(), Status::Fired);
-    assert!(second.status() == Status::Fired || second.status() == Status::Stopped);
+    assert!(matches!(second.status(), Status::Fired | Status::Stopped));
 }
 
 /// The worker lets go of the executor when the timer is gone, also if handles are left.
@@ -218,48 +139,66 @@ fn inside_a_task_elsewhere_stop_is_an_error_and_drop_does_not_wait() {
 fn the_executor_is_dropped_with_the_timer() {
     let dropped = Count::default();
     let held = CountsDrop(dropped.clone());
-    let timer = Timer::builder()
-        .executor(move |task: BoxedTask| {
-            let _ = &held;
-            task();
-        })
-        .build()
-        .expect("in range");
-    let timeout = timer.schedule(Duration::from_secs(60), || {}).expect("it runs");
+    let executor = move |task: BoxedTask| {
+        let _ = &held;
+        task();
+    };
+    let timer = build(|builder| builder.executor(executor));
+    let timeout = timer.schedule(ms(60_000), || {}).expect("it runs");
     drop(timer);
-    assert_eq!(dropped.get(), 1);
-    assert_eq!(timeout.status(), Status::Stopped);
+    assert_eq!((dropped.get(), timeout.status()), (1, Status::Stopped));
 }
 
-/// A repeating timeout whose first run is in the executor's hands.
-fn handed_over() -> (Timer, tickwheel::Timeout, BoxedTask, [Count; 2]) {
-    let clock = ManualClock::new();
-    let (sender, queue) = mpsc::channel::<BoxedTask>();
-    let timer = Timer::builder()
-        .clock(clock.clone())
-        .executor(move |task: BoxedTask| drop(sender.send(task)))
-        .build()
-        .expect("in range");
-    let (runs, dropped) = (Count::default(), Count::default());
-    let (count, captured) = (runs.clone(), CountsDrop(dropped.clone()));
-    let timeout = timer
-        .schedule_repeating(ms(10), MissedTick::Burst, move || {
+/// A repeating timeout whose first run the executor has, and how often it ran and was dropped.
+struct HandedOver {
+    manual: Manual,
+    timeout: Timeout,
+    kept: Kept,
+    runs: Count,
+    dropped: Count,
+}
+
+impl HandedOver {
+    fn new() -> Self {
+        let (kept, runs, dropped) = (Kept::default(), Count::default(), Count::default());
+        let manual = Manual::with(|builder| builder.executor(kept.executor()));
+        let (count, captured) = (runs.clone(), CountsDrop(dropped.clone()));
+        let timeout = manual.every(10, MissedTick::Burst, move || {
             let _captured = &captured;
             count.add();
             ControlFlow::Continue(())
-        })
-        .expect("it runs");
-    clock.advance(ms(10));
-    let run = queue.recv().expect("it was handed over");
-    (timer, timeout, run, [runs, dropped])
+        });
+        manual.advance(10);
+        assert_eq!(timeout.status(), Status::Pending);
+        Self { manual, timeout, kept, runs, dropped }
+    }
+}
+
+/// What an executor has not begun is not running: cancelled, it never does, and is dropped at once.
+#[test]
+fn a_run_that_waits_for_its_turn_can_be_cancelled_and_stays_so_when_stopped() {
+    for stops in [false, true] {
+        let HandedOver { manual, timeout, kept, runs, dropped } = HandedOver::new();
+        let run = kept.take();
+        assert!(timeout.cancel());
+        assert_eq!(dropped.get(), 1);
+        if stops {
+            assert!(manual.timer.stop().expect("outside").is_empty());
+        }
+        run();
+        manual.advance(100);
+        assert_eq!((kept.len(), runs.get(), dropped.get()), (0, 0, 1), "stops: {stops}");
+        assert_eq!(timeout.status(), Status::Cancelled, "stops: {stops}");
+        assert_eq!((manual.timer.pending(), manual.timer.stats().panics), (0, 0));
+    }
 }
 
 /// It counts as fired, as any task that was handed over, and no other run follows.
 #[test]
 fn a_repeating_one_that_the_executor_keeps_has_fired_when_stop_returns() {
     for runs_late in [true, false] {
-        let (timer, timeout, run, [runs, dropped]) = handed_over();
-        assert_eq!(timeout.status(), Status::Pending);
+        let HandedOver { manual, timeout, kept, runs, dropped } = HandedOver::new();
+        let (timer, run) = (manual.timer, kept.take());
         assert!(timer.stop().expect("outside").is_empty());
         for _ in 0..2 {
             assert_eq!((timer.pending(), timeout.status()), (0, Status::Fired));
@@ -279,38 +218,24 @@ fn a_repeating_one_that_the_executor_keeps_has_fired_when_stop_returns() {
 #[test]
 fn a_repeating_one_that_runs_elsewhere_has_fired_when_stop_returns() {
     for end in ["goes on", "ends", "panics"] {
-        let timer = Timer::builder().executor(a_thread_each).build().expect("in range");
-        let (runs, dropped) = (Count::default(), Count::default());
-        let (count, captured) = (runs.clone(), CountsDrop(dropped.clone()));
-        let (sender, receiver) = mpsc::channel::<()>();
-        let timeout = timer
-            .schedule_repeating(ms(1), MissedTick::Delay, move || {
-                let _captured = &captured;
-                count.add();
-                assert!(receiver.recv().is_err());
-                match end {
-                    "goes on" => ControlFlow::Continue(()),
-                    "ends" => ControlFlow::Break(()),
-                    _ => panic!("as it should"),
-                }
-            })
-            .expect("it runs");
-        wait_until(|| runs.get() == 1);
-        assert!(timer.stop().expect("outside").is_empty());
+        let (timer, gate, dropped) = (elsewhere(), Gate::default(), Count::default());
+        let (inner, captured) = (gate.clone(), CountsDrop(dropped.clone()));
+        let task = move || {
+            let _captured = &captured;
+            inner.pass();
+            match end {
+                "goes on" => ControlFlow::Continue(()),
+                "ends" => ControlFlow::Break(()),
+                _ => panic!("as it should"),
+            }
+        };
+        let timeout = timer.schedule_repeating(ms(1), MissedTick::Delay, task).expect("it runs");
+        gate.reached();
+        assert!(timer.stop().expect("outside").is_empty(), "{end}");
         let told = (timeout.status(), timeout.cancel(), timeout.reschedule(ms(1)));
-        assert_eq!(told, (Status::Fired, false, false));
-        drop(sender);
-        wait_until(|| dropped.get() == 1);
-        assert_eq!((timeout.status(), runs.get()), (Status::Fired, 1));
+        assert_eq!(told, (Status::Fired, false, false), "{end}");
+        gate.open();
+        dropped.wait_for(1);
+        assert_eq!((timeout.status(), gate.passed()), (Status::Fired, 1), "{end}");
     }
-}
-
-/// Cancelled before, it stays cancelled.
-#[test]
-fn a_repeating_one_that_was_cancelled_elsewhere_stays_cancelled_when_stopped() {
-    let (timer, timeout, run, [runs, dropped]) = handed_over();
-    assert!(timeout.cancel());
-    assert!(timer.stop().expect("outside").is_empty());
-    run();
-    assert_eq!((timeout.status(), runs.get(), dropped.get()), (Status::Cancelled, 0, 1));
 }

@@ -13,8 +13,7 @@ in_each_mode! {
     time_ends_where_an_instant_does,
 }
 
-fn the_longest_delay_does_not_fire(mode: Mode) {
-    let manual = Manual::new(mode);
+fn the_longest_delay_does_not_fire(manual: Manual) {
     let timeout = manual.timer.schedule(Duration::MAX, manual.log.task(1)).expect("it runs");
     assert_eq!(timeout.deadline(), None);
     assert_eq!(manual.advance(1_000), []);
@@ -27,16 +26,11 @@ fn the_longest_delay_does_not_fire(mode: Mode) {
 fn huge_delays_neither_fire_nor_spin(mode: Mode) {
     for tick in [Duration::from_micros(1), ms(1), Duration::from_secs(3_600)] {
         let manual = Manual::built(mode, |builder| builder.tick(tick));
-        let delays = [
-            ms(1 << 32),
-            ms((1 << 32) + 254),
-            ms(1 << 61),
-            ms(u64::MAX),
-            Duration::from_secs(1 << 61),
-            Duration::from_secs(u64::MAX),
-            Duration::MAX,
-        ];
-        let timeouts = delays.map(|delay| manual.timer.schedule(delay, || unreachable!()).unwrap());
+        let millis = [1 << 32, (1 << 32) + 254, 1 << 61, u64::MAX].map(ms);
+        let seconds = [1 << 61, u64::MAX].map(Duration::from_secs);
+        let delays = millis.into_iter().chain(seconds).chain([Duration::MAX]);
+        let timeouts: Vec<_> =
+            delays.map(|delay| manual.timer.schedule(delay, || unreachable!()).unwrap()).collect();
         let before = manual.timer.stats().wake_ups;
         manual.clock.advance(ms((1 << 32) - 1));
         assert!(timeouts.iter().all(|timeout| timeout.status() == Status::Pending));
@@ -47,52 +41,45 @@ fn huge_delays_neither_fire_nor_spin(mode: Mode) {
     }
 }
 
-fn years_go_by_in_no_time(mode: Mode) {
+fn years_go_by_in_no_time(manual: Manual) {
     const DAY: u64 = 86_400_000;
-    let manual = Manual::new(mode);
-    for day in 1..=3_650 {
-        let number = u32::try_from(day).expect("small");
-        manual.timer.schedule(ms(day * DAY), manual.log.task(number)).expect("it runs");
-    }
     let expected: Vec<_> = (1..=3_650).map(|day| (u64::from(day) * DAY, day)).collect();
+    for &(delay, day) in &expected {
+        manual.once(delay, day);
+    }
     assert_eq!(manual.advance(3_650 * DAY), expected);
 }
 
-fn a_far_one_does_not_hide_a_near_one(mode: Mode) {
-    let manual = Manual::new(mode);
-    manual.timer.schedule(ms(1 << 36), manual.log.task(1)).expect("it runs");
+fn a_far_one_does_not_hide_a_near_one(manual: Manual) {
+    manual.once(1 << 36, 1);
     manual.advance(1 << 30);
-    manual.timer.schedule(ms(60_000), manual.log.task(2)).expect("it runs");
+    manual.once(60_000, 2);
     assert_eq!(manual.advance(60_000), [((1 << 30) + 60_000, 2)]);
     assert_eq!(manual.advance(1 << 36), [(1 << 36, 1)]);
 }
 
-fn more_years_than_a_u64_has_nanoseconds_go_by(mode: Mode) {
+fn more_years_than_a_u64_has_nanoseconds_go_by(manual: Manual) {
     const YEAR: u64 = 31_557_600_000;
-    let manual = Manual::new(mode);
     for (number, years) in [(1, 584), (2, 585), (3, 10_000)] {
-        let timeout = manual.timer.schedule(ms(years * YEAR), manual.log.task(number));
-        let timeout = timeout.expect("it runs");
-        assert_eq!(timeout.deadline(), Some(manual.at(years * YEAR)));
+        assert_eq!(manual.once(years * YEAR, number).deadline(), Some(manual.at(years * YEAR)));
     }
     assert_eq!(manual.advance(584 * YEAR), [(584 * YEAR, 1)]);
     assert_eq!(manual.advance(YEAR - 1), []);
     assert_eq!(manual.advance(1), [(585 * YEAR, 2)]);
-    manual.timer.schedule(ms(7), manual.log.task(4)).expect("it runs");
+    manual.once(7, 4);
     assert_eq!(manual.advance(7), [(585 * YEAR + 7, 4)]);
     assert_eq!(manual.advance(9_415 * YEAR), [(10_000 * YEAR, 3)]);
 }
 
-fn time_ends_where_an_instant_does(mode: Mode) {
-    let manual = Manual::new(mode);
+fn time_ends_where_an_instant_does(manual: Manual) {
     manual.timer.schedule(Duration::MAX, || unreachable!()).expect("it runs");
-    manual.timer.schedule(ms(10), manual.log.task(1)).expect("it runs");
+    manual.once(10, 1);
     manual.clock.advance(Duration::MAX);
     assert_eq!(manual.log.take(), [(10, 1)]);
     manual.clock.advance(Duration::MAX);
     manual.clock.jump(Duration::MAX);
     // There is no later instant, and there may be no such tick: nothing fires, and all goes on.
-    let timeout = manual.timer.schedule(ms(1), || unreachable!()).expect("it runs");
+    let timeout = manual.after(1, || unreachable!());
     manual.clock.advance(ms(1));
     assert!(timeout.cancel());
 }

@@ -1,6 +1,6 @@
 //! What fires, when, and in which order.
 
-use crate::help::{Count, Manual, ms, wait_until};
+use crate::help::{Count, Log, Manual, build, ms};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,9 +22,8 @@ in_each_mode! {
     dropping_the_handle_changes_nothing,
 }
 
-fn runs_at_its_deadline_and_not_before(mode: Mode) {
-    let manual = Manual::new(mode);
-    let timeout = manual.timer.schedule(ms(10_000), manual.log.task(1)).expect("it runs");
+fn runs_at_its_deadline_and_not_before(manual: Manual) {
+    let timeout = manual.once(10_000, 1);
     assert_eq!(timeout.deadline(), Some(manual.at(10_000)));
     assert_eq!(manual.advance(3_000), []);
     assert_eq!(timeout.status(), Status::Pending);
@@ -34,33 +33,29 @@ fn runs_at_its_deadline_and_not_before(mode: Mode) {
     assert_eq!(manual.advance(100_000), []);
 }
 
-fn an_instant_in_the_past_is_due_at_once(mode: Mode) {
-    let manual = Manual::new(mode);
-    assert_eq!(manual.advance(1_000), []);
-    for (number, millis) in [(1, 995), (2, 0), (3, 1_000), (4, 999)] {
-        manual.timer.schedule_at(manual.at(millis), manual.log.task(number)).expect("it runs");
-    }
+fn an_instant_in_the_past_is_due_at_once(manual: Manual) {
     let before_the_timer = manual.at(0) - ms(1);
-    manual.timer.schedule_at(before_the_timer, manual.log.task(5)).expect("it runs");
+    assert_eq!(manual.advance(1_000), []);
+    let instants = [995, 0, 1_000, 999].map(|millis| manual.at(millis));
+    for (number, instant) in (1..).zip(instants.into_iter().chain([before_the_timer])) {
+        manual.timer.schedule_at(instant, manual.log.task(number)).expect("it runs");
+    }
     let mut ran = manual.advance(0);
     ran.sort_unstable();
-    assert_eq!(ran, [(1_000, 1), (1_000, 2), (1_000, 3), (1_000, 4), (1_000, 5)]);
+    assert_eq!(ran, [1, 2, 3, 4, 5].map(|number| (1_000, number)));
     assert_eq!(manual.advance(1_000), []);
 }
 
-fn delays_of_all_sizes_fire_each_at_its_own_tick(mode: Mode) {
-    let manual = Manual::new(mode);
+fn delays_of_all_sizes_fire_each_at_its_own_tick(manual: Manual) {
     let delays = (0..5).chain((10..100).flat_map(|delay| [delay, delay])).chain(100..500);
-    let mut expected = Vec::new();
-    for (number, delay) in (0..).zip(delays) {
-        manual.timer.schedule(ms(delay), manual.log.task(number)).expect("it runs");
-        expected.push((delay, number));
+    let expected: Vec<_> = delays.zip(0..).collect();
+    for &(delay, number) in &expected {
+        manual.once(delay, number);
     }
     assert_eq!(manual.advance(1_000), expected);
 }
 
-fn equal_deadlines_fire_as_scheduled(mode: Mode) {
-    let manual = Manual::new(mode);
+fn equal_deadlines_fire_as_scheduled(manual: Manual) {
     // Far and near, so that some are demoted and some are not.
     let deadline = manual.at(5_000);
     for number in 0..10 {
@@ -71,25 +66,27 @@ fn equal_deadlines_fire_as_scheduled(mode: Mode) {
     assert_eq!(manual.advance(1_000), expected);
 }
 
-fn a_shorter_one_scheduled_later_fires_first(mode: Mode) {
-    let manual = Manual::new(mode);
-    manual.timer.schedule(ms(100), manual.log.task(1)).expect("it runs");
-    manual.timer.schedule(ms(50), manual.log.task(2)).expect("it runs");
-    manual.timer.schedule(ms(75), manual.log.task(3)).expect("it runs");
+fn a_shorter_one_scheduled_later_fires_first(manual: Manual) {
+    for (delay, number) in [(100, 1), (50, 2), (75, 3)] {
+        manual.once(delay, number);
+    }
     assert_eq!(manual.advance(100), [(50, 2), (75, 3), (100, 1)]);
 }
 
-fn a_task_that_schedules_itself_goes_on_until_stop(mode: Mode) {
-    fn again(timer: &Timer, log: &crate::help::Log) {
-        let (inner, log_inner) = (timer.clone(), log.clone());
-        let task = move || {
-            log_inner.write(1);
-            again(&inner, &log_inner);
-        };
-        timer.schedule(ms(100), task).expect("it runs");
-    }
-    let manual = Manual::new(mode);
-    again(&manual.timer, &manual.log);
+/// A task that writes `number` and schedules the next one after `period`, as often as `times` says.
+fn chain(timer: &Timer, log: &Log, number: u32, period: u64, times: u32) {
+    let (inner, log) = (timer.clone(), log.clone());
+    let task = move || {
+        log.write(number);
+        if times > 1 {
+            chain(&inner, &log, number, period, times - 1);
+        }
+    };
+    timer.schedule(ms(period), task).expect("it runs");
+}
+
+fn a_task_that_schedules_itself_goes_on_until_stop(manual: Manual) {
+    chain(&manual.timer, &manual.log, 1, 100, u32::MAX);
     let expected: Vec<_> = (1..=10).map(|run| (run * 100, 1)).collect();
     assert_eq!(manual.advance(1_050), expected);
     let unfired = manual.timer.stop().expect("outside");
@@ -97,20 +94,9 @@ fn a_task_that_schedules_itself_goes_on_until_stop(mode: Mode) {
     assert_eq!(unfired[0].deadline(), Some(manual.at(1_100)));
 }
 
-fn chains_all_end_before_stop(mode: Mode) {
-    fn chain(timer: &Timer, log: &crate::help::Log, number: u32, left: u32) {
-        let (inner, log_inner) = (timer.clone(), log.clone());
-        let task = move || {
-            log_inner.write(number);
-            if left > 1 {
-                chain(&inner, &log_inner, number, left - 1);
-            }
-        };
-        timer.schedule(ms(u64::from(number) + 1), task).expect("it runs");
-    }
-    let manual = Manual::new(mode);
+fn chains_all_end_before_stop(manual: Manual) {
     for number in 0..20 {
-        chain(&manual.timer, &manual.log, number, 10);
+        chain(&manual.timer, &manual.log, number, u64::from(number) + 1, 10);
     }
     let ran = manual.advance(200);
     for number in 0..20 {
@@ -121,27 +107,21 @@ fn chains_all_end_before_stop(mode: Mode) {
     assert!(manual.timer.stop().expect("outside").is_empty());
 }
 
-fn what_a_task_schedules_for_now_fires_as_well(mode: Mode) {
-    let manual = Manual::new(mode);
+fn what_a_task_schedules_for_now_fires_as_well(manual: Manual) {
     let (timer, log, second) = (manual.timer.clone(), manual.log.clone(), manual.log.task(2));
     let task = move || {
         log.write(1);
         timer.schedule(Duration::ZERO, second).expect("it runs");
     };
-    manual.timer.schedule(ms(10), task).expect("it runs");
+    manual.after(10, task);
     assert_eq!(manual.advance(10), [(10, 1), (10, 2)]);
 }
 
-fn pending_counts_what_waits(mode: Mode) {
-    let manual = Manual::new(mode);
+fn pending_counts_what_waits(manual: Manual) {
     assert_eq!(manual.timer.pending(), 0);
-    let first = manual.timer.schedule(ms(10), || {}).expect("it runs");
-    let second = manual.timer.schedule(ms(20), || {}).expect("it runs");
-    let _third = manual.timer.schedule(ms(30), || {}).expect("it runs");
+    let [first, second, _third] = [10, 20, 30].map(|delay| manual.idle(delay));
     assert_eq!(manual.timer.pending(), 3);
-    assert!(first.cancel());
-    assert!(second.cancel());
-    assert!(!second.cancel());
+    assert!(first.cancel() && second.cancel() && !second.cancel());
     assert_eq!(manual.timer.pending(), 1);
     manual.advance(30);
     assert_eq!(manual.timer.pending(), 0);
@@ -149,12 +129,11 @@ fn pending_counts_what_waits(mode: Mode) {
     assert_eq!((stats.pending, stats.fired, stats.cancelled), (0, 1, 2));
 }
 
-fn the_next_deadline_is_exact(mode: Mode) {
-    let manual = Manual::new(mode);
+fn the_next_deadline_is_exact(manual: Manual) {
     assert_eq!(manual.timer.next_deadline(), None);
     manual.timer.schedule(Duration::MAX, || {}).expect("it runs");
     assert_eq!(manual.timer.next_deadline(), None);
-    let far = manual.timer.schedule(ms(1_000_000), || {}).expect("it runs");
+    let far = manual.idle(1_000_000);
     let near = manual.timer.schedule(Duration::from_micros(1_001), || {}).expect("it runs");
     assert_eq!(manual.timer.next_deadline(), Some(manual.at(2)));
     assert_eq!(manual.timer.next_deadline(), near.deadline());
@@ -165,16 +144,15 @@ fn the_next_deadline_is_exact(mode: Mode) {
 }
 
 fn nobody_has_to_drive_it(mode: Mode) {
-    let timer = Timer::builder().mode(mode).build().expect("in range");
-    let fired = Arc::new(Mutex::new(Vec::new()));
-    let start = Instant::now();
+    let timer = build(|builder| builder.mode(mode));
+    let (fired, start) = (Arc::new(Mutex::new(Vec::new())), Instant::now());
     for delay in [30, 10, 20] {
         let fired = Arc::clone(&fired);
         let task = move || fired.lock().unwrap().push((delay, start.elapsed()));
         timer.schedule(ms(delay), task).expect("it runs");
     }
     // Not in which order: a thread that is held up schedules the second when the first has fired.
-    wait_until(|| fired.lock().unwrap().len() == 3);
+    crate::help::wait_until(|| fired.lock().unwrap().len() == 3);
     let fired = fired.lock().unwrap();
     assert!(fired.iter().all(|&(delay, elapsed)| ms(delay) <= elapsed), "{fired:?}");
 }
@@ -185,21 +163,18 @@ fn a_busy_task_does_not_starve_others(mode: Mode) {
         // After stop it is an error, which ends it.
         let _ = timer.schedule(Duration::ZERO, move || busy(&inner));
     }
-    let timer = Timer::builder().mode(mode).tick(Duration::from_micros(1)).build().expect("fine");
-    for _ in 0..100 {
-        busy(&timer);
-    }
+    let timer = build(|builder| builder.mode(mode).tick(Duration::from_micros(1)));
+    (0..100).for_each(|_| busy(&timer));
     let fired = Count::default();
+    let schedule = || drop(timer.schedule(ms(5), fired.task()).expect("it runs"));
     // From another thread, and so perhaps in another shard.
-    let (other, task) = (timer.clone(), fired.task());
-    thread::spawn(move || other.schedule(ms(5), task).map(drop).expect("it runs")).join().unwrap();
-    timer.schedule(ms(5), fired.task()).expect("it runs");
-    wait_until(|| fired.get() == 2);
+    thread::scope(|scope| scope.spawn(schedule).join()).unwrap();
+    schedule();
+    fired.wait_for(2);
     timer.stop().expect("outside");
 }
 
-fn dropping_the_handle_changes_nothing(mode: Mode) {
-    let manual = Manual::new(mode);
-    drop(manual.timer.schedule(ms(10), manual.log.task(1)).expect("it runs"));
+fn dropping_the_handle_changes_nothing(manual: Manual) {
+    drop(manual.once(10, 1));
     assert_eq!(manual.advance(10), [(10, 1)]);
 }

@@ -1,13 +1,13 @@
 //! Handles: their clones, guards, and cancelling that waits for a run.
 
-use crate::help::{Count, CountsDrop, Manual, PanicsInDrop, ms, returns, wait_until};
+use crate::help::{
+    Count, Gate, Hand, Kept, Manual, PanicsInDrop, a_thread_each, build, ms, returns, wait_until,
+};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, mpsc};
-use std::thread;
-use std::time::Duration;
-use tickwheel::{ManualClock, Mode, Next, Run, Status, StopError, Timeout, Timer};
-
-type BoxedTask = Box<dyn FnOnce() + Send>;
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use tickwheel::{Next, Run, Status, StopError, Timeout, Timer, TimerBuilder, Unfired};
 
 in_each_mode! {
     clones_are_handles_to_the_same_timeout,
@@ -15,10 +15,9 @@ in_each_mode! {
     a_guard_cancels_when_it_is_dropped_and_not_when_it_is_kept,
 }
 
-fn clones_are_handles_to_the_same_timeout(mode: Mode) {
-    let manual = Manual::new(mode);
+fn clones_are_handles_to_the_same_timeout(manual: Manual) {
     for number in 0..4 {
-        let first = manual.timer.schedule(ms(10), || {}).expect("it runs");
+        let first = manual.idle(10);
         let second = first.clone();
         let third = second.clone();
         let handles = [&first, &second, &third];
@@ -32,32 +31,25 @@ fn clones_are_handles_to_the_same_timeout(mode: Mode) {
     }
     let repeating = manual.timer.schedule_with(ms(10), |_: &Run| Next::After(ms(10)));
     let repeating = repeating.expect("it runs");
-    let clone = repeating.clone();
-    assert!(clone.cancel() && repeating.status() == Status::Cancelled);
+    assert!(repeating.clone().cancel() && repeating.status() == Status::Cancelled);
     assert_eq!(manual.timer.stats().cancelled, 5);
 }
 
-fn a_clone_made_late_knows_what_happened_before(mode: Mode) {
-    let manual = Manual::new(mode);
-    let moved = manual.timer.schedule(ms(10), || {}).expect("it runs");
+fn a_clone_made_late_knows_what_happened_before(manual: Manual) {
+    let [moved, cancelled, fired] = [10; 3].map(|delay| manual.idle(delay));
     assert!(moved.reschedule(ms(20)));
     assert_eq!(moved.clone().deadline(), Some(manual.at(20)));
-    let cancelled = manual.timer.schedule(ms(10), || {}).expect("it runs");
     assert!(cancelled.cancel());
     assert_eq!(cancelled.clone().status(), Status::Cancelled);
-    let fired = manual.timer.schedule(ms(10), || {}).expect("it runs");
     manual.advance(20);
     assert_eq!((fired.clone().status(), moved.status()), (Status::Fired, Status::Fired));
 }
 
-fn a_guard_cancels_when_it_is_dropped_and_not_when_it_is_kept(mode: Mode) {
-    let manual = Manual::new(mode);
-    let guard = manual.timer.schedule(ms(10), manual.log.task(1)).expect("it runs");
-    let guard = guard.cancel_on_drop();
+fn a_guard_cancels_when_it_is_dropped_and_not_when_it_is_kept(manual: Manual) {
+    let guard = manual.once(10, 1).cancel_on_drop();
     assert!(guard.status() == Status::Pending && guard.reschedule(ms(15)));
     drop(guard);
-    let guard = manual.timer.schedule(ms(10), manual.log.task(2)).expect("it runs");
-    let kept: Timeout = guard.cancel_on_drop().keep();
+    let kept: Timeout = manual.once(10, 2).cancel_on_drop().keep();
     assert_eq!(manual.advance(20), [(10, 2)]);
     assert_eq!(kept.status(), Status::Fired);
     // Too late to cancel anything.
@@ -74,6 +66,11 @@ fn a_guard_counts_the_panic_of_what_it_drops() {
     assert_eq!((dropped.get(), timer.stats().panics, timer.pending()), (1, 1, 0));
 }
 
+/// A timer whose tasks run on its worker, and one whose tasks run elsewhere.
+fn here_and_elsewhere(with: impl Fn(TimerBuilder) -> TimerBuilder) -> [Timer; 2] {
+    [build(&with), build(|builder| with(builder).executor(a_thread_each))]
+}
+
 /// Something to capture, that takes a while to drop and then counts.
 struct DropsSlowly(Count);
 
@@ -84,143 +81,90 @@ impl Drop for DropsSlowly {
     }
 }
 
-/// What a task runs between two messages, and whether it is over.
-struct Slow {
-    begins: mpsc::Receiver<()>,
-    ends: mpsc::Sender<()>,
-    over: Count,
-    dropped: Count,
-}
-
-/// A task that says that it has begun, waits, and is over; then it may panic.
-fn slow(panics: bool) -> (impl FnMut() + Send + 'static, Slow) {
-    let ((begun, begins), (ends, end)) = (mpsc::channel(), mpsc::channel());
-    let (over, dropped) = (Count::default(), Count::default());
-    let (count, captured) = (over.clone(), DropsSlowly(dropped.clone()));
-    let task = move || {
-        let _captured = &captured;
-        begun.send(()).expect("the test waits");
-        end.recv().expect("the test sends");
-        thread::sleep(ms(5));
-        count.add();
-        assert!(!panics, "as it was meant to be");
-    };
-    (task, Slow { begins, ends, over, dropped })
-}
-
-/// Cancels a timeout while its task runs, and looks at what has happened when that returns.
-fn cancelled_and_waited_for(timer: &Timer, timeout: &Timeout, slow: &Slow) -> bool {
-    slow.begins.recv().expect("it begins");
-    let (other, (returned, waits)) = (timeout.clone(), mpsc::channel());
-    let (over, dropped) = (slow.over.clone(), slow.dropped.clone());
-    let waiting = thread::spawn(move || {
-        let is_cancelled = other.cancel_and_wait().expect("outside");
-        returned.send(()).expect("the test waits");
-        (is_cancelled, over.get(), dropped.get())
-    });
+/// Cancels and waits on another thread, which then looks how far `count` is by then.
+fn cancelling(timeout: &Timeout, count: &Count) -> JoinHandle<(Result<bool, StopError>, usize)> {
+    let (timeout, count) = (timeout.clone(), count.clone());
+    let waiting = thread::spawn(move || (timeout.cancel_and_wait(), count.get()));
     thread::sleep(ms(20));
-    assert!(waits.try_recv().is_err(), "it returned while the task was running");
-    slow.ends.send(()).expect("it waits");
-    let (is_cancelled, over, dropped) = waiting.join().expect("no panic");
-    assert_eq!((over, dropped), (1, 1));
-    // Whoever comes later returns at once.
-    assert_eq!(timeout.cancel_and_wait(), Ok(false));
-    assert_eq!(timer.pending(), 0);
-    is_cancelled
+    assert!(!waiting.is_finished(), "it returned before the run was over");
+    waiting
 }
 
 #[test]
-fn cancel_and_wait_returns_when_the_run_is_over() {
-    for executor in [false, true] {
-        for panics in [false, true] {
-            let builder = Timer::builder();
-            let timer = match executor {
-                true => builder.executor(|task: BoxedTask| drop(thread::spawn(task))),
-                false => builder,
+fn cancel_and_wait_returns_when_the_run_is_over_and_its_captures_are_dropped() {
+    for (repeats, panics) in [(false, false), (false, true), (true, false), (true, true)] {
+        for timer in here_and_elsewhere(|builder| builder) {
+            let (gate, dropped) = (Gate::default(), Count::default());
+            let (inner, captured) = (gate.clone(), DropsSlowly(dropped.clone()));
+            let task = move || {
+                let _captured = &captured;
+                inner.pass();
+                assert!(!panics, "as it was meant to be");
             };
-            let timer = timer.build().expect("in range");
-            let (task, run) = slow(panics);
-            let timeout = timer.schedule(ms(1), task).expect("it runs");
-            assert!(!cancelled_and_waited_for(&timer, &timeout, &run));
-
-            let (mut task, run) = slow(panics);
-            let repeating = move |_: &Run| {
-                task();
-                Next::After(Duration::ZERO)
+            let timeout = if repeats {
+                let task = move |_: &Run| {
+                    task();
+                    Next::After(Duration::ZERO)
+                };
+                timer.schedule_with(ms(1), task).expect("it runs")
+            } else {
+                timer.schedule(ms(1), task).expect("it runs")
             };
-            let timeout = timer.schedule_with(ms(1), repeating).expect("it runs");
-            assert!(cancelled_and_waited_for(&timer, &timeout, &run));
-            assert_eq!(timer.stats().panics, if panics { 2 } else { 0 });
+            gate.reached();
+            let waiting = cancelling(&timeout, &dropped);
+            gate.open();
+            assert_eq!(waiting.join().expect("no panic"), (Ok(repeats), 1));
+            // Whoever comes later returns at once.
+            assert_eq!((timeout.cancel_and_wait(), gate.passed()), (Ok(false), 1));
+            assert_eq!((timer.pending(), timer.stats().panics), (0, u64::from(panics)));
         }
     }
 }
 
 #[test]
 fn what_has_not_begun_is_cancelled_without_waiting() {
-    let timer = Timer::new();
-    let (begun, begins) = mpsc::channel();
-    let (ends, end) = mpsc::channel::<()>();
-    let blocks = move || {
-        begun.send(()).expect("the test waits");
-        assert!(end.recv().is_err());
-    };
-    timer.schedule(Duration::ZERO, blocks).expect("it runs");
-    begins.recv().expect("it begins");
+    let (timer, gate) = (Timer::new(), Gate::default());
+    timer.schedule(Duration::ZERO, gate.task()).expect("it runs");
+    gate.reached();
     // Both are due, behind the task that runs.
     let once = timer.schedule(Duration::ZERO, || unreachable!()).expect("it runs");
     let with = timer.schedule_with(Duration::ZERO, |_: &Run| unreachable!()).expect("it runs");
     assert_eq!((once.cancel_and_wait(), with.cancel_and_wait()), (Ok(true), Ok(true)));
-    drop(ends);
+    gate.open();
 }
 
 #[test]
 fn an_executor_that_keeps_a_task_and_drops_it_lets_go_those_that_wait() {
-    let kept: Arc<Mutex<Vec<BoxedTask>>> = Arc::default();
-    let keeps = Arc::clone(&kept);
-    let executor = move |task: BoxedTask| keeps.lock().unwrap().push(task);
-    let timer = Timer::builder().executor(executor).build().expect("in range");
-    let dropped = Count::default();
-    let captured = CountsDrop(dropped.clone());
-    let timeout = timer.schedule(Duration::ZERO, move || drop(captured)).expect("it runs");
-    wait_until(|| kept.lock().unwrap().len() == 1);
+    let (kept, dropped) = (Kept::default(), Count::default());
+    let timer = build(|builder| builder.executor(kept.executor()));
+    let timeout = timer.schedule(Duration::ZERO, dropped.dropped()).expect("it runs");
+    let task = kept.take();
     assert_eq!(timeout.status(), Status::Fired);
-    let (other, count) = (timeout.clone(), dropped.clone());
-    let waiting = thread::spawn(move || (other.cancel_and_wait(), count.get()));
-    thread::sleep(ms(20));
-    assert!(!waiting.is_finished());
-    let task = kept.lock().unwrap().pop();
+    let waiting = cancelling(&timeout, &dropped);
     drop(task);
     assert_eq!(waiting.join().expect("no panic"), (Ok(false), 1));
 
     // A repeating one is still the timer's: it can be cancelled there.
     let timeout = timer.schedule_with(Duration::ZERO, |_: &Run| unreachable!()).expect("it runs");
-    wait_until(|| kept.lock().unwrap().len() == 1);
+    let task = kept.take();
     assert_eq!(timeout.cancel_and_wait(), Ok(true));
-    let task = kept.lock().unwrap().pop().expect("it has one");
     task();
 }
 
 /// The executor runs it once more, though the timer has no part in it any longer.
 #[test]
 fn a_repeating_task_that_the_executor_kept_past_stop_is_waited_for() {
-    let kept: Arc<Mutex<Vec<BoxedTask>>> = Arc::default();
-    let keeps = Arc::clone(&kept);
-    let executor = move |task: BoxedTask| keeps.lock().unwrap().push(task);
-    let timer = Timer::builder().executor(executor).build().expect("in range");
-    let runs = Count::default();
+    let (kept, runs) = (Kept::default(), Count::default());
+    let timer = build(|builder| builder.executor(kept.executor()));
     let count = runs.clone();
     let task = move |_: &Run| {
         count.add();
         Next::After(Duration::ZERO)
     };
     let timeout = timer.schedule_with(Duration::ZERO, task).expect("it runs");
-    wait_until(|| kept.lock().unwrap().len() == 1);
+    let task = kept.take();
     assert!(timer.stop().expect("outside").is_empty());
-    let (other, count) = (timeout.clone(), runs.clone());
-    let waiting = thread::spawn(move || (other.cancel_and_wait(), count.get()));
-    thread::sleep(ms(20));
-    assert!(!waiting.is_finished());
-    let task = kept.lock().unwrap().pop().expect("it has one");
+    let waiting = cancelling(&timeout, &runs);
     task();
     assert_eq!(waiting.join().expect("no panic"), (Ok(false), 1));
     assert_eq!(timeout.status(), Status::Fired);
@@ -229,11 +173,7 @@ fn a_repeating_task_that_the_executor_kept_past_stop_is_waited_for() {
 #[test]
 fn inside_a_task_cancel_and_wait_is_an_error_and_cancels_nothing() {
     returns("cancelling and waiting inside a task", || {
-        let elsewhere = |task: BoxedTask| drop(thread::spawn(task));
-        for executor in [false, true] {
-            let builder = Timer::builder();
-            let timer = if executor { builder.executor(elsewhere) } else { builder };
-            let timer = timer.build().expect("in range");
+        for timer in here_and_elsewhere(|builder| builder) {
             let far = timer.schedule(ms(60_000), || {}).expect("it runs");
             let (inside, (sender, receiver)) = (far.clone(), mpsc::channel());
             let task = move || sender.send(inside.cancel_and_wait()).expect("it waits");
@@ -249,7 +189,7 @@ fn inside_a_task_cancel_and_wait_is_an_error_and_cancels_nothing() {
 fn inside_a_task_of_another_timer_it_waits_unless_that_one_waits_too() {
     returns("cancelling and waiting inside tasks of two timers", || {
         let timers = [Timer::new(), Timer::new()];
-        let barrier = Arc::new(std::sync::Barrier::new(2));
+        let barrier = Arc::new(Barrier::new(2));
         let handles: [Arc<Mutex<Option<Timeout>>>; 2] = Default::default();
         let (sender, receiver) = mpsc::channel();
         for own in 0..2 {
@@ -272,15 +212,10 @@ fn inside_a_task_of_another_timer_it_waits_unless_that_one_waits_too() {
 /// What Redisson's lock watchdog got wrong: a renewal that goes on after the lock was given up.
 #[test]
 fn no_renewal_outlives_the_lock() {
-    for executor in [false, true] {
-        let builder = Timer::builder().tick(Duration::from_micros(1));
-        let timer = match executor {
-            true => builder.executor(|task: BoxedTask| drop(thread::spawn(task))),
-            false => builder,
-        };
-        let timer = timer.build().expect("in range");
+    let timers = here_and_elsewhere(|builder| builder.tick(Duration::from_micros(1)));
+    for (timer, locks) in timers.into_iter().zip([10_000, 500]) {
         let renewals = Count::default();
-        for lock in 0..if executor { 500 } else { 10_000 } {
+        for lock in 0..locks {
             let locked = Arc::new(AtomicBool::new(true));
             let (lease, count) = (Arc::clone(&locked), renewals.clone());
             let renew = move |_: &Run| {
@@ -305,17 +240,14 @@ fn no_renewal_outlives_the_lock() {
 /// The worker goes on with another shard, and that task ended long ago.
 #[test]
 fn the_last_task_of_a_turn_is_not_waited_for() {
-    let clock = ManualClock::new();
-    let timer = Timer::builder().shards(2).clock(clock.clone()).build().expect("in range");
+    let manual = Manual::with(|builder| builder.shards(2));
     // More than a turn.
-    let handles: Vec<_> =
-        (0..200).map(|_| timer.schedule(ms(1), || {}).expect("it runs")).collect();
-    let (fired, (sender, receiver)) = (handles.clone(), mpsc::channel());
+    let handles: Vec<_> = (0..200).map(|_| manual.idle(1)).collect();
+    let (sender, receiver) = mpsc::channel();
     let task = move |_: &Run| {
-        let Some(last) =
-            fired.iter().rev().find(|handle| handle.status() == Status::Fired).cloned()
-        else {
-            return Next::At(std::time::Instant::now() - ms(1_000));
+        let mut latest = handles.iter().rev();
+        let Some(last) = latest.find(|handle| handle.status() == Status::Fired).cloned() else {
+            return Next::At(Instant::now() - ms(1_000));
         };
         let (returned, returns) = mpsc::channel();
         thread::spawn(move || returned.send(last.cancel_and_wait()));
@@ -323,47 +255,45 @@ fn the_last_task_of_a_turn_is_not_waited_for() {
         Next::Stop
     };
     // Another thread has the other shard.
-    let other = timer.clone();
-    let schedule = move || drop(other.schedule_with(ms(1), task).expect("it runs"));
-    thread::spawn(schedule).join().expect("no panic");
-    clock.jump(ms(1));
+    let schedule = || drop(manual.timer.schedule_with(ms(1), task).expect("it runs"));
+    thread::scope(|scope| scope.spawn(schedule).join()).expect("no panic");
+    manual.clock.jump(ms(1));
     assert!(matches!(receiver.recv().expect("it ran"), Ok(Ok(false))));
+}
+
+/// Jumps to where all is due, with the worker inside a task that waits at the gate.
+fn jumps_into_a_task(manual: &Manual, gate: &Gate) -> JoinHandle<()> {
+    let clock = manual.clock.clone();
+    let jump = thread::spawn(move || clock.jump(ms(1)));
+    gate.reached();
+    jump
 }
 
 /// Due together with a task that blocks, and so out of the wheel, they are pending nevertheless.
 #[test]
 fn what_is_due_behind_a_task_is_pending_moved_and_given_back() {
-    let clock = ManualClock::new();
-    let timer = Timer::builder().shards(1).clock(clock.clone()).build().expect("in range");
-    let (begun, begins) = mpsc::channel();
-    let (ends, end) = mpsc::channel::<()>();
-    let blocks = move || {
-        begun.send(()).expect("the test waits");
-        assert!(end.recv().is_err());
-    };
-    timer.schedule(ms(1), blocks).expect("it runs");
-    let once = || timer.schedule(ms(1), || unreachable!()).expect("it runs");
+    let (manual, gate) = (Manual::with(|builder| builder.shards(1)), Gate::default());
+    manual.after(1, gate.task());
+    let timer = manual.timer.clone();
+    let once = || manual.after(1, || unreachable!());
     let with = || timer.schedule_with(ms(1), |_: &Run| unreachable!()).expect("it runs");
-    let (stays, moved, repeats, repeats_later) = (once(), once(), with(), with());
-    let jumps = clock.clone();
-    let jump = thread::spawn(move || jumps.jump(ms(1)));
-    begins.recv().expect("it begins");
+    let handles = [once(), once(), with(), with()];
+    let [stays, moved, _, repeats] = &handles;
+    let jump = jumps_into_a_task(&manual, &gate);
 
-    let handles = [&stays, &moved, &repeats, &repeats_later];
     assert!(handles.iter().all(|handle| handle.status() == Status::Pending));
     assert_eq!((timer.pending(), timer.next_deadline()), (4, stays.deadline()));
-    assert!(moved.reschedule(ms(50)) && repeats_later.reschedule(ms(60)));
+    assert!(moved.reschedule(ms(50)) && repeats.reschedule(ms(60)));
     assert!(handles.iter().all(|handle| handle.status() == Status::Pending));
     assert_eq!(timer.pending(), 4);
-    assert!(moved.reschedule(ms(70)) && repeats_later.reschedule(ms(80)));
+    assert!(moved.reschedule(ms(70)) && repeats.reschedule(ms(80)));
     let stops = timer.clone();
     let stop = thread::spawn(move || stops.stop().expect("outside"));
     wait_until(|| timer.is_stopped() && timer.pending() == 0);
-    drop(ends);
+    gate.open();
     let unfired = stop.join().expect("no panic");
-    let deadlines: Vec<_> = unfired.iter().map(tickwheel::Unfired::deadline).collect();
-    let [now, near, far] = [&stays, &moved, &repeats_later].map(Timeout::deadline);
-    assert_eq!(deadlines, [now, now, near, far]);
+    let deadlines: Vec<_> = unfired.iter().map(Unfired::deadline).collect();
+    assert_eq!(deadlines, [stays, stays, moved, repeats].map(Timeout::deadline));
     assert!(handles.iter().all(|handle| handle.status() == Status::Stopped));
     jump.join().expect("no panic");
 }
@@ -371,27 +301,18 @@ fn what_is_due_behind_a_task_is_pending_moved_and_given_back() {
 /// With a limit a sleep moves at once, also if it is out of the wheel.
 #[test]
 fn a_sleep_that_is_due_behind_a_task_is_moved_and_dropped() {
-    let clock = ManualClock::new();
-    let builder = Timer::builder().shards(1).max_pending(9).clock(clock.clone());
-    let timer = builder.build().expect("in range");
-    let (begun, begins) = mpsc::channel();
-    let (ends, end) = mpsc::channel::<()>();
-    let blocks = move || {
-        begun.send(()).expect("the test waits");
-        assert!(end.recv().is_err());
-    };
-    timer.schedule(ms(1), blocks).expect("it runs");
-    let mut sleep = Box::pin(timer.sleep(ms(1)));
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    assert!(sleep.as_mut().poll(&mut context).is_pending());
-    let jump = thread::spawn(move || clock.jump(ms(1)));
-    begins.recv().expect("it begins");
+    let manual = Manual::with(|builder| builder.shards(1).max_pending(9));
+    let (gate, hand) = (Gate::default(), Hand::new());
+    manual.after(1, gate.task());
+    let mut sleep = manual.timer.sleep(ms(1));
+    assert!(hand.poll(&mut sleep).is_pending());
+    let jump = jumps_into_a_task(&manual, &gate);
 
     sleep.reset(ms(50));
-    assert!(sleep.as_mut().poll(&mut context).is_pending());
-    assert_eq!(timer.pending(), 1);
+    assert!(hand.poll(&mut sleep).is_pending());
+    assert_eq!(manual.timer.pending(), 1);
     drop(sleep);
-    assert_eq!(timer.pending(), 0, "nothing is left behind under the old key");
-    drop(ends);
+    assert_eq!(manual.timer.pending(), 0, "nothing is left behind under the old key");
+    gate.open();
     jump.join().expect("no panic");
 }

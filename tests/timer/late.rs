@@ -1,9 +1,7 @@
 //! What is late, by how much, and how one sees it.
 
-use crate::help::{Count, Manual, ms, wait_until};
-use std::sync::mpsc;
+use crate::help::{Count, Gate, Manual, build, ms, wait_until};
 use std::time::Duration;
-use tickwheel::{Mode, Timer};
 
 in_each_mode! {
     a_blocked_worker_skips_nothing,
@@ -11,40 +9,32 @@ in_each_mode! {
     a_jump_shows_as_lateness,
 }
 
-fn a_blocked_worker_skips_nothing(mode: Mode) {
-    let manual = Manual::new(mode);
+fn a_blocked_worker_skips_nothing(manual: Manual) {
     let (clock, log) = (manual.clock.clone(), manual.log.clone());
     // On the worker the clock only moves, as if the task took so long.
     let slow = move || {
         log.write(1);
         clock.advance(ms(10));
     };
-    manual.timer.schedule(ms(1), slow).expect("it runs");
-    manual.timer.schedule(ms(5), manual.log.task(2)).expect("it runs");
-    manual.timer.schedule(ms(30), manual.log.task(3)).expect("it runs");
+    manual.after(1, slow);
+    manual.once(5, 2);
+    manual.once(30, 3);
     assert_eq!(manual.advance(30), [(1, 1), (11, 2), (30, 3)]);
     let stats = manual.timer.stats();
-    assert_eq!(stats.longest_task, ms(10));
-    assert_eq!(stats.lateness.max(), ms(6));
+    assert_eq!((stats.longest_task, stats.lateness.max()), (ms(10), ms(6)));
     assert_eq!(stats.lateness.count(), 3);
 }
 
-fn on_time_is_not_late(mode: Mode) {
-    let manual = Manual::new(mode);
-    for delay in 1..100 {
-        manual.timer.schedule(ms(delay), || {}).expect("it runs");
-    }
+fn on_time_is_not_late(manual: Manual) {
+    (1..100).for_each(|delay| drop(manual.idle(delay)));
     manual.advance(100);
     let stats = manual.timer.stats();
-    assert_eq!(stats.fired, 99);
-    assert_eq!((stats.lateness.count(), stats.lateness.max()), (99, Duration::ZERO));
+    assert_eq!((stats.fired, stats.lateness.count()), (99, 99));
+    assert_eq!(stats.lateness.max(), Duration::ZERO);
 }
 
-fn a_jump_shows_as_lateness(mode: Mode) {
-    let manual = Manual::new(mode);
-    for delay in 1..=100 {
-        manual.timer.schedule(ms(delay), || {}).expect("it runs");
-    }
+fn a_jump_shows_as_lateness(manual: Manual) {
+    (1..=100).for_each(|delay| drop(manual.idle(delay)));
     assert_eq!(manual.jump(100).len(), 0);
     let lateness = manual.timer.stats().lateness;
     assert_eq!((lateness.count(), lateness.max()), (100, ms(99)));
@@ -55,20 +45,14 @@ fn a_jump_shows_as_lateness(mode: Mode) {
 
 #[test]
 fn a_slow_task_shows_in_the_stats() {
-    let timer = Timer::builder().shards(1).build().expect("in range");
-    let (sender, receiver) = mpsc::channel();
-    let (begun, fired) = (Count::default(), Count::default());
-    let count = begun.clone();
-    let slow = move || {
-        count.add();
-        receiver.recv().unwrap();
-    };
-    timer.schedule(ms(1), slow).expect("it runs");
+    let timer = build(|builder| builder.shards(1));
+    let (gate, fired) = (Gate::default(), Count::default());
+    timer.schedule(ms(1), gate.task()).expect("it runs");
     timer.schedule(ms(2), fired.task()).expect("it runs");
-    wait_until(|| begun.get() == 1);
+    gate.reached();
     std::thread::sleep(ms(40));
     assert_eq!(fired.get(), 0);
-    sender.send(()).unwrap();
+    gate.open();
     wait_until(|| timer.stats().lateness.count() == 2 && fired.get() == 1);
     wait_until(|| timer.stats().longest_task >= ms(20));
     assert!(timer.stats().lateness.max() >= ms(20));

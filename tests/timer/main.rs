@@ -64,7 +64,7 @@
 //!
 //! | case | test |
 //! |---|---|
-//! | `burst`, `delay`, `skip` | `repeat::burst_runs_as_often_as_was_missed`, `repeat::delay_begins_anew`, `repeat::skip_leaves_out_what_was_missed` |
+//! | `burst`, `delay`, `skip` | `repeat::burst_runs_as_often_as_was_missed_delay_begins_anew_and_skip_leaves_it_out` |
 //! | `reset`, `reset_immediately`, `reset_after`, `reset_at`, `reset_at_bigger_than_interval` | `repeat::moving_the_next_run_moves_those_after` |
 //! | `interval_zero_duration` | `repeat::a_period_of_zero_is_one_tick` |
 //! | `interval_doesnt_panic_max_duration_when_polling` | `repeat::the_longest_period_does_not_fire` |

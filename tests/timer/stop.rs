@@ -1,6 +1,6 @@
 //! Stopping, from outside and from inside.
 
-use crate::help::{Count, CountsDrop, Manual, ms, threads_named, wait_until};
+use crate::help::{Count, CountsDrop, Gate, Manual, build, ms, threads_named, wait_until};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -14,30 +14,26 @@ in_each_mode! {
     scheduling_after_it_gives_the_task_back,
     every_handle_tells_its_end,
     inside_a_task_it_is_an_error,
-    waits_for_a_running_task,
-    a_second_stop_waits_for_the_first_and_gets_nothing,
+    each_stop_waits_for_a_running_task_and_the_first_gets_what_is_left,
     a_clock_that_goes_on_moves_nothing,
 }
 
-fn gives_back_what_did_not_fire(mode: Mode) {
-    let manual = Manual::new(mode);
+fn gives_back_what_did_not_fire(manual: Manual) {
     let dropped = Count::default();
-    for number in 0..3 {
-        manual.timer.schedule(ms(1), manual.log.task(number)).expect("it runs");
-    }
+    (0..3).for_each(|number| drop(manual.once(1, number)));
     for number in 3..6 {
         let (log, captured) = (manual.log.clone(), CountsDrop(dropped.clone()));
         let task = move || {
             let _captured = captured;
             log.write(number);
         };
-        manual.timer.schedule(ms(5_000), task).expect("it runs");
+        manual.after(5_000, task);
     }
     assert_eq!(manual.advance(10).len(), 3);
     let unfired = manual.timer.stop().expect("outside");
     assert_eq!((unfired.len(), dropped.get(), manual.timer.pending()), (3, 0, 0));
-    assert!(unfired.iter().all(|unfired| unfired.deadline() == Some(manual.at(5_000))));
     for unfired in unfired {
+        assert_eq!(unfired.deadline(), Some(manual.at(5_000)));
         let Task::Once(task) = unfired.into_task() else { panic!("it was to run once") };
         task();
     }
@@ -45,18 +41,14 @@ fn gives_back_what_did_not_fire(mode: Mode) {
     assert_eq!(dropped.get(), 3);
 }
 
-fn after_everything_fired_nothing_comes_back(mode: Mode) {
-    let manual = Manual::new(mode);
-    for _ in 0..3 {
-        manual.timer.schedule(ms(1), || {}).expect("it runs");
-    }
+fn after_everything_fired_nothing_comes_back(manual: Manual) {
+    (0..3).for_each(|_| drop(manual.idle(1)));
     manual.advance(1);
     assert!(manual.timer.stop().expect("outside").is_empty());
     assert!(manual.timer.stop().expect("outside").is_empty());
 }
 
-fn before_anything_was_scheduled_it_is_fine(mode: Mode) {
-    let manual = Manual::new(mode);
+fn before_anything_was_scheduled_it_is_fine(manual: Manual) {
     assert!(!manual.timer.is_stopped());
     assert!(manual.timer.stop().expect("outside").is_empty());
     assert!(manual.timer.is_stopped());
@@ -67,15 +59,11 @@ fn before_anything_was_scheduled_it_is_fine(mode: Mode) {
 fn gives_back_by_deadline(mode: Mode) {
     let manual = Manual::built(mode, |builder| builder.shards(4));
     for thread in 0..4_u64 {
-        let timer = manual.timer.clone();
-        let schedule = move || {
-            for delay in 0..100 {
-                let delay = ms((delay * 7 + thread) % 100 * 1_000);
-                timer.schedule(delay + ms(1), || {}).map(drop).expect("it runs");
-            }
-            timer.schedule(Duration::MAX, || {}).map(drop).expect("it runs");
+        let schedule = || {
+            (0..100).for_each(|delay| drop(manual.idle((delay * 7 + thread) % 100 * 1_000 + 1)));
+            manual.timer.schedule(Duration::MAX, || {}).map(drop).expect("it runs");
         };
-        thread::spawn(schedule).join().unwrap();
+        thread::scope(|scope| scope.spawn(schedule).join()).unwrap();
     }
     let unfired = manual.timer.stop().expect("outside");
     assert_eq!(unfired.len(), 404);
@@ -85,9 +73,8 @@ fn gives_back_by_deadline(mode: Mode) {
     assert!(without.iter().all(|unfired| unfired.deadline().is_none()));
 }
 
-fn scheduling_after_it_gives_the_task_back(mode: Mode) {
-    let manual = Manual::new(mode);
-    manual.timer.schedule(ms(1), || {}).expect("it runs");
+fn scheduling_after_it_gives_the_task_back(manual: Manual) {
+    manual.idle(1);
     assert_eq!(manual.timer.stop().expect("outside").len(), 1);
     let error = manual.timer.schedule(ms(1), manual.log.task(1)).expect_err("stopped");
     assert_eq!(error.kind(), ScheduleErrorKind::Stopped);
@@ -95,15 +82,13 @@ fn scheduling_after_it_gives_the_task_back(mode: Mode) {
     assert_eq!(manual.log.take(), [(0, 1)]);
 }
 
-fn every_handle_tells_its_end(mode: Mode) {
-    let manual = Manual::new(mode);
-    let schedule = |delay| manual.timer.schedule(ms(delay), || {}).expect("it runs");
-    let (fired, cancelled) = (schedule(1), schedule(2));
-    let waiting: Vec<_> = (3..300).map(schedule).collect();
+fn every_handle_tells_its_end(manual: Manual) {
+    let (fired, cancelled) = (manual.idle(1), manual.idle(2));
+    let waiting: Vec<_> = (3..300).map(|delay| manual.idle(delay)).collect();
     manual.advance(1);
     assert!(cancelled.cancel());
     assert_eq!(manual.timer.stop().expect("outside").len(), waiting.len());
-    assert!(fired.status() == Status::Fired && cancelled.status() == Status::Cancelled);
+    assert_eq!((fired.status(), cancelled.status()), (Status::Fired, Status::Cancelled));
     for timeout in &waiting {
         assert_eq!(timeout.status(), Status::Stopped);
         assert!(!timeout.cancel() && !timeout.reschedule(ms(1)));
@@ -111,81 +96,47 @@ fn every_handle_tells_its_end(mode: Mode) {
     }
 }
 
-fn inside_a_task_it_is_an_error(mode: Mode) {
-    let manual = Manual::new(mode);
+fn inside_a_task_it_is_an_error(manual: Manual) {
     let (timer, log) = (manual.timer.clone(), manual.log.clone());
     let task = move || {
         let error: StopError = timer.stop().expect_err("inside");
-        assert!(!error.to_string().is_empty());
-        assert!(!timer.is_stopped());
+        assert!(!error.to_string().is_empty() && !timer.is_stopped());
         timer.schedule(ms(1), log.task(2)).map(drop).expect("it still runs");
         log.write(1);
     };
-    manual.timer.schedule(ms(1), task).expect("it runs");
+    manual.after(1, task);
     assert_eq!(manual.advance(5), [(1, 1), (2, 2)]);
     assert!(manual.timer.stop().expect("outside").is_empty());
 }
 
-fn waits_for_a_running_task(mode: Mode) {
-    let timer = Timer::builder().mode(mode).build().expect("in range");
-    let (begun, ended, other) = (Count::default(), Count::default(), Count::default());
-    let (sender, receiver) = mpsc::channel::<()>();
-    let counts = (begun.clone(), ended.clone());
-    let task = move || {
-        counts.0.add();
-        assert!(receiver.recv().is_err());
-        counts.1.add();
-    };
-    let running = timer.schedule(Duration::ZERO, task).expect("it runs");
-    wait_until(|| begun.get() == 1);
-    timer.schedule(Duration::ZERO, other.task()).expect("it runs");
-    let stopping = {
-        let (timer, ended) = (timer.clone(), ended.clone());
-        thread::spawn(move || (timer.stop().expect("outside").len(), ended.get()))
-    };
-    wait_until(|| timer.is_stopped());
-    thread::sleep(ms(5));
-    assert!(!stopping.is_finished());
-    drop(sender);
-    assert_eq!(stopping.join().unwrap(), (1, 1));
-    assert_eq!(other.get(), 0);
-    assert_eq!(running.status(), Status::Fired);
+fn each_stop_waits_for_a_running_task_and_the_first_gets_what_is_left(mode: Mode) {
+    for stops in [1, 4] {
+        let timer = build(|builder| builder.mode(mode));
+        let (gate, other) = (Gate::default(), Count::default());
+        let running = timer.schedule(Duration::ZERO, gate.task()).expect("it runs");
+        gate.reached();
+        for delay in [0, 60_000] {
+            timer.schedule(ms(delay), other.task()).expect("it runs");
+        }
+        let stop = || {
+            let unfired = timer.stop().expect("outside").len();
+            assert_eq!((gate.passed(), timer.pending()), (1, 0));
+            unfired
+        };
+        let unfired = thread::scope(|scope| {
+            let stopping: Vec<_> = (0..stops).map(|_| scope.spawn(stop)).collect();
+            wait_until(|| timer.is_stopped());
+            thread::sleep(ms(5));
+            assert!(stopping.iter().all(|thread| !thread.is_finished()));
+            gate.open();
+            stopping.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
+        });
+        assert_eq!((unfired, other.get(), running.status()), (2, 0, Status::Fired));
+    }
 }
 
-fn a_second_stop_waits_for_the_first_and_gets_nothing(mode: Mode) {
-    let timer = Timer::builder().mode(mode).build().expect("in range");
-    let (begun, ended) = (Count::default(), Count::default());
-    let (sender, receiver) = mpsc::channel::<()>();
-    let counts = (begun.clone(), ended.clone());
-    let task = move || {
-        counts.0.add();
-        assert!(receiver.recv().is_err());
-        counts.1.add();
-    };
-    timer.schedule(Duration::ZERO, task).expect("it runs");
-    timer.schedule(Duration::from_secs(60), || {}).expect("it runs");
-    wait_until(|| begun.get() == 1);
-    let stopping: Vec<_> = (0..4)
-        .map(|_| {
-            let (timer, ended) = (timer.clone(), ended.clone());
-            thread::spawn(move || {
-                let unfired = timer.stop().expect("outside").len();
-                assert_eq!((ended.get(), timer.pending()), (1, 0));
-                unfired
-            })
-        })
-        .collect();
-    wait_until(|| timer.is_stopped());
-    thread::sleep(ms(5));
-    assert!(stopping.iter().all(|thread| !thread.is_finished()));
-    drop(sender);
-    let returned: usize = stopping.into_iter().map(|thread| thread.join().unwrap()).sum();
-    assert_eq!(returned, 1);
-}
-
-fn a_clock_that_goes_on_moves_nothing(mode: Mode) {
-    let manual = Manual::new(mode);
-    manual.timer.schedule(ms(10), manual.log.task(1)).expect("it runs");
+fn a_clock_that_goes_on_moves_nothing(manual: Manual) {
+    manual.once(10, 1);
     let unfired = manual.timer.stop().expect("outside");
     assert_eq!(manual.advance(100), []);
     drop(unfired);
@@ -194,8 +145,8 @@ fn a_clock_that_goes_on_moves_nothing(mode: Mode) {
 
 #[test]
 fn ends_the_thread() {
-    let timer = Timer::builder().thread_name("ends-by-stop").build().expect("in range");
-    timer.schedule(Duration::from_secs(60), || {}).expect("it runs");
+    let timer = build(|builder| builder.thread_name("ends-by-stop"));
+    timer.schedule(ms(60_000), || {}).expect("it runs");
     timer.stop().expect("outside");
     // It is joined; the system may take a moment to forget it.
     wait_until(|| threads_named("ends-by-stop").unwrap_or(0) == 0);
@@ -205,7 +156,7 @@ fn ends_the_thread() {
 #[test]
 fn inside_a_task_of_another_timer_it_works() {
     let (first, second) = (Timer::new(), Timer::new());
-    let waiting = second.schedule(Duration::from_secs(60), || {}).expect("it runs");
+    let waiting = second.schedule(ms(60_000), || {}).expect("it runs");
     let (sender, receiver) = mpsc::channel();
     first.schedule(Duration::ZERO, move || sender.send(second.stop()).unwrap()).expect("it runs");
     assert_eq!(receiver.recv().unwrap().expect("outside").len(), 1);
@@ -224,7 +175,7 @@ fn tasks_still_running_may_use_the_timer_while_it_stops() {
         collected.lock().unwrap().push((error, inner.stop().is_err()));
     };
     timer.schedule(Duration::ZERO, task).expect("it runs");
-    wait_until(|| begun.get() == 1);
+    begun.wait_for(1);
     timer.stop().expect("outside");
     let (refused, is_error) = results.lock().unwrap()[0];
     assert!(matches!(refused, Ok(()) | Err(ScheduleErrorKind::Stopped)) && is_error);

@@ -1,10 +1,11 @@
 //! Timeouts that may fire at any instant of a range.
 
 use crate::common::Numbers;
-use crate::help::{Count, Manual, ms, wait_until};
-use std::ops::ControlFlow;
+use crate::help::{Count, Manual, build, ms};
+use std::ops::{ControlFlow, RangeInclusive};
+use std::sync::mpsc;
 use std::time::Duration;
-use tickwheel::{Clock, ManualClock, MissedTick, Mode, ScheduleErrorKind, Status, Timer};
+use tickwheel::{Clock, MissedTick, Mode, ScheduleErrorKind, Status, Timeout};
 
 in_each_mode! {
     the_deadline_is_in_the_range_at_any_tick,
@@ -20,104 +21,109 @@ in_each_mode! {
     the_worker_is_told_of_it,
 }
 
+/// A range of milliseconds.
+fn range(millis: RangeInclusive<u64>) -> RangeInclusive<Duration> {
+    ms(*millis.start())..=ms(*millis.end())
+}
+
+/// Schedules a task that writes `number`, in the range.
+fn within(manual: &Manual, millis: RangeInclusive<u64>, number: u32) -> Timeout {
+    manual.timer.schedule_within(range(millis), manual.log.task(number)).expect("it runs")
+}
+
 fn the_deadline_is_in_the_range_at_any_tick(mode: Mode) {
     let mut numbers = Numbers(0x713);
     for tick in [1, 333, 1_000, 10_000_000].map(Duration::from_micros) {
-        let clock = ManualClock::new();
-        let timer = Timer::builder().mode(mode).tick(tick).clock(clock.clone());
-        let timer = timer.shards(1).build().expect("in range");
-        let fired = Count::default();
-        let mut scheduled = 0;
-        let mut moved = None;
+        let manual = Manual::built(mode, |builder| builder.tick(tick).shards(1));
+        let (clock, fired) = (&manual.clock, Count::default());
+        let mut random = |limit| tick.mul_f64(numbers.below(limit) as f64 / 1_000.0);
+        let mut earlier: Option<Timeout> = None;
         for _ in 0..100 {
-            let now = Clock::now(&clock);
-            let random =
-                |numbers: &mut Numbers| tick.mul_f64(numbers.below(9_000) as f64 / 1_000.0);
-            let shortest = random(&mut numbers);
-            let longest = shortest + random(&mut numbers);
-            let timeout = timer.schedule_within(shortest..=longest, fired.task()).expect("it runs");
-            let deadline = timeout.deadline().expect("it is near");
-            assert!(now + shortest <= deadline, "never early");
-            assert!(deadline < now + longest.max(shortest + tick), "not after the range");
-            scheduled += 1;
-            if let Some(moved) = moved.replace(timeout) {
+            let now = Clock::now(clock);
+            let shortest = random(9_000);
+            let longest = shortest + random(9_000);
+            let assert_in_range = |deadline| {
+                assert!(now + shortest <= deadline, "never early");
+                assert!(deadline < now + longest.max(shortest + tick), "not after the range");
+            };
+            let timeout = manual.timer.schedule_within(shortest..=longest, fired.task());
+            let timeout = timeout.expect("it runs");
+            assert_in_range(timeout.deadline().expect("it is near"));
+            if let Some(moved) = earlier.replace(timeout) {
                 let before = moved.deadline().expect("it is near");
                 if moved.reschedule_within(shortest..=longest) {
                     let after = moved.deadline().expect("it is near");
-                    assert!(now + shortest <= after && after < now + longest.max(shortest + tick));
+                    assert_in_range(after);
                     let is_within = now + shortest <= before && before <= now + longest;
                     assert!(!is_within || before == after, "it stays");
                 }
             }
-            clock.advance(tick.mul_f64(numbers.below(2_000) as f64 / 1_000.0));
+            clock.advance(random(2_000));
         }
         clock.advance(tick * 20);
-        assert_eq!(fired.get(), scheduled);
+        assert_eq!(fired.get(), 100);
     }
 }
 
-fn two_that_overlap_fire_together(mode: Mode) {
-    let manual = Manual::new(mode);
-    let timer = &manual.timer;
-    timer.schedule_within(ms(30_000)..=ms(31_000), manual.log.task(1)).expect("it runs");
+fn two_that_overlap_fire_together(manual: Manual) {
+    within(&manual, 30_000..=31_000, 1);
     assert_eq!(manual.advance(321), []);
-    timer.schedule_within(ms(30_000)..=ms(31_000), manual.log.task(2)).expect("it runs");
+    within(&manual, 30_000..=31_000, 2);
     assert_eq!(manual.advance(40_000), [(30_720, 1), (30_720, 2)]);
 }
 
 fn it_fires_with_what_is_due_already(mode: Mode) {
     let manual = Manual::built(mode, |builder| builder.shards(1));
-    manual.timer.schedule(ms(5), manual.log.task(1)).expect("it runs");
-    manual.timer.schedule_within(ms(4)..=ms(5), manual.log.task(2)).expect("it runs");
+    manual.once(5, 1);
+    within(&manual, 4..=5, 2);
     assert_eq!(manual.advance(10), [(5, 1), (5, 2)]);
 }
 
+#[allow(clippy::reversed_empty_ranges, reason = "the end before the start is a case")]
 fn a_range_without_a_tick_is_the_next_tick(mode: Mode) {
     let manual = Manual::built(mode, |builder| builder.tick(ms(10)));
     assert_eq!(manual.advance(3), []);
-    for (number, range) in [(1, ms(11)..=ms(15)), (2, ms(17)..=ms(17)), (3, ms(20)..=ms(2))] {
-        manual.timer.schedule_within(range, manual.log.task(number)).expect("it runs");
+    for (number, millis) in [(1, 11..=15), (2, 17..=17), (3, 20..=2)] {
+        within(&manual, millis, number);
     }
     assert_eq!(manual.advance(100), [(20, 1), (20, 2), (30, 3)]);
 }
 
-fn an_end_that_never_comes_is_an_end(mode: Mode) {
-    let manual = Manual::new(mode);
-    let task = manual.log.task(1);
-    let never = manual.timer.schedule(Duration::MAX, task).expect("it runs");
-    let task = manual.log.task(2);
-    let some = manual.timer.schedule_within(ms(1)..=Duration::MAX, task).expect("it runs");
+fn an_end_that_never_comes_is_an_end(manual: Manual) {
+    let never = manual.timer.schedule(Duration::MAX, manual.log.task(1)).expect("it runs");
+    let from = |shortest, number| {
+        let task = manual.log.task(number);
+        manual.timer.schedule_within(shortest..=Duration::MAX, task).expect("it runs")
+    };
+    let some = from(ms(1), 2);
     assert!(never.deadline().is_none() && some.deadline().is_some());
     assert!(some.reschedule_within(Duration::MAX..=Duration::MAX));
     assert_eq!(some.deadline(), None);
-    assert!(some.reschedule_within(ms(7)..=ms(7)));
+    assert!(some.reschedule_within(range(7..=7)));
     assert_eq!(manual.advance(10), [(7, 2)]);
     // It joins nothing that never comes.
-    let range = Duration::from_secs(1 << 33)..=Duration::MAX;
-    let late = manual.timer.schedule_within(range, || {}).expect("it runs");
+    let late = from(Duration::from_secs(1 << 33), 3);
     assert!(late.deadline().is_some_and(|deadline| manual.at(1 << 40) < deadline));
     assert!(never.status() == Status::Pending && late.status() == Status::Pending);
 }
 
-fn in_the_range_it_stays_where_it_is(mode: Mode) {
-    let manual = Manual::new(mode);
-    let idle = manual.timer.schedule(ms(100), manual.log.task(1)).expect("it runs");
-    manual.timer.schedule(ms(100), manual.log.task(2)).expect("it runs");
+fn in_the_range_it_stays_where_it_is(manual: Manual) {
+    let idle = manual.once(100, 1);
+    manual.once(100, 2);
     for _ in 0..5 {
         assert_eq!(manual.advance(10), []);
-        assert!(idle.reschedule_within(ms(40)..=ms(90)));
+        assert!(idle.reschedule_within(range(40..=90)));
         assert_eq!(idle.deadline(), Some(manual.at(100)));
     }
     assert_eq!(manual.advance(50), [(100, 1), (100, 2)], "in its place");
 }
 
-fn out_of_the_range_it_moves(mode: Mode) {
-    let manual = Manual::new(mode);
-    let idle = manual.timer.schedule(ms(100), manual.log.task(1)).expect("it runs");
+fn out_of_the_range_it_moves(manual: Manual) {
+    let idle = manual.once(100, 1);
     assert_eq!(manual.advance(50), []);
-    assert!(idle.reschedule_within(ms(60)..=ms(90)));
+    assert!(idle.reschedule_within(range(60..=90)));
     assert_eq!(idle.deadline(), Some(manual.at(128)));
-    assert!(idle.reschedule_within(ms(1)..=ms(2)));
+    assert!(idle.reschedule_within(range(1..=2)));
     let deadline = idle.deadline().expect("it is near");
     assert!((manual.at(51)..=manual.at(52)).contains(&deadline));
     assert_eq!(manual.advance(2).len(), 1);
@@ -125,64 +131,58 @@ fn out_of_the_range_it_moves(mode: Mode) {
 
 fn what_has_ended_is_not_moved(mode: Mode) {
     let manual = Manual::built(mode, |builder| builder.max_pending(1));
-    let range = ms(0)..=ms(100_000);
-    let fired = manual.timer.schedule(ms(1), manual.log.task(1)).expect("it runs");
-    let refused = manual.timer.schedule_within(range.clone(), || {}).expect_err("it is full");
-    assert_eq!(refused.kind(), ScheduleErrorKind::Full);
+    let range = || range(0..=100_000);
+    let refused = |kind| {
+        let error = manual.timer.schedule_within(range(), || {}).expect_err("it is refused");
+        assert_eq!(error.kind(), kind);
+        error.into_task()();
+    };
+    let fired = manual.once(1, 1);
+    refused(ScheduleErrorKind::Full);
     assert_eq!(manual.advance(1), [(1, 1)]);
-    assert!(!fired.reschedule_within(range.clone()));
-    let cancelled = manual.timer.schedule_within(range.clone(), || {}).expect("it runs");
-    assert!(cancelled.cancel() && !cancelled.reschedule_within(range.clone()));
-    let beat = || ControlFlow::Continue(());
-    let repeating = manual.timer.schedule_repeating(ms(10), MissedTick::Skip, beat);
-    let repeating = repeating.expect("it runs");
+    assert!(!fired.reschedule_within(range()));
+    let cancelled = within(&manual, 0..=100_000, 2);
+    assert!(cancelled.cancel() && !cancelled.reschedule_within(range()));
+    let repeating = manual.every(10, MissedTick::Skip, || ControlFlow::Continue(()));
     manual.timer.stop().expect("outside");
-    assert!(!repeating.reschedule_within(range.clone()));
-    let refused = manual.timer.schedule_within(range, || {}).expect_err("it is stopped");
-    assert_eq!(refused.kind(), ScheduleErrorKind::Stopped);
-    refused.into_task()();
+    assert!(!repeating.reschedule_within(range()));
+    refused(ScheduleErrorKind::Stopped);
 }
 
-fn a_repeating_one_moves_its_next_run(mode: Mode) {
-    let manual = Manual::new(mode);
-    let task = manual.log.repeat(1, 4);
-    let beat = manual.timer.schedule_repeating(ms(100), MissedTick::Skip, task).expect("it runs");
+fn a_repeating_one_moves_its_next_run(manual: Manual) {
+    let beat = manual.every(100, MissedTick::Skip, manual.log.repeat(1, 4));
     assert_eq!(manual.advance(100), [(100, 1)]);
     // It is due at 200, and might meet another one.
-    let other = manual.timer.schedule(ms(105), || {}).expect("it runs");
-    assert!(beat.reschedule_within(ms(50)..=ms(110)) && other.cancel());
+    let other = manual.idle(105);
+    assert!(beat.reschedule_within(range(50..=110)) && other.cancel());
     assert_eq!(beat.deadline(), Some(manual.at(200)));
-    assert!(beat.reschedule_within(ms(150)..=ms(160)));
+    assert!(beat.reschedule_within(range(150..=160)));
     assert_eq!(beat.deadline(), Some(manual.at(256)));
     assert_eq!(manual.advance(400), [(256, 1), (356, 1), (456, 1)], "the rate goes on from there");
-    assert!(!beat.reschedule_within(ms(0)..=ms(1_000)));
+    assert!(!beat.reschedule_within(range(0..=1_000)));
 }
 
-fn a_repeating_one_that_runs_moves_the_run_after(mode: Mode) {
-    let manual = Manual::new(mode);
-    let (sender, receiver) = std::sync::mpsc::channel::<tickwheel::Timeout>();
-    let log = manual.log.clone();
-    let mut handle = None;
-    let beat = manual.timer.schedule_repeating(ms(10), MissedTick::Delay, move || {
+fn a_repeating_one_that_runs_moves_the_run_after(manual: Manual) {
+    let (sender, receiver) = mpsc::channel::<Timeout>();
+    let (log, mut handle) = (manual.log.clone(), None);
+    let beat = manual.every(10, MissedTick::Delay, move || {
         log.write(1);
-        let handle: &tickwheel::Timeout = handle.get_or_insert_with(|| receiver.recv().unwrap());
+        let handle: &Timeout = handle.get_or_insert_with(|| receiver.recv().unwrap());
         // It is due now, and that is not the run that is meant.
-        assert!(handle.reschedule_within(ms(0)..=ms(500)) || log.now() > 1_000);
+        assert!(handle.reschedule_within(range(0..=500)) || log.now() > 1_000);
         if log.now() > 300 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    sender.send(beat.expect("it runs")).unwrap();
-    let runs: Vec<_> = manual.advance(1_000).into_iter().map(|(at, _)| at).collect();
-    assert_eq!(runs, [10, 256, 512]);
+    sender.send(beat).unwrap();
+    assert_eq!(manual.advance(1_000), [(10, 1), (256, 1), (512, 1)]);
 }
 
 /// With the system's clock, as a clock moved by hand tells the worker itself.
 fn the_worker_is_told_of_it(mode: Mode) {
-    let timer = Timer::builder().mode(mode).build().expect("in range");
-    let fired = Count::default();
-    let far = timer.schedule(Duration::from_secs(3_600), fired.task()).expect("it runs");
+    let (timer, fired) = (build(|builder| builder.mode(mode)), Count::default());
+    let far = timer.schedule(ms(3_600_000), fired.task()).expect("it runs");
     std::thread::sleep(ms(5));
-    timer.schedule_within(ms(1)..=ms(3), fired.task()).expect("it runs");
-    wait_until(|| fired.get() == 1);
-    assert!(far.reschedule_within(ms(1)..=ms(3)));
-    wait_until(|| fired.get() == 2);
+    timer.schedule_within(range(1..=3), fired.task()).expect("it runs");
+    fired.wait_for(1);
+    assert!(far.reschedule_within(range(1..=3)));
+    fired.wait_for(2);
 }
