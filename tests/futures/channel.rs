@@ -2,6 +2,7 @@
 //! senders, one receiver, and an end. Races are in `tests/loom.rs`.
 
 use crate::help::{Hand, Manual, ms, wait_until};
+use shared::{Held, some};
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -86,49 +87,25 @@ fn replace(channel: &mut Kind, key: Key, value: u32, delay: Duration) -> (Option
 /// Nothing can be asked.
 fn check(_: &mut Kind, _: Key, _: Option<(u32, Instant)>, _: Option<Instant>) {}
 
-struct Channel {
-    sender: DelaySender<u32>,
-    receiver: DelayReceiver<u32>,
-    manual: Manual,
-    hand: Hand,
-}
-
-impl Channel {
-    fn new(mode: Mode) -> Self {
-        let manual = Manual::new(mode);
-        let (sender, receiver) = delay_channel(&manual.timer);
-        Self { sender, receiver, manual, hand: Hand::new() }
-    }
-
-    fn poll(&mut self) -> Poll<Option<u32>> {
-        self.receiver
-            .poll_expired(&mut self.hand.context())
-            .map(|due| due.map(|due| due.expect("the timer runs").value))
-    }
-}
-
-fn some(value: u32) -> Poll<Option<u32>> {
-    Poll::Ready(Some(value))
-}
-
 fn an_earlier_one_wakes_who_waits_and_a_later_one_does_not(mode: Mode) {
-    let mut channel = Channel::new(mode);
-    assert_eq!(channel.poll(), Poll::Pending);
-    channel.sender.insert(1, ms(100)).expect("it is open");
-    assert_eq!((channel.hand.woken(), channel.poll()), (1, Poll::Pending));
-    channel.sender.insert(2, ms(200)).expect("it is open");
-    channel.sender.insert(3, ms(100)).expect("it is open");
-    assert_eq!(channel.hand.woken(), 0);
+    let mut held = Held::new(mode);
+    assert_eq!(held.poll(), Poll::Pending);
+    held.insert(1, 100);
+    assert_eq!((held.hand.woken(), held.poll()), (1, Poll::Pending));
+    held.insert(2, 200);
+    held.insert(3, 100);
+    assert_eq!(held.hand.woken(), 0);
     // Two in a row, and the task did not yet look: one wake-up is enough.
-    channel.sender.insert(4, ms(50)).expect("it is open");
-    channel.sender.insert_at(5, channel.manual.at(0)).expect("it is open");
-    assert_eq!((channel.hand.woken(), channel.poll(), channel.poll()), (1, some(5), Poll::Pending));
-    channel.manual.advance(50);
-    assert_eq!((channel.hand.woken(), channel.poll(), channel.poll()), (1, some(4), Poll::Pending));
+    held.insert(4, 50);
+    held.kind.insert_at(5, held.manual.at(0));
+    assert_eq!((held.hand.woken(), held.poll(), held.poll()), (1, some(5), Poll::Pending));
+    held.manual.advance(50);
+    assert_eq!((held.hand.woken(), held.poll(), held.poll()), (1, some(4), Poll::Pending));
 }
 
 fn it_waits_while_it_is_empty_and_ends_when_the_last_sender_goes(mode: Mode) {
-    let Channel { sender, mut receiver, manual, hand } = Channel::new(mode);
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let (sender, mut receiver) = delay_channel::<u32>(&manual.timer);
     let other = sender.clone();
     assert!(receiver.poll_expired(&mut hand.context()).is_pending());
     manual.advance(1_000_000);
@@ -142,7 +119,8 @@ fn it_waits_while_it_is_empty_and_ends_when_the_last_sender_goes(mode: Mode) {
 }
 
 fn the_last_sender_leaves_what_is_pending(mode: Mode) {
-    let Channel { sender, mut receiver, manual, hand } = Channel::new(mode);
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let (sender, mut receiver) = delay_channel(&manual.timer);
     sender.insert(1, ms(10)).expect("it is open");
     assert!(receiver.poll_expired(&mut hand.context()).is_pending());
     drop(sender);
@@ -154,7 +132,7 @@ fn the_last_sender_leaves_what_is_pending(mode: Mode) {
 }
 
 fn without_a_receiver_each_value_comes_back(mode: Mode) {
-    let Channel { sender, receiver, .. } = Channel::new(mode);
+    let (sender, receiver) = delay_channel(&Manual::new(mode).timer);
     let key = sender.insert(1, ms(10)).expect("it is open");
     assert!(!sender.is_closed());
     drop(receiver);
@@ -199,7 +177,8 @@ impl<F: Fn() + Send + Sync + 'static> Wake for Does<F> {
 }
 
 fn a_waker_may_call_the_channel(mode: Mode) {
-    let Channel { sender, receiver, manual, .. } = Channel::new(mode);
+    let manual = Manual::new(mode);
+    let (sender, receiver) = delay_channel(&manual.timer);
     let receiver = Arc::new(Mutex::new(receiver));
     let got = Arc::new(Mutex::new(Vec::new()));
     let waker = {
@@ -230,7 +209,8 @@ fn a_waker_may_call_the_channel(mode: Mode) {
 }
 
 fn a_waker_that_panics_fails_no_sender(mode: Mode) {
-    let Channel { sender, mut receiver, manual, hand } = Channel::new(mode);
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let (sender, mut receiver) = delay_channel(&manual.timer);
     let waker = Waker::from(Arc::new(Does(|| panic!("as it should"))));
     assert!(receiver.poll_expired(&mut Context::from_waker(&waker)).is_pending());
     sender.insert(1, ms(10)).expect("it is open");

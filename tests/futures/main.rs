@@ -58,17 +58,17 @@
 //! | case | test |
 //! |---|---|
 //! | `single_immediate_delay`, `multi_immediate_delays` | `shared::what_is_due_at_once_comes_once` |
-//! | `single_short_delay` | `shared::one_comes_at_its_deadline_and_not_before` |
+//! | `single_short_delay` | `shared::moved_it_comes_then_and_not_before` |
 //! | `multi_delay_at_start` | `shared::many_come_each_at_its_own_tick` |
-//! | `insert_in_past_fires_immediately` | `shared::in_the_past_it_comes_at_once` |
+//! | `insert_in_past_fires_immediately` | `shared::in_the_past_it_comes_at_once_and_wakes_who_waits` |
 //! | `remove_entry` | `shared::removed_it_comes_back_and_never_again` |
-//! | `reset_entry` | `shared::moved_later_it_comes_later` |
-//! | `reset_to_past_wakes_pending_queue` | `shared::in_the_past_it_wakes_who_waits` |
-//! | `reset_much_later` | `shared::moved_earlier_it_comes_then` |
-//! | `reset_twice` | `shared::moved_earlier_it_comes_then` |
+//! | `reset_entry` | `shared::moved_it_comes_then_and_not_before` |
+//! | `reset_to_past_wakes_pending_queue` | `shared::in_the_past_it_comes_at_once_and_wakes_who_waits` |
+//! | `reset_much_later` | `shared::moved_it_comes_then_and_not_before` |
+//! | `reset_twice` | `shared::moved_it_comes_then_and_not_before` |
 //! | `repeatedly_reset_entry_inserted_as_expired`, `reset_inserted_expired` | `shared::what_is_due_can_be_moved_again_and_again` |
-//! | `remove_expired_item` | `shared::what_is_due_can_be_removed` |
-//! | `remove_at_timer_wheel_threshold` | `shared::a_sibling_at_the_edge_of_a_level_can_be_removed` |
+//! | `remove_expired_item` | `shared::what_is_due_can_be_removed_at_the_edge_of_a_level_too` |
+//! | `remove_at_timer_wheel_threshold` | `shared::what_is_due_can_be_removed_at_the_edge_of_a_level_too` |
 //! | `expires_before_last_insert` | `shared::an_earlier_one_wakes_who_waits_in_time` |
 //! | `multi_reset` | `shared::whatever_was_inserted_and_moved_comes_by_its_last_deadline` |
 //! | `expire_first_key_when_reset_to_expire_earlier`, `expire_second_key_when_reset_to_expire_earlier` | `shared::whatever_was_inserted_and_moved_comes_by_its_last_deadline` |
@@ -76,7 +76,7 @@
 //! | `insert_before_first_after_poll` | `shared::an_earlier_one_wakes_who_waits_in_time` |
 //! | `insert_after_ready_poll` | `shared::inserting_while_draining_delays_nothing` |
 //! | `reset_later_after_slot_starts`, `reset_earlier_after_slot_starts` | `shared::moved_when_its_bucket_has_begun_it_comes_at_its_tick` |
-//! | `insert_in_past_after_poll_fires_immediately` | `shared::in_the_past_it_wakes_who_waits` |
+//! | `insert_in_past_after_poll_fires_immediately` | `shared::in_the_past_it_comes_at_once_and_wakes_who_waits` |
 //! | `delay_queue_poll_expired_when_empty` | `shared::what_is_due_at_once_comes_once` |
 //! | `compact_expire_empty`, `compact_remove_empty` | `shared::emptied_and_shrunk_it_holds_nothing` |
 //! | `compact_remove_remapped_keys`, `compact_change_deadline` | `shared::keys_stay_good_when_it_shrinks` |

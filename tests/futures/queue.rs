@@ -1,6 +1,6 @@
 //! The delay queue: what it has in common with a map and a channel, and what it alone has.
 
-use crate::help::{Hand, Manual, ms};
+use shared::Held;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tickwheel::{DelayQueue, Key, Mode, Timer};
@@ -36,62 +36,45 @@ fn check(queue: &mut Kind, key: Key, held: Option<(u32, Instant)>, next: Option<
     assert_eq!(queue.peek().and_then(|key| queue.deadline(key)), next);
 }
 
-struct Held {
-    queue: Kind,
-    hand: Hand,
-    manual: Manual,
-}
-
-impl Held {
-    fn new(mode: Mode) -> Self {
-        let manual = Manual::new(mode);
-        Self { queue: on(&manual.timer), hand: Hand::new(), manual }
-    }
-
-    fn insert(&mut self, value: u32, delay: u64) -> Key {
-        self.queue.insert(value, ms(delay))
-    }
-
-    /// All that there is comes out by key as peek has said.
-    #[track_caller]
-    fn assert_peek_names_what_comes(&mut self) {
-        while let Some(next) = self.queue.peek() {
-            assert_eq!(self.queue.deadline(next), self.queue.next_deadline());
-            match self.queue.poll_expired(&mut self.hand.context()) {
-                Poll::Ready(due) => {
-                    assert_eq!(due.map(|due| due.expect("the timer runs").key), Some(next));
-                }
-                Poll::Pending => drop(self.manual.advance(1)),
+/// All that there is comes out by key as peek has said.
+#[track_caller]
+fn assert_peek_names_what_comes(Held { kind: mut queue, hand, manual }: Held) {
+    while let Some(next) = queue.peek() {
+        assert_eq!(queue.deadline(next), queue.next_deadline());
+        match queue.poll_expired(&mut hand.context()) {
+            Poll::Ready(due) => {
+                assert_eq!(due.map(|due| due.expect("the timer runs").key), Some(next));
             }
+            Poll::Pending => drop(manual.advance(1)),
         }
-        assert!(self.queue.is_empty());
     }
+    assert!(queue.is_empty());
 }
 
 fn peek_shows_what_comes_next(mode: Mode) {
     let mut held = Held::new(mode);
-    assert_eq!((held.queue.peek(), held.queue.next_deadline()), (None, None));
+    assert_eq!((held.kind.peek(), held.kind.next_deadline()), (None, None));
     let mut keys = [30, 10, 20].map(|delay| (delay, held.insert(0, delay)));
     keys.sort();
     for (delay, key) in keys {
-        assert_eq!(held.queue.peek(), Some(key));
-        assert_eq!(held.queue.next_deadline(), Some(held.manual.at(delay)));
-        assert!(held.queue.poll_expired(&mut held.hand.context()).is_pending());
+        assert_eq!(held.kind.peek(), Some(key));
+        assert_eq!(held.kind.next_deadline(), Some(held.manual.at(delay)));
+        assert!(held.poll().is_pending());
         held.manual.advance(10);
-        assert_eq!(held.queue.peek(), Some(key));
-        assert!(held.queue.poll_expired(&mut held.hand.context()).is_ready());
+        assert_eq!(held.kind.peek(), Some(key));
+        assert!(held.poll().is_ready());
     }
-    assert_eq!(held.queue.peek(), None);
-    held.queue.insert(1, Duration::MAX);
-    assert_eq!(held.queue.next_deadline(), None);
+    assert_eq!(held.kind.peek(), None);
+    held.kind.insert(1, Duration::MAX);
+    assert_eq!(held.kind.next_deadline(), None);
 }
 
 fn peek_is_right_for_two_in_one_bucket(mode: Mode) {
     let mut held = Held::new(mode);
     let (_, early) = (held.insert(1, 6_000), held.insert(2, 5_990));
-    assert_eq!(held.queue.peek(), Some(early));
+    assert_eq!(held.kind.peek(), Some(early));
     held.manual.advance(5_990);
-    held.assert_peek_names_what_comes();
+    assert_peek_names_what_comes(held);
 }
 
 fn peek_is_right_in_a_crowd_and_after_a_jump(mode: Mode) {
@@ -101,10 +84,10 @@ fn peek_is_right_in_a_crowd_and_after_a_jump(mode: Mode) {
         let insert = |value| held.insert(value, 100 + u64::from(value) * 7_919 % deadlines);
         let keys: Vec<_> = (0..3_000).map(insert).collect();
         for key in keys.into_iter().step_by(3) {
-            assert!(held.queue.remove(key).is_some());
+            assert!(held.kind.remove(key).is_some());
         }
         held.manual.jump(4_000);
-        held.assert_peek_names_what_comes();
+        assert_peek_names_what_comes(held);
     }
 }
 
@@ -117,22 +100,22 @@ fn peek_is_right_while_a_bucket_is_taken_apart(mode: Mode) {
         }
     }
     held.manual.jump(FAR + 5);
-    held.assert_peek_names_what_comes();
+    assert_peek_names_what_comes(held);
 }
 
 fn emptied_it_wakes_who_waits(mode: Mode) {
     for is_cleared in [true, false] {
         let mut held = Held::new(mode);
         let keys = [held.insert(1, 10), held.insert(2, 20)];
-        assert!(held.queue.poll_expired(&mut held.hand.context()).is_pending());
+        assert!(held.poll().is_pending());
         if is_cleared {
-            held.queue.clear();
+            held.kind.clear();
         } else {
-            assert_eq!((held.queue.remove(keys[0]), held.hand.woken()), (Some(1), 0));
-            assert_eq!(held.queue.remove(keys[1]), Some(2));
+            assert_eq!((held.kind.remove(keys[0]), held.hand.woken()), (Some(1), 0));
+            assert_eq!(held.kind.remove(keys[1]), Some(2));
         }
         assert_eq!(held.hand.woken(), 1);
-        assert_eq!(held.queue.poll_expired(&mut held.hand.context()), Poll::Ready(None));
+        assert_eq!(held.poll(), EMPTY);
         held.manual.advance(100);
         assert_eq!((held.hand.woken(), held.hand.wakers(), held.manual.timer.pending()), (0, 0, 0));
     }
@@ -141,9 +124,9 @@ fn emptied_it_wakes_who_waits(mode: Mode) {
 fn values_are_seen_and_changed_in_place(mode: Mode) {
     let mut held = Held::new(mode);
     let key = held.insert(1, 10);
-    *held.queue.get_mut(key).expect("it waits") += 1;
-    assert_eq!(held.queue.get(key), Some(&2));
-    assert!(format!("{:?}", held.queue).contains('2'));
-    assert_eq!(held.queue.remove(key), Some(2));
-    assert!(held.queue.get(key).is_none() && held.queue.get_mut(key).is_none());
+    *held.kind.get_mut(key).expect("it waits") += 1;
+    assert_eq!(held.kind.get(key), Some(&2));
+    assert!(format!("{:?}", held.kind).contains('2'));
+    assert_eq!(held.kind.remove(key), Some(2));
+    assert!(held.kind.get(key).is_none() && held.kind.get_mut(key).is_none());
 }
