@@ -322,6 +322,8 @@ fn load_all(store: &mut impl Store, leases: &[Lease], limit: Limit) -> Vec<Row> 
         let loaded = store.load(&from, u64::MAX, limit).unwrap();
         assert_eq!(loaded.ends.len(), from.len(), "an end for each partition");
         let before = from.clone();
+        let payloads = loaded.rows.iter().rev().skip(1).map(|row| row.payload.len());
+        assert!(payloads.sum::<usize>() < limit.bytes, "bytes are bounded");
         for row in &loaded.rows {
             let start = before.iter().find(|start| start.lease.partition == row.partition);
             assert!(start.expect("it was asked for").after < row.position());

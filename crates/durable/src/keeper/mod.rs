@@ -142,11 +142,17 @@ impl<T> Keeper<T> {
         }
         self.notice(now, outbox);
         self.hand_out(now, outbox);
-        if self.pending.is_some() {
+        if self.pending.is_none() {
+            outbox.close_at(self.tenure.hands_out_until());
+        } else {
             return None;
         }
         let call = self.next_call(now)?;
         let is_lease = matches!(call, Call::Lease(_));
+        if is_lease {
+            // It may give leases back, and others own them before its answer is here.
+            outbox.close_at(Some(now.steady));
+        }
         self.pending = Some(if is_lease { Pending::Lease } else { Pending::Other });
         Some(call)
     }

@@ -8,6 +8,8 @@ use crate::store::Row;
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     waiting: VecDeque<(Row, u64)>,
+    /// The steady time at which too little is left of the leases. `None`: they do not run out.
+    until: Option<u64>,
 }
 
 impl Outbox {
@@ -15,8 +17,17 @@ impl Outbox {
         self.waiting.push_back((row, epoch));
     }
 
-    /// Takes the first, with the epoch it was handed out under.
-    pub(crate) fn take(&mut self) -> Option<(Row, u64)> {
+    /// Lets nothing be taken from this steady time on.
+    pub(crate) fn close_at(&mut self, until: Option<u64>) {
+        self.until = until;
+    }
+
+    /// Takes the first, with the epoch it was handed out under. The keeper may be late to see that
+    /// the leases are over: the process may have been stopped.
+    pub(crate) fn take(&mut self, steady: u64) -> Option<(Row, u64)> {
+        if self.until.is_some_and(|until| until <= steady) {
+            return None;
+        }
         self.waiting.pop_front()
     }
 

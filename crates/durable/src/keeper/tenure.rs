@@ -130,6 +130,11 @@ impl Tenure {
         self.until.is_none_or(|times| now.steady < times.hand_out)
     }
 
+    /// Returns until when may be handed out, if not for ever.
+    pub(super) fn hands_out_until(&self) -> Option<u64> {
+        self.until.map(|times| times.hand_out)
+    }
+
     /// The time that deadlines are compared with.
     pub(super) fn time(&self, now: Now) -> u64 {
         match self.clock {

@@ -2,11 +2,12 @@ use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use oneshot::{AsyncReceiver, Receiver};
 
 use crate::Error;
-use crate::block_on::block_on;
+use crate::block_on::{block_on, block_on_until};
 use crate::keeper::Found;
 
 /// A change that is on its way to the store.
@@ -50,6 +51,17 @@ impl<T> Commit<T> {
             State::Polled(_) => block_on(self),
             State::Over => Err(Error::Closed),
         }
+    }
+
+    /// Blocks the thread as [`wait`](Self::wait) does, for so long at most. `None`: the store has
+    /// not answered yet, and the change may or may not be made later.
+    ///
+    /// # Errors
+    ///
+    /// As for [`wait`](Self::wait).
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Result<T, Error>> {
+        let until = Instant::now().checked_add(timeout);
+        block_on_until(self, until)
     }
 }
 

@@ -85,7 +85,7 @@ impl Handle {
     /// `None`: nothing is due. `Some(None)`: nothing will be.
     pub(super) fn try_take(&self) -> Result<Option<Option<Due>>, Error> {
         self.shared.check_process()?;
-        let taken = lock(&self.shared.outbox).take();
+        let taken = lock(&self.shared.outbox).take(self.shared.steady());
         if let Some((row, epoch)) = taken {
             return Ok(Some(Some(Due {
                 row,

@@ -100,6 +100,22 @@ impl DurableTimer {
         Self::builder().open_store(crate::PostgresStore::connect(url)?)
     }
 
+    /// Opens a timer as [`connect`](Self::connect) does, without blocking the task.
+    ///
+    /// # Errors
+    ///
+    /// As for [`connect`](Self::connect).
+    #[cfg(feature = "postgres")]
+    pub async fn connect_async(url: &str) -> Result<Self, Error> {
+        let (sender, receiver) = oneshot::async_channel();
+        let url = url.to_owned();
+        std::thread::Builder::new()
+            .name("tickwheel-durable/connect".to_owned())
+            .spawn(move || drop(sender.send(Self::connect(&url))))
+            .map_err(|error| Error::store("start a thread to connect", error))?;
+        receiver.await.unwrap_or(Err(Error::Closed))
+    }
+
     /// Returns a builder.
     pub fn builder() -> Builder {
         Builder::default()

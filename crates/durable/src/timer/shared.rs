@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use event_listener::Event;
 
@@ -29,6 +29,7 @@ pub(super) struct Shared {
     pub(super) stats: Mutex<Stats>,
     /// The process that has the thread.
     pub(super) process: AtomicU32,
+    started: Instant,
 }
 
 impl Shared {
@@ -44,7 +45,13 @@ impl Shared {
             panic: Mutex::default(),
             stats: Mutex::default(),
             process: AtomicU32::new(std::process::id()),
+            started: Instant::now(),
         }
+    }
+
+    /// Returns the steady time: the milliseconds since the timer was opened.
+    pub(super) fn steady(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     pub(super) fn check_process(&self) -> Result<(), Error> {

@@ -38,7 +38,6 @@ pub(super) struct Worker {
     shared: Arc<Shared>,
     clock: Clock,
     on_error: Hook,
-    started: Instant,
     closing: Vec<oneshot::Sender<Result<(), Error>>>,
     commit_time: CommitTime,
     /// When the metrics were told.
@@ -85,7 +84,6 @@ impl Worker {
             shared,
             clock,
             on_error,
-            started: Instant::now(),
             closing: Vec::new(),
             commit_time: CommitTime::default(),
             #[cfg(feature = "metrics")]
@@ -245,10 +243,7 @@ impl Worker {
     }
 
     fn now(&self) -> Now {
-        Now {
-            wall: milliseconds_since_1970((self.clock)()),
-            steady: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
-        }
+        Now { wall: milliseconds_since_1970((self.clock)()), steady: self.shared.steady() }
     }
 }
 

@@ -169,7 +169,7 @@ impl World {
     }
 
     pub(super) fn take(&mut self) {
-        let Some((row, epoch)) = self.outbox.take() else { return };
+        let Some((row, epoch)) = self.outbox.take(self.now.steady) else { return };
         assert!(row.deadline <= self.now.wall, "early: {row:?} at {:?}", self.now);
         assert!(epoch > 0);
         assert!(!self.dead.contains(&row.number), "cancelled or moved, and came: {row:?}");

@@ -385,10 +385,16 @@ impl Simulation {
     }
 
     fn take(&mut self, seat: usize, told: &mut Told) {
-        let time = self.time;
+        let (time, steady) = (self.time, self.now(seat).steady);
         let Seat { outbox, database, id, .. } = &mut self.seats[seat];
         let (database, id) = (*database, *id);
-        let Some((row, epoch)) = outbox.take() else { return };
+        let Some((row, epoch)) = outbox.take(steady) else {
+            if outbox.len() > 0 {
+                // The keeper is asking for leases. Consumers are woken after that.
+                self.after(5, Event::Take(seat, id));
+            }
+            return;
+        };
         let clock = time + self.databases[database].clock;
         assert!(row.deadline <= clock, "early");
         assert!(!self.dead.contains(&(database, row.number)), "cancelled or moved, and came");
@@ -399,6 +405,12 @@ impl Simulation {
         told.fired += 1;
         told.late.push(clock - row.deadline);
         self.expected.remove(&(database, row.number));
+        let Database { partitions, tables, .. } = &self.databases[database];
+        assert_eq!(
+            (partitions[row.partition as usize].owner, tables.epochs[row.partition as usize]),
+            (Some(id), epoch),
+            "taken when another owned it"
+        );
         told.fired_at.entry(row.number).or_insert((time, clock - row.deadline));
         let settled = match self.rng.u32(0..20) {
             _ if self.consumes => Settled::Ack,

@@ -127,7 +127,7 @@ fn live(rng: &mut Rng, store: &mut impl Store, mut rows: Rows, told: &mut Told) 
             ticket += 1;
             keeper.command(Command { ticket, change });
         }
-        if let Some((row, _)) = outbox.take() {
+        if let Some((row, _)) = outbox.take(now.steady) {
             let settled = match rng.u32(0..4) {
                 0 => Settled::Retry { delay: 500 },
                 1 => Settled::Dropped,

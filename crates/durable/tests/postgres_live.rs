@@ -1,0 +1,373 @@
+//! The timer on PostgreSQL, under conditions that every database in production has: nothing stands
+//! still. The tests start a server of their own.
+
+mod server;
+
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use postgres::Client;
+use tickwheel_durable::{Cancelled, DurableTimer, PostgresStore, Scheduled};
+
+use server::{Server, client};
+
+const HOUR: Duration = Duration::from_secs(3600);
+/// Longer than anything here takes on any machine.
+const LONG: Duration = Duration::from_secs(120);
+
+fn now() -> SystemTime {
+    SystemTime::now()
+}
+
+fn worker(url: &str, lease: Duration) -> DurableTimer {
+    DurableTimer::builder().open_store(PostgresStore::connect(url).unwrap().lease(lease)).unwrap()
+}
+
+/// Takes timeouts and acks them until all of these names have come. Returns how many came.
+fn take_all(timers: &[&DurableTimer], mut names: HashSet<String>) -> u64 {
+    let began = Instant::now();
+    let mut came = 0;
+    while !names.is_empty() {
+        assert!(began.elapsed() < LONG, "{} never came, as {:?}", names.len(), names.iter().next());
+        for timer in timers {
+            while let Some(due) = timer.recv_timeout(Duration::from_millis(5)).unwrap() {
+                names.remove(due.name());
+                came += 1;
+                due.ack();
+            }
+        }
+    }
+    came
+}
+
+/// Waits until `holds`.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < LONG, "{what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Schedules so many, due in 100 ms, and returns their names.
+fn schedule(timer: &DurableTimer, kind: &str, count: u64) -> HashSet<String> {
+    let names: Vec<String> = (0..count).map(|n| format!("{kind} {n}")).collect();
+    let at = now() + Duration::from_millis(100);
+    let commits: Vec<_> = names.iter().map(|name| timer.schedule(name, at, b"").unwrap()).collect();
+    for commit in commits {
+        commit.wait().unwrap();
+    }
+    names.into_iter().collect()
+}
+
+/// Returns what was read of the table, what of its order dead rows included, and temporary files.
+fn read(client: &mut Client) -> (i64, i64, i64) {
+    // The server tells what it counted a second late.
+    thread::sleep(Duration::from_millis(1_500));
+    let row = client
+        .query_one(
+            "select t.idx_tup_fetch + t.seq_tup_read, i.idx_tup_read, d.temp_files
+             from pg_stat_user_tables t, pg_stat_user_indexes i, pg_stat_database d
+             where t.relname = 'tickwheel_due' and i.indexrelname = 'tickwheel_due_order'
+               and d.datname = current_database()",
+            &[],
+        )
+        .unwrap();
+    (row.get(0), row.get(1), row.get(2))
+}
+
+#[test]
+fn a_backlog_is_read_once_and_without_temporary_files() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    drop(PostgresStore::connect(&url).unwrap());
+    let mut client = client(&url);
+    let count = 20_000;
+    client
+        .batch_execute(&format!(
+            "insert into tickwheel_due (name, deadline, payload)
+             select 'overdue ' || n, n, '' from generate_series(0, {}) n;
+             analyze tickwheel_due",
+            count - 1
+        ))
+        .unwrap();
+    let before = read(&mut client);
+    let timer = DurableTimer::connect(&url).unwrap();
+    take_all(&[&timer], (0..count).map(|n| format!("overdue {n}")).collect());
+    timer.close().unwrap();
+    let after = read(&mut client);
+    let fetched = (after.0 - before.0) as f64 / f64::from(count);
+    println!("{count} overdue: {fetched:.2} rows read for each, that of its ack included");
+    // One is read by the load, and one by the ack.
+    assert!(fetched < 2.5, "{fetched}");
+    assert_eq!(after.2 - before.2, 0, "temporary files");
+}
+
+#[test]
+fn what_is_dead_behind_a_snapshot_is_not_read_again_and_again() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let timer = DurableTimer::connect(&url).unwrap();
+    until("it owns all", || timer.stats().partitions == 64);
+    let (mut dump, mut client) = (client(&url), client(&url));
+    let dump = dump.build_transaction().isolation_level(postgres::IsolationLevel::RepeatableRead);
+    let mut dump = dump.start().unwrap();
+    dump.query_one("select count(*) from tickwheel_due", &[]).unwrap();
+    client
+        .batch_execute(
+            "begin;
+             insert into tickwheel_due (name, deadline, payload)
+               select 'dead ' || n, n, '' from generate_series(1, 100000) n;
+             delete from tickwheel_due;
+             commit;",
+        )
+        .unwrap();
+    let before = read(&mut client);
+    let mut came = 0;
+    for round in 0..10 {
+        came += take_all(&[&timer], schedule(&timer, &format!("{round}"), 30));
+    }
+    let after = read(&mut client);
+    println!("{came} fired over 100,000 dead rows: {} read of the order", after.1 - before.1);
+    assert!(after.1 - before.1 < 50_000, "{after:?}");
+    dump.commit().unwrap();
+}
+
+#[test]
+fn a_name_that_somebody_has_locked_holds_up_no_other() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    for count in [1, 2] {
+        let timers: Vec<DurableTimer> =
+            (0..count).map(|_| worker(&url, Duration::from_secs(10))).collect();
+        let timers: Vec<&DurableTimer> = timers.iter().collect();
+        until("they share all", || {
+            timers.iter().map(|timer| timer.stats().partitions).sum::<usize>() == 64
+        });
+        let mut names = schedule(timers[0], "free", 20);
+        names.extend(schedule(timers[0], "locked", 1));
+        let mut other = client(&url);
+        let mut lunch = other.transaction().unwrap();
+        lunch.query_one("select tickwheel_cancel('locked 0')", &[]).unwrap();
+        // All come, the locked one too, and all others are acked.
+        take_all(&timers, names);
+        let left = || timers[0].len().unwrap();
+        until("all others are acked", || left() == 1);
+        // Its callers are told, and those of others do not wait for it.
+        let locked = timers[0].schedule("locked 0", now() + HOUR, b"").unwrap();
+        let free = timers[0].schedule("another", now() + HOUR, b"").unwrap();
+        assert_eq!(free.wait().unwrap(), Scheduled::New);
+        let error = locked.wait().unwrap_err().to_string();
+        assert!(error.contains("locked 0"), "{error}");
+        take_all(&timers, schedule(timers[0], "later", 20));
+        for timer in &timers {
+            assert_eq!((timer.stats().fenced, timer.stats().errors), (0, 0), "no lease is lost");
+        }
+        assert_eq!(timers[0].cancel("another").unwrap().wait().unwrap(), Cancelled::Cancelled);
+        lunch.commit().unwrap();
+        until("nothing is left", || left() == 0);
+    }
+}
+
+/// Passes on what comes, until it goes silent: then it swallows all, and takes new connections.
+struct Proxy {
+    port: u16,
+    is_silent: Arc<AtomicBool>,
+}
+
+impl Proxy {
+    fn start(to: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let is_silent = Arc::new(AtomicBool::new(false));
+        let silent = is_silent.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else { continue };
+                for (from, to) in [(&stream, &server), (&server, &stream)] {
+                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    let silent = silent.clone();
+                    // A connection that was silent once is never whole again.
+                    thread::spawn(move || {
+                        let mut bytes = [0; 65_536];
+                        let mut is_whole = true;
+                        while let Ok(count @ 1..) = from.read(&mut bytes) {
+                            is_whole &= !silent.load(Ordering::SeqCst);
+                            if is_whole && to.write_all(&bytes[..count]).is_err() {
+                                break;
+                            }
+                        }
+                        if is_whole {
+                            let _ = to.shutdown(std::net::Shutdown::Both);
+                        }
+                    });
+                }
+            }
+        });
+        Self { port, is_silent }
+    }
+}
+
+#[test]
+fn a_call_without_an_answer_ends_and_is_told_and_another_worker_goes_on() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let port = url.rsplit(':').next().unwrap().split('/').next().unwrap().to_owned();
+    let proxy = Proxy::start(port.parse().unwrap());
+    let through = url.replace(&format!(":{port}/"), &format!(":{}/", proxy.port));
+    let lease = Duration::from_secs(3);
+    let told = Arc::new(AtomicU64::new(0));
+    let heard = told.clone();
+    let timer = DurableTimer::builder()
+        .on_error(move |_| {
+            heard.fetch_add(1, Ordering::SeqCst);
+        })
+        .open_store(PostgresStore::connect(&through).unwrap().lease(lease))
+        .unwrap();
+    until("it owns all", || timer.stats().partitions == 64);
+    let far = now() + HOUR;
+    timer.schedule("before", far, b"").unwrap().wait().unwrap();
+    let direct = worker(&url, lease);
+    let mut count = 0;
+    for round in 0..3 {
+        let mut names = schedule(&direct, &format!("{round}"), 50);
+        // In the middle of calls of all kinds.
+        thread::sleep(Duration::from_millis(fastrand::u64(0..100)));
+        proxy.is_silent.store(true, Ordering::SeqCst);
+        let error = loop {
+            count += 1;
+            let mut commit = timer.schedule(&format!("silent {count}"), far, b"").unwrap();
+            match commit.wait_timeout(LONG).expect("every call ends") {
+                Ok(_) => {}
+                Err(error) => break error,
+            }
+        };
+        println!("{error}");
+        until("it is told", || 0 < told.swap(0, Ordering::SeqCst));
+        // What a vanished worker had is taken over.
+        names.extend(schedule(&direct, &format!("{round} meanwhile"), 50));
+        take_all(&[&direct, &timer], names);
+        proxy.is_silent.store(false, Ordering::SeqCst);
+        until("it works again", || {
+            count += 1;
+            timer.schedule(&format!("after {count}"), far, b"").unwrap().wait().is_ok()
+        });
+    }
+    // And with no answer it can be closed.
+    proxy.is_silent.store(true, Ordering::SeqCst);
+    let _ = timer.close();
+    direct.close().unwrap();
+}
+
+#[test]
+fn a_null_is_refused() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    drop(PostgresStore::connect(&url).unwrap());
+    let mut client = client(&url);
+    for values in ["null, now(), ''", "'a', null, ''", "'a', now(), null"] {
+        let put = format!("select tickwheel_schedule({values})");
+        let error = client.batch_execute(&put).unwrap_err();
+        let code = error.code().unwrap();
+        assert_eq!(code.code(), "23502", "{values}: {error}");
+    }
+}
+
+#[test]
+fn a_put_that_the_database_refuses_fails_alone() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let timer = DurableTimer::connect(&url).unwrap();
+    client(&url)
+        .batch_execute("alter table tickwheel_due add constraint house check (name <> 'bad')")
+        .unwrap();
+    let far = now() + HOUR;
+    // In one group, because the first is under way when the others are asked for.
+    let commits: Vec<_> = ["first", "good 1", "bad", "good 2"]
+        .map(|name| timer.schedule(name, far, b"").unwrap())
+        .into_iter()
+        .collect();
+    let results: Vec<_> = commits.into_iter().map(tickwheel_durable::Commit::wait).collect();
+    let good: Vec<bool> = results.iter().map(Result::is_ok).collect();
+    assert_eq!(good, [true, true, false, true], "{results:?}");
+    assert_eq!(timer.stats().errors, 0, "the connection is as good as before");
+}
+
+#[test]
+fn a_timer_can_be_connected_and_dropped_inside_of_a_runtime() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let runtimes = [
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(),
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap(),
+    ];
+    for runtime in runtimes {
+        runtime.block_on(async {
+            drop(DurableTimer::connect(&url).unwrap());
+            let timer = DurableTimer::connect_async(&url).await.unwrap();
+            timer.schedule("a", now(), b"").unwrap().await.unwrap();
+            let due = timer.next().await.unwrap().expect("it is due");
+            assert_eq!(due.name(), "a");
+            due.ack();
+            timer.close().unwrap();
+        });
+    }
+    futures::executor::block_on(async {
+        assert!(DurableTimer::connect_async(&url).await.is_ok());
+    });
+}
+
+#[test]
+fn of_several_hosts_the_one_that_answers_is_found() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let several = url.replace("@127.0.0.1:", "@127.0.0.1:1,127.0.0.1:");
+    let timer = DurableTimer::connect(&several).unwrap();
+    timer.schedule("a", now(), b"").unwrap().wait().unwrap();
+}
+
+/// The list of the README.
+#[test]
+fn a_worker_a_caller_and_an_operator_need_what_the_readme_grants() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let mut owner = client(&url);
+    owner
+        .batch_execute(
+            "create schema timers; set search_path = timers;
+             create role worker login; create role caller login; create role operator login;",
+        )
+        .unwrap();
+    owner.batch_execute(tickwheel_durable::MIGRATION).unwrap();
+    let readme = include_str!("../README.md");
+    let (_, grants) = readme.split_once("```sql\ngrant").expect("the README has a list of grants");
+    let (grants, _) = grants.split_once("```").unwrap();
+    owner.batch_execute(&format!("grant{grants}")).unwrap();
+    let of = |role: &str| url.replace("tickwheel@", &format!("{role}@"));
+    let path = "?options=-c%20search_path%3Dtimers";
+    let timer = DurableTimer::connect(&format!("{}{path}", of("worker"))).unwrap();
+
+    // A caller finds the functions by their schema, and they find the tables.
+    let mut caller = client(&of("caller"));
+    caller.batch_execute("select timers.tickwheel_schedule('a', now(), '')").unwrap();
+    caller.batch_execute("select timers.tickwheel_schedule('a', now(), '')").unwrap();
+    let far = "select timers.tickwheel_schedule('b', now() + interval '1 hour', ''),
+                 timers.tickwheel_cancel('c')";
+    caller.batch_execute(far).unwrap();
+    assert!(caller.batch_execute("delete from timers.tickwheel_partition").is_err());
+    take_all(&[&timer], HashSet::from(["a".to_owned()]));
+
+    let mut operator =
+        PostgresStore::connect_existing(&format!("{}{path}", of("operator"))).unwrap();
+    assert_eq!(operator.workers().unwrap().alive, 1);
+    use tickwheel_durable::store::{Change, Store};
+    assert!(operator.get("b").unwrap().is_some());
+    assert!(operator.commit(&[], &[Change::cancel("b")]).unwrap().changed[0].is_ok());
+    assert!(operator.commit(&[], &[Change::put("b", 1, b"")]).unwrap().changed[0].is_err());
+    timer.close().unwrap();
+}
