@@ -101,7 +101,7 @@ impl<T> Keeper<T> {
         }
         let partitions = self.tenure.epochs.keys();
         let next = partitions.clone().filter(|&&partition| self.refreshed < partition).min();
-        self.refreshed = *next.or(partitions.min()).expect("there is one");
+        self.refreshed = *next.or_else(|| partitions.min()).expect("there is one");
         self.front.restart(self.refreshed);
         self.refresh_at = now.steady + self.config.refresh / self.tenure.epochs.len() as u64;
     }

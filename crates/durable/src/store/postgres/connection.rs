@@ -56,7 +56,8 @@ const PUT: &str = "select name, number, is_new, partition from tickwheel_put($1,
 const CANCEL: &str =
     "delete from tickwheel_due where name = any($1::text[]) returning name, number, deadline";
 /// What is before the positions and was committed since that snapshot: by a transaction that had
-/// not begun then, or that had not ended. The first row has the snapshot of now.
+/// not begun then, or that had not ended. The first row has the snapshot of now. Only one index has
+/// the order that is asked for, so the planner has no choice.
 const NEWS: &str = "select -1, 0::bigint, pg_current_snapshot()::text, 0::bigint, 0, ''::bytea
      union all
      select partition, deadline, name, number, attempt,
@@ -69,11 +70,11 @@ const NEWS: &str = "select -1, 0::bigint, pg_current_snapshot()::text, 0::bigint
             and d.deadline <= u.deadline
           order by d.put_by, d.deadline limit $5)
          union all
-         (select * from tickwheel_due d
-          where d.partition = u.partition
-            and d.put_by = any(array(select pg_snapshot_xip($4::text::pg_snapshot)))
-            and d.deadline <= u.deadline
-          limit $5)) due
+         (select open.* from pg_snapshot_xip($4::text::pg_snapshot) xid cross join lateral (
+            select * from tickwheel_due d
+            where d.partition = u.partition and d.put_by >= xid and d.put_by <= xid
+              and d.deadline <= u.deadline
+            order by d.put_by, d.deadline limit $5) open)) due
        where (due.deadline, due.name) <= (u.deadline, u.name)
        limit $5) new";
 /// What comes after the positions, so many of each partition. What is too much has no payload.

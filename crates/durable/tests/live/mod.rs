@@ -1,7 +1,5 @@
 //! The timer on PostgreSQL, under conditions that every database in production has: nothing stands
-//! still. The tests start a server of their own.
-
-mod server;
+//! still.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -9,24 +7,13 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use postgres::Client;
 use tickwheel_durable::{Cancelled, DurableTimer, PostgresStore, Scheduled};
 
-use server::{Server, client};
-
-const HOUR: Duration = Duration::from_secs(3600);
-/// Longer than anything here takes on any machine.
-const LONG: Duration = Duration::from_secs(120);
-
-fn now() -> SystemTime {
-    SystemTime::now()
-}
-
-fn worker(url: &str, lease: Duration) -> DurableTimer {
-    DurableTimer::builder().open_store(PostgresStore::connect(url).unwrap().lease(lease)).unwrap()
-}
+use super::{HOUR, LONG, now, until, worker};
+use crate::server::{Server, client};
 
 /// Takes timeouts and acks them until all of these names have come. Returns how many came.
 fn take_all(timers: &[&DurableTimer], mut names: HashSet<String>) -> u64 {
@@ -43,15 +30,6 @@ fn take_all(timers: &[&DurableTimer], mut names: HashSet<String>) -> u64 {
         }
     }
     came
-}
-
-/// Waits until `holds`.
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < LONG, "{what}");
-        thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// Schedules so many, due in 100 ms, and returns their names.
@@ -344,7 +322,7 @@ fn a_worker_a_caller_and_an_operator_need_what_the_readme_grants() {
         )
         .unwrap();
     owner.batch_execute(tickwheel_durable::MIGRATION).unwrap();
-    let readme = include_str!("../README.md");
+    let readme = include_str!("../../README.md");
     let (_, grants) = readme.split_once("```sql\ngrant").expect("the README has a list of grants");
     let (grants, _) = grants.split_once("```").unwrap();
     owner.batch_execute(&format!("grant{grants}")).unwrap();
