@@ -2,49 +2,134 @@
 //!
 //! Reference counts stay those of std: they are proven there, and each of loom's would multiply the
 //! work of a model.
+//!
+//! # All locks, and their order
+//!
+//! A thread takes a lock only if that lock stands below all locks that the thread holds. Builds with
+//! debug assertions check this at each lock; the place of a lock is its [`Rank`].
+//!
+//! | lock | what it protects | taken while holding |
+//! |---|---|---|
+//! | `Channel` | the wheel of a `delay_channel` | |
+//! | `Advancing` | nothing: one thread at a time advances a `ManualClock` | |
+//! | `Followers` | the timers that go by a `ManualClock` | `Advancing` |
+//! | `Life` | whether the worker of a timer runs | |
+//! | `Shard` | the wheel of a shard | |
+//! | `Repeating` | one repeating timeout | `Shard` |
+//! | `Due` | what is due in a shard and has not begun to run | `Shard`, `Repeating` |
+//! | `HandedOver` | the tasks of a shard that the executor has | |
+//! | `Left` | what ran on the worker when its timer was stopped | |
+//! | `Park` | how the worker sleeps | `Advancing`, `Life` |
+//! | `Now` | the present of a `ManualClock` | `Advancing` |
+//!
+//! Three locks are std's, and no lock is taken under them: which timers wait for which
+//! (`timer/inside.rs`), and the writer and the thread of a recording (`record/`).
+//!
+//! Foreign code runs with no lock held: tasks, wakers, clocks, executors, hooks, the writer of a
+//! recording, and each `Drop` of a captured value. The one exception is `Advancing`, because tasks
+//! run while a thread advances a clock; inside a task no thread takes that lock.
 
+#[cfg(loom)]
+use loom::sync as locks;
 #[cfg(loom)]
 pub(crate) use loom::{
     sync::{
-        Condvar, Mutex, MutexGuard,
+        Condvar,
         atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     thread::{Builder, JoinHandle},
     thread_local,
 };
 #[cfg(not(loom))]
+use std::sync as locks;
+#[cfg(not(loom))]
 pub(crate) use {
     core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     std::{
-        sync::{Condvar, Mutex, MutexGuard},
+        sync::Condvar,
         thread::{Builder, JoinHandle},
         thread_local,
     },
 };
 
+use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 use std::sync::{PoisonError, TryLockError};
+
+/// A lock of one [`Rank`] in the order of all locks.
+pub(crate) struct Mutex<T> {
+    #[cfg(debug_assertions)]
+    rank: Rank,
+    inner: locks::Mutex<T>,
+}
+
+/// The rank of a lock in the order of all locks: see the [table](self).
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rank {
+    Channel,
+    Advancing,
+    Followers,
+    Life,
+    Shard,
+    Repeating,
+    Due,
+    HandedOver,
+    Left,
+    Park,
+    Now,
+}
+
+pub(crate) struct MutexGuard<'a, T> {
+    inner: locks::MutexGuard<'a, T>,
+    /// Dropped after the lock is released.
+    held: Held,
+}
+
+impl<T> Mutex<T> {
+    #[cfg_attr(not(debug_assertions), expect(unused_variables, reason = "checked in debug builds"))]
+    pub(crate) fn new(rank: Rank, value: T) -> Self {
+        Self {
+            #[cfg(debug_assertions)]
+            rank,
+            inner: locks::Mutex::new(value),
+        }
+    }
+
+    /// Notes that this thread is about to hold the lock, and panics if that is out of order.
+    #[inline(always)]
+    fn held(&self) -> Held {
+        #[cfg(debug_assertions)]
+        return Held::new(self.rank);
+        #[cfg(not(debug_assertions))]
+        Held
+    }
+}
 
 /// Locks `mutex`, even if a thread panicked while it held the lock: nothing in this crate panics
 /// between two states that belong together, and no foreign code runs under a lock.
 #[inline]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    let held = mutex.held();
+    MutexGuard { inner: mutex.inner.lock().unwrap_or_else(PoisonError::into_inner), held }
 }
 
 /// Locks `mutex` if no thread holds it now. A panic under the lock makes no difference.
 #[inline]
 pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match mutex.try_lock() {
-        Ok(guard) => Some(guard),
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+    let held = mutex.held();
+    match mutex.inner.try_lock() {
+        Ok(inner) => Some(MutexGuard { inner, held }),
+        Err(TryLockError::Poisoned(poisoned)) => {
+            Some(MutexGuard { inner: poisoned.into_inner(), held })
+        }
         Err(TryLockError::WouldBlock) => None,
     }
 }
 
 /// Waits until `condvar` is notified.
 pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-    condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
+    let MutexGuard { inner, held } = guard;
+    MutexGuard { inner: condvar.wait(inner).unwrap_or_else(PoisonError::into_inner), held }
 }
 
 /// Waits until `condvar` is notified or `timeout` has passed. Under loom no time passes.
@@ -53,7 +138,61 @@ pub(crate) fn wait_timeout<'a, T>(
     guard: MutexGuard<'a, T>,
     timeout: Duration,
 ) -> MutexGuard<'a, T> {
-    condvar.wait_timeout(guard, timeout).unwrap_or_else(PoisonError::into_inner).0
+    let MutexGuard { inner, held } = guard;
+    let waited = condvar.wait_timeout(inner, timeout);
+    MutexGuard { inner: waited.unwrap_or_else(PoisonError::into_inner).0, held }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+#[cfg(not(debug_assertions))]
+struct Held;
+
+#[cfg(debug_assertions)]
+use ordered::Held;
+
+/// Which locks each thread holds.
+#[cfg(debug_assertions)]
+mod ordered {
+    use super::{Rank, thread_local};
+    use core::cell::Cell;
+
+    /// While it lives, this thread holds the lock of that rank, or is about to.
+    pub(super) struct Held(Rank);
+
+    impl Held {
+        pub(super) fn new(rank: Rank) -> Self {
+            let held = HELD.try_with(Cell::get).unwrap_or(0);
+            assert!(held < 1 << rank as u32, "{rank:?} is locked after {held:#b}");
+            let _ = HELD.try_with(|all| all.set(held | 1 << rank as u32));
+            Self(rank)
+        }
+    }
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            let _ = HELD.try_with(|all| all.set(all.get() & !(1 << self.0 as u32)));
+        }
+    }
+
+    thread_local! {
+        /// A bit for each rank.
+        static HELD: Cell<u32> = const { Cell::new(0) };
+    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -64,16 +203,30 @@ mod tests {
 
     #[test]
     fn a_poisoned_lock_is_taken_at_the_first_try() {
-        let mutex = Mutex::new(1);
+        let mutex = Mutex::new(Rank::Shard, 1);
         let poison = || {
             let _guard = lock(&mutex);
             panic!("as it should");
         };
         assert!(catch_unwind(AssertUnwindSafe(poison)).is_err());
-        assert!(mutex.is_poisoned());
+        assert!(mutex.inner.is_poisoned());
         assert_eq!(try_lock(&mutex).map(|value| *value), Some(1));
-        let held = lock(&mutex);
+        let held = mutex.inner.lock();
         assert!(try_lock(&mutex).is_none());
         drop(held);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    fn a_lock_out_of_order_panics_and_changes_nothing() {
+        let [shard, due, park] =
+            [Rank::Shard, Rank::Due, Rank::Park].map(|rank| Mutex::new(rank, ()));
+        let (_shard, outer) = (lock(&shard), lock(&due));
+        for out_of_order in [&shard, &due] {
+            assert!(catch_unwind(AssertUnwindSafe(|| try_lock(out_of_order).is_some())).is_err());
+        }
+        drop(lock(&park));
+        drop(outer);
+        drop(lock(&due));
     }
 }

@@ -1,5 +1,6 @@
 //! Converts instants to ticks: deadlines round up, the present rounds down.
 
+use core::num::NonZeroU64;
 use core::time::Duration;
 #[cfg(feature = "std")]
 use std::time::Instant;
@@ -50,8 +51,8 @@ use std::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticks<I> {
     start: I,
-    /// In nanoseconds, at least 1.
-    length: u64,
+    /// In nanoseconds.
+    length: NonZeroU64,
 }
 
 impl<I: Moment> Ticks<I> {
@@ -59,7 +60,8 @@ impl<I: Moment> Ticks<I> {
     /// nanosecond, and one over 584 years as 584 years.
     #[must_use]
     pub fn new(start: I, tick: Duration) -> Self {
-        Self { start, length: u64::try_from(tick.as_nanos()).unwrap_or(u64::MAX).max(1) }
+        let nanos = u64::try_from(tick.as_nanos()).unwrap_or(u64::MAX);
+        Self { start, length: NonZeroU64::new(nanos).unwrap_or(NonZeroU64::MIN) }
     }
 
     /// Returns the last tick that is not after `instant`: the present, for
@@ -70,7 +72,7 @@ impl<I: Moment> Ticks<I> {
         let nanos = instant.since(self.start).as_nanos();
         match u64::try_from(nanos) {
             Ok(nanos) => self.tick_at(nanos),
-            Err(_) => u64::try_from(nanos / u128::from(self.length))
+            Err(_) => u64::try_from(nanos / u128::from(self.length.get()))
                 .map_or(NEVER - 1, |tick| tick.min(NEVER - 1)),
         }
     }
@@ -83,7 +85,7 @@ impl<I: Moment> Ticks<I> {
         let nanos = instant.since(self.start).as_nanos();
         match u64::try_from(nanos) {
             Ok(nanos) => self.deadline_at(nanos),
-            Err(_) => u64::try_from(nanos.div_ceil(self.length.into())).unwrap_or(NEVER),
+            Err(_) => u64::try_from(nanos.div_ceil(self.length.get().into())).unwrap_or(NEVER),
         }
     }
 
@@ -102,7 +104,7 @@ impl<I: Moment> Ticks<I> {
         if tick == NEVER {
             return None;
         }
-        let nanos = u128::from(tick) * u128::from(self.length);
+        let nanos = u128::from(tick) * u128::from(self.length.get());
         let seconds = u64::try_from(nanos / NANOS_PER_SECOND).ok()?;
         let nanos = u32::try_from(nanos % NANOS_PER_SECOND).ok()?;
         self.start.after(Duration::new(seconds, nanos))
@@ -111,7 +113,7 @@ impl<I: Moment> Ticks<I> {
     /// Returns the length of a tick.
     #[must_use]
     pub fn tick(&self) -> Duration {
-        Duration::from_nanos(self.length)
+        Duration::from_nanos(self.length.get())
     }
 
     /// Returns `period`, or one tick for a period of zero.
@@ -135,14 +137,14 @@ impl<I: Moment> Ticks<I> {
     /// Returns the first tick that is not before `nanos`, which count from the start.
     #[inline]
     pub(crate) fn deadline_at(&self, nanos: u64) -> u64 {
-        nanos.div_ceil(self.length)
+        nanos.div_ceil(self.length.get())
     }
 
     /// Returns the nanoseconds from the start to `tick`, or `u64::MAX` if they are more.
     #[cfg(feature = "std")]
     #[inline]
     pub(crate) fn nanos_to(&self, tick: u64) -> u64 {
-        tick.saturating_mul(self.length)
+        tick.saturating_mul(self.length.get())
     }
 
     /// Returns the nanoseconds from the start to `instant`, or `u64::MAX` if they are more.
@@ -150,8 +152,11 @@ impl<I: Moment> Ticks<I> {
     #[inline]
     pub(crate) fn nanos(&self, instant: I) -> u64 {
         let passed = instant.since(self.start);
-        let seconds = passed.as_secs().saturating_mul(NANOS_PER_SECOND as u64);
-        seconds.saturating_add(u64::from(passed.subsec_nanos()))
+        if passed.as_secs() < u64::MAX / NANOS_PER_SECOND as u64 {
+            passed.as_secs() * NANOS_PER_SECOND as u64 + u64::from(passed.subsec_nanos())
+        } else {
+            u64::MAX
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A delay queue that any number of threads fill, and one task or thread empties.
 
 use super::{Delayed, Source};
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, Rank, lock};
 use crate::ticks::NEVER;
 use crate::timer::Hub;
 use crate::{Expired, Key, Timer, Wheel};
@@ -55,7 +55,8 @@ pub fn delay_channel<T>(timer: &Timer) -> (DelaySender<T>, DelayReceiver<T>) {
     let wheel = Wheel::new(shard.mode());
     let inner =
         Inner { wheel, senders: 1, is_closed: false, watcher: None, watched: NEVER, inserted: 0 };
-    let shared = Arc::new(Shared { hub: Arc::clone(&shard.hub), inner: Mutex::new(inner) });
+    let inner = Mutex::new(Rank::Channel, inner);
+    let shared = Arc::new(Shared { hub: Arc::clone(&shard.hub), inner });
     let receiver = Delayed::on(timer, Channel(Arc::clone(&shared)));
     (DelaySender(shared), receiver)
 }

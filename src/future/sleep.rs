@@ -171,9 +171,8 @@ impl Sleep {
             Progress::Waiting { tick, .. }
                 if *tick <= deadline && self.shard.hub.limit.is_none() => {}
             Progress::Waiting { key, tick, .. } => {
-                let old_key = *key;
-                if self.shard.reschedule(|| old_key, deadline, |new_key| *key = new_key) {
-                    *tick = deadline;
+                if let Some(new_key) = self.shard.reschedule(*key, deadline) {
+                    (*key, *tick) = (new_key, deadline);
                 } else {
                     // The timer took the waker out to wake the task, which polls again.
                     self.progress = Progress::idle();
@@ -193,7 +192,7 @@ impl Sleep {
     pub(crate) fn take_out(&mut self, and: fn(Waker)) {
         let Progress::Waiting { key, .. } = self.progress else { return };
         self.progress = Progress::idle();
-        if let Some(Action::Wake(waker)) = self.shard.cancel(|| key, || {}) {
+        if let Some(Action::Wake(waker)) = self.shard.cancel(key) {
             self.shard.hub.guarded(|| and(waker));
         }
     }
@@ -222,7 +221,7 @@ impl Sleep {
                         return Poll::Pending;
                     }
                 }
-                match self.shard.status(|| (*key, *tick)) {
+                match self.shard.status(*key, *tick) {
                     // The worker is about to take the waker.
                     Status::Pending => return Poll::Pending,
                     Status::Stopped => return self.complete(Err(ScheduleErrorKind::Stopped)),

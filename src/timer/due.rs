@@ -1,6 +1,6 @@
 //! The timeouts of one shard that are due, out of the wheel, and have not begun to run.
 
-use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
+use crate::sync::{Condvar, Mutex, MutexGuard, Rank, lock, wait};
 use crate::{Expired, Key};
 use alloc::collections::VecDeque;
 
@@ -12,7 +12,6 @@ use alloc::collections::VecDeque;
 /// So a thread that has that lock, and finds a timeout neither in the wheel nor here, knows that
 /// the timeout has ended. The worker takes the next one out under the lock of this place alone.
 pub(super) struct DueList<T> {
-    /// Locked inside the shard's lock, if both are.
     state: Mutex<DueState<T>>,
     /// Tells the threads that wait that `running` is another.
     ran: Condvar,
@@ -29,7 +28,7 @@ pub(super) struct DueState<T> {
 impl<T> DueList<T> {
     pub(super) fn new() -> Self {
         let state = DueState { queue: VecDeque::new(), running: None, waiting: 0 };
-        Self { state: Mutex::new(state), ran: Condvar::new() }
+        Self { state: Mutex::new(Rank::Due, state), ran: Condvar::new() }
     }
 
     /// Locks the place. A thread that wants to know about a timeout has the shard's lock.

@@ -2,12 +2,11 @@
 
 use super::stats::Lateness;
 use crate::Key;
-use crate::sync::{Condvar, Mutex, lock, wait};
+use crate::sync::{Condvar, Mutex, Rank, lock, wait};
 use std::collections::HashSet;
 
 /// The timeouts of one shard that fired and whose tasks the executor has, so that threads can wait
 /// for the end of one. A lock of its own: threads that schedule do not meet those of the executor.
-#[derive(Default)]
 pub(super) struct HandedOver {
     state: Mutex<HandedOverState>,
     /// Tells the threads that wait that there is one less.
@@ -24,6 +23,11 @@ struct HandedOverState {
 }
 
 impl HandedOver {
+    pub(super) fn new() -> Self {
+        let state = Mutex::new(Rank::HandedOver, HandedOverState::default());
+        Self { state, one_less: Condvar::new() }
+    }
+
     pub(super) fn insert(&self, key: Key) {
         lock(&self.state).keys.insert(key);
     }

@@ -22,7 +22,7 @@ use super::hub::Start;
 use super::inside::{self, Waits};
 use super::task::Unfired;
 use super::worker::{self, Engine};
-use crate::sync::{Builder, Condvar, JoinHandle, Mutex, Ordering, lock, wait};
+use crate::sync::{Builder, Condvar, JoinHandle, Mutex, Ordering, Rank, lock, wait};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -50,7 +50,7 @@ enum LifePhase {
 
 impl Life {
     pub(super) fn new(engine: Arc<Engine>, thread_name: String) -> Self {
-        let (phase, stopped) = (Mutex::new(LifePhase::Idle), Condvar::new());
+        let (phase, stopped) = (Mutex::new(Rank::Life, LifePhase::Idle), Condvar::new());
         Self { engine, thread_name, phase, stopped }
     }
 

@@ -38,7 +38,7 @@ pub(crate) use hub::Hub;
 pub(crate) use life::warn_if_many;
 pub(crate) use shard::{Action, Shard};
 
-use crate::sync::{AtomicU32, Mutex};
+use crate::sync::{AtomicU32, Mutex, Rank};
 use crate::ticks::Ticks;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -405,7 +405,7 @@ impl TimerBuilder {
                 Arc::new(Shard::new(Arc::clone(&hub), worker, self.mode, number))
             };
             let shards = (0..shards).map(shard).collect();
-            let left = Mutex::new(None);
+            let left = Mutex::new(Rank::Left, None);
             let engine = Engine { hub: Arc::clone(&hub), shards, executor: self.executor, left };
             Life::new(Arc::new(engine), self.thread_name)
         });

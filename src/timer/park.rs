@@ -19,7 +19,7 @@
 //! | a clock jumps | each request has a number; a look that began later answers it | `the_clock_advances_when_all_that_was_due_has_fired` |
 //! | tasks of several timers on one clock schedule on each other | the clock goes on when all of them have rested since they were asked | `the_clock_waits_for_what_another_timers_task_schedules`, `a_clock_moved_inside_a_task_tells_the_other_timer` |
 
-use crate::sync::{Condvar, Mutex, lock, wait, wait_timeout};
+use crate::sync::{Condvar, Mutex, Rank, lock, wait, wait_timeout};
 use crate::ticks::NEVER;
 use core::mem::replace;
 use core::time::Duration;
@@ -75,19 +75,16 @@ pub(super) enum Left {
 
 impl Park {
     pub(super) fn new() -> Self {
-        Self {
-            state: Mutex::new(ParkState {
-                target: NEVER,
-                asleep: false,
-                stopping: false,
-                exited: true,
-                asked: 0,
-                answered: 0,
-                fired: 0,
-            }),
-            told: Condvar::new(),
-            settled: Condvar::new(),
-        }
+        let state = ParkState {
+            target: NEVER,
+            asleep: false,
+            stopping: false,
+            exited: true,
+            asked: 0,
+            answered: 0,
+            fired: 0,
+        };
+        Self { state: Mutex::new(Rank::Park, state), told: Condvar::new(), settled: Condvar::new() }
     }
 
     /// Makes the worker look at tick `deadline` at the latest.

@@ -2,7 +2,7 @@
 
 use super::task::{Next, RepeatingTask, Run, Status};
 use crate::Key;
-use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
+use crate::sync::{Condvar, Mutex, MutexGuard, Rank, lock, wait};
 use crate::ticks::Ticks;
 use core::mem::replace;
 use std::time::Instant;
@@ -10,7 +10,6 @@ use std::time::Instant;
 /// A timeout that fires again and again. The wheel has it while it waits, the runner while it runs,
 /// and the handle all the time.
 pub(crate) struct Repeating {
-    /// Locked inside the shard's lock, if both are. Nothing is locked inside this one.
     state: Mutex<RepeatState>,
     /// Tells the threads that wait that the runner has let go of the task.
     let_go: Condvar,
@@ -47,7 +46,7 @@ impl Repeating {
     pub(super) fn new(due: Option<Instant>, deadline: u64, again: Next) -> Self {
         let (phase, moved, is_held, runs) = (Phase::Running, false, false, 0);
         let state = RepeatState { phase, due, deadline, moved, is_held, runs, again };
-        Self { state: Mutex::new(state), let_go: Condvar::new() }
+        Self { state: Mutex::new(Rank::Repeating, state), let_go: Condvar::new() }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, RepeatState> {

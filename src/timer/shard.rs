@@ -7,7 +7,7 @@ use super::hub::{Hub, Start};
 use super::recording::ShardLane;
 use super::repeat::Repeating;
 use super::task::{OnceTask, Status, Task, Unfired};
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock, thread_local, try_lock};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, Rank, lock, thread_local, try_lock};
 use crate::ticks::NEVER;
 use crate::{Expired, Key, Mode, Wheel, WheelStats};
 use alloc::collections::BTreeSet;
@@ -97,9 +97,9 @@ impl Shard {
             taken: BTreeSet::new(),
             shrunk_at: 0,
         };
-        let state = CachePadded::new(Mutex::new(state));
+        let state = CachePadded::new(Mutex::new(Rank::Shard, state));
         let (reached, due) = (AtomicU64::new(0), CachePadded::new(DueList::new()));
-        Self { hub, worker, reached, state, due, handed_over: HandedOver::default() }
+        Self { hub, worker, reached, state, due, handed_over: HandedOver::new() }
     }
 
     /// Registers `waker` to wake at `deadline`. Returns None if that has come already.
@@ -148,16 +148,20 @@ impl Shard {
         }
     }
 
-    /// Takes out a timeout that has not begun to run. Calls `mark` under the lock if there was one.
-    /// The caller drops the action with no lock held.
-    pub(crate) fn cancel(&self, key: impl FnOnce() -> Key, mark: impl FnOnce()) -> Option<Action> {
+    /// Takes out a timeout that has not begun to run. The caller drops the action with no lock held.
+    pub(crate) fn cancel(&self, key: Key) -> Option<Action> {
         let mut state = self.lock();
-        let action = self.take(&mut state, key())?;
+        let action = self.take(&mut state, key)?;
+        self.release_cancelled(state);
+        Some(action)
+    }
+
+    /// Releases the lock after a timeout was cancelled.
+    #[inline]
+    pub(super) fn release_cancelled(&self, mut state: MutexGuard<'_, ShardState>) {
         state.counts.cancelled += 1;
-        mark();
         drop(state);
         self.hub.give_back();
-        Some(action)
     }
 
     /// Takes out a timeout that has not begun to run.
@@ -177,26 +181,19 @@ impl Shard {
         state.wheel.get(key).is_some() || self.due.lock().get_mut(key).is_some()
     }
 
-    /// Moves a timeout, and returns whether there was one. Calls `mark` under the lock if so, with
-    /// the key that the timeout has now.
-    pub(crate) fn reschedule(
-        &self,
-        key: impl FnOnce() -> Key,
-        deadline: u64,
-        mark: impl FnOnce(Key),
-    ) -> bool {
+    /// Moves a timeout that has not begun to run, and returns the key that it has now.
+    pub(crate) fn reschedule(&self, key: Key, deadline: u64) -> Option<Key> {
         let mut state = self.lock();
-        if state.stopped {
-            return false;
-        }
-        let Some(key) = self.move_to(&mut state, key(), deadline) else { return false };
-        mark(key);
+        let new_key = self.move_to(&mut state, key, deadline)?;
         self.release(state, deadline);
-        true
+        Some(new_key)
     }
 
     /// Moves a timeout that has not begun to run, and returns the key that it has now.
     pub(super) fn move_to(&self, state: &mut ShardState, key: Key, deadline: u64) -> Option<Key> {
+        if state.stopped {
+            return None;
+        }
         let key = match state.wheel.reschedule(key, deadline) {
             true => {
                 state.lane.rescheduled(key, deadline);
@@ -213,10 +210,13 @@ impl Shard {
     }
 
     /// Returns what became of a timeout that no handle cancelled, by its key and its deadline.
-    pub(crate) fn status(&self, known: impl FnOnce() -> (Key, u64)) -> Status {
-        let state = self.lock();
-        let (key, deadline) = known();
-        if self.holds(&state, key) {
+    pub(crate) fn status(&self, key: Key, deadline: u64) -> Status {
+        self.status_of(&self.lock(), key, deadline)
+    }
+
+    /// The same, for a caller that has the lock.
+    pub(super) fn status_of(&self, state: &ShardState, key: Key, deadline: u64) -> Status {
+        if self.holds(state, key) {
             Status::Pending
         } else if state.stopped && (state.last < deadline || state.taken.contains(&key)) {
             Status::Stopped
@@ -290,12 +290,7 @@ impl Shard {
 
     /// Waits until the task of a timeout that fired is neither run by the worker nor in the hands
     /// of the executor.
-    pub(super) fn wait_for_end(&self, key: impl FnOnce() -> Key) {
-        // It has ended, so its key stays.
-        let key = {
-            let _locked = self.lock();
-            key()
-        };
+    pub(super) fn wait_for_end(&self, key: Key) {
         self.due.wait_for(key);
         // The worker hands over before it says that it has run.
         self.handed_over.wait_for(key);
@@ -528,11 +523,11 @@ mod tests {
         let key = registered.expect("it runs").expect("it is not due");
         assert!(shard.replace_waker(key, Waker::from(Arc::clone(&second))).is_ok());
         assert_eq!((Arc::strong_count(&first), Arc::strong_count(&second)), (1, 2));
-        assert!(shard.reschedule(|| key, 20, |_| {}));
+        assert!(shard.reschedule(key, 20).is_some());
         clock.advance(Duration::from_millis(19));
-        assert_eq!((shard.status(|| (key, 20)), shard.reached()), (Status::Pending, 19));
+        assert_eq!((shard.status(key, 20), shard.reached()), (Status::Pending, 19));
         clock.advance(Duration::from_millis(1));
-        assert_eq!((shard.status(|| (key, 20)), shard.reached()), (Status::Fired, 20));
+        assert_eq!((shard.status(key, 20), shard.reached()), (Status::Fired, 20));
         assert_eq!((first.0.load(Relaxed), second.0.load(Relaxed)), (0, 1));
         assert!(shard.replace_waker(key, Waker::from(first)).is_err());
         assert_eq!(shard.register(20, Waker::noop().clone()), Ok(None));
@@ -548,7 +543,7 @@ mod tests {
             registered.expect("it runs").expect("it is not due")
         };
         let (key, other) = (register(&waits), register(&cancelled));
-        assert!(shard.cancel(|| other, || {}).is_some());
+        assert!(shard.cancel(other).is_some());
         // Due, and taken out for the worker.
         let due =
             shard.register(10, Waker::noop().clone()).expect("it runs").expect("it is not due");
@@ -556,8 +551,8 @@ mod tests {
         assert!(shard.reached() < u64::MAX);
         assert!(timer.stop().expect("outside").is_empty());
         assert_eq!(shard.reached(), u64::MAX);
-        assert_eq!(shard.status(|| (key, 1 << 40)), Status::Stopped);
-        assert_eq!(shard.status(|| (due, 10)), Status::Stopped);
+        assert_eq!(shard.status(key, 1 << 40), Status::Stopped);
+        assert_eq!(shard.status(due, 10), Status::Stopped);
         assert_eq!((waits.0.load(Relaxed), cancelled.0.load(Relaxed)), (1, 0));
         let refused = shard.register(9_999, Waker::noop().clone());
         assert_eq!(refused, Err(ScheduleErrorKind::Stopped));

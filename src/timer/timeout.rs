@@ -147,8 +147,13 @@ impl Timeout {
     pub fn cancel(&self) -> bool {
         match &self.kind {
             TimeoutKind::Once(once) => {
-                let mark = || once.known().cancelled.store(true, Ordering::Release);
-                self.shard.cancel(|| once.known().key(), mark).is_some()
+                let mut state = self.shard.lock();
+                let known = once.known();
+                let Some(action) = self.shard.take(&mut state, known.key()) else { return false };
+                known.cancelled.store(true, Ordering::Relaxed);
+                self.shard.release_cancelled(state);
+                drop(action);
+                true
             }
             TimeoutKind::Repeating(repeating) => self.cancel_repeating(repeating),
         }
@@ -199,12 +204,18 @@ impl Timeout {
             // Neither worker nor executor came along to a process that was forked meanwhile.
             _ if !hub.is_here() => {}
             TimeoutKind::Once(_) if is_cancelled => {}
-            TimeoutKind::Once(once) => self.shard.wait_for_end(|| once.known().key()),
+            TimeoutKind::Once(once) => {
+                // It has ended, so its key stays.
+                let locked = self.shard.lock();
+                let key = once.known().key();
+                drop(locked);
+                self.shard.wait_for_end(key);
+            }
             TimeoutKind::Repeating(repeating) => {
                 // The executor has it, and may still run it, though the timer was stopped.
                 let key = repeating.lock().key();
                 if let Some(key) = key {
-                    self.shard.wait_for_end(|| key);
+                    self.shard.wait_for_end(key);
                 }
                 repeating.wait_for_end();
             }
@@ -354,8 +365,12 @@ impl Timeout {
     }
 
     fn move_once(&self, once: &Once, tick: u64) -> bool {
-        let known = || once.known();
-        self.shard.reschedule(|| known().key(), tick, |key| known().moved(key, tick))
+        let mut state = self.shard.lock();
+        let known = once.known();
+        let Some(new_key) = self.shard.move_to(&mut state, known.key(), tick) else { return false };
+        known.moved(new_key, tick);
+        self.shard.release(state, tick);
+        true
     }
 
     fn move_repeating(&self, repeating: &Repeating, due: Option<Instant>, deadline: u64) -> bool {
@@ -397,11 +412,11 @@ impl Timeout {
     pub fn status(&self) -> Status {
         match &self.kind {
             TimeoutKind::Once(once) => {
-                let known = || (once.known().key(), once.known().deadline());
-                match self.shard.status(known) {
+                let state = self.shard.lock();
+                let known = once.known();
+                match self.shard.status_of(&state, known.key(), known.deadline()) {
                     Status::Pending => Status::Pending,
-                    // The thread that cancelled it wrote so before this one looked at the shard.
-                    _ if once.known().cancelled.load(Ordering::Acquire) => Status::Cancelled,
+                    _ if known.cancelled.load(Ordering::Relaxed) => Status::Cancelled,
                     status => status,
                 }
             }

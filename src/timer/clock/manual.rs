@@ -1,7 +1,7 @@
 //! A clock that a test moves by hand.
 
 use super::{Clock, Follower};
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, Rank, lock};
 use crate::timer::inside;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -68,9 +68,9 @@ impl ManualClock {
     #[must_use]
     pub fn starting_at(start: Instant) -> Self {
         Self(Arc::new(Manual {
-            now: Mutex::new(start),
-            followers: Mutex::new(Vec::new()),
-            advancing: Mutex::new(()),
+            now: Mutex::new(Rank::Now, start),
+            followers: Mutex::new(Rank::Followers, Vec::new()),
+            advancing: Mutex::new(Rank::Advancing, ()),
         }))
     }
 
