@@ -35,7 +35,7 @@ use loom::sync as locks;
 pub(crate) use loom::{
     sync::{
         Condvar,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     thread::{Builder, JoinHandle},
     thread_local,
@@ -44,7 +44,7 @@ pub(crate) use loom::{
 use std::sync as locks;
 #[cfg(not(loom))]
 pub(crate) use {
-    core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
     std::{
         sync::Condvar,
         thread::{Builder, JoinHandle},

@@ -1,9 +1,25 @@
 //! Which tasks a thread is inside of, and for which timers it may wait.
+//!
+//! # Nobody waits for ever
+//!
+//! [`may_wait`] answers for each call that waits for the worker or the executor of a timer: `stop`,
+//! `cancel_and_wait`, and the drop of the last clone. A thread *stands in the way* of a timer while
+//! it is inside a task of that timer, and from the first task that it ran for that timer's executor
+//! on: other tasks may be queued for this very thread. The answer is no in three cases:
+//!
+//! - The thread stands in the way of the timer, or of one whose threads wait for it, or of one whose
+//!   threads wait for that one, and so on. The list of who waits for whom is `WAITING`.
+//! - The timer has an executor, and the thread stands in the way of any timer: two executors may
+//!   share threads, and the executor of one timer may schedule on another.
+//! - The thread drops what a cancelled task captured: another thread may wait for that drop.
 
+use super::park::Park;
 use crate::sync::thread_local;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::mem::{ManuallyDrop, forget};
+use crossbeam_utils::CachePadded;
 use smallvec::SmallVec;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,68 +28,91 @@ pub(super) struct Inside(());
 
 /// Enters a task of the timer `id`.
 pub(super) fn enter(id: u64) -> Inside {
-    INSIDE.with(|stack| stack.timers.borrow_mut().push(id));
+    INSIDE.with(|timers| timers.borrow_mut().push(id));
     Inside(())
 }
 
 /// Says that this thread is the worker of the timer `id`. It stays so until the thread has ended,
 /// destructors of thread-local values included.
 pub(super) fn is_worker_of(id: u64) {
-    INSIDE.with(|stack| stack.is_worker.set(true));
     forget(enter(id));
 }
 
-/// Returns whether this thread is inside a task of any timer, or is the worker of one.
+/// Says that this thread runs tasks for the executor of the timer `id`, whose park is `park`. It
+/// stays so until the thread has ended, or the timer and its handles are gone.
+pub(super) fn serves(id: u64, park: &Arc<CachePadded<Park>>) {
+    // A thread that is ending runs no other tasks.
+    let _ = SERVED.try_with(|served| {
+        let mut served = served.borrow_mut();
+        if served.iter().all(|(other, _)| *other != id) {
+            served.retain(|(_, park)| park.strong_count() > 0);
+            served.push((id, Arc::downgrade(park)));
+        }
+    });
+}
+
+/// While it lives, this thread drops what a cancelled task captured.
+pub(super) struct Drops(());
+
+/// Says that this thread is about to drop what a cancelled task captured.
+#[inline]
+pub(super) fn drops() -> Drops {
+    DROPS.with(|drops| drops.set(drops.get() + 1));
+    Drops(())
+}
+
+/// Returns whether this thread is inside a task of any timer, is the worker of one, or drops what a
+/// cancelled task captured.
 pub(super) fn is_inside() -> bool {
-    INSIDE.with(|stack| !stack.timers.borrow().is_empty())
+    is_dropping() || INSIDE.with(|timers| !timers.borrow().is_empty())
 }
 
 /// While it lives, this thread waits for the worker of a timer.
 pub(super) struct Waits {
-    inside: SmallVec<[u64; 4]>,
+    in_the_way_of: SmallVec<[u64; 4]>,
     id: u64,
 }
 
-/// Returns a permit to wait for the worker of the timer `id`, or None if that could be for ever:
-///
-/// - This thread is inside a task of that timer, or is its worker.
-/// - It is inside a task that runs on an executor, and the timer has an executor too: the worker
-///   may wait for room there that this very task takes up.
-/// - It is inside a task of another timer, and a task of the timer `id` waits for that timer, or
-///   for one whose task waits for it, and so on.
+/// Returns a permit to wait for the timer `id`, or None if that could be for ever: see the
+/// [module](self).
 pub(super) fn may_wait(id: u64, has_executor: bool) -> Option<Waits> {
-    INSIDE.with(|stack| {
-        let inside = stack.timers.borrow();
-        if inside.is_empty() {
-            return Some(Waits { inside: SmallVec::new(), id });
-        }
-        if has_executor && !stack.is_worker.get() {
+    if is_dropping() {
+        return None;
+    }
+    let mut in_the_way_of = INSIDE.with(|timers| timers.borrow().clone());
+    let _ = SERVED.try_with(|served| {
+        in_the_way_of.extend(served.borrow().iter().map(|&(timer, _)| timer));
+    });
+    if in_the_way_of.is_empty() {
+        return Some(Waits { in_the_way_of, id });
+    }
+    if has_executor {
+        return None;
+    }
+    let mut waiting = waiting();
+    let mut blockers = alloc::vec![id];
+    let mut looked_at = 0;
+    while let Some(&blocker) = blockers.get(looked_at) {
+        if in_the_way_of.contains(&blocker) {
             return None;
         }
-        let mut waiting = waiting();
-        let mut blockers = alloc::vec![id];
-        let mut looked_at = 0;
-        while let Some(&blocker) = blockers.get(looked_at) {
-            if inside.contains(&blocker) {
-                return None;
+        for &(in_the_way_of, waits_for) in &*waiting {
+            if in_the_way_of == blocker && !blockers.contains(&waits_for) {
+                blockers.push(waits_for);
             }
-            for &(task_of, waits_for) in &*waiting {
-                if task_of == blocker && !blockers.contains(&waits_for) {
-                    blockers.push(waits_for);
-                }
-            }
-            looked_at += 1;
         }
-        waiting.extend(inside.iter().map(|&task_of| (task_of, id)));
-        Some(Waits { inside: inside.clone(), id })
-    })
+        looked_at += 1;
+    }
+    waiting.extend(in_the_way_of.iter().map(|&timer| (timer, id)));
+    drop(waiting);
+    Some(Waits { in_the_way_of, id })
 }
 
 impl Drop for Waits {
     fn drop(&mut self) {
-        for &task_of in &self.inside {
+        for &timer in &self.in_the_way_of {
             let mut waiting = waiting();
-            if let Some(index) = waiting.iter().position(|&pair| pair == (task_of, self.id)) {
+            if let Some(index) = waiting.iter().position(|&pair| pair == (timer, self.id)) {
                 waiting.swap_remove(index);
             }
         }
@@ -82,8 +121,8 @@ impl Drop for Waits {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        INSIDE.with(|stack| {
-            let mut timers = stack.timers.borrow_mut();
+        INSIDE.with(|timers| {
+            let mut timers = timers.borrow_mut();
             timers.pop();
             if timers.spilled() {
                 timers.shrink_to_fit();
@@ -92,21 +131,33 @@ impl Drop for Inside {
     }
 }
 
-/// The timers inside of whose tasks a thread is, the innermost last.
-#[derive(Default)]
-struct Stack {
-    timers: RefCell<SmallVec<[u64; 4]>>,
-    /// This thread is a worker, of the outermost of them.
-    is_worker: Cell<bool>,
+impl Drop for Drops {
+    #[inline]
+    fn drop(&mut self) {
+        DROPS.with(|drops| drops.set(drops.get() - 1));
+    }
+}
+
+fn is_dropping() -> bool {
+    DROPS.with(|drops| drops.get() > 0)
 }
 
 thread_local! {
-    // Never dropped, so that it is there for destructors of other thread-local values. It owns
-    // memory only while the thread is inside five tasks at once.
-    static INSIDE: ManuallyDrop<Stack> = ManuallyDrop::default();
+    // The timers inside of whose tasks a thread is, the innermost last. Never dropped, so that it is
+    // there for destructors of other thread-local values. It owns memory only while the thread is
+    // inside five tasks at once.
+    static INSIDE: ManuallyDrop<RefCell<SmallVec<[u64; 4]>>> = ManuallyDrop::default();
+
+    /// How many cancelled tasks this thread drops: the drop of one may cancel another.
+    static DROPS: Cell<u32> = const { Cell::new(0) };
+
+    /// The timers for whose executors this thread has run tasks.
+    static SERVED: RefCell<Vec<(u64, Weak<CachePadded<Park>>)>> = const {
+        RefCell::new(Vec::new())
+    };
 }
 
-/// Pairs of timers: a task of the first waits for the worker of the second.
+/// Pairs of timers: a thread that stands in the way of the first waits for the second.
 ///
 /// Std's lock in loom's models too: no thread switches while it is held, so nothing waits for it.
 static WAITING: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());

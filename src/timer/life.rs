@@ -98,13 +98,16 @@ impl Life {
         hub.recording.end(&*hub.clock, waits.is_some());
         drop(waits);
         unfired.extend(lock(left).take());
-        *lock(&self.phase) = LifePhase::Stopped;
-        self.stopped.notify_all();
         // Those of each shard are sorted already.
         unfired.sort_by_key(|unfired| (unfired.deadline.is_none(), unfired.deadline));
+        // A waker that stops this timer must not wait for itself.
+        let inside = inside::enter(hub.id);
         for waker in wakers {
             hub.guarded(|| waker.wake());
         }
+        drop(inside);
+        *lock(&self.phase) = LifePhase::Stopped;
+        self.stopped.notify_all();
         unfired
     }
 }

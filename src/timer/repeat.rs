@@ -11,7 +11,7 @@ use std::time::Instant;
 /// and the handle all the time.
 pub(crate) struct Repeating {
     state: Mutex<RepeatState>,
-    /// Tells the threads that wait that the runner has let go of the task.
+    /// Tells the threads that wait that no thread has the task any more.
     let_go: Condvar,
 }
 
@@ -21,10 +21,10 @@ pub(super) struct RepeatState {
     pub(super) due: Option<Instant>,
     /// The same in ticks.
     pub(super) deadline: u64,
-    /// The handle moved it during its run: `deadline` is that of the next.
-    pub(super) moved: bool,
-    /// A runner has the task: to run it, or to drop it.
-    is_held: bool,
+    /// When the run after the present one is due, exactly and in ticks, if a handle moved it.
+    pub(super) moved: Option<(Option<Instant>, u64)>,
+    /// A thread has the task: to run it, or to drop it.
+    pub(super) is_held: bool,
     /// The number of runs that began.
     runs: u64,
     /// When another run follows one that the executor left out.
@@ -44,7 +44,7 @@ pub(super) enum Phase {
 impl Repeating {
     /// Makes one that is not yet in a wheel, and has no task.
     pub(super) fn new(due: Option<Instant>, deadline: u64, again: Next) -> Self {
-        let (phase, moved, is_held, runs) = (Phase::Running, false, false, 0);
+        let (phase, moved, is_held, runs) = (Phase::Running, None, false, 0);
         let state = RepeatState { phase, due, deadline, moved, is_held, runs, again };
         Self { state: Mutex::new(Rank::Repeating, state), let_go: Condvar::new() }
     }
@@ -74,13 +74,13 @@ impl Repeating {
         Run::new(state.due, now, state.runs)
     }
 
-    /// Says that the runner has dropped the task, or has given it back.
+    /// Says that the thread that had the task has dropped it, or has given it back.
     pub(super) fn let_go(&self) {
         self.lock().is_held = false;
         self.let_go.notify_all();
     }
 
-    /// Waits until no runner has the task of a timeout that has ended.
+    /// Waits until no thread has the task of a timeout that has ended.
     pub(super) fn wait_for_end(&self) {
         let mut state = self.lock();
         while state.is_held {
@@ -108,6 +108,12 @@ impl RepeatState {
         }
     }
 
+    /// Returns the deadline of the run that waits, or of the present one, unless a handle has moved
+    /// the run after that.
+    pub(super) fn next_deadline(&self) -> u64 {
+        self.moved.map_or(self.deadline, |(_, deadline)| deadline)
+    }
+
     /// Goes back into the wheel, as `key`.
     pub(super) fn waits(&mut self, key: Key, task: RepeatingTask) {
         (self.phase, self.is_held) = (Phase::Waiting(key, task), false);
@@ -128,9 +134,8 @@ impl RepeatState {
             Next::At(instant) => Next::After(instant.saturating_duration_since(now)),
             next => next,
         };
-        if !replace(&mut self.moved, false) {
-            (self.due, self.deadline) = (due, ticks.deadline_of(due));
-        }
+        let chosen = (due, ticks.deadline_of(due));
+        (self.due, self.deadline) = self.moved.take().unwrap_or(chosen);
         missed
     }
 }

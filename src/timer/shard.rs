@@ -7,7 +7,9 @@ use super::hub::{Hub, Start};
 use super::recording::ShardLane;
 use super::repeat::Repeating;
 use super::task::{OnceTask, Status, Task, Unfired};
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, Rank, lock, thread_local, try_lock};
+use crate::sync::{
+    AtomicU64, Condvar, Mutex, MutexGuard, Ordering, Rank, lock, thread_local, try_lock,
+};
 use crate::ticks::NEVER;
 use crate::{Expired, Key, Mode, Wheel, WheelStats};
 use alloc::collections::BTreeSet;
@@ -34,6 +36,8 @@ pub(crate) struct Shard {
     /// Written under the lock, before anything is taken out.
     reached: AtomicU64,
     state: CachePadded<Mutex<ShardState>>,
+    /// Tells the threads that wait that a task was dropped that another thread cancelled.
+    pub(super) dropped: Condvar,
     pub(super) due: CachePadded<DueList<Action>>,
     pub(super) handed_over: HandedOver,
 }
@@ -99,7 +103,8 @@ impl Shard {
         };
         let state = CachePadded::new(Mutex::new(Rank::Shard, state));
         let (reached, due) = (AtomicU64::new(0), CachePadded::new(DueList::new()));
-        Self { hub, worker, reached, state, due, handed_over: HandedOver::new() }
+        let (dropped, handed_over) = (Condvar::new(), HandedOver::new());
+        Self { hub, worker, reached, state, dropped, due, handed_over }
     }
 
     /// Registers `waker` to wake at `deadline`. Returns None if that has come already.

@@ -25,7 +25,7 @@ use super::repeat::{Phase, RepeatState, Repeating};
 use super::shard::{Shard, ShardState};
 use super::task::Status;
 use crate::Key;
-use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, wait};
 use alloc::sync::Arc;
 use core::fmt;
 use core::mem::replace;
@@ -81,7 +81,8 @@ pub(super) struct Known {
     /// run.
     key: AtomicU64,
     deadline: AtomicU64,
-    cancelled: AtomicBool,
+    /// Whether a thread cancelled it, and whether that thread has dropped the task.
+    cancelled: AtomicU32,
 }
 
 impl Once {
@@ -91,11 +92,11 @@ impl Once {
 }
 
 impl Known {
-    fn new(key: Key, deadline: u64, cancelled: bool) -> Self {
+    fn new(key: Key, deadline: u64, cancelled: u32) -> Self {
         Self {
             key: AtomicU64::new(key.to_bits()),
             deadline: AtomicU64::new(deadline),
-            cancelled: AtomicBool::new(cancelled),
+            cancelled: AtomicU32::new(cancelled),
         }
     }
 
@@ -114,9 +115,22 @@ impl Known {
         self.deadline.store(deadline, Ordering::Relaxed);
     }
 
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed) != NO
+    }
+
+    /// Returns whether the thread that cancelled it has still to drop the task. If so, that thread
+    /// notifies all when it has. The caller has the shard's lock.
+    fn is_being_dropped(&self) -> bool {
+        let (success, failure) = (Ordering::Acquire, Ordering::Acquire);
+        let watched = self.cancelled.compare_exchange(DROPPING, WATCHED, success, failure);
+        matches!(watched, Ok(_) | Err(WATCHED))
+    }
+
     /// The caller has the shard's lock.
     fn copy(&self) -> Self {
-        Self::new(self.key(), self.deadline(), self.cancelled.load(Ordering::Relaxed))
+        self.is_being_dropped();
+        Self::new(self.key(), self.deadline(), self.cancelled.load(Ordering::Acquire))
     }
 }
 
@@ -124,7 +138,7 @@ impl Timeout {
     /// Returns the handle to a timeout that is in the wheel of `shard`.
     #[inline]
     pub(super) fn once(shard: &Arc<Shard>, key: Key, deadline: u64) -> Self {
-        let known = Known::new(key, deadline, false);
+        let known = Known::new(key, deadline, NO);
         let kind = TimeoutKind::Once(Once { known, shared: OnceLock::new() });
         Self { shard: Arc::clone(shard), kind }
     }
@@ -150,8 +164,10 @@ impl Timeout {
                 let mut state = self.shard.lock();
                 let known = once.known();
                 let Some(action) = self.shard.take(&mut state, known.key()) else { return false };
-                known.cancelled.store(true, Ordering::Relaxed);
+                known.cancelled.store(DROPPING, Ordering::Relaxed);
                 self.shard.release_cancelled(state);
+                let _dropped = Dropped { shard: &self.shard, once, known };
+                let _drops = inside::drops();
                 drop(action);
                 true
             }
@@ -205,10 +221,13 @@ impl Timeout {
             _ if !hub.is_here() => {}
             TimeoutKind::Once(_) if is_cancelled => {}
             TimeoutKind::Once(once) => {
+                let mut state = self.shard.lock();
+                while once.known().is_being_dropped() {
+                    state = wait(&self.shard.dropped, state);
+                }
                 // It has ended, so its key stays.
-                let locked = self.shard.lock();
                 let key = once.known().key();
-                drop(locked);
+                drop(state);
                 self.shard.wait_for_end(key);
             }
             TimeoutKind::Repeating(repeating) => {
@@ -253,16 +272,23 @@ impl Timeout {
             return false;
         }
         let phase = replace(&mut state.phase, Phase::Ended(Status::Cancelled));
-        if let Phase::Waiting(key, _) = phase {
-            // The handle has it too.
-            drop(self.shard.take(&mut shard_state, key));
-        }
-        shard_state.counts.cancelled += 1;
+        let task = match phase {
+            Phase::Waiting(key, task) => {
+                // The handle has it too.
+                drop(self.shard.take(&mut shard_state, key));
+                state.is_held = true;
+                Some(task)
+            }
+            // Its runner drops the task.
+            Phase::Running | Phase::Ended(_) => None,
+        };
         drop(state);
-        drop(shard_state);
-        self.shard.hub.give_back();
-        // With the task, unless it runs: then its runner drops it.
-        drop(phase);
+        self.shard.release_cancelled(shard_state);
+        if let Some(task) = task {
+            let _let_go = LetsGo(repeating);
+            let _drops = inside::drops();
+            drop(task);
+        }
         true
     }
 
@@ -352,8 +378,12 @@ impl Timeout {
             }
             TimeoutKind::Repeating(repeating) => {
                 let state = repeating.lock();
-                let is_waiting = matches!(state.phase, Phase::Waiting(..));
-                if is_waiting && ticks.contains(&state.deadline) {
+                let is_to_come = match state.phase {
+                    Phase::Waiting(key, _) if self.shard.holds(&shard_state, key) => true,
+                    _ => state.moved.is_some(),
+                };
+                let is_ended = matches!(state.phase, Phase::Ended(_));
+                if is_to_come && !is_ended && ticks.contains(&state.next_deadline()) {
                     return true;
                 }
                 let tick = shard_state.wheel.choose(&ticks);
@@ -379,20 +409,20 @@ impl Timeout {
             return false;
         }
         let mut state = repeating.lock();
-        let is_waiting = match state.phase {
-            Phase::Waiting(ref mut key, _) => {
-                let is = self.shard.move_to(&mut shard_state, *key, deadline);
-                *key = is.unwrap_or(*key);
-                is.is_some()
-            }
-            Phase::Running => false,
+        let new_key = match state.phase {
+            Phase::Waiting(key, _) => self.shard.move_to(&mut shard_state, key, deadline),
+            Phase::Running => None,
             Phase::Ended(_) => return false,
         };
-        state.moved = !is_waiting;
-        (state.due, state.deadline) = (due, deadline);
-        drop(state);
-        if is_waiting {
-            self.shard.release(shard_state, deadline);
+        match (new_key, &mut state.phase) {
+            (Some(new_key), Phase::Waiting(key, _)) => {
+                *key = new_key;
+                (state.due, state.deadline) = (due, deadline);
+                drop(state);
+                self.shard.release(shard_state, deadline);
+            }
+            // It runs, or is about to: this is for the run after that.
+            _ => state.moved = Some((due, deadline)),
         }
         true
     }
@@ -403,7 +433,7 @@ impl Timeout {
     pub fn deadline(&self) -> Option<Instant> {
         self.shard.hub.ticks.instant(match &self.kind {
             TimeoutKind::Once(once) => once.known().deadline(),
-            TimeoutKind::Repeating(repeating) => repeating.lock().deadline,
+            TimeoutKind::Repeating(repeating) => repeating.lock().next_deadline(),
         })
     }
 
@@ -416,7 +446,7 @@ impl Timeout {
                 let known = once.known();
                 match self.shard.status_of(&state, known.key(), known.deadline()) {
                     Status::Pending => Status::Pending,
-                    _ if known.cancelled.load(Ordering::Relaxed) => Status::Cancelled,
+                    _ if known.is_cancelled() => Status::Cancelled,
                     status => status,
                 }
             }
@@ -424,6 +454,42 @@ impl Timeout {
                 self.status_of(&self.shard.lock(), &repeating.lock())
             }
         }
+    }
+}
+
+/// Says, when it is dropped, that the thread that cancelled a timeout has dropped its task.
+struct Dropped<'a> {
+    shard: &'a Shard,
+    once: &'a Once,
+    /// As it was under the shard's lock.
+    known: &'a Known,
+}
+
+impl Drop for Dropped<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.known.cancelled.swap(DROPPED, Ordering::AcqRel) != DROPPING {
+            self.tell();
+        }
+    }
+}
+
+impl Dropped<'_> {
+    #[cold]
+    fn tell(&self) {
+        let state = self.shard.lock();
+        self.once.known().cancelled.store(DROPPED, Ordering::Release);
+        drop(state);
+        self.shard.dropped.notify_all();
+    }
+}
+
+/// The same for a repeating timeout.
+struct LetsGo<'a>(&'a Repeating);
+
+impl Drop for LetsGo<'_> {
+    fn drop(&mut self) {
+        self.0.let_go();
     }
 }
 
@@ -486,3 +552,11 @@ impl fmt::Debug for Timeout {
             .finish_non_exhaustive()
     }
 }
+
+/// No handle cancelled it.
+const NO: u32 = 0;
+/// The thread that cancelled it is about to drop the task, outside of the lock.
+const DROPPING: u32 = 1;
+/// The same, and another thread waits for that, or has made `shared` meanwhile.
+const WATCHED: u32 = 2;
+const DROPPED: u32 = 3;

@@ -163,9 +163,11 @@ struct ExecutorTask {
 
 impl ExecutorTask {
     fn run(mut self) {
-        let _inside = inside::enter(self.shard.hub.id);
+        let hub = &self.shard.hub;
+        inside::serves(hub.id, &hub.park);
+        let _inside = inside::enter(hub.id);
         if let Some(action) = self.action.take() {
-            let waited = self.shard.hub.nanos().saturating_sub(self.since);
+            let waited = hub.nanos().saturating_sub(self.since);
             self.waited = Some(waited);
             let unfired = run_action(&self.shard, action, self.late.saturating_add(waited));
             debug_assert!(unfired.is_none(), "what an executor has counts as fired");
