@@ -313,10 +313,11 @@ impl Shard {
     pub(super) fn take_left(&self, tasks: &mut Vec<Unfired>, wakers: &mut Vec<Waker>) -> bool {
         let mut state = self.lock();
         let mut work = BATCH;
-        // By deadline, and those first that were taken out first.
-        while let Some(expired) =
-            self.due.lock().pop().or_else(|| state.wheel.expire_bounded(NEVER, &mut work))
-        {
+        loop {
+            // By deadline, and those first that were taken out first.
+            let due = self.due.lock().pop();
+            let left = due.or_else(|| state.wheel.expire_bounded(NEVER, &mut work));
+            let Some(expired) = left else { break };
             self.hub.give_back();
             if expired.deadline <= state.last {
                 state.taken.insert(expired.key);
@@ -376,7 +377,7 @@ impl Shard {
     }
 
     /// Locks the shard to schedule one more, with the worker running, or says why not.
-    #[inline]
+    #[inline(always)]
     pub(super) fn admit(&self) -> Result<MutexGuard<'_, ShardState>, ScheduleErrorKind> {
         if !self.hub.is_started() {
             self.start()?;
