@@ -122,6 +122,8 @@ mod delay;
 mod future;
 mod mode;
 mod names;
+#[cfg(feature = "std")]
+mod panics;
 #[cfg(feature = "record")]
 mod record;
 #[cfg(feature = "std")]

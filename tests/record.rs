@@ -176,13 +176,15 @@ fn shards_share_no_key() {
 }
 
 #[test]
-fn a_timeout_that_is_moved_or_cancelled_behind_a_task_leaves_its_key() {
+fn a_timeout_that_is_moved_or_cancelled_behind_a_task_has_its_own_key() {
     let disk = Disk::default();
     let (timer, clock) = recorded(&disk);
     let behind = Arc::new(Mutex::new(Vec::new()));
-    let others = Arc::clone(&behind);
+    let (others, handle) = (Arc::clone(&behind), timer.clone());
     let task = move || {
         let others: Vec<tickwheel::Timeout> = std::mem::take(&mut *others.lock().unwrap());
+        // Others have their places in the wheel now.
+        (0..4).for_each(|_| _ = handle.schedule(ms(1_000), || {}).unwrap());
         assert!(others[0].cancel() && others[1].reschedule(ms(5)));
     };
     timer.schedule(ms(10), task).unwrap();
@@ -194,8 +196,103 @@ fn a_timeout_that_is_moved_or_cancelled_behind_a_task_leaves_its_key() {
     timer.stop().unwrap();
     let text = disk.text();
     let after: Vec<&str> = text.lines().filter(|line| line.starts_with("10,")).collect();
-    assert_eq!(after[..2], ["10,cancel,1,", "10,cancel,2,"]);
-    assert!(after[2].starts_with("10,schedule,") && after[2].ends_with(",5"), "{text}");
+    let schedules = [3, 4, 5, 6].map(|key| format!("10,schedule,{key},1000"));
+    assert_eq!(after[..4], schedules);
+    assert_eq!(after[4..], ["10,cancel,1,", "10,reschedule,2,5"]);
+}
+
+/// A thread schedules, another cancels and moves, tasks are slow: what was due waits behind them.
+#[test]
+fn under_load_each_recorded_timeout_has_the_end_that_its_handle_tells() {
+    let disk = Disk::default();
+    let timer = Timer::builder().shards(1).record(disk.file()).build().expect("in range");
+    let (sender, receiver) = mpsc::channel::<tickwheel::Timeout>();
+    let cancels = thread::spawn(move || {
+        let mut all = Vec::new();
+        for (number, timeout) in receiver.into_iter().enumerate() {
+            all.push(timeout);
+            let other = &all[(number * 7_919) % all.len()];
+            match number % 4 {
+                0 => drop(other.reschedule(ms(1))),
+                1 | 2 => {
+                    let late = &all[all.len() - 1 - number % 100 % all.len()];
+                    late.cancel();
+                }
+                _ => {}
+            }
+        }
+        all
+    });
+    let slow = || {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_micros(30) {}
+    };
+    for number in 0..20_000 {
+        let delay = Duration::from_micros(number * 37 % 3_000);
+        sender.send(timer.schedule(delay, slow).unwrap()).unwrap();
+        if number % 50 == 0 {
+            thread::sleep(ms(1));
+        }
+    }
+    drop(sender);
+    let timeouts = cancels.join().unwrap();
+    wait_until(|| timer.pending() == 0);
+    timer.stop().unwrap();
+    assert_eq!(timer.recorded().unwrap().missing, 0);
+
+    // Timeouts are scheduled in one order, in one shard.
+    let (mut cancelled, mut current) = (Vec::new(), std::collections::HashMap::new());
+    let text = disk.text();
+    for line in text.lines().skip(2) {
+        let columns: Vec<_> = line.split(',').collect();
+        match columns[1] {
+            "schedule" => {
+                current.insert(columns[2], cancelled.len());
+                cancelled.push(false);
+            }
+            "reschedule" => assert!(!cancelled[current[columns[2]]]),
+            "cancel" => {
+                let session = &mut cancelled[current[columns[2]]];
+                assert!(!std::mem::replace(session, true), "cancelled once");
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(cancelled.len(), timeouts.len());
+    let is_cancelled = |timeout: &tickwheel::Timeout| timeout.status() == Status::Cancelled;
+    let told: Vec<_> = timeouts.iter().map(is_cancelled).collect();
+    assert!(told.contains(&true) && told.contains(&false));
+    assert_eq!(cancelled, told);
+}
+
+/// Fails at once, and panics when it is dropped.
+struct Broken;
+
+impl Write for Broken {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(ErrorKind::StorageFull.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Broken {
+    fn drop(&mut self) {
+        panic!("as the test wants it");
+    }
+}
+
+#[test]
+fn a_writer_that_panics_as_it_is_dropped_loses_nothing_unsaid() {
+    let timer = Timer::builder().record(Broken).build().expect("in range");
+    wait_until(|| timer.recorded().unwrap().error.is_some());
+    (0..10_000).for_each(|_| _ = timer.schedule(ms(60_000), || {}).unwrap());
+    timer.stop().unwrap();
+    let recorded = timer.recorded().unwrap();
+    assert_eq!((recorded.operations, recorded.missing), (0, 10_000));
+    assert_eq!(recorded.error, Some(ErrorKind::StorageFull));
 }
 
 #[test]

@@ -108,21 +108,21 @@ impl Recorder {
     #[inline]
     pub fn scheduled(&mut self, now: u64, key: Key, deadline: u64) {
         self.lane.time_ms = self.lane.log.millis(now);
-        self.lane.scheduled(key, deadline);
+        self.lane.scheduled(place(key), deadline);
     }
 
     /// Records that `key` was moved at tick `now`, to tick `deadline`.
     #[inline]
     pub fn rescheduled(&mut self, now: u64, key: Key, deadline: u64) {
         self.lane.time_ms = self.lane.log.millis(now);
-        self.lane.rescheduled(key, deadline);
+        self.lane.rescheduled(place(key), deadline);
     }
 
     /// Records that `key` was cancelled at tick `now`.
     #[inline]
     pub fn cancelled(&mut self, now: u64, key: Key) {
         self.lane.time_ms = self.lane.log.millis(now);
-        self.lane.cancelled(key);
+        self.lane.cancelled(place(key));
     }
 
     /// Returns what was recorded so far.
@@ -242,28 +242,27 @@ impl Recording {
     }
 }
 
+/// `name` is a number of a timeout that no other has at the same time: the smaller, the better.
 impl Lane {
     #[inline]
-    pub(crate) fn scheduled(&self, key: Key, deadline: u64) {
-        self.push(OperationKind::Schedule, key, self.log.millis(deadline));
+    pub(crate) fn scheduled(&self, name: u32, deadline: u64) {
+        self.push(OperationKind::Schedule, name, self.log.millis(deadline));
     }
 
     #[inline]
-    pub(crate) fn rescheduled(&self, key: Key, deadline: u64) {
-        self.push(OperationKind::Reschedule, key, self.log.millis(deadline));
+    pub(crate) fn rescheduled(&self, name: u32, deadline: u64) {
+        self.push(OperationKind::Reschedule, name, self.log.millis(deadline));
     }
 
     #[inline]
-    pub(crate) fn cancelled(&self, key: Key) {
-        self.push(OperationKind::Cancel, key, 0);
+    pub(crate) fn cancelled(&self, name: u32) {
+        self.push(OperationKind::Cancel, name, 0);
     }
 
     #[inline]
-    fn push(&self, kind: OperationKind, key: Key, due_ms: u64) {
+    fn push(&self, kind: OperationKind, name: u32, due_ms: u64) {
         let ring = &self.log.rings[self.number];
-        // The place in the wheel: no other timeout has it at the same time.
-        let place = u64::from(key.to_bits() as u32);
-        let key = place * self.log.rings.len() as u64 + self.number as u64;
+        let key = u64::from(name) * self.log.rings.len() as u64 + self.number as u64;
         let Ok(key) = u32::try_from(key) else { return ring.misses() };
         if ring.push(Operation { time_ms: self.time_ms, key, kind, due_ms }) {
             self.log.wake();
@@ -287,6 +286,11 @@ impl Log {
             tick => tick.saturating_mul(self.tick) / 1_000_000,
         }
     }
+}
+
+/// Returns the place of a timeout in its wheel: no other has it at the same time.
+fn place(key: Key) -> u32 {
+    key.to_bits() as u32
 }
 
 /// How many operations wait to be written at most: in all lanes, and in one of few or many lanes.

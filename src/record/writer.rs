@@ -2,6 +2,7 @@
 
 use super::Log;
 use super::ring::{Operation, OperationKind, Ring};
+use crate::panics::{catch, swallow};
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
 use alloc::sync::Arc;
@@ -9,11 +10,9 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::fmt;
 use core::mem::take;
-use core::panic::AssertUnwindSafe;
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use std::io::{self, Write};
-use std::panic::catch_unwind;
 use std::thread;
 use std::time::Instant;
 
@@ -49,7 +48,8 @@ impl Writer {
         loop {
             // Nothing is pushed after the end was set.
             let end = self.log.end.get().copied();
-            self.drain(end.map_or_else(&self.now, |_| u64::MAX));
+            let until_ms = end.map_or_else(|| self.present(), |_| u64::MAX);
+            self.drain(until_ms);
             if let Some(end_ms) = end {
                 self.time_ms = self.time_ms.max(end_ms);
                 self.line(format_args!("end,,"));
@@ -60,7 +60,7 @@ impl Writer {
                 flushed = Instant::now();
             }
             if end.is_some() {
-                return;
+                return self.close();
             }
             if !self.log.rings.iter().any(Ring::is_half_full) {
                 thread::park_timeout(PAUSE);
@@ -137,12 +137,42 @@ impl Writer {
     /// that is tried.
     fn attempt(&mut self, work: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> bool {
         let Some(sink) = &mut self.sink else { return false };
-        let worked = catch_unwind(AssertUnwindSafe(|| work(&mut **sink)));
-        let worked = worked.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
-        let Err(error) = worked else { return true };
-        let _ = self.log.error.set(error.kind());
-        self.sink = None;
+        match catch(|| work(&mut **sink)) {
+            Ok(Ok(())) => return true,
+            Ok(Err(error)) => {
+                self.fails(error.kind());
+                swallow(error);
+            }
+            Err(payload) => {
+                self.fails(io::ErrorKind::Other);
+                swallow(payload);
+            }
+        }
+        self.close();
         false
+    }
+
+    /// Returns the ms since the recording began. If the clock panics, nothing more is written.
+    fn present(&mut self) -> u64 {
+        catch(&self.now).unwrap_or_else(|payload| {
+            swallow(payload);
+            self.fails(io::ErrorKind::Other);
+            self.close();
+            u64::MAX
+        })
+    }
+
+    fn fails(&self, kind: io::ErrorKind) {
+        let _ = self.log.error.set(kind);
+    }
+
+    /// Drops the sink, if there is one.
+    fn close(&mut self) {
+        let sink = self.sink.take();
+        if let Err(payload) = catch(|| drop(sink)) {
+            self.fails(io::ErrorKind::Other);
+            swallow(payload);
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use super::error::ScheduleErrorKind;
 use super::park::Park;
 use super::recording::TimerRecording;
 use super::stats::Counters;
+use crate::panics::{Payload, catch, swallow};
 use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 use crate::ticks::{NEVER, Ticks};
 use alloc::boxed::Box;
@@ -13,11 +14,9 @@ use alloc::sync::Arc;
 use core::any::Any;
 use core::fmt;
 use core::ops::RangeInclusive;
-use core::panic::AssertUnwindSafe;
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use crossbeam_utils::CachePadded;
-use std::panic::catch_unwind;
 use std::time::Instant;
 
 /// The part of a timer that its handles, shards and worker share. It knows no shard and owns no
@@ -119,7 +118,7 @@ impl Hub {
 
     /// Runs foreign code. A panic is counted, told to the hook, and gives None.
     pub(crate) fn guarded<T>(&self, foreign: impl FnOnce() -> T) -> Option<T> {
-        match catch_unwind(AssertUnwindSafe(foreign)) {
+        match catch(foreign) {
             Ok(value) => Some(value),
             Err(payload) => {
                 self.panicked(payload);
@@ -177,9 +176,9 @@ impl Hub {
         self.counters.panics.fetch_add(1, Relaxed);
         if let Some(hook) = &self.on_panic {
             let panic = TaskPanic { payload: &*payload };
-            swallow(catch_unwind(AssertUnwindSafe(|| hook(&panic))));
+            swallow(catch(|| hook(&panic)));
         }
-        swallow(Err(payload));
+        swallow(payload);
     }
 }
 
@@ -190,20 +189,6 @@ fn end(nanos: u64, delay: Duration) -> Option<u64> {
     let seconds = delay.as_secs().checked_mul(NANOS_PER_SECOND)?;
     let end = nanos.checked_add(seconds)?.checked_add(u64::from(delay.subsec_nanos()))?;
     (end < u64::MAX).then_some(end)
-}
-
-type Payload = Box<dyn Any + Send>;
-
-/// Drops a panic. Dropping a payload may panic again, with a payload that may do so too.
-fn swallow(mut outcome: Result<(), Payload>) {
-    for _ in 0..MOST_PANICS {
-        match outcome {
-            Ok(()) => return,
-            Err(payload) => outcome = catch_unwind(AssertUnwindSafe(|| drop(payload))),
-        }
-    }
-    // It might go on like this for ever.
-    core::mem::forget(outcome);
 }
 
 /// How many timeouts may be pending.
@@ -250,8 +235,5 @@ impl fmt::Debug for TaskPanic<'_> {
         f.debug_struct("TaskPanic").field("message", &self.message()).finish_non_exhaustive()
     }
 }
-
-/// How many panics are dropped of payloads that panic when dropped.
-const MOST_PANICS: usize = 16;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;

@@ -9,7 +9,7 @@
 //!
 //! - The thread stands in the way of the timer, or of one whose threads wait for it, or of one whose
 //!   threads wait for that one, and so on. The list of who waits for whom is `WAITING`.
-//! - The timer has an executor, and the thread is inside a task of any timer: two executors may
+//! - The timer has an executor, and the thread stands in the way of any timer: two executors may
 //!   share threads, and the executor of one timer may schedule on another.
 //! - The thread drops what a cancelled task captured: another thread may wait for that drop.
 
@@ -80,14 +80,16 @@ pub(super) fn may_wait(id: u64, has_executor: bool) -> Option<Waits> {
         return None;
     }
     let mut in_the_way_of = INSIDE.with(|timers| timers.borrow().clone());
-    if has_executor && !in_the_way_of.is_empty() {
-        return None;
-    }
     let _ = SERVED.try_with(|served| {
-        in_the_way_of.extend(served.borrow().iter().map(|&(timer, _)| timer));
+        let served = served.borrow();
+        let alive = served.iter().filter(|(_, park)| park.strong_count() > 0);
+        in_the_way_of.extend(alive.map(|&(timer, _)| timer));
     });
     if in_the_way_of.is_empty() {
         return Some(Waits { in_the_way_of, id });
+    }
+    if has_executor {
+        return None;
     }
     let mut waiting = waiting();
     let mut blockers = alloc::vec![id];

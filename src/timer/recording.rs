@@ -13,6 +13,8 @@ mod recorded {
     use crate::{Key, Recorded, record};
     use alloc::boxed::Box;
     use alloc::sync::Arc;
+    use alloc::vec::Vec;
+    use core::mem::take;
     use std::io::{self, Write};
     use std::sync::{Mutex, PoisonError};
     use std::time::Instant;
@@ -22,9 +24,9 @@ mod recorded {
         /// `tickwheel choose`. [`Recorder`](crate::Recorder) says what is in the trace, and what a
         /// slow or failing writer does to it.
         ///
-        /// The trace has each timeout that enters a wheel, leaves it before its time, or moves
-        /// there. So each run of a repeating timeout is scheduled for itself, and a sleep is
-        /// scheduled when it is polled. A deadline is the one rounded up to the timer's tick: record
+        /// The trace has each timeout that is scheduled, moved, or cancelled before it ran. So each
+        /// run of a repeating timeout is scheduled for itself, and a sleep is scheduled when it is
+        /// polled. A deadline is the one rounded up to the timer's tick: record
         /// with a tick of 1 ms, the default. What is cancelled when it was due already, and had
         /// still to wait for the worker, fires in a replay, which counts that as a late cancel.
         ///
@@ -102,7 +104,14 @@ mod recorded {
         }
 
         pub(in crate::timer) fn lane(&self, shard: usize) -> ShardLane {
-            ShardLane(self.0.as_ref().map(|timer| timer.recording.lane(shard)))
+            let named = |lane| Named {
+                lane,
+                names: Vec::new(),
+                due: Vec::new(),
+                free: Vec::new(),
+                count: 0,
+            };
+            ShardLane(self.0.as_ref().map(|timer| named(timer.recording.lane(shard))))
         }
 
         /// Returns the present as lanes want it. The caller holds no lock.
@@ -119,38 +128,140 @@ mod recorded {
     }
 
     /// The part of a recording that belongs to a shard, under its lock.
-    pub(in crate::timer) struct ShardLane(Option<record::Lane>);
+    ///
+    /// A timeout has its name in the trace from when it is scheduled until it is cancelled or runs.
+    /// Its place in the wheel is no such name: what is due leaves the wheel before it runs, may
+    /// still be cancelled or moved then, and another timeout may have its place.
+    pub(in crate::timer) struct ShardLane(Option<Named>);
+
+    struct Named {
+        lane: record::Lane,
+        /// The names of the timeouts in the wheel, by place.
+        names: Vec<u32>,
+        /// The names of those that have left the wheel because they were due: at most a batch.
+        due: Vec<(Key, u32)>,
+        /// Names that were used, and that no timeout has now.
+        free: Vec<u32>,
+        /// How many names are used, or free.
+        count: u32,
+    }
 
     impl ShardLane {
         /// Says when what is told next happens.
         #[inline]
         pub(in crate::timer) fn is_now(&mut self, now: u64) {
-            if let Some(lane) = &mut self.0 {
-                lane.time_ms = now;
+            if let Some(named) = &mut self.0 {
+                named.lane.time_ms = now;
             }
         }
 
         #[inline]
-        pub(in crate::timer) fn scheduled(&self, key: Key, deadline: u64) {
-            if let Some(lane) = &self.0 {
-                lane.scheduled(key, deadline);
+        pub(in crate::timer) fn scheduled(&mut self, key: Key, deadline: u64) {
+            if let Some(named) = &mut self.0 {
+                let name = named.new_name();
+                named.set_name(key, name);
+                named.lane.scheduled(name, deadline);
             }
         }
 
         #[inline]
-        pub(in crate::timer) fn rescheduled(&self, key: Key, deadline: u64) {
-            if let Some(lane) = &self.0 {
-                lane.rescheduled(key, deadline);
+        pub(in crate::timer) fn rescheduled(&mut self, key: Key, deadline: u64) {
+            if let Some(named) = &mut self.0 {
+                named.lane.rescheduled(named.name(key), deadline);
             }
         }
 
         #[inline]
-        pub(in crate::timer) fn cancelled(&self, key: Key) {
-            if let Some(lane) = &self.0 {
-                lane.cancelled(key);
+        pub(in crate::timer) fn cancelled(&mut self, key: Key) {
+            if let Some(named) = &mut self.0 {
+                let name = named.name(key);
+                named.lane.cancelled(name);
+                named.give_back(name);
+            }
+        }
+
+        /// Says that a timeout has left the wheel because it is due.
+        #[inline]
+        pub(in crate::timer) fn is_due(&mut self, key: Key) {
+            if let Some(named) = &mut self.0 {
+                named.due.push((key, named.name(key)));
+            }
+        }
+
+        /// Says that all that was due has begun to run, but for what was cancelled or moved.
+        #[inline]
+        pub(in crate::timer) fn ran(&mut self) {
+            if let Some(named) = &mut self.0 {
+                while let Some((_, name)) = named.due.pop() {
+                    named.give_back(name);
+                }
+            }
+        }
+
+        pub(in crate::timer) fn due_cancelled(&mut self, key: Key) {
+            if let Some(named) = &mut self.0 {
+                let name = named.take_due(key);
+                named.lane.cancelled(name);
+                named.give_back(name);
+            }
+        }
+
+        /// Says that a timeout that was due is in the wheel again, under a new key.
+        pub(in crate::timer) fn due_rescheduled(&mut self, key: Key, new_key: Key, deadline: u64) {
+            if let Some(named) = &mut self.0 {
+                let name = named.take_due(key);
+                named.set_name(new_key, name);
+                named.lane.rescheduled(name, deadline);
             }
         }
     }
+
+    impl Named {
+        fn new_name(&mut self) -> u32 {
+            self.free.pop().unwrap_or_else(|| {
+                self.count += 1;
+                self.count - 1
+            })
+        }
+
+        fn give_back(&mut self, name: u32) {
+            self.free.push(name);
+            if self.free.len() == self.count as usize {
+                // No timeout has a name. The room for a few is kept.
+                (self.count, self.names, self.free) = match self.free.capacity() {
+                    ..KEPT => (0, take(&mut self.names), take(&mut self.free)),
+                    KEPT.. => Default::default(),
+                };
+                self.names.clear();
+                self.free.clear();
+            }
+        }
+
+        fn name(&self, key: Key) -> u32 {
+            self.names[place(key)]
+        }
+
+        fn set_name(&mut self, key: Key, name: u32) {
+            let place = place(key);
+            if self.names.len() <= place {
+                self.names.resize(place + 1, 0);
+            }
+            self.names[place] = name;
+        }
+
+        fn take_due(&mut self, key: Key) -> u32 {
+            let index = self.due.iter().position(|&(due, _)| due == key);
+            self.due.swap_remove(index.expect("it is told of each that is due")).1
+        }
+    }
+
+    /// The place in the wheel.
+    fn place(key: Key) -> usize {
+        key.to_bits() as u32 as usize
+    }
+
+    /// How many names an idle lane has room for, at most.
+    const KEPT: usize = 1 << 10;
 }
 
 #[cfg(not(feature = "record"))]
@@ -204,5 +315,17 @@ mod unrecorded {
 
         #[inline(always)]
         pub(in crate::timer) fn cancelled(&self, _: Key) {}
+
+        #[inline(always)]
+        pub(in crate::timer) fn is_due(&self, _: Key) {}
+
+        #[inline(always)]
+        pub(in crate::timer) fn ran(&self) {}
+
+        #[inline(always)]
+        pub(in crate::timer) fn due_cancelled(&self, _: Key) {}
+
+        #[inline(always)]
+        pub(in crate::timer) fn due_rescheduled(&self, _: Key, _: Key, _: u64) {}
     }
 }

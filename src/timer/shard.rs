@@ -172,12 +172,13 @@ impl Shard {
     /// Takes out a timeout that has not begun to run.
     #[inline(always)]
     pub(super) fn take(&self, state: &mut ShardState, key: Key) -> Option<Action> {
-        let action = match state.wheel.cancel(key) {
-            None => self.due.take(key)?,
-            Some(action) => action,
-        };
-        state.lane.cancelled(key);
-        state.shrink_if_emptied();
+        if let Some(action) = state.wheel.cancel(key) {
+            state.lane.cancelled(key);
+            state.shrink_if_emptied();
+            return Some(action);
+        }
+        let action = self.due.take(key)?;
+        state.lane.due_cancelled(key);
         Some(action)
     }
 
@@ -206,8 +207,9 @@ impl Shard {
             }
             false => {
                 let action = self.due.take(key)?;
-                state.lane.cancelled(key);
-                state.put(deadline, action)
+                let new_key = state.wheel.schedule(deadline, action);
+                state.lane.due_rescheduled(key, new_key, deadline);
+                new_key
             }
         };
         state.counts.rescheduled += 1;
@@ -253,8 +255,12 @@ impl Shard {
             self.reached.store(now, Ordering::Release);
         }
         let mut work = BATCH;
+        // The worker has come back for more.
+        state.lane.ran();
         let mut due = self.due.lock();
+        debug_assert_eq!(due.len(), 0, "what was taken out has run");
         while let Some(expired) = state.wheel.expire_bounded(now, &mut work) {
+            state.lane.is_due(expired.key);
             if due.push(expired) {
                 break;
             }

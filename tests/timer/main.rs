@@ -123,6 +123,7 @@ mod late;
 mod limit;
 mod next;
 mod panics;
+mod random_waiting;
 mod repeat;
 mod reschedule;
 mod stop;

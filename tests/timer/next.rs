@@ -216,3 +216,39 @@ fn stopped_it_gives_the_task_back(manual: Manual) {
     let _task = error.into_task();
     assert_eq!(manual.timer.stats().rejected, 1);
 }
+
+/// The executor has the run, and has not begun it.
+#[test]
+fn moved_in_the_hands_of_the_executor_it_is_the_run_after_that_moves() {
+    for within in [false, true] {
+        let (sender, queue) = std::sync::mpsc::channel();
+        let (clock, runs) = (tickwheel::ManualClock::new(), Arc::new(Mutex::new(Vec::new())));
+        let (start, told) = (clock.now(), Arc::clone(&runs));
+        let timer = tickwheel::Timer::builder()
+            .clock(clock.clone())
+            .executor(move |task| drop(sender.send(task)))
+            .build()
+            .expect("in range");
+        let task = move |run: &Run| {
+            told.lock().unwrap().push((run.deadline(), run.late()));
+            Next::After(ms(100))
+        };
+        let timeout = timer.schedule_with(ms(10), task).expect("it runs");
+        clock.advance(ms(10));
+        let run: Box<dyn FnOnce() + Send> = queue.recv().expect("it was handed over");
+        // The run that the executor has is due in this range, and is not the one that is meant.
+        let moved = match within {
+            true => timeout.reschedule_within(ms(0)..=ms(40)),
+            false => timeout.reschedule(ms(40)),
+        };
+        let next = timeout.deadline().expect("an instant");
+        assert!(moved && start + ms(10) < next && next <= start + ms(50));
+        clock.advance(ms(1));
+        run();
+        assert_eq!(*runs.lock().unwrap(), [(Some(start + ms(10)), ms(1))]);
+        assert_eq!(timeout.deadline(), Some(next));
+        clock.advance(ms(60));
+        queue.recv().expect("it was handed over")();
+        assert!(next.checked_sub(ms(1)) < runs.lock().unwrap()[1].0);
+    }
+}

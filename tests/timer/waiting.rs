@@ -3,10 +3,12 @@
 
 use crate::help::{Count, ms, returns, wait_until};
 use std::cell::RefCell;
-use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::pin::Pin;
+use std::sync::{Arc, Barrier, Mutex, OnceLock, mpsc};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
-use tickwheel::{ManualClock, MissedTick, Status, StopError, Timer};
+use tickwheel::{ManualClock, MissedTick, Next, Run, Status, StopError, Timeout, Timer};
 
 type BoxedTask = Box<dyn FnOnce() + Send>;
 
@@ -244,4 +246,166 @@ fn an_executor_that_sheds_drops_a_cancelled_run_with_the_last_handle() {
         assert_eq!(fired.get(), 1);
         assert_eq!(repeating.status(), Status::Fired);
     });
+}
+
+/// A task waits for what is queued behind it: by an executor that runs tasks inside of its timer.
+#[test]
+fn inside_a_task_nothing_of_a_timer_with_an_executor_is_waited_for() {
+    returns("waiting for what is queued behind the task", || {
+        let outer = Timer::new();
+        let inner = inside_of(&outer);
+        let ((tell, told), (answers, answer)) = (mpsc::channel::<Timeout>(), mpsc::channel());
+        let stopped = inner.clone();
+        let task = move || {
+            let behind = told.recv().unwrap();
+            wait_until(|| behind.status() == Status::Fired);
+            answers.send((behind.cancel_and_wait(), stopped.stop().is_err())).unwrap();
+        };
+        outer.schedule(Duration::ZERO, task).unwrap();
+        tell.send(inner.schedule(Duration::ZERO, || {}).unwrap()).unwrap();
+        assert!(matches!(answer.recv().unwrap(), (Err(_), true)));
+    });
+}
+
+/// It is inside of no task, but the task that it waits for is queued behind it.
+#[test]
+fn a_job_on_the_executors_only_thread_waits_for_no_task_of_it() {
+    returns("waiting in a job for a task of the same pool", || {
+        let (jobs, receiver) = mpsc::channel::<BoxedTask>();
+        thread::spawn(move || receiver.into_iter().for_each(|job| job()));
+        let tasks = jobs.clone();
+        let timer = with_executor(move |task| drop(tasks.send(task)));
+        let first = Count::default();
+        timer.schedule(Duration::ZERO, first.task()).unwrap();
+        wait_until(|| first.get() == 1);
+        let ((tell, told), (answers, answer)) = (mpsc::channel::<Timeout>(), mpsc::channel());
+        let stopped = timer.clone();
+        let job = move || {
+            let behind = told.recv().unwrap();
+            wait_until(|| behind.status() == Status::Fired);
+            answers.send((behind.cancel_and_wait(), stopped.stop().is_err())).unwrap();
+        };
+        jobs.send(Box::new(job)).unwrap();
+        tell.send(timer.schedule(Duration::ZERO, || {}).unwrap()).unwrap();
+        assert!(matches!(answer.recv().unwrap(), (Err(_), true)));
+        assert!(timer.stop().unwrap().is_empty());
+    });
+}
+
+/// A task of the first waits to stop the third, and a task of that waits for the second.
+#[test]
+fn three_timers_of_which_two_share_a_thread_do_not_wait_for_each_other() {
+    returns("three timers", || {
+        let (jobs, receiver) = mpsc::channel::<BoxedTask>();
+        thread::spawn(move || receiver.into_iter().for_each(|job| job()));
+        let build = || {
+            let tasks = jobs.clone();
+            with_executor(move |task| drop(tasks.send(task)))
+        };
+        let (first, second, third) = (build(), build(), Timer::new());
+        let ((tell, told), (answers, answer)) = (mpsc::channel::<Timeout>(), mpsc::channel());
+        let (stops, stopped) = (third.clone(), mpsc::channel());
+        first
+            .schedule(Duration::ZERO, move || {
+                wait_until(|| stops.pending() == 0);
+                stopped.0.send(stops.stop().is_ok()).unwrap();
+            })
+            .unwrap();
+        let waits = move || {
+            let behind = told.recv().unwrap();
+            wait_until(|| behind.status() == Status::Fired);
+            answers.send(behind.cancel_and_wait()).unwrap();
+        };
+        third.schedule(Duration::ZERO, waits).unwrap();
+        tell.send(second.schedule(ms(20), || {}).unwrap()).unwrap();
+        assert!(answer.recv().unwrap().is_err());
+        assert!(stopped.1.recv().unwrap());
+    });
+}
+
+/// Wakes slowly, and stops the timer meanwhile.
+struct SlowWaker(Timer, Mutex<mpsc::Sender<()>>, Count, Count);
+
+impl Wake for SlowWaker {
+    fn wake(self: Arc<Self>) {
+        self.1.lock().unwrap().send(()).unwrap();
+        if self.0.stop().is_err() {
+            self.2.add();
+        }
+        thread::sleep(ms(30));
+        self.3.add();
+    }
+}
+
+#[test]
+fn a_second_stop_returns_when_what_waited_has_been_woken() {
+    returns("stopping twice", || {
+        let timer = Timer::new();
+        let (begun, has_begun) = mpsc::channel();
+        let (refused, woken) = (Count::default(), Count::default());
+        let waker = SlowWaker(timer.clone(), Mutex::new(begun), refused.clone(), woken.clone());
+        let mut sleep = timer.sleep(Duration::from_secs(3_600));
+        let mut context = Context::from_waker(Box::leak(Box::new(Waker::from(Arc::new(waker)))));
+        assert!(Pin::new(&mut sleep).poll(&mut context).is_pending());
+        let first = timer.clone();
+        let first = thread::spawn(move || first.stop().expect("outside").len());
+        has_begun.recv().unwrap();
+        assert!(timer.stop().expect("outside").is_empty());
+        assert_eq!((refused.get(), woken.get()), (1, 1));
+        assert_eq!(first.join().unwrap(), 0);
+    });
+}
+
+/// Something to capture whose drop takes a while, and waits for its own timeout.
+struct SlowDrop(Arc<OnceLock<Timeout>>, mpsc::Sender<()>, Count, Count);
+
+impl Drop for SlowDrop {
+    fn drop(&mut self) {
+        self.1.send(()).unwrap();
+        if self.0.get().is_some_and(|own| own.cancel_and_wait().is_err()) {
+            self.2.add();
+        }
+        thread::sleep(ms(30));
+        self.3.add();
+    }
+}
+
+#[test]
+fn what_another_thread_cancelled_has_been_dropped_when_cancel_and_wait_returns() {
+    for (repeats, clones) in [(false, false), (false, true), (true, false), (true, true)] {
+        returns("waiting for what another thread drops", move || {
+            let (timer, own) = (Timer::new(), Arc::new(OnceLock::new()));
+            let (begun, has_begun) = mpsc::channel();
+            let (refused, dropped) = (Count::default(), Count::default());
+            let captured = SlowDrop(Arc::clone(&own), begun, refused.clone(), dropped.clone());
+            let hour = Duration::from_secs(3_600);
+            let timeout = match repeats {
+                false => timer.schedule(hour, move || drop(captured)).unwrap(),
+                true => {
+                    let task = move |_: &Run| {
+                        let _captured = &captured;
+                        Next::Stop
+                    };
+                    timer.schedule_with(hour, task).unwrap()
+                }
+            };
+            let timeout = Arc::new(timeout);
+            let cancels = if clones { Arc::new((*timeout).clone()) } else { Arc::clone(&timeout) };
+            let cancelling = thread::spawn(move || cancels.cancel());
+            has_begun.recv().unwrap();
+            // A clone that is made meanwhile waits too.
+            let waits = if clones { timeout.clone() } else { Arc::new((*timeout).clone()) };
+            assert!(!waits.cancel_and_wait().expect("outside"));
+            assert_eq!((dropped.get(), timeout.status()), (1, Status::Cancelled));
+            assert!(cancelling.join().unwrap());
+
+            // In the drop itself it is an error.
+            let (again, _begun) = mpsc::channel();
+            let captured = SlowDrop(Arc::clone(&own), again, refused.clone(), dropped.clone());
+            let timeout = timer.schedule(hour, move || drop(captured)).unwrap();
+            assert!(own.set(timeout.clone()).is_ok());
+            assert!(timeout.cancel());
+            assert_eq!((refused.get(), dropped.get()), (1, 2));
+        });
+    }
 }
