@@ -123,7 +123,6 @@ fn memory() -> String {
 fn sizes() -> String {
     let rows = [
         ("`Key`", size_of::<Key>()),
-        ("`Wheel<T>`", size_of::<Wheel<u64>>()),
         ("`Timer`", size_of::<Timer>()),
         ("`Timeout`", size_of::<Timeout>()),
         ("`Sleep`", size_of::<Sleep>()),
