@@ -10,13 +10,11 @@
 //!
 //! - `= FILE NAME`: the constant NAME in a file whose path ends with FILE.
 //! - `= FILE: CODE`: this code is in the file, and the number at its end is the figure.
+//!   Behind NAME and CODE may stand ` in ms`, if the number is one of milliseconds, ` less 1`, if a
+//!   ratio is told as what it is more than one, and ` from 1`, if it is told as what is left of one.
 //! - `in FILE`: the same number is in a file that a program writes or that cargo reads.
 //! - `by TEST`: the test of this name fails if it is wrong.
-//! - `run COMMAND`: who runs this command sees it, and on another machine another one.
-//!
-//! Behind NAME and CODE may stand ` in ms`, if the number is one of milliseconds, and ` less 1`, if a
-//! ratio is told as what it is more than one.
-//!
+//! - `run COMMAND`: this command shows it, and shows another one on another machine.
 //! - `given`: no claim about the program. It is a size or a delay that somebody may have, a result
 //!   of arithmetic, or the name of a thing.
 
@@ -205,6 +203,7 @@ fn agrees(figure: &str, source: &str) -> Result<(), String> {
     };
     let (code, scale) = code.strip_suffix(" in ms").map_or((code, 1.0), |code| (code, 1e6));
     let (code, less) = code.strip_suffix(" less 1").map_or((code, 0.0), |code| (code, 1.0));
+    let (code, from) = code.strip_suffix(" from 1").map_or((code, None), |code| (code, Some(1.0)));
     let is = match code.split_once(": ") {
         Some((file, code)) => quoted(file, code)?,
         None => {
@@ -212,7 +211,7 @@ fn agrees(figure: &str, source: &str) -> Result<(), String> {
             constant(file, name)?
         }
     };
-    let is = is * scale - less;
+    let is = from.map_or(is * scale - less, |one| one - is);
     match (is - says).abs() <= 1e-9 * says {
         true => Ok(()),
         false => Err(format!("the code says {is}, in units of one or of a nanosecond")),
