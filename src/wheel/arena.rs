@@ -229,10 +229,18 @@ impl<T> Arena<T> {
         Some((value, stamp))
     }
 
-    /// Returns whether `stamp` was the last that was given out.
+    /// Returns how many stamps were given out after `stamp`.
     #[inline]
-    pub(super) fn is_latest(&self, stamp: u32) -> bool {
-        self.stamp == stamp
+    pub(super) fn age(&self, stamp: u32) -> u32 {
+        self.stamp.wrapping_sub(stamp)
+    }
+
+    /// Returns the stamp of the timeout that `key` names.
+    pub(super) fn stamp_of(&self, key: Key) -> Option<u32> {
+        match self.slots.get(key.index as usize)? {
+            Slot::Occupied(timeout) if timeout.generation == key.generation => Some(timeout.stamp),
+            _ => None,
+        }
     }
 
     /// Takes out the timeout that `entry` stands for, unless the entry is stale.

@@ -65,13 +65,27 @@ impl Bucket {
     /// Returns whether it did.
     #[inline]
     pub(super) fn take_back(&mut self, index: u32, stamp: u32) -> bool {
-        // The index too, because stamps come round.
-        let is_it = |entry: &Entry| (entry.index, entry.stamp) == (index, stamp);
-        let is_back = 1 < self.last.len() && self.last.last().is_some_and(is_it);
+        let is_back = 1 < self.last.len() && self.is_last(index, stamp);
         if is_back {
             self.last.pop();
         }
         is_back
+    }
+
+    /// Takes out the only entry if it has this index and stamp. Returns whether it did.
+    pub(super) fn take_alone(&mut self, index: u32, stamp: u32) -> bool {
+        let is_taken = self.full.is_none() && self.last.len() == 1 && self.is_last(index, stamp);
+        if is_taken {
+            self.last = Chunk::new();
+        }
+        is_taken
+    }
+
+    /// Returns whether the last entry has this index and stamp. The index too, because stamps come
+    /// round.
+    #[inline]
+    fn is_last(&self, index: u32, stamp: u32) -> bool {
+        self.last.last().is_some_and(|entry| (entry.index, entry.stamp) == (index, stamp))
     }
 
     /// Appends entries, in order.

@@ -94,6 +94,8 @@ pub struct Wheel<T> {
     wake: u64,
     /// If its deadline is `wake` and it is not stale, the entry of the timeout that comes out first.
     first: Option<Entry>,
+    /// An entry that is not older than this, in stamps, is looked for when its timeout leaves.
+    recent: u32,
     work: Work,
 }
 
@@ -104,6 +106,9 @@ struct Work {
     demotions: u64,
     rounds_waited: u64,
 }
+
+/// Buckets so few that entries which stale ones keep in the tree take little memory.
+const FEW_BUCKETS: u32 = 1 << 16;
 
 /// Stamps after which a sweep looks at all entries, because stamps come round.
 const STAMPS_PER_SWEEP: u32 = 1 << 30;
@@ -163,6 +168,7 @@ impl<T> Wheel<T> {
             cursor: 0,
             wake: u64::MAX,
             first: None,
+            recent: if geometry.buckets() <= FEW_BUCKETS { 0 } else { u32::MAX },
             work: Work::default(),
         }
     }
@@ -210,7 +216,8 @@ impl<T> Wheel<T> {
     #[inline(always)]
     pub fn cancel(&mut self, key: Key) -> Option<T> {
         let (value, stamp) = self.arena.remove(key)?;
-        let is_back = self.arena.is_latest(stamp) && self.take_back(key.index(), stamp);
+        let is_recent = self.arena.age(stamp) <= self.recent;
+        let is_back = is_recent && self.take_back(key.index(), stamp);
         self.sweep.stale += usize::from(!is_back);
         self.tidy();
         Some(value)
@@ -233,8 +240,9 @@ impl<T> Wheel<T> {
     #[inline]
     pub fn reschedule(&mut self, key: Key, deadline: u64) -> bool {
         let deadline = deadline.max(self.now);
+        let is_back = 0 < self.recent && self.take_back_of(key);
         let Some(entry) = self.arena.reschedule(key, deadline) else { return false };
-        self.sweep.stale += 1;
+        self.sweep.stale += usize::from(!is_back);
         self.wake_for(entry);
         self.place(entry);
         self.tidy();
@@ -351,14 +359,28 @@ impl<T> Wheel<T> {
         Some(self.begin_visit(number, tick, now))
     }
 
-    /// Takes back the entry that was made last, with this place and stamp, if it is the last of its
-    /// bucket. Returns whether it was: otherwise the entry is stale.
+    /// Takes back the entry with this place and stamp, if it is the last of its bucket. Returns
+    /// whether it was: otherwise the entry is stale.
     ///
-    /// So a caller that cancels what it scheduled last leaves no entries to sweep.
+    /// So a caller that cancels what it scheduled last leaves no entries to sweep. In a wheel of
+    /// very many buckets, no timeout that is alone in its bucket does.
     fn take_back(&mut self, index: u32, stamp: u32) -> bool {
         let deadline = self.arena.deadline_at(index);
-        self.cursor < deadline
-            && self.table.take_back(self.geometry.bucket(deadline, self.cursor), index, stamp)
+        if deadline <= self.cursor {
+            return false;
+        }
+        let number = self.geometry.bucket(deadline, self.cursor);
+        self.table.take_back(number, index, stamp)
+            || 0 < self.recent
+                && self.visit.is_none()
+                && self.table.take_alone(number, index, stamp)
+    }
+
+    /// As `take_back`, for the entry of the timeout that `key` names.
+    #[cold]
+    fn take_back_of(&mut self, key: Key) -> bool {
+        let stamp = self.arena.stamp_of(key);
+        stamp.is_some_and(|stamp| self.take_back(key.index(), stamp))
     }
 
     /// Notes that a new entry comes out first, if it does.

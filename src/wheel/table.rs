@@ -131,6 +131,18 @@ impl Table {
         row.is_some_and(|row| row.buckets[number as usize % ROW].take_back(index, stamp))
     }
 
+    /// Takes the only entry out of bucket `number` if it has this index and stamp, and closes the
+    /// bucket. Returns whether it did.
+    pub(super) fn take_alone(&mut self, number: u32, index: u32, stamp: u32) -> bool {
+        let place = self.place(number);
+        let Some(row) = self.rows.all.get_mut(place) else { return false };
+        let is_taken = row.buckets[number as usize % ROW].take_alone(index, stamp);
+        if is_taken {
+            self.close(number, u64::MAX);
+        }
+        is_taken
+    }
+
     /// Returns bucket `number`, which must be occupied. A caller that empties it must `close` it.
     #[inline]
     pub(super) fn bucket_mut(&mut self, number: u32) -> &mut Bucket {
