@@ -126,6 +126,7 @@ mod names;
 mod panics;
 #[cfg(feature = "record")]
 mod record;
+mod steps;
 #[cfg(feature = "std")]
 mod sync;
 mod ticks;
@@ -146,6 +147,8 @@ pub use future::{
 pub use mode::{Mode, ModeError};
 #[cfg(feature = "record")]
 pub use record::{Recorded, Recorder};
+#[doc(hidden)]
+pub use steps::steps;
 pub use ticks::{Moment, Ticks};
 #[cfg(feature = "boot-clock")]
 pub use timer::BootClock;

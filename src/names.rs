@@ -1,5 +1,6 @@
 //! Names: finds the timeouts of a map by the hashes of their keys, and grows a little at a time.
 
+use crate::steps;
 use crate::wheel::{Growing, Key};
 use alloc::collections::TryReserveError;
 use core::mem::take;
@@ -39,6 +40,7 @@ impl Names {
         self.tables.push(HashTable::new());
         let old = new - (new + 1).next_power_of_two() / 2;
         let keys = take(&mut self.tables[old]);
+        steps::count(keys.len());
         for at in [old, new] {
             self.tables[at].reserve(keys.len() * 5 / 8, &hash_of);
         }
@@ -59,6 +61,7 @@ impl Names {
 
     /// Takes all keys out, and keeps the memory. Looks at each table.
     pub(crate) fn clear(&mut self) {
+        steps::count(self.len + self.tables.len());
         self.tables.iter_mut().for_each(HashTable::clear);
         self.len = 0;
     }
@@ -81,6 +84,7 @@ impl Names {
     pub(crate) fn shrink_to_fit(&mut self, hash_of: impl Fn(&Key) -> u64) {
         let all = core::mem::replace(self, Self::new());
         for &key in all.tables.iter().flatten() {
+            steps::count(1);
             self.insert(hash_of(&key), key, &hash_of);
         }
         self.tables.iter_mut().for_each(|table| table.shrink_to_fit(&hash_of));

@@ -22,10 +22,11 @@ type RandomState = ();
 /// [borrows](Borrow) as, and with any hasher. It stores each key once. A caller that wants to await
 /// values on a timer takes a [`DelayMap`](crate::DelayMap).
 ///
-/// Inserting, finding, moving and removing a value costs O(1), amortised, whatever its deadline. A
-/// value takes eight bytes for the hash of its key, and about ten for the table, beyond what it
-/// takes in a wheel. Handing out a value calls no code of the caller, because the map keeps the
-/// hash.
+/// Inserting, finding, moving and removing a value costs O(1), amortised, whatever its deadline, and
+/// no insertion moves more than a few names. A value takes eight bytes for the hash of its key, and
+/// about sixteen for the table, beyond what it takes in a wheel. Handing out a value calls no code
+/// of the caller, because the map keeps the hash. A sentence that begins with "Cost" means what it
+/// does in a [`Wheel`].
 ///
 /// # Hashers
 ///
@@ -102,6 +103,8 @@ impl<K, V, S> WheelMap<K, V, S> {
     /// Drives the map to tick `now` and returns the next value that is due, with its key. Returns
     /// None if none is left: call it until then. It is like [`Wheel::expire`].
     ///
+    /// Cost: O(n).
+    ///
     /// ```
     /// let mut map = tickwheel::WheelMap::new(tickwheel::Mode::hierarchical());
     /// map.insert("b", 2, 20);
@@ -118,6 +121,8 @@ impl<K, V, S> WheelMap<K, V, S> {
 
     /// Returns the next value that is due, as [`expire`](Self::expire) does, and caps the work of
     /// the call, as [`Wheel::expire_bounded`] does.
+    ///
+    /// Cost: O(1) amortised, O(1 + p / 64) in one call.
     pub fn expire_bounded(&mut self, now: u64, work: &mut usize) -> Option<Expired<V, K>> {
         let Expired { key: named, deadline, value } = self.wheel.expire_bounded(now, work)?;
         let Held { hash, key, value } = value;
@@ -131,6 +136,8 @@ impl<K, V, S> WheelMap<K, V, S> {
     /// Dropping the iterator drops the values that are left. If a caller leaks it, no key finds
     /// these values any more, and they come out at their deadlines. A value that panics in its
     /// `Drop` does what it does in [`Wheel::drain`].
+    ///
+    /// Cost: O(n + p / 64).
     pub fn drain(&mut self) -> impl ExactSizeIterator<Item = Expired<V, K>> + FusedIterator {
         if self.len() < self.names.tables() {
             for (named, _, held) in self.wheel.iter() {
@@ -148,6 +155,8 @@ impl<K, V, S> WheelMap<K, V, S> {
 
     /// Drops all values. The map keeps its time and its memory. A value that panics in its `Drop`
     /// does what it does in [`Wheel::clear`].
+    ///
+    /// Cost: O(n + p / 64).
     pub fn clear(&mut self) {
         drop(self.drain());
     }
@@ -155,6 +164,8 @@ impl<K, V, S> WheelMap<K, V, S> {
     /// Drops each value for which `keeps` returns false. Asks in no particular order. O(n).
     ///
     /// If `keeps` or the `Drop` of a value panics, the map keeps the values it has not asked about.
+    ///
+    /// Cost: O(n + p / 64).
     ///
     /// ```
     /// let mut map = tickwheel::WheelMap::new(tickwheel::Mode::hierarchical());
@@ -175,12 +186,16 @@ impl<K, V, S> WheelMap<K, V, S> {
     }
 
     /// Gives back the memory that the present values do not need. O(n).
+    ///
+    /// Cost: O(n + p).
     pub fn shrink_to_fit(&mut self) {
         self.wheel.shrink_to_fit();
         self.names.shrink_to_fit(hash_in(&self.wheel));
     }
 
     /// Makes room for `additional` values more. Does nothing if there is not enough memory.
+    ///
+    /// Cost: O(n).
     pub fn reserve(&mut self, additional: usize) {
         self.wheel.reserve(additional);
         // If there is no room now, `insert` asks again when it needs it.
@@ -189,6 +204,8 @@ impl<K, V, S> WheelMap<K, V, S> {
 
     /// Returns the tick of the next value that comes out, or None if the map is empty. It is exact,
     /// and costs what [`Wheel::next_deadline`] costs.
+    ///
+    /// Cost: O(log n) amortised, O(n) in one call.
     #[must_use]
     pub fn next_deadline(&mut self) -> Option<u64> {
         self.wheel.next_deadline()
@@ -203,6 +220,8 @@ impl<K, V, S> WheelMap<K, V, S> {
 
     /// Returns an iterator over all values, as key, deadline and value, in no particular order. It
     /// costs what [`Wheel::iter`] costs.
+    ///
+    /// Cost: O(n + p / 64).
     ///
     /// ```
     /// let mut map = tickwheel::WheelMap::new(tickwheel::Mode::hierarchical());
@@ -239,6 +258,8 @@ impl<K, V, S> WheelMap<K, V, S> {
     }
 
     /// Returns what the wheel holds and what it has done. Its memory includes that of the table.
+    ///
+    /// Cost: O(n + p).
     #[must_use]
     pub fn stats(&self) -> WheelStats {
         let mut stats = self.wheel.stats();
@@ -298,6 +319,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> WheelMap<K, V, S> {
     }
 
     /// Removes the value of `key` and returns it. Returns None if there is none. O(1), amortised.
+    ///
+    /// Cost: O(1) amortised, O(1 + p / 64) in one call.
     pub fn remove<Q: ?Sized + Hash + Eq>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -310,6 +333,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> WheelMap<K, V, S> {
 
     /// Removes the value of `key`, and returns it with the key that the map had. Returns None if
     /// there is none.
+    ///
+    /// Cost: O(1) amortised, O(1 + p / 64) in one call.
     pub fn remove_entry<Q: ?Sized + Hash + Eq>(&mut self, key: &Q) -> Option<(K, V)>
     where
         K: Borrow<Q>,

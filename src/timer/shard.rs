@@ -294,9 +294,15 @@ impl Shard {
     }
 
     pub(super) fn next_deadline(&self) -> Option<u64> {
-        let mut state = self.lock();
-        let due = self.due.lock().next_deadline();
-        due.or_else(|| state.wheel.next_deadline())
+        loop {
+            let mut state = self.lock();
+            let mut work = BATCH;
+            let due = self.due.lock().next_deadline();
+            let next = due.or_else(|| state.wheel.next_deadline_bounded(&mut work));
+            if next.is_some() || 0 < work {
+                return next;
+            }
+        }
     }
 
     /// Waits until the task of a timeout that fired is neither run by the worker nor in the hands

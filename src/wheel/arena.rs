@@ -1,6 +1,7 @@
 //! The arena: stores timeouts under keys that no later timeout shares.
 
 use super::growing::{self, Growing};
+use crate::steps;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
@@ -229,10 +230,10 @@ impl<T> Arena<T> {
         Some((value, stamp))
     }
 
-    /// Returns how many stamps were given out after `stamp`.
+    /// Returns whether `stamp` was the last that was given out.
     #[inline]
-    pub(super) fn age(&self, stamp: u32) -> u32 {
-        self.stamp.wrapping_sub(stamp)
+    pub(super) fn is_latest(&self, stamp: u32) -> bool {
+        self.stamp == stamp
     }
 
     /// Returns the stamp of the timeout that `key` names.
@@ -279,6 +280,7 @@ impl<T> Arena<T> {
     fn begin_again(&mut self) {
         self.put_spare_back();
         for (group, open) in (0..).zip(self.open[self.in_order..].iter_mut().rev()) {
+            steps::count(1);
             *open = group;
         }
         self.in_order = self.open.len();
@@ -390,6 +392,7 @@ impl<T> Arena<T> {
         self.put_spare_back();
         let mut slots = self.slots.len();
         for slot in self.slots.iter().rev() {
+            steps::count(1);
             match slot {
                 Slot::Vacant(generation) if generation.get() <= u32::MAX / 2 => {
                     self.floor = self.floor.max(*generation);
@@ -475,6 +478,7 @@ impl<'a, T> Iterator for LiveMut<'a, T> {
 fn next_live(vacant: &[u64], spare: Option<u32>, from: u32) -> Option<u32> {
     let mut skipped = (1 << (from as usize % GROUP)) - 1;
     for (group, vacant) in vacant.iter().enumerate().skip(from as usize / GROUP) {
+        steps::count(1);
         let mut live = !vacant & !core::mem::take(&mut skipped);
         if let Some(spare) = spare.filter(|&spare| spare as usize / GROUP == group) {
             live &= !(1 << (spare as usize % GROUP));

@@ -1,6 +1,7 @@
 //! Bucket: the first-in-first-out list that both modes share.
 
 use super::arena::{Arena, Entry};
+use crate::steps;
 use alloc::boxed::Box;
 use alloc::collections::{BinaryHeap, VecDeque};
 use core::cmp::Reverse;
@@ -90,6 +91,7 @@ impl Bucket {
 
     /// Appends entries, in order.
     pub(super) fn extend(&mut self, mut entries: &[Entry]) {
+        steps::count(entries.len());
         while CHUNK < self.last.len() + entries.len() {
             let (now, rest) = entries.split_at(CHUNK - self.last.len());
             self.last.extend_from_slice(now);
@@ -122,6 +124,7 @@ impl Bucket {
     /// Takes out chunk `at`.
     fn remove_chunk(&mut self, at: usize) -> Chunk {
         let Some(full) = &mut self.full else { return core::mem::take(&mut self.last) };
+        steps::count(1 + at.min(full.chunks.len() - at) / CHUNK);
         let chunk = match full.chunks.remove(at) {
             Some(chunk) => chunk.entries,
             None => {
@@ -181,6 +184,7 @@ impl Bucket {
             return;
         }
         let next = self.remove_chunk(at + 1);
+        steps::count(next.len());
         match &mut self.full {
             Some(full) if at < full.chunks.len() => {
                 let Numbered { number, entries, sorted } = &mut full.chunks[at];
@@ -286,6 +290,7 @@ impl Bucket {
 
     /// Returns the number of entries. Looks at each chunk.
     pub(super) fn len(&self) -> usize {
+        steps::count(self.chunks());
         self.all().map(Chunk::len).sum()
     }
 
@@ -376,11 +381,13 @@ impl Full {
             return earliest(entries);
         }
         let known = sorted.unwrap_or_else(|| {
+            steps::count(entries.len());
             *work = work.saturating_sub(entries.len());
             entries.sort_by_key(|entry| entry.deadline);
             0
         });
         let live = entries[known..].iter().position(|&entry| !arena.is_stale(entry));
+        steps::count(1 + live.unwrap_or(entries.len() - known));
         *work = work.saturating_sub(1 + live.unwrap_or(entries.len() - known));
         *sorted = Some(known + live.unwrap_or(0));
         live.map(|live| entries[known + live])
@@ -398,11 +405,13 @@ impl Full {
 
 /// Returns the first of the entries with the earliest deadline.
 fn earliest(entries: &[Entry]) -> Option<Entry> {
+    steps::count(entries.len());
     entries.iter().min_by_key(|entry| entry.deadline).copied()
 }
 
 /// Drops the entries of a chunk that `keep` rejects, and the room that is far too much then.
 fn retain(chunk: &mut Chunk, mut keep: impl FnMut(Entry) -> bool) {
+    steps::count(chunk.len());
     let entries = chunk.as_mut_slice();
     let mut kept = entries.iter().position(|&entry| !keep(entry)).unwrap_or(entries.len());
     for next in kept + 1..entries.len() {

@@ -1,5 +1,6 @@
 //! Growing: an array that grows a little at a time.
 
+use crate::steps;
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use core::iter::Chain;
@@ -79,6 +80,7 @@ impl<E: Default> Growing<E> {
     /// Moves a few elements, the last ones first.
     fn move_step(&mut self) {
         let kept = self.first.len().saturating_sub(STEP);
+        steps::count(self.first.len() - kept);
         for (blank, element) in self.next[kept..].iter_mut().zip(self.first.drain(kept..)) {
             *blank = element;
         }

@@ -21,6 +21,7 @@ pub(crate) use growing::Growing;
 pub use iter::{Drain, ExtractDue, Iter, IterMut};
 
 use crate::mode::Mode;
+use crate::steps;
 use alloc::vec;
 use alloc::vec::Vec;
 use arena::{Arena, Entry};
@@ -51,6 +52,10 @@ use visit::Visit;
 /// - Memory stays within a constant factor of the most timeouts that were pending at once since the
 ///   last [`shrink_to_fit`](Self::shrink_to_fit), however many operations there were.
 /// - No call panics, unless memory runs out, or the wheel would hold more than 2^32 - 1 timeouts.
+/// - The cost of a call does not grow with what the wheel holds or has held, unless the call says so
+///   in a sentence that begins with "Cost". In such a sentence, n is the number of pending timeouts,
+///   and p is the most that were pending at once since the last
+///   [`shrink_to_fit`](Self::shrink_to_fit).
 ///
 /// ```
 /// use tickwheel::{Mode, Wheel};
@@ -94,8 +99,8 @@ pub struct Wheel<T> {
     wake: u64,
     /// If its deadline is `wake` and it is not stale, the entry of the timeout that comes out first.
     first: Option<Entry>,
-    /// An entry that is not older than this, in stamps, is looked for when its timeout leaves.
-    recent: u32,
+    /// Whether there are so many buckets that most timeouts have a row of the table to themselves.
+    is_wide: bool,
     work: Work,
 }
 
@@ -107,7 +112,7 @@ struct Work {
     rounds_waited: u64,
 }
 
-/// Buckets so few that entries which stale ones keep in the tree take little memory.
+/// Buckets so few that the rows which stale entries keep in the table take little memory.
 const FEW_BUCKETS: u32 = 1 << 16;
 
 /// Stamps after which a sweep looks at all entries, because stamps come round.
@@ -168,7 +173,7 @@ impl<T> Wheel<T> {
             cursor: 0,
             wake: u64::MAX,
             first: None,
-            recent: if geometry.buckets() <= FEW_BUCKETS { 0 } else { u32::MAX },
+            is_wide: FEW_BUCKETS < geometry.buckets(),
             work: Work::default(),
         }
     }
@@ -207,6 +212,8 @@ impl<T> Wheel<T> {
     /// Takes the timeout that `key` names out of the wheel and returns its value. Returns None if
     /// the timeout is gone. O(1), amortised.
     ///
+    /// Cost: O(1) amortised, O(1 + p / 64) in one call.
+    ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
     /// let key = wheel.schedule(10, "value");
@@ -216,8 +223,7 @@ impl<T> Wheel<T> {
     #[inline(always)]
     pub fn cancel(&mut self, key: Key) -> Option<T> {
         let (value, stamp) = self.arena.remove(key)?;
-        let is_recent = self.arena.age(stamp) <= self.recent;
-        let is_back = is_recent && self.take_back(key.index(), stamp);
+        let is_back = self.arena.is_latest(stamp) && self.take_back(key.index(), stamp);
         self.sweep.stale += usize::from(!is_back);
         self.tidy();
         Some(value)
@@ -240,9 +246,11 @@ impl<T> Wheel<T> {
     #[inline]
     pub fn reschedule(&mut self, key: Key, deadline: u64) -> bool {
         let deadline = deadline.max(self.now);
-        let is_back = 0 < self.recent && self.take_back_of(key);
+        if self.is_wide {
+            self.take_alone(key);
+        }
         let Some(entry) = self.arena.reschedule(key, deadline) else { return false };
-        self.sweep.stale += usize::from(!is_back);
+        self.sweep.stale = self.sweep.stale.wrapping_add(1);
         self.wake_for(entry);
         self.place(entry);
         self.tidy();
@@ -260,6 +268,8 @@ impl<T> Wheel<T> {
     /// [`expire_bounded`](Self::expire_bounded) spreads that over several calls. A hashed wheel
     /// scans all of a bucket in each round in which a timeout of that bucket is due, or was due
     /// before it was cancelled or moved. All rounds of a jump count as one.
+    ///
+    /// Cost: O(n).
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -286,6 +296,8 @@ impl<T> Wheel<T> {
     /// Each timeout that is handed out, moved, or looked at in vain is one unit of work. The last
     /// step may exceed `work`: it takes up to 1024 timeouts of a bucket, or up to 8192 if it sorts
     /// them; in a hashed wheel it looks at up to 512.
+    ///
+    /// Cost: O(1) amortised, O(1 + p / 64) in one call.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -359,28 +371,29 @@ impl<T> Wheel<T> {
         Some(self.begin_visit(number, tick, now))
     }
 
-    /// Takes back the entry with this place and stamp, if it is the last of its bucket. Returns
-    /// whether it was: otherwise the entry is stale.
+    /// Takes back the entry that was made last, with this place and stamp, if it is the last of its
+    /// bucket. Returns whether it was: otherwise the entry is stale.
     ///
-    /// So a caller that cancels what it scheduled last leaves no entries to sweep. In a wheel of
-    /// very many buckets, no timeout that is alone in its bucket does.
+    /// So a caller that cancels what it scheduled last leaves no entries to sweep.
     fn take_back(&mut self, index: u32, stamp: u32) -> bool {
         let deadline = self.arena.deadline_at(index);
-        if deadline <= self.cursor {
-            return false;
-        }
-        let number = self.geometry.bucket(deadline, self.cursor);
-        self.table.take_back(number, index, stamp)
-            || 0 < self.recent
-                && self.visit.is_none()
-                && self.table.take_alone(number, index, stamp)
+        self.cursor < deadline
+            && self.table.take_back(self.geometry.bucket(deadline, self.cursor), index, stamp)
     }
 
-    /// As `take_back`, for the entry of the timeout that `key` names.
+    /// Takes out the entry of a timeout that is about to move, if it is alone in its bucket, so that
+    /// it keeps no row of the table. The caller counts it as stale.
     #[cold]
-    fn take_back_of(&mut self, key: Key) -> bool {
-        let stamp = self.arena.stamp_of(key);
-        stamp.is_some_and(|stamp| self.take_back(key.index(), stamp))
+    fn take_alone(&mut self, key: Key) {
+        let Some(stamp) = self.arena.stamp_of(key) else { return };
+        let deadline = self.arena.deadline_at(key.index());
+        if deadline <= self.cursor || self.visit.is_some() {
+            return;
+        }
+        let number = self.geometry.bucket(deadline, self.cursor);
+        if self.table.take_alone(number, key.index(), stamp) {
+            self.sweep.stale = self.sweep.stale.wrapping_sub(1);
+        }
     }
 
     /// Notes that a new entry comes out first, if it does.
@@ -422,6 +435,7 @@ impl<T> Wheel<T> {
         debug_assert!(self.now < self.cursor && self.visit.is_none(), "it was sorted ahead");
         self.cursor = self.now;
         for entry in core::mem::take(&mut self.ready).iter() {
+            steps::count(1);
             // A stale entry would move away from a sweep, and be placed in vain.
             if self.arena.is_stale(entry) {
                 self.sweep.stale -= 1;
@@ -454,6 +468,8 @@ impl<T> Wheel<T> {
     ///
     /// A loop that sleeps between deadlines should use [`next_wake`](Self::next_wake), which is
     /// cheaper, and may wake the loop in vain now and then.
+    ///
+    /// Cost: O(log n) amortised, O(n) in one call.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -502,6 +518,8 @@ impl<T> Wheel<T> {
     /// The next call of [`expire`](Self::expire) that returns a timeout returns this one, unless
     /// the caller schedules, cancels or moves timeouts before. The call costs as much as
     /// [`next_deadline`](Self::next_deadline), and takes `&mut self` for the same reason.
+    ///
+    /// Cost: O(log n) amortised, O(n) in one call.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -675,6 +693,8 @@ impl<T> Wheel<T> {
     ///
     /// It looks at as many places as there were timeouts at once since the wheel was last empty.
     ///
+    /// Cost: O(n + p / 64).
+    ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
     /// let key = wheel.schedule(10, "value");
@@ -688,6 +708,8 @@ impl<T> Wheel<T> {
     /// no particular order.
     ///
     /// It looks at as many places as [`iter`](Self::iter).
+    ///
+    /// Cost: O(n + p / 64).
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -709,6 +731,8 @@ impl<T> Wheel<T> {
     /// If `keep` panics, the timeouts that it has rejected are gone, and all others stay, as with
     /// `Vec::retain`. If a rejected value panics in its `Drop`, that one is gone too. The wheel is
     /// consistent in either case, and the panic reaches the caller.
+    ///
+    /// Cost: O(n + p / 64).
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -737,6 +761,8 @@ impl<T> Wheel<T> {
     /// by `break`, by `?` or by a panic loses nothing, and `take(n)` limits what one call hands
     /// out. Leaking it is the same. If the loop has to schedule or cancel, call `expire` instead.
     ///
+    /// Cost: O(n).
+    ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
     /// [10, 20, 30, 40].map(|deadline| wheel.schedule(deadline, deadline));
@@ -755,6 +781,8 @@ impl<T> Wheel<T> {
     /// Dropping the iterator drops the timeouts that are left. Leaking it leaves them in the wheel.
     /// [`Drain`] says what happens if a value panics in its `Drop`.
     ///
+    /// Cost: O(n + p / 64).
+    ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
     /// wheel.schedule(10, "value");
@@ -770,6 +798,8 @@ impl<T> Wheel<T> {
     /// If one value panics in its `Drop`, all others are dropped, the wheel is empty and
     /// consistent, and the panic reaches the caller. If a second value panics in the same call, the
     /// process aborts, as with the collections of std.
+    ///
+    /// Cost: O(n + p / 64).
     pub fn clear(&mut self) {
         drop(self.drain());
     }
@@ -781,6 +811,8 @@ impl<T> Wheel<T> {
     /// [`schedule`](Self::schedule), so that no call takes long. On Linux, from 32 MB on, the wheel
     /// leaves this to the system's allocator, which moves whole pages and copies nothing. Another
     /// allocator may copy.
+    ///
+    /// Cost: O(n).
     pub fn reserve(&mut self, additional: usize) {
         self.arena.reserve(additional);
     }
@@ -789,6 +821,8 @@ impl<T> Wheel<T> {
     ///
     /// A key is a place in an array, so the wheel keeps the room before a live timeout, and uses it
     /// again. The call finishes what [`expire_bounded`](Self::expire_bounded) has begun.
+    ///
+    /// Cost: O(n + p).
     pub fn shrink_to_fit(&mut self) {
         while let Some(visit) = self.visit {
             self.visit_step(visit);
@@ -801,6 +835,8 @@ impl<T> Wheel<T> {
     }
 
     /// Returns what the wheel holds and what it has done. Looks at every occupied bucket.
+    ///
+    /// Cost: O(n + p).
     #[must_use]
     pub fn stats(&self) -> WheelStats {
         let mut timeouts_per_level = vec![0; self.mode.levels()];

@@ -4,6 +4,7 @@ use super::arena::{Arena, Entry};
 use super::bucket::{Bucket, CHUNK};
 use super::digit::{Counts, Digit, MOST_COUNTED};
 use super::runs::Runs;
+use crate::steps;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -25,6 +26,19 @@ const MOST_SORTED_FINE: usize = 8192;
 ///
 /// The entries of `sorted` come first, then those of `runs`, then those of `due`. If there is any
 /// entry, `sorted` has one, unless a visit is under way.
+///
+/// What a caller may do, and when:
+///
+/// | when | calls |
+/// |---|---|
+/// | there are no entries, and the cursor comes to a bucket | `fill` or `sort`, once |
+/// | there were none when a visit of one tick began | `push`, until the visit ends |
+/// | there were none when a visit of many ticks began | `runs.push`; then `runs.close` and `refill` |
+/// | at any time, for a timeout that is due at the cursor or before | `insert` |
+/// | at any time | `first`, `pop`, `retain` and their like |
+///
+/// While `runs` has entries, the cursor is before `now`, so `insert` puts none at the cursor: it
+/// would come before those of `runs`.
 #[derive(Debug)]
 pub(super) struct Ready {
     /// Sorted by deadline. These are never many, so no call has much to put back.
@@ -72,6 +86,7 @@ impl Ready {
     /// Appends an entry at the cursor.
     #[inline]
     pub(super) fn push(&mut self, entry: Entry) {
+        debug_assert!(self.runs.is_empty(), "those at the cursor come last");
         if self.due.is_empty() && self.sorted.len() < CHUNK {
             self.reclaim();
             self.sorted.push(entry);
@@ -82,6 +97,7 @@ impl Ready {
 
     /// Takes over a bucket of entries at the cursor. There must be no others.
     pub(super) fn fill(&mut self, bucket: Bucket) {
+        debug_assert!(self.first().is_none() && self.due.is_empty(), "there are no others");
         self.due = bucket;
         self.refill();
     }
@@ -109,6 +125,7 @@ impl Ready {
         }
         if self.sorted.is_empty() {
             self.sorted.extend_from_slice(&self.due.pop_chunk());
+            steps::count(self.sorted.len());
             if self.sorted.is_empty() && CHUNK < self.sorted.capacity() {
                 self.sorted = Vec::new();
             }
@@ -127,8 +144,10 @@ impl Ready {
     /// order. All of `sorted` must have been taken out. The deadlines may differ only in their
     /// lowest `digits` digits of `bits` bits.
     pub(super) fn sort(&mut self, mut bucket: Bucket, bits: u32, digits: u32) {
+        debug_assert!(self.first().is_none() && self.due.is_empty(), "all was taken out");
         self.most_sorted = MOST_SORTED.min(self.most_sorted + self.most_sorted / 64);
         let len = bucket.len();
+        steps::count(len);
         // Sorting by a digit looks at all its counters, so it is worth it only for enough entries.
         let most = 4 * len / digits as usize;
         let entries = &mut self.sorted;
@@ -170,6 +189,7 @@ impl Ready {
         let sorted = &self.sorted[self.head..];
         let ahead = sorted.partition_point(|at| at.deadline <= entry.deadline);
         let behind = sorted.len() - ahead;
+        steps::count(1);
         if 0 < self.head && ahead <= MOST_MOVED.min(behind) {
             self.head -= 1;
             self.sorted.copy_within(self.head + 1..self.head + 1 + ahead, self.head);
@@ -205,6 +225,12 @@ impl Ready {
         self.head..self.sorted.len()
     }
 
+    /// Returns all of `sorted`, those that were taken out included.
+    #[cfg(test)]
+    pub(super) fn entries(&self) -> &[Entry] {
+        &self.sorted
+    }
+
     /// Returns the number of chunks in `due`, which is at least 1.
     pub(super) fn chunks(&self) -> usize {
         self.due.chunks()
@@ -223,6 +249,7 @@ impl Ready {
     /// Drops the entries of `sorted` within `range` that `keep` rejects.
     pub(super) fn retain(&mut self, range: Range<usize>, mut keep: impl FnMut(Entry) -> bool) {
         let mut kept = range.start;
+        steps::count(range.len());
         for at in range.clone() {
             let entry = self.sorted[at];
             self.sorted[kept] = entry;
@@ -234,8 +261,8 @@ impl Ready {
 
     /// Drops all entries, and gives back their memory.
     pub(super) fn clear(&mut self) {
-        // Mostly there is nothing to give back.
-        if 0 < self.memory() || !self.due.is_empty() {
+        // Mostly there is nothing to give back. Without an array, there are no entries.
+        if 0 < self.memory() {
             *self = Self { most_sorted: self.most_sorted, ..Self::default() };
         }
     }

@@ -1,6 +1,7 @@
 //! Runs: sorts any number of timeouts by deadline, in short steps.
 
 use super::arena::Entry;
+use crate::steps;
 use alloc::collections::BinaryHeap;
 use alloc::collections::binary_heap::PeekMut;
 use alloc::vec::Vec;
@@ -38,6 +39,7 @@ impl Runs {
     /// Sorts the entries that were put in since the last run was closed. Call it before `pop`.
     pub(super) fn close(&mut self) {
         let mut entries = core::mem::take(&mut self.gathered);
+        steps::count(entries.len());
         entries.sort_by_key(|entry| entry.deadline);
         entries.reverse();
         if let Some(next) = entries.last() {
@@ -49,6 +51,7 @@ impl Runs {
     /// Takes out the next entry.
     pub(super) fn pop(&mut self) -> Option<Entry> {
         loop {
+            steps::count(1);
             let popped = self.pop_one()?;
             if self.next.is_empty() {
                 *self = Self::default();
@@ -90,6 +93,7 @@ impl Runs {
     /// Drops the entries of run `number` that `keep` rejects.
     pub(super) fn retain(&mut self, number: usize, mut keep: impl FnMut(Entry) -> bool) {
         let run = self.sorted.get_mut(number).unwrap_or(&mut self.gathered);
+        steps::count(run.len());
         run.retain(|&entry| keep(entry));
         run.shrink_to(2 * run.len());
     }

@@ -163,7 +163,7 @@ impl<T> Wheel<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHUNK, FEW_STALE, STALE_PER_LIVE};
+    use super::{CHUNK, FEW_STALE, Place, STALE_PER_LIVE};
     use crate::wheel::Wheel;
     use alloc::vec::Vec;
 
@@ -201,6 +201,75 @@ mod tests {
             last = expired.deadline;
         }
         assert!(wheel.is_empty());
+    }
+
+    /// Goes on until the sweep is over, while no entry becomes stale. Panics unless none is left.
+    fn sweep_all(wheel: &mut Wheel<u64>) {
+        assert!(wheel.sweep.place.is_some(), "it is under way");
+        wheel.schedule(1 << 50, 0);
+        while wheel.sweep.place.is_some() {
+            let stale = wheel.sweep.stale;
+            let key = wheel.schedule(1 << 50, 0);
+            wheel.cancel(key);
+            assert!(wheel.sweep.stale <= stale, "it is taken back");
+        }
+        assert_eq!(wheel.sweep.stale, 0, "none escapes");
+        wheel.check();
+    }
+
+    /// Cancels from the last on until the sweep is under way and `is_there` says so.
+    fn cancel_until(
+        wheel: &mut Wheel<u64>,
+        keys: &[super::super::Key],
+        is_there: impl Fn(&Wheel<u64>, Place) -> bool,
+    ) {
+        for &key in keys.iter().rev() {
+            wheel.cancel(key);
+            if wheel.sweep.place.is_some_and(|place| is_there(wheel, place)) {
+                return;
+            }
+        }
+        panic!("the sweep does not come there");
+    }
+
+    /// In one bucket, at one tick, gathered by a jump, and sorted as a whole.
+    #[test]
+    fn a_sweep_that_is_over_has_left_no_entry_out() {
+        for (mode, deadline, tick) in [
+            ("hierarchical:64", (|_| 1 << 40) as fn(u64) -> u64, 0),
+            ("hashed:8", |value| (1 << 40) + value, 0),
+            ("hashed:8", |_| 7, 7),
+            ("hashed:8", |value| 1 + value * 7, CROWD * 8),
+            ("hierarchical:64", |value| 64 + value % 64, 64),
+        ] {
+            let mut wheel = Wheel::new(mode.parse().expect("a mode"));
+            let keys: Vec<_> = (0..CROWD).map(|at| wheel.schedule(deadline(at), at)).collect();
+            assert_eq!(wheel.expire(tick).is_some(), tick > 0);
+            cancel_until(&mut wheel, &keys, |_, _| true);
+            sweep_all(&mut wheel);
+        }
+    }
+
+    #[test]
+    fn nothing_stale_escapes_where_one_is_inserted_before_it() {
+        let mut wheel = Wheel::new("hierarchical:256".parse().expect("a mode"));
+        // Eight at a tick.
+        let keys: Vec<_> = (0..2048).map(|at| wheel.schedule(256 + at / 8, at)).collect();
+        assert!(wheel.expire(256).is_some());
+        let sorted = |wheel: &Wheel<u64>| wheel.ready.sorted().end;
+        let is_there = |wheel: &Wheel<u64>, place| match place {
+            Place::Sorted(at) => at < sorted(wheel),
+            _ => false,
+        };
+        cancel_until(&mut wheel, &keys[..keys.len() - 10], is_there);
+        let Some(Place::Sorted(at)) = wheel.sweep.place else { unreachable!("it is there") };
+        let len = sorted(&wheel);
+        assert!(at <= len && len < at + 16, "few are behind");
+        let (before, _) = wheel.ready.entries()[at - 1..].split_first().expect("one is before");
+        assert!(wheel.arena.is_stale(*before));
+        wheel.schedule(before.deadline - 1, 0);
+        assert_eq!(sorted(&wheel), len + 1, "it moves those behind it");
+        sweep_all(&mut wheel);
     }
 
     #[test]

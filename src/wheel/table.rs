@@ -2,6 +2,7 @@
 
 use super::arena::{Arena, Entry};
 use super::bucket::Bucket;
+use crate::steps;
 use alloc::vec::Vec;
 
 /// The bits of a bucket's number that say its place in its row.
@@ -230,6 +231,7 @@ impl Table {
 
     fn clear_below(&mut self, tier: u32, at: usize) {
         for digit in bits(self.nodes.all[at].occupied) {
+            steps::count(1);
             let node = &mut self.nodes.all[at];
             let child = node.children[digit as usize];
             node.forget(digit as usize);
@@ -240,6 +242,7 @@ impl Table {
             }
             let row = &mut self.rows.all[child as usize];
             for at in bits(core::mem::take(&mut row.occupied).into()) {
+                steps::count(1);
                 row.earliest[at as usize] = u64::MAX;
                 row.buckets[at as usize] = Bucket::default();
             }
@@ -309,6 +312,7 @@ impl Table {
     /// Returns the occupied buckets in no particular order, each with a tick that is not after any
     /// deadline in it.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, u64)> {
+        steps::count(self.rows.all.len());
         self.rows.all.iter().flat_map(|row| {
             bits(row.occupied.into()).map(|at| (row.base + at, row.earliest[at as usize]))
         })
@@ -476,6 +480,7 @@ impl<E> Places<E> {
 /// must be `u64::MAX`.
 #[inline]
 fn earliest_of(members: u64, ticks: &[u64]) -> (usize, u64) {
+    steps::count(1);
     // The lanes are independent, so that no comparison waits for the one before.
     let mut lanes = [u64::MAX; 8];
     for ticks in ticks.chunks_exact(lanes.len()) {

@@ -2,6 +2,7 @@
 
 use super::arena::Entry;
 use super::{Key, Wheel};
+use crate::steps;
 use core::ops::RangeInclusive;
 
 /// The most buckets that a choice looks at: that of the last tick of the range, and the occupied one
@@ -84,7 +85,8 @@ impl<T> Wheel<T> {
         for _ in 0..LOOKS {
             let Some(number) = bucket else { break };
             // Those that were put in first, because most that are cancelled soon are gone there.
-            let mut entries = table.bucket(number).iter().take(ENTRIES);
+            let looked = |_: &Entry| steps::count(1);
+            let mut entries = table.bucket(number).iter().take(ENTRIES).inspect(looked);
             if let Some(entry) = entries.find(is_due) {
                 return Some(entry.deadline);
             }

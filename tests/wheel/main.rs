@@ -208,10 +208,12 @@ mod stamps;
 
 mod between;
 mod bounded;
+mod bounds;
 mod cancel;
 mod checked;
 mod crowds;
 mod drops;
+mod edges;
 mod far;
 mod growing;
 mod histories;

@@ -1,0 +1,209 @@
+//! Costs that no history makes dearer, counted in steps; and what was found where two rare things
+//! meet.
+
+use crate::checked::Checked;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use tickwheel::{Mode, Wheel, WheelMap, steps};
+
+in_each_mode! {
+    the_next_deadline_is_known_while_the_earliest_is_pending,
+    cancelling_the_earliest_and_asking_does_not_look_at_all,
+    the_next_deadline_is_found_in_short_steps,
+    a_range_does_not_go_to_ticks_of_what_was_cancelled,
+    scheduled_for_now_after_a_jump_it_comes_last,
+    a_key_that_panics_in_its_drop_takes_the_value_along,
+}
+
+const MANY: u64 = 20_000;
+/// Steps of a look at a chunk, at the last one, and at some nodes of the tree.
+const LOOKS: u64 = 1_200;
+
+/// The steps that a call takes.
+fn taken(work: impl FnOnce()) -> u64 {
+    let before = steps();
+    work();
+    steps() - before
+}
+
+/// In one bucket of a hierarchical wheel.
+fn far(number: u64) -> u64 {
+    (1 << 40) + number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (1 << 30)
+}
+
+fn filled(mode: Mode) -> Wheel<u64> {
+    let mut wheel = Wheel::new(mode);
+    (0..MANY).for_each(|number| _ = wheel.schedule(far(number), number));
+    wheel
+}
+
+fn the_next_deadline_is_known_while_the_earliest_is_pending(mode: Mode) {
+    let mut wheel = filled(mode);
+    let mut least = wheel.next_deadline().expect("many are pending");
+    for number in MANY..2 * MANY {
+        wheel.schedule(far(number), number);
+        least = least.min(far(number));
+        let mut next = None;
+        assert!(taken(|| next = wheel.next_deadline()) <= 4, "it is known");
+        assert_eq!(next, Some(least));
+    }
+}
+
+fn cancelling_the_earliest_and_asking_does_not_look_at_all(mode: Mode) {
+    let mut wheel = filled(mode);
+    assert!(wheel.next_deadline().is_some());
+    let all = taken(|| {
+        for number in 0..MANY / 4 {
+            let (key, ..) = wheel.peek().expect("many are pending");
+            assert!(wheel.cancel(key).is_some());
+            wheel.schedule(far(MANY + number), number);
+        }
+    });
+    assert!(all <= MANY / 4 * LOOKS, "{all} steps");
+    wheel.check();
+}
+
+fn the_next_deadline_is_found_in_short_steps(mode: Mode) {
+    let mut wheel = filled(mode);
+    let earliest = wheel.iter().map(|(_, deadline, _)| deadline).min();
+    let key = wheel.schedule(5, 0);
+    wheel.cancel(key);
+    let mut found = None;
+    let mut calls = 0;
+    while found.is_none() {
+        let mut work = 1;
+        let steps = taken(|| found = wheel.next_deadline_bounded(&mut work));
+        assert!(steps <= LOOKS, "{steps} steps");
+        assert!(found.is_some() || work == 0, "it is not over");
+        calls += 1;
+        assert!(calls <= MANY, "each step gets on");
+    }
+    assert_eq!(found, earliest);
+}
+
+/// Where hundreds of timeouts leave something for the nodes of the tree, no call clears all away.
+#[test]
+fn no_step_puts_right_what_many_have_left() {
+    for bits in [12, 16, 18] {
+        let mut wheel = Wheel::new(Mode::hashed(1 << bits).expect("a mode"));
+        let (round, rows) = (1_u64 << bits, 1_u64 << (bits - 4));
+        for row in 0..rows {
+            wheel.schedule(16 * row + 1, 0);
+            wheel.schedule(1_000 * round + 16 * row + 5, 1);
+        }
+        let mut due = 0;
+        for now in (0..round + 64).step_by(8) {
+            loop {
+                let (mut work, mut is_some) = (1, false);
+                let steps = taken(|| is_some = wheel.expire_bounded(now, &mut work).is_some());
+                assert!(steps <= 64, "{steps} steps with {rows} rows");
+                due += u64::from(is_some);
+                if !is_some && work > 0 {
+                    break;
+                }
+            }
+        }
+        assert_eq!(due, rows);
+        wheel.check();
+    }
+}
+
+fn a_range_does_not_go_to_ticks_of_what_was_cancelled(mode: Mode) {
+    for start in [990_u64, 5_000, 1 << 20, 1 << 40] {
+        let range = start..=start + start / 32;
+        let mut alone = Wheel::new(mode);
+        let key = alone.schedule_within(range.clone(), 0);
+        let expected = alone.deadline(key);
+
+        let mut wheel = Checked::new(mode);
+        // Far, so that the wheel is not empty, and between, so that none is taken back.
+        for far in 0..40 {
+            wheel.schedule((1 << 60) + far * 1_009, 0);
+        }
+        let keys = range.clone().step_by(1 + start as usize / 1_000);
+        let keys: Vec<_> = keys.map(|tick| wheel.unchecked().schedule(tick, 1)).collect();
+        keys.into_iter().for_each(|key| _ = wheel.unchecked().cancel(key));
+        let key = wheel.unchecked().schedule_within(range, 2);
+        assert_eq!(wheel.deadline(key), expected);
+    }
+}
+
+/// A jump sorts what it gathers in parts. What is scheduled for now comes after all parts, though
+/// the first of them is nearly used up.
+fn scheduled_for_now_after_a_jump_it_comes_last(mode: Mode) {
+    let mut wheel = Wheel::new(mode);
+    let keys: Vec<_> = (0..3_000).map(|value| wheel.schedule(1 + value, value)).collect();
+    let mut came = vec![wheel.expire(4_000).expect("it is due").value];
+    for (value, key) in keys.into_iter().enumerate().skip(1) {
+        if value % 20 != 0 {
+            wheel.cancel(key);
+        }
+    }
+    wheel.schedule(4_000, 4_000);
+    wheel.check();
+    came.extend(wheel.extract_due(4_000).map(|expired| expired.value));
+    assert!(came.into_iter().eq((0..3_000).step_by(20).chain([4_000])));
+}
+
+/// Equal by its number, and panics when it is dropped, if it is to.
+#[derive(PartialEq, Eq, Hash)]
+struct Bomb(u64, bool);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        assert!(!self.1, "as asked for");
+    }
+}
+
+fn a_key_that_panics_in_its_drop_takes_the_value_along(mode: Mode) {
+    let value = Rc::new(());
+    let mut map = WheelMap::new(mode);
+    let calls: [fn(&mut WheelMap<Bomb, Rc<()>>, &Rc<()>); 5] = [
+        |map, _| _ = map.remove(&std::mem::ManuallyDrop::new(Bomb(1, true)) as &Bomb),
+        |map, value| _ = map.insert(Bomb(1, true), value.clone(), 7),
+        |map, _| map.retain(|_, _| false),
+        |map, _| map.clear(),
+        |map, _| drop(map.drain()),
+    ];
+    for call in calls {
+        map.insert(Bomb(1, true), value.clone(), 5);
+        assert!(catch_unwind(AssertUnwindSafe(|| call(&mut map, &value))).is_err());
+        map.check();
+        if !map.is_empty() {
+            assert!(catch_unwind(AssertUnwindSafe(|| map.clear())).is_err());
+        }
+        assert_eq!((map.len(), Rc::strong_count(&value)), (0, 1));
+    }
+}
+
+#[test]
+fn no_insertion_makes_a_map_anew() {
+    let mut map = WheelMap::new(Mode::hierarchical());
+    for key in 0..4 * MANY {
+        let mut bytes = 0;
+        let steps = taken(|| {
+            let measured = allocation_counter::measure(|| _ = map.insert(key, key, far(key)));
+            bytes = measured.bytes_total;
+        });
+        assert!(steps <= 300, "{steps} steps");
+        // The arrays of the wheel are laid out at once, and filled little by little.
+        assert!(bytes <= 400 * (1_000 + key), "{bytes} bytes");
+    }
+    map.check();
+}
+
+#[test]
+fn in_modes_of_many_buckets_memory_goes_by_what_is_pending() {
+    for mode in ["hashed:1073741824", "hierarchical:1073741824"] {
+        let mut wheel = Wheel::new(mode.parse().expect("a mode"));
+        let keys: Vec<_> = (0..1_000).map(|number| wheel.schedule(far(number), number)).collect();
+        for turn in 1..20 {
+            for (number, &key) in (0..).zip(&keys) {
+                wheel.reschedule(key, far(turn * 1_000 + number));
+            }
+            let memory = wheel.stats().memory;
+            assert!(memory <= 8_000 * keys.len(), "{memory} bytes");
+        }
+        wheel.check();
+    }
+}
