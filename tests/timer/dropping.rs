@@ -7,7 +7,6 @@ use tickwheel::{Mode, Status, Timeout, Timer};
 
 in_each_mode! {
     drops_what_is_pending,
-    every_handle_tells_its_end,
     only_the_last_handle_stops_it,
     a_task_cancels_siblings_and_drops_the_last_handle,
     what_is_pending_may_hold_the_timer_itself,
@@ -21,15 +20,6 @@ fn drops_what_is_pending(manual: Manual) {
     drop(manual.timer);
     assert_eq!(dropped.get(), 4);
     manual.clock.advance(ms(1_000));
-}
-
-fn every_handle_tells_its_end(manual: Manual) {
-    let fired = manual.idle(1);
-    manual.advance(1);
-    let waiting = manual.idle(1);
-    drop(manual.timer);
-    assert_eq!((fired.status(), waiting.status()), (Status::Fired, Status::Stopped));
-    assert!(!waiting.cancel());
 }
 
 fn only_the_last_handle_stops_it(manual: Manual) {

@@ -13,7 +13,6 @@ in_each_mode! {
     cancelling_makes_room_at_once,
     firing_makes_room,
     a_repeating_one_keeps_its_place_until_it_ends,
-    stopping_says_stopped_not_full,
 }
 
 fn limited(mode: Mode, most: usize) -> Manual {
@@ -89,17 +88,6 @@ fn a_repeating_one_keeps_its_place_until_it_ends(mode: Mode) {
     manual.every(1, MissedTick::Delay, || panic!("as it should"));
     manual.advance(1);
     manual.idle(1);
-}
-
-fn stopping_says_stopped_not_full(mode: Mode) {
-    let manual = limited(mode, 1);
-    manual.idle(1);
-    assert_eq!(manual.timer.stop().expect("outside").len(), 1);
-    for _ in 0..3 {
-        let error = manual.timer.schedule(ms(1), || {}).expect_err("stopped");
-        assert_eq!(error.kind(), ScheduleErrorKind::Stopped);
-        assert_eq!(error.to_string(), "the timer was stopped");
-    }
 }
 
 /// Also if the task cannot be shared between threads.

@@ -12,8 +12,8 @@
 //! | case | test |
 //! |---|---|
 //! | `testScheduleTimeoutShouldNotRunBeforeDelay`, `testScheduleTimeoutShouldRunAfterDelay` | `fires::runs_at_its_deadline_and_not_before` |
-//! | `testStopTimer` | `stop::gives_back_what_did_not_fire`, `stop::after_everything_fired_nothing_comes_back` |
-//! | `testTimerShouldThrowExceptionAfterShutdownForNewTimeouts` | `stop::scheduling_after_it_gives_the_task_back` |
+//! | `testStopTimer` | `stop::gives_back_what_did_not_fire`, `stop::nothing_comes_back_where_nothing_waits` |
+//! | `testTimerShouldThrowExceptionAfterShutdownForNewTimeouts` | `stop::scheduling_after_it_gives_the_task_back_and_says_so_with_a_limit_too` |
 //! | `testTimerOverflowWheelLength` | `fires::a_task_that_schedules_itself_goes_on_until_stop` |
 //! | `testExecutionOnTime` | `early::a_hundred_thousand_of_one_delay_are_never_early` |
 //! | `testExecutionOnTaskExecutor` | `executor::runs_tasks_where_the_executor_does` |
@@ -52,7 +52,7 @@
 //! | `prematureTimeout` | `early::after_idling_it_is_not_early` |
 //! | `SlowLoop` | `late::a_blocked_worker_skips_nothing` |
 //! | `AtBeforeNow` | `fires::an_instant_in_the_past_is_due_at_once` |
-//! | `Destruction` | `dropping::every_handle_tells_its_end` |
+//! | `Destruction` | `cancel::a_handle_outlives_its_timer` |
 //! | `ConcurrentDestructionAndCancellation` | `stress::dropping_races_with_cancelling` |
 //! | `Stress`, `StressHighContention` | `stress::a_million_timeouts_are_accounted_for` |
 //! | `CancelTimeout` | `cancel::head_middle_and_last_of_a_due_batch_can_be_cancelled_by_a_task` |

@@ -8,10 +8,9 @@ use tickwheel::{Mode, ScheduleErrorKind, Status, StopError, Task, Timer};
 
 in_each_mode! {
     gives_back_what_did_not_fire,
-    after_everything_fired_nothing_comes_back,
-    before_anything_was_scheduled_it_is_fine,
+    nothing_comes_back_where_nothing_waits,
     gives_back_by_deadline,
-    scheduling_after_it_gives_the_task_back,
+    scheduling_after_it_gives_the_task_back_and_says_so_with_a_limit_too,
     every_handle_tells_its_end,
     inside_a_task_it_is_an_error,
     each_stop_waits_for_a_running_task_and_the_first_gets_what_is_left,
@@ -41,19 +40,20 @@ fn gives_back_what_did_not_fire(manual: Manual) {
     assert_eq!(dropped.get(), 3);
 }
 
-fn after_everything_fired_nothing_comes_back(manual: Manual) {
-    (0..3).for_each(|_| drop(manual.idle(1)));
-    manual.advance(1);
-    assert!(manual.timer.stop().expect("outside").is_empty());
-    assert!(manual.timer.stop().expect("outside").is_empty());
-}
-
-fn before_anything_was_scheduled_it_is_fine(manual: Manual) {
-    assert!(!manual.timer.is_stopped());
-    assert!(manual.timer.stop().expect("outside").is_empty());
-    assert!(manual.timer.is_stopped());
-    assert!(manual.timer.schedule(ms(1), || {}).is_err());
-    manual.advance(10);
+/// Whether all has fired or nothing was ever scheduled.
+fn nothing_comes_back_where_nothing_waits(mode: Mode) {
+    for timeouts in [0, 3] {
+        let manual = Manual::new(mode);
+        (0..timeouts).for_each(|_| drop(manual.idle(1)));
+        manual.advance(1);
+        assert!(!manual.timer.is_stopped());
+        for _ in 0..2 {
+            assert!(manual.timer.stop().expect("outside").is_empty(), "of {timeouts}");
+            assert!(manual.timer.is_stopped());
+        }
+        assert!(manual.timer.schedule(ms(1), || {}).is_err());
+        manual.advance(10);
+    }
 }
 
 fn gives_back_by_deadline(mode: Mode) {
@@ -73,13 +73,19 @@ fn gives_back_by_deadline(mode: Mode) {
     assert!(without.iter().all(|unfired| unfired.deadline().is_none()));
 }
 
-fn scheduling_after_it_gives_the_task_back(manual: Manual) {
-    manual.idle(1);
-    assert_eq!(manual.timer.stop().expect("outside").len(), 1);
-    let error = manual.timer.schedule(ms(1), manual.log.task(1)).expect_err("stopped");
-    assert_eq!(error.kind(), ScheduleErrorKind::Stopped);
-    error.into_task()();
-    assert_eq!(manual.log.take(), [(0, 1)]);
+fn scheduling_after_it_gives_the_task_back_and_says_so_with_a_limit_too(mode: Mode) {
+    for limit in [1, usize::MAX] {
+        let manual = Manual::built(mode, |builder| builder.max_pending(limit));
+        manual.idle(1);
+        assert_eq!(manual.timer.stop().expect("outside").len(), 1);
+        for _ in 0..3 {
+            let error = manual.timer.schedule(ms(1), manual.log.task(1)).expect_err("stopped");
+            assert_eq!(error.kind(), ScheduleErrorKind::Stopped, "limit {limit}");
+            assert_eq!(error.to_string(), "the timer was stopped");
+            error.into_task()();
+            assert_eq!(manual.log.take(), [(0, 1)]);
+        }
+    }
 }
 
 fn every_handle_tells_its_end(manual: Manual) {
