@@ -1,12 +1,11 @@
 //! What the command `tickwheel` does, for programs that want to do it themselves.
 //!
 //! [`study`](mod@study) runs a recorded workload through timing wheels of several configurations,
-//! and says which one suits it. [`generate`] makes such workloads. `report` puts all that into a
-//! page. `watch` shows wheels as they turn.
+//! and says which one suits it. [`generate`] makes such workloads. [`report`](mod@report) puts all that into
+//! a page. `watch` shows wheels as they turn.
 //!
 //! # Features
 //!
-//! - `report`: the command `tickwheel report`.
 //! - `watch`: the command `tickwheel watch`.
 //! - `png`: draws pictures as PNG as well as SVG. The renderer and its fonts take longer to build
 //!   than everything else, so the default build is without them.
@@ -17,13 +16,11 @@ pub mod generate;
 pub mod plot;
 #[cfg(feature = "png")]
 mod raster;
-#[cfg(feature = "report")]
 pub mod report;
 pub mod study;
 mod table;
 pub mod tick;
 pub mod trace;
-#[cfg(any(feature = "report", feature = "watch"))]
 mod turning;
 mod units;
 #[cfg(feature = "watch")]

@@ -25,12 +25,7 @@ enum Command {
 
     Generate(command::generate::Generate),
 
-    #[cfg(feature = "report")]
     Report(command::report::Report),
-
-    /// Writes a page with charts. Needs a command that was built with the feature `report`.
-    #[cfg(not(feature = "report"))]
-    Report(Absent),
 
     #[cfg(feature = "watch")]
     Watch(command::watch::Arguments),
@@ -60,14 +55,14 @@ Examples:
   tickwheel completions fish > ~/.config/fish/completions/tickwheel.fish";
 
 /// A command that needs a feature, with whatever arguments it gets.
-#[cfg(not(all(feature = "report", feature = "watch")))]
+#[cfg(not(feature = "watch"))]
 #[derive(clap::Args)]
 struct Absent {
     #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<std::ffi::OsString>,
 }
 
-#[cfg(not(all(feature = "report", feature = "watch")))]
+#[cfg(not(feature = "watch"))]
 impl Absent {
     fn run(&self, feature: &str) -> Result<(), Failure> {
         let given = self.arguments.iter().map(|argument| argument.to_string_lossy());
@@ -94,10 +89,7 @@ fn main() -> ExitCode {
         Command::Replay(arguments) => arguments.run(),
         Command::Choose(arguments) => arguments.run(),
         Command::Generate(arguments) => arguments.run(),
-        #[cfg(feature = "report")]
         Command::Report(arguments) => arguments.run(),
-        #[cfg(not(feature = "report"))]
-        Command::Report(absent) => absent.run("report"),
         #[cfg(feature = "watch")]
         Command::Watch(arguments) => arguments.run(),
         #[cfg(not(feature = "watch"))]

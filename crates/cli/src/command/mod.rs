@@ -5,7 +5,6 @@ pub(crate) mod generate;
 pub(crate) mod output;
 pub(crate) mod progress;
 pub(crate) mod replay;
-#[cfg(feature = "report")]
 pub(crate) mod report;
 #[cfg(feature = "watch")]
 pub(crate) mod watch;

@@ -5,6 +5,5 @@ mod generate;
 #[cfg(feature = "record")]
 mod record;
 mod replay;
-#[cfg(feature = "report")]
 mod report;
 mod watch;
