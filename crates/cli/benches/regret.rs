@@ -56,7 +56,7 @@ fn main() {
         });
     }
     println!("{:24} {:>7} {:>5}  answers", "trace", "regret", "same");
-    let (mut chosen, mut within, mut steady) = (0, 0, 0);
+    let (mut chosen, mut measured, mut within, mut steady) = (0, 0, 0, 0);
     for (name, operations) in traces(operations) {
         if arguments.name.as_ref().is_some_and(|wanted| !name.contains(wanted)) {
             continue;
@@ -68,17 +68,24 @@ fn main() {
         for choice in &choices {
             *answers.entry(answer(choice)).or_default() += 1;
         }
-        let regrets = choices.iter().map(|choice| regret(choice, &full));
-        let most = regrets.fold(0.0, f64::max);
+        // Of an unfit trace nothing is measured, so there is no regret to tell.
+        let regrets = choices.iter().filter_map(|choice| regret(choice, &full));
+        let most = regrets.max_by(f64::total_cmp);
+        let told = most.map_or_else(|| "-".into(), |most| format!("{:.1} %", most * 100.0));
         let same = answers.values().max().copied().unwrap_or(0);
         let listed: Vec<_> =
             answers.iter().map(|(answer, runs)| format!("{runs} x {answer}")).collect();
-        println!("{name:24} {:5.1} % {same:>2}/{runs}  {}", most * 100.0, listed.join(", "));
+        println!("{name:24} {told:>7} {same:>2}/{runs}  {}", listed.join(", "));
         chosen += 1;
-        within += usize::from(most <= 0.05);
+        measured += usize::from(most.is_some());
+        within += usize::from(most.is_some_and(|most| most <= 0.05));
         steady += usize::from(runs * 19 <= same * 20);
     }
-    println!("{within} of {chosen} traces within 5 %; {steady} of {chosen} with one answer");
+    println!(
+        "{within} of {measured} traces that were measured within 5 %; {} cannot tell; {steady} of \
+         {chosen} with one answer",
+        chosen - measured,
+    );
 }
 
 /// The score of each mode in a full search of 15 rounds.
@@ -112,13 +119,12 @@ fn answer(choice: &Study) -> String {
     if choice.unfit.is_empty() { taken } else { format!("{taken} (cannot tell)") }
 }
 
-/// How much more a choice costs than the best of a full search; nothing if that was not measured,
-/// because the trace is unfit.
-fn regret(choice: &Study, full: &[(Mode, f64)]) -> f64 {
+/// How much more a choice costs than the best of a full search; None if it was not measured.
+fn regret(choice: &Study, full: &[(Mode, f64)]) -> Option<f64> {
     let best = full.iter().map(|(_, score)| *score).fold(f64::INFINITY, f64::min);
-    let taken = choice.recommended().map(|taken| taken.mode);
-    let own = full.iter().find(|(mode, _)| Some(*mode) == taken);
-    own.map_or(0.0, |(_, score)| score / best - 1.0)
+    let taken = choice.recommended()?.mode;
+    let (_, own) = full.iter().find(|(mode, _)| *mode == taken)?;
+    Some(own / best - 1.0)
 }
 
 fn traces(operations: usize) -> Vec<(String, Vec<Operation>)> {
