@@ -375,7 +375,7 @@ impl<'a> Laboratory<'a> {
         scale: Scale,
         progress: &mut dyn FnMut(Progress),
     ) {
-        let mut contenders: Vec<_> = study.contenders();
+        let contenders = study.contenders();
         let modes: Vec<_> =
             contenders.iter().map(|&number| study.candidates[number].mode).collect();
         let operations = scale.operations.max(1) as f64;
@@ -398,7 +398,6 @@ impl<'a> Laboratory<'a> {
                 }
             }
         }
-        contenders.truncate(samples.len());
         study.note(&contenders, &samples, counted, scale);
     }
 }

@@ -20,8 +20,9 @@ pub(crate) struct Work {
     pub(crate) rounds_waited: u64,
     /// How often a timeout was put into a bucket that is not in a cache.
     pub(crate) far: u64,
-    /// The most bytes that the wheel held, and the timeouts that it held then.
+    /// The most bytes that the wheel held.
     pub(crate) memory: u64,
+    /// The most timeouts that were pending at once.
     pub(crate) most_pending: u64,
     pub(crate) fired_in_span: u64,
     pub(crate) pending_at_end: u64,
