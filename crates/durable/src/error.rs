@@ -81,6 +81,12 @@ pub enum Error {
         /// What was wrong.
         reason: &'static str,
     },
+    /// Consumers hold as many timeouts as they may, and have settled none for long: what is due
+    /// waits for them.
+    Held {
+        /// How many they hold.
+        timeouts: usize,
+    },
     /// The engine of the store panicked, or the timer's own thread did.
     Panicked {
         /// What was being done.
@@ -190,6 +196,11 @@ impl fmt::Display for Error {
                 f,
                 "the timeout {name:?}, due {deadline} ms after 1970, is damaged and was set aside: \
                  {reason}; schedule it again if it is still wanted"
+            ),
+            Self::Held { timeouts } => write!(
+                f,
+                "cannot hand out what is due: consumers hold {timeouts} timeouts, and have settled \
+                 none for a minute; are they stuck?"
             ),
             Self::Panicked { doing, message } => write!(f, "cannot {doing}: a panic: {message}"),
         }

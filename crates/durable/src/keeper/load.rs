@@ -68,10 +68,8 @@ impl<T> Keeper<T> {
             true => 0,
             false => time.saturating_add(self.horizon()),
         };
-        let mut partitions: Vec<u32> = match looks {
-            true => self.tenure.epochs.keys().copied().collect(),
-            false => self.incomplete(until).collect(),
-        };
+        // All of them, because the store tells once what has become visible.
+        let mut partitions: Vec<u32> = self.tenure.epochs.keys().copied().collect();
         // Those that are behind come first.
         partitions
             .sort_unstable_by_key(|&partition| (self.front.complete_until(partition), partition));
@@ -103,7 +101,7 @@ impl<T> Keeper<T> {
         let next = partitions.clone().filter(|&&partition| self.refreshed < partition).min();
         self.refreshed = *next.or_else(|| partitions.min()).expect("there is one");
         self.front.restart(self.refreshed);
-        self.refresh_at = now.steady + self.config.refresh / self.tenure.epochs.len() as u64;
+        self.refresh_at = now.steady + self.config.refresh;
     }
 
     pub(super) fn loaded(&mut self, now: Now, call: LoadCall, loaded: Loaded) {

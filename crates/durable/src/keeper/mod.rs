@@ -50,6 +50,8 @@ pub(crate) struct Keeper<T> {
     /// The partition that was read again last.
     refreshed: u32,
     load_next: bool,
+    /// The steady time since when consumers hold as many as they may, and have settled none.
+    held_since: Option<u64>,
 
     lease_pause: Pause,
     load_pause: Pause,
@@ -88,6 +90,7 @@ impl<T> Keeper<T> {
             refresh_at: 0,
             refreshed: 0,
             load_next: false,
+            held_since: None,
             lease_pause: Pause::default(),
             load_pause: Pause::default(),
             commit_pause: Pause::default(),
@@ -109,6 +112,7 @@ impl<T> Keeper<T> {
     /// Takes what a consumer did with the timeout of this number.
     pub(crate) fn settle(&mut self, now: Now, number: u64, settled: Settled) {
         self.flights.settle(now, number, settled);
+        self.held_since = None;
     }
 
     /// Hands out nothing from now on, takes back what no consumer has taken, and commits what was
@@ -304,6 +308,13 @@ impl<T> Keeper<T> {
             return;
         }
         let time = self.tenure.time(now);
+        if self.flights.unsettled < self.config.in_flight {
+            self.held_since = None;
+        } else if *self.held_since.get_or_insert(now.steady) + HELD <= now.steady {
+            // Again in a minute.
+            self.held_since = None;
+            self.troubles.push(Error::Held { timeouts: self.flights.unsettled });
+        }
         while self.has_room_to_fly() {
             let Some(row) = self.front.expire(time) else { return };
             let lease = self.tenure.lease(row.partition);
@@ -383,6 +394,9 @@ impl<T> Keeper<T> {
         self.front.clear();
     }
 }
+
+/// How long consumers may settle nothing before it is told, in milliseconds.
+const HELD: u64 = 60_000;
 
 #[cfg(test)]
 mod model;

@@ -23,7 +23,8 @@ pub(crate) struct Config {
     pub(crate) redeliver: u64,
     /// How long acks wait for a commit to go along with.
     pub(crate) linger: u64,
-    /// How often all is loaded anew, whatever is known.
+    /// How often all is loaded anew, whatever is known; or one partition, if the store has several
+    /// owners.
     pub(crate) refresh: u64,
     /// How often is looked for what others put, if the store has several owners.
     pub(crate) look: u64,

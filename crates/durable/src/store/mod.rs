@@ -43,8 +43,8 @@ pub trait Store: Send {
     /// `limit` says, and at least one if there is one.
     ///
     /// A store that several owners may have at once also returns the rows at or before the
-    /// positions that have become visible since the load before. After an error it need not: all
-    /// positions are at the start then.
+    /// positions that have become visible since the load before; so each load is of all partitions
+    /// that are leased. After an error it need not: all positions are at the start then.
     ///
     /// A store must guarantee:
     ///

@@ -3,6 +3,7 @@
 
 mod world;
 
+use crate::Error;
 use crate::keeper::{Config, Settled};
 use crate::store::Store;
 use world::World;
@@ -92,6 +93,29 @@ fn a_full_disk_lets_what_is_due_go_on() {
     world.put("again", 0);
     world.finish();
     assert_eq!(world.taken.len(), 51, "it recovers by itself");
+}
+
+#[test]
+fn consumers_that_settle_nothing_for_a_minute_are_told_of() {
+    let mut world = World::new(1);
+    world.config = Config { near_rows: 60, near_bytes: 1 << 20, in_flight: 3, ..world.config };
+    world.restart();
+    for name in 0..50 {
+        world.put(&format!("{name}"), 0);
+    }
+    world.settle_down();
+    let told = |world: &World| {
+        let is_told = |error: &Error| matches!(error, Error::Held { .. });
+        world.keeper.troubles.iter().filter(|error| is_told(error)).count()
+    };
+    world.take();
+    world.pass(50_000);
+    assert_eq!(told(&world), 0);
+    world.settle_one(0, Settled::Ack);
+    world.pass(50_000);
+    assert_eq!(told(&world), 0, "one was settled");
+    world.pass(100_000);
+    assert_eq!(told(&world), 2, "once a minute");
 }
 
 #[test]
