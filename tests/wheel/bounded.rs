@@ -310,7 +310,7 @@ fn up_to_the_end_of_time_in_steps(mode: Mode) {
 }
 
 /// A crowd that is too large to be sorted at once.
-const HUGE: u64 = 20_000;
+const HUGE: u64 = if cfg!(debug_assertions) { 8_000 } else { 20_000 };
 
 fn too_many_to_be_sorted_at_once_come_in_order(mode: Mode) {
     // In one bucket of the second level, where more are sorted than on others.

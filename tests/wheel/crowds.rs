@@ -23,7 +23,7 @@ in_each_mode_and_large! {
 /// Timeouts that are live at once: so many, and up to three times as many.
 const CROWD: usize = if cfg!(debug_assertions) { 1_000 } else { 100_000 };
 /// Timeouts in a bucket that is taken apart in many steps.
-const BUCKET: usize = if cfg!(debug_assertions) { 4_000 } else { 20_000 };
+const BUCKET: usize = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
 /// Where a coarse bucket of each hierarchical wheel begins.
 const FAR: u64 = 1 << 30;
 /// Deadlines in it: more than one bucket of the level below covers.
@@ -277,6 +277,6 @@ fn cancelling_in_order(mode: Mode, crowd: u64) -> Duration {
 /// for: one turn of many shows which, however busy the machine is in the others.
 fn the_next_deadline_of_a_crowd_cancelled_in_order_is_not_searched_for_anew(mode: Mode) {
     let takes_its_part =
-        |_| cancelling_in_order(mode, 1 << 13) < 24 * cancelling_in_order(mode, 1 << 10);
+        |_| cancelling_in_order(mode, 1 << 11) < 24 * cancelling_in_order(mode, 1 << 8);
     assert!((0..20).any(takes_its_part));
 }
