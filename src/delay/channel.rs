@@ -23,8 +23,9 @@ use std::time::Instant;
 /// - Values of equal deadlines come out in the order in which the channel got them, whichever thread
 ///   inserted them.
 /// - Each call takes the lock of the channel for constant time, amortised, and no caller waits for
-///   more than a bounded batch of work. No foreign code runs under the lock: not a waker, not the
-///   `Drop` of a value.
+///   more than a bounded batch of work, but for the call that takes out the last of many values: it
+///   gives back their memory, which takes milliseconds after a million. No foreign code runs under
+///   the lock: not a waker, not the `Drop` of a value.
 /// - A sender wakes the receiver only for a value that is due earlier than all others. The last
 ///   sender wakes it when it goes and no value is left.
 ///

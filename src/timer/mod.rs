@@ -90,6 +90,11 @@ use worker::Engine;
 /// time. With millions of timeouts in one shard, one call in millions waits for the system to move
 /// pages, for less than a millisecond. Cancelling frees the box at once.
 ///
+/// A shard that is emptied, after more than a few timeouts, gives back the memory of its wheel. The
+/// call that takes out the last timeout does so with the lock held: for some milliseconds if a
+/// million waited at once. [`shrink_to_fit`](Self::shrink_to_fit) gives back memory that a shard
+/// with few timeouts left does not need.
+///
 /// # Slow tasks
 ///
 /// Tasks run on the worker, one after the other, and each waits for those before it. That is

@@ -505,8 +505,7 @@ const BURST: usize = 16;
 /// has other work meanwhile.
 const TRIES: usize = 500;
 
-/// A wheel that is emptied gives back its memory after so many timeouts, or more. These take some
-/// 40 KB.
+/// A wheel that is emptied gives back its memory after so many timeouts, or more.
 const MANY: u64 = 1_024;
 
 /// A wheel cannot hold more than 2^32 - 1.
