@@ -908,6 +908,60 @@ fn cloned_as_it_is_cancelled_the_clone_tells_its_end() {
     });
 }
 
+/// Something to capture that says when it has been dropped. Another thread may run before that.
+struct SlowDrop(Count);
+
+impl Drop for SlowDrop {
+    fn drop(&mut self) {
+        thread::yield_now();
+        self.0.add();
+    }
+}
+
+#[test]
+fn cancelled_by_one_thread_it_has_been_dropped_when_another_has_waited() {
+    race(TWO, |Race { timer, far, .. }| {
+        let dropped = Count::new();
+        let captured = SlowDrop(dropped.clone());
+        let timeout = Arc::new(timer.schedule_at(far, move || drop(captured)).unwrap());
+        let handle = Arc::clone(&timeout);
+        let waits = || (timeout.cancel_and_wait().unwrap(), dropped.get());
+        let ((won, found), other_won) = both(waits, move || handle.cancel());
+        assert_eq!((won, found), (!other_won, 1));
+    });
+}
+
+#[test]
+fn cancelled_as_it_is_cloned_it_has_been_dropped_when_the_clone_has_waited() {
+    race(TWO, |Race { timer, far, .. }| {
+        let dropped = Count::new();
+        let captured = SlowDrop(dropped.clone());
+        let timeout = Arc::new(timer.schedule_at(far, move || drop(captured)).unwrap());
+        let handle = Arc::clone(&timeout);
+        let waits = || (timeout.as_ref().clone().cancel_and_wait().unwrap(), dropped.get());
+        let ((won, found), other_won) = both(waits, move || handle.cancel());
+        assert_eq!((won, found), (!other_won, 1));
+    });
+}
+
+#[test]
+fn repeating_and_cancelled_by_one_thread_it_has_been_dropped_when_another_has_waited() {
+    race(TWO, |Race { timer, .. }| {
+        let dropped = Count::new();
+        let captured = SlowDrop(dropped.clone());
+        let task = move || {
+            let _captured = &captured;
+            ControlFlow::Continue(())
+        };
+        let hour = Duration::from_secs(3_600);
+        let timeout = timer.schedule_repeating(hour, MissedTick::Skip, task).unwrap();
+        let (timeout, handle) = (Arc::new(timeout.clone()), timeout);
+        let waits = || (timeout.cancel_and_wait().unwrap(), dropped.get());
+        let ((won, found), other_won) = both(waits, move || handle.cancel());
+        assert_eq!((won, found), (!other_won, 1));
+    });
+}
+
 #[test]
 fn cloned_as_it_is_moved_the_clone_tells_its_deadline() {
     race(TWO, |Race { timer, far, .. }| {

@@ -3,8 +3,8 @@
 //! `stop` sets the timer's life to `Stopping`: no worker starts any more, and a second `stop`
 //! waits. It closes each shard under its lock: nothing is scheduled there or taken out to be fired
 //! from then on. It takes out what is left, a batch at a time, tells the worker, and joins it: by
-//! then the last task on the worker has ended. Then life says `Stopped`. A thread that could wait
-//! for ever does not wait: `inside::may_wait` tells.
+//! then the last task on the worker has ended. It wakes the futures that waited. Then life says
+//! `Stopped`. A thread that could wait for ever does not wait: `inside::may_wait` tells.
 //!
 //! | case | what happens | `tests/loom.rs` |
 //! |---|---|---|

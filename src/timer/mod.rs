@@ -111,9 +111,12 @@ use worker::Engine;
 /// |---|---|---|
 /// | outside of tasks | waits for the worker | waits for the worker |
 /// | inside a task of this timer, on the worker or on its executor | [`StopError`] | stops the timer and does not wait |
-/// | inside a task of another timer that runs on that timer's worker | waits for the worker | waits for the worker |
-/// | the same, and a task of this timer waits to stop that other timer, or one that waits for it | [`StopError`] | stops the timer and does not wait |
-/// | inside a task of another timer that runs on an executor | waits if this timer has no executor, otherwise [`StopError`] | waits if this timer has no executor |
+/// | inside a task of another timer, if this timer has an executor | [`StopError`] | stops the timer and does not wait |
+/// | inside a task of another timer, if this timer has no executor | waits for the worker | waits for the worker |
+/// | the same, and a task of this timer waits for that other timer, or for one that waits for it | [`StopError`] | stops the timer and does not wait |
+/// | outside of tasks, on a thread that has run a task for the [`Executor`] of this timer | [`StopError`] | stops the timer and does not wait |
+/// | the same, for the executor of another timer | as inside a task of that other timer | as inside a task of that other timer |
+/// | in the `Drop` of a value that a cancelled task captured | [`StopError`] | stops the timer and does not wait |
 /// | in a destructor of a thread-local value of the worker | [`StopError`] | stops the timer and does not wait |
 ///
 /// *Inside a task* is everything that runs on the task's stack: the tasks of a timer whose executor
@@ -122,7 +125,9 @@ use worker::Engine;
 /// dropped inside a task, too. [`ManualClock`] says what moving a clock does inside a task.
 ///
 /// A wait ends only if other threads let it. Do not hold a lock that a task takes, and let the
-/// executor go on taking tasks, while a thread waits in `stop`.
+/// executor go on taking tasks, while a thread waits in `stop`. A timer knows the threads of its
+/// executor by the tasks that they have run. So do not wait in a job on a thread of a pool that has
+/// run no task of the timer yet: the task may be queued for that thread.
 ///
 /// # After `fork`
 ///

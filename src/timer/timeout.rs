@@ -17,6 +17,7 @@
 //! | taken from the wheel, and cancelled, moved, stopped, or behind a panic | it is found among what is due; moved, it goes back to the wheel under a new key, which all handles learn | `cancelled_behind_a_task_it_has_one_end`, `moved_behind_a_task_it_fires_or_waits_and_its_handle_finds_it`, `moved_behind_a_task_by_one_handle_the_other_finds_it`, `stopped_behind_a_task_it_fires_or_comes_back`, `behind_a_task_that_panics_it_fires` |
 //! | a repeating one is cancelled while it runs | the run ends, finds that, and drops the task | `repeating_and_cancelled_as_it_runs_it_runs_no_more` |
 //! | cancelled and waited for while it runs, ends, panics | the worker says which timeout it runs; an executor's tasks are listed until they are over | `cancelled_and_waited_for_as_it_runs_it_is_not_running`, `repeating_and_waited_for_as_it_runs_it_is_not_running`, `elsewhere_and_waited_for_as_it_runs_it_is_not_running`, `two_threads_wait_for_the_same_run` |
+//! | cancelled by one thread, and waited for by another | the first says when it has dropped the task, and tells the second if that waits, or a clone that was made meanwhile | `cancelled_by_one_thread_it_has_been_dropped_when_another_has_waited`, `cancelled_as_it_is_cloned_it_has_been_dropped_when_the_clone_has_waited` |
 //! | a handle is cloned while it is cancelled or moved | clones share what they know from the first clone on, under the shard's lock | `cloned_as_it_is_cancelled_the_clone_tells_its_end`, `cloned_as_it_is_moved_the_clone_tells_its_deadline` |
 
 use super::error::StopError;
@@ -179,8 +180,11 @@ impl Timeout {
     /// run: when this returns, the task is not running and never will, and has been dropped.
     ///
     /// True means that this call ended the timeout, false that it had ended before. This waits for a
-    /// task that has begun to run, and for one that the [`Executor`](crate::Executor) has: until
-    /// the executor runs or drops it. Do not hold a lock that the task takes.
+    /// task that has begun to run, for one that the [`Executor`](crate::Executor) has, until the
+    /// executor runs or drops it, and for one that another thread cancelled, until that thread has
+    /// dropped it. A task that was pending when the timer was stopped belongs to the caller of
+    /// [`stop`](crate::Timer::stop), or the last clone drops it. Do not hold a lock that the task
+    /// takes.
     ///
     /// This is for resources that a late run would use after their end: a lease that is renewed
     /// after it was given up, or a buffer.
