@@ -191,7 +191,7 @@ mod ordered {
 
     thread_local! {
         /// A bit for each rank.
-        static HELD: Cell<u32> = const { Cell::new(0) };
+        static HELD: Cell<u32> = Cell::default();
     }
 }
 

@@ -151,12 +151,10 @@ thread_local! {
     static INSIDE: ManuallyDrop<RefCell<SmallVec<[u64; 4]>>> = ManuallyDrop::default();
 
     /// How many cancelled tasks this thread drops: the drop of one may cancel another.
-    static DROPS: Cell<u32> = const { Cell::new(0) };
+    static DROPS: Cell<u32> = Cell::default();
 
     /// The timers for whose executors this thread has run tasks.
-    static SERVED: RefCell<Vec<(u64, Weak<CachePadded<Park>>)>> = const {
-        RefCell::new(Vec::new())
-    };
+    static SERVED: RefCell<Vec<(u64, Weak<CachePadded<Park>>)>> = RefCell::default();
 }
 
 /// Pairs of timers: a thread that stands in the way of the first waits for the second.
