@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 use tickwheel::{
-    Clock, DelayReceiver, Follower, ManualClock, MissedTick, Next, Run, ScheduleErrorKind, Sleep,
-    Status, Timeout, Timer, TimerBuilder, delay_channel,
+    Clock, DelayReceiver, DelaySender, Follower, ManualClock, MissedTick, Next, Run,
+    ScheduleErrorKind, Sleep, Status, Timeout, Timer, TimerBuilder, delay_channel,
 };
 
 /// Stands still.
@@ -58,6 +58,8 @@ impl Count {
         move || count.add()
     }
 }
+
+const MILLI: Duration = Duration::from_millis(1);
 
 /// The most switches where the worker races with one thread, and with two: as many as end within
 /// seconds.
@@ -104,12 +106,54 @@ fn both<A, B: 'static>(here: impl FnOnce() -> A, there: impl FnOnce() -> B + 'st
     (here, thread.join().unwrap())
 }
 
-/// Explores a model with a timer on a clock that the model moves, and a task.
-fn sleep_race(switches: usize, model: impl Fn(Moved, Timer, Task) + Send + Sync + 'static) {
+/// Explores a model with a timer on a clock that the model moves, and a sleep of 1 ms that a task
+/// has polled. At the end, nothing may be left of the sleep.
+fn sleep_race(
+    switches: usize,
+    model: impl Fn(&Moved, &Timer, &Task, Sleep) + Send + Sync + 'static,
+) {
     explore(switches, move || {
-        let (clock, timer) = Moved::with_timer();
-        model(clock, timer, Task::new());
+        let ((clock, timer), task) = (Moved::with_timer(), Task::new());
+        let mut sleep = timer.sleep_until(clock.at(1));
+        assert!(task.poll(&mut sleep).is_pending());
+        model(&clock, &timer, &task, sleep);
+        assert!(timer.stop().unwrap().is_empty());
+        assert_eq!(task.wakers(), 0);
     });
+}
+
+/// Explores a model with timers of one shard on a clock that moves by hand.
+fn manual_race<const TIMERS: usize>(
+    switches: usize,
+    model: impl Fn(ManualClock, [Timer; TIMERS], Count) + Send + Sync + 'static,
+) {
+    explore(switches, move || {
+        let clock = ManualClock::new();
+        let build = |()| Timer::builder().shards(1).clock(clock.clone()).build().unwrap();
+        model(clock.clone(), [(); TIMERS].map(build), Count::new());
+    });
+}
+
+/// Two threads schedule what is due, at once, and both fire.
+fn two_threads_schedule(Race { timer, due, fired, .. }: Race) {
+    let (other, task) = (timer.clone(), fired.task());
+    let here = || {
+        timer.schedule_at(due, fired.task()).unwrap();
+        fired.wait_for(2);
+    };
+    both(here, move || drop(other.schedule_at(due, task).unwrap()));
+}
+
+/// A repeating timeout that is due, and counts its runs.
+fn repeating(timer: &Timer, missed: MissedTick, runs: &Count) -> Timeout {
+    let count = runs.clone();
+    let task = move || {
+        count.add();
+        ControlFlow::Continue(())
+    };
+    let timeout = timer.schedule_repeating(MILLI, missed, task).unwrap();
+    assert!(timeout.reschedule(Duration::ZERO));
+    timeout
 }
 
 #[test]
@@ -123,31 +167,16 @@ fn scheduled_as_the_worker_falls_asleep_it_fires() {
 
 #[test]
 fn scheduled_by_two_threads_both_fire() {
-    race_of(
-        THREE,
-        |builder| builder.shards(2),
-        |Race { timer, due, far, fired }| {
-            timer.schedule_at(far, || unreachable!()).unwrap();
-            let (other, task) = (timer.clone(), fired.task());
-            let here = || {
-                timer.schedule_at(due, fired.task()).unwrap();
-                fired.wait_for(2);
-            };
-            both(here, move || drop(other.schedule_at(due, task).unwrap()));
-        },
-    );
+    let shards = |builder: TimerBuilder| builder.shards(2);
+    race_of(THREE, shards, |race| {
+        race.timer.schedule_at(race.far, || unreachable!()).unwrap();
+        two_threads_schedule(race);
+    });
 }
 
 #[test]
 fn first_timeouts_of_two_threads_start_one_worker() {
-    race(THREE, |Race { timer, due, fired, .. }| {
-        let (other, task) = (timer.clone(), fired.task());
-        let here = || {
-            timer.schedule_at(due, fired.task()).unwrap();
-            fired.wait_for(2);
-        };
-        both(here, move || drop(other.schedule_at(due, task).unwrap()));
-    });
+    race(THREE, two_threads_schedule);
 }
 
 #[test]
@@ -251,16 +280,10 @@ fn stopped_as_it_is_scheduled_it_fires_or_comes_back() {
 #[test]
 fn no_task_runs_after_stop_has_returned() {
     race(TWO, |Race { timer, due, .. }| {
-        let (begun, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let counters = (Arc::clone(&begun), Arc::clone(&ended));
-        let task = move || {
-            counters.0.fetch_add(1, SeqCst);
-            counters.1.fetch_add(1, SeqCst);
-        };
+        let (task, running, ended) = watched(false);
         timer.schedule_at(due, task).unwrap();
         let returned = timer.stop().unwrap().len();
-        assert_eq!(ended.load(SeqCst) + returned, 1);
-        assert_eq!(begun.load(SeqCst), ended.load(SeqCst));
+        assert_eq!((ended.get() + returned, running.load(SeqCst)), (1, 0));
     });
 }
 
@@ -323,41 +346,22 @@ fn scheduled_inside_a_task_it_fires() {
 
 #[test]
 fn repeating_and_cancelled_as_it_runs_it_runs_no_more() {
-    race(TWO, |Race { timer, .. }| {
-        let runs = Count::new();
-        let count = runs.clone();
-        let period = Duration::from_millis(1);
-        let timeout = timer
-            .schedule_repeating(period, MissedTick::Burst, move || {
-                count.add();
-                ControlFlow::Continue(())
-            })
-            .unwrap();
-        assert!(timeout.reschedule(Duration::ZERO));
-        assert!(timeout.cancel());
-        assert!(!timeout.cancel());
+    race(TWO, |Race { timer, fired, .. }| {
+        let timeout = repeating(&timer, MissedTick::Burst, &fired);
+        assert!(timeout.cancel() && !timeout.cancel());
         assert!(timer.stop().unwrap().is_empty());
         assert_eq!(timeout.status(), Status::Cancelled);
-        assert!(runs.get() <= 1);
+        assert!(fired.get() <= 1);
     });
 }
 
 #[test]
 fn repeating_and_stopped_as_it_runs_it_comes_back_once() {
-    race(TWO, |Race { timer, .. }| {
-        let runs = Count::new();
-        let count = runs.clone();
-        let period = Duration::from_millis(1);
-        let timeout = timer
-            .schedule_repeating(period, MissedTick::Delay, move || {
-                count.add();
-                ControlFlow::Continue(())
-            })
-            .unwrap();
-        assert!(timeout.reschedule(Duration::ZERO));
+    race(TWO, |Race { timer, fired, .. }| {
+        let timeout = repeating(&timer, MissedTick::Delay, &fired);
         assert_eq!(timer.stop().unwrap().len(), 1);
         assert_eq!(timeout.status(), Status::Stopped);
-        assert!(runs.get() <= 1);
+        assert!(fired.get() <= 1);
     });
 }
 
@@ -366,11 +370,9 @@ fn the_clock_stops_at_the_earliest_of_all_shards() {
     explore(THREE, || {
         let clock = ManualClock::new();
         let timer = Timer::builder().shards(2).clock(clock.clone()).build().expect("in range");
-        let start = clock.now();
-        let late = Count::new();
+        let (start, late) = (clock.now(), Count::new());
         let schedule = |millis| {
-            let (clock, late) = (clock.clone(), late.clone());
-            let due = start + Duration::from_millis(millis);
+            let (clock, late, due) = (clock.clone(), late.clone(), start + MILLI * millis);
             let task = move || {
                 if clock.now() != due {
                     late.add()
@@ -379,25 +381,22 @@ fn the_clock_stops_at_the_earliest_of_all_shards() {
             timer.schedule_at(due, task).unwrap();
         };
         schedule(1);
-        let (other, in_between) = (timer.clone(), start + Duration::from_millis(3));
+        let (other, in_between) = (timer.clone(), start + MILLI * 3);
         thread::spawn(move || drop(other.schedule_at(in_between, || {}).unwrap())).join().unwrap();
         schedule(2);
-        clock.advance(Duration::from_millis(3));
+        clock.advance(MILLI * 3);
         assert_eq!((late.get(), timer.pending()), (0, 0));
     });
 }
 
 #[test]
 fn the_clock_advances_when_all_that_was_due_has_fired() {
-    explore(TWO, || {
-        let clock = ManualClock::new();
-        let timer = Timer::builder().shards(1).clock(clock.clone()).build().expect("in range");
-        let fired = Count::new();
-        timer.schedule(Duration::from_millis(2), fired.task()).unwrap();
-        clock.advance(Duration::from_millis(1));
-        assert_eq!(fired.get(), 0);
-        clock.advance(Duration::from_millis(1));
-        assert_eq!(fired.get(), 1);
+    manual_race(TWO, |clock, [timer], fired| {
+        timer.schedule(MILLI * 2, fired.task()).unwrap();
+        for runs in [0, 1] {
+            clock.advance(MILLI);
+            assert_eq!(fired.get(), runs);
+        }
     });
 }
 
@@ -493,28 +492,21 @@ impl Task {
 
 #[test]
 fn a_sleep_is_polled_as_it_is_woken() {
-    sleep_race(TWO, |clock, timer, task| {
-        let mut sleep = timer.sleep_until(clock.at(1));
-        assert!(task.poll(&mut sleep).is_pending());
+    sleep_race(TWO, |clock, _, task, mut sleep| {
         clock.move_to(1);
         assert_eq!(task.run(&mut sleep), Ok(()));
-        assert!(timer.stop().unwrap().is_empty());
-        assert_eq!(task.wakers(), 0);
     });
 }
 
 #[test]
 fn a_sleep_is_polled_by_another_task_as_it_is_woken() {
-    explore(TWO, || {
-        let (clock, timer) = Moved::with_timer();
-        let (first, second) = (Task::new(), Task::new());
-        let mut sleep = timer.sleep_until(clock.at(1));
-        assert!(first.poll(&mut sleep).is_pending());
+    sleep_race(TWO, |clock, timer, _, mut sleep| {
         clock.move_to(1);
         // From here on no task polls it because the first was woken.
+        let second = Task::new();
         assert_eq!(second.run(&mut sleep), Ok(()));
         assert!(timer.stop().unwrap().is_empty());
-        assert_eq!((first.wakers(), second.wakers()), (0, 0));
+        assert_eq!(second.wakers(), 0);
     });
 }
 
@@ -531,39 +523,29 @@ fn a_sleep_is_registered_as_the_worker_falls_asleep() {
 
 #[test]
 fn a_sleep_is_moved_later_as_it_is_woken() {
-    sleep_race(TWO, |clock, timer, task| {
-        let mut sleep = timer.sleep_until(clock.at(1));
-        assert!(task.poll(&mut sleep).is_pending());
+    sleep_race(TWO, |clock, _, task, mut sleep| {
         clock.move_to(1);
         sleep.reset_at(clock.at(2));
         assert!(task.poll(&mut sleep).is_pending());
         clock.move_to(2);
         assert_eq!(task.run(&mut sleep), Ok(()));
-        assert!(timer.stop().unwrap().is_empty());
-        assert_eq!(task.wakers(), 0);
     });
 }
 
+/// It was polled before, and so the task is woken, whichever comes first.
 #[test]
 fn a_sleep_is_moved_earlier_as_it_is_woken() {
-    sleep_race(TWO, |clock, timer, task| {
-        let mut sleep = timer.sleep_until(clock.at(2));
-        assert!(task.poll(&mut sleep).is_pending());
-        clock.move_to(2);
-        sleep.reset_at(clock.at(1));
-        // It was polled before, and so the task is woken, whichever came first.
+    sleep_race(TWO, |clock, _, task, mut sleep| {
+        clock.move_to(1);
+        sleep.reset_at(clock.at(0));
         task.woken.0.wait_for(1);
         assert_eq!(task.run(&mut sleep), Ok(()));
-        assert!(timer.stop().unwrap().is_empty());
-        assert_eq!(task.wakers(), 0);
     });
 }
 
 #[test]
 fn a_sleep_is_moved_earlier_as_the_worker_falls_asleep() {
-    sleep_race(TWO, |clock, timer, task| {
-        let mut sleep = timer.sleep_until(clock.at(9));
-        assert!(task.poll(&mut sleep).is_pending());
+    sleep_race(TWO, |clock, _, task, mut sleep| {
         sleep.reset_at(clock.at(0));
         task.woken.0.wait_for(1);
         assert_eq!(task.run(&mut sleep), Ok(()));
@@ -572,21 +554,19 @@ fn a_sleep_is_moved_earlier_as_the_worker_falls_asleep() {
 
 #[test]
 fn a_sleep_is_dropped_as_it_is_woken() {
-    sleep_race(TWO, |clock, timer, task| {
-        let mut sleep = timer.sleep_until(clock.at(1));
-        assert!(task.poll(&mut sleep).is_pending());
+    sleep_race(TWO, |clock, timer, task, sleep| {
         clock.move_to(1);
         drop(sleep);
         assert_eq!(timer.pending(), 0);
         assert!(timer.stop().unwrap().is_empty());
-        assert_eq!(task.wakers(), 0);
         assert!(task.woken.0.get() <= 1);
     });
 }
 
 #[test]
 fn a_sleep_is_polled_as_the_timer_is_stopped() {
-    sleep_race(THREE, |clock, timer, task| {
+    explore(THREE, || {
+        let ((clock, timer), task) = (Moved::with_timer(), Task::new());
         let mut sleep = timer.sleep_until(clock.at(1));
         let output = both(|| task.run(&mut sleep), move || timer.stop().unwrap().len());
         assert_eq!(output, (Err(ScheduleErrorKind::Stopped), 0));
@@ -596,7 +576,8 @@ fn a_sleep_is_polled_as_the_timer_is_stopped() {
 
 #[test]
 fn a_sleep_is_woken_as_the_timer_is_stopped() {
-    sleep_race(TWO, |clock, timer, task| {
+    explore(TWO, || {
+        let ((clock, timer), task) = (Moved::with_timer(), Task::new());
         let mut sleep = timer.sleep_until(clock.at(1));
         assert!(task.poll(&mut sleep).is_pending());
         clock.move_to(1);
@@ -610,75 +591,60 @@ fn a_sleep_is_woken_as_the_timer_is_stopped() {
 
 type BoxedTask = Box<dyn FnOnce() + Send>;
 
-/// The tasks that an executor has.
-type Kept = Arc<Mutex<Vec<BoxedTask>>>;
+/// Keeps the tasks of an executor for the model to run.
+#[derive(Clone)]
+struct Kept(Arc<Mutex<Vec<BoxedTask>>>, Count);
 
-/// A timer whose executor keeps its tasks for the model to run, and a repeating timeout that it
-/// has.
-fn handed_over(fired: &Count) -> (Timer, Timeout, Kept) {
-    let kept: Kept = Arc::new(Mutex::new(Vec::new()));
-    let (keeps, has) = (Arc::clone(&kept), Count::new());
-    let handed = has.clone();
-    let executor = move |task| {
-        keeps.lock().unwrap().push(task);
-        handed.add();
-    };
-    let clock = Still(Instant::now());
-    let timer = Timer::builder().shards(1).clock(clock).executor(executor).build().unwrap();
-    let count = fired.clone();
-    let repeating = move || {
-        count.add();
-        ControlFlow::Continue(())
-    };
-    let timeout =
-        timer.schedule_repeating(Duration::from_millis(1), MissedTick::Delay, repeating).unwrap();
-    assert!(timeout.reschedule(Duration::ZERO));
-    has.wait_for(1);
-    (timer, timeout, kept)
+impl Kept {
+    fn new() -> Self {
+        Self(Arc::new(Mutex::new(Vec::new())), Count::new())
+    }
+
+    /// A timer with this executor.
+    fn timer(&self, now: Instant) -> Timer {
+        let kept = self.clone();
+        let executor = move |task| kept.push(task);
+        Timer::builder().shards(1).clock(Still(now)).executor(executor).build().unwrap()
+    }
+
+    fn push(&self, task: BoxedTask) {
+        self.0.lock().unwrap().push(task);
+        self.1.add();
+    }
+
+    /// Waits for the first task.
+    fn take(&self) -> BoxedTask {
+        self.1.wait_for(1);
+        self.0.lock().unwrap().pop().expect("it has one")
+    }
 }
 
-fn take(kept: &Kept) -> BoxedTask {
-    kept.lock().unwrap().pop().expect("it has one")
+/// Explores a model with a repeating timeout whose run an executor has.
+fn handed_over(model: impl Fn(Timer, Timeout, BoxedTask, Count) + Send + Sync + 'static) {
+    explore(TWO, move || {
+        let (kept, fired) = (Kept::new(), Count::new());
+        let timer = kept.timer(Instant::now());
+        let timeout = repeating(&timer, MissedTick::Delay, &fired);
+        model(timer, timeout, kept.take(), fired);
+    });
 }
 
 #[test]
 fn repeating_elsewhere_and_stopped_it_has_fired_or_comes_back() {
-    explore(TWO, || {
-        let fired = Count::new();
-        let (timer, timeout, kept) = handed_over(&fired);
-        let run = take(&kept);
-        let (returned, ()) = both(|| timer.stop().unwrap().len(), run);
-        let told = (timeout.status(), timeout.cancel(), timeout.reschedule(Duration::ZERO));
+    handed_over(|timer, timeout, run, fired| {
+        let stop = || (timer.stop().unwrap().len(), timeout.status());
+        let ((returned, status), ()) = both(stop, run);
         // The next run may have been in the wheel when the timer was stopped.
         let expected = if returned == 1 { Status::Stopped } else { Status::Fired };
+        assert_eq!((returned <= 1, status), (true, expected), "as stop returns");
+        let told = (timeout.status(), timeout.cancel(), timeout.reschedule(Duration::ZERO));
         assert_eq!((told, fired.get()), ((expected, false, false), 1));
     });
 }
 
 #[test]
-fn repeating_elsewhere_it_tells_its_end_when_stop_returns() {
-    explore(TWO, || {
-        let fired = Count::new();
-        let (timer, timeout, kept) = handed_over(&fired);
-        let run = take(&kept);
-        let stop = || {
-            let returned = timer.stop().unwrap().len();
-            let status = timeout.status();
-            assert_ne!(status, Status::Pending);
-            assert_eq!(status == Status::Stopped, returned == 1);
-            status
-        };
-        let (status, ()) = both(stop, run);
-        assert_eq!(timeout.status(), status);
-    });
-}
-
-#[test]
 fn repeating_elsewhere_and_shed_as_it_is_cancelled_it_has_one_end() {
-    explore(TWO, || {
-        let fired = Count::new();
-        let (timer, timeout, kept) = handed_over(&fired);
-        let run = take(&kept);
+    handed_over(|timer, timeout, run, fired| {
         let (cancelled, ()) = both(|| timeout.cancel(), move || drop(run));
         assert!(cancelled && timeout.status() == Status::Cancelled);
         assert!(timer.stop().unwrap().is_empty());
@@ -690,10 +656,9 @@ fn repeating_elsewhere_and_shed_as_it_is_cancelled_it_has_one_end() {
 #[test]
 fn shedding_the_last_handle_does_not_wait_for_the_worker() {
     explore(TWO, || {
-        let kept: Kept = Arc::new(Mutex::new(Vec::new()));
         let room = Arc::new((Mutex::new(true), Condvar::new()));
-        let (keeps, rooms, has) = (Arc::clone(&kept), Arc::clone(&room), Count::new());
-        let handed = has.clone();
+        let (kept, rooms) = (Kept::new(), Arc::clone(&room));
+        let keeps = kept.clone();
         // With room for one.
         let executor = move |task| {
             let mut room = rooms.0.lock().unwrap();
@@ -701,8 +666,7 @@ fn shedding_the_last_handle_does_not_wait_for_the_worker() {
                 room = rooms.1.wait(room).unwrap();
             }
             *room = false;
-            keeps.lock().unwrap().push(task);
-            handed.add();
+            keeps.push(task);
         };
         let now = Instant::now();
         let builder = Timer::builder().shards(1).clock(Still(now)).executor(executor);
@@ -710,13 +674,12 @@ fn shedding_the_last_handle_does_not_wait_for_the_worker() {
         let last = timer.clone();
         timer.schedule_at(now, move || drop(last)).unwrap();
         let second = timer.schedule_at(now, || {}).unwrap();
-        has.wait_for(1);
+        kept.1.wait_for(1);
         drop(timer);
-        let shed = take(&kept);
-        drop(shed);
+        drop(kept.take());
         *room.0.lock().unwrap() = true;
         room.1.notify_all();
-        assert!(second.status() == Status::Fired || second.status() == Status::Stopped);
+        assert!(matches!(second.status(), Status::Fired | Status::Stopped));
     });
 }
 
@@ -741,50 +704,36 @@ fn tasks_of_two_timers_that_stop_each_other_do_not_wait_for_ever() {
     });
 }
 
-/// A task of the second timer schedules on the first one, which has answered already.
+/// A task of the second timer schedules on the first one, which has answered already, or is told
+/// where it sleeps, and has not woken up yet.
 #[test]
 fn the_clock_waits_for_what_another_timers_task_schedules() {
-    explore(2, || {
-        let clock = ManualClock::new();
-        let build = || Timer::builder().shards(1).clock(clock.clone()).build().unwrap();
-        let (first, second) = (build(), build());
-        let fired = Count::new();
-        let due = clock.now() + Duration::from_millis(1);
-        let (other, task) = (first.clone(), fired.task());
-        second.schedule_at(due, move || drop(other.schedule_at(due, task).unwrap())).unwrap();
-        clock.advance(Duration::from_millis(1));
-        assert_eq!(fired.get(), 1);
-    });
-}
-
-/// The same where the first one sleeps: it is told, and has not woken up yet.
-#[test]
-fn the_clock_waits_for_a_timer_that_another_timers_task_has_told() {
-    explore(2, || {
-        let clock = ManualClock::new();
-        let build = || Timer::builder().shards(1).clock(clock.clone()).build().unwrap();
-        let (first, second) = (build(), build());
-        let fired = Count::new();
-        let due = clock.now() + Duration::from_millis(1);
-        first.schedule_at(due + Duration::from_secs(1), || unreachable!()).unwrap();
-        let (other, task) = (first.clone(), fired.task());
-        second.schedule_at(due, move || drop(other.schedule_at(due, task).unwrap())).unwrap();
-        clock.jump(Duration::from_millis(1));
-        assert_eq!(fired.get(), 1);
-    });
+    for sleeps in [false, true] {
+        manual_race(2, move |clock, [first, second], fired| {
+            let due = clock.now() + MILLI;
+            if sleeps {
+                first.schedule_at(due + Duration::from_secs(1), || unreachable!()).unwrap();
+            }
+            let (other, task) = (first.clone(), fired.task());
+            second.schedule_at(due, move || drop(other.schedule_at(due, task).unwrap())).unwrap();
+            if sleeps {
+                clock.jump(MILLI);
+            } else {
+                clock.advance(MILLI);
+            }
+            assert_eq!(fired.get(), 1);
+        });
+    }
 }
 
 /// A task that cannot wait for its own timer tells another one.
 #[test]
 fn a_clock_moved_inside_a_task_tells_the_other_timer() {
-    explore(2, || {
-        let clock = ManualClock::new();
-        let build = || Timer::builder().shards(1);
-        let moving = build().clock(Still(Instant::now())).build().unwrap();
-        let told = build().clock(clock.clone()).build().unwrap();
-        let fired = Count::new();
-        told.schedule(Duration::from_millis(1), fired.task()).unwrap();
-        moving.schedule(Duration::ZERO, move || clock.advance(Duration::from_millis(1))).unwrap();
+    manual_race(2, |clock, [told], fired| {
+        let still = Still(Instant::now());
+        let moving = Timer::builder().shards(1).clock(still).build().unwrap();
+        told.schedule(MILLI, fired.task()).unwrap();
+        moving.schedule(Duration::ZERO, move || clock.advance(MILLI)).unwrap();
         fired.wait_for(1);
     });
 }
@@ -847,20 +796,12 @@ fn repeating_and_waited_for_as_it_runs_it_is_not_running() {
 fn elsewhere_and_waited_for_as_it_runs_it_is_not_running() {
     for sheds in [false, true] {
         explore(TWO, move || {
-            let (kept, has): (Kept, _) = (Arc::new(Mutex::new(Vec::new())), Count::new());
-            let (keeps, handed) = (Arc::clone(&kept), has.clone());
-            let executor = move |task| {
-                keeps.lock().unwrap().push(task);
-                handed.add();
-            };
-            let now = Instant::now();
-            let builder = Timer::builder().shards(1).clock(Still(now)).executor(executor);
-            let timer = builder.build().unwrap();
+            let (kept, now) = (Kept::new(), Instant::now());
+            let timer = kept.timer(now);
             let (task, running, ended) = watched(false);
             let timeout = timer.schedule_at(now, task).unwrap();
             let elsewhere = move || {
-                has.wait_for(1);
-                let task = take(&kept);
+                let task = kept.take();
                 if !sheds {
                     task();
                 }
@@ -900,11 +841,8 @@ fn cloned_as_it_is_cancelled_the_clone_tells_its_end() {
         let handle = Arc::clone(&timeout);
         let (clone, is_cancelled) = both(|| timeout.as_ref().clone(), move || handle.cancel());
         assert!(is_cancelled);
-        assert!(
-            clone.status() == Status::Cancelled
-                && timeout.status() == Status::Cancelled
-                && clone.clone().status() == Status::Cancelled
-        );
+        let told = [&clone, &*timeout, &clone.clone()].map(Timeout::status);
+        assert_eq!(told, [Status::Cancelled; 3]);
     });
 }
 
@@ -1039,10 +977,19 @@ fn behind_a_task_that_panics_it_fires() {
     });
 }
 
+/// Explores a model with a channel whose receiver is on one thread, and a sender on another.
+fn channel_race<T: Send + 'static>(
+    model: impl Fn(Race, DelaySender<T>, DelayReceiver<T>) + Send + Sync + 'static,
+) {
+    race(THREE, move |race| {
+        let (sender, receiver) = delay_channel(&race.timer);
+        model(race, sender, receiver);
+    });
+}
+
 #[test]
 fn inserted_as_the_receiver_falls_asleep_it_comes() {
-    race(THREE, |Race { timer, due, far, .. }| {
-        let (sender, mut receiver) = delay_channel(&timer);
+    channel_race(|Race { due, far, .. }, sender, mut receiver| {
         sender.insert_at("far", far).unwrap();
         let here = || Task::new().receive(&mut receiver);
         let there = move || assert!(sender.insert_at("due", due).is_ok());
@@ -1053,8 +1000,7 @@ fn inserted_as_the_receiver_falls_asleep_it_comes() {
 
 #[test]
 fn inserted_as_the_receiver_of_an_empty_channel_falls_asleep_it_comes() {
-    race(THREE, |Race { timer, due, .. }| {
-        let (sender, mut receiver) = delay_channel(&timer);
+    channel_race(|Race { due, .. }, sender, mut receiver| {
         let (task, kept) = (Task::new(), sender.clone());
         let there = move || assert!(sender.insert_at(1, due).is_ok());
         assert_eq!(both(|| task.receive(&mut receiver), there).0, Some(1));
@@ -1065,8 +1011,7 @@ fn inserted_as_the_receiver_of_an_empty_channel_falls_asleep_it_comes() {
 
 #[test]
 fn moved_earlier_as_the_receiver_falls_asleep_it_comes() {
-    race(THREE, |Race { timer, due, far, .. }| {
-        let (sender, mut receiver) = delay_channel(&timer);
+    channel_race(|Race { due, far, .. }, sender, mut receiver| {
         let key = sender.insert_at(1, far).unwrap();
         let here = || Task::new().receive(&mut receiver);
         assert_eq!(both(here, move || assert!(sender.reset_at(key, due))).0, Some(1));
@@ -1075,8 +1020,7 @@ fn moved_earlier_as_the_receiver_falls_asleep_it_comes() {
 
 #[test]
 fn the_last_sender_goes_as_the_receiver_falls_asleep() {
-    race(THREE, |Race { timer, .. }| {
-        let (sender, mut receiver) = delay_channel::<()>(&timer);
+    channel_race(|_, sender: DelaySender<()>, mut receiver| {
         let other = sender.clone();
         let here = || {
             drop(sender);
@@ -1088,8 +1032,7 @@ fn the_last_sender_goes_as_the_receiver_falls_asleep() {
 
 #[test]
 fn removed_as_it_comes_out_it_comes_once() {
-    race(THREE, |Race { timer, due, .. }| {
-        let (sender, mut receiver) = delay_channel(&timer);
+    channel_race(|Race { due, .. }, sender, mut receiver| {
         let key = sender.insert_at(1, due).unwrap();
         let here = || Task::new().receive(&mut receiver);
         let (came, removed) = both(here, move || sender.remove(key));
@@ -1099,8 +1042,7 @@ fn removed_as_it_comes_out_it_comes_once() {
 
 #[test]
 fn the_receiver_goes_as_a_sender_inserts() {
-    race(THREE, |Race { timer, far, .. }| {
-        let (sender, mut receiver) = delay_channel(&timer);
+    channel_race(|Race { far, .. }, sender, mut receiver| {
         let (task, value) = (Task::new(), Arc::new(()));
         assert!(receiver.poll_expired(&mut Context::from_waker(&task.waker)).is_pending());
         let (inserted, kept) = (Arc::clone(&value), sender.clone());
