@@ -15,7 +15,7 @@
 //! | it is dropped inside a task of its timer, or where waiting could be for ever | the same without joining: the worker ends by itself | `dropping_the_last_handle_inside_a_task_ends_the_thread`, `shedding_the_last_handle_does_not_wait_for_the_worker` |
 //! | tasks of two timers stop each other | one waits; the other is told `StopError` | `tasks_of_two_timers_that_stop_each_other_do_not_wait_for_ever` |
 //! | a repeating one runs on the worker while the timer stops | the worker leaves the task for the thread that stops | `repeating_and_stopped_as_it_runs_it_comes_back_once` |
-//! | an executor has a repeating one while the timer stops | it has fired when `stop` returns, or comes back from `stop` | `repeating_elsewhere_it_tells_its_end_when_stop_returns`, `repeating_elsewhere_and_stopped_it_has_fired_or_comes_back`, `repeating_elsewhere_and_shed_as_it_is_cancelled_it_has_one_end` |
+//! | an executor has a repeating one while the timer stops | it has fired when `stop` returns, or comes back from `stop` | `repeating_elsewhere_and_stopped_it_has_fired_or_comes_back`, `repeating_elsewhere_and_shed_as_it_is_cancelled_it_has_one_end` |
 
 use super::error::ScheduleErrorKind;
 use super::hub::Start;
