@@ -13,7 +13,7 @@ use super::outbox::Outbox;
 use super::words::{LeaseCall, LoadCall};
 use super::{Answer, Call, Command, Config, Keeper, Now};
 use crate::Error;
-use crate::store::{Change, Lease, Leases, Loaded, Row};
+use crate::store::{Change, Lease, Leases, Loaded, Position, Row};
 use world::Simulation;
 
 #[test]
@@ -106,6 +106,26 @@ fn what_a_late_answer_brought_is_handed_out() {
     load(&mut keeper, &mut outbox, now(10_000), call);
     keeper.poll(now(10_000), &mut outbox);
     assert_eq!(outbox.len(), 1);
+}
+
+/// The store tells once what has become visible, and only of the partitions that are asked for.
+#[test]
+fn each_load_is_of_all_partitions() {
+    let mut keeper: Keeper<()> = Keeper::new(config());
+    let mut outbox = Outbox::default();
+    let now = |steady| Now { wall: 0, steady };
+    let held = [0, 1].map(|partition| Lease { partition, epoch: 1 }).to_vec();
+    lease(&mut keeper, &mut outbox, now(0), Ok(Leases { held, ..leases(1_000_000) }));
+    for _ in 0..3 {
+        let Some(Call::Load(call)) = keeper.poll(now(1), &mut outbox) else { panic!("it loads") };
+        assert_eq!(call.from.len(), 2);
+        // The first is complete, and of the second there is more.
+        let mut ends = vec![None, None];
+        let second = call.from.iter().position(|start| start.lease.partition == 1).unwrap();
+        ends[second] = Some(Position::before(call.from[second].after.deadline + 1));
+        let loaded = Loaded { ends, ..Loaded::default() };
+        keeper.answer(now(1), &mut outbox, Answer::Load(call, Ok(loaded)));
+    }
 }
 
 /// Another owner may have handed it out, and without its clock this worker cannot tell.
