@@ -6,7 +6,7 @@ use crate::results::{Results, Row};
 use crate::statistics::Spread;
 use crate::subject::Kind;
 use crate::subjects::PROFILES;
-use crate::workloads::{CALLS, DURATION, HISTORIES, NOTHING, QUANTILES, WORKLOADS, Workload};
+use crate::workloads::{CALLS, DURATION, HISTORIES, NOISE, QUANTILES, WORKLOADS, Workload};
 use comfy_table::CellAlignment;
 use std::collections::BTreeSet;
 
@@ -92,7 +92,7 @@ pub(crate) fn longest_calls(results: &Results, workload: &Workload) -> String {
         for call in CALLS {
             for (name, before) in HISTORIES {
                 // The noise of the machine is the same for all.
-                let shown = if call == NOTHING { 1 } else { usize::MAX };
+                let shown = if NOISE.contains(&call) { 1 } else { usize::MAX };
                 for row in results.rows_of(name, size).take(shown) {
                     if call != CALLS[0] && row.median(&format!("{call} p50")).is_none() {
                         continue;

@@ -24,9 +24,9 @@ pub(crate) const QUANTILES: [(&str, f64); 6] = [
 /// reads a word of memory that has probably left the cache. An interrupt takes longer if the
 /// kernel's own memory has left the cache as well.
 pub(crate) const CALLS: [&str; 6] =
-    ["schedule", "cancel", "reschedule", "expire", NOTHING, "far read"];
+    ["schedule", "cancel", "reschedule", "expire", NOISE[0], NOISE[1]];
 
-pub(crate) const NOTHING: &str = "nothing";
+pub(crate) const NOISE: [&str; 2] = ["nothing", "far read"];
 
 /// What the subject has been through before, as the workload's name ends: the subject may owe
 /// something for it.
@@ -92,12 +92,12 @@ pub(super) fn run<S: Subject>(case: &Case) -> Sample {
         server.faults.add(Fault::Wrong, !server.subject.cancel(key, number));
     }
     for _ in 0..count {
-        calls.time(NOTHING, || black_box(()));
+        calls.time(NOISE[0], || black_box(()));
     }
     let words = vec![1_u64; count * FAR_WORDS];
     for _ in 0..count {
         let at = random.usize(..words.len());
-        calls.time("far read", || black_box(words[at]));
+        calls.time(NOISE[1], || black_box(words[at]));
     }
     // Calls for one timeout after the other need not come out in the order of a whole tick.
     Sample { values: calls.values(), ..server.finish(&[]) }
