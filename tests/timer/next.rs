@@ -163,12 +163,7 @@ fn missed_runs_are_counted(mode: Mode) {
 }
 
 fn after_a_run_that_the_executor_dropped_it_waits_as_long_again(mode: Mode) {
-    let choices: [(fn(&Manual) -> Next, _, _); 3] = [
-        (|_| Next::After(ms(20)), 40, 60),
-        (|_| Next::Every(ms(20), MissedTick::Burst), 40, 60),
-        (|manual| Next::At(manual.at(30)), 30, 40),
-    ];
-    for (choice, second, third) in choices {
+    for (choice, second, third) in [("after", 40, 60), ("every", 40, 60), ("at", 30, 40)] {
         let drops = Arc::new(AtomicBool::new(false));
         let dropping = Arc::clone(&drops);
         let executor = move |task: BoxedTask| {
@@ -182,14 +177,20 @@ fn after_a_run_that_the_executor_dropped_it_waits_as_long_again(mode: Mode) {
             assert_eq!(manual.advance(millis - manual.now()), []);
             drops.store(false, SeqCst);
         };
-        let timeout = schedule(&manual, 10, vec![choice(&manual)]);
+        let next = match choice {
+            "after" => Next::After(ms(20)),
+            "every" => Next::Every(ms(20), MissedTick::Burst),
+            _ => Next::At(manual.at(30)),
+        };
+        let timeout = schedule(&manual, 10, vec![next]);
         dropping_until(10);
-        assert_eq!(timeout.deadline(), Some(manual.at(20)), "the first wait, once more");
-        assert_eq!(manual.advance(10), [(20, 1)]);
-        assert_eq!(timeout.deadline(), Some(manual.at(second)));
+        assert_eq!(timeout.deadline(), Some(manual.at(20)), "{choice}: as long again");
+        assert_eq!(manual.advance(10), [(20, 1)], "{choice}");
+        assert_eq!(timeout.deadline(), Some(manual.at(second)), "{choice}");
         dropping_until(second);
-        assert_eq!(manual.advance(1_000), [(third, 2)]);
-        assert_eq!((manual.timer.stats().missed, timeout.status()), (2, Status::Fired));
+        assert_eq!(manual.advance(1_000), [(third, 2)], "{choice}");
+        assert_eq!(manual.timer.stats().missed, 2, "{choice}");
+        assert_eq!(timeout.status(), Status::Fired, "{choice}");
     }
 }
 
