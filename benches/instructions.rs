@@ -4,7 +4,7 @@
 //! `instructions.txt`. Fails where a path takes over 3 % more; times on a busy machine could not
 //! tell.
 //!
-//! `cargo bench --bench instructions`, with `-- --keep` to keep what it counts now.
+//! `cargo bench -p tickwheel --bench instructions`, with `-- --keep` to keep what it counts now.
 
 mod report;
 
@@ -39,7 +39,7 @@ const PATHS: [Path; 10] = [
 const TOLERATED: f64 = 0.03;
 
 const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.txt");
-const KEEP: &str = "cargo bench --bench instructions -- --keep";
+const KEEP: &str = "cargo bench -p tickwheel --bench instructions -- --keep";
 
 /// The argument that, with the name of a path, makes the process run that and nothing else.
 const RUN: &str = "--run";

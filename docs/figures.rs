@@ -198,7 +198,7 @@ cargo run --release -p documents
 ```
 
 Instructions per operation are in [instructions.txt](../benches/instructions.txt), which `cargo bench
---bench instructions` compares. Times differ from machine to machine: [benchmarks.md](benchmarks.md)
+-p tickwheel --bench instructions` compares. Times differ from machine to machine: [benchmarks.md](benchmarks.md)
 has them, with the machine, the date and the command.
 ";
 

@@ -54,7 +54,7 @@ fn design_md_names_every_room_and_no_other() {
     let design = text("design.md");
     let rows = design.lines().filter(|line| line.starts_with("| `"));
     let named: BTreeSet<String> = rows
-        .filter_map(|row| row[3..].split_once('`').map(|(folder, row)| (folder, row)))
+        .filter_map(|row| row[3..].split_once('`'))
         .filter(|(folder, _)| folder.ends_with('/'))
         .flat_map(|(folder, row)| {
             let folder = if folder == "src/" { "" } else { folder };

@@ -229,7 +229,7 @@ fn quoted(file: &str, code: &str) -> Result<f64, String> {
     if !sources_named(file).iter().any(|path| text(path).contains(code)) {
         return Err(format!("{file} has no `{code}`"));
     }
-    let start = code.find(" = ").map(|at| at + 3).or(code.find(": ").map(|at| at + 2));
+    let start = code.find(" = ").map(|at| at + 3).or_else(|| code.find(": ").map(|at| at + 2));
     value(&code[start.unwrap_or(0)..]).ok_or_else(|| format!("`{code}` ends with no number"))
 }
 

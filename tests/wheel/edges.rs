@@ -158,7 +158,8 @@ impl Drop for Bomb {
 fn a_key_that_panics_in_its_drop_takes_the_value_along(mode: Mode) {
     let value = Rc::new(());
     let mut map = WheelMap::new(mode);
-    let calls: [fn(&mut WheelMap<Bomb, Rc<()>>, &Rc<()>); 5] = [
+    type Map = WheelMap<Bomb, Rc<()>>;
+    let calls: [fn(&mut Map, &Rc<()>); 5] = [
         |map, _| _ = map.remove(&std::mem::ManuallyDrop::new(Bomb(1, true)) as &Bomb),
         |map, value| _ = map.insert(Bomb(1, true), value.clone(), 7),
         |map, _| map.retain(|_, _| false),

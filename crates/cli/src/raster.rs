@@ -8,7 +8,7 @@ use std::error::Error;
 /// # Errors
 ///
 /// An error if `svg` is no SVG, or if the picture would be too large.
-pub fn png(svg: &str) -> Result<Vec<u8>, Box<dyn Error>> {
+pub(crate) fn png(svg: &str) -> Result<Vec<u8>, Box<dyn Error>> {
     const PIXELS: f32 = 2.0;
     let mut options = usvg::Options { font_family: FONT.into(), ..usvg::Options::default() };
     for font in [notosans::REGULAR_TTF, notosans::BOLD_TTF] {
