@@ -340,8 +340,8 @@ impl Timeout {
     ///
     /// A deadline that is there already stays. So a sign of life that moves an idle timeout costs a
     /// look nearly always: with 30 to 40 s, the timeout moves every 10 s and not with each packet.
-    /// Otherwise the timer chooses as [`Timer::schedule_within`] does. It is like
-    /// [`reschedule`](Self::reschedule) otherwise.
+    /// Otherwise the timer chooses as [`Timer::schedule_within`](crate::Timer::schedule_within) does.
+    /// It is like [`reschedule`](Self::reschedule) otherwise.
     ///
     /// ```
     /// use std::time::Duration;

@@ -25,7 +25,7 @@ use std::time::Instant;
 ///
 /// # What happens with each clock
 ///
-/// | | [`MonotonicClock`], the default | `BootClock`, feature `boot-clock` | [`ManualClock`](crate::ManualClock) |
+/// | | [`MonotonicClock`], the default | `BootClock`, feature `boot-clock` | [`ManualClock`] |
 /// |---|---|---|---|
 /// | **the machine is suspended** | stands still on Linux and macOS: a timeout of an hour fires after an hour awake. Goes on on Windows | goes on: what came due in a suspend fires within 10 s of waking up, or what `with_look` says | stands still |
 /// | **somebody sets the time of day** | nothing | nothing | nothing |
@@ -45,7 +45,7 @@ use std::time::Instant;
 /// There is no clock here that follows tokio's. It would have to tell tokio of each deadline before
 /// the runtime goes idle, but the runtime goes idle on one thread while the worker learns of the
 /// deadline on another, and tokio has no way for others to hold its clock meanwhile. So the test
-/// would pass or fail by chance. Instead, put the timer on a [`ManualClock`](crate::ManualClock),
+/// would pass or fail by chance. Instead, put the timer on a [`ManualClock`],
 /// and move both clocks by hand:
 ///
 /// ```
@@ -81,7 +81,7 @@ use std::time::Instant;
 ///
 /// Time is an [`Instant`], because nearly all code that deals with deadlines takes one. A clock
 /// that does not run like the system's counts from some instant, as
-/// [`ManualClock`](crate::ManualClock) does:
+/// [`ManualClock`] does:
 ///
 /// ```
 /// use std::time::{Duration, Instant};

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use statrs::distribution::{Binomial, DiscreteCDF};
 
-/// Where the median of a figure lies, with [`CONFIDENCE`].
+/// Where the median of a figure lies, with a confidence of 99 %.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Interval {

@@ -11,7 +11,7 @@ use crate::Error;
 use crate::store::{Limit, Position, Row};
 use crate::values::time;
 
-/// A timeout in the store; by [`DurableTimer::get`] and [`DurableTimer::iter`].
+/// A timeout in the store; by [`DurableTimer::get`](crate::DurableTimer::get) and [`DurableTimer::iter`](crate::DurableTimer::iter).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pending(pub(super) Row);
 
@@ -37,7 +37,7 @@ impl Pending {
     }
 }
 
-/// All pending timeouts; by [`DurableTimer::iter`].
+/// All pending timeouts; by [`DurableTimer::iter`](crate::DurableTimer::iter).
 pub struct Iter {
     handle: Arc<Handle>,
     rows: VecDeque<Row>,

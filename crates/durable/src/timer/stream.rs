@@ -12,7 +12,7 @@ use super::due::Due;
 use super::handle::Handle;
 use crate::Error;
 
-/// A stream of what comes due; by [`DurableTimer::stream`].
+/// A stream of what comes due; by [`DurableTimer::stream`](crate::DurableTimer::stream).
 pub struct DueStream {
     handle: Arc<Handle>,
     listener: Option<EventListener>,
