@@ -101,7 +101,7 @@ mod terminal {
         terminal.assert_is_restored();
     }
 
-    /// Runs itself again in a terminal, and panics there.
+    /// Runs itself again in a terminal, and panics there. A backtrace would fill the screen.
     #[test]
     fn a_panic_restores_the_terminal_and_is_told() {
         const INSIDE: &str = "TICKWHEEL_WATCH_PANICS";
@@ -122,7 +122,7 @@ mod terminal {
         let itself = std::env::current_exe().unwrap();
         let name = "watch::terminal::a_panic_restores_the_terminal_and_is_told";
         let itself = itself.display();
-        terminal.run(&format!("{INSIDE}=1 {itself} --exact {name} --nocapture"));
+        terminal.run(&format!("RUST_BACKTRACE=0 {INSIDE}=1 {itself} --exact {name} --nocapture"));
         terminal.wait_for("planted");
         terminal.wait_for_exit(101);
         terminal.assert_is_restored();
