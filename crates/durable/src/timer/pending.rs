@@ -11,7 +11,8 @@ use crate::Error;
 use crate::store::{Limit, Position, Row};
 use crate::values::time;
 
-/// A timeout in the store; by [`DurableTimer::get`](crate::DurableTimer::get) and [`DurableTimer::iter`](crate::DurableTimer::iter).
+/// A timeout in the store; by [`DurableTimer::get`](crate::DurableTimer::get) and
+/// [`DurableTimer::iter`](crate::DurableTimer::iter).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pending(pub(super) Row);
 
