@@ -70,9 +70,10 @@ impl<T> Keeper<T> {
         };
         // All of them, because the store tells once what has become visible.
         let mut partitions: Vec<u32> = self.tenure.epochs.keys().copied().collect();
-        // Those that are behind come first.
-        partitions
-            .sort_unstable_by_key(|&partition| (self.front.complete_until(partition), partition));
+        // Those that are furthest behind come first.
+        partitions.sort_by_cached_key(|&partition| {
+            (self.front.place(partition).loaded.clone(), partition)
+        });
         let from = partitions.into_iter().map(|partition| Start {
             lease: self.tenure.lease(partition),
             after: self.front.place(partition).loaded.clone(),

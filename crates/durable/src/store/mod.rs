@@ -1,6 +1,8 @@
 //! What a store must do, and the words it speaks.
 
 pub(crate) mod memory;
+#[cfg(any(test, feature = "postgres"))]
+pub(crate) mod portions;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 #[cfg(feature = "redb")]

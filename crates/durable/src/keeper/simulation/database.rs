@@ -10,7 +10,10 @@ use super::LEASE;
 use crate::Error;
 use crate::keeper::words::{CommitCall, LoadCall};
 use crate::store::memory::Tables;
-use crate::store::{Change, Done, Lease, Leases, Limit, Loaded, Outcome, Row};
+use crate::store::portions::Portions;
+use crate::store::{
+    Change, Done, Lease, Leases, Limit, Loaded, Outcome, Page, Position, Row, Start,
+};
 
 /// A database: what `PostgresStore` does in one.
 pub(super) struct Database {
@@ -30,6 +33,8 @@ pub(super) struct Database {
     dead: Option<Vec<Vec<u64>>>,
     /// The number of the newest row when a worker loaded last.
     seen: HashMap<u64, u64>,
+    /// How much each worker asks for at once.
+    portions: HashMap<u64, Portions>,
     /// A call that is made before `heals_at` has no answer before this: a process hangs, or the
     /// network is gone and forgot the connection.
     pub(super) silent_until: u64,
@@ -56,17 +61,17 @@ pub(super) struct Manners {
     pub(super) skips_locked: bool,
     /// A call that takes longer than a third of the lease is given up.
     pub(super) gives_up: bool,
+    /// A load that takes too long is asked for in smaller portions.
+    pub(super) asks_for_less: bool,
 }
 
-pub(super) const GOOD: Manners =
-    Manners { goes_on: true, shares_limit: true, skips_locked: true, gives_up: true };
-
-/// Rows that are read in a millisecond.
-const READ: u64 = 100;
-/// The longest a statement waits for a lock, or works.
-const STATEMENT: u64 = 30_000;
-/// When TCP says that nobody is there.
-const VANISHED: u64 = 600_000;
+pub(super) const GOOD: Manners = Manners {
+    goes_on: true,
+    shares_limit: true,
+    skips_locked: true,
+    gives_up: true,
+    asks_for_less: true,
+};
 
 impl Database {
     pub(super) fn new(rng: &mut Rng, partitions: u32) -> Self {
@@ -81,6 +86,7 @@ impl Database {
             shared: HashMap::new(),
             dead: None,
             seen: HashMap::new(),
+            portions: HashMap::new(),
             silent_until: 0,
             heals_at: 0,
             rows_read: 0,
@@ -165,31 +171,59 @@ impl Database {
         let newest = self.tables.newest();
         let seen = self.seen.insert(worker, newest).unwrap_or(newest);
         let mut loaded = Loaded::default();
-        let mut read = 0;
-        for start in from {
-            let partition = start.lease.partition;
-            let page = self.tables.list(Some(partition), &start.after, *until, limit);
-            let end = page.end.as_ref().map_or(*until, |end| end.deadline);
-            let new: Vec<Row> = self.tables.since(seen, partition, &start.after).collect();
-            let first = if self.manners.goes_on { start.after.deadline } else { 0 };
-            let dead = self.dead.iter().flat_map(|dead| &dead[partition as usize]);
-            read += dead.filter(|deadline| (first..=end).contains(deadline)).count() as u64;
-            read += (page.rows.len() + new.len()) as u64;
-            if !self.manners.goes_on {
-                let known = self.tables.list(
-                    Some(partition),
-                    &crate::store::Position::start(),
-                    start.after.deadline,
-                    Limit { rows: usize::MAX, bytes: usize::MAX },
-                );
-                read += known.rows.len() as u64;
-            }
-            loaded.rows.extend(page.rows);
-            loaded.rows.extend(new);
-            loaded.ends.push(page.end);
+        for Start { lease, after } in from {
+            loaded.rows.extend(self.tables.since(seen, lease.partition, after));
+            loaded.ends.push(Some(after.clone()));
         }
-        self.rows_read += read;
-        (loaded, read / READ)
+        let mut took = loaded.rows.len() as u64 / READ;
+        let mut portions = self.portions.get(&worker).copied().unwrap_or(Portions::ALL);
+        for part in portions.parts(from, *until) {
+            let mut pages: Vec<Page> = Vec::new();
+            let mut read = 0;
+            for &place in &part.places {
+                let (page, rows) = self.read(&from[place], part.until, limit);
+                pages.push(page);
+                read += rows;
+            }
+            self.rows_read += read;
+            let time = part.time(LEASE / 3);
+            if self.manners.asks_for_less && time < read / READ {
+                portions.outlasted(&part);
+                took += time;
+                break;
+            }
+            if read / READ < time / 3 {
+                portions.was_quick(&part);
+            }
+            took += read / READ;
+            for (&place, page) in part.places.iter().zip(pages) {
+                loaded.rows.extend(page.rows);
+                let cut = || Position::before(part.until + 1);
+                loaded.ends[place] = page.end.or_else(|| (part.until < *until).then(cut));
+            }
+        }
+        self.portions.insert(worker, portions);
+        (loaded, took)
+    }
+
+    /// Reads a partition, and returns how many rows that takes, dead ones included.
+    fn read(&self, Start { lease, after }: &Start, until: u64, limit: Limit) -> (Page, u64) {
+        let partition = lease.partition;
+        let page = self.tables.list(Some(partition), after, until, limit);
+        let end = page.end.as_ref().map_or(until, |end| end.deadline);
+        let first = if self.manners.goes_on { after.deadline } else { 0 };
+        let dead = self.dead.iter().flat_map(|dead| &dead[partition as usize]);
+        let dead = dead.filter(|deadline| (first..=end).contains(deadline)).count();
+        let mut read = dead + page.rows.len();
+        if !self.manners.goes_on {
+            let all = Limit { rows: usize::MAX, bytes: usize::MAX };
+            read += self
+                .tables
+                .list(Some(partition), &Position::start(), after.deadline, all)
+                .rows
+                .len();
+        }
+        (page, read as u64)
     }
 
     /// Commits, and returns how long that takes.
@@ -244,3 +278,9 @@ impl Database {
 
 /// How long a change waits for a lock.
 const LOCK: u64 = LEASE / 20;
+/// Rows that are read in a millisecond.
+const READ: u64 = 100;
+/// The longest a statement waits for a lock, or works.
+const STATEMENT: u64 = 30_000;
+/// When TCP says that nobody is there.
+const VANISHED: u64 = 600_000;

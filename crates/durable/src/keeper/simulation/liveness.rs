@@ -104,6 +104,23 @@ fn dead_rows_are_not_read_again_and_again() {
     assert!(1_000 <= found.late, "with each look from the front: {found:?}");
 }
 
+/// A million were deleted behind a dump, and then a call had no answer, so that all is read again.
+/// That takes ten seconds, five leases, and of one partition more than a third of a lease.
+fn dead_from_the_start(database: &mut Database, time: u64) -> u64 {
+    dead(database, time);
+    silence(database, time)
+}
+
+#[test]
+fn what_takes_longer_to_read_than_a_call_may_last_is_read_in_portions() {
+    for size in [ONE, TWO] {
+        let found = run(size, GOOD, dead_from_the_start);
+        assert!(found.late < 30_000, "{found:?}");
+        let found = run(size, Manners { asks_for_less: false, ..GOOD }, dead_from_the_start);
+        assert_eq!(found.late, u64::MAX, "with all asked for again and again: {found:?}");
+    }
+}
+
 #[test]
 fn a_name_that_somebody_has_locked_holds_up_no_other_and_no_lease_is_lost() {
     for size in [ONE, TWO] {

@@ -1,141 +1,57 @@
-//! A connection with its statements, and what a transaction does with them.
+//! A connection, and what is committed on it.
 
-use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Error, Statement};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Error, Row};
 
-use super::{read_replaced, signed, unsigned};
-use crate::store::postgres::rows::{Reading, read_row};
-use crate::store::{Change, Changed, Done, Outcome, Put, Replaced, Row, Settlement};
+use super::change::runs;
+use crate::store::{Change, Done, Settlement};
 
+/// A connection to the database, or to a pooler that lends one for each transaction: no statement
+/// has a name, and no setting outlives its transaction.
 pub(super) struct Connection {
-    pub(super) client: Client,
-    pub(super) statements: Statements,
+    client: Client,
     /// Begins a transaction, and sets what holds in it.
     begin: String,
+    /// How long a call may take.
+    pub(super) limit: Duration,
 }
 
-pub(super) struct Statements {
-    lock_partitions: Statement,
-    ack: Statement,
-    retry: Statement,
-    unlocked: Statement,
-    find: Statement,
-    put: Statement,
-    cancel: Statement,
-    pub(super) news: Statement,
-    pub(super) load: Statement,
-    pub(super) list: Statement,
-    pub(super) get: Statement,
-}
-
-/// Owners cannot change while their acks are looked at. Leases can be renewed meanwhile.
-const LOCK_PARTITIONS: &str =
-    "select partition, epoch from tickwheel_partition where partition = any($1)
-     order by partition for key share";
-const ACK: &str =
-    "delete from tickwheel_due due using unnest($1::text[], $2::bigint[]) u(name, number)
-     where due.name = u.name and due.number = u.number returning due.number";
-const RETRY: &str = "update tickwheel_due due
-     set deadline = u.deadline, attempt = due.attempt + 1, number = nextval('tickwheel_number'),
-       put_by = pg_current_xact_id()
-     from unnest($1::text[], $2::bigint[], $3::bigint[]) u(name, number, deadline)
-     where due.name = u.name and due.number = u.number
-     returning u.number, due.partition, due.deadline, due.name, due.number, due.attempt,
-       due.payload";
-/// Which of these names have a row, and which of those nobody else has locked.
-const UNLOCKED: &str = "with free as (select name from tickwheel_due where name = any($1)
-       for update skip locked)
-     select due.name, free.name is not null
-     from tickwheel_due due left join free on free.name = due.name where due.name = any($1)";
-/// In order of the names, so that two workers do not wait for each other.
-const FIND: &str = "select name, number, deadline from tickwheel_due where name = any($1)
-     order by name for update";
-const PUT: &str = "select name, number, is_new, partition from tickwheel_put($1, $2, $3)";
-const CANCEL: &str =
-    "delete from tickwheel_due where name = any($1::text[]) returning name, number, deadline";
-/// What is before the positions and was committed since that snapshot: by a transaction that had
-/// not begun then, or that had not ended. The first row has the snapshot of now. Only one index has
-/// the order that is asked for, so the planner has no choice.
-const NEWS: &str = "select -1, 0::bigint, pg_current_snapshot()::text, 0::bigint, 0, ''::bytea
-     union all
-     select partition, deadline, name, number, attempt,
-       case when sum(octet_length(payload)) over (rows unbounded preceding)
-         - octet_length(payload) < $6 then payload end
-     from (select due.* from unnest($1::int[], $2::bigint[], $3::text[]) u(partition, deadline, name)
-       cross join lateral (
-         (select * from tickwheel_due d
-          where d.partition = u.partition and d.put_by >= pg_snapshot_xmax($4::text::pg_snapshot)
-            and d.deadline <= u.deadline
-          order by d.put_by, d.deadline limit $5)
-         union all
-         (select open.* from pg_snapshot_xip($4::text::pg_snapshot) xid cross join lateral (
-            select * from tickwheel_due d
-            where d.partition = u.partition and d.put_by >= xid and d.put_by <= xid
-              and d.deadline <= u.deadline
-            order by d.put_by, d.deadline limit $5) open)) due
-       where (due.deadline, due.name) <= (u.deadline, u.name)
-       limit $5) new";
-/// What comes after the positions, so many of each partition. What is too much has no payload.
-const LOAD: &str = "select due.partition, due.deadline, due.name, due.number, due.attempt,
-       case when sum(octet_length(due.payload)) over (rows unbounded preceding)
-         - octet_length(due.payload) < $6 then due.payload end
-     from unnest($1::int[], $2::bigint[], $3::text[]) u(partition, deadline, name)
-     cross join lateral (
-       select * from tickwheel_due d
-       where d.partition = u.partition and (d.deadline, d.name) > (u.deadline, u.name)
-         and d.deadline <= $4
-       order by d.deadline, d.name limit $5) due";
-const GET: &str = "select partition, deadline, name, number, attempt, payload
-     from tickwheel_due where name = $1";
-
-/// Merges the partitions, and stops at the limit.
-fn list() -> String {
-    let parts: Vec<String> = (0..super::PARTITIONS)
-        .map(|partition| {
-            format!(
-                "(select * from tickwheel_due where partition = {partition}
-                    and (deadline, name) > ($1, $2) and deadline <= $3
-                  order by deadline, name)"
-            )
-        })
-        .collect();
-    format!(
-        "select partition, deadline, name, number, attempt,
-           case when sum(octet_length(payload)) over (order by deadline, name rows unbounded
-             preceding) - octet_length(payload) < $5 then payload end
-         from (select * from ({}) all_due order by deadline, name limit $4) due
-         order by deadline, name",
-        parts.join(" union all ")
-    )
-}
+pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 impl Connection {
-    pub(super) async fn prepare(client: Client, begin: String) -> Result<Self, Error> {
-        // Each statement is planned when it is used, within `begin`.
-        let statements = Statements {
-            lock_partitions: client.prepare(LOCK_PARTITIONS).await?,
-            ack: client.prepare(ACK).await?,
-            retry: client.prepare(RETRY).await?,
-            unlocked: client.prepare(UNLOCKED).await?,
-            find: client.prepare(FIND).await?,
-            put: client.prepare(PUT).await?,
-            cancel: client.prepare(CANCEL).await?,
-            news: client.prepare(NEWS).await?,
-            load: client.prepare(LOAD).await?,
-            list: client.prepare(&list()).await?,
-            get: client.prepare(GET).await?,
-        };
-        Ok(Self { client, statements, begin })
+    pub(super) fn new(client: Client, limit: Duration) -> Self {
+        Self { client, begin: begin(limit), limit }
     }
 
     pub(super) async fn begin(&self) -> Result<(), Error> {
-        self.client.batch_execute(&self.begin).await
+        self.execute(&self.begin).await
     }
 
     pub(super) async fn end(&self) -> Result<(), Error> {
-        self.client.batch_execute("commit").await
+        self.execute("commit").await
+    }
+
+    /// Executes statements that have no parameters and return nothing.
+    pub(super) async fn execute(&self, statements: &str) -> Result<(), Error> {
+        self.client.batch_execute(statements).await
+    }
+
+    pub(super) async fn query(
+        &self,
+        statement: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Vec<Row>, Error> {
+        self.client.query_typed(statement, parameters).await
+    }
+
+    pub(super) async fn query_one(
+        &self,
+        statement: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Row, Error> {
+        self.client.query_typed_one(statement, parameters).await
     }
 
     /// Commits all, or nothing if a row is locked or anything is refused.
@@ -153,163 +69,63 @@ impl Connection {
         Ok(done)
     }
 
-    /// Commits what can be. What somebody else has locked, and what is refused, is left out alone.
-    pub(super) async fn commit_singly(
+    /// Commits what can be, after [`commit`](Self::commit) could not. What somebody else has
+    /// locked, and what is refused, is left out alone.
+    pub(super) async fn commit_what_can_be(
         &self,
         settlements: &[Settlement],
         changes: &[Change],
     ) -> Result<Done, Error> {
-        self.client.batch_execute("rollback").await?;
+        self.execute("rollback").await?;
         self.begin().await?;
         let mut done =
-            Done { outcomes: self.settle_unlocked(settlements).await?, ..Done::default() };
-        for change in changes {
-            self.client.batch_execute("savepoint one").await?;
-            let changed = self.change(std::slice::from_ref(change)).await;
-            let back = if changed.is_ok() { "release one" } else { "rollback to one; release one" };
-            self.client.batch_execute(back).await?;
-            done.changed.push(match changed {
-                Ok(mut changed) => Ok(changed.pop().expect("one for one")),
-                Err(error) if error.as_db_error().is_none() => return Err(error),
-                Err(error) => {
-                    let doing = if change.put.is_some() { "put" } else { "cancel" };
-                    Err(crate::Error::store(format!("{doing} {:?}", change.name), error))
+            Done { outcomes: self.settle_unlocked(settlements).await?, changed: Vec::new() };
+        // The commit before has waited for the locks.
+        self.execute("set local lock_timeout = 5").await?;
+        let mut left: Vec<&[Change]> = runs(changes).collect();
+        left.reverse();
+        while let Some(part) = left.pop() {
+            self.execute("savepoint part").await?;
+            let error = match self.change(part).await {
+                Ok(changed) => {
+                    self.execute("release part").await?;
+                    done.changed.extend(changed.into_iter().map(Ok));
+                    continue;
                 }
-            });
+                Err(error) if error.as_db_error().is_none() => return Err(error),
+                Err(error) => error,
+            };
+            self.execute("rollback to part; release part").await?;
+            if let [change] = part {
+                let doing = if change.put.is_some() { "put" } else { "cancel" };
+                let doing = format!("{doing} {:?}", change.name);
+                done.changed.push(Err(crate::Error::store(doing, error)));
+            } else {
+                // The one that is refused is in one of the halves.
+                let (first, second) = part.split_at(part.len() / 2);
+                left.extend([second, first]);
+            }
         }
         self.end().await?;
         Ok(done)
     }
-
-    /// Settles as [`settle`](Self::settle) does, except for what somebody else has locked.
-    async fn settle_unlocked(&self, settlements: &[Settlement]) -> Result<Vec<Outcome>, Error> {
-        let names: Vec<&str> = settlements.iter().map(|settled| &*settled.held.name).collect();
-        let rows = self.client.query(&self.statements.unlocked, &[&names]).await?;
-        let locked: HashSet<&str> =
-            rows.iter().filter(|row| !row.get::<_, bool>(1)).map(|row| row.get(0)).collect();
-        let is_locked = |settled: &&Settlement| locked.contains(&*settled.held.name);
-        let free: Vec<Settlement> =
-            settlements.iter().filter(|settled| !is_locked(settled)).cloned().collect();
-        let mut outcomes = self.settle(&free).await?.into_iter();
-        let outcomes = settlements.iter().map(|settled| match is_locked(&settled) {
-            true => Outcome::Locked,
-            false => outcomes.next().expect("an outcome for each"),
-        });
-        Ok(outcomes.collect())
-    }
-
-    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Outcome>, Error> {
-        let epochs = self.epochs(settlements).await?;
-        let mut outcomes = Vec::with_capacity(settlements.len());
-        let mut places = HashMap::new();
-        let (mut acked, mut retried) = (Columns::default(), Columns::default());
-        for (at, Settlement { held, retry_at }) in settlements.iter().enumerate() {
-            if epochs.get(&held.lease.partition) != Some(&held.lease.epoch) {
-                outcomes.push(Outcome::Fenced);
-                continue;
-            }
-            outcomes.push(Outcome::Gone);
-            places.insert(signed(held.number), at);
-            let columns = if retry_at.is_none() { &mut acked } else { &mut retried };
-            columns.names.push(&*held.name);
-            columns.numbers.push(signed(held.number));
-            columns.deadlines.push(signed(retry_at.unwrap_or_default()));
-        }
-        if !acked.names.is_empty() {
-            let parameters: [&Parameter<'_>; 2] = [&acked.names, &acked.numbers];
-            for row in self.client.query(&self.statements.ack, &parameters).await? {
-                outcomes[places[&row.get(0)]] = Outcome::Settled(None);
-            }
-        }
-        if !retried.names.is_empty() {
-            let parameters: [&Parameter<'_>; 3] =
-                [&retried.names, &retried.numbers, &retried.deadlines];
-            for row in self.client.query(&self.statements.retry, &parameters).await? {
-                let Reading::Row(retried) = read_row(&row, 1) else { continue };
-                outcomes[places[&row.get(0)]] = Outcome::Settled(Some(retried));
-            }
-        }
-        Ok(outcomes)
-    }
-
-    /// Returns the newest epochs of the partitions that are settled in, and keeps them from
-    /// changing.
-    async fn epochs(&self, settlements: &[Settlement]) -> Result<HashMap<u32, u64>, Error> {
-        let partitions: HashSet<i32> =
-            settlements.iter().map(|settlement| settlement.held.lease.partition as i32).collect();
-        if partitions.is_empty() {
-            return Ok(HashMap::new());
-        }
-        let partitions: Vec<i32> = partitions.into_iter().collect();
-        let rows = self.client.query(&self.statements.lock_partitions, &[&partitions]).await?;
-        Ok(rows.iter().map(|row| (row.get::<_, i32>(0) as u32, unsigned(row.get(1)))).collect())
-    }
-
-    /// Puts or cancels names that are different.
-    async fn change(&self, changes: &[Change]) -> Result<Vec<Changed>, Error> {
-        let names: Vec<&str> = changes.iter().map(|change| &*change.name).collect();
-        let puts: Vec<&Put> = changes.iter().filter_map(|change| change.put.as_ref()).collect();
-        if puts.is_empty() {
-            let gone = self.client.query(&self.statements.cancel, &[&names]).await?;
-            let gone: HashMap<&str, Replaced> =
-                gone.iter().map(|row| (row.get(0), read_replaced(row))).collect();
-            let replaced = |name: &&str| Changed { row: None, replaced: gone.get(name).copied() };
-            return Ok(names.iter().map(replaced).collect());
-        }
-        let deadlines: Vec<i64> = puts.iter().map(|put| signed(put.deadline)).collect();
-        let payloads: Vec<&[u8]> = puts.iter().map(|put| &*put.payload).collect();
-        let found = self.client.query(&self.statements.find, &[&names]).await?;
-        let old: HashMap<&str, Replaced> =
-            found.iter().map(|row| (row.get(0), read_replaced(row))).collect();
-        let parameters: [&Parameter<'_>; 3] = [&names, &deadlines, &payloads];
-        let rows = self.client.query(&self.statements.put, &parameters).await?;
-        let new: HashMap<&str, &tokio_postgres::Row> =
-            rows.iter().map(|row| (row.get(0), row)).collect();
-        let changed = changes.iter().zip(puts).map(|(change, put)| {
-            let row = new[&*change.name];
-            let is_new: bool = row.get(2);
-            // Another put it between the two statements; when, is not known.
-            let unseen = || (!is_new).then_some(Replaced { number: 0, deadline: 0 });
-            Changed {
-                row: Some(Row {
-                    name: change.name.clone(),
-                    deadline: put.deadline,
-                    payload: put.payload.clone(),
-                    attempt: 0,
-                    number: unsigned(row.get(1)),
-                    partition: row.get::<_, i32>(3) as u32,
-                }),
-                replaced: old.get(&*change.name).copied().or_else(unseen),
-            }
-        });
-        Ok(changed.collect())
-    }
 }
 
-/// What is settled, as arrays of one length.
-#[derive(Default)]
-struct Columns<'a> {
-    names: Vec<&'a str>,
-    numbers: Vec<i64>,
-    deadlines: Vec<i64>,
-}
-
-pub(super) type Parameter<'a> = dyn ToSql + Sync + 'a;
-
-/// Splits changes into runs of one kind in which no name comes twice, so that each is a statement.
-fn runs(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
-    let mut left = changes;
-    std::iter::from_fn(move || {
-        let first = left.first()?;
-        let mut names = HashSet::new();
-        let end = left
-            .iter()
-            .position(|change| {
-                change.put.is_some() != first.put.is_some() || !names.insert(&change.name)
-            })
-            .unwrap_or(left.len());
-        let (run, rest) = left.split_at(end);
-        left = rest;
-        Some(run)
-    })
+/// Begins a transaction that the server ends by itself if this process is gone, that is on the disk
+/// when it is acked, whatever the database is set to, and whose statements go by the indexes,
+/// whatever the statistics say.
+fn begin(limit: Duration) -> String {
+    let limit = limit.as_millis().max(1);
+    let lock = (limit / 30).clamp(10, 1_000);
+    format!(
+        "begin isolation level read committed;
+         set local statement_timeout = {limit};
+         set local idle_in_transaction_session_timeout = {limit};
+         set local lock_timeout = {lock};
+         select set_config('synchronous_commit', 'on', true)
+           where current_setting('synchronous_commit') = 'off';
+         set local enable_seqscan = off; set local enable_bitmapscan = off;
+         set local enable_sort = off; set local enable_hashjoin = off;
+         set local enable_mergejoin = off; set local jit = off;"
+    )
 }

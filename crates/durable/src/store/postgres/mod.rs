@@ -1,11 +1,13 @@
 //! The store on PostgreSQL: many workers, each the owner of some partitions.
 
+mod change;
 mod connect;
 mod connection;
 mod lease;
 mod operate;
 mod rows;
 mod schema;
+mod settle;
 #[cfg(feature = "tls")]
 mod tls;
 mod transaction;
@@ -17,16 +19,19 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::Socket;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
+use tokio_postgres::types::Type;
 
 use crate::Error;
 use crate::block_on::block_on;
+use crate::store::portions::Portions;
 use crate::store::{
-    Change, Done, Leases, Limit, Loaded, Page, Position, Replaced, Row, Settlement, Start, Store,
+    Change, Done, Leases, Limit, Loaded, Page, Position, Row, Settlement, Start, Store,
 };
 use connect::Connect;
 use connection::Connection;
 use lease::{CLOCK, take_leases};
 pub use operate::Workers;
+use rows::{GET, Reading, read_row};
 pub use schema::MIGRATION;
 use schema::set_up;
 pub use transaction::{cancel_in, schedule_in};
@@ -56,6 +61,7 @@ pub struct PostgresStore {
     worker: Option<i64>,
     /// The snapshot of the last load on this connection.
     seen: Option<String>,
+    portions: Portions,
 }
 
 impl Drop for PostgresStore {
@@ -135,6 +141,7 @@ impl PostgresStore {
             connection: None,
             worker: None,
             seen: None,
+            portions: Portions::ALL,
         })
     }
 
@@ -159,7 +166,6 @@ impl PostgresStore {
         let runtime = self.runtime.as_ref().expect("it is there until the store is dropped");
         let _guard = runtime.enter();
         let mut connection = self.connection.take();
-        let begin = begin(limit);
         let (connect, makes_tables, seen) =
             (&self.connect, self.makes_tables, self.seen.as_deref());
         let working = async {
@@ -167,9 +173,9 @@ impl PostgresStore {
                 Some(connected) => connected,
                 None => {
                     let client = connect().await.map_err(|e| Error::store(&*doing, e))?;
-                    set_up(&client, &begin, makes_tables).await?;
-                    let prepared = Connection::prepare(client, begin.clone()).await;
-                    prepared.map_err(|error| Error::store(&*doing, error))?
+                    let connected = Connection::new(client, limit);
+                    set_up(&connected, makes_tables).await?;
+                    connected
                 }
             };
             let mut tries = 0;
@@ -182,7 +188,7 @@ impl PostgresStore {
                 if CONFLICTS.iter().all(|state| error.code() != Some(state)) || 5 < tries {
                     return Err(Error::store(&*doing, error));
                 }
-                let rolled_back = connected.client.batch_execute("rollback").await;
+                let rolled_back = connected.execute("rollback").await;
                 rolled_back.map_err(|error| Error::store(&*doing, error))?;
             }
         };
@@ -203,25 +209,6 @@ impl PostgresStore {
     }
 }
 
-/// Begins a transaction that the server ends by itself if this process is gone, that is on the disk
-/// when it is acked, whatever the database is set to, and whose statements go by the indexes,
-/// whatever the statistics say.
-fn begin(limit: Duration) -> String {
-    let limit = limit.as_millis().max(1);
-    let lock = (limit / 30).clamp(10, 1_000);
-    format!(
-        "begin isolation level read committed;
-         set local statement_timeout = {limit};
-         set local idle_in_transaction_session_timeout = {limit};
-         set local lock_timeout = {lock};
-         select set_config('synchronous_commit', 'on', true)
-           where current_setting('synchronous_commit') = 'off';
-         set local enable_seqscan = off; set local enable_bitmapscan = off;
-         set local enable_sort = off; set local enable_hashjoin = off;
-         set local enable_mergejoin = off; set local jit = off;"
-    )
-}
-
 /// After these the same may be tried again.
 const CONFLICTS: [SqlState; 2] =
     [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE];
@@ -233,7 +220,7 @@ impl Store for PostgresStore {
             Some(worker) => worker,
             None => self.run("take a number from", async |connection, _| {
                 let next = "select nextval('tickwheel_worker_number')";
-                Ok(connection.client.query_one(next, &[]).await?.get(0))
+                Ok(connection.query_one(next, &[]).await?.get(0))
             })?,
         };
         self.worker = Some(worker);
@@ -242,27 +229,30 @@ impl Store for PostgresStore {
                 connection.begin().await?;
                 let free = "update tickwheel_partition set owner = null, until = '-infinity'
                             where owner = $1";
-                connection.client.execute(free, &[&worker]).await?;
+                connection.query(free, &[(&worker, Type::INT8)]).await?;
                 let gone = "delete from tickwheel_worker where worker = $1";
-                connection.client.execute(gone, &[&worker]).await?;
+                connection.query(gone, &[(&worker, Type::INT8)]).await?;
                 connection.end().await?;
                 Ok(Leases { held: Vec::new(), good_for: None, clock: None })
             });
         }
         self.run("take leases from", async |connection, _| {
             connection.begin().await?;
-            let held = take_leases(&connection.client, worker, seconds).await?;
+            let held = take_leases(connection, worker, seconds).await?;
             connection.end().await?;
             // Last, so that little time passes until the worker has it: by so much it is late.
-            let clock = unsigned(connection.client.query_one(CLOCK, &[]).await?.get(0));
+            let clock = unsigned(connection.query_one(CLOCK, &[]).await?.get(0));
             Ok(Leases { held, good_for: Some(good_for), clock: Some(clock) })
         })
     }
 
     fn load(&mut self, from: &[Start], until: u64, limit: Limit) -> Result<Loaded, Error> {
-        let (loaded, seen) = self.run("load from", async |connection, seen| {
-            connection.load(seen, from, until, limit).await
-        })?;
+        let mut portions = self.portions;
+        let loaded = self.run("load from", async |connection, seen| {
+            connection.load(seen, from, until, limit, &mut portions).await
+        });
+        self.portions = portions;
+        let (loaded, seen) = loaded?;
         self.seen = Some(seen);
         Ok(loaded)
     }
@@ -275,7 +265,7 @@ impl Store for PostgresStore {
                     if error.as_db_error().is_some()
                         && CONFLICTS.iter().all(|state| error.code() != Some(state)) =>
                 {
-                    connection.commit_singly(settlements, changes).await
+                    connection.commit_what_can_be(settlements, changes).await
                 }
                 done => done,
             }
@@ -284,10 +274,10 @@ impl Store for PostgresStore {
 
     fn get(&mut self, name: &str) -> Result<Option<Row>, Error> {
         self.run("find a name in", async |connection, _| {
-            let row = connection.client.query_opt(&connection.statements.get, &[&name]).await?;
-            Ok(row.and_then(|row| match rows::read_row(&row, 0) {
-                rows::Reading::Row(row) => Some(row),
-                rows::Reading::TooMuch | rows::Reading::Damaged(_) => None,
+            let rows = connection.query(GET, &[(&name, Type::TEXT)]).await?;
+            Ok(rows.first().and_then(|row| match read_row(row, 0) {
+                Reading::Row(row) => Some(row),
+                Reading::TooMuch | Reading::Damaged(_) => None,
             }))
         })
     }
@@ -299,7 +289,7 @@ impl Store for PostgresStore {
     fn count(&mut self) -> Result<u64, Error> {
         self.run("count in", async |connection, _| {
             let count = "select count(*) from tickwheel_due";
-            Ok(unsigned(connection.client.query_one(count, &[]).await?.get(0)))
+            Ok(unsigned(connection.query_one(count, &[]).await?.get(0)))
         })
     }
 
@@ -311,10 +301,6 @@ impl Store for PostgresStore {
 
 /// What operators read may take so long: nothing waits for it.
 const READS: Duration = Duration::from_secs(60);
-
-fn read_replaced(row: &tokio_postgres::Row) -> Replaced {
-    Replaced { number: unsigned(row.get(1)), deadline: unsigned(row.get(2)) }
-}
 
 /// The database has no unsigned numbers; none here is near the end.
 fn signed(number: u64) -> i64 {

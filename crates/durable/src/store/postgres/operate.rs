@@ -27,7 +27,6 @@ impl PostgresStore {
     pub fn workers(&mut self) -> Result<Workers, Error> {
         self.run("count the workers", async |connection, _| {
             let row = connection
-                .client
                 .query_one(
                     "select
                        (select count(*) from tickwheel_worker where until >= clock_timestamp()),
@@ -49,7 +48,7 @@ impl PostgresStore {
     /// [`Error::Store`].
     pub fn now(&mut self) -> Result<SystemTime, Error> {
         let milliseconds = self.run("read the clock", async |connection, _| {
-            Ok(unsigned(connection.client.query_one(CLOCK, &[]).await?.get(0)))
+            Ok(unsigned(connection.query_one(CLOCK, &[]).await?.get(0)))
         })?;
         Ok(UNIX_EPOCH + Duration::from_millis(milliseconds))
     }

@@ -3,24 +3,17 @@
 use std::cmp::Ordering;
 use std::path::PathBuf;
 
-use tokio_postgres::Client;
-
+use super::connection::Connection;
 use crate::Error;
 
-/// The statements that make the tables, to be run by hand where a program may not.
-pub const MIGRATION: &str = include_str!("../../../migrations/0001_timeouts.sql");
-
-/// The format of the tables this version knows.
-const FORMAT: i32 = 1;
-
 /// Makes the tables where they are missing, if `makes`.
-pub(super) async fn set_up(client: &Client, begin: &str, makes: bool) -> Result<(), Error> {
+pub(super) async fn set_up(connection: &Connection, makes: bool) -> Result<(), Error> {
     let failed = |error| Error::store("set up the tables of tickwheel-durable", error);
-    client.batch_execute(begin).await.map_err(failed)?;
+    connection.begin().await.map_err(failed)?;
     // Any number, the same for all: two workers may find the tables missing at once.
     let alone = "set local lock_timeout = 0; select pg_advisory_xact_lock(7463812)";
-    client.batch_execute(alone).await.map_err(failed)?;
-    let exists = client
+    connection.execute(alone).await.map_err(failed)?;
+    let exists = connection
         .query_one("select to_regclass('tickwheel_meta') is not null", &[])
         .await
         .map_err(failed)?
@@ -32,7 +25,7 @@ pub(super) async fn set_up(client: &Client, begin: &str, makes: bool) -> Result<
         ));
     }
     if !exists {
-        client.batch_execute(MIGRATION).await.map_err(|error| {
+        connection.execute(MIGRATION).await.map_err(|error| {
             Error::store(
                 "make the tables of tickwheel-durable; run migrations/0001_timeouts.sql by hand as \
                  a user who may",
@@ -40,14 +33,15 @@ pub(super) async fn set_up(client: &Client, begin: &str, makes: bool) -> Result<
             )
         })?;
     }
-    let format: i32 = client
-        .query_opt("select format from tickwheel_meta", &[])
+    let format: i32 = connection
+        .query("select format from tickwheel_meta", &[])
         .await
         .map_err(failed)?
+        .first()
         .map_or(0, |row| row.get(0));
     let path = PathBuf::from("the database");
     match format.cmp(&FORMAT) {
-        Ordering::Equal => client.batch_execute("commit").await.map_err(failed),
+        Ordering::Equal => connection.end().await.map_err(failed),
         Ordering::Greater => {
             Err(Error::NewerFormat { path, found: format as u64, known: FORMAT as u64 })
         }
@@ -55,3 +49,9 @@ pub(super) async fn set_up(client: &Client, begin: &str, makes: bool) -> Result<
         Ordering::Less => Err(Error::Foreign { path }),
     }
 }
+
+/// The statements that make the tables, to be run by hand where a program may not.
+pub const MIGRATION: &str = include_str!("../../../migrations/0001_timeouts.sql");
+
+/// The format of the tables this version knows.
+const FORMAT: i32 = 1;

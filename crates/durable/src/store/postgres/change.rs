@@ -1,0 +1,92 @@
+//! Changes: puts and cancels, by name.
+
+use std::collections::{HashMap, HashSet};
+
+use tokio_postgres::types::Type;
+use tokio_postgres::{Error, Row as Found};
+
+use super::connection::{Connection, Parameter};
+use super::{signed, unsigned};
+use crate::store::{Change, Changed, Put, Replaced, Row};
+
+impl Connection {
+    /// Makes the changes of one run.
+    pub(super) async fn change(&self, run: &[Change]) -> Result<Vec<Changed>, Error> {
+        let names: Vec<&str> = run.iter().map(|change| &*change.name).collect();
+        let puts: Vec<&Put> = run.iter().filter_map(|change| change.put.as_ref()).collect();
+        match puts.is_empty() {
+            true => self.cancel(&names).await,
+            false => self.put(&names, &puts).await,
+        }
+    }
+
+    async fn cancel(&self, names: &[&str]) -> Result<Vec<Changed>, Error> {
+        let gone = self.query(CANCEL, &[(&names, Type::TEXT_ARRAY)]).await?;
+        let gone = replaced(&gone);
+        let changed = |name: &&str| Changed { row: None, replaced: gone.get(name).copied() };
+        Ok(names.iter().map(changed).collect())
+    }
+
+    async fn put(&self, names: &[&str], puts: &[&Put]) -> Result<Vec<Changed>, Error> {
+        let deadlines: Vec<i64> = puts.iter().map(|put| signed(put.deadline)).collect();
+        let payloads: Vec<&[u8]> = puts.iter().map(|put| &*put.payload).collect();
+        let old = self.query(FIND, &[(&names, Type::TEXT_ARRAY)]).await?;
+        let old = replaced(&old);
+        let parameters: [Parameter<'_>; 3] = [
+            (&names, Type::TEXT_ARRAY),
+            (&deadlines, Type::INT8_ARRAY),
+            (&payloads, Type::BYTEA_ARRAY),
+        ];
+        let new = self.query(PUT, &parameters).await?;
+        let new: HashMap<&str, &Found> = new.iter().map(|row| (row.get(0), row)).collect();
+        let changed = names.iter().zip(puts).map(|(name, put)| {
+            let row = new[name];
+            let is_new: bool = row.get(2);
+            // Another put it between the two statements; when, is not known.
+            let unseen = || (!is_new).then_some(Replaced { number: 0, deadline: 0 });
+            Changed {
+                row: Some(Row {
+                    name: (*name).into(),
+                    deadline: put.deadline,
+                    payload: put.payload.clone(),
+                    attempt: 0,
+                    number: unsigned(row.get(1)),
+                    partition: row.get::<_, i32>(3) as u32,
+                }),
+                replaced: old.get(name).copied().or_else(unseen),
+            }
+        });
+        Ok(changed.collect())
+    }
+}
+
+fn replaced(rows: &[Found]) -> HashMap<&str, Replaced> {
+    let replaced =
+        |row: &Found| Replaced { number: unsigned(row.get(1)), deadline: unsigned(row.get(2)) };
+    rows.iter().map(|row| (row.get(0), replaced(row))).collect()
+}
+
+/// Splits changes into runs of one kind in which no name comes twice, so that each is a statement.
+pub(super) fn runs(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
+    let mut left = changes;
+    std::iter::from_fn(move || {
+        let first = left.first()?;
+        let mut names = HashSet::new();
+        let end = left
+            .iter()
+            .position(|change| {
+                change.put.is_some() != first.put.is_some() || !names.insert(&change.name)
+            })
+            .unwrap_or(left.len());
+        let (run, rest) = left.split_at(end);
+        left = rest;
+        Some(run)
+    })
+}
+
+/// In order of the names, so that two workers do not wait for each other.
+const FIND: &str = "select name, number, deadline from tickwheel_due where name = any($1)
+     order by name for update";
+const PUT: &str = "select name, number, is_new, partition from tickwheel_put($1, $2, $3)";
+const CANCEL: &str =
+    "delete from tickwheel_due where name = any($1::text[]) returning name, number, deadline";

@@ -1,0 +1,122 @@
+//! Settling: acks and retries, under the newest epoch of each partition.
+
+use std::collections::{HashMap, HashSet};
+
+use tokio_postgres::Error;
+use tokio_postgres::types::Type;
+
+use super::connection::{Connection, Parameter};
+use super::rows::{Reading, read_row};
+use super::{signed, unsigned};
+use crate::store::{Outcome, Settlement};
+
+impl Connection {
+    /// Settles all, or waits for a row that somebody else has locked.
+    pub(super) async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Outcome>, Error> {
+        let epochs = self.epochs(settlements).await?;
+        let mut outcomes = Vec::with_capacity(settlements.len());
+        let mut places = HashMap::new();
+        let (mut acked, mut retried) = (Columns::default(), Columns::default());
+        for (place, Settlement { held, retry_at }) in settlements.iter().enumerate() {
+            if epochs.get(&held.lease.partition) != Some(&held.lease.epoch) {
+                outcomes.push(Outcome::Fenced);
+                continue;
+            }
+            outcomes.push(Outcome::Gone);
+            places.insert(signed(held.number), place);
+            let columns = if retry_at.is_none() { &mut acked } else { &mut retried };
+            columns.names.push(&*held.name);
+            columns.numbers.push(signed(held.number));
+            columns.deadlines.push(signed(retry_at.unwrap_or_default()));
+        }
+        if !acked.names.is_empty() {
+            let parameters = [acked.names(), acked.numbers()];
+            for row in self.query(ACK, &parameters).await? {
+                outcomes[places[&row.get(0)]] = Outcome::Settled(None);
+            }
+        }
+        if !retried.names.is_empty() {
+            let parameters = [retried.names(), retried.numbers(), retried.deadlines()];
+            for row in self.query(RETRY, &parameters).await? {
+                let Reading::Row(retried) = read_row(&row, 1) else { continue };
+                outcomes[places[&row.get(0)]] = Outcome::Settled(Some(retried));
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// Settles as [`settle`](Self::settle) does, except for what somebody else has locked.
+    pub(super) async fn settle_unlocked(
+        &self,
+        settlements: &[Settlement],
+    ) -> Result<Vec<Outcome>, Error> {
+        let names: Vec<&str> = settlements.iter().map(|settled| &*settled.held.name).collect();
+        let rows = self.query(UNLOCKED, &[(&names, Type::TEXT_ARRAY)]).await?;
+        let locked: HashSet<&str> =
+            rows.iter().filter(|row| !row.get::<_, bool>(1)).map(|row| row.get(0)).collect();
+        let is_locked = |settled: &&Settlement| locked.contains(&*settled.held.name);
+        let free: Vec<Settlement> =
+            settlements.iter().filter(|settled| !is_locked(settled)).cloned().collect();
+        let mut outcomes = self.settle(&free).await?.into_iter();
+        let outcomes = settlements.iter().map(|settled| match is_locked(&settled) {
+            true => Outcome::Locked,
+            false => outcomes.next().expect("an outcome for each"),
+        });
+        Ok(outcomes.collect())
+    }
+
+    /// Returns the newest epochs of the partitions that are settled in, and keeps them from
+    /// changing.
+    async fn epochs(&self, settlements: &[Settlement]) -> Result<HashMap<u32, u64>, Error> {
+        let partitions: HashSet<i32> =
+            settlements.iter().map(|settlement| settlement.held.lease.partition as i32).collect();
+        if partitions.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let partitions: Vec<i32> = partitions.into_iter().collect();
+        let rows = self.query(LOCK_PARTITIONS, &[(&partitions, Type::INT4_ARRAY)]).await?;
+        Ok(rows.iter().map(|row| (row.get::<_, i32>(0) as u32, unsigned(row.get(1)))).collect())
+    }
+}
+
+/// What is settled, as arrays of one length.
+#[derive(Default)]
+struct Columns<'a> {
+    names: Vec<&'a str>,
+    numbers: Vec<i64>,
+    deadlines: Vec<i64>,
+}
+
+impl Columns<'_> {
+    fn names(&self) -> Parameter<'_> {
+        (&self.names, Type::TEXT_ARRAY)
+    }
+
+    fn numbers(&self) -> Parameter<'_> {
+        (&self.numbers, Type::INT8_ARRAY)
+    }
+
+    fn deadlines(&self) -> Parameter<'_> {
+        (&self.deadlines, Type::INT8_ARRAY)
+    }
+}
+
+/// Owners cannot change while their acks are looked at. Leases can be renewed meanwhile.
+const LOCK_PARTITIONS: &str =
+    "select partition, epoch from tickwheel_partition where partition = any($1)
+     order by partition for key share";
+const ACK: &str =
+    "delete from tickwheel_due due using unnest($1::text[], $2::bigint[]) u(name, number)
+     where due.name = u.name and due.number = u.number returning due.number";
+const RETRY: &str = "update tickwheel_due due
+     set deadline = u.deadline, attempt = due.attempt + 1, number = nextval('tickwheel_number'),
+       put_by = pg_current_xact_id()
+     from unnest($1::text[], $2::bigint[], $3::bigint[]) u(name, number, deadline)
+     where due.name = u.name and due.number = u.number
+     returning u.number, due.partition, due.deadline, due.name, due.number, due.attempt,
+       due.payload";
+/// Which of these names have a row, and which of those nobody else has locked.
+const UNLOCKED: &str = "with free as (select name from tickwheel_due where name = any($1)
+       for update skip locked)
+     select due.name, free.name is not null
+     from tickwheel_due due left join free on free.name = due.name where due.name = any($1)";
