@@ -57,6 +57,8 @@ pub(super) fn run<T: Threaded>(timeouts: usize) -> Sample {
     }
     if alone.is_none() || with_caller.is_none() {
         sample.failure = Some(format!("over {TO_SCHEDULE:?} to schedule each"));
+    } else if idle.is_empty() {
+        sample.failure = Some(format!("no call in the {IDLE:?} before they were due"));
     }
     sample
 }
@@ -86,15 +88,15 @@ pub(super) fn until_all_ran<T: Threaded>(
     (is_in_time.then_some(time), timeouts - ran.load(Relaxed))
 }
 
-/// Cancels and schedules until `ends`, and returns how many ns each such pair took: those that
-/// began before `due`, and after it.
+/// Cancels and schedules until `ends`, at least once after `due`, and returns how many ns each such
+/// pair took: those that began before `due`, and after it.
 fn call<T: Threaded>(timer: &T, due: Instant, ends: &AtomicBool) -> [Histogram<u64>; 2] {
     const MOST: u64 = 1 << 40;
     let calls = || Histogram::new_with_max(MOST, 3).expect("three digits");
     let mut calls = [(); 2].map(|()| calls());
     let mut replace = timer.replacer();
     let mut slot = T::Slot::default();
-    while !ends.load(Relaxed) {
+    while !ends.load(Relaxed) || calls[1].is_empty() {
         let start = Instant::now();
         replace(&mut slot, FAR);
         let took = start.elapsed().as_nanos() as u64;
