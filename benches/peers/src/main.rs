@@ -11,6 +11,7 @@ mod allocator;
 mod case;
 mod document;
 mod format;
+mod lines;
 mod log;
 mod plot;
 mod random;
@@ -74,9 +75,13 @@ struct Arguments {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Draw cost against the number of timeouts, as SVG.
+    /// Draw throughput by threads, and cost by the number of timeouts, as SVG.
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
+
+    /// Measure nothing: take the results that an earlier run wrote with `--json`.
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
 
     /// Put tables and pictures into this document, in the place of those that are there.
     #[arg(long, value_name = "FILE")]
@@ -130,13 +135,11 @@ impl Arguments {
         if self.list {
             return list();
         }
-        let plan = self.plan();
-        if plan.is_empty() {
-            return Err("no workload and subject of these names go together; see --list".into());
-        }
-        let started = Instant::now();
-        let mut results = self.measure_all(plan)?;
-        results.about = self.about(started.elapsed())?;
+        let results = match &self.from {
+            // The names in it live as long as those of the workloads do.
+            Some(path) => serde_json::from_str(fs::read_to_string(path)?.leak())?,
+            None => self.measure()?,
+        };
         writeln!(io::stdout(), "{}", document::page(&results, None))?;
         if let Some(path) = &self.json {
             fs::write(path, serde_json::to_vec_pretty(&results)?)?;
@@ -148,6 +151,17 @@ impl Arguments {
             document::write(&results, path, self.plot.as_deref())?;
         }
         Ok(())
+    }
+
+    fn measure(&self) -> Result<Results, Box<dyn Error>> {
+        let plan = self.plan();
+        if plan.is_empty() {
+            return Err("no workload and subject of these names go together; see --list".into());
+        }
+        let started = Instant::now();
+        let mut results = self.measure_all(plan)?;
+        results.about = self.about(started.elapsed())?;
+        Ok(results)
     }
 
     fn plan(&self) -> Vec<Group> {

@@ -1,114 +1,125 @@
-//! Pictures of cost against the number of timeouts.
+//! Pictures: throughput by the number of threads, and cost by the number of timeouts.
 
 use crate::format;
+use crate::lines::{Drawing, Line, Style};
+use crate::report::number;
 use crate::results::{Results, Row};
 use crate::subject::Kind;
 use crate::subjects::PROFILES;
 use crate::workloads::{WORKLOADS, Workload};
-use plotters::prelude::*;
-use std::error::Error;
 use std::fs;
+use std::io;
 use std::path::Path;
 
 /// Draws a picture for each workload that was run at several sizes into `directory`, as SVG.
-pub(crate) fn draw_all(results: &Results, directory: &Path) -> Result<(), Box<dyn Error>> {
+pub(crate) fn draw_all(results: &Results, directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
-    for workload in WORKLOADS.iter().filter(|workload| workload.grows()) {
-        let lines = lines(results, workload);
-        if lines.iter().any(|line| 1 < line.points.len()) {
-            let picture = draw(workload, &lines)?;
-            fs::write(directory.join(format!("{}.svg", workload.name)), picture)?;
+    let grows = WORKLOADS.iter().filter(|workload| workload.grows());
+    let pictures = grows.map(|workload| (workload.name, costs(results, workload)));
+    for (name, picture) in pictures.chain([(THREADS, throughput(results))]) {
+        if picture.lines.iter().any(|line| 1 < line.points.len()) {
+            fs::write(directory.join(format!("{name}.svg")), picture.svg())?;
         }
     }
     Ok(())
 }
 
-/// One line of the picture.
-struct Line {
-    /// With its cost at the end.
-    label: String,
-    kind: Kind,
-    points: Vec<(f64, f64)>,
-    color: RGBColor,
-}
-
-fn draw(workload: &Workload, lines: &[Line]) -> Result<String, Box<dyn Error>> {
-    let range = |of: fn(&(f64, f64)) -> f64| {
-        let values = || lines.iter().flat_map(|line| &line.points).map(of);
-        (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max))
-    };
-    let ((fewest, most), (least, highest)) = (range(|point| point.0), range(|point| point.1));
-    let title = format!("{}: {}, less is better", workload.name, workload.metrics[0].0);
-    let mut picture = String::new();
-    {
-        let root = SVGBackend::with_string(&mut picture, (1060, 620)).into_drawing_area();
-        root.fill(&WHITE)?;
-        let mut chart = ChartBuilder::on(&root)
-            .caption(title, (FONT, 22))
-            .margin(16)
-            .x_label_area_size(44)
-            .y_label_area_size(64)
-            // The names stand to the right of the lines.
-            .build_cartesian_2d(
-                (fewest..most * (most / fewest).powf(0.4)).log_scale(),
-                (least / 1.3..highest * 1.3).log_scale(),
-            )?;
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .light_line_style(WHITE)
-            .x_label_formatter(&|size| format::count(size.round() as usize))
-            .y_label_formatter(&|cost| format::duration(*cost))
-            .x_desc("timeouts")
-            .label_style((FONT, 14))
-            .draw()?;
-        for line in lines {
-            let style = line.color.stroke_width(if line.kind == Kind::Ours { 4 } else { 2 });
-            let points = line.points.iter().copied();
-            let drawn = match line.kind {
-                Kind::Limit => {
-                    chart.draw_series(DashedLineSeries::new(points.clone(), 5, 4, style))?
-                }
-                _ => chart.draw_series(LineSeries::new(points.clone(), style))?,
-            };
-            drawn
-                .label(&line.label)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
-            chart.draw_series(points.map(|at| Circle::new(at, 3, line.color.filled())))?;
-        }
-        let mut names = chart.configure_series_labels();
-        names.label_font((FONT, 14)).position(SeriesLabelPosition::MiddleRight).draw()?;
-        root.present()?;
+/// How many timeouts several threads schedule and cancel in a second.
+fn throughput(results: &Results) -> Drawing {
+    let lines = SHOWN.into_iter().filter_map(|(subject, name, color)| {
+        let rate = |cost: f64| 1e3 / cost;
+        let points = points(results, THREADS, subject, "schedule + cancel", rate);
+        let rate = number(points.last()?.1.round());
+        let style = if name.starts_with("tickwheel") { Style::Thick } else { Style::Thin };
+        Some(Line { name: format!("{rate} {name}"), color, style, points })
+    });
+    let threads = results.sizes_of(THREADS).into_iter();
+    Drawing {
+        title: "Millions scheduled and cancelled per second".into(),
+        lines: lines.collect(),
+        across: "threads, on two cores",
+        columns: threads.map(|threads| (threads as f64, threads.to_string())).collect(),
+        rows: [0.0, 10.0, 20.0].map(|rate| (rate, number(rate))).into(),
+        scale: |rate| rate,
+        width: 440.0,
+        height: 290.0,
+        names: 190.0,
     }
-    Ok(picture)
 }
 
-/// In the order of their ends, the highest first.
-fn lines(results: &Results, workload: &Workload) -> Vec<Line> {
+/// The first metric of a workload, by the number of timeouts.
+fn costs(results: &Results, workload: &Workload) -> Drawing {
+    let sizes = results.sizes_of(workload.name);
+    let metric = workload.metrics[0].0;
     let mut lines = Vec::new();
     for (profile, color) in PROFILES.iter().zip(COLORS.into_iter().cycle()) {
-        let rows = results.rows.iter();
-        let rows = rows.filter(|row| row.workload == workload.name && row.subject == profile.name);
-        let point = |row: &Row| Some((row.size as f64, row.median(workload.metrics[0].0)?));
-        let mut points: Vec<_> = rows.clone().filter_map(point).collect();
-        points.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let points = points(results, workload.name, profile.name, metric, |cost| cost);
         let Some(&(size, cost)) = points.last() else { continue };
-        let mark = if rows.clone().any(|row| row.faults().any()) { ", wrong answers" } else { "" };
-        let (size, cost) = (format::count(size as usize), format::duration(cost));
-        let label = format!("{}: {cost} at {size}{mark}", profile.name);
-        let [_, red, green, blue] = color.to_be_bytes();
-        let color = RGBColor(red, green, blue);
-        lines.push(Line { label, kind: profile.kind, points, color });
+        let mut rows = sizes.iter().filter_map(|&it| results.row(workload.name, it, profile.name));
+        let wrong = if rows.any(|row| row.faults().any()) { ", wrong" } else { "" };
+        let at = match sizes.last() {
+            Some(&most) if (size as usize) < most => {
+                format!(" at {}", format::count(size as usize))
+            }
+            _ => String::new(),
+        };
+        let name = format!("{} {}{at}{wrong}", profile.name, format::duration(cost));
+        let style = match profile.kind {
+            Kind::Ours => Style::Thick,
+            Kind::Limit => Style::Dashed,
+            _ => Style::Thin,
+        };
+        lines.push(Line { name, color, style, points });
     }
-    let end = |line: &Line| line.points.last().map_or(0.0, |end| end.1);
-    lines.sort_by(|one, other| end(other).total_cmp(&end(one)));
-    lines
+    let costs = || lines.iter().flat_map(|line| &line.points).map(|point| point.1);
+    let (least, most) = (costs().fold(f64::MAX, f64::min), costs().fold(0.0, f64::max));
+    let powers = (0..10).map(|power| 10_f64.powi(power));
+    Drawing {
+        title: format!("{}: {metric}, less is better", workload.name),
+        across: "timeouts",
+        columns: sizes.iter().map(|&size| (size as f64, format::count(size))).collect(),
+        rows: powers
+            .filter(|power| (least..=most).contains(power))
+            .map(|power| (power, format::duration(power)))
+            .collect(),
+        scale: f64::ln,
+        width: 680.0,
+        height: 420.0,
+        names: 250.0,
+        lines,
+    }
 }
 
-const FONT: &str = "Noto Sans, sans-serif";
+/// What `written` makes of the medians of a metric, by size.
+fn points(
+    results: &Results,
+    workload: &str,
+    subject: &str,
+    metric: &str,
+    written: fn(f64) -> f64,
+) -> Vec<(f64, f64)> {
+    let rows = results.rows.iter();
+    let rows = rows.filter(|row| row.workload == workload && row.subject == subject);
+    let point = |row: &Row| Some((row.size as f64, written(row.median(metric)?)));
+    let mut points: Vec<_> = rows.filter_map(point).collect();
+    points.sort_by(|one, other| one.0.total_cmp(&other.0));
+    points
+}
+
+const THREADS: &str = "threads";
+
+/// The subjects that readers know: as in the tables, and by the names that they know.
+const SHOWN: [(&str, &str, u32); 6] = [
+    ("tickwheel-sleep", "tickwheel sleep", COLORS[1]),
+    ("tickwheel-timer", "tickwheel Timer", COLORS[0]),
+    ("netty", "Netty", COLORS[3]),
+    ("pingora-timeout", "pingora-timeout", COLORS[4]),
+    ("async-io", "async-io", COLORS[6]),
+    ("tokio-sleep", "tokio sleep", COLORS[5]),
+];
 
 /// In the order of the subjects: ours are reddish, and most readers can tell the others apart.
 const COLORS: [u32; 10] = [
-    0xd01c1f, 0xe07b39, 0xc9578c, 0x1f5fb4, 0x2a936a, 0x7a4fa3, 0x0094a8, 0x8a8d1f, 0x6b4a3a,
-    0x777777,
+    0xe0383b, 0xe8833a, 0xd1669b, 0x3b82d6, 0x2f9e73, 0x9a6fd0, 0x0a9db0, 0x93962a, 0xa0715a,
+    0x808890,
 ];

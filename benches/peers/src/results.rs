@@ -5,11 +5,12 @@ use crate::log::{Fault, Faults};
 use crate::statistics::Spread;
 use crate::subject::{Kind, Profile};
 use crate::subjects::PROFILES;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// The result of a run, as `--json` writes it.
-#[derive(Clone, Debug, Default, Serialize)]
+/// The result of a run, as `--json` writes it and `--from` reads it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(bound(deserialize = "'de: 'static"))]
 pub(crate) struct Results {
     /// Under which circumstances it was found, in a few lines.
     pub(crate) about: String,
@@ -17,7 +18,7 @@ pub(crate) struct Results {
 }
 
 /// One subject in one workload at one size.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) workload: &'static str,
     pub(crate) size: usize,

@@ -28,7 +28,7 @@ impl Spread {
         let [median, least, most] = [found.median, found.least, found.most].map(write);
         match least == most {
             true => least,
-            false => format!("{median} ({least} to {most})"),
+            false => format!("{median} ({least}-{most})"),
         }
     }
 }

@@ -13,20 +13,25 @@ use std::collections::BTreeSet;
 /// Columns with these heads are words; all others are figures.
 const WORDS: [&str; 6] = ["subject", "call", "before", "workload", "peer", "answers"];
 
-/// A heading, what the table is about, and the table.
+/// A heading, what the table is about, and the table. A last column that is empty is left out.
 fn section(
     title: &str,
     about: &str,
     heads: &[String],
     rows: impl IntoIterator<Item = impl IntoIterator<Item = String>>,
 ) -> String {
+    let rows = rows.into_iter().map(|row| row.into_iter().collect::<Vec<_>>());
+    let rows: Vec<_> = rows.collect();
+    let is_empty = rows.iter().all(|row| row.last().is_none_or(String::is_empty));
+    let columns = heads.len() - usize::from(is_empty);
+    let heads = &heads[..columns];
     let mut table = report::table(heads.iter().map(String::as_str));
     for (column, head) in table.column_iter_mut().zip(heads) {
         if WORDS.contains(&head.as_str()) {
             column.set_cell_alignment(CellAlignment::Left);
         }
     }
-    rows.into_iter().for_each(|row| _ = table.add_row(row));
+    rows.iter().for_each(|row| _ = table.add_row(&row[..columns]));
     format!("\n### {title}\n\n{about}\n\n{table}\n")
 }
 
@@ -176,7 +181,7 @@ pub(crate) fn behind(results: &Results) -> String {
     }
     found.sort_by(|one, other| other.0.total_cmp(&one.0));
     let about = "Of the hierarchical wheel, or of the timer; the farthest ahead first. Ratios of what \
-                 was measured in the same repetition: median (least to most).";
+                 was measured in the same repetition: median (least-most).";
     let heads = ["workload", "peer", "ours / it", "answers"].map(str::to_owned);
     section("Where a peer is ahead", about, &heads, found.into_iter().map(|(_, cells)| cells))
 }
@@ -206,7 +211,7 @@ mod tests {
             text.lines().find(|line| line.contains(subject)).expect("its line").to_owned()
         };
         assert!(line("tickwheel").contains(" 12 |"), "{text}");
-        assert!(line("nexus-timer").contains("0.5 (0.25 to 0.5)"), "{text}");
+        assert!(line("nexus-timer").contains("0.5 (0.25-0.5)"), "{text}");
         assert!(line("nexus-timer").contains("WRONG: 3 early"), "{text}");
         assert!(line("delay-queue").contains("PANICKED: no room"), "{text}");
     }
