@@ -7,3 +7,7 @@ mod readme {}
 #[cfg(doctest)]
 #[doc = include_str!("../design.md")]
 mod design {}
+
+#[cfg(doctest)]
+#[doc = include_str!("coming-from.md")]
+mod coming_from {}
