@@ -446,6 +446,33 @@ fn a_folder_that_is_not_there_and_one_that_is_the_file_are_told() {
     assert!(error.to_string().contains("name a file in it"), "{error}");
 }
 
+#[test]
+fn an_empty_file_that_is_there_is_not_taken_for_a_new_one() {
+    let folder = folder();
+    let file = folder.path().join("timeouts.redb");
+    std::fs::write(&file, "").unwrap();
+    let error = DurableTimer::open(&file).map(drop).unwrap_err();
+    assert!(error.to_string().contains("the file is empty"), "{error}");
+    assert_eq!(std::fs::metadata(&file).unwrap().len(), 0, "nothing was written to it");
+}
+
+#[test]
+fn a_file_that_is_cut_while_open_is_told_and_nothing_is_called_durable() {
+    for left in [0, 4_096, 100_000] {
+        let folder = folder();
+        let file = folder.path().join("timeouts.redb");
+        let timer = open(&folder);
+        timer.schedule("before", now() + HOUR, b"").unwrap().wait().unwrap();
+        std::fs::OpenOptions::new().write(true).open(&file).unwrap().set_len(left).unwrap();
+        let error = timer.schedule("after", now() + HOUR, b"").unwrap().wait().unwrap_err();
+        assert!(error.to_string().contains("cut"), "{error}");
+        assert!(timer.schedule("again", now() + HOUR, b"").unwrap().wait().is_err());
+        let _ = timer.close();
+        assert_eq!(std::fs::metadata(&file).unwrap().len(), left, "nothing was written to it");
+        assert!(DurableTimer::open(&file).is_err());
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_file_that_is_removed_while_open_is_told_and_nothing_is_called_durable() {

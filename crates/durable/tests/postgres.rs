@@ -1,6 +1,7 @@
 //! The timer on PostgreSQL. The tests start a server of their own.
 
 mod live;
+mod pooler;
 mod server;
 #[cfg(feature = "tls")]
 mod tls;
@@ -436,6 +437,65 @@ fn kills_and_pauses_of_workers_lose_nothing_and_make_nothing_early() {
     assert_eq!((lost, early), (0, 0));
 }
 
+#[test]
+fn what_waited_for_a_consumer_while_the_process_was_stopped_is_not_taken() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let (sender, lines) = mpsc::channel();
+    let mut stopped = spawn_as("stopped_child", &url, &sender);
+    let mut tell = stopped.stdin.take().unwrap();
+    let hears = |word: &str| {
+        while lines.recv_timeout(LONG).unwrap() != word {}
+    };
+    hears("@owns");
+    let mut put = client(&url);
+    put.batch_execute(
+        "select tickwheel_schedule('a' || n, now(), '') from generate_series(1, 9) n",
+    )
+    .unwrap();
+    hears("@waits");
+    signal(&stopped, "-STOP");
+    // Another takes over, and acks them all.
+    let other = worker(&url, LEASE);
+    let came: HashSet<String> = (0..9)
+        .map(|_| {
+            let due = take(&other);
+            let name = due.name().to_owned();
+            due.ack();
+            name
+        })
+        .collect();
+    assert_eq!(came.len(), 9);
+    until("all are acked", || other.is_empty().unwrap());
+    // So that its consumers go on at the moment when it does.
+    writeln!(tell, "take").unwrap();
+    signal(&stopped, "-CONT");
+    let taken = loop {
+        let line = lines.recv_timeout(LONG).unwrap();
+        if let Some(taken) = line.strip_prefix("@taken ") {
+            break taken.to_owned();
+        }
+    };
+    assert_eq!(taken, "0");
+    stopped.kill().unwrap();
+    stopped.wait().unwrap();
+}
+
+/// A worker that takes nothing until it is told to, when it is run by the test above.
+#[test]
+fn stopped_child() {
+    let Ok(url) = std::env::var("TICKWHEEL_DURABLE_URL") else { return };
+    let timer = worker(&url, LEASE);
+    until("it owns all", || timer.stats().partitions == 64);
+    println!("\n@owns");
+    until("all wait", || timer.stats().waiting == 9);
+    println!("\n@waits");
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    let taken = (0..9).filter(|_| timer.try_recv().unwrap().is_some()).count();
+    println!("\n@taken {taken}");
+    thread::sleep(LONG);
+}
+
 const LEASE: Duration = Duration::from_secs(1);
 const AHEAD: Duration = Duration::from_secs(2);
 
@@ -444,8 +504,12 @@ fn signal(worker: &Child, signal: &str) {
 }
 
 fn spawn(url: &str, lines: &mpsc::Sender<String>) -> Child {
+    spawn_as("child", url, lines)
+}
+
+fn spawn_as(test: &str, url: &str, lines: &mpsc::Sender<String>) -> Child {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child", "--nocapture"])
+        .args(["--exact", test, "--nocapture"])
         .env("TICKWHEEL_DURABLE_URL", url)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -16,7 +16,7 @@ use super::{HOUR, LONG, now, until, worker};
 use crate::server::{Server, client};
 
 /// Takes timeouts and acks them until all of these names have come. Returns how many came.
-fn take_all(timers: &[&DurableTimer], mut names: HashSet<String>) -> u64 {
+pub(crate) fn take_all(timers: &[&DurableTimer], mut names: HashSet<String>) -> u64 {
     let began = Instant::now();
     let mut came = 0;
     while !names.is_empty() {
@@ -33,7 +33,7 @@ fn take_all(timers: &[&DurableTimer], mut names: HashSet<String>) -> u64 {
 }
 
 /// Schedules so many, due in 100 ms, and returns their names.
-fn schedule(timer: &DurableTimer, kind: &str, count: u64) -> HashSet<String> {
+pub(crate) fn schedule(timer: &DurableTimer, kind: &str, count: u64) -> HashSet<String> {
     let names: Vec<String> = (0..count).map(|n| format!("{kind} {n}")).collect();
     let at = now() + Duration::from_millis(100);
     let commits: Vec<_> = names.iter().map(|name| timer.schedule(name, at, b"").unwrap()).collect();

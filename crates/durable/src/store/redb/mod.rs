@@ -56,7 +56,7 @@ impl RedbStore {
     /// # Errors
     ///
     /// [`Error::Locked`], [`Error::NewerFormat`], [`Error::Foreign`], and [`Error::Store`] if the
-    /// file cannot be read or written, or is damaged beyond repair.
+    /// file cannot be read or written, is damaged beyond repair, or is there and empty.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         Self::open_with_cache(path, DEFAULT_CACHE)
     }

@@ -2,17 +2,17 @@
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use redb::{
-    Database, DatabaseError, ReadableDatabase, StorageBackend, TableHandle, backends::FileBackend,
+    BackendError, Database, DatabaseError, ReadableDatabase, StorageBackend, TableHandle,
+    backends::FileBackend,
 };
 
 use super::tables::{BROKEN, DUE, META, NAMES};
 use crate::Error;
-
-/// The format this version writes.
-const FORMAT: u64 = 1;
 
 /// Where the database is.
 #[derive(Debug)]
@@ -72,13 +72,14 @@ impl Source {
                     .open(&*path)
                     .map_err(|error| Error::store(doing(), explain(error, *creates)))?;
                 let metadata = file.metadata().map_err(|error| Error::store(doing(), error))?;
-                if !*creates && metadata.len() == 0 {
-                    return Err(Error::Foreign { path: path.clone() });
-                }
-                let backend = FileBackend::new(file).map_err(|error| match error {
+                let file = FileBackend::new(file).map_err(|error| match error {
                     DatabaseError::DatabaseAlreadyOpen => Error::Locked { path: path.clone() },
                     error => Error::store(doing(), error),
                 })?;
+                if !is_new && metadata.len() == 0 {
+                    return Err(Error::store(doing(), EMPTY));
+                }
+                let backend = Whole { file, length: AtomicU64::new(metadata.len()) };
                 let database = redb::Builder::new()
                     .set_cache_size(*cache)
                     .create_with_backend(backend)
@@ -185,6 +186,84 @@ fn explain(error: io::Error, creates: bool) -> io::Error {
     io::Error::new(error.kind(), format!("{error}; {hint}"))
 }
 
+/// A file that nobody else cuts. If somebody does, nothing more is written to it: a hole in the
+/// middle would look like a page.
+#[derive(Debug)]
+struct Whole {
+    file: FileBackend,
+    /// The length it was given last.
+    length: AtomicU64,
+}
+
+impl Whole {
+    fn check(&self) -> io::Result<()> {
+        match self.length.load(Ordering::Relaxed) <= self.file.len()? {
+            true => Ok(()),
+            false => Err(io::Error::other("somebody has cut the file while it was open")),
+        }
+    }
+}
+
+impl StorageBackend for Whole {
+    fn len(&self) -> io::Result<u64> {
+        self.check()?;
+        self.file.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.check()?;
+        self.file.set_len(len)?;
+        self.length.store(len, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.check()?;
+        self.file.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.check()?;
+        self.file.write(offset, data)
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.file.close()
+    }
+
+    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.file.try_lock_range(start, end)
+    }
+
+    fn try_lock_shared_range(
+        &self,
+        start: Bound<u64>,
+        end: Bound<u64>,
+    ) -> Result<bool, BackendError> {
+        self.file.try_lock_shared_range(start, end)
+    }
+
+    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.file.lock_range(start, end)
+    }
+
+    fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.file.lock_shared_range(start, end)
+    }
+
+    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.file.unlock_range(start, end)
+    }
+
+    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.file.query_lock_range(start, end)
+    }
+}
+
 /// A backend behind a pointer.
 #[derive(Debug)]
 struct Boxed(Backend);
@@ -214,3 +293,9 @@ impl StorageBackend for Boxed {
         self.0.close()
     }
 }
+
+/// The format this version writes.
+const FORMAT: u64 = 1;
+
+/// It was copied to a full disk, or lost power when it was made.
+const EMPTY: &str = "the file is empty; remove it, if it never held a timeout";
