@@ -9,6 +9,7 @@ mod tls;
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -485,10 +486,20 @@ fn what_waited_for_a_consumer_while_the_process_was_stopped_is_not_taken() {
 #[test]
 fn stopped_child() {
     let Ok(url) = std::env::var("TICKWHEEL_DURABLE_URL") else { return };
-    let timer = worker(&url, LEASE);
+    static HOLDS: AtomicBool = AtomicBool::new(false);
+    // The timer's own thread is the last to go on.
+    let clock = || {
+        while HOLDS.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        now()
+    };
+    let store = PostgresStore::connect(&url).unwrap().lease(LEASE);
+    let timer = DurableTimer::builder().clock(clock).open_store(store).unwrap();
     until("it owns all", || timer.stats().partitions == 64);
     println!("\n@owns");
     until("all wait", || timer.stats().waiting == 9);
+    HOLDS.store(true, Ordering::SeqCst);
     println!("\n@waits");
     std::io::stdin().read_line(&mut String::new()).unwrap();
     let taken = (0..9).filter(|_| timer.try_recv().unwrap().is_some()).count();
