@@ -4,10 +4,23 @@
 //! cargo bench -p tickwheel-durable --bench figures -- groups          # schedules by group size
 //! cargo bench -p tickwheel-durable --bench figures -- pending 10000000 # or 10000000 ascending
 //! cargo bench -p tickwheel-durable --bench figures -- mixed           # firing while scheduling
+//! # Workers on a database; without a URL, on a server of their own.
 //! cargo bench -p tickwheel-durable --features postgres --bench figures -- postgres URL
+//! cargo bench -p tickwheel-durable --features postgres --bench figures -- backlog 1000000 URL
 //! ```
 //!
+//! `postgres` is all of `backlog ROWS`, `dead ROWS`, `workers ROWS`, `late PENDING`, `locked`,
+//! `silent` and `payload`; `TICKWHEEL_DURABLE_BACKLOG` and `TICKWHEEL_DURABLE_DEAD` say how many
+//! rows it has.
+//!
 //! Without words it runs all of them, small. `TMPDIR` says on which disk.
+
+#[cfg(feature = "postgres")]
+mod database;
+#[cfg(feature = "postgres")]
+#[allow(dead_code)]
+#[path = "../../tests/server/mod.rs"]
+mod server;
 
 use std::error::Error;
 use std::path::Path;
@@ -39,11 +52,59 @@ fn main() -> Result<()> {
         ["pending", rows, names] => pending(rows.parse()?, names),
         ["mixed"] => mixed(200_000, Duration::from_secs(10)),
         #[cfg(feature = "postgres")]
-        ["postgres", url] => workers(url),
+        [
+            figure @ ("postgres" | "backlog" | "dead" | "workers" | "late" | "locked" | "silent"
+            | "payload"),
+            ref rest @ ..,
+        ] => on_database(figure, rest),
         ["fill", file, rows, names] => fill(Path::new(file), rows.parse()?, names == "random"),
         ["drain", file, rows, _] => drain(Path::new(file), rows.parse()?),
-        _ => Err("figures [groups | pending ROWS | mixed | postgres URL]".into()),
+        _ => Err("figures [groups | pending ROWS | mixed | postgres [URL]]".into()),
     }
+}
+
+/// Prints figures of workers: `rest` is a number of rows, where there is one, and a URL.
+#[cfg(feature = "postgres")]
+fn on_database(figure: &str, rest: &[&str]) -> Result<()> {
+    let server;
+    let own;
+    let (rows, url) = match rest {
+        [rows, url] => (Some(*rows), *url),
+        [url] if url.contains("://") => (None, *url),
+        rows => {
+            server = server::Server::start().ok_or("no PostgreSQL, and no URL")?;
+            own = server.database();
+            (rows.first().copied(), &*own)
+        }
+    };
+    let number = |variable: &str, default: u64| -> Result<u64> {
+        let given = rows.map(str::to_owned).or_else(|| std::env::var(variable).ok());
+        Ok(given.map_or(Ok(default), |rows| rows.parse())?)
+    };
+    database::head();
+    let is = |name: &str| figure == name || figure == "postgres";
+    if is("workers") {
+        database::workers(url, number("", 60_000)?)?;
+    }
+    if is("backlog") {
+        database::backlog(url, number("TICKWHEEL_DURABLE_BACKLOG", 100_000)?)?;
+    }
+    if is("dead") {
+        database::dead(url, number("TICKWHEEL_DURABLE_DEAD", 100_000)?)?;
+    }
+    if is("late") {
+        database::late(url, number("TICKWHEEL_DURABLE_BACKLOG", 100_000)?)?;
+    }
+    if is("locked") {
+        database::locked(url)?;
+    }
+    if is("silent") {
+        database::silent(url)?;
+    }
+    if is("payload") {
+        database::payload(url)?;
+    }
+    Ok(())
 }
 
 /// Random numbers, always the same.
@@ -278,60 +339,6 @@ fn mixed(far: u64, time: Duration) -> Result<()> {
         memory()
     );
     Ok(timer.close()?)
-}
-
-/// 10,000 due a second for 10 seconds, on 4 workers of a database.
-#[cfg(feature = "postgres")]
-fn workers(url: &str) -> Result<()> {
-    let workers: Vec<DurableTimer> =
-        (0..4).map(|_| DurableTimer::connect(url)).collect::<std::result::Result<_, _>>()?;
-    let mut random = Random(1);
-    let mut commits = Vec::new();
-    let began = Instant::now();
-    for n in 0..200_000_u64 {
-        let at = random.in_a_month() + Duration::from_secs(3_600);
-        commits.push(workers[n as usize % 4].schedule(&format!("far/{n}"), at, &PAYLOAD)?);
-    }
-    wait(&mut commits)?;
-    println!("{:.0} schedules/s in groups", 200_000.0 / began.elapsed().as_secs_f64());
-    let begin = SystemTime::now() + Duration::from_secs(15);
-    for n in 0..100_000_u64 {
-        let at = begin + Duration::from_millis(random.below(10_000));
-        commits.push(workers[n as usize % 4].schedule(&format!("near/{n}"), at, &PAYLOAD)?);
-    }
-    wait(&mut commits)?;
-    println!("all are there {:?} before the first", begin.duration_since(SystemTime::now()));
-    let consumers: Vec<_> = workers
-        .iter()
-        .cloned()
-        .map(|timer| {
-            thread::spawn(move || {
-                let mut late = Vec::new();
-                // Nothing for 5 seconds: it is over.
-                let mut patience = Duration::from_secs(30);
-                while let Ok(Some(due)) = timer.recv_timeout(patience) {
-                    patience = Duration::from_secs(5);
-                    late.push(SystemTime::now().duration_since(due.deadline()).unwrap_or_default());
-                    due.ack();
-                }
-                late
-            })
-        })
-        .collect();
-    let mut late = Vec::new();
-    for consumer in consumers {
-        late.extend(consumer.join().expect("no panic"));
-    }
-    println!("{} of 100000 fired, late {}", late.len(), quantiles(late.clone()));
-    for worker in workers {
-        let stats = worker.stats();
-        println!(
-            "{} partitions, {} loads, {} commits",
-            stats.partitions, stats.loads, stats.commits
-        );
-        worker.close()?;
-    }
-    Ok(())
 }
 
 fn quantiles(mut times: Vec<Duration>) -> String {

@@ -1,0 +1,461 @@
+//! The figures of workers on a database.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use postgres::{Client, NoTls};
+use tickwheel_durable::{DurableTimer, PostgresStore};
+
+use crate::{PAYLOAD, Result, memory, quantiles};
+
+/// A database of its own for each figure, on the server of a URL.
+pub(crate) struct Place {
+    server: String,
+    name: &'static str,
+    pub(crate) url: String,
+}
+
+impl Place {
+    pub(crate) fn new(url: &str, name: &'static str) -> Result<Self> {
+        let (address, _) = url.rsplit_once('/').ok_or("a URL ends in the name of a database")?;
+        let place =
+            Self { server: url.to_owned(), name, url: format!("{address}/tickwheel_{name}") };
+        place.drop_database()?;
+        Client::connect(url, NoTls)?.batch_execute(&format!("create database tickwheel_{name}"))?;
+        drop(PostgresStore::connect(&place.url)?);
+        Ok(place)
+    }
+
+    fn drop_database(&self) -> Result<()> {
+        let drop = format!("drop database if exists tickwheel_{} with (force)", self.name);
+        Ok(Client::connect(&self.server, NoTls)?.batch_execute(&drop)?)
+    }
+
+    pub(crate) fn client(&self) -> Result<Client> {
+        Ok(Client::connect(&self.url, NoTls)?)
+    }
+
+    pub(crate) fn workers(&self, count: usize, lease: Duration) -> Result<Vec<DurableTimer>> {
+        let open = |_| {
+            let store = PostgresStore::connect(&self.url)?.lease(lease);
+            DurableTimer::builder().open_store(store)
+        };
+        let workers: Vec<DurableTimer> =
+            (0..count).map(open).collect::<std::result::Result<_, _>>()?;
+        settle(&workers);
+        Ok(workers)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = self.drop_database();
+    }
+}
+
+/// Waits until the workers share all partitions.
+fn settle(workers: &[DurableTimer]) {
+    let share = 64_usize.div_ceil(workers.len());
+    let shares = || workers.iter().map(|worker| worker.stats().partitions);
+    while shares().sum::<usize>() != 64 || shares().any(|partitions| share < partitions) {
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What the database did.
+struct Work {
+    client: Client,
+    rows: i64,
+    wal: i64,
+    files: i64,
+    cpu: Option<f64>,
+}
+
+impl Work {
+    fn begin(place: &Place) -> Result<Self> {
+        let mut client = place.client()?;
+        let (rows, wal, files) = counted(&mut client)?;
+        let cpu = processor(&mut client);
+        Ok(Self { client, rows, wal, files, cpu })
+    }
+
+    /// Returns rows read, milliseconds of the processor for 1,000, bytes of WAL, for each timeout;
+    /// and temporary files.
+    fn end(mut self, timeouts: u64) -> Result<String> {
+        let cpu = processor(&mut self.client).zip(self.cpu);
+        let cpu = cpu.map_or_else(
+            || "?".to_owned(),
+            |(now, before)| format!("{:.0}", (now - before) * 1e6 / timeouts as f64),
+        );
+        // The server tells what it counted a second late.
+        thread::sleep(Duration::from_millis(1_500));
+        let (rows, wal, files) = counted(&mut self.client)?;
+        let each = |count: i64| count as f64 / timeouts as f64;
+        Ok(format!(
+            "{:.2} | {cpu} | {:.0} | {}",
+            each(rows - self.rows),
+            each(wal - self.wal),
+            files - self.files
+        ))
+    }
+}
+
+fn counted(client: &mut Client) -> Result<(i64, i64, i64)> {
+    let row = client.query_one(
+        "select (t.idx_tup_fetch + t.seq_tup_read)::bigint,
+           pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint, d.temp_files
+         from pg_stat_user_tables t, pg_stat_database d
+         where t.relname = 'tickwheel_due' and d.datname = current_database()",
+        &[],
+    )?;
+    Ok((row.get(0), row.get(1), row.get(2)))
+}
+
+/// Returns the seconds of the processor that the server has used, if it is on this machine.
+fn processor(client: &mut Client) -> Option<f64> {
+    let row = client.query_one("select pg_read_file('postmaster.pid')", &[]).ok()?;
+    let server = row.get::<_, String>(0).lines().next()?.to_owned();
+    let mut ticks = 0;
+    for process in std::fs::read_dir("/proc").ok()?.flatten() {
+        let Ok(stat) = std::fs::read_to_string(process.path().join("stat")) else { continue };
+        let Some((_, fields)) = stat.rsplit_once(')') else { continue };
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        let number = |at: usize| fields[at].parse::<u64>().unwrap_or(0);
+        let is_server = process.file_name().to_string_lossy() == server;
+        if is_server || fields[1] == server {
+            ticks += number(11) + number(12);
+        }
+        if is_server {
+            // Of its processes that have ended.
+            ticks += number(13) + number(14);
+        }
+    }
+    Some(ticks as f64 / 100.0)
+}
+
+/// Takes what is due of all workers, and remembers how late it was.
+struct Consumers {
+    threads: Vec<thread::JoinHandle<Vec<Duration>>>,
+    came: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Consumers {
+    fn start(workers: &[DurableTimer]) -> Self {
+        let (came, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let consume = |timer: &DurableTimer| {
+            let (timer, came, stop) = (timer.clone(), Arc::clone(&came), Arc::clone(&stop));
+            thread::spawn(move || {
+                let mut late = Vec::new();
+                while !stop.load(Ordering::Relaxed) {
+                    let Ok(due) = timer.recv_timeout(Duration::from_millis(100)) else { break };
+                    let Some(due) = due else { continue };
+                    let now = SystemTime::now();
+                    late.push(now.duration_since(due.deadline()).unwrap_or_default());
+                    came.fetch_add(1, Ordering::Relaxed);
+                    due.ack();
+                }
+                late
+            })
+        };
+        let threads = workers.iter().map(consume).collect();
+        Self { threads, came, stop }
+    }
+
+    /// Waits for so many, for five minutes at most, and returns how late they were.
+    fn end(self, count: u64) -> Vec<Duration> {
+        let began = Instant::now();
+        while self.came.load(Ordering::Relaxed) < count && began.elapsed().as_secs() < 300 {
+            thread::sleep(Duration::from_millis(2));
+        }
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+    }
+}
+
+/// Schedules so many per second, each due in 200 ms, and returns how many the store took.
+fn schedule(timer: &DurableTimer, rate: u64, time: Duration) -> Result<u64> {
+    let began = Instant::now();
+    let mut commits = Vec::new();
+    while began.elapsed() < time {
+        let wanted = (began.elapsed().as_secs_f64() * rate as f64) as usize;
+        while commits.len() < wanted {
+            let at = SystemTime::now() + Duration::from_millis(200);
+            commits.push(timer.schedule(&format!("live/{}", commits.len()), at, &PAYLOAD)?);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(commits.into_iter().map(|commit| u64::from(commit.wait().is_ok())).sum())
+}
+
+/// Puts rows by SQL, due at `deadline`, in milliseconds since 1970 with `n` for their number.
+fn fill(client: &mut Client, kind: &str, count: u64, deadline: &str, payload: &str) -> Result<()> {
+    client.batch_execute(&format!(
+        "insert into tickwheel_due (name, deadline, payload)
+         select '{kind}/' || n, {deadline}, {payload} from generate_series(1, {count}) n;
+         analyze tickwheel_due"
+    ))?;
+    Ok(())
+}
+
+const LEASE: Duration = Duration::from_secs(10);
+const HUNDRED_BYTES: &str = "convert_to(rpad(n::text, 100, 'x'), 'UTF8')";
+
+/// The table of the first figures.
+pub(crate) fn head() {
+    println!("| | fired/s | rows read each | CPU ms per 1,000 | WAL bytes each | files |");
+    println!("|---|---|---|---|---|---|");
+}
+
+/// So many are overdue when the first worker comes.
+pub(crate) fn backlog(url: &str, count: u64) -> Result<()> {
+    let place = Place::new(url, "backlog")?;
+    fill(&mut place.client()?, "overdue", count, "n", HUNDRED_BYTES)?;
+    let work = Work::begin(&place)?;
+    let began = Instant::now();
+    let timer = DurableTimer::connect(&place.url)?;
+    timer.recv()?.ok_or("closed")?.ack();
+    let first = began.elapsed();
+    Consumers::start(std::slice::from_ref(&timer)).end(count - 1);
+    let rate = count as f64 / began.elapsed().as_secs_f64();
+    timer.close()?;
+    println!(
+        "| {count} overdue, the first after {:.2} s | {rate:.0} | {} |",
+        first.as_secs_f64(),
+        work.end(count)?
+    );
+    Ok(())
+}
+
+/// So many are due within a second.
+pub(crate) fn workers(url: &str, count: u64) -> Result<()> {
+    for workers in [1, 2, 4, 8] {
+        let place = Place::new(url, "workers")?;
+        let mut client = place.client()?;
+        let timers = place.workers(workers, LEASE)?;
+        let consumers = Consumers::start(&timers);
+        let begin = SystemTime::now() + Duration::from_secs(12);
+        let since = begin.duration_since(SystemTime::UNIX_EPOCH)?.as_millis();
+        let deadline = format!("{since} + n * 1000 / {count}");
+        fill(&mut client, "due", count, &deadline, HUNDRED_BYTES)?;
+        thread::sleep(begin.duration_since(SystemTime::now()).unwrap_or_default());
+        let work = Work::begin(&place)?;
+        let came = consumers.end(count).len();
+        let rate = came as f64 / begin.elapsed()?.as_secs_f64();
+        for timer in timers {
+            timer.close()?;
+        }
+        println!("| {workers} workers, {count} due | {rate:.0} | {} |", work.end(count)?);
+    }
+    Ok(())
+}
+
+/// 10,000 due per second for ten seconds, and so many pending.
+pub(crate) fn late(url: &str, pending: u64) -> Result<()> {
+    let place = Place::new(url, "late")?;
+    let mut client = place.client()?;
+    let now = "extract(epoch from now())::bigint * 1000";
+    fill(&mut client, "far", pending, &format!("{now} + 3600000 + n"), HUNDRED_BYTES)?;
+    client.batch_execute("checkpoint")?;
+    let timers = place.workers(4, LEASE)?;
+    let consumers = Consumers::start(&timers);
+    let begin = SystemTime::now() + Duration::from_secs(30);
+    let since = begin.duration_since(SystemTime::UNIX_EPOCH)?.as_millis();
+    fill(&mut client, "due", 100_000, &format!("{since} + n / 10"), HUNDRED_BYTES)?;
+    thread::sleep(begin.duration_since(SystemTime::now()).unwrap_or_default());
+    let work = Work::begin(&place)?;
+    let late = consumers.end(100_000);
+    println!(
+        "| 10,000/s, {pending} pending, late {} | | {} |",
+        quantiles(late),
+        work.end(100_000)?
+    );
+    for timer in timers {
+        timer.close()?;
+    }
+    Ok(())
+}
+
+/// So many dead rows are kept by a foreign snapshot.
+pub(crate) fn dead(url: &str, count: u64) -> Result<()> {
+    let place = Place::new(url, "dead")?;
+    let (mut dump, mut client) = (place.client()?, place.client()?);
+    let now = "extract(epoch from now())::bigint * 1000";
+    fill(&mut client, "dead", count, &format!("{now} - n % 3600000"), HUNDRED_BYTES)?;
+    let dump = dump.build_transaction().isolation_level(postgres::IsolationLevel::RepeatableRead);
+    let mut dump = dump.start()?;
+    dump.query_one("select count(*) from tickwheel_due", &[])?;
+    client.batch_execute("delete from tickwheel_due")?;
+    let began = Instant::now();
+    let timers = [DurableTimer::connect(&place.url)?];
+    let at = SystemTime::now();
+    timers[0].schedule("first", at, &PAYLOAD)?.wait()?;
+    timers[0].recv()?.ok_or("closed")?.ack();
+    let first = began.elapsed();
+    let consumers = Consumers::start(&timers);
+    let work = Work::begin(&place)?;
+    let count_live = schedule(&timers[0], 1_000, Duration::from_secs(90))?;
+    let late = consumers.end(count_live);
+    println!(
+        "| {count} dead, the first after {:.2} s, then 1,000/s for 90 s: {} of {count_live} came, \
+         late {}, {} errors | | {} |",
+        first.as_secs_f64(),
+        late.len(),
+        quantiles(late),
+        timers[0].stats().errors,
+        work.end(count_live)?
+    );
+    dump.rollback()?;
+    let [timer] = timers;
+    Ok(timer.close()?)
+}
+
+/// Somebody cancels a name that is due, and leaves the transaction open for ten seconds.
+pub(crate) fn locked(url: &str) -> Result<()> {
+    for workers in [1, 2] {
+        let place = Place::new(url, "locked")?;
+        let timers = place.workers(workers, LEASE)?;
+        let soon = SystemTime::now() + Duration::from_secs(3);
+        timers[0].schedule("locked", soon, &PAYLOAD)?.wait()?;
+        let mut foreign = place.client()?;
+        let mut lunch = foreign.transaction()?;
+        lunch.query_one("select tickwheel_cancel('locked')", &[])?;
+        let consumers = Consumers::start(&timers);
+        let live = schedule(&timers[0], 200, Duration::from_secs(10))?;
+        let late = consumers.end(live + 1);
+        lunch.rollback()?;
+        println!(
+            "| a locked name, {workers} workers: {} of {} came, late {}, {} fenced |",
+            late.len(),
+            live + 1,
+            quantiles(late),
+            timers.iter().map(|timer| timer.stats().fenced).sum::<u64>()
+        );
+        for timer in timers {
+            timer.close()?;
+        }
+    }
+    Ok(())
+}
+
+/// One of two workers hears no more, from a phase of a call on: before what it asks reaches the
+/// database, which is what a host does that vanishes, or before the answer.
+pub(crate) fn silent(url: &str) -> Result<()> {
+    let lease = Duration::from_secs(2);
+    for phase in PHASES {
+        for is_asked in [false, true] {
+            let place = Place::new(url, "silent")?;
+            let proxy = Proxy::start(&place.url)?;
+            let direct = place.workers(1, lease)?.remove(0);
+            let store = PostgresStore::connect(&proxy.url)?.lease(lease);
+            let deaf = DurableTimer::builder().open_store(store)?;
+            let timers = [direct, deaf];
+            settle(&timers);
+            let consumers = Consumers::start(&timers);
+            *proxy.at.lock().expect("no panic") = Some((phase, is_asked));
+            // So that there are commits of the other as well.
+            let far = SystemTime::now() + Duration::from_secs(3_600);
+            drop(timers[1].schedule("far", far, &PAYLOAD)?);
+            let live = schedule(&timers[0], 100, Duration::from_secs(6))?;
+            let late = consumers.end(live);
+            println!(
+                "| silent at `{phase}`, {}: {} of {live} came, late {}, {} errors told |",
+                if is_asked { "before the answer" } else { "before it is asked" },
+                late.len(),
+                quantiles(late),
+                timers[1].stats().errors
+            );
+            proxy.is_silent.store(true, Ordering::Relaxed);
+            for timer in timers {
+                let _ = timer.close();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What tells a statement of each phase.
+const PHASES: [&str; 7] = [
+    "insert into tickwheel_worker",
+    "update tickwheel_partition",
+    "begin isolation",
+    "pg_snapshot_xip",
+    "cross join lateral",
+    "tickwheel_put(",
+    "delete from tickwheel_due due",
+];
+
+/// Passes on what comes, until it sees the words of a phase: then it swallows all.
+struct Proxy {
+    url: String,
+    at: Arc<Mutex<Option<(&'static str, bool)>>>,
+    is_silent: Arc<AtomicBool>,
+}
+
+impl Proxy {
+    fn start(url: &str) -> Result<Self> {
+        let (head, database) = url.rsplit_once('/').ok_or("no database")?;
+        let (user, address) = head.rsplit_once('@').ok_or("no user")?;
+        let address = address.to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let url = format!("{user}@{}/{database}", listener.local_addr()?);
+        let proxy = Self { url, at: Arc::default(), is_silent: Arc::default() };
+        let (at, silent) = (Arc::clone(&proxy.at), Arc::clone(&proxy.is_silent));
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let Ok(server) = TcpStream::connect(&address) else { continue };
+                for (from, to, asks) in [(&stream, &server, true), (&server, &stream, false)] {
+                    let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else { continue };
+                    let (at, silent) = (Arc::clone(&at), Arc::clone(&silent));
+                    thread::spawn(move || pass(from, to, asks, &at, &silent));
+                }
+            }
+        });
+        Ok(proxy)
+    }
+}
+
+fn pass(
+    mut from: TcpStream,
+    mut to: TcpStream,
+    asks: bool,
+    at: &Mutex<Option<(&'static str, bool)>>,
+    silent: &AtomicBool,
+) {
+    let mut bytes = [0; 65_536];
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        let mut passes = !silent.load(Ordering::SeqCst);
+        if let Some((phase, is_asked)) = at.lock().expect("no panic").filter(|_| asks && passes)
+            && bytes[..count].windows(phase.len()).any(|words| words == phase.as_bytes())
+        {
+            silent.store(true, Ordering::SeqCst);
+            passes = is_asked;
+        }
+        if passes && to.write_all(&bytes[..count]).is_err() {
+            break;
+        }
+    }
+}
+
+/// 20,000 overdue of 60 KB, and a consumer that takes each.
+pub(crate) fn payload(url: &str) -> Result<()> {
+    let place = Place::new(url, "payload")?;
+    fill(&mut place.client()?, "large", 20_000, "n", "convert_to(repeat('x', 60000), 'UTF8')")?;
+    // From here the most that was resident.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+    let before = memory();
+    let began = Instant::now();
+    let timers = [DurableTimer::connect(&place.url)?];
+    let came = Consumers::start(&timers).end(20_000).len();
+    println!(
+        "| 20,000 of 60 KB: {came} came in {:.1} s; memory before {before}, after {} |",
+        began.elapsed().as_secs_f64(),
+        memory()
+    );
+    let [timer] = timers;
+    Ok(timer.close()?)
+}
