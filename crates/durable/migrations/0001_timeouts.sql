@@ -35,6 +35,17 @@ create index tickwheel_due_order on tickwheel_due (partition, deadline, name);
 -- And by this what was put behind what it has read.
 create index tickwheel_due_new on tickwheel_due (partition, put_by, deadline);
 
+-- What could not be read, and was set aside.
+create table tickwheel_broken (
+    number bigint primary key,
+    name bytea not null,
+    deadline bigint not null,
+    reason text not null,
+    -- Null if it cannot be read. Then the row of this number is still there, with the last of all
+    -- deadlines, because it may be that it cannot be deleted either.
+    payload bytea
+);
+
 create sequence tickwheel_worker_number;
 
 -- The workers that are alive: a share is counted from them.
@@ -95,13 +106,58 @@ language sql as $$
     select exists (select from gone)
 $$;
 
+-- Reads each row of these partitions, and sets aside what cannot be read.
+create function tickwheel_set_aside(partitions int[], firsts bigint[], lasts bigint[])
+returns table (name bytea, deadline bigint)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+    place record;
+    raw bytea;
+    why text;
+begin
+    for place in
+        select due.row, due.deadline, due.number
+        from unnest(partitions, firsts, lasts) u(partition, first, last)
+        cross join lateral (
+            select d.ctid as row, d.deadline, d.number from tickwheel_due d
+            where d.partition = u.partition and d.deadline between u.first and u.last
+            order by d.deadline limit 10000) due
+    loop
+        raw := '';
+        begin
+            raw := (select convert_to(due.name, 'SQL_ASCII') from tickwheel_due due
+                where due.ctid = place.row);
+            perform convert_to(due.name, 'UTF8'), md5(due.payload) from tickwheel_due due
+                where due.ctid = place.row;
+            continue;
+        exception when others then
+            why := sqlerrm;
+        end;
+        begin
+            insert into tickwheel_broken (number, name, deadline, reason, payload)
+            select place.number, raw, place.deadline, why, due.payload from tickwheel_due due
+            where due.ctid = place.row;
+            delete from tickwheel_due due where due.ctid = place.row;
+        exception when others then
+            insert into tickwheel_broken (number, name, deadline, reason)
+            values (place.number, raw, place.deadline, why);
+            update tickwheel_due due set deadline = 9223372036854775807
+            where due.ctid = place.row;
+        end;
+        return query select raw, place.deadline;
+    end loop;
+end
+$$;
+
 -- The functions find the tables, whatever the caller's search path is.
 do $$
 declare
     function text;
 begin
     foreach function in array array['tickwheel_put(text[], bigint[], bytea[])',
-        'tickwheel_schedule(text, timestamptz, bytea)', 'tickwheel_cancel(text)']
+        'tickwheel_schedule(text, timestamptz, bytea)', 'tickwheel_cancel(text)',
+        'tickwheel_set_aside(int[], bigint[], bigint[])']
     loop
         execute format('alter function %s set search_path = %I, pg_temp', function,
             current_schema());

@@ -271,6 +271,58 @@ fn a_null_is_refused() {
     }
 }
 
+/// A name that is no text, in a database that takes any bytes; and a payload whose pages are gone.
+#[test]
+fn a_row_that_cannot_be_read_is_set_aside_and_all_others_go_on() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let bytes = url.replace("/test", "/bytes");
+    client(&url)
+        .batch_execute(
+            "create database bytes0 encoding 'SQL_ASCII' template template0 lc_collate 'C'
+             lc_ctype 'C'",
+        )
+        .unwrap();
+    let told = |url: &str, before: &str, restarts: bool, damaged: u64| {
+        drop(PostgresStore::connect(url).unwrap());
+        let mut owner = client(url);
+        owner.batch_execute(before).unwrap();
+        let put =
+            "select tickwheel_schedule('good ' || n, now(), '') from generate_series(1, 99) n";
+        owner.batch_execute(put).unwrap();
+        if restarts {
+            let file = "select pg_relation_filepath(reltoastrelid) from pg_class
+                        where relname = 'tickwheel_due'";
+            let file: String = owner.query_one(file, &[]).unwrap().get(0);
+            server.stop("fast");
+            std::fs::File::options()
+                .write(true)
+                .open(server.data().join(file))
+                .unwrap()
+                .set_len(0)
+                .unwrap();
+            server.go();
+        }
+        let timer = DurableTimer::connect(url).unwrap();
+        take_all(&[&timer], (1..100).map(|n| format!("good {n}")).collect());
+        until("it is told", || timer.stats().damaged == damaged);
+        let later = schedule(&timer, "later", 20);
+        take_all(&[&timer], later);
+        until("all are acked", || timer.iter().next().is_none());
+        assert_eq!((timer.stats().damaged, timer.stats().errors), (damaged, 0), "it is told once");
+        timer.close().unwrap();
+        let mut owner = client(url);
+        owner.query_one("select count(*) from tickwheel_broken", &[]).unwrap().get::<_, i64>(0)
+    };
+    let name = "select tickwheel_schedule(convert_from('\\xff', 'SQL_ASCII'), now(), '')";
+    assert_eq!(told(&bytes, name, false, 1), 1);
+    // Random, so that it is not made smaller, and is too much for the page of its row.
+    let large = "select tickwheel_schedule('bad ' || n, now(), (select string_agg(
+          decode(md5(random()::text), 'hex'), '') from generate_series(1, 3000)))
+        from generate_series(1, 2) n; checkpoint";
+    assert_eq!(told(&url, large, true, 2), 2);
+}
+
 #[test]
 fn a_put_that_the_database_refuses_fails_alone() {
     let Some(server) = Server::start() else { return };

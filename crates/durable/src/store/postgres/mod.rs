@@ -277,7 +277,7 @@ impl Store for PostgresStore {
             let rows = connection.query(GET, &[(&name, Type::TEXT)]).await?;
             Ok(rows.first().and_then(|row| match read_row(row, 0) {
                 Reading::Row(row) => Some(row),
-                Reading::TooMuch | Reading::Damaged(_) => None,
+                Reading::TooMuch | Reading::Unreadable(_) => None,
             }))
         })
     }

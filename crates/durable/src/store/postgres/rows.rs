@@ -8,7 +8,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::connection::{Connection, Parameter};
-use super::{PARTITIONS, signed, unsigned};
+use super::{CONFLICTS, PARTITIONS, signed, unsigned};
 use crate::store::portions::{Part, Portions};
 use crate::store::{Damaged, Limit, Loaded, Page, Position, Row, Start};
 use crate::values::milliseconds;
@@ -18,7 +18,14 @@ pub(super) enum Reading {
     Row(Row),
     /// It is more than the bytes that were asked for.
     TooMuch,
-    Damaged(Damaged),
+    Unreadable(Unreadable),
+}
+
+/// Where a row is that cannot be read.
+#[derive(Clone, Copy)]
+pub(super) struct Unreadable {
+    partition: i32,
+    deadline: i64,
 }
 
 impl Connection {
@@ -34,29 +41,99 @@ impl Connection {
         let mut loaded = Loaded::default();
         // What is not read has no progress.
         loaded.ends.extend(from.iter().map(|start| Some(start.after.clone())));
+        let mut unreadable = Vec::new();
         self.begin().await?;
         // First: what is committed between the two comes with the next.
-        let seen = self.load_news(seen.unwrap_or(NOTHING), from, limit, &mut loaded).await?;
+        let seen = seen.unwrap_or(NOTHING);
+        let news = self.load_news(seen, from, limit, &mut loaded, &mut unreadable).await;
+        let seen = match news {
+            Ok(seen) => seen,
+            Err(error) => {
+                let before = |start: &Start| (start.lease.partition, 0, start.after.deadline);
+                loaded.damaged = self.find_damaged(error, from.iter().map(before)).await?;
+                return Ok((loaded, seen.to_owned()));
+            }
+        };
         for part in portions.parts(from, until) {
             let (began, time) = (Instant::now(), part.time(milliseconds(self.limit)));
-            let error = match self.load_part(&part, time, from, until, limit, &mut loaded).await {
-                Ok(()) => {
-                    if milliseconds(began.elapsed()) < time / 3 {
-                        portions.was_quick(&part);
-                    }
-                    continue;
+            let limits = (time, until, limit);
+            let read = self.load_part(&part, limits, from, &mut loaded, &mut unreadable).await;
+            match read {
+                Ok(()) if milliseconds(began.elapsed()) < time / 3 => portions.was_quick(&part),
+                Ok(()) => {}
+                Err(error) if error.code() == Some(&SqlState::QUERY_CANCELED) => {
+                    portions.outlasted(&part);
+                    self.execute("rollback").await?;
+                    return Ok((loaded, seen));
                 }
-                Err(error) => error,
-            };
-            if error.code() != Some(&SqlState::QUERY_CANCELED) {
-                return Err(error);
+                Err(error) => {
+                    let places = part.places.iter().map(|&place| &from[place]);
+                    let after = |at: &Start| (at.lease.partition, at.after.deadline, part.until);
+                    loaded.damaged.extend(self.find_damaged(error, places.map(after)).await?);
+                    return Ok((loaded, seen));
+                }
             }
-            portions.outlasted(&part);
-            self.execute("rollback").await?;
-            return Ok((loaded, seen));
         }
         self.end().await?;
+        if !unreadable.is_empty() {
+            loaded.damaged.extend(self.set_unreadable_aside(&unreadable).await?);
+        }
         Ok((loaded, seen))
+    }
+
+    /// After an error of the database: sets aside the rows of these partitions and deadlines that
+    /// cannot be read. If there are none, that was not why.
+    async fn find_damaged(
+        &self,
+        error: Error,
+        places: impl Iterator<Item = (u32, u64, u64)>,
+    ) -> Result<Vec<Damaged>, Error> {
+        if error.as_db_error().is_none() || CONFLICTS.iter().any(|at| error.code() == Some(at)) {
+            return Err(error);
+        }
+        let places: Vec<_> = places
+            .map(|(partition, first, last)| (partition as i32, signed(first), signed(last)))
+            .collect();
+        self.execute("rollback").await?;
+        match self.set_aside(&places).await {
+            Ok(damaged) if !damaged.is_empty() => Ok(damaged),
+            _ => Err(error),
+        }
+    }
+
+    /// Sets aside what the database sent and this side could not read. Where it may not, it goes
+    /// on without, and tells of them all the same.
+    async fn set_unreadable_aside(&self, unreadable: &[Unreadable]) -> Result<Vec<Damaged>, Error> {
+        let place = |row: &Unreadable| (row.partition, row.deadline, row.deadline);
+        let places: Vec<_> = unreadable.iter().map(place).collect();
+        match self.set_aside(&places).await {
+            Err(error) if error.as_db_error().is_some() => {
+                log::warn!("cannot set damaged rows aside: {error}");
+                self.execute("rollback").await?;
+                Ok(unreadable.iter().map(Unreadable::damaged).collect())
+            }
+            damaged => damaged,
+        }
+    }
+
+    async fn set_aside(&self, places: &[(i32, i64, i64)]) -> Result<Vec<Damaged>, Error> {
+        let partitions: Vec<i32> = places.iter().map(|place| place.0).collect();
+        let firsts: Vec<i64> = places.iter().map(|place| place.1).collect();
+        let lasts: Vec<i64> = places.iter().map(|place| place.2).collect();
+        let parameters: [Parameter<'_>; 3] = [
+            (&partitions, Type::INT4_ARRAY),
+            (&firsts, Type::INT8_ARRAY),
+            (&lasts, Type::INT8_ARRAY),
+        ];
+        self.begin().await?;
+        let rows = self.query(SET_ASIDE, &parameters).await?;
+        self.end().await?;
+        let damaged = rows.iter().map(|row| Damaged {
+            deadline: unsigned(row.get(1)),
+            name: String::from_utf8_lossy(row.get(0)).into_owned(),
+            reason: UNREADABLE,
+        });
+        Ok(damaged.collect())
     }
 
     /// Loads what has become visible before the positions since the snapshot `seen`, and returns
@@ -67,6 +144,7 @@ impl Connection {
         from: &[Start],
         limit: Limit,
         loaded: &mut Loaded,
+        unreadable: &mut Vec<Unreadable>,
     ) -> Result<String, Error> {
         let starts = Starts::new(from.iter());
         let bytes = signed(limit.bytes as u64);
@@ -80,22 +158,23 @@ impl Connection {
             match read_row(&row, 0) {
                 Reading::Row(row) => loaded.rows.push(row),
                 Reading::TooMuch => loaded.overflows = true,
-                Reading::Damaged(damaged) => loaded.damaged.push(damaged),
+                Reading::Unreadable(row) => unreadable.push(row),
             }
         }
         Ok(seen)
     }
 
-    /// Loads what comes after the positions, within so many milliseconds.
+    /// Loads what comes after the positions. `limits`: within so many milliseconds, and until when
+    /// and how much the whole load is to be.
     async fn load_part(
         &self,
         part: &Part,
-        time: u64,
+        limits: (u64, u64, Limit),
         from: &[Start],
-        until: u64,
-        limit: Limit,
         loaded: &mut Loaded,
+        unreadable: &mut Vec<Unreadable>,
     ) -> Result<(), Error> {
+        let (time, until, limit) = limits;
         self.execute(&format!("set local statement_timeout = {time}")).await?;
         let starts = Starts::new(part.places.iter().map(|&place| &from[place]));
         let each = limit.rows.div_ceil(from.len().max(1));
@@ -126,7 +205,7 @@ impl Connection {
                         loaded.rows.push(row);
                     }
                     Reading::TooMuch => is_full = true,
-                    Reading::Damaged(damaged) => loaded.damaged.push(damaged),
+                    Reading::Unreadable(row) => unreadable.push(row),
                 }
             }
             loaded.ends[place] = if is_full || each <= count {
@@ -165,7 +244,7 @@ impl Connection {
             match read_row(row, 0) {
                 Reading::Row(row) => page.rows.push(row),
                 Reading::TooMuch => is_cut = true,
-                Reading::Damaged(damaged) => page.damaged.push(damaged),
+                Reading::Unreadable(row) => page.damaged.push(row.damaged()),
             }
         }
         page.end = page.rows.last().filter(|_| is_cut).map(Row::position);
@@ -214,11 +293,16 @@ pub(super) fn read_row(row: &tokio_postgres::Row, from: usize) -> Reading {
     match read() {
         Ok(Some(row)) => Reading::Row(row),
         Ok(None) => Reading::TooMuch,
-        Err(_) => Reading::Damaged(Damaged {
-            deadline,
-            name: row.try_get::<_, &str>(from + 2).unwrap_or("?").to_owned(),
-            reason: "a column cannot be read",
+        Err(_) => Reading::Unreadable(Unreadable {
+            partition: row.try_get(from).unwrap_or_default(),
+            deadline: signed(deadline),
         }),
+    }
+}
+
+impl Unreadable {
+    fn damaged(&self) -> Damaged {
+        Damaged { deadline: unsigned(self.deadline), name: "?".to_owned(), reason: UNREADABLE }
     }
 }
 
@@ -237,7 +321,9 @@ fn list() -> String {
         "select partition, deadline, name, number, attempt,
            case when sum(octet_length(payload)) over (order by deadline, name rows unbounded
              preceding) - octet_length(payload) < $5 then payload end
-         from (select * from ({}) all_due order by deadline, name limit $4) due
+         from (select * from ({}) all_due
+           where number not in (select number from tickwheel_broken)
+           order by deadline, name limit $4) due
          order by deadline, name",
         parts.join(" union all ")
     )
@@ -277,6 +363,10 @@ const LOAD: &str = "select due.partition, due.deadline, due.name, due.number, du
        order by d.deadline, d.name limit $5) due";
 pub(super) const GET: &str = "select partition, deadline, name, number, attempt, payload
      from tickwheel_due where name = $1";
+
+const SET_ASIDE: &str = "select name, deadline from tickwheel_set_aside($1, $2, $3)";
+
+const UNREADABLE: &str = "it cannot be read; table tickwheel_broken says why";
 
 /// A snapshot that sees nothing in progress: all that is there is before the first load.
 const NOTHING: &str = "9000000000000000000:9000000000000000000:";
