@@ -148,7 +148,7 @@ pub use mode::{Mode, ModeError};
 #[cfg(feature = "record")]
 pub use record::{Recorded, Recorder};
 #[doc(hidden)]
-pub use steps::steps;
+pub use steps::{most_steps_under_a_lock, steps};
 pub use ticks::{Moment, Ticks};
 #[cfg(feature = "boot-clock")]
 pub use timer::BootClock;

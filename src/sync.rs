@@ -169,23 +169,29 @@ use ordered::Held;
 #[cfg(debug_assertions)]
 mod ordered {
     use super::{Rank, thread_local};
+    use crate::steps::{count_held, steps};
     use core::cell::Cell;
 
     /// While it lives, this thread holds the lock of that rank, or is about to.
-    pub(super) struct Held(Rank);
+    pub(super) struct Held {
+        rank: Rank,
+        /// The steps that this thread had counted before.
+        begin: u64,
+    }
 
     impl Held {
         pub(super) fn new(rank: Rank) -> Self {
             let held = HELD.try_with(Cell::get).unwrap_or(0);
             assert!(held < 1 << rank as u32, "{rank:?} is locked after {held:#b}");
             let _ = HELD.try_with(|all| all.set(held | 1 << rank as u32));
-            Self(rank)
+            Self { rank, begin: steps() }
         }
     }
 
     impl Drop for Held {
         fn drop(&mut self) {
-            let _ = HELD.try_with(|all| all.set(all.get() & !(1 << self.0 as u32)));
+            let _ = HELD.try_with(|all| all.set(all.get() & !(1 << self.rank as u32)));
+            count_held(steps() - self.begin);
         }
     }
 

@@ -4,6 +4,7 @@ use super::{Delayed, Source};
 use crate::sync::{Mutex, Rank, lock};
 use crate::ticks::NEVER;
 use crate::timer::Hub;
+use crate::wheel::Memory;
 use crate::{Expired, Key, Timer, Wheel};
 use alloc::sync::Arc;
 use core::fmt;
@@ -23,9 +24,9 @@ use std::time::Instant;
 /// - Values of equal deadlines come out in the order in which the channel got them, whichever thread
 ///   inserted them.
 /// - Each call takes the lock of the channel for constant time, amortised, and no caller waits for
-///   more than a bounded batch of work, but for the call that takes out the last of many values: it
-///   gives back their memory, which takes milliseconds after a million. No foreign code runs under
-///   the lock: not a waker, not the `Drop` of a value.
+///   more than a bounded batch of work. The call that takes out the last of many values gives back
+///   their memory, with no lock held, which takes milliseconds after a million. No foreign code runs
+///   under the lock: not a waker, not the `Drop` of a value.
 /// - A sender wakes the receiver only for a value that is due earlier than all others. The last
 ///   sender wakes it when it goes and no value is left.
 ///
@@ -129,7 +130,9 @@ impl<T> DelaySender<T> {
     pub fn remove(&self, key: Key) -> Option<T> {
         let mut inner = lock(&self.0.inner);
         let value = inner.wheel.cancel(key)?;
-        inner.shrink_if_emptied();
+        let memory = inner.take_memory_if_emptied();
+        drop(inner);
+        drop(memory);
         Some(value)
     }
 
@@ -194,13 +197,15 @@ impl<T> Inner<T> {
         self.senders == 0 && self.wheel.is_empty()
     }
 
-    /// Gives back the memory of a wheel that was emptied. That takes as long as there were values at
-    /// once, so it is worth it after so many values, and not each time.
-    fn shrink_if_emptied(&mut self) {
-        if self.wheel.is_empty() && MANY <= self.inserted {
-            self.inserted = 0;
-            self.wheel.shrink_to_fit();
+    /// Takes the memory out of a wheel that was emptied, for the caller to drop with no lock held.
+    /// Returns None unless there were many values since the last time, because the next ones need
+    /// memory again.
+    fn take_memory_if_emptied(&mut self) -> Option<Memory<T>> {
+        if !self.wheel.is_empty() || self.inserted < MANY {
+            return None;
         }
+        self.inserted = 0;
+        self.wheel.take_memory()
     }
 
     /// Takes out the waker of the receiver if it has to look again before `deadline`.
@@ -240,10 +245,11 @@ impl<T> Source for Channel<T> {
             let mut inner = lock(&self.0.inner);
             let now = now.unwrap_or_else(|| inner.wheel.now());
             if let Some(expired) = inner.wheel.expire_bounded(now, &mut work) {
-                inner.shrink_if_emptied();
+                let memory = inner.take_memory_if_emptied();
                 // The task no longer waits.
                 let watcher = inner.watcher.take();
                 drop(inner);
+                drop(memory);
                 self.0.let_go(watcher, drop);
                 return Some(expired);
             }

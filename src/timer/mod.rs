@@ -69,8 +69,9 @@ use worker::Engine;
 ///   threads wake it up only for an earlier one.
 /// - Tasks run with no lock held. They may schedule, cancel, block, panic, and drop the timer. The
 ///   timer catches and counts a panic, and runs the next task.
-/// - A caller waits for no more than a bounded batch of work, even while a million timeouts come
-///   due.
+/// - A caller waits for no more than a bounded batch of work, even while a million timeouts come due
+///   or the last of a million goes, unless another thread calls [`stats`](Self::stats) or
+///   [`shrink_to_fit`](Self::shrink_to_fit).
 /// - A delay may be of any length. A delay too long for [`Instant`] never fires.
 ///
 /// # Order
@@ -91,9 +92,9 @@ use worker::Engine;
 /// pages, for less than a millisecond. Cancelling frees the box at once.
 ///
 /// A shard that is emptied, after more than a few timeouts, gives back the memory of its wheel. The
-/// call that takes out the last timeout does so with the lock held: for some milliseconds if a
+/// thread that takes out the last timeout does so, with no lock held: for some milliseconds if a
 /// million waited at once. [`shrink_to_fit`](Self::shrink_to_fit) gives back memory that a shard
-/// with few timeouts left does not need.
+/// with few timeouts left does not need, and holds the lock of the shard meanwhile.
 ///
 /// # Slow tasks
 ///

@@ -165,7 +165,7 @@ impl Shard {
     #[inline]
     pub(super) fn release_cancelled(&self, mut state: MutexGuard<'_, ShardState>) {
         state.counts.cancelled += 1;
-        drop(state);
+        release_emptied(state);
         self.hub.give_back();
     }
 
@@ -174,7 +174,6 @@ impl Shard {
     pub(super) fn take(&self, state: &mut ShardState, key: Key) -> Option<Action> {
         if let Some(action) = state.wheel.cancel(key) {
             state.lane.cancelled(key);
-            state.shrink_if_emptied();
             return Some(action);
         }
         let action = self.due.take(key)?;
@@ -266,8 +265,10 @@ impl Shard {
             }
         }
         if due.len() > 0 {
-            state.shrink_if_emptied();
-            return Found::Due { is_burst: BURST <= due.len() };
+            let is_burst = BURST <= due.len();
+            drop(due);
+            release_emptied(state);
+            return Found::Due { is_burst };
         }
         drop(due);
         if work == 0 {
@@ -349,7 +350,7 @@ impl Shard {
         }
         if 0 < work {
             // It stays as it is now, for as long as there are handles.
-            state.wheel.shrink_to_fit();
+            give_back_memory(state);
         }
         0 < work
     }
@@ -437,16 +438,6 @@ impl Shard {
 }
 
 impl ShardState {
-    /// Gives back the memory of a wheel that was emptied. That takes as long as there were timeouts
-    /// at once, so it is worth it after so many timeouts, and not each time.
-    #[inline]
-    fn shrink_if_emptied(&mut self) {
-        if self.wheel.is_empty() && MANY <= self.counts.scheduled - self.shrunk_at {
-            self.shrunk_at = self.counts.scheduled;
-            self.wheel.shrink_to_fit();
-        }
-    }
-
     /// Schedules a timeout that was [admitted](Shard::admit).
     #[inline]
     pub(super) fn schedule(&mut self, deadline: u64, action: Action) -> Key {
@@ -461,6 +452,24 @@ impl ShardState {
         self.lane.scheduled(key, deadline);
         key
     }
+}
+
+/// Releases the lock of a shard. If its wheel was emptied, gives back the wheel's memory, but only
+/// after many timeouts, because the next ones need memory again.
+#[inline]
+fn release_emptied(state: MutexGuard<'_, ShardState>) {
+    if state.wheel.is_empty() && MANY <= state.counts.scheduled - state.shrunk_at {
+        give_back_memory(state);
+    }
+}
+
+/// Releases the lock of a shard whose wheel is empty, and then gives back the wheel's memory.
+#[cold]
+fn give_back_memory(mut state: MutexGuard<'_, ShardState>) {
+    state.shrunk_at = state.counts.scheduled;
+    let memory = state.wheel.take_memory();
+    drop(state);
+    drop(memory);
 }
 
 /// Returns the number of this thread's shard, modulo the number of shards. Threads take turns.

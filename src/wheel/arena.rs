@@ -69,6 +69,8 @@ pub(super) struct Entry {
 
 /// Slots whose vacancies share one word.
 const GROUP: usize = u64::BITS as usize;
+/// Generations that are noted at once.
+const GENERATIONS_AT_ONCE: u32 = 16;
 
 /// Holds the timeouts of a wheel, by index and by key.
 #[derive(Debug)]
@@ -81,12 +83,13 @@ pub(super) struct Arena<T> {
     /// One word for each group of slots. The bit of a slot is set if the slot is vacant, unless it
     /// is `spare`.
     vacant: Vec<u64>,
-    /// The groups with a vacant slot, each once. The last one is used next: mostly a group in which
-    /// a slot was vacated a moment ago. A list through the slots would make each `insert` wait for
-    /// the memory of the one before.
+    /// The groups before `fresh` with a vacant slot, each once. The last one is used next: mostly a
+    /// group in which a slot was vacated a moment ago. A list through the slots would make each
+    /// `insert` wait for the memory of the one before.
     open: Vec<u32>,
-    /// How many of `open`, from the first on, are in the order that `begin_again` makes.
-    in_order: usize,
+    /// All slots of the groups from this one on are vacant: none was used since the arena was last
+    /// empty. They are used in the order of memory, when no group is open.
+    fresh: usize,
     /// A vacant slot that is used before all others. While all slots of a group are in use, one
     /// that is vacated and soon used again goes here, and not through `vacant` and `open`.
     spare: Option<u32>,
@@ -95,6 +98,8 @@ pub(super) struct Arena<T> {
     stamp: u32,
     /// The first generation of a new slot: above that of every slot that was ever given back.
     floor: NonZeroU32,
+    /// No slot has a later generation, unless generations came round.
+    highest: NonZeroU32,
 }
 
 /// A generation is never zero. Zero marks a vacant slot, so the choice takes no room.
@@ -126,12 +131,25 @@ impl<T> Arena<T> {
             deadlines: Growing::new(),
             vacant: Vec::new(),
             open: Vec::new(),
-            in_order: 0,
+            fresh: 0,
             spare: None,
             len: 0,
             stamp: 0,
             floor: NonZeroU32::MIN,
+            highest: NonZeroU32::MIN,
         }
+    }
+
+    /// Puts an empty arena without memory in the place of this one, which must be empty, and returns
+    /// this one. All keys of this one name nothing in the other. O(1).
+    ///
+    /// Returns None if a place is past half of its generations, as `shrink_to_fit` would keep it.
+    #[cfg(feature = "std")]
+    pub(super) fn renew(&mut self) -> Option<Self> {
+        debug_assert!(self.is_empty(), "there are no timeouts");
+        let highest = Some(self.highest).filter(|&highest| is_first_half(highest))?;
+        let new = Self { stamp: self.stamp, floor: highest, highest, ..Self::new() };
+        Some(core::mem::replace(self, new))
     }
 
     /// Makes room for `additional` timeouts, if there is enough memory.
@@ -166,15 +184,26 @@ impl<T> Arena<T> {
     /// Takes a slot out of the group that is used next.
     #[inline(always)]
     fn take_vacant(&mut self) -> Option<u32> {
-        let &group = self.open.last()?;
+        let group = match self.open.last() {
+            Some(&group) => group,
+            None => self.open_fresh()?,
+        };
         let vacant = &mut self.vacant[group as usize];
         let index = group * GROUP as u32 + vacant.trailing_zeros();
         *vacant &= vacant.wrapping_sub(1);
         if *vacant == 0 {
             self.open.pop();
-            self.in_order = self.in_order.min(self.open.len());
         }
         Some(index)
+    }
+
+    /// Opens the first group that was not used since the arena was last empty.
+    #[cold]
+    fn open_fresh(&mut self) -> Option<u32> {
+        let group = Some(self.fresh as u32).filter(|_| self.fresh < self.vacant.len())?;
+        self.fresh += 1;
+        self.open.push(group);
+        Some(group)
     }
 
     /// Puts a vacant slot into its group.
@@ -201,6 +230,7 @@ impl<T> Arena<T> {
         assert!(index < u32::MAX as usize, "a wheel holds at most 2^32 - 1 timeouts");
         if index % GROUP == 0 {
             self.vacant.push(0);
+            self.fresh = self.vacant.len();
         }
         self.slots.push(Slot::Occupied(Timeout { generation, stamp, value }));
         self.deadlines.push(deadline);
@@ -260,8 +290,13 @@ impl<T> Arena<T> {
             Slot::Occupied(timeout) if is_it(timeout) => timeout.generation.checked_add(1),
             _ => return None,
         };
-        let vacant = Slot::Vacant(next.unwrap_or(NonZeroU32::MIN));
-        let Slot::Occupied(timeout) = core::mem::replace(slot, vacant) else { return None };
+        let next = next.unwrap_or(NonZeroU32::MIN);
+        let Slot::Occupied(timeout) = core::mem::replace(slot, Slot::Vacant(next)) else {
+            return None;
+        };
+        if self.highest < next {
+            self.raise(next);
+        }
         if self.vacant[index as usize / GROUP] == 0 && self.spare.is_none() {
             self.spare = Some(index);
         } else {
@@ -274,16 +309,18 @@ impl<T> Arena<T> {
         Some(timeout)
     }
 
+    /// Notes a generation that is the highest, rounded up, so that this is seldom.
+    #[cold]
+    fn raise(&mut self, highest: NonZeroU32) {
+        self.highest = highest.saturating_add(GENERATIONS_AT_ONCE);
+    }
+
     /// Makes `insert` fill the slots in the order of memory, because all of them are vacant.
-    /// Touches only the groups that were filled up since the last time.
     #[cold]
     fn begin_again(&mut self) {
         self.put_spare_back();
-        for (group, open) in (0..).zip(self.open[self.in_order..].iter_mut().rev()) {
-            steps::count(1);
-            *open = group;
-        }
-        self.in_order = self.open.len();
+        self.open.clear();
+        self.fresh = 0;
     }
 
     /// Returns the value that `key` names.
@@ -394,7 +431,7 @@ impl<T> Arena<T> {
         for slot in self.slots.iter().rev() {
             steps::count(1);
             match slot {
-                Slot::Vacant(generation) if generation.get() <= u32::MAX / 2 => {
+                Slot::Vacant(generation) if is_first_half(*generation) => {
                     self.floor = self.floor.max(*generation);
                     slots -= 1;
                 }
@@ -411,7 +448,7 @@ impl<T> Arena<T> {
         let vacant = &self.vacant;
         self.open.retain(|&group| vacant.get(group as usize).is_some_and(|&vacant| vacant != 0));
         self.open.shrink_to_fit();
-        self.in_order = 0;
+        self.fresh = self.fresh.min(vacant.len());
     }
 
     /// Bytes allocated.
@@ -434,15 +471,23 @@ impl<T> Arena<T> {
             assert!(!is_listed || !is_spare, "a vacant slot is known once");
             assert_eq!(is_listed || is_spare, is_vacant, "the vacant slots are known");
             let group = (index / GROUP) as u32;
-            if is_listed && open.last() != Some(&group) {
+            if is_listed && group < self.fresh as u32 && open.last() != Some(&group) {
                 open.push(group);
             }
+            assert!(is_listed || group < self.fresh as u32, "no slot of a fresh group is in use");
+            let (Slot::Vacant(generation) | Slot::Occupied(Timeout { generation, .. })) = slot;
+            assert!(*generation <= self.highest, "the highest generation is known");
         }
         assert_eq!(self.len, live, "the count of timeouts is right");
         let mut known = self.open.clone();
         known.sort_unstable();
         assert_eq!(known, open, "the groups with a vacant slot are known");
     }
+}
+
+/// Returns whether at least half of all generations are later.
+fn is_first_half(generation: NonZeroU32) -> bool {
+    generation.get() <= u32::MAX / 2
 }
 
 /// Iterates over the live timeouts, as key, deadline and value, to change the values.
@@ -572,24 +617,35 @@ mod tests {
         }
     }
 
-    /// Or emptying a wheel of one would cost what it once held.
+    #[cfg(feature = "std")]
     #[test]
-    fn emptied_again_it_puts_only_what_was_used_in_order() {
+    fn renewed_it_holds_nothing_and_no_old_key_names_what_comes() {
         let mut arena = Arena::new();
-        let keys: Vec<_> = (0..100 * 64).map(|_| arena.insert(0, ()).0).collect();
-        for key in keys {
-            arena.remove(key);
-        }
-        arena.open.swap(10, 11);
-        let swapped = arena.open.clone();
-        for used in [1, 64, 65, 500] {
-            let keys: Vec<_> = (0..used).map(|_| arena.insert(0, ()).0).collect();
-            for key in keys {
-                arena.remove(key);
+        let mut stale = Vec::new();
+        for turn in 0..100 {
+            for used in [1 + turn % 3, 200] {
+                let keys: Vec<_> = (0..used).map(|at| arena.insert(at, ()).0).collect();
+                assert!(stale.iter().all(|&key| arena.get(key).is_none()), "each key is new");
+                keys.iter().for_each(|&key| _ = arena.remove(key));
+                stale.extend(keys);
             }
-            assert_eq!(arena.open, swapped);
+            let old = arena.renew().expect("few generations were used");
+            assert_eq!((arena.memory(), old.places()), (0, 200));
             arena.check();
         }
+    }
+
+    #[cfg(feature = "std")]
+    #[test]
+    fn past_half_of_the_generations_it_is_not_renewed() {
+        let mut arena = Arena::new();
+        for (floor, is_renewed) in [(u32::MAX / 2 - 20, true), (u32::MAX / 2, false)] {
+            arena.floor = NonZeroU32::new(floor).expect("not zero");
+            let (key, _) = arena.insert(0, ());
+            arena.remove(key);
+            assert_eq!(arena.renew().is_some(), is_renewed);
+        }
+        assert!(arena.insert(0, ()).0.generation.get() > u32::MAX / 2);
     }
 
     #[test]

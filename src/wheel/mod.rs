@@ -212,8 +212,6 @@ impl<T> Wheel<T> {
     /// Takes the timeout that `key` names out of the wheel and returns its value. Returns None if
     /// the timeout is gone. O(1), amortised.
     ///
-    /// Cost: O(1) amortised, O(1 + p / 64) in one call.
-    ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
     /// let key = wheel.schedule(10, "value");
@@ -296,8 +294,6 @@ impl<T> Wheel<T> {
     /// Each timeout that is handed out, moved, or looked at in vain is one unit of work. The last
     /// step may exceed `work`: it takes up to 1024 timeouts of a bucket, or up to 8192 if it sorts
     /// them; in a hashed wheel it looks at up to 512.
-    ///
-    /// Cost: O(1) amortised, O(1 + p / 64) in one call.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -834,6 +830,17 @@ impl<T> Wheel<T> {
         self.arena.shrink_to_fit();
     }
 
+    /// Takes the memory out of the wheel, which must be empty. No old key names what comes next. O(1).
+    ///
+    /// Returns None if the generations of one place are half used up: then only
+    /// [`shrink_to_fit`](Self::shrink_to_fit) gives back memory.
+    #[cfg(feature = "std")]
+    pub(crate) fn take_memory(&mut self) -> Option<Memory<T>> {
+        let arena = self.arena.renew()?;
+        let table = core::mem::replace(&mut self.table, Table::new(self.geometry.buckets()));
+        Some(Memory { arena, _table: table })
+    }
+
     /// Returns what the wheel holds and what it has done. Looks at every occupied bucket.
     ///
     /// Cost: O(n + p).
@@ -853,6 +860,21 @@ impl<T> Wheel<T> {
             rounds_waited: self.work.rounds_waited,
             memory: self.arena.memory() + self.table.memory() + self.ready.memory(),
         }
+    }
+}
+
+/// The memory of a wheel that was emptied, from [`Wheel::take_memory`]. To drop it takes as long as
+/// there were timeouts at once, so a caller that holds a lock releases it before.
+#[cfg(feature = "std")]
+pub(crate) struct Memory<T> {
+    arena: Arena<T>,
+    _table: Table,
+}
+
+#[cfg(feature = "std")]
+impl<T> Drop for Memory<T> {
+    fn drop(&mut self) {
+        steps::count(self.arena.places());
     }
 }
 
