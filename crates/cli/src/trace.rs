@@ -24,6 +24,8 @@ pub struct Trace {
     /// The line that was read last, without its end.
     line: Vec<u8>,
     line_number: u64,
+    /// The first of the empty lines that were read last.
+    empty_line: Option<u64>,
     time_ms: u64,
     operations: u64,
     /// A recorder wrote it, so that it has an end.
@@ -104,13 +106,21 @@ impl Trace {
     ///
     /// [`TraceError`] if it cannot be read, or does not begin with the header.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
+        Self::open_as(path, |file| file)
+    }
+
+    /// Opens the file at `path`, and reads it through what `wrap` makes of it.
+    pub(crate) fn open_as<R: Read + 'static>(
+        path: &Path,
+        wrap: impl FnOnce(File) -> R,
+    ) -> Result<Self, TraceError> {
         let name = path.display().to_string();
         let opened = File::open(path).and_then(|file| {
             let metadata = file.metadata()?;
             Ok((metadata.is_file().then_some(metadata.len()), file))
         });
         match opened {
-            Ok((size, file)) => Self::with_size(&name, file, size),
+            Ok((size, file)) => Self::with_size(&name, wrap(file), size),
             Err(error) => Err(TraceError {
                 file: printable(&name),
                 line: None,
@@ -142,6 +152,7 @@ impl Trace {
             bytes_read: Arc::clone(&bytes_read),
             line: Vec::new(),
             line_number: 0,
+            empty_line: None,
             time_ms: 0,
             operations: 0,
             is_recorded: false,
@@ -185,6 +196,15 @@ impl Trace {
     ) -> Result<bool, TraceError> {
         batch.clear();
         while batch.len() < most && self.read_line()? {
+            // A trace may end with empty lines.
+            if self.line.is_empty() {
+                self.empty_line = self.empty_line.or(Some(self.line_number));
+                continue;
+            }
+            if self.empty_line.is_some() {
+                let error = self.error("an empty line", "an operation, or the end of the trace");
+                return Err(TraceError { line: self.empty_line, ..error });
+            }
             match self.parse()? {
                 Line::Operation(operation) => {
                     self.time_ms = operation.time_ms;
