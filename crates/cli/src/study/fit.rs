@@ -33,8 +33,18 @@ pub enum Unfit {
     },
 }
 
-/// Returns all that speaks against the trace of `plan`.
-pub(super) fn unfit(plan: &Plan, span_ms: u64, delays: &Delays, gaps: Gaps) -> Vec<Unfit> {
+/// Returns all that speaks against the trace of `plan`, and how many timeouts are pending at its
+/// end, if they still become more by then.
+///
+/// A wheel under the trace handles the ends of these timeouts after the last operation, when nothing
+/// is scheduled any more. If such ends are few beside the operations, the trace has most of what the
+/// program does, even if it is shorter than every delay.
+pub(super) fn look(
+    plan: &Plan,
+    span_ms: u64,
+    delays: &Delays,
+    gaps: Gaps,
+) -> (Vec<Unfit>, Option<u64>) {
     let operations = plan.counts.operations();
     let mut found = Vec::new();
     if operations < FEWEST_OPERATIONS {
@@ -43,18 +53,19 @@ pub(super) fn unfit(plan: &Plan, span_ms: u64, delays: &Delays, gaps: Gaps) -> V
     if operations < gaps.missing.saturating_mul(MOST_MISSING) {
         found.push(Unfit::Lossy { missing: gaps.missing, operations });
     }
-    let timeouts = plan.counts.scheduled + plan.counts.late_reschedules;
-    let (Some(first), Some(last)) = (plan.calls.first(), plan.calls.last()) else { return found };
-    let begin = first.now;
-    let [before, at_end] =
-        [begin + (last.now - begin) / 4 * 3, last.now].map(|tick| pending(plan, tick));
+    let Some((first, last)) = plan.calls.first().zip(plan.calls.last()) else {
+        return (found, None);
+    };
+    let before = first.now + (last.now - first.now) / 4 * 3;
+    let [before, at_end] = [before, last.now].map(|tick| pending(plan, tick));
     let is_growing = before * MOST_GROWTH.1 < at_end * MOST_GROWTH.0;
-    if FEWEST_OPERATIONS <= operations && timeouts < at_end * MOST_PENDING && is_growing {
+    let timeouts = plan.counts.scheduled + plan.counts.late_reschedules;
+    if FEWEST_OPERATIONS <= operations && operations < at_end * MOST_PENDING && is_growing {
         let delay_ms = delays.quantile(0.9).unwrap_or(0);
         let percent = at_end * 100 / timeouts.max(1);
         found.push(Unfit::Short { span_ms, delay_ms, percent });
     }
-    found
+    (found, (is_growing && timeouts < at_end * MOST_PENDING).then_some(at_end))
 }
 
 /// The timeouts that are pending after all operations up to `tick`.
@@ -72,21 +83,34 @@ fn pending(plan: &Plan, tick: u64) -> u64 {
     deadlines.into_iter().flatten().filter(|&deadline| tick < deadline).count() as u64
 }
 
+impl Unfit {
+    /// What is wrong, in a few words.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Few { operations } => {
+                format!("the trace has only {}", units::operations(*operations))
+            }
+            Self::Short { .. } => "the trace is too short for its delays".into(),
+            Self::Lossy { .. } => "the trace has lost too many operations".into(),
+        }
+    }
+}
+
 /// What is wrong, and what to record instead.
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Few { operations } => write!(
+            Self::Few { .. } => write!(
                 f,
-                "the trace has only {}. Record at least {}, and better a million",
-                units::operations(operations),
-                FEWEST_OPERATIONS,
+                "{}. Record at least {FEWEST_OPERATIONS}, and better a million",
+                self.name(),
             ),
             Self::Short { span_ms, delay_ms, percent } => write!(
                 f,
-                "the trace is too short for its delays: {percent} % of its timeouts are pending \
-                 at its end, and they still become more. It lasts {}, and delays are up to {}. \
-                 Record until as many timeouts end as begin, {} or longer",
+                "{}: {percent} % of its timeouts are pending at its end, and they still become \
+                 more. It lasts {}, and delays are up to {}. Record until as many timeouts end as \
+                 begin, {} or longer",
+                self.name(),
                 units::milliseconds(span_ms),
                 units::milliseconds(delay_ms),
                 units::milliseconds(delay_ms.saturating_mul(2).max(span_ms.saturating_mul(4))),
@@ -108,7 +132,8 @@ const FEWEST_OPERATIONS: u64 = 1000;
 /// One operation in so many may be missing.
 const MOST_MISSING: u64 = 100;
 
-/// One timeout in so many may be pending at the end, if the pending ones still become more.
+/// One timeout for so many operations may be pending at the end, if these still become more; and one
+/// for so many timeouts without a word about it.
 const MOST_PENDING: u64 = 4;
 
 /// In the last quarter of the trace, the pending timeouts may become more by this factor.

@@ -38,8 +38,9 @@
 //! 3. What is left at that tick is measured, in processor time, side by side with the default in
 //!    rounds that alternate. Each round gives the quotient of two costs. The median of the quotients
 //!    lies in an interval with a confidence of 99 %, by the order of the samples alone.
-//! 4. A configuration is recommended if all of its interval is below 0.95. Otherwise the
-//!    default is, with the words that there is no such difference, or that the rounds cannot tell.
+//! 4. A configuration is recommended if all of its interval is below 1 and its median below 0.95.
+//!    Otherwise the default is, with the words that there is no such difference, or that the rounds
+//!    cannot tell.
 
 mod delays;
 mod fit;
@@ -58,6 +59,8 @@ pub use fit::Unfit;
 pub use judge::Interval;
 pub use limits::Limit;
 pub(crate) use plan::{Call, Kind, Planner};
+#[cfg(feature = "watch")]
+pub(crate) use plan::{Counts, Lateness};
 pub use run::Driver;
 pub(crate) use show::{as_text, name};
 
@@ -127,6 +130,9 @@ pub struct Study {
     pub delays: Delays,
     /// What speaks against the trace. If there is anything, nothing was measured.
     pub unfit: Vec<Unfit>,
+    /// How many timeouts are pending at the end of the trace, if they are many and still become
+    /// more.
+    pub growing: Option<u64>,
     /// What was studied.
     pub options: Options,
     /// All configurations, tick by tick.
@@ -246,9 +252,10 @@ pub fn study(
     options: &Options,
     mut progress: impl FnMut(Progress),
 ) -> Result<Study, TraceError> {
+    let laboratory = Laboratory::new(options);
     let (operations, is_whole) = read(&mut trace, options.operations, &mut progress)?;
     let end_ms = trace.end_ms().filter(|_| is_whole);
-    Ok(Laboratory::new(options).study(&trace, &operations, (is_whole, end_ms), &mut progress))
+    Ok(laboratory.study(&trace, &operations, (is_whole, end_ms), &mut progress))
 }
 
 /// Reads up to `most` operations, and returns whether they are all.
@@ -307,7 +314,7 @@ impl<'a> Laboratory<'a> {
         let counted: Vec<_> =
             plans.iter().flat_map(|plan| self.count(plan, &modes, scale)).collect();
         let candidates: Vec<_> = counted.iter().map(|(candidate, _)| candidate.clone()).collect();
-        let unfit = fit::unfit(&plans[0], span_ms, &delays, trace.gaps());
+        let (unfit, growing) = fit::look(&plans[0], span_ms, &delays, trace.gaps());
         let path = Path::new(trace.name());
         let mut study = Study {
             trace: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into(),
@@ -317,6 +324,7 @@ impl<'a> Laboratory<'a> {
             gaps: trace.gaps(),
             delays,
             unfit,
+            growing,
             options: self.options.clone(),
             baseline: baseline(&candidates),
             candidates,
@@ -366,7 +374,8 @@ impl<'a> Laboratory<'a> {
         counted.into_iter().map(|(_, candidate, work)| (candidate, work)).collect()
     }
 
-    /// Measures, side by side, all that may be as good as the baseline, until the rounds tell.
+    /// Measures, side by side, all that may be as good as the baseline, until the rounds tell. What
+    /// surely costs no less is not measured any more, so that the others get its time.
     fn measure(
         &self,
         study: &mut Study,
@@ -376,26 +385,36 @@ impl<'a> Laboratory<'a> {
         progress: &mut dyn FnMut(Progress),
     ) {
         let contenders = study.contenders();
-        let modes: Vec<_> =
-            contenders.iter().map(|&number| study.candidates[number].mode).collect();
+        let mut left = contenders.clone();
         let operations = scale.operations.max(1) as f64;
-        let mut samples: Vec<Vec<f64>> = vec![Vec::new(); contenders.len()];
+        let mut samples: Vec<Vec<f64>> = vec![Vec::new(); study.candidates.len()];
+        let mut longest = Duration::ZERO;
         for round in 0..MOST_ROUNDS {
-            let share = self.started.elapsed().div_duration_f64(self.options.time);
-            if 1.0 <= share || contenders.is_empty() {
+            let begun = self.started.elapsed();
+            if self.options.time <= begun + longest || left.is_empty() {
                 break;
             }
-            progress(Progress::Measured(share));
+            progress(Progress::Measured(begun.div_duration_f64(self.options.time)));
+            let modes: Vec<_> = left.iter().map(|&number| study.candidates[number].mode).collect();
             let times = time::round(plan, &modes, self.options.driver, round);
-            for (samples, time) in samples.iter_mut().zip(times) {
-                samples.push(time.as_nanos() as f64 / operations);
+            for (&number, time) in left.iter().zip(times) {
+                samples[number].push(time.as_nanos() as f64 / operations);
             }
+            longest = longest.max(self.started.elapsed() - begun);
             study.rounds = round + 1;
             if LOOKS.contains(&study.rounds) {
                 study.note(&contenders, &samples, counted, scale);
-                if study.is_settled(&contenders) {
+                let quotient = |number: usize| {
+                    study.candidates[number].measured.as_ref().map(|measured| measured.quotient)
+                };
+                let others = &contenders[1..];
+                if others.iter().all(|&number| Interval::is_settled(quotient(number))) {
                     return;
                 }
+                left.retain(|&number| {
+                    number == study.baseline
+                        || Interval::finding(quotient(number)) != Finding::NotBetter
+                });
             }
         }
         study.note(&contenders, &samples, counted, scale);
@@ -457,7 +476,8 @@ impl Study {
         [self.baseline].into_iter().chain(others.map(|(number, _)| number)).collect()
     }
 
-    /// Notes what was measured of the `contenders`, the first of which is the baseline.
+    /// Notes what was measured of the `contenders`, the first of which is the baseline. `samples` are
+    /// those of all candidates.
     fn note(
         &mut self,
         contenders: &[usize],
@@ -465,26 +485,19 @@ impl Study {
         counted: &[(Candidate, Work)],
         scale: Scale,
     ) {
-        let Some((&baseline, base)) = contenders.first().zip(samples.first()) else { return };
-        for (&number, own) in contenders.iter().zip(samples) {
+        let scores = |number: usize| {
             let work = &counted[number].1;
-            let scores: Vec<_> = own.iter().map(|&cpu_ns| scale.score(cpu_ns, work)).collect();
-            let base = base.iter().map(|&cpu_ns| scale.score(cpu_ns, &counted[baseline].1));
-            let quotients: Vec<_> = scores.iter().zip(base).map(|(own, base)| own / base).collect();
-            let intervals = [own, &scores, &quotients].map(|samples| Interval::of(samples));
+            samples[number].iter().map(move |&cpu_ns| scale.score(cpu_ns, work))
+        };
+        for &number in contenders {
+            let pairs = scores(number).zip(scores(self.baseline));
+            let quotients: Vec<_> = pairs.map(|(own, base)| own / base).collect();
+            let (own, scores) = (&samples[number], &scores(number).collect::<Vec<_>>());
+            let intervals = [own, scores, &quotients].map(|samples| Interval::of(samples));
             let [Some(cpu_ns), Some(score), Some(quotient)] = intervals else { continue };
-            let parts = scale.parts(cpu_ns.median, work);
+            let parts = scale.parts(cpu_ns.median, &counted[number].1);
             self.candidates[number].measured = Some(Measured { cpu_ns, score, parts, quotient });
         }
-    }
-
-    /// Whether the rounds say of each contender whether it is better.
-    fn is_settled(&self, contenders: &[usize]) -> bool {
-        contenders.iter().all(|&number| {
-            let measured = self.candidates[number].measured.as_ref();
-            let quotient = measured.map(|measured| measured.quotient);
-            Interval::finding(quotient) != Finding::Unknown
-        })
     }
 }
 
@@ -584,5 +597,5 @@ const HOPELESS: f64 = 1.15;
 
 /// The rounds after which the intervals are looked at. To look after each would take chance for a
 /// finding.
-const LOOKS: [usize; 2] = [16, 32];
-const MOST_ROUNDS: usize = 64;
+const LOOKS: [usize; 4] = [16, 32, 64, 128];
+const MOST_ROUNDS: usize = 256;

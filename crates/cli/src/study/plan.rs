@@ -114,7 +114,7 @@ impl Planner {
             Entry::Vacant(at) => at.insert(Pending { place: places, due: None }),
         };
         if let Some(due) = at.due.filter(|due| due.deadline <= now) {
-            self.lateness.record(due, self.tick);
+            self.lateness.record(due.ms, due.deadline, self.tick);
             at.due = None;
         }
         let (is_pending, place) = (at.due.is_some(), at.place);
@@ -132,7 +132,7 @@ impl Planner {
         let Self { keys, mut lateness, tick, .. } = self;
         for due in keys.into_values().filter_map(|pending| pending.due) {
             if due.deadline < NEVER {
-                lateness.record(due, tick);
+                lateness.record(due.ms, due.deadline, tick);
             }
         }
         lateness
@@ -178,9 +178,10 @@ impl Counts {
 }
 
 impl Lateness {
-    fn record(&mut self, due: Due, tick: Tick) {
-        let late = u128::from(due.deadline) * tick.length().as_nanos();
-        let late = late.saturating_sub(u128::from(due.ms) * 1_000_000);
+    /// Notes a timeout that is due at `ms`, and comes out at tick `deadline`.
+    pub(crate) fn record(&mut self, ms: u64, deadline: u64, tick: Tick) {
+        let late = u128::from(deadline) * tick.length().as_nanos();
+        let late = late.saturating_sub(u128::from(ms) * 1_000_000);
         self.fired += 1;
         self.sum_ns += late;
         self.most_ns = self.most_ns.max(late);

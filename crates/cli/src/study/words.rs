@@ -1,5 +1,6 @@
 //! The sentences: which configuration to take, and why, for every command that says so.
 
+use super::fit::Unfit;
 use super::judge::{CONFIDENCE, COUNTS, Finding, Interval};
 use super::show::name;
 use super::{Candidate, Configurations, Driver, Measured, Study};
@@ -26,6 +27,38 @@ impl Study {
         verdict
     }
 
+    /// Says the verdict in one short sentence.
+    #[must_use]
+    pub fn headline(&self) -> String {
+        let reason = match self.answer() {
+            Answer::None => {
+                return "Nothing to recommend: no configuration came to the end of the trace."
+                    .into();
+            }
+            Answer::Unfit => {
+                let reasons: Vec<_> = self.unfit.iter().map(Unfit::name).collect();
+                return format!("Cannot tell: {}.", reasons.join(", and "));
+            }
+            Answer::Unmeasured => {
+                return "Cannot tell: there was too little time to measure.".into();
+            }
+            Answer::Better(taken, quotient) => {
+                return format!("Take {}: it costs {} less.", taken.mode, less(quotient));
+            }
+            Answer::Alone => "nothing else was run to the end".into(),
+            Answer::Same => format!("no other mode costs over {} % less", COUNTS * 100.0),
+            Answer::Unknown(unknown) => {
+                let names = list(unknown.iter().map(|candidate| candidate.mode.to_string()));
+                format!("whether {names} costs less, the rounds cannot tell")
+            }
+        };
+        let taken = self.baseline().map(|baseline| match self.is_default(baseline) {
+            true => "the default".into(),
+            false => name(baseline),
+        });
+        format!("Take {}: {reason}.", taken.unwrap_or_default())
+    }
+
     /// The sentences on the configurations that came to the end.
     fn choice(&self) -> String {
         let Some(baseline) = self.baseline() else {
@@ -34,58 +67,88 @@ impl Study {
                 .into();
         };
         let take = format!("Take {}", self.title(baseline));
-        if !self.unfit.is_empty() {
-            let reasons: Vec<_> = self.unfit.iter().map(ToString::to_string).collect();
-            return format!("Cannot tell: {}. {take} until then.", reasons.join("; and "));
-        }
-        let done = self.candidates.iter().filter(|candidate| candidate.stopped.is_none());
-        if done.count() == 1 {
-            let reason = match self.candidates.len() {
-                1 => "was run: there is nothing to compare it with",
-                _ => "came to the end of the trace",
-            };
-            return format!("{take}: nothing else {reason}.")
-                .replace("nothing else was", "only this was");
-        }
-        if baseline.measured.is_none() {
-            return format!(
-                "Cannot tell: {} measured within {} of CPU time, which is too little. \
-                 `--limit-time` gives more, and `--operations` reads less of the trace. {take} \
-                 until then.{}",
-                rounds(self.rounds),
-                units::time(self.options.time),
-                self.tick_reason(baseline),
-            );
-        }
-        let sure = format!("with a confidence of {} %", CONFIDENCE * 100.0);
-        if let Some(measured) = self.better() {
-            let (taken, quotient) = measured;
-            return format!(
-                "Take {}: it costs {} less than {}, {sure} after {}. {}{}",
-                name(taken),
-                less(quotient),
-                self.title(baseline),
-                rounds(self.rounds),
-                advantage(taken, baseline),
-                self.tick_reason(baseline),
-            );
-        }
-        let unknown: Vec<_> = self.with_finding(Finding::Unknown).collect();
-        let reason = match &unknown[..] {
-            [] => format!(
-                "no mode that was measured costs over {} % less, {sure} after {}",
-                COUNTS * 100.0,
-                rounds(self.rounds)
-            ),
-            unknown => format!(
+        let sure = || {
+            let confidence = CONFIDENCE * 100.0;
+            format!("with a confidence of {confidence} % after {}", rounds(self.rounds))
+        };
+        let reason = match self.answer() {
+            Answer::Unfit | Answer::None => {
+                let reasons: Vec<_> = self.unfit.iter().map(ToString::to_string).collect();
+                return format!("Cannot tell: {}. {take} until then.", reasons.join("; and "));
+            }
+            Answer::Alone if self.candidates.len() == 1 => {
+                return format!("{take}: only this was run: there is nothing to compare it with.");
+            }
+            Answer::Alone => return format!("{take}: nothing else came to the end of the trace."),
+            Answer::Unmeasured => {
+                return format!(
+                    "Cannot tell: {} measured within {} of CPU time, which is too little. \
+                     `--limit-time` gives more, and `--operations` reads less of the trace. {take} \
+                     until then.{}",
+                    rounds(self.rounds),
+                    units::time(self.options.time),
+                    self.tick_reason(baseline),
+                );
+            }
+            Answer::Better(taken, quotient) => {
+                return format!(
+                    "Take {}: it costs {} less than {}, {}. {}{}{}",
+                    name(taken),
+                    less(quotient),
+                    self.title(baseline),
+                    sure(),
+                    advantage(taken, baseline),
+                    self.tick_reason(baseline),
+                    self.caution(),
+                );
+            }
+            Answer::Same => {
+                format!(
+                    "no mode that was measured costs over {} % less, {}",
+                    COUNTS * 100.0,
+                    sure()
+                )
+            }
+            Answer::Unknown(unknown) => format!(
                 "{} cannot tell whether {} costs over {} % less. Fewer programs beside it, or a \
                  longer `--limit-time`, would help",
                 rounds(self.rounds),
-                list(unknown.iter().map(|candidate| beside(candidate))),
+                list(unknown.into_iter().map(beside)),
                 COUNTS * 100.0,
             ),
         };
-        format!("{take}: {reason}.{}{}", self.tick_reason(baseline), self.stakes(baseline))
+        let (tick, stakes) = (self.tick_reason(baseline), self.stakes(baseline));
+        format!("{take}: {reason}.{tick}{stakes}{}", self.caution())
+    }
+
+    /// What the figures say. Every sentence about the choice follows from it.
+    fn answer(&self) -> Answer<'_> {
+        let Some(baseline) = self.baseline() else { return Answer::None };
+        if !self.unfit.is_empty() {
+            return Answer::Unfit;
+        }
+        if self.candidates.iter().filter(|candidate| candidate.stopped.is_none()).count() == 1 {
+            return Answer::Alone;
+        }
+        if baseline.measured.is_none() {
+            return Answer::Unmeasured;
+        }
+        if let Some((taken, quotient)) = self.better() {
+            return Answer::Better(taken, quotient);
+        }
+        let unknown: Vec<_> = self.with_finding(Finding::Unknown).collect();
+        if unknown.is_empty() { Answer::Same } else { Answer::Unknown(unknown) }
+    }
+
+    /// Says for how many timeouts the answer holds, if the trace ends while they become more.
+    fn caution(&self) -> String {
+        self.growing.map_or_else(String::new, |pending| {
+            format!(
+                " When the trace ends, {} timeouts are pending and still become more: the answer \
+                 holds for about so many.",
+                HumanCount(pending)
+            )
+        })
     }
 
     /// The configuration that is better than the baseline, with their quotient.
@@ -96,8 +159,14 @@ impl Study {
 
     /// The name of a configuration, with the word default if it is that.
     fn title(&self, candidate: &Candidate) -> String {
-        let is_default = candidate.mode == Mode::default() && candidate.tick == Tick::default();
-        if is_default { format!("the default, {}", name(candidate)) } else { name(candidate) }
+        match self.is_default(candidate) {
+            true => format!("the default, {}", name(candidate)),
+            false => name(candidate),
+        }
+    }
+
+    fn is_default(&self, candidate: &Candidate) -> bool {
+        candidate.mode == Mode::default() && candidate.tick == Tick::default()
     }
 
     /// Says why not the shortest tick; nothing if it is the shortest.
@@ -148,6 +217,24 @@ impl Study {
             Driver::Wheel => wheel(taken.mode, taken.tick),
         })
     }
+}
+
+/// What the figures say about the configurations.
+enum Answer<'a> {
+    /// None came to the end of the trace.
+    None,
+    /// The trace cannot tell them apart.
+    Unfit,
+    /// There is nothing to compare the baseline with.
+    Alone,
+    /// The time was too short for enough rounds.
+    Unmeasured,
+    /// This one costs so many times as much as the baseline.
+    Better(&'a Candidate, Interval),
+    /// None costs much less than the baseline.
+    Same,
+    /// Each of these might.
+    Unknown(Vec<&'a Candidate>),
 }
 
 /// Says one part of the score of a configuration.
@@ -297,7 +384,8 @@ mod tests {
             (1.0, 0.01, false),
             (0.97, 0.01, false),
             (0.90, 0.01, true),
-            (0.90, 0.10, false),
+            (0.94, 0.10, false),
+            (0.90, 0.10, true),
             (0.50, 0.10, true),
         ] {
             let base = vec![100.0; 16];
@@ -450,6 +538,7 @@ mod tests {
             gaps: Default::default(),
             delays: Delays::new(),
             unfit: Vec::new(),
+            growing: None,
             options: Options::default(),
             baseline: 0,
             candidates,
