@@ -1,25 +1,33 @@
 //! Is what `tickwheel choose` recommends as good as anything that it searched?
 //!
-//! For each trace, a full search measures all modes in many rounds. Then `choose` runs several times,
-//! and its regret is how much more its choice costs than the best of the full search. The traces are
+//! For each trace, a full search measures all modes in many rounds, side by side with the default.
+//! Then `choose` runs several times, on the machine as it is and beside threads that turn in loops.
+//! Its regret is how much more its choice costs than the best of the full search. The traces are
 //! those of `shared/traces` beside the repository, where they are there, the shapes of `tickwheel
 //! generate`, and 20 random mixtures.
 //!
-//! `cargo bench -p tickwheel-cli --bench regret -- [--quick] [--runs N] [--busy THREADS] [NAME]`
+//! `cargo bench -p tickwheel-cli --bench regret -- [--quick] [--runs N] [--busy THREADS]
+//! [--minutes M] [NAME]`
 //!
-//! `--busy` lets so many threads turn in loops beside it.
+//! It ends after so many minutes: each trace gets an equal part of what is left of them, and its row
+//! says how many runs that was enough for. An interval of regret is one of 99 %. It is judged as
+//! "within 5 %" or "over 5 %" if all of it is, and else as "cannot tell".
 
 use clap::{Parser, ValueEnum};
+use cpu_time::ThreadTime;
 use fastrand::Rng;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::hint::black_box;
 use std::io::Cursor;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 use tickwheel::Mode;
 use tickwheel_cli::generate::{Generator, Shape, Size};
-use tickwheel_cli::study::{Configurations, Options, Study, study};
+use tickwheel_cli::study::{Candidate, Configurations, Interval, Options, Study, study};
 use tickwheel_cli::tick::Tick;
 use tickwheel_cli::trace::{Action, Operation, Trace};
 
@@ -28,17 +36,21 @@ struct Arguments {
     /// The traces whose names contain this.
     name: Option<String>,
 
-    /// Short traces, and three runs each.
+    /// Short traces, and five runs each.
     #[arg(long)]
     quick: bool,
 
-    /// How often to choose.
+    /// How often to choose, quiet and busy.
     #[arg(long, default_value_t = 20)]
     runs: usize,
 
-    /// Threads that turn in loops beside it.
-    #[arg(long, default_value_t = 0)]
+    /// Threads that turn in loops beside the busy runs; 0 leaves these runs out.
+    #[arg(long, default_value_t = 8)]
     busy: usize,
+
+    /// When to end.
+    #[arg(long, default_value_t = 60.0)]
+    minutes: f64,
 
     #[arg(long, hide = true)]
     bench: bool,
@@ -46,69 +58,150 @@ struct Arguments {
 
 fn main() {
     let arguments = Arguments::parse();
-    let (operations, runs) =
-        if arguments.quick { (100_000, 3) } else { (1_000_000, arguments.runs) };
-    for _ in 0..arguments.busy {
-        std::thread::spawn(|| {
-            loop {
-                black_box(0);
-            }
-        });
-    }
-    println!("{:24} {:>7} {:>5}  answers", "trace", "regret", "same");
-    let (mut chosen, mut measured, mut within, mut steady) = (0, 0, 0, 0);
-    for (name, operations) in traces(operations) {
-        if arguments.name.as_ref().is_some_and(|wanted| !name.contains(wanted)) {
-            continue;
-        }
-        let csv = csv(&operations);
-        let full = full_search(&csv, operations.len());
-        let choices: Vec<_> = (0..runs).map(|_| choose(&csv, operations.len())).collect();
-        let mut answers: BTreeMap<String, usize> = BTreeMap::new();
-        for choice in &choices {
-            *answers.entry(answer(choice)).or_default() += 1;
-        }
-        // Of an unfit trace nothing is measured, so there is no regret to tell.
-        let regrets = choices.iter().filter_map(|choice| regret(choice, &full));
-        let most = regrets.max_by(f64::total_cmp);
-        let told = most.map_or_else(|| "-".into(), |most| format!("{:.1} %", most * 100.0));
-        let same = answers.values().max().copied().unwrap_or(0);
-        let listed: Vec<_> =
-            answers.iter().map(|(answer, runs)| format!("{runs} x {answer}")).collect();
-        println!("{name:24} {told:>7} {same:>2}/{runs}  {}", listed.join(", "));
-        chosen += 1;
-        measured += usize::from(most.is_some());
-        within += usize::from(most.is_some_and(|most| most <= 0.05));
-        steady += usize::from(runs * 19 <= same * 20);
-    }
+    let (operations, runs) = if arguments.quick {
+        (100_000, arguments.runs.min(5))
+    } else {
+        (1_000_000, arguments.runs)
+    };
+    let end = Instant::now() + Duration::from_secs_f64(60.0 * arguments.minutes);
+    let mut traces = traces(operations);
+    traces.retain(|(name, _)| arguments.name.as_ref().is_none_or(|wanted| name.contains(wanted)));
     println!(
-        "{within} of {measured} traces that were measured within 5 %; {} cannot tell; {steady} of \
-         {chosen} with one answer",
-        chosen - measured,
+        "{:20} {:>6} {:>15} {:12} {:>6} {:>6}  answers",
+        "trace", "beside", "regret, %", "judged", "same", "CPU s"
     );
+    let mut sums: Vec<_> =
+        [0, arguments.busy].map(|beside| Sum { beside, ..Sum::default() }).into();
+    sums.dedup_by_key(|sum| sum.beside);
+    let number = traces.len();
+    for (place, (name, operations)) in traces.into_iter().enumerate() {
+        let left = end.saturating_duration_since(Instant::now());
+        let share = left / (number - place) as u32;
+        let begun = Instant::now();
+        let csv = csv(&operations);
+        // Of an unfit trace nothing is measured.
+        let full = full_search(&csv, operations.len(), share / 3);
+        for (sum, part) in sums.iter_mut().zip([share * 2 / 3, share]) {
+            let beside = Beside::start(sum.beside);
+            let mut row = Row::default();
+            while row.choices.len() < runs && begun.elapsed() < part {
+                row.choose(&csv, operations.len());
+            }
+            beside.stop();
+            row.print(&name, &full, sum);
+        }
+    }
+    for sum in sums {
+        println!("beside {} loops: {}", sum.beside, sum.told());
+    }
 }
 
-/// The score of each mode in a full search of 15 rounds.
-fn full_search(csv: &str, operations: usize) -> Vec<(Mode, f64)> {
+/// The runs of `choose` on one trace.
+#[derive(Default)]
+struct Row {
+    choices: Vec<Study>,
+    most_cpu: Duration,
+}
+
+/// What the rows beside so many loops say.
+#[derive(Default)]
+struct Sum {
+    beside: usize,
+    rows: usize,
+    judged: BTreeMap<&'static str, usize>,
+    steady: usize,
+}
+
+impl Row {
+    fn choose(&mut self, csv: &str, operations: usize) {
+        let options = Options { operations, ..Options::default() };
+        let begun = ThreadTime::now();
+        self.choices.push(study(trace(csv), &options, |_| ()).expect("it is sound"));
+        self.most_cpu = self.most_cpu.max(begun.elapsed());
+    }
+
+    fn print(&self, name: &str, full: &Study, sum: &mut Sum) {
+        let mut answers: BTreeMap<String, usize> = BTreeMap::new();
+        for choice in &self.choices {
+            *answers.entry(answer(choice)).or_default() += 1;
+        }
+        let runs = self.choices.len();
+        let same = answers.values().max().copied().unwrap_or(0);
+        let regrets = self.choices.iter().filter_map(|choice| regret(choice, full));
+        let worst = regrets.max_by(|a, b| a.1.total_cmp(&b.1));
+        let judged = match worst {
+            None => "not measured",
+            Some((_, most)) if most <= 0.05 => "within 5 %",
+            Some((least, _)) if 0.05 < least => "over 5 %",
+            Some(_) => "cannot tell",
+        };
+        let told = worst.map_or_else(
+            || "-".into(),
+            |(least, most)| format!("{:.1} to {:.1}", least * 100.0, most * 100.0),
+        );
+        let listed: Vec<_> =
+            answers.iter().map(|(answer, runs)| format!("{runs} x {answer}")).collect();
+        println!(
+            "{name:20} {:>6} {told:>15} {judged:12} {same:>3}/{runs:<2} {:>6.1}  {}",
+            sum.beside,
+            self.most_cpu.as_secs_f64(),
+            listed.join(", ")
+        );
+        sum.rows += 1;
+        *sum.judged.entry(judged).or_default() += 1;
+        sum.steady += usize::from(runs * 19 <= same * 20);
+    }
+}
+
+impl Sum {
+    fn told(&self) -> String {
+        let judged = self.judged.iter().map(|(judged, rows)| format!("{judged}: {rows}"));
+        let judged: Vec<_> = judged.collect();
+        format!(
+            "{} of {} traces with one answer in 19 of 20 runs; regret {}",
+            self.steady,
+            self.rows,
+            judged.join(", ")
+        )
+    }
+}
+
+/// Threads that turn in loops.
+struct Beside {
+    is_over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Beside {
+    fn start(threads: usize) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let turn = |is_over: Arc<AtomicBool>| {
+            while !is_over.load(Ordering::Relaxed) {
+                black_box(0);
+            }
+        };
+        let spawn = |_| {
+            let is_over = Arc::clone(&is_over);
+            thread::spawn(move || turn(is_over))
+        };
+        let threads = (0..threads).map(spawn).collect();
+        Self { is_over, threads }
+    }
+
+    fn stop(self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.threads.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
+    }
+}
+
+/// All modes, measured in as many rounds as fit into `most`.
+fn full_search(csv: &str, operations: usize, most: Duration) -> Study {
     let modes = [64, 16, 256, 1024].map(Mode::hierarchical_with);
     let modes = modes.into_iter().chain([512, 64, 4096, 1 << 15, 1 << 18].map(Mode::hashed));
     let modes = modes.map(|mode| mode.expect("this is a mode")).collect();
     let configurations = Configurations::Given { modes, tick: Tick::default() };
-    let options = Options {
-        configurations,
-        operations,
-        slower: 4,
-        time: Duration::from_secs(120),
-        ..Options::default()
-    };
-    let found = study(trace(csv), &options, |_| ()).expect("it is sound");
-    let score =
-        |it: &tickwheel_cli::study::Candidate| Some((it.mode, it.measured.as_ref()?.score.median));
-    found.candidates.iter().filter_map(score).collect()
-}
-
-fn choose(csv: &str, operations: usize) -> Study {
-    let options = Options { operations, ..Options::default() };
+    let time = most.min(Duration::from_secs(60));
+    let options = Options { configurations, operations, slower: 2, time, ..Options::default() };
     study(trace(csv), &options, |_| ()).expect("it is sound")
 }
 
@@ -119,12 +212,19 @@ fn answer(choice: &Study) -> String {
     if choice.unfit.is_empty() { taken } else { format!("{taken} (cannot tell)") }
 }
 
-/// How much more a choice costs than the best of a full search; None if it was not measured.
-fn regret(choice: &Study, full: &[(Mode, f64)]) -> Option<f64> {
-    let best = full.iter().map(|(_, score)| *score).fold(f64::INFINITY, f64::min);
+/// How much more a choice costs than the best of a full search: at least, and at most. None if that
+/// was not measured.
+fn regret(choice: &Study, full: &Study) -> Option<(f64, f64)> {
+    let quotient = |it: &Candidate| it.measured.as_ref().map(|at| at.quotient);
     let taken = choice.recommended()?.mode;
-    let (_, own) = full.iter().find(|(mode, _)| *mode == taken)?;
-    Some(own / best - 1.0)
+    let own = full.candidates.iter().find(|it| it.mode == taken).and_then(quotient)?;
+    let others = full.candidates.iter().filter(|it| it.mode != taken).filter_map(quotient);
+    // No other than the choice itself is better than it.
+    let least = |part: fn(&Interval) -> f64| {
+        others.clone().map(|other| part(&other)).fold(f64::INFINITY, f64::min)
+    };
+    let regret = |own: f64, best: f64| (own / best - 1.0).max(0.0);
+    Some((regret(own.least, least(|it| it.most)), regret(own.most, least(|it| it.least))))
 }
 
 fn traces(operations: usize) -> Vec<(String, Vec<Operation>)> {
