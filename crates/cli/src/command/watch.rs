@@ -2,6 +2,7 @@
 
 use super::progress::Interrupt;
 use crate::Failure;
+use clap::builder::ArgPredicate;
 #[cfg(unix)]
 use signal_hook::consts;
 use std::io::{self, IsTerminal};
@@ -16,7 +17,7 @@ use tickwheel_cli::watch::{self, Demo, Ended, Watch, WatchError};
 
 /// Shows wheels as they turn under a recorded workload, in the terminal.
 #[derive(clap::Args)]
-#[command(after_help = HELP)]
+#[command(after_help = help())]
 pub(crate) struct Arguments {
     /// The trace: CSV with the header `time_ms,op,key,delay_ms`, plain or gzip; `-` for standard
     /// input.
@@ -27,12 +28,17 @@ pub(crate) struct Arguments {
     #[arg(long)]
     demo: bool,
 
+    /// Follow a recording that a running program writes into FILE, a file or a pipe.
+    #[arg(long, requires = "file")]
+    follow: bool,
+
     /// A mode to show: `hierarchical:BUCKETS` (a level) or `hashed:BUCKETS` (in all). Can be given
     /// more than once.
     #[arg(
         long = "mode",
         value_name = "MODE",
         default_values = ["hierarchical:64", "hashed:512"],
+        default_values_if("follow", ArgPredicate::Equals("true".into()), ["hierarchical:64"]),
         value_parser = super::replay::mode,
     )]
     modes: Vec<Mode>,
@@ -88,9 +94,14 @@ impl Arguments {
             let demo = Demo::new(DEMO_SEED).map(Ok);
             return Ok(Watch::new("demo", demo, &self.modes, self.tick)?);
         };
+        let name = match file.file_name() {
+            _ if file.as_os_str() == "-" => "standard input".into(),
+            name => name.unwrap_or(file.as_os_str()).to_string_lossy(),
+        };
+        if self.follow {
+            return Ok(Watch::follow(&name, file, &self.modes, self.tick));
+        }
         let trace = super::open(file)?;
-        let path = PathBuf::from(trace.name());
-        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
         let operations = watch::operations(trace);
         Ok(Watch::new(&name, operations, &self.modes, self.tick)?)
     }
@@ -107,21 +118,17 @@ impl From<WatchError> for Failure {
 
 const DEMO_SEED: u64 = 1;
 
-const HELP: &str = "\
-Keys:
-  space        play or pause
-  s, right     go on by one tick
-  n            go on to the next event
-  f            go on to the next timeout that fires
-  d            go on until timeouts are demoted
-  r            go on until timeouts are left waiting for a later round
-  +, -         show more or less of the trace in a second
-  q, Esc       quit
+fn help() -> String {
+    let keys = watch::KEYS.replace('\n', "\n  ");
+    format!("Keys:\n  {keys}\n\n{EXAMPLES}")
+}
 
+const EXAMPLES: &str = "\
 Examples:
   tickwheel watch --demo
   tickwheel watch data/jobs-gaia.csv.gz --speed 1d
   tickwheel watch trace.csv --mode hierarchical:16 --mode hashed:64
+  tickwheel watch --follow recording.csv
 
 Exit code: 0 when you quit, 1 if the terminal does not answer, 2 for arguments or a trace that are
 wrong, 130 when interrupted.";

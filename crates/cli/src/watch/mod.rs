@@ -25,7 +25,9 @@
 //! Time is that of the trace: a second shows as much of it as the user chooses, and each wheel is
 //! woken up when it asks for it, as in [`study`](mod@crate::study).
 
+mod activity;
 mod demo;
+mod follow;
 mod player;
 mod screen;
 mod seen;
@@ -37,6 +39,8 @@ use crate::tick::Tick;
 use crate::trace::{Operation, Trace, TraceError};
 use crate::turning::Turning;
 use crate::units;
+use activity::Activity;
+use follow::Following;
 use indicatif::HumanCount;
 use player::{Change, Event, Player};
 use ratatui::Terminal;
@@ -46,6 +50,9 @@ use seen::Seen;
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tickwheel::Mode;
 
@@ -61,7 +68,19 @@ pub struct Watch {
     /// The sentence about what is going on.
     told: String,
     tally: Tally,
+    activity: Activity,
+    /// Of a recording that is followed.
+    recording: Option<Recording>,
     ascii: bool,
+    /// Whether the keys are explained.
+    helps: bool,
+}
+
+/// A recording that a program is writing.
+struct Recording {
+    is_over: Arc<AtomicBool>,
+    /// When the last operation came.
+    news: Instant,
 }
 
 /// How a [`Watch`] ended.
@@ -129,8 +148,30 @@ impl Watch {
         let speed = Duration::from_millis(span_ms) / FIRST_SECONDS;
         let operations = first.into_iter().chain(operations);
         let player = Player::new(Box::new(operations), modes, tick)?;
-        let tally = Tally::new(&player);
-        let mut watch = Self {
+        let mut watch = Self::of(name, player);
+        watch.set_speed(speed);
+        Ok(watch)
+    }
+
+    /// Returns a watch that follows the recording in `file`, or on standard input if that is `-`,
+    /// while a program writes it. It shows what the recording says so far: time goes on as far as the
+    /// last operation that was written, which is a second ago at most.
+    ///
+    /// A thread reads the file. What is wrong with it, [`run`](Self::run) returns.
+    #[must_use]
+    pub fn follow(name: &str, file: &Path, modes: &[Mode], tick: Tick) -> Self {
+        let operations = Following::new(file);
+        let recording = Recording { is_over: operations.is_over(), news: Instant::now() };
+        let player = Player::empty(Box::new(operations), modes, tick);
+        let mut watch = Self::of(name, player);
+        watch.recording = Some(recording);
+        watch.told = "Nothing is recorded yet.".into();
+        watch
+    }
+
+    fn of(name: &str, player: Player) -> Self {
+        let (tally, activity) = (Tally::new(&player), Activity::new(&player));
+        Self {
             name: name.into(),
             player,
             pace: Pace::Paused,
@@ -138,10 +179,11 @@ impl Watch {
             rest: 0.0,
             told: "Nothing has happened yet. Press space to play.".into(),
             tally,
+            activity,
+            recording: None,
             ascii: false,
-        };
-        watch.set_speed(speed);
-        Ok(watch)
+            helps: false,
+        }
     }
 
     /// Draws with ASCII only, for terminals and fonts without block elements.
@@ -206,16 +248,21 @@ impl Watch {
             return Ok(None);
         }
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let helps = std::mem::replace(&mut self.helps, key.code == KeyCode::Char('?'));
         match key.code {
             KeyCode::Char('c') if is_control => return Ok(Some(Ended::Interrupted)),
+            // Any key ends the help.
+            _ if helps => self.helps = false,
             KeyCode::Char('q') | KeyCode::Esc => return Ok(Some(Ended::Quit)),
-            KeyCode::Char('+' | '=') | KeyCode::Up => self.change_speed(1),
-            KeyCode::Char('-') | KeyCode::Down => self.change_speed(-1),
             KeyCode::Char(' ') => match self.pace {
                 Pace::Playing | Pace::Jumping(_) => self.pace = Pace::Paused,
                 Pace::Paused => self.play(),
                 Pace::Over => {}
             },
+            // A recording goes on as it is written.
+            _ if self.recording.is_some() => {}
+            KeyCode::Char('+' | '=') | KeyCode::Up => self.change_speed(1),
+            KeyCode::Char('-') | KeyCode::Down => self.change_speed(-1),
             KeyCode::Char('s') | KeyCode::Right => self.step_a_tick()?,
             KeyCode::Char('n') => self.jump(Target::Any),
             KeyCode::Char('f') => self.jump(Target::Fired),
@@ -266,6 +313,13 @@ impl Watch {
         let deadline = Instant::now() + FRAME;
         match self.pace {
             Pace::Paused | Pace::Over => {}
+            Pace::Playing if self.recording.is_some() => {
+                let operations = self.player.catch_up(deadline)?;
+                self.tally.operations += operations;
+                if let Some(recording) = self.recording.as_mut().filter(|_| 0 < operations) {
+                    recording.news = Instant::now();
+                }
+            }
             Pace::Playing => {
                 let tick = self.player.tick.length().as_nanos() as f64;
                 // After a pause of the machine, time goes on where it was.
@@ -274,10 +328,6 @@ impl Watch {
                 let to = self.player.now().saturating_add(self.rest as u64);
                 self.rest = self.rest.fract();
                 self.tally.operations += self.player.play(to, deadline)?;
-                if TALLIED <= self.tally.since.elapsed() {
-                    self.told = self.tally.told(&self.player);
-                    self.tally = Tally::new(&self.player);
-                }
             }
             Pace::Jumping(target) => {
                 while Instant::now() < deadline {
@@ -290,14 +340,31 @@ impl Watch {
                 }
             }
         }
+        if self.pace == Pace::Playing {
+            self.activity.look(&self.player);
+            if TALLIED <= self.tally.since.elapsed() {
+                self.told = self.tally.told(&self.player);
+                self.tally = Tally::new(&self.player);
+            }
+        }
         self.notice_the_end();
         Ok(())
     }
 
     fn notice_the_end(&mut self) {
-        if self.pace != Pace::Over && self.player.next_event().is_none() {
+        let end = match &self.recording {
+            Some(recording) if recording.is_over.load(Ordering::Relaxed) => {
+                "The recording is over."
+            }
+            None if self.player.next_event().is_none() => {
+                "The trace is over, and nothing is pending that will ever be due."
+            }
+            _ => return,
+        };
+        if self.pace != Pace::Over {
             self.pace = Pace::Over;
-            self.told += " The trace is over, and nothing is pending that will ever be due.";
+            self.told += " ";
+            self.told += end;
         }
     }
 
@@ -400,6 +467,18 @@ impl From<TraceError> for WatchError {
     }
 }
 
+/// What the keys do, a line each.
+pub const KEYS: &str = "\
+space        play or pause
+s, right     go on by one tick
+n            go on to the next event
+f            go on to the next timeout that fires
+d            go on until timeouts are demoted
+r            go on until timeouts are left waiting for a later round
++, -         show more or less of the trace in a second
+?            explain the keys
+q, Esc       quit";
+
 /// What a second can show, in microseconds.
 const SPEEDS: [u64; 41] = {
     const MS: u64 = 1_000;
@@ -407,49 +486,14 @@ const SPEEDS: [u64; 41] = {
     const MIN: u64 = 60 * S;
     const H: u64 = 60 * MIN;
     const D: u64 = 24 * H;
-    [
-        10,
-        20,
-        50,
-        100,
-        200,
-        500,
-        MS,
-        2 * MS,
-        5 * MS,
-        10 * MS,
-        20 * MS,
-        50 * MS,
-        100 * MS,
-        200 * MS,
-        500 * MS,
-        S,
-        2 * S,
-        5 * S,
-        10 * S,
-        20 * S,
-        30 * S,
-        MIN,
-        2 * MIN,
-        5 * MIN,
-        10 * MIN,
-        20 * MIN,
-        30 * MIN,
-        H,
-        2 * H,
-        5 * H,
-        10 * H,
-        D,
-        2 * D,
-        5 * D,
-        10 * D,
-        20 * D,
-        50 * D,
-        100 * D,
-        1000 * D,
-        10_000 * D,
-        100_000 * D,
-    ]
+    #[rustfmt::skip]
+    let speeds = [
+        10, 20, 50, 100, 200, 500, MS, 2 * MS, 5 * MS, 10 * MS, 20 * MS, 50 * MS, 100 * MS, 200 * MS,
+        500 * MS, S, 2 * S, 5 * S, 10 * S, 20 * S, 30 * S, MIN, 2 * MIN, 5 * MIN, 10 * MIN, 20 * MIN,
+        30 * MIN, H, 2 * H, 5 * H, 10 * H, D, 2 * D, 5 * D, 10 * D, 20 * D, 50 * D, 100 * D, 1000 * D,
+        10_000 * D, 100_000 * D,
+    ];
+    speeds
 };
 
 const FRAME: Duration = Duration::from_millis(33);

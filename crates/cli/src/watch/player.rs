@@ -1,10 +1,11 @@
 //! `Player`: a trace under several wheels at once, event by event.
 
 use super::seen::Seen;
-use crate::study::{Kind, Planner};
+use crate::study::{Kind, Lateness, Planner};
 use crate::tick::{NEVER, Tick};
 use crate::trace::{Operation, TraceError};
 use crate::turning::Turning;
+use std::collections::VecDeque;
 use std::time::Instant;
 use tickwheel::Mode;
 
@@ -14,7 +15,11 @@ pub(super) type Operations = Box<dyn Iterator<Item = Result<Operation, TraceErro
 pub(super) struct Player {
     pub(super) wheels: Vec<Turning>,
     pub(super) tick: Tick,
-    planner: Planner,
+    pub(super) planner: Planner,
+    /// How late by the tick all that was scheduled is.
+    pub(super) lateness: Lateness,
+    /// What was applied last, the latest in front.
+    pub(super) recent: VecDeque<Applied>,
     operations: Operations,
     next: Option<Operation>,
     now: u64,
@@ -53,12 +58,18 @@ impl Player {
         tick: Tick,
     ) -> Result<Self, TraceError> {
         let next = operations.next().transpose()?;
-        let wheels = modes.iter().map(|&mode| Turning::new(mode)).collect();
-        let planner = Planner::new(tick);
-        let mut player = Self { wheels, tick, planner, operations, next, now: 0 };
+        let mut player = Self { next, ..Self::empty(operations, modes, tick) };
         // A trace may begin long after its time 0.
         player.rest_at(player.next.map_or(0, |next| tick.present(next.time_ms)));
         Ok(player)
+    }
+
+    /// Returns a player of operations that are still to come.
+    pub(super) fn empty(operations: Operations, modes: &[Mode], tick: Tick) -> Self {
+        let wheels = modes.iter().map(|&mode| Turning::new(mode)).collect();
+        let planner = Planner::new(tick);
+        let (lateness, recent) = Default::default();
+        Self { wheels, tick, planner, lateness, recent, operations, next: None, now: 0 }
     }
 
     pub(super) fn now(&self) -> u64 {
@@ -107,6 +118,20 @@ impl Player {
         Ok(operations)
     }
 
+    /// Lets everything happen up to the last operation that there is so far, or until `deadline`.
+    /// What the program did after it is not known yet. Returns the number of operations.
+    pub(super) fn catch_up(&mut self, deadline: Instant) -> Result<u64, TraceError> {
+        let mut operations = 0;
+        while Instant::now() < deadline {
+            if self.next.is_none() {
+                self.next = self.operations.next().transpose()?;
+            }
+            let Some(next) = self.next else { break };
+            operations += self.play(self.tick.present(next.time_ms), deadline)?;
+        }
+        Ok(operations)
+    }
+
     /// Lets the next event happen. At one tick, what is due comes before operations.
     fn advance(&mut self) -> Result<Option<(u64, Option<Applied>)>, TraceError> {
         let Some(tick) = self.next_event() else { return Ok(None) };
@@ -121,8 +146,14 @@ impl Player {
         for call in self.planner.calls(&operation) {
             applied.place = call.place;
             applied.found |= matches!(call.kind, Kind::Reschedule | Kind::Cancel);
+            if let Some(delay_ms) = operation.action.delay_ms() {
+                let due_ms = operation.time_ms.saturating_add(delay_ms);
+                self.lateness.record(due_ms, call.deadline, self.tick);
+            }
             self.wheels.iter_mut().for_each(|wheel| wheel.make(&call));
         }
+        self.recent.truncate(MOST_RECENT - 1);
+        self.recent.push_front(applied);
         Ok(Some((tick, Some(applied))))
     }
 
@@ -134,3 +165,6 @@ impl Player {
         }
     }
 }
+
+/// As many operations are kept to be shown.
+const MOST_RECENT: usize = 100;

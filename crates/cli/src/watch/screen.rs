@@ -1,6 +1,6 @@
 //! Draws a [`Watch`].
 
-use super::{Pace, Watch};
+use super::{Pace, Watch, telling};
 use crate::tick::Tick;
 use crate::turning::{Picture, ROUNDS_BITS, Turning};
 use crate::units;
@@ -9,8 +9,11 @@ use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
-use ratatui::text::{Line, Span};
-use ratatui::widgets::{Paragraph, Widget, Wrap};
+use ratatui::symbols;
+use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::{
+    Block, Clear, Padding, Paragraph, RenderDirection, Sparkline, Widget, Wrap,
+};
 use std::collections::HashMap;
 
 impl Watch {
@@ -26,17 +29,73 @@ impl Watch {
         let sentence = Paragraph::new(self.told.as_str()).wrap(Wrap { trim: true });
         let rows = Layout::vertical([
             Constraint::Length(1),
-            Constraint::Fill(1),
+            Constraint::Max(self.wheels_height(area.width)),
             Constraint::Length(1),
+            Constraint::Fill(1),
             Constraint::Length(SENTENCE),
             Constraint::Length(1),
         ]);
-        let [head, wheels, legend, told, keys] = rows.areas(area);
+        let [head, wheels, legend, activity, told, keys] = rows.areas(area);
         frame.render_widget(self.heading(), head);
         self.draw_wheels(wheels, frame.buffer_mut());
         frame.render_widget(self.marks().legend().dim(), legend);
+        self.draw_activity(activity, frame.buffer_mut());
         frame.render_widget(sentence, told);
-        frame.render_widget(Line::from(KEYS).dim(), keys);
+        let line = if self.recording.is_some() { FOLLOWING_KEYS } else { KEYS };
+        frame.render_widget(Line::from(line).dim(), keys);
+        if self.helps {
+            self.draw_help(area, frame.buffer_mut());
+        }
+    }
+
+    /// Explains the keys in a window.
+    fn draw_help(&self, area: Rect, buffer: &mut Buffer) {
+        let words = super::KEYS;
+        let width = words.lines().map(str::len).max().unwrap_or(0) as u16 + 4;
+        let height = words.lines().count() as u16 + 2;
+        let window = area.centered(Constraint::Max(width), Constraint::Max(height));
+        let frame = Block::bordered().title(" Keys ").padding(Padding::horizontal(1));
+        let frame = if self.ascii { frame.border_set(ASCII_BORDER) } else { frame };
+        Clear.render(window, buffer);
+        Paragraph::new(words).block(frame).render(window, buffer);
+    }
+
+    /// Draws rates, lateness, the pending timeouts over time and the last operations, as far as there
+    /// is room.
+    fn draw_activity(&self, area: Rect, buffer: &mut Buffer) {
+        let lines = [self.activity.rates(), super::activity::lateness(&self.player)];
+        let words = Paragraph::new(lines.join("\n"));
+        let [said, below] =
+            Layout::vertical([Constraint::Length(3), Constraint::Fill(1)]).areas(area);
+        words.render(said, buffer);
+        if below.height < LEAST_BELOW {
+            return;
+        }
+        let halves = Layout::horizontal([Constraint::Fill(1); 2]).spacing(2);
+        let [left, right] = match LEAST_BESIDE <= below.width {
+            true => halves.areas(below),
+            false => [below, Rect::ZERO],
+        };
+        let pending: Vec<_> = self.activity.pending().collect();
+        let most = pending.iter().copied().max().unwrap_or(0);
+        let heading = format!("pending over time, at most {}", HumanCount(most));
+        buffer.set_stringn(left.x, left.y, heading, left.width.into(), Style::new().bold());
+        let bars = if self.ascii { ASCII_BARS } else { symbols::bar::NINE_LEVELS };
+        let chart = Sparkline::default().data(pending).max(most.max(1)).bar_set(bars);
+        let chart =
+            chart.style(Style::new().fg(Color::Cyan)).direction(RenderDirection::RightToLeft);
+        let room = |area: Rect| Rect { y: area.y + 1, height: area.height - 1, ..area };
+        chart.render(room(left), buffer);
+        if right.is_empty() {
+            return;
+        }
+        let heading = "the last operations";
+        buffer.set_stringn(right.x, right.y, heading, right.width.into(), Style::new().bold());
+        let lines = self.player.recent.iter().map(|applied| {
+            let at = clock(applied.operation.time_ms as f64 * 1e6);
+            Line::from(format!("{at}  {}", telling::line(applied)))
+        });
+        Paragraph::new(Text::from_iter(lines)).render(room(right), buffer);
     }
 
     fn marks(&self) -> &'static Marks {
@@ -46,30 +105,55 @@ impl Watch {
     fn heading(&self) -> Line<'_> {
         let pace = match self.pace {
             Pace::Paused => "paused",
+            Pace::Playing if self.recording.is_some() => "following",
             Pace::Playing => "playing",
             Pace::Jumping(_) => "jumping",
             Pace::Over => "over",
         };
+        let rest = match &self.recording {
+            Some(recording) => {
+                let news = recording.news.elapsed().as_secs();
+                format!("news {news} s ago")
+            }
+            None => format!("1 s shows {}", units::duration(self.nanoseconds_a_second())),
+        };
         Line::from(vec![
             Span::from(self.name.as_str()).bold(),
             Span::from(format!(
-                "  at {}  tick {}  1 s shows {}  ",
+                "  at {}  tick {}  {rest}  ",
                 clock(self.player.now_ns()),
                 self.player.tick,
-                units::duration(self.nanoseconds_a_second()),
             )),
             Span::from(format!("[{pace}]")).bold(),
         ])
     }
 
+    fn panels(&self) -> Vec<Panel<'_>> {
+        let panel = |wheel| Panel::new(wheel, self.player.tick, self.marks());
+        self.player.wheels.iter().map(panel).collect()
+    }
+
+    /// Whether the wheels stand beside each other.
+    fn is_beside(&self, width: u16) -> bool {
+        LEAST_BESIDE <= width / self.player.wheels.len().max(1) as u16
+    }
+
+    /// The lines that the wheels take to show everything, at this width.
+    fn wheels_height(&self, width: u16) -> u16 {
+        let number = self.player.wheels.len() as u16;
+        let heights = |width| self.panels().into_iter().map(move |panel| panel.height(width));
+        match self.is_beside(width) {
+            true => heights(width / number.max(1)).max().unwrap_or(0),
+            false => heights(width).fold(number, u16::saturating_add),
+        }
+    }
+
     /// Draws the wheels beside each other if there is room, else below each other.
     fn draw_wheels(&self, area: Rect, buffer: &mut Buffer) {
         let wheels = &self.player.wheels;
-        let panel = |wheel| Panel::new(wheel, self.player.tick, self.marks());
-        let panels: Vec<_> = wheels.iter().map(panel).collect();
+        let panels = self.panels();
         let number = panels.len().max(1) as u16;
-        let is_beside = LEAST_BESIDE <= area.width / number;
-        let areas = match is_beside {
+        let areas = match self.is_beside(area.width) {
             true => {
                 Layout::horizontal(vec![Constraint::Fill(1); number.into()]).spacing(2).split(area)
             }
@@ -306,7 +390,32 @@ fn short(number: u64) -> String {
     }
 }
 
-const KEYS: &str = "space play  s tick  next: n event f fired d demoted r round  +/- speed  q quit";
+const KEYS: &str =
+    "space play  s tick  next: n event f fired d demoted r round  +/- speed  ? q quit";
+const FOLLOWING_KEYS: &str = "space pause or go on  ? help  q quit";
+
+const ASCII_BORDER: symbols::border::Set<'_> = symbols::border::Set {
+    top_left: "+",
+    top_right: "+",
+    bottom_left: "+",
+    bottom_right: "+",
+    vertical_left: "|",
+    vertical_right: "|",
+    horizontal_top: "-",
+    horizontal_bottom: "-",
+};
+
+const ASCII_BARS: symbols::bar::Set<'_> = symbols::bar::Set {
+    full: "#",
+    seven_eighths: "#",
+    three_quarters: "#",
+    five_eighths: "#",
+    half: ":",
+    three_eighths: ":",
+    one_quarter: ".",
+    one_eighth: ".",
+    empty: " ",
+};
 
 /// The label of a level.
 const BEFORE: u16 = 9;
@@ -319,16 +428,19 @@ const LEAST_WIDTH: u16 = 40;
 const LEAST_HEIGHT: u16 = 12;
 /// The width that a wheel takes to be drawn beside another one.
 const LEAST_BESIDE: u16 = 80;
+/// The lines that are worth a chart.
+const LEAST_BELOW: u16 = 3;
 
 #[cfg(test)]
 mod tests {
-    use crate::trace::{Action, Operation};
+    use crate::trace::{Action, Operation, Trace, TraceError};
     use crate::turning::Turning;
     use crate::watch::{Demo, Ended, Pace, Watch};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
     use std::collections::HashMap;
+    use std::io::Write;
     use std::time::{Duration, Instant};
 
     #[test]
@@ -468,6 +580,74 @@ mod tests {
         assert!(watch.told.ends_with("nothing is pending that will ever be due."));
         assert_eq!(watch.pace, Pace::Over);
         assert!(watch.player.wheels.iter().all(|wheel: &Turning| wheel.see().fired == 2));
+    }
+
+    #[test]
+    fn a_question_mark_explains_the_keys_until_the_next_key() {
+        let mut watch = watch(vec![(0, 1, 3)]);
+        press(&mut watch, '?');
+        let lines = drawn(&mut watch, 80, 24);
+        for key in crate::watch::KEYS.lines() {
+            assert!(lines.iter().any(|line| line.contains(key)), "{key} in {lines:?}");
+        }
+        assert_eq!(press(&mut watch, 'q'), None);
+        assert!(!drawn(&mut watch, 80, 24).concat().contains(" Keys "));
+        assert_eq!(press(&mut watch, 'q'), Some(Ended::Quit));
+    }
+
+    #[test]
+    fn the_room_that_is_left_shows_rates_and_the_last_operations() {
+        let mut watch = after_events(watch(vec![(0, 17, 5000), (500, 18, 64), (1000, 19, 7)]), 4);
+        watch.activity.add(&watch.player);
+        let lines = drawn(&mut watch, 120, 40);
+        let is_there = |part: &str| lines.iter().any(|line| line.contains(part));
+        assert!(is_there("per second: 3 scheduled, 0 moved, 0 cancelled, 1 fired"), "{lines:?}");
+        assert!(is_there("late by the tick: 0 ns in the mean, 0 ns at most"), "{lines:?}");
+        assert!(is_there("pending over time, at most 2"), "{lines:?}");
+        let first = lines.iter().position(|line| line.contains("the last operations")).unwrap();
+        let last = ["01.000  schedule 19 in 7 ms", "00.500  schedule 18 in 64 ms"];
+        assert!((1..=2).all(|line| lines[first + line].contains(last[line - 1])), "{lines:?}");
+        let is_empty = |line: &&String| line.is_empty();
+        assert!(lines.iter().filter(is_empty).count() < 25, "{lines:?}");
+    }
+
+    #[test]
+    fn a_recording_is_shown_as_far_as_it_is_written() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let modes = &modes()[..1];
+        let mut watch = Watch::follow("a program", file.path(), modes, tick());
+        watch.play();
+        let until = |watch: &mut Watch, is_so: fn(&Watch) -> bool| {
+            let begun = Instant::now();
+            while !is_so(watch) {
+                watch.elapse(Duration::ZERO)?;
+                assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", watch.told);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok::<_, TraceError>(())
+        };
+        let scheduled = |watch: &Watch| watch.player.planner.counts.scheduled;
+        write!(file, "{}\n0,begin,,\n7,schedule,1,5\n8,sched", Trace::HEADER).unwrap();
+        until(&mut watch, |watch| 0 < watch.player.planner.counts.scheduled).unwrap();
+        for _ in 0..20 {
+            watch.elapse(Duration::from_millis(10)).unwrap();
+        }
+        // What the program did after the last line is not known yet.
+        assert_eq!((scheduled(&watch), watch.player.now()), (1, 7));
+        assert!(drawn(&mut watch, 80, 24)[0].contains("[following]"));
+        write!(file, "ule,2,90\n20,cancel,2,\n").unwrap();
+        until(&mut watch, |watch| 0 < watch.player.planner.counts.cancelled).unwrap();
+        assert_eq!((watch.player.now(), watch.player.wheels[0].fired), (20, 1));
+        assert_eq!(watch.pace, Pace::Playing);
+        writeln!(file, "21,end,,").unwrap();
+        until(&mut watch, |watch| watch.pace == Pace::Over).unwrap();
+        assert!(watch.told.ends_with("The recording is over."), "{}", watch.told);
+
+        std::fs::write(file.path(), format!("{}\n0,wait,1,2\n", Trace::HEADER)).unwrap();
+        let mut watch = Watch::follow("a program", file.path(), modes, tick());
+        watch.play();
+        let error = until(&mut watch, |_| false).unwrap_err();
+        assert!(error.to_string().contains(":2: found op `wait`"), "{error}");
     }
 
     fn watch(scheduled: Vec<(u64, u32, u64)>) -> Watch {

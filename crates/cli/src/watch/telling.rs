@@ -36,6 +36,19 @@ pub(super) fn event(event: &Event, player: &Player) -> String {
     }
 }
 
+/// An operation in a line.
+pub(super) fn line(applied: &Applied) -> String {
+    let Applied { operation, found, .. } = *applied;
+    let (act, delay_ms) = match operation.action {
+        Action::Schedule { delay_ms } => ("schedule", Some(delay_ms)),
+        Action::Reschedule { delay_ms } => ("move", Some(delay_ms)),
+        Action::Cancel => ("cancel", None),
+    };
+    let delay = delay_ms.map_or_else(String::new, |ms| format!("in {}", units::milliseconds(ms)));
+    let gone = if !found && act != "schedule" { "too late" } else { "" };
+    format!("{act:8} {} {delay}{gone}", operation.key)
+}
+
 /// Says where a timeout was put.
 fn places(place: u32, player: &Player) -> String {
     let places = player.wheels.iter().map(|wheel| match wheel.place(place) {

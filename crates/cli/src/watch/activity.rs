@@ -1,0 +1,99 @@
+//! `Activity`: what happens to the timeouts, by time.
+
+use super::player::Player;
+use crate::study::Counts;
+use crate::units;
+use indicatif::HumanCount;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// How things were at some moments, the latest of which is the last.
+pub(super) struct Activity {
+    samples: VecDeque<Sample>,
+    taken: Instant,
+}
+
+struct Sample {
+    at_ns: f64,
+    counts: Counts,
+    fired: u64,
+    pending: u64,
+}
+
+impl Activity {
+    pub(super) fn new(player: &Player) -> Self {
+        Self { samples: [Sample::of(player)].into(), taken: Instant::now() }
+    }
+
+    /// Looks at the player now and then.
+    pub(super) fn look(&mut self, player: &Player) {
+        if self.taken.elapsed() < BETWEEN_SAMPLES {
+            return;
+        }
+        self.taken = Instant::now();
+        self.add(player);
+    }
+
+    pub(super) fn add(&mut self, player: &Player) {
+        if self.samples.len() == MOST_SAMPLES {
+            self.samples.pop_front();
+        }
+        self.samples.push_back(Sample::of(player));
+    }
+
+    /// The timeouts that were pending at the last moments, the latest in front.
+    pub(super) fn pending(&self) -> impl Iterator<Item = u64> {
+        self.samples.iter().rev().map(|sample| sample.pending)
+    }
+
+    /// Says what happened of late, per second of the trace.
+    pub(super) fn rates(&self) -> String {
+        let from = self.samples.len().saturating_sub(SAMPLES_PER_RATE + 1);
+        let Some((first, last)) = self.samples.get(from).zip(self.samples.back()) else {
+            return String::new();
+        };
+        let seconds = (last.at_ns - first.at_ns) / 1e9;
+        let rate = |count: fn(&Sample) -> u64| match count(last) - count(first) {
+            0 => "0".to_string(),
+            number => units::three_digits(number as f64 / seconds.max(1e-3)).to_string(),
+        };
+        format!(
+            "per second: {} scheduled, {} moved, {} cancelled, {} fired",
+            rate(|sample| sample.counts.scheduled),
+            rate(|sample| sample.counts.rescheduled),
+            rate(|sample| sample.counts.cancelled),
+            rate(|sample| sample.fired),
+        )
+    }
+}
+
+/// Says how late timeouts fire by the tick, and how many operations came too late for theirs.
+pub(super) fn lateness(player: &Player) -> String {
+    let counts = player.planner.counts;
+    format!(
+        "late by the tick: {} in the mean, {} at most; too late: {} cancels, {} moves",
+        units::time(player.lateness.mean()),
+        units::time(player.lateness.most()),
+        HumanCount(counts.late_cancels),
+        HumanCount(counts.late_reschedules),
+    )
+}
+
+impl Sample {
+    fn of(player: &Player) -> Self {
+        let wheel = player.wheels.first();
+        Self {
+            at_ns: player.now_ns(),
+            counts: player.planner.counts,
+            fired: wheel.map_or(0, |wheel| wheel.fired),
+            pending: wheel.map_or(0, |wheel| wheel.pending() as u64),
+        }
+    }
+}
+
+const BETWEEN_SAMPLES: Duration = Duration::from_millis(250);
+
+/// A rate is that of three seconds: a recorder writes once a second.
+const SAMPLES_PER_RATE: usize = 12;
+
+const MOST_SAMPLES: usize = 1000;
