@@ -88,10 +88,10 @@ fn every_shape_replays_without_a_surprise() {
         let name = name.get_name();
         let trace = folder.path().join("trace.csv.gz");
         let trace = trace.to_str().unwrap();
-        generate(&[name, "--operations", "5000", "--pending", "300", "-o", trace]);
+        generate(&[name, "--operations", "2000", "--pending", "300", "-o", trace]);
         let output = run(&["replay", trace, "--json", "--mode", "hierarchical"]);
         let figures: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(figures["ops"], 5000, "{name}");
+        assert_eq!(figures["ops"], 2000, "{name}");
         for surprise in ["replaced", "late_cancels", "late_reschedules"] {
             assert_eq!(figures[surprise], 0, "{surprise} of {name}");
         }

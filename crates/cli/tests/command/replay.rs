@@ -41,8 +41,12 @@ fn bundled_cache_gives_the_figures_of_a_sorted_map() {
     let mut text = String::new();
     let packed = File::open(&trace).unwrap();
     flate2::read::MultiGzDecoder::new(packed).read_to_string(&mut text).unwrap();
-    let expected = Naive::run(&text, 1_000_000);
-    assert_eq!((expected.ops, expected.fired_in_span, expected.live_at_end), (300_000, 0, 54_710));
+    let whole = Naive::run(&text, 1_000_000);
+    assert_eq!((whole.ops, whole.fired_in_span, whole.live_at_end), (300_000, 0, 54_710));
+    let folder = TempDir::new().unwrap();
+    let start: String = text.split_inclusive('\n').take(30_001).collect();
+    let expected = Naive::run(&start, 1_000_000);
+    let trace = file_of(&folder, "start.csv", start.as_bytes());
     for figures in figures_of(&trace, &MODES, "1ms") {
         expected.assert_agrees(&figures);
     }
@@ -51,7 +55,7 @@ fn bundled_cache_gives_the_figures_of_a_sorted_map() {
 #[test]
 fn every_tick_gives_the_figures_of_a_sorted_map() {
     let folder = TempDir::new().unwrap();
-    let text = generated(20_000);
+    let text = generated(5_000);
     let trace = file_of(&folder, "trace.csv", text.as_bytes());
     for (tick, nanoseconds) in [
         ("1us", 1_000),
@@ -90,7 +94,6 @@ fn all_recorded_traces_give_their_figures() {
     for (name, counts) in [
         ("jobs-gaia", [102_407, 51_959, 0, 50_448, 1_511, 0, 606]),
         ("jobs-eagle", [1_985, 1_000, 0, 985, 11, 4, 475]),
-        ("cache-twitter52", [1_000_000, 143_542, 856_458, 0, 0, 143_542, 143_542]),
         ("kvcache-mooncake", [288_500, 276_279, 12_221, 0, 186_532, 89_747, 96_723]),
         ("rpc-onlineboutique", [190_444, 95_617, 0, 94_827, 789, 1, 21]),
     ] {
@@ -119,7 +122,7 @@ fn all_recorded_traces_give_their_figures() {
 #[test]
 fn plain_gzip_several_members_and_standard_input_are_the_same() {
     let folder = TempDir::new().unwrap();
-    let text = generated(10_000);
+    let text = generated(2_000);
     let (start, rest) = text.as_bytes().split_at(text.len() / 3);
     let members = [gzip(start), gzip(rest)].concat();
     let expected = Naive::run(&text, 1_000_000);
@@ -142,6 +145,15 @@ fn lines_may_end_like_those_of_other_systems() {
     let text = "\u{feff}time_ms,op,key,delay_ms\r\n0,schedule,1,5\r\n9,cancel,1,\r\n";
     let figures = &json(&replay_input(text.as_bytes(), &["-", "--json"]))[0];
     assert_eq!((count(figures, "ops"), count(figures, "late_cancels")), (2, 1));
+}
+
+#[test]
+fn empty_lines_may_end_a_trace() {
+    for end in ["\n", "\r\n\n", " \n", " "] {
+        let text = format!("{HEADER}0,schedule,1,5\n{end}");
+        let figures = &json(&replay_input(text.as_bytes(), &["-", "--json"]))[0];
+        assert_eq!(count(figures, "ops"), 1, "{end:?}");
+    }
 }
 
 #[test]
@@ -187,7 +199,8 @@ fn bad_lines_are_told_by_file_and_line() {
         ("0,expire,1,5\n", "op `expire`", "`schedule`, `reschedule` or `cancel`"),
         ("0,schedule,1\n", "3 columns", "4 columns"),
         ("0,schedule,1,5,9\n", "5 columns", "4 columns"),
-        ("\n", "1 column", "4 columns"),
+        ("\n0,cancel,9,\n", "an empty line", "an operation, or the end"),
+        ("cancel\n", "1 column", "4 columns"),
         ("-1,schedule,1,5\n", "time_ms `-1`", "a whole number"),
         ("soon,schedule,1,5\n", "time_ms `soon`", "a whole number"),
         ("1.5,schedule,1,5\n", "time_ms `1.5`", "a whole number"),
@@ -323,13 +336,13 @@ fn trailing_bytes_after_gzip_data_are_told() {
 #[test]
 fn a_mode_over_20_times_slower_is_stopped_and_the_others_go_on() {
     let folder = TempDir::new().unwrap();
-    let text = one_a_round_beside_many_that_wait(60_000);
+    let text = one_a_round_beside_many_that_wait(20_000);
     let trace = file_of(&folder, "rounds.csv", text.as_bytes());
     let modes = ["--mode", "hashed:512", "--mode", "hierarchical:64"];
     let output = replay(&[&[trace.to_str().unwrap(), "--json"][..], &modes].concat());
     let figures = json(&output);
     assert_eq!(figures[0]["stopped"], "over 20 times the work of hierarchical:64");
-    assert!(100_000 < count(&figures[0], "rounds_waited"), "{}", figures[0]);
+    assert!(10_000 < count(&figures[0], "rounds_waited"), "{}", figures[0]);
     assert_eq!(figures[1]["stopped"], Value::Null);
     Naive::run(&text, 1_000_000).assert_agrees(&figures[1]);
 
@@ -384,7 +397,7 @@ fn a_mode_over_the_limit_of_memory_is_stopped() {
 #[test]
 fn a_limit_is_looked_at_while_the_last_timeouts_are_handed_out() {
     let mut input = HEADER.to_string();
-    for key in 0..60_000_u64 {
+    for key in 0..10_000_u64 {
         input += &format!("0,schedule,{key},{}\n", 512 * (1 + key));
     }
     let modes = ["--mode", "hashed:512", "--mode", "hierarchical:64"];

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 use tempfile::TempDir;
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data");
@@ -23,8 +24,7 @@ const CHARTS: [&str; 10] = [
 
 #[test]
 fn the_page_has_the_figures_of_the_trace() {
-    let folder = TempDir::new().unwrap();
-    let page = page_of(&folder, &jobs());
+    let page = jobs_page();
     for said in [
         "Timeouts of jobs-gaia.csv.gz",
         "102,407 operations over 88.1 d, at most 606 timeouts pending, at a tick of 1 ms.",
@@ -40,8 +40,7 @@ fn the_page_has_the_figures_of_the_trace() {
 
 #[test]
 fn the_page_has_every_chart_with_title_description_and_numbers() {
-    let folder = TempDir::new().unwrap();
-    let page = page_of(&folder, &jobs());
+    let page = jobs_page();
     let figures: Vec<_> = page.split("<figure id=\"").skip(1).collect();
     let ids: Vec<_> = figures.iter().map(|figure| figure.split('"').next().unwrap()).collect();
     assert_eq!(ids, CHARTS);
@@ -59,8 +58,7 @@ fn the_page_has_every_chart_with_title_description_and_numbers() {
 
 #[test]
 fn the_page_asks_nothing_of_the_network() {
-    let folder = TempDir::new().unwrap();
-    let page = page_of(&folder, &jobs());
+    let page = jobs_page();
     assert!(page.contains("default-src 'none'"));
     for foreign in ["http:", "https:", "url(", "@import", "<script", "src="] {
         assert!(!page.contains(foreign), "{foreign}");
@@ -128,7 +126,7 @@ fn standard_input_and_a_file_give_the_same_page() {
         .unwrap();
     child.stdin.take().unwrap().write_all(&fs::read(jobs()).unwrap()).unwrap();
     assert!(child.wait().unwrap().success());
-    let [input, file] = [fs::read_to_string(output).unwrap(), page_of(&folder, &jobs())];
+    let [input, file] = [&*fs::read_to_string(output).unwrap(), jobs_page()];
     let of = |page: &str, id: &str| {
         let start = page.find(&format!("<figure id=\"{id}\"")).unwrap();
         let end = start + page[start..].find("</figure>").unwrap();
@@ -136,7 +134,7 @@ fn standard_input_and_a_file_give_the_same_page() {
     };
     assert!(input.contains("Timeouts of standard input"));
     for id in CHARTS {
-        assert_eq!(of(&input, id), of(&file, id));
+        assert_eq!(of(input, id), of(file, id));
     }
 }
 
@@ -188,7 +186,7 @@ fn a_browser_and_an_accessibility_checker_find_nothing_wrong() {
         Err(error) => return skip(&format!("npm: {error}")),
     }
     let folder = TempDir::new().unwrap();
-    page_of(&folder, &jobs());
+    fs::write(folder.path().join("report.html"), jobs_page()).unwrap();
     let done = Command::new("node")
         .arg("check.mjs")
         .arg(browser)
@@ -206,6 +204,12 @@ fn browser() -> Option<PathBuf> {
     let folders: Vec<_> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
     let mut all = names.iter().flat_map(|name| folders.iter().map(move |at| at.join(name)));
     all.find(|path| path.is_file())
+}
+
+/// The page of the bundled jobs, made once for all tests.
+fn jobs_page() -> &'static str {
+    static PAGE: OnceLock<String> = OnceLock::new();
+    PAGE.get_or_init(|| page_of(&TempDir::new().unwrap(), &jobs()))
 }
 
 fn jobs() -> PathBuf {

@@ -61,6 +61,27 @@ mod terminal {
     }
 
     #[test]
+    fn follows_a_recording_to_its_end() {
+        let Some(mut terminal) = Terminal::open("follow") else { return };
+        let folder = tempfile::TempDir::new().unwrap();
+        let file = folder.path().join("recording.csv");
+        let begin = "time_ms,op,key,delay_ms\n0,begin,,\n0,schedule,1,5\n9,schedule,17,30000\n";
+        std::fs::write(&file, begin).unwrap();
+        terminal.run(&format!("{COMMAND} watch --follow {}", file.display()));
+        terminal.wait_for("[following]");
+        terminal.wait_for("schedule 17 in 30 s");
+        let mut more = std::fs::OpenOptions::new().append(true).open(&file).unwrap();
+        more.write_all(b"12,cancel,17,\n12,end,,\n").unwrap();
+        terminal.wait_for("The recording is over.");
+        terminal.press("?");
+        terminal.wait_for("explain the keys");
+        terminal.press("Space");
+        terminal.press("q");
+        terminal.wait_for_exit(0);
+        terminal.assert_is_restored();
+    }
+
+    #[test]
     fn control_c_restores_the_terminal() {
         let Some(mut terminal) = Terminal::open("control") else { return };
         terminal.run(&format!("{COMMAND} watch --demo"));
