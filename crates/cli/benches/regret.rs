@@ -6,8 +6,8 @@
 //! those of `shared/traces` beside the repository, where they are there, the shapes of `tickwheel
 //! generate`, and 20 random mixtures.
 //!
-//! `cargo bench -p tickwheel-cli --bench regret -- [--quick] [--runs N] [--busy THREADS]
-//! [--minutes M] [NAME]`
+//! `cargo bench -p tickwheel-cli --bench regret -- [--quick] [--operations N] [--runs N]
+//! [--busy THREADS] [--minutes M] [NAME]`
 //!
 //! It ends after so many minutes: each trace gets an equal part of what is left of them, and its row
 //! says how many runs that was enough for. An interval of regret is one of 99 %. It is judged as
@@ -36,13 +36,17 @@ struct Arguments {
     /// The traces whose names contain this.
     name: Option<String>,
 
-    /// Short traces, and five runs each.
+    /// Traces of 100,000 operations, and five runs each, if nothing else is said.
     #[arg(long)]
     quick: bool,
 
+    /// The operations of a trace.
+    #[arg(long)]
+    operations: Option<usize>,
+
     /// How often to choose, quiet and busy.
-    #[arg(long, default_value_t = 20)]
-    runs: usize,
+    #[arg(long)]
+    runs: Option<usize>,
 
     /// Threads that turn in loops beside the busy runs; 0 leaves these runs out.
     #[arg(long, default_value_t = 8)]
@@ -58,11 +62,9 @@ struct Arguments {
 
 fn main() {
     let arguments = Arguments::parse();
-    let (operations, runs) = if arguments.quick {
-        (100_000, arguments.runs.min(5))
-    } else {
-        (1_000_000, arguments.runs)
-    };
+    let (operations, runs) = if arguments.quick { (100_000, 5) } else { (1_000_000, 20) };
+    let (operations, runs) =
+        (arguments.operations.unwrap_or(operations), arguments.runs.unwrap_or(runs));
     let end = Instant::now() + Duration::from_secs_f64(60.0 * arguments.minutes);
     let mut traces = traces(operations);
     traces.retain(|(name, _)| arguments.name.as_ref().is_none_or(|wanted| name.contains(wanted)));
@@ -80,7 +82,7 @@ fn main() {
         let begun = Instant::now();
         let csv = csv(&operations);
         // Of an unfit trace nothing is measured.
-        let full = full_search(&csv, operations.len(), share / 3);
+        let full = full_search(&csv, operations.len(), share / 6);
         for (sum, part) in sums.iter_mut().zip([share * 2 / 3, share]) {
             let beside = Beside::start(sum.beside);
             let mut row = Row::default();
@@ -130,6 +132,7 @@ impl Row {
         let regrets = self.choices.iter().filter_map(|choice| regret(choice, full));
         let worst = regrets.max_by(|a, b| a.1.total_cmp(&b.1));
         let judged = match worst {
+            None if runs == 0 => "no time",
             None => "not measured",
             Some((_, most)) if most <= 0.05 => "within 5 %",
             Some((least, _)) if 0.05 < least => "over 5 %",
@@ -149,7 +152,7 @@ impl Row {
         );
         sum.rows += 1;
         *sum.judged.entry(judged).or_default() += 1;
-        sum.steady += usize::from(runs * 19 <= same * 20);
+        sum.steady += usize::from(0 < runs && runs * 19 <= same * 20);
     }
 }
 

@@ -21,9 +21,8 @@ pub(crate) struct Generate {
     shape: Shape,
 
     /// How many operations the trace has.
-    #[arg(long, value_name = "NUMBER", default_value_t = Size::default().operations,
-          value_parser = clap::value_parser!(u64).range(1..))]
-    operations: u64,
+    #[arg(long, value_name = "NUMBER", default_value = "1e6", value_parser = super::operations)]
+    operations: usize,
 
     /// The most timeouts that are pending at once.
     #[arg(long, value_name = "NUMBER", default_value_t = Size::default().pending)]
@@ -47,7 +46,7 @@ impl Generate {
         // A trace that is shown on the terminal is its own progress.
         if self.output.is_some() || !io::stdout().is_terminal() {
             let template = "{bar:40} {human_pos} of {human_len} operations ({eta})";
-            progress::show(&progress, Some(self.operations), template);
+            progress::show(&progress, Some(self.operations as u64), template);
         }
         let done = match &self.output {
             Some(file) => {
@@ -77,7 +76,7 @@ impl Generate {
         interrupted: &AtomicBool,
     ) -> io::Result<()> {
         const OPERATIONS_A_LOOK: u64 = 4096;
-        let size = Size { operations: self.operations, pending: self.pending };
+        let size = Size { operations: self.operations as u64, pending: self.pending };
         let mut output = BufWriter::with_capacity(1 << 16, output);
         writeln!(output, "{}", Trace::HEADER)?;
         for (number, operation) in (0..).zip(Generator::new(self.shape, size, self.seed)) {

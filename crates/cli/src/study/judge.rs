@@ -45,9 +45,8 @@ impl Interval {
 
     /// Judges the cost of a configuration by that of another, as their quotient.
     ///
-    /// It is better if it surely costs less, and probably less by more than [`COUNTS`]. To ask for
-    /// the whole of that with certainty would leave a mode that costs a tenth less, where a busy
-    /// machine makes the interval wide.
+    /// It is better if it surely costs less, and probably less by more than [`COUNTS`]. To be sure of
+    /// both would leave modes that cost much less, where a busy machine makes the interval wide.
     pub(super) fn finding(quotient: Option<Self>) -> Finding {
         match quotient {
             Some(quotient) if quotient.most < 1.0 && quotient.median < 1.0 - COUNTS => {

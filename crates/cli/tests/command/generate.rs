@@ -158,7 +158,7 @@ fn arguments_are_checked_before_any_work() {
     let nowhere = folder.path().join("nowhere/trace.csv");
     let cases: &[(&[&str], &str)] = &[
         (&["round"], "[possible values: short, one-delay, year, cancelled, bursts]"),
-        (&["short", "--operations", "0"], "0 is not in 1.."),
+        (&["short", "--operations", "0"], "expected a whole number from 1 on"),
         (&["short", "--pending", "0"], "number would be zero"),
         (&["short", "--seed", "x"], "invalid digit"),
         (&["short", "-o", nowhere.to_str().unwrap()], "nowhere"),
