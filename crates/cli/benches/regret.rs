@@ -7,7 +7,7 @@
 //! generate`, and 20 random mixtures.
 //!
 //! `cargo bench -p tickwheel-cli --bench regret -- [--quick] [--operations N] [--runs N]
-//! [--busy THREADS] [--minutes M] [NAME]`
+//! [--busy THREADS] [--minutes M] [--sentences] [NAME]`
 //!
 //! It ends after so many minutes: each trace gets an equal part of what is left of them, and its row
 //! says how many runs that was enough for. An interval of regret is one of 99 %. It is judged as
@@ -27,6 +27,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tickwheel::Mode;
 use tickwheel_cli::generate::{Generator, Shape, Size};
+use tickwheel_cli::report::{self, report};
 use tickwheel_cli::study::{Candidate, Configurations, Interval, Options, Study, study};
 use tickwheel_cli::tick::Tick;
 use tickwheel_cli::trace::{Action, Operation, Trace};
@@ -52,6 +53,10 @@ struct Arguments {
     #[arg(long, default_value_t = 8)]
     busy: usize,
 
+    /// Only print what `replay`, `choose` and `report` say of each of ten traces, side by side.
+    #[arg(long)]
+    sentences: bool,
+
     /// When to end.
     #[arg(long, default_value_t = 60.0)]
     minutes: f64,
@@ -68,6 +73,9 @@ fn main() {
     let end = Instant::now() + Duration::from_secs_f64(60.0 * arguments.minutes);
     let mut traces = traces(operations);
     traces.retain(|(name, _)| arguments.name.as_ref().is_none_or(|wanted| name.contains(wanted)));
+    if arguments.sentences {
+        return print_sentences(&traces[..traces.len().min(10)]);
+    }
     println!(
         "{:20} {:>6} {:>15} {:12} {:>6} {:>6}  answers",
         "trace", "beside", "regret, %", "judged", "same", "CPU s"
@@ -96,6 +104,40 @@ fn main() {
     for sum in sums {
         println!("beside {} loops: {}", sum.beside, sum.told());
     }
+}
+
+/// Prints what the three commands say, and how often they contradict each other: one takes a mode
+/// that another has measured and does not take.
+fn print_sentences(traces: &[(String, Vec<Operation>)]) {
+    let mut contradictions = 0;
+    for (name, operations) in traces {
+        let csv = csv(operations);
+        let modes = ["hierarchical:64", "hashed:512", "hashed:65536"];
+        let modes = modes.map(|mode| mode.parse().expect("it is a mode")).into();
+        let given = Configurations::Given { modes, tick: Tick::default() };
+        let searched = Options::default();
+        let given = Options { configurations: given, ..searched.clone() };
+        let run = |options| study(trace(&csv), options, |_| ()).expect("it is sound");
+        let (replay, choose) = (run(&given), run(&searched));
+        let options = report::Options { study: searched, ..report::Options::default() };
+        let page = report(|| Ok(trace(&csv)), &options, |_| ()).expect("it is sound").to_string();
+        let (_, page) = page.split_once("<p class=\"verdict\">").expect("it has a verdict");
+        let (page, _) = page.split_once("</p>").expect("the verdict ends");
+        let page = page.to_string();
+        println!("{name}");
+        for (command, says) in
+            [("replay", replay.headline()), ("choose", choose.headline()), ("report", page)]
+        {
+            println!("    {command}: {says}");
+        }
+        let [one, other] = [&replay, &choose].map(|it| it.recommended().map(|it| it.mode));
+        let knows = |study: &Study, mode| {
+            study.candidates.iter().any(|it| Some(it.mode) == mode && it.measured.is_some())
+        };
+        let differ = one != other && (knows(&replay, other) && knows(&choose, one));
+        contradictions += usize::from(differ);
+    }
+    println!("{} traces, {contradictions} contradictions of replay and choose", traces.len());
 }
 
 /// The runs of `choose` on one trace.

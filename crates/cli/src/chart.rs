@@ -20,6 +20,7 @@ pub(crate) struct Chart {
 pub(crate) enum Drawing {
     Columns(Columns),
     Bars(Bars),
+    Ways(Vec<Way>),
 }
 
 /// Numbers, with a heading for each column.
@@ -53,6 +54,14 @@ pub(crate) struct Bar {
     pub(crate) is_taken: bool,
 }
 
+/// The way of a timeout through a wheel.
+pub(crate) struct Way {
+    pub(crate) label: String,
+    pub(crate) text: String,
+    /// For each place: the number of its color, its name, and how long it is waited there.
+    pub(crate) boxes: Vec<(usize, String, String)>,
+}
+
 /// Bars of the same scale.
 pub(crate) struct Bars {
     pub(crate) bars: Vec<Bar>,
@@ -65,10 +74,12 @@ impl Chart {
         let (svg, legend) = match &self.drawing {
             Drawing::Columns(columns) => (columns.draw(), names(&columns.series)),
             Drawing::Bars(bars) => (bars.draw(), bars.parts.clone()),
+            Drawing::Ways(ways) => (draw_ways(ways), Vec::new()),
         };
         let height = match &self.drawing {
             Drawing::Bars(bars) => bars.height(),
-            _ => HEIGHT,
+            Drawing::Ways(ways) => WAY * ways.len() as f64,
+            Drawing::Columns(_) => HEIGHT,
         };
         let figure = html! {
             figure(id=self.id) {
@@ -192,6 +203,10 @@ impl Bars {
         for (number, bar) in self.bars.iter().enumerate() {
             let y = number as f64 * ROW;
             let class = if bar.is_taken { "taken" } else { "label" };
+            if bar.is_taken {
+                let (top, right) = (y - 2.0, WIDTH + 5.0);
+                let _ = write!(svg, "<path class=\"frame\" d=\"M-5 {top}H{right}v{ROW}H-5z\"/>");
+            }
             text(&mut svg, 0.0, y + 14.0, "start", class, &bar.label);
             text(&mut svg, WIDTH, y + 14.0, "end", class, &bar.text);
             let mut begin = 0.0;
@@ -218,6 +233,30 @@ impl Bars {
         }
         svg
     }
+}
+
+/// Draws ways below each other, each a row of boxes.
+fn draw_ways(ways: &[Way]) -> String {
+    let mut svg = String::new();
+    for (number, way) in ways.iter().enumerate() {
+        let y = number as f64 * WAY;
+        text(&mut svg, 0.0, y + 14.0, "start", "taken", &way.label);
+        text(&mut svg, WIDTH, y + 14.0, "end", "label", &way.text);
+        let step = (WIDTH + BETWEEN_BOXES) / way.boxes.len().max(1) as f64;
+        for (place, (color, name, time)) in way.boxes.iter().enumerate() {
+            let (x, width) = (place as f64 * step, step - BETWEEN_BOXES);
+            let middle = x + width / 2.0;
+            let _ = write!(
+                svg,
+                "<rect class=\"s{}\" x=\"{x:.1}\" y=\"{}\" width=\"{width:.1}\" height=\"8\"/>",
+                color % COLORS,
+                y + 22.0,
+            );
+            text(&mut svg, middle, y + 46.0, "middle", "label", name);
+            text(&mut svg, middle, y + 63.0, "middle", "label", time);
+        }
+    }
+    svg
 }
 
 fn sample(number: usize) -> String {
@@ -329,6 +368,9 @@ const LEFT: f64 = 58.0;
 const RIGHT: f64 = 332.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 172.0;
+/// A way with its label.
+const WAY: f64 = 80.0;
+const BETWEEN_BOXES: f64 = 6.0;
 /// A bar with its label.
 const ROW: f64 = 46.0;
 /// The colors that the style knows.

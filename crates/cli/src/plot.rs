@@ -110,7 +110,8 @@ fn place(svg: &mut String, (x, y): (f64, f64), height: f64, drawing: &str) {
     let width = chart::WIDTH;
     let _ = write!(
         svg,
-        "<svg x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\">{drawing}</svg>"
+        "<svg x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" \
+         overflow=\"visible\">{drawing}</svg>"
     );
 }
 
@@ -150,7 +151,8 @@ impl Error for PlotError {}
 const STYLE: &str = "\
 text{font:13px \"Noto Sans\",\"DejaVu Sans\",Verdana,sans-serif;fill:#222}\
 .name{font-size:30px;font-weight:bold}.title{font-size:18px;font-weight:bold}\
-.verdict{font-size:17px}.taken{font-weight:bold}.grid{stroke:#ddd}.s0{fill:#2a5fa8}";
+.verdict{font-size:17px}.taken{font-weight:bold}.grid{stroke:#ddd}.s0{fill:#2a5fa8}\
+.frame{fill:none;stroke:#222;stroke-width:1.5}";
 
 const WIDTH: f64 = 2.0 * MARGIN + 3.0 * chart::WIDTH + 2.0 * GAP;
 const MARGIN: f64 = 28.0;

@@ -22,6 +22,7 @@
 
 mod page;
 mod profile;
+mod way;
 
 use crate::study::{self, Study, study};
 use crate::tick::Tick;

@@ -2,6 +2,7 @@
 
 use super::Page;
 use super::profile::{Ends, Step};
+use super::way::way;
 use crate::chart::{
     Bar, Bars, COLORS, Chart, Columns, Drawing, Series, Table, delays, percent, prose, table,
 };
@@ -21,7 +22,7 @@ impl fmt::Display for Page {
         let title = format!("Timeouts of {name}");
         let sections = [
             ("trace", "The trace", self.of_the_trace()),
-            ("modes", "What each mode costs", self.of_the_modes()),
+            ("modes", "What each mode does", self.of_the_modes()),
             ("inside", "Inside the wheels", self.of_the_wheels()),
         ];
         let page = html! {
@@ -32,10 +33,10 @@ impl fmt::Display for Page {
                     meta(name="viewport", content="width=device-width, initial-scale=1");
                     // Nothing comes from the network, not even by mistake.
                     meta(http-equiv="Content-Security-Policy",
-                        content="default-src 'none'; style-src 'unsafe-inline'; img-src data:");
+                        content="default-src 'none'; style-src 'nonce-page'; img-src data:");
                     link(rel="icon", href="data:,");
                     title : &title;
-                    style : Raw(include_str!("style.css"));
+                    style(nonce="page") : Raw(include_str!("style.css"));
                 }
                 body {
                     header {
@@ -51,18 +52,23 @@ impl fmt::Display for Page {
                     main {
                         section(id="recommendation") {
                             h2 : "Recommendation";
-                            @ for (number, sentence) in self.study.verdict().lines().enumerate() {
-                                p(class=if number == 0 { "verdict" } else { "more" })
-                                    : prose(sentence);
-                            }
-                            @ if let Some(code) = self.study.code() {
-                                pre(tabindex="0", aria-label="The code of the timer") {
-                                    code : code;
+                            div(class="front") {
+                                div {
+                                    p(class="verdict") : prose(&self.study.headline());
+                                    @ if let Some(code) = self.study.code() {
+                                        pre(tabindex="0", aria-label="The code of the timer") {
+                                            code : code;
+                                        }
+                                    }
+                                    @ for sentence in self.study.verdict().lines() {
+                                        p : prose(sentence);
+                                    }
+                                    p : self.study.scoring();
+                                    : self.configurations()
+                                        .render("The configurations to choose from");
                                 }
+                                : self.scores().render();
                             }
-                            : self.configurations().render("The configurations to choose from");
-                            p : self.study.scoring();
-                            div(class="charts") { : self.scores().render(); }
                         }
                         @ for (id, title, (words, charts)) in &sections {
                             section(id=*id) {
@@ -108,11 +114,11 @@ impl Page {
             "configuration",
             "score",
             "between",
-            "by counted work",
-            "CPU time per operation",
-            "most memory",
+            "counted",
+            "CPU time",
+            "memory",
             "wake-ups",
-            "late by the tick, most",
+            "late at most",
         ];
         let row = |candidate: &Candidate| {
             let figures = &candidate.figures;
@@ -136,21 +142,39 @@ impl Page {
         }
     }
 
-    /// The measured scores, or the counted ones if nothing was measured.
+    /// The measured scores of the modes at the tick that is recommended, or the counted ones if
+    /// nothing was measured. What was not measured, or is not sure, says so.
     fn scores(&self) -> Chart {
-        let all = self.study.candidates.iter().filter(|it| it.stopped.is_none());
+        let taken = self.study.recommended();
+        let tick = taken.map_or(self.tick, |taken| taken.tick);
+        let all = self.study.candidates.iter().filter(|it| it.tick == tick);
         let is_measured = all.clone().any(|it| it.measured.is_some());
-        let mut shown: Vec<_> = all.filter(|it| it.measured.is_some() || !is_measured).collect();
         let score = |it: &Candidate| match &it.measured {
             Some(measured) => measured.score.median,
             None => it.figures.counted_score,
         };
-        shown.sort_by(|a, b| score(a).total_cmp(&score(b)));
-        let taken = self.study.recommended();
-        let bars = shown.iter().take(MOST_BARS).map(|&it| Bar {
-            label: study::name(it),
-            text: units::duration(score(it)),
-            parts: it.measured.as_ref().map_or_else(|| vec![score(it)], |at| at.parts.into()),
+        let mut shown: Vec<_> = all.collect();
+        shown.sort_by(|a, b| {
+            let [a, b] = [a, b].map(|it| (it.stopped.is_some(), it.measured.is_none(), score(it)));
+            (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2))
+        });
+        let told = |it: &Candidate| match self.study.doubt(it) {
+            Some("stopped") => "stopped".into(),
+            Some(doubt) if it.measured.is_none() && is_measured => {
+                format!("{doubt}; counted {}", units::duration(score(it)))
+            }
+            Some(doubt) if is_measured => format!("{}, {doubt}", units::duration(score(it))),
+            _ => units::duration(score(it)),
+        };
+        let bars = shown.iter().map(|&it| Bar {
+            label: it.mode.to_string(),
+            text: told(it),
+            // What was counted is not on the scale of what was measured.
+            parts: match &it.measured {
+                Some(measured) => measured.parts.into(),
+                None if is_measured => Vec::new(),
+                None => vec![score(it)],
+            },
             spread: it.measured.as_ref().map(|at| [at.score.least, at.score.most]),
             is_taken: taken == Some(it),
         });
@@ -160,21 +184,23 @@ impl Page {
                 .measured
                 .as_ref()
                 .map_or([const { String::new() }; 4], |at| at.parts.map(units::duration));
-            [study::name(it), units::duration(score(it))].into_iter().chain(cells).collect()
+            [it.mode.to_string(), told(it)].into_iter().chain(cells).collect()
         });
         let description = match is_measured {
             true => format!(
-                "Less is better. The thin line is where the median of {} rounds lies, with a \
-                 confidence of 99 %. {} configurations were counted; those that are not here cost \
-                 more by their counted work, or have another tick.",
+                "Less is better; the frame is around the recommended one. At a tick of {tick}. The \
+                 thin line is where the median lies, with a confidence of 99 %, by {} rounds at \
+                 most. What was not measured costs more by its counted work, which has no parts.",
                 self.study.rounds,
-                self.study.candidates.len(),
             ),
-            false => "Less is better. By counted work: nothing was measured.".into(),
+            false => format!(
+                "Less is better; the frame is around the recommended one. At a tick of {tick}. By \
+                 counted work: nothing was measured."
+            ),
         };
         Chart {
             id: "score",
-            title: "Score",
+            title: "What each mode costs per operation",
             description,
             drawing: Drawing::Bars(Bars {
                 bars: bars.collect(),
@@ -183,7 +209,7 @@ impl Page {
                     false => Vec::new(),
                 },
             }),
-            table: table(&[&["configuration", "score"][..], &parts[..]].concat(), rows),
+            table: table(&[&["mode", "score"][..], &parts[..]].concat(), rows),
         }
     }
 
@@ -375,7 +401,51 @@ impl Page {
             ),
             &round_series,
         );
-        (vec![words], vec![levels, rounds])
+        (vec![words], vec![self.ways(), levels, rounds])
+    }
+
+    /// How two timeouts of the trace wait, one of a common delay and one of a long delay.
+    fn ways(&self) -> Chart {
+        let delays = &self.profile.delays;
+        let mut waited: Vec<_> =
+            [0.5, 0.99].into_iter().filter_map(|share| delays.quantile(share)).collect();
+        waited.dedup();
+        let now = self.tick.deadline(self.profile.from_ms);
+        let modes = self.profile.modes;
+        let ways: Vec<_> =
+            waited.iter().flat_map(|&ms| modes.map(|mode| way(mode, self.tick, now, ms))).collect();
+        let rows = ways.iter().map(|way| {
+            let places = way.boxes.iter().map(|(_, name, time)| format!("{name} {time}"));
+            let places: Vec<_> = places.collect();
+            vec![way.label.clone(), way.text.clone(), places.join(", ").replace("... ", "...")]
+        });
+        let timeouts = self.profile.ends.timeouts.max(1) as f64;
+        let counted = modes.map(|mode| {
+            let is_it = |it: &&Candidate| it.mode == mode && it.tick == self.tick;
+            let candidate = self.study.candidates.iter().find(is_it)?;
+            let figures = &candidate.figures;
+            candidate.stopped.is_none().then_some((figures.demotions, figures.rounds_waited))
+        });
+        let mean = match counted {
+            [Some((demotions, _)), Some((_, rounds))] => format!(
+                " Most timeouts do not go all the way: of this trace they are moved {} times in \
+                 the mean, or wait {} rounds.",
+                units::three_digits(demotions as f64 / timeouts),
+                units::three_digits(rounds as f64 / timeouts),
+            ),
+            _ => String::new(),
+        };
+        Chart {
+            id: "ways",
+            title: "The way of a timeout",
+            description: format!(
+                "Where a timeout of the median delay waits and for how long, and one of a delay \
+                 that 1 in 100 exceeds. Each box on another level is a move; each round is a look \
+                 in vain.{mean}"
+            ),
+            table: table(&["timeout", "way", "places"], rows),
+            drawing: Drawing::Ways(ways),
+        }
     }
 
     /// A chart with a column for each step of the profile. Leaves out series of nothing but zeros.
@@ -486,6 +556,3 @@ fn count(number: f64) -> String {
         _ => format!("{number}"),
     }
 }
-
-/// More bars do not help to choose.
-const MOST_BARS: usize = 8;

@@ -450,6 +450,18 @@ impl Study {
         Scale { operations: self.operations, wake_cost, driver }
     }
 
+    /// Why the score of a configuration is not sure; None if it is.
+    pub(crate) fn doubt(&self, candidate: &Candidate) -> Option<&'static str> {
+        match &candidate.measured {
+            _ if candidate.stopped.is_some() => Some("stopped"),
+            None => Some("not measured"),
+            Some(_) if self.with_finding(Finding::Unknown).any(|it| it == candidate) => {
+                Some("not sure")
+            }
+            Some(_) => None,
+        }
+    }
+
     /// The configurations beside the baseline of which the rounds say this.
     fn with_finding(&self, wanted: Finding) -> impl Iterator<Item = &Candidate> {
         let contenders = self.contenders().into_iter().filter(|&number| number != self.baseline);

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data");
 const HEADER: &str = "time_ms,op,key,delay_ms\n";
-const CHARTS: [&str; 10] = [
+const CHARTS: [&str; 11] = [
     "score",
     "delays",
     "operations",
@@ -18,6 +18,7 @@ const CHARTS: [&str; 10] = [
     "work",
     "wakeups",
     "memory",
+    "ways",
     "levels",
     "rounds",
 ];

@@ -1,0 +1,98 @@
+//! The way of a timeout through a wheel: its levels, or its rounds.
+
+use crate::chart::Way;
+use crate::tick::Tick;
+use crate::units;
+use indicatif::HumanCount;
+use tickwheel::Mode;
+
+/// Returns the way of a timeout that is scheduled at tick `now` and due `delay_ms` later, as far as
+/// nothing moves or cancels it and no few timeouts are sorted at once.
+pub(super) fn way(mode: Mode, tick: Tick, now: u64, delay_ms: u64) -> Way {
+    let delay = tick.deadline(delay_ms);
+    let deadline = now.saturating_add(delay);
+    let time = |ticks: u64| units::duration(ticks as f64 * tick.length().as_nanos() as f64);
+    let (boxes, text) = match mode.is_hashed() {
+        true => {
+            let buckets = mode.buckets() as u64;
+            let rounds = delay.saturating_sub(1) / buckets;
+            let round = |number: u64| (0, format!("round {}", HumanCount(number)), time(buckets));
+            let mut steps: Vec<_> = match rounds {
+                0..=3 => (1..=rounds).map(round).collect(),
+                _ => vec![round(1), (0, "...".into(), String::new()), round(rounds)],
+            };
+            steps.push((0, "then".into(), time(delay - rounds * buckets)));
+            let word = if rounds == 1 { "round" } else { "rounds" };
+            (steps, format!("{} {word}", HumanCount(rounds)))
+        }
+        false => {
+            let mut steps: Vec<_> = levels(mode, now, deadline)
+                .map(|(level, ticks)| (level, format!("level {level}"), time(ticks)))
+                .collect();
+            let moves = steps.len().saturating_sub(1);
+            if MOST_BOXES < steps.len() {
+                // Leaves out the middle.
+                let middle = MOST_BOXES - 3..steps.len() - 2;
+                steps.splice(middle, [(0, "...".into(), String::new())]);
+            }
+            (steps, format!("{moves} move{}", if moves == 1 { "" } else { "s" }))
+        }
+    };
+    Way { label: format!("{} in {mode}", units::milliseconds(delay_ms)), text, boxes }
+}
+
+/// The levels on which a timeout waits, the coarsest first, with the ticks on each.
+fn levels(mode: Mode, now: u64, deadline: u64) -> impl Iterator<Item = (usize, u64)> {
+    let bits = mode.buckets().trailing_zeros().max(1);
+    let mut at = now;
+    std::iter::from_fn(move || {
+        let level = (at ^ deadline).checked_ilog2()? / bits;
+        // The beginning of its bucket on this level.
+        let next = deadline >> (level * bits) << (level * bits);
+        let waits = next - at;
+        at = next;
+        Some((level as usize, waits))
+    })
+}
+
+/// As many boxes with text have room beside each other.
+const MOST_BOXES: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::{levels, way};
+    use crate::tick::Tick;
+    use tickwheel::{Mode, Wheel};
+
+    #[test]
+    fn the_way_begins_where_a_wheel_puts_the_timeout() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for mode in ["hierarchical:64", "hierarchical:2", "hierarchical:256"] {
+            let mode: Mode = mode.parse().unwrap();
+            for _ in 0..1_000 {
+                let now = random.u64(..1 << 40);
+                let longest = 1 << random.u32(1..50);
+                let deadline = now + random.u64(1..longest);
+                let mut wheel = Wheel::new(mode);
+                wheel.expire(now);
+                let key = wheel.schedule(deadline, ());
+                let (level, ticks) = levels(mode, now, deadline).next().unwrap();
+                assert_eq!(wheel.bucket(key).unwrap().0, level, "{now} {deadline} {mode}");
+                assert!(now + ticks <= deadline);
+                let all: Vec<_> = levels(mode, now, deadline).collect();
+                assert_eq!(all.iter().map(|(_, ticks)| ticks).sum::<u64>(), deadline - now);
+                assert!(all.windows(2).all(|pair| pair[1].0 < pair[0].0), "{all:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_hashed_way_has_its_rounds() {
+        let way = way("hashed:512".parse().unwrap(), Tick::default(), 0, 5_000);
+        assert_eq!((&*way.label, &*way.text), ("5 s in hashed:512", "9 rounds"));
+        let boxes: Vec<_> = way.boxes.iter().map(|(_, name, time)| (&**name, &**time)).collect();
+        let expected =
+            [("round 1", "512 ms"), ("...", ""), ("round 9", "512 ms"), ("then", "392 ms")];
+        assert_eq!(boxes, expected);
+    }
+}
