@@ -6,12 +6,15 @@ use crate::results::{Results, Row};
 use crate::statistics::Spread;
 use crate::subject::Kind;
 use crate::subjects::PROFILES;
-use crate::workloads::{CALLS, DURATION, HISTORIES, NOISE, QUANTILES, WORKLOADS, Workload};
+use crate::workloads::{CALLS, DURATION, HISTORIES, NOISE, WORKLOADS, Workload};
 use comfy_table::CellAlignment;
 use std::collections::BTreeSet;
 
 /// Columns with these heads are words; all others are figures.
 const WORDS: [&str; 6] = ["subject", "call", "before", "workload", "peer", "answers"];
+
+/// The quantiles in the table of the longest calls; `--json` has more.
+const LONGEST: [&str; 4] = ["p99", "p99.9", "p99.99", "max"];
 
 /// A heading, what the table is about, and the table. A last column that is empty is left out.
 fn section(
@@ -88,8 +91,7 @@ pub(crate) fn growth(results: &Results, workload: &Workload) -> String {
 
 /// One table of all histories, for each size.
 pub(crate) fn longest_calls(results: &Results, workload: &Workload) -> String {
-    let quantiles = QUANTILES.map(|(name, _)| name);
-    let heads = [&["call", "subject", "before"], &quantiles[..], &["answers"]].concat();
+    let heads = [&["call", "subject", "before"], &LONGEST[..], &["answers"]].concat();
     let heads: Vec<_> = heads.into_iter().map(str::to_owned).collect();
     let sizes: BTreeSet<_> = HISTORIES.iter().flat_map(|one| results.sizes_of(one.0)).collect();
     let section = |size| {
@@ -103,7 +105,7 @@ pub(crate) fn longest_calls(results: &Results, workload: &Workload) -> String {
                         continue;
                     }
                     let mut cells = [call, row.subject, before].map(str::to_owned).to_vec();
-                    cells.extend(quantiles.map(|quantile| {
+                    cells.extend(LONGEST.map(|quantile| {
                         median(Some(row), &format!("{call} {quantile}"), duration)
                     }));
                     cells.push(row.answers());

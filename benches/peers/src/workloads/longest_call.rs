@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 /// The quantiles of each kind of call.
-pub(crate) const QUANTILES: [(&str, f64); 6] = [
+const QUANTILES: [(&str, f64); 6] = [
     ("p50", 0.5),
     ("p99", 0.99),
     ("p99.9", 0.999),

@@ -12,7 +12,7 @@ use crate::case::{Case, Sample};
 use crate::random::{DAY, Delays, MINUTE, YEAR};
 use crate::subject::{Profile, Subject};
 use crate::threaded::Threaded;
-pub(crate) use longest_call::{CALLS, HISTORIES, NOISE, QUANTILES};
+pub(crate) use longest_call::{CALLS, HISTORIES, NOISE};
 
 /// What is known of a workload beforehand.
 #[derive(Clone, Copy, Debug)]
