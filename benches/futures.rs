@@ -21,7 +21,7 @@ use tickwheel::{DelayQueue, Timer};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, sleep_until, timeout};
 
-/// Counts what is allocated.
+/// Counts allocated bytes.
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
@@ -43,7 +43,8 @@ fn main() {
     }
 }
 
-/// Runs ours and theirs in turn so many times, and prints the median of each figure and ratio.
+/// Runs ours and theirs in turn, `times` times each, and prints the median of each figure and
+/// ratio.
 fn compare<const N: usize>(
     [what, peer]: [&str; 2],
     names: [&str; N],
@@ -68,7 +69,7 @@ fn median(figures: impl Iterator<Item = f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// The nanoseconds of each of so many.
+/// Returns the nanoseconds per call.
 fn each(count: usize, run: impl FnOnce()) -> f64 {
     let start = Instant::now();
     run();
@@ -105,7 +106,7 @@ fn resets(rounds: u32) {
     );
 }
 
-/// The nanoseconds of a reset, of a sleep that waits for the first of the deadlines.
+/// Returns the nanoseconds per reset of a sleep that waits for the first of the deadlines.
 fn moved<S: Future>(
     deadlines: &[Instant],
     sleep_until: impl Fn(Instant) -> S,
@@ -116,7 +117,8 @@ fn moved<S: Future>(
     each(deadlines.len(), || deadlines.iter().for_each(|&at| reset(sleep.as_mut(), at)))
 }
 
-/// A timeout of 30 s around what is ready at the second poll: made, polled twice, dropped.
+/// Makes a timeout of 30 s around a future that is ready at its second poll, polls it twice, and
+/// drops it.
 fn timeouts(rounds: usize) {
     for threads in [1, 2] {
         let (timer, runtime) = (Timer::new(), runtime(threads));
@@ -137,8 +139,8 @@ fn timeouts(rounds: usize) {
     }
 }
 
-/// Pending once, and then ready: an answer that comes soon. It wakes nobody, as it is polled again
-/// anyway.
+/// A future that is pending once and then ready: an answer that comes soon. It wakes no task,
+/// because its caller polls it again anyway.
 fn soon() -> impl Future<Output = ()> {
     let mut was_polled = false;
     poll_fn(move |_| match std::mem::replace(&mut was_polled, true) {
@@ -164,7 +166,7 @@ fn floor() -> impl Future<Output = ()> {
     })
 }
 
-/// A waker that is taken back.
+/// Takes the waker back when it is dropped.
 struct Left(&'static Mutex<Option<Waker>>);
 
 thread_local! {
@@ -178,7 +180,7 @@ impl Drop for Left {
     }
 }
 
-/// Each worker thread makes, polls and drops futures: the nanoseconds of one.
+/// Lets each worker thread make, poll and drop futures. Returns the nanoseconds per future.
 fn on_each<F, M>(runtime: &Runtime, threads: usize, rounds: usize, make: M) -> f64
 where
     F: Future,
@@ -188,12 +190,12 @@ where
     let task = |_| {
         let (make, start) = (make.clone(), Arc::clone(&start));
         runtime.spawn(async move {
-            // Each has a thread of its own from here on, as none of them goes to sleep.
+            // From here on each task has a thread of its own, because no task goes to sleep.
             start.wait();
             let begin = Instant::now();
             let mut left = rounds;
             poll_fn(|context| {
-                // tokio's futures want a pause now and then; ours get it as well.
+                // tokio's futures need to give way now and then; ours do so as well.
                 for _ in 0..left.min(50) {
                     let mut future = pin!(make());
                     assert!(future.as_mut().poll(context).is_pending());
@@ -218,11 +220,12 @@ where
 /// Many tasks that each sleep once, spread over some time.
 fn crowds(tasks: usize, over: Duration) {
     let what = format!("{tasks} tasks that sleep once, over {over:?}, on two worker threads");
-    // tokio rounds up what a task takes to a multiple of 128.
+    // tokio rounds the size of a task up to a multiple of 128.
     let names =
-        ["after the last deadline, ms", "to spawn, ms", "CPU in all, ms", "bytes a task, in all"];
+        ["after the last deadline, ms", "to spawn, ms", "CPU in all, ms", "bytes per task, in all"];
     let ours = || {
-        // A new one each time, as it keeps its memory; and one for ever, as the tasks are.
+        // A new timer each time, because a timer keeps its memory. It is leaked, because the tasks
+        // need it for ever.
         let timer: &Timer = Box::leak(Box::new(Timer::new()));
         crowd(tasks, over, |delay| async move { timer.sleep(delay).await.expect("it runs") })
     };
@@ -231,7 +234,7 @@ fn crowds(tasks: usize, over: Duration) {
 
     let runtime = runtime(1);
     let _guard = runtime.enter();
-    // Where our arrays have just been doubled, too: by then growing has come to an end.
+    // Also where our arrays have just doubled: growing is over by then.
     let full = tasks.next_power_of_two();
     let sizes = [tasks, full + full / 32];
     let names = ["bytes a sleep, in all", "  of as many as cost most", "  of which in the future"];
@@ -249,7 +252,7 @@ fn crowds(tasks: usize, over: Duration) {
     compare(["Sleeps that wait", "tokio"], names, 1, ours, theirs);
 }
 
-/// What is allocated for one of so many sleeps that wait, itself included.
+/// Returns the bytes per waiting sleep, with the sleep itself.
 fn bytes<F: Future>(sleeps: usize, over: Duration, sleep: impl Fn(Duration) -> F) -> f64 {
     let mut context = Context::from_waker(Waker::noop());
     let mut waiting = Vec::with_capacity(sleeps);
@@ -279,10 +282,10 @@ where
         handles.push(runtime.spawn(sleep(delay)));
     }
     let spawn = start.elapsed();
-    // As if each had taken as long as any other to spawn, and had begun to sleep at once.
+    // As if all tasks had taken equally long to spawn, and had begun to sleep at once.
     let deadline = |(number, delay)| start + spawn.mul_f64(number as f64 / tasks as f64) + delay;
     let last = delays.into_iter().enumerate().map(deadline).max().unwrap_or(start);
-    // None has ended, and all were polled.
+    // No task has ended, and every task was polled.
     std::thread::sleep(over / 20);
     let bytes = ALLOCATOR.allocated().saturating_sub(memory) as f64 / tasks as f64;
     runtime.block_on(async {
@@ -330,7 +333,7 @@ fn queues(size: usize) {
     compare([&what, "tokio-util"], names, 3, ours, theirs);
 }
 
-/// The nanoseconds of one insert, reset, remove and pop.
+/// Returns the nanoseconds per insert, reset, remove and pop.
 fn queue<Q, K: Copy>(
     size: usize,
     new: impl Fn() -> Q,
@@ -350,7 +353,7 @@ fn queue<Q, K: Copy>(
     let insert_time = each(size, || {
         keys.extend((0..).zip(&delays).map(|(value, &delay)| insert(&mut queue, value, delay)));
     });
-    // Somebody waits, so that calls may have to tell him.
+    // A task waits, so that a call may have to wake it.
     assert!(pop(&mut queue, &mut context).is_pending());
     let mut rng = Rng::with_seed(4);
     rng.shuffle(&mut keys);
@@ -362,7 +365,7 @@ fn queue<Q, K: Copy>(
     });
     drop(queue);
 
-    // All are due when they are taken, over 200 ms.
+    // All values are due when they are taken out. Their deadlines spread over 200 ms.
     let mut queue = new();
     for (value, &delay) in (0..).zip(&delays) {
         insert(&mut queue, value, (delay - SECOND) / 300);

@@ -40,7 +40,7 @@ pub(super) fn run(engine: Arc<Engine>) {
     hub.guarded(|| drop(engine));
 }
 
-/// Tells the threads that wait for the worker to settle that it never will.
+/// Tells the threads that wait for the worker to settle that the worker has ended.
 struct Exits<'a>(&'a Hub);
 
 impl Drop for Exits<'_> {
@@ -108,8 +108,8 @@ impl Engine {
         None
     }
 
-    /// Fires up to `together` of those that were taken out, and returns whether there may be more.
-    /// The clock was read at `now`, and is read once more after the last of them.
+    /// Fires up to `together` of the timeouts that were taken out, and returns whether there may be
+    /// more. `now` is the last reading of the clock. The clock is read again after the last task.
     fn fire_some(&self, shard: &Arc<Shard>, together: usize, now: &mut u64) -> bool {
         let hub = &self.hub;
         let mut fired = 0;
@@ -128,7 +128,7 @@ impl Engine {
         fired == together
     }
 
-    /// Fires a timeout that was taken out `now`, so many nanoseconds `late`.
+    /// Fires a timeout that was taken out at `now`, `late` nanoseconds after its deadline.
     fn fire(&self, shard: &Arc<Shard>, expired: Expired<Action>, now: u64, late: u64) {
         let Expired { key, value: action, .. } = expired;
         match &self.executor {
@@ -147,15 +147,16 @@ impl Engine {
     }
 }
 
-/// ExecutorTask in the hands of an executor. It runs inside a task of its timer, or is dropped inside one.
+/// A task that an executor has. It counts as inside a task of its timer while it runs, and while it
+/// is dropped.
 struct ExecutorTask {
     shard: Arc<Shard>,
     key: Key,
-    /// By the nanoseconds of the timer, when it was taken out of the wheel.
+    /// When the timeout was taken out of the wheel, in nanoseconds of the timer.
     since: u64,
-    /// In nanoseconds, by then.
+    /// How late it was then, in nanoseconds.
     late: u64,
-    /// In nanoseconds. None unless it has begun to run.
+    /// How long the task waited for the executor, in nanoseconds. None until it runs.
     waited: Option<u64>,
     /// Taken when it runs.
     action: Option<Action>,
@@ -174,7 +175,7 @@ impl ExecutorTask {
         }
     }
 
-    /// Drops what has not run. Of a repeating timeout one run is left out; the next may be luckier.
+    /// Drops a task that has not run. A repeating timeout loses this run only.
     fn leave_out(&self, action: Action) {
         let hub = &self.shard.hub;
         let _inside = inside::enter(hub.id);
@@ -203,8 +204,8 @@ impl Drop for ExecutorTask {
     }
 }
 
-/// Runs what is due, here, so many nanoseconds `late`. Returns a repeating timeout that would run
-/// again had the timer not been stopped.
+/// Runs what is due on this thread, `late` nanoseconds after its deadline. Returns a repeating
+/// timeout that would run again if the timer had not been stopped.
 fn run_action(shard: &Shard, action: Action, late: u64) -> Option<Unfired> {
     match action {
         Action::Once(task) => {
@@ -237,9 +238,9 @@ fn end_run(
     let mut shard_state = shard.lock();
     let mut state = repeating.lock();
     let status = match next {
-        // During the run. The thread that cancelled it gave its place back.
+        // It was cancelled during the run. The thread that did so gave its place back.
         _ if matches!(state.phase, Phase::Ended(_)) => Status::Cancelled,
-        // The executor had it when the timer was stopped, and then it had fired.
+        // A task that the executor has when the timer is stopped counts as fired.
         _ if shard_state.stopped && hub.has_executor => Status::Fired,
         None => Status::Panicked,
         Some(Next::Stop) => Status::Fired,

@@ -16,18 +16,18 @@ use tickwheel::{Key, Mode, Wheel, WheelMap, steps};
 
 /// Steps that any call may take: it sorts a bucket of 8192, and leaves a chunk or two behind.
 const ONE_CALL: f64 = 12_000.0;
-/// Steps that a call may take in the mean.
+/// The mean number of steps that a call may take.
 const MEAN: f64 = 250.0;
-/// Steps for each timeout, of a call that costs by n.
+/// The steps per timeout of a call whose cost grows with n.
 const EACH: f64 = 64.0;
-/// Calls that a mean is taken of.
+/// The number of calls in a mean.
 const CALLS: usize = 4_000;
-/// Bytes that any call may allocate, and that a call may in the mean.
+/// The bytes that any call may allocate, and the mean that a call may.
 const BYTES: [f64; 2] = [524_288.0, 2_048.0];
-/// Bytes for each timeout that there was, which are laid out at once while an array grows.
+/// The bytes per timeout at the peak that one call may lay out while an array grows.
 const BYTES_EACH: f64 = 1_500.0;
 
-/// What is held to its bounds.
+/// A type whose operations are held to their bounds.
 trait Subject: Sized {
     /// The sources of the public operations, and those of them that make a subject.
     const SOURCES: &[&str];
@@ -42,12 +42,12 @@ trait Subject: Sized {
     fn ask(&mut self);
     fn empty(&mut self);
     fn len(&self) -> usize;
-    /// Every public operation, once, for the so-manieth call. Returns false if there is no such
-    /// operation.
+    /// Calls the public operation of this name once, for the call of this number. Returns false if
+    /// the operation is unknown.
     fn call(&mut self, name: &str, turn: u64) -> bool;
 }
 
-/// How a subject comes to be as it is. `peak` timeouts are pending at once.
+/// A history that a subject has behind it. At its peak, `peak` timeouts are pending at once.
 type History<S> = (&'static str, fn(&mut S, u64));
 
 /// Deadlines near and far, most of them apart.
@@ -60,7 +60,7 @@ fn fill<S: Subject>(subject: &mut S, peak: u64) {
     (0..peak).for_each(|number| subject.put(deadline(number), number));
 }
 
-/// All in one coarse bucket.
+/// Deadlines that all fall into one coarse bucket.
 fn fill_far<S: Subject>(subject: &mut S, peak: u64) {
     (0..peak).for_each(|number| subject.put((1 << 45) + deadline(number) % (1 << 30), number));
 }
@@ -134,7 +134,7 @@ fn histories<S: Subject>() -> Vec<History<S>> {
     ]
 }
 
-/// What a sentence says, for `[mean, one call]`, as sums of these terms.
+/// What a "Cost" sentence states, for `[mean, one call]`: each a sum of these terms.
 fn bound(terms: &str, live: f64, peak: f64) -> f64 {
     let term = |term: &str| match term {
         "1" => 1.0,
@@ -148,7 +148,7 @@ fn bound(terms: &str, live: f64, peak: f64) -> f64 {
     terms.split(" + ").map(term).sum()
 }
 
-/// A public operation: the sums that its sentence states, and whether it only reads.
+/// A public operation: the sums that its "Cost" sentence states, and whether it only reads.
 struct Stated {
     mean: String,
     one_call: String,
@@ -194,7 +194,7 @@ fn keeps_its_bounds<S: Subject>(mode: Mode) {
             make(&mut subject, peak);
             subject
         };
-        // Those that only read leave it as it is.
+        // An operation that only reads leaves the subject as it is.
         let mut read = made();
         for (name, stated) in &stated {
             let what = format!("{mode}, {history}, {name}");
@@ -206,7 +206,7 @@ fn keeps_its_bounds<S: Subject>(mode: Mode) {
     }
 }
 
-/// Makes so many calls, and panics if one of them or all cost more than is stated.
+/// Makes the calls, and panics if one of them, or their mean, costs more than is stated.
 fn keeps_its_bound<S: Subject>(
     subject: &mut S,
     peak: u64,
@@ -219,7 +219,7 @@ fn keeps_its_bound<S: Subject>(
     let bound = |terms| bound(terms, live, most);
     let (mut total, mut dearest) = (0, 0);
     let (mut bytes, mut dearest_bytes) = (0, 0);
-    // Those that cost by n are called less often.
+    // Operations whose cost grows with n are called less often.
     let is_cheap = ["1", "log n"].contains(&stated.mean.as_str());
     let calls = if is_cheap { CALLS } else { 4 };
     for turn in 0..calls as u64 {
@@ -243,14 +243,14 @@ fn keeps_its_bound<S: Subject>(
     assert!(bytes as f64 <= 2.0 * BYTES_EACH * most + BYTES[1] * calls, "bytes: {found}");
 }
 
-/// A wheel, and the keys of what was put in, by number.
+/// A wheel, and the keys of its timeouts by number.
 struct Keyed {
     wheel: Wheel<u64>,
     keys: Vec<Key>,
 }
 
 impl Keyed {
-    /// The key of a number, whichever it has now.
+    /// Returns the key that a number has now.
     fn set(&mut self, number: u64, key: Key) {
         match self.keys.get_mut(number as usize) {
             Some(old) => *old = key,
@@ -327,7 +327,7 @@ impl Subject for Keyed {
             }
             "expire" => _ = wheel.expire((1 << 46) + turn),
             "expire_bounded" => _ = wheel.expire_bounded((1 << 46) + turn, &mut 1),
-            // Beside one operation each, or the answer is known.
+            // One operation goes before each, or the answer would be known.
             "next_deadline" => {
                 disturb(wheel, key, turn);
                 _ = wheel.next_deadline();
@@ -364,7 +364,7 @@ impl Subject for Keyed {
     }
 }
 
-/// Cancels one, moves it or schedules another.
+/// Cancels a timeout, moves it, or schedules another.
 fn disturb(wheel: &mut Wheel<u64>, key: Option<Key>, turn: u64) {
     match (turn % 3, key) {
         (0, Some(key)) => _ = wheel.cancel(key),

@@ -7,51 +7,52 @@ use quickcheck::{Arbitrary, Gen, QuickCheck};
 use std::ops::RangeInclusive;
 use tickwheel::Mode;
 
-/// Numbers that name a timeout among all that ever were do so modulo their count.
+/// A number names a timeout among all that were ever scheduled: the number modulo their count.
 #[derive(Clone, Debug)]
 enum Op {
     Schedule(Tick),
-    /// So many at the same tick and, in turn, the ticks after it.
+    /// Schedules this many timeouts, in turn at the tick and at the ticks that follow it.
     ScheduleCrowd(Tick, u16, u8),
     Cancel(usize),
-    /// So many in the order in which they were scheduled, leaving out every so-manieth.
+    /// Cancels this many in the order in which they were scheduled, and leaves out every nth.
     CancelCrowd(usize, u16, u8),
     Reschedule(usize, Tick),
-    /// At a tick in a range of so many ticks after the first; before it, if that is negative.
+    /// Schedules within a range that begins at a tick and has this many more; if the number is
+    /// negative, the range ends before it begins.
     ScheduleWithin(Tick, i64),
     RescheduleWithin(usize, Tick, i64),
     /// Expires until None.
     Expire(Tick),
-    /// Expires so many times at most.
+    /// Expires at most this many times.
     ExpireSome(Tick, u8),
-    /// Expires with so much work at most.
+    /// Expires with a bound on the work.
     ExpireBounded(Tick, u16),
     /// Expires at the tick that `next_wake` gives.
     Wake,
     NextDeadline,
     Peek,
-    /// Asks for the next deadline and cancels that timeout, so many times.
+    /// Asks for the next deadline and cancels that timeout, this many times.
     CancelEarliest(u16),
     Get(usize),
     Iter,
-    /// Keeps every so-manieth.
+    /// Keeps every nth timeout.
     Retain(u8),
-    /// Takes out so many of those that are due.
+    /// Takes out this many of the timeouts that are due.
     ExtractDue(Tick, u8),
-    /// Takes so many out and drops the rest.
+    /// Takes out this many and drops the rest.
     Drain(u8),
     Clear,
     Reserve(u8),
     ShrinkToFit,
 }
 
-/// A point in time, relative to what the wheel's time is by then.
+/// A point in time, relative to the wheel's time at the operation.
 #[derive(Clone, Debug)]
 enum Tick {
     After(u64),
     Before(u64),
     At(u64),
-    /// The first tick of a block of 2^bits, the one after the present one's, plus an offset.
+    /// The first tick of the next block of 2^bits ticks, plus an offset.
     Boundary(u32, i8),
 }
 
@@ -97,7 +98,7 @@ impl Arbitrary for Op {
             0..=65 => Self::Schedule(Tick::arbitrary(g)),
             66..=79 => Self::ScheduleWithin(Tick::arbitrary(g), arbitrary_width(g)),
             80..=84 => {
-                // Now and then more than are handled at once.
+                // Now and then there are more than one step handles.
                 let most = match u8::arbitrary(g) {
                     0 => 4000,
                     1..16 => 800,
@@ -159,11 +160,11 @@ fn arbitrary_width(g: &mut Gen) -> i64 {
     }
 }
 
-/// How many calls the work of `Op::ExpireBounded` is done in.
+/// Into how many calls `Op::ExpireBounded` divides its work.
 const STEPS: usize = 3;
 
 impl Pair {
-    /// One of all values that ever were.
+    /// Returns one of all values that were ever scheduled.
     fn name(&self, which: usize) -> Option<usize> {
         which.checked_rem(self.timeouts.len())
     }
@@ -224,7 +225,7 @@ impl Pair {
                     self.wheel.check();
                 }
             }
-            // What can be seen in between does not show how far it is.
+            // An unfinished call must not show from outside.
             Op::ExpireBounded(tick, work) => {
                 for _ in 0..STEPS {
                     let is_done = self.expire_bounded(tick.resolve(now), *work as usize / STEPS);
@@ -284,7 +285,7 @@ impl Pair {
                 for expired in out {
                     self.came(tick, Some(expired));
                 }
-                // Of none, nothing was asked.
+                // If it took out as many as were asked for, there may be more.
                 assert!(!is_all || !self.came(tick, None), "nothing is left out");
             }
             Op::Drain(most) => {
@@ -305,7 +306,7 @@ impl Pair {
     }
 }
 
-/// Panics unless `deadline` is in the range, as far as that is not before `now`.
+/// Panics unless `deadline` is in the part of the range that is not before `now`.
 fn assert_in_range(deadline: u64, range: &RangeInclusive<u64>, now: u64) {
     let earliest = now.max(*range.start());
     let latest = earliest.max(*range.end());

@@ -12,7 +12,7 @@ use crate::store::{Change, Done, Settlement};
 /// has a name, and no setting outlives its transaction.
 pub(super) struct Connection {
     client: Client,
-    /// Begins a transaction, and sets what holds in it.
+    /// The statements that begin a transaction and set what holds in it.
     begin: String,
     /// How long a call may take.
     pub(super) limit: Duration,
@@ -69,8 +69,8 @@ impl Connection {
         Ok(done)
     }
 
-    /// Commits what can be, after [`commit`](Self::commit) could not. What somebody else has
-    /// locked, and what is refused, is left out alone.
+    /// Commits what it can, after [`commit`](Self::commit) failed. It leaves out only the rows that
+    /// another transaction has locked, and the requests that the server refuses.
     pub(super) async fn commit_what_can_be(
         &self,
         settlements: &[Settlement],
@@ -80,7 +80,7 @@ impl Connection {
         self.begin().await?;
         let mut done =
             Done { outcomes: self.settle_unlocked(settlements).await?, changed: Vec::new() };
-        // The commit before has waited for the locks.
+        // The failed commit has waited for the locks already.
         self.execute("set local lock_timeout = 5").await?;
         let mut left: Vec<&[Change]> = runs(changes).collect();
         left.reverse();
@@ -101,7 +101,7 @@ impl Connection {
                 let doing = format!("{doing} {:?}", change.name);
                 done.changed.push(Err(crate::Error::store(doing, error)));
             } else {
-                // The one that is refused is in one of the halves.
+                // One of the halves has the request that the server refuses.
                 let (first, second) = part.split_at(part.len() / 2);
                 left.extend([second, first]);
             }
@@ -111,9 +111,9 @@ impl Connection {
     }
 }
 
-/// Begins a transaction that the server ends by itself if this process is gone, that is on the disk
-/// when it is acked, whatever the database is set to, and whose statements go by the indexes,
-/// whatever the statistics say.
+/// Begins a transaction. The server ends it by itself if this process is gone. Whatever the
+/// database is set to, an acknowledged commit is on the disk. Whatever the statistics say, the
+/// statements use the indexes.
 fn begin(limit: Duration) -> String {
     let limit = limit.as_millis().max(1);
     let lock = (limit / 30).clamp(10, 1_000);
