@@ -13,7 +13,7 @@
 //! | one delay, one time limit or a heartbeat in async code | [`sleep`], [`timeout`], [`interval`]: futures for any executor |
 //! | many values, each with its own deadline, for one task or thread | [`DelayQueue`]: hands out each value at its deadline |
 //! | the same, from many threads | [`delay_channel`](delay_channel()) |
-//! | the same, under keys of your own: sessions, leases, a cache | [`DelayMap`] |
+//! | many values under keys of your own: sessions, leases, a cache | [`DelayMap`] |
 //!
 //! All but the [`Wheel`], the [`WheelMap`] and [`Ticks`] need the feature `std`. [`Mode`] chooses
 //! between a hierarchical wheel, as in Kafka, and a hashed one, as in Netty. Both keep the same

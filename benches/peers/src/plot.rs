@@ -37,7 +37,7 @@ fn throughput(results: &Results) -> Drawing {
     Drawing {
         title: "Millions scheduled and cancelled per second".into(),
         lines: lines.collect(),
-        across: "threads, on two cores",
+        across: "threads",
         columns: threads.map(|threads| (threads as f64, threads.to_string())).collect(),
         rows: [0.0, 10.0, 20.0].map(|rate| (rate, number(rate))).into(),
         scale: |rate| rate,
