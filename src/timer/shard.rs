@@ -36,7 +36,7 @@ pub(crate) struct Shard {
     /// Written under the lock, before anything is taken out.
     reached: AtomicU64,
     state: CachePadded<Mutex<ShardState>>,
-    /// Tells the threads that wait that a task was dropped that another thread cancelled.
+    /// Tells waiting threads that the thread that cancelled a task has dropped it.
     pub(super) dropped: Condvar,
     pub(super) due: CachePadded<DueList<Action>>,
     pub(super) handed_over: HandedOver,
@@ -44,11 +44,11 @@ pub(crate) struct Shard {
 
 pub(super) struct ShardState {
     pub(super) wheel: Wheel<Action>,
-    /// The worker looks at this shard at this tick at the latest: it found out itself, or a thread
-    /// told it. No deadline in the wheel is earlier, unless the worker is looking.
+    /// The worker looks at this shard at this tick at the latest: the worker found this tick, or a
+    /// thread told it. No deadline in the wheel is earlier, unless the worker is looking.
     watched: u64,
     pub(super) counts: ShardCounts,
-    /// Is told what happens in the wheel.
+    /// Records what happens in the wheel.
     lane: ShardLane,
     /// Nothing is scheduled or fired any more.
     pub(super) stopped: bool,
@@ -61,7 +61,7 @@ pub(super) struct ShardState {
     shrunk_at: u64,
 }
 
-/// How many timeouts were, since the timer was built.
+/// The numbers of timeouts since the timer was built.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ShardCounts {
     pub(super) scheduled: u64,
@@ -83,7 +83,7 @@ pub(crate) enum Action {
 pub(super) enum Found {
     /// Timeouts that are due, and in the [`DueList`] now: many, or a few.
     Due { is_burst: bool },
-    /// Nothing yet, after as much work as one lock allows.
+    /// Nothing so far, and the work that one lock allows is done.
     More,
     /// Nothing before this tick.
     Nothing(u64),
@@ -249,7 +249,7 @@ impl Shard {
         if state.stopped {
             return Found::Nothing(NEVER);
         }
-        // Only the worker writes it, and mostly there is nothing new to write.
+        // Only the worker writes `reached`, and mostly it is there already.
         if self.reached.load(Ordering::Relaxed) < now {
             self.reached.store(now, Ordering::Release);
         }
@@ -278,10 +278,10 @@ impl Shard {
         Found::Nothing(state.watched)
     }
 
-    /// Takes out the next of those that are due, to run.
+    /// Takes out the next timeout that is due, to run it.
     pub(super) fn next_due(&self) -> Option<Expired<Action>> {
         let expired = self.due.next()?;
-        // A repeating one keeps its place.
+        // A repeating timeout keeps its place within the limit.
         if !matches!(expired.value, Action::Repeating(_)) {
             self.hub.give_back();
         }
@@ -327,7 +327,7 @@ impl Shard {
         let mut state = self.lock();
         let mut work = BATCH;
         loop {
-            // By deadline, and those first that were taken out first.
+            // Timeouts that were taken out come first, and then those in the wheel, by deadline.
             let due = self.due.lock().pop();
             let left = due.or_else(|| state.wheel.expire_bounded(NEVER, &mut work));
             let Some(expired) = left else { break };
@@ -349,7 +349,7 @@ impl Shard {
             tasks.push(Unfired { deadline: self.hub.ticks.instant(expired.deadline), task });
         }
         if 0 < work {
-            // It stays as it is now, for as long as there are handles.
+            // The empty wheel stays for as long as there are handles.
             give_back_memory(state);
         }
         0 < work
@@ -506,7 +506,7 @@ loom::lazy_static! {
 /// it back.
 const BATCH: usize = 128;
 
-/// So many timeouts that are due at once are a burst.
+/// This many timeouts that are due at once are a burst.
 const BURST: usize = 16;
 
 /// How often a thread tries the lock before it goes to sleep for it: for longer than the lock is
