@@ -175,7 +175,7 @@ fn scheduled_by_two_threads_both_fire() {
 }
 
 #[test]
-fn first_timeouts_of_two_threads_start_one_worker() {
+fn first_timeouts_of_two_threads_both_fire() {
     race(THREE, two_threads_schedule);
 }
 

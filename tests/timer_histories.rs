@@ -2,9 +2,15 @@
 //! and dropped in turn, against a counting allocator.
 //!
 //! Alone in its file, because it counts what the whole process allocates. `TICKWHEEL_HISTORY` in
-//! the environment makes it that many times as long.
+//! the environment makes it that many times as long; by default it is a tenth, with
+//! `TICKWHEEL_LONG` all of it.
+
+#[path = "common/mod.rs"]
+#[allow(unused_macros, reason = "its situations are the same in each mode")]
+mod common;
 
 use cap::Cap;
+use common::long;
 use std::alloc::System;
 use std::ops::ControlFlow;
 use std::panic::panic_any;
@@ -28,7 +34,7 @@ fn ms(millis: u64) -> Duration {
 /// the second half no more than in the first.
 fn history(name: &str, rounds: usize, mut round: impl FnMut(usize)) {
     let times = std::env::var("TICKWHEEL_HISTORY").ok().and_then(|times| times.parse().ok());
-    let rounds = rounds * times.unwrap_or(1);
+    let rounds = times.map_or(long(rounds / 10, rounds), |times: usize| rounds * times);
     // What the first rounds leave behind for good is not of them: stacks, names, and the like.
     (0..rounds / 10).for_each(&mut round);
     let before = ALLOCATOR.allocated();

@@ -12,7 +12,7 @@
 //! |---|---|---|
 //! | scheduled before the worker looks at the shard, after that, while it sleeps | the worker finds it there; the park does not let it sleep past it; it is notified | `scheduled_as_the_worker_falls_asleep_it_fires` |
 //! | scheduled by two threads, in two shards | each lowers its own `watched`; `target` keeps the earlier | `scheduled_by_two_threads_both_fire`, `the_clock_stops_at_the_earliest_of_all_shards` |
-//! | the first timeouts of two threads | the lock of the timer's life lets one thread start the worker | `first_timeouts_of_two_threads_start_one_worker` |
+//! | the first timeouts of two threads | the lock of the timer's life lets one thread start the worker | `first_timeouts_of_two_threads_both_fire` |
 //! | the earliest is cancelled | the worker wakes up at its old deadline, once, and learns the next | `cancelling_the_earliest_does_not_hide_the_next` |
 //! | moved earlier | as if it were scheduled | `moved_earlier_as_the_worker_falls_asleep_it_fires` |
 //! | scheduled inside a task | the worker is awake: it is told, and goes on looking | `scheduled_inside_a_task_it_fires` |

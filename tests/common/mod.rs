@@ -1,4 +1,7 @@
-//! What the tests share: the macro that stamps a situation for each mode, and random numbers.
+//! What the tests share: the macro that stamps a situation for each mode, how long a test is, and
+//! random numbers.
+
+use std::sync::LazyLock;
 
 /// Makes a module of tests for each mode out of situations: a name, and the situation as text for
 /// `tests/wheel/script.rs`; or the name of a function of a `Mode`, or of
@@ -29,6 +32,13 @@ macro_rules! in_each_mode {
         in_each_mode! { @ hashed_8, "hashed:8", $($situations)* }
         in_each_mode! { @ hashed_512, "hashed:512", $($situations)* }
     };
+}
+
+/// `few`, or `many` if `TICKWHEEL_LONG` is set, as `.ci/run every_test` sets it.
+#[allow(dead_code, reason = "not every test file has something long")]
+pub(crate) fn long<T>(few: T, many: T) -> T {
+    static IS_LONG: LazyLock<bool> = LazyLock::new(|| std::env::var_os("TICKWHEEL_LONG").is_some());
+    if *IS_LONG { many } else { few }
 }
 
 /// A stream of numbers that is the same in every run.

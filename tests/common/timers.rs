@@ -71,6 +71,11 @@ impl Manual {
         self.timer.schedule_repeating(ms(period), missed, task).expect("it runs")
     }
 
+    /// Milliseconds from the start to an instant.
+    pub(crate) fn millis(&self, at: Instant) -> u64 {
+        u64::try_from((at - self.start).as_millis()).expect("not so late")
+    }
+
     /// Milliseconds since the start.
     pub(crate) fn now(&self) -> u64 {
         self.log.now()

@@ -1,5 +1,6 @@
 //! Futures on clocks of their own.
 
+use crate::common::long;
 use crate::help::{Hand, Manual, ms};
 use std::task::Poll;
 use tickwheel::{ManualClock, Mode, Timer};
@@ -16,7 +17,7 @@ fn every_run_is_like_the_other(mode: Mode) {
         let mut sleeps: Vec<_> =
             (0..50).map(|number| manual.timer.sleep(ms(number * 7_919 % 100))).collect();
         let mut trace = Vec::new();
-        for millis in 0..2_000 {
+        for millis in 0..long(300, 2_000) {
             for (number, (hand, sleep)) in hands.iter().zip(&mut sleeps).enumerate() {
                 let woken = hand.woken();
                 if (millis == 0 || woken > 0) && hand.poll(sleep).is_ready() {

@@ -1,6 +1,7 @@
 //! What futures allocate, counted: nothing but the timer's own room, whose arrays grow and shrink
 //! now and then, as the entries of what was cancelled are cleared away many at a time.
 
+use crate::common::long;
 use crate::help::{Hand, Manual, ms};
 use allocation_counter::measure;
 use std::future::pending;
@@ -68,7 +69,7 @@ fn a_crowd_costs_the_wheel_alone(mode: Mode) {
         return;
     }
     let (manual, hand) = (Manual::built(mode, |builder| builder.shards(1)), Hand::new());
-    let number = 100_000;
+    let number = long(20_000, 100_000);
     let mut sleeps: Vec<_> =
         (0..number).map(|delay| manual.timer.sleep(ms(1 + delay % 10_000))).collect();
     let polled = measure(|| assert!(sleeps.iter_mut().all(|sleep| hand.poll(sleep).is_pending())));

@@ -1,5 +1,6 @@
 //! The limit of pending timeouts.
 
+use crate::common::long;
 use crate::help::{Count, CountsDrop, Manual, build, ms};
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -116,7 +117,7 @@ fn two_threads_never_have_more_than_the_limit() {
     let timer = build(|builder| builder.max_pending(100).shards(2));
     let run = || {
         let mut timeouts = Vec::new();
-        for _ in 0..20_000 {
+        for _ in 0..long(2_000, 20_000) {
             come_and_go(&timer, &mut timeouts);
             assert!(timeouts.len() <= 100);
         }
@@ -133,7 +134,8 @@ fn two_threads_never_have_more_than_the_limit() {
 #[test]
 fn pending_never_reads_more_than_the_limit() {
     const LIMIT: usize = 4;
-    let timer = build(|builder| builder.max_pending(LIMIT).shards(1_024));
+    let shards = long(128, 1_024);
+    let timer = build(|builder| builder.max_pending(LIMIT).shards(shards));
     let done = AtomicBool::new(false);
     let run = || {
         let mut timeouts = Vec::new();
@@ -144,7 +146,7 @@ fn pending_never_reads_more_than_the_limit() {
     thread::scope(|scope| {
         scope.spawn(run);
         // Threads take turns at the shards: so the second is half of all shards away from the first.
-        for _ in 0..512 {
+        for _ in 0..shards / 2 {
             let once = || timer.schedule(ms(60_000), || {}).map(|timeout| timeout.cancel());
             let _ = scope.spawn(once).join().unwrap();
         }

@@ -54,7 +54,7 @@
 //! | `AtBeforeNow` | `fires::an_instant_in_the_past_is_due_at_once` |
 //! | `Destruction` | `cancel::a_handle_outlives_its_timer` |
 //! | `ConcurrentDestructionAndCancellation` | `stress::dropping_races_with_cancelling` |
-//! | `Stress`, `StressHighContention` | `stress::a_million_timeouts_are_accounted_for` |
+//! | `Stress`, `StressHighContention` | `stress::timeouts_of_two_threads_are_all_accounted_for` |
 //! | `CancelTimeout` | `cancel::head_middle_and_last_of_a_due_batch_can_be_cancelled_by_a_task` |
 //! | `DestroyTimeoutSet`, `DeleteWheelInTimeout` | `dropping::a_task_cancels_siblings_and_drops_the_last_handle` |
 //!
@@ -94,7 +94,7 @@
 //! | a stale handle | `cancel::a_stale_handle_cancels_nothing_else` |
 //! | early for delays that are no multiple of the tick | `early::at_any_tick_and_any_delay`, `early::by_parts_of_a_tick_in_every_mode` |
 //! | cancelling what was in the firing batch | `cancel::siblings_of_the_same_tick_can_be_cancelled_by_a_task` |
-//! | `stop` loses or leaves something | `stop.rs`, `stress::a_million_timeouts_are_accounted_for` |
+//! | `stop` loses or leaves something | `stop.rs`, `stress::timeouts_of_two_threads_are_all_accounted_for` |
 //! | closures dropped promptly | `cancel::what_it_captured_is_dropped_before_cancel_returns` |
 //! | wake-ups of an idle timer | `idle.rs` |
 //! | a task that blocks | `executor::a_blocking_task_delays_no_other`, `late::a_slow_task_shows_in_the_stats` |

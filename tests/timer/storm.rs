@@ -3,7 +3,7 @@
 //!
 //! `TICKWHEEL_STORM` in the environment is how many timeouts there are.
 
-use crate::common::Numbers;
+use crate::common::{Numbers, long};
 use crate::help::ms;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -15,7 +15,6 @@ use tickwheel::{ManualClock, MissedTick, Status, Timeout, Timer};
 
 type BoxedTask = Box<dyn FnOnce() + Send>;
 
-const BY_DEFAULT: usize = 60_000;
 const A_ROUND: usize = 2_000;
 const THREADS: usize = 3;
 
@@ -31,7 +30,7 @@ fn each_timeout_has_one_end_whoever_stops_sheds_and_nests() {
     let mut scheduled = 0;
     let start = Instant::now();
     for seed in 0.. {
-        if timeouts.unwrap_or(BY_DEFAULT) <= scheduled {
+        if timeouts.unwrap_or(long(10_000, 60_000)) <= scheduled {
             break;
         }
         scheduled += round(seed, &watch, &mut ends);

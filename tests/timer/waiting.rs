@@ -317,7 +317,9 @@ fn three_timers_of_which_two_share_a_thread_do_not_wait_for_each_other() {
             answers.send(behind.cancel_and_wait()).unwrap();
         };
         third.schedule(Duration::ZERO, waits).unwrap();
-        tell.send(second.schedule(ms(20), || {}).unwrap()).unwrap();
+        // By then the first's task has the only thread, and waits.
+        wait_until(|| third.is_stopped());
+        tell.send(second.schedule(Duration::ZERO, || {}).unwrap()).unwrap();
         assert!(answer.recv().unwrap().is_err());
         assert!(stopped.1.recv().unwrap());
     });

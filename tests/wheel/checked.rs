@@ -1,5 +1,6 @@
 //! A wheel that checks itself after every step.
 
+use crate::common::long;
 use std::cell::Cell;
 use std::ops::{Deref, RangeInclusive};
 use tickwheel::{Drain, Expired, Key, Mode, Wheel};
@@ -11,9 +12,6 @@ pub(crate) struct Checked<T> {
     /// Steps until the next check.
     left: Cell<usize>,
 }
-
-/// Timeouts with which every step is checked.
-const FEW: usize = 32;
 
 impl<T> Checked<T> {
     pub(crate) fn new(mode: Mode) -> Self {
@@ -41,13 +39,13 @@ impl<T> Checked<T> {
         assert!(self.next_wake() <= self.earliest(), "it never wakes up late");
     }
 
-    /// Checks now and then, and returns whether it did.
+    /// Checks, and returns whether it did: each step while at most 4 timeouts wait, in long runs 32.
     fn check_step(&self) -> bool {
         let is_due = self.left.get() == 0;
         if is_due {
             self.check();
         }
-        self.left.set(if is_due { self.len() / FEW } else { self.left.get() - 1 });
+        self.left.set(if is_due { self.len() / long(4, 32) } else { self.left.get() - 1 });
         is_due
     }
 

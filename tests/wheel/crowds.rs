@@ -5,12 +5,13 @@
 //! `CROWD_MINUTES=1 cargo test --release --test wheel crowds` gives each mode a minute of CPU time,
 //! and `CROWD_SEED` takes a seed again.
 
+use crate::common::long;
 use crate::pair::Pair;
 use cpu_time::ThreadTime;
 use fastrand::Rng;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
-use tickwheel::{Mode, Wheel};
+use tickwheel::{Mode, Wheel, steps};
 
 in_each_mode_and_large! {
     whatever_is_done_between_steps_it_comes_as_a_sorted_map_says,
@@ -21,9 +22,15 @@ in_each_mode_and_large! {
 }
 
 /// Timeouts that are live at once: so many, and up to three times as many.
-const CROWD: usize = if cfg!(debug_assertions) { 1_000 } else { 100_000 };
+fn few() -> usize {
+    if cfg!(debug_assertions) { long(200, 1_000) } else { 100_000 }
+}
+
 /// Timeouts in a bucket that is taken apart in many steps.
-const BUCKET: usize = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
+fn in_a_bucket() -> usize {
+    if cfg!(debug_assertions) { long(600, 2_000) } else { 20_000 }
+}
+
 /// Where a coarse bucket of each hierarchical wheel begins.
 const FAR: u64 = 1 << 30;
 /// Deadlines in it: more than one bucket of the level below covers.
@@ -115,7 +122,7 @@ impl Crowd {
 
     /// A crowd, and a jump past some of it in steps, with anything in between.
     fn round(&mut self) {
-        let crowd = self.rng.usize(CROWD..=3 * CROWD);
+        let crowd = self.rng.usize(few()..=3 * few());
         let parts = self.rng.usize(1..5);
         for part in 1..=parts {
             let deadlines = Deadlines::draw(&mut self.rng, self.pair.now);
@@ -151,7 +158,7 @@ impl Crowd {
 fn live(mode: Mode, seed: u64) {
     println!("CROWD_SEED={seed}");
     let mut crowd = Crowd::new(mode, seed);
-    while crowd.scheduled < 10 * CROWD as u64 {
+    while crowd.scheduled < 10 * few() as u64 {
         crowd.round();
     }
     crowd.jump(u64::MAX, usize::MAX);
@@ -175,7 +182,7 @@ fn whatever_is_done_between_steps_it_comes_as_a_sorted_map_says(mode: Mode) {
 
 type Draw = fn(&mut Rng) -> u64;
 
-/// Where a bucket of `BUCKET` timeouts is driven to, and what is in it.
+/// Where a bucket of `in_a_bucket()` timeouts is driven to, and what is in it.
 const BUCKETS: [(u64, Draw); 2] = [
     // One coarse bucket of a hierarchical wheel.
     (FAR + SPAN / 2, |rng| FAR + rng.u64(..SPAN)),
@@ -187,11 +194,11 @@ const BUCKETS: [(u64, Draw); 2] = [
 fn in_the_middle(mode: Mode, bucket: usize, steps: usize) -> Crowd {
     let mut crowd = Crowd::new(mode, steps as u64);
     let (now, deadline) = BUCKETS[bucket];
-    for _ in 0..BUCKET {
+    for _ in 0..in_a_bucket() {
         let deadline = deadline(&mut crowd.rng);
         crowd.schedule(deadline);
     }
-    crowd.fill(BUCKET + 64, Deadlines { first: 5 * FAR + 3, span: 1 });
+    crowd.fill(in_a_bucket() + 64, Deadlines { first: 5 * FAR + 3, span: 1 });
     for _ in 0..steps {
         crowd.expire_bounded(now, 1);
     }
@@ -204,12 +211,12 @@ fn cancelled_while_a_bucket_is_taken_apart(mode: Mode) {
             [(1, false, 16), (2, true, 16), (4, false, 16), (30, true, 16), (1, false, 1 << 20)]
         {
             let mut crowd = in_the_middle(mode, bucket, steps);
-            for nth in 0..BUCKET {
-                let value = if is_backward { BUCKET - 1 - nth } else { nth };
+            for nth in 0..in_a_bucket() {
+                let value = if is_backward { in_a_bucket() - 1 - nth } else { nth };
                 if value % kept != 5 {
                     crowd.cancel(value);
                 }
-                if nth % (BUCKET / 4) == 0 {
+                if nth % (in_a_bucket() / 4) == 0 {
                     crowd.check_all();
                 }
             }
@@ -225,10 +232,10 @@ fn moved_while_a_bucket_is_taken_apart(mode: Mode) {
         // Within the bucket, to what is due, and to another one.
         for (steps, first, span) in [(1, FAR, SPAN), (2, 0, 1), (4, 2 * FAR, SPAN)] {
             let mut crowd = in_the_middle(mode, bucket, steps);
-            for value in (0..BUCKET).filter(|value| value % 16 != 5) {
+            for value in (0..in_a_bucket()).filter(|value| value % 16 != 5) {
                 let deadline = first + crowd.rng.u64(..span);
                 crowd.reschedule(value, deadline);
-                if value % (BUCKET / 4) == 0 {
+                if value % (in_a_bucket() / 4) == 0 {
                     crowd.expire_bounded(now, 1);
                     crowd.check_all();
                 }
@@ -242,7 +249,7 @@ fn moved_while_a_bucket_is_taken_apart(mode: Mode) {
 fn the_next_deadline_is_known_while_a_bucket_is_taken_apart(mode: Mode) {
     for (bucket, (now, _)) in BUCKETS.into_iter().enumerate() {
         let mut crowd = in_the_middle(mode, bucket, 1);
-        for step in 0..BUCKET / 100 {
+        for step in 0..in_a_bucket() / 100 {
             crowd.look_for_next();
             // What comes next goes, so that it has to be found again.
             for _ in 0..2 {
@@ -258,25 +265,24 @@ fn the_next_deadline_is_known_while_a_bucket_is_taken_apart(mode: Mode) {
     }
 }
 
-/// The CPU time to cancel so many in order, asking for the next after each.
-fn cancelling_in_order(mode: Mode, crowd: u64) -> Duration {
+/// The steps that it takes to cancel so many in order, asking for the next after each.
+fn cancelling_in_order(mode: Mode, crowd: u64) -> u64 {
     // A hashed wheel looks at all buckets that are occupied; so it gets one.
     let deadline = |value| if mode.is_hashed() { FAR + (value << 20) } else { FAR + value };
     let mut wheel = Wheel::new(mode);
     let keys: Vec<_> = (0..crowd).map(|value| wheel.schedule(deadline(value), value)).collect();
-    let begin = ThreadTime::now();
+    let begin = steps();
     for (value, key) in (0..crowd).zip(keys) {
         assert_eq!(wheel.next_deadline(), Some(deadline(value)));
         assert_eq!(wheel.cancel(key), Some(value));
     }
     assert_eq!(wheel.next_deadline(), None);
-    begin.elapsed()
+    steps() - begin
 }
 
-/// Eight times as many take some eight times as long, and would take 64 times if each was searched
-/// for: one turn of many shows which, however busy the machine is in the others.
+/// Eight times as many take some eight times the steps, and would take 64 times if each was
+/// searched for.
 fn the_next_deadline_of_a_crowd_cancelled_in_order_is_not_searched_for_anew(mode: Mode) {
-    let takes_its_part =
-        |_| cancelling_in_order(mode, 1 << 11) < 24 * cancelling_in_order(mode, 1 << 8);
-    assert!((0..20).any(takes_its_part));
+    let [few, many] = [1 << 8, 1 << 11].map(|crowd| cancelling_in_order(mode, crowd));
+    assert!(many <= 24 * few, "{many} steps, and {few} for an eighth");
 }

@@ -16,7 +16,7 @@
 //! | a huge jump costs its length | `jumps::jumping_an_empty_wheel_looks_at_nothing`, `jumps::a_jump_to_one_timeout_looks_at_each_level_at_most`, `jumps::a_jump_past_a_crowd_costs_the_crowd_and_not_the_distance` |
 //! | a multiple of the period, more or less one | `order::deadlines_a_round_or_so_away_come_at_their_tick` |
 //! | cancelling a sibling in the batch | `cancel::siblings_of_what_just_came_out_can_be_cancelled` |
-//! | cancelled ones are kept until their deadlines | `drops::a_million_cancelled_are_dropped_at_once` |
+//! | cancelled ones are kept until their deadlines | `drops::what_a_crowd_leaves_when_it_is_cancelled_is_dropped_at_once` |
 //! | idle, or one an hour away | `next::an_hour_away_is_a_handful_of_wake_ups`, `jumps::an_idle_wheel_looks_at_nothing_tick_by_tick` |
 //! | the hint is late, or spins | `next::waking_up_always_makes_progress`, and after every step of every test |
 //! | the order within a tick | `order::equal_deadlines_come_as_scheduled` |
