@@ -10,7 +10,7 @@
 mod common;
 
 use cap::Cap;
-use common::long;
+use common::{asked, long};
 use std::alloc::System;
 use std::ops::ControlFlow;
 use std::panic::panic_any;
@@ -33,8 +33,8 @@ fn ms(millis: u64) -> Duration {
 /// Runs a round again and again, and checks what is allocated after each: at most so much, and in
 /// the second half no more than in the first.
 fn history(name: &str, rounds: usize, mut round: impl FnMut(usize)) {
-    let times = std::env::var("TICKWHEEL_HISTORY").ok().and_then(|times| times.parse().ok());
-    let rounds = times.map_or(long(rounds / 10, rounds), |times: usize| rounds * times);
+    let times = asked("TICKWHEEL_HISTORY");
+    let rounds = times.map_or_else(|| long(rounds / 10, rounds), |times| rounds * times as usize);
     // What the first rounds leave behind for good is not of them: stacks, names, and the like.
     (0..rounds / 10).for_each(&mut round);
     let before = ALLOCATOR.allocated();

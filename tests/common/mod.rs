@@ -41,6 +41,19 @@ pub(crate) fn long<T>(few: T, many: T) -> T {
     if *IS_LONG { many } else { few }
 }
 
+/// The number that the environment asks for by this name.
+#[allow(dead_code, reason = "not every test file has something long")]
+pub(crate) fn asked(name: &str) -> Option<u64> {
+    let asked = std::env::var(name).ok()?;
+    Some(asked.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
+
+/// The same, or else what [`long`] says.
+#[allow(dead_code, reason = "not every test file has something long")]
+pub(crate) fn asked_or_long(name: &str, few: u64, many: u64) -> u64 {
+    asked(name).unwrap_or_else(|| long(few, many))
+}
+
 /// A stream of numbers that is the same in every run.
 #[allow(dead_code, reason = "not every test file draws numbers")]
 pub(crate) struct Numbers(pub(crate) u64);

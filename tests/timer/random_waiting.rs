@@ -3,7 +3,7 @@
 //!
 //! `TICKWHEEL_WAITING_ROUNDS` says how many rounds; a round is one call.
 
-use crate::common::{Numbers, long};
+use crate::common::{Numbers, asked_or_long};
 use crate::help::ms;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
@@ -15,9 +15,7 @@ type BoxedTask = Box<dyn FnOnce() + Send>;
 
 #[test]
 fn nothing_hangs_and_nothing_returns_before_its_promise() {
-    let rounds = std::env::var("TICKWHEEL_WAITING_ROUNDS");
-    let rounds: u64 =
-        rounds.map_or(long(3_000, 20_000), |rounds| rounds.parse().expect("a number"));
+    let rounds = asked_or_long("TICKWHEEL_WAITING_ROUNDS", 3_000, 20_000);
     let done = Arc::new(AtomicU64::new(0));
     let (all_done, calls) = (Arc::clone(&done), Arc::new([const { AtomicU64::new(0) }; 4]));
     let counts = Arc::clone(&calls);

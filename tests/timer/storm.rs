@@ -3,7 +3,7 @@
 //!
 //! `TICKWHEEL_STORM` in the environment is how many timeouts there are.
 
-use crate::common::{Numbers, long};
+use crate::common::{Numbers, asked_or_long};
 use crate::help::ms;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -20,7 +20,7 @@ const THREADS: usize = 3;
 
 #[test]
 fn each_timeout_has_one_end_whoever_stops_sheds_and_nests() {
-    let timeouts = std::env::var("TICKWHEEL_STORM").ok().and_then(|number| number.parse().ok());
+    let timeouts = asked_or_long("TICKWHEEL_STORM", 10_000, 60_000) as usize;
     let watch = Arc::new(Watch::default());
     let dog = thread::spawn({
         let watch = Arc::clone(&watch);
@@ -30,7 +30,7 @@ fn each_timeout_has_one_end_whoever_stops_sheds_and_nests() {
     let mut scheduled = 0;
     let start = Instant::now();
     for seed in 0.. {
-        if timeouts.unwrap_or(long(10_000, 60_000)) <= scheduled {
+        if timeouts <= scheduled {
             break;
         }
         scheduled += round(seed, &watch, &mut ends);

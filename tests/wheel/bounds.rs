@@ -9,7 +9,7 @@
 //! `BOUNDS_PEAK=1000000 cargo test --test wheel bounds` has a million in each history. A further
 //! subject is an implementation of [`Subject`].
 
-use crate::common::long;
+use crate::common::asked_or_long;
 use allocation_counter::measure;
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -185,9 +185,7 @@ fn stated(sources: &[&str]) -> BTreeMap<String, Stated> {
 }
 
 fn keeps_its_bounds<S: Subject>(mode: Mode) {
-    let asked = std::env::var("BOUNDS_PEAK").ok();
-    let peak =
-        asked.map_or(long(1_000, 13_000), |peak| peak.parse().expect("BOUNDS_PEAK is a number"));
+    let peak = asked_or_long("BOUNDS_PEAK", 1_000, 13_000);
     let mut stated = stated(S::SOURCES);
     stated.retain(|name, _| !S::CONSTRUCTORS.contains(&name.as_str()));
     for (history, make) in histories::<S>() {

@@ -5,7 +5,7 @@
 //! `CROWD_MINUTES=1 cargo test --release --test wheel crowds` gives each mode a minute of CPU time,
 //! and `CROWD_SEED` takes a seed again.
 
-use crate::common::long;
+use crate::common::{asked, long};
 use crate::pair::Pair;
 use cpu_time::ThreadTime;
 use fastrand::Rng;
@@ -166,11 +166,7 @@ fn live(mode: Mode, seed: u64) {
 }
 
 fn whatever_is_done_between_steps_it_comes_as_a_sorted_map_says(mode: Mode) {
-    let number = |name| {
-        let asked = std::env::var(name).ok()?;
-        Some(asked.parse().unwrap_or_else(|_| panic!("{name} is a number")))
-    };
-    let (minutes, seed) = (number("CROWD_MINUTES"), number("CROWD_SEED"));
+    let (minutes, seed) = (asked("CROWD_MINUTES"), asked("CROWD_SEED"));
     let begin = ThreadTime::now();
     loop {
         live(mode, seed.unwrap_or_else(|| fastrand::u64(..)));

@@ -5,6 +5,7 @@
 //! one call clears away afterwards. `HISTORY_OPERATIONS=10000000 cargo test --release --test
 //! wheel histories` goes on for longer; 172800000 makes `an_ordinary_day` one of 24 h, at 1 ms ticks.
 
+use crate::common::asked_or_long;
 use allocation_counter::measure;
 use fastrand::Rng;
 use tickwheel::{Key, Mode, Wheel, WheelStats};
@@ -36,8 +37,7 @@ const AT_ONCE: usize = 1024;
 /// Operations that each history takes.
 fn operations() -> usize {
     let usual = if cfg!(debug_assertions) { 10_000 } else { 1_000_000 };
-    let asked = std::env::var("HISTORY_OPERATIONS");
-    asked.map_or(usual, |asked| asked.parse().expect("HISTORY_OPERATIONS is a number"))
+    asked_or_long("HISTORY_OPERATIONS", usual, usual) as usize
 }
 
 /// Bytes that the wheel may hold, with so few live.

@@ -1,6 +1,6 @@
 //! A wheel map is a hash map and a wheel in one, for any operations, whatever its keys do.
 
-use crate::common::Numbers;
+use crate::common::{Numbers, asked_or_long, long};
 use crate::stamps::modes;
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 use std::cell::{Cell, RefCell};
@@ -223,7 +223,9 @@ fn any_operations_give_what_a_hash_map_and_a_sorted_map_give() {
             pair.map.check();
         }
     }
-    QuickCheck::new().quickcheck(agrees as fn(Vec<Op>));
+    QuickCheck::new()
+        .tests(asked_or_long("QUICKCHECK_TESTS", 25, 100))
+        .quickcheck(agrees as fn(Vec<Op>));
 }
 
 /// The keys of all that is due, in the order in which they come.
@@ -442,7 +444,7 @@ fn nothing_is_lost(mode: Mode, moods: Moods) {
     let mut map = odd(mode, 0);
     let mut numbers = Numbers(3);
     let (mut came, mut count) = (0, 0);
-    for turn in 0..if cfg!(debug_assertions) { 8 } else { 40_u64 } {
+    for turn in 0..if cfg!(debug_assertions) { long(2, 8) } else { 40_u64 } {
         mood(moods);
         for _ in 0..100 {
             let key = Odd(numbers.below(50) as u32);

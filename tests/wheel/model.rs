@@ -2,6 +2,7 @@
 //!
 //! `QUICKCHECK_TESTS=20000 cargo test --release --test wheel model` looks longer.
 
+use crate::common::asked_or_long;
 use crate::pair::Pair;
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 use std::ops::RangeInclusive;
@@ -333,7 +334,7 @@ macro_rules! agrees_with_the_model {
                 fn agrees(ops: Vec<Op>) {
                     agrees_with_the_model($mode.expect("a mode"), &ops);
                 }
-                QuickCheck::new().quickcheck(agrees as fn(Vec<Op>));
+                QuickCheck::new().tests(asked_or_long("QUICKCHECK_TESTS", 25, 100)).quickcheck(agrees as fn(Vec<Op>));
             }
         )*
     };

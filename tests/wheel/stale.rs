@@ -2,7 +2,7 @@
 //! takes them for others.
 
 use crate::checked::Checked;
-use crate::common::Numbers;
+use crate::common::{Numbers, long};
 use tickwheel::{Key, Mode};
 
 in_each_mode! {
@@ -122,10 +122,11 @@ fn stale_entries_stay_few_while_all_are_moved(mode: Mode) {
 /// What is cancelled stays in its bucket; only `expire` is called from then on.
 fn stale_entries_stay_few_while_others_come_out(mode: Mode) {
     let mut wheel = Checked::new(mode);
-    for value in 0..4000 {
+    let many = long(1_000, 4_000);
+    for value in 0..many {
         wheel.unchecked().schedule(1 + value, value);
     }
-    for value in 0..4000 {
+    for value in 0..many {
         let key = wheel.unchecked().schedule((1 << 40) + value * 1000, value);
         wheel.unchecked().schedule(1 << 30, value);
         wheel.unchecked().cancel(key);
@@ -137,7 +138,7 @@ fn stale_entries_stay_few_while_others_come_out(mode: Mode) {
         while wheel.unchecked().expire(now << 4).is_some() {
             assert!(wheel.stats().stale <= FEW + EACH * wheel.len());
         }
-        if 4000 < now << 4 {
+        if many < now << 4 {
             break;
         }
     }

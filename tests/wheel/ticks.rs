@@ -3,7 +3,7 @@
 //! `TICKS_CASES=10000000 cargo test --release --test wheel ticks -- --nocapture` looks at ten million.
 
 use crate::checked::Checked;
-use crate::common::Numbers;
+use crate::common::{Numbers, asked_or_long};
 use std::time::{Duration, Instant};
 use tickwheel::{Mode, Moment, Ticks};
 
@@ -69,8 +69,7 @@ where
 
 #[test]
 fn random_instants_are_never_early_and_less_than_a_tick_late() {
-    let asked = std::env::var("TICKS_CASES").ok().and_then(|cases| cases.parse().ok());
-    let cases: u64 = asked.unwrap_or(200_000);
+    let cases = asked_or_long("TICKS_CASES", 20_000, 200_000);
     let numbers = &mut Numbers(0x71c5);
     let begun = Instant::now();
     let instants = look(begun, cases / 2, numbers);
