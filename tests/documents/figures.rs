@@ -230,6 +230,8 @@ fn quoted(file: &str, code: &str) -> Result<f64, String> {
         return Err(format!("{file} has no `{code}`"));
     }
     let start = code.find(" = ").map(|at| at + 3).or_else(|| code.find(": ").map(|at| at + 2));
+    // Or it is an argument.
+    let start = start.or_else(|| code.rfind(", ").map(|at| at + 2));
     value(&code[start.unwrap_or(0)..]).ok_or_else(|| format!("`{code}` ends with no number"))
 }
 

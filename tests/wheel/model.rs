@@ -334,7 +334,8 @@ macro_rules! agrees_with_the_model {
                 fn agrees(ops: Vec<Op>) {
                     agrees_with_the_model($mode.expect("a mode"), &ops);
                 }
-                QuickCheck::new().tests(asked_or_long("QUICKCHECK_TESTS", 25, 100)).quickcheck(agrees as fn(Vec<Op>));
+                let tests = asked_or_long("QUICKCHECK_TESTS", 25, 100);
+                QuickCheck::new().tests(tests).quickcheck(agrees as fn(Vec<Op>));
             }
         )*
     };
