@@ -156,9 +156,9 @@ pub use timer::BootClock;
 pub use timer::TimerMetrics;
 #[cfg(feature = "std")]
 pub use timer::{
-    BuildError, Clock, Executor, Follower, Lateness, ManualClock, MissedTick, MonotonicClock, Next,
-    Run, ScheduleError, ScheduleErrorKind, Status, StopError, Task, TaskPanic, Timeout,
-    TimeoutGuard, Timer, TimerBuilder, TimerStats, Unfired,
+    BuildError, Clock, Driver, Executor, Follower, Lateness, ManualClock, MissedTick,
+    MonotonicClock, Next, Run, ScheduleError, ScheduleErrorKind, Status, StopError, Task,
+    TaskPanic, Timeout, TimeoutGuard, Timer, TimerBuilder, TimerStats, Unfired,
 };
 pub use wheel::{Drain, Expired, ExtractDue, Iter, IterMut, Key, Wheel, WheelStats};
 pub use wheel_map::WheelMap;

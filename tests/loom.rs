@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 use tickwheel::{
-    Clock, DelayReceiver, DelaySender, Follower, ManualClock, MissedTick, Next, Run,
+    Clock, DelayReceiver, DelaySender, Driver, Follower, ManualClock, MissedTick, Next, Run,
     ScheduleErrorKind, Sleep, Status, Timeout, Timer, TimerBuilder, delay_channel,
 };
 
@@ -1051,5 +1051,122 @@ fn the_receiver_goes_as_a_sender_inserts() {
         // It was dropped with the receiver or it came back, though a sender is left.
         assert_eq!((Arc::strong_count(&value), task.wakers()), (1, 0));
         assert!(kept.is_closed());
+    });
+}
+
+/// Explores a model with a timer and its driver, as with [`race`]. The count is of calls of the
+/// driver's hook.
+fn driven(switches: usize, model: impl Fn(Race, Driver, Count) + Send + Sync + 'static) {
+    explore(switches, move || {
+        let now = Instant::now();
+        let builder = Timer::builder().clock(Still(now)).shards(1);
+        let (timer, mut driver) = builder.build_driven().expect("in range");
+        let told = Count::new();
+        let count = told.clone();
+        driver.on_wake(move || count.add());
+        let far = now + Duration::from_secs(1);
+        model(Race { timer, due: now, far, fired: Count::new() }, driver, told);
+    });
+}
+
+/// Takes turns, one after each call of the hook, until so many timeouts have fired.
+fn turns(driver: &mut Driver, due: Instant, told: &Count, fired: &Count, count: usize) {
+    while fired.get() < count {
+        let before = told.get();
+        let next = driver.turn();
+        if fired.get() < count && next.is_none_or(|next| due < next) {
+            told.wait_for(before + 1);
+        }
+    }
+}
+
+#[test]
+fn scheduled_as_a_driver_lies_down_it_fires() {
+    driven(TWO, |Race { timer, due, far, fired }, mut driver, told| {
+        timer.schedule_at(far, || unreachable!()).unwrap();
+        let (other, task) = (timer.clone(), fired.task());
+        let here = || turns(&mut driver, due, &told, &fired, 1);
+        both(here, move || drop(other.schedule_at(due, task).unwrap()));
+    });
+}
+
+#[test]
+fn stopped_as_a_driver_turns_no_task_runs_after_that() {
+    driven(TWO, |Race { timer, due, .. }, mut driver, _| {
+        let (task, running, ended) = watched(false);
+        timer.schedule_at(due, task).unwrap();
+        let stop = move || (timer.stop().unwrap().len(), ended.get(), running.load(SeqCst));
+        let (_, (returned, ended, running)) = both(|| driver.turn(), stop);
+        assert_eq!((returned + ended, running), (1, 0));
+        assert_eq!(driver.turn(), None);
+    });
+}
+
+#[test]
+fn repeating_and_stopped_as_a_driver_turns_it_comes_back_once() {
+    driven(TWO, |Race { timer, fired, .. }, mut driver, _| {
+        let timeout = repeating(&timer, MissedTick::Delay, &fired);
+        let (_, returned) = both(|| driver.turn(), move || timer.stop().unwrap().len());
+        assert_eq!((returned, timeout.status()), (1, Status::Stopped));
+        assert!(fired.get() <= 1);
+    });
+}
+
+#[test]
+fn a_driver_is_dropped_as_a_timeout_is_scheduled() {
+    driven(THREE, |Race { timer, far, .. }, driver, _| {
+        let dropped = Arc::new(());
+        let captured = Arc::clone(&dropped);
+        let schedule = || timer.schedule_at(far, move || drop(captured));
+        let (scheduled, ()) = both(schedule, move || drop(driver));
+        match scheduled {
+            Ok(timeout) => assert_eq!(timeout.status(), Status::Stopped),
+            Err(error) => assert_eq!(error.kind(), ScheduleErrorKind::Stopped),
+        }
+        assert_eq!((timer.pending(), Arc::strong_count(&dropped)), (0, 1));
+    });
+}
+
+#[test]
+fn a_driver_and_the_last_handle_are_dropped_at_once() {
+    driven(THREE, |Race { timer, far, fired, .. }, driver, _| {
+        let timeout = timer.schedule_at(far, fired.task()).unwrap();
+        both(|| drop(timer), move || drop(driver));
+        assert_eq!((timeout.status(), fired.get()), (Status::Stopped, 0));
+    });
+}
+
+#[test]
+fn a_sleep_is_polled_as_a_driver_wakes_it() {
+    driven(TWO, |Race { timer, due, .. }, mut driver, told| {
+        let (task, mut sleep) = (Task::new(), timer.sleep_until(due));
+        let woken = task.woken.0.clone();
+        let turn = move || {
+            // Once for the sleep at the most: it may find itself due, and tell nobody.
+            driver.turn();
+            drop((driver, told, woken));
+        };
+        let (output, ()) = both(|| task.run(&mut sleep), turn);
+        // Its driver was dropped before the time had come, or it had come.
+        assert!(matches!(output, Ok(()) | Err(ScheduleErrorKind::Stopped)));
+        assert_eq!(task.wakers(), 0);
+    });
+}
+
+#[test]
+fn a_driver_turns_on_one_thread_and_then_on_another() {
+    driven(THREE, |Race { timer, due, far, fired }, mut driver, told| {
+        timer.schedule_at(far, || unreachable!()).unwrap();
+        let (other, task) = (timer.clone(), fired.task());
+        let scheduling = thread::spawn(move || drop(other.schedule_at(due, task).unwrap()));
+        let mut driver = thread::spawn(move || {
+            driver.turn();
+            driver
+        })
+        .join()
+        .unwrap();
+        turns(&mut driver, due, &told, &fired, 1);
+        scheduling.join().unwrap();
+        assert_eq!(timer.pending(), 1);
     });
 }

@@ -81,7 +81,7 @@ pub fn timer() -> &'static Timer {
     if let Some(timer) = TIMER.get() {
         return timer;
     }
-    let timer = TIMER.get_or_init(|| Timer::builder().assemble());
+    let timer = TIMER.get_or_init(|| Timer::builder().assemble(true));
     // Not while it is being made, because the logger may use this timer.
     warn_if_many();
     timer

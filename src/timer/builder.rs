@@ -13,6 +13,7 @@ use core::fmt;
 use core::num::NonZeroUsize;
 use core::time::Duration;
 use std::thread::available_parallelism;
+use std::time::Instant;
 
 /// Builds a [`Timer`](crate::Timer), from [`Timer::builder`](crate::Timer::builder).
 ///
@@ -32,6 +33,7 @@ use std::thread::available_parallelism;
 #[must_use]
 pub struct TimerBuilder {
     pub(super) tick: Duration,
+    pub(super) start: Option<Instant>,
     pub(super) mode: Mode,
     pub(super) max_pending: Option<usize>,
     shards: Option<usize>,
@@ -47,6 +49,7 @@ impl TimerBuilder {
     pub(super) fn new() -> Self {
         Self {
             tick: Duration::from_millis(1),
+            start: None,
             mode: Mode::default(),
             max_pending: None,
             shards: None,
@@ -66,6 +69,16 @@ impl TimerBuilder {
     /// nothing is due.
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
+        self
+    }
+
+    /// Sets the instant from which ticks are counted. The default is the present.
+    ///
+    /// Timers with one start, or one that differs by whole ticks, round deadlines to the same
+    /// instants, and so does a runtime whose ticks begin there. A deadline before `start` counts as
+    /// `start`, so `start` should not be after the present.
+    pub fn ticks_from(mut self, start: Instant) -> Self {
+        self.start = Some(start);
         self
     }
 

@@ -1,5 +1,8 @@
 //! The life of a timer: its worker starts once, and ends once.
 //!
+//! A worker thread starts with the first timeout. A [`Driver`](super::Driver) is there from the
+//! beginning: `stop` waits for its turn to be over, where it joins a thread.
+//!
 //! `stop` sets the timer's life to `Stopping`: no worker starts any more, and a second `stop`
 //! waits. It closes each shard under its lock: nothing is scheduled there or taken out to be fired
 //! from then on. It takes out what is left, a batch at a time, tells the worker, and joins it: by
@@ -34,24 +37,32 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// Starts and stops the worker.
 pub(super) struct Life {
     pub(super) engine: Arc<Engine>,
-    thread_name: String,
+    /// The worker is a driver, and not a thread.
+    pub(super) has_driver: bool,
     phase: Mutex<LifePhase>,
     /// Threads that stop a timer that is being stopped wait here.
     stopped: Condvar,
 }
 
 enum LifePhase {
-    /// Nothing was scheduled yet.
-    Idle,
-    Running(JoinHandle<()>),
+    /// Nothing was scheduled yet. The worker will be a thread of this name.
+    Idle(String),
+    /// The thread, unless the worker is a driver.
+    Running(Option<JoinHandle<()>>),
     Stopping,
     Stopped,
 }
 
 impl Life {
-    pub(super) fn new(engine: Arc<Engine>, thread_name: String) -> Self {
-        let (phase, stopped) = (Mutex::new(Rank::Life, LifePhase::Idle), Condvar::new());
-        Self { engine, thread_name, phase, stopped }
+    /// Makes the life of a timer whose worker will be a thread of that name, or is a driver.
+    pub(super) fn new(engine: Arc<Engine>, thread_name: Option<String>) -> Self {
+        let has_driver = thread_name.is_none();
+        if has_driver {
+            engine.hub.process.store(std::process::id(), Ordering::Release);
+        }
+        let phase = thread_name.map_or(LifePhase::Running(None), LifePhase::Idle);
+        let (phase, stopped) = (Mutex::new(Rank::Life, phase), Condvar::new());
+        Self { engine, has_driver, phase, stopped }
     }
 
     pub(super) fn is_stopped(&self) -> bool {
@@ -69,7 +80,7 @@ impl Life {
         let mut phase = lock(&self.phase);
         let worker = loop {
             match replace(&mut *phase, LifePhase::Stopping) {
-                LifePhase::Idle => break None,
+                LifePhase::Idle(_) => break None,
                 LifePhase::Running(worker) => break Some(worker),
                 LifePhase::Stopping if waits.is_some() => phase = wait(&self.stopped, phase),
                 LifePhase::Stopping => return Vec::new(),
@@ -89,18 +100,22 @@ impl Life {
         for shard in shards {
             while !shard.take_left(&mut unfired, &mut wakers) {}
         }
+        // A waker that stops this timer must not wait for itself.
+        let inside = inside::enter(hub.id);
         hub.park.stop();
+        drop(inside);
         // A child process made by `fork` has no worker to wait for.
-        if let (Some(worker), Some(_)) = (worker.filter(|_| hub.is_here()), &waits) {
+        match worker.filter(|_| hub.is_here() && waits.is_some()) {
             // It does not panic.
-            let _ = worker.join();
+            Some(Some(thread)) => _ = thread.join(),
+            Some(None) => hub.park.wait_for_turn(),
+            None => {}
         }
         hub.recording.end(&*hub.clock, waits.is_some());
         drop(waits);
         unfired.extend(lock(left).take());
         // Those of each shard are sorted already.
         unfired.sort_by_key(|unfired| (unfired.deadline.is_none(), unfired.deadline));
-        // A waker that stops this timer must not wait for itself.
         let inside = inside::enter(hub.id);
         for waker in wakers {
             hub.guarded(|| waker.wake());
@@ -110,22 +125,29 @@ impl Life {
         self.stopped.notify_all();
         unfired
     }
+
+    /// Stops the timer, and drops what is left. Waits for the worker if this thread may.
+    pub(super) fn end(&self) {
+        for unfired in self.stop(self.may_wait()) {
+            self.engine.hub.guarded(|| drop(unfired));
+        }
+    }
 }
 
 impl Start for Life {
     fn start(self: Arc<Self>) -> Result<(), ScheduleErrorKind> {
         let hub = &self.engine.hub;
         let mut phase = lock(&self.phase);
-        match *phase {
+        match &*phase {
             LifePhase::Running(_) => Ok(()),
             LifePhase::Stopping | LifePhase::Stopped => Err(ScheduleErrorKind::Stopped),
-            LifePhase::Idle => {
+            LifePhase::Idle(thread_name) => {
                 hub.park.starts();
                 let engine = Arc::clone(&self.engine);
-                let worker = Builder::new().name(self.thread_name.clone());
-                match worker.spawn(move || worker::run(engine)) {
-                    Ok(worker) => {
-                        *phase = LifePhase::Running(worker);
+                let thread = Builder::new().name(thread_name.clone());
+                match thread.spawn(move || worker::run(engine)) {
+                    Ok(thread) => {
+                        *phase = LifePhase::Running(Some(thread));
                         hub.process.store(std::process::id(), Ordering::Release);
                         Ok(())
                     }
@@ -146,21 +168,23 @@ pub(super) struct Owner {
 
 impl Owner {
     pub(super) fn new(life: Arc<Life>) -> Self {
-        ALIVE.fetch_add(1, Relaxed);
+        if !life.has_driver {
+            ALIVE.fetch_add(1, Relaxed);
+        }
         Self { life }
     }
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        for unfired in self.life.stop(self.life.may_wait()) {
-            self.life.engine.hub.guarded(|| drop(unfired));
+        self.life.end();
+        if !self.life.has_driver {
+            ALIVE.fetch_sub(1, Relaxed);
         }
-        ALIVE.fetch_sub(1, Relaxed);
     }
 }
 
-/// How many timers are alive in this process.
+/// How many timers with threads are alive in this process.
 static ALIVE: AtomicUsize = AtomicUsize::new(0);
 
 /// Warns if there are many timers, once in a process. This calls the logger, so nothing may be

@@ -1,7 +1,8 @@
-//! The timer: wheels, a clock, and a thread that runs tasks.
+//! The timer: wheels, a clock, and a worker that runs tasks: a thread, or a driver.
 
 mod builder;
 mod clock;
+mod driver;
 mod due;
 mod error;
 mod executor;
@@ -25,6 +26,7 @@ pub use builder::TimerBuilder;
 #[cfg(feature = "boot-clock")]
 pub use clock::BootClock;
 pub use clock::{Clock, Follower, ManualClock, MonotonicClock};
+pub use driver::Driver;
 pub use error::{BuildError, ScheduleError, ScheduleErrorKind, StopError};
 pub use executor::Executor;
 pub use hub::TaskPanic;
@@ -59,6 +61,9 @@ use worker::Engine;
 /// due. Clones are the same timer. Dropping the last clone stops the timer, as [`stop`](Self::stop)
 /// does, and drops what is pending. A pending task that holds a clone keeps the timer going. The
 /// worker does not keep the process alive.
+///
+/// Inside an event loop or a runtime, a timer does with no thread:
+/// [`build_driven`](TimerBuilder::build_driven) returns a [`Driver`] in the place of the worker.
 ///
 /// # Guarantees
 ///
@@ -111,6 +116,7 @@ use worker::Engine;
 /// | Called | [`stop`](Self::stop) | drop of the last clone |
 /// |---|---|---|
 /// | outside of tasks | waits for the worker | waits for the worker |
+/// | the same, if this timer has a [`Driver`] | waits for a turn that it takes on another thread | the same |
 /// | inside a task of this timer, on the worker or on its executor | [`StopError`] | stops the timer and does not wait |
 /// | inside a task of another timer, if this timer has an executor | [`StopError`] | stops the timer and does not wait |
 /// | inside a task of another timer, if this timer has no executor | waits for the worker | waits for the worker |
@@ -165,7 +171,7 @@ impl Timer {
     /// starts with the first timeout.
     #[must_use]
     pub fn new() -> Self {
-        let timer = Self::builder().assemble();
+        let timer = Self::builder().assemble(true);
         warn_if_many();
         timer
     }
@@ -380,23 +386,54 @@ impl TimerBuilder {
     ///
     /// If a number is out of its range, or the thread's name has a zero byte.
     pub fn build(self) -> Result<Timer, BuildError> {
-        self.check()?;
-        let timer = self.assemble();
-        let hub = &timer.engine.hub;
-        let recorder = hub.recording.start(&hub.clock);
-        recorder.map_err(|error| BuildError::Recorder(error.kind()))?;
-        hub.clock.follow(Follower::new(&hub.park, hub.ticks));
+        let timer = self.start(true)?;
         warn_if_many();
         Ok(timer)
     }
 
+    /// Builds a timer that has no thread: it fires what is due in the turns of its [`Driver`].
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tickwheel::{ManualClock, Timer};
+    ///
+    /// let clock = ManualClock::new();
+    /// let (timer, mut driver) = Timer::builder().clock(clock.clone()).build_driven()?;
+    /// let timeout = timer.schedule(Duration::from_secs(1), || println!("one second"))?;
+    /// assert_eq!(driver.turn(), timeout.deadline());
+    /// clock.advance(Duration::from_secs(1));
+    /// assert_eq!(driver.turn(), None); // it ran, and nothing is left to wait for
+    /// assert_eq!(timer.stats().fired, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn build_driven(self) -> Result<(Timer, Driver), BuildError> {
+        let timer = self.start(false)?;
+        let driver = Driver::new(&timer.owner.life);
+        Ok((timer, driver))
+    }
+
+    fn start(self, has_thread: bool) -> Result<Timer, BuildError> {
+        self.check()?;
+        let timer = self.assemble(has_thread);
+        let hub = &timer.engine.hub;
+        let recorder = hub.recording.start(&hub.clock);
+        recorder.map_err(|error| BuildError::Recorder(error.kind()))?;
+        hub.clock.follow(Follower::new(&hub.park, hub.ticks));
+        Ok(timer)
+    }
+
     /// Makes the timer, whose numbers are in range. Calls nothing foreign but the clock.
-    pub(crate) fn assemble(self) -> Timer {
+    pub(crate) fn assemble(self, has_thread: bool) -> Timer {
         // Each timer of a process has another.
         static ID: AtomicU64 = AtomicU64::new(0);
 
         let shards = self.shards_or_default();
-        let ticks = Ticks::new(self.clock.now(), self.tick);
+        let start = self.start.unwrap_or_else(|| self.clock.now());
+        let ticks = Ticks::new(start, self.tick);
         let hub = Arc::new(Hub {
             id: ID.fetch_add(1, Relaxed),
             recording: TimerRecording::new(self.sink, shards, &ticks),
@@ -418,7 +455,7 @@ impl TimerBuilder {
             let shards = (0..shards).map(shard).collect();
             let left = Mutex::new(Rank::Left, None);
             let engine = Engine { hub: Arc::clone(&hub), shards, executor: self.executor, left };
-            Life::new(Arc::new(engine), self.thread_name)
+            Life::new(Arc::new(engine), has_thread.then_some(self.thread_name))
         });
         Timer { engine: Arc::clone(&life.engine), owner: Arc::new(Owner::new(life)) }
     }
@@ -432,6 +469,12 @@ impl Default for Timer {
 
 impl fmt::Debug for Timer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Timer").field("pending", &self.pending()).finish_non_exhaustive()
+        let mut timer = f.debug_struct("Timer");
+        timer.field("pending", &self.pending());
+        if self.owner.life.has_driver {
+            let turns = self.engine.hub.counters.wake_ups.load(Relaxed);
+            timer.field("turns", &turns);
+        }
+        timer.finish_non_exhaustive()
     }
 }

@@ -8,6 +8,11 @@
 //! with `target` at the end of time, and goes to sleep for the earlier of the tick it found and the
 //! tick it was told meanwhile. So no wake-up is lost.
 //!
+//! A worker is a thread or a [`Driver`](super::Driver), and they differ in how they are told. A
+//! thread sleeps on a condition variable. A driver leaves a waker here at the end of a turn, and the
+//! thread that tells it takes the waker, releases the lock, and wakes. A thread that takes the last
+//! waker and a turn that begins meanwhile do no harm to each other: the driver turns once in vain.
+//!
 //! | case | what happens | `tests/loom.rs` |
 //! |---|---|---|
 //! | scheduled before the worker looks at the shard, after that, while it sleeps | the worker finds it there; the park does not let it sleep past it; it is notified | `scheduled_as_the_worker_falls_asleep_it_fires` |
@@ -16,12 +21,18 @@
 //! | the earliest is cancelled | the worker wakes up at its old deadline, once, and learns the next | `cancelling_the_earliest_does_not_hide_the_next` |
 //! | moved earlier | as if it were scheduled | `moved_earlier_as_the_worker_falls_asleep_it_fires` |
 //! | scheduled inside a task | the worker is awake: it is told, and goes on looking | `scheduled_inside_a_task_it_fires` |
+//! | a driver is told as it lies down | it finds the earlier tick, or its waker is there to be woken | `scheduled_as_a_driver_lies_down_it_fires` |
+//! | a timer is stopped while its driver turns | `stop` waits until the turn is over | `stopped_as_a_driver_turns_no_task_runs_after_that` |
+//! | a driver is dropped as it is told | the timeout comes back, or is refused | `a_driver_is_dropped_as_a_timeout_is_scheduled` |
+//! | a driver moves to another thread | the thread that turned it has left all it knew here | `a_driver_turns_on_one_thread_and_then_on_another` |
 //! | a clock jumps | each request has a number; a look that began later answers it | `the_clock_advances_when_all_that_was_due_has_fired` |
 //! | tasks of several timers on one clock schedule on each other | the clock goes on when all of them have rested since they were asked | `the_clock_waits_for_what_another_timers_task_schedules`, `a_clock_moved_inside_a_task_tells_the_other_timer` |
 
-use crate::sync::{Condvar, Mutex, Rank, lock, wait, wait_timeout};
+use crate::panics::{catch, swallow};
+use crate::sync::{Condvar, Mutex, MutexGuard, Rank, lock, wait, wait_timeout};
 use crate::ticks::NEVER;
 use core::mem::replace;
+use core::task::Waker;
 use core::time::Duration;
 
 /// The place where the worker sleeps.
@@ -33,20 +44,25 @@ use core::time::Duration;
 /// tick it found and the tick it was told.
 pub(super) struct Park {
     state: Mutex<ParkState>,
-    /// The worker waits here.
+    /// A worker thread waits here.
     told: Condvar,
-    /// Threads that moved the clock wait here.
+    /// Threads that moved the clock wait here, and those that wait for a turn of the driver.
     settled: Condvar,
 }
 
-struct ParkState {
+pub(super) struct ParkState {
     /// The worker looks again at this tick at the latest: the earliest that it was told since it
     /// began to look, and once it sleeps also the one it found.
     target: u64,
     /// The worker sleeps, and no thread has told it of an earlier tick since it fell asleep.
     asleep: bool,
     stopping: bool,
+    /// There is no worker thread.
     exited: bool,
+    /// The driver turns, on some thread.
+    turning: bool,
+    /// Wakes the driver. A thread that tells it takes this.
+    waker: Option<Waker>,
     /// How often threads asked the worker to look at the clock.
     asked: u64,
     /// The number of the last request that the worker answered: all that was due then has fired.
@@ -55,13 +71,23 @@ struct ParkState {
     fired: u64,
 }
 
-/// A worker that does not run a task, nor has a reason to. Two that are equal: it did not
-/// meanwhile.
+/// A worker thread that does not run a task, nor has a reason to. Two that are equal: it did not
+/// meanwhile. Nobody waits for a driver, which is always like this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WorkerRest {
     fired: u64,
     /// The tick at which the worker looks next, at the latest; None if there is no worker.
     pub(super) next: Option<u64>,
+}
+
+/// What a worker does after it has looked at every shard.
+pub(super) enum Rest<'a> {
+    /// It ends: the timer is stopped.
+    Ends,
+    /// It looks again, and answers this request.
+    Looks(u64),
+    /// It sleeps, for so long, or until it is told.
+    Sleeps(MutexGuard<'a, ParkState>, Left),
 }
 
 /// How long the worker is to sleep.
@@ -80,6 +106,8 @@ impl Park {
             asleep: false,
             stopping: false,
             exited: true,
+            turning: false,
+            waker: None,
             asked: 0,
             answered: 0,
             fired: 0,
@@ -93,8 +121,7 @@ impl Park {
         if deadline < state.target {
             state.target = deadline;
             if replace(&mut state.asleep, false) {
-                drop(state);
-                self.told.notify_one();
+                self.tell(state);
             }
         }
     }
@@ -112,8 +139,9 @@ impl Park {
 
     /// Makes the worker end.
     pub(super) fn stop(&self) {
-        lock(&self.state).stopping = true;
-        self.told.notify_one();
+        let mut state = lock(&self.state);
+        state.stopping = true;
+        self.tell(state);
     }
 
     /// Makes the worker look at the clock, and returns the number to wait for.
@@ -121,8 +149,7 @@ impl Park {
         let mut state = lock(&self.state);
         state.asked += 1;
         let asked = state.asked;
-        drop(state);
-        self.told.notify_one();
+        self.tell(state);
         asked
     }
 
@@ -141,25 +168,24 @@ impl Park {
         lock(&self.state).rest()
     }
 
-    /// Sleeps until tick `until`, or until told to wake up earlier. Returns the number to sleep with
-    /// after the worker has looked at every shard, or None if it is to end.
+    /// Lies down to sleep until tick `until`, unless the timer is stopped, the tick has come, or a
+    /// thread asked the worker to look at the clock.
     ///
     /// `asked` is the number that the worker had before it looked, and `fired` how many timeouts
     /// have fired. `left` tells how long it is until a tick; it reads the clock, and so runs with
-    /// no lock held. `woken` is called each time the thread woke up.
-    pub(super) fn sleep(
+    /// no lock held.
+    pub(super) fn lie_down(
         &self,
         mut until: u64,
         asked: u64,
         fired: u64,
         left: impl Fn(u64) -> Left,
-        woken: impl Fn(),
-    ) -> Option<u64> {
+    ) -> Rest<'_> {
         loop {
             let left = left(until);
             let mut state = lock(&self.state);
             if state.stopping {
-                return None;
+                return Rest::Ends;
             }
             if state.target < until {
                 // A thread told of something earlier since the clock was read.
@@ -168,7 +194,7 @@ impl Park {
             }
             if left == Left::Nothing || state.asked != asked {
                 state.target = NEVER;
-                return Some(state.asked);
+                return Rest::Looks(state.asked);
             }
             (state.target, state.fired) = (until, fired);
             if state.answered != asked {
@@ -176,23 +202,76 @@ impl Park {
                 self.settled.notify_all();
             }
             state.asleep = true;
-            state = match left {
-                Left::Some(duration) => wait_timeout(&self.told, state, duration),
-                Left::Unknown | Left::Nothing => wait(&self.told, state),
-            };
-            state.asleep = false;
-            until = state.target;
-            drop(state);
-            woken();
+            return Rest::Sleeps(state, left);
+        }
+    }
+
+    /// Lets the worker thread sleep that lay down, and returns the tick to lie down until when it
+    /// woke up.
+    pub(super) fn sleep(&self, mut state: MutexGuard<'_, ParkState>, left: Left) -> u64 {
+        state = match left {
+            Left::Some(duration) => wait_timeout(&self.told, state, duration),
+            Left::Unknown | Left::Nothing => wait(&self.told, state),
+        };
+        state.asleep = false;
+        state.target
+    }
+
+    /// Begins a turn of the driver, and returns the request that it answers, or None if the timer is
+    /// stopped.
+    pub(super) fn begin_turn(&self) -> Option<u64> {
+        let mut state = lock(&self.state);
+        (state.asleep, state.target) = (false, NEVER);
+        state.turning = !state.stopping;
+        let asked = state.turning.then_some(state.asked);
+        let waker = state.waker.take();
+        drop(state);
+        swallow(waker);
+        asked
+    }
+
+    /// Says that the driver's turn is over.
+    pub(super) fn end_turn(&self) {
+        let mut state = lock(&self.state);
+        state.turning = false;
+        if state.stopping {
+            self.settled.notify_all();
+        }
+    }
+
+    /// Waits until the driver does not turn. The timer is being stopped.
+    pub(super) fn wait_for_turn(&self) {
+        let mut state = lock(&self.state);
+        while state.turning {
+            state = wait(&self.settled, state);
+        }
+    }
+
+    /// Wakes the worker, if it sleeps.
+    fn tell(&self, mut state: MutexGuard<'_, ParkState>) {
+        let waker = state.waker.take();
+        drop(state);
+        match waker {
+            Some(waker) => swallow(catch(|| waker.wake())),
+            None => self.told.notify_one(),
         }
     }
 }
 
 impl ParkState {
+    /// Makes `waker` wake the driver, which lay down until the tick that this returns.
+    pub(super) fn woken_by(&mut self, waker: Option<Waker>) -> u64 {
+        debug_assert!(self.waker.is_none(), "the turn took it");
+        self.waker = waker;
+        self.target
+    }
+
     fn rest(&self) -> Option<WorkerRest> {
+        if self.exited {
+            return Some(WorkerRest { fired: 0, next: None });
+        }
         let is_told_all = self.asleep && self.asked == self.answered;
-        (self.exited || is_told_all)
-            .then(|| WorkerRest { fired: self.fired, next: (!self.exited).then_some(self.target) })
+        is_told_all.then_some(WorkerRest { fired: self.fired, next: Some(self.target) })
     }
 }
 

@@ -487,6 +487,21 @@ pub(super) fn keep_to(number: usize) {
     SHARD.with(|shard| shard.set(Some(number)));
 }
 
+/// Gives this thread back the shard that it has now, when this is dropped.
+pub(super) struct KeepsShard(Option<usize>);
+
+impl KeepsShard {
+    pub(super) fn new() -> Self {
+        Self(SHARD.with(Cell::get))
+    }
+}
+
+impl Drop for KeepsShard {
+    fn drop(&mut self) {
+        SHARD.with(|shard| shard.set(self.0));
+    }
+}
+
 thread_local! {
     static SHARD: Cell<Option<usize>> = Cell::default();
 }

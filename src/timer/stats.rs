@@ -36,7 +36,7 @@ pub struct TimerStats {
     /// Panics caught since the timer was built: of tasks, of captured values when dropped, of
     /// wakers and of the executor.
     pub panics: u64,
-    /// How often the worker thread woke up.
+    /// How often the worker thread woke up, or how many turns the [`Driver`](crate::Driver) took.
     pub wake_ups: u64,
     /// How late timeouts were when they fired, counted from their deadlines in whole ticks.
     ///

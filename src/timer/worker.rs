@@ -1,9 +1,9 @@
-//! The worker thread: look at every shard, fire what is due, sleep.
+//! The worker: look at every shard, fire what is due, sleep.
 
 use super::executor::Executor;
 use super::hub::Hub;
 use super::inside;
-use super::park::Left;
+use super::park::{Left, Rest};
 use super::repeat::{Phase, Repeating};
 use super::shard::{self, Action, Found, Shard};
 use super::task::{Next, RepeatingTask, Status, Task, Unfired};
@@ -29,12 +29,18 @@ pub(super) fn run(engine: Arc<Engine>) {
     let hub = Arc::clone(&engine.hub);
     let _exits = Exits(&hub);
     inside::is_worker_of(hub.id);
-    let mut latest = Some(0);
-    while let Some(asked) = latest {
-        let until = engine.look();
-        let fired = hub.counters.fired.load(Relaxed);
-        let left = |until| left(&hub, until);
-        latest = hub.park.sleep(until, asked, fired, left, || hub.counters.wakes_up());
+    let mut asked = 0;
+    loop {
+        let mut rest = engine.turn(asked);
+        while let Rest::Sleeps(state, left) = rest {
+            let until = hub.park.sleep(state, left);
+            hub.counters.wakes_up();
+            rest = engine.lie_down(until, asked);
+        }
+        match rest {
+            Rest::Looks(request) => asked = request,
+            Rest::Sleeps(..) | Rest::Ends => break,
+        }
     }
     // If no thread waits for this one, the executor and what is left are dropped here.
     hub.guarded(|| drop(engine));
@@ -69,24 +75,25 @@ fn left(hub: &Hub, until: u64) -> Left {
 }
 
 impl Engine {
-    /// Fires what is due in all shards, and returns the tick to look again at.
-    fn look(&self) -> u64 {
-        loop {
-            let mut until = NEVER;
-            let mut is_more = false;
-            for (number, shard) in self.shards.iter().enumerate() {
-                // What a task schedules goes where its own timeout was: chains stay together, and
-                // the order within them does not depend on threads.
-                shard::keep_to(number);
-                match self.take_turn(shard) {
-                    Some(tick) => until = until.min(tick),
-                    None => is_more = true,
-                }
-            }
-            if !is_more {
-                return until;
+    /// Looks at every shard once, fires some of what is due, and lies down if that was all.
+    /// Answers the request `asked`.
+    pub(super) fn turn(&self, asked: u64) -> Rest<'_> {
+        let (mut until, mut is_more) = (NEVER, false);
+        for (number, shard) in self.shards.iter().enumerate() {
+            // What a task schedules goes where its own timeout was: chains stay together, and the
+            // order within them does not depend on threads.
+            shard::keep_to(number);
+            match self.take_turn(shard) {
+                Some(tick) => until = until.min(tick),
+                None => is_more = true,
             }
         }
+        if is_more { Rest::Looks(asked) } else { self.lie_down(until, asked) }
+    }
+
+    fn lie_down(&self, until: u64, asked: u64) -> Rest<'_> {
+        let fired = self.hub.counters.fired.load(Relaxed);
+        self.hub.park.lie_down(until, asked, fired, |until| left(&self.hub, until))
     }
 
     /// Fires what is due in one shard, and returns the tick to look again at. Returns None if there

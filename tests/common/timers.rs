@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
-use tickwheel::{Clock, ManualClock, MissedTick, Mode, Timeout, Timer, TimerBuilder};
+use tickwheel::{Clock, Driver, ManualClock, MissedTick, Mode, Timeout, Timer, TimerBuilder};
 
 pub(crate) type BoxedTask = Box<dyn FnOnce() + Send>;
 
@@ -19,6 +19,25 @@ pub(crate) fn ms(millis: u64) -> Duration {
 /// A timer on the system's clock.
 pub(crate) fn build(with: impl FnOnce(TimerBuilder) -> TimerBuilder) -> Timer {
     with(Timer::builder()).build().expect("in range")
+}
+
+/// A timer on the system's clock, whose driver takes its turns on a thread of its own.
+pub(crate) fn build_driven(builder: TimerBuilder) -> Timer {
+    let (timer, driver) = builder.build_driven().expect("in range");
+    thread::spawn(|| drive(driver));
+    timer
+}
+
+/// Takes the turns of a driver until its timer is stopped.
+pub(crate) fn drive(mut driver: Driver) {
+    let this = thread::current();
+    driver.on_wake(move || this.unpark());
+    while !driver.is_stopped() {
+        match driver.turn() {
+            Some(next) => thread::park_timeout(next.saturating_duration_since(Instant::now())),
+            None => thread::park(),
+        }
+    }
 }
 
 /// A timer with ticks of 1 ms, its clock, and a log of its tasks.
@@ -38,7 +57,7 @@ impl Manual {
         let clock = ManualClock::new();
         let builder = Timer::builder().mode(mode).clock(clock.clone());
         let timer = with(builder).build().expect("in range");
-        let log = Log { clock: clock.clone(), start: clock.now(), runs: Arc::default() };
+        let log = Log::new(&clock);
         Self { start: clock.now(), clock, timer, log }
     }
 
@@ -119,6 +138,18 @@ pub(crate) struct Log {
 }
 
 impl Log {
+    pub(crate) fn new(clock: &ManualClock) -> Self {
+        Self { clock: clock.clone(), start: clock.now(), runs: Arc::default() }
+    }
+
+    pub(crate) fn start(&self) -> Instant {
+        self.start
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.runs.lock().unwrap().len()
+    }
+
     pub(crate) fn now(&self) -> u64 {
         let passed = Clock::now(&self.clock) - self.start;
         u64::try_from(passed.as_millis()).expect("not so late")

@@ -112,6 +112,7 @@ mod build;
 mod cancel;
 mod clock;
 mod counts;
+mod driver;
 mod dropping;
 mod early;
 mod executor;

@@ -1,10 +1,11 @@
-//! Threads and tasks that schedule, cancel, stop and wait for each other at random, on timers whose
-//! executors are pools, share one, run inside of another timer, and shed.
+//! Threads and tasks that schedule, cancel, stop and wait for each other at random, on timers with
+//! threads and with drivers, whose executors are pools, share one, run inside of another timer, and
+//! shed.
 //!
 //! `TICKWHEEL_WAITING_ROUNDS` says how many rounds; a round is one call.
 
 use crate::common::{Numbers, asked_or_long};
-use crate::help::ms;
+use crate::help::{build_driven, ms};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
@@ -102,13 +103,19 @@ fn run_world(seed: u64, done: &Arc<AtomicU64>, calls: &Arc<[AtomicU64; 4]>) {
     let mut numbers = Numbers(seed);
     let size = 1 + numbers.below(3) as usize;
     let (own, shared) = (pool(size), pool(1));
-    let build = |executor: Option<Box<dyn Fn(BoxedTask) + Send + Sync>>| {
-        let builder = Timer::builder().tick(Duration::from_micros(50)).shards(2);
-        match executor {
-            Some(executor) => builder.executor(executor).build(),
-            None => builder.build(),
+    // Each timer has a thread in one world, and a driver in another.
+    let mut drives = seed;
+    let mut build = |executor: Option<Box<dyn Fn(BoxedTask) + Send + Sync>>| {
+        let mut builder = Timer::builder().tick(Duration::from_micros(50)).shards(2);
+        if let Some(executor) = executor {
+            builder = builder.executor(executor);
         }
-        .expect("in range")
+        drives = drives.rotate_right(1);
+        if drives.leading_zeros() == 0 {
+            build_driven(builder)
+        } else {
+            builder.build().expect("in range")
+        }
     };
     let sends = |to: &mpsc::Sender<BoxedTask>| -> Option<Box<dyn Fn(BoxedTask) + Send + Sync>> {
         let to = to.clone();

@@ -4,7 +4,7 @@
 //! `TICKWHEEL_STORM` in the environment is how many timeouts there are.
 
 use crate::common::{Numbers, asked_or_long};
-use crate::help::ms;
+use crate::help::{build_driven, ms};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -17,6 +17,7 @@ type BoxedTask = Box<dyn FnOnce() + Send>;
 
 const A_ROUND: usize = 2_000;
 const THREADS: usize = 3;
+const TIMERS: u64 = 10;
 
 #[test]
 fn each_timeout_has_one_end_whoever_stops_sheds_and_nests() {
@@ -204,8 +205,9 @@ fn round(seed: u64, watch: &Arc<Watch>, ends: &mut HashMap<String, usize>) -> us
     let plain = tick().build().expect("in range");
     let manual = tick().clock(clock.clone()).build().expect("in range");
     let inline = tick().executor(|task: BoxedTask| task()).build().expect("in range");
+    let driven = build_driven(tick());
     let nested = {
-        let outer = plain.clone();
+        let outer = driven.clone();
         // What the outer timer refuses is shed.
         let executor = move |task| drop(outer.schedule(Duration::ZERO, task));
         tick().executor(executor).build().expect("in range")
@@ -267,7 +269,9 @@ fn round(seed: u64, watch: &Arc<Watch>, ends: &mut HashMap<String, usize>) -> us
     }));
 
     let [first, second] = pool;
-    let timers = [plain, manual, inline, nested, deeper, first, second, late];
+    let driven_by_hand = build_driven(tick().clock(clock.clone()));
+    let timers: [Timer; TIMERS as usize] =
+        [plain, manual, inline, driven, nested, deeper, driven_by_hand, first, second, late];
     let world = Arc::new(World {
         timers: timers.into_iter().map(|timer| Mutex::new(Some(timer))).collect(),
         clock,
@@ -291,7 +295,7 @@ fn round(seed: u64, watch: &Arc<Watch>, ends: &mut HashMap<String, usize>) -> us
                         _ => {}
                     }
                 }
-                for number in 0..8 {
+                for number in 0..TIMERS {
                     match numbers.below(3) {
                         0 => world.stop_one(number),
                         1 => world.drop_one(number),
@@ -303,13 +307,13 @@ fn round(seed: u64, watch: &Arc<Watch>, ends: &mut HashMap<String, usize>) -> us
         .collect();
     watch.is_at("join");
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    for number in 0..8 {
+    for number in 0..TIMERS {
         world.stop_one(number);
         world.drop_one(number);
     }
     // Tasks that wait may hold a timer that no handle is left of, and stop it when they are
     // dropped.
-    for _ in 0..8 {
+    for _ in 0..TIMERS {
         world.clock.advance(ms(100));
     }
     // The consumers end when the last executor is gone, and with it the last task.

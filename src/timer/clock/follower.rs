@@ -41,8 +41,8 @@ impl Follower {
     /// to the timer's executor. Returns the instant at which the next timeout is due, or an earlier
     /// one. Returns None if there is no next timeout, or an [`Instant`] cannot hold its deadline.
     ///
-    /// Inside a task of any timer, where waiting could be for ever, this only [tells](Self::tell)
-    /// the timer and returns None.
+    /// Inside a task of any timer, where waiting could be for ever, and for a timer with a
+    /// [`Driver`](crate::Driver), this only [tells](Self::tell) the timer and returns None.
     #[must_use]
     pub fn settle(&self) -> Option<Instant> {
         Self::settle_all(slice::from_ref(self))
@@ -56,8 +56,10 @@ impl Follower {
         let timers: Vec<_> = followers.iter().filter_map(upgrade).collect();
         loop {
             // All are told before one is waited for, because tasks of different timers may wait for
-            // each other.
+            // each other. What a driver's waker does here must not wait for this thread.
+            let drops = inside::drops();
             let asked: Vec<_> = timers.iter().map(|(park, _)| park.ask()).collect();
+            drop(drops);
             if inside::is_inside() {
                 return None;
             }

@@ -25,6 +25,10 @@ use std::time::Instant;
 /// Everything due *has fired* when its task has run, or, on a timer with an
 /// [`Executor`](crate::Executor), when the worker has handed the task over.
 ///
+/// The clock tells a timer with a [`Driver`](crate::Driver), neither stops at its deadlines nor
+/// waits for it: what came due there fires in the driver's next turn. A test moves the clock to the
+/// instant that [`Driver::turn`](crate::Driver::turn) returns, and takes the next turn.
+///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
 /// use std::sync::Arc;

@@ -29,7 +29,7 @@ use std::time::Instant;
 /// |---|---|---|---|
 /// | **the machine is suspended** | stands still on Linux and macOS: a timeout of an hour fires after an hour awake. Goes on on Windows | goes on: what came due in a suspend fires within 10 s of waking up, or what `with_look` says | stands still |
 /// | **somebody sets the time of day** | nothing | nothing | nothing |
-/// | **tokio's clock is paused** | goes on | goes on | stands still |
+/// | **tokio's clock is paused** | goes on: [below](#under-tokios-paused-clock) | goes on | stands still |
 ///
 /// A timeout at a time of day is a delay that the caller computes. If somebody sets the time of day
 /// after that, the timeout keeps its delay: look at the time of day when it fires, and schedule the
@@ -37,45 +37,52 @@ use std::time::Instant;
 ///
 /// ## Under tokio's paused clock
 ///
-/// A timer does not see `tokio::time::pause`, `advance` or `start_paused`: its worker is a thread
-/// beside the runtime, on a clock of its own. And tokio *advances* a paused clock whenever all of
-/// the runtime's tasks wait: straight to the next of its own timers. So if a test waits for a
-/// [`Sleep`](crate::Sleep) of 1 ms and for a `tokio::time::sleep` of an hour, tokio's comes first.
-///
-/// There is no clock here that follows tokio's. It would have to tell tokio of each deadline before
-/// the runtime goes idle, but the runtime goes idle on one thread while the worker learns of the
-/// deadline on another, and tokio has no way for others to hold its clock meanwhile. So the test
-/// would pass or fail by chance. Instead, put the timer on a [`ManualClock`],
-/// and move both clocks by hand:
+/// tokio *advances* a paused clock whenever all of the runtime's tasks wait: straight to the next of
+/// its own timers. A worker thread beside the runtime cannot tell tokio of a deadline before that
+/// happens. A [`Driver`](crate::Driver) inside the runtime can: it waits in a tokio sleep until the
+/// earliest deadline, and the runtime is not idle before the driver has had its turn. So a clock that
+/// reads tokio's, and a driver on that runtime, follow `pause`, `advance`, `resume` and
+/// `start_paused`:
 ///
 /// ```
-/// use std::time::Duration;
-/// use tickwheel::{ManualClock, Timer};
+/// use std::time::{Duration, Instant};
+/// use tickwheel::{Clock, Timer};
+/// use tokio::runtime::Handle;
 ///
-/// /// When this returns, everything due on the timer has fired, and its wakers were called.
-/// async fn advance(clock: &ManualClock, duration: Duration) {
-///     clock.advance(duration);
-///     tokio::time::advance(duration).await;
+/// /// The present of a runtime, also on a thread outside of it.
+/// struct TokioClock(Handle);
+///
+/// impl Clock for TokioClock {
+///     fn now(&self) -> Instant {
+///         let _inside = self.0.enter();
+///         tokio::time::Instant::now().into_std()
+///     }
 /// }
 ///
 /// # let mut builder = tokio::runtime::Builder::new_current_thread();
 /// # builder.enable_time().start_paused(true).build()?.block_on(
 /// // #[tokio::test(start_paused = true)]
 /// async {
-///     let clock = ManualClock::new();
-///     let timer = Timer::builder().clock(clock.clone()).build()?;
-///     let silence = std::future::pending::<()>();
-///     let request = tokio::spawn(timer.timeout(Duration::from_secs(30), silence));
-///     tokio::task::yield_now().await; // so that the request begins
-///     advance(&clock, Duration::from_secs(30)).await;
-///     assert!(request.await?.is_err());
+///     let clock = TokioClock(Handle::current());
+///     let (timer, driver) = Timer::builder().clock(clock).build_driven()?;
+///     tokio::spawn(driver.run(|at| tokio::time::sleep_until(at.into())));
+///
+///     // A year goes by at once, and ours comes before tokio's.
+///     let year = Duration::from_secs(31_536_000);
+///     let start = tokio::time::Instant::now();
+///     tokio::select! {
+///         slept = timer.sleep(year) => slept?,
+///         () = tokio::time::sleep(year * 2) => unreachable!(),
+///     }
+///     assert!(year <= start.elapsed() && start.elapsed() < year * 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// }
 /// # )?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A deadline that both clocks see comes in no particular order.
+/// The package `tickwheel-tokio` has this clock, and a module `time` in the place of tokio's on a
+/// driver that each runtime starts by itself.
 ///
 /// # Your own clock
 ///

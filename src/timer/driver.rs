@@ -1,0 +1,244 @@
+//! A worker without a thread: an event loop or a runtime gives it its turns.
+
+use super::hub::Hub;
+use super::inside::{self, Inside};
+use super::life::Life;
+use super::park::Rest;
+use super::shard::KeepsShard;
+use alloc::sync::Arc;
+use alloc::task::Wake;
+use core::fmt;
+use core::future::poll_fn;
+use core::mem::replace;
+use core::pin::pin;
+use core::sync::atomic::Ordering::Relaxed;
+use core::task::{Poll, Waker};
+use std::time::Instant;
+
+/// Fires what is due on a [`Timer`](crate::Timer) that has no thread of its own, from
+/// [`TimerBuilder::build_driven`](crate::TimerBuilder::build_driven).
+///
+/// Everything else is like on any timer: handles, queues, maps, channels and futures work, and
+/// the guarantees hold, with the differences below. There are two ways to give a driver its turns:
+///
+/// - **An event loop** calls [`turn`](Self::turn) and waits until the instant that `turn` returns,
+///   or until the hook of [`on_wake`](Self::on_wake) tells it to come earlier.
+/// - **A runtime** polls [`run`](Self::run), in a task or a thread's `block_on`.
+///
+/// ```
+/// # futures::executor::block_on(async {
+/// use std::time::Duration;
+/// use tickwheel::{ScheduleErrorKind, Timer};
+///
+/// let (timer, driver) = Timer::builder().build_driven().expect("in range");
+/// // On smol: a task, whose timer is smol's own. There is no other thread.
+/// let driven = smol::spawn(driver.run(|at| smol::Timer::at(at)));
+/// timer.sleep(Duration::from_millis(5)).await?;
+///
+/// drop(timer.stop());
+/// driven.await; // it has ended
+/// # Ok::<(), ScheduleErrorKind>(())
+/// # }).unwrap();
+/// ```
+///
+/// # What differs from a worker thread
+///
+/// - **Late**: a task is late by less than one tick, plus the time until the driver has its turn.
+///   Tasks run inside the turn, so a slow one holds up the event loop or the runtime's thread: give
+///   the timer an [`Executor`](crate::Executor), or only futures.
+/// - **Stop**: [`Timer::stop`](crate::Timer::stop) and the drop of the last clone wait for a turn
+///   that another thread is in the middle of, and for nothing else. Inside a turn `stop` is an
+///   error, as inside every task. Outside of turns it returns at once, on the thread of the event
+///   loop or of the runtime, too.
+/// - **Drop**: dropping the driver ends the timer, as the drop of the last clone does. Sleeps,
+///   receivers and queues end with [`Stopped`](crate::ScheduleErrorKind::Stopped), and scheduling
+///   gives the task back. A runtime that shuts down drops its tasks, and so the driver.
+/// - **A driver that nobody turns** fires nothing, and nothing tells the caller: `Debug` of the timer
+///   shows `turns: 0`, as [`wake_ups`](crate::TimerStats::wake_ups) does.
+/// - **A [`ManualClock`](crate::ManualClock)** does not wait for a driver: what came due fires in
+///   the next turn.
+/// - **After `fork`** the child has the driver, too, and each process turns its own.
+///
+/// A driver may move between threads from turn to turn.
+pub struct Driver {
+    life: Arc<Life>,
+    hook: Option<Waker>,
+}
+
+/// What the driver needs after a turn.
+enum Turned {
+    /// Another turn, at once.
+    Again,
+    /// A turn at that instant, if there is one, or when it is woken.
+    Rests(Option<Instant>),
+    /// No more turns: the timer is stopped.
+    Ends,
+}
+
+impl Driver {
+    pub(super) fn new(life: &Arc<Life>) -> Self {
+        Self { life: Arc::clone(life), hook: None }
+    }
+
+    /// Sets a hook that tells the event loop to call [`turn`](Self::turn) earlier than the last
+    /// turn said: it writes to an eventfd or a pipe, or posts a message.
+    ///
+    /// The thread that schedules something earlier, stops the timer or moves its clock calls the
+    /// hook, with no lock held, and at most once between two turns. During a turn nobody calls it.
+    /// The timer ignores a panic of the hook. The hook takes effect at the end of the next turn. So
+    /// set it before the first one.
+    pub fn on_wake(&mut self, hook: impl Fn() + Send + Sync + 'static) {
+        self.hook = Some(Waker::from(Arc::new(Hook(hook))));
+    }
+
+    /// Fires what is due, with a bounded amount of work, and returns the instant at which the next
+    /// turn is due by the timer's clock. Returns None if nothing is pending that will ever be due,
+    /// or the timer was stopped: then no turn is due until the [hook](Self::on_wake) says so.
+    ///
+    /// The instant is the present if more is due than one turn fires, which is a few rounds of each
+    /// shard. It may be earlier than the next deadline, never later. A turn before that instant does
+    /// no harm.
+    ///
+    /// This costs a look at each shard. A loop that has one thread takes one
+    /// [shard](crate::TimerBuilder::shards).
+    ///
+    /// ```
+    /// use std::sync::mpsc::{RecvTimeoutError, channel};
+    /// use std::time::Duration;
+    /// use tickwheel::Timer;
+    ///
+    /// let (timer, mut driver) = Timer::builder().shards(1).build_driven()?;
+    /// let (events, inbox) = channel();
+    /// let wake = events.clone();
+    /// driver.on_wake(move || wake.send("look at the timer").unwrap());
+    /// timer.schedule(Duration::from_millis(5), move || events.send("stop").unwrap())?;
+    ///
+    /// loop {
+    ///     let next = driver.turn();
+    ///     let wait = next.map(|next| next.saturating_duration_since(timer.now()));
+    ///     match inbox.recv_timeout(wait.unwrap_or(Duration::MAX)) {
+    ///         Ok("stop") => break,
+    ///         Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+    ///         Err(RecvTimeoutError::Disconnected) => unreachable!("the hook has a sender"),
+    ///     }
+    /// }
+    /// assert_eq!(timer.stats().fired, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn turn(&mut self) -> Option<Instant> {
+        match self.turn_woken_by(self.hook.clone()) {
+            Turned::Again => Some(self.life.engine.hub.clock.now()),
+            Turned::Rests(next) => next,
+            Turned::Ends => None,
+        }
+    }
+
+    /// Drives the timer until it is stopped, on any runtime. `sleep_until` returns a future of that
+    /// runtime that ends at an instant of the timer's clock.
+    ///
+    /// Whoever schedules something earlier wakes the task that polls this. Between two turns with
+    /// something due this future yields, so that others of its thread run. Dropping it drops the
+    /// driver, and so ends the timer.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tickwheel::Timer;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(
+    /// // #[tokio::main]
+    /// async {
+    ///     let (timer, driver) = Timer::builder().build_driven()?;
+    ///     tokio::spawn(driver.run(|at| tokio::time::sleep_until(at.into())));
+    ///     timer.sleep(Duration::from_millis(5)).await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// }
+    /// # )?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn run<F: Future>(mut self, mut sleep_until: impl FnMut(Instant) -> F) {
+        let mut sleep = pin!(None);
+        let mut until = None;
+        let turns = poll_fn(|context| {
+            match self.turn_woken_by(Some(context.waker().clone())) {
+                Turned::Again => context.waker().wake_by_ref(),
+                Turned::Rests(next) => {
+                    if replace(&mut until, next) != next {
+                        sleep.set(next.map(&mut sleep_until));
+                    }
+                    let is_over = |sleep| F::poll(sleep, context).is_ready();
+                    if sleep.as_mut().as_pin_mut().is_some_and(is_over) {
+                        until = None;
+                        sleep.set(None);
+                        context.waker().wake_by_ref();
+                    }
+                }
+                Turned::Ends => return Poll::Ready(()),
+            }
+            Poll::Pending
+        });
+        turns.await;
+    }
+
+    /// Returns whether the timer was stopped, or is about to be: it needs no more turns.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.life.is_stopped()
+    }
+
+    /// Takes a turn. After that `waker` wakes the driver, if it rests.
+    fn turn_woken_by(&mut self, waker: Option<Waker>) -> Turned {
+        let hub = &self.life.engine.hub;
+        let Some(asked) = hub.park.begin_turn() else { return Turned::Ends };
+        let _turning = Turning::new(hub);
+        match self.life.engine.turn(asked) {
+            Rest::Looks(_) => Turned::Again,
+            Rest::Sleeps(mut state, _) => {
+                let until = state.woken_by(waker);
+                drop(state);
+                Turned::Rests(hub.ticks.instant(until))
+            }
+            Rest::Ends => Turned::Ends,
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.life.end();
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let turns = self.life.engine.hub.counters.wake_ups.load(Relaxed);
+        f.debug_struct("Driver").field("turns", &turns).finish_non_exhaustive()
+    }
+}
+
+/// While it lives, this thread takes a turn of the driver.
+struct Turning<'a> {
+    hub: &'a Hub,
+    _inside: Inside,
+    _keeps: KeepsShard,
+}
+
+impl<'a> Turning<'a> {
+    fn new(hub: &'a Hub) -> Self {
+        hub.counters.wakes_up();
+        Self { hub, _inside: inside::enter(hub.id), _keeps: KeepsShard::new() }
+    }
+}
+
+impl Drop for Turning<'_> {
+    fn drop(&mut self) {
+        self.hub.park.end_turn();
+    }
+}
+
+struct Hook<F>(F);
+
+impl<F: Fn() + Send + Sync> Wake for Hook<F> {
+    fn wake(self: Arc<Self>) {
+        self.0();
+    }
+}

@@ -1,0 +1,488 @@
+//! Timers without a thread, which a driver drives.
+
+use crate::common::Numbers;
+use crate::help::{Count, CountsDrop, Gate, Hand, Kept, Log, ms, returns};
+use std::ops::ControlFlow;
+use std::pin::pin;
+use std::sync::{Arc, Barrier, Mutex};
+use std::task::Poll;
+use std::thread;
+use std::time::{Duration, Instant};
+use tickwheel::{
+    DelayQueue, Driver, ManualClock, MissedTick, Mode, ScheduleErrorKind, Status, Timer,
+    TimerBuilder, delay_channel,
+};
+
+in_each_mode! {
+    fires_in_the_turn_at_its_deadline_and_not_before,
+    any_turns_at_any_delays_miss_nothing_and_are_never_early,
+    a_turn_is_bounded_and_says_that_more_is_due,
+    repeats_in_its_turns,
+    the_hook_is_called_for_something_earlier_and_once,
+    dropping_the_driver_ends_the_timer,
+    stop_outside_of_turns_returns_at_once,
+    inside_a_turn_stop_is_an_error,
+}
+
+/// A timer of one shard on a clock that the test moves.
+struct Driven {
+    clock: ManualClock,
+    timer: Timer,
+    driver: Driver,
+    log: Log,
+    start: Instant,
+}
+
+impl Driven {
+    fn built(mode: Mode, with: impl FnOnce(TimerBuilder) -> TimerBuilder) -> Self {
+        let clock = ManualClock::new();
+        let builder = Timer::builder().mode(mode).shards(1).clock(clock.clone());
+        let (timer, driver) = with(builder).build_driven().expect("in range");
+        Self { timer, driver, log: Log::new(&clock), start: clock.now(), clock }
+    }
+
+    fn new() -> Self {
+        Self::from(Mode::default())
+    }
+
+    /// Schedules a task that writes `number`, `delay` milliseconds from now.
+    fn once(&self, delay: u64, number: u32) {
+        self.timer.schedule(ms(delay), self.log.task(number)).expect("it runs");
+    }
+
+    fn at(&self, millis: u64) -> Option<Instant> {
+        Some(self.start + ms(millis))
+    }
+
+    /// Lets time pass until the driver's next turn is due, and takes it; until it has none.
+    fn run(&mut self) {
+        while let Some(next) = self.driver.turn() {
+            self.clock.advance(next - self.clock.now());
+        }
+    }
+}
+
+impl From<Mode> for Driven {
+    fn from(mode: Mode) -> Self {
+        Self::built(mode, |builder| builder)
+    }
+}
+
+fn fires_in_the_turn_at_its_deadline_and_not_before(mut driven: Driven) {
+    driven.once(5, 1);
+    driven.once(7, 2);
+    assert!(driven.driver.turn() <= driven.at(5));
+    driven.clock.advance(ms(4));
+    assert!(driven.driver.turn() <= driven.at(5));
+    driven.clock.advance(ms(1));
+    assert!(driven.log.take().is_empty(), "before its turn");
+    assert!(driven.driver.turn() <= driven.at(7));
+    assert_eq!(driven.log.take(), [(5, 1)]);
+    driven.run();
+    assert_eq!(driven.log.take(), [(7, 2)]);
+    assert_eq!((driven.timer.pending(), driven.timer.stats().fired), (0, 2));
+}
+
+fn any_turns_at_any_delays_miss_nothing_and_are_never_early(mut driven: Driven) {
+    let mut numbers = Numbers(7);
+    let mut expected = Vec::new();
+    for number in 0..500 {
+        let most = 1 << numbers.below(20);
+        let delay = numbers.below(most);
+        expected.push((driven.log.now() + delay, number));
+        driven.once(delay, number);
+        driven.clock.advance(ms(numbers.below(50)));
+        if numbers.below(3) == 0 {
+            driven.driver.turn();
+        }
+    }
+    driven.run();
+    let mut fired = driven.log.take();
+    for (at, number) in &fired {
+        assert!(expected[*number as usize].0 <= *at, "{number} is early");
+    }
+    fired.sort_by_key(|&(_, number)| number);
+    assert!(fired.iter().map(|&(_, number)| number).eq(0..500));
+}
+
+fn a_turn_is_bounded_and_says_that_more_is_due(mut driven: Driven) {
+    (0..1_000).for_each(|number| driven.once(1, number));
+    driven.clock.advance(ms(1));
+    let mut turns = 0;
+    while driven.log.len() < 1_000 {
+        let before = driven.log.len();
+        let next = driven.driver.turn();
+        assert!(driven.log.len() <= before + 256);
+        assert!(driven.log.len() == 1_000 || next <= Some(driven.clock.now()));
+        turns += 1;
+    }
+    assert!((4..100).contains(&turns), "{turns}");
+    driven.run();
+}
+
+fn repeats_in_its_turns(mut driven: Driven) {
+    let task = driven.log.repeat(1, 3);
+    driven.timer.schedule_repeating(ms(10), MissedTick::Burst, task).expect("it runs");
+    driven.run();
+    assert_eq!(driven.log.take(), [(10, 1), (20, 1), (30, 1)]);
+}
+
+fn the_hook_is_called_for_something_earlier_and_once(mut driven: Driven) {
+    let told = Count::default();
+    let count = told.clone();
+    driven.driver.on_wake(move || count.add());
+    driven.once(1_000, 1);
+    assert_eq!(told.get(), 0, "not before the first turn");
+    driven.driver.turn();
+    driven.once(2_000, 2);
+    assert_eq!(told.get(), 0, "it is later");
+    driven.once(500, 3);
+    driven.once(400, 4);
+    assert_eq!(told.get(), 1, "one turn will find both");
+    assert!(driven.driver.turn() <= driven.at(400));
+    // Inside the turn no one calls it.
+    let (timer, task) = (driven.timer.clone(), driven.log.task(6));
+    let inner = move || drop(timer.schedule(ms(1), task).expect("it runs"));
+    driven.timer.schedule(ms(400), inner).expect("it runs");
+    driven.clock.advance(ms(400));
+    let calls = told.get();
+    assert!(driven.driver.turn() <= driven.at(401));
+    assert_eq!(told.get(), calls);
+    assert!(driven.timer.stop().is_ok());
+    assert_eq!(told.get(), calls + 1, "so that the loop can end");
+}
+
+fn dropping_the_driver_ends_the_timer(mut driven: Driven) {
+    let (hand, dropped) = (Hand::new(), Count::default());
+    let pending = driven.timer.schedule(ms(10), dropped.dropped()).expect("it runs");
+    let mut sleep = driven.timer.sleep(ms(10));
+    assert!(hand.poll(&mut sleep).is_pending());
+    let (sender, mut receiver) = delay_channel(&driven.timer);
+    sender.insert(1, ms(10)).expect("it is there");
+    assert!(receiver.poll_expired(&mut hand.context()).is_pending());
+    driven.driver.turn();
+    drop(driven.driver);
+
+    assert_eq!((dropped.get(), pending.status()), (1, Status::Stopped));
+    assert!(driven.timer.is_stopped() && hand.woken() == 2);
+    assert_eq!(hand.poll(&mut sleep), Poll::Ready(Err(ScheduleErrorKind::Stopped)));
+    let received = receiver.poll_expired(&mut hand.context());
+    assert!(matches!(received, Poll::Ready(Some(Err(ScheduleErrorKind::Stopped)))));
+    let refused = driven.timer.schedule(ms(1), dropped.task()).expect_err("nobody would run it");
+    assert_eq!(refused.kind(), ScheduleErrorKind::Stopped);
+    refused.into_task()();
+    assert_eq!(dropped.get(), 2, "the task that came back");
+    assert!(driven.timer.stop().expect("outside").is_empty());
+}
+
+fn stop_outside_of_turns_returns_at_once(mut driven: Driven) {
+    (0..3).for_each(|number| driven.once(10, number));
+    driven.driver.turn();
+    let task = || ControlFlow::Continue(());
+    driven.timer.schedule_repeating(ms(1), MissedTick::Skip, task).expect("it runs");
+    assert!(!driven.driver.is_stopped());
+    assert_eq!(driven.timer.stop().expect("outside").len(), 4);
+    driven.clock.advance(ms(10));
+    assert!(driven.driver.is_stopped());
+    assert_eq!((driven.driver.turn(), driven.log.take().len()), (None, 0));
+}
+
+fn inside_a_turn_stop_is_an_error(mut driven: Driven) {
+    let (timer, answer) = (driven.timer.clone(), Arc::new(Mutex::new(None)));
+    let slot = Arc::clone(&answer);
+    let task = move || {
+        *slot.lock().unwrap() = Some(timer.stop().is_err());
+        drop(timer);
+    };
+    driven.timer.schedule(ms(1), task).expect("it runs");
+    driven.once(2, 1);
+    driven.run();
+    assert_eq!(*answer.lock().unwrap(), Some(true));
+    assert_eq!(driven.log.take(), [(2, 1)], "it goes on");
+}
+
+#[test]
+fn dropping_the_last_handle_inside_a_turn_ends_the_timer() {
+    let Driven { clock, timer, mut driver, log, .. } = Driven::new();
+    let later = timer.schedule(ms(1), log.task(1)).expect("it runs");
+    let last = timer.clone();
+    timer.schedule(ms(1), move || drop(last)).expect("it runs");
+    // Before the other in the order of its deadline.
+    assert!(later.reschedule(ms(2)));
+    drop(timer);
+    clock.advance(ms(2));
+    assert_eq!(driver.turn(), None);
+    assert!(driver.is_stopped());
+    assert_eq!((log.take().len(), later.status()), (0, Status::Stopped));
+}
+
+#[test]
+fn stop_waits_for_a_turn_on_another_thread() {
+    let Driven { clock, timer, mut driver, .. } = Driven::new();
+    let gate = Gate::default();
+    timer.schedule(ms(1), gate.task()).expect("it runs");
+    clock.advance(ms(1));
+    let turning = thread::spawn(move || driver.turn());
+    gate.reached();
+    let (other, passed) = (timer.clone(), gate.clone());
+    let stopping = thread::spawn(move || {
+        let unfired = other.stop().expect("outside").len();
+        (unfired, passed.passed())
+    });
+    while !timer.is_stopped() {
+        thread::yield_now();
+    }
+    thread::sleep(ms(20));
+    assert!(!stopping.is_finished());
+    gate.open();
+    assert_eq!(stopping.join().unwrap(), (0, 1));
+    assert_eq!(turning.join().unwrap(), None);
+}
+
+#[test]
+fn cancel_and_wait_waits_for_a_turn_on_another_thread() {
+    let Driven { clock, timer, mut driver, .. } = Driven::new();
+    let gate = Gate::default();
+    let timeout = timer.schedule(ms(1), gate.task()).expect("it runs");
+    clock.advance(ms(1));
+    let turning = thread::spawn(move || driver.turn());
+    gate.reached();
+    let opens = gate.clone();
+    let opening = thread::spawn(move || {
+        thread::sleep(ms(20));
+        opens.open();
+    });
+    assert_eq!(timeout.cancel_and_wait(), Ok(false));
+    assert_eq!(gate.passed(), 1);
+    opening.join().unwrap();
+    turning.join().unwrap();
+}
+
+#[test]
+fn a_driver_moves_between_threads() {
+    let Driven { clock, timer, mut driver, log, .. } = Driven::new();
+    for number in 0..4 {
+        timer.schedule(ms(1), log.task(number)).expect("it runs");
+        clock.advance(ms(1));
+        driver = thread::spawn(move || {
+            driver.turn();
+            driver
+        })
+        .join()
+        .unwrap();
+    }
+    assert_eq!(log.take(), [(1, 0), (2, 1), (3, 2), (4, 3)]);
+}
+
+#[test]
+fn many_threads_schedule_and_one_loop_fires_all() {
+    let timer = crate::help::build_driven(Timer::builder());
+    let (fired, barrier) = (Count::default(), Arc::new(Barrier::new(4)));
+    let threads: Vec<_> = (0..4)
+        .map(|seed| {
+            let (timer, fired, barrier) = (timer.clone(), fired.clone(), Arc::clone(&barrier));
+            thread::spawn(move || {
+                let mut numbers = Numbers(seed);
+                barrier.wait();
+                for _ in 0..2_000 {
+                    let delay = Duration::from_micros(numbers.below(20_000));
+                    timer.schedule(delay, fired.task()).expect("it runs");
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    fired.wait_for(8_000);
+}
+
+#[test]
+fn a_driver_that_nobody_turns_shows() {
+    let mut driven = Driven::new();
+    driven.once(1, 1);
+    assert_eq!(format!("{:?}", driven.timer), "Timer { pending: 1, turns: 0, .. }");
+    assert_eq!(format!("{:?}", driven.driver), "Driver { turns: 0, .. }");
+    driven.driver.turn();
+    assert_eq!(format!("{:?}", driven.driver), "Driver { turns: 1, .. }");
+    assert_eq!(driven.timer.stats().wake_ups, 1);
+    assert!(!format!("{:?}", Timer::new()).contains("turns"));
+}
+
+#[test]
+fn a_turn_leaves_its_thread_the_shard_it_had() {
+    let clock = ManualClock::new();
+    let builder = || Timer::builder().shards(8).clock(clock.clone());
+    let (other, (_timer, mut driver)) =
+        (builder().build().expect("in range"), builder().build_driven().expect("in range"));
+    let lengths = || {
+        let stats = other.stats();
+        let lengths = stats.shards.iter().map(|shard| shard.timeouts_per_level.iter().sum());
+        lengths.filter(|&length: &usize| 0 < length).collect::<Vec<_>>()
+    };
+    for expected in 1..10 {
+        other.schedule(ms(1_000), || {}).expect("it runs");
+        driver.turn();
+        assert_eq!(lengths(), [expected]);
+    }
+}
+
+/// It may be told and told again, and its owner's code may do as it likes there.
+#[test]
+fn a_hook_may_panic_schedule_move_the_clock_stop_and_drop() {
+    returns("a hook", || {
+        for kind in 0..5 {
+            let Driven { clock, timer, mut driver, log, .. } = Driven::new();
+            let (weak, last) = (clock.clone(), Mutex::new(Some(timer.clone())));
+            driver.on_wake(move || match kind {
+                0 => panic!("a hook, as it was meant to"),
+                1 => {
+                    let timer = last.lock().unwrap().clone().expect("it is there");
+                    drop(timer.schedule(ms(1), || {}));
+                }
+                2 => weak.advance(ms(1)),
+                3 => drop(last.lock().unwrap().clone().expect("it is there").stop()),
+                _ => drop(last.lock().unwrap().take()),
+            });
+            driver.turn();
+            timer.schedule(ms(5), log.task(1)).expect("it runs");
+            clock.advance(ms(5));
+            driver.turn();
+            assert_eq!(log.len(), usize::from(kind != 3));
+            driver.turn();
+            drop(timer.stop());
+            timer.schedule(ms(5), log.task(1)).expect_err("it was stopped");
+            // The hook has a clone, and the driver has the hook.
+            drop(driver);
+        }
+    });
+}
+
+#[test]
+fn an_executor_takes_tasks_of_a_driver() {
+    let kept = Kept::default();
+    let mut driven = Driven::built(Mode::default(), |builder| builder.executor(kept.executor()));
+    driven.once(1, 1);
+    driven.run();
+    assert_eq!((kept.len(), driven.log.len()), (1, 0));
+    kept.take()();
+    assert_eq!(driven.log.len(), 1);
+}
+
+#[test]
+fn the_executor_is_dropped_with_timer_and_driver() {
+    for driver_first in [false, true] {
+        let dropped = Count::default();
+        let captured = CountsDrop(dropped.clone());
+        let executor = move |task| {
+            let _captured = &captured;
+            drop(task);
+        };
+        let Driven { timer, driver, .. } =
+            Driven::built(Mode::default(), |builder| builder.executor(executor));
+        if driver_first {
+            drop(driver);
+            assert_eq!(dropped.get(), 0);
+            drop(timer);
+        } else {
+            drop(timer);
+            drop(driver);
+        }
+        assert_eq!(dropped.get(), 1);
+    }
+}
+
+#[test]
+fn run_yields_between_turns_and_wakes_for_something_earlier() {
+    let Driven { clock, timer, driver, log, .. } = Driven::new();
+    let hand = Hand::new();
+    let asked = Mutex::new(Vec::new());
+    let mut run = pin!(driver.run(|at| {
+        asked.lock().unwrap().push(at - log.start());
+        std::future::pending::<()>()
+    }));
+    for number in 0..600 {
+        timer.schedule(ms(1), log.task(number)).expect("it runs");
+    }
+    clock.advance(ms(1));
+    for fired in [256, 512] {
+        assert!(run.as_mut().poll(&mut hand.context()).is_pending());
+        assert_eq!((log.len(), hand.woken()), (fired, 1));
+    }
+    assert!(run.as_mut().poll(&mut hand.context()).is_pending());
+    assert_eq!((log.len(), hand.woken()), (600, 0));
+
+    timer.schedule(ms(999), || {}).expect("it runs");
+    assert_eq!(hand.woken(), 1);
+    // It sleeps once for each instant, however often it is polled.
+    for _ in 0..3 {
+        assert!(run.as_mut().poll(&mut hand.context()).is_pending());
+    }
+    timer.schedule(ms(49), || {}).expect("it runs");
+    assert!(run.as_mut().poll(&mut hand.context()).is_pending());
+    let slept = std::mem::take(&mut *asked.lock().unwrap());
+    assert!(slept.len() <= 2 && slept.last() <= Some(&ms(50)), "{slept:?}");
+
+    hand.woken();
+    drop(timer.stop());
+    assert_eq!(hand.woken(), 1);
+    assert_eq!(run.as_mut().poll(&mut hand.context()), Poll::Ready(()));
+    assert_eq!(hand.wakers(), 0);
+}
+
+#[test]
+fn a_sleep_of_the_runtime_that_ends_early_or_at_once_costs_one_turn_each() {
+    let Driven { timer, driver, log, .. } = Driven::new();
+    let hand = Hand::new();
+    timer.schedule(ms(10), log.task(1)).expect("it runs");
+    let mut run = pin!(driver.run(|_| std::future::ready(())));
+    for _ in 0..3 {
+        assert!(run.as_mut().poll(&mut hand.context()).is_pending());
+        assert_eq!((log.len(), hand.woken()), (0, 1));
+    }
+}
+
+#[test]
+fn dropping_what_runs_the_driver_ends_the_timer() {
+    let Driven { timer, driver, .. } = Driven::new();
+    let pending = timer.schedule(ms(10), || {}).expect("it runs");
+    let mut run = Box::pin(driver.run(|_| std::future::pending::<()>()));
+    assert!(run.as_mut().poll(&mut Hand::new().context()).is_pending());
+    drop(run);
+    assert!(timer.is_stopped() && pending.status() == Status::Stopped);
+    // Also before its first poll.
+    let Driven { timer, driver, .. } = Driven::new();
+    drop(driver.run(|_| std::future::pending::<()>()));
+    assert!(timer.is_stopped());
+}
+
+#[test]
+fn queues_and_futures_work_on_a_driver_inside_a_runtime() {
+    smol::block_on(async {
+        let (timer, driver) = Timer::builder().build_driven().expect("in range");
+        let driven = smol::spawn(driver.run(smol::Timer::at));
+        timer.sleep(ms(2)).await.expect("it runs");
+        let never = std::future::pending::<()>();
+        assert!(timer.timeout(ms(2), never).await.is_err());
+        let mut ticks = timer.interval(ms(1));
+        for _ in 0..3 {
+            ticks.tick().await.expect("it runs");
+        }
+        let mut queue = DelayQueue::with_timer(&timer);
+        queue.insert("second", ms(4));
+        queue.insert("first", ms(2));
+        for expected in ["first", "second"] {
+            let due = queue.next().await.expect("two are there").expect("it runs");
+            assert_eq!(due.value, expected);
+        }
+        drop(timer.stop());
+        driven.await;
+    });
+}
+
+#[test]
+fn a_driver_counts_no_thread() {
+    let name = "driven-by-hand";
+    let (timer, mut driver) = Timer::builder().thread_name(name).build_driven().expect("in range");
+    timer.schedule(Duration::ZERO, || {}).expect("it runs");
+    driver.turn();
+    assert_eq!(crate::help::threads_named(name).unwrap_or(0), 0);
+}
