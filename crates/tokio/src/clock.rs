@@ -1,0 +1,62 @@
+//! The present of a runtime.
+
+use std::time::Instant;
+use tickwheel::Clock;
+use tokio::runtime::Handle;
+
+/// A [`Clock`] that tells the time of a runtime: it stands still while that runtime's clock is
+/// paused, and moves with it.
+///
+/// A timer follows `pause`, `advance`, `resume` and `start_paused` if it has this clock and a
+/// [`Driver`](tickwheel::Driver) on that runtime. [`time`](crate::time) has such a timer already;
+/// this is for your own. On a thread outside of the runtime it needs the feature `test-util`.
+///
+/// ```
+/// use std::time::Duration;
+/// use tickwheel::Timer;
+/// use tickwheel_tokio::TokioClock;
+///
+/// # let mut builder = tokio::runtime::Builder::new_current_thread();
+/// # builder.enable_time().start_paused(true).build()?.block_on(
+/// // #[tokio::test(start_paused = true)]
+/// async {
+///     let (timer, driver) = Timer::builder().clock(TokioClock::current()).build_driven()?;
+///     tokio::spawn(driver.run(|at| tokio::time::sleep_until(at.into())));
+///     timer.sleep(Duration::from_secs(31_536_000)).await?; // a year, at once
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// }
+/// # )?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct TokioClock {
+    #[cfg_attr(not(feature = "test-util"), expect(dead_code, reason = "one clock for all"))]
+    runtime: Handle,
+}
+
+impl TokioClock {
+    /// Makes the clock of a runtime.
+    #[must_use]
+    pub fn new(runtime: Handle) -> Self {
+        Self { runtime }
+    }
+
+    /// Makes the clock of the runtime that this thread is in.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a runtime, as [`Handle::current`].
+    #[must_use]
+    #[track_caller]
+    pub fn current() -> Self {
+        Self::new(Handle::current())
+    }
+}
+
+impl Clock for TokioClock {
+    fn now(&self) -> Instant {
+        #[cfg(feature = "test-util")]
+        let _inside = self.runtime.enter();
+        tokio::time::Instant::now().into_std()
+    }
+}

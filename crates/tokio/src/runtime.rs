@@ -1,0 +1,112 @@
+//! The timer of each runtime.
+//!
+//! The first use of [`time`](crate::time) inside a runtime builds a timer and spawns the task that
+//! drives it. That task owns the timer: the runtime drops it when it shuts down, and then the
+//! timer is stopped, whoever looks for it. Everybody else has a weak reference, because the number
+//! of a runtime that has ended may be that of another.
+
+use crate::TokioClock;
+use std::cell::RefCell;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Waker};
+use tickwheel::Timer;
+use tokio::runtime::{Handle, Id};
+use tokio::task::coop::unconstrained;
+use tokio::time::{Duration, Instant};
+
+/// The timer of a runtime that is alive.
+pub(crate) struct Driven {
+    runtime: Id,
+    pub(crate) timer: Timer,
+}
+
+/// Returns the timer of the runtime that this thread is in.
+///
+/// # Panics
+///
+/// Outside of a runtime, and in one without timers, with tokio's words.
+#[track_caller]
+pub(crate) fn current() -> Arc<Driven> {
+    let handle = Handle::current();
+    let runtime = handle.id();
+    let known = KNOWN.with(|known| known.borrow().upgrade());
+    if let Some(driven) = known.filter(|driven| driven.runtime == runtime) {
+        return driven;
+    }
+    // Panics if the runtime has no timers.
+    drop(tokio::time::sleep_until(Instant::now()));
+    let driven = find_or_start(handle);
+    KNOWN.with(|known| known.replace(Arc::downgrade(&driven)));
+    driven
+}
+
+#[cold]
+fn find_or_start(handle: Handle) -> Arc<Driven> {
+    let runtime = handle.id();
+    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|driven| 0 < driven.strong_count());
+    let mut alive = all.iter().filter_map(Weak::upgrade);
+    if let Some(driven) = alive.find(|driven| driven.runtime == runtime) {
+        return driven;
+    }
+    let shards = handle.metrics().num_workers().saturating_mul(SHARDS_PER_WORKER).clamp(1, 256);
+    let mut builder = Timer::builder().shards(shards).clock(TokioClock::new(handle.clone()));
+    if let Some(tick) = tick_of_tokio() {
+        builder = builder.ticks_from(tick);
+    }
+    let (timer, driver) = builder.build_driven().expect("all numbers are in range");
+    let driven = Arc::new(Driven { runtime, timer });
+    all.push(Arc::downgrade(&driven));
+    drop(all);
+    let owned = Arc::clone(&driven);
+    handle.spawn(async move {
+        let _owned = owned;
+        driver.run(|at| tokio::time::sleep_until(at.into())).await;
+    });
+    driven
+}
+
+/// Returns an instant at which a tick of this runtime's own timer began.
+///
+/// With ticks that begin together, a deadline is rounded up once, and what is due at one tick of
+/// tokio's is due at one of ours. tokio does not tell, but a sleep completes at its first poll if
+/// its deadline is not after the tick that the runtime's timer has reached. A search finds the last
+/// such deadline to the nanosecond. None if the timer goes on meanwhile each time.
+fn tick_of_tokio() -> Option<std::time::Instant> {
+    let is_reached = |instant: Instant| {
+        let sleep = pin!(unconstrained(tokio::time::sleep_until(instant)));
+        sleep.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    };
+    for _ in 0..SEARCHES {
+        let now = Instant::now();
+        let mut back = Duration::from_millis(1);
+        while !is_reached(now.checked_sub(back)?) {
+            back = back.checked_mul(2)?;
+        }
+        // Reached this long ago, and not reached.
+        let (mut reached, mut ahead) = (back, Duration::ZERO);
+        while ahead + Duration::from_nanos(1) < reached {
+            let middle = ahead + (reached - ahead) / 2;
+            if is_reached(now - middle) { reached = middle } else { ahead = middle }
+        }
+        if is_reached(now - reached) && !is_reached(now - ahead) {
+            return Some((now - reached).into_std());
+        }
+    }
+    None
+}
+
+thread_local! {
+    /// The timer that this thread found last.
+    static KNOWN: RefCell<Weak<Driven>> = RefCell::default();
+}
+
+/// The timers of all runtimes, and of some that are gone.
+static ALL: Mutex<Vec<Weak<Driven>>> = Mutex::new(Vec::new());
+
+/// With one for each, two busy workers would soon meet at one.
+const SHARDS_PER_WORKER: usize = 4;
+
+/// A search fails if tokio's next tick comes meanwhile, which is seldom.
+const SEARCHES: usize = 16;

@@ -1,0 +1,303 @@
+//! A queue of values that come out at their deadlines.
+
+use super::{Duration, Instant, Sleep, at_most_30_years, sleep_until};
+use futures_core::Stream;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+use tickwheel::{Mode, Ticks, Wheel};
+
+pub use tickwheel::Key;
+
+/// A queue of values that come out at their deadlines: tokio-util's `DelayQueue`.
+///
+/// A deadline may be as far as an [`Instant`] can hold, and a far one hides no near one. A key that
+/// is gone names nothing else later. The queue is made, filled and dropped outside of a runtime,
+/// too; polling it while something waits needs one.
+///
+/// ```
+/// use tickwheel_tokio::time::{DelayQueue, Duration};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+/// let mut queue = DelayQueue::new();
+/// let late = queue.insert("late", Duration::from_secs(60));
+/// queue.insert("soon", Duration::from_millis(5));
+/// let next = std::future::poll_fn(|context| queue.poll_expired(context)).await;
+/// assert_eq!(next.map(|expired| expired.into_inner()), Some("soon"));
+/// assert_eq!(queue.remove(&late).into_inner(), "late");
+/// # });
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct DelayQueue<T> {
+    /// Locked by [`peek`](Self::peek) alone, which sorts.
+    wheel: Mutex<Wheel<T>>,
+    ticks: Ticks<std::time::Instant>,
+    /// Until the wheel has something to do, at the latest. Some since a poll found nothing due.
+    sleep: Option<Sleep>,
+    /// Of the task that polled last and waits.
+    waker: Option<Waker>,
+    capacity: usize,
+}
+
+/// A value that came out of a [`DelayQueue`].
+#[derive(Debug)]
+pub struct Expired<T> {
+    key: Key,
+    deadline: Instant,
+    value: T,
+}
+
+impl<T> DelayQueue<T> {
+    /// Makes an empty queue.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_capacity(0)
+    }
+
+    /// Makes an empty queue with room for so many values.
+    #[must_use]
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self {
+            wheel: Mutex::new(Wheel::with_capacity(Mode::default(), capacity)),
+            ticks: Ticks::new(Instant::now().into_std(), Duration::from_millis(1)),
+            sleep: None,
+            waker: None,
+            capacity,
+        }
+    }
+
+    /// Inserts `value`, which comes out at `deadline`, and returns its key.
+    pub fn insert_at(&mut self, value: T, deadline: Instant) -> Key {
+        let tick = self.ticks.deadline(deadline.into_std());
+        let key = self.wheel().schedule(tick, value);
+        self.capacity = self.capacity.max(self.len());
+        self.waits_on();
+        key
+    }
+
+    /// Inserts `value`, which comes out `timeout` from now, and returns its key.
+    pub fn insert(&mut self, value: T, timeout: Duration) -> Key {
+        self.insert_at(value, Instant::now() + at_most_30_years(timeout))
+    }
+
+    /// Polls for the next value. None if the queue is empty.
+    pub fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
+        let mut now = self.wheel().now();
+        loop {
+            if let Some(expired) = self.wheel().expire(now) {
+                let tickwheel::Expired { key, deadline, value } = expired;
+                return Poll::Ready(Some(self.expired(key, deadline, value)));
+            }
+            self.waker = Some(context.waker().clone());
+            let Some(tick) = self.next_wake() else { return Poll::Ready(None) };
+            let until = self.instant(tick);
+            // A sleep that was moved to later would wake the task at the earlier time.
+            if self.sleep.as_ref().is_none_or(|sleep| sleep.deadline() != until) {
+                self.sleep = Some(sleep_until(until));
+            }
+            if let Some(sleep) = &mut self.sleep {
+                ready!(Pin::new(sleep).poll(context));
+            }
+            now = tick;
+        }
+    }
+
+    /// Returns the deadline of a value.
+    ///
+    /// # Panics
+    ///
+    /// If the key names none.
+    #[must_use]
+    #[track_caller]
+    pub fn deadline(&self, key: &Key) -> Instant {
+        let deadline = self.peeked(|wheel| wheel.deadline(*key));
+        self.instant(deadline.expect("invalid key"))
+    }
+
+    /// Takes a value out.
+    ///
+    /// # Panics
+    ///
+    /// If the key names none.
+    #[track_caller]
+    pub fn remove(&mut self, key: &Key) -> Expired<T> {
+        self.try_remove(key).expect("invalid key")
+    }
+
+    /// Takes a value out, or returns None if the key names none.
+    pub fn try_remove(&mut self, key: &Key) -> Option<Expired<T>> {
+        let deadline = self.wheel().deadline(*key)?;
+        let value = self.wheel().cancel(*key)?;
+        if self.is_empty() {
+            // The task learns that there is nothing to wait for.
+            self.wake();
+        }
+        Some(self.expired(*key, deadline, value))
+    }
+
+    /// Moves a value to `deadline`, earlier or later.
+    ///
+    /// # Panics
+    ///
+    /// If the key names none.
+    #[track_caller]
+    pub fn reset_at(&mut self, key: &Key, deadline: Instant) {
+        let tick = self.ticks.deadline(deadline.into_std());
+        assert!(self.wheel().reschedule(*key, tick), "invalid key");
+        self.waits_on();
+    }
+
+    /// Moves a value to `timeout` from now.
+    ///
+    /// # Panics
+    ///
+    /// If the key names none.
+    #[track_caller]
+    pub fn reset(&mut self, key: &Key, timeout: Duration) {
+        self.reset_at(key, Instant::now() + at_most_30_years(timeout));
+    }
+
+    /// Drops all values.
+    pub fn clear(&mut self) {
+        self.wheel().clear();
+        self.sleep = None;
+        self.wake();
+    }
+
+    /// Gives back memory that the values do not need. Keys stay good.
+    pub fn shrink_to_fit(&mut self) {
+        self.compact();
+    }
+
+    /// Gives back memory that the values do not need. Keys stay good.
+    pub fn compact(&mut self) {
+        self.wheel().shrink_to_fit();
+        self.capacity = self.len();
+    }
+
+    /// Makes room for `additional` values.
+    pub fn reserve(&mut self, additional: usize) {
+        self.wheel().reserve(additional);
+        self.capacity = self.capacity.max(self.len().saturating_add(additional));
+    }
+
+    /// Returns the key of the value that comes out next.
+    #[must_use]
+    pub fn peek(&self) -> Option<Key> {
+        self.peeked(|wheel| wheel.peek().map(|(key, ..)| key))
+    }
+
+    /// Returns how many values there is room for, at least.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Returns how many values wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.peeked(|wheel| wheel.len())
+    }
+
+    /// Returns whether none waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn wheel(&mut self) -> &mut Wheel<T> {
+        self.wheel.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn peeked<R>(&self, look: impl FnOnce(&mut Wheel<T>) -> R) -> R {
+        look(&mut self.wheel.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the earliest deadline, or a tick before it if that takes long to find.
+    fn next_wake(&mut self) -> Option<u64> {
+        let mut work = LOOKS;
+        let wheel = self.wheel();
+        wheel.next_deadline_bounded(&mut work).or_else(|| wheel.next_wake())
+    }
+
+    /// Wakes the task if it sleeps for too long, or if the wheel has something to do now.
+    fn waits_on(&mut self) {
+        let Some(tick) = self.next_wake() else { return };
+        let until = self.instant(tick);
+        let waits = self.sleep.as_ref().is_some_and(|sleep| sleep.deadline() <= until);
+        if !waits || until <= Instant::now() {
+            self.wake();
+        }
+    }
+
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn expired(&self, key: Key, deadline: u64, value: T) -> Expired<T> {
+        Expired { key, deadline: self.instant(deadline), value }
+    }
+
+    /// Returns the instant of a tick, or one in about 30 years if an instant cannot hold it.
+    fn instant(&self, tick: u64) -> Instant {
+        let far = || Instant::now() + at_most_30_years(Duration::MAX);
+        self.ticks.instant(tick).map_or_else(far, Instant::from_std)
+    }
+}
+
+impl<T> Unpin for DelayQueue<T> {}
+
+impl<T> Default for DelayQueue<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> fmt::Debug for DelayQueue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DelayQueue").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl<T> Stream for DelayQueue<T> {
+    type Item = Expired<T>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_expired(context)
+    }
+}
+
+impl<T> Expired<T> {
+    /// Returns the value.
+    pub fn get_ref(&self) -> &T {
+        &self.value
+    }
+
+    /// Returns the value.
+    pub fn get_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+
+    /// Returns the value.
+    pub fn into_inner(self) -> T {
+        self.value
+    }
+
+    /// Returns the deadline.
+    #[must_use]
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Returns the key that it had.
+    #[must_use]
+    pub fn key(&self) -> Key {
+        self.key
+    }
+}
+
+/// At how many timeouts a poll looks to save a wake-up.
+const LOOKS: usize = 64;

@@ -1,0 +1,259 @@
+//! What tokio's own suites do not ask: the driver in each kind of runtime, its end, and its clock.
+
+use futures::FutureExt;
+use std::future::{pending, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::mpsc;
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use tickwheel::Timer;
+use tickwheel_tokio::TokioClock;
+use tickwheel_tokio::time::{self, DelayQueue, Duration, Instant, Sleep, sleep, timeout};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::LocalSet;
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn current_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("it starts")
+}
+
+fn multi_thread(workers: usize) -> Runtime {
+    Builder::new_multi_thread().worker_threads(workers).enable_all().build().expect("it starts")
+}
+
+fn paused() -> Runtime {
+    Builder::new_current_thread().enable_all().start_paused(true).build().expect("it starts")
+}
+
+async fn sleeps_for(duration: Duration) {
+    let start = Instant::now();
+    sleep(duration).await;
+    assert!(duration <= start.elapsed());
+}
+
+fn sleep_of(runtime: &Runtime, duration: Duration) -> Sleep {
+    let _inside = runtime.enter();
+    sleep(duration)
+}
+
+fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// The message of a panic.
+fn panics(body: impl FnOnce()) -> String {
+    let payload = catch_unwind(AssertUnwindSafe(body)).expect_err("it panics");
+    let text = payload.downcast_ref::<&str>().map(|text| text.to_string());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).expect("it has a message")
+}
+
+#[test]
+fn sleeps_in_each_kind_of_runtime() {
+    for runtime in [current_thread(), multi_thread(1), multi_thread(4)] {
+        runtime.block_on(async {
+            sleeps_for(ms(3)).await;
+            let tasks: Vec<_> = (0..100).map(|n| tokio::spawn(sleeps_for(ms(n % 10)))).collect();
+            for task in tasks {
+                task.await.expect("it ends");
+            }
+        });
+    }
+}
+
+#[test]
+fn sleeps_in_a_local_set_and_in_spawn_blocking() {
+    let runtime = current_thread();
+    let local = LocalSet::new();
+    local.block_on(&runtime, async {
+        tokio::task::spawn_local(sleeps_for(ms(3))).await.expect("it ends");
+        let handle = tokio::runtime::Handle::current();
+        let blocking = tokio::task::spawn_blocking(move || handle.block_on(sleeps_for(ms(3))));
+        blocking.await.expect("it ends");
+    });
+}
+
+#[test]
+fn each_runtime_has_a_driver_that_ends_with_it() {
+    // The number of one that has ended may be that of the next.
+    for _ in 0..50 {
+        let runtime = current_thread();
+        runtime.block_on(sleeps_for(ms(1)));
+        let mut waits = sleep_of(&runtime, ms(60_000));
+        assert!(poll(&mut waits).is_pending());
+        assert_eq!(runtime.metrics().num_alive_tasks(), 1, "the driver");
+        drop(runtime);
+        let message = panics(|| assert!(poll(&mut waits).is_pending()));
+        assert_eq!(message, "A Tokio 1.x context was found, but it is being shutdown.");
+    }
+}
+
+#[test]
+fn a_sleep_of_one_runtime_is_polled_in_another() {
+    let (first, second) = (multi_thread(1), current_thread());
+    let mut waits = sleep_of(&first, ms(5));
+    let start = std::time::Instant::now();
+    second.block_on(&mut waits);
+    assert!(start.elapsed() < ms(60_000));
+    // It panics there, too, if its own is gone.
+    let mut waits = sleep_of(&first, ms(60_000));
+    drop(first);
+    second.block_on(async { panics(|| assert!(poll(&mut waits).is_pending())) });
+    second.block_on(sleeps_for(ms(1)));
+}
+
+#[test]
+fn two_runtimes_have_two_clocks() {
+    let (paused, real) = (paused(), current_thread());
+    let year = Duration::from_secs(31_536_000);
+    paused.block_on(sleeps_for(year));
+    let mut far = sleep_of(&paused, year);
+    real.block_on(async {
+        assert!(poll(&mut far).is_pending());
+        sleeps_for(ms(3)).await;
+        assert!(poll(&mut far).is_pending());
+    });
+}
+
+#[test]
+fn a_sleep_that_waits_in_drop_of_the_runtime_does_no_harm() {
+    let runtime = multi_thread(2);
+    let (sender, dropped) = mpsc::channel();
+    struct Tells(mpsc::Sender<()>);
+    impl Drop for Tells {
+        fn drop(&mut self) {
+            // A sleep that is made while the runtime shuts down.
+            drop(catch_unwind(|| assert!(poll(&mut sleep(ms(1))).is_pending())));
+            self.0.send(()).expect("it waits");
+        }
+    }
+    runtime.block_on(async {
+        for _ in 0..20 {
+            let tells = Tells(sender.clone());
+            tokio::spawn(async move {
+                let _tells = tells;
+                sleep(ms(60_000)).await;
+            });
+        }
+        sleeps_for(ms(2)).await;
+    });
+    drop(runtime);
+    assert_eq!(dropped.try_iter().count(), 20);
+}
+
+#[test]
+fn outside_of_a_runtime_and_without_timers_it_panics_as_tokio_does() {
+    let same = |ours: fn(), theirs: fn()| assert_eq!(panics(ours), panics(theirs));
+    same(|| drop(sleep(ms(1))), || drop(tokio::time::sleep(ms(1))));
+    same(|| drop(time::interval(ms(1))), || drop(tokio::time::interval(ms(1))));
+    same(|| drop(time::interval(ms(0))), || drop(tokio::time::interval(ms(0))));
+    let runtime = Builder::new_current_thread().build().expect("it starts");
+    let _inside = runtime.enter();
+    same(|| drop(sleep(ms(1))), || drop(tokio::time::sleep(ms(1))));
+    same(|| drop(timeout(ms(1), async {})), || drop(tokio::time::timeout(ms(1), async {})));
+}
+
+#[test]
+fn a_queue_lives_outside_of_a_runtime() {
+    let mut queue = DelayQueue::new();
+    let key = queue.insert(1, ms(1));
+    queue.insert(2, Duration::MAX);
+    assert_eq!((queue.len(), queue.peek()), (2, Some(key)));
+    let next = current_thread().block_on(poll_fn(|context| queue.poll_expired(context)));
+    assert_eq!(next.map(|expired| expired.into_inner()), Some(1));
+    thread::spawn(move || drop(queue)).join().expect("it is dropped anywhere");
+}
+
+/// tokio-util's hides the near one, or panics.
+#[test]
+fn a_far_entry_of_a_queue_hides_no_near_one() {
+    paused().block_on(async {
+        let mut queue = DelayQueue::new();
+        queue.insert("far", Duration::from_millis(1 << 37));
+        queue.insert("near", Duration::from_secs(60));
+        let start = Instant::now();
+        let next = poll_fn(|context| queue.poll_expired(context)).await.expect("two wait");
+        assert_eq!(next.get_ref(), &"near");
+        assert!(start.elapsed() < Duration::from_secs(61));
+    });
+}
+
+#[test]
+fn always_ready_it_gives_way_to_others() {
+    current_thread().block_on(async {
+        let others = tokio::spawn(async {});
+        let mut ready = sleep(ms(0));
+        (&mut ready).await;
+        // Only the budget ends this.
+        let busy = poll_fn(|context| {
+            while Pin::new(&mut ready).poll(context).is_ready() {}
+            if others.is_finished() { Poll::Ready(()) } else { Poll::Pending }
+        });
+        busy.await;
+    });
+}
+
+#[test]
+fn a_future_that_uses_up_its_budget_ends_at_its_deadline() {
+    current_thread().block_on(async {
+        let busy = async {
+            loop {
+                tokio::task::consume_budget().await;
+            }
+        };
+        assert!(timeout(ms(5), busy).await.is_err());
+    });
+}
+
+#[test]
+fn our_own_timer_follows_a_paused_clock() {
+    paused().block_on(async {
+        let builder = Timer::builder().clock(TokioClock::current());
+        let (timer, driver) = builder.build_driven().expect("in range");
+        let driven = tokio::spawn(driver.run(|at| tokio::time::sleep_until(at.into())));
+        let (start, hour) = (Instant::now(), Duration::from_secs(3_600));
+        timer.sleep(hour).await.expect("it runs");
+        assert!((hour..hour + ms(3)).contains(&start.elapsed()));
+
+        let mut waits = timer.sleep(hour);
+        assert!(poll(&mut waits).is_pending());
+        tokio::task::yield_now().await;
+        time::advance(hour - ms(1)).await;
+        assert!((&mut waits).now_or_never().is_none());
+        time::advance(ms(3)).await;
+        assert_eq!((&mut waits).now_or_never(), Some(Ok(())));
+
+        time::resume();
+        let start = std::time::Instant::now();
+        timer.sleep(ms(5)).await.expect("it runs");
+        assert!(ms(5) <= start.elapsed());
+        drop(timer.stop());
+        driven.await.expect("it ends");
+    });
+}
+
+/// As threads of no runtime see it: with the clock of its own.
+#[test]
+fn a_thread_outside_reads_the_clock_of_its_runtime() {
+    let runtime = paused();
+    let clock = TokioClock::new(runtime.handle().clone());
+    let read = move || tickwheel::Clock::now(&clock);
+    let before = read();
+    thread::sleep(ms(2));
+    assert_eq!(read(), before);
+    runtime.block_on(time::advance(ms(50)));
+    assert_eq!(thread::spawn(move || read() - before).join().expect("it reads"), ms(50));
+}
+
+#[test]
+fn a_million_years_never_come() {
+    paused().block_on(async {
+        let never = timeout(Duration::MAX, pending::<()>());
+        assert!(timeout(ms(5), never).await.is_err());
+        let mut far = sleep(Duration::MAX);
+        assert!(poll(&mut far).is_pending());
+    });
+}
