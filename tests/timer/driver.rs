@@ -329,7 +329,7 @@ fn a_turn_leaves_its_thread_the_shard_it_had() {
 #[test]
 fn a_hook_may_panic_schedule_move_the_clock_stop_and_drop() {
     returns("a hook", || {
-        for kind in 0..5 {
+        for kind in 0..6 {
             let Driven { clock, timer, mut driver, log, .. } = Driven::new();
             let (weak, last) = (clock.clone(), Mutex::new(Some(timer.clone())));
             driver.on_wake(move || match kind {
@@ -340,6 +340,11 @@ fn a_hook_may_panic_schedule_move_the_clock_stop_and_drop() {
                 }
                 2 => weak.advance(ms(1)),
                 3 => drop(last.lock().unwrap().clone().expect("it is there").stop()),
+                4 => {
+                    // In the middle of a stop.
+                    let timer = last.lock().unwrap().clone().expect("it is there");
+                    assert!(!timer.is_stopped() || timer.stop().is_err());
+                }
                 _ => drop(last.lock().unwrap().take()),
             });
             driver.turn();
