@@ -361,6 +361,20 @@ fn a_hook_may_panic_schedule_move_the_clock_stop_and_drop() {
     });
 }
 
+/// The thread that advances a clock holds a lock meanwhile.
+#[test]
+fn a_hook_moves_the_clock_that_tells_it() {
+    let (now, expected) = returns("a hook", || {
+        let Driven { clock, timer: _timer, mut driver, start, .. } = Driven::new();
+        let moves = clock.clone();
+        driver.on_wake(move || moves.advance(ms(5)));
+        driver.turn();
+        clock.advance(ms(1));
+        (clock.now(), start + ms(5))
+    });
+    assert_eq!(now, expected);
+}
+
 #[test]
 fn an_executor_takes_tasks_of_a_driver() {
     let kept = Kept::default();
