@@ -291,9 +291,10 @@ impl<T> Wheel<T> {
     /// The call subtracts its work from `work`. If it returns None with `work` at 0, there may be
     /// more to do, and the next call goes on from there.
     ///
-    /// Each timeout that is handed out, moved, or looked at in vain is one unit of work. The last
-    /// step may exceed `work`: it takes up to 1024 timeouts of a bucket, or up to 8192 if it sorts
-    /// them; in a hashed wheel it looks at up to 512.
+    /// Each timeout that is handed out, moved, or looked at in vain is one unit of work, and so is a
+    /// step that finds none. The last step may exceed `work`: it takes up to 1024 timeouts of a
+    /// bucket, or up to 8192 if it sorts them; in a hashed wheel it looks at up to 512. Finding the
+    /// bucket for a step takes at most 12 looks, whatever is pending, and is not counted.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -325,7 +326,7 @@ impl<T> Wheel<T> {
     fn expire_due(&mut self, now: u64, work: &mut usize) -> Option<Expired<T>> {
         while 0 < *work {
             let Some(entry) = self.ready.first() else {
-                *work = work.saturating_sub(self.make_ready(now)?);
+                *work = work.saturating_sub(self.make_ready(now)?.max(1));
                 continue;
             };
             if now < entry.deadline && !self.arena.is_stale(entry) {
@@ -553,7 +554,7 @@ impl<T> Wheel<T> {
     fn find_first(&mut self, work: &mut usize) -> Option<Entry> {
         while 0 < *work {
             if let Some(visit) = self.visit {
-                *work = work.saturating_sub(self.visit_step(visit));
+                *work = work.saturating_sub(self.visit_step(visit).max(1));
                 continue;
             }
             if let Some(entry) = self.ready.first() {

@@ -232,21 +232,38 @@ mod tests {
         panic!("the sweep does not come there");
     }
 
-    /// In one bucket, at one tick, gathered by a jump, and sorted as a whole.
-    #[test]
-    fn a_sweep_that_is_over_has_left_no_entry_out() {
-        for (mode, deadline, tick) in [
+    /// Wheels with a crowd in one bucket, at one tick, gathered by a jump, and sorted as a whole.
+    fn crowds() -> impl Iterator<Item = (Wheel<u64>, Vec<super::super::Key>)> {
+        let crowds = [
             ("hierarchical:64", (|_| 1 << 40) as fn(u64) -> u64, 0),
+            ("hashed:8", |_| 1 << 40, 0),
             ("hashed:8", |value| (1 << 40) + value, 0),
+            ("hierarchical:64", |_| 7, 7),
             ("hashed:8", |_| 7, 7),
             ("hashed:8", |value| 1 + value * 7, CROWD * 8),
             ("hierarchical:64", |value| 64 + value % 64, 64),
-        ] {
+        ];
+        crowds.into_iter().map(|(mode, deadline, tick)| {
             let mut wheel = Wheel::new(mode.parse().expect("a mode"));
-            let keys: Vec<_> = (0..CROWD).map(|at| wheel.schedule(deadline(at), at)).collect();
+            let keys = (0..CROWD).map(|at| wheel.schedule(deadline(at), at)).collect();
             assert_eq!(wheel.expire(tick).is_some(), tick > 0);
+            (wheel, keys)
+        })
+    }
+
+    #[test]
+    fn a_sweep_that_is_over_has_left_no_entry_out() {
+        for (mut wheel, keys) in crowds() {
             cancel_until(&mut wheel, &keys, |_, _| true);
             sweep_all(&mut wheel);
+        }
+    }
+
+    #[test]
+    fn a_sweep_keeps_up_wherever_the_crowd_is() {
+        for (mut wheel, keys) in crowds() {
+            cancel_most(&mut wheel, &keys);
+            expire_all(&mut wheel);
         }
     }
 
@@ -270,48 +287,6 @@ mod tests {
         wheel.schedule(before.deadline - 1, 0);
         assert_eq!(sorted(&wheel), len + 1, "it moves those behind it");
         sweep_all(&mut wheel);
-    }
-
-    #[test]
-    fn it_finds_what_is_in_one_bucket() {
-        for mode in ["hierarchical:64", "hashed:8"] {
-            let mut wheel = Wheel::new(mode.parse().expect("a mode"));
-            let keys: Vec<_> = (0..CROWD).map(|value| wheel.schedule(1 << 40, value)).collect();
-            cancel_most(&mut wheel, &keys);
-            expire_all(&mut wheel);
-        }
-    }
-
-    #[test]
-    fn it_finds_what_is_due_at_one_tick() {
-        for mode in ["hierarchical:64", "hashed:8"] {
-            let mut wheel = Wheel::new(mode.parse().expect("a mode"));
-            wheel.expire(7);
-            let keys: Vec<_> = (0..CROWD).map(|value| wheel.schedule(7, value)).collect();
-            assert_eq!(wheel.ready.iter().count(), CROWD as usize, "all are ready");
-            cancel_most(&mut wheel, &keys);
-            expire_all(&mut wheel);
-        }
-    }
-
-    #[test]
-    fn it_finds_what_a_jump_has_gathered() {
-        let mut wheel = Wheel::new("hashed:8".parse().expect("a mode"));
-        let keys: Vec<_> = (0..CROWD).map(|value| wheel.schedule(1 + value * 7, value)).collect();
-        while wheel.expire_bounded(CROWD * 8, &mut 1).is_none() {}
-        assert!(!wheel.ready.runs.is_empty(), "it is gathered");
-        cancel_most(&mut wheel, &keys);
-        expire_all(&mut wheel);
-    }
-
-    #[test]
-    fn it_finds_what_was_sorted() {
-        let mut wheel = Wheel::new("hierarchical:64".parse().expect("a mode"));
-        let keys: Vec<_> = (0..CROWD).map(|value| wheel.schedule(64 + value % 64, value)).collect();
-        wheel.expire(64);
-        assert!(CROWD as usize / 2 < wheel.ready.sorted().len(), "it was sorted as a whole");
-        cancel_most(&mut wheel, &keys);
-        expire_all(&mut wheel);
     }
 
     /// The last chunk vanishes as the scan comes to it, and the one before, which was scanned, is

@@ -275,6 +275,7 @@ impl Table {
     /// in it.
     #[inline]
     pub(super) fn first(&self) -> Option<(u32, u64)> {
+        steps::count(self.height as usize + 1);
         let mut node = self.nodes.all.first().filter(|root| root.occupied != 0)?;
         for _ in 1..self.height {
             node = &self.nodes.all[node.children[node.occupied.trailing_zeros() as usize] as usize];
@@ -292,6 +293,7 @@ impl Table {
 
     /// As `last`, below one node or in one row.
     fn last_below(&self, tier: u32, at: usize, number: u32) -> Option<u32> {
+        steps::count(1);
         if tier == 0 {
             let Row { base, occupied, .. } = self.rows.all[at];
             let members = occupied & (u32::MAX >> (31 - number % ROW as u32));

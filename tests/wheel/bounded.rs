@@ -3,7 +3,7 @@
 use crate::checked::Checked;
 use crate::common::Numbers;
 use crate::pair::Pair;
-use tickwheel::{Mode, Wheel};
+use tickwheel::{Mode, Wheel, steps};
 
 in_each_hierarchical_mode! {
     too_many_to_be_sorted_at_once_are_demoted,
@@ -12,6 +12,33 @@ in_each_hierarchical_mode! {
 
 in_each_hashed_mode! {
     a_call_looks_at_no_more_than_its_work_and_a_step,
+    scheduled_now_it_comes_after_all_that_a_jump_has_gathered,
+}
+
+/// One in each row of buckets comes and one stays, so that the tree of deadlines is wrong in each row
+/// that is passed.
+#[test]
+fn a_call_puts_no_more_of_the_tree_right_than_a_path() {
+    /// Looks at the tree for a step, as documented.
+    const LOOKS: u64 = 12;
+    for mode in ["hashed:4096", "hashed:65536", "hashed:1048576"] {
+        let mut wheel = Wheel::new(mode.parse().expect("a mode"));
+        let (round, row) = (wheel.mode().buckets() as u64, wheel.mode().buckets() as u64 >> 12);
+        for at in (0..round).step_by(16 * row as usize) {
+            wheel.schedule(at + 1, 0);
+            wheel.schedule(1000 * round + at + 5, 1);
+        }
+        for now in (0..round + 64).step_by(8) {
+            let mut is_over = false;
+            while !is_over {
+                let (before, mut work) = (steps(), 1);
+                let expired = wheel.expire_bounded(now, &mut work);
+                // A bucket holds two at most, and each is looked at, moved and handed out.
+                assert!(steps() - before <= LOOKS + 8, "{} steps in {mode}", steps() - before);
+                is_over = expired.is_none() && work > 0;
+            }
+        }
+    }
 }
 
 in_each_mode! {
@@ -181,6 +208,22 @@ fn scheduled_in_the_middle_for_the_same_tick_comes_last(mode: Mode) {
         pair.jump(FAR + 9, 50);
         assert!(pair.wheel.is_empty());
     }
+}
+
+/// Though a sweep leaves room among those that come first.
+fn scheduled_now_it_comes_after_all_that_a_jump_has_gathered(mode: Mode) {
+    let mut pair = Pair::new(mode);
+    (0..CROWD).for_each(|value| pair.schedule(1 + value * 7));
+    let now = 8 * CROWD + 2 * mode.buckets() as u64;
+    while pair.wheel.len() == CROWD as usize {
+        pair.steps(1, now);
+    }
+    (0..CROWD as usize).filter(|value| value % 20 != 0).for_each(|value| pair.cancel(value));
+    pair.schedule(now);
+    pair.schedule(0);
+    pair.check();
+    pair.jump(now, 7);
+    assert!(pair.wheel.is_empty());
 }
 
 fn cancelled_in_the_middle_never_comes(mode: Mode) {
