@@ -88,7 +88,8 @@ pub(super) struct Arena<T> {
     /// `insert` wait for the memory of the one before.
     open: Vec<u32>,
     /// All slots of the groups from this one on are vacant: none was used since the arena was last
-    /// empty. They are used in the order of memory, when no group is open.
+    /// empty. When no group is open, the first of them is opened, so that slots are used in the order
+    /// of memory.
     fresh: usize,
     /// A vacant slot that is used before all others. While all slots of a group are in use, one
     /// that is vacated and soon used again goes here, and not through `vacant` and `open`.
@@ -98,7 +99,7 @@ pub(super) struct Arena<T> {
     stamp: u32,
     /// The first generation of a new slot: above that of every slot that was ever given back.
     floor: NonZeroU32,
-    /// No slot has a later generation, unless generations came round.
+    /// No key has a later generation, unless generations came round.
     highest: NonZeroU32,
 }
 
@@ -147,8 +148,8 @@ impl<T> Arena<T> {
     #[cfg(feature = "std")]
     pub(super) fn renew(&mut self) -> Option<Self> {
         debug_assert!(self.is_empty(), "there are no timeouts");
-        let highest = Some(self.highest).filter(|&highest| is_first_half(highest))?;
-        let new = Self { stamp: self.stamp, floor: highest, highest, ..Self::new() };
+        let floor = self.highest.checked_add(1).filter(|&floor| is_first_half(floor))?;
+        let new = Self { stamp: self.stamp, floor, highest: floor, ..Self::new() };
         Some(core::mem::replace(self, new))
     }
 
@@ -176,6 +177,10 @@ impl<T> Arena<T> {
         };
         let slot = &mut self.slots[index as usize];
         let Slot::Vacant(generation) = *slot else { unreachable!("a vacant slot is not occupied") };
+        if self.highest < generation {
+            // Rounded up, so that this is seldom.
+            self.highest = generation.saturating_add(GENERATIONS_AT_ONCE);
+        }
         *slot = Slot::Occupied(Timeout { generation, stamp, value });
         self.deadlines[index as usize] = deadline;
         (Key { index, generation }, Entry { index, stamp, deadline })
@@ -184,26 +189,23 @@ impl<T> Arena<T> {
     /// Takes a slot out of the group that is used next.
     #[inline(always)]
     fn take_vacant(&mut self) -> Option<u32> {
-        let group = match self.open.last() {
-            Some(&group) => group,
-            None => self.open_fresh()?,
-        };
+        let &group = self.open.last()?;
         let vacant = &mut self.vacant[group as usize];
         let index = group * GROUP as u32 + vacant.trailing_zeros();
         *vacant &= vacant.wrapping_sub(1);
         if *vacant == 0 {
             self.open.pop();
+            self.open_fresh();
         }
         Some(index)
     }
 
-    /// Opens the first group that was not used since the arena was last empty.
-    #[cold]
-    fn open_fresh(&mut self) -> Option<u32> {
-        let group = Some(self.fresh as u32).filter(|_| self.fresh < self.vacant.len())?;
-        self.fresh += 1;
-        self.open.push(group);
-        Some(group)
+    /// Opens the first group that was not used since the arena was last empty, unless one is open.
+    fn open_fresh(&mut self) {
+        if self.open.is_empty() && self.fresh < self.vacant.len() {
+            self.open.push(self.fresh as u32);
+            self.fresh += 1;
+        }
     }
 
     /// Puts a vacant slot into its group.
@@ -290,13 +292,8 @@ impl<T> Arena<T> {
             Slot::Occupied(timeout) if is_it(timeout) => timeout.generation.checked_add(1),
             _ => return None,
         };
-        let next = next.unwrap_or(NonZeroU32::MIN);
-        let Slot::Occupied(timeout) = core::mem::replace(slot, Slot::Vacant(next)) else {
-            return None;
-        };
-        if self.highest < next {
-            self.raise(next);
-        }
+        let vacant = Slot::Vacant(next.unwrap_or(NonZeroU32::MIN));
+        let Slot::Occupied(timeout) = core::mem::replace(slot, vacant) else { return None };
         if self.vacant[index as usize / GROUP] == 0 && self.spare.is_none() {
             self.spare = Some(index);
         } else {
@@ -309,18 +306,13 @@ impl<T> Arena<T> {
         Some(timeout)
     }
 
-    /// Notes a generation that is the highest, rounded up, so that this is seldom.
-    #[cold]
-    fn raise(&mut self, highest: NonZeroU32) {
-        self.highest = highest.saturating_add(GENERATIONS_AT_ONCE);
-    }
-
     /// Makes `insert` fill the slots in the order of memory, because all of them are vacant.
     #[cold]
     fn begin_again(&mut self) {
         self.put_spare_back();
         self.open.clear();
         self.fresh = 0;
+        self.open_fresh();
     }
 
     /// Returns the value that `key` names.
@@ -449,6 +441,8 @@ impl<T> Arena<T> {
         self.open.retain(|&group| vacant.get(group as usize).is_some_and(|&vacant| vacant != 0));
         self.open.shrink_to_fit();
         self.fresh = self.fresh.min(vacant.len());
+        self.open_fresh();
+        self.highest = self.highest.max(self.floor);
     }
 
     /// Bytes allocated.
@@ -475,13 +469,16 @@ impl<T> Arena<T> {
                 open.push(group);
             }
             assert!(is_listed || group < self.fresh as u32, "no slot of a fresh group is in use");
-            let (Slot::Vacant(generation) | Slot::Occupied(Timeout { generation, .. })) = slot;
-            assert!(*generation <= self.highest, "the highest generation is known");
+            if let Slot::Occupied(Timeout { generation, .. }) = slot {
+                assert!(*generation <= self.highest, "the highest generation is known");
+            }
         }
         assert_eq!(self.len, live, "the count of timeouts is right");
         let mut known = self.open.clone();
         known.sort_unstable();
         assert_eq!(known, open, "the groups with a vacant slot are known");
+        let is_open = !open.is_empty() || self.fresh == self.vacant.len();
+        assert!(is_open, "if there is a vacant group, one is open");
     }
 }
 
@@ -641,6 +638,7 @@ mod tests {
         let mut arena = Arena::new();
         for (floor, is_renewed) in [(u32::MAX / 2 - 20, true), (u32::MAX / 2, false)] {
             arena.floor = NonZeroU32::new(floor).expect("not zero");
+            arena.highest = arena.floor;
             let (key, _) = arena.insert(0, ());
             arena.remove(key);
             assert_eq!(arena.renew().is_some(), is_renewed);
