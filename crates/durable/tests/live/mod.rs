@@ -362,8 +362,12 @@ fn a_timer_can_be_connected_and_dropped_inside_of_a_runtime() {
             timer.close().unwrap();
         });
     }
-    futures::executor::block_on(async {
-        assert!(DurableTimer::connect_async(&url).await.is_ok());
+    // And where no tokio is.
+    smol::block_on(async {
+        let timer = DurableTimer::connect_async(&url).await.unwrap();
+        timer.schedule("b", now(), b"").unwrap().await.unwrap();
+        timer.next().await.unwrap().expect("it is due").ack();
+        smol::unblock(move || timer.close()).await.unwrap();
     });
 }
 
