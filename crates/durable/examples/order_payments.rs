@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 use postgres::{Client, NoTls};
 use tickwheel_durable::{DurableTimer, cancel_in, schedule_in};
 
+#[allow(dead_code)]
 #[path = "../tests/server/mod.rs"]
 mod server;
 

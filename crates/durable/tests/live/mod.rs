@@ -380,6 +380,40 @@ fn of_several_hosts_the_one_that_answers_is_found() {
     timer.schedule("a", now(), b"").unwrap().wait().unwrap();
 }
 
+#[test]
+fn a_standby_that_is_promoted_goes_on_and_nothing_is_lost() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let standby = server.standby();
+    let url = server.either(&standby, &url);
+    let timers = [(); 4].map(|()| worker(&url, Duration::from_secs(2)));
+    let mut names = HashSet::new();
+    let mut fallen = None;
+    let mut gap = None;
+    for n in 0..600 {
+        if n == 300 {
+            server.stop("immediate");
+            standby.promote();
+            fallen = Some(Instant::now());
+        }
+        let name = format!("{n}");
+        let at = now() + Duration::from_millis(500);
+        if timers[n % 4].schedule(&name, at, b"").unwrap().wait().is_ok() {
+            names.insert(name);
+            gap = gap.or_else(|| fallen.map(|fallen| fallen.elapsed()));
+        } else {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+    let count = names.len();
+    take_all(&timers.each_ref(), names);
+    println!("{count} of 600 were taken and all came; the first after {gap:?} on the standby");
+    assert!(gap.is_some());
+    for timer in timers {
+        timer.close().unwrap();
+    }
+}
+
 /// The list of the README.
 #[test]
 fn a_worker_a_caller_and_an_operator_need_what_the_readme_grants() {

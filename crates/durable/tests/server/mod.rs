@@ -32,16 +32,44 @@ impl Server {
             println!("skipped: PostgreSQL is not installed (apt-get install postgresql)");
             return None;
         };
+        let server = Self::new(programs);
+        server.run("initdb", &["-A", "trust", "-U", "tickwheel", "--no-sync", "-E", "UTF8"]);
+        server.go();
+        Some(server)
+    }
+
+    fn new(programs: PathBuf) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let user = (id("-u", &[]) == 0).then(|| (id("-u", &["postgres"]), id("-g", &["postgres"])));
         if let Some((user, group)) = user {
             chown(folder.path(), Some(user), Some(group)).unwrap();
         }
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let server = Self { folder, programs, port, user, databases: AtomicU32::new(0) };
-        server.run("initdb", &["-A", "trust", "-U", "tickwheel", "--no-sync", "-E", "UTF8"]);
-        server.go();
-        Some(server)
+        Self { folder, programs, port, user, databases: AtomicU32::new(0) }
+    }
+
+    /// Starts a standby that has what was committed here before the commit returns.
+    pub(crate) fn standby(&self) -> Self {
+        let standby = Self::new(self.programs.clone());
+        let url = self.url("postgres");
+        standby.run("pg_basebackup", &["-R", "-c", "fast", "--no-sync", "-d", &url]);
+        standby.go();
+        let settings = "alter system set synchronous_standby_names = '*'";
+        client(&url).batch_execute(settings).unwrap();
+        client(&url).batch_execute("select pg_reload_conf()").unwrap();
+        standby
+    }
+
+    pub(crate) fn promote(&self) {
+        self.run("pg_ctl", &["promote", "-w"]);
+    }
+
+    /// The URL of the same database where either server has it.
+    pub(crate) fn either(&self, other: &Self, url: &str) -> String {
+        url.replace(
+            &format!(":{}/", self.port),
+            &format!(":{},127.0.0.1:{}/", self.port, other.port),
+        )
     }
 
     pub(crate) fn data(&self) -> PathBuf {
