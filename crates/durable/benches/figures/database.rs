@@ -185,7 +185,11 @@ fn schedule(timer: &DurableTimer, rate: u64, time: Duration) -> Result<u64> {
         let wanted = (began.elapsed().as_secs_f64() * rate as f64) as usize;
         while commits.len() < wanted {
             let at = SystemTime::now() + Duration::from_millis(200);
-            commits.push(timer.schedule(&format!("live/{}", commits.len()), at, &PAYLOAD)?);
+            commits.push(timer.schedule(
+                &format!("live/{rate}/{}/{}", time.as_secs(), commits.len()),
+                at,
+                &PAYLOAD,
+            )?);
         }
         thread::sleep(Duration::from_millis(5));
     }
@@ -292,16 +296,17 @@ pub(crate) fn dead(url: &str, count: u64) -> Result<()> {
     client.batch_execute("delete from tickwheel_due")?;
     let began = Instant::now();
     let timers = [DurableTimer::connect(&place.url)?];
-    let at = SystemTime::now();
-    timers[0].schedule("first", at, &PAYLOAD)?.wait()?;
-    timers[0].recv()?.ok_or("closed")?.ack();
+    let consumers = Consumers::start(&timers);
+    // All partitions have been read once some of each have come.
+    let probes = schedule(&timers[0], 1_000, Duration::from_secs(1))?;
+    consumers.end(probes);
     let first = began.elapsed();
     let consumers = Consumers::start(&timers);
     let work = Work::begin(&place)?;
     let count_live = schedule(&timers[0], 1_000, Duration::from_secs(90))?;
     let late = consumers.end(count_live);
     println!(
-        "| {count} dead, the first after {:.2} s, then 1,000/s for 90 s: {} of {count_live} came, \
+        "| {count} dead, all partitions read after {:.2} s, then 1,000/s for 90 s: {} of {count_live} came, \
          late {}, {} errors | | {} |",
         first.as_secs_f64(),
         late.len(),
