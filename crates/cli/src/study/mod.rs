@@ -85,7 +85,8 @@ pub struct Options {
     pub driver: Driver,
     /// The most bytes that a wheel may hold.
     pub max_memory: u64,
-    /// A configuration is stopped when its counted work costs so many times as much as another's.
+    /// A configuration is stopped when its counted work costs this many times as much as the
+    /// cheapest.
     pub slower: u32,
     /// What a wake-up counts in the score.
     pub wake_cost: Duration,
@@ -124,11 +125,11 @@ pub struct Study {
     pub is_whole: bool,
     /// From the first operation to the last, in ms.
     pub span_ms: u64,
-    /// What is not in the trace though it happened.
+    /// Operations that happened and are missing in the trace.
     pub gaps: Gaps,
     /// The delays in the trace.
     pub delays: Delays,
-    /// What speaks against the trace. If there is anything, nothing was measured.
+    /// Why the trace is unfit. If there is a reason, nothing was measured.
     pub unfit: Vec<Unfit>,
     /// How many timeouts are pending at the end of the trace, if they are many and still become
     /// more.
@@ -139,7 +140,7 @@ pub struct Study {
     pub candidates: Vec<Candidate>,
     /// The rounds that were measured.
     pub rounds: usize,
-    /// Of the configurations, the one that the others are compared with.
+    /// The number of the configuration that the others are compared with.
     baseline: usize,
 }
 
@@ -174,11 +175,11 @@ pub struct Figures {
     pub rescheduled: u64,
     /// Operations that cancelled a timeout which was pending.
     pub cancelled: u64,
-    /// Of those scheduled: of a key that was pending, whose timeout was cancelled for it.
+    /// Of the operations that scheduled: those of a pending key, whose timeout was cancelled first.
     pub replaced: u64,
-    /// Operations that would have cancelled a timeout, but it was gone.
+    /// Operations that found no timeout to cancel, because it was gone.
     pub late_cancels: u64,
-    /// Of those rescheduled: of a timeout that was gone, so that it was scheduled anew.
+    /// Of the operations that rescheduled: those that scheduled a timeout anew that was gone.
     pub late_reschedules: u64,
     /// Timeouts handed out up to the last operation, and before it; up to the end of the recording,
     /// if the trace says when that was.
@@ -228,7 +229,7 @@ pub struct Measured {
     /// The parts of the median of the score: the calls, the wake-ups, and what memory and the
     /// longest call add.
     pub parts: [f64; 4],
-    /// The score, by that of the configuration that it is compared with.
+    /// The score, divided by that of the configuration that it is compared with.
     pub quotient: Interval,
 }
 
@@ -236,7 +237,7 @@ pub struct Measured {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Progress {
-    /// The trace is being read: so many operations so far, and bytes of the file.
+    /// The trace is being read: the operations so far, and the bytes of the file.
     Read(u64, u64),
     /// Configurations are being measured: this share of the time is over. It can end earlier.
     Measured(f64),
@@ -258,7 +259,7 @@ pub fn study(
     Ok(laboratory.study(&trace, &operations, (is_whole, end_ms), &mut progress))
 }
 
-/// Reads up to `most` operations, and returns whether they are all.
+/// Reads up to `most` operations, and returns whether the trace has no others.
 fn read(
     trace: &mut Trace,
     most: usize,
@@ -374,7 +375,8 @@ impl<'a> Laboratory<'a> {
         counted.into_iter().map(|(_, candidate, work)| (candidate, work)).collect()
     }
 
-    /// Measures, side by side, all that may be as good as the baseline, until the rounds tell. What
+    /// Measures all configurations that may be as good as the baseline, side by side, until the
+    /// rounds tell. What
     /// surely costs no less is not measured any more, so that the others get its time.
     fn measure(
         &self,
@@ -462,7 +464,7 @@ impl Study {
         }
     }
 
-    /// The configurations beside the baseline of which the rounds say this.
+    /// Returns the configurations beside the baseline of which the rounds say this.
     fn with_finding(&self, wanted: Finding) -> impl Iterator<Item = &Candidate> {
         let contenders = self.contenders().into_iter().filter(|&number| number != self.baseline);
         contenders.map(|number| &self.candidates[number]).filter(move |candidate| {
@@ -600,14 +602,15 @@ impl Default for Options {
     }
 }
 
-/// A mode may take so much processor time for its work to be counted, however little time there is to
-/// measure.
+/// The processor time that a mode may take while its work is counted, however little time there is
+/// to measure.
 const TO_COUNT: Duration = Duration::from_secs(10);
 
-/// Over so many times the counted score of the baseline, a configuration is not measured.
+/// A configuration is not measured if its counted score is over this many times that of the
+/// baseline.
 const HOPELESS: f64 = 1.15;
 
-/// The rounds after which the intervals are looked at. To look after each would take chance for a
-/// finding.
+/// The numbers of rounds after which the study looks at the intervals. A look after each round
+/// would take chance for a finding.
 const LOOKS: [usize; 4] = [16, 32, 64, 128];
 const MOST_ROUNDS: usize = 256;
