@@ -4,12 +4,18 @@ use super::progress::Interrupt;
 use crate::Failure;
 use clap::builder::ArgPredicate;
 #[cfg(unix)]
-use signal_hook::consts;
+use signal_hook::{consts, iterator::Signals};
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 #[cfg(unix)]
+use std::process;
+#[cfg(unix)]
 use std::sync::Arc;
+#[cfg(unix)]
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
+#[cfg(unix)]
+use std::thread;
 use std::time::Duration;
 use tickwheel::Mode;
 use tickwheel_cli::tick::Tick;
@@ -72,11 +78,7 @@ impl Arguments {
         }
         let interrupted = Interrupt::is_noted()?;
         #[cfg(unix)]
-        for signal in [consts::SIGTERM, consts::SIGHUP] {
-            signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(|error| {
-                Failure::Output(format!("cannot watch for signal {signal}: {error}"))
-            })?;
-        }
+        notes_signals(Arc::clone(&interrupted))?;
         watch.play();
         // A panic restores the terminal as well, before it says what went wrong.
         let failure = |error| Failure::from(WatchError::Terminal(error));
@@ -107,6 +109,22 @@ impl Arguments {
     }
 }
 
+/// Sets the flag when a signal asks the process to end, and ends it if that does not help: to look
+/// for keys in a terminal that is gone takes for ever.
+#[cfg(unix)]
+fn notes_signals(interrupted: Arc<AtomicBool>) -> Result<(), Failure> {
+    let mut signals = Signals::new([consts::SIGTERM, consts::SIGHUP])
+        .map_err(|error| Failure::Output(format!("cannot watch for signals: {error}")))?;
+    thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            interrupted.store(true, Ordering::Relaxed);
+            thread::sleep(TO_RESTORE);
+            process::exit(130);
+        }
+    });
+    Ok(())
+}
+
 impl From<WatchError> for Failure {
     fn from(error: WatchError) -> Self {
         match error {
@@ -117,6 +135,10 @@ impl From<WatchError> for Failure {
 }
 
 const DEMO_SEED: u64 = 1;
+
+/// After a signal the terminal is restored within this.
+#[cfg(unix)]
+const TO_RESTORE: Duration = Duration::from_secs(5);
 
 fn help() -> String {
     let keys = watch::KEYS.replace('\n', "\n  ");

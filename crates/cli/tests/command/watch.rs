@@ -109,6 +109,28 @@ mod terminal {
         }
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn ends_when_its_terminal_is_gone() {
+        let Some(mut terminal) = Terminal::open("gone") else { return };
+        let folder = tempfile::TempDir::new().unwrap();
+        let file = folder.path().join("process");
+        terminal.run(&format!("sh -c 'echo $$ > {}; exec {COMMAND} watch --demo'", file.display()));
+        terminal.wait_for("[playing]");
+        // From then on it waits for keys.
+        terminal.press("Space");
+        terminal.wait_for("[paused]");
+        let process = std::fs::read_to_string(file).unwrap();
+        let process = std::path::Path::new("/proc").join(process.trim());
+        assert!(process.exists());
+        drop(terminal);
+        let started = Instant::now();
+        while process.exists() {
+            assert!(started.elapsed() < PATIENCE, "{} goes on", process.display());
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     #[test]
     fn a_bad_line_further_on_restores_the_terminal_and_is_told() {
         let Some(mut terminal) = Terminal::open("bad") else { return };
