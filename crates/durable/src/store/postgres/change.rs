@@ -88,5 +88,6 @@ pub(super) fn runs(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
 const FIND: &str = "select name, number, deadline from tickwheel_due where name = any($1)
      order by name for update";
 const PUT: &str = "select name, number, is_new, partition from tickwheel_put($1, $2, $3)";
-const CANCEL: &str =
-    "delete from tickwheel_due where name = any($1::text[]) returning name, number, deadline";
+const CANCEL: &str = "delete from tickwheel_due where ctid = any(array(
+       select d.ctid from tickwheel_due d where d.name = any($1) order by d.name for update))
+     returning name, number, deadline";
