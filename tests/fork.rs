@@ -7,7 +7,7 @@ use std::process::exit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
-use tickwheel::{Next, Status, Timer};
+use tickwheel::{ManualClock, Next, Status, Timer};
 
 /// The other test's threads hold no lock while this one forks.
 fn alone() -> MutexGuard<'static, ()> {
@@ -82,6 +82,24 @@ fn in_a_child_no_task_of_the_parent_is_waited_for() {
         std::mem::forget(timer);
     }
     drop(ends);
+}
+
+#[test]
+fn in_a_child_a_driver_takes_turns_of_its_own() {
+    let _alone = alone();
+    let clock = ManualClock::new();
+    let builder = Timer::builder().clock(clock.clone());
+    let (timer, mut driver) = builder.build_driven().expect("in range");
+    let second = Duration::from_secs(1);
+    let timeout = timer.schedule(second, || {}).expect("it is not stopped");
+    let mut fires = || {
+        clock.advance(second);
+        driver.turn();
+        timeout.status() == Status::Fired
+    };
+    assert!(in_a_child(&mut fires));
+    assert_eq!(timeout.status(), Status::Pending);
+    assert!(fires());
 }
 
 /// Hangs if the child waits for the thread that writes.
