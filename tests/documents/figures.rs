@@ -248,8 +248,15 @@ fn constant(file: &str, name: &str) -> Result<f64, String> {
 }
 
 fn sources_named(file: &str) -> Vec<PathBuf> {
-    let folders =
-        ["src", "tests", "crates/cli/src", "crates/durable/src", "crates/systems/src", "benches"];
+    let folders = [
+        "src",
+        "tests",
+        "crates/cli/src",
+        "crates/durable/src",
+        "crates/durable/tests",
+        "crates/systems/src",
+        "benches",
+    ];
     let all = folders.into_iter().flat_map(|folder| files(folder, "rs"));
     all.filter(|path| file.is_empty() || path.ends_with(Path::new(file))).collect()
 }
