@@ -1,8 +1,8 @@
 //! [`tokio::time`], on the timing wheels of [`tickwheel`].
 //!
 //! Names, signatures, panics and semantics are tokio's; [`DelayQueue`] is tokio-util's. What is
-//! only data is tokio's own type: [`Instant`], [`MissedTickBehavior`], and the functions that
-//! [pause](tokio::time::pause) the clock.
+//! only data is tokio's own type: [`Instant`], [`MissedTickBehavior`]. So are the functions that
+//! pause the clock.
 //!
 //! ```
 //! use tickwheel_tokio::time::{self, Duration}; // instead of tokio::time
