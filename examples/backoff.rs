@@ -24,7 +24,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let count = receiver.recv_timeout(Duration::from_secs(30))?;
     println!("connected at attempt {count}");
-    assert!(!attempts.cancel(), "it has ended");
+    // This gives up, at any time. Here there is nothing left to give up.
+    attempts.cancel();
     Ok(())
 }
 
