@@ -4,8 +4,9 @@ use futures::FutureExt;
 use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::mpsc;
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use tickwheel::Timer;
 use tickwheel_tokio::TokioClock;
@@ -42,6 +43,22 @@ fn sleep_of(runtime: &Runtime, duration: Duration) -> Sleep {
 
 fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Counts how often it wakes.
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wakes {
+    fn count(&self) -> usize {
+        self.0.load(SeqCst)
+    }
+}
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
 }
 
 /// The message of a panic.
@@ -165,6 +182,24 @@ fn a_queue_lives_outside_of_a_runtime() {
     let next = current_thread().block_on(poll_fn(|context| queue.poll_expired(context)));
     assert_eq!(next.map(|expired| expired.into_inner()), Some(1));
     thread::spawn(move || drop(queue)).join().expect("it is dropped anywhere");
+}
+
+#[test]
+fn a_queue_that_came_out_empty_wakes_the_task_that_waits_for_more() {
+    paused().block_on(async {
+        let mut queue = DelayQueue::new();
+        queue.insert(1, ms(5));
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let mut context = Context::from_waker(&waker);
+        assert!(queue.poll_expired(&mut context).is_pending());
+        sleep(ms(20)).await;
+        assert!(matches!(queue.poll_expired(&mut context), Poll::Ready(Some(_))));
+        assert!(matches!(queue.poll_expired(&mut context), Poll::Ready(None)));
+        let before = wakes.count();
+        queue.insert(2, ms(10));
+        assert_eq!(wakes.count(), before + 1);
+    });
 }
 
 /// tokio-util's hides the near one, or panics.

@@ -90,7 +90,11 @@ impl<T> DelayQueue<T> {
                 return Poll::Ready(Some(self.expired(key, deadline, value)));
             }
             self.waker = Some(context.waker().clone());
-            let Some(tick) = self.next_wake() else { return Poll::Ready(None) };
+            let Some(tick) = self.next_wake() else {
+                // The next insert is to wake the task: this sleep may have ended.
+                self.sleep = None;
+                return Poll::Ready(None);
+            };
             let until = self.instant(tick);
             // A sleep that was moved to later would wake the task at the earlier time.
             if self.sleep.as_ref().is_none_or(|sleep| sleep.deadline() != until) {
