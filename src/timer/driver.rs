@@ -5,6 +5,7 @@ use super::inside::{self, Inside};
 use super::life::Life;
 use super::park::Rest;
 use super::shard::KeepsShard;
+use crate::panics::swallow;
 use alloc::sync::Arc;
 use alloc::task::Wake;
 use core::fmt;
@@ -188,8 +189,10 @@ impl Driver {
     /// Takes a turn. After that `waker` wakes the driver, if it rests.
     fn turn_woken_by(&mut self, waker: Option<Waker>) -> Turned {
         let hub = &self.life.engine.hub;
-        let Some(asked) = hub.park.begin_turn() else { return Turned::Ends };
-        let _turning = Turning::new(hub);
+        let (asked, last_waker) = hub.park.begin_turn();
+        let _turning = asked.map(|_| Turning::new(hub));
+        swallow(last_waker);
+        let Some(asked) = asked else { return Turned::Ends };
         match self.life.engine.turn(asked) {
             Rest::Looks(_) => Turned::Again,
             Rest::Sleeps(mut state, _) => {

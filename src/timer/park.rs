@@ -218,16 +218,13 @@ impl Park {
     }
 
     /// Begins a turn of the driver, and returns the request that it answers, or None if the timer is
-    /// stopped.
-    pub(super) fn begin_turn(&self) -> Option<u64> {
+    /// stopped; and what was to wake the driver. To drop that may stop the timer, which waits for the
+    /// turn unless the thread is known to take it.
+    pub(super) fn begin_turn(&self) -> (Option<u64>, Option<Waker>) {
         let mut state = lock(&self.state);
         (state.asleep, state.target) = (false, NEVER);
         state.turning = !state.stopping;
-        let asked = state.turning.then_some(state.asked);
-        let waker = state.waker.take();
-        drop(state);
-        swallow(waker);
-        asked
+        (state.turning.then_some(state.asked), state.waker.take())
     }
 
     /// Says that the driver's turn is over.

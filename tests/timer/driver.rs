@@ -361,6 +361,19 @@ fn a_hook_may_panic_schedule_move_the_clock_stop_and_drop() {
     });
 }
 
+/// The turn that drops a hook is inside of itself already.
+#[test]
+fn a_turn_drops_a_hook_that_owned_the_last_handle() {
+    let next = returns("the turn", || {
+        let Driven { timer, mut driver, .. } = Driven::new();
+        driver.on_wake(move || assert!(timer.pending() < 9));
+        driver.turn();
+        driver.on_wake(|| {});
+        driver.turn()
+    });
+    assert_eq!(next, None);
+}
+
 /// The thread that advances a clock holds a lock meanwhile.
 #[test]
 fn a_hook_moves_the_clock_that_tells_it() {
