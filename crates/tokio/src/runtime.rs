@@ -17,7 +17,7 @@ use tokio::time::{Duration, Instant};
 
 /// The timer of a runtime that is alive.
 pub(crate) struct Driven {
-    runtime: Id,
+    pub(crate) runtime: Id,
     pub(crate) timer: Timer,
 }
 

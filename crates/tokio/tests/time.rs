@@ -122,6 +122,39 @@ fn a_sleep_of_one_runtime_is_polled_in_another() {
     second.block_on(sleeps_for(ms(1)));
 }
 
+/// The driver is dropped while other workers still run tasks.
+#[test]
+fn while_its_runtime_shuts_down_a_sleep_waits_as_tokios_does() {
+    struct Gone(mpsc::Sender<()>);
+    impl Drop for Gone {
+        fn drop(&mut self) {
+            let _ = self.0.send(());
+        }
+    }
+    let runtime = multi_thread(2);
+    let (sender, gone) = mpsc::channel();
+    let (report, polled) = mpsc::channel();
+    runtime.spawn(async move {
+        let _gone = Gone(sender);
+        pending::<()>().await;
+    });
+    runtime.spawn(async move {
+        let mut old = sleep(ms(60_000));
+        assert!(poll(&mut old).is_pending());
+        report.send(None).expect("it waits");
+        // Until the other worker shuts down.
+        gone.recv().expect("it tells");
+        thread::sleep(ms(50));
+        let states = catch_unwind(AssertUnwindSafe(|| {
+            (poll(&mut old).is_pending(), poll(&mut sleep(ms(60_000))).is_pending())
+        }));
+        report.send(Some(states.ok())).expect("it waits");
+    });
+    assert_eq!(polled.recv(), Ok(None));
+    drop(runtime);
+    assert_eq!(polled.recv(), Ok(Some(Some((true, true)))));
+}
+
 #[test]
 fn two_runtimes_have_two_clocks() {
     let (paused, real) = (paused(), current_thread());

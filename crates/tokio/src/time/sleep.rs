@@ -4,6 +4,7 @@ use super::{Duration, Instant, at_most_30_years};
 use crate::runtime;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use tokio::runtime::{Handle, Id};
 use tokio::task::coop;
 
 /// Waits until `deadline`: [`tokio::time::sleep_until`].
@@ -14,7 +15,8 @@ use tokio::task::coop;
 #[track_caller]
 pub fn sleep_until(deadline: Instant) -> Sleep {
     let driven = runtime::current();
-    Sleep { deadline, inner: driven.timer.sleep_until(deadline.into_std()), is_watched: false }
+    let inner = driven.timer.sleep_until(deadline.into_std());
+    Sleep { deadline, inner, runtime: driven.runtime, of_tokio: None, is_watched: false }
 }
 
 /// Waits until `duration` has passed: [`tokio::time::sleep`].
@@ -34,12 +36,19 @@ pub fn sleep(duration: Duration) -> Sleep {
 ///
 /// # Panics
 ///
-/// A poll panics after the runtime in which the sleep was made has been shut down.
+/// A poll panics after the runtime in which the sleep was made has been shut down. While that
+/// runtime shuts down, our timer ends before its tasks do. From then on the sleep waits on tokio's
+/// timer when a thread of that runtime polls it, and panics there as tokio's does. On other threads
+/// it panics at once.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless you `.await` or poll them"]
 pub struct Sleep {
     deadline: Instant,
     inner: tickwheel::Sleep,
+    /// In which it was made.
+    runtime: Id,
+    /// Waits in place of `inner`, whose timer has ended.
+    of_tokio: Option<Pin<Box<tokio::time::Sleep>>>,
     /// It was polled or moved: it may be elapsed.
     is_watched: bool,
 }
@@ -66,6 +75,20 @@ impl Sleep {
         self.deadline = deadline;
         self.is_watched = true;
         self.inner.reset_at(deadline.into_std());
+        if let Some(sleep) = &mut self.of_tokio {
+            sleep.as_mut().reset(deadline);
+        }
+    }
+
+    /// Waits on tokio's timer, after ours has ended.
+    #[cold]
+    fn poll_of_tokio(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let sleep = self.of_tokio.get_or_insert_with(|| {
+            let is_here = Handle::try_current().is_ok_and(|here| here.id() == self.runtime);
+            assert!(is_here, "A Tokio 1.x context was found, but it is being shutdown.");
+            Box::pin(tokio::time::sleep_until(self.deadline))
+        });
+        sleep.as_mut().poll(context)
     }
 }
 
@@ -73,12 +96,16 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.of_tokio.is_some() {
+            return self.poll_of_tokio(context);
+        }
         let budget = ready!(coop::poll_proceed(context));
         self.is_watched = true;
         match Pin::new(&mut self.inner).poll(context) {
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(_)) => {
-                panic!("A Tokio 1.x context was found, but it is being shutdown.")
+                drop(budget);
+                return self.poll_of_tokio(context);
             }
             // The time may have come before the driver has its turn.
             Poll::Pending if self.inner.is_elapsed() => {}
