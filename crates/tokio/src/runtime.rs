@@ -9,10 +9,8 @@ use crate::TokioClock;
 use std::cell::RefCell;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::task::{Context, Waker};
 use tickwheel::Timer;
 use tokio::runtime::{Handle, Id};
-use tokio::task::coop::unconstrained;
 use tokio::time::{Duration, Instant};
 
 /// The timer of a runtime that is alive.
@@ -30,14 +28,15 @@ pub(crate) struct Driven {
 pub(crate) fn current() -> Arc<Driven> {
     let handle = Handle::current();
     let runtime = handle.id();
-    let known = KNOWN.with(|known| known.borrow().upgrade());
+    let known = KNOWN.try_with(|known| known.borrow().upgrade()).ok().flatten();
     if let Some(driven) = known.filter(|driven| driven.runtime == runtime) {
         return driven;
     }
     // Panics if the runtime has no timers.
     drop(tokio::time::sleep_until(Instant::now()));
     let driven = find_or_start(handle);
-    KNOWN.with(|known| known.replace(Arc::downgrade(&driven)));
+    // A thread that is ending looks again each time.
+    let _ = KNOWN.try_with(|known| known.replace(Arc::downgrade(&driven)));
     driven
 }
 
@@ -45,9 +44,11 @@ pub(crate) fn current() -> Arc<Driven> {
 fn find_or_start(handle: Handle) -> Arc<Driven> {
     let runtime = handle.id();
     let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-    all.retain(|driven| 0 < driven.strong_count());
-    let mut alive = all.iter().filter_map(Weak::upgrade);
-    if let Some(driven) = alive.find(|driven| driven.runtime == runtime) {
+    all.retain(|(_, driven)| 0 < driven.strong_count());
+    // Of others this must not have the last reference: dropping it wakes tasks, and the lock is
+    // held.
+    let mut of_this = all.iter().filter(|(id, _)| *id == runtime);
+    if let Some(driven) = of_this.find_map(|(_, driven)| driven.upgrade()) {
         return driven;
     }
     let shards = handle.metrics().num_workers().saturating_mul(SHARDS_PER_WORKER).clamp(1, 256);
@@ -57,7 +58,7 @@ fn find_or_start(handle: Handle) -> Arc<Driven> {
     }
     let (timer, driver) = builder.build_driven().expect("all numbers are in range");
     let driven = Arc::new(Driven { runtime, timer });
-    all.push(Arc::downgrade(&driven));
+    all.push((runtime, Arc::downgrade(&driven)));
     drop(all);
     let owned = Arc::clone(&driven);
     handle.spawn(async move {
@@ -70,14 +71,19 @@ fn find_or_start(handle: Handle) -> Arc<Driven> {
 /// Returns an instant at which a tick of this runtime's own timer began.
 ///
 /// With ticks that begin together, a deadline is rounded up once, and what is due at one tick of
-/// tokio's is due at one of ours. tokio does not tell, but a sleep completes at its first poll if
-/// its deadline is not after the tick that the runtime's timer has reached. A search finds the last
-/// such deadline to the nanosecond. None if the timer goes on meanwhile each time.
+/// tokio's is due at one of ours. tokio does not tell, but a sleep is elapsed as soon as it is moved
+/// if its deadline is not after the tick that the runtime's timer has reached. A search finds the
+/// last such deadline to the nanosecond. None if the timer goes on meanwhile each time, or after the
+/// runtime was shut down: then every sleep is elapsed, and a poll, unlike this, would panic.
 fn tick_of_tokio() -> Option<std::time::Instant> {
     let is_reached = |instant: Instant| {
-        let sleep = pin!(unconstrained(tokio::time::sleep_until(instant)));
-        sleep.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        let mut sleep = pin!(tokio::time::sleep_until(instant));
+        sleep.as_mut().reset(instant);
+        sleep.is_elapsed()
     };
+    if is_reached(Instant::now() + Duration::from_secs(3_600)) {
+        return None;
+    }
     for _ in 0..SEARCHES {
         let now = Instant::now();
         let mut back = Duration::from_millis(1);
@@ -103,7 +109,7 @@ thread_local! {
 }
 
 /// The timers of all runtimes, and of some that are gone.
-static ALL: Mutex<Vec<Weak<Driven>>> = Mutex::new(Vec::new());
+static ALL: Mutex<Vec<(Id, Weak<Driven>)>> = Mutex::new(Vec::new());
 
 /// With one for each, two busy workers would soon meet at one.
 const SHARDS_PER_WORKER: usize = 4;

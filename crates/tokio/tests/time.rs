@@ -1,6 +1,7 @@
 //! What tokio's own suites do not ask: the driver in each kind of runtime, its end, and its clock.
 
 use futures::FutureExt;
+use std::cell::RefCell;
 use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -11,7 +12,7 @@ use std::thread;
 use tickwheel::Timer;
 use tickwheel_tokio::TokioClock;
 use tickwheel_tokio::time::{self, DelayQueue, Duration, Instant, Sleep, sleep, timeout};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::LocalSet;
 
 fn ms(millis: u64) -> Duration {
@@ -87,7 +88,7 @@ fn sleeps_in_a_local_set_and_in_spawn_blocking() {
     let local = LocalSet::new();
     local.block_on(&runtime, async {
         tokio::task::spawn_local(sleeps_for(ms(3))).await.expect("it ends");
-        let handle = tokio::runtime::Handle::current();
+        let handle = Handle::current();
         let blocking = tokio::task::spawn_blocking(move || handle.block_on(sleeps_for(ms(3))));
         blocking.await.expect("it ends");
     });
@@ -153,6 +154,46 @@ fn while_its_runtime_shuts_down_a_sleep_waits_as_tokios_does() {
     assert_eq!(polled.recv(), Ok(None));
     drop(runtime);
     assert_eq!(polled.recv(), Ok(Some(Some((true, true)))));
+}
+
+#[test]
+fn after_its_runtime_a_sleep_is_made_and_panics_when_polled() {
+    let runtime = current_thread();
+    let handle = runtime.handle().clone();
+    runtime.block_on(sleeps_for(ms(1)));
+    drop(runtime);
+    let _inside = handle.enter();
+    let mut late = sleep(ms(1));
+    let theirs = panics(|| assert!(poll(&mut Box::pin(tokio::time::sleep(ms(1)))).is_pending()));
+    assert_eq!(panics(|| assert!(poll(&mut late).is_pending())), theirs);
+    assert_eq!(timeout(ms(1), async { 1 }).now_or_never(), Some(Ok(1)));
+}
+
+/// What a thread finds is kept in a value of that thread, which is gone when it ends.
+#[test]
+fn a_thread_that_ends_makes_a_sleep() {
+    struct Ends(Handle, mpsc::Sender<bool>);
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            let made = catch_unwind(AssertUnwindSafe(|| {
+                let _inside = self.0.enter();
+                drop(sleep(ms(1)));
+            }));
+            self.1.send(made.is_ok()).expect("it waits");
+        }
+    }
+    thread_local!(static ENDS: RefCell<Option<Ends>> = const { RefCell::new(None) });
+    let runtime = current_thread();
+    let handle = runtime.handle().clone();
+    let (sender, made) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        // tokio's value of this thread is dropped last, and ours first.
+        let _inside = handle.enter();
+        ENDS.set(Some(Ends(handle.clone(), sender)));
+        drop(sleep(ms(1)));
+    });
+    thread.join().expect("it ends");
+    assert_eq!(made.recv(), Ok(true));
 }
 
 #[test]
