@@ -19,7 +19,7 @@ impl fmt::Display for Elapsed {
 impl std::error::Error for Elapsed {}
 
 impl From<Elapsed> for io::Error {
-    fn from(elapsed: Elapsed) -> Self {
-        Self::new(io::ErrorKind::TimedOut, elapsed)
+    fn from(_: Elapsed) -> Self {
+        io::ErrorKind::TimedOut.into()
     }
 }
