@@ -291,6 +291,44 @@ fn a_far_entry_of_a_queue_hides_no_near_one() {
 }
 
 #[test]
+fn forty_years_in_a_queue_are_forty_and_some_never_end() {
+    paused().block_on(async {
+        let (start, years) = (Instant::now(), Duration::from_secs(40 * 31_536_000));
+        let mut queue = DelayQueue::new();
+        queue.insert("inserted", years);
+        let moved = queue.insert("moved", ms(1));
+        queue.reset(&moved, years + ms(1));
+        queue.insert("never", Duration::MAX);
+        for value in ["inserted", "moved"] {
+            let next = poll_fn(|context| queue.poll_expired(context)).await.expect("three wait");
+            assert_eq!(next.into_inner(), value);
+            assert!((years..years + ms(10)).contains(&start.elapsed()));
+        }
+        let never = poll_fn(|context| queue.poll_expired(context));
+        assert!(timeout(2 * years, never).await.is_err());
+    });
+}
+
+#[test]
+fn a_queue_with_much_that_is_due_gives_way_to_others() {
+    paused().block_on(async {
+        let mut queue = DelayQueue::new();
+        for number in 0..1_000 {
+            queue.insert(number, ms(1));
+        }
+        time::advance(ms(5)).await;
+        let at_once = poll_fn(|context| {
+            let is_next = |_: &u32| matches!(queue.poll_expired(context), Poll::Ready(Some(_)));
+            Poll::Ready((0..1_000).take_while(is_next).count())
+        });
+        assert!(at_once.await < 1_000);
+        // The others come in later polls.
+        let all = async { while poll_fn(|context| queue.poll_expired(context)).await.is_some() {} };
+        timeout(ms(5), all).await.expect("all are due");
+    });
+}
+
+#[test]
 fn always_ready_it_gives_way_to_others() {
     current_thread().block_on(async {
         let others = tokio::spawn(async {});

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use tickwheel::{Mode, Ticks, Wheel};
+use tokio::task::coop;
 
 pub use tickwheel::Key;
 
@@ -69,20 +70,31 @@ impl<T> DelayQueue<T> {
 
     /// Inserts `value`, which comes out at `deadline`, and returns its key.
     pub fn insert_at(&mut self, value: T, deadline: Instant) -> Key {
-        let tick = self.ticks.deadline(deadline.into_std());
+        self.insert_by(value, self.ticks.deadline(deadline.into_std()))
+    }
+
+    fn insert_by(&mut self, value: T, tick: u64) -> Key {
         let key = self.wheel().schedule(tick, value);
         self.capacity = self.capacity.max(self.len());
         self.waits_on();
         key
     }
 
-    /// Inserts `value`, which comes out `timeout` from now, and returns its key.
+    /// Inserts `value`, which comes out `timeout` from now, or never if no instant can hold that,
+    /// and returns its key.
     pub fn insert(&mut self, value: T, timeout: Duration) -> Key {
-        self.insert_at(value, Instant::now() + at_most_30_years(timeout))
+        self.insert_by(value, self.after(timeout))
     }
 
     /// Polls for the next value. None if the queue is empty.
     pub fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
+        let budget = ready!(coop::poll_proceed(context));
+        let expired = ready!(self.poll_wheel(context));
+        budget.made_progress();
+        Poll::Ready(expired)
+    }
+
+    fn poll_wheel(&mut self, context: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
         let mut now = self.wheel().now();
         loop {
             if let Some(expired) = self.wheel().expire(now) {
@@ -101,9 +113,12 @@ impl<T> DelayQueue<T> {
                 self.sleep = Some(sleep_until(until));
             }
             if let Some(sleep) = &mut self.sleep {
-                ready!(Pin::new(sleep).poll(context));
+                ready!(Pin::new(&mut coop::unconstrained(sleep)).poll(context));
             }
-            now = tick;
+            // A tick that no instant can hold has not come: the next sleep is as long.
+            if self.ticks.instant(tick).is_some() {
+                now = tick;
+            }
         }
     }
 
@@ -147,19 +162,23 @@ impl<T> DelayQueue<T> {
     /// If the key names none.
     #[track_caller]
     pub fn reset_at(&mut self, key: &Key, deadline: Instant) {
-        let tick = self.ticks.deadline(deadline.into_std());
+        self.reset_by(key, self.ticks.deadline(deadline.into_std()));
+    }
+
+    #[track_caller]
+    fn reset_by(&mut self, key: &Key, tick: u64) {
         assert!(self.wheel().reschedule(*key, tick), "invalid key");
         self.waits_on();
     }
 
-    /// Moves a value to `timeout` from now.
+    /// Moves a value to `timeout` from now, or to never if no instant can hold that.
     ///
     /// # Panics
     ///
     /// If the key names none.
     #[track_caller]
     pub fn reset(&mut self, key: &Key, timeout: Duration) {
-        self.reset_at(key, Instant::now() + at_most_30_years(timeout));
+        self.reset_by(key, self.after(timeout));
     }
 
     /// Drops all values.
@@ -243,6 +262,11 @@ impl<T> DelayQueue<T> {
 
     fn expired(&self, key: Key, deadline: u64, value: T) -> Expired<T> {
         Expired { key, deadline: self.instant(deadline), value }
+    }
+
+    /// Returns the tick `timeout` from now, or the end of time if no instant can hold it.
+    fn after(&self, timeout: Duration) -> u64 {
+        self.ticks.after(Instant::now().into_std(), timeout)
     }
 
     /// Returns the instant of a tick, or one in about 30 years if an instant cannot hold it.
