@@ -203,7 +203,8 @@ impl<S: Source> Delayed<S> {
     /// Blocks the thread until the next value is due, and returns it. Returns None where
     /// [`next`](Self::next) does.
     ///
-    /// Do not call this inside a task of the timer: the thread would wait for itself for ever.
+    /// Do not call this inside a task of the timer, or on the thread that gives its
+    /// [`Driver`](crate::Driver) its turns: the thread would wait for itself for ever.
     ///
     /// # Errors
     ///

@@ -50,7 +50,11 @@ use std::time::Instant;
 /// - **Stop**: [`Timer::stop`](crate::Timer::stop) and the drop of the last clone wait for a turn
 ///   that another thread is in the middle of, and for nothing else. Inside a turn `stop` is an
 ///   error, as inside every task. Outside of turns it returns at once, on the thread of the event
-///   loop or of the runtime, too.
+///   loop or of the runtime, too. Once that thread has run a task for the timer's executor, `stop`
+///   is an error there, as on every such thread: the timer is stopped, and not waited for.
+/// - **Blocking**: on the thread that turns the driver, [`recv`](crate::Delayed::recv) and its kin
+///   never return if nothing is due yet in that queue, map or receiver of this timer: nobody turns
+///   the driver meanwhile. Block other threads, or await.
 /// - **Drop**: dropping the driver ends the timer, as the drop of the last clone does. Sleeps,
 ///   receivers and queues end with [`Stopped`](crate::ScheduleErrorKind::Stopped), and scheduling
 ///   gives the task back. A runtime that shuts down drops its tasks, and so the driver.
@@ -85,9 +89,10 @@ impl Driver {
     /// turn said: it writes to an eventfd or a pipe, or posts a message.
     ///
     /// The thread that schedules something earlier, stops the timer or moves its clock calls the
-    /// hook, with no lock held, and at most once between two turns. During a turn nobody calls it.
-    /// The timer ignores a panic of the hook. The hook takes effect at the end of the next turn. So
-    /// set it before the first one.
+    /// hook, with no lock held, and at most once for each turn. That may be before `turn` has
+    /// returned: a loop that clears a flag, an eventfd or a pipe does so before it calls `turn`,
+    /// and not after that. The timer ignores a panic of the hook. The hook takes effect at the end
+    /// of the next turn. So set it before the first one.
     pub fn on_wake(&mut self, hook: impl Fn() + Send + Sync + 'static) {
         self.hook = Some(Waker::from(Arc::new(Hook(hook))));
     }
