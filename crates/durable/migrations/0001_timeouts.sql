@@ -137,13 +137,14 @@ begin
         begin
             insert into tickwheel_broken (number, name, deadline, reason, payload)
             select place.number, raw, place.deadline, why, due.payload from tickwheel_due due
-            where due.ctid = place.row;
-            delete from tickwheel_due due where due.ctid = place.row;
+            where due.ctid = place.row and due.number = place.number;
+            delete from tickwheel_due due
+            where due.ctid = place.row and due.number = place.number;
         exception when others then
             insert into tickwheel_broken (number, name, deadline, reason)
             values (place.number, raw, place.deadline, why);
             update tickwheel_due due set deadline = 9223372036854775807
-            where due.ctid = place.row;
+            where due.ctid = place.row and due.number = place.number;
         end;
         return query select raw, place.deadline;
     end loop;

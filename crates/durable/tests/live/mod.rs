@@ -10,9 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use postgres::Client;
-use tickwheel_durable::{Cancelled, DurableTimer, PostgresStore, Scheduled};
+use tickwheel_durable::{Cancelled, DurableTimer, PostgresStore, Scheduled, schedule_in};
 
-use super::{HOUR, LONG, now, until, worker};
+use super::{HOUR, LONG, now, take, until, worker};
 use crate::server::{Server, client};
 
 /// Takes timeouts and acks them until all of these names have come. Returns how many came.
@@ -165,6 +165,41 @@ fn a_name_that_somebody_has_locked_holds_up_no_other() {
         lunch.commit().unwrap();
         until("nothing is left", || left() == 0);
     }
+}
+
+#[test]
+fn a_cancel_and_an_ack_that_wait_for_another_put_see_it() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let timer = worker(&url, Duration::from_secs(300));
+    let mut other = client(&url);
+    let mut watcher = client(&url);
+    let mut waits = || {
+        until("it waits for the lock", || {
+            let waiting = "select count(*) from pg_locks where not granted";
+            watcher.query_one(waiting, &[]).unwrap().get::<_, i64>(0) == 1
+        });
+    };
+    timer.schedule("cancelled", now() + HOUR, b"").unwrap().wait().unwrap();
+    let mut moving = other.transaction().unwrap();
+    schedule_in(&mut moving, "cancelled", now() + 2 * HOUR, b"").unwrap();
+    let cancel = timer.cancel("cancelled").unwrap();
+    waits();
+    moving.commit().unwrap();
+    assert_eq!(cancel.wait().unwrap(), Cancelled::Cancelled);
+    assert_eq!(timer.len().unwrap(), 0);
+
+    timer.schedule("acked", now(), b"").unwrap().wait().unwrap();
+    let due = take(&timer);
+    let mut moving = other.transaction().unwrap();
+    schedule_in(&mut moving, "acked", now() + HOUR, b"").unwrap();
+    due.ack();
+    waits();
+    moving.commit().unwrap();
+    timer.schedule("another", now() + HOUR, b"").unwrap().wait().unwrap();
+    assert!(timer.get("acked").unwrap().is_some(), "the newer put stays");
+    assert_eq!(timer.len().unwrap(), 2);
+    assert_eq!(timer.stats().errors, 0);
 }
 
 /// Passes on what comes, until it goes silent: then it swallows all, and takes new connections.

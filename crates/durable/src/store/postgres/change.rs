@@ -21,6 +21,8 @@ impl Connection {
     }
 
     async fn cancel(&self, names: &[&str]) -> Result<Vec<Changed>, Error> {
+        // First the locks: what another transaction moved meanwhile, only a new statement sees.
+        self.query(FIND, &[(&names, Type::TEXT_ARRAY)]).await?;
         let gone = self.query(CANCEL, &[(&names, Type::TEXT_ARRAY)]).await?;
         let gone = replaced(&gone);
         let changed = |name: &&str| Changed { row: None, replaced: gone.get(name).copied() };
@@ -89,5 +91,5 @@ const FIND: &str = "select name, number, deadline from tickwheel_due where name 
      order by name for update";
 const PUT: &str = "select name, number, is_new, partition from tickwheel_put($1, $2, $3)";
 const CANCEL: &str = "delete from tickwheel_due where ctid = any(array(
-       select d.ctid from tickwheel_due d where d.name = any($1) order by d.name for update))
+       select d.ctid from tickwheel_due d where d.name = any($1) order by d.name))
      returning name, number, deadline";
