@@ -168,6 +168,26 @@ fn a_name_that_somebody_has_locked_holds_up_no_other() {
 }
 
 #[test]
+fn hundreds_of_locked_names_put_at_once_hold_up_no_others() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let timer = worker(&url, Duration::from_secs(10));
+    let put = |prefix: &str| -> Vec<_> {
+        let name = |n| format!("{prefix}{n}");
+        (0..400).map(|n| timer.schedule(&name(n), now() + HOUR, b"").unwrap()).collect()
+    };
+    assert!(put("locked ").into_iter().all(|commit| commit.wait().is_ok()));
+    let mut other = client(&url);
+    let mut lunch = other.transaction().unwrap();
+    lunch.execute("select from tickwheel_due for update", &[]).unwrap();
+    let (locked, free) = (put("locked "), put("free "));
+    assert!(free.into_iter().all(|commit| commit.wait().is_ok()));
+    assert!(locked.into_iter().all(|commit| commit.wait().is_err()));
+    lunch.rollback().unwrap();
+    assert_eq!((timer.len().unwrap(), timer.stats().errors), (800, 0));
+}
+
+#[test]
 fn a_cancel_and_an_ack_that_wait_for_another_put_see_it() {
     let Some(server) = Server::start() else { return };
     let url = server.database();

@@ -1,12 +1,13 @@
 //! A connection, and what is committed on it.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row};
 
 use super::change::runs;
-use crate::store::{Change, Done, Settlement};
+use crate::store::{Change, Changed, Done, Settlement};
 
 /// A connection to the database, or to a pooler that lends one for each transaction: no statement
 /// has a name, and no setting outlives its transaction.
@@ -78,10 +79,33 @@ impl Connection {
     ) -> Result<Done, Error> {
         self.execute("rollback").await?;
         self.begin().await?;
-        let mut done =
-            Done { outcomes: self.settle_unlocked(settlements).await?, changed: Vec::new() };
+        let settled = settlements.iter().map(|settled| &*settled.held.name);
+        let names: HashSet<&str> =
+            settled.chain(changes.iter().map(|change| &*change.name)).collect();
+        let names: Vec<&str> = names.into_iter().collect();
+        let locked = self.lock(&names).await?;
+        let outcomes = self.settle_unlocked(settlements, &locked).await?;
+        let is_locked = |change: &&Change| locked.contains(&*change.name);
+        let free: Vec<Change> =
+            changes.iter().filter(|change| !is_locked(change)).cloned().collect();
+        let mut free = self.change_what_can_be(&free).await?.into_iter();
+        let changed = changes.iter().map(|change| match is_locked(&change) {
+            true => Err(failed(change, "somebody else has locked it")),
+            false => free.next().expect("an answer for each"),
+        });
+        let changed = changed.collect();
+        self.end().await?;
+        Ok(Done { outcomes, changed })
+    }
+
+    /// Makes these changes, except for those that the server refuses.
+    async fn change_what_can_be(
+        &self,
+        changes: &[Change],
+    ) -> Result<Vec<Result<Changed, crate::Error>>, Error> {
         // The failed commit has waited for the locks already.
         self.execute("set local lock_timeout = 5").await?;
+        let mut done = Vec::with_capacity(changes.len());
         let mut left: Vec<&[Change]> = runs(changes).collect();
         left.reverse();
         while let Some(part) = left.pop() {
@@ -89,7 +113,7 @@ impl Connection {
             let error = match self.change(part).await {
                 Ok(changed) => {
                     self.execute("release part").await?;
-                    done.changed.extend(changed.into_iter().map(Ok));
+                    done.extend(changed.into_iter().map(Ok));
                     continue;
                 }
                 Err(error) if error.as_db_error().is_none() => return Err(error),
@@ -97,18 +121,23 @@ impl Connection {
             };
             self.execute("rollback to part; release part").await?;
             if let [change] = part {
-                let doing = if change.put.is_some() { "put" } else { "cancel" };
-                let doing = format!("{doing} {:?}", change.name);
-                done.changed.push(Err(crate::Error::store(doing, error)));
+                done.push(Err(failed(change, error)));
             } else {
                 // One of the halves has the request that the server refuses.
                 let (first, second) = part.split_at(part.len() / 2);
                 left.extend([second, first]);
             }
         }
-        self.end().await?;
         Ok(done)
     }
+}
+
+fn failed(
+    change: &Change,
+    error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> crate::Error {
+    let doing = if change.put.is_some() { "put" } else { "cancel" };
+    crate::Error::store(format!("{doing} {:?}", change.name), error)
 }
 
 /// Begins a transaction. The server ends it by itself if this process is gone. Whatever the

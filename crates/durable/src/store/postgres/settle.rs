@@ -47,15 +47,13 @@ impl Connection {
         Ok(outcomes)
     }
 
-    /// Settles as [`settle`](Self::settle) does, except for what somebody else has locked.
+    /// Settles as [`settle`](Self::settle) does, except for these names, which somebody else has
+    /// locked.
     pub(super) async fn settle_unlocked(
         &self,
         settlements: &[Settlement],
+        locked: &HashSet<String>,
     ) -> Result<Vec<Outcome>, Error> {
-        let names: Vec<&str> = settlements.iter().map(|settled| &*settled.held.name).collect();
-        let rows = self.query(UNLOCKED, &[(&names, Type::TEXT_ARRAY)]).await?;
-        let locked: HashSet<&str> =
-            rows.iter().filter(|row| !row.get::<_, bool>(1)).map(|row| row.get(0)).collect();
         let is_locked = |settled: &&Settlement| locked.contains(&*settled.held.name);
         let free: Vec<Settlement> =
             settlements.iter().filter(|settled| !is_locked(settled)).cloned().collect();
@@ -65,6 +63,17 @@ impl Connection {
             false => outcomes.next().expect("an outcome for each"),
         });
         Ok(outcomes.collect())
+    }
+
+    /// Locks the rows of these names, and returns the names of those that somebody else has locked.
+    pub(super) async fn lock(&self, names: &[&str]) -> Result<HashSet<String>, Error> {
+        let rows = self.query(UNLOCKED, &[(&names, Type::TEXT_ARRAY)]).await?;
+        let named = |is_free: bool| {
+            let rows = rows.iter().filter(move |row| row.get::<_, bool>(1) == is_free);
+            rows.map(|row| row.get::<_, &str>(0))
+        };
+        let free: HashSet<&str> = named(true).collect();
+        Ok(named(false).filter(|name| !free.contains(name)).map(str::to_owned).collect())
     }
 
     /// Returns the newest epochs of the partitions that are settled in, and keeps them from
@@ -118,15 +127,17 @@ const ACK: &str = "delete from tickwheel_due where ctid = any(array(
 const RETRY: &str = "update tickwheel_due due
      set deadline = u.deadline, attempt = due.attempt + 1, number = nextval('tickwheel_number'),
        put_by = pg_current_xact_id()
-     from unnest($2::bigint[], $3::bigint[]) u(number, deadline)
-     where due.ctid = any(array(
-       select d.ctid from tickwheel_due d
-       where d.name = any($1::text[]) and d.number = any($2) order by d.name))
-       and due.number = u.number
+     from unnest($1::text[], $2::bigint[], $3::bigint[]) u(name, number, deadline)
+     cross join lateral (
+       select d.ctid as row from tickwheel_due d
+       where d.name >= u.name and d.name <= u.name and d.number = u.number
+       order by d.name limit 1) place
+     where due.ctid = place.row and due.number = u.number
      returning u.number, due.partition, due.deadline, due.name, due.number, due.attempt,
        due.payload";
 /// Which of these names have a row, and which of those nobody else has locked.
 const UNLOCKED: &str = "with free as (select name from tickwheel_due where name = any($1)
-       for update skip locked)
-     select due.name, free.name is not null
-     from tickwheel_due due left join free on free.name = due.name where due.name = any($1)";
+       order by name for update skip locked)
+     select name, true from free
+     union all
+     (select name, false from tickwheel_due where name = any($1) order by name)";
