@@ -335,9 +335,12 @@ fn always_ready_it_gives_way_to_others() {
         let others = tokio::spawn(async {});
         let mut ready = sleep(ms(0));
         (&mut ready).await;
-        // Only the budget ends this.
         let busy = poll_fn(|context| {
-            while Pin::new(&mut ready).poll(context).is_ready() {}
+            let mut polls = 0;
+            while Pin::new(&mut ready).poll(context).is_ready() {
+                polls += 1;
+                assert!(polls < 10_000, "only the budget ends this");
+            }
             if others.is_finished() { Poll::Ready(()) } else { Poll::Pending }
         });
         busy.await;
