@@ -71,8 +71,8 @@ pub(super) struct ParkState {
     fired: u64,
 }
 
-/// A worker thread that does not run a task, nor has a reason to. Two that are equal: it did not
-/// meanwhile. Nobody waits for a driver, which is always like this.
+/// Says that a worker thread runs no task and has none to run. Two of these are equal if the worker
+/// has run no task in between. A driver always says so, because nobody waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WorkerRest {
     fired: u64,
