@@ -99,7 +99,8 @@ use worker::Engine;
 /// A shard that is emptied, after more than a few timeouts, gives back the memory of its wheel. The
 /// thread that takes out the last timeout does so, with no lock held: for some milliseconds if a
 /// million waited at once. [`shrink_to_fit`](Self::shrink_to_fit) gives back memory that a shard
-/// with few timeouts left does not need, and holds the lock of the shard meanwhile.
+/// with few timeouts left does not need, and holds the lock of the shard meanwhile. It is also for
+/// what many repeating timeouts leave, if few others were scheduled since the last time.
 ///
 /// # Slow tasks
 ///
