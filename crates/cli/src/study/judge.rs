@@ -43,26 +43,57 @@ impl Interval {
         Some(Self { least: sorted[beyond], median, most: sorted[last - beyond] })
     }
 
-    /// Judges the cost of a configuration by that of another, as their quotient.
+    /// Judges the cost of a configuration by that of another, as their quotient, which
+    /// [`border`] says how low to want.
     ///
-    /// It is better if it surely costs less, and probably less by more than [`COUNTS`]. To be sure of
-    /// both would leave modes that cost much less, where a busy machine makes the interval wide.
-    pub(super) fn finding(quotient: Option<Self>) -> Finding {
+    /// It is better if it surely costs less, and probably less than the border. To be sure of both
+    /// would leave modes that cost much less, where a busy machine makes the interval wide.
+    pub(super) fn finding(quotient: Option<Self>, border: f64) -> Finding {
         match quotient {
-            Some(quotient) if quotient.most < 1.0 && quotient.median < 1.0 - COUNTS => {
-                Finding::Better
-            }
+            Some(quotient) if quotient.most < 1.0 && quotient.median < border => Finding::Better,
             Some(quotient) if 1.0 - COUNTS <= quotient.least => Finding::NotBetter,
             _ => Finding::Unknown,
         }
     }
 
     /// Whether more rounds would hardly change the finding.
-    pub(super) fn is_settled(quotient: Option<Self>) -> bool {
-        let border = 1.0 - COUNTS;
-        quotient.is_some_and(|quotient| quotient.most < border || border <= quotient.least)
+    pub(super) fn is_settled(quotient: Option<Self>, border: f64) -> bool {
+        quotient.is_some_and(|quotient| quotient.most < border)
+            || Self::finding(quotient, border) == Finding::NotBetter
     }
 }
+
+/// Below which measured quotient a configuration is taken, if by counted work it is `counted`.
+///
+/// The count is the same in every run. Where it says that the configuration costs less by over
+/// [`COUNTS`], the time need not say so as well, only agree.
+pub(super) fn border(counted: f64) -> f64 {
+    if counted < 1.0 - COUNTS { AGREES } else { 1.0 - COUNTS }
+}
+
+/// The cost of a plan by each of [`GROUPS`] groups of rounds, of which each has the times of the
+/// parts of the plan.
+///
+/// What else the machine does only ever adds to a time, here and there. So the least time of a part is
+/// the one that was disturbed least, and the sum of these is the cost: a busy machine gives about the
+/// same as a quiet one.
+pub(super) fn costs(rounds: &[Vec<f64>]) -> Vec<f64> {
+    let groups = (0..GROUPS.min(rounds.len())).map(|group| {
+        let parts = 0..rounds[group].len();
+        let least = |part: usize| {
+            let times = rounds[group..].iter().step_by(GROUPS).map(|times| times[part]);
+            times.fold(f64::INFINITY, f64::min)
+        };
+        parts.map(least).sum()
+    });
+    groups.collect()
+}
+
+/// As few as give an interval of [`CONFIDENCE`], so that each has many rounds.
+const GROUPS: usize = 8;
+
+/// A quotient that agrees with work that is much less.
+const AGREES: f64 = 0.98;
 
 /// How sure an interval is.
 pub(super) const CONFIDENCE: f64 = 0.99;
@@ -72,7 +103,7 @@ pub(super) const COUNTS: f64 = 0.05;
 
 #[cfg(test)]
 mod tests {
-    use super::{Finding, Interval};
+    use super::{Finding, Interval, border, costs};
 
     #[test]
     fn under_eight_samples_say_nothing() {
@@ -96,21 +127,39 @@ mod tests {
     fn few_rounds_that_were_interrupted_change_nothing() {
         let mut samples = vec![0.8; 20];
         samples.extend([9.0; 4]);
-        assert_eq!(Interval::finding(Interval::of(&samples)), Finding::Better);
+        assert_eq!(Interval::finding(Interval::of(&samples), 0.95), Finding::Better);
+    }
+
+    #[test]
+    fn a_group_has_the_least_time_of_each_part() {
+        let round = |n| vec![100.0 + f64::from(n), 200.0 - f64::from(n)];
+        let mut rounds: Vec<_> = (0..16).map(round).collect();
+        assert_eq!(costs(&rounds), [292.0; 8]);
+        rounds[3] = vec![9e9, 9e9];
+        rounds[12] = vec![112.0, 9e9];
+        assert_eq!(costs(&rounds)[..3], [292.0; 3]);
+        assert_eq!(costs(&rounds)[3], 111.0 + 189.0);
+        assert_eq!(costs(&rounds[..2]), [300.0; 2]);
+        assert!(costs(&[]).is_empty());
+    }
+
+    #[test]
+    fn the_time_need_only_agree_with_work_that_is_much_less() {
+        assert_eq!([0.5, 0.94, 0.96, 1.0, 2.0].map(border), [0.98, 0.98, 0.95, 0.95, 0.95]);
     }
 
     #[test]
     fn better_surely_costs_less_and_probably_by_more_than_five_percent() {
         let finding = |least, median, most| {
             let quotient = Some(Interval { least, median, most });
-            (Interval::finding(quotient), Interval::is_settled(quotient))
+            (Interval::finding(quotient, 0.95), Interval::is_settled(quotient, 0.95))
         };
         assert_eq!(finding(0.80, 0.90, 0.94), (Finding::Better, true));
         assert_eq!(finding(0.80, 0.94, 0.99), (Finding::Better, false));
         assert_eq!(finding(0.80, 0.96, 0.99), (Finding::Unknown, false));
         assert_eq!(finding(0.80, 0.90, 1.01), (Finding::Unknown, false));
         assert_eq!(finding(0.96, 1.10, 1.40), (Finding::NotBetter, true));
-        assert_eq!(Interval::finding(None), Finding::Unknown);
-        assert!(!Interval::is_settled(None));
+        assert_eq!(Interval::finding(None, 0.95), Finding::Unknown);
+        assert!(!Interval::is_settled(None, 0.95));
     }
 }

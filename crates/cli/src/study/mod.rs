@@ -36,11 +36,14 @@
 //!    reads by a model of a cache, memory. These counts are the same on every machine, busy or not.
 //!    They choose the tick, and leave out what is hopeless.
 //! 3. What is left at that tick is measured, in processor time, side by side with the default in
-//!    rounds that alternate. Each round gives the quotient of two costs. The median of the quotients
-//!    lies in an interval with a confidence of 99 %, by the order of the samples alone.
-//! 4. A configuration is recommended if all of its interval is below 1 and its median below 0.95.
-//!    Otherwise the default is, with the words that there is no such difference, or that the rounds
-//!    cannot tell.
+//!    rounds that alternate. Other programs only ever add to a time, so a group of rounds gives the
+//!    sum of the least times of all parts of the trace, and each group the quotient of two such costs.
+//!    The median of the quotients lies in an interval with a confidence of 99 %, by the order of the
+//!    samples alone.
+//! 4. A configuration is recommended if all of its interval is below 1 and its median below 0.95, or
+//!    below 0.98 where its counted work is below 0.95. Among those that cost the same within 3 % the
+//!    counted work chooses, because it is the same in every run. If there is none, the default is
+//!    recommended, with the words that there is no such difference, or that the rounds cannot tell.
 
 mod delays;
 mod fit;
@@ -388,8 +391,7 @@ impl<'a> Laboratory<'a> {
     ) {
         let contenders = study.contenders();
         let mut left = contenders.clone();
-        let operations = scale.operations.max(1) as f64;
-        let mut samples: Vec<Vec<f64>> = vec![Vec::new(); study.candidates.len()];
+        let mut samples = vec![Vec::new(); study.candidates.len()];
         let mut longest = Duration::ZERO;
         for round in 0..MOST_ROUNDS {
             let begun = self.started.elapsed();
@@ -398,24 +400,24 @@ impl<'a> Laboratory<'a> {
             }
             progress(Progress::Measured(begun.div_duration_f64(self.options.time)));
             let modes: Vec<_> = left.iter().map(|&number| study.candidates[number].mode).collect();
-            let times = time::round(plan, &modes, self.options.driver, round);
-            for (&number, time) in left.iter().zip(times) {
-                samples[number].push(time.as_nanos() as f64 / operations);
-            }
+            let times = time::round(plan, &modes, self.options.driver);
+            left.iter().zip(times).for_each(|(&number, times)| samples[number].push(times));
+            // Another wheel gets the memory that is the fastest.
+            left.rotate_left(1);
             longest = longest.max(self.started.elapsed() - begun);
             study.rounds = round + 1;
             if LOOKS.contains(&study.rounds) {
                 study.note(&contenders, &samples, counted, scale);
-                let quotient = |number: usize| {
-                    study.candidates[number].measured.as_ref().map(|measured| measured.quotient)
-                };
                 let others = &contenders[1..];
-                if others.iter().all(|&number| Interval::is_settled(quotient(number))) {
+                if others.iter().all(|&number| {
+                    let other = &study.candidates[number];
+                    Interval::is_settled(other.quotient(), study.border(other))
+                }) {
                     return;
                 }
                 left.retain(|&number| {
                     number == study.baseline
-                        || Interval::finding(quotient(number)) != Finding::NotBetter
+                        || study.finding(&study.candidates[number]) != Finding::NotBetter
                 });
             }
         }
@@ -427,11 +429,18 @@ impl Study {
     /// Returns the configuration to take; None if none came to the end of the trace.
     #[must_use]
     pub fn recommended(&self) -> Option<&Candidate> {
-        let better = self.with_finding(Finding::Better);
-        let median = |candidate: &&Candidate| {
-            candidate.measured.as_ref().map_or(f64::INFINITY, |measured| measured.quotient.median)
-        };
-        better.min_by(|a, b| median(a).total_cmp(&median(b))).or_else(|| self.baseline())
+        if self.with_finding(Finding::Better).next().is_none() {
+            return self.baseline();
+        }
+        let cheaper = self.candidates.iter().filter_map(|it| {
+            let quotient = it.quotient()?;
+            (quotient.most < 1.0).then_some((it, quotient.median))
+        });
+        let least = cheaper.clone().map(|(_, median)| median).fold(f64::INFINITY, f64::min);
+        // Which of several that cost the same comes out first is chance. Their work is not.
+        let alike =
+            cheaper.filter(|&(_, median)| median <= least * (1.0 + ALIKE)).map(|(it, _)| it);
+        alike.min_by(|a, b| a.figures.counted_score.total_cmp(&b.figures.counted_score))
     }
 
     /// Returns the configuration that the others are compared with, if it came to the end: the
@@ -467,10 +476,18 @@ impl Study {
     /// Returns the configurations beside the baseline of which the rounds say this.
     fn with_finding(&self, wanted: Finding) -> impl Iterator<Item = &Candidate> {
         let contenders = self.contenders().into_iter().filter(|&number| number != self.baseline);
-        contenders.map(|number| &self.candidates[number]).filter(move |candidate| {
-            let quotient = candidate.measured.as_ref().map(|measured| measured.quotient);
-            Interval::finding(quotient) == wanted
-        })
+        let contenders = contenders.map(|number| &self.candidates[number]);
+        contenders.filter(move |candidate| self.finding(candidate) == wanted)
+    }
+
+    fn finding(&self, candidate: &Candidate) -> Finding {
+        Interval::finding(candidate.quotient(), self.border(candidate))
+    }
+
+    /// Below which quotient a configuration is taken.
+    fn border(&self, candidate: &Candidate) -> f64 {
+        let baseline = self.candidates[self.baseline].figures.counted_score;
+        judge::border(candidate.figures.counted_score / baseline)
     }
 
     /// The numbers of the configurations that are measured: the baseline first, and with it all
@@ -491,27 +508,40 @@ impl Study {
     }
 
     /// Notes what was measured of the `contenders`, the first of which is the baseline. `samples` are
-    /// those of all candidates.
+    /// those of all candidates: of each round, the nanoseconds of each part.
     fn note(
         &mut self,
         contenders: &[usize],
-        samples: &[Vec<f64>],
+        samples: &[Vec<Vec<f64>>],
         counted: &[(Candidate, Work)],
         scale: Scale,
     ) {
-        let scores = |number: usize| {
-            let work = &counted[number].1;
-            samples[number].iter().map(move |&cpu_ns| scale.score(cpu_ns, work))
-        };
+        let operations = scale.operations.max(1) as f64;
         for &number in contenders {
-            let pairs = scores(number).zip(scores(self.baseline));
-            let quotients: Vec<_> = pairs.map(|(own, base)| own / base).collect();
-            let (own, scores) = (&samples[number], &scores(number).collect::<Vec<_>>());
-            let intervals = [own, scores, &quotients].map(|samples| Interval::of(samples));
+            // The rounds that both were in.
+            let rounds = samples[number].len();
+            let costs = |number: usize| {
+                let costs = judge::costs(&samples[number][..rounds]);
+                costs.into_iter().map(|ns| ns / operations).collect::<Vec<_>>()
+            };
+            let scores = |number: usize| {
+                let work = &counted[number].1;
+                costs(number).into_iter().map(|cpu_ns| scale.score(cpu_ns, work)).collect()
+            };
+            let (own, base): (Vec<_>, Vec<_>) = (scores(number), scores(self.baseline));
+            let quotients = own.iter().zip(base).map(|(own, base)| own / base).collect();
+            let intervals = [costs(number), own, quotients].map(|samples| Interval::of(&samples));
             let [Some(cpu_ns), Some(score), Some(quotient)] = intervals else { continue };
             let parts = scale.parts(cpu_ns.median, &counted[number].1);
             self.candidates[number].measured = Some(Measured { cpu_ns, score, parts, quotient });
         }
+    }
+}
+
+impl Candidate {
+    /// Its score, divided by that of the configuration that it is compared with.
+    fn quotient(&self) -> Option<Interval> {
+        self.measured.as_ref().map(|measured| measured.quotient)
     }
 }
 
@@ -601,6 +631,9 @@ impl Default for Options {
         }
     }
 }
+
+/// Configurations that cost so little more than the best are as good.
+const ALIKE: f64 = 0.03;
 
 /// The processor time that a mode may take while its work is counted, however little time there is
 /// to measure.

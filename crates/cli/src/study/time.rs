@@ -7,32 +7,31 @@ use std::convert::Infallible;
 use std::time::Duration;
 use tickwheel::{Expired, Key, Mode, Wheel};
 
-/// Returns the processor time that the calls of `plan` take in each of `modes`.
+/// Returns the processor time that the calls of `plan` take in each of `modes`, in nanoseconds, part
+/// by part.
 ///
 /// All of them go through the plan side by side, some calls each in turn, so that whatever else
-/// the machine does slows all of them down alike. `first` is the mode whose turn is the first. A short
-/// plan is run several times.
-pub(super) fn round(plan: &Plan, modes: &[Mode], driver: Driver, first: usize) -> Vec<Duration> {
-    let mut times = vec![Duration::ZERO; modes.len()];
-    let mut runs = 0;
-    while runs == 0 || times.iter().any(|&time| time < LEAST_MEASURED) {
+/// the machine does slows all of them down alike. A short plan is run several times, of which the
+/// least time of each part counts.
+pub(super) fn round(plan: &Plan, modes: &[Mode], driver: Driver) -> Vec<Vec<f64>> {
+    let parts = plan.calls.len().div_ceil(CALLS_PER_PART).max(1);
+    let mut times = vec![vec![f64::INFINITY; parts]; modes.len()];
+    let begun = ThreadTime::now();
+    let mut is_enough = false;
+    while !is_enough {
         let new = |&mode| Run::new(plan, mode, driver, Nobody);
         let mut wheels: Vec<_> = modes.iter().map(new).collect();
-        for turn in first.. {
-            let mut is_over = true;
-            for number in (0..modes.len()).map(|number| (number + turn) % modes.len()) {
-                let begun = ThreadTime::now();
-                let Ok(is_done) = wheels[number].advance(CALLS_PER_TURN);
-                times[number] += begun.elapsed();
-                is_over = is_done;
-            }
-            if is_over {
-                break;
-            }
+        let turns = (0..parts).flat_map(|part| (0..modes.len()).map(move |turn| (part, turn)));
+        for (part, turn) in turns {
+            let number = (part + turn) % modes.len();
+            let begun = ThreadTime::now();
+            let Ok(_) = wheels[number].advance(CALLS_PER_PART);
+            let time = &mut times[number][part];
+            *time = time.min(begun.elapsed().as_nanos() as f64);
         }
-        runs += 1;
+        is_enough = LEAST_MEASURED * modes.len() as u32 <= begun.elapsed();
     }
-    times.into_iter().map(|time| time / runs).collect()
+    times
 }
 
 /// Looks at nothing.
@@ -59,9 +58,9 @@ impl Observer for Nobody {
     }
 }
 
-/// Enough to make the clock of processor time, a system call, cheap; too few for others to come and
-/// go meanwhile.
-const CALLS_PER_TURN: usize = 8192;
+/// Enough to make the clock of processor time, a system call, cheap; so few that others seldom come
+/// and go meanwhile.
+const CALLS_PER_PART: usize = 4096;
 
 /// A short plan is run until each mode took this time.
 const LEAST_MEASURED: Duration = Duration::from_millis(5);
