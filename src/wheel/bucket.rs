@@ -428,7 +428,7 @@ fn retain(chunk: &mut Chunk, mut keep: impl FnMut(Entry) -> bool) {
 #[cfg(test)]
 mod tests {
     use super::{Arena, Bucket, CHUNK, Entry};
-    use alloc::vec::Vec;
+    use alloc::{collections::BTreeMap, vec::Vec};
 
     #[test]
     fn the_last_entry_is_taken_back_by_its_own_timeout_only() {
@@ -594,13 +594,15 @@ mod tests {
     fn the_earliest_is_that_of_a_search_whatever_was_done_between() {
         let mut arena = Arena::new();
         let mut bucket = Bucket::default();
-        let mut live = Vec::new();
-        let mut numbers = (0_u64..).map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52);
-        let mut schedule = |bucket: &mut Bucket, arena: &mut Arena<()>, live: &mut Vec<_>| {
-            let (key, entry) = arena.insert(numbers.next().expect("for ever"), ());
-            bucket.push(entry);
-            live.push((entry.deadline, live.len(), entry.stamp, key));
-        };
+        let mut live = BTreeMap::new();
+        let mut numbers = (0_u64..).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52, at));
+        let mut schedule =
+            |bucket: &mut Bucket, arena: &mut Arena<()>, live: &mut BTreeMap<_, _>| {
+                let (deadline, at) = numbers.next().expect("for ever");
+                let (key, entry) = arena.insert(deadline, ());
+                bucket.push(entry);
+                live.insert((deadline, at), (entry.stamp, key));
+            };
         for _ in 0..20 * CHUNK {
             schedule(&mut bucket, &mut arena, &mut live);
         }
@@ -620,16 +622,12 @@ mod tests {
                 steps += 1;
             };
             assert!(steps <= 3 * bucket.chunks(), "each step gets on");
-            let expected = live.iter().min_by_key(|(deadline, at, ..)| (deadline, at));
-            let Some(&(deadline, _, stamp, key)) = expected else {
+            let Some(((deadline, _), (stamp, key))) = live.pop_first() else {
                 assert!(entry.is_none() && bucket.is_empty());
                 break;
             };
             let found = entry.map(|entry| (entry.deadline, entry.stamp));
             assert_eq!(found, Some((deadline, stamp)), "turn {turn}");
-            live.retain(|&(.., other)| other != key);
-            // The places are in the order in which they were put in.
-            live.iter_mut().enumerate().for_each(|(at, live)| live.1 = at);
             arena.remove(key);
             stale += 1;
             if turn % 5 == 0 {
