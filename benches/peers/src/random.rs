@@ -1,6 +1,6 @@
 //! How delays are distributed. They are the same for every subject, in every run.
 
-#![allow(dead_code, reason = "`benches/modes.rs` has it too, and does not need all of it")]
+#![allow(dead_code, reason = "`benches/modes` has it too, and does not need all of it")]
 
 use fastrand::Rng;
 

@@ -1,11 +1,11 @@
 //! Hashed wheels against hierarchical ones.
 //!
-//! `cargo bench --bench modes` runs all; `cargo bench --bench modes -- 'fire/1M/60s'` a part.
+//! `cargo bench -p modes` runs all; `cargo bench -p modes -- 'fire/1M/60s'` a part.
 //! A benchmark is named work/live timeouts/delays/mode, and its throughput is per timeout. One tick
 //! is a millisecond. What else could hold timeouts, a heap, a `BTreeMap`, a sort or a bare slab, is
 //! measured in `benches/peers`.
 
-#[path = "peers/src/random.rs"]
+#[path = "../peers/src/random.rs"]
 mod random;
 
 use criterion::{BatchSize, Bencher, Criterion, Throughput};
