@@ -1,8 +1,10 @@
 //! Counts the allocations of a timer: for a timeout hardly more than its boxed task.
 
 use allocation_counter::{AllocationInfo, measure};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tickwheel::{ManualClock, Mode, Status, Timeout, Timer};
+use tickwheel::{ManualClock, Mode, Next, Status, Timeout, Timer, steps};
 
 const DELAY: Duration = Duration::from_secs(30);
 
@@ -110,6 +112,103 @@ fn a_timer_that_is_emptied_gives_back_its_memory() {
             }
             let memory = timer.stats().shards[0].memory;
             assert_eq!((timer.pending(), memory), (0, 0), "{mode}, {fires}");
+        }
+    }
+}
+
+/// A timer of one shard, on a clock that the test moves.
+fn manual(mode: Mode) -> (Timer, ManualClock) {
+    let clock = ManualClock::new();
+    let timer = Timer::builder().mode(mode).clock(clock.clone()).shards(1).max_pending(MOST);
+    (timer.build().expect("in range"), clock)
+}
+
+const MOST: usize = MANY as usize;
+
+fn memory(timer: &Timer) -> usize {
+    timer.stats().shards[0].memory
+}
+
+#[test]
+fn repeating_timeouts_that_end_give_back_their_memory() {
+    for mode in modes() {
+        let (timer, clock) = manual(mode);
+        let repeat = |_| timer.schedule_with(DELAY, |_| Next::After(DELAY)).expect("it runs");
+        let repeating: Vec<_> = (0..MANY).map(repeat).collect();
+        // All are out of the wheel at once, and then back in it.
+        clock.jump(DELAY);
+        assert_eq!(timer.pending(), MOST);
+        assert!(1_000_000 < memory(&timer));
+        assert!(repeating.iter().all(Timeout::cancel));
+        assert_eq!(memory(&timer), 0, "{mode}");
+    }
+}
+
+#[test]
+fn a_few_that_move_a_lot_give_back_the_memory_of_all_their_buckets() {
+    for mode in ["hierarchical:64", "hashed:65536", "hashed:1073741824"] {
+        let (timer, _) = manual(mode.parse().expect("a mode"));
+        let few: Vec<_> =
+            (0..100).map(|_| timer.schedule(DELAY, || {}).expect("it runs")).collect();
+        for number in 0..MANY {
+            let delay = DELAY + Duration::from_millis(number * 61 % 60_000);
+            assert!(few[number as usize % few.len()].reschedule(delay));
+        }
+        assert!(0 < memory(&timer));
+        assert!(few.iter().all(Timeout::cancel));
+        assert_eq!(memory(&timer), 0, "{mode}");
+    }
+}
+
+#[test]
+fn the_worker_frees_the_memory_of_a_peak_when_all_tasks_have_run() {
+    for mode in modes() {
+        let (timer, clock) = manual(mode);
+        let others = crowd(&timer, |_| true);
+        assert!(others[0].cancel());
+        let (asks, found) = (timer.clone(), Arc::new(AtomicU64::new(0)));
+        let tells = Arc::clone(&found);
+        let last = move || tells.store(memory(&asks) as u64, SeqCst);
+        timer.schedule(DELAY * 20, last).expect("it runs");
+        clock.jump(DELAY * 20);
+        assert!(500_000 < found.load(SeqCst), "{} bytes in {mode}", found.load(SeqCst));
+        assert_eq!((timer.pending(), memory(&timer)), (0, 0), "{mode}");
+    }
+}
+
+/// Says in its `Drop` how many steps this thread had counted, and whether the timer had room.
+struct Looks {
+    timer: Timer,
+    found: Arc<Mutex<Option<(u64, bool)>>>,
+}
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        let counted = steps();
+        // At the limit, but for the place of this one.
+        let has_room = (0..MOST).all(|_| self.timer.schedule(DELAY, || {}).is_ok());
+        *self.found.lock().unwrap() = Some((counted, has_room));
+    }
+}
+
+#[test]
+fn a_cancel_gives_back_its_place_and_drops_its_task_before_it_frees_the_memory_of_a_peak() {
+    for mode in modes() {
+        let (timer, _) = manual(mode);
+        let mut others = crowd(&timer, |_| true);
+        assert!(others.pop().expect("many").cancel());
+        let found = Arc::default();
+        let looks = Looks { timer: timer.clone(), found: Arc::<Mutex<_>>::clone(&found) };
+        let last = timer.schedule(DELAY, move || drop(looks)).expect("it runs");
+        assert!(others.iter().all(Timeout::cancel));
+        let begin = steps();
+        assert!(last.cancel());
+        let (until_drop, has_room) = found.lock().unwrap().expect("it was dropped");
+        assert!(has_room, "{mode}");
+        if cfg!(debug_assertions) {
+            let freed = steps() - begin;
+            assert!(MANY <= freed, "{mode}: {freed} steps");
+            assert!(until_drop - begin < MANY, "{mode}: {until_drop}, {begin}");
         }
     }
 }

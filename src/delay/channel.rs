@@ -24,7 +24,8 @@ use std::time::Instant;
 /// - Values of equal deadlines come out in the order in which the channel got them, whichever thread
 ///   inserted them.
 /// - Each call takes the lock of the channel for constant time, amortised, and no caller waits for
-///   more than a bounded batch of work. The call that takes out the last of many values gives back
+///   more than a bounded batch of work, unless the receiver calls
+///   [`shrink_to_fit`](Delayed::shrink_to_fit). The call that takes out the last of many values gives back
 ///   their memory, with no lock held, which takes milliseconds after a million. No foreign code runs
 ///   under the lock: not a waker, not the `Drop` of a value.
 /// - A sender wakes the receiver only for a value that is due earlier than all others. The last
@@ -56,7 +57,7 @@ pub fn delay_channel<T>(timer: &Timer) -> (DelaySender<T>, DelayReceiver<T>) {
     let shard = timer.shard();
     let wheel = Wheel::new(shard.mode());
     let inner =
-        Inner { wheel, senders: 1, is_closed: false, watcher: None, watched: NEVER, inserted: 0 };
+        Inner { wheel, senders: 1, is_closed: false, watcher: None, watched: NEVER, placed: 0 };
     let inner = Mutex::new(Rank::Channel, inner);
     let shared = Arc::new(Shared { hub: Arc::clone(&shard.hub), inner });
     let receiver = Delayed::on(timer, Channel(Arc::clone(&shared)));
@@ -91,8 +92,8 @@ struct Inner<T> {
     /// sender that wakes it takes it out.
     watcher: Option<Waker>,
     watched: u64,
-    /// How many values came since the wheel last gave back its memory.
-    inserted: u64,
+    /// How many values were inserted or moved since the wheel last gave back its memory.
+    placed: u64,
 }
 
 impl<T> DelaySender<T> {
@@ -162,7 +163,7 @@ impl<T> DelaySender<T> {
             return Err(SendError(value));
         }
         let key = inner.wheel.schedule(deadline, value);
-        inner.inserted += 1;
+        inner.placed += 1;
         let watcher = inner.watcher_before(deadline);
         drop(inner);
         self.0.let_go(watcher, Waker::wake);
@@ -174,6 +175,7 @@ impl<T> DelaySender<T> {
         if !inner.wheel.reschedule(key, deadline) {
             return false;
         }
+        inner.placed += 1;
         let watcher = inner.watcher_before(deadline);
         drop(inner);
         self.0.let_go(watcher, Waker::wake);
@@ -201,11 +203,11 @@ impl<T> Inner<T> {
     /// Returns None unless there were many values since the last time, because the next ones need
     /// memory again.
     fn take_memory_if_emptied(&mut self) -> Option<Memory<T>> {
-        if !self.wheel.is_empty() || self.inserted < MANY {
+        if !self.wheel.is_empty() || self.placed < MANY {
             return None;
         }
-        self.inserted = 0;
-        self.wheel.take_memory()
+        self.placed = 0;
+        Some(self.wheel.take_memory())
     }
 
     /// Takes out the waker of the receiver if it has to look again before `deadline`.
@@ -249,8 +251,8 @@ impl<T> Source for Channel<T> {
                 // The task no longer waits.
                 let watcher = inner.watcher.take();
                 drop(inner);
-                drop(memory);
                 self.0.let_go(watcher, drop);
+                drop(memory);
                 return Some(expired);
             }
             if 0 < work {

@@ -270,7 +270,10 @@ impl<S: Source> Delayed<S> {
         block_on(self.next_batch(batch, max))
     }
 
-    /// Frees memory that the present values do not need. Their keys stay good. O(n).
+    /// Frees memory that the present values do not need. Their keys stay good. A channel is locked
+    /// meanwhile, so that its senders wait.
+    ///
+    /// Cost: O(n + p).
     pub fn shrink_to_fit(&mut self) {
         self.source.shrink_to_fit();
     }

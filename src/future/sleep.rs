@@ -192,9 +192,11 @@ impl Sleep {
     pub(crate) fn take_out(&mut self, and: fn(Waker)) {
         let Progress::Waiting { key, .. } = self.progress else { return };
         self.progress = Progress::idle();
-        if let Some(Action::Wake(waker)) = self.shard.cancel(key) {
-            self.shard.hub.guarded(|| and(waker));
-        }
+        self.shard.cancel(key, |action| {
+            if let Action::Wake(waker) = action {
+                self.shard.hub.guarded(|| and(waker));
+            }
+        });
     }
 
     pub(crate) fn poll_by(&mut self, waker: &Waker) -> Poll<Output> {

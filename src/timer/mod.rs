@@ -96,11 +96,11 @@ use worker::Engine;
 /// time. With millions of timeouts in one shard, one call in millions waits for the system to move
 /// pages, for less than a millisecond. Cancelling frees the box at once.
 ///
-/// A shard that is emptied, after more than a few timeouts, gives back the memory of its wheel. The
-/// thread that takes out the last timeout does so, with no lock held: for some milliseconds if a
-/// million waited at once. [`shrink_to_fit`](Self::shrink_to_fit) gives back memory that a shard
-/// with few timeouts left does not need, and holds the lock of the shard meanwhile. It is also for
-/// what many repeating timeouts leave, if few others were scheduled since the last time.
+/// A shard that is emptied, after more than a few timeouts, gives back the memory of its wheel, with
+/// no lock held. The worker does so a little at a time, when nothing is due. A thread that cancels
+/// the last timeout does so at the end of that call: for some milliseconds if a million waited at
+/// once. [`shrink_to_fit`](Self::shrink_to_fit) gives back memory that a shard with few timeouts
+/// left does not need, and holds the lock of the shard meanwhile.
 ///
 /// # Slow tasks
 ///

@@ -11,7 +11,9 @@ use crate::sync::{
     AtomicU64, Condvar, Mutex, MutexGuard, Ordering, Rank, lock, thread_local, try_lock,
 };
 use crate::ticks::NEVER;
+use crate::wheel::Memory;
 use crate::{Expired, Key, Mode, Wheel, WheelStats};
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -57,9 +59,15 @@ pub(super) struct ShardState {
     /// The keys of the timeouts that were due by then, and that stopping took out, so that their
     /// handles can tell that these did not fire either.
     taken: BTreeSet<Key>,
-    /// How many timeouts had been scheduled when the wheel last gave back its memory.
+    /// How many timeouts had been [placed](ShardCounts::placed) when the memory was last taken out
+    /// of the wheel.
     shrunk_at: u64,
+    /// The memory of a wheel that was emptied, which the worker frees a piece at a time.
+    emptied: Emptied,
 }
+
+/// The memory of a wheel that was emptied, if that was much.
+pub(super) type Emptied = Option<Box<Memory<Action>>>;
 
 /// The numbers of timeouts since the timer was built.
 #[derive(Clone, Copy, Default)]
@@ -67,6 +75,15 @@ pub(super) struct ShardCounts {
     pub(super) scheduled: u64,
     pub(super) cancelled: u64,
     pub(super) rescheduled: u64,
+    /// Runs of repeating timeouts after which these were put back into the wheel.
+    put_back: u64,
+}
+
+impl ShardCounts {
+    /// Returns how often a timeout was put into a bucket.
+    fn placed(&self) -> u64 {
+        self.scheduled + self.rescheduled + self.put_back
+    }
 }
 
 /// A timeout as it waits in a wheel.
@@ -85,8 +102,9 @@ pub(super) enum Found {
     Due { is_burst: bool },
     /// Nothing so far, and the work that one lock allows is done.
     More,
-    /// Nothing before this tick.
-    Nothing(u64),
+    /// Nothing before this tick. `is_emptied` says that there is memory to
+    /// [free](Shard::free_some).
+    Nothing { until: u64, is_emptied: bool },
 }
 
 impl Shard {
@@ -100,6 +118,7 @@ impl Shard {
             last: NEVER,
             taken: BTreeSet::new(),
             shrunk_at: 0,
+            emptied: None,
         };
         let state = CachePadded::new(Mutex::new(Rank::Shard, state));
         let (reached, due) = (AtomicU64::new(0), CachePadded::new(DueList::new()));
@@ -153,20 +172,23 @@ impl Shard {
         }
     }
 
-    /// Takes out a timeout that has not begun to run. The caller drops the action with no lock held.
-    pub(crate) fn cancel(&self, key: Key) -> Option<Action> {
+    /// Takes out a timeout that has not begun to run, and does `and` with it, with no lock held.
+    pub(crate) fn cancel(&self, key: Key, and: impl FnOnce(Action)) {
         let mut state = self.lock();
-        let action = self.take(&mut state, key)?;
-        self.release_cancelled(state);
-        Some(action)
+        let Some(action) = self.take(&mut state, key) else { return };
+        let _emptied = self.release_cancelled(state);
+        and(action);
     }
 
-    /// Releases the lock after a timeout was cancelled.
+    /// Releases the lock after a timeout was cancelled. The caller drops the memory that this
+    /// returns when it has done all that others wait for.
     #[inline]
-    pub(super) fn release_cancelled(&self, mut state: MutexGuard<'_, ShardState>) {
+    pub(super) fn release_cancelled(&self, mut state: MutexGuard<'_, ShardState>) -> Emptied {
         state.counts.cancelled += 1;
-        release_emptied(state);
+        let emptied = if state.is_emptied() { state.take_memory() } else { None };
+        drop(state);
         self.hub.give_back();
+        emptied
     }
 
     /// Takes out a timeout that has not begun to run.
@@ -247,7 +269,7 @@ impl Shard {
     pub(super) fn take_due(&self, now: u64) -> Found {
         let mut state = self.lock();
         if state.stopped {
-            return Found::Nothing(NEVER);
+            return Found::Nothing { until: NEVER, is_emptied: false };
         }
         // Only the worker writes `reached`, and mostly it is there already.
         if self.reached.load(Ordering::Relaxed) < now {
@@ -266,8 +288,6 @@ impl Shard {
         }
         if due.len() > 0 {
             let is_burst = BURST <= due.len();
-            drop(due);
-            release_emptied(state);
             return Found::Due { is_burst };
         }
         drop(due);
@@ -275,7 +295,22 @@ impl Shard {
             return Found::More;
         }
         state.watched = state.wheel.next_wake().unwrap_or(NEVER);
-        Found::Nothing(state.watched)
+        let is_emptied = state.emptied.is_some() || state.is_emptied();
+        Found::Nothing { until: state.watched, is_emptied }
+    }
+
+    /// Frees a bounded part of the memory of a wheel that was emptied, with no lock held. The worker
+    /// does so when it has nothing else to do.
+    pub(super) fn free_some(&self) {
+        let mut state = self.lock();
+        let is_emptied = state.is_emptied();
+        let emptied = state.emptied.take();
+        let emptied = emptied.or_else(|| if is_emptied { state.take_memory() } else { None });
+        drop(state);
+        let Some(mut memory) = emptied else { return };
+        if memory.free_some() {
+            self.lock().emptied = Some(memory);
+        }
     }
 
     /// Takes out the next timeout that is due, to run it.
@@ -348,11 +383,14 @@ impl Shard {
             };
             tasks.push(Unfired { deadline: self.hub.ticks.instant(expired.deadline), task });
         }
-        if 0 < work {
+        let is_over = 0 < work;
+        if is_over {
             // The empty wheel stays for as long as there are handles.
-            give_back_memory(state);
+            let memory = (state.wheel.end(), state.emptied.take());
+            drop(state);
+            drop(memory);
         }
-        0 < work
+        is_over
     }
 
     /// Gives back the memory that the timeouts that wait do not need.
@@ -445,31 +483,30 @@ impl ShardState {
         self.put(deadline, action)
     }
 
-    /// Puts a timeout into the wheel.
+    /// Puts a repeating timeout back into the wheel, for its next run.
+    pub(super) fn put_back(&mut self, deadline: u64, action: Action) -> Key {
+        self.counts.put_back += 1;
+        self.put(deadline, action)
+    }
+
     #[inline]
-    pub(super) fn put(&mut self, deadline: u64, action: Action) -> Key {
+    fn put(&mut self, deadline: u64, action: Action) -> Key {
         let key = self.wheel.schedule(deadline, action);
         self.lane.scheduled(key, deadline);
         key
     }
-}
 
-/// Releases the lock of a shard. If its wheel was emptied, gives back the wheel's memory, but only
-/// after many timeouts, because the next ones need memory again.
-#[inline]
-fn release_emptied(state: MutexGuard<'_, ShardState>) {
-    if state.wheel.is_empty() && MANY <= state.counts.scheduled - state.shrunk_at {
-        give_back_memory(state);
+    /// Returns whether the wheel was emptied, after many timeouts: the next ones need memory again.
+    #[inline]
+    fn is_emptied(&self) -> bool {
+        self.wheel.is_empty() && MANY <= self.counts.placed() - self.shrunk_at
     }
-}
 
-/// Releases the lock of a shard whose wheel is empty, and then gives back the wheel's memory.
-#[cold]
-fn give_back_memory(mut state: MutexGuard<'_, ShardState>) {
-    state.shrunk_at = state.counts.scheduled;
-    let memory = state.wheel.take_memory();
-    drop(state);
-    drop(memory);
+    #[cold]
+    fn take_memory(&mut self) -> Emptied {
+        self.shrunk_at = self.counts.placed();
+        Some(Box::new(self.wheel.take_memory()))
+    }
 }
 
 /// Returns the number of this thread's shard, modulo the number of shards. Threads take turns.
@@ -584,7 +621,7 @@ mod tests {
             registered.expect("it runs").expect("it is not due")
         };
         let (key, other) = (register(&waits), register(&cancelled));
-        assert!(shard.cancel(other).is_some());
+        shard.cancel(other, drop);
         // Due, and taken out for the worker.
         let due =
             shard.register(10, Waker::noop().clone()).expect("it runs").expect("it is not due");
@@ -621,6 +658,20 @@ mod tests {
             }
             assert_eq!(wakers.len(), 20_000);
         }
+    }
+
+    #[test]
+    fn a_timer_that_was_stopped_keeps_no_memory_of_the_wheel() {
+        let timer = Timer::builder().clock(ManualClock::new()).build().expect("in range");
+        let shard = timer.shard();
+        shard.lock().wheel.use_up_generations();
+        for tick in 1..20_000 {
+            shard.register(tick, Waker::noop().clone()).expect("it runs");
+        }
+        shard.lock().emptied = Some(Box::new(Wheel::new(Mode::default()).take_memory()));
+        timer.stop().expect("outside");
+        assert!(shard.lock().emptied.is_none());
+        assert_eq!(shard.stats().1.memory, 0);
     }
 
     /// Hangs if one of these takes the lock.

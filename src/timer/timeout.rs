@@ -166,7 +166,8 @@ impl Timeout {
                 let known = once.known();
                 let Some(action) = self.shard.take(&mut state, known.key()) else { return false };
                 known.cancelled.store(DROPPING, Ordering::Relaxed);
-                self.shard.release_cancelled(state);
+                // Freed after the task is dropped, which another thread may wait for.
+                let _emptied = self.shard.release_cancelled(state);
                 let _dropped = Dropped { shard: &self.shard, once, known };
                 let _drops = inside::drops();
                 drop(action);
@@ -287,7 +288,7 @@ impl Timeout {
             Phase::Running | Phase::Ended(_) => None,
         };
         drop(state);
-        self.shard.release_cancelled(shard_state);
+        let _emptied = self.shard.release_cancelled(shard_state);
         if let Some(task) = task {
             let _let_go = LetsGo(repeating);
             let _drops = inside::drops();

@@ -78,17 +78,28 @@ impl Engine {
     /// Looks at every shard once, fires some of what is due, and lies down if that was all.
     /// Answers the request `asked`.
     pub(super) fn turn(&self, asked: u64) -> Rest<'_> {
-        let (mut until, mut is_more) = (NEVER, false);
+        let (mut until, mut is_more, mut emptied) = (NEVER, false, None);
         for (number, shard) in self.shards.iter().enumerate() {
             // What a task schedules goes where its own timeout was: chains stay together, and the
             // order within them does not depend on threads.
             shard::keep_to(number);
             match self.take_turn(shard) {
-                Some(tick) => until = until.min(tick),
-                None => is_more = true,
+                Found::Nothing { until: tick, is_emptied } => {
+                    until = until.min(tick);
+                    emptied = if is_emptied { Some(shard) } else { emptied };
+                }
+                _ => is_more = true,
             }
         }
-        if is_more { Rest::Looks(asked) } else { self.lie_down(until, asked) }
+        match emptied {
+            _ if is_more => Rest::Looks(asked),
+            // When nothing is due, and so little that what comes due meanwhile is not late.
+            Some(shard) => {
+                shard.free_some();
+                Rest::Looks(asked)
+            }
+            None => self.lie_down(until, asked),
+        }
     }
 
     fn lie_down(&self, until: u64, asked: u64) -> Rest<'_> {
@@ -96,9 +107,9 @@ impl Engine {
         self.hub.park.lie_down(until, asked, fired, |until| left(&self.hub, until))
     }
 
-    /// Fires what is due in one shard, and returns the tick to look again at. Returns None if there
-    /// is more than one turn allows: it is another shard's turn then.
-    fn take_turn(&self, shard: &Arc<Shard>) -> Option<u64> {
+    /// Fires what is due in one shard, and returns what it finds then: nothing, unless there is more
+    /// than one turn allows. It is another shard's turn in either case.
+    fn take_turn(&self, shard: &Arc<Shard>) -> Found {
         let hub = &self.hub;
         let mut now = hub.nanos();
         for _ in 0..TURN {
@@ -109,10 +120,10 @@ impl Engine {
                     while self.fire_some(shard, together, &mut now) {}
                 }
                 Found::More => {}
-                Found::Nothing(tick) => return Some(tick),
+                nothing @ Found::Nothing { .. } => return nothing,
             }
         }
-        None
+        Found::More
     }
 
     /// Fires up to `together` of the timeouts that were taken out, and returns whether there may be
@@ -256,7 +267,7 @@ fn end_run(
             if !shard_state.stopped {
                 let deadline = state.deadline;
                 let action = Action::Repeating(Arc::clone(repeating));
-                state.waits(shard_state.put(deadline, action), task);
+                state.waits(shard_state.put_back(deadline, action), task);
                 drop(state);
                 shard.release(shard_state, deadline);
                 return None;

@@ -391,6 +391,13 @@ impl<T> Arena<T> {
         LiveMut { slots: slots.iter_mut(), deadlines, vacant, spare: *spare, index: 0 }
     }
 
+    /// Makes a new place begin past half of its generations.
+    #[cfg(all(test, feature = "std"))]
+    pub(super) fn use_up_generations(&mut self) {
+        self.floor = NonZeroU32::MAX;
+        self.highest = self.floor;
+    }
+
     /// Makes the stamps go on from `stamp`.
     #[cfg(test)]
     pub(super) fn set_stamp(&mut self, stamp: u32) {
@@ -411,6 +418,12 @@ impl<T> Arena<T> {
     /// `shrink_to_fit`, or fewer.
     pub(super) fn places(&self) -> usize {
         self.slots.len()
+    }
+
+    /// Frees a piece of an arena that is no longer needed, and returns whether there is more.
+    #[cfg(feature = "std")]
+    pub(super) fn free_some(&mut self) -> bool {
+        self.slots.free_some() || self.deadlines.free_some()
     }
 
     /// Gives back the vacant slots at the end.

@@ -14,6 +14,9 @@ const AT_ONCE: usize = 64 << 10;
 const WHOLE_PAGES: usize = if cfg!(target_os = "linux") { 32 << 20 } else { usize::MAX };
 /// Elements that are laid out or moved with each new one.
 const STEP: usize = 64;
+/// Bytes that are freed at once of an array that is no longer needed.
+#[cfg(feature = "std")]
+const PIECE: usize = 256 << 10;
 
 /// An array in which no push moves more than a few elements.
 ///
@@ -158,6 +161,28 @@ impl<E: Default> Growing<E> {
     pub(crate) fn memory(&self) -> usize {
         (self.first.capacity() + self.next.capacity()) * size_of::<E>()
     }
+
+    /// Frees a piece of an array that is no longer needed, and returns whether there is more.
+    #[cfg(feature = "std")]
+    pub(crate) fn free_some(&mut self) -> bool {
+        free_some(&mut self.next) || free_some(&mut self.first)
+    }
+}
+
+/// Frees the last elements of an array that is no longer needed, a piece of them, and returns
+/// whether there are more.
+#[cfg(feature = "std")]
+pub(super) fn free_some<E>(array: &mut Vec<E>) -> bool {
+    let kept = array.len().saturating_sub(PIECE / size_of::<E>());
+    steps::count(array.len() - kept);
+    array.truncate(kept);
+    let place = array.as_ptr();
+    array.shrink_to_fit();
+    if place != array.as_ptr() {
+        // The allocator moves what is left, so that a piece costs as much as all.
+        *array = Vec::new();
+    }
+    0 < array.capacity()
 }
 
 impl<E: Default> Index<usize> for Growing<E> {

@@ -833,13 +833,27 @@ impl<T> Wheel<T> {
 
     /// Takes the memory out of the wheel, which must be empty. No old key names what comes next. O(1).
     ///
-    /// Returns None if the generations of one place are half used up: then only
-    /// [`shrink_to_fit`](Self::shrink_to_fit) gives back memory.
+    /// The places of timeouts stay if the generations of one are half used up: then only
+    /// [`shrink_to_fit`](Self::shrink_to_fit) gives them back, and [`end`](Self::end).
     #[cfg(feature = "std")]
-    pub(crate) fn take_memory(&mut self) -> Option<Memory<T>> {
-        let arena = self.arena.renew()?;
+    pub(crate) fn take_memory(&mut self) -> Memory<T> {
+        let arena = self.arena.renew();
         let table = core::mem::replace(&mut self.table, Table::new(self.geometry.buckets()));
-        Some(Memory { arena, _table: table })
+        Memory { arena: arena.unwrap_or(Arena::new()), table }
+    }
+
+    /// Takes all memory out of the wheel, which must be empty, and never holds a timeout again. O(1).
+    #[cfg(feature = "std")]
+    pub(crate) fn end(&mut self) -> Memory<T> {
+        let arena = core::mem::replace(&mut self.arena, Arena::new());
+        let table = core::mem::replace(&mut self.table, Table::new(self.geometry.buckets()));
+        Memory { arena, table }
+    }
+
+    /// Makes as if one place had been used very often.
+    #[cfg(all(test, feature = "std"))]
+    pub(crate) fn use_up_generations(&mut self) {
+        self.arena.use_up_generations();
     }
 
     /// Returns what the wheel holds and what it has done. Looks at every occupied bucket.
@@ -869,13 +883,21 @@ impl<T> Wheel<T> {
 #[cfg(feature = "std")]
 pub(crate) struct Memory<T> {
     arena: Arena<T>,
-    _table: Table,
+    table: Table,
+}
+
+#[cfg(feature = "std")]
+impl<T> Memory<T> {
+    /// Frees a bounded part, and returns whether there is more.
+    pub(crate) fn free_some(&mut self) -> bool {
+        self.arena.free_some() || self.table.free_some()
+    }
 }
 
 #[cfg(feature = "std")]
 impl<T> Drop for Memory<T> {
     fn drop(&mut self) {
-        steps::count(self.arena.places());
+        steps::count(self.arena.places() + self.table.places());
     }
 }
 
@@ -893,6 +915,50 @@ mod tests {
     use crate::mode::Mode;
     use alloc::collections::BTreeSet;
     use alloc::vec::Vec;
+
+    #[test]
+    #[cfg(feature = "std")]
+    fn past_half_of_the_generations_buckets_are_given_back_and_at_the_end_all() {
+        for mode in modes() {
+            let mut wheel = Wheel::new(mode);
+            wheel.use_up_generations();
+            let keys: Vec<_> = (0..10_000).map(|tick| wheel.schedule(tick * 7, tick)).collect();
+            keys.iter().for_each(|&key| assert!(wheel.cancel(key).is_some()));
+            drop(wheel.take_memory());
+            assert_eq!((wheel.table.memory(), wheel.ready.memory()), (0, 0), "{mode}");
+            wheel.check();
+            let key = wheel.schedule(10, 10);
+            assert!(!keys.contains(&key));
+            assert_eq!(wheel.cancel(key), Some(10));
+            drop(wheel.end());
+            assert_eq!(wheel.stats().memory, 0, "{mode}");
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "std")]
+    fn the_memory_of_many_is_freed_in_bounded_parts() {
+        const MANY: u64 = 200_000;
+        for mode in modes() {
+            let mut wheel = Wheel::new(mode);
+            let keys: Vec<_> = (0..MANY).map(|tick| wheel.schedule(tick * 7, [tick; 3])).collect();
+            keys.iter().for_each(|&key| assert!(wheel.cancel(key).is_some()));
+            let mut memory = wheel.take_memory();
+            let (mut parts, mut most, begin) = (0, 0, crate::steps::steps());
+            let mut is_more = true;
+            while is_more {
+                let before = crate::steps::steps();
+                is_more = memory.free_some();
+                most = most.max(crate::steps::steps() - before);
+                parts += 1;
+            }
+            let freed = crate::steps::steps() - begin;
+            drop(memory);
+            assert_eq!(crate::steps::steps() - begin, freed, "nothing is left");
+            assert!(MANY <= freed && most <= 64 << 10, "{mode}: {freed}, {most} at once");
+            assert!(10 < parts, "{mode}: {parts}");
+        }
+    }
 
     fn modes() -> impl Iterator<Item = Mode> {
         let modes = ["hierarchical:2", "hierarchical:64", "hashed:1", "hashed:8", "hashed:512"];

@@ -2,6 +2,8 @@
 
 use super::arena::{Arena, Entry};
 use super::bucket::Bucket;
+#[cfg(feature = "std")]
+use super::growing::free_some;
 use crate::steps;
 use alloc::vec::Vec;
 
@@ -362,6 +364,18 @@ impl Table {
         shrunk.rows.all.shrink_to_fit();
         shrunk.nodes.all.shrink_to_fit();
         *self = shrunk;
+    }
+
+    /// Returns how many rows and nodes have memory.
+    #[cfg(feature = "std")]
+    pub(super) fn places(&self) -> usize {
+        self.rows.all.len() + self.nodes.all.len()
+    }
+
+    /// Frees a piece of a table that is no longer needed, and returns whether there is more.
+    #[cfg(feature = "std")]
+    pub(super) fn free_some(&mut self) -> bool {
+        free_some(&mut self.rows.all) || free_some(&mut self.nodes.all)
     }
 
     /// Returns the bytes that are allocated.
