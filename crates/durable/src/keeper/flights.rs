@@ -85,10 +85,11 @@ impl Flights {
         self.locked.front().map(|&(at, ..)| at)
     }
 
-    /// Forgets one that no consumer had taken.
-    pub(super) fn take_back(&mut self, number: u64) {
-        self.end(number);
+    /// Forgets one that no consumer had taken, and returns its partition and its deadline.
+    pub(super) fn take_back(&mut self, number: u64) -> (u32, u64) {
         self.unsettled -= 1;
+        let Flight { lease, deadline, .. } = self.end(number);
+        (lease.partition, deadline)
     }
 
     /// Takes the first that were settled out of the list; `end` or `try_again` is to be called for
@@ -98,9 +99,10 @@ impl Flights {
     }
 
     /// Forgets one.
-    pub(super) fn end(&mut self, number: u64) {
+    pub(super) fn end(&mut self, number: u64) -> Flight {
         let flight = self.by_number.remove(&number).expect("it is in flight");
         self.bytes -= flight.bytes;
+        flight
     }
 
     /// Returns the first that were settled, as the store knows them.

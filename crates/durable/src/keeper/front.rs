@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tickwheel::{Key, Mode, Wheel};
 
-use crate::store::{Position, Row};
+use crate::store::{Lease, Position, Row};
 
 /// The rows that are near. It may be cleared at any time, to be loaded anew.
 #[derive(Debug)]
@@ -20,14 +20,48 @@ pub(super) struct Front {
     pub(super) bytes: usize,
 }
 
-/// How far the rows of a partition are known.
+/// How far the rows of a partition are known: those that are, are near or in flight. Positions and
+/// not times, because there may be more rows of one deadline than a page holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// All rows of the partition at or before this position are near or in flight. A position and
-    /// not a time, because there may be more rows of one deadline than a page holds.
+    /// Another owner may have handed out what is known under another epoch.
+    pub(super) epoch: u64,
+    /// Of the rows whose deadline is before `recent`, those at or before this position are known.
+    /// The others are read by and by, because the past of a store may take long to read.
+    pub(super) behind: Position,
+    pub(super) recent: u64,
+    /// Of the other rows, those at or before this position are known.
     pub(super) loaded: Position,
     /// Nothing more to load up to this deadline.
     pub(super) complete_until: u64,
+}
+
+impl Place {
+    pub(super) fn new(epoch: u64, recent: u64) -> Self {
+        let (behind, loaded) = (Position::start(), Position::before(recent));
+        Self { epoch, behind, recent, loaded, complete_until: 0 }
+    }
+
+    pub(super) fn is_behind(&self) -> bool {
+        self.behind < Position::before(self.recent)
+    }
+
+    /// Lets what comes after this position and before that deadline be read by and by.
+    pub(super) fn put_behind(&mut self, after: Position, recent: u64) {
+        self.behind = if self.is_behind() { self.behind.clone().min(after) } else { after };
+        self.recent = recent;
+        self.loaded = self.loaded.clone().max(Position::before(recent));
+    }
+
+    /// Lets what comes after this position be read again.
+    fn forget(&mut self, after: Position) {
+        if after.deadline < self.recent {
+            self.behind = self.behind.clone().min(after);
+        } else {
+            self.loaded = self.loaded.clone().min(after);
+            self.complete_until = 0;
+        }
+    }
 }
 
 impl Front {
@@ -44,16 +78,49 @@ impl Front {
         *self = Self::new();
     }
 
-    /// Returns how far the rows of a partition are known, to be moved.
-    pub(super) fn place(&mut self, partition: u32) -> &mut Place {
-        self.places
-            .entry(partition)
-            .or_insert_with(|| Place { loaded: Position::start(), complete_until: 0 })
+    /// Drops all rows, to be read again. What is behind them stays known.
+    pub(super) fn drop_rows(&mut self) {
+        let places = std::mem::take(&mut self.places);
+        let wheel = std::mem::replace(self, Self { places, ..Self::new() }).wheel;
+        for (_, _, row) in wheel.iter() {
+            self.forget(row.partition, Position::before(row.deadline));
+        }
     }
 
-    /// Lets the rows of a partition be read again from the front.
-    pub(super) fn restart(&mut self, partition: u32) {
-        self.places.remove(&partition);
+    /// Lets what comes after this position be read again.
+    pub(super) fn forget(&mut self, partition: u32, after: Position) {
+        if let Some(place) = self.places.get_mut(&partition) {
+            place.forget(after);
+        }
+    }
+
+    /// Keeps what is known under these leases.
+    pub(super) fn retain(&mut self, is_held: impl Fn(Lease) -> bool) {
+        self.places.retain(|&partition, place| is_held(Lease { partition, epoch: place.epoch }));
+    }
+
+    /// Lets all be read again. The rows that are near stay.
+    pub(super) fn forget_places(&mut self) {
+        self.places.clear();
+    }
+
+    /// Returns how far the rows of a partition are known, to be moved. If nothing is, what is due
+    /// before `recent` is read by and by.
+    pub(super) fn begin(&mut self, lease: Lease, recent: u64) -> &mut Place {
+        self.places.entry(lease.partition).or_insert_with(|| Place::new(lease.epoch, recent))
+    }
+
+    /// Returns how far the rows of this lease are known, to be moved.
+    pub(super) fn place(&mut self, lease: Lease) -> Option<&mut Place> {
+        self.places.get_mut(&lease.partition).filter(|place| place.epoch == lease.epoch)
+    }
+
+    /// Returns the place whose past is read next.
+    pub(super) fn furthest_behind(&self) -> Option<(u32, &Place)> {
+        let behind = self.places.iter().filter(|(_, place)| place.is_behind());
+        let (&partition, place) =
+            behind.min_by_key(|(partition, place)| (&place.behind, *partition))?;
+        Some((partition, place))
     }
 
     /// Returns until when all rows of a partition are known.
@@ -107,17 +174,15 @@ impl Front {
         let (kept, end, _) = positions.select_nth_unstable(middle);
         // If the one row is dropped too, all before it is loaded, and it is not.
         let end = kept.iter().max().cloned().unwrap_or_else(|| Position::before(end.deadline));
-        for place in self.places.values_mut().filter(|place| end < place.loaded) {
-            *place = Place { loaded: end.clone(), complete_until: 0 };
-        }
-        let dropped: Vec<Arc<str>> = self
+        let dropped: Vec<(u32, Position)> = self
             .wheel
             .iter()
             .filter(|(_, _, row)| end < row.position())
-            .map(|(_, _, row)| row.name.clone())
+            .map(|(_, _, row)| (row.partition, row.position()))
             .collect();
-        for name in dropped {
+        for (partition, Position { deadline, name }) in dropped {
             self.remove(&name, None);
+            self.forget(partition, Position::before(deadline).max(end.clone()));
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Loads: what to read of the store's front, and when.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::Error;
 use crate::keeper::Keeper;
-use crate::keeper::words::{LoadCall, Now};
-use crate::store::{Damaged, Limit, Loaded, Position, Start};
+use crate::keeper::words::{BehindCall, LoadCall, Now};
+use crate::store::{Damaged, Lease, Limit, Loaded, Page, Position, Start};
 
 impl<T> Keeper<T> {
     pub(super) fn wants_load(&self, time: u64) -> bool {
@@ -21,6 +21,17 @@ impl<T> Keeper<T> {
             && !self.tenure.is_empty()
             && self.look_next <= now.steady
             && self.flights.len() < self.config.near_rows
+    }
+
+    /// Whether to read more of the past. What is due has half of the memory, and this a quarter:
+    /// neither waits for the other for ever.
+    pub(super) fn wants_behind(&self) -> bool {
+        let (rows, bytes) = (self.config.near_rows, self.config.near_bytes);
+        let has_room = match self.front.len() {
+            0 => self.known() < rows && self.bytes() < bytes,
+            _ => self.known() <= rows / 4 * 3 && self.bytes() <= bytes / 4 * 3,
+        };
+        has_room && !self.closing && self.front.furthest_behind().is_some()
     }
 
     /// Returns the partitions of which not all is known up to this deadline.
@@ -63,23 +74,22 @@ impl<T> Keeper<T> {
             return None;
         }
         self.refresh_one(now);
+        let recent = time.saturating_sub(self.tenure.outlasts());
         // A look finds what is before the positions, whatever room there is for what is after.
         let until = match self.is_filled() {
             true => 0,
             false => time.saturating_add(self.horizon()),
         };
         // All of them, because the store tells once what has become visible.
-        let mut partitions: Vec<u32> = self.tenure.epochs.keys().copied().collect();
-        // Those that are furthest behind come first.
-        partitions.sort_by_cached_key(|&partition| {
-            (self.front.place(partition).loaded.clone(), partition)
-        });
-        let from = partitions.into_iter().map(|partition| Start {
-            lease: self.tenure.lease(partition),
-            after: self.front.place(partition).loaded.clone(),
-        });
+        let mut from: Vec<Start> = Vec::with_capacity(self.tenure.epochs.len());
+        for &partition in self.tenure.epochs.keys() {
+            let lease = self.tenure.lease(partition);
+            from.push(Start { lease, after: self.front.begin(lease, recent).loaded.clone() });
+        }
+        // Those that lack most come first.
+        from.sort_by(|a, b| (&a.after, a.lease.partition).cmp(&(&b.after, b.lease.partition)));
         let call = LoadCall {
-            from: from.collect(),
+            from,
             until,
             limit: Limit {
                 // What is in flight comes again if all was forgotten.
@@ -87,10 +97,52 @@ impl<T> Keeper<T> {
                 bytes: (self.config.near_bytes / 2).saturating_sub(self.front.bytes).max(1),
             },
             asked: now.steady,
-            forgotten: self.counts.forgotten,
         };
         self.counts.loads += 1;
         Some(call)
+    }
+
+    pub(super) fn load_behind(&mut self, now: Now) -> Option<BehindCall> {
+        let pauses = now.steady < self.behind_next || !self.load_pause.is_over(now.steady);
+        if pauses || self.tenure.is_empty() || !self.wants_behind() {
+            return None;
+        }
+        let (partition, place) = self.front.furthest_behind()?;
+        if !self.tenure.has(partition) {
+            return None;
+        }
+        self.counts.loads += 1;
+        Some(BehindCall {
+            from: Start { lease: self.tenure.lease(partition), after: place.behind.clone() },
+            until: place.recent - 1,
+            limit: Limit {
+                // What is in flight comes again if it was forgotten.
+                rows: self.config.page.min(self.config.near_rows / 4).max(1) + self.flights.len(),
+                bytes: (self.config.near_bytes / 4).max(1),
+            },
+            asked: now.steady,
+        })
+    }
+
+    pub(super) fn loaded_behind(&mut self, now: Now, call: BehindCall, page: Page) {
+        // Where there is nothing, what takes time is dead: then time is left for other calls.
+        let pause = if page.rows.is_empty() { now.steady.saturating_sub(call.asked) } else { 0 };
+        self.behind_next = now.steady.saturating_add(pause);
+        let Start { lease, after } = call.from;
+        if !self.tenure.holds(lease) {
+            return;
+        }
+        // If it was moved back meanwhile, it is read again from there.
+        let Some(place) = self.front.place(lease).filter(|place| place.behind == after) else {
+            return;
+        };
+        place.behind = page.end.unwrap_or_else(|| Position::before(call.until + 1));
+        for row in page.rows {
+            if !self.flights.has(row.number) {
+                self.front.insert(row);
+            }
+        }
+        self.bound();
     }
 
     /// Lets one partition be read again from the front, now and then.
@@ -101,37 +153,55 @@ impl<T> Keeper<T> {
         let partitions = self.tenure.epochs.keys();
         let next = partitions.clone().filter(|&&partition| self.refreshed < partition).min();
         self.refreshed = *next.or_else(|| partitions.min()).expect("there is one");
-        self.front.restart(self.refreshed);
         self.refresh_at = now.steady + self.config.refresh;
+        let lease = self.tenure.lease(self.refreshed);
+        if let Some(place) = self.front.place(lease) {
+            place.put_behind(Position::start(), place.loaded.deadline);
+        }
     }
 
     pub(super) fn loaded(&mut self, now: Now, call: LoadCall, loaded: Loaded) {
-        if call.forgotten != self.counts.forgotten {
-            return;
-        }
         // Where the store is slow, time is left for other calls.
         let took = now.steady.saturating_sub(call.asked);
         let pause = (took * 4).min(self.config.margin / 4).max(self.config.look);
         self.look_next = now.steady.saturating_add(pause);
-        let (mut full, mut news) = (HashSet::new(), false);
+        let held = call.from.iter().map(|start| start.lease);
+        let held: HashMap<u32, Lease> = held
+            .filter(|&lease| self.tenure.holds(lease))
+            .map(|lease| (lease.partition, lease))
+            .collect();
+        // What was moved back meanwhile is read again from there.
+        let is_moved = |start: &&Start| {
+            self.front.place(start.lease).is_none_or(|place| place.loaded != start.after)
+        };
+        let mut full: HashSet<u32> =
+            call.from.iter().filter(is_moved).map(|start| start.lease.partition).collect();
+        let mut news = false;
         for row in loaded.rows {
-            news |= self.front.reaches(&row);
-            if !self.front.reaches(&row) {
-                if full.contains(&row.partition) || self.is_filled() {
-                    full.insert(row.partition);
-                    continue;
-                }
-                self.front.place(row.partition).loaded = row.position();
+            let Some(&lease) = held.get(&row.partition) else { continue };
+            if self.front.reaches(&row) {
+                news = true;
+            } else if full.contains(&row.partition) || self.is_filled() {
+                full.insert(row.partition);
+                continue;
+            } else if let Some(place) = self.front.place(lease) {
+                place.loaded = row.position();
             }
-            if !self.flights.has(row.number) && self.tenure.has(row.partition) {
+            if !self.flights.has(row.number) {
                 self.front.insert(row);
             }
         }
-        for (Start { lease, .. }, end) in call.from.into_iter().zip(loaded.ends) {
+        let time = self.tenure.time(now);
+        for (Start { lease, after }, end) in call.from.into_iter().zip(loaded.ends) {
             if full.contains(&lease.partition) {
                 continue;
             }
-            let place = self.front.place(lease.partition);
+            let Some(place) = self.front.place(lease) else { continue };
+            if loaded.outlasts {
+                let recent = if after.deadline < time { time } else { call.until + 1 };
+                place.put_behind(after, recent);
+                continue;
+            }
             let all = || Position::before(call.until.saturating_add(1));
             place.complete_until = place.complete_until.max(match end {
                 None => call.until,
@@ -140,8 +210,9 @@ impl<T> Keeper<T> {
             place.loaded = end.unwrap_or_else(all).max(place.loaded.clone());
         }
         if loaded.overflows {
-            self.forget();
-        } else if news {
+            self.front.forget_places();
+        }
+        if news {
             // They come whatever room there is.
             self.bound();
         }

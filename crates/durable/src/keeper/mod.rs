@@ -22,12 +22,12 @@ mod words;
 use std::collections::VecDeque;
 
 use crate::Error;
-use crate::store::Leases;
+use crate::store::{Leases, Position};
 use flights::Flights;
 use front::Front;
 use outbox::Outbox;
 use pause::Pause;
-use tenure::Tenure;
+use tenure::{News, Tenure};
 use words::LeaseCall;
 pub(crate) use words::{Answer, Call, Command, Config, Counts, Found, Now, Settled};
 pub use words::{Cancelled, Scheduled};
@@ -46,10 +46,13 @@ pub(crate) struct Keeper<T> {
     handed_out_at: u64,
     /// The steady time of the next look.
     look_next: u64,
+    /// The steady time at which more of the past is read.
+    behind_next: u64,
     refresh_at: u64,
     /// The partition that was read again last.
     refreshed: u32,
-    load_next: bool,
+    /// The kind of call that was made last.
+    turn: u8,
     /// The steady time since when consumers hold as many as they may, and have settled none.
     held_since: Option<u64>,
 
@@ -87,9 +90,10 @@ impl<T> Keeper<T> {
             pending: None,
             handed_out_at: 0,
             look_next: 0,
+            behind_next: 0,
             refresh_at: 0,
             refreshed: 0,
-            load_next: false,
+            turn: 0,
             held_since: None,
             lease_pause: Pause::default(),
             load_pause: Pause::default(),
@@ -196,6 +200,9 @@ impl<T> Keeper<T> {
         }
         if self.tenure.is_shared() && !self.tenure.is_empty() && !self.closing {
             at(self.look_next.max(self.load_pause.until));
+            if self.wants_behind() {
+                at(self.behind_next.max(self.load_pause.until));
+            }
         }
         wake
     }
@@ -210,6 +217,11 @@ impl<T> Keeper<T> {
                 self.tell_damaged(std::mem::take(&mut loaded.damaged));
                 self.loaded(now, call, loaded);
             }
+            Answer::Behind(call, Ok(mut page)) => {
+                self.load_pause.reset();
+                self.tell_damaged(std::mem::take(&mut page.damaged));
+                self.loaded_behind(now, call, page);
+            }
             Answer::Commit(call, Ok(done)) => {
                 self.commit_pause.reset();
                 self.last_error = None;
@@ -223,7 +235,7 @@ impl<T> Keeper<T> {
                 self.released = !call.wanted;
                 self.failed(outbox, error);
             }
-            Answer::Load(_, Err(error)) => {
+            Answer::Load(_, Err(error)) | Answer::Behind(_, Err(error)) => {
                 self.load_pause.fail(now.steady);
                 self.failed(outbox, error);
             }
@@ -335,13 +347,15 @@ impl<T> Keeper<T> {
         if self.tenure.is_due(now) && self.lease_pause.is_over(asked) {
             return Some(Call::Lease(LeaseCall { asked, wanted: true }));
         }
-        // Loads and commits take turns, so that neither holds the other up.
-        self.load_next = !self.load_next;
-        if self.load_next {
-            self.load(now).map(Call::Load).or_else(|| self.commit(now).map(Call::Commit))
-        } else {
-            self.commit(now).map(Call::Commit).or_else(|| self.load(now).map(Call::Load))
-        }
+        // They take turns, so that none holds another up.
+        (0..3).find_map(|_| {
+            self.turn = (self.turn + 1) % 3;
+            match self.turn {
+                0 => self.load_behind(now).map(Call::Behind),
+                1 => self.load(now).map(Call::Load),
+                _ => self.commit(now).map(Call::Commit),
+            }
+        })
     }
 
     /// Whether nothing is left that a timer that closes waits for.
@@ -359,9 +373,13 @@ impl<T> Keeper<T> {
         if leases.held.is_empty() {
             self.lease_pause.until = now.steady.saturating_add(pause::FIRST);
         }
-        if self.tenure.take(now, call.asked, leases) {
-            self.recall(outbox);
-            self.forget();
+        let Some(news) = self.tenure.take(now, call.asked, leases) else { return };
+        self.recall(outbox);
+        self.forget();
+        match news {
+            News::OtherLeases => self.front.retain(|lease| self.tenure.holds(lease)),
+            // What is further away than the margin may be known, by the clock of now.
+            News::ClockWasSet => self.front.clear(),
         }
     }
 
@@ -381,17 +399,22 @@ impl<T> Keeper<T> {
             return;
         }
         for number in recalled {
-            self.flights.take_back(number);
+            let (partition, deadline) = self.flights.take_back(number);
+            self.front.forget(partition, Position::before(deadline));
         }
         // They are no longer near nor in flight, and before `loaded`.
         self.forget();
     }
 
-    /// Forgets all that is not in flight, to load it from the front again.
+    /// Forgets all that is not in flight, to load it again. If a store has several owners, it may
+    /// be in dead rows up to its neck, so what is behind all of that stays known.
     fn forget(&mut self) {
         self.counts.forgotten += 1;
         self.look_next = 0;
-        self.front.clear();
+        match self.tenure.is_shared() {
+            true => self.front.drop_rows(),
+            false => self.front.clear(),
+        }
     }
 }
 

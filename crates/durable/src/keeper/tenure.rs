@@ -46,6 +46,15 @@ impl StoreClock {
     }
 }
 
+/// What a call for leases brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// Other partitions are leased now, or under another epoch.
+    OtherLeases,
+    /// The store's clock was set.
+    ClockWasSet,
+}
+
 /// Clocks that are never set drift apart by a millisecond in so many, or less: 500 ppm.
 const DRIFT: u64 = 2_000;
 
@@ -53,9 +62,8 @@ const DRIFT: u64 = 2_000;
 const SLACK: u64 = 2;
 
 impl Tenure {
-    /// Takes what the store answered to a call at the steady time `asked`. Returns whether other
-    /// partitions are leased now, or under another epoch, or the store's clock was set.
-    pub(super) fn take(&mut self, now: Now, asked: u64, leases: Leases) -> bool {
+    /// Takes what the store answered to a call at the steady time `asked`.
+    pub(super) fn take(&mut self, now: Now, asked: u64, leases: Leases) -> Option<News> {
         self.until = leases.good_for.map(|good_for| {
             // Counted from before the call, and by a clock that is never set.
             let good_for = milliseconds(good_for);
@@ -76,10 +84,13 @@ impl Tenure {
         self.clock = known.or(measured);
         let epochs: HashMap<u32, u64> =
             leases.held.into_iter().map(|lease| (lease.partition, lease.epoch)).collect();
-        let changed = epochs != self.epochs || was_set;
+        let changed = epochs != self.epochs;
         self.is_known = true;
         self.epochs = epochs;
-        changed
+        match was_set {
+            true => Some(News::ClockWasSet),
+            false => changed.then_some(News::OtherLeases),
+        }
     }
 
     /// Gives all up.
@@ -94,6 +105,15 @@ impl Tenure {
 
     pub(super) fn has(&self, partition: u32) -> bool {
         self.epochs.contains_key(&partition)
+    }
+
+    pub(super) fn holds(&self, lease: Lease) -> bool {
+        self.epochs.get(&lease.partition) == Some(&lease.epoch)
+    }
+
+    /// Returns how long a timeout may be due before a new owner comes: a lease and a quarter.
+    pub(super) fn outlasts(&self) -> u64 {
+        self.until.map_or(u64::MAX, |times| (times.over - times.renew) / 3 * 5)
     }
 
     /// Returns the lease of a partition that is leased.

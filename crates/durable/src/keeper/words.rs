@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::error::caught;
-use crate::store::{Change, Done, Leases, Limit, Loaded, Settlement, Start, Store};
+use crate::store::{Change, Done, Leases, Limit, Loaded, Page, Settlement, Start, Store};
 
 /// How a keeper behaves; all times in milliseconds.
 #[derive(Clone, Debug)]
@@ -96,6 +96,7 @@ pub(crate) enum Settled {
 pub(crate) enum Call<T> {
     Lease(LeaseCall),
     Load(LoadCall),
+    Behind(BehindCall),
     Commit(CommitCall<T>),
 }
 
@@ -113,8 +114,15 @@ pub(crate) struct LoadCall {
     pub(crate) limit: Limit,
     /// The steady time before the call.
     pub(super) asked: u64,
-    /// How often all had been forgotten. After another time the page is not what comes next.
-    pub(super) forgotten: u64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct BehindCall {
+    pub(crate) from: Start,
+    pub(crate) until: u64,
+    pub(crate) limit: Limit,
+    /// The steady time before the call.
+    pub(super) asked: u64,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -130,6 +138,7 @@ pub(crate) struct CommitCall<T> {
 pub(crate) enum Answer<T> {
     Lease(LeaseCall, Result<Leases, Error>),
     Load(LoadCall, Result<Loaded, Error>),
+    Behind(BehindCall, Result<Page, Error>),
     Commit(CommitCall<T>, Result<Done, Error>),
 }
 
@@ -174,6 +183,11 @@ impl<T> Call<T> {
                 let loaded = caught("load", || store.load(from, *until, *limit));
                 Answer::Load(call, loaded)
             }
+            Self::Behind(call) => {
+                let BehindCall { from, until, limit, .. } = &call;
+                let page = caught("load", || store.load_behind(from, *until, *limit));
+                Answer::Behind(call, page)
+            }
             Self::Commit(call) => {
                 let done = caught("commit", || store.commit(&call.settlements, &call.changes));
                 Answer::Commit(call, done)
@@ -187,6 +201,7 @@ impl<T> Call<T> {
         match self {
             Self::Lease(call) => Answer::Lease(call, Err(error)),
             Self::Load(call) => Answer::Load(call, Err(error)),
+            Self::Behind(call) => Answer::Behind(call, Err(error)),
             Self::Commit(call) => Answer::Commit(call, Err(error)),
         }
     }
@@ -199,6 +214,7 @@ impl<T> Answer<T> {
         match self {
             Self::Lease(call, _) => Self::Lease(call, Err(error)),
             Self::Load(call, _) => Self::Load(call, Err(error)),
+            Self::Behind(call, _) => Self::Behind(call, Err(error)),
             Self::Commit(call, _) => Self::Commit(call, Err(error)),
         }
     }
@@ -207,6 +223,7 @@ impl<T> Answer<T> {
         match self {
             Self::Lease(_, leases) => leases.is_err(),
             Self::Load(_, loaded) => loaded.is_err(),
+            Self::Behind(_, page) => page.is_err(),
             Self::Commit(_, done) => done.is_err(),
         }
     }

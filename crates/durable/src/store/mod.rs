@@ -1,12 +1,12 @@
 //! What a store must do, and the words it speaks.
 
 pub(crate) mod memory;
-#[cfg(any(test, feature = "postgres"))]
-pub(crate) mod portions;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 #[cfg(feature = "redb")]
 pub(crate) mod redb;
+#[cfg(any(test, feature = "postgres"))]
+pub(crate) mod stretch;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,8 +45,9 @@ pub trait Store: Send {
     /// `limit` says, and at least one if there is one.
     ///
     /// A store that several owners may have at once also returns the rows at or before the
-    /// positions that have become visible since the load before; so each load is of all partitions
-    /// that are leased. After an error it need not: all positions are at the start then.
+    /// positions that have become visible since the load before, whatever failed between them; so
+    /// each load is of all partitions that are leased. If it cannot tell,
+    /// [`Loaded::overflows`] says so.
     ///
     /// A store must guarantee:
     ///
@@ -56,6 +57,16 @@ pub trait Store: Send {
     /// - Each row that comes is as it was put. A row that is damaged does not come; it is set
     ///   aside, if the store can write, and is told in [`Loaded::damaged`].
     fn load(&mut self, from: &[Start], until: u64, limit: Limit) -> Result<Loaded, Error>;
+
+    /// Returns rows of one partition after a position whose deadline is at most `until`, in order:
+    /// of the past, which a new owner reads by and by.
+    ///
+    /// A store that several owners may have at once makes this short. It may end a page at any
+    /// place, even at the one where it begins. What [`load`](Self::load) says of positions and of
+    /// damaged rows holds here too.
+    fn load_behind(&mut self, from: &Start, until: u64, limit: Limit) -> Result<Page, Error> {
+        self.list(&from.after, until, limit)
+    }
 
     /// Applies all `settlements` and then all `changes`, in one transaction, and says for each what
     /// came of it. No two settlements are of one name.
@@ -174,9 +185,11 @@ pub struct Loaded {
     pub rows: Vec<Row>,
     /// For each partition, how far its rows go if they end because of the limit.
     pub ends: Vec<Option<Position>>,
-    /// More rows before the positions have become visible than could be told. All is to be loaded
-    /// from the start.
+    /// What has become visible before the positions cannot be told. All is to be loaded from the
+    /// start.
     pub overflows: bool,
+    /// What comes after the positions could not be read in the time that there is for it.
+    pub outlasts: bool,
     /// The damaged rows that were found and set aside.
     pub damaged: Vec<Damaged>,
 }
@@ -184,7 +197,7 @@ pub struct Loaded {
 impl From<Page> for Loaded {
     /// Takes the page of the only partition.
     fn from(page: Page) -> Self {
-        Self { rows: page.rows, ends: vec![page.end], overflows: false, damaged: page.damaged }
+        Self { rows: page.rows, ends: vec![page.end], damaged: page.damaged, ..Self::default() }
     }
 }
 

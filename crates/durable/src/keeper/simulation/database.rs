@@ -8,9 +8,9 @@ use fastrand::Rng;
 
 use super::LEASE;
 use crate::Error;
-use crate::keeper::words::{CommitCall, LoadCall};
+use crate::keeper::words::{BehindCall, CommitCall, LoadCall};
 use crate::store::memory::Tables;
-use crate::store::portions::Portions;
+use crate::store::stretch::Stretch;
 use crate::store::{
     Change, Done, Lease, Leases, Limit, Loaded, Outcome, Page, Position, Row, Start,
 };
@@ -31,10 +31,10 @@ pub(super) struct Database {
     /// The deadlines of deleted rows that a foreign snapshot keeps, by partition. `None`: nothing
     /// keeps them.
     dead: Option<Vec<Vec<u64>>>,
-    /// The number of the newest row when a worker loaded last.
+    /// The number of the newest row when a worker loaded last, and heard of it.
     seen: HashMap<u64, u64>,
-    /// How much each worker asks for at once.
-    portions: HashMap<u64, Portions>,
+    /// How much of the past each worker reads at once.
+    stretches: HashMap<u64, Stretch>,
     /// A call that is made before `heals_at` has no answer before this: a process hangs, or the
     /// network is gone and forgot the connection.
     pub(super) silent_until: u64,
@@ -61,8 +61,10 @@ pub(super) struct Manners {
     pub(super) skips_locked: bool,
     /// A call that takes longer than a third of the lease is given up.
     pub(super) gives_up: bool,
-    /// A load that takes too long is asked for in smaller portions.
+    /// What of the past takes too long to read is read in smaller stretches.
     pub(super) asks_for_less: bool,
+    /// What was seen is still seen after an error.
+    pub(super) remembers: bool,
 }
 
 pub(super) const GOOD: Manners = Manners {
@@ -71,6 +73,7 @@ pub(super) const GOOD: Manners = Manners {
     skips_locked: true,
     gives_up: true,
     asks_for_less: true,
+    remembers: true,
 };
 
 impl Database {
@@ -86,7 +89,7 @@ impl Database {
             shared: HashMap::new(),
             dead: None,
             seen: HashMap::new(),
-            portions: HashMap::new(),
+            stretches: HashMap::new(),
             silent_until: 0,
             heals_at: 0,
             rows_read: 0,
@@ -168,42 +171,70 @@ impl Database {
             false => limit.rows,
         };
         let limit = Limit { rows, ..*limit };
-        let newest = self.tables.newest();
-        let seen = self.seen.insert(worker, newest).unwrap_or(newest);
-        let mut loaded = Loaded::default();
-        for Start { lease, after } in from {
+        let seen = self.seen.get(&worker).copied();
+        let mut loaded = Loaded { overflows: seen.is_none(), ..Loaded::default() };
+        for Start { lease, after } in from.iter().filter(|_| !loaded.overflows) {
+            let seen = seen.expect("it does not overflow");
             loaded.rows.extend(self.tables.since(seen, lease.partition, after));
-            loaded.ends.push(Some(after.clone()));
         }
         let mut took = loaded.rows.len() as u64 / READ;
-        let mut portions = self.portions.get(&worker).copied().unwrap_or(Portions::ALL);
-        for part in portions.parts(from, *until) {
-            let mut pages: Vec<Page> = Vec::new();
-            let mut read = 0;
-            for &place in &part.places {
-                let (page, rows) = self.read(&from[place], part.until, limit);
-                pages.push(page);
-                read += rows;
-            }
-            self.rows_read += read;
-            let time = part.time(LEASE / 3);
-            if self.manners.asks_for_less && time < read / READ {
-                portions.outlasted(&part);
-                took += time;
-                break;
-            }
-            if read / READ < time / 3 {
-                portions.was_quick(&part);
-            }
-            took += read / READ;
-            for (&place, page) in part.places.iter().zip(pages) {
+        let mut pages: Vec<Page> = Vec::new();
+        let mut read = 0;
+        for start in from {
+            let (page, rows) = self.read(start, *until, limit);
+            pages.push(page);
+            read += rows;
+        }
+        self.rows_read += read;
+        took += read / READ;
+        let time = LEASE / 9;
+        loaded.outlasts = self.manners.asks_for_less && time < took;
+        for (page, start) in pages.into_iter().zip(from) {
+            if loaded.outlasts {
+                loaded.ends.push(Some(start.after.clone()));
+            } else {
                 loaded.rows.extend(page.rows);
-                let cut = || Position::before(part.until + 1);
-                loaded.ends[place] = page.end.or_else(|| (part.until < *until).then(cut));
+                loaded.ends.push(page.end);
             }
         }
-        self.portions.insert(worker, portions);
-        (loaded, took)
+        (loaded, if self.manners.asks_for_less { took.min(time) } else { took })
+    }
+
+    /// A worker heard what a load brought that it made when so many rows had been put. Without, it
+    /// asks for the same again.
+    pub(super) fn saw(&mut self, worker: u64, newest: u64) {
+        self.seen.insert(worker, newest);
+    }
+
+    /// A call of this worker had no answer.
+    pub(super) fn failed(&mut self, worker: u64) {
+        if !self.manners.remembers {
+            self.seen.remove(&worker);
+        }
+    }
+
+    /// Loads of the past, and returns how long that takes.
+    pub(super) fn load_behind(&mut self, worker: u64, call: &BehindCall) -> (Page, u64) {
+        let BehindCall { from, until, limit, .. } = call;
+        let mut stretch = self.stretches.get(&worker).copied().unwrap_or(Stretch::ALL);
+        let first = from.after.deadline;
+        let end = stretch.end(first, *until);
+        let (mut page, read) = self.read(from, end, *limit);
+        self.rows_read += read;
+        let time = Stretch::time(first, end, LEASE / 3);
+        let mut took = read / READ;
+        if self.manners.asks_for_less && time < took {
+            stretch.outlasted(first, end);
+            took = time;
+            page = Page { end: Some(from.after.clone()), ..Page::default() };
+        } else if page.end.is_none() {
+            stretch.took(first, end, took);
+            page.end = (end < *until).then(|| Position::before(end + 1));
+        }
+        if self.manners.asks_for_less {
+            self.stretches.insert(worker, stretch);
+        }
+        (page, took)
     }
 
     /// Reads a partition, and returns how many rows that takes, dead ones included.

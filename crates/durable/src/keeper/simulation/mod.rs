@@ -13,7 +13,7 @@ use super::outbox::Outbox;
 use super::words::{LeaseCall, LoadCall};
 use super::{Answer, Call, Command, Config, Keeper, Now};
 use crate::Error;
-use crate::store::{Change, Lease, Leases, Loaded, Position, Row};
+use crate::store::{Change, Lease, Leases, Loaded, Page, Position, Row};
 use world::Simulation;
 
 #[test]
@@ -117,7 +117,12 @@ fn each_load_is_of_all_partitions() {
     let held = [0, 1].map(|partition| Lease { partition, epoch: 1 }).to_vec();
     lease(&mut keeper, &mut outbox, now(0), Ok(Leases { held, ..leases(1_000_000) }));
     for _ in 0..3 {
-        let Some(Call::Load(call)) = keeper.poll(now(1), &mut outbox) else { panic!("it loads") };
+        let call = loop {
+            match keeper.poll(now(1), &mut outbox) {
+                Some(Call::Load(call)) => break call,
+                call => past(&mut keeper, &mut outbox, now(1), call),
+            }
+        };
         assert_eq!(call.from.len(), 2);
         // The first is complete, and of the second there is more.
         let mut ends = vec![None, None];
@@ -153,8 +158,8 @@ fn a_slow_call_for_leases_takes_nothing_back_and_a_clock_that_was_set_back_does(
             match keeper.poll(now, &mut outbox) {
                 Some(Call::Lease(call)) => break call,
                 Some(Call::Load(call)) => load(&mut keeper, &mut outbox, now, call),
-                Some(call) => panic!("{call:?}"),
                 None => at = keeper.wake(now),
+                call => past(&mut keeper, &mut outbox, now, call),
             }
         };
         at += slow;
@@ -167,9 +172,57 @@ fn a_slow_call_for_leases_takes_nothing_back_and_a_clock_that_was_set_back_does(
         match call {
             None => {}
             Some(Call::Load(call)) => load(&mut keeper, &mut outbox, now, call),
-            Some(call) => panic!("{call:?}"),
+            call => past(&mut keeper, &mut outbox, now, call),
         }
     }
+}
+
+#[test]
+fn a_new_owner_reads_what_is_recent_first_and_after_an_error_nothing_that_it_knows() {
+    let mut keeper: Keeper<()> = Keeper::new(config());
+    let mut outbox = Outbox::default();
+    let now = |steady| Now { wall: 0, steady };
+    lease(&mut keeper, &mut outbox, now(0), Ok(leases(10_000_000)));
+    let Some(Call::Load(call)) = keeper.poll(now(0), &mut outbox) else { panic!("it loads") };
+    // A lease is a minute here.
+    let recent = call.from[0].after.clone();
+    assert!((9_924_000..9_926_000).contains(&recent.deadline), "{recent:?}");
+    let known = call.until;
+    let nothing = Loaded { ends: vec![None], ..Loaded::default() };
+    keeper.answer(now(0), &mut outbox, Answer::Load(call, Ok(nothing)));
+    let Some(Call::Behind(call)) = keeper.poll(now(0), &mut outbox) else { panic!("the past") };
+    assert_eq!((&call.from.after, call.until), (&Position::start(), recent.deadline - 1));
+    let end = Some(Position::before(5_000_000));
+    let page = Page { end: end.clone(), ..Page::default() };
+    keeper.answer(now(0), &mut outbox, Answer::Behind(call, Ok(page)));
+    let Some(Call::Behind(call)) = keeper.poll(now(0), &mut outbox) else { panic!("the past") };
+    assert_eq!(Some(&call.from.after), end.as_ref());
+    keeper.answer(now(0), &mut outbox, Answer::Behind(call, Err(Error::store("read", "cut"))));
+    let later = now(1_000);
+    let (mut loaded, mut read) = (false, false);
+    while let Some(call) = keeper.poll(later, &mut outbox) {
+        match call {
+            Call::Load(call) => {
+                assert_eq!(call.from[0].after, Position::before(known + 1));
+                let nothing = Loaded { ends: vec![None], ..Loaded::default() };
+                keeper.answer(later, &mut outbox, Answer::Load(call, Ok(nothing)));
+                loaded = true;
+            }
+            Call::Behind(call) => {
+                assert_eq!(Some(&call.from.after), end.as_ref());
+                keeper.answer(later, &mut outbox, Answer::Behind(call, Ok(Page::default())));
+                read = true;
+            }
+            call => panic!("{call:?}"),
+        }
+    }
+    assert!(loaded && read);
+}
+
+/// Answers that there is nothing in the past.
+fn past(keeper: &mut Keeper<()>, outbox: &mut Outbox, now: Now, call: Option<Call<()>>) {
+    let Some(Call::Behind(call)) = call else { panic!("{call:?}") };
+    keeper.answer(now, outbox, Answer::Behind(call, Ok(Page::default())));
 }
 
 /// Answers the call for leases that the keeper makes now.

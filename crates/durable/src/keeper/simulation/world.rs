@@ -275,6 +275,10 @@ impl Simulation {
             _ => self.execute(seat, id, call, told),
         };
         let ended = self.databases[database].end(self.time, self.time + took + back);
+        let newest = self.databases[database].tables.newest();
+        if matches!(&answer, Answer::Load(_, Ok(_))) && ended.is_ok() && 1 < cut {
+            self.databases[database].saw(id, newest);
+        }
         let (answer, end) = match ended {
             Ok(end) if cut <= 1 => {
                 told.cuts += 1;
@@ -311,6 +315,10 @@ impl Simulation {
             Call::Load(call) => {
                 let (loaded, took) = database.load(id, &call);
                 (Answer::Load(call, Ok(loaded)), took)
+            }
+            Call::Behind(call) => {
+                let (page, took) = database.load_behind(id, &call);
+                (Answer::Behind(call, Ok(page)), took)
             }
             Call::Commit(call) => {
                 let (done, took) = database.commit(time, &call);
@@ -360,7 +368,10 @@ impl Simulation {
 
     fn answer(&mut self, seat: usize, answer: Answer<Ticket>, told: &mut Told) {
         let now = self.now(seat);
-        let Seat { keeper, outbox, .. } = &mut self.seats[seat];
+        let Seat { keeper, outbox, database, id, .. } = &mut self.seats[seat];
+        if answer.is_err() {
+            self.databases[*database].failed(*id);
+        }
         keeper.answer(now, outbox, answer);
         self.reply(seat, told);
     }

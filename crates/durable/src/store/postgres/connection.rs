@@ -30,6 +30,12 @@ impl Connection {
         self.execute(&self.begin).await
     }
 
+    /// Begins a transaction whose statements have so many milliseconds each.
+    pub(super) async fn begin_for(&self, time: u64) -> Result<(), Error> {
+        let begin = &self.begin;
+        self.execute(&format!("{begin} set local statement_timeout = {}", time.max(1))).await
+    }
+
     pub(super) async fn end(&self) -> Result<(), Error> {
         self.execute("commit").await
     }

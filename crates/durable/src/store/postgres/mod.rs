@@ -13,7 +13,7 @@ mod tls;
 mod transaction;
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::Socket;
@@ -23,15 +23,16 @@ use tokio_postgres::types::Type;
 
 use crate::Error;
 use crate::block_on::block_on;
-use crate::store::portions::Portions;
+use crate::store::stretch::Stretch;
 use crate::store::{
     Change, Done, Leases, Limit, Loaded, Page, Position, Row, Settlement, Start, Store,
 };
+use crate::values::milliseconds;
 use connect::Connect;
 use connection::Connection;
 use lease::{CLOCK, take_leases};
 pub use operate::Workers;
-use rows::{GET, Reading, read_row};
+use rows::{GET, Reading, Seen, read_row};
 pub use schema::MIGRATION;
 use schema::set_up;
 pub use transaction::{cancel_in, schedule_in};
@@ -59,9 +60,9 @@ pub struct PostgresStore {
     connection: Option<Connection>,
     /// The number of this worker.
     worker: Option<i64>,
-    /// The snapshot of the last load on this connection.
-    seen: Option<String>,
-    portions: Portions,
+    /// What the last load has seen.
+    seen: Seen,
+    stretch: Stretch,
 }
 
 impl Drop for PostgresStore {
@@ -122,7 +123,7 @@ impl PostgresStore {
 
     fn begin(connect: Connect, makes_tables: bool) -> Result<Self, Error> {
         let mut store = Self::new(connect, makes_tables, LEASE)?;
-        store.run("connect to", async |_, _| Ok(()))?;
+        store.run("connect to", async |_| Ok(()))?;
         Ok(store)
     }
 
@@ -140,8 +141,8 @@ impl PostgresStore {
             runtime: Some(runtime),
             connection: None,
             worker: None,
-            seen: None,
-            portions: Portions::ALL,
+            seen: Seen::default(),
+            stretch: Stretch::ALL,
         })
     }
 
@@ -159,15 +160,14 @@ impl PostgresStore {
     fn run<R>(
         &mut self,
         doing: &str,
-        mut work: impl AsyncFnMut(&Connection, Option<&str>) -> Result<R, tokio_postgres::Error>,
+        mut work: impl AsyncFnMut(&Connection) -> Result<R, tokio_postgres::Error>,
     ) -> Result<R, Error> {
         let limit = self.lease / 3;
         let doing = format!("{doing} the database");
         let runtime = self.runtime.as_ref().expect("it is there until the store is dropped");
         let _guard = runtime.enter();
         let mut connection = self.connection.take();
-        let (connect, makes_tables, seen) =
-            (&self.connect, self.makes_tables, self.seen.as_deref());
+        let (connect, makes_tables) = (&self.connect, self.makes_tables);
         let working = async {
             let connected = match connection.take() {
                 Some(connected) => connected,
@@ -180,7 +180,7 @@ impl PostgresStore {
             };
             let mut tries = 0;
             loop {
-                let error = match work(&connected, seen).await {
+                let error = match work(&connected).await {
                     Ok(done) => return Ok((connected, done)),
                     Err(error) => error,
                 };
@@ -196,16 +196,9 @@ impl PostgresStore {
             Ok(done) => done,
             Err(_) => Err(Error::store(doing, format!("no answer within {limit:?}"))),
         };
-        match done {
-            Ok((connected, done)) => {
-                self.connection = Some(connected);
-                Ok(done)
-            }
-            Err(error) => {
-                self.seen = None;
-                Err(error)
-            }
-        }
+        let (connected, done) = done?;
+        self.connection = Some(connected);
+        Ok(done)
     }
 }
 
@@ -218,14 +211,14 @@ impl Store for PostgresStore {
         let (good_for, seconds) = (self.lease, self.lease.as_secs_f64());
         let worker = match self.worker {
             Some(worker) => worker,
-            None => self.run("take a number from", async |connection, _| {
+            None => self.run("take a number from", async |connection| {
                 let next = "select nextval('tickwheel_worker_number')";
                 Ok(connection.query_one(next, &[]).await?.get(0))
             })?,
         };
         self.worker = Some(worker);
         if !wanted {
-            return self.run("give leases back to", async |connection, _| {
+            return self.run("give leases back to", async |connection| {
                 connection.begin().await?;
                 let free = "update tickwheel_partition set owner = null, until = '-infinity'
                             where owner = $1";
@@ -236,7 +229,7 @@ impl Store for PostgresStore {
                 Ok(Leases { held: Vec::new(), good_for: None, clock: None })
             });
         }
-        self.run("take leases from", async |connection, _| {
+        self.run("take leases from", async |connection| {
             connection.begin().await?;
             let held = take_leases(connection, worker, seconds).await?;
             connection.end().await?;
@@ -247,18 +240,35 @@ impl Store for PostgresStore {
     }
 
     fn load(&mut self, from: &[Start], until: u64, limit: Limit) -> Result<Loaded, Error> {
-        let mut portions = self.portions;
-        let loaded = self.run("load from", async |connection, seen| {
-            connection.load(seen, from, until, limit, &mut portions).await
-        });
-        self.portions = portions;
-        let (loaded, seen) = loaded?;
-        self.seen = Some(seen);
+        let seen = self.seen.clone();
+        let (loaded, seen) = self.run("load from", async |connection| {
+            connection.load(&seen, from, until, limit).await
+        })?;
+        self.seen = seen;
         Ok(loaded)
     }
 
+    fn load_behind(&mut self, from: &Start, until: u64, limit: Limit) -> Result<Page, Error> {
+        let first = from.after.deadline;
+        let end = self.stretch.end(first, until);
+        let time = Stretch::time(first, end, milliseconds(self.lease / 3));
+        let began = Instant::now();
+        let page = self.run("load from", async |connection| {
+            connection.load_behind(from, end, limit, time).await
+        })?;
+        let Some(mut page) = page else {
+            self.stretch.outlasted(first, end);
+            return Ok(Page { end: Some(from.after.clone()), ..Page::default() });
+        };
+        if page.end.is_none() {
+            self.stretch.took(first, end, milliseconds(began.elapsed()));
+            page.end = (end < until).then(|| Position::before(end + 1));
+        }
+        Ok(page)
+    }
+
     fn commit(&mut self, settlements: &[Settlement], changes: &[Change]) -> Result<Done, Error> {
-        self.run("commit to", async |connection, _| {
+        self.run("commit to", async |connection| {
             match connection.commit(settlements, changes).await {
                 // Something is locked or refused: all else is not.
                 Err(error)
@@ -273,7 +283,7 @@ impl Store for PostgresStore {
     }
 
     fn get(&mut self, name: &str) -> Result<Option<Row>, Error> {
-        self.run("find a name in", async |connection, _| {
+        self.run("find a name in", async |connection| {
             let rows = connection.query(GET, &[(&name, Type::TEXT)]).await?;
             Ok(rows.first().and_then(|row| match read_row(row, 0) {
                 Reading::Row(row) => Some(row),
@@ -283,11 +293,11 @@ impl Store for PostgresStore {
     }
 
     fn list(&mut self, after: &Position, until: u64, limit: Limit) -> Result<Page, Error> {
-        self.run("list", async |connection, _| connection.list(after, until, limit).await)
+        self.run("list", async |connection| connection.list(after, until, limit).await)
     }
 
     fn count(&mut self) -> Result<u64, Error> {
-        self.run("count in", async |connection, _| {
+        self.run("count in", async |connection| {
             let count = "select count(*) from tickwheel_due";
             Ok(unsigned(connection.query_one(count, &[]).await?.get(0)))
         })

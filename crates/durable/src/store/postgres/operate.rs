@@ -25,7 +25,7 @@ impl PostgresStore {
     ///
     /// [`Error::Store`].
     pub fn workers(&mut self) -> Result<Workers, Error> {
-        self.run("count the workers", async |connection, _| {
+        self.run("count the workers", async |connection| {
             let row = connection
                 .query_one(
                     "select
@@ -47,7 +47,7 @@ impl PostgresStore {
     ///
     /// [`Error::Store`].
     pub fn now(&mut self) -> Result<SystemTime, Error> {
-        let milliseconds = self.run("read the clock", async |connection, _| {
+        let milliseconds = self.run("read the clock", async |connection| {
             Ok(unsigned(connection.query_one(CLOCK, &[]).await?.get(0)))
         })?;
         Ok(UNIX_EPOCH + Duration::from_millis(milliseconds))

@@ -1,7 +1,6 @@
 //! Reading rows, and what has become visible since.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
@@ -9,7 +8,6 @@ use tokio_postgres::types::Type;
 
 use super::connection::{Connection, Parameter};
 use super::{CONFLICTS, PARTITIONS, signed, unsigned};
-use crate::store::portions::{Part, Portions};
 use crate::store::{Damaged, Limit, Loaded, Page, Position, Row, Start};
 use crate::values::milliseconds;
 
@@ -21,6 +19,22 @@ pub(super) enum Reading {
     Unreadable(Unreadable),
 }
 
+/// What a load has seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    snapshot: String,
+    /// When the server began, and when it last recovered from a crash: after that, the numbers of
+    /// transactions that it had not written down come again.
+    server: Vec<u8>,
+}
+
+impl Default for Seen {
+    /// Nothing was seen: all that is there is before the first load.
+    fn default() -> Self {
+        Self { snapshot: NOTHING.to_owned(), server: Vec::new() }
+    }
+}
+
 /// Where a row is that cannot be read.
 #[derive(Clone, Copy)]
 pub(super) struct Unreadable {
@@ -29,56 +43,80 @@ pub(super) struct Unreadable {
 }
 
 impl Connection {
-    /// Loads, and returns the snapshot that the next load is to begin with.
+    /// Loads, and returns what the next load is to begin with.
     pub(super) async fn load(
         &self,
-        seen: Option<&str>,
+        seen: &Seen,
         from: &[Start],
         until: u64,
         limit: Limit,
-        portions: &mut Portions,
-    ) -> Result<(Loaded, String), Error> {
+    ) -> Result<(Loaded, Seen), Error> {
         let mut loaded = Loaded::default();
         // What is not read has no progress.
         loaded.ends.extend(from.iter().map(|start| Some(start.after.clone())));
         let mut unreadable = Vec::new();
-        self.begin().await?;
+        let time = milliseconds(self.limit) / 3;
+        self.begin_for(time).await?;
         // First: what is committed between the two comes with the next.
-        let seen = seen.unwrap_or(NOTHING);
-        let news = self.load_news(seen, from, limit, &mut loaded, &mut unreadable).await;
-        let seen = match news {
-            Ok(seen) => seen,
+        let now = match self.load_news(seen, from, limit, &mut loaded, &mut unreadable).await {
+            Ok(now) => now,
+            Err(error) if is_out_of_time(&error) => {
+                self.execute("rollback").await?;
+                self.begin_for(time).await?;
+                let nothing = Seen::default();
+                self.load_news(&nothing, from, limit, &mut loaded, &mut unreadable).await?
+            }
             Err(error) => {
                 let before = |start: &Start| (start.lease.partition, 0, start.after.deadline);
                 loaded.damaged = self.find_damaged(error, from.iter().map(before)).await?;
-                return Ok((loaded, seen.to_owned()));
+                return Ok((loaded, seen.clone()));
             }
         };
-        for part in portions.parts(from, until) {
-            let (began, time) = (Instant::now(), part.time(milliseconds(self.limit)));
-            let limits = (time, until, limit);
-            let read = self.load_part(&part, limits, from, &mut loaded, &mut unreadable).await;
-            match read {
-                Ok(()) if milliseconds(began.elapsed()) < time / 3 => portions.was_quick(&part),
-                Ok(()) => {}
-                Err(error) if error.code() == Some(&SqlState::QUERY_CANCELED) => {
-                    portions.outlasted(&part);
-                    self.execute("rollback").await?;
-                    return Ok((loaded, seen));
-                }
-                Err(error) => {
-                    let places = part.places.iter().map(|&place| &from[place]);
-                    let after = |at: &Start| (at.lease.partition, at.after.deadline, part.until);
-                    loaded.damaged.extend(self.find_damaged(error, places.map(after)).await?);
-                    return Ok((loaded, seen));
-                }
+        match self.load_rest(from, until, limit, &mut loaded, &mut unreadable).await {
+            Ok(()) => self.end().await?,
+            Err(error) if is_out_of_time(&error) => {
+                loaded.outlasts = true;
+                self.execute("rollback").await?;
+            }
+            Err(error) => {
+                let after = |at: &Start| (at.lease.partition, at.after.deadline, until);
+                loaded.damaged = self.find_damaged(error, from.iter().map(after)).await?;
             }
         }
-        self.end().await?;
         if !unreadable.is_empty() {
             loaded.damaged.extend(self.set_unreadable_aside(&unreadable).await?);
         }
-        Ok((loaded, seen))
+        Ok((loaded, now))
+    }
+
+    /// Loads of one partition, and returns how far. `None`: that outlasted its time.
+    pub(super) async fn load_behind(
+        &self,
+        from: &Start,
+        until: u64,
+        limit: Limit,
+        time: u64,
+    ) -> Result<Option<Page>, Error> {
+        let (mut loaded, mut unreadable) = (Loaded::default(), Vec::new());
+        loaded.ends.push(Some(from.after.clone()));
+        self.begin_for(time).await?;
+        let start = std::slice::from_ref(from);
+        match self.load_rest(start, until, limit, &mut loaded, &mut unreadable).await {
+            Ok(()) => self.end().await?,
+            Err(error) if is_out_of_time(&error) => {
+                self.execute("rollback").await?;
+                return Ok(None);
+            }
+            Err(error) => {
+                let place = (from.lease.partition, from.after.deadline, until);
+                loaded.damaged = self.find_damaged(error, [place].into_iter()).await?;
+            }
+        }
+        if !unreadable.is_empty() {
+            loaded.damaged.extend(self.set_unreadable_aside(&unreadable).await?);
+        }
+        let Loaded { rows, mut ends, damaged, .. } = loaded;
+        Ok(Some(Page { rows, end: ends.pop().flatten(), damaged }))
     }
 
     /// After an error of the database: sets aside the rows of these partitions and deadlines that
@@ -136,24 +174,28 @@ impl Connection {
         Ok(damaged.collect())
     }
 
-    /// Loads what has become visible before the positions since the snapshot `seen`, and returns
-    /// the snapshot of now.
+    /// Loads what has become visible before the positions since it was last seen, and returns what
+    /// is seen now.
     async fn load_news(
         &self,
-        seen: &str,
+        seen: &Seen,
         from: &[Start],
         limit: Limit,
         loaded: &mut Loaded,
         unreadable: &mut Vec<Unreadable>,
-    ) -> Result<String, Error> {
-        let starts = Starts::new(from.iter());
+    ) -> Result<Seen, Error> {
+        let starts = Starts::new(from);
         let bytes = signed(limit.bytes as u64);
         let [partitions, deadlines, names] = starts.parameters();
-        let (seen, most) = ((&seen as _, Type::TEXT), (&MOST_NEWS as _, Type::INT8));
-        let parameters = [partitions, deadlines, names, seen, most, (&bytes, Type::INT8)];
+        let snapshot = (&seen.snapshot as _, Type::TEXT);
+        let most = (&MOST_NEWS as _, Type::INT8);
+        let parameters = [partitions, deadlines, names, snapshot, most, (&bytes, Type::INT8)];
         let mut news = self.query(NEWS, &parameters).await?.into_iter();
-        let seen = news.next().map_or_else(|| NOTHING.to_owned(), |row| row.get(2));
-        loaded.overflows = MOST_NEWS <= news.len() as i64;
+        let now = news.next().map_or_else(Seen::default, |row| Seen {
+            snapshot: row.get(2),
+            server: row.get::<_, Vec<u8>>(5),
+        });
+        loaded.overflows = MOST_NEWS <= news.len() as i64 || now.server != seen.server;
         for row in news {
             match read_row(&row, 0) {
                 Reading::Row(row) => loaded.rows.push(row),
@@ -161,26 +203,23 @@ impl Connection {
                 Reading::Unreadable(row) => unreadable.push(row),
             }
         }
-        Ok(seen)
+        Ok(now)
     }
 
-    /// Loads what comes after the positions. `limits`: within so many milliseconds, and until when
-    /// and how much the whole load is to be.
-    async fn load_part(
+    /// Loads what comes after the positions.
+    async fn load_rest(
         &self,
-        part: &Part,
-        limits: (u64, u64, Limit),
         from: &[Start],
+        until: u64,
+        limit: Limit,
         loaded: &mut Loaded,
         unreadable: &mut Vec<Unreadable>,
     ) -> Result<(), Error> {
-        let (time, until, limit) = limits;
-        self.execute(&format!("set local statement_timeout = {time}")).await?;
-        let starts = Starts::new(part.places.iter().map(|&place| &from[place]));
+        let starts = Starts::new(from);
         let each = limit.rows.div_ceil(from.len().max(1));
         let read: usize = loaded.rows.iter().map(|row| row.payload.len()).sum();
         let bytes = signed(limit.bytes.saturating_sub(read).max(1) as u64);
-        let (end, most) = (signed(part.until), signed(each as u64));
+        let (end, most) = (signed(until), signed(each as u64));
         let [partitions, deadlines, names] = starts.parameters();
         let parameters = [
             partitions,
@@ -191,8 +230,7 @@ impl Connection {
             (&bytes, Type::INT8),
         ];
         let mut rows = self.query(LOAD, &parameters).await?.into_iter().peekable();
-        for &place in &part.places {
-            let Start { lease, after } = &from[place];
+        for (place, Start { lease, after }) in from.iter().enumerate() {
             let mut count = 0;
             let mut end = after.clone();
             let mut is_full = false;
@@ -208,13 +246,7 @@ impl Connection {
                     Reading::Unreadable(row) => unreadable.push(row),
                 }
             }
-            loaded.ends[place] = if is_full || each <= count {
-                Some(end)
-            } else if part.until < until {
-                Some(Position::before(part.until.saturating_add(1)))
-            } else {
-                None
-            };
+            loaded.ends[place] = (is_full || each <= count).then_some(end);
         }
         Ok(())
     }
@@ -260,11 +292,11 @@ struct Starts<'a> {
 }
 
 impl<'a> Starts<'a> {
-    fn new(from: impl Iterator<Item = &'a Start> + Clone) -> Self {
+    fn new(from: &'a [Start]) -> Self {
         Self {
-            partitions: from.clone().map(|start| start.lease.partition as i32).collect(),
-            deadlines: from.clone().map(|start| signed(start.after.deadline)).collect(),
-            names: from.map(|start| &*start.after.name).collect(),
+            partitions: from.iter().map(|start| start.lease.partition as i32).collect(),
+            deadlines: from.iter().map(|start| signed(start.after.deadline)).collect(),
+            names: from.iter().map(|start| &*start.after.name).collect(),
         }
     }
 
@@ -306,6 +338,10 @@ impl Unreadable {
     }
 }
 
+fn is_out_of_time(error: &Error) -> bool {
+    error.code() == Some(&SqlState::QUERY_CANCELED)
+}
+
 /// Merges the partitions, and stops at the limit.
 fn list() -> String {
     let parts: Vec<String> = (0..PARTITIONS)
@@ -330,9 +366,11 @@ fn list() -> String {
 }
 
 /// What is before the positions and was committed since that snapshot: by a transaction that had
-/// not begun then, or that had not ended. The first row has the snapshot of now. Only one index has
+/// not begun then, or that had not ended. The first row has the snapshot of now, and the server. Only one index has
 /// the order that is asked for, so the planner has no choice.
-const NEWS: &str = "select -1, 0::bigint, pg_current_snapshot()::text, 0::bigint, 0, ''::bytea
+const NEWS: &str = "select -1, 0::bigint, pg_current_snapshot()::text, 0::bigint, 0, convert_to(
+       concat_ws(' ', extract(epoch from pg_postmaster_start_time()),
+         extract(epoch from pg_stat_get_bgwriter_stat_reset_time())), 'UTF8')
      union all
      select partition, deadline, name, number, attempt,
        case when sum(octet_length(payload)) over (rows unbounded preceding)
@@ -346,8 +384,8 @@ const NEWS: &str = "select -1, 0::bigint, pg_current_snapshot()::text, 0::bigint
          union all
          (select open.* from pg_snapshot_xip($4::text::pg_snapshot) xid cross join lateral (
             select * from tickwheel_due d
-            where d.partition = u.partition and d.put_by >= xid and d.put_by <= xid
-              and d.deadline <= u.deadline
+            where d.partition = u.partition and d.put_by >= xid
+              and (d.put_by, d.deadline) <= (xid, u.deadline)
             order by d.put_by, d.deadline limit $5) open)) due
        where (due.deadline, due.name) <= (u.deadline, u.name)
        limit $5) new";

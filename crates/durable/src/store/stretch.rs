@@ -1,0 +1,50 @@
+//! Reading the past in stretches: one that outlasts its time is made shorter.
+
+/// How much of the past one statement reads.
+///
+/// What is dead in the database takes time and is not seen, so how much can be read in time is
+/// found by trying. Names are spread over the partitions, so what holds for one holds for all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stretch {
+    /// Up to this deadline there is little.
+    sparse_until: u64,
+    /// And after it, so many milliseconds of deadlines can be read.
+    span: u64,
+}
+
+impl Stretch {
+    pub(crate) const ALL: Self = Self { sparse_until: 0, span: u64::MAX };
+
+    /// Returns up to which deadline to read from this one on.
+    pub(crate) fn end(&self, first: u64, until: u64) -> u64 {
+        first.saturating_add(self.span).max(self.sparse_until).min(until)
+    }
+
+    /// Returns how many milliseconds that may take, of so many of a call.
+    pub(crate) fn time(first: u64, end: u64, call: u64) -> u64 {
+        // It cannot be less.
+        if end <= first { call } else { TIME.min(call) }
+    }
+
+    /// Asks for less the next time, because this was too much.
+    pub(crate) fn outlasted(&mut self, first: u64, end: u64) {
+        self.sparse_until = self.sparse_until.min(first);
+        self.span = end.saturating_sub(first) / 4;
+    }
+
+    /// Asks for more the next time, if this took much less than its time.
+    pub(crate) fn took(&mut self, first: u64, end: u64, time: u64) {
+        if TIME / 3 <= time {
+            return;
+        }
+        if first <= self.sparse_until {
+            self.sparse_until = self.sparse_until.max(end);
+        }
+        if end - first == self.span {
+            self.span = self.span.saturating_mul(2).saturating_add(1);
+        }
+    }
+}
+
+/// In milliseconds: other calls wait for it.
+const TIME: u64 = 40;
