@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (timer, mut driver) = Timer::builder().shards(1).build_driven()?;
     let waker = UdpSocket::bind("127.0.0.1:0")?;
     let wakes_up = waker.local_addr()?;
-    driver.on_wake(move || drop(waker.send_to(&[], address)));
+    driver.on_wake(move |_| drop(waker.send_to(&[], address)));
 
     // Two clients, of which one has more to say.
     for (name, messages) in [("terse", 1), ("chatty", 5)] {

@@ -1063,7 +1063,7 @@ fn driven(switches: usize, model: impl Fn(Race, Driver, Count) + Send + Sync + '
         let (timer, mut driver) = builder.build_driven().expect("in range");
         let told = Count::new();
         let count = told.clone();
-        driver.on_wake(move || count.add());
+        driver.on_wake(move |_| count.add());
         let far = now + Duration::from_secs(1);
         model(Race { timer, due: now, far, fired: Count::new() }, driver, told);
     });
@@ -1087,6 +1087,30 @@ fn scheduled_as_a_driver_lies_down_it_fires() {
         let (other, task) = (timer.clone(), fired.task());
         let here = || turns(&mut driver, due, &told, &fired, 1);
         both(here, move || drop(other.schedule_at(due, task).unwrap()));
+    });
+}
+
+#[test]
+fn told_twice_as_a_driver_lies_down_its_hook_knows_the_earlier() {
+    driven(THREE, |Race { timer, far, .. }, mut driver, _| {
+        // Nothing of it is modelled: no thread is interrupted while it holds the lock.
+        let told = std::sync::Arc::new(std::sync::Mutex::new(far));
+        let earliest = std::sync::Arc::clone(&told);
+        driver.on_wake(move |at| {
+            let mut earliest = earliest.lock().unwrap();
+            *earliest = at.min(*earliest);
+        });
+        let sooner = far - Duration::from_millis(1);
+        timer.schedule_at(far, || unreachable!()).unwrap();
+        driver.turn();
+        let other = timer.clone();
+        let schedule = move |at| drop(other.schedule_at(at, || unreachable!()).unwrap());
+        let twice = move || {
+            schedule(far - Duration::from_micros(500));
+            schedule(sooner);
+        };
+        let (next, ()) = both(|| driver.turn(), twice);
+        assert!(next.is_some_and(|next| next.min(*told.lock().unwrap()) <= sooner));
     });
 }
 

@@ -3,17 +3,16 @@
 use super::hub::Hub;
 use super::inside::{self, Inside};
 use super::life::Life;
-use super::park::Rest;
+use super::park::{Bell, Hook, Rest};
 use super::shard::KeepsShard;
 use crate::panics::swallow;
 use alloc::sync::Arc;
-use alloc::task::Wake;
 use core::fmt;
 use core::future::poll_fn;
 use core::mem::replace;
 use core::pin::pin;
 use core::sync::atomic::Ordering::Relaxed;
-use core::task::{Poll, Waker};
+use core::task::Poll;
 use std::time::Instant;
 
 /// Fires what is due on a [`Timer`](crate::Timer) that has no thread of its own, from
@@ -67,7 +66,7 @@ use std::time::Instant;
 /// A driver may move between threads from turn to turn.
 pub struct Driver {
     life: Arc<Life>,
-    hook: Option<Waker>,
+    hook: Option<Arc<Hook>>,
 }
 
 /// What the driver needs after a turn.
@@ -86,15 +85,24 @@ impl Driver {
     }
 
     /// Sets a hook that tells the event loop to call [`turn`](Self::turn) earlier than the last
-    /// turn said: it writes to an eventfd or a pipe, or posts a message.
+    /// turn said: it writes to an eventfd or a pipe, posts a message, or moves a timer of the
+    /// system.
     ///
-    /// The thread that schedules something earlier, stops the timer or moves its clock calls the
-    /// hook, with no lock held, and at most once for each turn. That may be before `turn` has
-    /// returned: a loop that clears a flag, an eventfd or a pipe does so before it calls `turn`,
-    /// and not after that. The timer ignores a panic of the hook. The hook takes effect at the end
-    /// of the next turn. So set it before the first one.
-    pub fn on_wake(&mut self, hook: impl Fn() + Send + Sync + 'static) {
-        self.hook = Some(Waker::from(Arc::new(Hook(hook))));
+    /// The hook gets the instant at which the next turn is due: a past one if that is at once. The
+    /// thread that schedules something earlier, stops the timer or moves its clock calls the hook,
+    /// with no lock held, each time that this instant becomes earlier. It is called by one thread at
+    /// a time. While it runs, others leave it to that thread to call it once more. A call may come
+    /// before `turn` has returned: a loop that clears a flag, an eventfd or a pipe does so before it
+    /// calls `turn`, and not after that. The timer ignores a panic of the hook. The hook takes effect
+    /// at the end of the next turn. So set it before the first one.
+    pub fn on_wake(&mut self, hook: impl Fn(Instant) + Send + Sync + 'static) {
+        let ticks = self.life.engine.hub.ticks;
+        self.hook = Some(Arc::new(move |tick| {
+            // A tick that no instant can hold does not come.
+            if let Some(instant) = ticks.instant(tick) {
+                hook(instant);
+            }
+        }));
     }
 
     /// Fires what is due, with a bounded amount of work, and returns the instant at which the next
@@ -116,7 +124,7 @@ impl Driver {
     /// let (timer, mut driver) = Timer::builder().shards(1).build_driven()?;
     /// let (events, inbox) = channel();
     /// let wake = events.clone();
-    /// driver.on_wake(move || wake.send("look at the timer").unwrap());
+    /// driver.on_wake(move |_| wake.send("look at the timer").unwrap());
     /// timer.schedule(Duration::from_millis(5), move || events.send("stop").unwrap())?;
     ///
     /// loop {
@@ -132,7 +140,8 @@ impl Driver {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn turn(&mut self) -> Option<Instant> {
-        match self.turn_woken_by(self.hook.clone()) {
+        let hook = self.hook.clone();
+        match self.turn_told_by(|tick| hook.map(|hook| Bell::Hook(hook, tick))) {
             Turned::Again => Some(self.life.engine.hub.clock.now()),
             Turned::Rests(next) => next,
             Turned::Ends => None,
@@ -165,7 +174,8 @@ impl Driver {
         let mut sleep = pin!(None);
         let mut until = None;
         let turns = poll_fn(|context| {
-            match self.turn_woken_by(Some(context.waker().clone())) {
+            let bell = Bell::Waker(context.waker().clone());
+            match self.turn_told_by(|_| Some(bell)) {
                 Turned::Again => context.waker().wake_by_ref(),
                 Turned::Rests(next) => {
                     if replace(&mut until, next) != next {
@@ -191,17 +201,18 @@ impl Driver {
         self.life.is_stopped()
     }
 
-    /// Takes a turn. After that `waker` wakes the driver, if it rests.
-    fn turn_woken_by(&mut self, waker: Option<Waker>) -> Turned {
+    /// Takes a turn. After that `bell`, which gets the tick of the next one, tells the driver, if it
+    /// rests.
+    fn turn_told_by(&mut self, bell: impl FnOnce(u64) -> Option<Bell>) -> Turned {
         let hub = &self.life.engine.hub;
-        let (asked, last_waker) = hub.park.begin_turn();
+        let (asked, last_bell) = hub.park.begin_turn();
         let _turning = asked.map(|_| Turning::new(hub));
-        swallow(last_waker);
+        swallow(last_bell);
         let Some(asked) = asked else { return Turned::Ends };
         match self.life.engine.turn(asked) {
             Rest::Looks(_) => Turned::Again,
             Rest::Sleeps(mut state, _) => {
-                let until = state.woken_by(waker);
+                let until = state.told_by(bell);
                 drop(state);
                 Turned::Rests(hub.ticks.instant(until))
             }
@@ -240,13 +251,5 @@ impl<'a> Turning<'a> {
 impl Drop for Turning<'_> {
     fn drop(&mut self) {
         self.hub.park.end_turn();
-    }
-}
-
-struct Hook<F>(F);
-
-impl<F: Fn() + Send + Sync> Wake for Hook<F> {
-    fn wake(self: Arc<Self>) {
-        self.0();
     }
 }

@@ -9,9 +9,10 @@
 //! tick it was told meanwhile. So no wake-up is lost.
 //!
 //! A worker is a thread or a [`Driver`](super::Driver), and they differ in how they are told. A
-//! thread sleeps on a condition variable. A driver leaves a waker here at the end of a turn, and the
-//! thread that tells it takes the waker, releases the lock, and wakes. A thread that takes the last
-//! waker and a turn that begins meanwhile do no harm to each other: the driver turns once in vain.
+//! thread sleeps on a condition variable. A driver leaves a [`Bell`] here at the end of a turn. The
+//! thread that tells it takes the waker, or copies the hook, releases the lock, and wakes or calls.
+//! A thread that does so and a turn that begins meanwhile do no harm to each other: the driver turns
+//! once in vain.
 //!
 //! | case | what happens | `tests/loom.rs` |
 //! |---|---|---|
@@ -21,7 +22,8 @@
 //! | the earliest is cancelled | the worker wakes up at its old deadline, once, and learns the next | `cancelling_the_earliest_does_not_hide_the_next` |
 //! | moved earlier | as if it were scheduled | `moved_earlier_as_the_worker_falls_asleep_it_fires` |
 //! | scheduled inside a task | the worker is awake: it is told, and goes on looking | `scheduled_inside_a_task_it_fires` |
-//! | a driver is told as it lies down | it finds the earlier tick, or its waker is there to be woken | `scheduled_as_a_driver_lies_down_it_fires` |
+//! | a driver is told as it lies down | it finds the earlier tick, or its bell is there to be rung | `scheduled_as_a_driver_lies_down_it_fires` |
+//! | a driver is told twice as it lies down | its hook is told of the earlier tick at last | `told_twice_as_a_driver_lies_down_its_hook_knows_the_earlier` |
 //! | a timer is stopped while its driver turns | `stop` waits until the turn is over | `stopped_as_a_driver_turns_no_task_runs_after_that` |
 //! | a driver is dropped as it is told | the timeout comes back, or is refused | `a_driver_is_dropped_as_a_timeout_is_scheduled` |
 //! | a driver moves to another thread | the thread that turned it has left all it knew here | `a_driver_turns_on_one_thread_and_then_on_another` |
@@ -31,6 +33,7 @@
 use crate::panics::{catch, swallow};
 use crate::sync::{Condvar, Mutex, MutexGuard, Rank, lock, wait, wait_timeout};
 use crate::ticks::NEVER;
+use alloc::sync::Arc;
 use core::mem::replace;
 use core::task::Waker;
 use core::time::Duration;
@@ -61,8 +64,12 @@ pub(super) struct ParkState {
     exited: bool,
     /// The driver turns, on some thread.
     turning: bool,
-    /// Wakes the driver. A thread that tells it takes this.
-    waker: Option<Waker>,
+    /// Tells the driver, which has lain down.
+    bell: Option<Bell>,
+    /// A thread calls the hook, and will call it again if `unheard` is earlier then.
+    rings: bool,
+    /// The earliest tick of which the hook was not told yet.
+    unheard: u64,
     /// How often threads asked the worker to look at the clock.
     asked: u64,
     /// The number of the last request that the worker answered: all that was due then has fired.
@@ -70,6 +77,17 @@ pub(super) struct ParkState {
     /// How many timeouts had fired when the worker last went to sleep.
     fired: u64,
 }
+
+/// How a driver is told that its next turn is due earlier.
+pub(super) enum Bell {
+    /// Wakes it once. The thread that tells it takes this.
+    Waker(Waker),
+    /// Is called with the tick of that turn, each time that it becomes earlier than this.
+    Hook(Arc<Hook>, u64),
+}
+
+/// What a driver's owner does with the tick of its next turn.
+pub(super) type Hook = dyn Fn(u64) + Send + Sync;
 
 /// Says that a worker thread runs no task and has none to run. Two of these are equal if the worker
 /// has run no task in between. A driver always says so, because nobody waits for it.
@@ -107,7 +125,9 @@ impl Park {
             stopping: false,
             exited: true,
             turning: false,
-            waker: None,
+            bell: None,
+            rings: false,
+            unheard: NEVER,
             asked: 0,
             answered: 0,
             fired: 0,
@@ -120,8 +140,8 @@ impl Park {
         let mut state = lock(&self.state);
         if deadline < state.target {
             state.target = deadline;
-            if replace(&mut state.asleep, false) {
-                self.tell(state);
+            if state.asleep {
+                self.tell(state, deadline);
             }
         }
     }
@@ -141,7 +161,7 @@ impl Park {
     pub(super) fn stop(&self) {
         let mut state = lock(&self.state);
         state.stopping = true;
-        self.tell(state);
+        self.tell(state, 0);
     }
 
     /// Makes the worker look at the clock, and returns the number to wait for.
@@ -149,7 +169,7 @@ impl Park {
         let mut state = lock(&self.state);
         state.asked += 1;
         let asked = state.asked;
-        self.tell(state);
+        self.tell(state, 0);
         asked
     }
 
@@ -218,13 +238,13 @@ impl Park {
     }
 
     /// Begins a turn of the driver, and returns the request that it answers, or None if the timer is
-    /// stopped; and what was to wake the driver. To drop that may stop the timer, which waits for the
+    /// stopped; and what was to tell the driver. To drop that may stop the timer, which waits for the
     /// turn unless the thread is known to take it.
-    pub(super) fn begin_turn(&self) -> (Option<u64>, Option<Waker>) {
+    pub(super) fn begin_turn(&self) -> (Option<u64>, Option<Bell>) {
         let mut state = lock(&self.state);
         (state.asleep, state.target) = (false, NEVER);
         state.turning = !state.stopping;
-        (state.turning.then_some(state.asked), state.waker.take())
+        (state.turning.then_some(state.asked), state.bell.take())
     }
 
     /// Says that the driver's turn is over.
@@ -244,22 +264,52 @@ impl Park {
         }
     }
 
-    /// Wakes the worker, if it sleeps.
-    fn tell(&self, mut state: MutexGuard<'_, ParkState>) {
-        let waker = state.waker.take();
+    /// Calls the hook with what it does not know yet, unless a thread does: the hook may call the
+    /// timer, and is not called inside of itself.
+    fn ring<'a>(&'a self, mut state: MutexGuard<'a, ParkState>) {
+        if replace(&mut state.rings, true) {
+            return;
+        }
+        loop {
+            let tick = replace(&mut state.unheard, NEVER);
+            // Without a bell a turn has begun, and looks.
+            let Some(Bell::Hook(hook, _)) = &state.bell else { break };
+            if tick == NEVER {
+                break;
+            }
+            let hook = Arc::clone(hook);
+            drop(state);
+            swallow(catch(move || hook(tick)));
+            state = lock(&self.state);
+        }
+        state.rings = false;
+    }
+
+    /// Tells the worker to look at tick `tick` at the latest, if it sleeps.
+    fn tell<'a>(&'a self, mut state: MutexGuard<'a, ParkState>, tick: u64) {
+        if let Some(Bell::Hook(_, told)) = &mut state.bell {
+            if tick < *told {
+                *told = tick;
+                state.unheard = tick;
+                self.ring(state);
+            }
+            return;
+        }
+        state.asleep = false;
+        let bell = state.bell.take();
         drop(state);
-        match waker {
-            Some(waker) => swallow(catch(|| waker.wake())),
-            None => self.told.notify_one(),
+        match bell {
+            Some(Bell::Waker(waker)) => swallow(catch(|| waker.wake())),
+            _ => self.told.notify_one(),
         }
     }
 }
 
 impl ParkState {
-    /// Makes `waker` wake the driver, which lay down until the tick that this returns.
-    pub(super) fn woken_by(&mut self, waker: Option<Waker>) -> u64 {
-        debug_assert!(self.waker.is_none(), "the turn took it");
-        self.waker = waker;
+    /// Makes `bell` tell the driver, which lay down until the tick that this returns.
+    pub(super) fn told_by(&mut self, bell: impl FnOnce(u64) -> Option<Bell>) -> u64 {
+        debug_assert!(self.bell.is_none(), "the turn took it");
+        self.bell = bell(self.target);
         self.target
     }
 

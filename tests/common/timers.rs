@@ -31,7 +31,7 @@ pub(crate) fn build_driven(builder: TimerBuilder) -> Timer {
 /// Takes the turns of a driver until its timer is stopped.
 pub(crate) fn drive(mut driver: Driver) {
     let this = thread::current();
-    driver.on_wake(move || this.unpark());
+    driver.on_wake(move |_| this.unpark());
     while !driver.is_stopped() {
         match driver.turn() {
             Some(next) => thread::park_timeout(next.saturating_duration_since(Instant::now())),

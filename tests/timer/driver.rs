@@ -18,7 +18,7 @@ in_each_mode! {
     any_turns_at_any_delays_miss_nothing_and_are_never_early,
     a_turn_is_bounded_and_says_that_more_is_due,
     repeats_in_its_turns,
-    the_hook_is_called_for_something_earlier_and_once,
+    the_hook_gets_each_earlier_instant_and_no_other,
     dropping_the_driver_ends_the_timer,
     stop_outside_of_turns_returns_at_once,
     inside_a_turn_stop_is_an_error,
@@ -127,29 +127,32 @@ fn repeats_in_its_turns(mut driven: Driven) {
     assert_eq!(driven.log.take(), [(10, 1), (20, 1), (30, 1)]);
 }
 
-fn the_hook_is_called_for_something_earlier_and_once(mut driven: Driven) {
-    let told = Count::default();
-    let count = told.clone();
-    driven.driver.on_wake(move || count.add());
+fn the_hook_gets_each_earlier_instant_and_no_other(mut driven: Driven) {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let (all, start) = (Arc::clone(&told), driven.start);
+    driven.driver.on_wake(move |at| all.lock().unwrap().push(at - start));
+    let taken = || std::mem::take(&mut *told.lock().unwrap());
     driven.once(1_000, 1);
-    assert_eq!(told.get(), 0, "not before the first turn");
+    assert_eq!(taken(), [], "not before the first turn");
     driven.driver.turn();
     driven.once(2_000, 2);
-    assert_eq!(told.get(), 0, "it is later");
+    assert_eq!(taken(), [], "it is later");
     driven.once(500, 3);
-    driven.once(400, 4);
-    assert_eq!(told.get(), 1, "one turn will find both");
+    driven.once(600, 4);
+    driven.once(400, 5);
+    assert_eq!(taken(), [ms(500), ms(400)]);
     assert!(driven.driver.turn() <= driven.at(400));
     // Inside the turn no one calls it.
     let (timer, task) = (driven.timer.clone(), driven.log.task(6));
     let inner = move || drop(timer.schedule(ms(1), task).expect("it runs"));
     driven.timer.schedule(ms(400), inner).expect("it runs");
     driven.clock.advance(ms(400));
-    let calls = told.get();
+    assert_eq!(taken(), [ms(0)], "the clock was moved");
+    driven.clock.advance(ms(0));
     assert!(driven.driver.turn() <= driven.at(401));
-    assert_eq!(told.get(), calls);
+    assert_eq!(taken(), []);
     assert!(driven.timer.stop().is_ok());
-    assert_eq!(told.get(), calls + 1, "so that the loop can end");
+    assert_eq!(taken(), [ms(0)], "so that the loop can end");
 }
 
 fn dropping_the_driver_ends_the_timer(mut driven: Driven) {
@@ -332,7 +335,7 @@ fn a_hook_may_panic_schedule_move_the_clock_stop_and_drop() {
         for kind in 0..6 {
             let Driven { clock, timer, mut driver, log, .. } = Driven::new();
             let (weak, last) = (clock.clone(), Mutex::new(Some(timer.clone())));
-            driver.on_wake(move || match kind {
+            driver.on_wake(move |_| match kind {
                 0 => panic!("a hook, as it was meant to"),
                 1 => {
                     let timer = last.lock().unwrap().clone().expect("it is there");
@@ -366,9 +369,9 @@ fn a_hook_may_panic_schedule_move_the_clock_stop_and_drop() {
 fn a_turn_drops_a_hook_that_owned_the_last_handle() {
     let next = returns("the turn", || {
         let Driven { timer, mut driver, .. } = Driven::new();
-        driver.on_wake(move || assert!(timer.pending() < 9));
+        driver.on_wake(move |_| assert!(timer.pending() < 9));
         driver.turn();
-        driver.on_wake(|| {});
+        driver.on_wake(|_| {});
         driver.turn()
     });
     assert_eq!(next, None);
@@ -380,7 +383,7 @@ fn a_hook_moves_the_clock_that_tells_it() {
     let (now, expected) = returns("a hook", || {
         let Driven { clock, timer: _timer, mut driver, start, .. } = Driven::new();
         let moves = clock.clone();
-        driver.on_wake(move || moves.advance(ms(5)));
+        driver.on_wake(move |_| moves.advance(ms(5)));
         driver.turn();
         clock.advance(ms(1));
         (clock.now(), start + ms(5))

@@ -6,17 +6,21 @@
 //! of a runtime that has ended may be that of another.
 
 use crate::TokioClock;
+use crate::alarm::Alarm;
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tickwheel::Timer;
-use tokio::runtime::{Handle, Id};
+use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use tokio::time::{Duration, Instant};
 
 /// The timer of a runtime that is alive.
 pub(crate) struct Driven {
     pub(crate) runtime: Id,
     pub(crate) timer: Timer,
+    #[cfg(feature = "test-util")]
+    pub(crate) alarm: Arc<Alarm>,
 }
 
 /// Returns the timer of the runtime that this thread is in.
@@ -56,15 +60,32 @@ fn find_or_start(handle: Handle) -> Arc<Driven> {
     if let Some(tick) = tick_of_tokio() {
         builder = builder.ticks_from(tick);
     }
-    let (timer, driver) = builder.build_driven().expect("all numbers are in range");
-    let driven = Arc::new(Driven { runtime, timer });
+    // With a limit a sleep that moves to later is out of the timer at once, and so no paused clock
+    // jumps to where it was.
+    #[cfg(feature = "test-util")]
+    let builder = builder.max_pending(usize::MAX);
+    let (timer, mut driver) = builder.build_driven().expect("all numbers are in range");
+    let alarm = Arc::new(Alarm::new(handle.clone()));
+    let told = Arc::clone(&alarm);
+    driver.on_wake(move |at| told.tell(at.into()));
+    let driven = Arc::new(Driven {
+        runtime,
+        timer,
+        #[cfg(feature = "test-util")]
+        alarm: Arc::clone(&alarm),
+    });
     all.push((runtime, Arc::downgrade(&driven)));
     drop(all);
     let owned = Arc::clone(&driven);
     handle.spawn(async move {
         let _owned = owned;
-        driver.run(|at| tokio::time::sleep_until(at.into())).await;
+        poll_fn(|context| alarm.poll_turn(&mut driver, context)).await;
     });
+    if handle.runtime_flavor() != RuntimeFlavor::CurrentThread {
+        // This takes the place of the driver in the slot of this worker from which no other takes
+        // it: the task that spawns both may block.
+        handle.spawn(async {});
+    }
     driven
 }
 

@@ -170,6 +170,94 @@ fn after_its_runtime_a_sleep_is_made_and_panics_when_polled() {
     assert_eq!(timeout(ms(1), async { 1 }).now_or_never(), Some(Ok(1)));
 }
 
+type Waits = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+fn theirs(duration: Duration) -> Waits {
+    Box::pin(tokio::time::sleep(duration))
+}
+
+fn ours(duration: Duration) -> Waits {
+    Box::pin(sleep(duration))
+}
+
+/// A task polls a sleep that is the earliest, and blocks its thread until another sleep has ended,
+/// which another thread waits for.
+fn blocks_its_thread(sleep: fn(Duration) -> Waits, was_used: bool, is_later: bool) {
+    let runtime = multi_thread(2);
+    if was_used {
+        runtime.block_on(async { sleep(ms(1)).await });
+    }
+    let (ended, has_ended) = mpsc::channel();
+    let (goes_on, go_on) = mpsc::channel();
+    let blocks = async move {
+        let mut earliest = sleep(ms(20));
+        assert!(poll(&mut earliest).is_pending());
+        goes_on.send(()).expect("it waits");
+        has_ended.recv_timeout(ms(20_000))
+    };
+    let other = async {
+        let mut other = None;
+        if !is_later {
+            assert!(poll(other.insert(sleep(ms(40)))).is_pending());
+        }
+        let blocks = tokio::spawn(blocks);
+        go_on.recv().expect("it runs");
+        other.unwrap_or_else(|| sleep(ms(40))).await;
+        ended.send(()).expect("it waits");
+        assert_eq!(blocks.await.expect("it ends"), Ok(()), "{was_used} {is_later}");
+    };
+    runtime.block_on(other);
+}
+
+#[test]
+fn a_task_that_blocks_its_thread_holds_up_no_other_sleep() {
+    for sleep in [theirs, ours] {
+        blocks_its_thread(sleep, false, true);
+        blocks_its_thread(sleep, true, true);
+        blocks_its_thread(sleep, true, false);
+    }
+}
+
+/// With no other timer the clock stands still while the runtime waits for a thread.
+#[test]
+fn a_paused_clock_does_not_jump_to_a_sleep_that_was_dropped() {
+    for sleep in [theirs, ours] {
+        let is_still = paused().block_on(async {
+            let start = Instant::now();
+            let mut near = sleep(ms(1_000));
+            let mut far = sleep(Duration::from_secs(3_600));
+            assert!(poll(&mut near).is_pending() && poll(&mut far).is_pending());
+            tokio::task::yield_now().await;
+            drop((near, far));
+            let (sender, told) = tokio::sync::oneshot::channel();
+            thread::spawn(move || {
+                thread::sleep(ms(20));
+                sender.send(()).expect("it waits");
+            });
+            told.await.expect("it tells");
+            start.elapsed() == ms(0)
+        });
+        assert!(is_still);
+    }
+}
+
+#[test]
+fn a_paused_clock_does_not_jump_to_where_a_sleep_was() {
+    paused().block_on(async {
+        let (start, mut polls) = (Instant::now(), Vec::new());
+        let mut near = sleep(ms(1_000));
+        assert!(poll(&mut near).is_pending());
+        tokio::task::yield_now().await;
+        Pin::new(&mut near).reset(start + ms(5_000));
+        poll_fn(|context| {
+            polls.push(start.elapsed());
+            Pin::new(&mut near).poll(context)
+        })
+        .await;
+        assert_eq!((polls.len(), polls[0]), (2, ms(0)), "{polls:?}");
+    });
+}
+
 /// What a thread finds is kept in a value of that thread, which is gone when it ends.
 #[test]
 fn a_thread_that_ends_makes_a_sleep() {

@@ -1,8 +1,12 @@
 //! A future that completes at an instant.
 
 use super::{Duration, Instant, at_most_30_years};
+#[cfg(feature = "test-util")]
+use crate::alarm::LooksAgain;
 use crate::runtime;
 use std::pin::Pin;
+#[cfg(feature = "test-util")]
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::runtime::{Handle, Id};
 use tokio::task::coop;
@@ -16,7 +20,15 @@ use tokio::task::coop;
 pub fn sleep_until(deadline: Instant) -> Sleep {
     let driven = runtime::current();
     let inner = driven.timer.sleep_until(deadline.into_std());
-    Sleep { deadline, inner, runtime: driven.runtime, of_tokio: None, is_watched: false }
+    Sleep {
+        deadline,
+        inner,
+        runtime: driven.runtime,
+        of_tokio: None,
+        is_watched: false,
+        #[cfg(feature = "test-util")]
+        looks_again: LooksAgain(Arc::clone(&driven.alarm)),
+    }
 }
 
 /// Waits until `duration` has passed: [`tokio::time::sleep`].
@@ -51,6 +63,9 @@ pub struct Sleep {
     of_tokio: Option<Pin<Box<tokio::time::Sleep>>>,
     /// It was polled or moved: it may be elapsed.
     is_watched: bool,
+    /// Dropped after `inner`, which is out of the timer then.
+    #[cfg(feature = "test-util")]
+    looks_again: LooksAgain,
 }
 
 impl Sleep {
@@ -75,6 +90,8 @@ impl Sleep {
         self.deadline = deadline;
         self.is_watched = true;
         self.inner.reset_at(deadline.into_std());
+        #[cfg(feature = "test-util")]
+        self.looks_again.looks();
         if let Some(sleep) = &mut self.of_tokio {
             sleep.as_mut().reset(deadline);
         }
