@@ -48,20 +48,25 @@ create table tickwheel_broken (
 
 create sequence tickwheel_worker_number;
 
--- The workers that are alive: a share is counted from them.
+-- The workers that are alive: a share is counted from them. To renew a lease is to insert a row.
+-- The newest are found by the index, however many old ones a foreign snapshot keeps.
 create table tickwheel_worker (
-    worker bigint primary key,
-    until timestamptz not null
+    worker bigint not null,
+    -- The lease, by the clock of the database.
+    until timestamptz not null,
+    primary key (worker, until)
+) with (
+    autovacuum_vacuum_threshold = 200,
+    autovacuum_vacuum_scale_factor = 0
 );
+create index tickwheel_worker_until on tickwheel_worker (until);
 
 create table tickwheel_partition (
     partition int primary key,
     -- A worker, by a number that is never used again.
     owner bigint,
     -- Grows with each owner.
-    epoch bigint not null default 0,
-    -- The lease, by the clock of the database.
-    until timestamptz not null default '-infinity'
+    epoch bigint not null default 0
 ) with (
     fillfactor = 50,
     autovacuum_vacuum_threshold = 200,

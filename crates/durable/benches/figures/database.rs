@@ -386,7 +386,7 @@ pub(crate) fn silent(url: &str) -> Result<()> {
 /// What tells a statement of each phase.
 const PHASES: [&str; 7] = [
     "insert into tickwheel_worker",
-    "update tickwheel_partition",
+    "for no key update",
     "begin isolation",
     "pg_snapshot_xip",
     "cross join lateral",

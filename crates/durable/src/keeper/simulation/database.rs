@@ -31,6 +31,9 @@ pub(super) struct Database {
     /// The deadlines of deleted rows that a foreign snapshot keeps, by partition. `None`: nothing
     /// keeps them.
     dead: Option<Vec<Vec<u64>>>,
+    /// Old versions of the rows of partitions that the snapshot keeps: all are read to find the
+    /// newest.
+    old_partitions: u64,
     /// The number of the newest row when a worker loaded last, and heard of it.
     seen: HashMap<u64, u64>,
     /// How much of the past each worker reads at once.
@@ -63,6 +66,8 @@ pub(super) struct Manners {
     pub(super) gives_up: bool,
     /// What of the past takes too long to read is read in smaller stretches.
     pub(super) asks_for_less: bool,
+    /// A lease is renewed by a row of its own, and not in those of its partitions.
+    pub(super) renews_apart: bool,
     /// What was seen is still seen after an error.
     pub(super) remembers: bool,
 }
@@ -73,6 +78,7 @@ pub(super) const GOOD: Manners = Manners {
     skips_locked: true,
     gives_up: true,
     asks_for_less: true,
+    renews_apart: true,
     remembers: true,
 };
 
@@ -89,6 +95,7 @@ impl Database {
             shared: HashMap::new(),
             dead: None,
             seen: HashMap::new(),
+            old_partitions: 0,
             stretches: HashMap::new(),
             silent_until: 0,
             heals_at: 0,
@@ -115,6 +122,13 @@ impl Database {
         }
     }
 
+    /// The snapshot is there for so many renewals of all leases.
+    pub(super) fn renewed(&mut self, times: u64) {
+        if !self.manners.renews_apart && self.dead.is_some() {
+            self.old_partitions += times * self.partitions.len() as u64;
+        }
+    }
+
     /// Returns when a call that would end at `end` ends for its caller: with its answer or without.
     pub(super) fn end(&self, time: u64, end: u64) -> Result<u64, u64> {
         let limit = time + if self.manners.gives_up { LEASE / 3 } else { VANISHED };
@@ -128,6 +142,7 @@ impl Database {
     }
 
     pub(super) fn lease(&mut self, worker: u64, clock: u64, rng: &mut Rng) -> Leases {
+        self.renewed(1);
         self.workers.insert(worker, clock + LEASE);
         self.workers.retain(|_, until| clock <= *until);
         let share = self.partitions.len().div_ceil(self.workers.len());
@@ -272,7 +287,10 @@ impl Database {
             return (self.apply(call, |_| false), wait);
         }
         let locked: Vec<Arc<str>> = self.locks.keys().cloned().collect();
-        let wait = if changed.max().unwrap_or(0) == 0 { 0 } else { LOCK };
+        let mut wait = if changed.max().unwrap_or(0) == 0 { 0 } else { LOCK };
+        if !call.settlements.is_empty() {
+            wait += self.old_partitions / READ;
+        }
         (self.apply(call, |name| locked.contains(name)), wait)
     }
 

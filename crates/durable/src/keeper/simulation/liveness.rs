@@ -141,6 +141,20 @@ fn the_past_is_read_in_stretches_and_holds_up_nothing_that_becomes_due() {
 }
 
 #[test]
+fn the_versions_of_leases_that_a_snapshot_keeps_hold_up_no_ack() {
+    let fault = |database: &mut Database, time| {
+        database.keep_dead();
+        // An hour.
+        database.renewed(3_600_000 / (LEASE / 4));
+        time
+    };
+    let found = run(ONE, GOOD, fault);
+    assert!(found.late < 1_000, "{found:?}");
+    let found = run(ONE, Manners { renews_apart: false, ..GOOD }, fault);
+    assert!(1_000 <= found.late, "with each renewal in the rows of partitions: {found:?}");
+}
+
+#[test]
 fn after_an_error_what_is_dead_is_not_read_again() {
     let fault = |database: &mut Database, time| {
         dead(database, time);

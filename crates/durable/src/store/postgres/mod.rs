@@ -30,7 +30,7 @@ use crate::store::{
 use crate::values::milliseconds;
 use connect::Connect;
 use connection::Connection;
-use lease::{CLOCK, take_leases};
+use lease::{CLOCK, give_leases_back, remove_dead, take_leases};
 pub use operate::Workers;
 use rows::{GET, Reading, Seen, read_row};
 pub use schema::MIGRATION;
@@ -212,19 +212,19 @@ impl Store for PostgresStore {
         let worker = match self.worker {
             Some(worker) => worker,
             None => self.run("take a number from", async |connection| {
+                connection.begin().await?;
+                remove_dead(connection).await?;
                 let next = "select nextval('tickwheel_worker_number')";
-                Ok(connection.query_one(next, &[]).await?.get(0))
+                let worker = connection.query_one(next, &[]).await?.get(0);
+                connection.end().await?;
+                Ok(worker)
             })?,
         };
         self.worker = Some(worker);
         if !wanted {
             return self.run("give leases back to", async |connection| {
                 connection.begin().await?;
-                let free = "update tickwheel_partition set owner = null, until = '-infinity'
-                            where owner = $1";
-                connection.query(free, &[(&worker, Type::INT8)]).await?;
-                let gone = "delete from tickwheel_worker where worker = $1";
-                connection.query(gone, &[(&worker, Type::INT8)]).await?;
+                give_leases_back(connection, worker).await?;
                 connection.end().await?;
                 Ok(Leases { held: Vec::new(), good_for: None, clock: None })
             });

@@ -29,9 +29,11 @@ impl PostgresStore {
             let row = connection
                 .query_one(
                     "select
-                       (select count(*) from tickwheel_worker where until >= clock_timestamp()),
+                       (select count(distinct worker) from tickwheel_worker
+                        where until >= clock_timestamp()),
                        count(*),
-                       count(*) filter (where owner is not null and until >= clock_timestamp())
+                       count(*) filter (where owner in (
+                         select worker from tickwheel_worker where until >= clock_timestamp()))
                      from tickwheel_partition",
                     &[],
                 )
