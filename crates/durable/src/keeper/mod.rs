@@ -406,8 +406,8 @@ impl<T> Keeper<T> {
         self.forget();
     }
 
-    /// Forgets all that is not in flight, to load it again. If a store has several owners, it may
-    /// be in dead rows up to its neck, so what is behind all of that stays known.
+    /// Forgets all that is not in flight, to load it again. If a store has several owners, what was
+    /// read and is gone stays known, because to read it again may take long.
     fn forget(&mut self) {
         self.counts.forgotten += 1;
         self.look_next = 0;
