@@ -10,6 +10,7 @@
 //! | an event loop, `no_std`, or your own clock | [`Wheel`]: the caller passes the time in, and gets back what is due; [`Ticks`] makes ticks of instants |
 //! | the same, and values under keys of your own | [`WheelMap`] |
 //! | callbacks that run on threads | [`Timer`]: runs tasks when they are due, for any number of threads |
+//! | the same, without a thread: an event loop or a runtime | [`Driver`]: takes the turns of a [`Timer`] where its caller wants them |
 //! | one delay, one time limit or a heartbeat in async code | [`sleep`], [`timeout`], [`interval`]: futures for any executor |
 //! | many values, each with its own deadline, for one task or thread | [`DelayQueue`]: hands out each value at its deadline |
 //! | the same, from many threads | [`delay_channel`](delay_channel()) |

@@ -75,8 +75,8 @@ impl TimerBuilder {
     /// Sets the instant from which ticks are counted. The default is the present.
     ///
     /// Timers with one start, or one that differs by whole ticks, round deadlines to the same
-    /// instants, and so does a runtime whose ticks begin there. A deadline before `start` counts as
-    /// `start`, so `start` should not be after the present.
+    /// instants, and so does a runtime whose ticks begin there. From a `start` after the present the
+    /// timer counts back to it, in whole ticks.
     pub fn ticks_from(mut self, start: Instant) -> Self {
         self.start = Some(start);
         self
@@ -189,6 +189,17 @@ impl TimerBuilder {
             return Err(BuildError::ThreadName(self.thread_name.clone()));
         }
         Ok(())
+    }
+
+    /// Returns an instant at which a tick begins, not after the present: before the first tick
+    /// deadlines would be early.
+    pub(super) fn first_tick(&self) -> Instant {
+        let now = self.clock.now();
+        let Some(start) = self.start else { return now };
+        let tick = self.tick.as_nanos();
+        let ahead = start.saturating_duration_since(now).as_nanos().div_ceil(tick) * tick;
+        let ahead = u64::try_from(ahead).map(Duration::from_nanos).ok();
+        ahead.and_then(|ahead| start.checked_sub(ahead)).unwrap_or(now)
     }
 
     pub(super) fn shards_or_default(&self) -> usize {

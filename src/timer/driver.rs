@@ -88,7 +88,7 @@ impl Driver {
     /// turn said: it writes to an eventfd or a pipe, posts a message, or moves a timer of the
     /// system.
     ///
-    /// The hook gets the instant at which the next turn is due: a past one if that is at once. The
+    /// The hook gets the instant at which the next turn is due: the present if that is at once. The
     /// thread that schedules something earlier, stops the timer or moves its clock calls the hook,
     /// with no lock held, each time that this instant becomes earlier. It is called by one thread at
     /// a time. While it runs, others leave it to that thread to call it once more. A call may come
@@ -96,12 +96,12 @@ impl Driver {
     /// calls `turn`, and not after that. The timer ignores a panic of the hook. The hook takes effect
     /// at the end of the next turn. So set it before the first one.
     pub fn on_wake(&mut self, hook: impl Fn(Instant) + Send + Sync + 'static) {
-        let ticks = self.life.engine.hub.ticks;
-        self.hook = Some(Arc::new(move |tick| {
+        let hub = &self.life.engine.hub;
+        let (ticks, clock) = (hub.ticks, Arc::clone(&hub.clock));
+        self.hook = Some(Arc::new(move |tick| match tick {
+            0 => hook(clock.now()),
             // A tick that no instant can hold does not come.
-            if let Some(instant) = ticks.instant(tick) {
-                hook(instant);
-            }
+            tick => _ = ticks.instant(tick).map(&hook),
         }));
     }
 

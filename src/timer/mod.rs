@@ -433,8 +433,7 @@ impl TimerBuilder {
         static ID: AtomicU64 = AtomicU64::new(0);
 
         let shards = self.shards_or_default();
-        let start = self.start.unwrap_or_else(|| self.clock.now());
-        let ticks = Ticks::new(start, self.tick);
+        let ticks = Ticks::new(self.first_tick(), self.tick);
         let hub = Arc::new(Hub {
             id: ID.fetch_add(1, Relaxed),
             recording: TimerRecording::new(self.sink, shards, &ticks),

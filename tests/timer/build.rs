@@ -3,7 +3,7 @@
 use crate::help::{Count, build, ms, threads_named};
 use std::time::Duration;
 use tickwheel::{BuildError, ManualClock, Mode, ScheduleError, Task, Timeout, Timer};
-use tickwheel::{TimerBuilder, Unfired};
+use tickwheel::{Status, TimerBuilder, Unfired};
 
 #[test]
 fn numbers_out_of_range_are_errors() {
@@ -31,6 +31,29 @@ fn numbers_at_the_ends_of_their_ranges_work() {
         let timer = build(|it| it.tick(tick).shards(shards).max_pending(usize::MAX).mode(mode));
         assert!(timer.schedule(ms(60_000), || {}).expect("it runs").cancel());
     }
+}
+
+#[test]
+fn ticks_begin_where_the_caller_says() {
+    let clock = ManualClock::new();
+    let now = clock.now();
+    let apart = [0, 1, 400, 999, 1_000, 12_345_678].map(Duration::from_micros);
+    for start in apart.into_iter().flat_map(|apart| [now - apart, now + apart]) {
+        let timer = build(|it| it.clock(clock.clone()).ticks_from(start));
+        for delay in [0, 300, 999, 1_000, 7_001].map(Duration::from_micros) {
+            let timeout = timer.schedule(delay, || {}).expect("it runs");
+            let deadline = timeout.deadline().expect("an instant holds it");
+            let from_start = deadline.max(start) - deadline.min(start);
+            assert_eq!(from_start.subsec_nanos() % 1_000_000, 0, "a whole tick");
+            assert!((delay..delay + ms(1)).contains(&(deadline - now)), "{delay:?}");
+        }
+    }
+    let far = build(|it| it.clock(clock.clone()).ticks_from(now + Duration::from_secs(1 << 40)));
+    let timeout = far.schedule_at(now + ms(2), || {}).expect("it runs");
+    clock.advance(ms(1));
+    assert_eq!(timeout.status(), Status::Pending);
+    clock.advance(ms(2));
+    assert_eq!(timeout.status(), Status::Fired);
 }
 
 #[test]

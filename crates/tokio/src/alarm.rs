@@ -106,8 +106,13 @@ impl LooksAgain {
         let before = std::time::Instant::now();
         let now = Instant::now();
         let is_real = (before..=std::time::Instant::now()).contains(&now.into_std());
-        if !is_real && self.0.lock().sleep.is_some() {
-            self.0.tell(now);
+        if is_real {
+            return;
+        }
+        let mut state = self.0.lock();
+        if state.sleep.take().is_some() {
+            // A paused clock has one thread, and its next turn sets the sleep anew.
+            state.waker.iter().for_each(Waker::wake_by_ref);
         }
     }
 }
