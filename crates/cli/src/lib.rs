@@ -14,8 +14,6 @@
 mod chart;
 pub mod generate;
 pub mod plot;
-#[cfg(feature = "png")]
-mod raster;
 pub mod report;
 pub mod study;
 mod table;

@@ -4,16 +4,9 @@ use crate::chart::{self, Bar, Bars, Drawing};
 use crate::study::{Candidate, Study};
 use crate::units;
 use indicatif::HumanCount;
+#[cfg(feature = "png")]
 use std::error::Error;
-use std::fmt::{self, Write};
-
-/// Why there is no picture.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct PlotError {
-    /// What went wrong.
-    pub reason: String,
-}
+use std::fmt::Write;
 
 /// Draws `study`: its verdict; the score, the wake-ups and the memory of each mode; and how the
 /// delays of the trace are distributed, if they are not all alike.
@@ -64,10 +57,24 @@ pub fn svg(study: &Study) -> String {
 ///
 /// # Errors
 ///
-/// [`PlotError`] if the picture would be too large, as with thousands of modes.
+/// An error if the picture would be too large, as with thousands of modes.
 #[cfg(feature = "png")]
-pub fn png(study: &Study) -> Result<Vec<u8>, PlotError> {
-    crate::raster::png(&svg(study)).map_err(|error| PlotError { reason: error.to_string() })
+pub fn png(study: &Study) -> Result<Vec<u8>, Box<dyn Error>> {
+    use resvg::{tiny_skia, usvg};
+    const FONT: &str = "Noto Sans";
+    const PIXELS: f32 = 2.0;
+    let mut options = usvg::Options { font_family: FONT.into(), ..usvg::Options::default() };
+    for font in [notosans::REGULAR_TTF, notosans::BOLD_TTF] {
+        options.fontdb_mut().load_font_data(font.to_vec());
+    }
+    options.fontdb_mut().set_sans_serif_family(FONT);
+    let tree = usvg::Tree::from_str(&svg(study), &options)?;
+    let size = tree.size().to_int_size().scale_by(PIXELS);
+    let canvas = size.and_then(|size| tiny_skia::Pixmap::new(size.width(), size.height()));
+    let mut canvas = canvas.ok_or("the picture would be too large")?;
+    let scale = tiny_skia::Transform::from_scale(PIXELS, PIXELS);
+    resvg::render(&tree, scale, &mut canvas.as_mut());
+    Ok(canvas.encode_png()?)
 }
 
 /// Draws what stands above the charts, and returns where it ends.
@@ -139,14 +146,6 @@ fn wrapped(text: &str) -> Vec<String> {
     }
     lines
 }
-
-impl fmt::Display for PlotError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
-    }
-}
-
-impl Error for PlotError {}
 
 const STYLE: &str = "\
 text{font:13px \"Noto Sans\",\"DejaVu Sans\",Verdana,sans-serif;fill:#222}\

@@ -3,10 +3,11 @@
 use super::Measuring;
 use super::output::{OutputFile, print};
 use crate::Failure;
+use std::error::Error;
 use std::io::Write;
 use std::path::PathBuf;
 use tickwheel::Mode;
-use tickwheel_cli::plot::{self, PlotError};
+use tickwheel_cli::plot;
 use tickwheel_cli::study::{Configurations, Study};
 use tickwheel_cli::tick::Tick;
 
@@ -55,7 +56,7 @@ pub(crate) struct Replay {
 #[derive(Clone)]
 struct Plot {
     file: OutputFile,
-    draw: fn(&Study) -> Result<Vec<u8>, PlotError>,
+    draw: fn(&Study) -> Result<Vec<u8>, Box<dyn Error>>,
 }
 
 impl Replay {
@@ -77,7 +78,7 @@ impl Replay {
         if let Some(plot) = &self.plot {
             let _held = interrupt.hold();
             let drawn = (plot.draw)(&study);
-            let picture = drawn.map_err(|error| plot.file.failure(&error))?;
+            let picture = drawn.map_err(|error| plot.file.failure(&*error))?;
             plot.file.write(|file| file.write_all(&picture))?;
         }
         Ok(())

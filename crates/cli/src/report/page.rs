@@ -1,7 +1,7 @@
 //! The page itself: which charts there are, and what is said beside them.
 
 use super::Page;
-use super::profile::{Ends, Step};
+use super::profile::Step;
 use super::way::way;
 use crate::chart::{
     Bar, Bars, COLORS, Chart, Columns, Drawing, Series, Table, delays, percent, prose, table,
@@ -101,7 +101,7 @@ impl Page {
     fn summary(&self) -> String {
         format!(
             "{} over {}, at most {} timeouts pending, at a tick of {}.",
-            units::operations(self.profile.operations),
+            units::operations(self.profile.counts.operations()),
             units::milliseconds(self.profile.span_ms),
             HumanCount(self.profile.most_pending),
             self.tick,
@@ -260,11 +260,13 @@ impl Page {
     }
 
     fn ends(&self) -> Chart {
-        let Ends { timeouts, moves, cancelled, fired, pending } = self.profile.ends;
+        let (counts, timeouts) = (self.profile.counts, self.profile.counts.timeouts());
+        let cancelled = counts.cancelled + counts.replaced;
+        let moves = counts.rescheduled - counts.late_reschedules;
         let ends = [
             ("cancelled", cancelled),
-            ("fired", fired),
-            ("pending at the end of the trace", pending),
+            ("fired", self.profile.fired),
+            ("pending at the end of the trace", timeouts - cancelled - self.profile.fired),
         ];
         let share = |count: u64| count as f64 / timeouts.max(1) as f64;
         let bars = ends.map(|(label, count)| Bar {
@@ -419,7 +421,7 @@ impl Page {
             let places: Vec<_> = places.collect();
             vec![way.label.clone(), way.text.clone(), places.join(", ").replace("... ", "...")]
         });
-        let timeouts = self.profile.ends.timeouts.max(1) as f64;
+        let timeouts = self.profile.counts.timeouts().max(1) as f64;
         let counted = modes.map(|mode| {
             let is_it = |it: &&Candidate| it.mode == mode && it.tick == self.tick;
             let candidate = self.study.candidates.iter().find(is_it)?;

@@ -1,8 +1,8 @@
 //! `Profile`: what happens over the time of a trace, in the trace and inside two wheels.
 
-use crate::study::{Delays, Kind, Planner};
+use crate::study::{Counts, Delays, Planner};
 use crate::tick::Tick;
-use crate::trace::{Action, Operation, Trace, TraceError};
+use crate::trace::{Action, Trace, TraceError};
 use crate::turning::Turning;
 use tickwheel::Mode;
 
@@ -10,11 +10,12 @@ use tickwheel::Mode;
 #[derive(Debug)]
 pub(super) struct Profile {
     pub(super) modes: [Mode; 2],
-    pub(super) operations: u64,
+    pub(super) counts: Counts,
+    /// The timeouts that fired up to the last operation.
+    pub(super) fired: u64,
     /// From the first operation to the last, in ms.
     pub(super) span_ms: u64,
     pub(super) delays: Delays,
-    pub(super) ends: Ends,
     pub(super) most_pending: u64,
     /// When the first step begins, in ms.
     pub(super) from_ms: u64,
@@ -40,18 +41,6 @@ pub(super) struct Step {
     pub(super) rounds: Vec<u64>,
 }
 
-/// How the timeouts of a trace end.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ends {
-    pub(super) timeouts: u64,
-    /// How often a timeout that was pending was moved.
-    pub(super) moves: u64,
-    pub(super) cancelled: u64,
-    pub(super) fired: u64,
-    /// Pending after the last operation.
-    pub(super) pending: u64,
-}
-
 impl Profile {
     /// Runs `trace` through a wheel of either of `modes`.
     pub(super) fn of(
@@ -67,10 +56,10 @@ impl Profile {
         let mut planner = Planner::new(tick);
         let mut profile = Self {
             modes,
-            operations: 0,
+            counts: Counts::default(),
+            fired: 0,
             span_ms: 0,
             delays: Delays::new(),
-            ends: Ends::default(),
             most_pending: 0,
             from_ms: 0,
             step_ms: 1,
@@ -78,46 +67,25 @@ impl Profile {
         };
         while trace.read_batch(&mut batch, BATCH)? {
             for operation in &batch {
-                if profile.operations == 0 {
+                if planner.counts.operations() == 0 {
                     profile.from_ms = operation.time_ms;
                 }
+                profile.span_ms = operation.time_ms - profile.from_ms;
                 profile.come_to(operation.time_ms, &mut run);
                 run.drive(tick.present(operation.time_ms));
-                let mut found = false;
                 for call in planner.calls(operation) {
-                    found |= matches!(call.kind, Kind::Reschedule | Kind::Cancel);
                     run.wheels.iter_mut().for_each(|wheel| wheel.make(&call));
                 }
                 run.step.count(operation.action);
-                profile.count(operation, found);
+                operation.action.delay_ms().into_iter().for_each(|ms| profile.delays.record(ms));
                 profile.most_pending = profile.most_pending.max(run.pending());
             }
             progress(&trace);
         }
         let last = run.take();
-        profile.ends.pending = last.pending;
-        profile.ends.fired = run.fired;
+        (profile.counts, profile.fired) = (planner.counts, run.fired);
         profile.steps.push(last);
         Ok(profile)
-    }
-
-    /// Counts an operation, which has found its timeout pending or not.
-    fn count(&mut self, operation: &Operation, found: bool) {
-        self.operations += 1;
-        self.span_ms = operation.time_ms - self.from_ms;
-        if let Some(delay_ms) = operation.action.delay_ms() {
-            self.delays.record(delay_ms);
-        }
-        match (operation.action, found) {
-            (Action::Reschedule { .. }, true) => self.ends.moves += 1,
-            (Action::Schedule { .. }, true) => {
-                self.ends.timeouts += 1;
-                self.ends.cancelled += 1;
-            }
-            (Action::Schedule { .. } | Action::Reschedule { .. }, false) => self.ends.timeouts += 1,
-            (Action::Cancel, true) => self.ends.cancelled += 1,
-            (Action::Cancel, false) => {}
-        }
     }
 
     /// Ends the steps that are over at `time_ms`.
@@ -254,17 +222,16 @@ mod tests {
             let figures = &report.candidates[0].figures;
 
             let sum = |count: fn(&super::Step) -> u64| profile.steps.iter().map(count).sum::<u64>();
-            assert_eq!(sum(|step| step.scheduled), figures.scheduled);
-            assert_eq!(sum(|step| step.moved), figures.rescheduled);
-            assert_eq!(sum(|step| step.cancelled), figures.cancelled + figures.late_cancels);
+            assert_eq!(sum(|step| step.scheduled), figures.counts.scheduled);
+            assert_eq!(sum(|step| step.moved), figures.counts.rescheduled);
+            assert_eq!(
+                sum(|step| step.cancelled),
+                figures.counts.cancelled + figures.counts.late_cancels
+            );
             assert_eq!(sum(|step| step.fired), figures.fired_in_span);
             let last = profile.steps.last().unwrap();
             assert_eq!(last.pending, figures.live_at_end);
-            let ends = profile.ends;
-            assert_eq!(ends.timeouts, ends.cancelled + ends.fired + ends.pending);
-            assert_eq!(ends.timeouts, figures.scheduled + figures.late_reschedules);
-            assert_eq!(ends.moves, figures.rescheduled - figures.late_reschedules);
-            assert_eq!(ends.cancelled, figures.cancelled + figures.replaced);
+            assert_eq!(profile.counts, figures.counts);
             assert_eq!(profile.most_pending, figures.peak_live);
             assert_eq!(profile.delays.to_string(), report.delays.to_string());
             let steps = profile.steps.len() as u64;

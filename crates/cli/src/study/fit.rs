@@ -59,7 +59,7 @@ pub(super) fn look(
     let before = first.now + (last.now - first.now) / 4 * 3;
     let [before, at_end] = [before, last.now].map(|tick| pending(plan, tick));
     let is_growing = before * MOST_GROWTH.1 < at_end * MOST_GROWTH.0;
-    let timeouts = plan.counts.scheduled + plan.counts.late_reschedules;
+    let timeouts = plan.counts.timeouts();
     if FEWEST_OPERATIONS <= operations && operations < at_end * MOST_PENDING && is_growing {
         let delay_ms = delays.quantile(0.9).unwrap_or(0);
         let percent = at_end * 100 / timeouts.max(1);

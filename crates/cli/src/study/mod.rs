@@ -61,11 +61,13 @@ pub use delays::Delays;
 pub use fit::Unfit;
 pub use judge::Interval;
 pub use limits::Limit;
-pub(crate) use plan::{Call, Kind, Planner};
+pub use plan::Counts;
 #[cfg(feature = "watch")]
-pub(crate) use plan::{Counts, Lateness};
+pub(crate) use plan::Lateness;
+pub(crate) use plan::{Call, Kind, Planner};
 pub use run::Driver;
 pub(crate) use show::{as_text, name};
+pub use work::Figures;
 
 use crate::tick::Tick;
 use crate::trace::{Gaps, Operation, Trace, TraceError};
@@ -77,7 +79,7 @@ use serde::Serialize;
 use std::path::Path;
 use std::time::Duration;
 use tickwheel::Mode;
-use work::{GivenUp, Most, Work};
+use work::{GivenUp, Most};
 
 /// What to study, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,61 +166,6 @@ pub struct Candidate {
     pub figures: Figures,
     /// What was measured; None if it was left out, or if there were too few rounds.
     pub measured: Option<Measured>,
-}
-
-/// What a configuration does, counted. The figures are the same in every run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct Figures {
-    /// Operations.
-    pub ops: u64,
-    /// Operations that scheduled.
-    pub scheduled: u64,
-    /// Operations that rescheduled.
-    pub rescheduled: u64,
-    /// Operations that cancelled a timeout which was pending.
-    pub cancelled: u64,
-    /// Of the operations that scheduled: those of a pending key, whose timeout was cancelled first.
-    pub replaced: u64,
-    /// Operations that found no timeout to cancel, because it was gone.
-    pub late_cancels: u64,
-    /// Of the operations that rescheduled: those that scheduled a timeout anew that was gone.
-    pub late_reschedules: u64,
-    /// Timeouts handed out up to the last operation, and before it; up to the end of the recording,
-    /// if the trace says when that was.
-    pub fired_in_span: u64,
-    /// Timeouts pending after the last operation, or at the end of the recording.
-    pub live_at_end: u64,
-    /// Timeouts handed out in all.
-    pub fired_total: u64,
-    /// Timeouts handed out before their deadlines.
-    pub early: u64,
-    /// How many ticks after its deadline the latest timeout was handed out.
-    pub max_late_ticks: u64,
-    /// How late timeouts fired by the tick, in the mean, in nanoseconds.
-    pub mean_lateness_ns: u64,
-    /// How late the latest timeout fired by the tick, in nanoseconds.
-    pub max_lateness_ns: u64,
-    /// How often the wheel was woken up.
-    pub wakeups: u64,
-    /// Timeouts handed out, moved, or looked at in vain.
-    pub work: u64,
-    /// The most of this work in one call.
-    pub longest_call: u64,
-    /// Buckets taken apart or scanned.
-    pub buckets_visited: u64,
-    /// Timeouts moved to a finer level.
-    pub demotions: u64,
-    /// Timeouts that a visit to their bucket left waiting for a later round.
-    pub rounds_waited: u64,
-    /// How often a timeout was put into a bucket that was in no cache, by a model of one.
-    pub far_reads: u64,
-    /// The most bytes that the wheel held.
-    pub memory_bytes: u64,
-    /// The most timeouts pending at once.
-    pub peak_live: u64,
-    /// The score by the counted work alone, in nanoseconds per operation.
-    pub counted_score: f64,
 }
 
 /// What a configuration costs, measured. Less is better.
@@ -315,9 +262,8 @@ impl<'a> Laboratory<'a> {
             driver: self.options.driver,
         };
         let modes = self.options.configurations.modes();
-        let counted: Vec<_> =
+        let candidates: Vec<_> =
             plans.iter().flat_map(|plan| self.count(plan, &modes, scale)).collect();
-        let candidates: Vec<_> = counted.iter().map(|(candidate, _)| candidate.clone()).collect();
         let (unfit, growing) = fit::look(&plans[0], span_ms, &delays, trace.gaps());
         let path = Path::new(trace.name());
         let mut study = Study {
@@ -337,14 +283,14 @@ impl<'a> Laboratory<'a> {
         if study.unfit.is_empty() {
             let number = study.baseline / modes.len().max(1);
             if let Some(plan) = plans.get(number) {
-                self.measure(&mut study, plan, &counted, scale, progress);
+                self.measure(&mut study, plan, progress);
             }
         }
         study
     }
 
     /// Counts what all modes do with a plan.
-    fn count(&self, plan: &Plan, modes: &[Mode], scale: Scale) -> Vec<(Candidate, Work)> {
+    fn count(&self, plan: &Plan, modes: &[Mode], scale: Scale) -> Vec<Candidate> {
         let mut cheapest: Option<(Mode, f64)> = None;
         let mut counted = Vec::new();
         // A hierarchical wheel never costs much, so it tells which hashed ones do.
@@ -358,8 +304,9 @@ impl<'a> Laboratory<'a> {
                 memory: self.options.max_memory,
                 counted_ns: slower.unwrap_or(f64::INFINITY),
             };
-            let (work, given_up) = work::count(plan, mode, self.options.driver, most);
-            let ns = work.counted_ns(scale.operations, mode.buckets());
+            let (mut figures, given_up) = work::count(plan, mode, self.options.driver, most);
+            let ns = figures.counted_ns(mode.buckets());
+            figures.counted_score = scale.counted(&figures, mode.buckets());
             if given_up.is_none() && cheapest.is_none_or(|(_, least)| ns < least) {
                 cheapest = Some((mode, ns));
             }
@@ -370,25 +317,17 @@ impl<'a> Laboratory<'a> {
                 }
                 (GivenUp::Time | GivenUp::Work, _) => Limit::Time(most.time),
             });
-            let figures = figures(plan, &work, scale.counted(&work, mode.buckets()));
             let candidate = Candidate { mode, tick: plan.tick, stopped, figures, measured: None };
-            counted.push((number, candidate, work));
+            counted.push((number, candidate));
         }
-        counted.sort_by_key(|&(number, ..)| number);
-        counted.into_iter().map(|(_, candidate, work)| (candidate, work)).collect()
+        counted.sort_by_key(|&(number, _)| number);
+        counted.into_iter().map(|(_, candidate)| candidate).collect()
     }
 
     /// Measures all configurations that may be as good as the baseline, side by side, until the
-    /// rounds tell. What
-    /// surely costs no less is not measured any more, so that the others get its time.
-    fn measure(
-        &self,
-        study: &mut Study,
-        plan: &Plan,
-        counted: &[(Candidate, Work)],
-        scale: Scale,
-        progress: &mut dyn FnMut(Progress),
-    ) {
+    /// rounds tell. What surely costs no less is not measured any more, so that the others get its
+    /// time.
+    fn measure(&self, study: &mut Study, plan: &Plan, progress: &mut dyn FnMut(Progress)) {
         let contenders = study.contenders();
         let mut left = contenders.clone();
         let mut samples = vec![Vec::new(); study.candidates.len()];
@@ -407,7 +346,7 @@ impl<'a> Laboratory<'a> {
             longest = longest.max(self.started.elapsed() - begun);
             study.rounds = round + 1;
             if LOOKS.contains(&study.rounds) {
-                study.note(&contenders, &samples, counted, scale);
+                study.note(&contenders, &samples);
                 let others = &contenders[1..];
                 if others.iter().all(|&number| {
                     let other = &study.candidates[number];
@@ -421,7 +360,7 @@ impl<'a> Laboratory<'a> {
                 });
             }
         }
-        study.note(&contenders, &samples, counted, scale);
+        study.note(&contenders, &samples);
     }
 }
 
@@ -509,13 +448,8 @@ impl Study {
 
     /// Notes what was measured of the `contenders`, the first of which is the baseline. `samples` are
     /// those of all candidates: of each round, the nanoseconds of each part.
-    fn note(
-        &mut self,
-        contenders: &[usize],
-        samples: &[Vec<Vec<f64>>],
-        counted: &[(Candidate, Work)],
-        scale: Scale,
-    ) {
+    fn note(&mut self, contenders: &[usize], samples: &[Vec<Vec<f64>>]) {
+        let scale = self.scale();
         let operations = scale.operations.max(1) as f64;
         for &number in contenders {
             // The rounds that both were in.
@@ -525,14 +459,14 @@ impl Study {
                 costs.into_iter().map(|ns| ns / operations).collect::<Vec<_>>()
             };
             let scores = |number: usize| {
-                let work = &counted[number].1;
+                let work = &self.candidates[number].figures;
                 costs(number).into_iter().map(|cpu_ns| scale.score(cpu_ns, work)).collect()
             };
             let (own, base): (Vec<_>, Vec<_>) = (scores(number), scores(self.baseline));
             let quotients = own.iter().zip(base).map(|(own, base)| own / base).collect();
             let intervals = [costs(number), own, quotients].map(|samples| Interval::of(&samples));
             let [Some(cpu_ns), Some(score), Some(quotient)] = intervals else { continue };
-            let parts = scale.parts(cpu_ns.median, &counted[number].1);
+            let parts = scale.parts(cpu_ns.median, &self.candidates[number].figures);
             self.candidates[number].measured = Some(Measured { cpu_ns, score, parts, quotient });
         }
     }
@@ -584,36 +518,6 @@ fn baseline(candidates: &[Candidate]) -> usize {
     // The ticks ascend.
     let first = same().find(|(_, it)| it.figures.counted_score <= least / (1.0 - judge::COUNTS));
     first.map_or(0, |(number, _)| number)
-}
-
-fn figures(plan: &Plan, work: &Work, counted_score: f64) -> Figures {
-    let counts = plan.counts;
-    Figures {
-        ops: counts.operations(),
-        scheduled: counts.scheduled,
-        rescheduled: counts.rescheduled,
-        cancelled: counts.cancelled,
-        replaced: counts.replaced,
-        late_cancels: counts.late_cancels,
-        late_reschedules: counts.late_reschedules,
-        fired_in_span: work.fired_in_span,
-        live_at_end: work.pending_at_end,
-        fired_total: work.fired,
-        early: work.early,
-        max_late_ticks: work.max_late_ticks,
-        mean_lateness_ns: plan.lateness.mean().as_nanos() as u64,
-        max_lateness_ns: plan.lateness.most().as_nanos() as u64,
-        wakeups: work.wakeups,
-        work: work.units,
-        longest_call: work.longest_call,
-        buckets_visited: work.buckets_visited,
-        demotions: work.demotions,
-        rounds_waited: work.rounds_waited,
-        far_reads: work.far,
-        memory_bytes: work.memory,
-        peak_live: work.most_pending,
-        counted_score,
-    }
 }
 
 /// A search within 1 ms for a timer: 2 GiB, 20 times, 5 us per wake-up, a million operations, 30

@@ -2,6 +2,7 @@
 
 use crate::tick::{NEVER, Tick};
 use crate::trace::{Action, Operation};
+use serde::Serialize;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
@@ -52,18 +53,21 @@ pub(crate) enum Kind {
 }
 
 /// The operations of a trace by what they do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) scheduled: u64,
-    pub(crate) rescheduled: u64,
-    /// Operations that cancel a timeout which is pending.
-    pub(crate) cancelled: u64,
-    /// Of those scheduled: of a key that is pending, whose timeout is cancelled for it.
-    pub(crate) replaced: u64,
-    /// Operations that would cancel a timeout, but it is gone.
-    pub(crate) late_cancels: u64,
-    /// Of those rescheduled: of a timeout that is gone, so that it is scheduled anew.
-    pub(crate) late_reschedules: u64,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Operations that scheduled.
+    pub scheduled: u64,
+    /// Operations that rescheduled.
+    pub rescheduled: u64,
+    /// Operations that cancelled a timeout which was pending.
+    pub cancelled: u64,
+    /// Of the operations that scheduled: those of a pending key, whose timeout was cancelled first.
+    pub replaced: u64,
+    /// Operations that found no timeout to cancel, because it was gone.
+    pub late_cancels: u64,
+    /// Of the operations that rescheduled: those that scheduled a timeout anew that was gone.
+    pub late_reschedules: u64,
 }
 
 /// How long after they were due timeouts are handed out, by the times of the trace.
@@ -170,6 +174,11 @@ impl Counts {
                 [Some(Kind::Nothing), None]
             }
         }
+    }
+
+    /// The timeouts that came to be.
+    pub(crate) fn timeouts(&self) -> u64 {
+        self.scheduled + self.late_reschedules
     }
 
     pub(crate) fn operations(&self) -> u64 {

@@ -1,7 +1,7 @@
 //! The score: what makes one configuration better than another.
 
 use super::run::Driver;
-use super::work::Work;
+use super::work::Figures;
 use crate::units;
 use std::time::Duration;
 
@@ -17,17 +17,17 @@ pub(super) struct Scale {
 impl Scale {
     /// The score of calls that take `cpu_ns` per operation, in nanoseconds per operation; less is
     /// better. [`describe`](Self::describe) says it in words.
-    pub(super) fn score(&self, cpu_ns: f64, work: &Work) -> f64 {
+    pub(super) fn score(&self, cpu_ns: f64, work: &Figures) -> f64 {
         let [cpu, wakeups, memory, call] = self.parts(cpu_ns, work);
         cpu + wakeups + memory + call
     }
 
     /// The parts of a score: the calls, the wake-ups, and what memory and the longest call add.
-    pub(super) fn parts(&self, cpu_ns: f64, work: &Work) -> [f64; 4] {
+    pub(super) fn parts(&self, cpu_ns: f64, work: &Figures) -> [f64; 4] {
         let operations = self.operations.max(1) as f64;
         let wakeups = work.wakeups as f64 / operations * self.wake_cost.as_nanos() as f64;
         let base = cpu_ns + wakeups;
-        let with_memory = base * factor(work.memory, LITTLE_MEMORY);
+        let with_memory = base * factor(work.memory_bytes, LITTLE_MEMORY);
         let call = match self.driver {
             // A timer caps its calls.
             Driver::Timer => 1.0,
@@ -37,8 +37,8 @@ impl Scale {
     }
 
     /// The score by counted work alone.
-    pub(super) fn counted(&self, work: &Work, buckets: usize) -> f64 {
-        let cpu_ns = work.counted_ns(self.operations, buckets) / self.operations.max(1) as f64;
+    pub(super) fn counted(&self, work: &Figures, buckets: usize) -> f64 {
+        let cpu_ns = work.counted_ns(buckets) / self.operations.max(1) as f64;
         self.score(cpu_ns, work)
     }
 
@@ -80,7 +80,7 @@ const SHORT_CALL: u64 = 4096;
 mod tests {
     use super::Scale;
     use crate::study::run::Driver;
-    use crate::study::work::Work;
+    use crate::study::work::Figures;
     use std::time::Duration;
 
     #[test]
@@ -89,12 +89,12 @@ mod tests {
         let score = |driver, work| scale(driver).score(50.0, &work);
         let rounded = |score: f64| (score * 1e6).round() / 1e6;
         for driver in [Driver::Timer, Driver::Wheel] {
-            assert_eq!(score(driver, Work::default()), 50.0);
-            assert_eq!(score(driver, Work { wakeups: 1, ..Work::default() }), 100.0);
-            let memory = Work { memory: 2 << 20, ..Work::default() };
+            assert_eq!(score(driver, Figures::default()), 50.0);
+            assert_eq!(score(driver, Figures { wakeups: 1, ..Figures::default() }), 100.0);
+            let memory = Figures { memory_bytes: 2 << 20, ..Figures::default() };
             assert_eq!(rounded(score(driver, memory)), 52.5);
         }
-        let call = Work { longest_call: 4 * 4096, ..Work::default() };
+        let call = Figures { longest_call: 4 * 4096, ..Figures::default() };
         assert_eq!(score(Driver::Timer, call), 50.0);
         assert_eq!(rounded(score(Driver::Wheel, call)), 55.125);
     }

@@ -193,12 +193,12 @@ const COUNTED: [table::Row<'static, Candidate>; 10] = [
 ];
 
 const OPERATIONS: [table::Row<'static, Candidate>; 12] = [
-    ("scheduled", &|it| count(it.figures.scheduled)),
-    ("  while pending", &|it| count(it.figures.replaced)),
-    ("rescheduled", &|it| count(it.figures.rescheduled)),
-    ("  when gone", &|it| count(it.figures.late_reschedules)),
-    ("cancelled", &|it| count(it.figures.cancelled)),
-    ("  when gone", &|it| count(it.figures.late_cancels)),
+    ("scheduled", &|it| count(it.figures.counts.scheduled)),
+    ("  while pending", &|it| count(it.figures.counts.replaced)),
+    ("rescheduled", &|it| count(it.figures.counts.rescheduled)),
+    ("  when gone", &|it| count(it.figures.counts.late_reschedules)),
+    ("cancelled", &|it| count(it.figures.counts.cancelled)),
+    ("  when gone", &|it| count(it.figures.counts.late_cancels)),
     ("peak pending", &|it| count(it.figures.peak_live)),
     ("fired in the span", &|it| count(it.figures.fired_in_span)),
     ("pending at its end", &|it| count(it.figures.live_at_end)),

@@ -356,7 +356,6 @@ mod tests {
     use super::{timer, wheel};
     use crate::study::delays::Delays;
     use crate::study::limits::Limit;
-    use crate::study::work::Work;
     use crate::study::{Candidate, Configurations, Figures, Options, Study};
     use fastrand::Rng;
     use std::time::{Duration, Instant};
@@ -580,7 +579,6 @@ mod tests {
     /// A search in which the parts of each round took so many nanoseconds, mode by mode.
     fn measured_in_parts(modes: &[&str], rounds: &[Vec<Vec<f64>>]) -> Study {
         let candidates: Vec<_> = modes.iter().map(|mode| candidate(mode)).collect();
-        let counted: Vec<_> = candidates.iter().map(|it| (it.clone(), Work::default())).collect();
         let mut study = Study {
             trace: "a trace".into(),
             operations: OPERATIONS,
@@ -596,8 +594,7 @@ mod tests {
             rounds: rounds[0].len(),
         };
         let contenders: Vec<_> = (0..modes.len()).collect();
-        let scale = study.scale();
-        study.note(&contenders, rounds, &counted, scale);
+        study.note(&contenders, rounds);
         study
     }
 

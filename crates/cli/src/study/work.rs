@@ -1,34 +1,56 @@
-//! `Work`: what a wheel does in a run, counted. It is the same on every machine, busy or not.
+//! `Figures`: what a wheel does in a run, counted. It is the same on every machine, busy or not.
 
-use super::plan::Plan;
+use super::plan::{Counts, Plan};
 use super::run::{Driver, Observer, Run};
 use cpu_time::ThreadTime;
+use serde::Serialize;
 use std::time::Duration;
 use tickwheel::{Expired, Key, Mode, Wheel};
 
-/// What a wheel did in one run, and what it held.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Work {
-    pub(crate) wakeups: u64,
-    pub(crate) fired: u64,
-    /// The timeouts handed out, moved or looked at in vain, as `expire_bounded` counts them.
-    pub(crate) units: u64,
-    /// The most of them in one call.
-    pub(crate) longest_call: u64,
-    pub(crate) buckets_visited: u64,
-    pub(crate) demotions: u64,
-    pub(crate) rounds_waited: u64,
-    /// How often a timeout was put into a bucket that is not in a cache.
-    pub(crate) far: u64,
+/// What a configuration does, counted. The figures are the same in every run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Figures {
+    /// Operations.
+    pub ops: u64,
+    /// The operations by what they do.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Timeouts handed out up to the last operation, and before it; up to the end of the recording,
+    /// if the trace says when that was.
+    pub fired_in_span: u64,
+    /// Timeouts pending after the last operation, or at the end of the recording.
+    pub live_at_end: u64,
+    /// Timeouts handed out in all.
+    pub fired_total: u64,
+    /// Timeouts handed out before their deadlines.
+    pub early: u64,
+    /// How many ticks after its deadline the latest timeout was handed out.
+    pub max_late_ticks: u64,
+    /// How late timeouts fired by the tick, in the mean, in nanoseconds.
+    pub mean_lateness_ns: u64,
+    /// How late the latest timeout fired by the tick, in nanoseconds.
+    pub max_lateness_ns: u64,
+    /// How often the wheel was woken up.
+    pub wakeups: u64,
+    /// Timeouts handed out, moved, or looked at in vain, as `expire_bounded` counts them.
+    pub work: u64,
+    /// The most of this work in one call.
+    pub longest_call: u64,
+    /// Buckets taken apart or scanned.
+    pub buckets_visited: u64,
+    /// Timeouts moved to a finer level.
+    pub demotions: u64,
+    /// Timeouts that a visit to their bucket left waiting for a later round.
+    pub rounds_waited: u64,
+    /// How often a timeout was put into a bucket that was in no cache, by a model of one.
+    pub far_reads: u64,
     /// The most bytes that the wheel held.
-    pub(crate) memory: u64,
-    /// The most timeouts that were pending at once.
-    pub(crate) most_pending: u64,
-    pub(crate) fired_in_span: u64,
-    pub(crate) pending_at_end: u64,
-    /// Timeouts that were handed out before their deadlines.
-    pub(crate) early: u64,
-    pub(crate) max_late_ticks: u64,
+    pub memory_bytes: u64,
+    /// The most timeouts pending at once.
+    pub peak_live: u64,
+    /// The score by the counted work alone, in nanoseconds per operation.
+    pub counted_score: f64,
 }
 
 /// When a run is given up.
@@ -38,7 +60,7 @@ pub(super) struct Most {
     pub(super) time: Duration,
     /// Of bytes that the wheel holds.
     pub(super) memory: u64,
-    /// Of what [`Work::counted_ns`] returns.
+    /// Of what [`Figures::counted_ns`] returns.
     pub(super) counted_ns: f64,
 }
 
@@ -56,12 +78,17 @@ pub(super) fn count(
     mode: Mode,
     driver: Driver,
     most: Most,
-) -> (Work, Option<GivenUp>) {
+) -> (Figures, Option<GivenUp>) {
     let counter = Counter {
-        work: Work::default(),
+        figures: Figures {
+            ops: plan.counts.operations(),
+            counts: plan.counts,
+            mean_lateness_ns: plan.lateness.mean().as_nanos() as u64,
+            max_lateness_ns: plan.lateness.most().as_nanos() as u64,
+            ..Figures::default()
+        },
         lines: vec![u64::MAX; LINES],
         most,
-        operations: plan.counts.operations(),
         started: ThreadTime::now(),
         until_look: STEPS_PER_LOOK,
         next_look: 1,
@@ -69,33 +96,31 @@ pub(super) fn count(
     let mut run = Run::new(plan, mode, driver, counter);
     let given_up = run.advance(usize::MAX).err();
     run.observer.look_at(&run.wheel);
-    (run.observer.work, given_up)
+    (run.observer.figures, given_up)
 }
 
 /// Counts what a wheel does.
 struct Counter {
-    work: Work,
+    figures: Figures,
     /// A cache of buckets: the bucket that each line holds.
     lines: Vec<u64>,
     most: Most,
-    operations: u64,
     started: ThreadTime,
     until_look: u32,
     /// The number of pending timeouts at which the memory is looked at again.
     next_look: usize,
 }
 
-impl Work {
-    /// What the calls cost by this count, in nanoseconds, for so many operations on a wheel with so
-    /// many buckets per level.
-    pub(super) fn counted_ns(&self, operations: u64, buckets: usize) -> f64 {
+impl Figures {
+    /// What the calls cost by this count, in nanoseconds, on a wheel with so many buckets per level.
+    pub(super) fn counted_ns(&self, buckets: usize) -> f64 {
         let parts = [
-            (operations, OPERATION_NS),
-            (self.fired, FIRED_NS),
-            (self.units, UNIT_NS),
+            (self.ops, OPERATION_NS),
+            (self.fired_total, FIRED_NS),
+            (self.work, UNIT_NS),
             (self.buckets_visited, VISIT_NS * (buckets as f64).powf(VISIT_POWER)),
             (self.wakeups, WAKE_NS),
-            (self.far, FAR_NS),
+            (self.far_reads, FAR_NS),
         ];
         parts.iter().map(|&(count, ns)| count as f64 * ns).sum()
     }
@@ -105,19 +130,19 @@ impl Counter {
     /// Looks at what only the wheel as a whole can tell.
     fn look_at(&mut self, wheel: &Wheel<u32>) {
         let stats = wheel.stats();
-        self.work.memory = self.work.memory.max(stats.memory as u64);
-        self.work.buckets_visited = stats.buckets_visited;
-        self.work.demotions = stats.demotions;
-        self.work.rounds_waited = stats.rounds_waited;
+        self.figures.memory_bytes = self.figures.memory_bytes.max(stats.memory as u64);
+        self.figures.buckets_visited = stats.buckets_visited;
+        self.figures.demotions = stats.demotions;
+        self.figures.rounds_waited = stats.rounds_waited;
     }
 
     #[cold]
     fn look_at_limits(&mut self, wheel: &Wheel<u32>) -> Result<(), GivenUp> {
         self.until_look = STEPS_PER_LOOK;
-        if self.most.memory < self.work.memory {
+        if self.most.memory < self.figures.memory_bytes {
             return Err(GivenUp::Memory);
         }
-        if self.most.counted_ns < self.work.counted_ns(self.operations, wheel.mode().buckets()) {
+        if self.most.counted_ns < self.figures.counted_ns(wheel.mode().buckets()) {
             return Err(GivenUp::Work);
         }
         if self.most.time < self.started.elapsed() { Err(GivenUp::Time) } else { Ok(()) }
@@ -128,7 +153,7 @@ impl Observer for Counter {
     type GivenUp = GivenUp;
 
     fn placed(&mut self, wheel: &Wheel<u32>, key: Key) {
-        self.work.most_pending = self.work.most_pending.max(wheel.len() as u64);
+        self.figures.peak_live = self.figures.peak_live.max(wheel.len() as u64);
         if self.next_look <= wheel.len() {
             self.look_at(wheel);
             self.next_look = wheel.len() + wheel.len().div_ceil(8);
@@ -136,27 +161,27 @@ impl Observer for Counter {
         let Some((level, bucket)) = wheel.bucket(key) else { return };
         let bucket = (level as u64) << 32 | bucket as u64;
         let line = &mut self.lines[(bucket.wrapping_mul(SPREAD) >> LINE_SHIFT) as usize];
-        self.work.far += u64::from(*line != bucket);
+        self.figures.far_reads += u64::from(*line != bucket);
         *line = bucket;
     }
 
     fn wakes(&mut self) {
-        self.work.wakeups += 1;
+        self.figures.wakeups += 1;
     }
 
     fn worked(&mut self, now: u64, units: usize, expired: Option<&Expired<u32>>) {
-        self.work.units += units as u64;
-        self.work.longest_call = self.work.longest_call.max(units as u64);
+        self.figures.work += units as u64;
+        self.figures.longest_call = self.figures.longest_call.max(units as u64);
         let Some(expired) = expired else { return };
-        self.work.fired += 1;
-        self.work.early += u64::from(now < expired.deadline);
-        self.work.max_late_ticks =
-            self.work.max_late_ticks.max(now.saturating_sub(expired.deadline));
+        self.figures.fired_total += 1;
+        self.figures.early += u64::from(now < expired.deadline);
+        self.figures.max_late_ticks =
+            self.figures.max_late_ticks.max(now.saturating_sub(expired.deadline));
     }
 
     fn ends(&mut self, wheel: &Wheel<u32>) {
-        self.work.fired_in_span = self.work.fired;
-        self.work.pending_at_end = wheel.len() as u64;
+        self.figures.fired_in_span = self.figures.fired_total;
+        self.figures.live_at_end = wheel.len() as u64;
     }
 
     fn step(&mut self, wheel: &Wheel<u32>) -> Result<(), GivenUp> {

@@ -53,7 +53,10 @@ fn replayed(trace: &[u8], tick: Duration) -> Result<Study, TraceError> {
 }
 
 fn assert_is_exact(figures: &Figures) {
-    assert_eq!((figures.replaced, figures.late_cancels, figures.late_reschedules), (0, 0, 0));
+    assert_eq!(
+        (figures.counts.replaced, figures.counts.late_cancels, figures.counts.late_reschedules),
+        (0, 0, 0)
+    );
     assert_eq!((figures.early, figures.max_late_ticks), (0, 0));
 }
 
@@ -132,8 +135,8 @@ fn a_recorded_timer_fires_and_cancels_as_many_when_it_is_replayed() {
         for figures in report.candidates.iter().map(|candidate| &candidate.figures) {
             assert_is_exact(figures);
             assert_eq!(figures.fired_in_span, stats.fired, "seed {seed}");
-            assert_eq!(figures.cancelled, stats.cancelled, "seed {seed}");
-            assert_eq!(figures.rescheduled, stats.rescheduled, "seed {seed}");
+            assert_eq!(figures.counts.cancelled, stats.cancelled, "seed {seed}");
+            assert_eq!(figures.counts.rescheduled, stats.rescheduled, "seed {seed}");
             assert_eq!(figures.live_at_end, left, "seed {seed}");
         }
         assert!(0 < stats.fired && 0 < stats.cancelled && 0 < stats.rescheduled && 0 < left);
@@ -150,7 +153,7 @@ fn packed_or_not_the_trace_is_the_same() {
         for trace in [plain, packed] {
             let report = replayed(&trace.bytes(), ms(1)).unwrap();
             assert_eq!(report.candidates[0].figures.fired_in_span, stats.fired);
-            assert_eq!(report.candidates[0].figures.cancelled, stats.cancelled);
+            assert_eq!(report.candidates[0].figures.counts.cancelled, stats.cancelled);
         }
     }
 }
@@ -200,7 +203,10 @@ fn a_recorded_wheel_fires_and_cancels_as_many_when_it_is_replayed() {
             let figures = candidate.figures;
             assert_is_exact(&figures);
             assert_eq!(figures.ops, recorded.operations);
-            assert_eq!((figures.cancelled, figures.rescheduled), (cancelled, rescheduled));
+            assert_eq!(
+                (figures.counts.cancelled, figures.counts.rescheduled),
+                (cancelled, rescheduled)
+            );
             assert_eq!((figures.fired_in_span, figures.live_at_end), (fired, wheel.len() as u64));
         }
         assert!(0 < fired && 0 < cancelled && 0 < rescheduled);
