@@ -72,6 +72,7 @@ pub use work::Figures;
 use crate::tick::Tick;
 use crate::trace::{Gaps, Operation, Trace, TraceError};
 use cpu_time::ThreadTime;
+use fastrand::Rng;
 use judge::Finding;
 use plan::Plan;
 use score::Scale;
@@ -332,6 +333,7 @@ impl<'a> Laboratory<'a> {
         let mut left = contenders.clone();
         let mut samples = vec![Vec::new(); study.candidates.len()];
         let mut longest = Duration::ZERO;
+        let mut random = Rng::with_seed(0);
         for round in 0..MOST_ROUNDS {
             let begun = self.started.elapsed();
             if self.options.time <= begun + longest || left.is_empty() {
@@ -339,7 +341,7 @@ impl<'a> Laboratory<'a> {
             }
             progress(Progress::Measured(begun.div_duration_f64(self.options.time)));
             let modes: Vec<_> = left.iter().map(|&number| study.candidates[number].mode).collect();
-            let times = time::round(plan, &modes, self.options.driver);
+            let times = time::round(plan, &modes, self.options.driver, &mut random);
             left.iter().zip(times).for_each(|(&number, times)| samples[number].push(times));
             // Another wheel gets the memory that is the fastest.
             left.rotate_left(1);

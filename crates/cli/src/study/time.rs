@@ -3,6 +3,7 @@
 use super::plan::Plan;
 use super::run::{Driver, Observer, Run};
 use cpu_time::ThreadTime;
+use fastrand::Rng;
 use std::convert::Infallible;
 use std::time::Duration;
 use tickwheel::{Expired, Key, Mode, Wheel};
@@ -13,12 +14,22 @@ use tickwheel::{Expired, Key, Mode, Wheel};
 /// All of them go through the plan side by side, some calls each in turn, so that whatever else
 /// the machine does slows all of them down alike. A short plan is run several times, of which the
 /// least time of each part counts.
-pub(super) fn round(plan: &Plan, modes: &[Mode], driver: Driver) -> Vec<Vec<f64>> {
+///
+/// Where memory lies can cost some percent, and each process would have its own luck. So each run
+/// moves it, as `random` says.
+pub(super) fn round(
+    plan: &Plan,
+    modes: &[Mode],
+    driver: Driver,
+    random: &mut Rng,
+) -> Vec<Vec<f64>> {
     let parts = plan.calls.len().div_ceil(CALLS_PER_PART).max(1);
     let mut times = vec![vec![f64::INFINITY; parts]; modes.len()];
     let begun = ThreadTime::now();
     let mut is_enough = false;
     while !is_enough {
+        let moves = random.usize(..MOST_MOVES);
+        let _moved: Vec<_> = (0..moves).map(|_| vec![0_u8; random.usize(..LONGEST_MOVE)]).collect();
         let new = |&mode| Run::new(plan, mode, driver, Nobody);
         let mut wheels: Vec<_> = modes.iter().map(new).collect();
         let turns = (0..parts).flat_map(|part| (0..modes.len()).map(move |turn| (part, turn)));
@@ -61,6 +72,10 @@ impl Observer for Nobody {
 /// Enough to make the clock of processor time, a system call, cheap; so few that others seldom come
 /// and go meanwhile.
 const CALLS_PER_PART: usize = 4096;
+
+/// Allocations before those of the wheels, so small that they are made where those will be.
+const MOST_MOVES: usize = 64;
+const LONGEST_MOVE: usize = 1 << 16;
 
 /// A short plan is run until each mode took this time.
 const LEAST_MEASURED: Duration = Duration::from_millis(5);
