@@ -41,7 +41,7 @@
 //!    The median of the quotients lies in an interval with a confidence of 99 %, by the order of the
 //!    samples alone.
 //! 4. A configuration is recommended if all of its interval is below 1 and its median below 0.95, or
-//!    below 0.98 where its counted work is below 0.95. Among those that cost the same within 3 % the
+//!    below 0.98 where its counted work is below 0.95. Among those that cost the same within 1.5 % the
 //!    counted work chooses, because it is the same in every run. If there is none, the default is
 //!    recommended, with the words that there is no such difference, or that the rounds cannot tell.
 
@@ -539,7 +539,7 @@ impl Default for Options {
 }
 
 /// Configurations that cost so little more than the best are as good.
-const ALIKE: f64 = 0.03;
+const ALIKE: f64 = 0.015;
 
 /// The processor time that a mode may take while its work is counted, however little time there is
 /// to measure.
