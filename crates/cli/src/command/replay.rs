@@ -52,11 +52,13 @@ pub(crate) struct Replay {
     plot: Option<Plot>,
 }
 
+type Picture = Result<Vec<u8>, Box<dyn Error>>;
+
 /// A picture to be written.
 #[derive(Clone)]
 struct Plot {
     file: OutputFile,
-    draw: fn(&Study) -> Result<Vec<u8>, Box<dyn Error>>,
+    draw: fn(&Study) -> Picture,
 }
 
 impl Replay {
