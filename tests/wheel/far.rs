@@ -1,6 +1,7 @@
 //! Far deadlines, starting ticks of any size, and the end of time.
 
 use crate::checked::Checked;
+use crate::common::long;
 use tickwheel::Mode;
 
 in_each_mode! {
@@ -87,10 +88,11 @@ fn coarse_levels_come_to_the_tick(mode: Mode) {
 }
 
 /// Ticks at which arithmetic could go wrong: around zero, the powers of the bucket count, half of
-/// what fits, and the end of time less `room`.
+/// what fits, and the end of time less `room`. Where many powers fit, some of them.
 fn starting_ticks(mode: Mode, room: u64) -> Vec<u64> {
     let buckets = mode.buckets() as u64;
-    let powers = (0..64).map_while(|power| buckets.max(2).checked_pow(power));
+    let every = if buckets <= 2 { long(5, 1) } else { 1 };
+    let powers = (0..64).step_by(every).map_while(|power| buckets.max(2).checked_pow(power));
     let middles =
         [buckets / 2, 0x0fff_ffff_c000_0000, i64::MAX as u64, u64::MAX / 3, u64::MAX - room];
     powers

@@ -36,8 +36,8 @@ const AT_ONCE: usize = 1024;
 
 /// Operations that each history takes.
 fn operations() -> usize {
-    let usual = if cfg!(debug_assertions) { 10_000 } else { 1_000_000 };
-    asked_or_long("HISTORY_OPERATIONS", usual, usual) as usize
+    let [few, many] = if cfg!(debug_assertions) { [4_000, 10_000] } else { [1_000_000, 1_000_000] };
+    asked_or_long("HISTORY_OPERATIONS", few, many) as usize
 }
 
 /// Bytes that the wheel may hold, with so few live.
