@@ -123,10 +123,14 @@ fn no_more_operations_are_read_than_asked_for() {
 #[test]
 fn a_trace_that_is_too_short_for_its_delays_is_told_before_anything_is_measured() {
     let folder = TempDir::new().unwrap();
-    for (seconds, is_short) in [(4, true), (120, false)] {
+    for (seconds, per_second, is_short) in [(4, 250_u64, true), (120, 25, false)] {
         let mut csv = format!("{}\n", Trace::HEADER);
-        for key in 0..seconds * 250_u64 {
-            csv += &format!("{},schedule,{key},{}\n", 4 * key, 30_000 + key * 7919 % 30_000);
+        for key in 0..seconds * per_second {
+            csv += &format!(
+                "{},schedule,{key},{}\n",
+                1_000 * key / per_second,
+                30_000 + key * 7919 % 30_000
+            );
         }
         let path = folder.path().join("trace.csv");
         fs::write(&path, csv).unwrap();
@@ -216,7 +220,7 @@ fn json_says_all_that_was_searched() {
 fn with_time_all_that_is_not_hopeless_is_measured() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("trace.csv");
-    let lines = (0..2_000).map(|key| format!("{key},schedule,{key},50\n"));
+    let lines = (0..1_000).map(|key| format!("{key},schedule,{key},50\n"));
     fs::write(&path, format!("{}\n{}", Trace::HEADER, lines.collect::<String>())).unwrap();
     let choice = json(&[path.to_str().unwrap(), "--limit-time", "20s"]);
     assert!(16 <= choice["rounds"].as_u64().unwrap(), "{choice}");
