@@ -286,11 +286,15 @@ impl Shard {
                 break;
             }
         }
-        if due.len() > 0 {
-            let is_burst = BURST <= due.len();
-            return Found::Due { is_burst };
-        }
+        let taken = due.len();
         drop(due);
+        if taken > 0 {
+            // Now, because a repeating timeout among these is back before the next look.
+            if state.emptied.is_none() && state.is_emptied() {
+                state.emptied = state.take_memory();
+            }
+            return Found::Due { is_burst: BURST <= taken };
+        }
         if work == 0 {
             return Found::More;
         }
@@ -309,7 +313,15 @@ impl Shard {
         drop(state);
         let Some(mut memory) = emptied else { return };
         if memory.free_some() {
-            self.lock().emptied = Some(memory);
+            self.free_later(memory);
+        }
+    }
+
+    /// Keeps memory for the worker's next turn, unless there is none.
+    fn free_later(&self, memory: Box<Memory<Action>>) {
+        let mut state = self.lock();
+        if !state.stopped {
+            state.emptied = Some(memory);
         }
     }
 
@@ -395,12 +407,18 @@ impl Shard {
 
     /// Gives back the memory that the timeouts that wait do not need.
     pub(super) fn shrink_to_fit(&self) {
-        self.lock().wheel.shrink_to_fit();
+        let mut state = self.lock();
+        state.wheel.shrink_to_fit();
+        let emptied = state.emptied.take();
+        drop(state);
+        drop(emptied);
     }
 
     pub(super) fn stats(&self) -> (ShardCounts, WheelStats) {
         let state = self.lock();
-        (state.counts, state.wheel.stats())
+        let mut stats = state.wheel.stats();
+        stats.memory += state.emptied.as_ref().map_or(0, |memory| memory.allocated());
+        (state.counts, stats)
     }
 
     #[inline]
@@ -575,7 +593,7 @@ const MOST: usize = u32::MAX as usize - 1;
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{ManualClock, Timer};
+    use crate::{ManualClock, Next, Timer};
     use alloc::task::Wake;
     use core::pin::Pin;
     use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -672,6 +690,37 @@ mod tests {
         timer.stop().expect("outside");
         assert!(shard.lock().emptied.is_none());
         assert_eq!(shard.stats().1.memory, 0);
+    }
+
+    #[test]
+    fn memory_that_the_worker_frees_while_the_timer_is_stopped_does_not_stay() {
+        let timer = Timer::builder().clock(ManualClock::new()).build().expect("in range");
+        let shard = timer.shard();
+        let memory = Box::new(Wheel::new(Mode::default()).take_memory());
+        timer.stop().expect("outside");
+        shard.free_later(memory);
+        assert!(shard.lock().emptied.is_none());
+    }
+
+    #[test]
+    fn the_memory_of_a_peak_is_freed_beside_a_timeout_that_repeats() {
+        const DELAY: Duration = Duration::from_secs(1);
+        for mode in [Mode::default(), Mode::hashed(512).expect("in range")] {
+            let clock = ManualClock::new();
+            let builder = Timer::builder().mode(mode).shards(1).clock(clock.clone());
+            let timer = builder.build().expect("in range");
+            let _beat = timer.schedule_with(DELAY, |_| Next::After(DELAY)).expect("it runs");
+            for number in 0..20_000 {
+                timer.schedule(DELAY * (1 + number % 2), || {}).expect("it runs");
+            }
+            let memory = || timer.stats().shards[0].memory;
+            assert!(500_000 < memory(), "{mode}");
+            clock.jump(DELAY * 2);
+            // Alone, so that nothing is in the wheel while it runs.
+            clock.jump(DELAY);
+            assert_eq!(timer.pending(), 1);
+            assert!(memory() < 10_000, "{} bytes in {mode}", memory());
+        }
     }
 
     /// Hangs if one of these takes the lock.

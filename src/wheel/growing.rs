@@ -173,7 +173,7 @@ impl<E: Default> Growing<E> {
 /// whether there are more.
 #[cfg(feature = "std")]
 pub(super) fn free_some<E>(array: &mut Vec<E>) -> bool {
-    let kept = array.len().saturating_sub(PIECE / size_of::<E>());
+    let kept = array.len().saturating_sub((PIECE / size_of::<E>()).max(1));
     steps::count(array.len() - kept);
     array.truncate(kept);
     let place = array.as_ptr();

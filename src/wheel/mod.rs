@@ -892,6 +892,11 @@ impl<T> Memory<T> {
     pub(crate) fn free_some(&mut self) -> bool {
         self.arena.free_some() || self.table.free_some()
     }
+
+    /// Returns the bytes that are allocated.
+    pub(crate) fn allocated(&self) -> usize {
+        self.arena.memory() + self.table.memory_of_none()
+    }
 }
 
 #[cfg(feature = "std")]

@@ -381,7 +381,12 @@ impl Table {
     /// Returns the bytes that are allocated.
     pub(super) fn memory(&self) -> usize {
         let arrays: usize = self.iter().map(|(number, _)| self.bucket(number).memory()).sum();
-        arrays + self.nodes.memory() + self.rows.memory()
+        arrays + self.memory_of_none()
+    }
+
+    /// The same, if no bucket holds anything.
+    pub(super) fn memory_of_none(&self) -> usize {
+        self.nodes.memory() + self.rows.memory()
     }
 
     /// Panics unless rows and nodes tell the truth about their members, and every bucket is in
