@@ -1,11 +1,25 @@
-//! No lock is held for more than a bounded number of steps, whatever waits or has waited.
+//! Timers, queues, maps and channels cost what their documentation says, whatever waits or has
+//! waited, and no lock is held for more than a bounded number of steps.
 //!
-//! Alone in its file, because the steps under a lock are those of the whole process.
+//! Alone in its file, because the steps under a lock are those of the whole process. `BOUNDS_PEAK`
+//! in the environment says how many timeouts each history has: 6,000 by default.
 
-use std::task::{Context, Waker};
-use std::time::Duration;
+#[path = "common/mod.rs"]
+#[allow(unused_macros, reason = "its situations are the same in each mode")]
+mod common;
+#[path = "common/bounds.rs"]
+mod kept;
+
+use kept::{Subject, keeps_its_bounds};
+use std::future::pending;
+use std::hint::black_box;
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 use tickwheel::{
-    DelayReceiver, ManualClock, Mode, Timeout, Timer, delay_channel, most_steps_under_a_lock,
+    DelayMap, DelayQueue, DelayReceiver, DelaySender, Driver, Key, ManualClock, MissedTick, Mode,
+    Next, Timeout, Timer, delay_channel, most_steps_under_a_lock, steps,
 };
 
 const MANY: u64 = 20_000;
@@ -41,8 +55,17 @@ fn assert_bounded(what: &str) {
     assert!(steps <= MOST, "{what}: {steps} steps under a lock");
 }
 
+/// Lets one test take steps at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    _ = most_steps_under_a_lock();
+    alone
+}
+
 #[test]
 fn no_lock_is_held_for_what_waits_or_has_waited() {
+    let _alone = alone();
     for (timer, clock) in timers() {
         let timeouts = crowd(&timer);
         assert_bounded("schedule");
@@ -65,6 +88,7 @@ fn no_lock_is_held_for_what_waits_or_has_waited() {
 
 #[test]
 fn a_channel_is_locked_for_no_more() {
+    let _alone = alone();
     for (timer, clock) in timers() {
         let (sender, mut receiver) = delay_channel(&timer);
         let fill = || -> Vec<_> {
@@ -82,5 +106,540 @@ fn a_channel_is_locked_for_no_more() {
         fill();
         drop(receiver);
         assert_bounded("drop");
+    }
+}
+
+/// A timer that the test drives, on a clock that it moves: so all that it does is done by this
+/// thread.
+struct Driven {
+    timer: Timer,
+    driver: Driver,
+    clock: ManualClock,
+    start: Instant,
+}
+
+impl Driven {
+    fn new(mode: Mode) -> Self {
+        let clock = ManualClock::new();
+        let builder = Timer::builder().mode(mode).shards(1).clock(clock.clone());
+        let (timer, driver) = builder.build_driven().expect("in range");
+        Self { timer, driver, start: clock.now(), clock }
+    }
+
+    fn at(&self, tick: u64) -> Instant {
+        self.start + Duration::from_millis(tick)
+    }
+
+    /// Moves the clock to a tick, unless that has passed.
+    fn drive(&self, tick: u64) {
+        self.clock.jump(self.at(tick).saturating_duration_since(self.clock.now()));
+    }
+
+    /// Returns how long it is until the deadline of a turn.
+    fn delay(turn: u64) -> Duration {
+        Duration::from_millis(kept::deadline(turn))
+    }
+}
+
+/// Makes a call, and panics if a lock was held for long, unless the operation says so.
+fn is_known(name: &str, call: impl FnOnce() -> bool) -> bool {
+    _ = most_steps_under_a_lock();
+    let is_known = call();
+    if name != "stats" && name != "shrink_to_fit" {
+        assert_bounded(name);
+    }
+    is_known
+}
+
+fn polled<F: Future>(future: F) -> Poll<F::Output> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// A timer, and the handles to its timeouts by number.
+struct OfTimer {
+    driven: Driven,
+    timeouts: Vec<Timeout>,
+}
+
+impl OfTimer {
+    fn set(&mut self, number: u64, timeout: Timeout) {
+        match self.timeouts.get_mut(number as usize) {
+            Some(old) => *old = timeout,
+            None => self.timeouts.push(timeout),
+        }
+    }
+}
+
+impl Subject for OfTimer {
+    const SOURCES: &[&str] = &[
+        include_str!("../src/timer/mod.rs"),
+        include_str!("../src/timer/schedule.rs"),
+        include_str!("../src/timer/driver.rs"),
+        include_str!("../src/timer/timeout.rs"),
+        include_str!("../src/future/mod.rs"),
+        include_str!("../src/future/sleep.rs"),
+    ];
+    const CONSTRUCTORS: &[&str] = &["new", "builder", "build", "build_driven", "timer", "stop"];
+
+    fn new(mode: Mode) -> Self {
+        Self { driven: Driven::new(mode), timeouts: Vec::new() }
+    }
+
+    fn put(&mut self, deadline: u64, number: u64) {
+        let timeout = self.driven.timer.schedule_at(self.driven.at(deadline), || {});
+        self.set(number, timeout.expect("it runs"));
+    }
+
+    fn put_within(&mut self, deadline: u64, number: u64) {
+        let delay = Duration::from_millis(deadline);
+        let timeout = self.driven.timer.schedule_within(delay..=delay + delay / 32, || {});
+        self.set(number, timeout.expect("it runs"));
+    }
+
+    fn take(&mut self, number: u64) {
+        self.timeouts[number as usize].cancel();
+    }
+
+    fn shift(&mut self, number: u64, deadline: u64) {
+        self.timeouts[number as usize].reschedule_at(self.driven.at(deadline));
+    }
+
+    fn drive(&mut self, now: u64, _: &mut usize) -> bool {
+        self.driven.drive(now);
+        self.driven.driver.turn().is_some_and(|next| next <= self.driven.clock.now())
+    }
+
+    fn ask(&mut self) {
+        black_box(self.driven.timer.next_deadline());
+    }
+
+    fn empty(&mut self) {
+        self.timeouts.iter().for_each(|timeout| _ = timeout.cancel());
+    }
+
+    fn len(&self) -> usize {
+        self.driven.timer.pending()
+    }
+
+    fn call(&mut self, name: &str, turn: u64, number: u64) -> bool {
+        let Self { driven, timeouts } = self;
+        let Driven { timer, driver, clock, .. } = &mut *driven;
+        let delay = Driven::delay(turn);
+        let at = clock.now() + delay;
+        let known = timeouts.get(number as usize);
+        is_known(name, || {
+            match name {
+                "pending" => _ = black_box(timer.pending()),
+                "now" => _ = black_box(timer.now()),
+                "next_deadline" => {
+                    _ = known.map(|timeout| timeout.reschedule(delay * 9));
+                    _ = black_box(timer.next_deadline());
+                }
+                "stats" => _ = black_box(timer.stats()),
+                "shrink_to_fit" => timer.shrink_to_fit(),
+                "is_stopped" => assert!(!timer.is_stopped() && !driver.is_stopped()),
+                "schedule" => _ = timer.schedule(delay, || {}).expect("it runs"),
+                "schedule_at" => _ = timer.schedule_at(at, || {}).expect("it runs"),
+                "schedule_within" => {
+                    _ = timer.schedule_within(delay..=delay * 2, || {}).expect("it runs");
+                }
+                "schedule_repeating" => {
+                    let repeats = || std::ops::ControlFlow::Continue(());
+                    let repeating = timer.schedule_repeating(delay, MissedTick::Skip, repeats);
+                    assert!(repeating.expect("it runs").cancel());
+                }
+                "schedule_with" => {
+                    let repeating = timer.schedule_with(delay, move |_| Next::After(delay));
+                    assert!(repeating.expect("it runs").reschedule(delay * 2));
+                }
+                "on_wake" => driver.on_wake(|_| {}),
+                // A turn is a few batches, and so counts as four calls.
+                "turn" if turn % 4 > 0 => {}
+                "turn" => {
+                    clock.jump(delay);
+                    _ = black_box(driver.turn());
+                }
+                "cancel" => _ = black_box(known.map(Timeout::cancel)),
+                "cancel_and_wait" => _ = known.map(|timeout| timeout.cancel_and_wait()),
+                "cancel_on_drop" => drop(known.map(|timeout| timeout.clone().cancel_on_drop())),
+                "keep" => _ = known.map(|timeout| timeout.clone().cancel_on_drop().keep()),
+                "reschedule" => _ = known.map(|timeout| timeout.reschedule(delay)),
+                "reschedule_at" => _ = known.map(|timeout| timeout.reschedule_at(at)),
+                "reschedule_within" => {
+                    _ = known.map(|timeout| timeout.reschedule_within(delay..=delay * 2));
+                }
+                "deadline" => _ = black_box(known.map(Timeout::deadline)),
+                "status" => _ = black_box(known.map(Timeout::status)),
+                "sleep" | "reset" | "is_elapsed" => {
+                    let mut sleep = timer.sleep(delay);
+                    assert!(polled(&mut sleep).is_pending() && !sleep.is_elapsed());
+                    sleep.reset(delay / 2);
+                }
+                "sleep_until" | "reset_at" => {
+                    let mut sleep = timer.sleep_until(at);
+                    assert!(polled(&mut sleep).is_pending());
+                    sleep.reset_at(at + delay);
+                }
+                "timeout" => _ = polled(timer.timeout(delay, pending::<()>())),
+                "timeout_at" => _ = polled(timer.timeout_at(at, pending::<()>())),
+                "interval" => _ = polled(timer.interval(delay).tick()),
+                "interval_at" => _ = polled(timer.interval_at(at, delay).tick()),
+                _ => return false,
+            }
+            true
+        })
+    }
+}
+
+/// A queue, a map or a channel.
+trait Kind: Sized {
+    const SOURCES: &[&str];
+
+    fn new(timer: &Timer) -> Self;
+    fn insert(&mut self, at: Instant, number: u64);
+    fn remove(&mut self, number: u64);
+    fn reset(&mut self, number: u64, at: Instant);
+    fn ask(&mut self) {}
+    fn empty(&mut self);
+    fn poll(&mut self) -> bool;
+    fn len(&self) -> usize;
+    /// Makes a call that all kinds have. Returns false if it is unknown.
+    fn shared(&mut self, name: &str) -> bool;
+    /// Makes a call of this kind. Returns false if it is unknown.
+    fn own(&mut self, name: &str, turn: u64, number: u64, at: Instant) -> bool;
+}
+
+struct Values<K> {
+    driven: Driven,
+    kind: K,
+}
+
+impl<K: Kind> Subject for Values<K> {
+    const SOURCES: &[&str] = K::SOURCES;
+    const CONSTRUCTORS: &[&str] = &["new", "with_timer", "with_hasher", "delay_channel"];
+
+    fn new(mode: Mode) -> Self {
+        let driven = Driven::new(mode);
+        Self { kind: K::new(&driven.timer), driven }
+    }
+
+    fn put(&mut self, deadline: u64, number: u64) {
+        self.kind.insert(self.driven.at(deadline), number);
+    }
+
+    fn put_within(&mut self, deadline: u64, number: u64) {
+        self.kind.insert(self.driven.at(deadline + deadline / 32), number);
+    }
+
+    fn take(&mut self, number: u64) {
+        self.kind.remove(number);
+    }
+
+    fn shift(&mut self, number: u64, deadline: u64) {
+        self.kind.reset(number, self.driven.at(deadline));
+    }
+
+    fn drive(&mut self, now: u64, _: &mut usize) -> bool {
+        self.driven.drive(now);
+        // Where it is not ready it gives way, or nothing is due.
+        (0..256).any(|_| self.kind.poll())
+    }
+
+    fn ask(&mut self) {
+        self.kind.ask();
+    }
+
+    fn empty(&mut self) {
+        self.kind.empty();
+    }
+
+    fn len(&self) -> usize {
+        self.kind.len()
+    }
+
+    fn call(&mut self, name: &str, turn: u64, number: u64) -> bool {
+        let Self { driven, kind } = self;
+        let delay = Driven::delay(turn);
+        match name {
+            "poll_expired" => driven.clock.jump(delay),
+            // What they wait for is due.
+            "recv" | "recv_timeout" | "recv_batch" => driven.drive(1 << 61),
+            _ => {}
+        }
+        let at = driven.clock.now() + delay;
+        is_known(name, || kind.shared(name) || kind.own(name, turn, number, at))
+    }
+}
+
+/// What all kinds do with what hands out their values.
+macro_rules! shared {
+    () => {
+        fn poll(&mut self) -> bool {
+            let mut context = Context::from_waker(Waker::noop());
+            matches!(self.receiver.poll_expired(&mut context), Poll::Ready(Some(_)))
+        }
+
+        fn len(&self) -> usize {
+            self.receiver.len()
+        }
+
+        fn shared(&mut self, name: &str) -> bool {
+            let receiver = &mut self.receiver;
+            match name {
+                "poll_expired" => _ = self.poll(),
+                "recv" | "recv_timeout" | "recv_batch" if receiver.is_empty() => {}
+                "recv" => _ = black_box(receiver.recv()),
+                "recv_timeout" => _ = black_box(receiver.recv_timeout(Duration::ZERO)),
+                "recv_batch" => _ = black_box(receiver.recv_batch(&mut Vec::new(), 10)),
+                "shrink_to_fit" => receiver.shrink_to_fit(),
+                "len" | "is_empty" => _ = black_box((receiver.len(), receiver.is_empty())),
+                _ => return false,
+            }
+            true
+        }
+    };
+}
+
+/// The key that a number has now.
+fn set(keys: &mut Vec<Key>, number: u64, key: Key) {
+    match keys.get_mut(number as usize) {
+        Some(old) => *old = key,
+        None => keys.push(key),
+    }
+}
+
+struct Queue {
+    receiver: DelayQueue<u64>,
+    keys: Vec<Key>,
+}
+
+impl Kind for Queue {
+    const SOURCES: &[&str] =
+        &[include_str!("../src/delay/mod.rs"), include_str!("../src/delay/queue.rs")];
+
+    shared!();
+
+    fn new(timer: &Timer) -> Self {
+        Self { receiver: DelayQueue::with_timer(timer), keys: Vec::new() }
+    }
+
+    fn insert(&mut self, at: Instant, number: u64) {
+        set(&mut self.keys, number, self.receiver.insert_at(number, at));
+    }
+
+    fn remove(&mut self, number: u64) {
+        self.receiver.remove(self.keys[number as usize]);
+    }
+
+    fn reset(&mut self, number: u64, at: Instant) {
+        self.receiver.reset_at(self.keys[number as usize], at);
+    }
+
+    fn ask(&mut self) {
+        black_box(self.receiver.next_deadline());
+    }
+
+    fn empty(&mut self) {
+        self.receiver.clear();
+    }
+
+    fn own(&mut self, name: &str, turn: u64, number: u64, at: Instant) -> bool {
+        let (queue, delay) = (&mut self.receiver, Driven::delay(turn));
+        let key = self.keys.get(number as usize).copied();
+        match name {
+            "insert" => _ = queue.insert(turn, delay),
+            "insert_at" => _ = queue.insert_at(turn, at),
+            "remove" => _ = key.map(|key| queue.remove(key)),
+            "reset" => _ = key.map(|key| queue.reset(key, delay)),
+            "reset_at" => _ = key.map(|key| queue.reset_at(key, at)),
+            "clear" => queue.clear(),
+            "reserve" => queue.reserve(turn as usize),
+            "deadline" => _ = black_box(key.map(|key| queue.deadline(key))),
+            "next_deadline" => {
+                _ = key.map(|key| queue.reset_at(key, at));
+                _ = black_box(queue.next_deadline());
+            }
+            "peek" => _ = queue.peek().map(|key| queue.remove(key)),
+            "get" => _ = black_box(key.map(|key| queue.get(key).is_some())),
+            "get_mut" => _ = black_box(key.map(|key| queue.get_mut(key).is_some())),
+            _ => return false,
+        }
+        true
+    }
+}
+
+struct Map {
+    receiver: DelayMap<u64, u64>,
+}
+
+impl Kind for Map {
+    const SOURCES: &[&str] =
+        &[include_str!("../src/delay/mod.rs"), include_str!("../src/delay/map.rs")];
+
+    shared!();
+
+    fn new(timer: &Timer) -> Self {
+        Self { receiver: DelayMap::with_timer(timer) }
+    }
+
+    fn insert(&mut self, at: Instant, number: u64) {
+        self.receiver.insert_at(number, number, at);
+    }
+
+    fn remove(&mut self, number: u64) {
+        self.receiver.remove(&number);
+    }
+
+    fn reset(&mut self, number: u64, at: Instant) {
+        self.receiver.reset_at(&number, at);
+    }
+
+    fn ask(&mut self) {
+        black_box(self.receiver.next_deadline());
+    }
+
+    fn empty(&mut self) {
+        self.receiver.clear();
+    }
+
+    fn own(&mut self, name: &str, turn: u64, number: u64, at: Instant) -> bool {
+        let (map, delay) = (&mut self.receiver, Driven::delay(turn));
+        match name {
+            "insert" => _ = map.insert(number, turn, delay),
+            "insert_at" => _ = map.insert_at(number, turn, at),
+            "remove" => _ = map.remove(&number),
+            "remove_entry" => _ = map.remove_entry(&number),
+            "reset" => _ = map.reset(&number, delay),
+            "reset_at" => _ = map.reset_at(&number, at),
+            "drain" => _ = map.drain().count(),
+            "clear" => map.clear(),
+            "retain" => map.retain(|_, _| turn % 2 == 0),
+            "reserve" => map.reserve(turn as usize),
+            "next_deadline" => {
+                map.reset_at(&number, at);
+                _ = black_box(map.next_deadline());
+            }
+            "iter" => _ = black_box(map.iter().count()),
+            "get" => _ = black_box(map.get(&number).is_some()),
+            "get_mut" => _ = black_box(map.get_mut(&number).is_some()),
+            "contains_key" => _ = black_box(map.contains_key(&number)),
+            "deadline" => _ = black_box(map.deadline(&number)),
+            _ => return false,
+        }
+        true
+    }
+}
+
+struct Channel {
+    sender: DelaySender<u64>,
+    receiver: DelayReceiver<u64>,
+    keys: Vec<Key>,
+}
+
+impl Kind for Channel {
+    const SOURCES: &[&str] =
+        &[include_str!("../src/delay/mod.rs"), include_str!("../src/delay/channel.rs")];
+
+    shared!();
+
+    fn new(timer: &Timer) -> Self {
+        let (sender, receiver) = delay_channel(timer);
+        Self { sender, receiver, keys: Vec::new() }
+    }
+
+    fn insert(&mut self, at: Instant, number: u64) {
+        let key = self.sender.insert_at(number, at).expect("it is open");
+        set(&mut self.keys, number, key);
+    }
+
+    fn remove(&mut self, number: u64) {
+        self.sender.remove(self.keys[number as usize]);
+    }
+
+    fn reset(&mut self, number: u64, at: Instant) {
+        self.sender.reset_at(self.keys[number as usize], at);
+    }
+
+    fn empty(&mut self) {
+        self.keys.iter().for_each(|&key| _ = self.sender.remove(key));
+    }
+
+    fn own(&mut self, name: &str, turn: u64, number: u64, at: Instant) -> bool {
+        let (sender, delay) = (&self.sender, Driven::delay(turn));
+        let key = self.keys.get(number as usize).copied();
+        match name {
+            "insert" => _ = sender.insert(turn, delay).expect("it is open"),
+            "insert_at" => _ = sender.insert_at(turn, at).expect("it is open"),
+            "remove" => _ = key.map(|key| sender.remove(key)),
+            "reset" => _ = key.map(|key| sender.reset(key, delay)),
+            "reset_at" => _ = key.map(|key| sender.reset_at(key, at)),
+            "is_closed" => assert!(!sender.is_closed()),
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// By default in one mode, and in the long run in both.
+fn modes(mode: Mode, other: Mode) -> impl Iterator<Item = Mode> {
+    [mode, other].into_iter().take(common::long(1, 2))
+}
+
+fn hierarchical() -> Mode {
+    Mode::default()
+}
+
+fn hashed() -> Mode {
+    Mode::hashed(512).expect("in range")
+}
+
+#[test]
+fn a_timer_keeps_its_bounds() {
+    let _alone = alone();
+    modes(hierarchical(), hashed()).for_each(keeps_its_bounds::<OfTimer>);
+}
+
+#[test]
+fn a_queue_and_a_map_keep_their_bounds() {
+    let _alone = alone();
+    modes(hashed(), hierarchical()).for_each(keeps_its_bounds::<Values<Map>>);
+    if common::long(false, true) {
+        modes(hierarchical(), hashed()).for_each(keeps_its_bounds::<Values<Queue>>);
+    }
+}
+
+#[test]
+fn a_channel_keeps_its_bounds() {
+    let _alone = alone();
+    modes(hierarchical(), hashed()).for_each(keeps_its_bounds::<Values<Channel>>);
+}
+
+/// Polls until what fell into one far bucket comes out.
+fn assert_polls_are_short<K: Kind>(mode: Mode) {
+    let driven = Driven::new(mode);
+    let mut kind = K::new(&driven.timer);
+    for number in 0..MANY {
+        kind.insert(driven.at((1 << 45) + number * 7919 % (1 << 30)), number);
+    }
+    driven.drive((1 << 45) + 100);
+    for _ in 0..MANY {
+        let before = steps();
+        let is_ready = kind.poll();
+        let taken = steps() - before;
+        assert!(taken <= MOST, "{mode}: {taken} steps in one poll");
+        if is_ready {
+            return;
+        }
+    }
+    panic!("nothing comes");
+}
+
+#[test]
+fn no_poll_looks_at_all_that_waits() {
+    let _alone = alone();
+    for mode in [hierarchical(), Mode::hashed(1).expect("in range")] {
+        assert_polls_are_short::<Queue>(mode);
+        assert_polls_are_short::<Map>(mode);
+        assert_polls_are_short::<Channel>(mode);
     }
 }

@@ -128,6 +128,8 @@ impl<T> DelaySender<T> {
     /// Removes the value that `key` names, and returns it. Returns None if it is gone: it came out,
     /// or a sender removed it, or the receiver is gone. If the call returns the value, the receiver
     /// never gets it.
+    ///
+    /// Cost: O(1) amortised, O(p) in one call.
     pub fn remove(&self, key: Key) -> Option<T> {
         let mut inner = lock(&self.0.inner);
         let value = inner.wheel.cancel(key)?;
@@ -241,12 +243,13 @@ impl<T> Source for Channel<T> {
     type Key = Key;
     type Value = T;
 
-    fn expire(&mut self, now: Option<u64>) -> Option<Expired<T>> {
+    fn expire(&mut self, now: Option<u64>, work: &mut usize) -> Option<Expired<T>> {
         loop {
-            let mut work = BATCH;
+            let allowed = BATCH.min(*work);
+            let mut left = allowed;
             let mut inner = lock(&self.0.inner);
             let now = now.unwrap_or_else(|| inner.wheel.now());
-            if let Some(expired) = inner.wheel.expire_bounded(now, &mut work) {
+            if let Some(expired) = inner.wheel.expire_bounded(now, &mut left) {
                 let memory = inner.take_memory_if_emptied();
                 // The task no longer waits.
                 let watcher = inner.watcher.take();
@@ -255,7 +258,8 @@ impl<T> Source for Channel<T> {
                 drop(memory);
                 return Some(expired);
             }
-            if 0 < work {
+            *work -= allowed - left;
+            if 0 < left || *work == 0 {
                 return None;
             }
             // Senders have their turn while a bucket of a million is taken apart.

@@ -67,6 +67,8 @@ impl<K, V, S> Delayed<WheelMap<K, V, S>> {
     /// Returns an iterator that takes all values out, each with its key, in no particular order.
     /// Dropping it drops those that are left, and leaking it does what it does in
     /// [`WheelMap::drain`].
+    ///
+    /// Cost: O(n + p / 64).
     pub fn drain(&mut self) -> impl ExactSizeIterator<Item = (K, V)> + FusedIterator {
         // Before a value is dropped, because that might panic. The task cannot look yet.
         self.sleep.wake();
@@ -74,17 +76,23 @@ impl<K, V, S> Delayed<WheelMap<K, V, S>> {
     }
 
     /// Drops all values. The map keeps its memory.
+    ///
+    /// Cost: O(n + p / 64).
     pub fn clear(&mut self) {
         drop(self.drain());
     }
 
     /// Drops each value for which `keeps` returns false, as [`WheelMap::retain`] does.
+    ///
+    /// Cost: O(n + p / 64).
     pub fn retain(&mut self, keeps: impl FnMut(&K, &mut V) -> bool) {
         self.sleep.wake();
         self.source.retain(keeps);
     }
 
     /// Makes room for `additional` values more. Does nothing if there is not enough memory.
+    ///
+    /// Cost: O(n).
     pub fn reserve(&mut self, additional: usize) {
         self.source.reserve(additional);
     }
@@ -93,6 +101,8 @@ impl<K, V, S> Delayed<WheelMap<K, V, S>> {
     /// Returns None if there is none, or it never comes out.
     ///
     /// The answer is exact, so the map may have to look at many values.
+    ///
+    /// Cost: O(log n) amortised, O(n) in one call.
     #[must_use]
     pub fn next_deadline(&mut self) -> Option<Instant> {
         let tick = self.source.next_deadline()?;
@@ -100,6 +110,8 @@ impl<K, V, S> Delayed<WheelMap<K, V, S>> {
     }
 
     /// Returns an iterator over all values, as key and value, in no particular order.
+    ///
+    /// Cost: O(n + p / 64).
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&K, &V)> + FusedIterator + Clone {
         self.source.iter().map(|(key, _, value)| (key, value))
     }
@@ -139,6 +151,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> Delayed<WheelMap<K, V, S>> {
     }
 
     /// Removes the value of `key`, and returns it. Returns None if there is none.
+    ///
+    /// Cost: O(1) amortised, O(1 + p / 64) in one call.
     pub fn remove<Q: ?Sized + Hash + Eq>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -151,6 +165,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> Delayed<WheelMap<K, V, S>> {
 
     /// Removes the value of `key`, and returns it with the key that the map had. Returns None if
     /// there is none.
+    ///
+    /// Cost: O(1) amortised, O(1 + p / 64) in one call.
     pub fn remove_entry<Q: ?Sized + Hash + Eq>(&mut self, key: &Q) -> Option<(K, V)>
     where
         K: Borrow<Q>,
@@ -224,8 +240,8 @@ impl<K, V, S> Source for WheelMap<K, V, S> {
     type Key = K;
     type Value = V;
 
-    fn expire(&mut self, now: Option<u64>) -> Option<Expired<V, K>> {
-        self.expire(now.unwrap_or_else(|| self.now()))
+    fn expire(&mut self, now: Option<u64>, work: &mut usize) -> Option<Expired<V, K>> {
+        self.expire_bounded(now.unwrap_or_else(|| self.now()), work)
     }
 
     fn watch(&mut self, _: &Waker) -> Option<u64> {

@@ -46,8 +46,8 @@ use std::time::Instant;
 /// - It has a single timeout in its timer, and only while a task or a thread waits. It does not keep
 ///   the timer alive. Dropping the future of a call ends the wait at once, and loses no value. A
 ///   wait that a task began by [polling](Self::poll_expired) ends when a poll is ready.
-/// - If many values are due, it gives way to other tasks now and then: a poll wakes its own task,
-///   and is not ready.
+/// - If many values are due, or many have to be looked at for the next, it gives way to other tasks
+///   now and then: a poll wakes its own task, and is not ready. So no poll takes long.
 ///
 /// Changing a queue or a map needs `&mut` access. While a task awaits the next value, use `select!`
 /// in that task. If the code that holds the queue changes it after a task
@@ -79,8 +79,12 @@ pub trait Source {
     type Value;
 
     /// Drives the source to tick `now`, or nowhere if there is none, and takes out the next value
-    /// that is due.
-    fn expire(&mut self, now: Option<u64>) -> Option<Expired<Self::Value, Self::Key>>;
+    /// that is due. Returns None too if `work` is used up, from which it subtracts what it does.
+    fn expire(
+        &mut self,
+        now: Option<u64>,
+        work: &mut usize,
+    ) -> Option<Expired<Self::Value, Self::Key>>;
 
     /// Returns the tick at which to look again, at the latest, or None if there is nothing to wait
     /// for. A source that others change wakes `waker` for an earlier tick.
@@ -190,6 +194,8 @@ impl<S: Source> Delayed<S> {
     /// Returns the next value if it is due, or None if there is nothing to wait for. Otherwise the
     /// task wakes up when one of these comes true.
     ///
+    /// Cost: O(1) amortised, O(p) in one call.
+    ///
     /// # Errors
     ///
     /// Those of [`next`](Self::next).
@@ -202,6 +208,8 @@ impl<S: Source> Delayed<S> {
 
     /// Blocks the thread until the next value is due, and returns it. Returns None where
     /// [`next`](Self::next) does.
+    ///
+    /// Cost: O(n + p).
     ///
     /// Do not call this inside a task of the timer, or on the thread that gives its
     /// [`Driver`](crate::Driver) its turns: the thread would wait for itself for ever.
@@ -223,7 +231,7 @@ impl<S: Source> Delayed<S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn recv(&mut self) -> Outcome<S> {
-        match self.poll_due() {
+        match self.poll_due(&mut { WORK }) {
             Poll::Ready(due) => due.map(Ok),
             Poll::Pending => block_on(self.next()),
         }
@@ -231,6 +239,8 @@ impl<S: Source> Delayed<S> {
 
     /// Blocks the thread until the next value is due, as [`recv`](Self::recv) does, but no longer
     /// than `timeout`, by the timer's clock.
+    ///
+    /// Cost: O(n + p).
     ///
     /// # Errors
     ///
@@ -246,7 +256,7 @@ impl<S: Source> Delayed<S> {
     /// assert!(elapsed.is_err_and(|elapsed| elapsed.error().is_none()));
     /// ```
     pub fn recv_timeout(&mut self, timeout: Duration) -> Option<Result<DueFrom<S>, Elapsed>> {
-        if let Poll::Ready(due) = self.poll_due() {
+        if let Poll::Ready(due) = self.poll_due(&mut { usize::MAX }) {
             return due.map(Ok);
         }
         let sleep = Sleep::new(self.sleep.shard(), self.hub().deadline_after(timeout));
@@ -258,6 +268,8 @@ impl<S: Source> Delayed<S> {
 
     /// Blocks the thread until the next value is due, and appends it to `batch` with those that are
     /// due by then, as [`next_batch`](Self::next_batch) does.
+    ///
+    /// Cost: O(n + p).
     ///
     /// # Errors
     ///
@@ -304,7 +316,7 @@ impl<S: Source> Delayed<S> {
         let len = batch.len();
         batch.push(first?);
         while batch.len() - len < max {
-            let Poll::Ready(Some(due)) = self.poll_due() else { break };
+            let Poll::Ready(Some(due)) = self.poll_due(&mut { WORK }) else { break };
             batch.push(due);
         }
         Poll::Ready(Ok(batch.len() - len))
@@ -332,9 +344,14 @@ impl<S: Source> Delayed<S> {
         context: &mut Context<'_>,
         until: impl Fn(Option<u64>) -> Option<u64>,
     ) -> Poll<Outcome<S>> {
+        let mut work = WORK;
         loop {
-            if let Poll::Ready(Some(due)) = self.poll_due() {
+            if let Poll::Ready(Some(due)) = self.poll_due(&mut work) {
                 return Poll::Ready(Some(Ok(due)));
+            }
+            if work == 0 {
+                self.hub().guarded(|| context.waker().wake_by_ref());
+                return Poll::Pending;
             }
             self.waits = true;
             let Some(tick) = until(self.source.watch(context.waker())) else {
@@ -351,16 +368,16 @@ impl<S: Source> Delayed<S> {
     }
 
     /// Takes the next value out if it is due, or returns None if there is nothing to wait for. Wakes
-    /// no task otherwise.
-    fn poll_due(&mut self) -> Poll<Option<DueFrom<S>>> {
+    /// no task otherwise. If `work` is used up, a value may be due nevertheless.
+    fn poll_due(&mut self, work: &mut usize) -> Poll<Option<DueFrom<S>>> {
         // Values that were due when the clock was last read come out without reading it again.
-        let mut expired = self.source.expire(None);
-        if expired.is_none() {
+        let mut expired = self.source.expire(None, work);
+        if expired.is_none() && 0 < *work {
             if self.source.is_over() {
                 return Poll::Ready(None);
             }
             let now = self.hub().tick_at(self.hub().nanos());
-            expired = self.source.expire(Some(now));
+            expired = self.source.expire(Some(now), work);
         }
         let Some(Expired { key, deadline, value }) = expired else { return Poll::Pending };
         self.ends = false;
@@ -442,3 +459,6 @@ impl Wake for Unparks {
         self.0.unpark();
     }
 }
+
+/// Units of work of the wheel in one poll, after which it is the turn of other tasks.
+const WORK: usize = 1_024;

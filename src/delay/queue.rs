@@ -84,6 +84,8 @@ impl<T> Delayed<Wheel<T>> {
     }
 
     /// Drops all values. The queue keeps its memory.
+    ///
+    /// Cost: O(n + p / 64).
     pub fn clear(&mut self) {
         // Before a value is dropped, because that might panic. The task cannot look yet.
         self.sleep.wake();
@@ -91,6 +93,8 @@ impl<T> Delayed<Wheel<T>> {
     }
 
     /// Makes room for `additional` values more. Does nothing if there is not enough memory.
+    ///
+    /// Cost: O(n).
     pub fn reserve(&mut self, additional: usize) {
         self.source.reserve(additional);
     }
@@ -106,6 +110,8 @@ impl<T> Delayed<Wheel<T>> {
     /// Returns None if there is none, or it never comes out.
     ///
     /// The answer is exact, so the queue may have to look at many values.
+    ///
+    /// Cost: O(log n) amortised, O(n) in one call.
     #[must_use]
     pub fn next_deadline(&mut self) -> Option<Instant> {
         let tick = self.source.next_deadline()?;
@@ -115,6 +121,8 @@ impl<T> Delayed<Wheel<T>> {
     /// Returns the key of the value that comes out next, unless the queue changes before.
     ///
     /// The answer is exact, so the queue may have to look at many values.
+    ///
+    /// Cost: O(log n) amortised, O(n) in one call.
     #[must_use]
     pub fn peek(&mut self) -> Option<Key> {
         Some(self.source.peek()?.0)
@@ -151,8 +159,8 @@ impl<T> Source for Wheel<T> {
     type Key = Key;
     type Value = T;
 
-    fn expire(&mut self, now: Option<u64>) -> Option<Expired<T>> {
-        self.expire(now.unwrap_or_else(|| self.now()))
+    fn expire(&mut self, now: Option<u64>, work: &mut usize) -> Option<Expired<T>> {
+        self.expire_bounded(now.unwrap_or_else(|| self.now()), work)
     }
 
     fn watch(&mut self, _: &Waker) -> Option<u64> {

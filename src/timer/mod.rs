@@ -102,6 +102,9 @@ use worker::Engine;
 /// once. [`shrink_to_fit`](Self::shrink_to_fit) gives back memory that a shard with few timeouts
 /// left does not need, and holds the lock of the shard meanwhile.
 ///
+/// The cost of a call does not grow with what the timer holds or has held, unless the call says so in
+/// a sentence that begins with "Cost". It means what it does in a [`Wheel`](crate::Wheel).
+///
 /// # Slow tasks
 ///
 /// Tasks run on the worker, one after the other, and each waits for those before it. That is
@@ -236,8 +239,10 @@ impl Timer {
     /// Returns the deadline of the timeout that is due next. Returns None if none waits, or none
     /// that will ever be due.
     ///
-    /// The answer is exact, so the timer may have to look at many timeouts, with their shard
-    /// locked.
+    /// The answer is exact, so the timer may have to look at many timeouts. It locks their shard for
+    /// a bounded batch at a time.
+    ///
+    /// Cost: O(log n) amortised, O(n) in one call.
     ///
     /// ```
     /// use std::time::Duration;
@@ -255,8 +260,10 @@ impl Timer {
         self.engine.hub.ticks.instant(next?)
     }
 
-    /// Returns what the timer holds and what it has done. Locks each shard for a moment, and looks
-    /// at each bucket.
+    /// Returns what the timer holds and what it has done. Looks at each bucket, with one shard locked
+    /// after the other.
+    ///
+    /// Cost: O(n + p).
     ///
     /// ```
     /// use std::time::Duration;
@@ -318,6 +325,8 @@ impl Timer {
     /// Stopping a stopped timer does nothing and returns no tasks. If several threads stop a timer,
     /// one of them gets all tasks, and the others return when it is done.
     ///
+    /// Cost: O(n + p).
+    ///
     /// # Errors
     ///
     /// If the call would wait for itself: inside a task of this timer, for example. The table at
@@ -346,8 +355,10 @@ impl Timer {
         Ok(self.owner.life.stop(Some(waits)))
     }
 
-    /// Gives back the memory that the pending timeouts do not need. Their handles stay good. O(n),
-    /// with one shard locked after the other.
+    /// Gives back the memory that the pending timeouts do not need, with one shard locked after the
+    /// other. Their handles stay good.
+    ///
+    /// Cost: O(n + p).
     ///
     /// A shard that is emptied does so by itself. This call is for a timer that keeps some of very
     /// many timeouts. It cannot give back the room before a live timeout, because a handle knows a

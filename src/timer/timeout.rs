@@ -156,6 +156,8 @@ impl Timeout {
     /// A repeating timeout can be cancelled while its task runs, from inside the task too: that run
     /// goes on to its end, no other begins, and the task is dropped after it.
     ///
+    /// Cost: O(1) amortised, O(p) in one call.
+    ///
     /// # Panics
     ///
     /// If dropping a value that the task captured panics. The timeout is cancelled nevertheless.
@@ -189,6 +191,8 @@ impl Timeout {
     ///
     /// This is for resources that a late run would use after their end: a lease that is renewed
     /// after it was given up, or a buffer.
+    ///
+    /// Cost: O(1) amortised, O(p) in one call.
     ///
     /// # Errors
     ///
