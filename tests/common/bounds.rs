@@ -140,7 +140,7 @@ fn bound(terms: &str, live: f64, peak: f64) -> f64 {
     let term = |term: &str| match term {
         "1" => 0.0,
         "log n" => 32.0 * (1.0 + live.max(1.0).log2()),
-        "n" => 16.0 * live,
+        "n" => 40.0 * live,
         "p" => 8.0 * peak,
         "p / 64" => 4.0 * peak / 64.0,
         _ => panic!("no term of a bound: {term:?}"),

@@ -203,6 +203,8 @@
 #[path = "../common/mod.rs"]
 #[macro_use]
 mod common;
+#[path = "../common/bounds.rs"]
+mod kept;
 #[macro_use]
 mod stamps;
 
