@@ -551,5 +551,5 @@ const HOPELESS: f64 = 1.15;
 
 /// The numbers of rounds after which the study looks at the intervals. A look after each round
 /// would take chance for a finding.
-const LOOKS: [usize; 4] = [16, 32, 64, 128];
+const LOOKS: [usize; 2] = [64, 128];
 const MOST_ROUNDS: usize = 256;
