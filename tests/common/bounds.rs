@@ -193,7 +193,7 @@ fn stated(sources: &[&str]) -> BTreeMap<String, Stated> {
 /// Judges each operation after each history.
 pub(crate) fn keeps_its_bounds<S: Subject>(mode: Mode) {
     let (peak, calls) = asked("BOUNDS_PEAK")
-        .map_or_else(|| long((3_000, 300), (20_000, 2_000)), |peak| (peak, 10_000));
+        .map_or_else(|| long((1_000, 200), (20_000, 2_000)), |peak| (peak, 10_000));
     let mut stated = stated(S::SOURCES);
     stated.retain(|name, _| !S::CONSTRUCTORS.contains(&name.as_str()));
     for (history, make) in histories::<S>() {
