@@ -22,11 +22,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel::{ManualClock, Timer, TimerBuilder};
 
-/// Between the beginnings of two calls.
-const PACE: Duration = Duration::from_micros(2);
-const DELAY: Duration = Duration::from_secs(30);
-const TICK: Duration = Duration::from_millis(1);
-
 /// Calls `pair`, which returns when the first of its two calls was over, while `run` does what it
 /// does, and returns how long each took.
 fn calls_during(pair: impl Fn() -> Instant + Sync, run: impl FnOnce()) -> Vec<Duration> {
@@ -188,3 +183,8 @@ fn main() {
     }
     report.print();
 }
+
+/// Between the beginnings of two calls.
+const PACE: Duration = Duration::from_micros(2);
+const DELAY: Duration = Duration::from_secs(30);
+const TICK: Duration = Duration::from_millis(1);

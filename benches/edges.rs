@@ -20,15 +20,6 @@ use tickwheel::{Key, Mode, Wheel, WheelMap};
 /// A table's name, and what fills it.
 type Table = (&'static str, fn());
 
-const TABLES: [Table; 6] = [
-    ("steps", steps),
-    ("asks", asks),
-    ("slack", slack),
-    ("growth", growth),
-    ("history", history),
-    ("memory", memory),
-];
-
 fn main() {
     for (name, fill) in TABLES {
         if is_asked_for(name) {
@@ -111,8 +102,6 @@ enum Turn {
     /// One of all, at random.
     Move,
 }
-
-const TURNS: u64 = 20_000;
 
 fn coarse(rng: &mut Rng) -> u64 {
     (1 << 40) + rng.u64(..1 << 36)
@@ -320,3 +309,14 @@ fn memory() {
     }
     report.print();
 }
+
+const TABLES: [Table; 6] = [
+    ("steps", steps),
+    ("asks", asks),
+    ("slack", slack),
+    ("growth", growth),
+    ("history", history),
+    ("memory", memory),
+];
+
+const TURNS: u64 = 20_000;

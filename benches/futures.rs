@@ -80,8 +80,6 @@ fn runtime(threads: usize) -> Runtime {
     Builder::new_multi_thread().worker_threads(threads).enable_time().build().expect("a runtime")
 }
 
-const LONG: Duration = Duration::from_secs(30);
-
 /// Moves a pending sleep to later and later deadlines, as an idle timeout does, and to earlier
 /// ones.
 fn resets(rounds: u32) {
@@ -380,3 +378,5 @@ fn queue<Q, K: Copy>(
     });
     [insert_time, reset, remove, pop]
 }
+
+const LONG: Duration = Duration::from_secs(30);

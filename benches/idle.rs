@@ -13,8 +13,6 @@ use std::thread;
 use std::time::Duration;
 use tickwheel::{Mode, Timer};
 
-const HOUR: Duration = Duration::from_secs(3_600);
-
 fn main() {
     let (length, many) = match is_quick() {
         true => (Duration::from_millis(300), 100_000),
@@ -44,3 +42,5 @@ fn main() {
     }
     report.print();
 }
+
+const HOUR: Duration = Duration::from_secs(3_600);

@@ -21,29 +21,6 @@ use tickwheel::{Key, ManualClock, Mode, Timer, Wheel};
 /// A name, how many operations are counted, and what runs so many after preparing all they need.
 type Path = (&'static str, u64, fn(u64));
 
-const PATHS: [Path; 10] = [
-    ("schedule", 10_000, schedule),
-    ("cancel", 10_000, cancel),
-    ("reschedule", 10_000, reschedule),
-    ("replace-1k", 10_000, replace),
-    // As dense as a million over a minute. Most are demoted once or twice.
-    ("expire-dense", 100_000, |operations| _ = expire("hierarchical:64", operations, MINUTE / 10)),
-    ("expire-sparse", 100_000, |operations| _ = expire("hierarchical:64", operations, DAY)),
-    ("empty-poll", 10_000, empty_poll),
-    ("hashed-512-expire", 10_000, hashed_expire),
-    ("hashed-65536-pass", 100_000, hashed_pass),
-    ("timer", 10_000, timer),
-];
-
-/// A path may take so much more or less than what was kept.
-const TOLERATED: f64 = 0.03;
-
-const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.txt");
-const KEEP: &str = "cargo bench -p tickwheel --bench instructions -- --keep";
-
-/// The argument that, with the name of a path, makes the process run that and nothing else.
-const RUN: &str = "--run";
-
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().collect();
     if let Some(at) = arguments.iter().position(|argument| argument == RUN) {
@@ -156,9 +133,6 @@ fn what_is_counted(work: impl FnOnce()) {
 }
 
 // The paths. A tick is a millisecond, and delays are drawn evenly up to the longest.
-
-const MINUTE: u64 = 60_000;
-const DAY: u64 = 86_400_000;
 
 fn wheel(mode: &str) -> Wheel<u64> {
     Wheel::new(mode.parse().expect("a mode"))
@@ -312,3 +286,29 @@ fn timer(operations: u64) {
     });
     assert_eq!(timer.stats().cancelled, operations);
 }
+
+const PATHS: [Path; 10] = [
+    ("schedule", 10_000, schedule),
+    ("cancel", 10_000, cancel),
+    ("reschedule", 10_000, reschedule),
+    ("replace-1k", 10_000, replace),
+    // As dense as a million over a minute. Most are demoted once or twice.
+    ("expire-dense", 100_000, |operations| _ = expire("hierarchical:64", operations, MINUTE / 10)),
+    ("expire-sparse", 100_000, |operations| _ = expire("hierarchical:64", operations, DAY)),
+    ("empty-poll", 10_000, empty_poll),
+    ("hashed-512-expire", 10_000, hashed_expire),
+    ("hashed-65536-pass", 100_000, hashed_pass),
+    ("timer", 10_000, timer),
+];
+
+/// A path may take so much more or less than what was kept.
+const TOLERATED: f64 = 0.03;
+
+const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.txt");
+const KEEP: &str = "cargo bench -p tickwheel --bench instructions -- --keep";
+
+/// The argument that, with the name of a path, makes the process run that and nothing else.
+const RUN: &str = "--run";
+
+const MINUTE: u64 = 60_000;
+const DAY: u64 = 86_400_000;

@@ -27,14 +27,6 @@ use tickwheel::{ManualClock, Timeout, Timer, delay_channel};
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-const CAPTURED: usize = 1_024;
-const DELAY: Duration = Duration::from_secs(3_600);
-
-const SUBJECTS: [&str; 2] = ["tickwheel", "boxes alone"];
-const ORDERS: [&str; 3] = ["first to last", "last to first", "random"];
-/// What glibc is told by its environment.
-const CACHES: [(&str, &str); 2] = [("", ""), (", no cache", "glibc.malloc.tcache_count=0")];
-
 fn main() {
     let given = |name: &&&str| std::env::args().any(|argument| argument == **name);
     match (SUBJECTS.iter().find(given), ORDERS.iter().find(given)) {
@@ -179,3 +171,11 @@ fn memory() -> [f64; 2] {
     let resident = memory_stats().expect("a system that tells").physical_mem;
     [ALLOCATOR.allocated() as f64 / 1e6, resident as f64 / 1e6]
 }
+
+const CAPTURED: usize = 1_024;
+const DELAY: Duration = Duration::from_secs(3_600);
+
+const SUBJECTS: [&str; 2] = ["tickwheel", "boxes alone"];
+const ORDERS: [&str; 3] = ["first to last", "last to first", "random"];
+/// What glibc is told by its environment.
+const CACHES: [(&str, &str); 2] = [("", ""), (", no cache", "glibc.malloc.tcache_count=0")];

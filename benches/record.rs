@@ -17,10 +17,6 @@ use std::thread;
 use std::time::Duration;
 use tickwheel::{Mode, Recorder, Timer, Wheel};
 
-const DELAY: Duration = Duration::from_secs(30);
-/// Fewer than may wait to be written, so that none is left out on a busy machine.
-const ROUNDS: u32 = 10_000;
-
 /// An operation's time in ns: of schedule, of reschedule, and of cancel.
 type Times = [f64; 3];
 
@@ -130,3 +126,7 @@ fn file() -> File {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("recorded.csv");
     File::create(path).expect("a file can be made")
 }
+
+const DELAY: Duration = Duration::from_secs(30);
+/// Fewer than may wait to be written, so that none is left out on a busy machine.
+const ROUNDS: u32 = 10_000;

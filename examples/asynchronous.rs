@@ -11,8 +11,6 @@ use tickwheel::Timer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-const IDLE: Duration = Duration::from_millis(50);
-
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let timer = Timer::new();
@@ -72,3 +70,5 @@ async fn echo(timer: &Timer, mut stream: TcpStream) -> Result<usize, Box<dyn Err
         bytes += read;
     }
 }
+
+const IDLE: Duration = Duration::from_millis(50);

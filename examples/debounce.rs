@@ -8,8 +8,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tickwheel::{ManualClock, ScheduleErrorKind, Timeout, Timer};
 
-const QUIET: Duration = Duration::from_millis(300);
-
 struct Editor {
     timer: Timer,
     text: Arc<Mutex<String>>,
@@ -51,3 +49,5 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(saves, ["wheel", "wheels"]);
     Ok(())
 }
+
+const QUIET: Duration = Duration::from_millis(300);

@@ -8,8 +8,6 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 use tickwheel::{Timeout, Timer};
 
-const SILENCE: Duration = Duration::from_millis(40);
-
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     let address = socket.local_addr()?;
@@ -65,3 +63,5 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{} messages, {} timeouts fired, no thread", seen, timer.stats().fired);
     Ok(())
 }
+
+const SILENCE: Duration = Duration::from_millis(40);

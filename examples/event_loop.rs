@@ -7,8 +7,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel::{Key, Mode, Ticks, Wheel};
 
-const TIMEOUT: Duration = Duration::from_millis(40);
-
 fn main() {
     let ticks = Ticks::new(Instant::now(), Duration::from_millis(1));
     let (reply, replies) = mpsc::channel();
@@ -36,3 +34,5 @@ fn main() {
         }
     }
 }
+
+const TIMEOUT: Duration = Duration::from_millis(40);

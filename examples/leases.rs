@@ -6,8 +6,6 @@
 use std::time::Duration;
 use tickwheel::{DelayMap, ScheduleErrorKind};
 
-const LEASE: Duration = Duration::from_millis(20);
-
 struct Locks(DelayMap<String, &'static str>);
 
 impl Locks {
@@ -37,3 +35,5 @@ fn main() -> Result<(), ScheduleErrorKind> {
     }
     Ok(())
 }
+
+const LEASE: Duration = Duration::from_millis(20);

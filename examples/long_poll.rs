@@ -11,8 +11,6 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-const PATIENCE: Duration = Duration::from_millis(300); // in earnest, 30 s
-
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -78,3 +76,5 @@ async fn ask(address: SocketAddr, path: &str) -> std::io::Result<String> {
     stream.read_to_string(&mut answer).await?;
     Ok(answer)
 }
+
+const PATIENCE: Duration = Duration::from_millis(300); // in earnest, 30 s

@@ -6,8 +6,6 @@
 use std::time::Duration;
 use tickwheel::{DelayMap, ManualClock, ScheduleErrorKind, Timer};
 
-const SILENCE: Duration = Duration::from_secs(1_800);
-
 struct Session {
     requests: u32,
 }
@@ -51,3 +49,5 @@ fn next_over(
     println!("the session of {} is over, after {} requests", due.key, due.value.requests);
     Ok(Some(due.key))
 }
+
+const SILENCE: Duration = Duration::from_secs(1_800);

@@ -8,8 +8,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fs, io, process};
 use tickwheel::{DelayQueue, Timer};
 
-const DAY: Duration = Duration::from_secs(86_400);
-
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let file = std::env::temp_dir().join(format!("tickwheel-reminders-{}", process::id()));
     let timer = Timer::new();
@@ -65,3 +63,5 @@ fn load(lines: &str, timer: &Timer) -> io::Result<DelayQueue<String>> {
 fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
+
+const DAY: Duration = Duration::from_secs(86_400);

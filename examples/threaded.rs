@@ -14,11 +14,6 @@ use std::thread;
 use std::time::Duration;
 use tickwheel::{MissedTick, ScheduleErrorKind, Status, Timer};
 
-const CLIENTS: u64 = 2;
-const REQUESTS: u64 = 20_000;
-/// One request in so many gets no answer.
-const UNANSWERED: u64 = 1_000;
-
 /// What became of the requests of all clients.
 #[derive(Default)]
 struct Outcomes {
@@ -89,3 +84,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("the worker woke up {} times; late: {:?}", stats.wake_ups, stats.lateness);
     Ok(())
 }
+
+const CLIENTS: u64 = 2;
+const REQUESTS: u64 = 20_000;
+/// One request in so many gets no answer.
+const UNANSWERED: u64 = 1_000;

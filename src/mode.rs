@@ -66,9 +66,6 @@ pub enum ModeError {
     },
 }
 
-/// The most buckets that a mode can have: per level, or in all.
-const MOST_BUCKETS: usize = 1 << 30;
-
 impl Mode {
     /// Returns the default mode: levels of 64 buckets, and enough levels for every `u64`.
     #[must_use]
@@ -222,3 +219,6 @@ fn bits(requested: usize, least: usize) -> Result<u32, ModeError> {
     }
     Ok(requested.next_power_of_two().trailing_zeros())
 }
+
+/// The most buckets that a mode can have: per level, or in all.
+const MOST_BUCKETS: usize = 1 << 30;

@@ -88,6 +88,34 @@ fn every_file_that_a_document_names_exists() {
 }
 
 #[test]
+fn the_constants_of_a_file_stand_at_its_end() {
+    // Without `pub`, `pub(crate)` and their like.
+    fn bare(line: &str) -> &str {
+        let public = line.strip_prefix("pub").and_then(|line| line.split_once(' '));
+        public.map_or(line, |(_, line)| line)
+    }
+    let is_constant = |line: &&str| bare(line).starts_with("const ") && !line.contains("const fn");
+    let is_item = |line: &&str| {
+        let items =
+            ["async fn ", "const fn ", "enum ", "fn ", "impl", "struct ", "trait ", "type "];
+        items.iter().any(|item| bare(line).starts_with(item))
+    };
+    let folders = ["src", "tests", "benches", "examples", "docs", "crates"];
+    let mut early = Vec::new();
+    for path in folders.into_iter().flat_map(|folder| files(folder, "rs")) {
+        let text = text(&path);
+        let text = text.split("\nmod tests {").next().expect("a first part");
+        let lines: Vec<&str> = text.lines().collect();
+        let Some(first) = lines.iter().position(is_constant) else { continue };
+        let last = lines.iter().rposition(is_item).unwrap_or_default();
+        if first < last {
+            early.push(path.display().to_string());
+        }
+    }
+    assert!(early.is_empty(), "constants before other items: {early:#?}");
+}
+
+#[test]
 fn every_link_leads_to_a_file_and_to_a_heading() {
     let mut broken = Vec::new();
     for document in documents() {

@@ -2,7 +2,7 @@
 //! waited, and no lock is held for more than a bounded number of steps.
 //!
 //! Alone in its file, because the steps under a lock are those of the whole process. `BOUNDS_PEAK`
-//! in the environment says how many timeouts each history has: 6,000 by default.
+//! says how many timeouts each history has.
 
 #[path = "common/mod.rs"]
 #[allow(unused_macros, reason = "its situations are the same in each mode")]
@@ -21,10 +21,6 @@ use tickwheel::{
     DelayMap, DelayQueue, DelayReceiver, DelaySender, Driver, Key, ManualClock, MissedTick, Mode,
     Next, Timeout, Timer, delay_channel, most_steps_under_a_lock, steps,
 };
-
-const MANY: u64 = 20_000;
-/// A bucket of 8192 is sorted, and a few more steps.
-const MOST: u64 = 12_000;
 
 fn delay(number: u64) -> Duration {
     Duration::from_millis(60_000 + number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 50_000)
@@ -643,3 +639,7 @@ fn no_poll_looks_at_all_that_waits() {
         assert_polls_are_short::<Channel>(mode);
     }
 }
+
+const MANY: u64 = 20_000;
+/// A bucket of 8192 is sorted, and a few more steps.
+const MOST: u64 = 12_000;

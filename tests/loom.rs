@@ -59,13 +59,6 @@ impl Count {
     }
 }
 
-const MILLI: Duration = Duration::from_millis(1);
-
-/// The most switches where the worker races with one thread, and with two: as many as end within
-/// seconds.
-const TWO: usize = 4;
-const THREE: usize = 3;
-
 /// Explores every order with at most `switches` switches away from a thread that could go on.
 fn explore(switches: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -1194,3 +1187,10 @@ fn a_driver_turns_on_one_thread_and_then_on_another() {
         assert_eq!(timer.pending(), 1);
     });
 }
+
+const MILLI: Duration = Duration::from_millis(1);
+
+/// The most switches where the worker races with one thread, and with two: as many as end within
+/// seconds.
+const TWO: usize = 4;
+const THREE: usize = 3;

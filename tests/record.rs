@@ -13,8 +13,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel::{ManualClock, MissedTick, Mode, Next, Recorder, Status, Timer, Wheel};
 
-const HEADER: &str = "time_ms,op,key,delay_ms\n0,begin,,\n";
-
 /// A disk in memory, which a test can stop and break.
 #[derive(Clone, Default)]
 struct Disk(Arc<Inner>);
@@ -437,3 +435,5 @@ fn on_the_system_s_clock_times_do_not_decrease() {
     let happened = stats.scheduled + stats.rescheduled + stats.cancelled + 19;
     assert_eq!(recorded.operations + recorded.missing, happened);
 }
+
+const HEADER: &str = "time_ms,op,key,delay_ms\n0,begin,,\n";

@@ -23,9 +23,6 @@ use tickwheel::{DelayQueue, ManualClock, MissedTick, Mode, Timer};
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// The most that a history may have allocated, above what was there before it.
-const MOST: usize = 64 << 10;
-
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
@@ -137,3 +134,6 @@ fn memory_does_not_grow_with_what_was() {
         });
     }
 }
+
+/// The most that a history may have allocated, above what was there before it.
+const MOST: usize = 64 << 10;

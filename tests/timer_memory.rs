@@ -6,8 +6,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tickwheel::{ManualClock, Mode, Next, Status, Timeout, Timer, steps};
 
-const DELAY: Duration = Duration::from_secs(30);
-
 fn timer(mode: Mode) -> Timer {
     Timer::builder().mode(mode).clock(ManualClock::new()).build().expect("in range")
 }
@@ -69,10 +67,6 @@ fn cancelling_all_gives_back_what_they_captured() {
     }
 }
 
-const MANY: u64 = 20_000;
-/// What a timer holds at most when it has become idle: its shards, and the arrays of a few timeouts.
-const AT_REST: i64 = 100_000;
-
 /// Schedules many timeouts with the handles that `keep` takes of them.
 fn crowd(timer: &Timer, keep: impl Fn(u64) -> bool) -> Vec<Timeout> {
     let schedule = |number| {
@@ -122,8 +116,6 @@ fn manual(mode: Mode) -> (Timer, ManualClock) {
     let timer = Timer::builder().mode(mode).clock(clock.clone()).shards(1).max_pending(MOST);
     (timer.build().expect("in range"), clock)
 }
-
-const MOST: usize = MANY as usize;
 
 fn memory(timer: &Timer) -> usize {
     timer.stats().shards[0].memory
@@ -262,3 +254,11 @@ fn a_timer_that_is_emptied_again_and_again_allocates_little_for_each_timeout() {
         }
     }
 }
+
+const DELAY: Duration = Duration::from_secs(30);
+
+const MANY: u64 = 20_000;
+/// What a timer holds at most when it has become idle: its shards, and the arrays of a few timeouts.
+const AT_REST: i64 = 100_000;
+
+const MOST: usize = MANY as usize;

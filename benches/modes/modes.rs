@@ -16,16 +16,6 @@ use std::mem;
 use std::time::Duration;
 use tickwheel::{Key, Mode, Wheel};
 
-const WHEELS: [&str; 5] =
-    ["hierarchical:64", "hierarchical:256", "hashed:512", "hashed:4096", "hashed:65536"];
-const SIZES: [(&str, usize); 3] = [("1k", 1_000), ("100k", 100_000), ("1M", 1_000_000)];
-const DELAYS: [(&str, Delays); 4] = [
-    ("60s", Delays::uniform(MINUTE)),
-    ("1h", Delays::uniform(HOUR)),
-    ("24h", Delays::uniform(DAY)),
-    ("1y", Delays::log_uniform(YEAR)),
-];
-
 /// What a benchmark works on.
 #[derive(Clone, Copy)]
 struct Load {
@@ -236,3 +226,13 @@ fn main() {
     bench("sparse/jump/2^60".into(), 1, &|mode| jump(1 << 60, mode));
     criterion.final_summary();
 }
+
+const WHEELS: [&str; 5] =
+    ["hierarchical:64", "hierarchical:256", "hashed:512", "hashed:4096", "hashed:65536"];
+const SIZES: [(&str, usize); 3] = [("1k", 1_000), ("100k", 100_000), ("1M", 1_000_000)];
+const DELAYS: [(&str, Delays); 4] = [
+    ("60s", Delays::uniform(MINUTE)),
+    ("1h", Delays::uniform(HOUR)),
+    ("24h", Delays::uniform(DAY)),
+    ("1y", Delays::log_uniform(YEAR)),
+];

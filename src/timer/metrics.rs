@@ -96,11 +96,11 @@ impl fmt::Debug for TimerMetrics {
     }
 }
 
-const PENDING: &str = "tickwheel_pending";
-const LATENESS: &str = "tickwheel_lateness_seconds";
-
 /// A name, what it means, and where it comes from.
 type Row = (&'static str, &'static str, fn(&TimerStats) -> u64);
+
+const PENDING: &str = "tickwheel_pending";
+const LATENESS: &str = "tickwheel_lateness_seconds";
 
 const COUNTERS: [Row; 10] = [
     ("tickwheel_scheduled_total", "timeouts scheduled", |stats| stats.scheduled),

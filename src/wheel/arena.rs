@@ -67,11 +67,6 @@ pub(super) struct Entry {
     pub(super) deadline: u64,
 }
 
-/// Slots whose vacancies share one word.
-const GROUP: usize = u64::BITS as usize;
-/// Generations that are noted at once.
-const GENERATIONS_AT_ONCE: u32 = 16;
-
 /// Holds the timeouts of a wheel, by index and by key.
 #[derive(Debug)]
 pub(super) struct Arena<T> {
@@ -544,6 +539,11 @@ fn next_live(vacant: &[u64], spare: Option<u32>, from: u32) -> Option<u32> {
     }
     None
 }
+
+/// Slots whose vacancies share one word.
+const GROUP: usize = u64::BITS as usize;
+/// Generations that are noted at once.
+const GENERATIONS_AT_ONCE: u32 = 16;
 
 #[cfg(test)]
 mod tests {

@@ -7,13 +7,6 @@ use alloc::collections::{BinaryHeap, VecDeque};
 use core::cmp::Reverse;
 use smallvec::SmallVec;
 
-/// The entries of one chunk, which are the most that are copied when a bucket grows.
-pub(super) const CHUNK: usize = 512;
-
-/// Looks for each chunk that `earliest` notes before it notes all anew: some are of chunks that are
-/// gone.
-const LOOKS_PER_CHUNK: usize = 2;
-
 pub(super) type Chunk = SmallVec<[Entry; 1]>;
 
 /// The timeouts that come up together. Those of equal deadlines are in the order in which they were
@@ -424,6 +417,13 @@ fn retain(chunk: &mut Chunk, mut keep: impl FnMut(Entry) -> bool) {
         chunk.grow((2 * kept).max(chunk.inline_size()));
     }
 }
+
+/// The entries of one chunk, which are the most that are copied when a bucket grows.
+pub(super) const CHUNK: usize = 512;
+
+/// Looks for each chunk that `earliest` notes before it notes all anew: some are of chunks that are
+/// gone.
+const LOOKS_PER_CHUNK: usize = 2;
 
 #[cfg(test)]
 mod tests {

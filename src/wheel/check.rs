@@ -27,16 +27,6 @@ use super::sweep::{FEW_STALE, STALE_PER_LIVE, SWEPT};
 use super::visit::Visit;
 use alloc::vec::Vec;
 
-/// The entries of the largest piece of a sweep. So many may be owed, and be stale beyond those that
-/// begin a sweep.
-const FEW: usize = 1024;
-/// The bytes that any wheel may hold.
-const MEMORY: usize = 64 << 10;
-/// The bytes that a wheel may hold for each place, besides rows of buckets.
-const MEMORY_PER_PLACE: usize = 400;
-/// The bytes that a wheel may hold for each row of buckets, with the nodes that lead to it.
-const MEMORY_PER_ROW: usize = 6 << 10;
-
 impl<T> Wheel<T> {
     /// Panics unless every invariant holds: a slow and obvious scan, for tests.
     #[doc(hidden)]
@@ -133,3 +123,13 @@ impl<T> Wheel<T> {
         assert!(memory <= bound, "{memory} bytes where {places} were live");
     }
 }
+
+/// The entries of the largest piece of a sweep. So many may be owed, and be stale beyond those that
+/// begin a sweep.
+const FEW: usize = 1024;
+/// The bytes that any wheel may hold.
+const MEMORY: usize = 64 << 10;
+/// The bytes that a wheel may hold for each place, besides rows of buckets.
+const MEMORY_PER_PLACE: usize = 400;
+/// The bytes that a wheel may hold for each row of buckets, with the nodes that lead to it.
+const MEMORY_PER_ROW: usize = 6 << 10;

@@ -2,9 +2,6 @@
 
 use super::arena::Entry;
 
-/// The most values of a digit by which entries can be sorted.
-pub(super) const MOST_COUNTED: usize = 256;
-
 /// A digit of a deadline.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Digit {
@@ -74,6 +71,9 @@ impl Counts {
         })
     }
 }
+
+/// The most values of a digit by which entries can be sorted.
+pub(super) const MOST_COUNTED: usize = 256;
 
 #[cfg(test)]
 mod tests {

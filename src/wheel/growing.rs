@@ -7,17 +7,6 @@ use core::iter::Chain;
 use core::ops::{Index, IndexMut};
 use core::slice;
 
-/// Bytes up to which an array is moved, or given back, at once.
-const AT_ONCE: usize = 64 << 10;
-/// Bytes from which on the allocator moves an array without copying it: on Linux it hands out whole
-/// pages for such an array, and moves them to other addresses.
-const WHOLE_PAGES: usize = if cfg!(target_os = "linux") { 32 << 20 } else { usize::MAX };
-/// Elements that are laid out or moved with each new one.
-const STEP: usize = 64;
-/// Bytes that are freed at once of an array that is no longer needed.
-#[cfg(feature = "std")]
-const PIECE: usize = 256 << 10;
-
 /// An array in which no push moves more than a few elements.
 ///
 /// When the array is nearly full, a larger one is laid out. When it is full, its elements move
@@ -217,6 +206,17 @@ fn limit(capacity: usize) -> usize {
 fn with_room(len: usize) -> usize {
     len.saturating_add(len.div_ceil(STEP - 1))
 }
+
+/// Bytes up to which an array is moved, or given back, at once.
+const AT_ONCE: usize = 64 << 10;
+/// Bytes from which on the allocator moves an array without copying it: on Linux it hands out whole
+/// pages for such an array, and moves them to other addresses.
+const WHOLE_PAGES: usize = if cfg!(target_os = "linux") { 32 << 20 } else { usize::MAX };
+/// Elements that are laid out or moved with each new one.
+const STEP: usize = 64;
+/// Bytes that are freed at once of an array that is no longer needed.
+#[cfg(feature = "std")]
+const PIECE: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests {

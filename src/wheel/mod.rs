@@ -112,12 +112,6 @@ struct Work {
     rounds_waited: u64,
 }
 
-/// Buckets so few that the rows which stale entries keep in the table take little memory.
-const FEW_BUCKETS: u32 = 1 << 16;
-
-/// Stamps after which a sweep looks at all entries, because stamps come round.
-const STAMPS_PER_SWEEP: u32 = 1 << 30;
-
 /// A timeout that a wheel handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Expired<T, K = Key> {
@@ -912,6 +906,12 @@ impl<T> Default for Wheel<T> {
         Self::new(Mode::default())
     }
 }
+
+/// Buckets so few that the rows which stale entries keep in the table take little memory.
+const FEW_BUCKETS: u32 = 1 << 16;
+
+/// Stamps after which a sweep looks at all entries, because stamps come round.
+const STAMPS_PER_SWEEP: u32 = 1 << 30;
 
 #[cfg(test)]
 mod tests {

@@ -8,20 +8,6 @@ use crate::steps;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// The most entries that are moved to put another one in its place.
-const MOST_MOVED: usize = 32;
-/// The most entries that are not due among which others are inserted: all may have to be put back.
-const MOST_INSERTED: usize = 2 * CHUNK;
-/// Timeouts that are read ahead at once.
-const PREFETCHED: usize = 256;
-/// Timeouts of a bucket that are few enough to be sorted instead of demoted, even if others are
-/// scheduled among them.
-const FEW_SORTED: usize = 128;
-/// The same, if none was scheduled among those that were sorted before.
-const MOST_SORTED: usize = 4096;
-/// The same for a bucket of level 1, which has few ticks to tell apart.
-const MOST_SORTED_FINE: usize = 8192;
-
 /// The timeouts whose deadlines are not after the cursor, in the order in which they come out.
 ///
 /// The entries of `sorted` come first, then those of `runs`, then those of `due`. If there is any
@@ -307,6 +293,20 @@ impl Ready {
         self.due.check(arena);
     }
 }
+
+/// The most entries that are moved to put another one in its place.
+const MOST_MOVED: usize = 32;
+/// The most entries that are not due among which others are inserted: all may have to be put back.
+const MOST_INSERTED: usize = 2 * CHUNK;
+/// Timeouts that are read ahead at once.
+const PREFETCHED: usize = 256;
+/// Timeouts of a bucket that are few enough to be sorted instead of demoted, even if others are
+/// scheduled among them.
+const FEW_SORTED: usize = 128;
+/// The same, if none was scheduled among those that were sorted before.
+const MOST_SORTED: usize = 4096;
+/// The same for a bucket of level 1, which has few ticks to tell apart.
+const MOST_SORTED_FINE: usize = 8192;
 
 #[cfg(test)]
 mod tests {

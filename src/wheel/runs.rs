@@ -7,9 +7,6 @@ use alloc::collections::binary_heap::PeekMut;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-/// Timeouts that are sorted at once.
-const RUN: usize = 1024;
-
 /// Takes entries in any order, and gives them out by deadline. Entries of equal deadlines come out
 /// in the order in which they were put in.
 ///
@@ -128,6 +125,9 @@ impl Runs {
         }
     }
 }
+
+/// Timeouts that are sorted at once.
+const RUN: usize = 1024;
 
 #[cfg(test)]
 mod tests {

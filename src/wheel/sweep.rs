@@ -3,17 +3,6 @@
 use super::Wheel;
 use super::bucket::CHUNK;
 
-/// Stale entries that begin no sweep, however few timeouts there are.
-pub(super) const FEW_STALE: usize = 8;
-/// Stale entries for each timeout that begin no sweep.
-pub(super) const STALE_PER_LIVE: usize = 3;
-/// Entries that a sweep looks at for each timeout that leaves.
-pub(super) const SWEPT: usize = 16;
-/// The least cost of a look at a piece, in entries. So small that a sweep of pieces of one entry
-/// each is over before most of the timeouts are gone that were live when it began: otherwise those
-/// that leave meanwhile would leave as many stale entries behind.
-const LEAST_COST: usize = 2;
-
 /// The number of stale entries, and how far the search for them has come.
 ///
 /// The search goes through all buckets from the highest number down, and then through what is
@@ -162,6 +151,17 @@ impl<T> Wheel<T> {
         })
     }
 }
+
+/// Stale entries that begin no sweep, however few timeouts there are.
+pub(super) const FEW_STALE: usize = 8;
+/// Stale entries for each timeout that begin no sweep.
+pub(super) const STALE_PER_LIVE: usize = 3;
+/// Entries that a sweep looks at for each timeout that leaves.
+pub(super) const SWEPT: usize = 16;
+/// The least cost of a look at a piece, in entries. So small that a sweep of pieces of one entry
+/// each is over before most of the timeouts are gone that were live when it began: otherwise those
+/// that leave meanwhile would leave as many stale entries behind.
+const LEAST_COST: usize = 2;
 
 #[cfg(test)]
 mod tests {

@@ -7,16 +7,6 @@ use super::growing::free_some;
 use crate::steps;
 use alloc::vec::Vec;
 
-/// The bits of a bucket's number that say its place in its row.
-const ROW_BITS: u32 = 4;
-/// Buckets in a row.
-pub(super) const ROW: usize = 1 << ROW_BITS;
-/// The bits of a bucket's number that one tier of nodes takes.
-const NODE_BITS: u32 = 6;
-/// Children of a node.
-const FANOUT: usize = 1 << NODE_BITS;
-const ABSENT: u32 = u32::MAX;
-
 /// The buckets of a wheel, allocated a row at a time where they are used.
 ///
 /// The leaves of the tree are the rows. Each row and each node above knows which of its members are
@@ -531,6 +521,16 @@ fn bits(mut word: u64) -> impl Iterator<Item = u32> {
 fn digit(number: u32, tier: u32) -> usize {
     (number >> (ROW_BITS + (tier - 1) * NODE_BITS)) as usize % FANOUT
 }
+
+/// The bits of a bucket's number that say its place in its row.
+const ROW_BITS: u32 = 4;
+/// Buckets in a row.
+pub(super) const ROW: usize = 1 << ROW_BITS;
+/// The bits of a bucket's number that one tier of nodes takes.
+const NODE_BITS: u32 = 6;
+/// Children of a node.
+const FANOUT: usize = 1 << NODE_BITS;
+const ABSENT: u32 = u32::MAX;
 
 #[cfg(test)]
 mod tests {

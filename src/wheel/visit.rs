@@ -24,9 +24,6 @@ pub(super) enum Visit {
     Scan { number: u32, chunk: usize, earliest: u64, from: u64, to: u64 },
 }
 
-/// Chunks that are demoted at once.
-const DEMOTED: usize = 2;
-
 impl Visit {
     /// Returns the bucket that is being taken apart.
     pub(super) fn number(self) -> u32 {
@@ -209,3 +206,6 @@ impl<T> Wheel<T> {
         entries
     }
 }
+
+/// Chunks that are demoted at once.
+const DEMOTED: usize = 2;

@@ -5,15 +5,6 @@ use super::{Key, Wheel};
 use crate::steps;
 use core::ops::RangeInclusive;
 
-/// The most buckets that a choice looks at: that of the last tick of the range, and the occupied one
-/// before it. In a hierarchical wheel that one is in the range as a whole, or is the bucket of the
-/// first tick.
-const LOOKS: usize = 2;
-
-/// The most entries that a choice looks at in each of these buckets, and among what is sorted, for a
-/// timeout that was not cancelled.
-const ENTRIES: usize = 64;
-
 impl<T> Wheel<T> {
     /// Schedules `value` at a tick in `range` and returns its key. Any tick of the range will do,
     /// so the wheel takes one that costs no wake-up of its own if it finds one. O(levels).
@@ -104,6 +95,15 @@ fn coarsest(earliest: u64, latest: u64) -> u64 {
     let digit = (before ^ latest).ilog2();
     latest >> digit << digit
 }
+
+/// The most buckets that a choice looks at: that of the last tick of the range, and the occupied one
+/// before it. In a hierarchical wheel that one is in the range as a whole, or is the bucket of the
+/// first tick.
+const LOOKS: usize = 2;
+
+/// The most entries that a choice looks at in each of these buckets, and among what is sorted, for a
+/// timeout that was not cancelled.
+const ENTRIES: usize = 64;
 
 #[cfg(test)]
 mod tests {

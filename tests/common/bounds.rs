@@ -15,16 +15,6 @@ use allocation_counter::measure;
 use std::collections::BTreeMap;
 use tickwheel::{Mode, steps};
 
-/// Steps that any call may take: it sorts a bucket of 8192, and leaves a chunk or two behind.
-const ONE_CALL: f64 = 12_000.0;
-/// The same where few timeouts are pending: some steps for each stale entry that no sweep has found
-/// yet, which are a chunk at most, and for each timeout.
-const FEW: [f64; 2] = [2_500.0, 16.0];
-/// The mean number of steps that a call may take: a look at the last chunk of a bucket.
-const MEAN: f64 = 600.0;
-/// The bytes that any call may allocate, and the mean that a call may.
-const BYTES: [f64; 2] = [65_536.0, 1_024.0];
-
 /// A type whose operations are held to their bounds.
 pub(crate) trait Subject: Sized {
     /// The sources of the public operations, and those of them that are not judged: constructors.
@@ -193,7 +183,7 @@ fn stated(sources: &[&str]) -> BTreeMap<String, Stated> {
 /// Judges each operation after each history.
 pub(crate) fn keeps_its_bounds<S: Subject>(mode: Mode) {
     let (peak, calls) = asked("BOUNDS_PEAK")
-        .map_or_else(|| long((1_000, 200), (20_000, 2_000)), |peak| (peak, 10_000));
+        .map_or_else(|| long((PEAK, 200), (LONG_PEAK, 2_000)), |peak| (peak, 10_000));
     let mut stated = stated(S::SOURCES);
     stated.retain(|name, _| !S::CONSTRUCTORS.contains(&name.as_str()));
     for (history, make) in histories::<S>() {
@@ -262,3 +252,17 @@ fn keeps_its_bound<S: Subject>(
     assert!(dearest_bytes as f64 <= BYTES[0] + each, "bytes of one call: {found}");
     assert!(bytes as f64 <= BYTES[1] * calls + times * each, "bytes: {found}");
 }
+
+/// Steps that any call may take: it sorts a bucket of 8192, and leaves a chunk or two behind.
+const ONE_CALL: f64 = 12_000.0;
+/// The same where few timeouts are pending: some steps for each stale entry that no sweep has found
+/// yet, which are a chunk at most, and for each timeout.
+const FEW: [f64; 2] = [2_500.0, 16.0];
+/// The mean number of steps that a call may take: a look at the last chunk of a bucket.
+const MEAN: f64 = 600.0;
+/// The bytes that any call may allocate, and the mean that a call may.
+const BYTES: [f64; 2] = [65_536.0, 1_024.0];
+/// The timeouts of each history.
+const PEAK: u64 = 1_000;
+/// The same, if tests are to be long.
+const LONG_PEAK: u64 = 20_000;

@@ -31,8 +31,6 @@ struct Kind {
     receiver: DelayReceiver<u32>,
 }
 type KindKey = Key;
-/// It waits for its senders.
-const EMPTY: Poll<Option<u32>> = Poll::Pending;
 
 impl Kind {
     fn sender(&mut self) -> &DelaySender<u32> {
@@ -263,3 +261,6 @@ fn many_threads_and_nothing_is_lost(mode: Mode) {
     values.sort_unstable();
     assert!(values.into_iter().eq(0..2_000));
 }
+
+/// It waits for its senders.
+const EMPTY: Poll<Option<u32>> = Poll::Pending;

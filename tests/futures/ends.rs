@@ -17,8 +17,6 @@ in_each_mode! {
     a_stopped_timer_gives_no_wakers_back,
 }
 
-const STOPPED: Poll<Result<(), ScheduleErrorKind>> = Poll::Ready(Err(ScheduleErrorKind::Stopped));
-
 fn stopping_wakes_what_waits_and_it_says_so(mode: Mode) {
     let (manual, hand) = (Manual::new(mode), Hand::new());
     let delays = [ms(1), ms(300), ms(1_000_000), Duration::MAX];
@@ -171,3 +169,5 @@ fn a_sleep_can_be_polled_and_dropped_on_any_thread() {
     .unwrap();
     wait_until(|| timer.pending() == 0 && hand.wakers() == 0);
 }
+
+const STOPPED: Poll<Result<(), ScheduleErrorKind>> = Poll::Ready(Err(ScheduleErrorKind::Stopped));

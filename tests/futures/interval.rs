@@ -22,9 +22,6 @@ in_each_mode! {
     always_late_it_gives_way_to_others,
 }
 
-/// No ticks.
-const NONE: [u64; 0] = [];
-
 fn tick(
     hand: &Hand,
     interval: &mut Interval,
@@ -319,3 +316,6 @@ fn skip_never_hands_out_two_at_once() {
         }
     }
 }
+
+/// No ticks.
+const NONE: [u64; 0] = [];

@@ -26,7 +26,6 @@ in_each_mode! {
 /// Each number is under itself at first.
 struct Kind(DelayMap<u32, u32>);
 type KindKey = u32;
-const EMPTY: Poll<Option<u32>> = Poll::Ready(None);
 
 impl Kind {
     fn insert(&mut self, value: u32, delay: Duration) -> u32 {
@@ -235,3 +234,5 @@ fn it_allocates_a_wheel_and_a_table_alone(mode: Mode) {
     // What the timer has of its own for one timeout.
     assert!(held.bytes_current < 20_000, "{} bytes", held.bytes_current);
 }
+
+const EMPTY: Poll<Option<u32>> = Poll::Ready(None);

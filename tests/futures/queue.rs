@@ -19,7 +19,6 @@ in_each_mode! {
 
 type Kind = DelayQueue<u32>;
 type KindKey = Key;
-const EMPTY: Poll<Option<u32>> = Poll::Ready(None);
 
 fn on(timer: &Timer) -> Kind {
     DelayQueue::with_timer(timer)
@@ -130,3 +129,5 @@ fn values_are_seen_and_changed_in_place(mode: Mode) {
     assert_eq!(held.kind.remove(key), Some(2));
     assert!(held.kind.get(key).is_none() && held.kind.get_mut(key).is_none());
 }
+
+const EMPTY: Poll<Option<u32>> = Poll::Ready(None);

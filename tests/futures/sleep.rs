@@ -231,8 +231,6 @@ fn moved_after_it_completed_it_completes_again(mode: Mode) {
     assert_eq!(hand.poll(&mut sleep), Poll::Ready(Ok(())));
 }
 
-const YEAR: u64 = 365 * 86_400_000;
-
 fn years_away_it_is_exact(mode: Mode) {
     let (manual, hand) = (Manual::new(mode), Hand::new());
     for years in [1, 1, 1, 1, 1, 10, 5] {
@@ -439,3 +437,5 @@ fn a_thousand_short_ones_make_progress() {
         }
     });
 }
+
+const YEAR: u64 = 365 * 86_400_000;

@@ -21,8 +21,6 @@ in_each_mode! {
     stopped_it_gives_the_task_back,
 }
 
-const ALL: [MissedTick; 3] = [MissedTick::Burst, MissedTick::Delay, MissedTick::Skip];
-
 /// A task that writes the number of each run, and chooses one after the other.
 fn choosing(log: &Log, choices: Vec<Next>) -> impl FnMut(&Run) -> Next + Send + 'static {
     let (log, mut choices) = (log.clone(), choices.into_iter());
@@ -253,3 +251,5 @@ fn moved_in_the_hands_of_the_executor_it_is_the_run_after_that_moves() {
         assert!(next.checked_sub(ms(1)) < runs.lock().unwrap()[1].0);
     }
 }
+
+const ALL: [MissedTick; 3] = [MissedTick::Burst, MissedTick::Delay, MissedTick::Skip];

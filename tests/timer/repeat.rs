@@ -24,8 +24,6 @@ in_each_mode! {
     stopped_it_comes_back,
 }
 
-const ALL: [MissedTick; 3] = [MissedTick::Burst, MissedTick::Delay, MissedTick::Skip];
-
 fn times(ran: Vec<(u64, u32)>) -> Vec<u64> {
     ran.into_iter().map(|(millis, _)| millis).collect()
 }
@@ -287,3 +285,5 @@ fn on_the_systems_clock_it_never_runs_early() {
     let runs = runs.lock().unwrap();
     assert!((1..).zip(runs.iter()).all(|(run, &time)| period * run <= time), "{runs:?}");
 }
+
+const ALL: [MissedTick; 3] = [MissedTick::Burst, MissedTick::Delay, MissedTick::Skip];

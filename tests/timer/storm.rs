@@ -15,10 +15,6 @@ use tickwheel::{ManualClock, MissedTick, Status, Timeout, Timer};
 
 type BoxedTask = Box<dyn FnOnce() + Send>;
 
-const A_ROUND: usize = 2_000;
-const THREADS: usize = 3;
-const TIMERS: u64 = 10;
-
 #[test]
 fn each_timeout_has_one_end_whoever_stops_sheds_and_nests() {
     let timeouts = asked_or_long("TICKWHEEL_STORM", 10_000, 60_000) as usize;
@@ -342,3 +338,7 @@ fn round(seed: u64, watch: &Arc<Watch>, ends: &mut HashMap<String, usize>) -> us
     }
     timeouts.len()
 }
+
+const A_ROUND: usize = 2_000;
+const THREADS: usize = 3;
+const TIMERS: u64 = 10;

@@ -67,11 +67,6 @@ in_each_mode! {
     what_is_not_due_yet_is_sorted_only_while_it_is_little,
 }
 
-/// More than a few chunks, and more than are sorted at once.
-const CROWD: u64 = 3000;
-/// Far enough to be on a coarse level.
-const FAR: u64 = 1 << 20;
-
 /// Timeouts that the last step of [`Wheel::expire_bounded`] may take beyond its work, as documented.
 fn step_of(mode: Mode) -> usize {
     if mode.is_hashed() { 512 } else { 1024 }
@@ -352,9 +347,6 @@ fn up_to_the_end_of_time_in_steps(mode: Mode) {
     }
 }
 
-/// A crowd that is too large to be sorted at once.
-const HUGE: u64 = if cfg!(debug_assertions) { 8_000 } else { 20_000 };
-
 fn too_many_to_be_sorted_at_once_come_in_order(mode: Mode) {
     // In one bucket of the second level, where more are sorted than on others.
     let span = mode.buckets() as u64;
@@ -499,3 +491,11 @@ fn what_is_not_due_yet_is_sorted_only_while_it_is_little(mode: Mode) {
     }
     assert_eq!(next, HUGE);
 }
+
+/// More than a few chunks, and more than are sorted at once.
+const CROWD: u64 = 3000;
+/// Far enough to be on a coarse level.
+const FAR: u64 = 1 << 20;
+
+/// A crowd that is too large to be sorted at once.
+const HUGE: u64 = if cfg!(debug_assertions) { 8_000 } else { 20_000 };

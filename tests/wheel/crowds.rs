@@ -31,11 +31,6 @@ fn in_a_bucket() -> usize {
     if cfg!(debug_assertions) { long(600, 2_000) } else { 20_000 }
 }
 
-/// Where a coarse bucket of each hierarchical wheel begins.
-const FAR: u64 = 1 << 30;
-/// Deadlines in it: more than one bucket of the level below covers.
-const SPAN: u64 = 1 << 16;
-
 /// A wheel and its map, and what is drawn for them.
 struct Crowd {
     pair: Pair,
@@ -178,14 +173,6 @@ fn whatever_is_done_between_steps_it_comes_as_a_sorted_map_says(mode: Mode) {
 
 type Draw = fn(&mut Rng) -> u64;
 
-/// Where a bucket of `in_a_bucket()` timeouts is driven to, and what is in it.
-const BUCKETS: [(u64, Draw); 2] = [
-    // One coarse bucket of a hierarchical wheel.
-    (FAR + SPAN / 2, |rng| FAR + rng.u64(..SPAN)),
-    // One bucket of a hashed wheel, most of which waits.
-    (FAR, |rng| FAR + (rng.u64(..4) << 20)),
-];
-
 /// A crowd in such a bucket, of which so many steps have been taken apart, and 64 elsewhere.
 fn in_the_middle(mode: Mode, bucket: usize, steps: usize) -> Crowd {
     let mut crowd = Crowd::new(mode, steps as u64);
@@ -282,3 +269,16 @@ fn the_next_deadline_of_a_crowd_cancelled_in_order_is_not_searched_for_anew(mode
     let [few, many] = [1 << 8, 1 << 11].map(|crowd| cancelling_in_order(mode, crowd));
     assert!(many <= 24 * few, "{many} steps, and {few} for an eighth");
 }
+
+/// Where a coarse bucket of each hierarchical wheel begins.
+const FAR: u64 = 1 << 30;
+/// Deadlines in it: more than one bucket of the level below covers.
+const SPAN: u64 = 1 << 16;
+
+/// Where a bucket of `in_a_bucket()` timeouts is driven to, and what is in it.
+const BUCKETS: [(u64, Draw); 2] = [
+    // One coarse bucket of a hierarchical wheel.
+    (FAR + SPAN / 2, |rng| FAR + rng.u64(..SPAN)),
+    // One bucket of a hashed wheel, most of which waits.
+    (FAR, |rng| FAR + (rng.u64(..4) << 20)),
+];

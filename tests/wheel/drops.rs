@@ -40,9 +40,6 @@ struct Value {
     panics: bool,
 }
 
-/// Tells a drop that panics from an assertion that fails.
-const PANIC: &str = "the value's drop fails";
-
 impl Drops {
     fn value(&self) -> Value {
         let mut counts = self.0.borrow_mut();
@@ -332,3 +329,6 @@ fn what_a_crowd_leaves_when_it_is_cancelled_is_dropped_at_once(mode: Mode) {
     assert_eq!(wheel.stats().buckets_visited, 0, "without a look at any other");
     wheel.check();
 }
+
+/// Tells a drop that panics from an assertion that fails.
+const PANIC: &str = "the value's drop fails";

@@ -15,10 +15,6 @@ in_each_mode! {
     a_key_that_panics_in_its_drop_takes_the_value_along,
 }
 
-const MANY: u64 = 20_000;
-/// Steps of a look at a chunk, at the last one, and at some nodes of the tree.
-const LOOKS: u64 = 1_200;
-
 /// The steps that a call takes.
 fn taken(work: impl FnOnce()) -> u64 {
     let before = steps();
@@ -208,3 +204,7 @@ fn in_modes_of_many_buckets_memory_goes_by_what_is_pending() {
         wheel.check();
     }
 }
+
+const MANY: u64 = 20_000;
+/// Steps of a look at a chunk, at the last one, and at some nodes of the tree.
+const LOOKS: u64 = 1_200;

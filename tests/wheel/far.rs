@@ -35,8 +35,6 @@ in_each_mode! {
         "a@1; to 9: a@1; to 40; b@2595; walk 2640: b@2595",
 }
 
-const YEAR: u64 = 365 * 86_400_000;
-
 fn close_to_the_end_of_time_nothing_overflows(mode: Mode) {
     for left in [0, 1, 2, 7, 8, 63, 64, 255, 256, 511, 512, 600] {
         let mut wheel = Checked::at(mode, u64::MAX - left);
@@ -197,3 +195,5 @@ fn delays_of_a_round_less_or_more_do_not_alias(mode: Mode) {
         assert_eq!(wheel.jump(due), [(due, delay)]);
     }
 }
+
+const YEAR: u64 = 365 * 86_400_000;

@@ -11,9 +11,6 @@ in_each_mode! {
     shrunk_in_the_middle_keys_stay_good,
 }
 
-/// More than are ever moved at once: 16 or 8 bytes each, 64 KB.
-const MANY: usize = 20_000;
-
 fn anything_can_be_done_while_it_grows(mode: Mode) {
     let mut numbers = Numbers(31);
     let mut pair = Pair::new(mode);
@@ -82,3 +79,6 @@ fn shrunk_in_the_middle_keys_stay_good(mode: Mode) {
         wheel.check();
     }
 }
+
+/// More than are ever moved at once: 16 or 8 bytes each, 64 KB.
+const MANY: usize = 20_000;

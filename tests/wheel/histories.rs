@@ -26,14 +26,6 @@ in_each_mode_and_large! {
     short_programs_one_after_the_other,
 }
 
-/// The most timeouts that are live.
-const LIVE: usize = 20;
-/// Entries that may be stale, with so few live: a few for each, and some that are cleared away
-/// together.
-const STALE: usize = 512;
-/// Stale entries that one call may clear away: some microseconds of work.
-const AT_ONCE: usize = 1024;
-
 /// Operations that each history takes.
 fn operations() -> usize {
     let [few, many] = if cfg!(debug_assertions) { [4_000, 10_000] } else { [1_000_000, 1_000_000] };
@@ -162,8 +154,6 @@ fn an_ordinary_day(mode: Mode) {
         },
     );
 }
-
-const START: u64 = 1 << 30;
 
 /// Two that are sorted together, of which the first comes out.
 fn sorted_together(wheel: &mut Wheel<usize>) -> u64 {
@@ -359,3 +349,13 @@ fn short_programs_one_after_the_other(mode: Mode) {
         1
     });
 }
+
+/// The most timeouts that are live.
+const LIVE: usize = 20;
+/// Entries that may be stale, with so few live: a few for each, and some that are cleared away
+/// together.
+const STALE: usize = 512;
+/// Stale entries that one call may clear away: some microseconds of work.
+const AT_ONCE: usize = 1024;
+
+const START: u64 = 1 << 30;

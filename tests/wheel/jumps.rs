@@ -104,9 +104,6 @@ fn a_jump_past_a_crowd_costs_the_crowd_and_not_the_distance(mode: Mode) {
     }
 }
 
-/// The timeouts that are jumped past, the last of them due before tick 4096.
-const PAST: u64 = 300;
-
 fn jumped_past(mode: Mode, distance: u64) -> Checked<u64> {
     let mut wheel = Checked::new(mode);
     for value in 0..PAST {
@@ -273,3 +270,6 @@ fn jumps_of_every_size_end_where_they_should(mode: Mode) {
         assert!(wheel.is_empty());
     }
 }
+
+/// The timeouts that are jumped past, the last of them due before tick 4096.
+const PAST: u64 = 300;

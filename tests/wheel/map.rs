@@ -360,8 +360,6 @@ struct Moods {
     is_equal: Option<fn(u32) -> bool>,
 }
 
-const GOOD: Moods = Moods { hashes: u32::MAX, eqs: u32::MAX, differs: false, is_equal: None };
-
 thread_local! {
     static MOODS: Cell<Moods> = const { Cell::new(GOOD) };
     static CALLS: Cell<u32> = const { Cell::new(0) };
@@ -667,3 +665,5 @@ fn emptied_and_shrunk_it_holds_nothing(mode: Mode) {
     });
     assert_eq!(held.bytes_current, map.stats().memory as i64, "the map knows what it allocated");
 }
+
+const GOOD: Moods = Moods { hashes: u32::MAX, eqs: u32::MAX, differs: false, is_equal: None };

@@ -37,19 +37,6 @@ struct Metered {
     most: usize,
 }
 
-/// What each bucket of a small wheel may hold from its first use on.
-const EACH_BUCKET: usize = 64;
-/// What each of the most timeouts that were live may cost, value included.
-const EACH: usize = 192;
-const AT_REST: usize = 8 << 10;
-/// What a wheel may hold whatever is in it: a row, and a chunk or two of entries on their way out.
-const AT_WORK: usize = 12 << 10;
-/// Entries of timeouts that were moved are cleared away some at a time, and until then each may
-/// keep a row of buckets.
-const FEW_ROWS: usize = 128 << 10;
-/// Of long lists of deadlines a debug build takes every fifth.
-const EVERY: usize = if cfg!(debug_assertions) { 5 } else { 1 };
-
 impl Metered {
     fn new(mode: Mode) -> Self {
         Self { wheel: Wheel::new(mode), bytes: 0, most: 0 }
@@ -522,3 +509,16 @@ fn room_that_cannot_be_had_is_not_made() {
     let key = wheel.schedule(1, 1);
     assert_eq!(wheel.cancel(key), Some(1));
 }
+
+/// What each bucket of a small wheel may hold from its first use on.
+const EACH_BUCKET: usize = 64;
+/// What each of the most timeouts that were live may cost, value included.
+const EACH: usize = 192;
+const AT_REST: usize = 8 << 10;
+/// What a wheel may hold whatever is in it: a row, and a chunk or two of entries on their way out.
+const AT_WORK: usize = 12 << 10;
+/// Entries of timeouts that were moved are cleared away some at a time, and until then each may
+/// keep a row of buckets.
+const FEW_ROWS: usize = 128 << 10;
+/// Of long lists of deadlines a debug build takes every fifth.
+const EVERY: usize = if cfg!(debug_assertions) { 5 } else { 1 };

@@ -161,9 +161,6 @@ fn arbitrary_width(g: &mut Gen) -> i64 {
     }
 }
 
-/// Into how many calls `Op::ExpireBounded` divides its work.
-const STEPS: usize = 3;
-
 impl Pair {
     /// Returns one of all values that were ever scheduled.
     fn name(&self, which: usize) -> Option<usize> {
@@ -354,3 +351,6 @@ agrees_with_the_model! {
     hierarchical_256_agrees_with_the_model: Mode::hierarchical_with(256);
     hierarchical_2_to_the_30_agrees_with_the_model: Mode::hierarchical_with(1 << 30);
 }
+
+/// Into how many calls `Op::ExpireBounded` divides its work.
+const STEPS: usize = 3;

@@ -36,11 +36,6 @@ in_each_mode! {
     what_is_cleared_away_leaves_the_others_in_order,
 }
 
-/// Stale entries that there may be anyway.
-const FEW: usize = 64;
-/// Stale entries that there may be for each timeout.
-const EACH: usize = 8;
-
 /// But for the only entry of a bucket, so that the bucket stays.
 fn one_cancelled_as_soon_as_scheduled_leaves_nothing_behind(mode: Mode) {
     for deadline in DEADLINES {
@@ -72,8 +67,6 @@ fn in_one_bucket(value: u64) -> u64 {
 fn at_one_tick(_: u64) -> u64 {
     (1 << 20) + 5
 }
-
-const DEADLINES: [fn(u64) -> u64; 3] = [spread, in_one_bucket, at_one_tick];
 
 fn filled(mode: Mode, values: u64, deadline: fn(u64) -> u64) -> (Checked<u64>, Vec<Key>) {
     let mut wheel = Checked::new(mode);
@@ -304,3 +297,10 @@ fn what_is_cleared_away_leaves_the_others_in_order(mode: Mode) {
         }
     }
 }
+
+/// Stale entries that there may be anyway.
+const FEW: usize = 64;
+/// Stale entries that there may be for each timeout.
+const EACH: usize = 8;
+
+const DEADLINES: [fn(u64) -> u64; 3] = [spread, in_one_bucket, at_one_tick];

@@ -11,9 +11,6 @@ in_each_mode! {
     a_wheel_that_goes_by_ticks_is_never_early_and_less_than_a_tick_late,
 }
 
-const HOUR: u64 = 3_600_000_000_000;
-const NS: Duration = Duration::from_nanos(1);
-
 /// A tick of 1 ns to 1 h: short and long ones as likely, whole units as likely as odd numbers.
 fn draw_tick(numbers: &mut Numbers) -> Duration {
     let unit = 10_u64.pow(u32::try_from(numbers.below(13)).expect("small"));
@@ -148,3 +145,6 @@ fn at_the_ends_of_time_it_saturates_and_the_last_tick_never_comes() {
     assert_eq!((hours.now(century), hours.deadline(century + NS)), (8_760_000, 8_760_001));
     assert_eq!(hours.instant(8_760_000), Some(century));
 }
+
+const HOUR: u64 = 3_600_000_000_000;
+const NS: Duration = Duration::from_nanos(1);

@@ -85,9 +85,6 @@ pub struct Hierarchical {
     now: u64,
 }
 
-const BITS: u32 = 6;
-const LEVELS: u32 = 6;
-
 impl Hierarchical {
     /// Makes room for the requests below `requests`.
     #[must_use]
@@ -132,3 +129,6 @@ impl Scheme for Hierarchical {
         self.buckets.take_due(bucket(0, self.now), self.now, expired);
     }
 }
+
+const BITS: u32 = 6;
+const LEVELS: u32 = 6;

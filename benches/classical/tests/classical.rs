@@ -7,10 +7,6 @@ use classical::{
 use std::collections::BTreeSet;
 use tickwheel::Mode;
 
-const REQUESTS: u32 = 50;
-/// In which a bucket of the fourth level of the hierarchical wheel comes up, the first after 2^18.
-const TICKS: u64 = 270_000;
-
 fn schemes() -> Vec<(&'static str, Box<dyn Scheme>)> {
     let hashed = Mode::hashed(16).expect("a power of two");
     vec![
@@ -58,3 +54,7 @@ fn each_timer_expires_at_its_tick_unless_it_is_stopped() {
         }
     }
 }
+
+const REQUESTS: u32 = 50;
+/// In which a bucket of the fourth level of the hierarchical wheel comes up, the first after 2^18.
+const TICKS: u64 = 270_000;

@@ -16,9 +16,6 @@ use tickwheel::{DelayMap, DelayQueue, Key};
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-const ROWS: [&str; 6] =
-    ["insert, ns", "get", "reset", "replace", "replace by 1 ms, hand out", "bytes per value"];
-
 /// The figures of one subject in one turn, by row.
 fn figures<M>(
     keys: &[u64],
@@ -137,3 +134,6 @@ fn main() {
         }
     }
 }
+
+const ROWS: [&str; 6] =
+    ["insert, ns", "get", "reset", "replace", "replace by 1 ms, hand out", "bytes per value"];

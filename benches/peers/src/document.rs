@@ -7,12 +7,6 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 
-const BEGIN: &str = "<!-- Written by the program, from here on. -->";
-const END: &str = "<!-- Written by the program, up to here. -->";
-
-/// The size of the table that tells all, of those workloads that have several.
-const MAIN: usize = 1_000_000;
-
 /// All tables. How costs grow is told by the pictures in the directory `pictures`, or by tables.
 pub(crate) fn page(results: &Results, pictures: Option<&Path>) -> String {
     let mut page = results.about.clone() + &tables::pick(results) + &tables::behind(results);
@@ -61,6 +55,12 @@ fn replaced(document: &str, written: &str) -> Result<String, String> {
     let (_, after) = rest.split_once(END).ok_or_else(|| missing(END))?;
     Ok(format!("{before}{BEGIN}\n\n{}\n\n{END}{after}", written.trim()))
 }
+
+const BEGIN: &str = "<!-- Written by the program, from here on. -->";
+const END: &str = "<!-- Written by the program, up to here. -->";
+
+/// The size of the table that tells all, of those workloads that have several.
+const MAIN: usize = 1_000_000;
 
 #[cfg(test)]
 mod tests {

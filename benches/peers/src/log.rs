@@ -59,12 +59,6 @@ pub(crate) fn deadline(value: u64) -> u64 {
     value >> ID_BITS
 }
 
-/// Enough for 10 M timeouts; the other bits do for a deadline of 34 years.
-const ID_BITS: u32 = 24;
-
-/// In place of a value: none is pending.
-pub(crate) const NOTHING: u64 = u64::MAX;
-
 /// What can be wrong with an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Fault {
@@ -181,6 +175,12 @@ impl fmt::Display for Faults {
         f.write_str(&marks.join(", "))
     }
 }
+
+/// Enough for 10 M timeouts; the other bits do for a deadline of 34 years.
+const ID_BITS: u32 = 24;
+
+/// In place of a value: none is pending.
+pub(crate) const NOTHING: u64 = u64::MAX;
 
 #[cfg(test)]
 mod tests {

@@ -96,15 +96,6 @@ struct Arguments {
     measure_one: Option<String>,
 }
 
-/// What takes longer than this is not repeated more often than that.
-const SLOW: [(Duration, usize); 2] = [(Duration::from_secs(5), 3), (Duration::from_secs(20), 1)];
-
-const HELP: &str = "\
-Examples:
-  cargo run --profile bench -p peers -- --quick
-  cargo run --profile bench -p peers -- --workload requests --subject tickwheel --subject nexus
-  cargo run --profile bench -p peers -- --json run.json --plot docs/benchmarks --markdown docs/benchmarks.md";
-
 fn main() -> ExitCode {
     match Arguments::parse().run() {
         Ok(()) => ExitCode::SUCCESS,
@@ -257,18 +248,6 @@ impl Arguments {
     }
 }
 
-const QUICK: &str = "\
-A QUICK run: small sizes and few repetitions, to see that it works; not the figures to judge by.
-
-";
-
-/// Prints the machine, the system, and what was built on it when.
-const MACHINE: &str = "\
-echo \"- $(sed -n '/^model name\\s*: /{s///;p;q}' /proc/cpuinfo), $(nproc) cores\"
-echo \"- $(uname -sr), $(rustc --version)\"
-echo \"- $(date -u +%FT%TZ), commit $(git describe --always --dirty=' changed')\"
-";
-
 fn list() -> Result<(), Box<dyn Error>> {
     let mut out = io::stdout().lock();
     writeln!(out, "Workloads:")?;
@@ -282,3 +261,24 @@ fn list() -> Result<(), Box<dyn Error>> {
     }
     Ok(())
 }
+
+/// What takes longer than this is not repeated more often than that.
+const SLOW: [(Duration, usize); 2] = [(Duration::from_secs(5), 3), (Duration::from_secs(20), 1)];
+
+const HELP: &str = "\
+Examples:
+  cargo run --profile bench -p peers -- --quick
+  cargo run --profile bench -p peers -- --workload requests --subject tickwheel --subject nexus
+  cargo run --profile bench -p peers -- --json run.json --plot docs/benchmarks --markdown docs/benchmarks.md";
+
+const QUICK: &str = "\
+A QUICK run: small sizes and few repetitions, to see that it works; not the figures to judge by.
+
+";
+
+/// Prints the machine, the system, and what was built on it when.
+const MACHINE: &str = "\
+echo \"- $(sed -n '/^model name\\s*: /{s///;p;q}' /proc/cpuinfo), $(nproc) cores\"
+echo \"- $(uname -sr), $(rustc --version)\"
+echo \"- $(date -u +%FT%TZ), commit $(git describe --always --dirty=' changed')\"
+";

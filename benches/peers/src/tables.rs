@@ -10,12 +10,6 @@ use crate::workloads::{CALLS, DURATION, HISTORIES, NOISE, WORKLOADS, Workload};
 use comfy_table::CellAlignment;
 use std::collections::BTreeSet;
 
-/// Columns with these heads are words; all others are figures.
-const WORDS: [&str; 6] = ["subject", "call", "before", "workload", "peer", "answers"];
-
-/// The quantiles in the table of the longest calls; `--json` has more.
-const LONGEST: [&str; 4] = ["p99", "p99.9", "p99.99", "max"];
-
 /// A heading, what the table is about, and the table. A last column that is empty is left out.
 fn section(
     title: &str,
@@ -187,6 +181,12 @@ pub(crate) fn behind(results: &Results) -> String {
     let heads = ["workload", "peer", "ours / it", "answers"].map(str::to_owned);
     section("Where a peer is ahead", about, &heads, found.into_iter().map(|(_, cells)| cells))
 }
+
+/// Columns with these heads are words; all others are figures.
+const WORDS: [&str; 6] = ["subject", "call", "before", "workload", "peer", "answers"];
+
+/// The quantiles in the table of the longest calls; `--json` has more.
+const LONGEST: [&str; 4] = ["p99", "p99.9", "p99.99", "max"];
 
 #[cfg(test)]
 mod tests {

@@ -49,11 +49,6 @@ enum Command {
     },
 }
 
-const COMPLETIONS_HELP: &str = "\
-Examples:
-  tickwheel completions bash > ~/.local/share/bash-completion/completions/tickwheel
-  tickwheel completions fish > ~/.config/fish/completions/tickwheel.fish";
-
 /// A command that needs a feature, with whatever arguments it gets.
 #[cfg(not(feature = "watch"))]
 #[derive(clap::Args)]
@@ -130,3 +125,8 @@ impl From<TraceError> for Failure {
         Self::Input(error.to_string())
     }
 }
+
+const COMPLETIONS_HELP: &str = "\
+Examples:
+  tickwheel completions bash > ~/.local/share/bash-completion/completions/tickwheel
+  tickwheel completions fish > ~/.config/fish/completions/tickwheel.fish";

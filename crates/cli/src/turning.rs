@@ -25,9 +25,6 @@ pub(crate) struct Picture {
     pub(crate) rounds: Vec<u32>,
 }
 
-/// The bits of a number of rounds that a bin of [`Picture::rounds`] takes.
-pub(crate) const ROUNDS_BITS: u32 = 3;
-
 impl Turning {
     pub(crate) fn new(mode: Mode) -> Self {
         Self { wheel: Wheel::new(mode), keys: HashMap::new(), fired: 0 }
@@ -94,3 +91,6 @@ impl Turning {
         picture
     }
 }
+
+/// The bits of a number of rounds that a bin of [`Picture::rounds`] takes.
+pub(crate) const ROUNDS_BITS: u32 = 3;

@@ -32,8 +32,6 @@ struct App {
 struct State<T>(T);
 struct Path<T>(T);
 
-const SCHEDULE: &str = "select tickwheel_schedule($1, $2, $3)";
-
 /// `POST /orders/{id}`: the timeout is there exactly if the order is.
 async fn place_order(State(app): State<Arc<App>>, Path(id): Path<i32>) -> Result<String> {
     let mut database = app.database.lock().await;
@@ -119,3 +117,5 @@ fn main() -> Result<()> {
     Builder::new_current_thread().enable_all().build()?.block_on(serve(url.clone()))?;
     smol::block_on(alone(&url))
 }
+
+const SCHEDULE: &str = "select tickwheel_schedule($1, $2, $3)";

@@ -57,13 +57,13 @@ pub use store::postgres::{MIGRATION, PostgresStore, Workers, cancel_in, schedule
 pub use store::redb::{RedbStore, Report};
 pub use timer::{Builder, Commit, Due, DueStream, DurableTimer, Iter, Pending, Stats};
 
+/// The examples in the documents are run as tests too.
+#[cfg(all(doctest, feature = "redb"))]
+#[doc = include_str!("../README.md")]
+mod documents {}
+
 /// The longest name of a timeout, in bytes.
 pub const MAX_NAME: usize = 255;
 
 /// The longest payload of a timeout, in bytes.
 pub const MAX_PAYLOAD: usize = 65_536;
-
-/// The examples in the documents are run as tests too.
-#[cfg(all(doctest, feature = "redb"))]
-#[doc = include_str!("../README.md")]
-mod documents {}

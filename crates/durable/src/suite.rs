@@ -205,9 +205,6 @@ fn takes_the_longest_and_the_shortest(mut store: impl Store) {
     assert_eq!(all(&mut store).len(), 4);
 }
 
-/// The last deadline that a timer asks for.
-const LAST: u64 = i64::MAX as u64;
-
 /// Some thousand changes, from a generator of numbers that is always the same.
 fn agrees_with_a_map(mut store: impl Store) {
     let leases = lease(&mut store);
@@ -346,3 +343,6 @@ fn all(store: &mut impl Store) -> Vec<Row> {
     assert_eq!((end, damaged), (None, Vec::new()));
     rows
 }
+
+/// The last deadline that a timer asks for.
+const LAST: u64 = i64::MAX as u64;

@@ -12,8 +12,6 @@ use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 use tickwheel_durable::DurableTimer;
 
-const LONG: Duration = Duration::from_secs(60);
-
 /// A file system of its own.
 struct Mount(TempDir);
 
@@ -87,3 +85,5 @@ fn a_folder_that_cannot_be_written_is_told_with_what_would_be_right() {
     let error = DurableTimer::open(disk.0.path().join("timeouts")).map(drop).unwrap_err();
     assert!(error.to_string().contains("must be writable"), "{error}");
 }
+
+const LONG: Duration = Duration::from_secs(60);

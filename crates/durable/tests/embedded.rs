@@ -13,10 +13,6 @@ use tickwheel_durable::{
     Cancelled, DurableTimer, Error, MAX_NAME, MAX_PAYLOAD, MemoryStore, Scheduled,
 };
 
-const HOUR: Duration = Duration::from_secs(3600);
-/// Longer than anything here takes on any machine.
-const LONG: Duration = Duration::from_secs(60);
-
 fn now() -> SystemTime {
     SystemTime::now()
 }
@@ -502,3 +498,7 @@ fn a_file_that_is_removed_while_open_is_told_and_nothing_is_called_durable() {
     assert_eq!(take(&timer).name(), "b");
     assert!(timer.get("a").unwrap().is_some());
 }
+
+const HOUR: Duration = Duration::from_secs(3600);
+/// Longer than anything here takes on any machine.
+const LONG: Duration = Duration::from_secs(60);

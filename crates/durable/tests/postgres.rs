@@ -20,10 +20,6 @@ use tickwheel_durable::{
 
 use server::{Server, client};
 
-const HOUR: Duration = Duration::from_secs(3600);
-/// Longer than anything here takes on any machine.
-const LONG: Duration = Duration::from_secs(120);
-
 fn now() -> SystemTime {
     SystemTime::now()
 }
@@ -506,9 +502,6 @@ fn stopped_child() {
     thread::sleep(LONG);
 }
 
-const LEASE: Duration = Duration::from_secs(1);
-const AHEAD: Duration = Duration::from_secs(2);
-
 fn signal(worker: &Child, signal: &str) {
     Command::new("kill").args([signal, &worker.id().to_string()]).status().unwrap();
 }
@@ -564,3 +557,10 @@ fn child() {
     consumer.join().unwrap();
     println!("\n@fenced {}", other.stats().fenced);
 }
+
+const HOUR: Duration = Duration::from_secs(3600);
+/// Longer than anything here takes on any machine.
+const LONG: Duration = Duration::from_secs(120);
+
+const LEASE: Duration = Duration::from_secs(1);
+const AHEAD: Duration = Duration::from_secs(2);

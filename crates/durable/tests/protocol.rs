@@ -7,15 +7,6 @@
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-const WORKERS: usize = 2;
-const PARTITIONS: usize = 2;
-const TIMEOUTS: usize = 3;
-/// A lease in ticks. A worker hands out in the first half of it.
-const LEASE: u8 = 2;
-/// Enough for a lease to run out, for another owner, and for a late ack of the first.
-const LAST_TICK: u8 = 3;
-const KILLS: u8 = 1;
-
 /// The protocol, and what can be left out of it.
 #[derive(Clone, Copy)]
 struct Protocol {
@@ -205,9 +196,6 @@ impl Model for Protocol {
     }
 }
 
-const WHOLE: Protocol =
-    Protocol { fences: true, counts_from_asking: true, stops_early: true, removes_at_ack: true };
-
 #[test]
 fn all_states_lose_nothing_accept_no_old_ack_and_have_one_owner() {
     let checker = WHOLE.checker().threads(2).spawn_bfs().join();
@@ -259,3 +247,15 @@ fn with_the_ack_before_the_fire_a_kill_that_loses_is_found() {
         .join();
     assert!(checker.discovery("nothing is lost").is_some());
 }
+
+const WORKERS: usize = 2;
+const PARTITIONS: usize = 2;
+const TIMEOUTS: usize = 3;
+/// A lease in ticks. A worker hands out in the first half of it.
+const LEASE: u8 = 2;
+/// Enough for a lease to run out, for another owner, and for a late ack of the first.
+const LAST_TICK: u8 = 3;
+const KILLS: u8 = 1;
+
+const WHOLE: Protocol =
+    Protocol { fences: true, counts_from_asking: true, stops_early: true, removes_at_ack: true };

@@ -4,11 +4,6 @@
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-const ROWS: usize = 2;
-/// So long before its deadline a row is read at the earliest.
-const MARGIN: u8 = 1;
-const LAST_TICK: u8 = 3;
-
 /// The way of reading, and what can be left out of it.
 #[derive(Clone, Copy)]
 struct Reading {
@@ -173,8 +168,6 @@ impl Model for Reading {
     }
 }
 
-const WHOLE: Reading = Reading { finds_new: true, finds_open: true, ahead: MARGIN };
-
 /// Returns whether the checker finds a state that is against this property.
 fn finds(reading: Reading, property: &'static str) -> bool {
     let checker =
@@ -203,3 +196,10 @@ fn without_the_transactions_that_had_not_begun_a_put_is_missed() {
 fn with_a_row_read_earlier_than_the_margin_one_fires_after_cancelled() {
     assert!(finds(Reading { ahead: MARGIN + 1, ..WHOLE }, "none after `Cancelled`"));
 }
+
+const ROWS: usize = 2;
+/// So long before its deadline a row is read at the earliest.
+const MARGIN: u8 = 1;
+const LAST_TICK: u8 = 3;
+
+const WHOLE: Reading = Reading { finds_new: true, finds_open: true, ahead: MARGIN };

@@ -8,10 +8,6 @@ use tickwheel_durable::store::{
 };
 use tickwheel_durable::{Due, DurableTimer, Error, MemoryStore};
 
-const HOUR: Duration = Duration::from_secs(3600);
-/// Longer than anything here takes on any machine.
-const LONG: Duration = Duration::from_secs(60);
-
 fn now() -> SystemTime {
     SystemTime::now()
 }
@@ -92,3 +88,7 @@ fn a_timeout_is_handed_out_while_the_store_commits() {
     drop(go);
     held.wait().unwrap();
 }
+
+const HOUR: Duration = Duration::from_secs(3600);
+/// Longer than anything here takes on any machine.
+const LONG: Duration = Duration::from_secs(60);

@@ -31,9 +31,6 @@ pub enum Kind {
 /// The first bytes of a frame.
 pub type Header = [u8; 13];
 
-/// A longer body is an error: a length that makes no sense must not take all memory.
-pub const LONGEST_BODY: usize = 1 << 20;
-
 impl Frame {
     /// Makes a frame without a body.
     #[must_use]
@@ -105,9 +102,6 @@ impl Frame {
     }
 }
 
-/// What the length counts beside the body.
-const BEFORE_BODY: usize = size_of::<Header>() - 4;
-
 fn check(body: usize) -> io::Result<()> {
     if body <= LONGEST_BODY {
         return Ok(());
@@ -118,6 +112,12 @@ fn check(body: usize) -> io::Result<()> {
 fn invalid(why: String) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, why)
 }
+
+/// A longer body is an error: a length that makes no sense must not take all memory.
+pub const LONGEST_BODY: usize = 1 << 20;
+
+/// What the length counts beside the body.
+const BEFORE_BODY: usize = size_of::<Header>() - 4;
 
 #[cfg(test)]
 mod tests {

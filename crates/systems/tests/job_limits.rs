@@ -14,16 +14,6 @@ use std::time::{Duration, Instant};
 use systems::job_limits::{Cause, Ended, Job, Supervisor};
 use systems::process::Process;
 
-/// Long enough for a shell to set its trap.
-const LIMIT: Duration = Duration::from_secs(3);
-/// Long enough for a shell to run it.
-const GRACE: Duration = Duration::from_secs(2);
-/// The grace of the program.
-const ITS_GRACE: Duration = Duration::from_millis(500);
-const HOUR: Duration = Duration::from_secs(3_600);
-/// Only what hangs takes as long.
-const FOR_EVER: Duration = Duration::from_secs(20);
-
 fn supervisor() -> Supervisor {
     Supervisor::new(GRACE).expect("the system has room for one")
 }
@@ -257,3 +247,13 @@ fn jobs_outlive_a_killed_guard_by_the_grace_at_most() {
     assert!(ITS_GRACE <= gone, "one ignores SIGTERM, and has its grace: {gone:?}");
     assert!(gone < ITS_GRACE + FOR_EVER / 2, "{gone:?}");
 }
+
+/// Long enough for a shell to set its trap.
+const LIMIT: Duration = Duration::from_secs(3);
+/// Long enough for a shell to run it.
+const GRACE: Duration = Duration::from_secs(2);
+/// The grace of the program.
+const ITS_GRACE: Duration = Duration::from_millis(500);
+const HOUR: Duration = Duration::from_secs(3_600);
+/// Only what hangs takes as long.
+const FOR_EVER: Duration = Duration::from_secs(20);

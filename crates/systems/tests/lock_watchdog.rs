@@ -61,10 +61,6 @@ fn calls(redis: &mut Connection, command: &str) -> u64 {
     rest.split_once(',').unwrap().0.parse().unwrap()
 }
 
-const SECOND: Duration = Duration::from_secs(1);
-/// Of a holder that renews it. A process that a busy machine holds up for two thirds loses the lock.
-const LEASE: Duration = Duration::from_secs(3);
-
 #[test]
 fn one_owner_has_a_lock_and_enters_again() {
     let Some((_limit, server)) = server() else { return };
@@ -378,3 +374,7 @@ fn renewals_after_unlock(log: impl BufRead) -> (usize, usize, usize) {
     }
     (unlocked.len(), renewals, late)
 }
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Of a holder that renews it. A process that a busy machine holds up for two thirds loses the lock.
+const LEASE: Duration = Duration::from_secs(3);

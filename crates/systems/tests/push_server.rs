@@ -181,8 +181,6 @@ async fn wait_for_waiting(address: SocketAddr, count: usize) {
     }
 }
 
-const HELD: usize = 5_000;
-
 #[tokio::test]
 async fn five_thousand_connections_are_held_and_each_gets_what_is_its_own() {
     let _limit = within_a_minute();
@@ -392,3 +390,5 @@ async fn the_page_shows_messages_as_they_arrive() {
     publisher.post("/publish?to=ann", "back").await.unwrap();
     page.wait_for(shown, &json!(["your taxi is here", "<b>it rains</b>", "hello", "back"]));
 }
+
+const HELD: usize = 5_000;

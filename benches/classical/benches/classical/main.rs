@@ -14,6 +14,25 @@ use measure::{Figure, Subject};
 use std::error::Error;
 use tickwheel::Mode;
 
+fn main() -> Result<(), Box<dyn Error>> {
+    let is_quick = std::env::args().any(|argument| argument == "--quick");
+    let sizes: &[u32] =
+        if is_quick { &[100, 1_000] } else { &[100, 1_000, 10_000, 100_000, 1_000_000] };
+    let mut figures: Vec<Vec<[Figure; 3]>> = vec![Vec::new(); SUBJECTS.len()];
+    for &size in sizes {
+        for (subject, figures) in SUBJECTS.iter().zip(&mut figures) {
+            eprintln!("{}, {size} timers", subject.name);
+            figures.push(measure::measure(subject, size, is_quick));
+        }
+    }
+    let tables = show::tables(sizes, &figures);
+    println!("{tables}");
+    if !is_quick {
+        show::write(&tables, &show::picture(sizes, &figures)?)?;
+    }
+    Ok(())
+}
+
 /// The buckets of the hashed wheels.
 const TABLE_SIZE: u32 = 4096;
 
@@ -74,22 +93,3 @@ const SUBJECTS: [Subject; 8] = [
         new: |requests| Box::new(Tickwheel::new(requests, Mode::hierarchical())),
     },
 ];
-
-fn main() -> Result<(), Box<dyn Error>> {
-    let is_quick = std::env::args().any(|argument| argument == "--quick");
-    let sizes: &[u32] =
-        if is_quick { &[100, 1_000] } else { &[100, 1_000, 10_000, 100_000, 1_000_000] };
-    let mut figures: Vec<Vec<[Figure; 3]>> = vec![Vec::new(); SUBJECTS.len()];
-    for &size in sizes {
-        for (subject, figures) in SUBJECTS.iter().zip(&mut figures) {
-            eprintln!("{}, {size} timers", subject.name);
-            figures.push(measure::measure(subject, size, is_quick));
-        }
-    }
-    let tables = show::tables(sizes, &figures);
-    println!("{tables}");
-    if !is_quick {
-        show::write(&tables, &show::picture(sizes, &figures)?)?;
-    }
-    Ok(())
-}

@@ -46,9 +46,6 @@ pub(crate) fn write(tables: &str, picture: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-const BEGIN: &str = "<!-- Written by the benchmark, from here on. -->";
-const END: &str = "<!-- Written by the benchmark, up to here. -->";
-
 /// The means above, the worst below, a column per routine, and both axes by powers of ten.
 pub(crate) fn picture(sizes: &[u32], figures: &Figures) -> Result<String, Box<dyn Error>> {
     let mut picture = String::new();
@@ -135,6 +132,9 @@ fn count(count: f64) -> String {
         _ => count.to_string(),
     }
 }
+
+const BEGIN: &str = "<!-- Written by the benchmark, from here on. -->";
+const END: &str = "<!-- Written by the benchmark, up to here. -->";
 
 const FONT: &str = "Noto Sans, sans-serif";
 

@@ -27,8 +27,6 @@ pub(crate) struct DelayQueue {
     _inside: EnterGuard<'static>,
 }
 
-const TICK: u64 = 1_000_000;
-
 impl DelayQueue {
     fn instant(&self, time: u64) -> Instant {
         self.start + Duration::from_nanos(time * self.unit)
@@ -118,3 +116,5 @@ impl Subject for DelayQueue {
         Some(self.clock)
     }
 }
+
+const TICK: u64 = 1_000_000;

@@ -15,8 +15,6 @@ use crate::subject::Profile;
 use crate::threaded::{designs, futures, handles, hhwt_thread, netty};
 use crate::workloads;
 
-pub(crate) const NETTY: Profile = Profile { has_threads: true, ..Profile::new(Peer, "netty") };
-
 macro_rules! subjects {
     (driven { $($driven:expr => $subject:ty,)* } threaded { $($threaded:expr => $timer:ty,)* }) => {
         /// In the order of the tables: ours first, limits last.
@@ -68,3 +66,5 @@ subjects! {
         Profile::new(Design, "one-lock") => designs::OneLock,
     }
 }
+
+pub(crate) const NETTY: Profile = Profile { has_threads: true, ..Profile::new(Peer, "netty") };

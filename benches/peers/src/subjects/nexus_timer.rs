@@ -22,14 +22,6 @@ pub(crate) struct NexusTimer {
     unit: u32,
 }
 
-const TICK: u32 = 20;
-
-/// What 7 levels hold: 64 slots of 8^6 ticks.
-const DEFAULT_RANGE: u64 = 64 << (6 * 3);
-
-/// Handed out in one call, where calls are to be short.
-const WORK: usize = 64;
-
 impl NexusTimer {
     /// Twice the rate that its documents ask for, as less makes it scan what it could not move.
     fn rebalances(setup: &Setup) -> usize {
@@ -95,3 +87,11 @@ impl Subject for NexusTimer {
         Some(nanoseconds.div_ceil(1 << self.unit))
     }
 }
+
+const TICK: u32 = 20;
+
+/// What 7 levels hold: 64 slots of 8^6 ticks.
+const DEFAULT_RANGE: u64 = 64 << (6 * 3);
+
+/// Handed out in one call, where calls are to be short.
+const WORK: usize = 64;

@@ -10,12 +10,6 @@ use tickwheel::{Key, Mode, Wheel};
 #[derive(Debug)]
 pub(crate) struct Tickwheel<const IS_HASHED: bool, const IS_NEW: bool = false>(Wheel<u64>);
 
-/// Timeouts handed out, moved or looked at in one call where calls are to be short: with a lock
-/// held, some microseconds.
-const WORK: usize = 64;
-
-const MOST_BUCKETS: usize = 1 << 16;
-
 impl<const IS_HASHED: bool, const IS_NEW: bool> Subject for Tickwheel<IS_HASHED, IS_NEW> {
     type Key = Key;
 
@@ -59,3 +53,9 @@ impl<const IS_HASHED: bool, const IS_NEW: bool> Subject for Tickwheel<IS_HASHED,
         self.0.next_wake()
     }
 }
+
+/// Timeouts handed out, moved or looked at in one call where calls are to be short: with a lock
+/// held, some microseconds.
+const WORK: usize = 64;
+
+const MOST_BUCKETS: usize = 1 << 16;

@@ -9,8 +9,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel::{Key, Mode, Wheel};
 
-const TICK: Duration = Duration::from_millis(1);
-
 /// Starts a thread that does something once per tick, as Netty's worker does. It lives as long as
 /// the process, which holds one subject and ends.
 fn start_worker(start: Instant, mut at_tick: impl FnMut(u64) + Send + 'static) {
@@ -151,3 +149,5 @@ impl Handles for OneLock {
 fn run(task: Task) {
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(task));
 }
+
+const TICK: Duration = Duration::from_millis(1);

@@ -5,12 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/netty");
-const JARS: [&str; 2] = ["netty-common.jar", "jctools-core.jar"];
-
-/// Longer than the patience with the process that waits for the JVM.
-const PATIENCE: Duration = Duration::from_secs(600);
-
 /// Why it cannot run here, if it cannot.
 pub(crate) fn missing() -> Option<&'static str> {
     let mut java = Command::new("java");
@@ -33,3 +27,9 @@ pub(crate) fn run(case: &Case) -> Sample {
 fn jars() -> PathBuf {
     Path::new(FOLDER).join("../../../target/netty/usr/share/java")
 }
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/netty");
+const JARS: [&str; 2] = ["netty-common.jar", "jctools-core.jar"];
+
+/// Longer than the patience with the process that waits for the JVM.
+const PATIENCE: Duration = Duration::from_secs(600);

@@ -9,18 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// In which any subject has scheduled a timeout, and for what else the machine does meanwhile.
-const TO_SCHEDULE: Duration = Duration::from_micros(4);
-const ROOM: Duration = Duration::from_millis(500);
-
-/// Before they are due the caller calls an idle timer.
-const IDLE: Duration = Duration::from_millis(100);
-
-/// After which a timeout counts as lost.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-const FAR: Duration = Duration::from_secs(30);
-
 /// One burst alone, and one while another thread cancels and schedules without a rest.
 pub(super) fn run<T: Threaded>(timeouts: usize) -> Sample {
     let timer = T::new();
@@ -104,3 +92,15 @@ fn call<T: Threaded>(timer: &T, due: Instant, ends: &AtomicBool) -> [Histogram<u
     }
     calls
 }
+
+/// In which any subject has scheduled a timeout, and for what else the machine does meanwhile.
+const TO_SCHEDULE: Duration = Duration::from_micros(4);
+const ROOM: Duration = Duration::from_millis(500);
+
+/// Before they are due the caller calls an idle timer.
+const IDLE: Duration = Duration::from_millis(100);
+
+/// After which a timeout counts as lost.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const FAR: Duration = Duration::from_secs(30);

@@ -10,35 +10,6 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// The quantiles of each kind of call.
-const QUANTILES: [(&str, f64); 6] = [
-    ("p50", 0.5),
-    ("p99", 0.99),
-    ("p99.9", 0.999),
-    ("p99.99", 0.9999),
-    ("p99.999", 0.99999),
-    ("max", 1.0),
-];
-
-/// The calls. The last two show the noise of the machine: "nothing" does nothing, and "far read"
-/// reads a word of memory that has probably left the cache. An interrupt takes longer if the
-/// kernel's own memory has left the cache as well.
-pub(crate) const CALLS: [&str; 6] =
-    ["schedule", "cancel", "reschedule", "expire", NOISE[0], NOISE[1]];
-
-pub(crate) const NOISE: [&str; 2] = ["nothing", "far read"];
-
-/// What the subject has been through before, as the workload's name ends: the subject may owe
-/// something for it.
-pub(crate) const HISTORIES: [(&str, &str); 3] = [
-    ("longest-call", "-"),
-    (AFTER_CANCELS, "scheduled when due and cancelled, beside one that is far"),
-    (AFTER_HEARTBEATS, "heartbeats beside far jobs"),
-];
-
-const AFTER_CANCELS: &str = "longest-call-after-cancels";
-const AFTER_HEARTBEATS: &str = "longest-call-after-heartbeats";
-
 /// All but a tenth have delays of up to 10 minutes, and that tenth the same one. While time goes
 /// on, for every few that come out one is cancelled, one moved and one scheduled, so that these
 /// meet the subject in all of its states.
@@ -159,6 +130,35 @@ impl Calls {
         calls.flat_map(|call| QUANTILES.map(|quantile| value(call, quantile))).collect()
     }
 }
+
+/// The quantiles of each kind of call.
+const QUANTILES: [(&str, f64); 6] = [
+    ("p50", 0.5),
+    ("p99", 0.99),
+    ("p99.9", 0.999),
+    ("p99.99", 0.9999),
+    ("p99.999", 0.99999),
+    ("max", 1.0),
+];
+
+/// The calls. The last two show the noise of the machine: "nothing" does nothing, and "far read"
+/// reads a word of memory that has probably left the cache. An interrupt takes longer if the
+/// kernel's own memory has left the cache as well.
+pub(crate) const CALLS: [&str; 6] =
+    ["schedule", "cancel", "reschedule", "expire", NOISE[0], NOISE[1]];
+
+pub(crate) const NOISE: [&str; 2] = ["nothing", "far read"];
+
+/// What the subject has been through before, as the workload's name ends: the subject may owe
+/// something for it.
+pub(crate) const HISTORIES: [(&str, &str); 3] = [
+    ("longest-call", "-"),
+    (AFTER_CANCELS, "scheduled when due and cancelled, beside one that is far"),
+    (AFTER_HEARTBEATS, "heartbeats beside far jobs"),
+];
+
+const AFTER_CANCELS: &str = "longest-call-after-cancels";
+const AFTER_HEARTBEATS: &str = "longest-call-after-heartbeats";
 
 /// The tick that a tenth share.
 const SHARED: u64 = 8 * MINUTE;

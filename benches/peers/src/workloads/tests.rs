@@ -13,19 +13,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-/// What is wrong with a subject.
-const SOUND: u8 = 0;
-const EARLY: u8 = 1;
-const LATE: u8 = 2;
-const LOSES: u8 = 3;
-const DUPLICATES: u8 = 4;
-const DISORDERS: u8 = 5;
-const CANCELS_ANOTHER: u8 = 6;
-const IGNORES_CANCEL: u8 = 7;
-const PANICS: u8 = 8;
-/// Cannot be used for a second pass, and says so.
-const ONCE: u8 = 9;
-
 /// A sorted map with one fault, now and then.
 struct Broken<const FAULT: u8>(BTreeMap);
 
@@ -92,10 +79,6 @@ fn case(workload: &str, subject: &str, size: usize) -> Case {
     Case { workload: workload.into(), subject: subject.into(), size, milliseconds: 20 }
 }
 
-const SIZE: usize = 1_000;
-
-const ATTEMPTS: usize = 50;
-
 fn ran<const FAULT: u8>(workload: &str) -> Sample {
     caught(|| run::<Broken<FAULT>>(&case(workload, "broken", SIZE)))
 }
@@ -116,9 +99,6 @@ fn assert_found<const FAULT: u8>(expected: Fault, workloads: &[&'static str]) {
         assert!(0 < faults.count(expected), "{workload}: {faults}");
     }
 }
-
-/// Those in which all kinds of answers are given.
-const TELLING: &[&str] = &["fire-dense", "requests", "idle", "mix"];
 
 #[test]
 fn one_that_is_sound_has_no_marks() {
@@ -233,3 +213,23 @@ fn every_name_is_there_once() {
     assert_eq!(names.collect::<HashSet<_>>().len(), WORKLOADS.len());
     assert!(HISTORIES.iter().all(|one| WORKLOADS.iter().any(|workload| workload.name == one.0)));
 }
+
+/// What is wrong with a subject.
+const SOUND: u8 = 0;
+const EARLY: u8 = 1;
+const LATE: u8 = 2;
+const LOSES: u8 = 3;
+const DUPLICATES: u8 = 4;
+const DISORDERS: u8 = 5;
+const CANCELS_ANOTHER: u8 = 6;
+const IGNORES_CANCEL: u8 = 7;
+const PANICS: u8 = 8;
+/// Cannot be used for a second pass, and says so.
+const ONCE: u8 = 9;
+
+const SIZE: usize = 1_000;
+
+const ATTEMPTS: usize = 50;
+
+/// Those in which all kinds of answers are given.
+const TELLING: &[&str] = &["fire-dense", "requests", "idle", "mix"];

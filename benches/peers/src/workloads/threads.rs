@@ -10,11 +10,6 @@ use std::sync::{Barrier, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The timeouts that each thread keeps.
-const KEPT: usize = 1_000;
-
-const DELAY: Duration = Duration::from_secs(30);
-
 /// Timeouts that are scheduled and cancelled by several threads at once.
 pub(super) fn throughput<T: Threaded>(threads: usize, milliseconds: u64) -> Sample {
     let timer = T::new();
@@ -67,12 +62,6 @@ fn behind(timer: &impl Threaded) -> Duration {
     timer.fire_one(MOST).map_or(MOST, |at| at.saturating_duration_since(due))
 }
 
-/// The longest delay.
-const LONGEST: Duration = Duration::from_millis(200);
-
-/// After which a timeout counts as lost.
-const PATIENCE: Duration = Duration::from_secs(2);
-
 /// When timeouts fire in real time, and what becomes of the rest when a task panics.
 pub(super) fn accuracy<T: Threaded>(count: usize) -> Sample {
     let timer = T::new();
@@ -111,3 +100,14 @@ pub(super) fn accuracy<T: Threaded>(count: usize) -> Sample {
     let values = quantiles.map(|(name, share)| Some((format!("late {name}"), *at(share)?)));
     Sample { values: values.into_iter().flatten().collect(), faults, failure: None }
 }
+
+/// The timeouts that each thread keeps.
+const KEPT: usize = 1_000;
+
+const DELAY: Duration = Duration::from_secs(30);
+
+/// The longest delay.
+const LONGEST: Duration = Duration::from_millis(200);
+
+/// After which a timeout counts as lost.
+const PATIENCE: Duration = Duration::from_secs(2);

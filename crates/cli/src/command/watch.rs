@@ -134,16 +134,16 @@ impl From<WatchError> for Failure {
     }
 }
 
+fn help() -> String {
+    let keys = watch::KEYS.replace('\n', "\n  ");
+    format!("Keys:\n  {keys}\n\n{EXAMPLES}")
+}
+
 const DEMO_SEED: u64 = 1;
 
 /// After a signal the terminal is restored within this.
 #[cfg(unix)]
 const TO_RESTORE: Duration = Duration::from_secs(5);
-
-fn help() -> String {
-    let keys = watch::KEYS.replace('\n', "\n  ");
-    format!("Keys:\n  {keys}\n\n{EXAMPLES}")
-}
 
 const EXAMPLES: &str = "\
 Examples:

@@ -357,18 +357,6 @@ impl Marks {
     }
 }
 
-const BLOCKS: Marks = Marks {
-    empty: '\u{b7}',
-    cursor: '\u{2502}',
-    filled: [
-        '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}',
-        '\u{2588}',
-    ],
-};
-
-const ASCII: Marks =
-    Marks { empty: '.', cursor: '|', filled: ['1', '2', '3', '4', '5', '6', '7', '8'] };
-
 /// A time of the trace as a clock shows it, to the ms.
 fn clock(nanoseconds: f64) -> String {
     let ms = (nanoseconds / 1e6) as u64;
@@ -389,6 +377,18 @@ fn short(number: u64) -> String {
         _ => format!("{} M", HumanCount(number / 1_000_000)),
     }
 }
+
+const BLOCKS: Marks = Marks {
+    empty: '\u{b7}',
+    cursor: '\u{2502}',
+    filled: [
+        '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}',
+        '\u{2588}',
+    ],
+};
+
+const ASCII: Marks =
+    Marks { empty: '.', cursor: '|', filled: ['1', '2', '3', '4', '5', '6', '7', '8'] };
 
 const KEYS: &str =
     "space play  s tick  next: n event f fired d demoted r round  +/- speed  ? q quit";

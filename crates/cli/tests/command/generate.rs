@@ -72,14 +72,6 @@ fn the_same_seed_gives_the_same_trace() {
     assert_eq!(default, YEAR);
 }
 
-/// What every version of the command makes of seed 0.
-const YEAR: &str = "\
-time_ms,op,key,delay_ms
-0,schedule,5521,9
-0,schedule,3776,8688891
-36,schedule,4676,5039
-";
-
 #[test]
 fn every_shape_replays_without_a_surprise() {
     let folder = TempDir::new().unwrap();
@@ -191,3 +183,11 @@ fn command(arguments: &[&str]) -> Command {
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
+
+/// What every version of the command makes of seed 0.
+const YEAR: &str = "\
+time_ms,op,key,delay_ms
+0,schedule,5521,9
+0,schedule,3776,8688891
+36,schedule,4676,5039
+";

@@ -10,11 +10,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-const HEADER: &str = "time_ms,op,key,delay_ms\n";
-const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data");
-const MODES: [&str; 5] =
-    ["hierarchical:64", "hierarchical:2", "hashed:1", "hashed:512", "hashed:65536"];
-
 #[test]
 fn bundled_jobs_give_their_figures_in_every_mode() {
     let trace = Path::new(DATA).join("jobs-gaia.csv.gz");
@@ -896,3 +891,8 @@ fn names_in(folder: &TempDir) -> Vec<String> {
     names.sort();
     names
 }
+
+const HEADER: &str = "time_ms,op,key,delay_ms\n";
+const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data");
+const MODES: [&str; 5] =
+    ["hierarchical:64", "hierarchical:2", "hashed:1", "hashed:512", "hashed:65536"];

@@ -7,22 +7,6 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use tempfile::TempDir;
 
-const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data");
-const HEADER: &str = "time_ms,op,key,delay_ms\n";
-const CHARTS: [&str; 11] = [
-    "score",
-    "delays",
-    "operations",
-    "pending",
-    "ends",
-    "work",
-    "wakeups",
-    "memory",
-    "ways",
-    "levels",
-    "rounds",
-];
-
 #[test]
 fn the_page_has_the_figures_of_the_trace() {
     let page = jobs_page();
@@ -236,3 +220,19 @@ fn report(arguments: &[&str]) -> Output {
     let command = env!("CARGO_BIN_EXE_tickwheel");
     Command::new(command).arg("report").args(arguments).output().unwrap()
 }
+
+const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data");
+const HEADER: &str = "time_ms,op,key,delay_ms\n";
+const CHARTS: [&str; 11] = [
+    "score",
+    "delays",
+    "operations",
+    "pending",
+    "ends",
+    "work",
+    "wakeups",
+    "memory",
+    "ways",
+    "levels",
+    "rounds",
+];

@@ -206,9 +206,6 @@ fn fill(client: &mut Client, kind: &str, count: u64, deadline: &str, payload: &s
     Ok(())
 }
 
-const LEASE: Duration = Duration::from_secs(10);
-const HUNDRED_BYTES: &str = "convert_to(rpad(n::text, 100, 'x'), 'UTF8')";
-
 /// The table of the first figures.
 pub(crate) fn head() {
     println!("| | fired/s | rows read each | CPU ms per 1,000 | WAL bytes each | files |");
@@ -383,17 +380,6 @@ pub(crate) fn silent(url: &str) -> Result<()> {
     Ok(())
 }
 
-/// What tells a statement of each phase.
-const PHASES: [&str; 7] = [
-    "insert into tickwheel_worker",
-    "for no key update",
-    "begin isolation",
-    "pg_snapshot_xip",
-    "cross join lateral",
-    "tickwheel_put(",
-    "delete from tickwheel_due due",
-];
-
 /// Passes on what comes, until it sees the words of a phase: then it swallows all.
 struct Proxy {
     url: String,
@@ -464,3 +450,17 @@ pub(crate) fn payload(url: &str) -> Result<()> {
     let [timer] = timers;
     Ok(timer.close()?)
 }
+
+const LEASE: Duration = Duration::from_secs(10);
+const HUNDRED_BYTES: &str = "convert_to(rpad(n::text, 100, 'x'), 'UTF8')";
+
+/// What tells a statement of each phase.
+const PHASES: [&str; 7] = [
+    "insert into tickwheel_worker",
+    "for no key update",
+    "begin isolation",
+    "pg_snapshot_xip",
+    "cross join lateral",
+    "tickwheel_put(",
+    "delete from tickwheel_due due",
+];

@@ -34,9 +34,6 @@ use tickwheel_durable::{Commit, DurableTimer, Scheduled};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-const MONTH: Duration = Duration::from_secs(30 * 86_400);
-const PAYLOAD: [u8; 100] = [7; 100];
-
 fn main() -> Result<()> {
     let words: Vec<String> =
         std::env::args().skip(1).filter(|word| word != "--bench" && word != "--quick").collect();
@@ -362,3 +359,6 @@ fn memory() -> String {
     };
     format!("{} anonymous now, {} resident at most", field("RssAnon:"), field("VmHWM:"))
 }
+
+const MONTH: Duration = Duration::from_secs(30 * 86_400);
+const PAYLOAD: [u8; 100] = [7; 100];

@@ -7,10 +7,6 @@ pub(super) struct Pause {
     pub(super) until: u64,
 }
 
-/// The first pause, in milliseconds.
-pub(super) const FIRST: u64 = 100;
-const LAST: u64 = 30_000;
-
 impl Pause {
     pub(super) fn fail(&mut self, now: u64) {
         let pause = (FIRST << self.failures.min(16)).min(LAST);
@@ -26,3 +22,7 @@ impl Pause {
         *self = Self::default();
     }
 }
+
+/// The first pause, in milliseconds.
+pub(super) const FIRST: u64 = 100;
+const LAST: u64 = 30_000;

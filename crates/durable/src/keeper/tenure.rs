@@ -55,12 +55,6 @@ pub(super) enum News {
     ClockWasSet,
 }
 
-/// Clocks that are never set drift apart by a millisecond in so many, or less: 500 ppm.
-const DRIFT: u64 = 2_000;
-
-/// All times are rounded down, and until the next lease the clocks may drift apart.
-const SLACK: u64 = 2;
-
 impl Tenure {
     /// Takes what the store answered to a call at the steady time `asked`.
     pub(super) fn take(&mut self, now: Now, asked: u64, leases: Leases) -> Option<News> {
@@ -168,3 +162,9 @@ impl Tenure {
         self.clock.map(|clock| now.steady.saturating_add(clock.most))
     }
 }
+
+/// Clocks that are never set drift apart by a millisecond in so many, or less: 500 ppm.
+const DRIFT: u64 = 2_000;
+
+/// All times are rounded down, and until the next lease the clocks may drift apart.
+const SLACK: u64 = 2;

@@ -159,10 +159,6 @@ pub(crate) struct Counts {
     pub(crate) late_total: u64,
 }
 
-/// What a change costs beside its name and its payload: two allocations, its place in the queue
-/// and the way for its reply.
-const CHANGE: usize = 200;
-
 impl Change {
     /// Returns the bytes that the change takes in memory, nearly.
     pub(crate) fn bytes(&self) -> usize {
@@ -228,3 +224,7 @@ impl<T> Answer<T> {
         }
     }
 }
+
+/// What a change costs beside its name and its payload: two allocations, its place in the queue
+/// and the way for its reply.
+const CHANGE: usize = 200;

@@ -133,10 +133,6 @@ impl Row {
     }
 }
 
-/// What a row costs beside its name and its payload: two allocations, the entry in the wheel and
-/// the one in the table of names.
-const ROW: usize = 200;
-
 /// A place in the order of a store: by deadline, and by name where deadlines are equal.
 ///
 /// No row has an empty name, so `(deadline, "")` is before all rows of that deadline.
@@ -390,3 +386,7 @@ pub struct Changed {
     /// The row that had the name before.
     pub replaced: Option<Replaced>,
 }
+
+/// What a row costs beside its name and its payload: two allocations, the entry in the wheel and
+/// the one in the table of names.
+const ROW: usize = 200;

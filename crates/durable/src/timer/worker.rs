@@ -18,9 +18,6 @@ use crate::values::{lock, milliseconds_since_1970};
 pub(super) type Clock = Box<dyn Fn() -> SystemTime + Send>;
 pub(super) type Hook = Box<dyn FnMut(&Error) + Send>;
 
-/// The longest time in which the wall clock is not looked at, in milliseconds.
-const LONGEST_SLEEP: u64 = 1_000;
-
 #[derive(Clone, Copy, Debug, Default)]
 struct CommitTime {
     total: Duration,
@@ -44,10 +41,6 @@ pub(super) struct Worker {
     #[cfg(feature = "metrics")]
     told: Instant,
 }
-
-/// How often metrics are told, less what the longest sleep may be late.
-#[cfg(feature = "metrics")]
-const TOLD_EVERY: Duration = Duration::from_millis(900);
 
 impl Worker {
     /// Starts both threads. `messages`: both ends of what the keeper's thread reads.
@@ -266,3 +259,10 @@ fn serve(mut store: Box<dyn Store>, asked: &Receiver<Work>, answers: &Sender<Mes
         }
     }
 }
+
+/// The longest time in which the wall clock is not looked at, in milliseconds.
+const LONGEST_SLEEP: u64 = 1_000;
+
+/// How often metrics are told, less what the longest sleep may be late.
+#[cfg(feature = "metrics")]
+const TOLD_EVERY: Duration = Duration::from_millis(900);

@@ -11,9 +11,6 @@ use tickwheel::Mode;
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-const DAY: Duration = Duration::from_secs(86_400);
-const SECOND: Duration = Duration::from_secs(1);
-
 fn main() -> Result<(), Box<dyn Error>> {
     let requests = requests()?;
     let (&(last, _), many) = (requests.last().ok_or("an empty trace")?, requests.len());
@@ -64,3 +61,6 @@ fn measured<C>(
     let bytes = ALLOCATOR.allocated().saturating_sub(before) / objects;
     format!("{hits} hits, {objects} objects, {each} ns per request, {bytes} bytes per object")
 }
+
+const DAY: Duration = Duration::from_secs(86_400);
+const SECOND: Duration = Duration::from_secs(1);

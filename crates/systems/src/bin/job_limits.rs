@@ -10,9 +10,6 @@ use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 use systems::job_limits::{Supervisor, guard, when_guard_is_gone};
 
-const GRACE: Duration = Duration::from_millis(500);
-const HOUR: Duration = Duration::from_secs(3_600);
-
 fn main() -> Result<(), Box<dyn Error>> {
     match env::args().nth(1).as_deref() {
         None => show(),
@@ -100,3 +97,6 @@ fn shell(script: &str) -> Command {
     command.args(["-c", script]);
     command
 }
+
+const GRACE: Duration = Duration::from_millis(500);
+const HOUR: Duration = Duration::from_secs(3_600);

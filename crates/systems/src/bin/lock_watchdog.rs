@@ -10,8 +10,6 @@ use systems::lock_watchdog::{LockError, Locks, hold, start_holder};
 use systems::redis_server::RedisServer;
 use tickwheel::Timer;
 
-const LEASE: Duration = Duration::from_millis(900);
-
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = args().collect();
     if let [_, hold_, url, lease] = &words[..] {
@@ -68,3 +66,5 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("and with nothing on disk: {still} are held, {} lost", losses.try_iter().count());
     Ok(())
 }
+
+const LEASE: Duration = Duration::from_millis(900);

@@ -130,15 +130,15 @@ impl Drop for Client {
     }
 }
 
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Settings").field("interval", &self.interval).finish_non_exhaustive()
+    }
+}
+
 /// A connection is given up after this many intervals without a sign of life.
 pub const SILENT: u32 = 3;
 /// How many clients may come at once. The system keeps to a limit of its own.
 const BACKLOG: u32 = 4_096;
 /// How many frames wait for a connection.
 const QUEUED: usize = 64;
-
-impl std::fmt::Debug for Settings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Settings").field("interval", &self.interval).finish_non_exhaustive()
-    }
-}

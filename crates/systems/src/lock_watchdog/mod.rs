@@ -22,31 +22,6 @@ use tickwheel::{
     DelayReceiver, DelaySender, Due, Key, Next, ScheduleErrorKind, Timeout, Timer, delay_channel,
 };
 
-/// Each script has the key of the lock, that of the last fencing number of all locks, a token and a
-/// lease. This one locks, and returns the fencing number: the time in microseconds, or one more than
-/// the last number if the clock was set back. So it grows though Redis has lost its memory. Returns
-/// how many milliseconds are left if another holds the lock. An attempt that is repeated because
-/// its answer was lost locks again.
-const LOCK: &str = "
-    if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
-        and redis.pcall('GET', KEYS[1]) ~= ARGV[1] then
-        return {false, redis.call('PTTL', KEYS[1])}
-    end
-    local time = redis.call('TIME')
-    local last = tonumber(redis.call('GET', KEYS[2]) or 0)
-    local fence = math.max(last + 1, time[1] * 1000000 + time[2])
-    redis.call('SET', KEYS[2], string.format('%.0f', fence))
-    return {fence, 0}";
-
-/// Begins the lease anew if the lock still has this token. A key of another type is not this lock.
-const RENEW: &str = "
-    if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-    return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
-
-const UNLOCK: &str = "
-    if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-    return redis.call('DEL', KEYS[1])";
-
 /// The locks that one process holds in one Redis. Clones are the same.
 #[derive(Clone)]
 #[expect(missing_debug_implementations, reason = "it has a callback")]
@@ -382,9 +357,6 @@ fn watch(shared: &Weak<Shared>, mut due: DelayReceiver<Arc<Grant>>) {
     }
 }
 
-/// At most this many renewals in one pipeline: others wait for the connection meanwhile.
-const BATCH: usize = 1_000;
-
 /// Says why there is no lock.
 #[derive(Debug, Error)]
 pub enum LockError {
@@ -398,3 +370,31 @@ pub enum LockError {
     #[error("the timer takes no more timeouts")]
     Timer,
 }
+
+/// Each script has the key of the lock, that of the last fencing number of all locks, a token and a
+/// lease. This one locks, and returns the fencing number: the time in microseconds, or one more than
+/// the last number if the clock was set back. So it grows though Redis has lost its memory. Returns
+/// how many milliseconds are left if another holds the lock. An attempt that is repeated because
+/// its answer was lost locks again.
+const LOCK: &str = "
+    if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
+        and redis.pcall('GET', KEYS[1]) ~= ARGV[1] then
+        return {false, redis.call('PTTL', KEYS[1])}
+    end
+    local time = redis.call('TIME')
+    local last = tonumber(redis.call('GET', KEYS[2]) or 0)
+    local fence = math.max(last + 1, time[1] * 1000000 + time[2])
+    redis.call('SET', KEYS[2], string.format('%.0f', fence))
+    return {fence, 0}";
+
+/// Begins the lease anew if the lock still has this token. A key of another type is not this lock.
+const RENEW: &str = "
+    if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+    return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
+
+const UNLOCK: &str = "
+    if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+    return redis.call('DEL', KEYS[1])";
+
+/// At most this many renewals in one pipeline: others wait for the connection meanwhile.
+const BATCH: usize = 1_000;

@@ -37,10 +37,6 @@ struct User {
     last: u64,
 }
 
-/// A user has at most this many unread messages: the oldest make room, and leave a gap in the
-/// numbers.
-const MOST_UNREAD: usize = 100;
-
 impl Hub {
     /// Makes a hub without users, whose time begins at `start`. A poll waits for `hold` at most, and
     /// a user that does not poll again is forgotten after `grace`.
@@ -128,3 +124,7 @@ impl User {
         self.waits.take().is_some_and(|waits| waits.send(answer).is_ok())
     }
 }
+
+/// A user has at most this many unread messages: the oldest make room, and leave a gap in the
+/// numbers.
+const MOST_UNREAD: usize = 100;

@@ -212,8 +212,6 @@ impl Serves {
     }
 }
 
-const MOST_BYTES: usize = 16 * 1_024;
-
 fn page() -> Response<Full<Bytes>> {
     respond(StatusCode::OK, "text/html; charset=utf-8", include_str!("page.html").into())
 }
@@ -231,3 +229,5 @@ fn respond(status: StatusCode, kind: &'static str, body: Bytes) -> Response<Full
     let response = response.header(CACHE_CONTROL, "no-store").body(Full::new(body));
     response.expect("the headers are valid")
 }
+
+const MOST_BYTES: usize = 16 * 1_024;

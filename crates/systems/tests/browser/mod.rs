@@ -19,19 +19,6 @@ pub(crate) struct Browser {
     calls: u64,
 }
 
-const FLAGS: [&str; 10] = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-breakpad",
-    "--remote-debugging-port=0",
-];
-
 impl Browser {
     /// Opens `url`. `None`, and a word why, where there is no Chromium; under CI that is a failure.
     pub(crate) async fn open(url: &str) -> Option<Self> {
@@ -107,3 +94,16 @@ impl Drop for Browser {
         let _ = self.child.wait();
     }
 }
+
+const FLAGS: [&str; 10] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-breakpad",
+    "--remote-debugging-port=0",
+];

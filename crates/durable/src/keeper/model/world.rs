@@ -10,9 +10,6 @@ use crate::keeper::{Answer, Call, Command, Config, Found, Keeper, Now, Settled};
 use crate::store::{Change, Changed, Limit, Position, Row, Settlement, Store};
 use crate::{Error, MemoryStore};
 
-/// The most names; few, so that calls meet.
-const NAMES: u64 = 30;
-
 pub(super) struct World {
     rng: Rng,
     pub(super) config: Config,
@@ -399,3 +396,6 @@ fn all(store: &mut MemoryStore) -> Vec<Row> {
     let limit = Limit { rows: usize::MAX, bytes: usize::MAX };
     store.list(&Position::start(), u64::MAX, limit).unwrap().rows
 }
+
+/// The most names; few, so that calls meet.
+const NAMES: u64 = 30;

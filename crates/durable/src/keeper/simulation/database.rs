@@ -72,16 +72,6 @@ pub(super) struct Manners {
     pub(super) remembers: bool,
 }
 
-pub(super) const GOOD: Manners = Manners {
-    goes_on: true,
-    shares_limit: true,
-    skips_locked: true,
-    gives_up: true,
-    asks_for_less: true,
-    renews_apart: true,
-    remembers: true,
-};
-
 impl Database {
     pub(super) fn new(rng: &mut Rng, partitions: u32) -> Self {
         Self {
@@ -324,6 +314,16 @@ impl Database {
         self.tables.change(change).row.expect("it is put")
     }
 }
+
+pub(super) const GOOD: Manners = Manners {
+    goes_on: true,
+    shares_limit: true,
+    skips_locked: true,
+    gives_up: true,
+    asks_for_less: true,
+    renews_apart: true,
+    remembers: true,
+};
 
 /// How long a change waits for a lock.
 const LOCK: u64 = LEASE / 20;

@@ -20,9 +20,6 @@ struct Found {
     epochs: u64,
 }
 
-const ONE: Size = Size { workers: 1, stores: 1, partitions: 12 };
-const TWO: Size = Size { workers: 2, stores: 1, partitions: 12 };
-
 /// Lets the workers settle, does the fault, and puts a timeout each 5 ms for 8 s, due in 200 ms.
 fn run(size: Size, manners: Manners, fault: fn(&mut Database, u64) -> u64) -> Found {
     run_after(|_, time| time, size, manners, fault)
@@ -183,3 +180,6 @@ fn a_call_without_an_answer_is_given_up_and_all_is_handed_out_within_a_lease_and
     let found = run(ONE, Manners { gives_up: false, ..GOOD }, silence);
     assert!(1_500 + LEASE * 5 / 4 <= found.late, "with a call that waits for ever: {found:?}");
 }
+
+const ONE: Size = Size { workers: 1, stores: 1, partitions: 12 };
+const TWO: Size = Size { workers: 2, stores: 1, partitions: 12 };

@@ -53,8 +53,6 @@ fn many_workers_lose_nothing_and_make_nothing_early_and_no_two_own_a_partition()
     assert!(told.again > 0 && told.fenced > 0 && told.cancelled > 0 && told.moved > 0);
 }
 
-const LEASE: u64 = 2_000;
-
 fn config() -> Config {
     Config {
         horizon: 2_000,
@@ -248,3 +246,5 @@ fn leases(clock: u64) -> Leases {
 fn row(deadline: u64) -> Row {
     Row { name: "a".into(), deadline, payload: Arc::from([]), attempt: 0, number: 1, partition: 0 }
 }
+
+const LEASE: u64 = 2_000;

@@ -37,12 +37,6 @@ pub use schema::MIGRATION;
 use schema::set_up;
 pub use transaction::{cancel_in, schedule_in};
 
-/// The partitions that [`MIGRATION`] makes.
-const PARTITIONS: u32 = 64;
-
-/// How long a lease is good for, if nothing else was said.
-const LEASE: Duration = Duration::from_secs(10);
-
 /// A store in a PostgreSQL database, for any number of workers.
 ///
 /// Each worker owns some of 64 partitions, by a lease on the clock of the database. Workers that
@@ -202,10 +196,6 @@ impl PostgresStore {
     }
 }
 
-/// After these the same may be tried again.
-const CONFLICTS: [SqlState; 2] =
-    [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE];
-
 impl Store for PostgresStore {
     fn lease(&mut self, wanted: bool) -> Result<Leases, Error> {
         let (good_for, seconds) = (self.lease, self.lease.as_secs_f64());
@@ -309,9 +299,6 @@ impl Store for PostgresStore {
     }
 }
 
-/// What operators read may take so long: nothing waits for it.
-const READS: Duration = Duration::from_secs(60);
-
 /// The database has no unsigned numbers; none here is near the end.
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
@@ -320,3 +307,16 @@ fn signed(number: u64) -> i64 {
 fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or_default()
 }
+
+/// The partitions that [`MIGRATION`] makes.
+const PARTITIONS: u32 = 64;
+
+/// How long a lease is good for, if nothing else was said.
+const LEASE: Duration = Duration::from_secs(10);
+
+/// After these the same may be tried again.
+const CONFLICTS: [SqlState; 2] =
+    [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE];
+
+/// What operators read may take so long: nothing waits for it.
+const READS: Duration = Duration::from_secs(60);

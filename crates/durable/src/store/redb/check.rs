@@ -38,9 +38,6 @@ impl Report {
     }
 }
 
-/// How often progress is told, in timeouts.
-const STEP: u64 = 4096;
-
 impl RedbStore {
     /// Reads the whole file and tells what is wrong with it. With `repairs` it mends that, in one
     /// commit: it sets damaged timeouts aside and writes the index of names anew. Then the engine
@@ -137,3 +134,6 @@ fn mend(database: &Database) -> Result<(), redb::Error> {
     write.commit()?;
     Ok(())
 }
+
+/// How often progress is told, in timeouts.
+const STEP: u64 = 4096;

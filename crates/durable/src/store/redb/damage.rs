@@ -10,10 +10,6 @@ use super::disk::Disk;
 use crate::Error;
 use crate::store::{Change, Held, Limit, Position, Row, Settlement, Store};
 
-/// How many rows, in how many commits.
-const ROWS: u64 = 2_000;
-const COMMITS: u64 = 40;
-
 #[test]
 fn damage_is_an_error_or_a_row_set_aside_or_the_last_commit() {
     let tries = std::env::var("TICKWHEEL_DURABLE_DAMAGE_TRIES").map_or(2, |n| n.parse().unwrap());
@@ -193,3 +189,7 @@ fn rows(store: &mut RedbStore) -> Result<(BTreeMap<Arc<str>, Row>, usize), Error
     let rows = page.rows.into_iter().map(|row| (row.name.clone(), row)).collect();
     Ok((rows, page.damaged.len()))
 }
+
+/// How many rows, in how many commits.
+const ROWS: u64 = 2_000;
+const COMMITS: u64 = 40;

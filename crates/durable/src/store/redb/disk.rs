@@ -10,9 +10,6 @@ use redb::StorageBackend;
 use super::RedbStore;
 use crate::Error;
 
-/// What a disk writes as a whole.
-const SECTOR: usize = 512;
-
 /// Clones are the same disk.
 #[derive(Clone, Debug)]
 pub(super) struct Disk(Arc<Mutex<State>>);
@@ -200,3 +197,6 @@ impl StorageBackend for Handle {
         })
     }
 }
+
+/// What a disk writes as a whole.
+const SECTOR: usize = 512;

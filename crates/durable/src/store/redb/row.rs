@@ -4,10 +4,6 @@ use std::sync::Arc;
 
 use crate::store::Row;
 
-/// version 1 | attempt 4 | number 8 | checksum 4 | payload, numbers little-endian.
-const VERSION: u8 = 1;
-const HEAD: usize = 17;
-
 /// Returns the value of a row; its deadline and name are the key.
 pub(crate) fn encode(row: &Row) -> Vec<u8> {
     let mut value = Vec::with_capacity(HEAD + row.payload.len());
@@ -62,6 +58,10 @@ fn sum(deadline: u64, name: &[u8], head: &[u8], payload: &[u8]) -> u32 {
     let sum = crc32c::crc32c_append(sum, head);
     crc32c::crc32c_append(sum, payload)
 }
+
+/// version 1 | attempt 4 | number 8 | checksum 4 | payload, numbers little-endian.
+const VERSION: u8 = 1;
+const HEAD: usize = 17;
 
 #[cfg(test)]
 mod tests {

@@ -7,21 +7,6 @@ use redb::{ReadableTable, ReadableTableMetadata, Table, TableDefinition, WriteTr
 use super::{PARTITION, row};
 use crate::store::{Change, Changed, Held, Outcome, Position, Replaced, Row, Settlement};
 
-/// Rows by deadline and name.
-pub(super) const DUE: TableDefinition<'_, (u64, &[u8]), &[u8]> = TableDefinition::new("due");
-/// The deadline of each name, and a checksum of both. The name of a timeout that was acked stays
-/// here until a sweep: then there is no row of that deadline and name.
-pub(super) const NAMES: TableDefinition<'_, &[u8], (u64, u32)> = TableDefinition::new("names");
-/// Damaged rows, in the order they were found: deadline, name, value.
-pub(super) const BROKEN: TableDefinition<'_, u64, (u64, &[u8], &[u8])> =
-    TableDefinition::new("broken");
-/// `format` and `epoch`.
-pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-
-/// Where in a number the epoch begins. Numbers are given out in memory, and the epoch, which grows
-/// with each opening, keeps them from being given out twice.
-const EPOCH: u32 = 36;
-
 /// Gives out the numbers of rows.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
@@ -47,11 +32,6 @@ pub(super) struct Sweep {
     /// The latest deadline that was acked. What is due later has not been.
     until: u64,
 }
-
-/// How many names the sweep looks at for each ack, and how many may be without a row beside a
-/// quarter of all.
-const SWEPT: usize = 8;
-const LEFT: u64 = 4096;
 
 pub(super) struct Tables<'a> {
     due: Table<'a, (u64, &'static [u8]), &'static [u8]>,
@@ -235,3 +215,23 @@ pub(super) fn move_aside(
 pub(super) fn key(position: &Position) -> (u64, &[u8]) {
     (position.deadline, position.name.as_bytes())
 }
+
+/// Rows by deadline and name.
+pub(super) const DUE: TableDefinition<'_, (u64, &[u8]), &[u8]> = TableDefinition::new("due");
+/// The deadline of each name, and a checksum of both. The name of a timeout that was acked stays
+/// here until a sweep: then there is no row of that deadline and name.
+pub(super) const NAMES: TableDefinition<'_, &[u8], (u64, u32)> = TableDefinition::new("names");
+/// Damaged rows, in the order they were found: deadline, name, value.
+pub(super) const BROKEN: TableDefinition<'_, u64, (u64, &[u8], &[u8])> =
+    TableDefinition::new("broken");
+/// `format` and `epoch`.
+pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+
+/// Where in a number the epoch begins. Numbers are given out in memory, and the epoch, which grows
+/// with each opening, keeps them from being given out twice.
+const EPOCH: u32 = 36;
+
+/// How many names the sweep looks at for each ack, and how many may be without a row beside a
+/// quarter of all.
+const SWEPT: usize = 8;
+const LEFT: u64 = 4096;
