@@ -1087,8 +1087,8 @@ fn scheduled_as_a_driver_lies_down_it_fires() {
 fn told_twice_as_a_driver_lies_down_its_hook_knows_the_earlier() {
     driven(THREE, |Race { timer, far, .. }, mut driver, _| {
         // Nothing of it is modelled: no thread is interrupted while it holds the lock.
-        let told = std::sync::Arc::new(std::sync::Mutex::new(far));
-        let earliest = std::sync::Arc::clone(&told);
+        let told = Arc::new(std::sync::Mutex::new(far));
+        let earliest = Arc::clone(&told);
         driver.on_wake(move |at| {
             let mut earliest = earliest.lock().unwrap();
             *earliest = at.min(*earliest);
