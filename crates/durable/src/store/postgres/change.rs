@@ -1,6 +1,6 @@
 //! Changes: puts and cancels, by name.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use tokio_postgres::types::Type;
 use tokio_postgres::{Error, Row as Found};
@@ -66,24 +66,6 @@ fn replaced(rows: &[Found]) -> HashMap<&str, Replaced> {
     let replaced =
         |row: &Found| Replaced { number: unsigned(row.get(1)), deadline: unsigned(row.get(2)) };
     rows.iter().map(|row| (row.get(0), replaced(row))).collect()
-}
-
-/// Splits changes into runs of one kind in which no name comes twice, so that each is a statement.
-pub(super) fn runs(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
-    let mut left = changes;
-    std::iter::from_fn(move || {
-        let first = left.first()?;
-        let mut names = HashSet::new();
-        let end = left
-            .iter()
-            .position(|change| {
-                change.put.is_some() != first.put.is_some() || !names.insert(&change.name)
-            })
-            .unwrap_or(left.len());
-        let (run, rest) = left.split_at(end);
-        left = rest;
-        Some(run)
-    })
 }
 
 /// In order of the names, so that two workers do not wait for each other.

@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row};
 
-use super::change::runs;
 use crate::store::{Change, Changed, Done, Settlement};
 
 /// A connection to the database, or to a pooler that lends one for each transaction: no statement
@@ -136,6 +135,24 @@ impl Connection {
         }
         Ok(done)
     }
+}
+
+/// Splits changes into runs of one kind in which no name comes twice, so that each is a statement.
+fn runs(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
+    let mut left = changes;
+    std::iter::from_fn(move || {
+        let first = left.first()?;
+        let mut names = HashSet::new();
+        let end = left
+            .iter()
+            .position(|change| {
+                change.put.is_some() != first.put.is_some() || !names.insert(&change.name)
+            })
+            .unwrap_or(left.len());
+        let (run, rest) = left.split_at(end);
+        left = rest;
+        Some(run)
+    })
 }
 
 fn failed(
