@@ -183,7 +183,7 @@ fn stated(sources: &[&str]) -> BTreeMap<String, Stated> {
 /// Judges each operation after each history.
 pub(crate) fn keeps_its_bounds<S: Subject>(mode: Mode) {
     let (peak, calls) = asked("BOUNDS_PEAK")
-        .map_or_else(|| long((PEAK, 200), (LONG_PEAK, 2_000)), |peak| (peak, 10_000));
+        .map_or_else(|| long((PEAK, 200), (LONG_PEAK, 1_000)), |peak| (peak, 10_000));
     let mut stated = stated(S::SOURCES);
     stated.retain(|name, _| !S::CONSTRUCTORS.contains(&name.as_str()));
     for (history, make) in histories::<S>() {
@@ -265,4 +265,4 @@ const BYTES: [f64; 2] = [65_536.0, 1_024.0];
 /// The timeouts of each history.
 const PEAK: u64 = 1_000;
 /// The same, if tests are to be long.
-const LONG_PEAK: u64 = 20_000;
+const LONG_PEAK: u64 = 6_000;
