@@ -1,5 +1,6 @@
 //! A child process made by `fork` has no worker. Alone in its file, because a process that forks
-//! should have few threads.
+//! should have few threads. A lock that another thread holds at that moment stays locked in the
+//! child, so the workers rest then: a `ManualClock` that is moved waits for that.
 #![cfg(all(unix, not(loom)))]
 
 use fork::{Fork, fork, waitpid};
@@ -7,7 +8,7 @@ use std::process::exit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
-use tickwheel::{ManualClock, Next, Status, Timer};
+use tickwheel::{ManualClock, Next, Status, Timer, TimerBuilder};
 
 /// The other test's threads hold no lock while this one forks.
 fn alone() -> MutexGuard<'static, ()> {
@@ -30,6 +31,13 @@ fn in_a_child(check: impl FnOnce() -> bool) -> bool {
     }
 }
 
+/// A timer, and what makes its worker rest.
+fn timer(build: impl FnOnce(TimerBuilder) -> TimerBuilder) -> (Timer, impl Fn()) {
+    let clock = ManualClock::new();
+    let timer = build(Timer::builder().clock(clock.clone())).build().expect("in range");
+    (timer, move || clock.advance(Duration::from_millis(1)))
+}
+
 fn fires(timer: &Timer) -> bool {
     let (sender, receiver) = mpsc::channel();
     timer.schedule(Duration::ZERO, move || sender.send(()).unwrap()).expect("it runs");
@@ -39,8 +47,9 @@ fn fires(timer: &Timer) -> bool {
 #[test]
 fn in_a_child_a_timer_stops_without_its_worker_and_a_new_one_works() {
     let _alone = alone();
-    let (timer, idle) = (Timer::new(), Timer::new());
+    let ((timer, rest), idle) = (timer(|builder| builder), Timer::new());
     let timeout = timer.schedule(Duration::from_secs(3_600), || {}).expect("it runs");
+    rest();
     assert!(in_a_child(|| timer.stop().is_ok_and(|unfired| unfired.len() == 1)));
     assert!(in_a_child(|| {
         drop(timer.clone());
@@ -63,12 +72,10 @@ fn in_a_child_no_task_of_the_parent_is_waited_for() {
     };
     let blocks = Arc::new(blocks);
     for executor in [false, true] {
-        let builder = Timer::builder();
-        let timer = match executor {
+        let (timer, rest) = timer(|builder| match executor {
             true => builder.executor(|task| drop(thread::spawn(task))),
             false => builder,
-        };
-        let timer = timer.build().expect("in range");
+        });
         let (once, with) = (Arc::clone(&blocks), Arc::clone(&blocks));
         let once = timer.schedule(Duration::ZERO, move || once()).expect("it runs");
         let with = timer.schedule_with(Duration::ZERO, move |_| {
@@ -77,6 +84,10 @@ fn in_a_child_no_task_of_the_parent_is_waited_for() {
         });
         let with = with.expect("it runs");
         begins.recv().expect("it begins");
+        if executor {
+            // Otherwise the worker is inside the task, without a lock.
+            rest();
+        }
         let waits = [once, with];
         assert!(in_a_child(|| waits.iter().all(|timeout| timeout.cancel_and_wait().is_ok())));
         std::mem::forget(timer);
@@ -107,9 +118,10 @@ fn in_a_child_a_driver_takes_turns_of_its_own() {
 #[test]
 fn in_a_child_a_recorded_timer_stops_without_the_thread_that_writes() {
     let _alone = alone();
-    let timer = Timer::builder().record(std::io::sink()).build().expect("it starts");
+    let (timer, rest) = timer(|builder| builder.record(std::io::sink()));
     let schedule = || timer.schedule(Duration::from_secs(3_600), || {}).expect("it runs");
     schedule();
+    rest();
     assert!(in_a_child(|| {
         schedule();
         timer.stop().is_ok_and(|unfired| unfired.len() == 2)

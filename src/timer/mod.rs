@@ -145,8 +145,9 @@ use worker::Engine;
 /// A child process made by `fork` has no worker for a timer whose worker ran in the parent: the
 /// child can schedule timeouts, but none fires there. Make timers in the child, or fork before the
 /// first timeout: a timer that has not scheduled anything works in both. The [timer of the
-/// process](crate::timer()) is like any other. [`std::process::Command`] does not fork in this
-/// sense.
+/// process](crate::timer()) is like any other. A lock that another thread holds when the process
+/// forks stays locked in the child, as any lock of std's does: a call that takes it waits for ever.
+/// [`std::process::Command`] does not fork in this sense.
 ///
 /// ```
 /// use std::sync::mpsc;
