@@ -224,6 +224,8 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         self.life.end();
+        // The hook may hold what holds the timer.
+        swallow(self.life.engine.hub.park.begin_turn().1);
     }
 }
 

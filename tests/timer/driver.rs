@@ -330,6 +330,18 @@ fn a_turn_leaves_its_thread_the_shard_it_had() {
 
 /// It may be told and told again, and its owner's code may do as it likes there.
 #[test]
+fn a_hook_is_dropped_with_its_driver() {
+    let Driven { timer, mut driver, .. } = Driven::new();
+    let (captured, counted) = (Arc::new(timer.clone()), timer.clone());
+    let gone = Arc::downgrade(&captured);
+    driver.on_wake(move |_| assert!(!captured.is_stopped() || counted.is_stopped()));
+    driver.turn();
+    drop(driver);
+    assert!(gone.upgrade().is_none());
+    assert!(timer.is_stopped());
+}
+
+#[test]
 fn a_hook_may_panic_schedule_move_the_clock_stop_and_drop() {
     returns("a hook", || {
         for kind in 0..6 {

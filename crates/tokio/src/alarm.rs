@@ -53,7 +53,7 @@ impl Alarm {
         match [next, state.told].into_iter().flatten().min() {
             None => state.sleep = None,
             Some(at) if at <= Instant::now() => context.waker().wake_by_ref(),
-            Some(at) => state.sleeps_until(at, context),
+            Some(at) => _ = state.sleeps_until(at, context),
         }
         Poll::Pending
     }
@@ -70,9 +70,15 @@ impl Alarm {
         }
         // Without a waker the first turn is still to come.
         let Some(waker) = state.waker.clone() else { return };
+        if is_ending() {
+            return waker.wake();
+        }
         // This thread may be outside of the runtime.
         let _inside = state.sleep.is_none().then(|| self.runtime.enter());
-        state.sleeps_until(at, &mut Context::from_waker(&waker));
+        if state.sleeps_until(at, &mut Context::from_waker(&waker)) {
+            // This takes the place of the driver behind the task that runs on this thread.
+            self.runtime.spawn(async {});
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, AlarmState> {
@@ -82,16 +88,23 @@ impl Alarm {
 }
 
 impl AlarmState {
-    /// Makes `context` wake the driver at `at`.
-    fn sleeps_until(&mut self, at: Instant, context: &mut Context<'_>) {
+    /// Makes `context` wake the driver at `at`, and returns whether it did already.
+    fn sleeps_until(&mut self, at: Instant, context: &mut Context<'_>) -> bool {
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(at)));
         if sleep.deadline() != at || sleep.is_elapsed() {
             sleep.as_mut().reset(at);
         }
-        if Pin::new(&mut coop::unconstrained(sleep.as_mut())).poll(context).is_ready() {
+        let is_over = Pin::new(&mut coop::unconstrained(sleep.as_mut())).poll(context).is_ready();
+        if is_over {
             context.waker().wake_by_ref();
         }
+        is_over
     }
+}
+
+/// Returns whether this thread drops its last values, so that calls of tokio's may panic.
+fn is_ending() -> bool {
+    Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed())
 }
 
 /// When this is dropped, with a sleep or after it was moved, the driver looks again if the clock may
@@ -103,6 +116,11 @@ pub(crate) struct LooksAgain(pub(crate) std::sync::Arc<Alarm>);
 #[cfg(feature = "test-util")]
 impl LooksAgain {
     pub(crate) fn looks(&self) {
+        if is_ending() {
+            return;
+        }
+        // This thread may be outside of the runtime, whose clock it is.
+        let _inside = self.0.runtime.enter();
         let before = std::time::Instant::now();
         let now = Instant::now();
         let is_real = (before..=std::time::Instant::now()).contains(&now.into_std());
