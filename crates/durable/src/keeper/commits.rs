@@ -4,7 +4,7 @@ use crate::Error;
 use crate::keeper::Keeper;
 use crate::keeper::outbox::Outbox;
 use crate::keeper::words::{Command, CommitCall, Found, Now, Settled};
-use crate::store::{Change, Changed, Done, Outcome, Replaced, Row, Settlement};
+use crate::store::{Change, Changed, Done, Outcome, Position, Replaced, Row, Settlement};
 
 impl<T> Keeper<T> {
     /// Settlements come first, so that a name that was acked is unknown to a cancel after it.
@@ -57,14 +57,14 @@ impl<T> Keeper<T> {
         done: Done,
     ) {
         let settled = self.flights.take_settled(call.settlements.len());
-        let mut fenced = false;
+        let mut fenced = Vec::new();
         for ((number, settled), outcome) in settled.into_iter().zip(done.outcomes) {
             if outcome == Outcome::Locked && !self.closing {
                 let at = now.steady.saturating_add(LOCKED_PAUSE);
                 self.flights.try_again(at, number, settled);
                 continue;
             }
-            self.flights.end(number);
+            let ended = self.flights.end(number);
             match outcome {
                 Outcome::Settled(None) => self.counts.acked += 1,
                 Outcome::Settled(Some(row)) => {
@@ -73,7 +73,7 @@ impl<T> Keeper<T> {
                 }
                 Outcome::Fenced => {
                     self.counts.fenced += 1;
-                    fenced = true;
+                    fenced.push((ended.lease.partition, Position::before(ended.deadline)));
                 }
                 Outcome::Gone | Outcome::Locked => {}
             }
@@ -91,8 +91,12 @@ impl<T> Keeper<T> {
             });
             self.replies.push((ticket, reply));
         }
-        if fenced {
+        if !fenced.is_empty() {
             self.forget();
+        }
+        // If this worker owns one of them anew, it was passed over because it was in flight.
+        for (partition, before) in fenced {
+            self.front.forget(partition, before);
         }
         self.bound();
     }

@@ -26,8 +26,8 @@ pub(super) struct Flights {
 #[derive(Debug)]
 pub(super) struct Flight {
     name: Arc<str>,
-    deadline: u64,
-    lease: Lease,
+    pub(super) deadline: u64,
+    pub(super) lease: Lease,
     pub(super) bytes: usize,
     pub(super) is_settled: bool,
 }

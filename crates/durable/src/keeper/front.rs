@@ -49,8 +49,8 @@ impl Place {
     /// Lets what comes after this position and before that deadline be read by and by.
     pub(super) fn put_behind(&mut self, after: Position, recent: u64) {
         self.behind = if self.is_behind() { self.behind.clone().min(after) } else { after };
-        self.recent = recent;
-        self.loaded = self.loaded.clone().max(Position::before(recent));
+        self.recent = recent.max(self.recent);
+        self.loaded = self.loaded.clone().max(Position::before(self.recent));
     }
 
     /// Lets what comes after this position be read again.
@@ -102,6 +102,12 @@ impl Front {
     /// Lets all be read again. The rows that are near stay.
     pub(super) fn forget_places(&mut self) {
         self.places.clear();
+    }
+
+    /// Lets all of this lease be read again.
+    pub(super) fn forget_place(&mut self, lease: Lease) {
+        self.places
+            .retain(|&partition, place| (partition, place.epoch) != (lease.partition, lease.epoch));
     }
 
     /// Returns how far the rows of a partition are known, to be moved. If nothing is, what is due
@@ -184,5 +190,20 @@ impl Front {
             self.remove(&name, None);
             self.forget(partition, Position::before(deadline).max(end.clone()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Place;
+    use crate::store::Position;
+
+    #[test]
+    fn no_unread_past_is_dropped_where_more_is_put_behind() {
+        let mut place = Place::new(1, 100);
+        place.put_behind(Position::before(500), 1);
+        assert!(place.is_behind() && place.behind == Position::start() && place.recent == 100);
+        place.put_behind(Position::before(50), 600);
+        assert!(place.behind == Position::start() && place.recent == 600);
     }
 }

@@ -126,7 +126,8 @@ impl<T> Keeper<T> {
 
     pub(super) fn loaded_behind(&mut self, now: Now, call: BehindCall, page: Page) {
         // Where there is nothing, what takes time is dead: then time is left for other calls.
-        let pause = if page.rows.is_empty() { now.steady.saturating_sub(call.asked) } else { 0 };
+        let took = now.steady.saturating_sub(call.asked);
+        let pause = if page.rows.is_empty() && SHORT < took { took } else { 0 };
         self.behind_next = now.steady.saturating_add(pause);
         let Start { lease, after } = call.from;
         if !self.tenure.holds(lease) {
@@ -155,7 +156,8 @@ impl<T> Keeper<T> {
         self.refreshed = *next.or_else(|| partitions.min()).expect("there is one");
         self.refresh_at = now.steady + self.config.refresh;
         let lease = self.tenure.lease(self.refreshed);
-        if let Some(place) = self.front.place(lease) {
+        // One whose past is still being read would begin again for ever.
+        if let Some(place) = self.front.place(lease).filter(|place| !place.is_behind()) {
             place.put_behind(Position::start(), place.loaded.deadline);
         }
     }
@@ -193,6 +195,11 @@ impl<T> Keeper<T> {
         }
         let time = self.tenure.time(now);
         for (Start { lease, after }, end) in call.from.into_iter().zip(loaded.ends) {
+            if !held.contains_key(&lease.partition) {
+                // Its rows were passed over, also those that the store tells only once.
+                self.front.forget_place(lease);
+                continue;
+            }
             if full.contains(&lease.partition) {
                 continue;
             }
@@ -227,3 +234,6 @@ impl<T> Keeper<T> {
         }));
     }
 }
+
+/// After a call that took no longer, in milliseconds, no time is left for others.
+const SHORT: u64 = 40;

@@ -25,4 +25,4 @@ impl Pause {
 
 /// The first pause, in milliseconds.
 pub(super) const FIRST: u64 = 100;
-const LAST: u64 = 30_000;
+const LAST: u64 = 1_000;

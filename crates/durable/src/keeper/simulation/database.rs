@@ -233,7 +233,7 @@ impl Database {
             took = time;
             page = Page { end: Some(from.after.clone()), ..Page::default() };
         } else if page.end.is_none() {
-            stretch.took(first, end, took);
+            stretch.took(first, end);
             page.end = (end < *until).then(|| Position::before(end + 1));
         }
         if self.manners.asks_for_less {

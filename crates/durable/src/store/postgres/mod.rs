@@ -13,7 +13,7 @@ mod tls;
 mod transaction;
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::Socket;
@@ -242,7 +242,6 @@ impl Store for PostgresStore {
         let first = from.after.deadline;
         let end = self.stretch.end(first, until);
         let time = Stretch::time(first, end, milliseconds(self.lease / 3));
-        let began = Instant::now();
         let page = self.run("load from", async |connection| {
             connection.load_behind(from, end, limit, time).await
         })?;
@@ -251,7 +250,7 @@ impl Store for PostgresStore {
             return Ok(Page { end: Some(from.after.clone()), ..Page::default() });
         };
         if page.end.is_none() {
-            self.stretch.took(first, end, milliseconds(began.elapsed()));
+            self.stretch.took(first, end);
             page.end = (end < until).then(|| Position::before(end + 1));
         }
         Ok(page)
