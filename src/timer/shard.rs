@@ -185,7 +185,7 @@ impl Shard {
     #[inline]
     pub(super) fn release_cancelled(&self, mut state: MutexGuard<'_, ShardState>) -> Emptied {
         state.counts.cancelled += 1;
-        let emptied = if state.is_emptied() { state.take_memory() } else { None };
+        let emptied = state.take_memory_if_emptied();
         drop(state);
         self.hub.give_back();
         emptied
@@ -288,30 +288,24 @@ impl Shard {
         }
         let taken = due.len();
         drop(due);
+        // Also while some are due, because a repeating one is back before the next look.
+        if state.emptied.is_none() {
+            state.emptied = state.take_memory_if_emptied();
+        }
         if taken > 0 {
-            // Now, because a repeating timeout among these is back before the next look.
-            if state.emptied.is_none() && state.is_emptied() {
-                state.emptied = state.take_memory();
-            }
             return Found::Due { is_burst: BURST <= taken };
         }
         if work == 0 {
             return Found::More;
         }
         state.watched = state.wheel.next_wake().unwrap_or(NEVER);
-        let is_emptied = state.emptied.is_some() || state.is_emptied();
-        Found::Nothing { until: state.watched, is_emptied }
+        Found::Nothing { until: state.watched, is_emptied: state.emptied.is_some() }
     }
 
     /// Frees a bounded part of the memory of a wheel that was emptied, with no lock held. The worker
     /// does so when it has nothing else to do.
     pub(super) fn free_some(&self) {
-        let mut state = self.lock();
-        let is_emptied = state.is_emptied();
-        let emptied = state.emptied.take();
-        let emptied = emptied.or_else(|| if is_emptied { state.take_memory() } else { None });
-        drop(state);
-        let Some(mut memory) = emptied else { return };
+        let Some(mut memory) = self.lock().emptied.take() else { return };
         if memory.free_some() {
             self.free_later(memory);
         }
@@ -514,15 +508,15 @@ impl ShardState {
         key
     }
 
-    /// Returns whether the wheel was emptied, after many timeouts: the next ones need memory again.
+    /// Takes the memory out of a wheel that was emptied. Returns None unless there were many timeouts
+    /// since the last time, because the next ones need memory again.
     #[inline]
-    fn is_emptied(&self) -> bool {
-        self.wheel.is_empty() && MANY <= self.counts.placed() - self.shrunk_at
-    }
-
-    #[cold]
-    fn take_memory(&mut self) -> Emptied {
-        self.shrunk_at = self.counts.placed();
+    fn take_memory_if_emptied(&mut self) -> Emptied {
+        let placed = self.counts.placed();
+        if !self.wheel.is_empty() || placed - self.shrunk_at < MANY {
+            return None;
+        }
+        self.shrunk_at = placed;
         Some(Box::new(self.wheel.take_memory()))
     }
 }
