@@ -9,7 +9,8 @@
 //!
 //! A second table tells what a timer and a channel hold when a million are over.
 //!
-//! `cargo bench --bench memory`, with `cancelled` or `left` for one of them, and `-- --quick` for a look at whether it works.
+//! `cargo bench --bench memory`, with `cancelled` or `left` for one of them, and `-- --quick` for a
+//! look at whether it works.
 
 mod report;
 

@@ -1,10 +1,11 @@
 //! What does it cost a caller that its timer is recorded?
 //!
-//! One thread schedules, moves and cancels, and a recorder writes to a file. The processor's time of
-//! that thread counts, with the recorder and without, in turns. And the same for a bare wheel, whose
-//! caller knows the time already.
+//! One thread schedules, moves and cancels, and a recorder writes to a file. The processor's time
+//! of that thread counts, with the recorder and without, in turns. And the same for a bare wheel,
+//! whose caller knows the time already.
 //!
-//! `cargo bench --features record --bench record`, with `-- --quick` for a look at whether it works.
+//! `cargo bench --features record --bench record`, with `-- --quick` for a look at whether it
+//! works.
 
 mod report;
 

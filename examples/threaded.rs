@@ -1,8 +1,8 @@
 //! A client's requests, each with a timeout, from several threads on one timer.
 //!
-//! Nearly every timeout is cancelled, as the answer comes in time: that takes one short lock that no
-//! other thread wants, and gives back at once what the task captured. A heartbeat repeats meanwhile,
-//! and at the end `stop` hands over what is still to come.
+//! Nearly every timeout is cancelled, as the answer comes in time: that takes one short lock that
+//! no other thread wants, and gives back at once what the task captured. A heartbeat repeats
+//! meanwhile, and at the end `stop` hands over what is still to come.
 //!
 //!     cargo run --release --example threaded
 

@@ -25,8 +25,8 @@
 //! A wheel counts time in *ticks*: a `u64` that begins at 0. The caller of a [`Wheel`] decides how
 //! long a tick is, and every `u64` is a valid deadline. [`Ticks`] converts instants to ticks and
 //! back. It rounds deadlines up and the present down, because a timeout would be early if both were
-//! rounded alike. A [`Timer`] has ticks of 1 ms; the [builder](TimerBuilder::tick) sets others, from
-//! 1 us to 1 h.
+//! rounded alike. A [`Timer`] has ticks of 1 ms; the [builder](TimerBuilder::tick) sets others,
+//! from 1 us to 1 h.
 //!
 //! # Never early
 //!
@@ -91,14 +91,15 @@
 //!
 //! # Features
 //!
-//! - `std` (default): the [`Timer`], the futures, and the queues and maps on a timer. Without it the
-//!   crate is `no_std`, and the [`Wheel`] needs `alloc`, and some tens of kilobytes of stack.
+//! - `std` (default): the [`Timer`], the futures, and the queues and maps on a timer. Without it
+//!   the crate is `no_std`, and the [`Wheel`] needs `alloc`, and some tens of kilobytes of stack.
 //! - `stream`: [`Interval`], [`DelayQueue`], [`DelayMap`] and [`DelayReceiver`] are streams, by the
 //!   crate `futures-core`.
 //! - `hyper`: a [`Timer`] sets the time limits of hyper's servers and clients.
-//! - `boot-clock`: `BootClock`, which goes on while the machine is suspended, by the crate `rustix`.
-//! - `record`: `Recorder` and `TimerBuilder::record` write what a program does to its timeouts, as a
-//!   trace for `tickwheel replay` and `tickwheel choose`.
+//! - `boot-clock`: `BootClock`, which goes on while the machine is suspended, by the crate
+//!   `rustix`.
+//! - `record`: `Recorder` and `TimerBuilder::record` write what a program does to its timeouts, as
+//!   a trace for `tickwheel replay` and `tickwheel choose`.
 //! - `metrics`: `TimerMetrics` publishes the statistics of a timer through the crate `metrics`.
 //! - `tracing`: each task runs in a span of the crate `tracing`, and an event tells of a slow one.
 //! - `serde`: reads and writes a [`Mode`] as its text, and writes statistics.

@@ -5,8 +5,8 @@
 //!
 //! # All locks, and their order
 //!
-//! A thread takes a lock only if that lock stands below all locks that the thread holds. Builds with
-//! debug assertions check this at each lock; the place of a lock is its [`Rank`].
+//! A thread takes a lock only if that lock stands below all locks that the thread holds. Builds
+//! with debug assertions check this at each lock; the place of a lock is its [`Rank`].
 //!
 //! | lock | what it protects | taken while holding |
 //! |---|---|---|

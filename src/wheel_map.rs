@@ -22,11 +22,11 @@ type RandomState = ();
 /// [borrows](Borrow) as, and with any hasher. It stores each key once. A caller that wants to await
 /// values on a timer takes a [`DelayMap`](crate::DelayMap).
 ///
-/// Inserting, finding, moving and removing a value costs O(1), amortised, whatever its deadline, and
-/// no insertion moves more than a few names. A value takes eight bytes for the hash of its key, and
-/// about sixteen for the table, beyond what it takes in a wheel. Handing out a value calls no code
-/// of the caller, because the map keeps the hash. A sentence that begins with "Cost" means what it
-/// does in a [`Wheel`].
+/// Inserting, finding, moving and removing a value costs O(1), amortised, whatever its deadline,
+/// and no insertion moves more than a few names. A value takes eight bytes for the hash of its key,
+/// and about sixteen for the table, beyond what it takes in a wheel. Handing out a value calls no
+/// code of the caller, because the map keeps the hash. A sentence that begins with "Cost" means
+/// what it does in a [`Wheel`].
 ///
 /// # Hashers
 ///

@@ -32,8 +32,8 @@ fn scheduling_and_cancelling_allocates_the_task_alone() {
             assert!(timeout.reschedule(DELAY * 2));
             assert!(timeout.cancel());
         };
-        // The first ones make the wheel's arrays. These grow and shrink now and then, as the entries
-        // of what was cancelled are cleared away many at a time.
+        // The first ones make the wheel's arrays. These grow and shrink now and then, as the
+        // entries of what was cancelled are cleared away many at a time.
         const FEW: u64 = 500;
         (0..10_000).for_each(|_| round());
         let (count, _) = allocations(|| (0..10_000).for_each(|_| round()));
@@ -258,7 +258,8 @@ fn a_timer_that_is_emptied_again_and_again_allocates_little_for_each_timeout() {
 const DELAY: Duration = Duration::from_secs(30);
 
 const MANY: u64 = 20_000;
-/// What a timer holds at most when it has become idle: its shards, and the arrays of a few timeouts.
+/// What a timer holds at most when it has become idle: its shards, and the arrays of a few
+/// timeouts.
 const AT_REST: i64 = 100_000;
 
 const MOST: usize = MANY as usize;

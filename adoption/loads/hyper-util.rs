@@ -1,5 +1,5 @@
-//! Requests over connections that stay open, to a server that gives each request's head ten seconds.
-//! Prints the CPU time in seconds.
+//! Requests over connections that stay open, to a server that gives each request's head ten
+//! seconds. Prints the CPU time in seconds.
 
 use cpu_time::ProcessTime;
 use http_body_util::Full;

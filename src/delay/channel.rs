@@ -21,13 +21,13 @@ use std::time::Instant;
 /// value is left. A program that fills and empties a queue in one place takes a
 /// [`DelayQueue`](crate::DelayQueue), which needs no lock.
 ///
-/// - Values of equal deadlines come out in the order in which the channel got them, whichever thread
-///   inserted them.
+/// - Values of equal deadlines come out in the order in which the channel got them, whichever
+///   thread inserted them.
 /// - Each call takes the lock of the channel for constant time, amortised, and no caller waits for
 ///   more than a bounded batch of work, unless the receiver calls
-///   [`shrink_to_fit`](Delayed::shrink_to_fit). The call that takes out the last of many values gives back
-///   their memory, with no lock held, which takes milliseconds after a million. No foreign code runs
-///   under the lock: not a waker, not the `Drop` of a value.
+///   [`shrink_to_fit`](Delayed::shrink_to_fit). The call that takes out the last of many values
+///   gives back their memory, with no lock held, which takes milliseconds after a million. No
+///   foreign code runs under the lock: not a waker, not the `Drop` of a value.
 /// - A sender wakes the receiver only for a value that is due earlier than all others. The last
 ///   sender wakes it when it goes and no value is left.
 ///
@@ -186,8 +186,8 @@ impl<T> DelaySender<T> {
 }
 
 impl<T> Shared<T> {
-    /// Wakes or drops a waker. Call this with no lock held. The timer is told of a panic, which must
-    /// fail neither a sender nor another task that waits.
+    /// Wakes or drops a waker. Call this with no lock held. The timer is told of a panic, which
+    /// must fail neither a sender nor another task that waits.
     fn let_go(&self, waker: Option<Waker>, how: fn(Waker)) {
         if let Some(waker) = waker {
             self.hub.guarded(|| how(waker));

@@ -43,9 +43,9 @@ use std::time::Instant;
 /// - Values come out by deadline, rounded up to the tick. Values of equal deadlines come out in the
 ///   order in which they were inserted, replaced or moved.
 /// - A delay may be of any length. A delay too long for [`Instant`] never ends.
-/// - It has a single timeout in its timer, and only while a task or a thread waits. It does not keep
-///   the timer alive. Dropping the future of a call ends the wait at once, and loses no value. A
-///   wait that a task began by [polling](Self::poll_expired) ends when a poll is ready.
+/// - It has a single timeout in its timer, and only while a task or a thread waits. It does not
+///   keep the timer alive. Dropping the future of a call ends the wait at once, and loses no value.
+///   A wait that a task began by [polling](Self::poll_expired) ends when a poll is ready.
 /// - If many values are due, or many have to be looked at for the next, it gives way to other tasks
 ///   now and then: a poll wakes its own task, and is not ready. So no poll takes long.
 ///
@@ -367,8 +367,8 @@ impl<S: Source> Delayed<S> {
         }
     }
 
-    /// Takes the next value out if it is due, or returns None if there is nothing to wait for. Wakes
-    /// no task otherwise. If `work` is used up, a value may be due nevertheless.
+    /// Takes the next value out if it is due, or returns None if there is nothing to wait for.
+    /// Wakes no task otherwise. If `work` is used up, a value may be due nevertheless.
     fn poll_due(&mut self, work: &mut usize) -> Poll<Option<DueFrom<S>>> {
         // Values that were due when the clock was last read come out without reading it again.
         let mut expired = self.source.expire(None, work);
@@ -428,7 +428,8 @@ impl<S: Source> Waits for Delayed<S> {
 /// Nothing in it is ever pinned.
 impl<S> Unpin for Delayed<S> {}
 
-/// Ends where there is nothing to wait for, and after an error. Goes on when there are values again.
+/// Ends where there is nothing to wait for, and after an error. Goes on when there are values
+/// again.
 #[cfg(feature = "stream")]
 impl<S: Source> futures_core::Stream for Delayed<S> {
     type Item = Result<DueFrom<S>, ScheduleErrorKind>;

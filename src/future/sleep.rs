@@ -187,8 +187,8 @@ impl Sleep {
         self.take_out(Waker::wake);
     }
 
-    /// Takes the waker out of the timer, if there is one, and does that with it. The timer is told of
-    /// a panic: the waker is another's.
+    /// Takes the waker out of the timer, if there is one, and does that with it. The timer is told
+    /// of a panic: the waker is another's.
     pub(crate) fn take_out(&mut self, and: fn(Waker)) {
         let Progress::Waiting { key, .. } = self.progress else { return };
         self.progress = Progress::idle();

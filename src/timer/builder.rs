@@ -75,8 +75,8 @@ impl TimerBuilder {
     /// Sets the instant from which ticks are counted. The default is the present.
     ///
     /// Timers with one start, or one that differs by whole ticks, round deadlines to the same
-    /// instants, and so does a runtime whose ticks begin there. From a `start` after the present the
-    /// timer counts back to it, in whole ticks.
+    /// instants, and so does a runtime whose ticks begin there. From a `start` after the present
+    /// the timer counts back to it, in whole ticks.
     pub fn ticks_from(mut self, start: Instant) -> Self {
         self.start = Some(start);
         self
@@ -226,8 +226,8 @@ impl fmt::Debug for TimerBuilder {
 const SHORTEST_TICK: Duration = Duration::from_micros(1);
 const LONGEST_TICK: Duration = Duration::from_secs(3_600);
 const MOST_SHARDS: usize = 1_024;
-/// Threads take turns at the shards, idle threads too. With one shard per core two busy threads soon
-/// meet at one, and each then waits for the other.
+/// Threads take turns at the shards, idle threads too. With one shard per core two busy threads
+/// soon meet at one, and each then waits for the other.
 const A_CORE_BY_DEFAULT: usize = 4;
 /// The worker looks at each shard when it wakes up.
 const MOST_BY_DEFAULT: usize = 256;

@@ -57,8 +57,8 @@ use std::time::Instant;
 /// - **Drop**: dropping the driver ends the timer, as the drop of the last clone does. Sleeps,
 ///   receivers and queues end with [`Stopped`](crate::ScheduleErrorKind::Stopped), and scheduling
 ///   gives the task back. A runtime that shuts down drops its tasks, and so the driver.
-/// - **A driver that nobody turns** fires nothing, and nothing tells the caller: `Debug` of the timer
-///   shows `turns: 0`, as [`wake_ups`](crate::TimerStats::wake_ups) does.
+/// - **A driver that nobody turns** fires nothing, and nothing tells the caller: `Debug` of the
+///   timer shows `turns: 0`, as [`wake_ups`](crate::TimerStats::wake_ups) does.
 /// - **A [`ManualClock`](crate::ManualClock)** does not wait for a driver: what came due fires in
 ///   the next turn.
 /// - **After `fork`** the child has the driver, too, and each process turns its own.
@@ -90,11 +90,11 @@ impl Driver {
     ///
     /// The hook gets the instant at which the next turn is due: the present if that is at once. The
     /// thread that schedules something earlier, stops the timer or moves its clock calls the hook,
-    /// with no lock held, each time that this instant becomes earlier. It is called by one thread at
-    /// a time. While it runs, others leave it to that thread to call it once more. A call may come
-    /// before `turn` has returned: a loop that clears a flag, an eventfd or a pipe does so before it
-    /// calls `turn`, and not after that. The timer ignores a panic of the hook. The hook takes effect
-    /// at the end of the next turn. So set it before the first one.
+    /// with no lock held, each time that this instant becomes earlier. It is called by one thread
+    /// at a time. While it runs, others leave it to that thread to call it once more. A call may
+    /// come before `turn` has returned: a loop that clears a flag, an eventfd or a pipe does so
+    /// before it calls `turn`, and not after that. The timer ignores a panic of the hook. The hook
+    /// takes effect at the end of the next turn. So set it before the first one.
     pub fn on_wake(&mut self, hook: impl Fn(Instant) + Send + Sync + 'static) {
         let hub = &self.life.engine.hub;
         let (ticks, clock) = (hub.ticks, Arc::clone(&hub.clock));
@@ -110,8 +110,8 @@ impl Driver {
     /// or the timer was stopped: then no turn is due until the [hook](Self::on_wake) says so.
     ///
     /// The instant is the present if more is due than one turn fires, which is a few rounds of each
-    /// shard. It may be earlier than the next deadline, never later. A turn before that instant does
-    /// no harm.
+    /// shard. It may be earlier than the next deadline, never later. A turn before that instant
+    /// does no harm.
     ///
     /// This costs a look at each shard. A loop that has one thread takes one
     /// [shard](crate::TimerBuilder::shards).
@@ -201,8 +201,8 @@ impl Driver {
         self.life.is_stopped()
     }
 
-    /// Takes a turn. After that `bell`, which gets the tick of the next one, tells the driver, if it
-    /// rests.
+    /// Takes a turn. After that `bell`, which gets the tick of the next one, tells the driver, if
+    /// it rests.
     fn turn_told_by(&mut self, bell: impl FnOnce(u64) -> Option<Bell>) -> Turned {
         let hub = &self.life.engine.hub;
         let (asked, last_bell) = hub.park.begin_turn();

@@ -123,8 +123,8 @@ impl fmt::Display for BuildError {
 impl core::error::Error for BuildError {}
 
 /// Says that [`Timer::stop`](crate::Timer::stop) or
-/// [`Timeout::cancel_and_wait`](crate::Timeout::cancel_and_wait) did nothing, because the call could
-/// have waited for itself: inside a task of that timer, for example. The table at
+/// [`Timeout::cancel_and_wait`](crate::Timeout::cancel_and_wait) did nothing, because the call
+/// could have waited for itself: inside a task of that timer, for example. The table at
 /// [`Timer`](crate::Timer) has all cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

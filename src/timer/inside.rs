@@ -7,8 +7,8 @@
 //! it is inside a task of that timer, and from the first task that it ran for that timer's executor
 //! on: other tasks may be queued for this very thread. The answer is no in three cases:
 //!
-//! - The thread stands in the way of the timer, or of one whose threads wait for it, or of one whose
-//!   threads wait for that one, and so on. The list of who waits for whom is `WAITING`.
+//! - The thread stands in the way of the timer, or of one whose threads wait for it, or of one
+//!   whose threads wait for that one, and so on. The list of who waits for whom is `WAITING`.
 //! - The timer has an executor, and the thread stands in the way of any timer: two executors may
 //!   share threads, and the executor of one timer may schedule on another.
 //! - The thread drops what a cancelled task captured: another thread may wait for that drop.
@@ -145,9 +145,9 @@ fn is_dropping() -> bool {
 }
 
 thread_local! {
-    // The timers inside of whose tasks a thread is, the innermost last. Never dropped, so that it is
-    // there for destructors of other thread-local values. It owns memory only while the thread is
-    // inside five tasks at once.
+    // The timers inside of whose tasks a thread is, the innermost last. Never dropped, so that it
+    // is there for destructors of other thread-local values. It owns memory only while the thread
+    // is inside five tasks at once.
     static INSIDE: ManuallyDrop<RefCell<SmallVec<[u64; 4]>>> = ManuallyDrop::default();
 
     /// How many cancelled tasks this thread drops: the drop of one may cancel another.

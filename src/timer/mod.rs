@@ -74,8 +74,8 @@ use worker::Engine;
 ///   threads wake it up only for an earlier one.
 /// - Tasks run with no lock held. They may schedule, cancel, block, panic, and drop the timer. The
 ///   timer catches and counts a panic, and runs the next task.
-/// - A caller waits for no more than a bounded batch of work, even while a million timeouts come due
-///   or the last of a million goes, unless another thread calls [`stats`](Self::stats) or
+/// - A caller waits for no more than a bounded batch of work, even while a million timeouts come
+///   due or the last of a million goes, unless another thread calls [`stats`](Self::stats) or
 ///   [`shrink_to_fit`](Self::shrink_to_fit).
 /// - A delay may be of any length. A delay too long for [`Instant`] never fires.
 ///
@@ -96,14 +96,14 @@ use worker::Engine;
 /// time. With millions of timeouts in one shard, one call in millions waits for the system to move
 /// pages, for less than a millisecond. Cancelling frees the box at once.
 ///
-/// A shard that is emptied, after more than a few timeouts, gives back the memory of its wheel, with
-/// no lock held. The worker does so a little at a time, when nothing is due. A thread that cancels
-/// the last timeout does so at the end of that call: for some milliseconds if a million waited at
-/// once. [`shrink_to_fit`](Self::shrink_to_fit) gives back memory that a shard with few timeouts
-/// left does not need, and holds the lock of the shard meanwhile.
+/// A shard that is emptied, after more than a few timeouts, gives back the memory of its wheel,
+/// with no lock held. The worker does so a little at a time, when nothing is due. A thread that
+/// cancels the last timeout does so at the end of that call: for some milliseconds if a million
+/// waited at once. [`shrink_to_fit`](Self::shrink_to_fit) gives back memory that a shard with few
+/// timeouts left does not need, and holds the lock of the shard meanwhile.
 ///
-/// The cost of a call does not grow with what the timer holds or has held, unless the call says so in
-/// a sentence that begins with "Cost". It means what it does in a [`Wheel`](crate::Wheel).
+/// The cost of a call does not grow with what the timer holds or has held, unless the call says so
+/// in a sentence that begins with "Cost". It means what it does in a [`Wheel`](crate::Wheel).
 ///
 /// # Slow tasks
 ///
@@ -240,8 +240,8 @@ impl Timer {
     /// Returns the deadline of the timeout that is due next. Returns None if none waits, or none
     /// that will ever be due.
     ///
-    /// The answer is exact, so the timer may have to look at many timeouts. It locks their shard for
-    /// a bounded batch at a time.
+    /// The answer is exact, so the timer may have to look at many timeouts. It locks their shard
+    /// for a bounded batch at a time.
     ///
     /// Cost: O(log n) amortised, O(n) in one call.
     ///
@@ -261,8 +261,8 @@ impl Timer {
         self.engine.hub.ticks.instant(next?)
     }
 
-    /// Returns what the timer holds and what it has done. Looks at each bucket, with one shard locked
-    /// after the other.
+    /// Returns what the timer holds and what it has done. Looks at each bucket, with one shard
+    /// locked after the other.
     ///
     /// Cost: O(n + p).
     ///

@@ -11,8 +11,8 @@
 //! A worker is a thread or a [`Driver`](super::Driver), and they differ in how they are told. A
 //! thread sleeps on a condition variable. A driver leaves a [`Bell`] here at the end of a turn. The
 //! thread that tells it takes the waker, or copies the hook, releases the lock, and wakes or calls.
-//! A thread that does so and a turn that begins meanwhile do no harm to each other: the driver turns
-//! once in vain.
+//! A thread that does so and a turn that begins meanwhile do no harm to each other: the driver
+//! turns once in vain.
 //!
 //! | case | what happens | `tests/loom.rs` |
 //! |---|---|---|
@@ -237,9 +237,9 @@ impl Park {
         state.target
     }
 
-    /// Begins a turn of the driver, and returns the request that it answers, or None if the timer is
-    /// stopped; and what was to tell the driver. To drop that may stop the timer, which waits for the
-    /// turn unless the thread is known to take it.
+    /// Begins a turn of the driver, and returns the request that it answers, or None if the timer
+    /// is stopped; and what was to tell the driver. To drop that may stop the timer, which waits
+    /// for the turn unless the thread is known to take it.
     pub(super) fn begin_turn(&self) -> (Option<u64>, Option<Bell>) {
         let mut state = lock(&self.state);
         (state.asleep, state.target) = (false, NEVER);

@@ -165,9 +165,9 @@ impl Timer {
     /// timeout during a run has precedence over what that run chooses, but for [`Next::Stop`]. If
     /// the executor drops a run, the next follows after the same time again.
     ///
-    /// This is for backoff, for jitter, and for renewing a lease sooner after a failure. A task that
-    /// always returns [`Next::After`] runs with a fixed delay between the end of a run and the next.
-    /// [`schedule_repeating`](Self::schedule_repeating) is the special case of a fixed rate.
+    /// This is for backoff, for jitter, and for renewing a lease sooner after a failure. A task
+    /// that always returns [`Next::After`] runs with a fixed delay between the end of a run and the
+    /// next. [`schedule_repeating`](Self::schedule_repeating) is the special case of a fixed rate.
     ///
     /// # Errors
     ///
@@ -222,8 +222,8 @@ impl Timer {
         }
     }
 
-    /// Schedules `task`, which `boxed` makes a repeating one: under the lock, so that an error gives
-    /// back what the caller gave.
+    /// Schedules `task`, which `boxed` makes a repeating one: under the lock, so that an error
+    /// gives back what the caller gave.
     fn repeat<F>(
         &self,
         first: Duration,

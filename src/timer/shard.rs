@@ -302,8 +302,8 @@ impl Shard {
         Found::Nothing { until: state.watched, is_emptied: state.emptied.is_some() }
     }
 
-    /// Frees a bounded part of the memory of a wheel that was emptied, with no lock held. The worker
-    /// does so when it has nothing else to do.
+    /// Frees a bounded part of the memory of a wheel that was emptied, with no lock held. The
+    /// worker does so when it has nothing else to do.
     pub(super) fn free_some(&self) {
         let Some(mut memory) = self.lock().emptied.take() else { return };
         if memory.free_some() {
@@ -508,8 +508,8 @@ impl ShardState {
         key
     }
 
-    /// Takes the memory out of a wheel that was emptied. Returns None unless there were many timeouts
-    /// since the last time, because the next ones need memory again.
+    /// Takes the memory out of a wheel that was emptied. Returns None unless there were many
+    /// timeouts since the last time, because the next ones need memory again.
     #[inline]
     fn take_memory_if_emptied(&mut self) -> Emptied {
         let placed = self.counts.placed();
@@ -565,9 +565,9 @@ loom::lazy_static! {
 }
 
 /// The work that is done under one lock. The last step of it may be 1024 timeouts of a bucket that
-/// move, or a bucket of 8192 that is sorted. Otherwise a batch takes less time than it takes to wake
-/// a thread that went to sleep for the lock, and much more than it takes to release the lock and get
-/// it back.
+/// move, or a bucket of 8192 that is sorted. Otherwise a batch takes less time than it takes to
+/// wake a thread that went to sleep for the lock, and much more than it takes to release the lock
+/// and get it back.
 const BATCH: usize = 128;
 
 /// This many timeouts that are due at once are a burst.

@@ -135,8 +135,8 @@ impl Lateness {
         self.max()
     }
 
-    /// Returns a cumulative histogram, as Prometheus has them: bounds, the shortest first, each with
-    /// the number of durations that are not longer.
+    /// Returns a cumulative histogram, as Prometheus has them: bounds, the shortest first, each
+    /// with the number of durations that are not longer.
     ///
     /// The bounds are always the same 14, each four times the one before: from about a microsecond
     /// (2^10 ns, less 1 ns) to about a minute. The numbers are exact. [`count`](Self::count) is the

@@ -69,7 +69,8 @@ pub(super) enum TimeoutKind {
     Repeating(Arc<Repeating>),
 }
 
-/// A timeout that fires once. Its task is in the wheel, and the handle knows what the wheel forgets.
+/// A timeout that fires once. Its task is in the wheel, and the handle knows what the wheel
+/// forgets.
 pub(super) struct Once {
     known: Known,
     /// In the place of `known` once there are clones. Set under the shard's lock.
@@ -182,8 +183,8 @@ impl Timeout {
     /// Cancels the timeout as [`cancel`](Self::cancel) does, and then waits until its task does not
     /// run: when this returns, the task is not running and never will, and has been dropped.
     ///
-    /// True means that this call ended the timeout, false that it had ended before. This waits for a
-    /// task that has begun to run, for one that the [`Executor`](crate::Executor) has, until the
+    /// True means that this call ended the timeout, false that it had ended before. This waits for
+    /// a task that has begun to run, for one that the [`Executor`](crate::Executor) has, until the
     /// executor runs or drops it, and for one that another thread cancelled, until that thread has
     /// dropped it. A task that was pending when the timer was stopped belongs to the caller of
     /// [`stop`](crate::Timer::stop), or the last clone drops it. Do not hold a lock that the task
@@ -251,8 +252,8 @@ impl Timeout {
         Ok(is_cancelled)
     }
 
-    /// Returns a guard that cancels the timeout when it is dropped, so that an early return does not
-    /// leave the timeout behind.
+    /// Returns a guard that cancels the timeout when it is dropped, so that an early return does
+    /// not leave the timeout behind.
     ///
     /// ```
     /// use std::io;
@@ -345,8 +346,8 @@ impl Timeout {
     ///
     /// A deadline that is there already stays. So a sign of life that moves an idle timeout costs a
     /// look nearly always: with 30 to 40 s, the timeout moves every 10 s and not with each packet.
-    /// Otherwise the timer chooses as [`Timer::schedule_within`](crate::Timer::schedule_within) does.
-    /// It is like [`reschedule`](Self::reschedule) otherwise.
+    /// Otherwise the timer chooses as [`Timer::schedule_within`](crate::Timer::schedule_within)
+    /// does. It is like [`reschedule`](Self::reschedule) otherwise.
     ///
     /// ```
     /// use std::time::Duration;

@@ -107,8 +107,8 @@ impl Engine {
         self.hub.park.lie_down(until, asked, fired, |until| left(&self.hub, until))
     }
 
-    /// Fires what is due in one shard, and returns what it finds then: nothing, unless there is more
-    /// than one turn allows. It is another shard's turn in either case.
+    /// Fires what is due in one shard, and returns what it finds then: nothing, unless there is
+    /// more than one turn allows. It is another shard's turn in either case.
     fn take_turn(&self, shard: &Arc<Shard>) -> Found {
         let hub = &self.hub;
         let mut now = hub.nanos();

@@ -83,8 +83,8 @@ pub(super) struct Arena<T> {
     /// `insert` wait for the memory of the one before.
     open: Vec<u32>,
     /// All slots of the groups from this one on are vacant: none was used since the arena was last
-    /// empty. When no group is open, the first of them is opened, so that slots are used in the order
-    /// of memory.
+    /// empty. When no group is open, the first of them is opened, so that slots are used in the
+    /// order of memory.
     fresh: usize,
     /// A vacant slot that is used before all others. While all slots of a group are in use, one
     /// that is vacated and soon used again goes here, and not through `vacant` and `open`.
@@ -136,8 +136,8 @@ impl<T> Arena<T> {
         }
     }
 
-    /// Puts an empty arena without memory in the place of this one, which must be empty, and returns
-    /// this one. All keys of this one name nothing in the other. O(1).
+    /// Puts an empty arena without memory in the place of this one, which must be empty, and
+    /// returns this one. All keys of this one name nothing in the other. O(1).
     ///
     /// Returns None if a place is past half of its generations, as `shrink_to_fit` would keep it.
     #[cfg(feature = "std")]
@@ -248,8 +248,8 @@ impl<T> Arena<T> {
         }
     }
 
-    /// Takes out the timeout that `key` names, and returns its value and the stamp of its entry. The
-    /// key names nothing from then on.
+    /// Takes out the timeout that `key` names, and returns its value and the stamp of its entry.
+    /// The key names nothing from then on.
     #[inline(always)]
     pub(super) fn remove(&mut self, key: Key) -> Option<(T, u32)> {
         let is_it = |timeout: &Timeout<T>| timeout.generation == key.generation;

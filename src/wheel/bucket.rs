@@ -588,8 +588,8 @@ mod tests {
         }
     }
 
-    /// The earliest is asked for again and again while it is cancelled, others are put in, and chunks
-    /// are swept and merged: the answers are those of a search.
+    /// The earliest is asked for again and again while it is cancelled, others are put in, and
+    /// chunks are swept and merged: the answers are those of a search.
     #[test]
     fn the_earliest_is_that_of_a_search_whatever_was_done_between() {
         let mut arena = Arena::new();

@@ -52,9 +52,9 @@ use visit::Visit;
 /// - Memory stays within a constant factor of the most timeouts that were pending at once since the
 ///   last [`shrink_to_fit`](Self::shrink_to_fit), however many operations there were.
 /// - No call panics, unless memory runs out, or the wheel would hold more than 2^32 - 1 timeouts.
-/// - The cost of a call does not grow with what the wheel holds or has held, unless the call says so
-///   in a sentence that begins with "Cost". In such a sentence, n is the number of pending timeouts,
-///   and p is the most that were pending at once since the last
+/// - The cost of a call does not grow with what the wheel holds or has held, unless the call says
+///   so in a sentence that begins with "Cost". In such a sentence, n is the number of pending
+///   timeouts, and p is the most that were pending at once since the last
 ///   [`shrink_to_fit`](Self::shrink_to_fit).
 ///
 /// ```
@@ -97,7 +97,8 @@ pub struct Wheel<T> {
     /// A tick that is not after any deadline. It is the earliest deadline until that timeout is
     /// cancelled, moved or handed out.
     wake: u64,
-    /// If its deadline is `wake` and it is not stale, the entry of the timeout that comes out first.
+    /// If its deadline is `wake` and it is not stale, the entry of the timeout that comes out
+    /// first.
     first: Option<Entry>,
     /// Whether there are so many buckets that most timeouts have a row of the table to themselves.
     is_wide: bool,
@@ -285,8 +286,8 @@ impl<T> Wheel<T> {
     /// The call subtracts its work from `work`. If it returns None with `work` at 0, there may be
     /// more to do, and the next call goes on from there.
     ///
-    /// Each timeout that is handed out, moved, or looked at in vain is one unit of work, and so is a
-    /// step that finds none. The last step may exceed `work`: it takes up to 1024 timeouts of a
+    /// Each timeout that is handed out, moved, or looked at in vain is one unit of work, and so is
+    /// a step that finds none. The last step may exceed `work`: it takes up to 1024 timeouts of a
     /// bucket, or up to 8192 if it sorts them; in a hashed wheel it looks at up to 512. Finding the
     /// bucket for a step takes at most 12 looks, whatever is pending, and is not counted.
     ///
@@ -372,8 +373,8 @@ impl<T> Wheel<T> {
             && self.table.take_back(self.geometry.bucket(deadline, self.cursor), index, stamp)
     }
 
-    /// Takes out the entry of a timeout that is about to move, if it is alone in its bucket, so that
-    /// it keeps no row of the table. The caller counts it as stale.
+    /// Takes out the entry of a timeout that is about to move, if it is alone in its bucket, so
+    /// that it keeps no row of the table. The caller counts it as stale.
     #[cold]
     fn take_alone(&mut self, key: Key) {
         let Some(stamp) = self.arena.stamp_of(key) else { return };
@@ -715,9 +716,9 @@ impl<T> Wheel<T> {
         IterMut { live: self.arena.iter_mut(), left }
     }
 
-    /// Drops each timeout for which `keep(key, deadline, &mut value)` returns false. The others keep
-    /// their keys and their order. Looks at the timeouts in no particular order, and at as many
-    /// places as [`iter`](Self::iter).
+    /// Drops each timeout for which `keep(key, deadline, &mut value)` returns false. The others
+    /// keep their keys and their order. Looks at the timeouts in no particular order, and at as
+    /// many places as [`iter`](Self::iter).
     ///
     /// If `keep` panics, the timeouts that it has rejected are gone, and all others stay, as with
     /// `Vec::retain`. If a rejected value panics in its `Drop`, that one is gone too. The wheel is
@@ -747,10 +748,11 @@ impl<T> Wheel<T> {
     /// Returns an iterator that takes out what is due at `now`, in order, as
     /// [`expire`](Self::expire) called until None.
     ///
-    /// Each step of the iterator is a call of `expire`, and the first one drives the wheel to `now`.
-    /// Dropping the iterator half-way leaves the rest in the wheel, still due: so leaving the loop
-    /// by `break`, by `?` or by a panic loses nothing, and `take(n)` limits what one call hands
-    /// out. Leaking it is the same. If the loop has to schedule or cancel, call `expire` instead.
+    /// Each step of the iterator is a call of `expire`, and the first one drives the wheel to
+    /// `now`. Dropping the iterator half-way leaves the rest in the wheel, still due: so leaving
+    /// the loop by `break`, by `?` or by a panic loses nothing, and `take(n)` limits what one call
+    /// hands out. Leaking it is the same. If the loop has to schedule or cancel, call `expire`
+    /// instead.
     ///
     /// Cost: O(n).
     ///
@@ -825,7 +827,8 @@ impl<T> Wheel<T> {
         self.arena.shrink_to_fit();
     }
 
-    /// Takes the memory out of the wheel, which must be empty. No old key names what comes next. O(1).
+    /// Takes the memory out of the wheel, which must be empty. No old key names what comes next.
+    /// O(1).
     ///
     /// The places of timeouts stay if the generations of one are half used up: then only
     /// [`shrink_to_fit`](Self::shrink_to_fit) gives them back, and [`end`](Self::end).
@@ -836,7 +839,8 @@ impl<T> Wheel<T> {
         Memory { arena: arena.unwrap_or(Arena::new()), table }
     }
 
-    /// Takes all memory out of the wheel, which must be empty, and never holds a timeout again. O(1).
+    /// Takes all memory out of the wheel, which must be empty, and never holds a timeout again.
+    /// O(1).
     #[cfg(feature = "std")]
     pub(crate) fn end(&mut self) -> Memory<T> {
         let arena = core::mem::replace(&mut self.arena, Arena::new());

@@ -37,8 +37,8 @@ impl Visit {
         end
     }
 
-    /// Goes on where it was, after chunk `at` of the bucket has vanished and `chunks` are left. If all
-    /// that is left was scanned, the last chunk is scanned again: it may have room, so what is
+    /// Goes on where it was, after chunk `at` of the bucket has vanished and `chunks` are left. If
+    /// all that is left was scanned, the last chunk is scanned again: it may have room, so what is
     /// scheduled meanwhile may go there.
     pub(super) fn chunk_is_gone(&mut self, at: usize, chunks: usize) {
         if let Self::Scan { chunk, .. } = self {

@@ -11,8 +11,9 @@ impl<T> Wheel<T> {
     ///
     /// The wheel takes the tick of a pending timeout, if it finds one at once: among 64 entries of
     /// each of the last two occupied buckets, or of what is sorted. Otherwise it takes the multiple
-    /// of the highest power of two in the range. So timeouts whose ranges overlap meet at few ticks,
-    /// whether or not they find each other. A hashed wheel finds only timeouts of the coming round.
+    /// of the highest power of two in the range. So timeouts whose ranges overlap meet at few
+    /// ticks, whether or not they find each other. A hashed wheel finds only timeouts of the coming
+    /// round.
     ///
     /// [`deadline`](Self::deadline) tells the tick. If all of the range is at or before
     /// [`now`](Self::now), the timeout is due now. A range whose end is before its start counts as
@@ -96,13 +97,13 @@ fn coarsest(earliest: u64, latest: u64) -> u64 {
     latest >> digit << digit
 }
 
-/// The most buckets that a choice looks at: that of the last tick of the range, and the occupied one
-/// before it. In a hierarchical wheel that one is in the range as a whole, or is the bucket of the
-/// first tick.
+/// The most buckets that a choice looks at: that of the last tick of the range, and the occupied
+/// one before it. In a hierarchical wheel that one is in the range as a whole, or is the bucket of
+/// the first tick.
 const LOOKS: usize = 2;
 
-/// The most entries that a choice looks at in each of these buckets, and among what is sorted, for a
-/// timeout that was not cancelled.
+/// The most entries that a choice looks at in each of these buckets, and among what is sorted, for
+/// a timeout that was not cancelled.
 const ENTRIES: usize = 64;
 
 #[cfg(test)]

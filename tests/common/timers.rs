@@ -104,8 +104,8 @@ impl Manual {
         self.start + ms(millis)
     }
 
-    /// Lets `millis` milliseconds pass, until all that came due has fired, and returns the tasks that
-    /// ran meanwhile, and when.
+    /// Lets `millis` milliseconds pass, until all that came due has fired, and returns the tasks
+    /// that ran meanwhile, and when.
     pub(crate) fn advance(&self, millis: u64) -> Vec<(u64, u32)> {
         self.clock.advance(ms(millis));
         self.log.take()

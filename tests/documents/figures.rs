@@ -3,15 +3,15 @@
 //! A figure is a number in digits in the prose of a document or of the public docs: not in code, in
 //! a link or in the number of a list. A number below ten counts only with a unit. A share in words
 //! ("a third of") and a ratio in words ("three times as") count too. What a program writes is left
-//! out: `docs/figures.md`, `docs/benchmarks.md` and `docs/classical.md`. So is the worked example of
-//! design.md, because the code in it is run as a test.
+//! out: `docs/figures.md`, `docs/benchmarks.md` and `docs/classical.md`. So is the worked example
+//! of design.md, because the code in it is run as a test.
 //!
 //! `figures.txt` has a line for each: where it is, the figure, and its source.
 //!
 //! - `= FILE NAME`: the constant NAME in a file whose path ends with FILE.
-//! - `= FILE: CODE`: this code is in the file, and the number at its end is the figure.
-//!   Behind NAME and CODE may stand ` in ms`, if the number is one of milliseconds, ` less 1`, if a
-//!   ratio is told as what it is more than one, and ` from 1`, if it is told as what is left of one.
+//! - `= FILE: CODE`: this code is in the file, and the number at its end is the figure. Behind NAME
+//!   and CODE may stand ` in ms`, if the number is one of milliseconds, ` less 1`, if a ratio is
+//!   told as what it is more than one, and ` from 1`, if it is told as what is left of one.
 //! - `in FILE`: the same number is in a file that a program writes or that cargo reads.
 //! - `by TEST`: the test of this name fails if it is wrong.
 //! - `run COMMAND`: this command shows it, and shows another one on another machine.

@@ -143,8 +143,8 @@ fn does_not_drift(mode: Mode) {
     }
 }
 
-/// Polls an interval of 300 ms from the start whenever it is woken, resets it at 100 ms, and returns
-/// its ticks up to 1,700 ms.
+/// Polls an interval of 300 ms from the start whenever it is woken, resets it at 100 ms, and
+/// returns its ticks up to 1,700 ms.
 fn reset(mode: Mode, is_polled: bool, resets: impl Fn(&mut Interval, &Manual)) -> Vec<u64> {
     let (manual, hand) = (Manual::new(mode), Hand::new());
     let mut interval = manual.timer.interval_at(manual.at(50), ms(300));

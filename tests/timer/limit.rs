@@ -145,7 +145,8 @@ fn pending_never_reads_more_than_the_limit() {
     };
     thread::scope(|scope| {
         scope.spawn(run);
-        // Threads take turns at the shards: so the second is half of all shards away from the first.
+        // Threads take turns at the shards: so the second is half of all shards away from the
+        // first.
         for _ in 0..shards / 2 {
             let once = || timer.schedule(ms(60_000), || {}).map(|timeout| timeout.cancel());
             let _ = scope.spawn(once).join().unwrap();

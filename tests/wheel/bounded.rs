@@ -15,8 +15,8 @@ in_each_hashed_mode! {
     scheduled_now_it_comes_after_all_that_a_jump_has_gathered,
 }
 
-/// One in each row of buckets comes and one stays, so that the tree of deadlines is wrong in each row
-/// that is passed.
+/// One in each row of buckets comes and one stays, so that the tree of deadlines is wrong in each
+/// row that is passed.
 #[test]
 fn a_call_puts_no_more_of_the_tree_right_than_a_path() {
     /// Looks at the tree for a step, as documented.
@@ -67,7 +67,8 @@ in_each_mode! {
     what_is_not_due_yet_is_sorted_only_while_it_is_little,
 }
 
-/// Timeouts that the last step of [`Wheel::expire_bounded`] may take beyond its work, as documented.
+/// Timeouts that the last step of [`Wheel::expire_bounded`] may take beyond its work, as
+/// documented.
 fn step_of(mode: Mode) -> usize {
     if mode.is_hashed() { 512 } else { 1024 }
 }
@@ -420,7 +421,8 @@ fn a_call_demotes_no_more_than_its_work_and_a_step(mode: Mode) {
     }
 }
 
-/// Where stale entries become too many while a bucket is being taken apart, they are swept in place.
+/// Where stale entries become too many while a bucket is being taken apart, they are swept in
+/// place.
 fn cancelling_takes_no_bucket_apart(mode: Mode) {
     let mut wheel = Wheel::new(mode);
     let schedule = |value| wheel.schedule(FAR + value * 7 % 4096, value);

@@ -39,7 +39,8 @@ impl<T> Checked<T> {
         assert!(self.next_wake() <= self.earliest(), "it never wakes up late");
     }
 
-    /// Checks, and returns whether it did: each step while at most 4 timeouts wait, in long runs 32.
+    /// Checks, and returns whether it did: each step while at most 4 timeouts wait, in long runs
+    /// 32.
     fn check_step(&self) -> bool {
         let is_due = self.left.get() == 0;
         if is_due {
@@ -49,8 +50,8 @@ impl<T> Checked<T> {
         is_due
     }
 
-    /// The earliest deadline, by a search. To ask the wheel can change it, so it is asked where that
-    /// is to be tested.
+    /// The earliest deadline, by a search. To ask the wheel can change it, so it is asked where
+    /// that is to be tested.
     fn earliest(&self) -> Option<u64> {
         self.iter().map(|(_, deadline, _)| deadline).min()
     }

@@ -2,8 +2,8 @@
 //! histories in which few timeouts are live.
 //!
 //! Each history is judged by the bytes that the allocator counts, by the stale entries, and by what
-//! one call clears away afterwards. `HISTORY_OPERATIONS=10000000 cargo test --release --test
-//! wheel histories` goes on for longer; 172800000 makes `an_ordinary_day` one of 24 h, at 1 ms ticks.
+//! one call clears away afterwards. `HISTORY_OPERATIONS=10000000 cargo test --release --test wheel
+//! histories` goes on for longer; 172800000 makes `an_ordinary_day` one of 24 h, at 1 ms ticks.
 
 use crate::common::asked_or_long;
 use allocation_counter::measure;

@@ -114,8 +114,8 @@ fn iterating_mutably_reaches_each_timeout_once(mode: Mode) {
     assert_eq!(wheel.jump(u64::MAX), wanted.collect::<Vec<_>>());
 }
 
-/// Part of a bucket is still there, part of it is ready or on a finer level, and some were cancelled
-/// in each part.
+/// Part of a bucket is still there, part of it is ready or on a finer level, and some were
+/// cancelled in each part.
 fn in_the_middle_of_a_step_all_are_reached(mode: Mode) {
     const FAR: u64 = 1 << 20;
     for &work in long(&[600, 2_100][..], &[1, 600, 2_100, 3_500]) {

@@ -1,9 +1,9 @@
 //! The wheel and the map on it, each situation a test for both modes.
 //!
 //! Many are situations that broke other timers. Where each comes from: the cases of the suites of
-//! other timers, as far as they concern a wheel that its caller drives, and the tests here that hold
-//! their properties. A property is stated in our terms: never before the deadline, and at the first
-//! `expire(now)` with `now >= deadline`.
+//! other timers, as far as they concern a wheel that its caller drives, and the tests here that
+//! hold their properties. A property is stated in our terms: never before the deadline, and at the
+//! first `expire(now)` with `now >= deadline`.
 //!
 //! # Defects found live, and in no other suite
 //!
@@ -115,8 +115,8 @@
 //! | `TimeoutQueue`: `Simple`, `Erase` | `order::different_ticks_come_each_at_its_own`, `cancel::the_middle_of_three_can_be_cancelled` |
 //! | `RunOnceRepeating`, `RunOnceReschedule` | `between::due_items_that_add_themselves_again_come_once_a_run` |
 //!
-//! Not applicable: `TestSetDefaultTimeout`, `DefaultTimeout` (no default delay), `IntrusivePtr` (the
-//! wheel is owned by whoever drives it).
+//! Not applicable: `TestSetDefaultTimeout`, `DefaultTimeout` (no default delay), `IntrusivePtr`
+//! (the wheel is owned by whoever drives it).
 //!
 //! # tokio-util, `DelayQueue`
 //!

@@ -331,8 +331,8 @@ fn growing_allocates_a_few_times_what_is_needed(mode: Mode) {
 }
 
 /// At most `most` bytes per timeout beyond its value, for a million pending at random within a
-/// minute of milliseconds, in long runs an hour or a day: 8 in the slot, 8 for the deadline, 16 for the entry, and
-/// what arrays have to spare.
+/// minute of milliseconds, in long runs an hour or a day: 8 in the slot, 8 for the deadline, 16 for
+/// the entry, and what arrays have to spare.
 fn a_million_pending_cost_little_more_than_their_values(mode: &str, most: f64) {
     const MANY: usize = 1_000_000;
     let mut numbers = Numbers(22);

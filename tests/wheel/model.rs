@@ -1,4 +1,5 @@
-//! Any sequence of operations gives what a sorted map gives, in every mode, and breaks no invariant.
+//! Any sequence of operations gives what a sorted map gives, in every mode, and breaks no
+//! invariant.
 //!
 //! `QUICKCHECK_TESTS=20000 cargo test --release --test wheel model` looks longer.
 

@@ -1,6 +1,7 @@
 //! Ticks: an instant becomes a tick, and nothing is early.
 //!
-//! `TICKS_CASES=10000000 cargo test --release --test wheel ticks -- --nocapture` looks at ten million.
+//! `TICKS_CASES=10000000 cargo test --release --test wheel ticks -- --nocapture` looks at ten
+//! million.
 
 use crate::checked::Checked;
 use crate::common::{Numbers, asked_or_long};

@@ -1,7 +1,7 @@
 //! Compares tickwheel with every other way to hold timeouts, side by side.
 //!
-//! `cargo run --profile bench -p peers` runs all; docs/benchmarks.md says what each workload is, and has
-//! the figures of one run.
+//! `cargo run --profile bench -p peers` runs all; docs/benchmarks.md says what each workload is,
+//! and has the figures of one run.
 //!
 //! Each measurement is a process of its own ([`case`]); the subjects take turns within each
 //! repetition, so that what disturbs the machine disturbs them all; and every answer of every

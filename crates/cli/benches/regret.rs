@@ -9,9 +9,9 @@
 //! `cargo bench -p tickwheel-cli --bench regret -- [--quick] [--operations N] [--runs N]
 //! [--busy THREADS] [--minutes M] [--sentences] [NAME]`
 //!
-//! It ends after so many minutes: each trace gets an equal part of what is left of them, and its row
-//! says how many runs that was enough for. An interval of regret is one of 99 %. It is judged as
-//! "within 5 %" or "over 5 %" if all of it is, and else as "cannot tell".
+//! It ends after so many minutes: each trace gets an equal part of what is left of them, and its
+//! row says how many runs that was enough for. An interval of regret is one of 99 %. It is judged
+//! as "within 5 %" or "over 5 %" if all of it is, and else as "cannot tell".
 
 use clap::{Parser, ValueEnum};
 use cpu_time::ThreadTime;

@@ -1,8 +1,8 @@
 //! What the command `tickwheel` does, for programs that want to do it themselves.
 //!
 //! [`study`](mod@study) runs a recorded workload through timing wheels of several configurations,
-//! and says which one suits it. [`generate`] makes such workloads. [`report`](mod@report) puts all that into
-//! a page. `watch` shows wheels as they turn.
+//! and says which one suits it. [`generate`] makes such workloads. [`report`](mod@report) puts all
+//! that into a page. `watch` shows wheels as they turn.
 //!
 //! # Features
 //!

@@ -5,8 +5,8 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 /// A label, and what stands beside it for each column.
 pub(crate) type Row<'a, C> = (&'a str, &'a dyn Fn(&C) -> String);
 
-/// Lays out a table with a column for each of `columns`, and one of labels before them. The first row
-/// is the heading.
+/// Lays out a table with a column for each of `columns`, and one of labels before them. The first
+/// row is the heading.
 pub(crate) fn of<'a, C: 'a>(columns: &[&C], rows: impl IntoIterator<Item = Row<'a, C>>) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);

@@ -19,7 +19,8 @@ pub(crate) fn duration(nanoseconds: f64) -> String {
     format!("{} {}", plain(rounded(unit.1)), unit.0)
 }
 
-/// From so many nanoseconds to so many, each as [`duration`] writes it, with the unit once if it is the same.
+/// From so many nanoseconds to so many, each as [`duration`] writes it, with the unit once if it is
+/// the same.
 pub(crate) fn range(from: f64, to: f64) -> String {
     let (from, to) = (duration(from), duration(to));
     match (from.split_once(' '), to.split_once(' ')) {

@@ -1,6 +1,7 @@
 //! The protocol of partitions, leases, epochs and acks in a model checker: all states of 2 workers,
 //! 2 partitions and 2 timeouts, with pauses, kills and late acks. With
-//! `TICKWHEEL_DURABLE_TIMEOUTS=3` there is a second timeout in a partition, and ten times the states.
+//! `TICKWHEEL_DURABLE_TIMEOUTS=3` there is a second timeout in a partition, and ten times the
+//! states.
 //!
 //! A pause is a worker that does nothing while the others go on, and an answer that comes late is
 //! one that is read late; so both are in every order of the actions.

@@ -1,5 +1,6 @@
-//! Calls that failed and are tried again, as Dubbo's `FailbackRegistry` and `FailbackClusterInvoker`
-//! do: with backoff and jitter, up to a limit, until they succeed or are withdrawn.
+//! Calls that failed and are tried again, as Dubbo's `FailbackRegistry` and
+//! `FailbackClusterInvoker` do: with backoff and jitter, up to a limit, until they succeed or are
+//! withdrawn.
 
 use std::error::Error;
 use std::fmt;
@@ -77,8 +78,8 @@ impl FailedCalls {
         Self { timer: timer.clone(), policy, gives_up: Arc::new(gives_up) }
     }
 
-    /// Tries `call`, which has just failed, again and again, until it succeeds, is withdrawn, or has
-    /// failed too often. A call that panics has failed.
+    /// Tries `call`, which has just failed, again and again, until it succeeds, is withdrawn, or
+    /// has failed too often. A call that panics has failed.
     ///
     /// # Errors
     ///
@@ -121,8 +122,8 @@ impl FailedCalls {
 }
 
 impl FailedCall {
-    /// Withdraws the call, and returns whether that ended it: it had not succeeded, was not given up,
-    /// and was not withdrawn before.
+    /// Withdraws the call, and returns whether that ended it: it had not succeeded, was not given
+    /// up, and was not withdrawn before.
     ///
     /// When this returns, the call is not running and never will: so an `unregister` after this is
     /// not undone by a `register` that was on its way. Inside a task of the timer, the call itself

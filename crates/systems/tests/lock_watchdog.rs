@@ -376,5 +376,6 @@ fn renewals_after_unlock(log: impl BufRead) -> (usize, usize, usize) {
 }
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Of a holder that renews it. A process that a busy machine holds up for two thirds loses the lock.
+/// Of a holder that renews it. A process that a busy machine holds up for two thirds loses the
+/// lock.
 const LEASE: Duration = Duration::from_secs(3);

@@ -5,8 +5,8 @@
 //! this thread: if that one blocked, it would hold up all sleeps of the runtime. The thread that
 //! tokio's timer is on wakes the driver when the sleep ends.
 //!
-//! The driver forgets what it was told before its turn, because that turn sees to it. What it is told
-//! after that it finds when it sets the sleep at the end of the turn. So no call is lost.
+//! The driver forgets what it was told before its turn, because that turn sees to it. What it is
+//! told after that it finds when it sets the sleep at the end of the turn. So no call is lost.
 
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -107,8 +107,8 @@ fn is_ending() -> bool {
     Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed())
 }
 
-/// When this is dropped, with a sleep or after it was moved, the driver looks again if the clock may
-/// be paused: it would jump to a deadline that is gone.
+/// When this is dropped, with a sleep or after it was moved, the driver looks again if the clock
+/// may be paused: it would jump to a deadline that is gone.
 #[cfg(feature = "test-util")]
 #[derive(Debug)]
 pub(crate) struct LooksAgain(pub(crate) std::sync::Arc<Alarm>);

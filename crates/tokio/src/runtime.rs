@@ -92,10 +92,11 @@ fn find_or_start(handle: Handle) -> Arc<Driven> {
 /// Returns an instant at which a tick of this runtime's own timer began.
 ///
 /// With ticks that begin together, a deadline is rounded up once, and what is due at one tick of
-/// tokio's is due at one of ours. tokio does not tell, but a sleep is elapsed as soon as it is moved
-/// if its deadline is not after the tick that the runtime's timer has reached. A search finds the
-/// last such deadline to the nanosecond. None if the timer goes on meanwhile each time, or after the
-/// runtime was shut down: then every sleep is elapsed, and a poll, unlike this, would panic.
+/// tokio's is due at one of ours. tokio does not tell, but a sleep is elapsed as soon as it is
+/// moved if its deadline is not after the tick that the runtime's timer has reached. A search finds
+/// the last such deadline to the nanosecond. None if the timer goes on meanwhile each time, or
+/// after the runtime was shut down: then every sleep is elapsed, and a poll, unlike this, would
+/// panic.
 fn tick_of_tokio() -> Option<std::time::Instant> {
     let is_reached = |instant: Instant| {
         let mut sleep = pin!(tokio::time::sleep_until(instant));

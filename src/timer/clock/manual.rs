@@ -150,8 +150,8 @@ impl ManualClock {
         drop(advancing);
     }
 
-    /// Returns the present after `duration`. If an [`Instant`] cannot hold that, it is after half of
-    /// `duration`, or half of that, and so on.
+    /// Returns the present after `duration`. If an [`Instant`] cannot hold that, it is after half
+    /// of `duration`, or half of that, and so on.
     fn after(&self, mut duration: Duration) -> Instant {
         let now = self.now();
         loop {

@@ -37,12 +37,12 @@ use std::time::Instant;
 ///
 /// ## Under tokio's paused clock
 ///
-/// tokio *advances* a paused clock whenever all of the runtime's tasks wait: straight to the next of
-/// its own timers. A worker thread beside the runtime cannot tell tokio of a deadline before that
-/// happens. A [`Driver`](crate::Driver) inside the runtime can: it waits in a tokio sleep until the
-/// earliest deadline, and the runtime is not idle before the driver has had its turn. So a clock that
-/// reads tokio's, and a driver on that runtime, follow `pause`, `advance`, `resume` and
-/// `start_paused`:
+/// tokio *advances* a paused clock whenever all of the runtime's tasks wait: straight to the next
+/// of its own timers. A worker thread beside the runtime cannot tell tokio of a deadline before
+/// that happens. A [`Driver`](crate::Driver) inside the runtime can: it waits in a tokio sleep
+/// until the earliest deadline, and the runtime is not idle before the driver has had its turn. So
+/// a clock that reads tokio's, and a driver on that runtime, follow `pause`, `advance`, `resume`
+/// and `start_paused`:
 ///
 /// ```
 /// use std::time::{Duration, Instant};

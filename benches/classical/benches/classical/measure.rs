@@ -86,8 +86,8 @@ fn least(
     })
 }
 
-/// Returns the nanoseconds that each stretch of `calls` calls took, by routine: as many stretches as
-/// asked for, or as `budget` allows.
+/// Returns the nanoseconds that each stretch of `calls` calls took, by routine: as many stretches
+/// as asked for, or as `budget` allows.
 fn run(
     subject: &Subject,
     size: u32,

@@ -34,8 +34,8 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "DURATION", default_value = "1ms")]
     tick: Tick,
 
-    /// Stop a mode whose counted work costs more than this many times that of the cheapest mode; the
-    /// others go on.
+    /// Stop a mode whose counted work costs more than this many times that of the cheapest mode;
+    /// the others go on.
     #[arg(long, value_name = "TIMES", default_value_t = 20)]
     limit_slower: u32,
 

@@ -1,5 +1,5 @@
-//! Puts what a [`study`](mod@crate::study) finds, and what happens inside the wheels, into one page of
-//! HTML.
+//! Puts what a [`study`](mod@crate::study) finds, and what happens inside the wheels, into one page
+//! of HTML.
 //!
 //! ```
 //! use tickwheel_cli::generate::{Generator, Shape, Size};
@@ -33,7 +33,8 @@ use tickwheel::Mode;
 /// What to put into the page.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The modes whose levels and rounds are shown: the first hierarchical and the first hashed one.
+    /// The modes whose levels and rounds are shown: the first hierarchical and the first hashed
+    /// one.
     pub modes: Vec<Mode>,
     /// The length of a tick for that.
     pub tick: Tick,

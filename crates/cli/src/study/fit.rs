@@ -36,9 +36,9 @@ pub enum Unfit {
 /// Returns all that speaks against the trace of `plan`, and how many timeouts are pending at its
 /// end, if they still become more by then.
 ///
-/// A wheel under the trace handles the ends of these timeouts after the last operation, when nothing
-/// is scheduled any more. If such ends are few beside the operations, the trace has most of what the
-/// program does, even if it is shorter than every delay.
+/// A wheel under the trace handles the ends of these timeouts after the last operation, when
+/// nothing is scheduled any more. If such ends are few beside the operations, the trace has most of
+/// what the program does, even if it is shorter than every delay.
 pub(super) fn look(
     plan: &Plan,
     span_ms: u64,
@@ -132,8 +132,8 @@ const FEWEST_OPERATIONS: u64 = 1000;
 /// One operation in so many may be missing.
 const MOST_MISSING: u64 = 100;
 
-/// One timeout for so many operations may be pending at the end, if these still become more; and one
-/// for so many timeouts without a word about it.
+/// One timeout for so many operations may be pending at the end, if these still become more; and
+/// one for so many timeouts without a word about it.
 const MOST_PENDING: u64 = 4;
 
 /// In the last quarter of the trace, the pending timeouts may become more by this factor.

@@ -74,9 +74,9 @@ pub(super) fn border(counted: f64) -> f64 {
 /// The cost of a plan by each of [`GROUPS`] groups of rounds, of which each has the times of the
 /// parts of the plan.
 ///
-/// What else the machine does only ever adds to a time, here and there. So the least time of a part is
-/// the one that was disturbed least, and the sum of these is the cost: a busy machine gives about the
-/// same as a quiet one.
+/// What else the machine does only ever adds to a time, here and there. So the least time of a part
+/// is the one that was disturbed least, and the sum of these is the cost: a busy machine gives
+/// about the same as a quiet one.
 pub(super) fn costs(rounds: &[Vec<f64>]) -> Vec<f64> {
     let groups = (0..GROUPS.min(rounds.len())).map(|group| {
         let parts = 0..rounds[group].len();

@@ -27,8 +27,9 @@
 //!
 //! Time is virtual: nothing sleeps. The operations become the calls of a wheel, worked out
 //! beforehand. Before each of them the wheel is driven as by a thread that sleeps until
-//! [`next_wake`](tickwheel::Wheel::next_wake), with the calls that a `Timer` makes, or those of a loop
-//! of your own: see [`Driver`]. After the last operation the wheel is driven on to the last timeout.
+//! [`next_wake`](tickwheel::Wheel::next_wake), with the calls that a `Timer` makes, or those of a
+//! loop of your own: see [`Driver`]. After the last operation the wheel is driven on to the last
+//! timeout.
 //!
 //! 1. A trace that has few operations, is too short for its delays, or has lost operations is told
 //!    before anything is measured: see [`Unfit`].
@@ -37,13 +38,14 @@
 //!    They choose the tick, and leave out what is hopeless.
 //! 3. What is left at that tick is measured, in processor time, side by side with the default in
 //!    rounds that alternate. Other programs only ever add to a time, so a group of rounds gives the
-//!    sum of the least times of all parts of the trace, and each group the quotient of two such costs.
-//!    The median of the quotients lies in an interval with a confidence of 99 %, by the order of the
-//!    samples alone.
-//! 4. A configuration is recommended if all of its interval is below 1 and its median below 0.95, or
-//!    below 0.98 where its counted work is below 0.95. Among those that cost the same within 1.5 % the
-//!    counted work chooses, because it is the same in every run. If there is none, the default is
-//!    recommended, with the words that there is no such difference, or that the rounds cannot tell.
+//!    sum of the least times of all parts of the trace, and each group the quotient of two such
+//!    costs. The median of the quotients lies in an interval with a confidence of 99 %, by the
+//!    order of the samples alone.
+//! 4. A configuration is recommended if all of its interval is below 1 and its median below 0.95,
+//!    or below 0.98 where its counted work is below 0.95. Among those that cost the same within 1.5
+//!    % the counted work chooses, because it is the same in every run. If there is none, the
+//!    default is recommended, with the words that there is no such difference, or that the rounds
+//!    cannot tell.
 
 mod delays;
 mod fit;
@@ -385,7 +387,8 @@ impl Study {
     }
 
     /// Returns the configuration that the others are compared with, if it came to the end: the
-    /// default mode, or the first that came to the end, at the tick that costs least by counted work.
+    /// default mode, or the first that came to the end, at the tick that costs least by counted
+    /// work.
     #[must_use]
     pub fn baseline(&self) -> Option<&Candidate> {
         self.candidates.get(self.baseline).filter(|candidate| candidate.stopped.is_none())
@@ -448,8 +451,8 @@ impl Study {
         [self.baseline].into_iter().chain(others.map(|(number, _)| number)).collect()
     }
 
-    /// Notes what was measured of the `contenders`, the first of which is the baseline. `samples` are
-    /// those of all candidates: of each round, the nanoseconds of each part.
+    /// Notes what was measured of the `contenders`, the first of which is the baseline. `samples`
+    /// are those of all candidates: of each round, the nanoseconds of each part.
     fn note(&mut self, contenders: &[usize], samples: &[Vec<Vec<f64>>]) {
         let scale = self.scale();
         let operations = scale.operations.max(1) as f64;

@@ -8,8 +8,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 use tickwheel::{Expired, Key, Mode, Wheel};
 
-/// Returns the processor time that the calls of `plan` take in each of `modes`, in nanoseconds, part
-/// by part.
+/// Returns the processor time that the calls of `plan` take in each of `modes`, in nanoseconds,
+/// part by part.
 ///
 /// All of them go through the plan side by side, some calls each in turn, so that whatever else
 /// the machine does slows all of them down alike. A short plan is run several times, of which the

@@ -448,8 +448,8 @@ mod tests {
         assert_eq!(study.verdict(), verdict);
     }
 
-    /// Two modes are measured again and again, undisturbed and where other programs make every second
-    /// time longer, some of them a hundred times.
+    /// Two modes are measured again and again, undisturbed and where other programs make every
+    /// second time longer, some of them a hundred times.
     #[test]
     fn the_answer_is_the_same_in_19_of_20_runs_quiet_and_busy() {
         const PARTS: usize = 50;

@@ -112,7 +112,8 @@ struct Counter {
 }
 
 impl Figures {
-    /// What the calls cost by this count, in nanoseconds, on a wheel with so many buckets per level.
+    /// What the calls cost by this count, in nanoseconds, on a wheel with so many buckets per
+    /// level.
     pub(super) fn counted_ns(&self, buckets: usize) -> f64 {
         let parts = [
             (self.ops, OPERATION_NS),
@@ -194,8 +195,8 @@ impl Observer for Counter {
     }
 }
 
-/// What each step costs on a common machine, in nanoseconds. These weights leave out what is hopeless
-/// and choose the tick. They decide nothing between modes that cost about the same.
+/// What each step costs on a common machine, in nanoseconds. These weights leave out what is
+/// hopeless and choose the tick. They decide nothing between modes that cost about the same.
 const OPERATION_NS: f64 = 30.0;
 const FIRED_NS: f64 = 20.0;
 const UNIT_NS: f64 = 5.0;

@@ -10,8 +10,8 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-/// The operations of a recording, as they come. [`next`](Iterator::next) never waits: it returns None
-/// while there is nothing new.
+/// The operations of a recording, as they come. [`next`](Iterator::next) never waits: it returns
+/// None while there is nothing new.
 pub(super) struct Following {
     operations: Receiver<Result<Operation, TraceError>>,
     is_over: Arc<AtomicBool>,
@@ -99,8 +99,8 @@ impl Read for Growing {
 /// How the last line of a recording ends.
 const END: &[u8] = b",end,,\n";
 
-/// The operations that are read before they are shown. If a pipe is full, its recorder counts what it
-/// cannot write, and its program never waits.
+/// The operations that are read before they are shown. If a pipe is full, its recorder counts what
+/// it cannot write, and its program never waits.
 const MOST_AHEAD: usize = 1 << 16;
 
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);

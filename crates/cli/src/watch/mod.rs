@@ -154,8 +154,8 @@ impl Watch {
     }
 
     /// Returns a watch that follows the recording in `file`, or on standard input if that is `-`,
-    /// while a program writes it. It shows what the recording says so far: time goes on as far as the
-    /// last operation that was written, which is a second ago at most.
+    /// while a program writes it. It shows what the recording says so far: time goes on as far as
+    /// the last operation that was written, which is a second ago at most.
     ///
     /// A thread reads the file. What is wrong with it, [`run`](Self::run) returns.
     #[must_use]

@@ -60,8 +60,8 @@ impl Watch {
         Paragraph::new(words).block(frame).render(window, buffer);
     }
 
-    /// Draws rates, lateness, the pending timeouts over time and the last operations, as far as there
-    /// is room.
+    /// Draws rates, lateness, the pending timeouts over time and the last operations, as far as
+    /// there is room.
     fn draw_activity(&self, area: Rect, buffer: &mut Buffer) {
         let lines = [self.activity.rates(), super::activity::lateness(&self.player)];
         let words = Paragraph::new(lines.join("\n"));

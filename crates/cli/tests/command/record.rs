@@ -60,8 +60,8 @@ fn assert_is_exact(figures: &Figures) {
     assert_eq!((figures.early, figures.max_late_ticks), (0, 0));
 }
 
-/// Runs a random program that records to `writer`, on a clock that it moves itself, and returns what
-/// the timer says that it did, with the number of timeouts that were left.
+/// Runs a random program that records to `writer`, on a clock that it moves itself, and returns
+/// what the timer says that it did, with the number of timeouts that were left.
 fn run(seed: u64, tick: Duration, writer: impl Write + Send + 'static) -> (TimerStats, u64) {
     let mut random = Rng::with_seed(seed);
     let clock = ManualClock::new();

@@ -145,8 +145,8 @@ fn wrong_input_leaves_no_page() {
 }
 
 /// Opens the page in Chromium, on a phone, a tablet and a desktop, light and dark: no errors, every
-/// chart, no text that is small, pale, cut or on another, and nothing that axe-core finds. Only with
-/// all features, because `cargo test` needs nothing but Rust.
+/// chart, no text that is small, pale, cut or on another, and nothing that axe-core finds. Only
+/// with all features, because `cargo test` needs nothing but Rust.
 #[cfg(feature = "png")]
 #[test]
 fn a_browser_and_an_accessibility_checker_find_nothing_wrong() {

@@ -18,8 +18,9 @@ pub use memory::MemoryStore;
 ///
 /// One [`DurableTimer`](crate::DurableTimer) owns a store and makes one call at a time, from one
 /// thread. [`lease`](Self::lease), [`load`](Self::load) and [`commit`](Self::commit) carry the
-/// timeouts; [`get`](Self::get), [`list`](Self::list) and [`count`](Self::count) are for operators. Run
-/// [`suite::check`](crate::suite::check) against your own store: it tests all that is said here.
+/// timeouts; [`get`](Self::get), [`list`](Self::list) and [`count`](Self::count) are for operators.
+/// Run [`suite::check`](crate::suite::check) against your own store: it tests all that is said
+/// here.
 ///
 /// A store may fail at any call. The timer then forgets the rows it holds in memory, loads them
 /// anew, and tries again after a pause that grows. A store that has to be closed and opened again

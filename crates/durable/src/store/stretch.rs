@@ -32,8 +32,8 @@ impl Stretch {
         self.span = end.saturating_sub(first) / 4;
     }
 
-    /// Asks for more the next time, because this was not too much: otherwise what was asked for only
-    /// ever becomes less. If it is too much then, little time is lost.
+    /// Asks for more the next time, because this was not too much: otherwise what was asked for
+    /// only ever becomes less. If it is too much then, little time is lost.
     pub(crate) fn took(&mut self, first: u64, end: u64) {
         if first <= self.sparse_until.saturating_add(1) {
             self.sparse_until = self.sparse_until.max(end);

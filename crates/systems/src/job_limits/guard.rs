@@ -13,12 +13,12 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Runs `command`, and then ends every process that it left behind: by SIGTERM, and by SIGKILL after
-/// `grace`. Returns the status of `command` when none is left.
+/// Runs `command`, and then ends every process that it left behind: by SIGTERM, and by SIGKILL
+/// after `grace`. Returns the status of `command` when none is left.
 ///
 /// The calling process becomes the reaper of all its descendants, so it should do nothing else.
-/// Those whose parents have ended become its children, whatever groups and sessions they are in, and
-/// if their parents were killed. The standard input of `command` is a pipe that closes when the
+/// Those whose parents have ended become its children, whatever groups and sessions they are in,
+/// and if their parents were killed. The standard input of `command` is a pipe that closes when the
 /// guard ends: [`when_guard_is_gone`] waits for that.
 ///
 /// # Errors

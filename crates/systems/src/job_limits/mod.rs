@@ -1,7 +1,7 @@
 //! Wall-time limits of jobs: a supervisor of child processes, and a guard of the supervisor.
 //!
-//! A job is a process group. At its limit the group gets SIGTERM, and SIGKILL after a time of grace.
-//! Linux only, because one thread waits for all jobs through pidfds.
+//! A job is a process group. At its limit the group gets SIGTERM, and SIGKILL after a time of
+//! grace. Linux only, because one thread waits for all jobs through pidfds.
 
 mod guard;
 

@@ -10,8 +10,8 @@ use std::process::Command;
 use std::time::Duration;
 use tickwheel::Timer;
 
-/// Starts `program`, which calls [`hold`] with these words, and waits until it has locked `stock`. It
-/// writes there for each word that it is told.
+/// Starts `program`, which calls [`hold`] with these words, and waits until it has locked `stock`.
+/// It writes there for each word that it is told.
 ///
 /// # Errors
 ///
@@ -25,9 +25,9 @@ pub fn start_holder(program: &Path, url: &str, lease: Duration) -> io::Result<Pr
     }
 }
 
-/// Locks `stock` and writes to it for each line of the input, until the input ends. The line `write`
-/// writes if the lock is held, and `write unchecked` writes without a look, as a process does that
-/// was stopped right after it had looked. Answers each line by what became of it.
+/// Locks `stock` and writes to it for each line of the input, until the input ends. The line
+/// `write` writes if the lock is held, and `write unchecked` writes without a look, as a process
+/// does that was stopped right after it had looked. Answers each line by what became of it.
 ///
 /// # Errors
 ///
@@ -49,7 +49,8 @@ pub fn hold(url: &str, lease: Duration) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What every resource behind a lock must do: refuse a fencing number below the largest it has seen.
+/// What every resource behind a lock must do: refuse a fencing number below the largest it has
+/// seen.
 const WRITE: &str = "
     if tonumber(ARGV[1]) < tonumber(redis.call('GET', KEYS[1]) or 0) then return 0 end
     redis.call('SET', KEYS[1], ARGV[1])

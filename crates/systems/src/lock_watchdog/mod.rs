@@ -233,8 +233,8 @@ impl Shared {
         Ok(was_held && is_unlocked)
     }
 
-    /// Renews the leases of `batch` in one pipeline, and says when each is due again: soon, if Redis
-    /// has not answered.
+    /// Renews the leases of `batch` in one pipeline, and says when each is due again: soon, if
+    /// Redis has not answered.
     fn renew(&self, batch: Vec<Due<Arc<Grant>>>) {
         let mut state = self.state();
         let sent = self.timer.now();
@@ -372,10 +372,10 @@ pub enum LockError {
 }
 
 /// Each script has the key of the lock, that of the last fencing number of all locks, a token and a
-/// lease. This one locks, and returns the fencing number: the time in microseconds, or one more than
-/// the last number if the clock was set back. So it grows though Redis has lost its memory. Returns
-/// how many milliseconds are left if another holds the lock. An attempt that is repeated because
-/// its answer was lost locks again.
+/// lease. This one locks, and returns the fencing number: the time in microseconds, or one more
+/// than the last number if the clock was set back. So it grows though Redis has lost its memory.
+/// Returns how many milliseconds are left if another holds the lock. An attempt that is repeated
+/// because its answer was lost locks again.
 const LOCK: &str = "
     if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
         and redis.pcall('GET', KEYS[1]) ~= ARGV[1] then

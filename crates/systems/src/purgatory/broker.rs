@@ -18,8 +18,8 @@ pub enum Ask {
     /// Appends to a partition. The answer is `1` when all followers have it, and `0` if the time is
     /// over.
     Produce { partition: u8, millis: u32, bytes: Vec<u8> },
-    /// Reads on from `offset`, when there are `least` bytes. Follower 0 is a consumer, who sees what
-    /// all followers have. The answer is what there is.
+    /// Reads on from `offset`, when there are `least` bytes. Follower 0 is a consumer, who sees
+    /// what all followers have. The answer is what there is.
     Fetch { partition: u8, millis: u32, follower: u8, offset: u32, least: u32 },
 }
 

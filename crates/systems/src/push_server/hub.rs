@@ -38,8 +38,8 @@ struct User {
 }
 
 impl Hub {
-    /// Makes a hub without users, whose time begins at `start`. A poll waits for `hold` at most, and
-    /// a user that does not poll again is forgotten after `grace`.
+    /// Makes a hub without users, whose time begins at `start`. A poll waits for `hold` at most,
+    /// and a user that does not poll again is forgotten after `grace`.
     #[must_use]
     pub fn new(mode: Mode, start: Instant, hold: Duration, grace: Duration) -> Self {
         let ticks = Ticks::new(start, Duration::from_millis(1));

@@ -1,7 +1,7 @@
 //! A push server: long-held HTTP connections, answered with a message or at a deadline.
 //!
-//! One thread does all: it accepts, answers, and drives two wheels. In the wheel of the [`Hub`] each
-//! user has a deadline, and in the other one each connection has one. Each poll moves both, in
+//! One thread does all: it accepts, answers, and drives two wheels. In the wheel of the [`Hub`]
+//! each user has a deadline, and in the other one each connection has one. Each poll moves both, in
 //! place. The runtime's own timer has one entry: the next time to look at the wheels.
 
 mod client;

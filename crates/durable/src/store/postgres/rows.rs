@@ -366,8 +366,8 @@ fn list() -> String {
 }
 
 /// What is before the positions and was committed since that snapshot: by a transaction that had
-/// not begun then, or that had not ended. The first row has the snapshot of now, and the server. Only one index has
-/// the order that is asked for, so the planner has no choice.
+/// not begun then, or that had not ended. The first row has the snapshot of now, and the server.
+/// Only one index has the order that is asked for, so the planner has no choice.
 const NEWS: &str = "select -1, 0::bigint, pg_current_snapshot()::text, 0::bigint, 0, convert_to(
        concat_ws(' ', extract(epoch from pg_postmaster_start_time()),
          extract(epoch from pg_stat_get_bgwriter_stat_reset_time())), 'UTF8')
