@@ -54,25 +54,29 @@ pub(super) async fn remove_dead(connection: &Connection) -> Result<(), Error> {
 const LOCK_MINE: &str = "select partition, epoch from tickwheel_partition where owner = $1
      order by partition for no key update";
 /// Its older leases that have not run out are removed. Those that have are not looked for, because
-/// a foreign snapshot may keep many.
+/// a foreign snapshot may keep many. The clock is selected, because a call of it in each row would
+/// not be a condition of the index.
 const RENEW: &str = "with renewed as (
        insert into tickwheel_worker values ($1, clock_timestamp() + $2 * interval '1 second'))
-     delete from tickwheel_worker where worker = $1 and until >= clock_timestamp()";
+     delete from tickwheel_worker where worker = $1 and until >= (select clock_timestamp())";
 const SHARE: &str = "select ceil((select count(*) from tickwheel_partition)::float8
        / greatest(1, (select count(distinct worker) from tickwheel_worker
-                      where until >= clock_timestamp())))::bigint";
+                      where until >= (select clock_timestamp()))))::bigint";
 const GIVE_BACK: &str = "update tickwheel_partition set owner = null where partition = any($1)";
 const LOCK_FREE: &str = "select partition from tickwheel_partition p
      where owner is distinct from $1 and not exists (
-       select from tickwheel_worker w where w.worker = p.owner and w.until >= clock_timestamp())
+       select from tickwheel_worker w
+       where w.worker = p.owner and w.until >= (select clock_timestamp()))
      order by random() limit $2 for update of p skip locked";
 /// Looks again for the lease of the owner, which may have renewed it before the lock.
 const TAKE: &str = "update tickwheel_partition p set owner = $1, epoch = epoch + 1
      where partition = any($2) and not exists (
-       select from tickwheel_worker w where w.worker = p.owner and w.until >= clock_timestamp())
+       select from tickwheel_worker w
+       where w.worker = p.owner and w.until >= (select clock_timestamp()))
      returning partition, epoch";
 const GIVE_ALL_BACK: &str = "update tickwheel_partition set owner = null where owner = $1";
-const END: &str = "delete from tickwheel_worker where worker = $1 and until >= clock_timestamp()";
+const END: &str = "delete from tickwheel_worker
+     where worker = $1 and until >= (select clock_timestamp())";
 const REMOVE_DEAD: &str = "delete from tickwheel_worker where (worker, until) in (
        select worker, until from tickwheel_worker where until < clock_timestamp()
        for update skip locked)";
