@@ -76,7 +76,7 @@ impl TimerBuilder {
     ///
     /// Timers with one start, or one that differs by whole ticks, round deadlines to the same
     /// instants, and so does a runtime whose ticks begin there. From a `start` after the present
-    /// the timer counts back to it, in whole ticks.
+    /// the timer counts back to it, in whole ticks, as far as an instant can be had.
     pub fn ticks_from(mut self, start: Instant) -> Self {
         self.start = Some(start);
         self

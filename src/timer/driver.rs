@@ -88,13 +88,13 @@ impl Driver {
     /// turn said: it writes to an eventfd or a pipe, posts a message, or moves a timer of the
     /// system.
     ///
-    /// The hook gets the instant at which the next turn is due: the present if that is at once. The
-    /// thread that schedules something earlier, stops the timer or moves its clock calls the hook,
-    /// with no lock held, each time that this instant becomes earlier. It is called by one thread
-    /// at a time. While it runs, others leave it to that thread to call it once more. A call may
-    /// come before `turn` has returned: a loop that clears a flag, an eventfd or a pipe does so
-    /// before it calls `turn`, and not after that. The timer ignores a panic of the hook. The hook
-    /// takes effect at the end of the next turn. So set it before the first one.
+    /// The hook gets the instant at which the next turn is due, which is not in the future if that
+    /// is at once. The thread that schedules something earlier, stops the timer or moves its clock
+    /// calls the hook, with no lock held, each time that this instant becomes earlier. It is called
+    /// by one thread at a time. While it runs, others leave it to that thread to call it once more.
+    /// A call may come before `turn` has returned: a loop that clears a flag, an eventfd or a pipe
+    /// does so before it calls `turn`, and not after that. The timer ignores a panic of the hook.
+    /// The hook takes effect at the end of the next turn. So set it before the first one.
     pub fn on_wake(&mut self, hook: impl Fn(Instant) + Send + Sync + 'static) {
         let hub = &self.life.engine.hub;
         let (ticks, clock) = (hub.ticks, Arc::clone(&hub.clock));

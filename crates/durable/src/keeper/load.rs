@@ -23,8 +23,8 @@ impl<T> Keeper<T> {
             && self.flights.len() < self.config.near_rows
     }
 
-    /// Whether to read more of the past. What is due has half of the memory, and this a quarter:
-    /// neither waits for the other for ever.
+    /// Whether to read more of the past. It may fill three quarters of the memory, so what has
+    /// become due since waits for it: it is later in order, too.
     pub(super) fn wants_behind(&self) -> bool {
         let (rows, bytes) = (self.config.near_rows, self.config.near_bytes);
         let has_room = match self.front.len() {
