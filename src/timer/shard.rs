@@ -512,11 +512,16 @@ impl ShardState {
     /// timeouts since the last time, because the next ones need memory again.
     #[inline]
     fn take_memory_if_emptied(&mut self) -> Emptied {
-        let placed = self.counts.placed();
-        if !self.wheel.is_empty() || placed - self.shrunk_at < MANY {
-            return None;
+        if self.wheel.is_empty() && MANY <= self.counts.placed() - self.shrunk_at {
+            self.take_memory()
+        } else {
+            None
         }
-        self.shrunk_at = placed;
+    }
+
+    #[cold]
+    fn take_memory(&mut self) -> Emptied {
+        self.shrunk_at = self.counts.placed();
         Some(Box::new(self.wheel.take_memory()))
     }
 }
