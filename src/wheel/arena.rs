@@ -67,6 +67,14 @@ pub(super) struct Entry {
     pub(super) deadline: u64,
 }
 
+impl Entry {
+    /// Returns whether it has this index and stamp. The index too, because stamps come round.
+    #[inline]
+    pub(super) fn is(self, index: u32, stamp: u32) -> bool {
+        (self.index, self.stamp) == (index, stamp)
+    }
+}
+
 /// Holds the timeouts of a wheel, by index and by key.
 #[derive(Debug)]
 pub(super) struct Arena<T> {

@@ -59,7 +59,8 @@ impl Bucket {
     /// Returns whether it did.
     #[inline]
     pub(super) fn take_back(&mut self, index: u32, stamp: u32) -> bool {
-        let is_back = 1 < self.last.len() && self.is_last(index, stamp);
+        let is_it = |last: &Entry| last.is(index, stamp);
+        let is_back = 1 < self.last.len() && self.last.last().is_some_and(is_it);
         if is_back {
             self.last.pop();
         }
@@ -68,18 +69,12 @@ impl Bucket {
 
     /// Takes out the only entry if it has this index and stamp. Returns whether it did.
     pub(super) fn take_alone(&mut self, index: u32, stamp: u32) -> bool {
-        let is_taken = self.full.is_none() && self.last.len() == 1 && self.is_last(index, stamp);
+        let is_it = matches!(self.last.as_slice(), [only] if only.is(index, stamp));
+        let is_taken = self.full.is_none() && is_it;
         if is_taken {
             self.last = Chunk::new();
         }
         is_taken
-    }
-
-    /// Returns whether the last entry has this index and stamp. The index too, because stamps come
-    /// round.
-    #[inline]
-    fn is_last(&self, index: u32, stamp: u32) -> bool {
-        self.last.last().is_some_and(|entry| (entry.index, entry.stamp) == (index, stamp))
     }
 
     /// Appends entries, in order.
@@ -413,8 +408,9 @@ fn retain(chunk: &mut Chunk, mut keep: impl FnMut(Entry) -> bool) {
         kept += usize::from(keep(entry));
     }
     chunk.truncate(kept);
-    if 4 * kept < chunk.capacity() {
-        chunk.grow((2 * kept).max(chunk.inline_size()));
+    // The caller drops an empty chunk.
+    if 0 < kept && 4 * kept < chunk.capacity() {
+        chunk.grow(2 * kept);
     }
 }
 

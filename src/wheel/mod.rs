@@ -216,9 +216,10 @@ impl<T> Wheel<T> {
     #[inline(always)]
     pub fn cancel(&mut self, key: Key) -> Option<T> {
         let (value, stamp) = self.arena.remove(key)?;
-        let is_back = self.arena.is_latest(stamp) && self.take_back(key.index(), stamp);
-        self.sweep.stale += usize::from(!is_back);
-        self.tidy();
+        if !(self.arena.is_latest(stamp) && self.take_back(key.index(), stamp)) {
+            self.sweep.stale += 1;
+        }
+        self.tidy_or_forget();
         Some(value)
     }
 
@@ -336,7 +337,7 @@ impl<T> Wheel<T> {
                 continue;
             };
             self.wake = next.map_or(entry.deadline, |next| next.deadline);
-            self.tidy();
+            self.tidy_or_forget();
             return Some(Expired { key, deadline: entry.deadline, value });
         }
         None

@@ -42,7 +42,17 @@ impl Place {
 }
 
 impl<T> Wheel<T> {
-    /// Keeps the stale entries few, after a timeout has left or moved.
+    /// Keeps the stale entries few, after a timeout has left.
+    #[inline]
+    pub(super) fn tidy_or_forget(&mut self) {
+        if self.is_empty() {
+            self.forget_entries();
+        } else {
+            self.tidy();
+        }
+    }
+
+    /// Keeps the stale entries few, after a timeout has moved.
     #[inline]
     pub(super) fn tidy(&mut self) {
         let most = FEW_STALE + STALE_PER_LIVE * self.len();
@@ -52,9 +62,6 @@ impl<T> Wheel<T> {
             if CHUNK.min(4 * most) <= self.sweep.owed {
                 self.sweep_some();
             }
-        }
-        if self.is_empty() {
-            self.forget_entries();
         }
     }
 
