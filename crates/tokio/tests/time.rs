@@ -365,6 +365,56 @@ fn a_queue_that_came_out_empty_wakes_the_task_that_waits_for_more() {
     });
 }
 
+/// A paused clock would stop where they were.
+#[test]
+fn a_queue_does_not_wait_for_what_was_removed_or_moved_to_later() {
+    paused().block_on(async {
+        let (start, mut queue) = (Instant::now(), DelayQueue::new());
+        let removed = queue.insert("removed", ms(1_000));
+        let moved = queue.insert("moved", ms(1_000));
+        let mut polls = Vec::new();
+        let next = poll_fn(|context| {
+            polls.push(start.elapsed());
+            let polled = queue.poll_expired(context);
+            if polls.len() > 1 {
+                return polled;
+            }
+            queue.remove(&removed);
+            queue.reset(&moved, ms(60_000));
+            queue.poll_expired(context)
+        });
+        assert_eq!(next.await.map(|expired| expired.into_inner()), Some("moved"));
+        assert!(polls.len() == 2 && ms(60_000) <= polls[1], "{polls:?}");
+    });
+}
+
+/// It looks at no other value, and asks for no other wake-up.
+#[test]
+fn a_queue_wakes_its_task_for_an_earlier_value_only() {
+    paused().block_on(async {
+        let mut queue = DelayQueue::new();
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let mut context = Context::from_waker(&waker);
+        let near = queue.insert(0, ms(500));
+        assert!(queue.poll_expired(&mut context).is_pending());
+        for number in 1..200 {
+            queue.insert(number, ms(500 + number));
+        }
+        queue.reset(&near, ms(600));
+        assert_eq!(wakes.count(), 0);
+        assert!(queue.poll_expired(&mut context).is_pending());
+        queue.insert(1_000, ms(400));
+        queue.insert(1_001, ms(300));
+        assert_eq!(wakes.count(), 1, "once until it polls");
+        assert!(queue.poll_expired(&mut context).is_pending());
+        queue.reset(&near, ms(200));
+        assert_eq!(wakes.count(), 2);
+        let next = poll_fn(|context| queue.poll_expired(context)).await.expect("it is there");
+        assert_eq!(next.key(), near);
+    });
+}
+
 /// tokio-util's hides the near one, or panics.
 #[test]
 fn a_far_entry_of_a_queue_hides_no_near_one() {

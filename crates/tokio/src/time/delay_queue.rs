@@ -34,11 +34,21 @@ pub struct DelayQueue<T> {
     /// Locked by [`peek`](Self::peek) alone, which sorts.
     wheel: Mutex<Wheel<T>>,
     ticks: Ticks<std::time::Instant>,
-    /// Until the wheel has something to do, at the latest. Some since a poll found nothing due.
-    sleep: Option<Sleep>,
+    /// Some since a poll found nothing due.
+    wait: Option<Wait>,
     /// Of the task that polled last and waits.
     waker: Option<Waker>,
     capacity: usize,
+}
+
+/// What the queue waits for.
+struct Wait {
+    sleep: Sleep,
+    /// The tick of the sleep: the wheel has nothing to do before it.
+    until: u64,
+    /// What the wheel said of its next wake-up then. While it says so again, the next poll does not
+    /// look for the earliest deadline anew. None if it is to.
+    next_wake: Option<u64>,
 }
 
 /// A value that came out of a [`DelayQueue`].
@@ -62,7 +72,7 @@ impl<T> DelayQueue<T> {
         Self {
             wheel: Mutex::new(Wheel::with_capacity(Mode::default(), capacity)),
             ticks: Ticks::new(Instant::now().into_std(), Duration::from_millis(1)),
-            sleep: None,
+            wait: None,
             waker: None,
             capacity,
         }
@@ -75,8 +85,8 @@ impl<T> DelayQueue<T> {
 
     fn insert_by(&mut self, value: T, tick: u64) -> Key {
         let key = self.wheel().schedule(tick, value);
-        self.capacity = self.capacity.max(self.len());
-        self.waits_on();
+        self.capacity = self.capacity.max(self.wheel().len());
+        self.comes_at(tick);
         key
     }
 
@@ -99,25 +109,33 @@ impl<T> DelayQueue<T> {
         loop {
             if let Some(expired) = self.wheel().expire(now) {
                 let tickwheel::Expired { key, deadline, value } = expired;
+                // The task polls again before it waits.
+                self.waker = None;
                 return Poll::Ready(Some(self.expired(key, deadline, value)));
             }
-            self.waker = Some(context.waker().clone());
-            let Some(tick) = self.next_wake() else {
+            if self.waker.as_ref().is_none_or(|waker| !waker.will_wake(context.waker())) {
+                self.waker = Some(context.waker().clone());
+            }
+            let Some(next_wake) = self.wheel().next_wake() else {
                 // The next insert is to wake the task: this sleep may have ended.
-                self.sleep = None;
+                self.wait = None;
                 return Poll::Ready(None);
             };
-            let until = self.instant(tick);
-            // A sleep that was moved to later would wake the task at the earlier time.
-            if self.sleep.as_ref().is_none_or(|sleep| sleep.deadline() != until) {
-                self.sleep = Some(sleep_until(until));
-            }
-            if let Some(sleep) = &mut self.sleep {
-                ready!(Pin::new(&mut coop::unconstrained(sleep)).poll(context));
+            let mut wait = match self.wait.take() {
+                Some(wait) if wait.next_wake == Some(next_wake) => wait,
+                // Not the old sleep: moved to later, it would wake the task at the earlier time.
+                _ => self.wait_from(next_wake),
+            };
+            let until = wait.until;
+            let is_over =
+                Pin::new(&mut coop::unconstrained(&mut wait.sleep)).poll(context).is_ready();
+            if !is_over {
+                self.wait = Some(wait);
+                return Poll::Pending;
             }
             // A tick that no instant can hold has not come: the next sleep is as long.
-            if self.ticks.instant(tick).is_some() {
-                now = tick;
+            if self.ticks.instant(until).is_some() {
+                now = until;
             }
         }
     }
@@ -148,7 +166,8 @@ impl<T> DelayQueue<T> {
     pub fn try_remove(&mut self, key: &Key) -> Option<Expired<T>> {
         let deadline = self.wheel().deadline(*key)?;
         let value = self.wheel().cancel(*key)?;
-        if self.is_empty() {
+        self.leaves(deadline);
+        if self.wheel().is_empty() {
             // The task learns that there is nothing to wait for.
             self.wake();
         }
@@ -167,8 +186,10 @@ impl<T> DelayQueue<T> {
 
     #[track_caller]
     fn reset_by(&mut self, key: &Key, tick: u64) {
-        assert!(self.wheel().reschedule(*key, tick), "invalid key");
-        self.waits_on();
+        let deadline = self.wheel().deadline(*key).expect("invalid key");
+        self.wheel().reschedule(*key, tick);
+        self.leaves(deadline);
+        self.comes_at(tick);
     }
 
     /// Moves a value to `timeout` from now, or to never if no instant can hold that.
@@ -184,7 +205,7 @@ impl<T> DelayQueue<T> {
     /// Drops all values.
     pub fn clear(&mut self) {
         self.wheel().clear();
-        self.sleep = None;
+        self.wait = None;
         self.wake();
     }
 
@@ -196,7 +217,7 @@ impl<T> DelayQueue<T> {
     /// Gives back memory that the values do not need. Keys stay good.
     pub fn compact(&mut self) {
         self.wheel().shrink_to_fit();
-        self.capacity = self.len();
+        self.capacity = self.wheel().len();
     }
 
     /// Makes room for `additional` values.
@@ -237,20 +258,27 @@ impl<T> DelayQueue<T> {
         look(&mut self.wheel.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the earliest deadline, or a tick before it if that takes long to find.
-    fn next_wake(&mut self) -> Option<u64> {
-        let mut work = LOOKS;
-        let wheel = self.wheel();
-        wheel.next_deadline_bounded(&mut work).or_else(|| wheel.next_wake())
+    /// Begins to wait for the earliest deadline, or for `next_wake` if that takes long to find.
+    fn wait_from(&mut self, next_wake: u64) -> Wait {
+        let until = self.wheel().next_deadline_bounded(&mut { LOOKS }).unwrap_or(next_wake);
+        let next_wake = self.wheel().next_wake();
+        Wait { sleep: sleep_until(self.instant(until)), until, next_wake }
     }
 
-    /// Wakes the task if it sleeps for too long, or if the wheel has something to do now.
-    fn waits_on(&mut self) {
-        let Some(tick) = self.next_wake() else { return };
-        let until = self.instant(tick);
-        let waits = self.sleep.as_ref().is_some_and(|sleep| sleep.deadline() <= until);
-        if !waits || until <= Instant::now() {
+    /// Wakes the task if it sleeps past a value that was inserted at `tick`, or moved there.
+    fn comes_at(&mut self, tick: u64) {
+        if self.wait.as_ref().is_none_or(|wait| tick < wait.until) {
+            self.wait = None;
             self.wake();
+        }
+    }
+
+    /// Lets the next poll look for the earliest deadline anew if this may have been it, and the look
+    /// is short. Otherwise the task wakes once in vain.
+    fn leaves(&mut self, deadline: u64) {
+        let is_short = self.wheel().len() <= LOOKS;
+        if let Some(wait) = self.wait.as_mut().filter(|wait| is_short && deadline <= wait.until) {
+            wait.next_wake = None;
         }
     }
 
