@@ -8,6 +8,7 @@
 //! The driver forgets what it was told before its turn, because that turn sees to it. What it is
 //! told after that it finds when it sets the sleep at the end of the turn. So no call is lost.
 
+use crate::clock::is_ending;
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -100,11 +101,6 @@ impl AlarmState {
         }
         is_over
     }
-}
-
-/// Returns whether this thread drops its last values, so that calls of tokio's may panic.
-fn is_ending() -> bool {
-    Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed())
 }
 
 /// When this is dropped, with a sleep or after it was moved, the driver looks again if the clock

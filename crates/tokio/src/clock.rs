@@ -9,7 +9,8 @@ use tokio::runtime::Handle;
 ///
 /// A timer follows `pause`, `advance`, `resume` and `start_paused` if it has this clock and a
 /// [`Driver`](tickwheel::Driver) on that runtime. [`time`](crate::time) has such a timer already;
-/// this is for your own. On a thread outside of the runtime it needs the feature `test-util`.
+/// this is for your own. On a thread outside of the runtime it needs the feature `test-util`. A
+/// thread that drops its last values reads the real time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -56,7 +57,16 @@ impl TokioClock {
 impl Clock for TokioClock {
     fn now(&self) -> Instant {
         #[cfg(feature = "test-util")]
+        if is_ending() {
+            return Instant::now();
+        }
+        #[cfg(feature = "test-util")]
         let _inside = self.runtime.enter();
         tokio::time::Instant::now().into_std()
     }
+}
+
+/// Returns whether this thread drops its last values, so that calls of tokio's may panic.
+pub(crate) fn is_ending() -> bool {
+    Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed())
 }

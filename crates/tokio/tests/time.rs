@@ -218,17 +218,44 @@ fn a_task_that_blocks_its_thread_holds_up_no_other_sleep() {
     }
 }
 
+/// The same, if that sleep was moved into the past: the driver's turn is due at once.
+#[test]
+fn a_task_that_blocks_its_thread_holds_up_no_driver_that_is_due() {
+    let runtime = multi_thread(2);
+    runtime.block_on(async { sleep(ms(1)).await });
+    let (ended, has_ended) = mpsc::channel();
+    let (goes_on, go_on) = mpsc::channel();
+    let blocks = async move {
+        let mut moved = sleep(ms(60_000));
+        assert!(poll(&mut moved).is_pending());
+        Pin::new(&mut moved).reset(Instant::now() - ms(5));
+        goes_on.send(()).expect("it waits");
+        has_ended.recv_timeout(ms(20_000))
+    };
+    let ended = runtime.block_on(async {
+        let blocks = tokio::spawn(blocks);
+        go_on.recv().expect("it runs");
+        sleep(ms(40)).await;
+        ended.send(()).expect("it waits");
+        blocks.await.expect("it ends")
+    });
+    assert_eq!(ended, Ok(()));
+}
+
 /// With no other timer the clock stands still while the runtime waits for a thread.
 #[test]
 fn a_paused_clock_does_not_jump_to_a_sleep_that_was_dropped() {
-    for sleep in [theirs, ours] {
+    let drops: [fn(Waits); 2] =
+        [drop, |waits| thread::spawn(|| drop(waits)).join().expect("it ends")];
+    for (sleep, drops) in [theirs, ours].into_iter().flat_map(|sleep| drops.map(|is| (sleep, is))) {
         let is_still = paused().block_on(async {
             let start = Instant::now();
             let mut near = sleep(ms(1_000));
             let mut far = sleep(Duration::from_secs(3_600));
             assert!(poll(&mut near).is_pending() && poll(&mut far).is_pending());
             tokio::task::yield_now().await;
-            drop((near, far));
+            drops(near);
+            drops(far);
             let (sender, told) = tokio::sync::oneshot::channel();
             thread::spawn(move || {
                 thread::sleep(ms(20));
@@ -283,6 +310,40 @@ fn a_thread_that_ends_makes_a_sleep() {
     });
     thread.join().expect("it ends");
     assert_eq!(made.recv(), Ok(true));
+}
+
+/// On that thread calls of tokio's panic, and a panic there would be the end of the process.
+#[test]
+fn a_thread_that_ends_polls_and_drops_a_sleep_of_a_runtime_that_goes_on() {
+    struct Ends(Option<Sleep>, Sleep, mpsc::Sender<Sleep>);
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            assert!(Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed()));
+            let mut polled = self.0.take().expect("once");
+            // They wait, unless this comes late.
+            _ = (poll(&mut polled), poll(&mut self.1));
+            self.2.send(polled).expect("it waits");
+        }
+    }
+    thread_local!(static ENDS: RefCell<Option<Ends>> = const { RefCell::new(None) });
+    for runtime in [current_thread(), multi_thread(1)] {
+        // A driver that rests, and waits for nothing yet.
+        runtime.block_on(sleeps_for(ms(1)));
+        runtime.block_on(tokio::task::yield_now());
+        let (polled, dropped) = (sleep_of(&runtime, ms(200)), sleep_of(&runtime, ms(100)));
+        let (sender, receiver) = mpsc::channel();
+        let thread = thread::spawn(|| {
+            ENDS.set(Some(Ends(Some(polled), dropped, sender)));
+            // tokio's value of this thread comes after ours, and so is dropped before it.
+            assert!(Handle::try_current().is_err());
+        });
+        thread.join().expect("it ends");
+        let polled = receiver.recv().expect("it was polled");
+        runtime.block_on(async {
+            let waits = tokio::time::timeout(ms(20_000), polled);
+            waits.await.expect("its driver was told");
+        });
+    }
 }
 
 #[test]
