@@ -222,13 +222,19 @@ fn a_task_that_blocks_its_thread_holds_up_no_other_sleep() {
 #[test]
 fn a_task_that_blocks_its_thread_holds_up_no_driver_that_is_due() {
     let runtime = multi_thread(2);
-    runtime.block_on(async { sleep(ms(1)).await });
+    // A tick that tokio's timer has reached.
+    let past = runtime.block_on(async {
+        sleep(ms(1)).await;
+        let past = Instant::now();
+        sleep(ms(20)).await;
+        past
+    });
     let (ended, has_ended) = mpsc::channel();
     let (goes_on, go_on) = mpsc::channel();
     let blocks = async move {
         let mut moved = sleep(ms(60_000));
         assert!(poll(&mut moved).is_pending());
-        Pin::new(&mut moved).reset(Instant::now() - ms(5));
+        Pin::new(&mut moved).reset(past);
         goes_on.send(()).expect("it waits");
         has_ended.recv_timeout(ms(20_000))
     };
@@ -340,8 +346,9 @@ fn a_thread_that_ends_polls_and_drops_a_sleep_of_a_runtime_that_goes_on() {
         thread.join().expect("it ends");
         let polled = receiver.recv().expect("it was polled");
         runtime.block_on(async {
-            let waits = tokio::time::timeout(ms(20_000), polled);
-            waits.await.expect("its driver was told");
+            // In a task of its own, which nobody polls unless it is woken.
+            let waits = tokio::time::timeout(ms(20_000), tokio::spawn(polled));
+            waits.await.expect("its driver was told").expect("it ends");
         });
     }
 }
