@@ -44,11 +44,9 @@ pub struct DelayQueue<T> {
 /// What the queue waits for.
 struct Wait {
     sleep: Sleep,
-    /// The tick of the sleep: the wheel has nothing to do before it.
+    /// The tick of the sleep: the wheel has nothing to do before it, unless a value was inserted or
+    /// moved since.
     until: u64,
-    /// What the wheel said of its next wake-up then. While it says so again, the next poll does not
-    /// look for the earliest deadline anew. None if it is to.
-    next_wake: Option<u64>,
 }
 
 /// A value that came out of a [`DelayQueue`].
@@ -122,9 +120,9 @@ impl<T> DelayQueue<T> {
                 return Poll::Ready(None);
             };
             let mut wait = match self.wait.take() {
-                Some(wait) if wait.next_wake == Some(next_wake) => wait,
+                Some(wait) if wait.until == next_wake => wait,
                 // Not the old sleep: moved to later, it would wake the task at the earlier time.
-                _ => self.wait_from(next_wake),
+                _ => self.wait_for_earliest(),
             };
             let until = wait.until;
             let is_over =
@@ -258,27 +256,31 @@ impl<T> DelayQueue<T> {
         look(&mut self.wheel.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Begins to wait for the earliest deadline, or for `next_wake` if that takes long to find.
-    fn wait_from(&mut self, next_wake: u64) -> Wait {
-        let until = self.wheel().next_deadline_bounded(&mut { LOOKS }).unwrap_or(next_wake);
-        let next_wake = self.wheel().next_wake();
-        Wait { sleep: sleep_until(self.instant(until)), until, next_wake }
+    /// Begins to wait for the earliest deadline, or for a tick before it if that takes long to find.
+    fn wait_for_earliest(&mut self) -> Wait {
+        self.look();
+        let until = self.wheel().next_wake().unwrap_or(u64::MAX);
+        Wait { sleep: sleep_until(self.instant(until)), until }
+    }
+
+    /// Makes the wheel wake at the earliest deadline, and no sooner, unless that takes long to find.
+    fn look(&mut self) {
+        _ = self.wheel().next_deadline_bounded(&mut { LOOKS });
     }
 
     /// Wakes the task if it sleeps past a value that was inserted at `tick`, or moved there.
     fn comes_at(&mut self, tick: u64) {
         if self.wait.as_ref().is_none_or(|wait| tick < wait.until) {
-            self.wait = None;
             self.wake();
         }
     }
 
-    /// Lets the next poll look for the earliest deadline anew if this may have been it, and the look
-    /// is short. Otherwise the task wakes once in vain.
+    /// Looks for the earliest deadline anew if `deadline`, of a value that is gone or was moved, may
+    /// have been it, and the look is short. Otherwise the task wakes once in vain.
     fn leaves(&mut self, deadline: u64) {
         let is_short = self.wheel().len() <= LOOKS;
-        if let Some(wait) = self.wait.as_mut().filter(|wait| is_short && deadline <= wait.until) {
-            wait.next_wake = None;
+        if is_short && self.wait.as_ref().is_some_and(|wait| deadline <= wait.until) {
+            self.look();
         }
     }
 
@@ -355,5 +357,5 @@ impl<T> Expired<T> {
     }
 }
 
-/// At how many timeouts a poll looks to save a wake-up.
+/// At how many timeouts the queue looks to save a wake-up.
 const LOOKS: usize = 64;
