@@ -5,6 +5,7 @@
 
 use fork::{Fork, fork, waitpid};
 use std::process::exit;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -111,6 +112,37 @@ fn in_a_child_a_driver_takes_turns_of_its_own() {
     assert!(in_a_child(&mut fires));
     assert_eq!(timeout.status(), Status::Pending);
     assert!(fires());
+}
+
+/// The child does not have that thread.
+#[test]
+fn in_a_child_a_hook_is_called_though_a_thread_of_the_parent_was_inside_it() {
+    let _alone = alone();
+    let clock = ManualClock::new();
+    let (timer, mut driver) = Timer::builder().clock(clock).build_driven().expect("in range");
+    let (begun, begins) = mpsc::channel();
+    let (ends, end) = mpsc::channel::<()>();
+    let (called, end) = (Arc::new(AtomicUsize::new(0)), Mutex::new(end));
+    let calls = Arc::clone(&called);
+    driver.on_wake(move |_| {
+        if calls.fetch_add(1, SeqCst) == 0 {
+            begun.send(()).expect("the test waits");
+            assert!(end.lock().unwrap().recv().is_err());
+        }
+    });
+    driver.turn();
+    let (other, minute) = (timer.clone(), Duration::from_secs(60));
+    let inside = thread::spawn(move || drop(other.schedule(minute, || {})));
+    begins.recv().expect("it begins");
+    assert!(in_a_child(|| {
+        drop(timer.schedule(minute / 2, || {}));
+        called.load(SeqCst) == 2
+    }));
+    drop(timer.schedule(minute / 2, || {}));
+    assert_eq!(called.load(SeqCst), 1, "that thread calls it once more");
+    drop(ends);
+    inside.join().expect("it ends");
+    assert_eq!(called.load(SeqCst), 2);
 }
 
 /// Hangs if the child waits for the thread that writes.

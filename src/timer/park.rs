@@ -66,8 +66,9 @@ pub(super) struct ParkState {
     turning: bool,
     /// Tells the driver, which has lain down.
     bell: Option<Bell>,
-    /// A thread calls the hook, and will call it again if `unheard` is earlier then.
-    rings: bool,
+    /// The process in which a thread calls the hook, and will call it again if `unheard` is earlier
+    /// then; 0 if none does. A child that was forked meanwhile does not have that thread.
+    rings: u32,
     /// The earliest tick of which the hook was not told yet.
     unheard: u64,
     /// How often threads asked the worker to look at the clock.
@@ -126,7 +127,7 @@ impl Park {
             exited: true,
             turning: false,
             bell: None,
-            rings: false,
+            rings: 0,
             unheard: NEVER,
             asked: 0,
             answered: 0,
@@ -267,7 +268,8 @@ impl Park {
     /// Calls the hook with what it does not know yet, unless a thread does: the hook may call the
     /// timer, and is not called inside of itself.
     fn ring<'a>(&'a self, mut state: MutexGuard<'a, ParkState>) {
-        if replace(&mut state.rings, true) {
+        let process = std::process::id();
+        if replace(&mut state.rings, process) == process {
             return;
         }
         loop {
@@ -282,7 +284,7 @@ impl Park {
             swallow(catch(move || hook(tick)));
             state = lock(&self.state);
         }
-        state.rings = false;
+        state.rings = 0;
     }
 
     /// Tells the worker to look at tick `tick` at the latest, if it sleeps.
