@@ -1,10 +1,11 @@
-//! Sleeps, timeouts, intervals and a delay queue under smol, on the timer of the process.
+//! Sleeps, timeouts, intervals and a delay queue under smol: on the timer of the process, and on a
+//! timer that has no thread, because a task of smol's drives it.
 //!
 //!     cargo run --release --example smol
 
 use std::error::Error;
 use std::time::Duration;
-use tickwheel::{DelayQueue, MissedTick};
+use tickwheel::{DelayQueue, MissedTick, Timer};
 
 fn main() -> Result<(), Box<dyn Error>> {
     smol::block_on(async {
@@ -37,6 +38,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         while let Some(due) = sessions.next().await {
             println!("session {} is over", due?.value);
         }
+
+        // The driver waits with smol's own timer, for the earliest deadline of all.
+        let (timer, driver) = Timer::builder().build_driven()?;
+        let driven = smol::spawn(driver.run(smol::Timer::at));
+        let sleeps = (0..1_000).map(|number| timer.sleep(Duration::from_micros(number * 10)));
+        for sleep in sleeps.collect::<Vec<_>>() {
+            sleep.await?;
+        }
+        println!("1000 sleeps, {} turns of the driver", timer.stats().wake_ups);
+        timer.stop()?;
+        driven.await;
         Ok(())
     })
 }

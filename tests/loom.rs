@@ -8,6 +8,7 @@
 use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
+use std::future::pending;
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -451,17 +452,28 @@ impl Task {
         Self { waker: Waker::from(Arc::clone(&woken)), woken }
     }
 
-    fn poll(&self, sleep: &mut Sleep) -> Poll<Result<(), ScheduleErrorKind>> {
-        Pin::new(sleep).poll(&mut Context::from_waker(&self.waker))
+    fn poll<F: Future + Unpin>(&self, future: &mut F) -> Poll<F::Output> {
+        Pin::new(future).poll(&mut Context::from_waker(&self.waker))
     }
 
     /// Polls, and after each wake-up again, until it is complete.
-    fn run(&self, sleep: &mut Sleep) -> Result<(), ScheduleErrorKind> {
+    fn run<F: Future + Unpin>(&self, future: &mut F) -> F::Output {
         loop {
             let woken = self.woken.0.get();
-            match self.poll(sleep) {
+            match self.poll(future) {
                 Poll::Ready(output) => return output,
                 Poll::Pending => self.woken.0.wait_for(woken + 1),
+            }
+        }
+    }
+
+    /// Polls a driver, and after each wake-up again, until one timeout has fired.
+    fn drive<F: Future + Unpin>(&self, driver: &mut F, fired: &Count) {
+        while fired.get() == 0 {
+            let woken = self.woken.0.get();
+            assert!(self.poll(driver).is_pending());
+            if fired.get() == 0 {
+                self.woken.0.wait_for(woken + 1);
             }
         }
     }
@@ -1185,6 +1197,90 @@ fn a_driver_turns_on_one_thread_and_then_on_another() {
         turns(&mut driver, due, &told, &fired, 1);
         scheduling.join().unwrap();
         assert_eq!(timer.pending(), 1);
+    });
+}
+
+#[test]
+fn told_by_two_threads_as_a_driver_rests_its_hook_knows_the_earlier() {
+    driven(THREE, |Race { timer, far, .. }, mut driver, _| {
+        // As above.
+        let told = Arc::new(std::sync::Mutex::new(far));
+        let earliest = Arc::clone(&told);
+        driver.on_wake(move |at| {
+            // A place where the other thread may come in.
+            thread::yield_now();
+            let mut earliest = earliest.lock().unwrap();
+            *earliest = at.min(*earliest);
+        });
+        timer.schedule_at(far, || unreachable!()).unwrap();
+        driver.turn();
+        let schedule = |timer: Timer, micros| {
+            let at = far - Duration::from_micros(micros);
+            move || drop(timer.schedule_at(at, || unreachable!()).unwrap())
+        };
+        both(schedule(timer.clone(), 2_000), schedule(timer.clone(), 1_000));
+        assert_eq!(*told.lock().unwrap(), far - Duration::from_micros(2_000));
+    });
+}
+
+/// Explores a model with a timer and its driver, which a task polls.
+fn running(switches: usize, model: impl Fn(Race, Running, Task) + Send + Sync + 'static) {
+    driven(switches, move |race, driver, _| {
+        race.timer.schedule_at(race.far, || {}).unwrap();
+        // Nothing but a wake-up ends its sleeps.
+        model(race, Box::pin(driver.run(|_| pending::<()>())), Task::new());
+    });
+}
+
+type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+#[test]
+fn scheduled_as_a_driver_in_a_task_lies_down_it_fires() {
+    running(TWO, |Race { timer, due, fired, .. }, mut driver, task| {
+        let (other, counts) = (timer.clone(), fired.task());
+        let schedule = move || drop(other.schedule_at(due, counts).unwrap());
+        both(|| task.drive(&mut driver, &fired), schedule);
+        drop(driver);
+        assert_eq!((timer.pending(), task.wakers()), (0, 0));
+    });
+}
+
+#[test]
+fn stopped_as_a_driver_in_a_task_lies_down_the_driver_ends() {
+    running(TWO, |Race { timer, .. }, mut driver, task| {
+        let (_, unfired) = both(|| task.run(&mut driver), move || timer.stop().unwrap().len());
+        assert_eq!((unfired, task.wakers()), (1, 0));
+    });
+}
+
+#[test]
+fn a_driver_in_a_task_is_dropped_as_it_is_told() {
+    running(THREE, |Race { timer, due, fired, .. }, mut driver, task| {
+        assert!(task.poll(&mut driver).is_pending());
+        let (other, counts) = (timer.clone(), fired.task());
+        let schedule = move || other.schedule_at(due, counts).is_ok();
+        both(|| drop(driver), schedule);
+        assert_eq!((timer.pending(), fired.get(), task.wakers()), (0, 0, 0));
+    });
+}
+
+#[test]
+fn a_driver_moves_to_another_task_as_it_is_told() {
+    running(THREE, |Race { timer, due, fired, .. }, mut driver, first| {
+        let (other, counts) = (timer.clone(), fired.task());
+        let scheduling = thread::spawn(move || drop(other.schedule_at(due, counts).unwrap()));
+        assert!(first.poll(&mut driver).is_pending());
+        let (mut driver, second) = thread::spawn(move || {
+            let second = Task::new();
+            assert!(second.poll(&mut driver).is_pending());
+            (driver, second)
+        })
+        .join()
+        .unwrap();
+        second.drive(&mut driver, &fired);
+        scheduling.join().unwrap();
+        drop(driver);
+        assert_eq!((first.wakers(), second.wakers()), (0, 0));
     });
 }
 
