@@ -4,6 +4,7 @@ use super::{Duration, Instant, at_most_30_years};
 #[cfg(feature = "test-util")]
 use crate::alarm::LooksAgain;
 use crate::runtime;
+use std::mem::replace;
 use std::pin::Pin;
 #[cfg(feature = "test-util")]
 use std::sync::Arc;
@@ -117,15 +118,16 @@ impl Future for Sleep {
             return self.poll_of_tokio(context);
         }
         let budget = ready!(coop::poll_proceed(context));
-        self.is_watched = true;
+        let was_watched = replace(&mut self.is_watched, true);
         match Pin::new(&mut self.inner).poll(context) {
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(_)) => {
                 drop(budget);
                 return self.poll_of_tokio(context);
             }
-            // The time may have come before the driver has its turn.
-            Poll::Pending if self.inner.is_elapsed() => {}
+            // The time may have come before the driver has its turn. The first poll does not look at
+            // the clock: the driver is about to.
+            Poll::Pending if was_watched && self.inner.is_elapsed() => {}
             Poll::Pending => return Poll::Pending,
         }
         budget.made_progress();
