@@ -266,9 +266,6 @@ impl Bucket {
             retain(&mut chunk, &mut keep);
             kept.extend(&chunk);
         }
-        for chunk in kept.full.iter_mut().flat_map(|full| &mut full.chunks) {
-            chunk.entries.shrink_to_fit();
-        }
         if let Some(full) = &mut kept.full {
             full.chunks.shrink_to_fit();
         }

@@ -205,6 +205,19 @@ mod tests {
     }
 
     #[test]
+    fn runs_give_back_the_room_of_what_is_dropped_and_of_what_is_taken_out() {
+        let mut runs = Runs::default();
+        put(&mut runs, 4 * RUN as u32, |index| index);
+        let full = runs.memory();
+        assert!((0..2 * RUN).all(|_| runs.pop().is_some()));
+        assert!(runs.memory() <= full * 2 / 3, "{} of {full}", runs.memory());
+        for number in 0..runs.len() {
+            runs.retain(number, |entry| entry.index % 100 == 0);
+        }
+        assert!(runs.memory() <= full / 10, "{} of {full}", runs.memory());
+    }
+
+    #[test]
     fn exactly_one_run_is_one_run() {
         let mut runs = Runs::default();
         put(&mut runs, RUN as u32, |index| index);

@@ -269,6 +269,40 @@ mod tests {
     }
 
     #[test]
+    fn what_a_sweep_has_not_spent_is_lost_when_it_is_over() {
+        for (mut wheel, keys) in crowds() {
+            cancel_until(&mut wheel, &keys, |_, _| true);
+            sweep_all(&mut wheel);
+            assert_eq!(wheel.sweep.owed, 0, "{}", wheel.mode());
+        }
+    }
+
+    #[test]
+    fn a_sweep_joins_the_chunks_that_it_has_made_small() {
+        let (mut wheel, keys) = crowds().next().expect("there is one");
+        cancel_most(&mut wheel, &keys);
+        let (number, _) = wheel.table.first().expect("it is occupied");
+        assert!(wheel.table.bucket(number).chunks() <= 2, "they were ten");
+    }
+
+    #[test]
+    fn a_sweep_of_buckets_of_one_entry_is_as_short_as_any_and_over_in_time() {
+        for text in ["hashed:65536", "hierarchical:65536"] {
+            let mut wheel = Wheel::new(text.parse().expect("a mode"));
+            let key = |value| wheel.schedule(1 + 11 * value, value);
+            let keys: Vec<_> = (0..CROWD).map(key).collect();
+            for &key in &keys[1..] {
+                let before = wheel.sweep.stale;
+                wheel.cancel(key);
+                let dropped = before - before.min(wheel.sweep.stale);
+                assert!(dropped <= CHUNK * 2 / 3, "{text}: {dropped} at once");
+            }
+            let (stale, len) = (wheel.sweep.stale, wheel.len());
+            assert!(stale <= CHUNK / 2, "{text}: {stale} are left beside {len}");
+        }
+    }
+
+    #[test]
     fn a_sweep_keeps_up_wherever_the_crowd_is() {
         for (mut wheel, keys) in crowds() {
             cancel_most(&mut wheel, &keys);

@@ -13,13 +13,17 @@
 use crate::common::{asked, long};
 use allocation_counter::measure;
 use std::collections::BTreeMap;
+use std::fs;
 use tickwheel::{Mode, steps};
 
 /// A type whose operations are held to their bounds.
 pub(crate) trait Subject: Sized {
-    /// The sources of the public operations, and those of them that are not judged: constructors.
+    /// The files with the public operations, and those of them that are not judged, with the
+    /// reason.
     const SOURCES: &[&str];
-    const CONSTRUCTORS: &[&str];
+    const LEFT_OUT: &[(&str, &str)];
+    /// The mean number of steps that a call may take beyond what its cost states.
+    const MEAN: f64;
 
     fn new(mode: Mode) -> Self;
     fn put(&mut self, deadline: u64, number: u64);
@@ -139,7 +143,7 @@ fn bound(terms: &str, live: f64, peak: f64) -> f64 {
 }
 
 /// A public operation: the sums that its "Cost" sentence states, and whether it only reads.
-struct Stated {
+pub(crate) struct Stated {
     mean: String,
     one_call: String,
     reads: bool,
@@ -152,11 +156,13 @@ impl Stated {
     }
 }
 
-/// The public operations of the sources, by name.
-fn stated(sources: &[&str]) -> BTreeMap<String, Stated> {
-    let mut stated = BTreeMap::new();
+/// The public operations of these files, by name. Those that share a name state the same cost.
+pub(crate) fn stated(sources: &[&str]) -> BTreeMap<String, Stated> {
+    let mut stated = BTreeMap::<_, Stated>::new();
     for source in sources {
         let mut cost = None;
+        let path = format!("{}/{source}", env!("CARGO_MANIFEST_DIR"));
+        let source = fs::read_to_string(path).expect("it is there");
         let code = source.split("#[cfg(test)]").next().expect("there is code");
         for line in code.lines().map(str::trim) {
             if let Some(sentence) = line.strip_prefix("/// Cost: ") {
@@ -166,12 +172,15 @@ fn stated(sources: &[&str]) -> BTreeMap<String, Stated> {
                     term.unwrap_or_else(|| panic!("not of the shape: {line}")).to_owned()
                 });
                 cost = Some(terms.collect::<Vec<_>>());
-            } else if let Some(item) = line.strip_prefix("pub fn ") {
+            } else if let Some(item) = public_function(line) {
                 let name = item.split(['(', '<']).next().expect("a name");
                 let terms = cost.take().unwrap_or_else(|| vec!["1".to_owned()]);
                 let [mean, one_call] = [0, terms.len() - 1].map(|at| terms[at].clone());
                 let reads = item.contains("(&self");
-                stated.insert(name.to_owned(), Stated { mean, one_call, reads });
+                let costs = (mean.clone(), one_call.clone());
+                if let Some(other) = stated.insert(name.into(), Stated { mean, one_call, reads }) {
+                    assert_eq!((other.mean, other.one_call), costs, "two that are called {name}");
+                }
             } else if !line.starts_with("//") && !line.starts_with("#[") {
                 cost = None;
             }
@@ -180,12 +189,20 @@ fn stated(sources: &[&str]) -> BTreeMap<String, Stated> {
     stated
 }
 
+/// Returns what follows `fn` if the line begins a public function.
+fn public_function(line: &str) -> Option<&str> {
+    let item = line.strip_prefix("pub ")?;
+    ["fn ", "async fn ", "const fn "].into_iter().find_map(|words| item.strip_prefix(words))
+}
+
 /// Judges each operation after each history.
 pub(crate) fn keeps_its_bounds<S: Subject>(mode: Mode) {
     let (peak, calls) = asked("BOUNDS_PEAK")
         .map_or_else(|| long((PEAK, 200), (LONG_PEAK, 1_000)), |peak| (peak, 10_000));
     let mut stated = stated(S::SOURCES);
-    stated.retain(|name, _| !S::CONSTRUCTORS.contains(&name.as_str()));
+    for (name, reason) in S::LEFT_OUT {
+        assert!(stated.remove(*name).is_some(), "{name} is no operation, and so not {reason}");
+    }
     for (history, make) in histories::<S>() {
         let made = || {
             let mut subject = S::new(mode);
@@ -239,7 +256,7 @@ fn keeps_its_bound<S: Subject>(
         let one_call = ONE_CALL.min(FEW[0] + FEW[1] * live) + bound(&stated.one_call, live, most);
         assert!(taken <= one_call, "{what}: call {turn} takes {taken} steps, with {live} pending");
         total += taken;
-        allowed += MEAN + bound(&stated.mean, live, most);
+        allowed += S::MEAN + bound(&stated.mean, live, most);
         bytes += measured.bytes_total;
         dearest_bytes = measured.bytes_total.max(dearest_bytes);
     }
@@ -258,8 +275,6 @@ const ONE_CALL: f64 = 12_000.0;
 /// The same where few timeouts are pending: some steps for each stale entry that no sweep has found
 /// yet, which are a chunk at most, and for each timeout.
 const FEW: [f64; 2] = [2_500.0, 16.0];
-/// The mean number of steps that a call may take: a look at the last chunk of a bucket.
-const MEAN: f64 = 600.0;
 /// The bytes that any call may allocate, and the mean that a call may.
 const BYTES: [f64; 2] = [65_536.0, 1_024.0];
 /// The timeouts of each history.

@@ -27,9 +27,10 @@ fn within(deadline: u64) -> std::ops::RangeInclusive<u64> {
 }
 
 impl Subject for Keyed {
-    const SOURCES: &[&str] =
-        &[include_str!("../../src/wheel/mod.rs"), include_str!("../../src/wheel/within.rs")];
-    const CONSTRUCTORS: &[&str] = &["new", "with_capacity", "check"];
+    const SOURCES: &[&str] = &["src/wheel/mod.rs", "src/wheel/within.rs"];
+    const LEFT_OUT: &[(&str, &str)] =
+        &[("new", "it makes one"), ("with_capacity", "it makes one, and reserves")];
+    const MEAN: f64 = LAST_CHUNK;
 
     fn new(mode: Mode) -> Self {
         Self { wheel: Wheel::new(mode), keys: Vec::new() }
@@ -131,8 +132,10 @@ fn disturb(wheel: &mut Wheel<u64>, key: Option<Key>, turn: u64) {
 }
 
 impl Subject for WheelMap<u64, u64> {
-    const SOURCES: &[&str] = &[include_str!("../../src/wheel_map.rs")];
-    const CONSTRUCTORS: &[&str] = &["new", "with_hasher", "check"];
+    const SOURCES: &[&str] = &["src/wheel_map.rs"];
+    const LEFT_OUT: &[(&str, &str)] =
+        &[("new", "it makes one"), ("with_hasher", "it makes one"), ("check", "it is for tests")];
+    const MEAN: f64 = LAST_CHUNK;
 
     fn new(mode: Mode) -> Self {
         Self::new(mode)
@@ -238,3 +241,6 @@ in_modes! {
     hashed_65536: "hashed:65536",
     hashed_2_to_the_30: "hashed:1073741824",
 }
+
+/// A look at the last chunk of a bucket, and a few steps.
+const LAST_CHUNK: f64 = 600.0;
