@@ -2,9 +2,10 @@
 //! threads and with drivers, whose executors are pools, share one, run inside of another timer, and
 //! shed.
 //!
-//! `TICKWHEEL_WAITING_ROUNDS` says how many rounds; a round is one call.
+//! `TICKWHEEL_WAITING_ROUNDS` says how many rounds; a round is one call. Most of the time all wait,
+//! so several processes run beside each other, each with another `TICKWHEEL_WAITING_SEED`.
 
-use crate::common::{Numbers, asked_or_long};
+use crate::common::{Numbers, asked, asked_or_long};
 use crate::help::{build_driven, ms};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
@@ -20,8 +21,9 @@ fn nothing_hangs_and_nothing_returns_before_its_promise() {
     let done = Arc::new(AtomicU64::new(0));
     let (all_done, calls) = (Arc::clone(&done), Arc::new([const { AtomicU64::new(0) }; 4]));
     let counts = Arc::clone(&calls);
+    let first = asked("TICKWHEEL_WAITING_SEED").unwrap_or(0);
     let runs = thread::spawn(move || {
-        for seed in 0.. {
+        for seed in first.. {
             if rounds <= all_done.load(SeqCst) {
                 break;
             }
