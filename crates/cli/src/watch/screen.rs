@@ -50,7 +50,12 @@ impl Watch {
 
     /// Explains the keys in a window.
     fn draw_help(&self, area: Rect, buffer: &mut Buffer) {
-        let words = super::KEYS;
+        let lines = super::KEYS.lines();
+        // A recording goes on as it is written.
+        let keys = lines.filter(|line| {
+            self.recording.is_none() || FOLLOWING.iter().any(|key| line.starts_with(key))
+        });
+        let words = keys.collect::<Vec<_>>().join("\n");
         let width = words.lines().map(str::len).max().unwrap_or(0) as u16 + 4;
         let height = words.lines().count() as u16 + 2;
         let window = area.centered(Constraint::Max(width), Constraint::Max(height));
@@ -111,16 +116,17 @@ impl Watch {
             Pace::Over => "over",
         };
         let rest = match &self.recording {
+            Some(_) if self.pace == Pace::Over => String::new(),
             Some(recording) => {
                 let news = recording.news.elapsed().as_secs();
-                format!("news {news} s ago")
+                format!("news {news} s ago  ")
             }
-            None => format!("1 s shows {}", units::duration(self.nanoseconds_a_second())),
+            None => format!("1 s shows {}  ", units::duration(self.nanoseconds_a_second())),
         };
         Line::from(vec![
             Span::from(self.name.as_str()).bold(),
             Span::from(format!(
-                "  at {}  tick {}  {rest}  ",
+                "  at {}  tick {}  {rest}",
                 clock(self.player.now_ns()),
                 self.player.tick,
             )),
@@ -393,6 +399,8 @@ const ASCII: Marks =
 const KEYS: &str =
     "space play  s tick  next: n event f fired d demoted r round  +/- speed  ? q quit";
 const FOLLOWING_KEYS: &str = "space pause or go on  ? help  q quit";
+/// How the lines begin that explain them.
+const FOLLOWING: [&str; 3] = ["space", "?", "q"];
 
 const ASCII_BORDER: symbols::border::Set<'_> = symbols::border::Set {
     top_left: "+",
@@ -635,6 +643,10 @@ mod tests {
         // What the program did after the last line is not known yet.
         assert_eq!((scheduled(&watch), watch.player.now()), (1, 7));
         assert!(drawn(&mut watch, 80, 24)[0].contains("[following]"));
+        press(&mut watch, '?');
+        let help = drawn(&mut watch, 80, 24).concat();
+        assert!(help.contains("play or pause") && !help.contains("go on to"), "{help}");
+        press(&mut watch, ' ');
         write!(file, "ule,2,90\n20,cancel,2,\n").unwrap();
         until(&mut watch, |watch| 0 < watch.player.planner.counts.cancelled).unwrap();
         assert_eq!((watch.player.now(), watch.player.wheels[0].fired), (20, 1));
@@ -642,6 +654,7 @@ mod tests {
         writeln!(file, "21,end,,").unwrap();
         until(&mut watch, |watch| watch.pace == Pace::Over).unwrap();
         assert!(watch.told.ends_with("The recording is over."), "{}", watch.told);
+        assert!(!drawn(&mut watch, 80, 24)[0].contains("news"));
 
         std::fs::write(file.path(), format!("{}\n0,wait,1,2\n", Trace::HEADER)).unwrap();
         let mut watch = Watch::follow("a program", file.path(), modes, tick());

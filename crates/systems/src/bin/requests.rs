@@ -1,16 +1,26 @@
 //! Ten thousand requests to a server that delays, drops, answers twice, answers what nobody asked,
 //! and at the end closes the connection in the middle of a response.
+//!
+//! `requests FILE NUMBER` makes so many instead, and records their timeouts into a file or a pipe:
+//! `tickwheel watch --follow FILE` shows them meanwhile.
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use std::env::args;
 use std::error::Error;
+use std::fs::File;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use systems::requests::{Client, Fault, Server};
 use tickwheel::Timer;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let (timer, servers_timer) = (Timer::new(), Timer::new());
+    let mut timer = Timer::builder();
+    if let Some(file) = args().nth(1) {
+        timer = timer.record(File::create(file)?);
+    }
+    let (timer, servers_timer) = (timer.build()?, Timer::new());
+    let requests = args().nth(2).map_or(Ok(10_000), |number| number.parse::<u32>())?;
     let (server, seen) = Server::faulty(&servers_timer)?;
     let client = Client::connect(server.address(), &timer)?;
     let limit = Duration::from_millis(100);
@@ -27,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let began = Instant::now();
     futures::executor::block_on(async {
         let mut answers = FuturesUnordered::new();
-        for number in 0..10_000_u32 {
+        for number in 0..requests {
             let fault = match number % 100 {
                 0 => Fault::Drop,
                 1 => Fault::Twice,
@@ -42,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         while answers.next().await.is_some() {}
     });
-    println!("10,000 more, a thousand at once, and the caller awaits: {:?}", began.elapsed());
+    println!("{requests} more, a thousand at once, and the caller awaits: {:?}", began.elapsed());
     std::thread::sleep(Duration::from_millis(150)); // the last late responses
     println!("  the client: {:?}", client.account());
     let (requests, responses) = (seen.requests.load(Relaxed), seen.responses.load(Relaxed));
