@@ -7,7 +7,7 @@
 //! generate`, and 20 random mixtures.
 //!
 //! `cargo bench -p tickwheel-cli --bench regret -- [--quick] [--operations N] [--runs N]
-//! [--busy THREADS] [--minutes M] [--sentences] [NAME]`
+//! [--busy THREADS] [--minutes M] [--sentences] [--seconds S] [NAME]`
 //!
 //! It ends after so many minutes: each trace gets an equal part of what is left of them, and its
 //! row says how many runs that was enough for. An interval of regret is one of 99 %. It is judged
@@ -57,6 +57,10 @@ struct Arguments {
     #[arg(long)]
     sentences: bool,
 
+    /// The CPU time for each of these sentences.
+    #[arg(long, default_value_t = 30.0)]
+    seconds: f64,
+
     /// When to end.
     #[arg(long, default_value_t = 60.0)]
     minutes: f64,
@@ -74,7 +78,8 @@ fn main() {
     let mut traces = traces(operations);
     traces.retain(|(name, _)| arguments.name.as_ref().is_none_or(|wanted| name.contains(wanted)));
     if arguments.sentences {
-        return print_sentences(&traces[..traces.len().min(10)]);
+        let time = Duration::from_secs_f64(arguments.seconds);
+        return print_sentences(&traces[..traces.len().min(10)], time);
     }
     println!(
         "{:20} {:>6} {:>15} {:12} {:>6} {:>6}  answers",
@@ -108,36 +113,34 @@ fn main() {
 
 /// Prints what the three commands say, and how often they contradict each other: one takes a mode
 /// that another has measured and does not take.
-fn print_sentences(traces: &[(String, Vec<Operation>)]) {
+fn print_sentences(traces: &[(String, Vec<Operation>)], time: Duration) {
     let mut contradictions = 0;
     for (name, operations) in traces {
         let csv = csv(operations);
         let modes = ["hierarchical:64", "hashed:512", "hashed:65536"];
         let modes = modes.map(|mode| mode.parse().expect("it is a mode")).into();
         let given = Configurations::Given { modes, tick: Tick::default() };
-        let searched = Options::default();
+        let searched = Options { time, ..Options::default() };
         let given = Options { configurations: given, ..searched.clone() };
         let run = |options| study(trace(&csv), options, |_| ()).expect("it is sound");
+        let options = report::Options { study: searched.clone(), ..report::Options::default() };
+        let page = report(trace(&csv), &options, |_| ()).expect("it is sound");
         let (replay, choose) = (run(&given), run(&searched));
-        let options = report::Options { study: searched, ..report::Options::default() };
-        let page = report(|| Ok(trace(&csv)), &options, |_| ()).expect("it is sound").to_string();
-        let (_, page) = page.split_once("<p class=\"verdict\">").expect("it has a verdict");
-        let (page, _) = page.split_once("</p>").expect("the verdict ends");
-        let page = page.to_string();
+        let all = [("replay", &replay), ("choose", &choose), ("report", page.study())];
         println!("{name}");
-        for (command, says) in
-            [("replay", replay.headline()), ("choose", choose.headline()), ("report", page)]
-        {
-            println!("    {command}: {says}");
+        for (command, says) in all {
+            println!("    {command}: {}", says.headline());
         }
-        let [one, other] = [&replay, &choose].map(|it| it.recommended().map(|it| it.mode));
+        let taken = all.map(|(_, study)| study.recommended().map(|it| it.mode));
         let knows = |study: &Study, mode| {
             study.candidates.iter().any(|it| Some(it.mode) == mode && it.measured.is_some())
         };
-        let differ = one != other && (knows(&replay, other) && knows(&choose, one));
-        contradictions += usize::from(differ);
+        for (one, other) in [(0, 1), (0, 2), (1, 2)] {
+            let is_known = knows(all[one].1, taken[other]) && knows(all[other].1, taken[one]);
+            contradictions += usize::from(taken[one] != taken[other] && is_known);
+        }
     }
-    println!("{} traces, {contradictions} contradictions of replay and choose", traces.len());
+    println!("{} traces, {contradictions} contradictions", traces.len());
 }
 
 /// The runs of `choose` on one trace.
@@ -279,10 +282,9 @@ fn traces(operations: usize) -> Vec<(String, Vec<Operation>)> {
         ["jobs-gaia", "jobs-eagle", "cache-twitter52", "kvcache-mooncake", "rpc-onlineboutique"]
     {
         match Trace::open(&folder.join(name).with_extension("csv.gz")) {
-            Ok(mut trace) => {
-                let mut read = Vec::new();
-                trace.read_batch(&mut read, operations).expect("it is sound");
-                all.push((name.into(), read));
+            Ok(trace) => {
+                let read = trace.take(operations).map(|read| read.expect("it is sound"));
+                all.push((name.into(), read.collect()));
             }
             Err(error) => eprintln!("SKIPPED: {error}"),
         }

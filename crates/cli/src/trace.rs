@@ -11,7 +11,7 @@ use std::str;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A trace being read: its operations come out in batches.
+/// A trace being read: an iterator over its operations.
 ///
 /// Whether it is gzip is told by its first bytes, not by its name; of several members all are read.
 /// A trace that breaks off, because its program was killed, is read up to there: see
@@ -182,20 +182,9 @@ impl Trace {
         Ok(())
     }
 
-    /// Replaces what is in `batch` by the next operations, `most` at most, and returns whether
-    /// there were any.
-    ///
-    /// # Errors
-    ///
-    /// [`TraceError`] for the first line that is not as the format says, and for a trace without
-    /// operations.
-    pub fn read_batch(
-        &mut self,
-        batch: &mut Vec<Operation>,
-        most: usize,
-    ) -> Result<bool, TraceError> {
-        batch.clear();
-        while batch.len() < most && self.read_line()? {
+    /// Reads the next operation; None at the end.
+    fn read(&mut self) -> Result<Option<Operation>, TraceError> {
+        while self.read_line()? {
             // A trace may end with empty lines.
             if self.line.is_empty() {
                 self.empty_line = self.empty_line.or(Some(self.line_number));
@@ -209,7 +198,7 @@ impl Trace {
                 Line::Operation(operation) => {
                     self.time_ms = operation.time_ms;
                     self.operations += 1;
-                    batch.push(operation);
+                    return Ok(Some(operation));
                 }
                 Line::Begin => self.is_recorded = true,
                 Line::Missing(operations) => {
@@ -218,10 +207,10 @@ impl Trace {
                 Line::End(time_ms) => self.end_ms = Some(time_ms),
             }
         }
-        if self.operations == 0 && 0 < most {
+        if self.operations == 0 {
             return Err(self.error("no operations", "at least one after the header"));
         }
-        Ok(!batch.is_empty())
+        Ok(None)
     }
 
     /// Reads the next line, without its end, and returns whether there is one.
@@ -367,6 +356,16 @@ impl Trace {
         };
         let line = (0 < self.line_number).then_some(self.line_number);
         TraceError { line, ..self.error(&describe(error), expected) }
+    }
+}
+
+/// The operations, up to the first line that is not as the format says, whose error comes out in
+/// its place. Of a trace without operations that is an error, too.
+impl Iterator for Trace {
+    type Item = Result<Operation, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.read().transpose()
     }
 }
 

@@ -87,12 +87,9 @@ fn after(now: u64, lifetime: Option<u64>) -> u64 {
 /// If the trace is not there, or is not as it should be.
 pub fn requests() -> Result<Vec<(u64, u32)>, Box<dyn Error>> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data");
-    let mut trace = Trace::open(&data.join("cache-twitter52.csv.gz"))?;
-    let (mut requests, mut batch) = (Vec::new(), Vec::new());
-    while trace.read_batch(&mut batch, 4096)? {
-        requests.extend(batch.iter().map(|operation| (operation.time_ms, operation.key)));
-    }
-    Ok(requests)
+    let trace = Trace::open(&data.join("cache-twitter52.csv.gz"))?;
+    let requests = trace.map(|operation| operation.map(|it| (it.time_ms, it.key)));
+    Ok(requests.collect::<Result<_, _>>()?)
 }
 
 /// Asks both caches for each object of `requests` at its time, and writes it into each that has not

@@ -7,7 +7,7 @@ use crate::subject::{Setup, Subject};
 use cpu_time::ThreadTime;
 use std::collections::HashMap;
 use std::path::Path;
-use tickwheel_cli::trace::{Action, Trace};
+use tickwheel_cli::trace::{Action, Operation, Trace, TraceError};
 
 pub(super) fn run<S: Subject>(name: &str) -> Sample {
     let steps = read(name);
@@ -26,17 +26,16 @@ type Step = (u64, usize, Action);
 fn read(name: &str) -> Vec<Step> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data");
     let path = data.join(format!("{name}.csv.gz"));
-    let mut trace = Trace::open(&path).unwrap_or_else(|error| panic!("{error}"));
-    let (mut steps, mut batch, mut names) = (Vec::new(), Vec::new(), HashMap::new());
-    while trace.read_batch(&mut batch, 4096).unwrap_or_else(|error| panic!("{error}")) {
-        steps.extend(batch.iter().map(|operation| {
-            let next = names.len();
-            let which = *names.entry(operation.key).or_insert(next);
-            // Deadlines are never at the tick that is now.
-            (operation.time_ms + 1, which, operation.action)
-        }));
-    }
-    steps
+    let trace = Trace::open(&path).unwrap_or_else(|error| panic!("{error}"));
+    let mut names = HashMap::new();
+    let step = |operation: Result<Operation, TraceError>| {
+        let operation = operation.unwrap_or_else(|error| panic!("{error}"));
+        let next = names.len();
+        let which = *names.entry(operation.key).or_insert(next);
+        // Deadlines are never at the tick that is now.
+        (operation.time_ms + 1, which, operation.action)
+    };
+    trace.map(step).collect()
 }
 
 /// Returns the nanoseconds per operation, until the last one is done, and what was wrong.

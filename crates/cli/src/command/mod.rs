@@ -11,10 +11,11 @@ pub(crate) mod watch;
 
 use crate::Failure;
 use bytesize::ByteSize;
+use progress::Interrupt;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
-use tickwheel_cli::study::{self, Driver, Study};
+use tickwheel_cli::study::{self, Driver, Progress, Study};
 use tickwheel_cli::trace::{Gaps, Trace, TraceError};
 
 /// What `replay`, `choose` and `report` measure, and for how long.
@@ -67,18 +68,32 @@ fn open(file: &Path) -> Result<Trace, TraceError> {
     Trace::open(file)
 }
 
-/// Studies the trace in `file`, shows how far it is, and warns of what is not in the trace.
-fn studied(file: &Path, options: &study::Options) -> Result<(Study, progress::Interrupt), Failure> {
+/// Is told how far the work is.
+type Advance<'a> = &'a mut dyn FnMut(Progress);
+
+/// Studies the trace in `file`.
+fn studied(file: &Path, options: &study::Options) -> Result<(Study, Interrupt), Failure> {
+    traced(file, |trace, progress| study::study(trace, options, progress), |study| study)
+}
+
+/// Makes something of the trace in `file`, shows how far it is, and warns of what is not in the
+/// trace.
+fn traced<T>(
+    file: &Path,
+    make: impl FnOnce(Trace, Advance<'_>) -> Result<T, TraceError>,
+    study: impl Fn(&T) -> &Study,
+) -> Result<(T, Interrupt), Failure> {
     let progress = progress::hidden();
-    let interrupt = progress::Interrupt::exits(&progress)?;
+    let interrupt = Interrupt::exits(&progress)?;
     let trace = open(file)?;
     progress::show_reading(&progress, &trace);
     let size = trace.size();
-    let study = study::study(trace, options, |at| progress::advance(&progress, size, at));
+    let made = make(trace, &mut |at| progress::advance(&progress, size, at));
     progress.finish_and_clear();
-    let study = study?;
-    warn_of(&study.trace, study.gaps);
-    Ok((study, interrupt))
+    let made = made?;
+    let Study { trace, gaps, .. } = study(&made);
+    warn_of(trace, *gaps);
+    Ok((made, interrupt))
 }
 
 /// Says on standard error what is not in the trace of this name.

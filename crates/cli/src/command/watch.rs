@@ -103,9 +103,7 @@ impl Arguments {
         if self.follow {
             return Ok(Watch::follow(&name, file, &self.modes, self.tick));
         }
-        let trace = super::open(file)?;
-        let operations = watch::operations(trace);
-        Ok(Watch::new(&name, operations, &self.modes, self.tick)?)
+        Ok(Watch::new(&name, super::open(file)?, &self.modes, self.tick)?)
     }
 }
 

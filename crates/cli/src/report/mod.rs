@@ -11,8 +11,8 @@
 //! for operation in Generator::new(Shape::Short, size, 7) {
 //!     csv += &format!("{operation}\n");
 //! }
-//! let open = || Trace::new("generated", std::io::Cursor::new(csv.clone()));
-//! let page = report(open, &Options::default(), |_| ())?.to_string();
+//! let trace = Trace::new("generated", std::io::Cursor::new(csv))?;
+//! let page = report(trace, &Options::default(), |_| ())?.to_string();
 //! assert!(page.starts_with("<!DOCTYPE html>"));
 //! # Ok::<(), tickwheel_cli::trace::TraceError>(())
 //! ```
@@ -24,7 +24,7 @@ mod page;
 mod profile;
 mod way;
 
-use crate::study::{self, Study, study};
+use crate::study::{self, Study, study_and_keep};
 use crate::tick::Tick;
 use crate::trace::{Trace, TraceError};
 use profile::Profile;
@@ -42,16 +42,6 @@ pub struct Options {
     pub study: study::Options,
 }
 
-/// How far a report is.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Progress<'a> {
-    /// The trace is being read and drawn.
-    Profiled(&'a Trace),
-    /// It is being studied.
-    Studied(study::Progress),
-}
-
 /// What the page says. As text it is HTML.
 #[derive(Debug)]
 pub struct Page {
@@ -60,16 +50,15 @@ pub struct Page {
     tick: Tick,
 }
 
-/// Runs the trace that `open` opens twice: to see its shape, and to study it.
+/// Studies `trace`, and runs what is studied of it through two wheels, to see its shape.
 ///
 /// # Errors
 ///
-/// [`TraceError`] if `open` returns one, and for the first thing in the trace that is not as the
-/// format says.
+/// [`TraceError`] for the first thing in the trace that is not as the format says.
 pub fn report(
-    open: impl Fn() -> Result<Trace, TraceError>,
+    trace: Trace,
     options: &Options,
-    mut progress: impl FnMut(Progress<'_>),
+    mut progress: impl FnMut(study::Progress),
 ) -> Result<Page, TraceError> {
     let of_kind = |is_hashed, default| {
         let mut modes = options.modes.iter().copied();
@@ -77,9 +66,15 @@ pub fn report(
     };
     let hashed = Mode::hashed(512).expect("it is in range");
     let modes = [of_kind(false, Mode::hierarchical()), of_kind(true, hashed)];
-    let profile = Profile::of(open()?, modes, options.tick, &mut |trace| {
-        progress(Progress::Profiled(trace));
-    })?;
-    let study = study(open()?, &options.study, |at| progress(Progress::Studied(at)))?;
+    let (study, operations) = study_and_keep(trace, &options.study, &mut progress)?;
+    let profile = Profile::of(&operations, modes, options.tick);
     Ok(Page { profile, study, tick: options.tick })
+}
+
+impl Page {
+    /// What was found out about the trace.
+    #[must_use]
+    pub fn study(&self) -> &Study {
+        &self.study
+    }
 }

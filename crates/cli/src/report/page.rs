@@ -68,6 +68,7 @@ impl fmt::Display for Page {
                                         .render("The configurations to choose from");
                                 }
                                 : self.scores().render();
+                                : self.ways().render();
                             }
                         }
                         @ for (id, title, (words, charts)) in &sections {
@@ -102,7 +103,7 @@ impl Page {
         format!(
             "{} over {}, at most {} timeouts pending, at a tick of {}.",
             units::operations(self.profile.counts.operations()),
-            units::milliseconds(self.profile.span_ms),
+            units::milliseconds(self.study.span_ms),
             HumanCount(self.profile.most_pending),
             self.tick,
         )
@@ -126,7 +127,7 @@ impl Page {
                 candidate.measured.as_ref().map_or_else(|| "not measured".into(), text)
             };
             vec![
-                study::name(candidate),
+                format!("{}, {}", candidate.mode, candidate.tick),
                 measured(|at| units::duration(at.score.median)),
                 measured(|at| units::range(at.score.least, at.score.most)),
                 units::duration(figures.counted_score),
@@ -216,7 +217,7 @@ impl Page {
     fn of_the_trace(&self) -> Section {
         let mut words = Vec::new();
         let mut charts = Vec::new();
-        let delays = &self.profile.delays;
+        let delays = &self.study.delays;
         match self::delays(delays) {
             Ok(chart) => charts.push(chart),
             Err(sentence) => words.push(sentence),
@@ -403,12 +404,12 @@ impl Page {
             ),
             &round_series,
         );
-        (vec![words], vec![self.ways(), levels, rounds])
+        (vec![words], vec![levels, rounds])
     }
 
     /// How two timeouts of the trace wait, one of a common delay and one of a long delay.
     fn ways(&self) -> Chart {
-        let delays = &self.profile.delays;
+        let delays = &self.study.delays;
         let mut waited: Vec<_> =
             [0.5, 0.99].into_iter().filter_map(|share| delays.quantile(share)).collect();
         waited.dedup();

@@ -1,8 +1,8 @@
 //! `Profile`: what happens over the time of a trace, in the trace and inside two wheels.
 
-use crate::study::{Counts, Delays, Planner};
+use crate::study::{Counts, Planner};
 use crate::tick::Tick;
-use crate::trace::{Action, Trace, TraceError};
+use crate::trace::{Action, Operation};
 use crate::turning::Turning;
 use tickwheel::Mode;
 
@@ -13,9 +13,6 @@ pub(super) struct Profile {
     pub(super) counts: Counts,
     /// The timeouts that fired up to the last operation.
     pub(super) fired: u64,
-    /// From the first operation to the last, in ms.
-    pub(super) span_ms: u64,
-    pub(super) delays: Delays,
     pub(super) most_pending: u64,
     /// When the first step begins, in ms.
     pub(super) from_ms: u64,
@@ -42,15 +39,8 @@ pub(super) struct Step {
 }
 
 impl Profile {
-    /// Runs `trace` through a wheel of either of `modes`.
-    pub(super) fn of(
-        mut trace: Trace,
-        modes: [Mode; 2],
-        tick: Tick,
-        progress: &mut dyn FnMut(&Trace),
-    ) -> Result<Self, TraceError> {
-        const BATCH: usize = 4096;
-        let mut batch = Vec::new();
+    /// Runs `operations` through a wheel of either of `modes`.
+    pub(super) fn of(operations: &[Operation], modes: [Mode; 2], tick: Tick) -> Self {
         let mut run =
             Run { wheels: modes.map(Turning::new), tick, step: Step::default(), fired: 0 };
         let mut planner = Planner::new(tick);
@@ -58,34 +48,24 @@ impl Profile {
             modes,
             counts: Counts::default(),
             fired: 0,
-            span_ms: 0,
-            delays: Delays::new(),
             most_pending: 0,
-            from_ms: 0,
+            from_ms: operations.first().map_or(0, |first| first.time_ms),
             step_ms: 1,
             steps: Vec::new(),
         };
-        while trace.read_batch(&mut batch, BATCH)? {
-            for operation in &batch {
-                if planner.counts.operations() == 0 {
-                    profile.from_ms = operation.time_ms;
-                }
-                profile.span_ms = operation.time_ms - profile.from_ms;
-                profile.come_to(operation.time_ms, &mut run);
-                run.drive(tick.present(operation.time_ms));
-                for call in planner.calls(operation) {
-                    run.wheels.iter_mut().for_each(|wheel| wheel.make(&call));
-                }
-                run.step.count(operation.action);
-                operation.action.delay_ms().into_iter().for_each(|ms| profile.delays.record(ms));
-                profile.most_pending = profile.most_pending.max(run.pending());
+        for operation in operations {
+            profile.come_to(operation.time_ms, &mut run);
+            run.drive(tick.present(operation.time_ms));
+            for call in planner.calls(operation) {
+                run.wheels.iter_mut().for_each(|wheel| wheel.make(&call));
             }
-            progress(&trace);
+            run.step.count(operation.action);
+            profile.most_pending = profile.most_pending.max(run.pending());
         }
         let last = run.take();
         (profile.counts, profile.fired) = (planner.counts, run.fired);
         profile.steps.push(last);
-        Ok(profile)
+        profile
     }
 
     /// Ends the steps that are over at `time_ms`.
@@ -194,7 +174,7 @@ const MOST_STEPS: u64 = 96;
 mod tests {
     use super::{MOST_STEPS, Profile};
     use crate::generate::{Generator, Shape, Size};
-    use crate::study::{Configurations, Options, study};
+    use crate::study::{Configurations, Options, study_and_keep};
     use crate::tick::Tick;
     use crate::trace::Trace;
     use std::io::Cursor;
@@ -211,14 +191,14 @@ mod tests {
             for operation in Generator::new(shape, size, 3) {
                 csv += &format!("{operation}\n");
             }
-            let trace = || Trace::new("generated", Cursor::new(csv.clone())).unwrap();
+            let trace = Trace::new("generated", Cursor::new(csv)).unwrap();
             let modes = [Mode::hierarchical(), Mode::hashed(64).unwrap()];
-            let profile = Profile::of(trace(), modes, Tick::default(), &mut |_| ()).unwrap();
             let configurations =
                 Configurations::Given { modes: modes.into(), tick: Tick::default() };
             // Counted, and not measured.
             let options = Options { configurations, time: Duration::ZERO, ..Options::default() };
-            let report = study(trace(), &options, |_| ()).unwrap();
+            let (report, operations) = study_and_keep(trace, &options, &mut |_| ()).unwrap();
+            let profile = Profile::of(&operations, modes, Tick::default());
             let figures = &report.candidates[0].figures;
 
             let sum = |count: fn(&super::Step) -> u64| profile.steps.iter().map(count).sum::<u64>();
@@ -233,7 +213,6 @@ mod tests {
             assert_eq!(last.pending, figures.live_at_end);
             assert_eq!(profile.counts, figures.counts);
             assert_eq!(profile.most_pending, figures.peak_live);
-            assert_eq!(profile.delays.to_string(), report.delays.to_string());
             let steps = profile.steps.len() as u64;
             assert!(steps <= MOST_STEPS && report.span_ms / profile.step_ms == steps - 1);
             for step in &profile.steps {

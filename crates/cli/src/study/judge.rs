@@ -18,7 +18,7 @@ pub struct Interval {
 /// What the rounds say about a configuration beside the one that it is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
-    /// It costs less, by more than [`COUNTS`] as far as can be told.
+    /// It costs less, by about [`COUNTS`] or more.
     Better,
     /// It does not cost less by more than [`COUNTS`].
     NotBetter,
@@ -68,7 +68,21 @@ impl Interval {
 /// The count is the same in every run. Where it says that the configuration costs less by over
 /// [`COUNTS`], the time need not say so as well, only agree.
 pub(super) fn border(counted: f64) -> f64 {
-    if counted < 1.0 - COUNTS { AGREES } else { 1.0 - COUNTS }
+    if counted < 1.0 - COUNTS { AGREES } else { TAKEN }
+}
+
+/// Up to where costs count as the same as the least of `costs`: some percent more, in the middle of
+/// the widest gap there, where noise hardly carries a cost from one side to the other.
+pub(super) fn alike(costs: impl Iterator<Item = f64>) -> f64 {
+    let mut costs: Vec<_> = costs.collect();
+    costs.sort_by(f64::total_cmp);
+    let Some(&least) = costs.first() else { return f64::INFINITY };
+    let [from, to] = ALIKE.map(|share| least * (1.0 + share));
+    costs.retain(|&cost| from < cost && cost < to);
+    costs.insert(0, from);
+    costs.push(to);
+    let gaps = costs.windows(2).map(|gap| (gap[1] - gap[0], (gap[0] + gap[1]) / 2.0));
+    gaps.max_by(|a, b| a.0.total_cmp(&b.0)).map_or(least, |(_, middle)| middle)
 }
 
 /// The cost of a plan by each of [`GROUPS`] groups of rounds, of which each has the times of the
@@ -92,18 +106,25 @@ pub(super) fn costs(rounds: &[Vec<f64>]) -> Vec<f64> {
 /// As few as give an interval of [`CONFIDENCE`], so that each has many rounds.
 const GROUPS: usize = 8;
 
+/// A configuration is taken below this. Where the default stays, its regret is within
+/// [`COUNTS`], also with some noise.
+const TAKEN: f64 = 0.955;
+
 /// A quotient that agrees with work that is much less.
 const AGREES: f64 = 0.98;
+
+/// How much more may count as the same, at least and at most.
+const ALIKE: [f64; 2] = [0.01, 0.04];
 
 /// How sure an interval is.
 pub(super) const CONFIDENCE: f64 = 0.99;
 
-/// A configuration is taken if it costs less by this share: less is not worth a line of code.
+/// Less than this share is not worth a line of code.
 pub(super) const COUNTS: f64 = 0.05;
 
 #[cfg(test)]
 mod tests {
-    use super::{Finding, Interval, border, costs};
+    use super::{Finding, Interval, alike, border, costs};
 
     #[test]
     fn under_eight_samples_say_nothing() {
@@ -145,7 +166,17 @@ mod tests {
 
     #[test]
     fn the_time_need_only_agree_with_work_that_is_much_less() {
-        assert_eq!([0.5, 0.94, 0.96, 1.0, 2.0].map(border), [0.98, 0.98, 0.95, 0.95, 0.95]);
+        assert_eq!([0.5, 0.94, 0.96, 1.0, 2.0].map(border), [0.98, 0.98, 0.955, 0.955, 0.955]);
+    }
+
+    #[test]
+    fn costs_count_as_the_same_up_to_the_widest_gap() {
+        let share = |costs: &[f64]| (alike(costs.iter().copied()) * 1000.0).round() / 10.0 - 100.0;
+        assert_eq!([share(&[1.0]), share(&[2.0, 1.0])], [2.5; 2]);
+        assert_eq!((share(&[1.032, 1.0]) * 10.0).round(), 21.0);
+        assert_eq!((share(&[1.0, 1.014, 1.03]) * 10.0).round(), 22.0);
+        assert_eq!((share(&[1.0, 1.012, 1.02]) * 10.0).round(), 30.0);
+        assert_eq!(alike([].into_iter()), f64::INFINITY);
     }
 
     #[test]

@@ -41,11 +41,11 @@
 //!    sum of the least times of all parts of the trace, and each group the quotient of two such
 //!    costs. The median of the quotients lies in an interval with a confidence of 99 %, by the
 //!    order of the samples alone.
-//! 4. A configuration is recommended if all of its interval is below 1 and its median below 0.95,
-//!    or below 0.98 where its counted work is below 0.95. Among those that cost the same within 1.5
-//!    % the counted work chooses, because it is the same in every run. If there is none, the
-//!    default is recommended, with the words that there is no such difference, or that the rounds
-//!    cannot tell.
+//! 4. A configuration is recommended if all of its interval is below 1 and its median below 0.955,
+//!    or below 0.98 where its counted work is below 0.95. Among those that cost about the same
+//!    the smallest wheel is taken, a hierarchical one before a hashed one, because that is the same
+//!    in every run. If there is none, the default is recommended, with the words that there is no
+//!    such difference, or that the rounds cannot tell.
 
 mod delays;
 mod fit;
@@ -202,14 +202,24 @@ pub enum Progress {
 ///
 /// [`TraceError`] for the first thing in the trace that is not as the format says.
 pub fn study(
-    mut trace: Trace,
+    trace: Trace,
     options: &Options,
     mut progress: impl FnMut(Progress),
 ) -> Result<Study, TraceError> {
+    study_and_keep(trace, options, &mut progress).map(|(study, _)| study)
+}
+
+/// Studies `trace`, and returns its operations as well.
+pub(crate) fn study_and_keep(
+    mut trace: Trace,
+    options: &Options,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(Study, Vec<Operation>), TraceError> {
     let laboratory = Laboratory::new(options);
-    let (operations, is_whole) = read(&mut trace, options.operations, &mut progress)?;
+    let (operations, is_whole) = read(&mut trace, options.operations, progress)?;
     let end_ms = trace.end_ms().filter(|_| is_whole);
-    Ok(laboratory.study(&trace, &operations, (is_whole, end_ms), &mut progress))
+    let study = laboratory.study(&trace, &operations, (is_whole, end_ms), progress);
+    Ok((study, operations))
 }
 
 /// Reads up to `most` operations, and returns whether the trace has no others.
@@ -218,16 +228,16 @@ fn read(
     most: usize,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(Vec<Operation>, bool), TraceError> {
-    const BATCH: usize = 4096;
-    let (mut operations, mut batch) = (Vec::new(), Vec::new());
-    while trace.read_batch(&mut batch, BATCH)? {
-        let left = most - operations.len();
-        if left < batch.len() {
-            operations.extend_from_slice(&batch[..left]);
+    const BETWEEN_LOOKS: usize = 4096;
+    let mut operations = Vec::new();
+    while let Some(operation) = trace.next().transpose()? {
+        if operations.len() == most {
             return Ok((operations, false));
         }
-        operations.extend_from_slice(&batch);
-        progress(Progress::Read(operations.len() as u64, trace.bytes_read()));
+        operations.push(operation);
+        if operations.len() % BETWEEN_LOOKS == 0 {
+            progress(Progress::Read(operations.len() as u64, trace.bytes_read()));
+        }
     }
     Ok((operations, true))
 }
@@ -372,18 +382,16 @@ impl Study {
     /// Returns the configuration to take; None if none came to the end of the trace.
     #[must_use]
     pub fn recommended(&self) -> Option<&Candidate> {
-        if self.with_finding(Finding::Better).next().is_none() {
-            return self.baseline();
-        }
-        let cheaper = self.candidates.iter().filter_map(|it| {
-            let quotient = it.quotient()?;
-            (quotient.most < 1.0).then_some((it, quotient.median))
-        });
-        let least = cheaper.clone().map(|(_, median)| median).fold(f64::INFINITY, f64::min);
-        // Which of several that cost the same comes out first is chance. Their work is not.
-        let alike =
-            cheaper.filter(|&(_, median)| median <= least * (1.0 + ALIKE)).map(|(it, _)| it);
-        alike.min_by(|a, b| a.figures.counted_score.total_cmp(&b.figures.counted_score))
+        // Which of several that cost the same comes out first is chance. Their size is not, and the
+        // larger a wheel is, the more its cost depends on what else is in the caches.
+        let better = || {
+            let better = self.with_finding(Finding::Better);
+            better.filter_map(|it| Some((it, it.quotient()?.median)))
+        };
+        let most = judge::alike(better().map(|(_, median)| median));
+        let alike = better().filter(|&(_, median)| median <= most).map(|(it, _)| it);
+        let taken = alike.min_by_key(|it| (it.mode.is_hashed(), it.mode.buckets()));
+        taken.or_else(|| self.baseline())
     }
 
     /// Returns the configuration that the others are compared with, if it came to the end: the
@@ -540,9 +548,6 @@ impl Default for Options {
         }
     }
 }
-
-/// Configurations that cost so little more than the best are as good.
-const ALIKE: f64 = 0.015;
 
 /// The processor time that a mode may take while its work is counted, however little time there is
 /// to measure.

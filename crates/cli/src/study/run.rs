@@ -15,25 +15,32 @@ pub enum Driver {
     Wheel,
 }
 
-/// Looks on while a wheel runs.
+/// Looks on while a wheel runs; by default at nothing.
 pub(super) trait Observer {
     /// Why a run can be given up.
     type GivenUp;
 
     /// A timeout was scheduled or moved.
-    fn placed(&mut self, wheel: &Wheel<u32>, key: Key);
+    #[inline]
+    fn placed(&mut self, _wheel: &Wheel<u32>, _key: Key) {}
 
     /// The wheel wakes up.
-    fn wakes(&mut self);
+    #[inline]
+    fn wakes(&mut self) {}
 
     /// The wheel handed out what was due at tick `now`, or did some of the work for that.
-    fn worked(&mut self, now: u64, units: usize, expired: Option<&Expired<u32>>);
+    #[inline]
+    fn worked(&mut self, _now: u64, _units: usize, _expired: Option<&Expired<u32>>) {}
 
     /// The trace is over, and more of its timeouts come.
-    fn ends(&mut self, wheel: &Wheel<u32>);
+    #[inline]
+    fn ends(&mut self, _wheel: &Wheel<u32>) {}
 
     /// A step is done.
-    fn step(&mut self, wheel: &Wheel<u32>) -> Result<(), Self::GivenUp>;
+    #[inline]
+    fn step(&mut self, _wheel: &Wheel<u32>) -> Result<(), Self::GivenUp> {
+        Ok(())
+    }
 }
 
 /// A wheel under a plan.

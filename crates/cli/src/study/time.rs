@@ -6,7 +6,7 @@ use cpu_time::ThreadTime;
 use fastrand::Rng;
 use std::convert::Infallible;
 use std::time::Duration;
-use tickwheel::{Expired, Key, Mode, Wheel};
+use tickwheel::Mode;
 
 /// Returns the processor time that the calls of `plan` take in each of `modes`, in nanoseconds,
 /// part by part.
@@ -50,23 +50,6 @@ struct Nobody;
 
 impl Observer for Nobody {
     type GivenUp = Infallible;
-
-    #[inline]
-    fn placed(&mut self, _: &Wheel<u32>, _: Key) {}
-
-    #[inline]
-    fn wakes(&mut self) {}
-
-    #[inline]
-    fn worked(&mut self, _: u64, _: usize, _: Option<&Expired<u32>>) {}
-
-    #[inline]
-    fn ends(&mut self, _: &Wheel<u32>) {}
-
-    #[inline]
-    fn step(&mut self, _: &Wheel<u32>) -> Result<(), Infallible> {
-        Ok(())
-    }
 }
 
 /// Enough to make the clock of processor time, a system call, cheap; so few that others seldom come

@@ -58,14 +58,12 @@ fn read(
     watched: Weak<AtomicBool>,
     sender: &SyncSender<Result<Operation, TraceError>>,
 ) -> Result<(), TraceError> {
-    let mut trace = match file == Path::new("-") {
+    let trace = match file == Path::new("-") {
         true => Trace::new("standard input", io::stdin())?,
         false => Trace::open_as(file, |file| Growing { file, end: Vec::new(), watched })?,
     };
-    let mut batch = Vec::new();
-    // A larger batch would wait until it is full.
-    while trace.read_batch(&mut batch, 1)? {
-        if batch.drain(..).any(|operation| sender.send(Ok(operation)).is_err()) {
+    for operation in trace {
+        if sender.send(Ok(operation?)).is_err() {
             break;
         }
     }

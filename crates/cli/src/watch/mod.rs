@@ -36,7 +36,7 @@ mod telling;
 pub use demo::Demo;
 
 use crate::tick::Tick;
-use crate::trace::{Operation, Trace, TraceError};
+use crate::trace::{Operation, TraceError};
 use crate::turning::Turning;
 use crate::units;
 use activity::Activity;
@@ -415,30 +415,6 @@ impl Tally {
         }
         told + "."
     }
-}
-
-/// The operations of a trace, one by one.
-pub fn operations(mut trace: Trace) -> impl Iterator<Item = Result<Operation, TraceError>> {
-    const BATCH: usize = 1024;
-    let mut batch = Vec::new();
-    let mut is_over = false;
-    let mut next = 0;
-    std::iter::from_fn(move || {
-        if next == batch.len() && !is_over {
-            next = 0;
-            match trace.read_batch(&mut batch, BATCH) {
-                Ok(is_more) => is_over = !is_more,
-                Err(error) => {
-                    is_over = true;
-                    batch.clear();
-                    return Some(Err(error));
-                }
-            }
-        }
-        let operation = batch.get(next).copied()?;
-        next += 1;
-        Some(Ok(operation))
-    })
 }
 
 impl fmt::Debug for Watch {
