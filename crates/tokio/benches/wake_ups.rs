@@ -1,6 +1,8 @@
 //! The CPU time of sleeps and timeouts inside a runtime, beside tokio's own, in turns.
 //!
-//! `cargo bench -p tickwheel-tokio --bench wake_ups` has a million of them; `-- --quick` fewer.
+//! `cargo bench -p tickwheel-tokio --bench wake_ups` has a million of them; `-- --quick` fewer. With
+//! `RUSTFLAGS="--cfg tokio_unstable"` tokio's own is its timer of each worker, `enable_alt_timer`,
+//! on two threads.
 
 use cpu_time::ProcessTime;
 use std::future::pending;
@@ -73,10 +75,21 @@ fn main() {
 
 type Load = fn(&Runtime, usize);
 
+/// A load, and the timer that its runtime has.
+struct Side {
+    load: Load,
+    enables: fn(&mut Builder) -> &mut Builder,
+}
+
 /// Runs both in turns, and prints the medians, and the median of the ratios of each turn.
 fn compare(name: &str, threads: usize, ours: Load, theirs: Load, count: usize) {
-    let turns: Vec<_> =
-        (0..TURNS).map(|_| [ours, theirs].map(|load| cpu_time_of(load, threads, count))).collect();
+    #[cfg(tokio_unstable)]
+    let theirs = Side { load: theirs, enables: Builder::enable_alt_timer };
+    #[cfg(not(tokio_unstable))]
+    let theirs = Side { load: theirs, enables: Builder::enable_time };
+    let sides = [Side { load: ours, enables: Builder::enable_time }, theirs];
+    let turn = || [0, 1].map(|side| cpu_time_of(&sides[side], threads, count));
+    let turns: Vec<_> = (0..TURNS).map(|_| turn()).collect();
     let median = |figure: fn(&[f64; 2]) -> f64| {
         let mut figures: Vec<_> = turns.iter().map(figure).collect();
         figures.sort_by(f64::total_cmp);
@@ -87,7 +100,7 @@ fn compare(name: &str, threads: usize, ours: Load, theirs: Load, count: usize) {
     println!("{name:<44}{threads:>8}{ours:>10.3}{theirs:>10.3}{ratio:>8.2}");
 }
 
-fn cpu_time_of(load: Load, threads: usize, count: usize) -> f64 {
+fn cpu_time_of(side: &Side, threads: usize, count: usize) -> f64 {
     let mut builder = match threads {
         1 => Builder::new_current_thread(),
         _ => Builder::new_multi_thread(),
@@ -95,9 +108,9 @@ fn cpu_time_of(load: Load, threads: usize, count: usize) -> f64 {
     if 1 < threads {
         builder.worker_threads(threads);
     }
-    let runtime = builder.enable_time().build().expect("a runtime");
+    let runtime = (side.enables)(&mut builder).build().expect("a runtime");
     let start = ProcessTime::now();
-    load(&runtime, count);
+    (side.load)(&runtime, count);
     drop(runtime);
     start.elapsed().as_secs_f64()
 }
