@@ -433,6 +433,32 @@ fn a_queue_that_came_out_empty_wakes_the_task_that_waits_for_more() {
     });
 }
 
+#[test]
+fn a_queue_that_is_cleared_wakes_its_task_if_it_had_a_value() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("on purpose");
+        }
+    }
+    paused().block_on(async {
+        let mut queue = DelayQueue::new();
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let mut context = Context::from_waker(&waker);
+        assert!(matches!(queue.poll_expired(&mut context), Poll::Ready(None)));
+        queue.clear();
+        assert_eq!(wakes.count(), 0, "it would poll without end");
+        queue.insert(Panics, ms(5));
+        assert_eq!(wakes.count(), 1);
+        assert!(queue.poll_expired(&mut context).is_pending());
+        assert_eq!(panics(|| queue.clear()), "on purpose");
+        assert_eq!((wakes.count(), queue.len()), (2, 0));
+        sleep(ms(20)).await;
+        assert_eq!(wakes.count(), 2, "it waits for nothing");
+    });
+}
+
 /// A paused clock would stop where they were.
 #[test]
 fn a_queue_does_not_wait_for_what_was_removed_or_moved_to_later() {

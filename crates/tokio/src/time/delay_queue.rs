@@ -202,9 +202,13 @@ impl<T> DelayQueue<T> {
 
     /// Drops all values.
     pub fn clear(&mut self) {
-        self.wheel().clear();
+        if self.is_empty() {
+            return;
+        }
         self.wait = None;
+        // A value may panic in its `Drop`.
         self.wake();
+        self.wheel().clear();
     }
 
     /// Gives back memory that the values do not need. Keys stay good.
