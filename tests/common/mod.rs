@@ -34,7 +34,7 @@ macro_rules! in_each_mode {
     };
 }
 
-/// `few`, or `many` if `TICKWHEEL_LONG` is set, as `.ci/run every_test` sets it.
+/// `few`, or `many` if `TICKWHEEL_LONG` is set, as `.ci/full long` sets it.
 #[allow(dead_code, reason = "not every test file has something long")]
 pub(crate) fn long<T>(few: T, many: T) -> T {
     static IS_LONG: LazyLock<bool> = LazyLock::new(|| std::env::var_os("TICKWHEEL_LONG").is_some());
