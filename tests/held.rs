@@ -16,8 +16,9 @@ use std::future::pending;
 use std::hint::black_box;
 use std::path::Path;
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 use tickwheel::{
     DelayMap, DelayQueue, DelayReceiver, DelaySender, Driver, Interval, Key, ManualClock,
@@ -328,12 +329,21 @@ trait Kind: Sized {
     fn reset(&mut self, number: u64, at: Instant);
     fn ask(&mut self) {}
     fn empty(&mut self);
-    fn poll(&mut self) -> bool;
+    fn poll(&mut self, waker: &Waker) -> bool;
     fn len(&self) -> usize;
     /// Makes a call that all kinds have. Returns false if it is unknown.
     fn shared(&mut self, name: &str) -> bool;
     /// Makes a call of this kind. Returns false if it is unknown.
     fn own(&mut self, name: &str, turn: u64, number: u64, at: Instant) -> bool;
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Relaxed);
+    }
 }
 
 struct Values<K> {
@@ -369,8 +379,15 @@ impl<K: Kind> Subject for Values<K> {
 
     fn drive(&mut self, now: u64, _: &mut usize) -> bool {
         self.driven.drive(now);
-        // Where it is not ready it gives way, or nothing is due.
-        (0..256).any(|_| self.kind.poll())
+        // Where it is not ready it gives way, or nothing is due: it wakes the task, or does not.
+        loop {
+            let woken = Arc::new(Woken::default());
+            if self.kind.poll(&Arc::clone(&woken).into()) {
+                return true;
+            } else if !woken.0.load(Relaxed) {
+                return false;
+            }
+        }
     }
 
     fn ask(&mut self) {
@@ -402,8 +419,8 @@ impl<K: Kind> Subject for Values<K> {
 /// What all kinds do with what hands out their values.
 macro_rules! shared {
     () => {
-        fn poll(&mut self) -> bool {
-            let mut context = Context::from_waker(Waker::noop());
+        fn poll(&mut self, waker: &Waker) -> bool {
+            let mut context = Context::from_waker(waker);
             matches!(self.receiver.poll_expired(&mut context), Poll::Ready(Some(_)))
         }
 
@@ -414,7 +431,7 @@ macro_rules! shared {
         fn shared(&mut self, name: &str) -> bool {
             let receiver = &mut self.receiver;
             match name {
-                "poll_expired" => _ = self.poll(),
+                "poll_expired" => _ = self.poll(Waker::noop()),
                 "next" => _ = black_box(polled(receiver.next())),
                 "next_due" => _ = black_box(polled(receiver.next_due())),
                 "next_batch" => _ = polled(receiver.next_batch(&mut Vec::new(), 10)),
@@ -681,7 +698,7 @@ fn assert_polls_are_short<K: Kind>(mode: Mode) {
     driven.drive((1 << 45) + 100);
     for _ in 0..MANY {
         let before = steps();
-        let is_ready = kind.poll();
+        let is_ready = kind.poll(Waker::noop());
         let taken = steps() - before;
         assert!(taken <= MOST, "{mode}: {taken} steps in one poll");
         if is_ready {

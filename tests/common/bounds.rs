@@ -198,7 +198,7 @@ fn public_function(line: &str) -> Option<&str> {
 /// Judges each operation after each history.
 pub(crate) fn keeps_its_bounds<S: Subject>(mode: Mode) {
     let (peak, calls) = asked("BOUNDS_PEAK")
-        .map_or_else(|| long((PEAK, 200), (LONG_PEAK, 1_000)), |peak| (peak, 10_000));
+        .map_or_else(|| long((PEAK, 80), (LONG_PEAK, 1_000)), |peak| (peak, 10_000));
     let mut stated = stated(S::SOURCES);
     for (name, reason) in S::LEFT_OUT {
         assert!(stated.remove(*name).is_some(), "{name} is no operation, and so not {reason}");

@@ -2,7 +2,8 @@
 //!
 //! `BOUNDS_PEAK=1000000 cargo test --test wheel bounds` has a million in each history.
 
-use crate::kept::{Subject, deadline};
+use crate::common::long;
+use crate::kept::{Subject, deadline, keeps_its_bounds};
 use std::hint::black_box;
 use tickwheel::{Key, Mode, Wheel, WheelMap};
 
@@ -213,21 +214,26 @@ impl Subject for WheelMap<u64, u64> {
 }
 
 macro_rules! in_modes {
-    ($($module:ident: $mode:literal,)*) => {$(
-        mod $module {
-            #[test]
-            fn a_wheel_keeps_its_bounds() {
-                crate::kept::keeps_its_bounds::<super::Keyed>($mode.parse().expect("a mode"));
+    ($($module:ident: $mode:literal,)*) => {
+        $(
+            mod $module {
+                #[test]
+                fn a_wheel_keeps_its_bounds() {
+                    crate::kept::keeps_its_bounds::<super::Keyed>($mode.parse().expect("a mode"));
+                }
             }
+        )*
 
-            #[test]
-            fn a_map_keeps_its_bounds() {
-                crate::kept::keeps_its_bounds::<tickwheel::WheelMap<u64, u64>>(
-                    $mode.parse().expect("a mode"),
-                );
-            }
-        }
-    )*};
+        const MODES: &[&str] = &[$($mode),*];
+    };
+}
+
+/// In every third mode, and in long runs in each.
+#[test]
+fn a_map_keeps_its_bounds() {
+    for mode in MODES.iter().skip(1).step_by(long(3, 1)) {
+        keeps_its_bounds::<WheelMap<u64, u64>>(mode.parse().expect("a mode"));
+    }
 }
 
 in_modes! {

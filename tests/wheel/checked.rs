@@ -39,14 +39,14 @@ impl<T> Checked<T> {
         assert!(self.next_wake() <= self.earliest(), "it never wakes up late");
     }
 
-    /// Checks, and returns whether it did: each step while at most 4 timeouts wait, in long runs
-    /// 32.
+    /// Checks, and returns whether it did: after as many steps as timeouts wait, in long runs after
+    /// each step while at most 32 wait.
     fn check_step(&self) -> bool {
         let is_due = self.left.get() == 0;
         if is_due {
             self.check();
         }
-        self.left.set(if is_due { self.len() / long(4, 32) } else { self.left.get() - 1 });
+        self.left.set(if is_due { self.len() / long(1, 32) } else { self.left.get() - 1 });
         is_due
     }
 

@@ -23,7 +23,7 @@ in_each_mode_and_large! {
 
 /// Timeouts that are live at once: so many, and up to three times as many.
 fn few() -> usize {
-    if cfg!(debug_assertions) { long(200, 1_000) } else { 100_000 }
+    if cfg!(debug_assertions) { long(100, 1_000) } else { 100_000 }
 }
 
 /// Timeouts in a bucket that is taken apart in many steps.

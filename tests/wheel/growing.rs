@@ -37,7 +37,7 @@ fn anything_can_be_done_while_it_grows(mode: Mode) {
 
 /// Lengths at which a larger array is laid out, moved to, and done with, and some between.
 fn lengths() -> impl Iterator<Item = usize> {
-    (8_000..MANY).step_by(if cfg!(debug_assertions) { 1_281 } else { 61 })
+    (8_000..MANY).step_by(if cfg!(debug_assertions) { long(2_561, 1_281) } else { 61 })
 }
 
 fn emptied_in_the_middle_it_starts_afresh(mode: Mode) {

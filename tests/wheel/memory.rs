@@ -286,7 +286,7 @@ fn a_bucket_that_always_has_one_left(mode: Mode) {
 fn a_large_batch_leaves_nothing_behind(mode: Mode) {
     const BATCH: u64 = 10_000;
     let mut metered = Metered::new(mode);
-    for turn in 1..10 {
+    for turn in 1..long(4, 10) {
         metered.step(|wheel| {
             for value in 0..BATCH {
                 wheel.schedule(turn * 1000 - value % 3, value);
@@ -319,10 +319,9 @@ fn room_made_beforehand_is_enough(mode: Mode) {
 
 /// Also where an array that is to be smaller is copied, as it is by the allocator of these tests.
 fn growing_allocates_a_few_times_what_is_needed(mode: Mode) {
-    const MANY: u64 = 300_000;
     let mut wheel = Wheel::new(mode);
     let info = allocation_counter::measure(|| {
-        for value in 0..MANY {
+        for value in 0..long(60_000, 300_000) {
             wheel.schedule(77, value);
         }
     });
@@ -386,7 +385,7 @@ fn a_billion_buckets_cost_nothing_until_they_are_used() {
 fn due_again_at_once_for_ever_holds_no_more_than_what_is_live(mode: Mode) {
     let mut metered = Metered::new(mode);
     metered.step(|wheel| [wheel.schedule(10, 0), wheel.schedule(10, 1)]);
-    for value in 0..100_000 {
+    for value in 0..long(20_000, 100_000) {
         assert!(metered.step(|wheel| wheel.expire(10)).is_some());
         metered.step(|wheel| wheel.schedule(0, value));
     }
@@ -448,7 +447,7 @@ fn few_that_are_demoted_take_little_room(mode: Mode) {
 }
 
 fn shrunk_after_a_jump_it_keeps_no_room_for_what_was_gathered(mode: Mode) {
-    const CROWD: u64 = 20_000;
+    const CROWD: u64 = 5_000;
     let mut metered = Metered::new(mode);
     let mut keys = Vec::with_capacity(CROWD as usize);
     for value in 0..CROWD {

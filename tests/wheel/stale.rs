@@ -148,7 +148,7 @@ fn stale_entries_stay_few_whatever_is_done(mode: Mode) {
     for most in [3, 60, 1500] {
         let mut wheel = Checked::new(mode);
         let mut keys = Vec::new();
-        for step in 0..10_000 {
+        for step in 0..long(3_000, 10_000) {
             let near = wheel.now() + numbers.below(3000);
             let far = wheel.now() + (numbers.of_any_size() >> 20);
             let at = numbers.below(keys.len().max(1) as u64) as usize;
@@ -183,7 +183,7 @@ fn stale_entries_stay_few_whatever_is_done(mode: Mode) {
 fn one_moved_for_ever_leaves_little_behind(mode: Mode) {
     for deadline in DEADLINES {
         let (mut wheel, keys) = filled(mode, 2, deadline);
-        for turn in 0..20_000 {
+        for turn in 0..long(5_000, 20_000) {
             assert!(wheel.unchecked().reschedule(keys[0], deadline(turn)));
             if turn % 100 == 0 {
                 assert_few(&wheel);
@@ -195,7 +195,7 @@ fn one_moved_for_ever_leaves_little_behind(mode: Mode) {
 
 /// What the crowd may leave, of which the visit has taken a part.
 fn one_moved_for_ever_in_the_middle_of_a_visit_leaves_little_behind(mode: Mode) {
-    const CROWD: u64 = 20_000;
+    const CROWD: u64 = 5_000;
     for deadline in [in_one_bucket, at_one_tick] {
         let (mut wheel, keys) = filled(mode, CROWD, deadline);
         for _ in 0..3 {
@@ -224,7 +224,7 @@ fn one_moved_for_ever_while_others_are_due_leaves_little_behind(mode: Mode) {
     for &key in others {
         wheel.unchecked().cancel(key);
     }
-    for turn in 0..20_000 {
+    for turn in 0..long(5_000, 20_000) {
         assert!(wheel.unchecked().reschedule(last, (1 << 40) + turn % 3));
     }
     assert_few(&wheel);

@@ -13,7 +13,7 @@ use crate::store::{Change, Changed, Limit, Outcome, Position, Row, Settlement, S
 #[test]
 fn no_power_cut_loses_or_changes_what_was_committed() {
     let runs =
-        std::env::var("TICKWHEEL_DURABLE_POWER_RUNS").map_or(3, |runs| runs.parse().unwrap());
+        std::env::var("TICKWHEEL_DURABLE_POWER_RUNS").map_or(1, |runs| runs.parse().unwrap());
     let mut told = Told::default();
     for seed in 0..runs {
         run(seed, 0, &mut told).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
