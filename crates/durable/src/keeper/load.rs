@@ -23,15 +23,14 @@ impl<T> Keeper<T> {
             && self.flights.len() < self.config.near_rows
     }
 
-    /// Whether to read more of the past. It may fill three quarters of the memory, so what has
-    /// become due since waits for it: it is later in order, too.
-    pub(super) fn wants_behind(&self) -> bool {
+    /// Whether there is room for more of the past. It may fill a quarter of the memory.
+    pub(super) fn has_room_behind(&self) -> bool {
         let (rows, bytes) = (self.config.near_rows, self.config.near_bytes);
-        let has_room = match self.front.len() {
-            0 => self.known() < rows && self.bytes() < bytes,
-            _ => self.known() <= rows / 4 * 3 && self.bytes() <= bytes / 4 * 3,
-        };
-        has_room && !self.closing && self.front.furthest_behind().is_some()
+        let past = &self.front.past;
+        !self.closing
+            && self.known() < rows
+            && self.bytes() < bytes
+            && (past.len() == 0 || past.len() <= rows / 8 && past.bytes <= bytes / 8)
     }
 
     /// Returns the partitions of which not all is known up to this deadline.
@@ -41,21 +40,26 @@ impl<T> Keeper<T> {
     }
 
     /// Loading begins below a quarter of what may be near and ends at half of it: what is put
-    /// near has the other half, so that dropping the far half and loading it again are rare. Where
-    /// nothing is near, what is in flight may fill more than that.
+    /// near has room beside it and beside the past, so that dropping the far half and loading it
+    /// again are rare. Where nothing is near, what is in flight may fill more than that.
     fn has_room_in_memory(&self) -> bool {
         let (rows, bytes) = (self.config.near_rows, self.config.near_bytes);
-        if self.front.len() == 0 {
-            self.known() < rows && self.bytes() < bytes
-        } else {
-            self.known() < rows / 4 && self.bytes() < bytes / 4
+        match self.front.present.len() {
+            0 => self.known() < rows && self.bytes() < bytes,
+            _ => self.is_below(rows / 4, bytes / 4),
         }
     }
 
     /// How far a load fills the memory.
     fn is_filled(&self) -> bool {
         let (rows, bytes) = (self.config.near_rows, self.config.near_bytes);
-        self.front.len() > 0 && (rows / 2 <= self.known() || bytes / 2 <= self.bytes())
+        self.front.present.len() > 0 && !self.is_below(rows / 2, bytes / 2)
+    }
+
+    /// Whether fewer rows and bytes are in memory. The past does not count.
+    fn is_below(&self, rows: usize, bytes: usize) -> bool {
+        self.front.present.len() + self.flights.len() < rows
+            && self.front.present.bytes + self.flights.bytes < bytes
     }
 
     /// How far ahead rows are loaded. Of what is further away than the margin another caller may be
@@ -73,8 +77,8 @@ impl<T> Keeper<T> {
         if !looks && !self.wants_load(time) || !self.load_pause.is_over(now.steady) {
             return None;
         }
-        self.refresh_one(now);
         let recent = time.saturating_sub(self.tenure.outlasts());
+        self.refresh_one(now, recent);
         // A look finds what is before the positions, whatever room there is for what is after.
         let until = match self.is_filled() {
             true => 0,
@@ -84,7 +88,12 @@ impl<T> Keeper<T> {
         let mut from: Vec<Start> = Vec::with_capacity(self.tenure.epochs.len());
         for &partition in self.tenure.epochs.keys() {
             let lease = self.tenure.lease(partition);
-            from.push(Start { lease, after: self.front.begin(lease, recent).loaded.clone() });
+            let place = self.front.begin(lease, recent);
+            if place.loaded < Position::before(recent) {
+                // So long overdue, it is a backlog, and what becomes due does not wait for it.
+                place.put_behind(place.loaded.clone(), recent);
+            }
+            from.push(Start { lease, after: place.loaded.clone() });
         }
         // Those that lack most come first.
         from.sort_by(|a, b| (&a.after, a.lease.partition).cmp(&(&b.after, b.lease.partition)));
@@ -94,7 +103,10 @@ impl<T> Keeper<T> {
             limit: Limit {
                 // What is in flight comes again if all was forgotten.
                 rows: self.config.page.min(self.config.near_rows) + self.flights.len(),
-                bytes: (self.config.near_bytes / 2).saturating_sub(self.front.bytes).max(1),
+                bytes: (self.config.near_bytes / 2)
+                    .saturating_sub(self.front.present.bytes)
+                    .max(self.config.near_bytes / 4)
+                    .max(1),
             },
             asked: now.steady,
         };
@@ -103,32 +115,33 @@ impl<T> Keeper<T> {
     }
 
     pub(super) fn load_behind(&mut self, now: Now) -> Option<BehindCall> {
-        let pauses = now.steady < self.behind_next || !self.load_pause.is_over(now.steady);
-        if pauses || self.tenure.is_empty() || !self.wants_behind() {
+        if !self.behind_pause.is_over(now.steady) || !self.has_room_behind() {
             return None;
         }
-        let (partition, place) = self.front.furthest_behind()?;
+        let (partition, place) = self.front.furthest_behind(now.steady)?;
         if !self.tenure.has(partition) {
             return None;
         }
-        self.counts.loads += 1;
-        Some(BehindCall {
+        let call = BehindCall {
             from: Start { lease: self.tenure.lease(partition), after: place.behind.clone() },
             until: place.recent - 1,
             limit: Limit {
                 // What is in flight comes again if it was forgotten.
-                rows: self.config.page.min(self.config.near_rows / 4).max(1) + self.flights.len(),
-                bytes: (self.config.near_bytes / 4).max(1),
+                rows: self.config.page.min(self.config.near_rows / 8).max(1) + self.flights.len(),
+                bytes: (self.config.near_bytes / 8).max(1),
             },
             asked: now.steady,
-        })
+        };
+        self.counts.loads += 1;
+        Some(call)
     }
 
     pub(super) fn loaded_behind(&mut self, now: Now, call: BehindCall, page: Page) {
         // Where there is nothing, what takes time is dead: then time is left for other calls.
         let took = now.steady.saturating_sub(call.asked);
         let pause = if page.rows.is_empty() && SHORT < took { took } else { 0 };
-        self.behind_next = now.steady.saturating_add(pause);
+        self.behind_pause.reset();
+        self.behind_pause.until = now.steady.saturating_add(pause);
         let Start { lease, after } = call.from;
         if !self.tenure.holds(lease) {
             return;
@@ -137,7 +150,7 @@ impl<T> Keeper<T> {
         let Some(place) = self.front.place(lease).filter(|place| place.behind == after) else {
             return;
         };
-        place.behind = page.end.unwrap_or_else(|| Position::before(call.until + 1));
+        place.read_behind(page.end.unwrap_or_else(|| Position::before(call.until + 1)));
         for row in page.rows {
             if !self.flights.has(row.number) {
                 self.front.insert(row);
@@ -146,8 +159,18 @@ impl<T> Keeper<T> {
         self.bound();
     }
 
+    /// The past of one partition could not be read. That of others is, and nothing else waits.
+    pub(super) fn failed_behind(&mut self, now: Now, call: &BehindCall, error: Error) {
+        self.behind_pause.fail(now.steady);
+        let longest = self.tenure.outlasts().min(STUCK) / 2;
+        if let Some(place) = self.front.place(call.from.lease) {
+            place.fail_behind(now.steady, longest);
+        }
+        self.tell(error);
+    }
+
     /// Lets one partition be read again from the front, now and then.
-    fn refresh_one(&mut self, now: Now) {
+    fn refresh_one(&mut self, now: Now, recent: u64) {
         if !self.tenure.is_shared() || now.steady < self.refresh_at || self.tenure.is_empty() {
             return;
         }
@@ -158,7 +181,7 @@ impl<T> Keeper<T> {
         let lease = self.tenure.lease(self.refreshed);
         // One whose past is still being read would begin again for ever.
         if let Some(place) = self.front.place(lease).filter(|place| !place.is_behind()) {
-            place.put_behind(Position::start(), place.loaded.deadline);
+            place.read_again(&place.loaded.clone(), recent);
         }
     }
 
@@ -194,30 +217,33 @@ impl<T> Keeper<T> {
             }
         }
         let time = self.tenure.time(now);
+        let recent = time.saturating_sub(self.tenure.outlasts());
         for (Start { lease, after }, end) in call.from.into_iter().zip(loaded.ends) {
             if !held.contains_key(&lease.partition) {
                 // Its rows were passed over, also those that the store tells only once.
                 self.front.forget_place(lease);
                 continue;
             }
-            if full.contains(&lease.partition) {
-                continue;
-            }
             let Some(place) = self.front.place(lease) else { continue };
-            if loaded.outlasts {
+            if full.contains(&lease.partition) {
+                // The rest comes with another load.
+            } else if loaded.outlasts {
                 let recent = if after.deadline < time { time } else { call.until + 1 };
-                place.put_behind(after, recent);
-                continue;
+                place.put_behind(after.clone(), recent);
+            } else {
+                let all = || Position::before(call.until.saturating_add(1));
+                place.complete_until = place.complete_until.max(match end {
+                    None => call.until,
+                    Some(_) => 0,
+                });
+                place.loaded = end.unwrap_or_else(all).max(place.loaded.clone());
             }
-            let all = || Position::before(call.until.saturating_add(1));
-            place.complete_until = place.complete_until.max(match end {
-                None => call.until,
-                Some(_) => 0,
-            });
-            place.loaded = end.unwrap_or_else(all).max(place.loaded.clone());
+            if loaded.overflows {
+                place.read_again(&after, recent);
+            }
         }
-        if loaded.overflows {
-            self.front.forget_places();
+        for (partition, deadline) in loaded.left_out {
+            self.front.forget(partition, Position::before(deadline));
         }
         if news {
             // They come whatever room there is.
@@ -234,6 +260,10 @@ impl<T> Keeper<T> {
         }));
     }
 }
+
+/// What cannot be read is tried again within half of this, in milliseconds, or of what a new owner
+/// would take.
+const STUCK: u64 = 10_000;
 
 /// After a call that took no longer, in milliseconds, no time is left for others.
 const SHORT: u64 = 40;

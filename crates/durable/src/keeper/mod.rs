@@ -46,8 +46,6 @@ pub(crate) struct Keeper<T> {
     handed_out_at: u64,
     /// The steady time of the next look.
     look_next: u64,
-    /// The steady time at which more of the past is read.
-    behind_next: u64,
     refresh_at: u64,
     /// The partition that was read again last.
     refreshed: u32,
@@ -58,6 +56,7 @@ pub(crate) struct Keeper<T> {
 
     lease_pause: Pause,
     load_pause: Pause,
+    behind_pause: Pause,
     commit_pause: Pause,
     last_error: Option<Error>,
 
@@ -90,13 +89,13 @@ impl<T> Keeper<T> {
             pending: None,
             handed_out_at: 0,
             look_next: 0,
-            behind_next: 0,
             refresh_at: 0,
             refreshed: 0,
             turn: 0,
             held_since: None,
             lease_pause: Pause::default(),
             load_pause: Pause::default(),
+            behind_pause: Pause::default(),
             commit_pause: Pause::default(),
             last_error: None,
             closing: false,
@@ -176,7 +175,7 @@ impl<T> Keeper<T> {
         }
         if self.has_room_to_fly()
             && self.may_hand_out(now)
-            && let Some(deadline) = self.front.wheel.next_deadline()
+            && let Some(deadline) = self.front.next_deadline()
         {
             at(now.steady.saturating_add(deadline.saturating_sub(time)));
         }
@@ -200,8 +199,8 @@ impl<T> Keeper<T> {
         }
         if self.tenure.is_shared() && !self.tenure.is_empty() && !self.closing {
             at(self.look_next.max(self.load_pause.until));
-            if self.wants_behind() {
-                at(self.behind_next.max(self.load_pause.until));
+            if let Some(behind) = self.front.behind_at().filter(|_| self.has_room_behind()) {
+                at(self.behind_pause.until.max(behind));
             }
         }
         wake
@@ -218,7 +217,6 @@ impl<T> Keeper<T> {
                 self.loaded(now, call, loaded);
             }
             Answer::Behind(call, Ok(mut page)) => {
-                self.load_pause.reset();
                 self.tell_damaged(std::mem::take(&mut page.damaged));
                 self.loaded_behind(now, call, page);
             }
@@ -235,7 +233,8 @@ impl<T> Keeper<T> {
                 self.released = !call.wanted;
                 self.failed(outbox, error);
             }
-            Answer::Load(_, Err(error)) | Answer::Behind(_, Err(error)) => {
+            Answer::Behind(call, Err(error)) => self.failed_behind(now, &call, error),
+            Answer::Load(_, Err(error)) => {
                 self.load_pause.fail(now.steady);
                 self.failed(outbox, error);
             }
@@ -261,7 +260,7 @@ impl<T> Keeper<T> {
 
     /// Returns the bytes of all rows in memory.
     pub(crate) fn bytes(&self) -> usize {
-        self.front.bytes + self.flights.bytes
+        self.front.bytes() + self.flights.bytes
     }
 
     pub(crate) fn in_flight(&self) -> usize {
@@ -385,11 +384,15 @@ impl<T> Keeper<T> {
 
     /// What was done and what not is not known.
     fn failed(&mut self, outbox: &mut Outbox, error: Error) {
+        self.tell(error);
+        self.recall(outbox);
+        self.forget();
+    }
+
+    fn tell(&mut self, error: Error) {
         self.counts.errors += 1;
         self.last_error = Some(error.clone());
         self.troubles.push(error);
-        self.recall(outbox);
-        self.forget();
     }
 
     /// Takes back what is handed out and not taken.

@@ -1,7 +1,7 @@
 //! Waits longer after each failure.
 
 /// When a call that failed is made again.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Pause {
     pub(super) failures: u32,
     pub(super) until: u64,
@@ -9,7 +9,12 @@ pub(super) struct Pause {
 
 impl Pause {
     pub(super) fn fail(&mut self, now: u64) {
-        let pause = (FIRST << self.failures.min(16)).min(LAST);
+        self.fail_for(now, LAST);
+    }
+
+    /// Waits for this long at most.
+    pub(super) fn fail_for(&mut self, now: u64, longest: u64) {
+        let pause = (FIRST << self.failures.min(16)).min(longest);
         self.failures = self.failures.saturating_add(1);
         self.until = now.saturating_add(pause);
     }

@@ -174,12 +174,17 @@ impl Tables {
     }
 
     #[cfg(test)]
+    pub(crate) fn count(&self, partition: u32) -> usize {
+        self.due.values().filter(|row| row.partition == partition).count()
+    }
+
+    #[cfg(test)]
     pub(crate) fn newest(&self) -> u64 {
         self.number
     }
 
     #[cfg(test)]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.due.is_empty()
+    pub(crate) fn len(&self) -> usize {
+        self.due.len()
     }
 }

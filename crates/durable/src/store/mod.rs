@@ -182,9 +182,12 @@ pub struct Loaded {
     pub rows: Vec<Row>,
     /// For each partition, how far its rows go if they end because of the limit.
     pub ends: Vec<Option<Position>>,
-    /// What has become visible before the positions cannot be told. All is to be loaded from the
-    /// start.
+    /// What has become visible before the positions cannot be told. All that is before them is to
+    /// be loaded once more.
     pub overflows: bool,
+    /// The partitions and deadlines of rows that have become visible before the positions and did
+    /// not come, because of the limit. They are to be loaded from there.
+    pub left_out: Vec<(u32, u64)>,
     /// What comes after the positions could not be read in the time that there is for it.
     pub outlasts: bool,
     /// The damaged rows that were found and set aside.

@@ -23,7 +23,8 @@ impl Stretch {
     /// Returns how many milliseconds that may take, of so many of a call.
     pub(crate) fn time(first: u64, end: u64, call: u64) -> u64 {
         // It cannot be less. The call ends after the statement.
-        if end <= first { call / 3 * 2 } else { TIME.min(call / 3 * 2) }
+        let time = if end <= first { LONGEST } else { TIME };
+        time.min(call / 3 * 2)
     }
 
     /// Asks for less the next time, because this was too much.
@@ -46,6 +47,9 @@ impl Stretch {
 
 /// In milliseconds: other calls wait for it.
 const TIME: u64 = 40;
+
+/// For a millisecond of deadlines. What becomes due meanwhile is late by so much.
+const LONGEST: u64 = 250;
 
 #[cfg(test)]
 mod tests {

@@ -136,6 +136,38 @@ fn what_is_dead_behind_a_snapshot_is_not_read_again_and_again() {
     dump.commit().unwrap();
 }
 
+/// A dump brings the numbers of the transactions of another cluster.
+#[test]
+fn rows_of_a_dump_from_a_cluster_that_is_further_on_are_not_read_again_and_again() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    drop(PostgresStore::connect(&url).unwrap());
+    let mut client = client(&url);
+    let count = 5_000;
+    client
+        .batch_execute(&format!(
+            "insert into tickwheel_due (name, deadline, payload, put_by)
+             select 'restored ' || n, n, '', '900000000000' from generate_series(1, {count}) n;
+             analyze tickwheel_due"
+        ))
+        .unwrap();
+    // A consumer that takes nothing, so that they stay.
+    let timer =
+        DurableTimer::builder().in_flight(1).open_store(PostgresStore::connect(&url).unwrap());
+    let timer = timer.unwrap();
+    let held = take(&timer);
+    until("they are read", || timer.stats().near == count - 1);
+    let before = read(&mut client);
+    thread::sleep(Duration::from_secs(2));
+    let after = read(&mut client);
+    assert!(after.0 - before.0 < count as i64, "{} read", after.0 - before.0);
+    // What is new is found all the same.
+    client.batch_execute("select tickwheel_schedule('new', now(), '')").unwrap();
+    until("it is found", || timer.stats().near == count);
+    held.ack();
+    timer.close().unwrap();
+}
+
 #[test]
 fn a_name_that_somebody_has_locked_holds_up_no_other() {
     let Some(server) = Server::start() else { return };

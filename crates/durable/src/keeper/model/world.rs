@@ -338,11 +338,7 @@ impl World {
         let rows = all(&mut self.store);
         if keeper.pending.is_none() {
             for row in &rows {
-                let is_near = keeper
-                    .front
-                    .keys
-                    .get(&row.name)
-                    .is_some_and(|&key| keeper.front.wheel.get(key) == Some(row));
+                let is_near = keeper.front.rows().any(|near| near == row);
                 let flies = keeper.flights.has(row.number);
                 assert!(!(is_near && flies), "near and in flight: {row:?}");
                 let is_known = keeper.front.reaches(row);
@@ -350,9 +346,9 @@ impl World {
                 assert!(!is_near || is_known);
             }
         }
-        assert_eq!(keeper.front.wheel.len(), keeper.front.keys.len());
-        let near: usize = keeper.front.wheel.iter().map(|(_, _, row)| row.bytes()).sum();
-        assert_eq!(keeper.front.bytes, near);
+        assert_eq!(keeper.front.rows().count(), keeper.front.len());
+        let near: usize = keeper.front.rows().map(Row::bytes).sum();
+        assert_eq!(keeper.front.bytes(), near);
         let flights = keeper.flights.by_number.values();
         assert_eq!(keeper.flights.bytes, flights.clone().map(|flight| flight.bytes).sum::<usize>());
         let unsettled = flights.filter(|flight| !flight.is_settled).count();

@@ -42,6 +42,8 @@ pub(super) struct Database {
     /// network is gone and forgot the connection.
     pub(super) silent_until: u64,
     pub(super) heals_at: u64,
+    /// A partition whose past cannot be read, because a page of it is damaged.
+    pub(super) damaged: Option<u32>,
     /// How many rows loads have read, dead ones included.
     pub(super) rows_read: u64,
 }
@@ -89,6 +91,7 @@ impl Database {
             stretches: HashMap::new(),
             silent_until: 0,
             heals_at: 0,
+            damaged: None,
             rows_read: 0,
         }
     }
@@ -110,6 +113,17 @@ impl Database {
         for (at, deadline) in deadlines.enumerate() {
             dead[at % count].push(deadline);
         }
+    }
+
+    /// Adds rows of one partition that were deleted and are kept.
+    pub(super) fn add_dead_to(&mut self, partition: u32, deadlines: impl Iterator<Item = u64>) {
+        let dead = self.dead.as_mut().expect("a snapshot keeps them");
+        dead[partition as usize].extend(deadlines);
+    }
+
+    /// The snapshot ends.
+    pub(super) fn vacuum(&mut self) {
+        self.dead = None;
     }
 
     /// The snapshot is there for so many renewals of all leases.
@@ -182,6 +196,15 @@ impl Database {
             let seen = seen.expect("it does not overflow");
             loaded.rows.extend(self.tables.since(seen, lease.partition, after));
         }
+        loaded.overflows |= NEWS <= loaded.rows.len();
+        loaded.rows.truncate(NEWS);
+        let mut bytes = 0;
+        let mut is_too_much = |row: &mut Row| {
+            bytes += row.payload.len();
+            limit.bytes + row.payload.len() <= bytes
+        };
+        let left_out = loaded.rows.extract_if(.., &mut is_too_much);
+        loaded.left_out = left_out.map(|row| (row.partition, row.deadline)).collect();
         let mut took = loaded.rows.len() as u64 / READ;
         let mut pages: Vec<Page> = Vec::new();
         let mut read = 0;
@@ -219,8 +242,15 @@ impl Database {
     }
 
     /// Loads of the past, and returns how long that takes.
-    pub(super) fn load_behind(&mut self, worker: u64, call: &BehindCall) -> (Page, u64) {
+    pub(super) fn load_behind(
+        &mut self,
+        worker: u64,
+        call: &BehindCall,
+    ) -> (Result<Page, Error>, u64) {
         let BehindCall { from, until, limit, .. } = call;
+        if self.damaged == Some(from.lease.partition) {
+            return (Err(Error::store("read", "a page is damaged")), 1);
+        }
         let mut stretch = self.stretches.get(&worker).copied().unwrap_or(Stretch::ALL);
         let first = from.after.deadline;
         let end = stretch.end(first, *until);
@@ -229,6 +259,10 @@ impl Database {
         let time = Stretch::time(first, end, LEASE / 3);
         let mut took = read / READ;
         if self.manners.asks_for_less && time < took {
+            if end <= first {
+                self.stretches.insert(worker, Stretch::ALL);
+                return (Err(Error::store("read", "too much is dead")), time);
+            }
             stretch.outlasted(first, end);
             took = time;
             page = Page { end: Some(from.after.clone()), ..Page::default() };
@@ -239,7 +273,7 @@ impl Database {
         if self.manners.asks_for_less {
             self.stretches.insert(worker, stretch);
         }
-        (page, took)
+        (Ok(page), took)
     }
 
     /// Reads a partition, and returns how many rows that takes, dead ones included.
@@ -329,6 +363,8 @@ pub(super) const GOOD: Manners = Manners {
 const LOCK: u64 = LEASE / 20;
 /// Rows that are read in a millisecond.
 const READ: u64 = 100;
+/// The most rows that a load tells of what has become visible.
+const NEWS: usize = 200;
 /// The longest a statement waits for a lock, or works.
 const STATEMENT: u64 = 30_000;
 /// When TCP says that nobody is there.

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use super::outbox::Outbox;
 use super::words::{LeaseCall, LoadCall};
-use super::{Answer, Call, Command, Config, Keeper, Now};
+use super::{Answer, Call, Command, Config, Keeper, Now, Settled};
 use crate::Error;
-use crate::store::{Change, Lease, Leases, Loaded, Page, Position, Row};
+use crate::store::{Change, Done, Lease, Leases, Loaded, Outcome, Page, Position, Row};
 use world::Simulation;
 
 #[test]
@@ -215,6 +215,93 @@ fn a_new_owner_reads_what_is_recent_first_and_after_an_error_nothing_that_it_kno
         }
     }
     assert!(loaded && read);
+}
+
+/// It was passed over when the worker owned its partition anew, because it was in flight.
+#[test]
+fn what_is_fenced_is_read_again_and_handed_out_under_the_new_epoch() {
+    let mut keeper: Keeper<()> = Keeper::new(config());
+    let mut outbox = Outbox::default();
+    let now = |steady| Now { wall: 0, steady };
+    lease(&mut keeper, &mut outbox, now(0), Ok(leases(1_000_200)));
+    while let Some(call) = keeper.poll(now(1), &mut outbox) {
+        match call {
+            Call::Load(call) => answer_load(&mut keeper, &mut outbox, now(1), call),
+            call => past(&mut keeper, &mut outbox, now(1), Some(call)),
+        }
+    }
+    let (taken, epoch) = outbox.take(1).expect("it is due");
+    assert_eq!((&*taken.name, epoch), ("a", 1));
+    // Another owned the partition in between.
+    let again = Leases { held: vec![Lease { partition: 0, epoch: 3 }], ..leases(1_015_200) };
+    let mut again = Some(again);
+    while let Some(call) = keeper.poll(now(15_000), &mut outbox) {
+        match call {
+            Call::Lease(call) => {
+                let leases = again.take().expect("once a quarter of the lease");
+                keeper.answer(now(15_000), &mut outbox, Answer::Lease(call, Ok(leases)));
+            }
+            Call::Load(call) => answer_load(&mut keeper, &mut outbox, now(15_000), call),
+            call => past(&mut keeper, &mut outbox, now(15_000), Some(call)),
+        }
+    }
+    assert_eq!(outbox.len(), 0, "it is in flight");
+    keeper.settle(now(15_002), taken.number, Settled::Ack);
+    let later = now(15_100);
+    let fenced = Done { outcomes: vec![Outcome::Fenced], changed: Vec::new() };
+    let mut fenced = Some(fenced);
+    while let Some(call) = keeper.poll(later, &mut outbox) {
+        match call {
+            Call::Commit(call) => {
+                let done = fenced.take().expect("it is settled once");
+                keeper.answer(later, &mut outbox, Answer::Commit(call, Ok(done)));
+            }
+            Call::Load(call) => answer_load(&mut keeper, &mut outbox, later, call),
+            call => past(&mut keeper, &mut outbox, later, Some(call)),
+        }
+    }
+    let (again, epoch) = outbox.take(15_100).expect("it comes again");
+    assert_eq!((again.number, epoch), (taken.number, 3));
+}
+
+/// The store tells once what has become visible, and this answer was passed over.
+#[test]
+fn what_came_when_the_lease_was_over_is_read_again_if_nobody_else_had_it() {
+    let mut keeper: Keeper<()> = Keeper::new(Config { refresh: u64::MAX / 2, ..config() });
+    let mut outbox = Outbox::default();
+    let now = |steady| Now { wall: 0, steady };
+    lease(&mut keeper, &mut outbox, now(0), Ok(leases(1_000_000)));
+    let Some(Call::Load(call)) = keeper.poll(now(0), &mut outbox) else { panic!("it looks") };
+    let nothing = Loaded { ends: vec![None], ..Loaded::default() };
+    keeper.answer(now(0), &mut outbox, Answer::Load(call, Ok(nothing)));
+    let call = loop {
+        match keeper.poll(now(300), &mut outbox) {
+            Some(Call::Load(call)) => break call,
+            call => past(&mut keeper, &mut outbox, now(300), call),
+        }
+    };
+    assert!(1_000_100 < call.from[0].after.deadline, "the row is before what was loaded");
+    // The answer takes longer than the lease.
+    let late = now(70_000);
+    assert_eq!(keeper.poll(late, &mut outbox), None);
+    load(&mut keeper, &mut outbox, late, call);
+    lease(&mut keeper, &mut outbox, late, Ok(leases(1_070_000)));
+    while let Some(call) = keeper.poll(late, &mut outbox) {
+        match call {
+            Call::Load(call) => answer_load(&mut keeper, &mut outbox, late, call),
+            call => past(&mut keeper, &mut outbox, late, Some(call)),
+        }
+    }
+    assert_eq!(outbox.len(), 1);
+}
+
+/// Answers as a store does that has one row.
+fn answer_load(keeper: &mut Keeper<()>, outbox: &mut Outbox, now: Now, call: LoadCall) {
+    let row = row(1_000_100);
+    let is_wanted = call.from[0].after < row.position() && row.deadline <= call.until;
+    let rows = if is_wanted { vec![row] } else { Vec::new() };
+    let loaded = Loaded { rows, ends: vec![None], ..Loaded::default() };
+    keeper.answer(now, outbox, Answer::Load(call, Ok(loaded)));
 }
 
 /// Answers that there is nothing in the past.

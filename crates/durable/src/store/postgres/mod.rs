@@ -239,13 +239,19 @@ impl Store for PostgresStore {
     }
 
     fn load_behind(&mut self, from: &Start, until: u64, limit: Limit) -> Result<Page, Error> {
-        let first = from.after.deadline;
+        let (partition, first) = (from.lease.partition, from.after.deadline);
         let end = self.stretch.end(first, until);
         let time = Stretch::time(first, end, milliseconds(self.lease / 3));
         let page = self.run("load from", async |connection| {
             connection.load_behind(from, end, limit, time).await
         })?;
         let Some(mut page) = page else {
+            if end <= first {
+                // Of others it need not be so.
+                self.stretch = Stretch::ALL;
+                let doing = format!("read what was due at {first} in partition {partition}");
+                return Err(Error::store(doing, "too many rows of that millisecond are dead"));
+            }
             self.stretch.outlasted(first, end);
             return Ok(Page { end: Some(from.after.clone()), ..Page::default() });
         };
@@ -273,10 +279,12 @@ impl Store for PostgresStore {
 
     fn get(&mut self, name: &str) -> Result<Option<Row>, Error> {
         self.run("find a name in", async |connection| {
+            connection.begin().await?;
             let rows = connection.query(GET, &[(&name, Type::TEXT)]).await?;
+            connection.end().await?;
             Ok(rows.first().and_then(|row| match read_row(row, 0) {
                 Reading::Row(row) => Some(row),
-                Reading::TooMuch | Reading::Unreadable(_) => None,
+                Reading::TooMuch(_) | Reading::Unreadable(_) => None,
             }))
         })
     }
@@ -287,8 +295,12 @@ impl Store for PostgresStore {
 
     fn count(&mut self) -> Result<u64, Error> {
         self.run("count in", async |connection| {
+            connection.begin().await?;
+            connection.execute("set local enable_seqscan = on").await?;
             let count = "select count(*) from tickwheel_due";
-            Ok(unsigned(connection.query_one(count, &[]).await?.get(0)))
+            let count = unsigned(connection.query_one(count, &[]).await?.get(0));
+            connection.end().await?;
+            Ok(count)
         })
     }
 

@@ -26,6 +26,7 @@ impl PostgresStore {
     /// [`Error::Store`].
     pub fn workers(&mut self) -> Result<Workers, Error> {
         self.run("count the workers", async |connection| {
+            connection.begin().await?;
             let row = connection
                 .query_one(
                     "select
@@ -38,6 +39,7 @@ impl PostgresStore {
                     &[],
                 )
                 .await?;
+            connection.end().await?;
             let number = |at| unsigned(row.get(at));
             Ok(Workers { alive: number(0), partitions: number(1), owned: number(2) })
         })

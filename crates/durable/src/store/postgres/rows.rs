@@ -15,8 +15,8 @@ use crate::values::milliseconds;
 pub(super) enum Reading {
     Row(Row),
     /// It is more than the bytes that were asked for.
-    TooMuch,
-    Unreadable(Unreadable),
+    TooMuch(Spot),
+    Unreadable(Spot),
 }
 
 /// What a load has seen.
@@ -35,9 +35,9 @@ impl Default for Seen {
     }
 }
 
-/// Where a row is that cannot be read.
+/// Where a row is that was not read.
 #[derive(Clone, Copy)]
-pub(super) struct Unreadable {
+pub(super) struct Spot {
     partition: i32,
     deadline: i64,
 }
@@ -141,14 +141,14 @@ impl Connection {
 
     /// Sets aside what the database sent and this side could not read. Where it may not, it goes
     /// on without, and tells of them all the same.
-    async fn set_unreadable_aside(&self, unreadable: &[Unreadable]) -> Result<Vec<Damaged>, Error> {
-        let place = |row: &Unreadable| (row.partition, row.deadline, row.deadline);
+    async fn set_unreadable_aside(&self, unreadable: &[Spot]) -> Result<Vec<Damaged>, Error> {
+        let place = |row: &Spot| (row.partition, row.deadline, row.deadline);
         let places: Vec<_> = unreadable.iter().map(place).collect();
         match self.set_aside(&places).await {
             Err(error) if error.as_db_error().is_some() => {
                 log::warn!("cannot set damaged rows aside: {error}");
                 self.execute("rollback").await?;
-                Ok(unreadable.iter().map(Unreadable::damaged).collect())
+                Ok(unreadable.iter().map(Spot::damaged).collect())
             }
             damaged => damaged,
         }
@@ -182,7 +182,7 @@ impl Connection {
         from: &[Start],
         limit: Limit,
         loaded: &mut Loaded,
-        unreadable: &mut Vec<Unreadable>,
+        unreadable: &mut Vec<Spot>,
     ) -> Result<Seen, Error> {
         let starts = Starts::new(from);
         let bytes = signed(limit.bytes as u64);
@@ -199,7 +199,9 @@ impl Connection {
         for row in news {
             match read_row(&row, 0) {
                 Reading::Row(row) => loaded.rows.push(row),
-                Reading::TooMuch => loaded.overflows = true,
+                Reading::TooMuch(Spot { partition, deadline }) => {
+                    loaded.left_out.push((partition as u32, unsigned(deadline)));
+                }
                 Reading::Unreadable(row) => unreadable.push(row),
             }
         }
@@ -213,7 +215,7 @@ impl Connection {
         until: u64,
         limit: Limit,
         loaded: &mut Loaded,
-        unreadable: &mut Vec<Unreadable>,
+        unreadable: &mut Vec<Spot>,
     ) -> Result<(), Error> {
         let starts = Starts::new(from);
         let each = limit.rows.div_ceil(from.len().max(1));
@@ -242,7 +244,7 @@ impl Connection {
                         end = row.position();
                         loaded.rows.push(row);
                     }
-                    Reading::TooMuch => is_full = true,
+                    Reading::TooMuch(_) => is_full = true,
                     Reading::Unreadable(row) => unreadable.push(row),
                 }
             }
@@ -275,7 +277,7 @@ impl Connection {
         for row in &rows {
             match read_row(row, 0) {
                 Reading::Row(row) => page.rows.push(row),
-                Reading::TooMuch => is_cut = true,
+                Reading::TooMuch(_) => is_cut = true,
                 Reading::Unreadable(row) => page.damaged.push(row.damaged()),
             }
         }
@@ -322,17 +324,16 @@ pub(super) fn read_row(row: &tokio_postgres::Row, from: usize) -> Reading {
             payload: Arc::from(payload),
         }))
     };
+    let spot =
+        Spot { partition: row.try_get(from).unwrap_or_default(), deadline: signed(deadline) };
     match read() {
         Ok(Some(row)) => Reading::Row(row),
-        Ok(None) => Reading::TooMuch,
-        Err(_) => Reading::Unreadable(Unreadable {
-            partition: row.try_get(from).unwrap_or_default(),
-            deadline: signed(deadline),
-        }),
+        Ok(None) => Reading::TooMuch(spot),
+        Err(_) => Reading::Unreadable(spot),
     }
 }
 
-impl Unreadable {
+impl Spot {
     fn damaged(&self) -> Damaged {
         Damaged { deadline: unsigned(self.deadline), name: "?".to_owned(), reason: UNREADABLE }
     }
@@ -367,6 +368,7 @@ fn list() -> String {
 
 /// What is before the positions and was committed since that snapshot: by a transaction that had
 /// not begun then, or that had not ended. The first row has the snapshot of now, and the server.
+/// Rows of a dump may have the numbers of transactions that are not yet here: they are not new.
 /// Only one index has the order that is asked for, so the planner has no choice.
 const NEWS: &str = "select -1, 0::bigint, pg_current_snapshot()::text, 0::bigint, 0, convert_to(
        concat_ws(' ', extract(epoch from pg_postmaster_start_time()),
@@ -379,7 +381,7 @@ const NEWS: &str = "select -1, 0::bigint, pg_current_snapshot()::text, 0::bigint
        cross join lateral (
          (select * from tickwheel_due d
           where d.partition = u.partition and d.put_by >= pg_snapshot_xmax($4::text::pg_snapshot)
-            and d.deadline <= u.deadline
+            and d.put_by < pg_snapshot_xmax(pg_current_snapshot()) and d.deadline <= u.deadline
           order by d.put_by, d.deadline limit $5)
          union all
          (select open.* from pg_snapshot_xip($4::text::pg_snapshot) xid cross join lateral (
