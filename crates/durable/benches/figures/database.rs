@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use postgres::{Client, NoTls};
 use tickwheel_durable::{DurableTimer, PostgresStore};
 
-use crate::{PAYLOAD, Result, memory, quantiles};
+use crate::{PAYLOAD, Result, memory, quantile, quantiles};
 
 /// A database of its own for each figure, on the server of a URL.
 pub(crate) struct Place {
@@ -84,23 +84,22 @@ impl Work {
     }
 
     /// Returns rows read, milliseconds of the processor for 1,000, bytes of WAL, for each timeout;
-    /// and temporary files.
-    fn end(mut self, timeouts: u64) -> Result<String> {
+    /// and temporary files. And the milliseconds of the processor alone.
+    fn end(mut self, timeouts: u64) -> Result<(String, Option<f64>)> {
         let cpu = processor(&mut self.client).zip(self.cpu);
-        let cpu = cpu.map_or_else(
-            || "?".to_owned(),
-            |(now, before)| format!("{:.0}", (now - before) * 1e6 / timeouts as f64),
-        );
+        let used = cpu.map(|(now, before)| (now - before) * 1e6 / timeouts as f64);
+        let cpu = used.map_or_else(|| "?".to_owned(), |used| format!("{used:.0}"));
         // The server tells what it counted a second late.
         thread::sleep(Duration::from_millis(1_500));
         let (rows, wal, files) = counted(&mut self.client)?;
         let each = |count: i64| count as f64 / timeouts as f64;
-        Ok(format!(
+        let line = format!(
             "{:.2} | {cpu} | {:.0} | {}",
             each(rows - self.rows),
             each(wal - self.wal),
             files - self.files
-        ))
+        );
+        Ok((line, used))
     }
 }
 
@@ -227,32 +226,52 @@ pub(crate) fn backlog(url: &str, count: u64) -> Result<()> {
     println!(
         "| {count} overdue, the first after {:.2} s | {rate:.0} | {} |",
         first.as_secs_f64(),
-        work.end(count)?
+        work.end(count)?.0
     );
+    drop(place);
+    let (without, _) = rush(url, 1, 60_000)?;
+    goal("the first within a second", first < Duration::from_secs(1));
+    goal("the rate above 0.8 of that without a backlog", without * 0.8 < rate);
     Ok(())
 }
 
-/// So many are due within a second.
+/// Prints a goal, and whether it is met.
+fn goal(goal: &str, is_met: bool) {
+    println!("{}: {goal}", if is_met { "met" } else { "MISSED" });
+}
+
+/// So many are due within a second, for several numbers of workers.
 pub(crate) fn workers(url: &str, count: u64) -> Result<()> {
+    let mut cpu = Vec::new();
     for workers in [1, 2, 4, 8] {
-        let place = Place::new(url, "workers")?;
-        let mut client = place.client()?;
-        let timers = place.workers(workers, LEASE)?;
-        let consumers = Consumers::start(&timers);
-        let begin = SystemTime::now() + Duration::from_secs(12);
-        let since = begin.duration_since(SystemTime::UNIX_EPOCH)?.as_millis();
-        let deadline = format!("{since} + n * 1000 / {count}");
-        fill(&mut client, "due", count, &deadline, HUNDRED_BYTES)?;
-        thread::sleep(begin.duration_since(SystemTime::now()).unwrap_or_default());
-        let work = Work::begin(&place)?;
-        let came = consumers.end(count).len();
-        let rate = came as f64 / begin.elapsed()?.as_secs_f64();
-        for timer in timers {
-            timer.close()?;
-        }
-        println!("| {workers} workers, {count} due | {rate:.0} | {} |", work.end(count)?);
+        cpu.push(rush(url, workers, count)?.1);
+    }
+    if let [Some(one), .., Some(eight)] = cpu[..] {
+        goal("eight workers cost at most 1.5 times the CPU of one", eight <= one * 1.5);
     }
     Ok(())
+}
+
+/// So many are due within a second. Returns how many fired per second, and the CPU of the database.
+fn rush(url: &str, workers: usize, count: u64) -> Result<(f64, Option<f64>)> {
+    let place = Place::new(url, "workers")?;
+    let mut client = place.client()?;
+    let timers = place.workers(workers, LEASE)?;
+    let consumers = Consumers::start(&timers);
+    let begin = SystemTime::now() + Duration::from_secs(12);
+    let since = begin.duration_since(SystemTime::UNIX_EPOCH)?.as_millis();
+    let deadline = format!("{since} + n * 1000 / {count}");
+    fill(&mut client, "due", count, &deadline, HUNDRED_BYTES)?;
+    thread::sleep(begin.duration_since(SystemTime::now()).unwrap_or_default());
+    let work = Work::begin(&place)?;
+    let came = consumers.end(count).len();
+    let rate = came as f64 / begin.elapsed()?.as_secs_f64();
+    for timer in timers {
+        timer.close()?;
+    }
+    let (line, cpu) = work.end(count)?;
+    println!("| {workers} workers, {count} due | {rate:.0} | {line} |");
+    Ok((rate, cpu))
 }
 
 /// 10,000 due per second for ten seconds, and so many pending.
@@ -273,7 +292,7 @@ pub(crate) fn late(url: &str, pending: u64) -> Result<()> {
     println!(
         "| 10,000/s, {pending} pending, late {} | | {} |",
         quantiles(late),
-        work.end(100_000)?
+        work.end(100_000)?.0
     );
     for timer in timers {
         timer.close()?;
@@ -301,7 +320,8 @@ pub(crate) fn dead(url: &str, count: u64) -> Result<()> {
     let consumers = Consumers::start(&timers);
     let work = Work::begin(&place)?;
     let count_live = schedule(&timers[0], 1_000, Duration::from_secs(90))?;
-    let late = consumers.end(count_live);
+    let mut late = consumers.end(count_live);
+    let p99 = quantile(&mut late, 0.99);
     println!(
         "| {count} dead, all partitions read after {:.2} s, then 1,000/s for 90 s: {} of {count_live} came, \
          late {}, {} errors | | {} |",
@@ -309,8 +329,9 @@ pub(crate) fn dead(url: &str, count: u64) -> Result<()> {
         late.len(),
         quantiles(late),
         timers[0].stats().errors,
-        work.end(count_live)?
+        work.end(count_live)?.0
     );
+    goal("late by less than 100 ms (p99)", p99 < 100.0);
     dump.rollback()?;
     let [timer] = timers;
     Ok(timer.close()?)
@@ -348,6 +369,7 @@ pub(crate) fn locked(url: &str) -> Result<()> {
 /// database, which is what a host does that vanishes, or before the answer.
 pub(crate) fn silent(url: &str) -> Result<()> {
     let lease = Duration::from_secs(2);
+    let mut latest = Duration::ZERO;
     for phase in PHASES {
         for is_asked in [false, true] {
             let place = Place::new(url, "silent")?;
@@ -364,6 +386,7 @@ pub(crate) fn silent(url: &str) -> Result<()> {
             drop(timers[1].schedule("far", far, &PAYLOAD)?);
             let live = schedule(&timers[0], 100, Duration::from_secs(6))?;
             let late = consumers.end(live);
+            latest = late.iter().copied().fold(latest, Duration::max);
             println!(
                 "| silent at `{phase}`, {}: {} of {live} came, late {}, {} errors told |",
                 if is_asked { "before the answer" } else { "before it is asked" },
@@ -377,6 +400,7 @@ pub(crate) fn silent(url: &str) -> Result<()> {
             }
         }
     }
+    goal("late by at most a lease and a quarter, 2.5 s", latest <= lease * 5 / 4);
     Ok(())
 }
 

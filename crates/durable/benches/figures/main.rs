@@ -10,7 +10,7 @@
 //! ```
 //!
 //! `postgres` is all of `backlog ROWS`, `dead ROWS`, `workers ROWS`, `late PENDING`, `locked`,
-//! `silent` and `payload`; `TICKWHEEL_DURABLE_BACKLOG` and `TICKWHEEL_DURABLE_DEAD` say how many
+//! `silent` and `payload`, each with its goal and whether that is met; `TICKWHEEL_DURABLE_BACKLOG` and `TICKWHEEL_DURABLE_DEAD` say how many
 //! rows it has.
 //!
 //! Without words it runs all of them, small. `TMPDIR` says on which disk.
@@ -339,12 +339,15 @@ fn mixed(far: u64, time: Duration) -> Result<()> {
 }
 
 fn quantiles(mut times: Vec<Duration>) -> String {
-    times.sort();
-    let at = |q: f64| {
-        let index = ((times.len() as f64 * q) as usize).min(times.len().saturating_sub(1));
-        times.get(index).map_or(0.0, |time| time.as_secs_f64() * 1e3)
-    };
+    let mut at = |q| quantile(&mut times, q);
     format!("{:.1} / {:.1} / {:.1} ms (p50 / p99 / max)", at(0.5), at(0.99), at(1.0))
+}
+
+/// Returns a quantile in milliseconds.
+fn quantile(times: &mut [Duration], q: f64) -> f64 {
+    times.sort();
+    let index = ((times.len() as f64 * q) as usize).min(times.len().saturating_sub(1));
+    times.get(index).map_or(0.0, |time| time.as_secs_f64() * 1e3)
 }
 
 /// The memory that is not file, now and at most.
