@@ -279,10 +279,11 @@ impl Subject for OfTimer {
                 }
                 "deadline" => _ = black_box(known.map(Timeout::deadline)),
                 "status" => _ = black_box(known.map(Timeout::status)),
-                "sleep" | "reset" | "is_elapsed" => {
+                "sleep" | "reset" | "is_elapsed" | "deregister" => {
                     let mut sleep = timer.sleep(delay);
                     assert!(polled(&mut sleep).is_pending() && !sleep.is_elapsed());
                     sleep.reset(delay / 2);
+                    sleep.deregister();
                     timer.interval(delay).reset();
                 }
                 "sleep_until" | "reset_at" => {

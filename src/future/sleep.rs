@@ -132,6 +132,31 @@ impl Sleep {
         self.move_to(self.shard.hub.ticks.deadline(deadline));
     }
 
+    /// Takes the waker out of the timer: it wakes no task until one polls the sleep again. The
+    /// deadline stays.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// use std::future::poll_fn;
+    /// use std::pin::Pin;
+    /// use std::task::Poll;
+    /// use std::time::Duration;
+    ///
+    /// let timer = tickwheel::Timer::new();
+    /// let mut sleep = timer.sleep(Duration::from_millis(5));
+    /// poll_fn(|context| Poll::Ready(Pin::new(&mut sleep).poll(context).is_pending())).await;
+    /// assert_eq!(timer.pending(), 1);
+    /// sleep.deregister();
+    /// assert_eq!(timer.pending(), 0);
+    /// sleep.await?;
+    /// # Ok::<(), tickwheel::ScheduleErrorKind>(())
+    /// # }).unwrap();
+    /// ```
+    #[inline]
+    pub fn deregister(&mut self) {
+        self.take_out(drop);
+    }
+
     /// Returns the deadline: the instant asked for, rounded up to the timer's tick. Returns None if
     /// an [`Instant`] cannot hold it, so that it never comes.
     #[must_use]
@@ -275,7 +300,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     #[inline]
     fn drop(&mut self) {
-        self.take_out(drop);
+        self.deregister();
     }
 }
 

@@ -15,6 +15,7 @@ in_each_mode! {
     parts_of_a_tick_round_up,
     from_any_tick_it_takes_as_long,
     is_elapsed_when_its_time_has_come,
+    deregistered_it_wakes_nobody_and_waits_at_its_next_poll,
     completed_it_stays_so_until_it_is_reset,
     always_ready_it_gives_way_to_others,
     never_polled_it_is_not_in_the_timer,
@@ -124,6 +125,24 @@ fn is_elapsed_when_its_time_has_come(mode: Mode) {
     assert!(polled.is_elapsed());
     polled.reset(ms(1));
     assert!(!polled.is_elapsed());
+}
+
+fn deregistered_it_wakes_nobody_and_waits_at_its_next_poll(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let mut sleep = manual.timer.sleep(ms(10));
+    for _ in 0..2 {
+        assert!(hand.poll(&mut sleep).is_pending());
+        sleep.deregister();
+        assert_eq!((manual.timer.pending(), hand.wakers()), (0, 0));
+    }
+    manual.advance(10);
+    assert_eq!((hand.woken(), hand.poll(&mut sleep)), (0, Poll::Ready(Ok(()))));
+    sleep.deregister();
+    assert_eq!(hand.poll(&mut sleep), Poll::Ready(Ok(())));
+    sleep.reset(ms(10));
+    assert!(hand.poll(&mut sleep).is_pending());
+    manual.advance(10);
+    assert_eq!((hand.woken(), hand.poll(&mut sleep)), (1, Poll::Ready(Ok(()))));
 }
 
 fn completed_it_stays_so_until_it_is_reset(mode: Mode) {

@@ -291,6 +291,28 @@ fn a_paused_clock_does_not_jump_to_where_a_sleep_was() {
     });
 }
 
+/// A poll completes it before the driver has its turn.
+#[test]
+fn what_completed_wakes_its_task_no_more() {
+    paused().block_on(async {
+        let start = Instant::now();
+        let mut ticks = time::interval_at(start + ms(1_000), ms(1_000));
+        let mut once = sleep(ms(1_000));
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let mut context = Context::from_waker(&waker);
+        assert!(ticks.poll_tick(&mut context).is_pending());
+        assert!(Pin::new(&mut once).poll(&mut context).is_pending());
+        tokio::task::yield_now().await;
+        // Its first poll moves the clock, and its second gives way to others.
+        assert!(time::advance(ms(1_001)).now_or_never().is_none());
+        assert!(ticks.poll_tick(&mut context).is_ready());
+        assert!(Pin::new(&mut once).poll(&mut context).is_ready());
+        sleep(ms(5_000)).await;
+        assert_eq!(wakes.count(), 0);
+    });
+}
+
 /// What a thread finds is kept in a value of that thread, which is gone when it ends.
 #[test]
 fn a_thread_that_ends_makes_a_sleep() {

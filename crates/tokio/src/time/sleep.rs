@@ -127,7 +127,7 @@ impl Future for Sleep {
             }
             // The time may have come before the driver has its turn. The first poll does not look at
             // the clock: the driver is about to.
-            Poll::Pending if was_watched && self.inner.is_elapsed() => {}
+            Poll::Pending if was_watched && self.inner.is_elapsed() => self.inner.deregister(),
             Poll::Pending => return Poll::Pending,
         }
         budget.made_progress();
