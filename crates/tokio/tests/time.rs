@@ -248,7 +248,16 @@ fn a_task_that_blocks_its_thread_holds_up_no_driver_that_is_due() {
     assert_eq!(ended, Ok(()));
 }
 
-/// With no other timer the clock stands still while the runtime waits for a thread.
+/// With no timer a paused clock stands still meanwhile.
+async fn waits_for_a_thread() {
+    let (sender, told) = tokio::sync::oneshot::channel();
+    thread::spawn(move || {
+        thread::sleep(ms(20));
+        sender.send(()).expect("it waits");
+    });
+    told.await.expect("it tells");
+}
+
 #[test]
 fn a_paused_clock_does_not_jump_to_a_sleep_that_was_dropped() {
     let drops: [fn(Waits); 2] =
@@ -262,12 +271,7 @@ fn a_paused_clock_does_not_jump_to_a_sleep_that_was_dropped() {
             tokio::task::yield_now().await;
             drops(near);
             drops(far);
-            let (sender, told) = tokio::sync::oneshot::channel();
-            thread::spawn(move || {
-                thread::sleep(ms(20));
-                sender.send(()).expect("it waits");
-            });
-            told.await.expect("it tells");
+            waits_for_a_thread().await;
             start.elapsed() == ms(0)
         });
         assert!(is_still);
@@ -501,6 +505,53 @@ fn a_queue_does_not_wait_for_what_was_removed_or_moved_to_later() {
         });
         assert_eq!(next.await.map(|expired| expired.into_inner()), Some("moved"));
         assert!(polls.len() == 2 && ms(60_000) <= polls[1], "{polls:?}");
+    });
+}
+
+/// Its task polls no more: the thread that removes or moves the earliest value sees to it.
+#[test]
+fn a_queue_wakes_its_task_at_the_earliest_value_that_is_left() {
+    for others in [0, 200] {
+        paused().block_on(async {
+            let (start, mut queue) = (Instant::now(), DelayQueue::new());
+            let wakes = Arc::new(Wakes::default());
+            let waker = Waker::from(Arc::clone(&wakes));
+            let removed = queue.insert(0, ms(20));
+            let moved = queue.insert(1, ms(30));
+            (0..others).for_each(|number| _ = queue.insert(number, ms(70_000 + number)));
+            assert!(queue.poll_expired(&mut Context::from_waker(&waker)).is_pending());
+            tokio::task::yield_now().await;
+            queue.remove(&removed);
+            tokio::task::yield_now().await;
+            // Outside of the runtime.
+            queue = thread::spawn(move || {
+                queue.reset(&moved, ms(60_000));
+                queue
+            })
+            .join()
+            .expect("it ends");
+            sleep(ms(59_000)).await;
+            assert_eq!(wakes.count(), 0, "{others}");
+            sleep(ms(2_000)).await;
+            assert_eq!(wakes.count(), 1, "{others}");
+            let next = queue.poll_expired(&mut Context::from_waker(&waker));
+            assert!(matches!(next, Poll::Ready(Some(expired)) if expired.key() == moved));
+            assert!(ms(61_000) <= start.elapsed());
+        });
+    }
+}
+
+#[test]
+fn a_paused_clock_does_not_jump_to_the_last_value_that_was_removed_from_a_queue() {
+    paused().block_on(async {
+        let (start, mut queue) = (Instant::now(), DelayQueue::new());
+        let last = queue.insert(0, ms(1_000));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(queue.poll_expired(&mut context).is_pending());
+        tokio::task::yield_now().await;
+        queue.remove(&last);
+        waits_for_a_thread().await;
+        assert_eq!(start.elapsed(), ms(0));
     });
 }
 

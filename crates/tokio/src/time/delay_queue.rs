@@ -279,13 +279,18 @@ impl<T> DelayQueue<T> {
         }
     }
 
-    /// Looks for the earliest deadline anew if `deadline`, of a value that is gone or was moved, may
-    /// have been it, and the look is short. Otherwise the task wakes once in vain.
+    /// Waits for the earliest deadline that is left, if what was at `deadline` is gone and may have
+    /// been the earliest. If that takes long to find, the task may wake once in vain.
     fn leaves(&mut self, deadline: u64) {
-        let is_short = self.wheel().len() <= LOOKS;
-        if is_short && self.wait.as_ref().is_some_and(|wait| deadline <= wait.until) {
-            self.look();
+        let Some(mut wait) = self.wait.take_if(|wait| deadline <= wait.until) else { return };
+        self.look();
+        // With no waker the task is about to poll.
+        let (Some(until), Some(waker)) = (self.wheel().next_wake(), &self.waker) else { return };
+        if wait.until < until {
+            wait.sleep.waits_anew(self.instant(until), waker);
+            wait.until = until;
         }
+        self.wait = Some(wait);
     }
 
     fn wake(&mut self) {

@@ -8,7 +8,7 @@ use std::mem::replace;
 use std::pin::Pin;
 #[cfg(feature = "test-util")]
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use tokio::runtime::{Handle, Id};
 use tokio::task::coop;
 
@@ -95,6 +95,16 @@ impl Sleep {
         self.looks_again.looks();
         if let Some(sleep) = &mut self.of_tokio {
             sleep.as_mut().reset(deadline);
+        }
+    }
+
+    /// Moves the deadline, and makes `waker` wake then, and nothing before. Wakes it at once if the
+    /// timer has ended.
+    pub(super) fn waits_anew(&mut self, deadline: Instant, waker: &Waker) {
+        self.inner.deregister();
+        self.move_to(deadline);
+        if Pin::new(&mut self.inner).poll(&mut Context::from_waker(waker)).is_ready() {
+            waker.wake_by_ref();
         }
     }
 
