@@ -167,8 +167,9 @@ impl Trace {
 
     fn read_header(&mut self) -> Result<(), TraceError> {
         let expected = || format!("the header `{}`", Self::HEADER);
-        // An error is told by whoever reads on.
-        if let Some(found) = self.source.fill_buf().ok().and_then(foreign) {
+        // A decoder tells an error once.
+        let found = self.source.fill_buf().map(foreign);
+        if let Some(found) = found.map_err(|error| self.unreadable(&error))? {
             self.line_number = 1;
             return Err(self.error(found, &format!("{}, plain or gzip", expected())));
         }

@@ -41,6 +41,33 @@ fn wakeups_and_lateness_are_counted_by_the_times_of_the_trace() {
     assert_eq!(of("10ms"), (10, 4_500_000, 9_000_000));
 }
 
+/// A program that loses its core for a fifth of the time does at once, when it has it again, what it
+/// would have done meanwhile.
+#[test]
+fn a_program_that_was_recorded_on_a_busy_machine_counts_as_on_a_quiet_one() {
+    let late = |it: Operation| {
+        let time_ms = match it.time_ms % 100 {
+            80.. => it.time_ms.next_multiple_of(100),
+            _ => it.time_ms,
+        };
+        Operation { time_ms, ..it }
+    };
+    for &shape in Shape::value_variants() {
+        let [quiet, busy] =
+            [csv(operations(shape, 5_000)), csv(operations(shape, 5_000).map(late))]
+                .map(|csv| counted(&csv, Duration::from_millis(1)));
+        let relative = |study: &Study| -> Vec<f64> {
+            let scores = study.candidates.iter().map(|it| it.figures.counted_score);
+            scores.map(|score| score / study.candidates[0].figures.counted_score).collect()
+        };
+        for (quiet, busy) in relative(&quiet).into_iter().zip(relative(&busy)) {
+            assert!((quiet / busy - 1.0).abs() < 0.03, "{shape:?}: {quiet} {busy}");
+        }
+        let [quiet, busy] = [&quiet, &busy].map(|it| it.recommended().map(|it| it.mode));
+        assert_eq!(quiet, busy, "{shape:?}");
+    }
+}
+
 #[test]
 fn a_timer_caps_its_calls_and_a_wheel_does_not() {
     let mut csv = format!("{}\n", Trace::HEADER);

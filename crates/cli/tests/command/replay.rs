@@ -281,8 +281,10 @@ fn broken_gzip_is_told() {
     let folder = TempDir::new().unwrap();
     let packed = gzip(generated(10_000).as_bytes());
     // With a single operation before that it would be replayed.
-    let trace = file_of(&folder, "cut.csv.gz", &packed[..10]);
-    assert_refused(&folder, &trace, "cut.csv.gz:", "gzip data that break off", "the rest");
+    for cut in [3, 5, 10] {
+        let trace = file_of(&folder, "cut.csv.gz", &packed[..cut]);
+        assert_refused(&folder, &trace, "cut.csv.gz:", "gzip data that break off", "the rest");
+    }
 
     let mut damaged = packed;
     let middle = damaged.len() / 2;

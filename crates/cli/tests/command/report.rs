@@ -239,6 +239,7 @@ const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data");
 const HEADER: &str = "time_ms,op,key,delay_ms\n";
 const CHARTS: [&str; 11] = [
     "score",
+    "ways",
     "delays",
     "operations",
     "pending",
@@ -246,7 +247,6 @@ const CHARTS: [&str; 11] = [
     "work",
     "wakeups",
     "memory",
-    "ways",
     "levels",
     "rounds",
 ];
