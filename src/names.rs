@@ -128,4 +128,4 @@ impl Names {
 const PER_TABLE: usize = 32;
 
 /// 2^64 divided by the golden ratio: its products are spread evenly.
-const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(crate) const ODD: u64 = 0x9e37_79b9_7f4a_7c15;

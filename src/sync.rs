@@ -10,9 +10,9 @@
 //!
 //! | lock | what it protects | taken while holding |
 //! |---|---|---|
-//! | `Channel` | the wheel of a `delay_channel` | |
 //! | `Advancing` | nothing: one thread at a time advances a `ManualClock` | |
 //! | `Followers` | the timers that go by a `ManualClock` | `Advancing` |
+//! | `Channel` | the wheel of a `delay_channel` | `Advancing` |
 //! | `Life` | whether the worker of a timer runs | |
 //! | `Shard` | the wheel of a shard | |
 //! | `Repeating` | one repeating timeout | `Shard` |
@@ -66,9 +66,9 @@ pub(crate) struct Mutex<T> {
 /// The rank of a lock in the order of all locks: see the [table](self).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rank {
-    Channel,
     Advancing,
     Followers,
+    Channel,
     Life,
     Shard,
     Repeating,

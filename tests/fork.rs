@@ -114,6 +114,54 @@ fn in_a_child_a_driver_takes_turns_of_its_own() {
     assert!(fires());
 }
 
+#[test]
+fn in_a_child_a_turn_of_its_driver_is_waited_for() {
+    let _alone = alone();
+    let (timer, mut driver) = Timer::builder().build_driven().expect("in range");
+    let (begun, begins) = mpsc::channel();
+    let ended = Arc::new(AtomicUsize::new(0));
+    let ends = Arc::clone(&ended);
+    let task = move || {
+        begun.send(()).expect("the child waits");
+        thread::sleep(Duration::from_millis(100));
+        ends.fetch_add(1, SeqCst);
+    };
+    let timeout = timer.schedule(Duration::ZERO, task).expect("it is not stopped");
+    assert!(in_a_child(|| {
+        let turns = thread::spawn(move || while driver.turn().is_some() {});
+        begins.recv().expect("it begins");
+        let has_ended = timeout.cancel_and_wait() == Ok(false) && ended.load(SeqCst) == 1;
+        has_ended && timer.stop().is_ok() && turns.join().is_ok()
+    }));
+}
+
+/// The number of the worker's thread may be that of a thread of the child.
+#[test]
+fn in_a_child_a_thread_can_be_joined_after_a_timer_of_the_parent_was_dropped() {
+    let _alone = alone();
+    let (timer, rest) = timer(|builder| builder);
+    timer.schedule(Duration::from_secs(3_600), || {}).expect("it runs");
+    rest();
+    assert!(in_a_child(|| {
+        let thread = thread::spawn(|| thread::sleep(Duration::from_millis(200)));
+        drop(timer);
+        thread.join().is_ok()
+    }));
+}
+
+#[test]
+fn in_a_child_a_clock_that_is_moved_waits_for_no_worker_of_the_parent() {
+    let _alone = alone();
+    let clock = ManualClock::new();
+    let timer = Timer::builder().clock(clock.clone()).build().expect("in range");
+    timer.schedule(Duration::from_secs(3_600), || {}).expect("it runs");
+    clock.advance(Duration::from_millis(1));
+    assert!(in_a_child(|| {
+        clock.advance(Duration::from_millis(1));
+        true
+    }));
+}
+
 /// The child does not have that thread.
 #[test]
 fn in_a_child_a_hook_is_called_though_a_thread_of_the_parent_was_inside_it() {
@@ -156,7 +204,9 @@ fn in_a_child_a_recorded_timer_stops_without_the_thread_that_writes() {
     rest();
     assert!(in_a_child(|| {
         schedule();
-        timer.stop().is_ok_and(|unfired| unfired.len() == 2)
+        let has_all = timer.stop().is_ok_and(|unfired| unfired.len() == 2);
+        // No thread writes what the child does.
+        has_all && timer.recorded().is_some_and(|recorded| 0 < recorded.missing)
     }));
     assert_eq!(timer.stop().map(|unfired| unfired.len()), Ok(1));
     assert_eq!(timer.recorded().map(|recorded| recorded.operations), Some(1));

@@ -223,12 +223,14 @@ impl<S: Source> Delayed<S> {
     ///
     /// Cost: O(n + p).
     ///
-    /// Do not call this inside a task of the timer, or on the thread that gives its
-    /// [`Driver`](crate::Driver) its turns: the thread would wait for itself for ever.
+    /// Do not call this on the thread that gives the timer's [`Driver`](crate::Driver) its turns:
+    /// outside of a turn, it would wait for itself for ever.
     ///
     /// # Errors
     ///
-    /// Those of [`next`](Self::next).
+    /// Those of [`next`](Self::next), and
+    /// [`Deadlock`](crate::ScheduleErrorKind::Deadlock) if nothing is due inside a task that runs on
+    /// the timer's worker.
     ///
     /// ```
     /// use std::time::Duration;
@@ -243,8 +245,9 @@ impl<S: Source> Delayed<S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn recv(&mut self) -> Outcome<S> {
-        match self.poll_due(&mut { WORK }) {
+        match self.poll_due(&mut { usize::MAX }) {
             Poll::Ready(due) => due.map(Ok),
+            Poll::Pending if self.hub().is_in_turn() => Some(Err(ScheduleErrorKind::Deadlock)),
             Poll::Pending => block_on(self.next()),
         }
     }
@@ -271,6 +274,9 @@ impl<S: Source> Delayed<S> {
         if let Poll::Ready(due) = self.poll_due(&mut { usize::MAX }) {
             return due.map(Ok);
         }
+        if self.hub().is_in_turn() {
+            return Some(Err(Elapsed::new(Some(ScheduleErrorKind::Deadlock))));
+        }
         let sleep = Sleep::new(self.sleep.shard(), self.hub().deadline_after(timeout));
         match block_on(Timed::new(self.next(), sleep)) {
             Ok(next) => next.map(|due| due.map_err(|error| Elapsed::new(Some(error)))),
@@ -285,13 +291,20 @@ impl<S: Source> Delayed<S> {
     ///
     /// # Errors
     ///
-    /// Those of [`next`](Self::next).
+    /// Those of [`recv`](Self::recv).
     pub fn recv_batch(
         &mut self,
         batch: &mut Vec<DueFrom<S>>,
         max: usize,
     ) -> Result<usize, ScheduleErrorKind> {
-        block_on(self.next_batch(batch, max))
+        if max == 0 || !self.hub().is_in_turn() {
+            return block_on(self.next_batch(batch, max));
+        }
+        match self.poll_due(&mut { usize::MAX }) {
+            Poll::Ready(Some(first)) => Ok(self.fill(batch, max, first)),
+            Poll::Ready(None) => Ok(0),
+            Poll::Pending => Err(ScheduleErrorKind::Deadlock),
+        }
     }
 
     /// Frees memory that the present values do not need. Their keys stay good. A channel is locked
@@ -324,14 +337,18 @@ impl<S: Source> Delayed<S> {
             return Poll::Ready(Ok(0));
         }
         let next = ready!(self.poll_until(context, |tick| tick));
-        let Some(first) = next else { return Poll::Ready(Ok(0)) };
+        Poll::Ready(next.map_or(Ok(0), |first| Ok(self.fill(batch, max, first?))))
+    }
+
+    /// Appends `first` to `batch`, and those that are due, up to `max`. Returns how many.
+    fn fill(&mut self, batch: &mut Vec<DueFrom<S>>, max: usize, first: DueFrom<S>) -> usize {
         let len = batch.len();
-        batch.push(first?);
+        batch.push(first);
         while batch.len() - len < max {
             let Poll::Ready(Some(due)) = self.poll_due(&mut { WORK }) else { break };
             batch.push(due);
         }
-        Poll::Ready(Ok(batch.len() - len))
+        batch.len() - len
     }
 
     /// Returns the next value if it is due. Otherwise waits until the tick that `until` makes of

@@ -9,6 +9,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt;
+use core::mem::forget;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use ring::{Operation, OperationKind, Ring};
@@ -223,9 +224,17 @@ impl Recording {
         self.log.wake();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((thread, process)) = thread else { return };
+        if process != process::id() {
+            // The thread of a parent process writes nothing of what happened here. A thread of this
+            // process may have its number, and would be detached.
+            forget(thread);
+            let unwritten = self.log.rings.iter().map(Ring::waiting).sum();
+            self.log.unwritten.fetch_add(unwritten, Relaxed);
+            return;
+        }
         // The writer may end the recording itself, by dropping what it owns.
         let is_other = thread.thread().id() != thread::current().id();
-        if waits && is_other && process == process::id() {
+        if waits && is_other {
             // What it panics with was told.
             let _ = thread.join();
         }

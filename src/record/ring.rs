@@ -98,9 +98,14 @@ impl Ring {
         self.pushed.count.load(Acquire)
     }
 
+    /// Returns how many operations were pushed and not taken out.
+    pub(super) fn waiting(&self) -> u64 {
+        self.pushed() - self.taken.load(Relaxed)
+    }
+
     /// Returns whether at least half of the room is taken.
     pub(super) fn is_half_full(&self) -> bool {
-        self.capacity as u64 / 2 <= self.pushed() - self.taken.load(Relaxed)
+        self.capacity as u64 / 2 <= self.waiting()
     }
 
     /// Returns the operation that comes out next, if fewer than `pushed` were taken out.

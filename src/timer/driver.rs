@@ -6,6 +6,7 @@ use super::life::Life;
 use super::park::{Bell, Hook, Rest};
 use super::shard::KeepsShard;
 use crate::panics::swallow;
+use crate::sync::Ordering;
 use alloc::sync::Arc;
 use core::fmt;
 use core::future::poll_fn;
@@ -13,6 +14,7 @@ use core::mem::replace;
 use core::pin::pin;
 use core::sync::atomic::Ordering::Relaxed;
 use core::task::Poll;
+use std::process;
 use std::time::Instant;
 
 /// Fires what is due on a [`Timer`](crate::Timer) that has no thread of its own, from
@@ -225,7 +227,7 @@ impl Drop for Driver {
     fn drop(&mut self) {
         self.life.end();
         // The hook may hold what holds the timer.
-        swallow(self.life.engine.hub.park.begin_turn().1);
+        swallow(self.life.engine.hub.park.take_bell());
     }
 }
 
@@ -246,7 +248,9 @@ struct Turning<'a> {
 impl<'a> Turning<'a> {
     fn new(hub: &'a Hub) -> Self {
         hub.counters.wakes_up();
-        Self { hub, _inside: inside::enter(hub.id), _keeps: KeepsShard::new() }
+        // Of the process that takes the turn: it may have been forked since the last one.
+        hub.process.store(process::id(), Ordering::Release);
+        Self { hub, _inside: inside::enter_turn(hub.id), _keeps: KeepsShard::new() }
     }
 }
 

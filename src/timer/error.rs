@@ -37,6 +37,8 @@ pub enum ScheduleErrorKind {
     Full,
     /// The timer could not start its worker thread. The next call tries again.
     Worker(io::ErrorKind),
+    /// A call that blocks, inside a task on the timer's worker: the worker would wait for itself.
+    Deadlock,
 }
 
 impl<F> ScheduleError<F> {
@@ -66,6 +68,7 @@ impl fmt::Display for ScheduleErrorKind {
             Self::Worker(kind) => {
                 write!(f, "the timer could not start its worker thread: {kind}")
             }
+            Self::Deadlock => f.write_str("the timer's worker would wait for itself"),
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use super::stats::Lateness;
 use crate::Key;
+use crate::names::{Names, ODD};
 use crate::sync::{Condvar, Mutex, Rank, lock, wait};
-use std::collections::HashSet;
+use core::mem::replace;
 
 /// The timeouts of one shard that fired and whose tasks the executor has, so that threads can wait
 /// for the end of one. A lock of its own: threads that schedule do not meet those of the executor.
@@ -13,9 +14,8 @@ pub(super) struct HandedOver {
     one_less: Condvar,
 }
 
-#[derive(Default)]
 struct HandedOverState {
-    keys: HashSet<Key>,
+    keys: Names,
     /// How many threads wait.
     waiting: usize,
     /// How long tasks waited to run.
@@ -24,27 +24,28 @@ struct HandedOverState {
 
 impl HandedOver {
     pub(super) fn new() -> Self {
-        let state = Mutex::new(Rank::HandedOver, HandedOverState::default());
-        Self { state, one_less: Condvar::new() }
+        let state = HandedOverState { keys: Names::new(), waiting: 0, waits: Lateness::default() };
+        Self { state: Mutex::new(Rank::HandedOver, state), one_less: Condvar::new() }
     }
 
     pub(super) fn insert(&self, key: Key) {
-        lock(&self.state).keys.insert(key);
+        lock(&self.state).keys.insert(hash(&key), key, hash);
     }
 
     /// Takes out one whose task was dropped, or has run after it `waited` so many nanoseconds.
     pub(super) fn remove(&self, key: Key, waited: Option<u64>) {
         let mut state = lock(&self.state);
-        state.keys.remove(&key);
+        state.keys.remove(hash(&key), |&other| other == key);
         if let Some(waited) = waited {
             state.waits.record(waited);
         }
-        if state.keys.is_empty() && KEPT < state.keys.capacity() {
-            state.keys.shrink_to(KEPT);
-        }
+        let is_large = state.keys.len() == 0 && KEPT < state.keys.tables();
+        let emptied = is_large.then(|| replace(&mut state.keys, Names::new()));
         if state.waiting > 0 {
             self.one_less.notify_all();
         }
+        drop(state);
+        drop(emptied);
     }
 
     pub(super) fn add_waits_to(&self, sum: &mut Lateness) {
@@ -55,12 +56,27 @@ impl HandedOver {
     pub(super) fn wait_for(&self, key: Key) {
         let mut state = lock(&self.state);
         state.waiting += 1;
-        while state.keys.contains(&key) {
+        while state.keys.find(hash(&key), |&other| other == key).is_some() {
             state = wait(&self.one_less, state);
         }
         state.waiting -= 1;
     }
+
+    /// Gives back the memory that the tasks that the executor has do not need.
+    pub(super) fn shrink_to_fit(&self) {
+        lock(&self.state).keys.shrink_to_fit(hash);
+    }
+
+    /// Returns the bytes that are allocated.
+    pub(super) fn memory(&self) -> usize {
+        lock(&self.state).keys.memory()
+    }
 }
 
-/// The room that is kept while the executor has no task.
-const KEPT: usize = 1 << 10;
+/// A key is a hash of itself, but for the seven highest bits, by which a table tells its keys apart.
+fn hash(key: &Key) -> u64 {
+    key.to_bits().wrapping_mul(ODD)
+}
+
+/// The tables that are kept while the executor has no task.
+const KEPT: usize = 32;

@@ -2,6 +2,7 @@
 
 use super::clock::Clock;
 use super::error::ScheduleErrorKind;
+use super::inside;
 use super::park::Park;
 use super::recording::TimerRecording;
 use super::stats::Counters;
@@ -26,7 +27,7 @@ pub(crate) struct Hub {
     pub(super) id: u64,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ticks: Ticks<Instant>,
-    /// The number of the process in which the worker was started; 0 before.
+    /// The number of the process in which the worker was started, or turned last; 0 before.
     pub(super) process: AtomicU32,
     pub(crate) limit: Option<PendingLimit>,
     pub(super) has_executor: bool,
@@ -107,6 +108,11 @@ impl Hub {
     /// it.
     pub(super) fn is_here(&self) -> bool {
         self.process.load(Ordering::Acquire) == std::process::id()
+    }
+
+    /// Returns whether this thread is inside a turn of the worker: nothing fires meanwhile.
+    pub(crate) fn is_in_turn(&self) -> bool {
+        inside::is_in_turn(self.id)
     }
 
     /// Says that one timeout less is pending.

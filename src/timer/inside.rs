@@ -18,7 +18,7 @@ use crate::sync::thread_local;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use core::mem::{ManuallyDrop, forget};
+use core::mem::ManuallyDrop;
 use crossbeam_utils::CachePadded;
 use smallvec::SmallVec;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -32,10 +32,15 @@ pub(super) fn enter(id: u64) -> Inside {
     Inside(())
 }
 
-/// Says that this thread is the worker of the timer `id`. It stays so until the thread has ended,
-/// destructors of thread-local values included.
-pub(super) fn is_worker_of(id: u64) {
-    forget(enter(id));
+/// Enters a turn of the worker of the timer `id`.
+pub(super) fn enter_turn(id: u64) -> Inside {
+    enter(id | TURN)
+}
+
+/// Returns whether this thread is inside a turn of the worker of the timer `id`, which fires
+/// nothing until that is over.
+pub(super) fn is_in_turn(id: u64) -> bool {
+    INSIDE.with(|timers| timers.borrow().contains(&(id | TURN)))
 }
 
 /// Says that this thread runs tasks for the executor of the timer `id`, whose park is `park`. It
@@ -44,8 +49,12 @@ pub(super) fn serves(id: u64, park: &Arc<CachePadded<Park>>) {
     // A thread that is ending runs no other tasks.
     let _ = SERVED.try_with(|served| {
         let mut served = served.borrow_mut();
-        if served.iter().all(|(other, _)| *other != id) {
-            served.retain(|(_, park)| park.strong_count() > 0);
+        let mut is_known = false;
+        served.retain(|(other, park)| {
+            is_known |= *other == id;
+            park.strong_count() > 0
+        });
+        if !is_known {
             served.push((id, Arc::downgrade(park)));
         }
     });
@@ -79,7 +88,8 @@ pub(super) fn may_wait(id: u64, has_executor: bool) -> Option<Waits> {
     if is_dropping() {
         return None;
     }
-    let mut in_the_way_of = INSIDE.with(|timers| timers.borrow().clone());
+    let mut in_the_way_of: SmallVec<[u64; 4]> =
+        INSIDE.with(|timers| timers.borrow().iter().map(|id| id & !TURN).collect());
     let _ = SERVED.try_with(|served| {
         let served = served.borrow();
         let alive = served.iter().filter(|(_, park)| park.strong_count() > 0);
@@ -145,9 +155,9 @@ fn is_dropping() -> bool {
 }
 
 thread_local! {
-    // The timers inside of whose tasks a thread is, the innermost last. Never dropped, so that it
-    // is there for destructors of other thread-local values. It owns memory only while the thread
-    // is inside five tasks at once.
+    // The timers inside of whose tasks or turns a thread is, the innermost last. Never dropped, so
+    // that it is there for destructors of other thread-local values. It owns memory only while the
+    // thread is inside five at once.
     static INSIDE: ManuallyDrop<RefCell<SmallVec<[u64; 4]>>> = ManuallyDrop::default();
 
     /// How many cancelled tasks this thread drops: the drop of one may cancel another.
@@ -165,3 +175,6 @@ static WAITING: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
 fn waiting() -> MutexGuard<'static, Vec<(u64, u64)>> {
     WAITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// Set in the number of a timer whose worker's turn it is. No timer's own number is so large.
+const TURN: u64 = 1 << 63;

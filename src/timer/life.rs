@@ -29,7 +29,7 @@ use crate::sync::{Builder, Condvar, JoinHandle, Mutex, Ordering, Rank, lock, wai
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::mem::replace;
+use core::mem::{forget, replace};
 #[cfg(feature = "log")]
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -104,16 +104,19 @@ impl Life {
         let inside = inside::enter(hub.id);
         hub.park.stop();
         drop(inside);
-        // A child process made by `fork` has no worker to wait for.
-        match worker.filter(|_| hub.is_here() && waits.is_some()) {
+        let waits_here = waits.is_some() && hub.is_here();
+        match worker {
             // It does not panic.
-            Some(Some(thread)) => _ = thread.join(),
-            Some(None) => hub.park.wait_for_turn(),
-            None => {}
+            Some(Some(thread)) if waits_here => _ = thread.join(),
+            // The thread of a parent process. A thread of this one may have its number, and would
+            // be detached.
+            Some(Some(thread)) if !hub.is_here() => forget(thread),
+            Some(None) if waits_here => hub.park.wait_for_turn(),
+            _ => {}
         }
         hub.recording.end(&*hub.clock, waits.is_some());
         drop(waits);
-        unfired.extend(lock(left).take());
+        unfired.append(&mut lock(left));
         // Those of each shard are sorted already.
         unfired.sort_by_key(|unfired| (unfired.deadline.is_none(), unfired.deadline));
         let inside = inside::enter(hub.id);

@@ -465,7 +465,7 @@ impl TimerBuilder {
                 Arc::new(Shard::new(Arc::clone(&hub), worker, self.mode, number))
             };
             let shards = (0..shards).map(shard).collect();
-            let left = Mutex::new(Rank::Left, None);
+            let left = Mutex::new(Rank::Left, Vec::new());
             let engine = Engine { hub: Arc::clone(&hub), shards, executor: self.executor, left };
             Life::new(Arc::new(engine), has_thread.then_some(self.thread_name))
         });

@@ -37,6 +37,7 @@ use alloc::sync::Arc;
 use core::mem::replace;
 use core::task::Waker;
 use core::time::Duration;
+use std::process;
 
 /// The place where the worker sleeps.
 ///
@@ -62,6 +63,8 @@ pub(super) struct ParkState {
     stopping: bool,
     /// There is no worker thread.
     exited: bool,
+    /// The process that started the worker thread.
+    process: u32,
     /// The driver turns, on some thread.
     turning: bool,
     /// Tells the driver, which has lain down.
@@ -125,6 +128,7 @@ impl Park {
             asleep: false,
             stopping: false,
             exited: true,
+            process: 0,
             turning: false,
             bell: None,
             rings: 0,
@@ -149,7 +153,8 @@ impl Park {
 
     /// Says that a worker is about to start.
     pub(super) fn starts(&self) {
-        lock(&self.state).exited = false;
+        let mut state = lock(&self.state);
+        (state.exited, state.process) = (false, process::id());
     }
 
     /// Says that the worker has ended, and looks no more.
@@ -178,6 +183,8 @@ impl Park {
     /// rests then, or None if it is awake again.
     pub(super) fn settle(&self, asked: u64) -> Option<WorkerRest> {
         let mut state = lock(&self.state);
+        // A child process made by `fork` has no worker.
+        state.exited |= state.process != process::id();
         while state.answered < asked && !state.exited {
             state = wait(&self.settled, state);
         }
@@ -248,6 +255,11 @@ impl Park {
         (state.turning.then_some(state.asked), state.bell.take())
     }
 
+    /// Takes what was to tell the driver, which is gone.
+    pub(super) fn take_bell(&self) -> Option<Bell> {
+        lock(&self.state).bell.take()
+    }
+
     /// Says that the driver's turn is over.
     pub(super) fn end_turn(&self) {
         let mut state = lock(&self.state);
@@ -268,7 +280,7 @@ impl Park {
     /// Calls the hook with what it does not know yet, unless a thread does: the hook may call the
     /// timer, and is not called inside of itself.
     fn ring<'a>(&'a self, mut state: MutexGuard<'a, ParkState>) {
-        let process = std::process::id();
+        let process = process::id();
         if replace(&mut state.rings, process) == process {
             return;
         }

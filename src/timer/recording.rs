@@ -36,7 +36,7 @@ mod recorded {
         /// not call the timer, or own it.
         ///
         /// Each operation reads the clock once more, to tell when it happened, and so does the
-        /// thread that writes. TimerRecording needs the feature `record`.
+        /// thread that writes. Recording needs the feature `record`.
         ///
         /// ```no_run
         /// use std::fs::File;

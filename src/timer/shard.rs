@@ -365,6 +365,9 @@ impl Shard {
     /// Takes out a bounded number of the timeouts that are left, and returns whether these were
     /// all.
     pub(super) fn take_left(&self, tasks: &mut Vec<Unfired>, wakers: &mut Vec<Waker>) -> bool {
+        // With no lock held: more room takes long if there is much.
+        tasks.reserve(2 * BATCH);
+        wakers.reserve(2 * BATCH);
         let mut state = self.lock();
         let mut work = BATCH;
         loop {
@@ -406,13 +409,17 @@ impl Shard {
         let emptied = state.emptied.take();
         drop(state);
         drop(emptied);
+        self.handed_over.shrink_to_fit();
     }
 
     pub(super) fn stats(&self) -> (ShardCounts, WheelStats) {
         let state = self.lock();
         let mut stats = state.wheel.stats();
         stats.memory += state.emptied.as_ref().map_or(0, |memory| memory.allocated());
-        (state.counts, stats)
+        let counts = state.counts;
+        drop(state);
+        stats.memory += self.handed_over.memory();
+        (counts, stats)
     }
 
     #[inline]

@@ -12,6 +12,8 @@ use crate::ticks::NEVER;
 use crate::{Expired, Key};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::mem::forget;
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 
@@ -20,15 +22,16 @@ pub(super) struct Engine {
     pub(super) hub: Arc<Hub>,
     pub(super) shards: Box<[Arc<Shard>]>,
     pub(super) executor: Option<Box<dyn Executor>>,
-    /// The timeout that ran on the worker when the timer was stopped, if it would have run again.
-    pub(super) left: Mutex<Option<Unfired>>,
+    /// The timeouts that ran on the worker while the timer was stopped, and would have run again.
+    pub(super) left: Mutex<Vec<Unfired>>,
 }
 
 /// Does what the worker thread does, until the timer is stopped.
 pub(super) fn run(engine: Arc<Engine>) {
     let hub = Arc::clone(&engine.hub);
     let _exits = Exits(&hub);
-    inside::is_worker_of(hub.id);
+    // Until the thread has ended, destructors of thread-local values included.
+    forget(inside::enter_turn(hub.id));
     let mut asked = 0;
     loop {
         let mut rest = engine.turn(asked);
@@ -158,7 +161,7 @@ impl Engine {
             }
             _ => {
                 if let Some(unfired) = run_action(shard, action, late) {
-                    *lock(&self.left) = Some(unfired);
+                    lock(&self.left).push(unfired);
                 }
             }
         }

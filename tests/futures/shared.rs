@@ -3,7 +3,7 @@
 
 use super::{EMPTY, Kind, KindKey, check, on, replace};
 use crate::common::long;
-use crate::help::{Hand, Manual, ms, wait_until};
+use crate::help::{BoxedTask, Hand, Manual, ms, wait_until};
 use fastrand::Rng;
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -11,7 +11,7 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
-use tickwheel::{Mode, ScheduleErrorKind};
+use tickwheel::{Mode, Next, Run, ScheduleErrorKind};
 
 in_each_mode! {
     random_operations_give_what_a_sorted_map_gives,
@@ -47,6 +47,7 @@ in_each_mode! {
     after_a_jump_all_come_by_deadline,
     a_thread_waits_for_it,
     a_thread_waits_for_so_long_and_no_longer,
+    a_call_that_blocks_the_worker_is_an_error_unless_a_value_is_due,
 }
 
 /// One of a kind on a clock that is moved by hand, and the task that waits for it.
@@ -793,4 +794,34 @@ fn a_thread_waits_for_so_long_and_no_longer(mode: Mode) {
     manual.advance(95);
     assert_eq!(receiver.recv().unwrap().expect("not empty").expect("in time").value, 1);
     waiting.join().unwrap();
+}
+
+/// The worker would wait for itself, also with an executor that runs tasks where it is called.
+fn a_call_that_blocks_the_worker_is_an_error_unless_a_value_is_due(mode: Mode) {
+    for is_inline in [false, true] {
+        let manual = Manual::built(mode, |builder| match is_inline {
+            true => builder.executor(|task: BoxedTask| task()),
+            false => builder,
+        });
+        let Held { mut kind, manual, .. } = Held::on(manual);
+        kind.insert(1, ms(10));
+        kind.insert(4, ms(1_000));
+        let (sender, receiver) = mpsc::channel();
+        let task = move |_: &Run| {
+            let one = kind.recv().map(|due| due.map(|due| due.value));
+            let batched = kind.recv_batch(&mut Vec::new(), 5);
+            let timed = kind.recv_timeout(ms(5)).and_then(Result::err);
+            sender.send((one, batched, timed.map(|elapsed| elapsed.error()))).unwrap();
+            kind.insert(2, ms(10));
+            kind.insert(3, ms(10));
+            Next::After(ms(10))
+        };
+        manual.timer.schedule_with(ms(5), task).expect("it runs");
+        manual.advance(5);
+        let deadlock = ScheduleErrorKind::Deadlock;
+        let refused = (Some(Err(deadlock)), Err(deadlock), Some(Some(deadlock)));
+        assert_eq!(receiver.recv(), Ok(refused));
+        manual.advance(10);
+        assert_eq!(receiver.recv(), Ok((Some(Ok(1)), Ok(2), Some(Some(deadlock)))));
+    }
 }

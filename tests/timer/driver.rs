@@ -1,7 +1,7 @@
 //! Timers without a thread, which a driver drives.
 
 use crate::common::Numbers;
-use crate::help::{Count, CountsDrop, Gate, Hand, Kept, Log, ms, returns};
+use crate::help::{Count, CountsDrop, Gate, Hand, Kept, Log, Manual, ms, returns, wait_until};
 use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::{Arc, Barrier, Mutex};
@@ -532,4 +532,36 @@ fn a_driver_counts_no_thread() {
     timer.schedule(Duration::ZERO, || {}).expect("it runs");
     driver.turn();
     assert_eq!(crate::help::threads_named(name).unwrap_or(0), 0);
+}
+
+/// What a cancelled task captured is dropped on a thread that waits for no timer.
+#[test]
+fn dropped_where_nobody_may_wait_it_does_not_hold_up_a_thread_that_stops() {
+    let other = Manual::with(|builder| builder);
+    let Driven { timer, driver, .. } = Driven::new();
+    for _ in 0..50_000 {
+        timer.schedule(ms(60_000), || {}).expect("it runs");
+    }
+    let owner = other.after(60_000, move || drop(driver));
+    returns("stopping as the driver is dropped", move || {
+        let stopping = timer.clone();
+        let stops = thread::spawn(move || stopping.stop().expect("outside").len());
+        wait_until(|| timer.is_stopped());
+        assert!(owner.cancel());
+        assert_eq!(stops.join().expect("it does not panic"), 50_000);
+    });
+}
+
+/// The thread that moves the clock holds a lock meanwhile.
+#[test]
+fn a_hook_may_use_a_channel_as_the_clock_moves() {
+    let Driven { clock, timer, mut driver, .. } = Driven::new();
+    let other = Timer::new();
+    let (sender, mut receiver) = delay_channel(&other);
+    driver.on_wake(move |_| _ = sender.insert((), Duration::ZERO));
+    timer.schedule(ms(5), || {}).expect("it runs");
+    driver.turn();
+    clock.advance(ms(5));
+    assert_eq!(receiver.len(), 1);
+    assert!(receiver.recv().is_some_and(|due| due.is_ok()));
 }

@@ -4,7 +4,7 @@ use crate::help::{Count, CountsDrop, Gate, Manual, build, ms, threads_named, wai
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
-use tickwheel::{Mode, ScheduleErrorKind, Status, StopError, Task, Timer};
+use tickwheel::{Mode, Next, Run, ScheduleErrorKind, Status, StopError, Task, Timer, Unfired};
 
 in_each_mode! {
     gives_back_what_did_not_fire,
@@ -185,4 +185,34 @@ fn tasks_still_running_may_use_the_timer_while_it_stops() {
     timer.stop().expect("outside");
     let (refused, is_error) = results.lock().unwrap()[0];
     assert!(matches!(refused, Ok(()) | Err(ScheduleErrorKind::Stopped)) && is_error);
+}
+
+/// Those that the worker had taken out run while another shard is emptied.
+#[test]
+fn repeating_ones_that_run_while_it_stops_all_come_back() {
+    let manual = Manual::with(|builder| builder.shards(2));
+    let (timer, dropped) = (&manual.timer, Count::default());
+    let repeating = |number| {
+        let (stopping, captured) = (timer.clone(), CountsDrop(dropped.clone()));
+        let task = move |_: &Run| {
+            let _captured = &captured;
+            wait_until(|| stopping.is_stopped() || 0 < number);
+            Next::After(ms(10))
+        };
+        timer.schedule_with(ms(1), task).expect("it runs")
+    };
+    let handles: Vec<_> =
+        thread::scope(|scope| scope.spawn(|| (0..3).map(repeating).collect()).join().unwrap());
+    // In the shard that is emptied first, or last.
+    (0..50_000).for_each(|_| drop(manual.idle(60_000)));
+    let clock = manual.clock.clone();
+    let moving = thread::spawn(move || clock.jump(ms(2)));
+    // The first of them runs.
+    wait_until(|| timer.pending() < 50_003);
+    let unfired = timer.stop().expect("outside");
+    moving.join().expect("it does not panic");
+    assert_eq!((unfired.len(), dropped.get()), (50_003, 0));
+    let tasks = unfired.into_iter().map(Unfired::into_task);
+    assert_eq!(tasks.filter(|task| matches!(task, Task::Repeating(_))).count(), 3);
+    assert!(handles.iter().all(|handle| handle.status() == Status::Stopped));
 }

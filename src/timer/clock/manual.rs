@@ -169,7 +169,13 @@ impl ManualClock {
     }
 
     fn followers(&self) -> Vec<Follower> {
-        lock(&self.0.followers).clone()
+        let mut followers = lock(&self.0.followers);
+        followers.retain(Follower::is_alive);
+        if followers.len() < followers.capacity() / 4 {
+            let alive = followers.len();
+            followers.shrink_to(alive * 2);
+        }
+        followers.clone()
     }
 }
 
