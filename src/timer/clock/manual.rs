@@ -95,8 +95,9 @@ impl ManualClock {
     /// Inside a task of any timer, this only moves the clock and tells the timers: see
     /// [`ManualClock`].
     ///
-    /// Advancing waits for ever if a task waits for the thread that advances the clock, or if a
-    /// task keeps scheduling itself for the present: no time passes meanwhile.
+    /// Advancing waits for ever if a task waits for the thread that advances the clock, if an
+    /// executor has no room until that thread goes on, or if a task keeps scheduling itself for the
+    /// present: no time passes meanwhile.
     ///
     /// Time saturates at what an [`Instant`] can hold.
     pub fn advance(&self, duration: Duration) {
