@@ -111,8 +111,8 @@ language sql as $$
     select exists (select from gone)
 $$;
 
--- Reads each row of these partitions, and sets aside what cannot be read.
-create function tickwheel_set_aside(partitions int[], firsts bigint[], lasts bigint[])
+-- Reads rows of these partitions, of each so many, and sets aside what cannot be read.
+create function tickwheel_set_aside(partitions int[], firsts bigint[], lasts bigint[], most bigint)
 returns table (name bytea, deadline bigint)
 language plpgsql as $$
 #variable_conflict use_column
@@ -127,7 +127,7 @@ begin
         cross join lateral (
             select d.ctid as row, d.deadline, d.number from tickwheel_due d
             where d.partition = u.partition and d.deadline between u.first and u.last
-            order by d.deadline limit 10000) due
+            order by d.deadline, d.name limit most) due
     loop
         raw := '';
         begin
@@ -163,7 +163,7 @@ declare
 begin
     foreach function in array array['tickwheel_put(text[], bigint[], bytea[])',
         'tickwheel_schedule(text, timestamptz, bytea)', 'tickwheel_cancel(text)',
-        'tickwheel_set_aside(int[], bigint[], bigint[])']
+        'tickwheel_set_aside(int[], bigint[], bigint[], bigint)']
     loop
         execute format('alter function %s set search_path = %I, pg_temp', function,
             current_schema());

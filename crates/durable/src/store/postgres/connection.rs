@@ -1,7 +1,7 @@
 //! A connection, and what is committed on it.
 
 use std::collections::HashSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row};
@@ -110,10 +110,17 @@ impl Connection {
     ) -> Result<Vec<Result<Changed, crate::Error>>, Error> {
         // The failed commit has waited for the locks already.
         self.execute("set local lock_timeout = 5").await?;
+        let began = Instant::now();
         let mut done = Vec::with_capacity(changes.len());
         let mut left: Vec<&[Change]> = runs(changes).collect();
         left.reverse();
         while let Some(part) = left.pop() {
+            if self.limit / 3 < began.elapsed() {
+                // Else the call would end, and with it what is done.
+                let out_of_time = |change| Err(failed(change, "too many others are refused"));
+                done.extend(part.iter().map(out_of_time));
+                continue;
+            }
             self.execute("savepoint part").await?;
             let error = match self.change(part).await {
                 Ok(changed) => {

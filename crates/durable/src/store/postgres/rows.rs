@@ -158,10 +158,13 @@ impl Connection {
         let partitions: Vec<i32> = places.iter().map(|place| place.0).collect();
         let firsts: Vec<i64> = places.iter().map(|place| place.1).collect();
         let lasts: Vec<i64> = places.iter().map(|place| place.2).collect();
-        let parameters: [Parameter<'_>; 3] = [
+        // Of each as many as a load may have met, or fewer.
+        let most = (MOST_SET_ASIDE / places.len().max(1) as i64).max(1);
+        let parameters: [Parameter<'_>; 4] = [
             (&partitions, Type::INT4_ARRAY),
             (&firsts, Type::INT8_ARRAY),
             (&lasts, Type::INT8_ARRAY),
+            (&most, Type::INT8),
         ];
         self.begin().await?;
         let rows = self.query(SET_ASIDE, &parameters).await?;
@@ -404,12 +407,15 @@ const LOAD: &str = "select due.partition, due.deadline, due.name, due.number, du
 pub(super) const GET: &str = "select partition, deadline, name, number, attempt, payload
      from tickwheel_due where name = $1";
 
-const SET_ASIDE: &str = "select name, deadline from tickwheel_set_aside($1, $2, $3)";
+const SET_ASIDE: &str = "select name, deadline from tickwheel_set_aside($1, $2, $3, $4)";
 
 const UNREADABLE: &str = "it cannot be read; table tickwheel_broken says why";
 
 /// A snapshot that sees nothing in progress: all that is there is before the first load.
 const NOTHING: &str = "9000000000000000000:9000000000000000000:";
+
+/// The most rows that are looked at for what cannot be read: what a call has time for.
+const MOST_SET_ASIDE: i64 = 20_000;
 
 /// The most rows that become visible behind the positions between two loads.
 const MOST_NEWS: i64 = 50_000;
