@@ -8,9 +8,9 @@
 use crate::TokioClock;
 use crate::alarm::Alarm;
 use std::cell::RefCell;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use tickwheel::Timer;
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use tokio::time::{Duration, Instant};
@@ -47,12 +47,22 @@ pub(crate) fn current() -> Arc<Driven> {
 #[cold]
 fn find_or_start(handle: Handle) -> Arc<Driven> {
     let runtime = handle.id();
-    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-    all.retain(|(_, driven)| 0 < driven.strong_count());
-    // Of others this must not have the last reference: dropping it wakes tasks, and the lock is
-    // held.
-    let mut of_this = all.iter().filter(|(id, _)| *id == runtime);
-    if let Some(driven) = of_this.find_map(|(_, driven)| driven.upgrade()) {
+    if let Some(driven) = find(&mut lock_all(), runtime) {
+        return driven;
+    }
+    let probe = handle.spawn(pending::<()>());
+    // A runtime that shuts down, or has, takes no task.
+    if probe.is_finished() {
+        return Arc::new(Driven {
+            runtime,
+            timer: STOPPED.clone(),
+            #[cfg(feature = "test-util")]
+            alarm: Arc::new(Alarm::new(handle)),
+        });
+    }
+    probe.abort();
+    let mut all = lock_all();
+    if let Some(driven) = find(&mut all, runtime) {
         return driven;
     }
     let shards = handle.metrics().num_workers().saturating_mul(SHARDS_PER_WORKER).clamp(1, 256);
@@ -87,6 +97,18 @@ fn find_or_start(handle: Handle) -> Arc<Driven> {
         handle.spawn(async {});
     }
     driven
+}
+
+fn find(all: &mut Vec<(Id, Weak<Driven>)>, runtime: Id) -> Option<Arc<Driven>> {
+    all.retain(|(_, driven)| 0 < driven.strong_count());
+    // Of others this must not have the last reference: dropping it wakes tasks, and the lock is
+    // held.
+    let mut of_this = all.iter().filter(|(id, _)| *id == runtime);
+    of_this.find_map(|(_, driven)| driven.upgrade())
+}
+
+fn lock_all() -> MutexGuard<'static, Vec<(Id, Weak<Driven>)>> {
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns an instant at which a tick of this runtime's own timer began.
@@ -132,6 +154,10 @@ thread_local! {
 
 /// The timers of all runtimes, and of some that are gone.
 static ALL: Mutex<Vec<(Id, Weak<Driven>)>> = Mutex::new(Vec::new());
+
+/// For runtimes that have ended. Its driver is dropped at once.
+static STOPPED: LazyLock<Timer> =
+    LazyLock::new(|| Timer::builder().shards(1).build_driven().expect("one is in range").0);
 
 /// With one for each, two busy workers would soon meet at one.
 const SHARDS_PER_WORKER: usize = 4;

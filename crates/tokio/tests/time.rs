@@ -1,5 +1,6 @@
 //! What tokio's own suites do not ask: the driver in each kind of runtime, its end, and its clock.
 
+use allocation_counter::measure;
 use futures::FutureExt;
 use std::cell::RefCell;
 use std::future::{pending, poll_fn};
@@ -168,6 +169,17 @@ fn after_its_runtime_a_sleep_is_made_and_panics_when_polled() {
     let theirs = panics(|| assert!(poll(&mut Box::pin(tokio::time::sleep(hour))).is_pending()));
     assert_eq!(panics(|| assert!(poll(&mut late).is_pending())), theirs);
     assert_eq!(timeout(ms(1), async { 1 }).now_or_never(), Some(Ok(1)));
+}
+
+#[test]
+fn after_its_runtime_a_sleep_builds_no_timer() {
+    let runtime = multi_thread(16);
+    let handle = runtime.handle().clone();
+    drop(runtime);
+    let _inside = handle.enter();
+    drop(sleep(ms(1)));
+    let made = measure(|| drop(sleep(ms(1))));
+    assert!(made.bytes_total < 4_096, "{made:?}");
 }
 
 type Waits = Pin<Box<dyn Future<Output = ()> + Send>>;
