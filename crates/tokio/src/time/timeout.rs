@@ -14,12 +14,13 @@ use tokio::task::coop;
 /// As tokio's: outside of a runtime, or in one without timers.
 #[track_caller]
 pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoFuture> {
+    let future = future.into_future();
     #[expect(clippy::manual_map, reason = "a closure would hide the caller from a panic")]
     let sleep = match Instant::now().checked_add(duration) {
         Some(deadline) => Some(sleep_until(deadline)),
         None => None,
     };
-    Timeout { future: future.into_future(), sleep }
+    Timeout { future, sleep }
 }
 
 /// Gives `future` until `deadline`: [`tokio::time::timeout_at`].
