@@ -182,6 +182,21 @@ fn after_its_runtime_a_sleep_builds_no_timer() {
     assert!(made.bytes_total < 4_096, "{made:?}");
 }
 
+#[test]
+fn what_a_peak_needed_is_given_back_while_a_sleep_waits() {
+    current_thread().block_on(async {
+        let hour = Duration::from_secs(3_600);
+        let mut waits = sleep(hour);
+        assert!(poll(&mut waits).is_pending());
+        let mut peak: Vec<_> = (0..20_000).map(|n| sleep(hour + ms(n % 5_000))).collect();
+        assert!(peak.iter_mut().all(|sleep| poll(sleep).is_pending()));
+        drop(peak);
+        let given = measure(time::shrink_to_fit);
+        assert!(given.bytes_current < -500_000, "{given:?}");
+        assert!(poll(&mut waits).is_pending());
+    });
+}
+
 type Waits = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 fn theirs(duration: Duration) -> Waits {
@@ -674,6 +689,26 @@ fn a_future_that_uses_up_its_budget_ends_at_its_deadline() {
         };
         let elapsed = timeout(ms(5), busy).await.expect_err("it never ends");
         assert_eq!(std::io::Error::from(elapsed).to_string(), "timed out");
+    });
+}
+
+/// What makes the future may take its time.
+#[test]
+fn a_timeout_begins_when_its_future_is_made() {
+    struct Slow;
+    impl IntoFuture for Slow {
+        type Output = ();
+        type IntoFuture = std::future::Pending<()>;
+        fn into_future(self) -> Self::IntoFuture {
+            // Its first poll moves the clock.
+            assert!(time::advance(ms(600)).now_or_never().is_none());
+            pending()
+        }
+    }
+    paused().block_on(async {
+        let start = Instant::now();
+        timeout(ms(1_000), Slow).await.expect_err("it never ends");
+        assert!(ms(1_600) <= start.elapsed());
     });
 }
 

@@ -47,6 +47,19 @@ pub async fn advance(duration: Duration) {
     tokio::task::yield_now().await;
 }
 
+/// Gives back the memory that the sleeps of the current runtime needed at a peak that is over,
+/// while some of them still wait. When none of a shard waits, that comes by itself.
+///
+/// This holds the lock of each shard in turn, for a time that grows with the peak.
+///
+/// # Panics
+///
+/// As [`sleep()`].
+#[track_caller]
+pub fn shrink_to_fit() {
+    crate::runtime::current().timer.shrink_to_fit();
+}
+
 /// Returns a delay that an instant can be moved by: about 30 years, as in tokio.
 fn at_most_30_years(delay: Duration) -> Duration {
     delay.min(Duration::from_secs(86_400 * 365 * 30))
