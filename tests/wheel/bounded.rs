@@ -495,7 +495,7 @@ fn what_is_not_due_yet_is_sorted_only_while_it_is_little(mode: Mode) {
 }
 
 /// More than a few chunks, and more than are sorted at once.
-const CROWD: u64 = 3000;
+const CROWD: u64 = 2000;
 /// Far enough to be on a coarse level.
 const FAR: u64 = 1 << 20;
 

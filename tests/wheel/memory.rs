@@ -174,11 +174,11 @@ fn a_dropped_wheel_gives_everything_back(mode: Mode) {
 
 fn all_but_one_a_bucket_cancelled(mode: Mode) {
     const BUCKETS: u64 = 512;
-    const CROWD: u64 = 40;
-    for kept in [0, CROWD / 2, CROWD - 1] {
+    let crowd = long(16, 40);
+    for kept in [0, crowd / 2, crowd - 1] {
         let mut metered = Metered::new(mode);
-        let mut keys = Vec::with_capacity((BUCKETS * CROWD) as usize);
-        for value in 0..BUCKETS * CROWD {
+        let mut keys = Vec::with_capacity((BUCKETS * crowd) as usize);
+        for value in 0..BUCKETS * crowd {
             keys.push(metered.step(|wheel| wheel.schedule(1000 + value % BUCKETS, value)));
         }
         metered.assert_bounded();
@@ -204,7 +204,7 @@ fn successive_far_buckets_filled_and_emptied(mode: Mode) {
     let mut metered = Metered::new(mode);
     let mut keys = Vec::with_capacity(CROWD as usize);
     for bit in (0..64).step_by(EVERY) {
-        for turn in 0..4 {
+        for turn in 0..long(2, 4) {
             let deadline = (1_u64 << bit).saturating_add(numbers.below(1 << bit) / 4 * turn);
             for value in 0..CROWD {
                 keys.push(metered.step(|wheel| wheel.schedule(deadline, value)));
@@ -219,7 +219,7 @@ fn successive_far_buckets_filled_and_emptied(mode: Mode) {
 }
 
 fn a_crowd_moved_through_all_buckets(mode: Mode) {
-    const CROWD: u64 = 300;
+    const CROWD: u64 = 100;
     let mut metered = Metered::new(mode);
     let mut keys = Vec::with_capacity(CROWD as usize);
     for value in 0..CROWD {
@@ -420,11 +420,11 @@ fn room_that_is_there_is_not_made_again(mode: Mode) {
 }
 
 fn one_left_behind_keeps_no_room_for_the_crowd_that_was_with_it(mode: Mode) {
-    const CROWD: usize = 4000;
+    let crowd = long(1_500, 4_000);
     let mut metered = Metered::new(mode);
-    let mut keys = Vec::with_capacity(CROWD);
+    let mut keys = Vec::with_capacity(crowd);
     for deadline in (1..60).chain((6..64).map(|bit| 1 << bit)).step_by(EVERY) {
-        for value in 0..CROWD {
+        for value in 0..crowd {
             keys.push(metered.step(|wheel| wheel.schedule(deadline, value as u64)));
         }
         for key in keys.drain(..).skip(1) {

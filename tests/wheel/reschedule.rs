@@ -10,6 +10,7 @@ in_each_mode! {
         "next 199; walk 198; to 199: a@199; anew; a@5000; a>64; next 64; walk 63; to 64: a@64; "
         "to 5000; anew; a@2^40; a>3; next 3; walk 2; to 3: a@3; to 2^40; anew; a@max; a>1; "
         "next 1; wakes 1; to 1: a@1; to max",
+    moved_to_where_it_was_still_comes_once: "a@77; a>77; a>77; a>77; walk 200: a@77",
     moved_twice_comes_where_it_was_moved_last: "a@200; a>50; walk 20; a>40; walk 300: a@40",
     moved_into_the_past_comes_at_once:
         "to 100; a@1000; to 100; a>20; next 100; wakes 100; to 100: a@100",
