@@ -4,10 +4,11 @@
 //! beginning: `stop` waits for its turn to be over, where it joins a thread.
 //!
 //! `stop` sets the timer's life to `Stopping`: no worker starts any more, and a second `stop`
-//! waits. It closes each shard under its lock: nothing is scheduled there or taken out to be fired
-//! from then on. It takes out what is left, a batch at a time, tells the worker, and joins it: by
-//! then the last task on the worker has ended. It wakes the futures that waited. Then life says
-//! `Stopped`. A thread that could wait for ever does not wait: `inside::may_wait` tells.
+//! waits. It closes each shard under its lock: nothing is scheduled there or taken out of the wheel
+//! to be fired from then on. What was taken out before may still run. It takes out what is left, a
+//! batch at a time, tells the worker, and joins it: by then the last task on the worker has ended.
+//! It wakes the futures that waited. Then life says `Stopped`. A thread that could wait for ever
+//! does not wait: `inside::may_wait` tells.
 //!
 //! | case | what happens | `tests/loom.rs` |
 //! |---|---|---|
