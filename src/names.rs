@@ -66,18 +66,11 @@ impl Names {
         self.len = 0;
     }
 
-    /// Makes room for `additional` keys, if there is enough memory.
-    pub(crate) fn try_reserve(
-        &mut self,
-        additional: usize,
-        hash_of: impl Fn(&Key) -> u64,
-    ) -> Result<(), TryReserveError> {
+    /// Makes room for the tables of `additional` keys, if there is enough memory. Makes no table:
+    /// that is for `insert`.
+    pub(crate) fn try_reserve(&mut self, additional: usize) -> Result<(), TryReserveError> {
         let tables = self.len.saturating_add(additional).div_ceil(PER_TABLE);
-        self.tables.try_reserve(tables.saturating_sub(self.tables.len()))?;
-        while self.tables.len() < tables {
-            self.split(&hash_of);
-        }
-        Ok(())
+        self.tables.try_reserve(tables.saturating_sub(self.tables.len()))
     }
 
     /// Gives back the memory that the keys do not need.

@@ -193,13 +193,15 @@ impl<K, V, S> WheelMap<K, V, S> {
         self.names.shrink_to_fit(hash_in(&self.wheel));
     }
 
-    /// Makes room for `additional` values more. Does nothing if there is not enough memory.
+    /// Makes room for `additional` values more, so that storing them allocates only for the buckets
+    /// that they fall in and for small tables of their keys. Does nothing if there is not enough
+    /// memory.
     ///
     /// Cost: O(n).
     pub fn reserve(&mut self, additional: usize) {
-        self.wheel.reserve(additional);
         // If there is no room now, `insert` asks again when it needs it.
-        let _ = self.names.try_reserve(additional, hash_in(&self.wheel));
+        let room = self.wheel.try_reserve(additional);
+        let _ = room.and_then(|()| self.names.try_reserve(additional));
     }
 
     /// Returns the tick of the next value that comes out, or None if the map is empty. It is exact,

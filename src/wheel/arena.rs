@@ -2,6 +2,7 @@
 
 use super::growing::{self, Growing};
 use crate::steps;
+use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
@@ -157,15 +158,12 @@ impl<T> Arena<T> {
     }
 
     /// Makes room for `additional` timeouts, if there is enough memory.
-    pub(super) fn reserve(&mut self, additional: usize) {
+    pub(super) fn try_reserve(&mut self, additional: usize) -> Result<(), TryReserveError> {
         let additional = additional.saturating_sub(self.slots.len() - self.len);
-        // If there is no room now, `push` asks again when it needs it.
         let groups = self.slots.len().saturating_add(additional).div_ceil(GROUP);
-        let _ = self
-            .slots
-            .try_reserve(additional)
-            .and_then(|()| self.deadlines.try_reserve(additional))
-            .and_then(|()| self.vacant.try_reserve(groups - self.vacant.len()));
+        self.slots.try_reserve(additional)?;
+        self.deadlines.try_reserve(additional)?;
+        self.vacant.try_reserve(groups - self.vacant.len())
     }
 
     /// Stores a timeout, and returns its key and its entry.
@@ -670,7 +668,7 @@ mod tests {
     #[test]
     fn room_made_is_room_for_all_that_is_known_of_a_slot() {
         let mut arena = Arena::new();
-        arena.reserve(1000);
+        arena.try_reserve(1000).expect("there is so much memory");
         let memory = arena.memory();
         for _ in 0..1000 {
             arena.insert(0, ());

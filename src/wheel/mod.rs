@@ -22,6 +22,7 @@ pub use iter::{Drain, ExtractDue, Iter, IterMut};
 
 use crate::mode::Mode;
 use crate::steps;
+use alloc::collections::TryReserveError;
 use alloc::vec;
 use alloc::vec::Vec;
 use arena::{Arena, Entry};
@@ -808,7 +809,12 @@ impl<T> Wheel<T> {
     ///
     /// Cost: O(n).
     pub fn reserve(&mut self, additional: usize) {
-        self.arena.reserve(additional);
+        // If there is no room now, `schedule` asks again when it needs it.
+        let _ = self.try_reserve(additional);
+    }
+
+    pub(crate) fn try_reserve(&mut self, additional: usize) -> Result<(), TryReserveError> {
+        self.arena.try_reserve(additional)
     }
 
     /// Gives back the memory that the pending timeouts do not need. Their keys stay valid. O(n).

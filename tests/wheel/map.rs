@@ -666,4 +666,22 @@ fn emptied_and_shrunk_it_holds_nothing(mode: Mode) {
     assert_eq!(held.bytes_current, map.stats().memory as i64, "the map knows what it allocated");
 }
 
+/// No computer has room for so many values of four megabytes.
+#[test]
+fn where_values_can_have_no_room_their_names_take_none() {
+    let mut map = WheelMap::<u64, [u8; 4 << 20]>::new(Mode::hierarchical());
+    map.reserve(1 << 25);
+    assert_eq!(map.stats().memory, 0);
+}
+
+#[test]
+fn room_is_made_in_few_steps_however_much_it_is() {
+    let mut map = WheelMap::new(Mode::hierarchical());
+    (0..5_000_u64).for_each(|key| _ = map.insert(key, key, 7));
+    let before = tickwheel::steps();
+    map.reserve(1 << 20);
+    assert!(tickwheel::steps() - before <= 5_000, "the keys stay where they are");
+    map.check();
+}
+
 const GOOD: Moods = Moods { hashes: u32::MAX, eqs: u32::MAX, differs: false, is_equal: None };
