@@ -11,9 +11,10 @@ impl<T> Wheel<T> {
     ///
     /// The wheel takes the tick of a pending timeout, if it finds one at once: among 64 entries of
     /// each of the last two occupied buckets, or of what is sorted. Otherwise it takes the multiple
-    /// of the highest power of two in the range. So timeouts whose ranges overlap meet at few
-    /// ticks, whether or not they find each other. A hashed wheel finds only timeouts of the coming
-    /// round.
+    /// of the highest power of two in the range. It takes that one, too, if something is due there
+    /// and each timeout that it finds is alone at its tick, because such a timeout may be
+    /// cancelled. So timeouts whose ranges overlap meet at few ticks, whether or not they find each
+    /// other. A hashed wheel finds only timeouts of the coming round.
     ///
     /// [`deadline`](Self::deadline) tells the tick. If all of the range is at or before
     /// [`now`](Self::now), the timeout is due now. A range whose end is before its start counts as
@@ -63,29 +64,46 @@ impl<T> Wheel<T> {
     pub(crate) fn choose(&self, range: &RangeInclusive<u64>) -> u64 {
         let earliest = self.now.max(*range.start());
         let latest = earliest.max(*range.end());
-        self.due_within(earliest, latest).unwrap_or_else(|| coarsest(earliest, latest))
+        let coarsest = coarsest(earliest, latest);
+        self.due_within(earliest, latest, coarsest).unwrap_or(coarsest)
     }
 
-    /// Returns a tick from `earliest` to `latest` at which something is due.
-    fn due_within(&self, earliest: u64, latest: u64) -> Option<u64> {
+    /// Returns a tick from `earliest` to `latest` at which something is due. It is that of one
+    /// timeout alone only if none is found that several share, and nothing is due at `coarsest`.
+    fn due_within(&self, earliest: u64, latest: u64, coarsest: u64) -> Option<u64> {
         let Self { table, ready, arena, geometry, cursor, .. } = self;
         let is_due = |entry: &Entry| {
             (earliest..=latest).contains(&entry.deadline) && !arena.is_stale(*entry)
         };
+        // Those that were put in first, because most that are cancelled soon are gone there.
+        let entries =
+            |number: u32| table.bucket(number).iter().take(ENTRIES).inspect(|_| steps::count(1));
         let last = (*cursor < latest).then(|| geometry.bucket(latest, *cursor));
         let mut bucket = last.and_then(|number| table.last(number));
+        let mut lone = None;
         for _ in 0..LOOKS {
             let Some(number) = bucket else { break };
-            // Those that were put in first, because most that are cancelled soon are gone there.
-            let looked = |_: &Entry| steps::count(1);
-            let mut entries = table.bucket(number).iter().take(ENTRIES).inspect(looked);
-            if let Some(entry) = entries.find(is_due) {
-                return Some(entry.deadline);
+            let mut due = entries(number).filter(is_due);
+            if let Some(first) = due.next() {
+                if due.any(|other| other.deadline == first.deadline) {
+                    return Some(first.deadline);
+                }
+                lone = lone.or(Some(first.deadline));
             }
             bucket = number.checked_sub(1).and_then(|below| table.last(below));
         }
-        let mut sorted = ready.until(latest).iter().rev().take(ENTRIES);
-        sorted.find(|entry| is_due(entry)).map(|entry| entry.deadline)
+        if lone.is_some() && *cursor < coarsest {
+            let number = geometry.bucket(coarsest, *cursor);
+            let is_there = table.last(number) == Some(number);
+            let is_it = |entry: Entry| entry.deadline == coarsest && is_due(&entry);
+            if is_there && entries(number).any(is_it) {
+                return Some(coarsest);
+            }
+        }
+        lone.or_else(|| {
+            let mut sorted = ready.until(latest).iter().rev().take(ENTRIES);
+            sorted.find(|entry| is_due(entry)).map(|entry| entry.deadline)
+        })
     }
 }
 
@@ -102,8 +120,8 @@ fn coarsest(earliest: u64, latest: u64) -> u64 {
 /// the first tick.
 const LOOKS: usize = 2;
 
-/// The most entries that a choice looks at in each of these buckets, and among what is sorted, for
-/// a timeout that was not cancelled.
+/// The most entries that a choice looks at in each bucket, and among what is sorted, for a timeout
+/// that was not cancelled.
 const ENTRIES: usize = 64;
 
 #[cfg(test)]

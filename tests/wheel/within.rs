@@ -9,6 +9,7 @@ in_each_hierarchical_mode! {
     something_due_in_the_range_is_found_at_any_distance,
     // `b` is in the bucket of the last tick.
     something_beyond_the_range_hides_nothing: "a@3cube+1 b@5cube+2; c@3cube..5cube+1; c=3cube+1",
+    a_tick_that_two_share_is_taken_before_that_of_one: "a@523 b@523 c@590; d@513..600; d=523",
     // A bucket was sorted as a whole, so its later ticks are in no bucket any more.
     what_is_sorted_ahead_is_found:
         "a@2^40+1 b@2^40+3 c@2^40+3; take 2^40+1: a@2^40+1; d@2^40+2..2^40+3; d=2^40+3; "
@@ -25,6 +26,9 @@ in_each_mode! {
         "a@30_000..31_000; a=30_720; to 30_719; to 30_720: a@30_720; anew; a@30_000..30_000; "
         "a=30_000; anew; a@1..1_000_000; a=524_288; to 524_287; anew; a@65..127; a=96; anew; "
         "a@max-5..max; a=max-3; to max-4; to max-3: a@max-3; a@max..max; a=max; to max: a@max",
+    // The one may be a request that is answered.
+    the_coarsest_tick_is_taken_before_that_of_one_if_something_is_due_there:
+        "a@500..600; a=512; b@590; c@500..600; c=512",
     // It may be due now, but then it costs a wake-up of its own.
     a_range_that_has_begun_is_what_is_left_of_it: "to 1000; a@500..1010; a=1008",
     a_range_that_is_over_is_due_now:
