@@ -384,14 +384,19 @@ impl Study {
     pub fn recommended(&self) -> Option<&Candidate> {
         // Which of several that cost the same comes out first is chance. Their size is not, and the
         // larger a wheel is, the more its cost depends on what else is in the caches.
+        let taken = self.alike().min_by_key(|it| (it.mode.is_hashed(), it.mode.buckets()));
+        taken.or_else(|| self.baseline())
+    }
+
+    /// Returns the configurations that are better than the baseline, and cost about as little as the
+    /// best of them.
+    fn alike(&self) -> impl Iterator<Item = &Candidate> {
         let better = || {
             let better = self.with_finding(Finding::Better);
             better.filter_map(|it| Some((it, it.quotient()?.median)))
         };
         let most = judge::alike(better().map(|(_, median)| median));
-        let alike = better().filter(|&(_, median)| median <= most).map(|(it, _)| it);
-        let taken = alike.min_by_key(|it| (it.mode.is_hashed(), it.mode.buckets()));
-        taken.or_else(|| self.baseline())
+        better().filter(move |&(_, median)| median <= most).map(|(it, _)| it)
     }
 
     /// Returns the configuration that the others are compared with, if it came to the end: the

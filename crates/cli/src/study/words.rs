@@ -94,12 +94,13 @@ impl Study {
             }
             Answer::Better(taken, quotient) => {
                 return format!(
-                    "Take {}: it costs {} less than {}, {}. {}{}{}",
+                    "Take {}: it costs {} less than {}, {}. {}{}{}{}",
                     name(taken),
                     less(quotient),
                     self.title(baseline),
                     sure(),
                     advantage(taken, baseline),
+                    self.equals(taken),
                     self.tick_reason(baseline),
                     self.caution(),
                 );
@@ -140,6 +141,15 @@ impl Study {
         }
         let unknown: Vec<_> = self.with_finding(Finding::Unknown).collect();
         if unknown.is_empty() { Answer::Same } else { Answer::Unknown(unknown) }
+    }
+
+    /// Names what might be taken as well; nothing if there is none.
+    fn equals(&self, taken: &Candidate) -> String {
+        let others = self.alike().filter(|&it| it != taken).map(|it| it.mode.to_string());
+        match list(others) {
+            names if names.is_empty() => names,
+            names => format!(" {names} costs about the same."),
+        }
     }
 
     /// Says for how many timeouts the answer holds, if the trace ends while they become more.
@@ -510,8 +520,9 @@ mod tests {
                 other.figures.counted_score *= counted;
                 other.measured.as_mut().unwrap().quotient = Interval { least, median, most };
             }
-            study.recommended().unwrap().mode.to_string()
+            study
         };
+        let taken = |study: &Study| study.recommended().unwrap().mode.to_string();
         for quotients in [
             [(0.932, 0.937, 0.962), (0.936, 0.941, 0.954), (0.907, 0.914, 0.934)],
             [(0.917, 0.934, 0.942), (0.919, 0.931, 0.940), (0.895, 0.903, 0.923)],
@@ -519,7 +530,7 @@ mod tests {
             [(0.957, 0.962, 0.967), (0.915, 0.935, 0.946), (0.877, 0.909, 0.920)],
             [(0.964, 0.986, 0.993), (0.933, 0.945, 0.973), (0.902, 0.914, 0.928)],
         ] {
-            assert_eq!(run(&twitter, &quotients), "hashed:512", "{quotients:?}");
+            assert_eq!(taken(&run(&twitter, &quotients)), "hashed:512", "{quotients:?}");
         }
         for quotients in [
             [(0.951, 0.971, 0.983), (0.934, 0.941, 0.949)],
@@ -529,10 +540,15 @@ mod tests {
             [(0.965, 0.970, 0.977), (0.933, 0.945, 0.949)],
             [(0.960, 0.974, 0.988), (0.944, 0.949, 0.952)],
         ] {
-            assert_eq!(run(&leases, &quotients), "hierarchical:1024", "{quotients:?}");
+            assert_eq!(taken(&run(&leases, &quotients)), "hierarchical:1024", "{quotients:?}");
         }
         let equal = [(0.85, 0.90, 0.91), (0.85, 0.899, 0.91)];
-        assert_eq!(run(&leases, &equal), "hierarchical:256");
+        assert_eq!(taken(&run(&leases, &equal)), "hierarchical:256");
+        let equal = [(0.90, 0.913, 0.93), (0.90, 0.912, 0.93), (0.90, 0.914, 0.93)];
+        let study = run(&twitter, &equal);
+        assert_eq!(taken(&study), "hashed:512");
+        let said = " hashed:4096 or hashed:32768 costs about the same.";
+        assert!(study.verdict().contains(said), "{}", study.verdict());
     }
 
     #[test]
