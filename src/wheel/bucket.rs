@@ -26,6 +26,8 @@ pub(super) struct Bucket {
 #[derive(Debug, Default)]
 struct Full {
     chunks: VecDeque<Numbered>,
+    /// The number of entries in all of `chunks`.
+    len: usize,
     /// The number of the next chunk.
     next: u64,
     /// A tick and the number of its chunk, for each chunk below `looked`: nothing in the chunk is
@@ -93,6 +95,7 @@ impl Bucket {
     fn begin_chunk(&mut self) {
         let entries = core::mem::replace(&mut self.last, Chunk::with_capacity(CHUNK));
         let full = self.full.get_or_insert_default();
+        full.len += entries.len();
         full.chunks.push_back(Numbered { number: full.next, entries, sorted: None });
         full.next += 1;
     }
@@ -114,10 +117,14 @@ impl Bucket {
         let Some(full) = &mut self.full else { return core::mem::take(&mut self.last) };
         steps::count(1 + at.min(full.chunks.len() - at) / CHUNK);
         let chunk = match full.chunks.remove(at) {
-            Some(chunk) => chunk.entries,
+            Some(chunk) => {
+                full.len -= chunk.entries.len();
+                chunk.entries
+            }
             None => {
-                let last = full.chunks.pop_back().map(|chunk| chunk.entries);
-                core::mem::replace(&mut self.last, last.unwrap_or_default())
+                let last = full.chunks.pop_back().map(|chunk| chunk.entries).unwrap_or_default();
+                full.len -= last.len();
+                core::mem::replace(&mut self.last, last)
             }
         };
         if full.chunks.is_empty() {
@@ -158,8 +165,13 @@ impl Bucket {
             }
             None => &mut self.last,
         };
+        let before = chunk.len();
         retain(chunk, keep);
+        let dropped = before - chunk.len();
         let is_gone = chunk.is_empty();
+        if let Some(full) = self.full.as_mut().filter(|full| at < full.chunks.len()) {
+            full.len -= dropped;
+        }
         if is_gone {
             self.remove_chunk(at);
         }
@@ -180,6 +192,7 @@ impl Bucket {
                     full.looks.push(Reverse((first.deadline, *number)));
                 }
                 entries.extend_from_slice(&next);
+                full.len += next.len();
                 *sorted = None;
             }
             _ => self.last.extend_from_slice(&next),
@@ -273,10 +286,9 @@ impl Bucket {
         *self = kept;
     }
 
-    /// Returns the number of entries. Looks at each chunk.
+    /// Returns the number of entries.
     pub(super) fn len(&self) -> usize {
-        steps::count(self.chunks());
-        self.all().map(Chunk::len).sum()
+        self.full.as_ref().map_or(0, |full| full.len) + self.last.len()
     }
 
     /// Returns the chunks, in order.
@@ -311,6 +323,7 @@ impl Bucket {
             assert!(!self.is_empty() || self.memory() == 0, "an empty bucket holds none");
             return;
         };
+        assert_eq!(self.len(), self.iter().count(), "entries are counted");
         assert!(self.chunks() > 1 && self.all().all(|chunk| !chunk.is_empty()), "none is empty");
         assert!(full.chunks.iter().is_sorted_by(|a, b| a.number < b.number), "numbers rise");
         assert!(full.chunks.iter().all(|chunk| chunk.number < full.next), "the next is new");

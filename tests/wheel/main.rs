@@ -218,6 +218,7 @@ mod drops;
 mod edges;
 mod far;
 mod growing;
+mod growth;
 mod histories;
 mod iteration;
 mod jumps;

@@ -1,0 +1,76 @@
+//! No call costs more after a history than after the same one with a tenth of the timeouts.
+
+use allocation_counter::measure;
+use std::collections::BTreeMap;
+use tickwheel::{Wheel, steps};
+
+/// For each operation, the most that one call took: steps, and bytes moved to a larger array.
+#[derive(Default)]
+struct Dearest(BTreeMap<&'static str, [u64; 2]>);
+
+impl Dearest {
+    fn call<R>(&mut self, name: &'static str, call: impl FnOnce() -> R) -> R {
+        let before = steps();
+        let mut result = None;
+        let measured = measure(|| result = Some(call()));
+        // The allocator of these tests moves an array that it makes larger or smaller. An array
+        // that grows in steps is made smaller, which other allocators do in place.
+        let freed = measured.bytes_total.wrapping_sub(measured.bytes_current as u64);
+        let moved = if 0 < measured.bytes_current { freed } else { 0 };
+        let dearest = self.0.entry(name).or_default();
+        *dearest = [dearest[0].max(steps() - before), dearest[1].max(moved)];
+        result.expect("it was called")
+    }
+}
+
+type History = fn(&mut Wheel<u64>, &mut Dearest, u64);
+
+#[track_caller]
+fn assert_no_call_goes_by_what_there_is(modes: &[&str], few: u64, history: History) {
+    for mode in modes {
+        let [small, large] = [few, 10 * few].map(|peak| {
+            let mut dearest = Dearest::default();
+            history(&mut Wheel::new(mode.parse().expect("a mode")), &mut dearest, peak);
+            dearest.0
+        });
+        for (name, [steps, moved]) in &large {
+            let [few_steps, few_moved] = small[name];
+            assert!(*steps <= few_steps + STEPS, "{mode}, {name}: {few_steps} to {steps} steps");
+            assert!(*moved <= few_moved + MOVED, "{mode}, {name}: {few_moved} to {moved} bytes");
+        }
+    }
+}
+
+/// Asks in small pieces for what is due, until some were handed out.
+fn hand_out_some(wheel: &mut Wheel<u64>, dearest: &mut Dearest, now: u64) {
+    let mut left = wheel.len().min(1_000);
+    while 0 < left {
+        let expired = dearest.call("expire_bounded", || wheel.expire_bounded(now, &mut 1));
+        left -= usize::from(expired.is_some());
+    }
+}
+
+#[test]
+fn no_call_looks_at_all_chunks_of_a_bucket() {
+    let modes = ["hashed:1", "hierarchical:64"];
+    assert_no_call_goes_by_what_there_is(&modes, FEW, |wheel, dearest, peak| {
+        for number in 0..peak {
+            wheel.schedule(FAR, number);
+        }
+        hand_out_some(wheel, dearest, FAR);
+    });
+    assert_no_call_goes_by_what_there_is(&modes, FEW, |wheel, dearest, peak| {
+        for number in 0..peak {
+            wheel.schedule(FAR + ((number / 512 % 2) << 40), number);
+        }
+        hand_out_some(wheel, dearest, FAR);
+    });
+}
+
+const FAR: u64 = 1 << 45;
+/// The timeouts of the smaller history: several pieces of whatever is taken apart in pieces.
+const FEW: u64 = 16_000;
+/// Steps and bytes by which the dearest call may differ: two arrays may grow at once, or one may be
+/// given back as another is laid out.
+const STEPS: u64 = 100;
+const MOVED: u64 = 1 << 20;
