@@ -26,6 +26,7 @@ use alloc::collections::TryReserveError;
 use alloc::vec;
 use alloc::vec::Vec;
 use arena::{Arena, Entry};
+use bucket::CHUNK;
 use geometry::Geometry;
 use ready::Ready;
 use sweep::{Place, Sweep};
@@ -351,6 +352,10 @@ impl<T> Wheel<T> {
         if let Some(visit) = self.visit {
             return Some(self.visit_step(visit));
         }
+        if !self.ready.runs.is_empty() {
+            self.ready.refill();
+            return Some(CHUNK);
+        }
         let Some((number, tick)) = self.geometry.next(&mut self.table, self.cursor) else {
             self.wake = u64::MAX;
             return None;
@@ -561,6 +566,11 @@ impl<T> Wheel<T> {
                 self.ready.pop();
                 self.sweep.stale -= 1;
                 *work -= 1;
+                continue;
+            }
+            if !self.ready.runs.is_empty() {
+                self.ready.refill();
+                *work = work.saturating_sub(CHUNK);
                 continue;
             }
             let Self { table, arena, sweep, geometry, .. } = self;

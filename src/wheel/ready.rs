@@ -11,7 +11,7 @@ use core::ops::Range;
 /// The timeouts whose deadlines are not after the cursor, in the order in which they come out.
 ///
 /// The entries of `sorted` come first, then those of `runs`, then those of `due`. If there is any
-/// entry, `sorted` has one, unless a visit is under way.
+/// entry, `sorted` has one, unless a visit is under way, or `refill` has passed many runs in vain.
 ///
 /// What a caller may do, and when:
 ///
@@ -98,7 +98,8 @@ impl Ready {
         }
     }
 
-    /// Fills `sorted` with the next chunk, if all of it was taken out.
+    /// Fills `sorted` with the next chunk, if all of it was taken out. If a sweep has emptied many
+    /// runs, the call passes some of them and finds none: then call it again.
     #[inline(never)]
     pub(super) fn refill(&mut self) {
         if self.head < self.sorted.len() {
@@ -106,10 +107,13 @@ impl Ready {
         }
         self.head = 0;
         self.sorted.clear();
-        if !self.runs.is_empty() {
-            self.sorted.extend(core::iter::from_fn(|| self.runs.pop()).take(CHUNK));
+        let mut passed = 0;
+        while !self.runs.is_empty() && self.sorted.len() < CHUNK && passed < MOST_PASSED {
+            let popped = self.runs.pop().flatten();
+            passed += usize::from(popped.is_none());
+            self.sorted.extend(popped);
         }
-        if self.sorted.is_empty() {
+        if self.sorted.is_empty() && self.runs.is_empty() {
             self.sorted.extend_from_slice(&self.due.pop_chunk());
             steps::count(self.sorted.len());
             if self.sorted.is_empty() && CHUNK < self.sorted.capacity() {
@@ -261,6 +265,9 @@ impl Ready {
         }
         self.due.shrink(&mut keep);
         self.retain(self.sorted(), keep);
+        while self.first().is_none() && !self.runs.is_empty() {
+            self.refill();
+        }
         self.sorted.drain(..core::mem::take(&mut self.head));
         self.sorted.shrink_to_fit();
     }
@@ -277,11 +284,12 @@ impl Ready {
     }
 
     /// Panics unless the entries are in order, none is after `end`, and the first is at hand,
-    /// unless a visit is under way.
+    /// unless a visit is under way or runs are being passed.
     pub(super) fn check<T>(&self, arena: &Arena<T>, end: u64, is_visited: bool) {
         assert!(self.head <= self.sorted.len());
         let is_at_hand = self.first().is_some() || self.iter().next().is_none();
-        assert!(is_at_hand || is_visited, "the first entry is at hand");
+        let is_passing = !self.runs.is_empty();
+        assert!(is_at_hand || is_visited || is_passing, "the first entry is at hand");
         let sorted = &self.sorted[self.head..];
         assert!(sorted.is_sorted_by_key(|entry| entry.deadline), "it is sorted");
         assert!(self.iter().all(|entry| entry.deadline <= end), "none is after the cursor");
@@ -298,6 +306,8 @@ impl Ready {
 const MOST_MOVED: usize = 32;
 /// The most entries that are not due among which others are inserted: all may have to be put back.
 const MOST_INSERTED: usize = 2 * CHUNK;
+/// The most runs that are passed at once because they have lost what came next.
+const MOST_PASSED: usize = 16;
 /// Timeouts that are read ahead at once.
 const PREFETCHED: usize = 256;
 /// Timeouts of a bucket that are few enough to be sorted instead of demoted, even if others are

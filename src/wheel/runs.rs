@@ -45,23 +45,10 @@ impl Runs {
         }
     }
 
-    /// Takes out the next entry.
-    pub(super) fn pop(&mut self) -> Option<Entry> {
-        loop {
-            steps::count(1);
-            let popped = self.pop_one()?;
-            if self.next.is_empty() {
-                *self = Self::default();
-            }
-            if popped.is_some() {
-                return popped;
-            }
-        }
-    }
-
-    /// Like `pop`. Returns `Some(None)` if the run that seemed to come next has lost its next
-    /// entry.
-    fn pop_one(&mut self) -> Option<Option<Entry>> {
+    /// Takes out the next entry. Returns `Some(None)` if the run that seemed to come next has lost
+    /// its next entry: then call it again.
+    pub(super) fn pop(&mut self) -> Option<Option<Entry>> {
+        steps::count(1);
         let mut next = self.next.peek_mut()?;
         let Reverse((deadline, number)) = *next;
         let run = &mut self.sorted[number as usize];
@@ -72,6 +59,9 @@ impl Runs {
             None => {
                 *run = Vec::new();
                 PeekMut::pop(next);
+                if self.next.is_empty() {
+                    *self = Self::default();
+                }
             }
         }
         Some(popped)
@@ -150,7 +140,10 @@ mod tests {
     }
 
     fn take(runs: &mut Runs) -> Vec<(u64, u32)> {
-        core::iter::from_fn(|| runs.pop()).map(|entry| (entry.deadline, entry.index)).collect()
+        core::iter::from_fn(|| runs.pop())
+            .flatten()
+            .map(|entry| (entry.deadline, entry.index))
+            .collect()
     }
 
     #[test]
@@ -182,7 +175,7 @@ mod tests {
                     let mut runs = Runs::default();
                     let deadline = |index| (1 << 33) + index * 0x9e37_79b9 % modulus;
                     let mut expected = put(&mut runs, entries as u32, deadline);
-                    let taken: Vec<_> = (0..20).filter_map(|_| runs.pop()).collect();
+                    let taken: Vec<_> = (0..20).filter_map(|_| runs.pop()?).collect();
                     assert!(
                         taken
                             .iter()
@@ -246,6 +239,6 @@ mod tests {
         assert_eq!(runs.iter().count(), 1);
         assert_eq!(runs.run(0).len(), 1);
         runs.close();
-        assert_eq!(runs.pop().map(|entry| entry.deadline), Some(5));
+        assert_eq!(runs.pop().flatten().map(|entry| entry.deadline), Some(5));
     }
 }
