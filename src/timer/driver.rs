@@ -210,15 +210,17 @@ impl Driver {
         let (asked, last_bell) = hub.park.begin_turn();
         let _turning = asked.map(|_| Turning::new(hub));
         swallow(last_bell);
-        let Some(asked) = asked else { return Turned::Ends };
-        match self.life.engine.turn(asked) {
+        match asked.map_or(Rest::Ends, |asked| self.life.engine.turn(asked)) {
             Rest::Looks(_) => Turned::Again,
             Rest::Sleeps(mut state, _) => {
                 let until = state.told_by(bell);
                 drop(state);
                 Turned::Rests(hub.ticks.instant(until))
             }
-            Rest::Ends => Turned::Ends,
+            Rest::Ends => {
+                self.life.drop_left();
+                Turned::Ends
+            }
         }
     }
 }

@@ -30,7 +30,7 @@ use crate::sync::{Builder, Condvar, JoinHandle, Mutex, Ordering, Rank, lock, wai
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::mem::{forget, replace};
+use core::mem::{forget, replace, take};
 #[cfg(feature = "log")]
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -68,6 +68,16 @@ impl Life {
 
     pub(super) fn is_stopped(&self) -> bool {
         matches!(*lock(&self.phase), LifePhase::Stopping | LifePhase::Stopped)
+    }
+
+    /// Drops what the worker left for the thread that stops the timer, if that has not waited.
+    pub(super) fn drop_left(&self) {
+        if matches!(*lock(&self.phase), LifePhase::Stopped) {
+            let left = take(&mut *lock(&self.engine.left));
+            for unfired in left {
+                self.engine.hub.guarded(|| drop(unfired));
+            }
+        }
     }
 
     /// Returns a permit to wait for the worker, or None if that could be for ever.

@@ -1,9 +1,10 @@
 //! Dropping the last handle: from outside, and inside a task.
 
 use crate::help::{Count, CountsDrop, Gate, Manual, build, ms, threads_named, wait_until};
+use std::ops::ControlFlow;
 use std::sync::{Arc, Barrier, OnceLock};
 use std::time::Duration;
-use tickwheel::{Mode, Status, Timeout, Timer};
+use tickwheel::{MissedTick, Mode, Status, Timeout, Timer};
 
 in_each_mode! {
     drops_what_is_pending,
@@ -138,4 +139,25 @@ fn two_timers_may_drop_each_other() {
     drop(timers);
     both_run.wait();
     ended.wait_for(2);
+}
+
+/// The driver stays.
+#[test]
+fn a_repeating_one_that_drops_the_last_handle_is_dropped_with_the_turn_of_its_run() {
+    let (timer, mut driver) = Timer::builder().build_driven().expect("in range");
+    let dropped = Count::default();
+    let (captured, mut last) = (CountsDrop(dropped.clone()), Some(timer.clone()));
+    let task = move || {
+        let _captured = &captured;
+        drop(last.take());
+        ControlFlow::Continue(())
+    };
+    timer.schedule_repeating(ms(1), MissedTick::Skip, task).expect("it runs");
+    drop(timer);
+    wait_until(|| {
+        driver.turn();
+        driver.is_stopped()
+    });
+    assert_eq!(dropped.get(), 1);
+    assert_eq!(driver.turn(), None);
 }
