@@ -280,9 +280,12 @@ impl<T> DelayQueue<T> {
     }
 
     /// Waits for the earliest deadline that is left, if what was at `deadline` is gone and may have
-    /// been the earliest. If that takes long to find, the task may wake once in vain.
+    /// been the earliest. Among many values that would cost more than what it saves: the task may
+    /// wake once in vain, however many leave before that.
     fn leaves(&mut self, deadline: u64) {
-        let Some(mut wait) = self.wait.take_if(|wait| deadline <= wait.until) else { return };
+        let is_among_few = self.wheel().len() <= LOOKS;
+        let was_earliest = |wait: &mut Wait| is_among_few && deadline <= wait.until;
+        let Some(mut wait) = self.wait.take_if(was_earliest) else { return };
         self.look();
         // With no waker the task is about to poll.
         let (Some(until), Some(waker)) = (self.wheel().next_wake(), &self.waker) else { return };
