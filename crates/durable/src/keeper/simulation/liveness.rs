@@ -68,9 +68,9 @@ fn run_after(
     }
 }
 
-/// 20,000 were due while no worker ran.
+/// 10,000 were due while no worker ran.
 fn backlog(database: &mut Database, time: u64) -> u64 {
-    for n in 0..20_000 {
+    for n in 0..10_000 {
         database.put(&Change::put(&format!("overdue {n}"), time / 2 + n, &[]));
     }
     time
