@@ -11,10 +11,9 @@
 //!     csv += &format!("{operation}\n");
 //! }
 //!
-//! let mut trace = Trace::new("generated", std::io::Cursor::new(csv))?;
-//! let mut batch = Vec::new();
-//! trace.read_batch(&mut batch, 2_000)?;
-//! assert_eq!(batch.len(), 1_000);
+//! let trace = Trace::new("generated", std::io::Cursor::new(csv))?;
+//! let operations = trace.collect::<Result<Vec<_>, _>>()?;
+//! assert_eq!(operations.len(), 1_000);
 //! # Ok::<(), tickwheel_cli::trace::TraceError>(())
 //! ```
 
