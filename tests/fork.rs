@@ -136,6 +136,29 @@ fn in_a_child_a_turn_of_its_driver_is_waited_for() {
     }));
 }
 
+/// Neither did that thread come along.
+#[test]
+fn in_a_child_whose_driver_turns_no_thread_of_the_parents_executor_is_waited_for() {
+    let _alone = alone();
+    let (begun, begins) = mpsc::channel();
+    let (ends, end) = mpsc::channel::<()>();
+    let builder = Timer::builder().clock(ManualClock::new());
+    let executor = |task| drop(thread::spawn(task));
+    let (timer, mut driver) = builder.executor(executor).build_driven().expect("in range");
+    let task = move || {
+        begun.send(()).expect("the test waits");
+        assert!(end.recv().is_err());
+    };
+    let timeout = timer.schedule_at(timer.now(), task).expect("it is not stopped");
+    driver.turn();
+    begins.recv().expect("it begins");
+    assert!(in_a_child(|| {
+        driver.turn();
+        timeout.cancel_and_wait() == Ok(false)
+    }));
+    drop(ends);
+}
+
 /// The number of the worker's thread may be that of a thread of the child.
 #[test]
 fn in_a_child_a_thread_can_be_joined_after_a_timer_of_the_parent_was_dropped() {

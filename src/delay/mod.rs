@@ -229,8 +229,8 @@ impl<S: Source> Delayed<S> {
     /// # Errors
     ///
     /// Those of [`next`](Self::next), and
-    /// [`Deadlock`](crate::ScheduleErrorKind::Deadlock) if nothing is due inside a task that runs on
-    /// the timer's worker.
+    /// [`Deadlock`](crate::ScheduleErrorKind::Deadlock) if nothing is due and the wait could be for
+    /// ever: inside a task on the timer's worker, or on that of a timer for which this worker waits.
     ///
     /// ```
     /// use std::time::Duration;
@@ -245,10 +245,12 @@ impl<S: Source> Delayed<S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn recv(&mut self) -> Outcome<S> {
-        match self.poll_due(&mut { usize::MAX }) {
-            Poll::Ready(due) => due.map(Ok),
-            Poll::Pending if self.hub().is_in_turn() => Some(Err(ScheduleErrorKind::Deadlock)),
-            Poll::Pending => block_on(self.next()),
+        if let Poll::Ready(due) = self.poll_due(&mut { usize::MAX }) {
+            return due.map(Ok);
+        }
+        match self.hub().may_wait_for_worker() {
+            Some(_waits) => block_on(self.next()),
+            None => self.deadlock().map(Err),
         }
     }
 
@@ -274,9 +276,9 @@ impl<S: Source> Delayed<S> {
         if let Poll::Ready(due) = self.poll_due(&mut { usize::MAX }) {
             return due.map(Ok);
         }
-        if self.hub().is_in_turn() {
-            return Some(Err(Elapsed::new(Some(ScheduleErrorKind::Deadlock))));
-        }
+        let Some(_waits) = self.hub().may_wait_for_worker() else {
+            return self.deadlock().map(|error| Err(Elapsed::new(Some(error))));
+        };
         let sleep = Sleep::new(self.sleep.shard(), self.hub().deadline_after(timeout));
         match block_on(Timed::new(self.next(), sleep)) {
             Ok(next) => next.map(|due| due.map_err(|error| Elapsed::new(Some(error)))),
@@ -297,7 +299,10 @@ impl<S: Source> Delayed<S> {
         batch: &mut Vec<DueFrom<S>>,
         max: usize,
     ) -> Result<usize, ScheduleErrorKind> {
-        if max == 0 || !self.hub().is_in_turn() {
+        if max == 0 {
+            return Ok(0);
+        }
+        if let Some(_waits) = self.hub().may_wait_for_worker() {
             return block_on(self.next_batch(batch, max));
         }
         match self.poll_due(&mut { usize::MAX }) {
@@ -325,6 +330,12 @@ impl<S: Source> Delayed<S> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The error of a call that would wait for ever, and None if that was the last answer too.
+    fn deadlock(&mut self) -> Option<ScheduleErrorKind> {
+        self.ends = !self.ends;
+        self.ends.then_some(ScheduleErrorKind::Deadlock)
     }
 
     fn poll_batch(

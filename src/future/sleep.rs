@@ -132,8 +132,8 @@ impl Sleep {
         self.move_to(self.shard.hub.ticks.deadline(deadline));
     }
 
-    /// Takes the waker out of the timer: it wakes no task until one polls the sleep again. The
-    /// deadline stays.
+    /// Takes the waker out of the timer: but for a wake-up under way, it wakes no task until one
+    /// polls the sleep again. The deadline stays.
     ///
     /// ```
     /// # futures::executor::block_on(async {

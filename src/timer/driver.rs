@@ -52,7 +52,7 @@ use std::time::Instant;
 ///   that another thread is in the middle of, and for nothing else. Inside a turn `stop` is an
 ///   error, as inside every task. Outside of turns it returns at once, on the thread of the event
 ///   loop or of the runtime, too. Once that thread has run a task for the timer's executor, `stop`
-///   is an error there, as on every such thread: the timer is stopped, and not waited for.
+///   is an error there, as on every such thread.
 /// - **Blocking**: on the thread that turns the driver, [`recv`](crate::Delayed::recv) and its kin
 ///   never return if nothing is due yet in that queue, map or receiver of this timer: nobody turns
 ///   the driver meanwhile. Block other threads, or await.
@@ -207,6 +207,8 @@ impl Driver {
     /// it rests.
     fn turn_told_by(&mut self, bell: impl FnOnce(u64) -> Option<Bell>) -> Turned {
         let hub = &self.life.engine.hub;
+        // Before it begins, so that a thread that stops the timer knows.
+        hub.turned_in.store(process::id(), Ordering::Release);
         let (asked, last_bell) = hub.park.begin_turn();
         let _turning = asked.map(|_| Turning::new(hub));
         swallow(last_bell);
@@ -250,8 +252,6 @@ struct Turning<'a> {
 impl<'a> Turning<'a> {
     fn new(hub: &'a Hub) -> Self {
         hub.counters.wakes_up();
-        // Of the process that takes the turn: it may have been forked since the last one.
-        hub.process.store(process::id(), Ordering::Release);
         Self { hub, _inside: inside::enter_turn(hub.id), _keeps: KeepsShard::new() }
     }
 }

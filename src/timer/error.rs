@@ -37,7 +37,7 @@ pub enum ScheduleErrorKind {
     Full,
     /// The timer could not start its worker thread. The next call tries again.
     Worker(io::ErrorKind),
-    /// A call that blocks, inside a task on the timer's worker: the worker would wait for itself.
+    /// A call that blocks could wait for ever: inside a task on the timer's worker, for example.
     Deadlock,
 }
 
@@ -68,7 +68,9 @@ impl fmt::Display for ScheduleErrorKind {
             Self::Worker(kind) => {
                 write!(f, "the timer could not start its worker thread: {kind}")
             }
-            Self::Deadlock => f.write_str("the timer's worker would wait for itself"),
+            Self::Deadlock => {
+                f.write_str("on this thread, waiting for the timer could be for ever")
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::clock::Clock;
 use super::error::ScheduleErrorKind;
-use super::inside;
+use super::inside::{self, Waits};
 use super::park::Park;
 use super::recording::TimerRecording;
 use super::stats::Counters;
@@ -27,8 +27,10 @@ pub(crate) struct Hub {
     pub(super) id: u64,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ticks: Ticks<Instant>,
-    /// The number of the process in which the worker was started, or turned last; 0 before.
+    /// The number of the process in which the worker was started; 0 before.
     pub(super) process: AtomicU32,
+    /// The number of the process in which a driver turned last; 0 before.
+    pub(super) turned_in: AtomicU32,
     pub(crate) limit: Option<PendingLimit>,
     pub(super) has_executor: bool,
     pub(super) on_panic: Option<Box<PanicHook>>,
@@ -110,9 +112,15 @@ impl Hub {
         self.process.load(Ordering::Acquire) == std::process::id()
     }
 
-    /// Returns whether this thread is inside a turn of the worker: nothing fires meanwhile.
-    pub(crate) fn is_in_turn(&self) -> bool {
-        inside::is_in_turn(self.id)
+    /// Returns a permit to wait until the worker has fired something, or None if that could be for
+    /// ever.
+    pub(crate) fn may_wait_for_worker(&self) -> Option<Waits> {
+        inside::may_wait_for_worker(self.id)
+    }
+
+    /// Returns whether a driver has turned in this process.
+    pub(super) fn has_turned_here(&self) -> bool {
+        self.turned_in.load(Ordering::Acquire) == std::process::id()
     }
 
     /// Says that one timeout less is pending.

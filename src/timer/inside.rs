@@ -12,6 +12,10 @@
 //! - The timer has an executor, and the thread stands in the way of any timer: two executors may
 //!   share threads, and the executor of one timer may schedule on another.
 //! - The thread drops what a cancelled task captured: another thread may wait for that drop.
+//!
+//! For a value of a queue, a map or a channel a thread waits for the worker alone, with
+//! [`may_wait_for_worker`]: it stands in the way of those timers of whose workers it is inside a
+//! turn.
 
 use super::park::Park;
 use crate::sync::thread_local;
@@ -35,12 +39,6 @@ pub(super) fn enter(id: u64) -> Inside {
 /// Enters a turn of the worker of the timer `id`.
 pub(super) fn enter_turn(id: u64) -> Inside {
     enter(id | TURN)
-}
-
-/// Returns whether this thread is inside a turn of the worker of the timer `id`, which fires
-/// nothing until that is over.
-pub(super) fn is_in_turn(id: u64) -> bool {
-    INSIDE.with(|timers| timers.borrow().contains(&(id | TURN)))
 }
 
 /// Says that this thread runs tasks for the executor of the timer `id`, whose park is `park`. It
@@ -77,7 +75,7 @@ pub(super) fn is_inside() -> bool {
 }
 
 /// While it lives, this thread waits for the worker of a timer.
-pub(super) struct Waits {
+pub(crate) struct Waits {
     in_the_way_of: SmallVec<[u64; 4]>,
     id: u64,
 }
@@ -95,11 +93,24 @@ pub(super) fn may_wait(id: u64, has_executor: bool) -> Option<Waits> {
         let alive = served.iter().filter(|(_, park)| park.strong_count() > 0);
         in_the_way_of.extend(alive.map(|&(timer, _)| timer));
     });
+    if has_executor && !in_the_way_of.is_empty() {
+        return None;
+    }
+    permit(in_the_way_of, id)
+}
+
+/// Returns a permit to wait until the worker of the timer `id` has fired something, or None if that
+/// could be for ever. Tasks on an executor do not hold up the worker.
+pub(super) fn may_wait_for_worker(id: u64) -> Option<Waits> {
+    let turn = |timer: &u64| (timer & TURN > 0).then_some(timer & !TURN);
+    permit(INSIDE.with(|timers| timers.borrow().iter().filter_map(turn).collect()), id)
+}
+
+/// Notes that a thread that is in the way of these timers waits for the timer `id`, unless that
+/// timer waits for one of them.
+fn permit(in_the_way_of: SmallVec<[u64; 4]>, id: u64) -> Option<Waits> {
     if in_the_way_of.is_empty() {
         return Some(Waits { in_the_way_of, id });
-    }
-    if has_executor {
-        return None;
     }
     let mut waiting = waiting();
     let mut blockers = alloc::vec![id];

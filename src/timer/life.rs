@@ -115,14 +115,13 @@ impl Life {
         let inside = inside::enter(hub.id);
         hub.park.stop();
         drop(inside);
-        let waits_here = waits.is_some() && hub.is_here();
         match worker {
-            // It does not panic.
-            Some(Some(thread)) if waits_here => _ = thread.join(),
             // The thread of a parent process. A thread of this one may have its number, and would
             // be detached.
             Some(Some(thread)) if !hub.is_here() => forget(thread),
-            Some(None) if waits_here => hub.park.wait_for_turn(),
+            // It does not panic.
+            Some(Some(thread)) if waits.is_some() => _ = thread.join(),
+            Some(None) if waits.is_some() && hub.has_turned_here() => hub.park.wait_for_turn(),
             _ => {}
         }
         hub.recording.end(&*hub.clock, waits.is_some());
@@ -145,6 +144,8 @@ impl Life {
         for unfired in self.stop(self.may_wait()) {
             self.engine.hub.guarded(|| drop(unfired));
         }
+        // A driver's turn may have ended in between.
+        self.drop_left();
     }
 }
 

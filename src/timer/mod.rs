@@ -452,6 +452,7 @@ impl TimerBuilder {
             ticks,
             clock: self.clock,
             process: AtomicU32::new(0),
+            turned_in: AtomicU32::new(0),
             limit: self.max_pending.map(PendingLimit::new),
             has_executor: self.executor.is_some(),
             on_panic: self.on_panic,

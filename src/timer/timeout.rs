@@ -227,8 +227,16 @@ impl Timeout {
         let _waits = inside::may_wait(hub.id, hub.has_executor).ok_or(StopError)?;
         let is_cancelled = self.cancel();
         match &self.kind {
-            // Neither worker nor executor came along to a process that was forked meanwhile.
-            _ if !hub.is_here() => {}
+            // Neither worker nor executor came along to a process that was forked meanwhile. What
+            // they had there they have for ever, but for what a driver turns anew.
+            _ if !hub.is_here() && !hub.has_turned_here() => {}
+            TimeoutKind::Once(once) if !hub.is_here() => {
+                self.shard.due.wait_for(once.known().key())
+            }
+            TimeoutKind::Repeating(repeating) if !hub.is_here() => {
+                let key = repeating.lock().key();
+                key.into_iter().for_each(|key| self.shard.due.wait_for(key));
+            }
             TimeoutKind::Once(_) if is_cancelled => {}
             TimeoutKind::Once(once) => {
                 let mut state = self.shard.lock();

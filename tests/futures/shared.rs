@@ -810,6 +810,8 @@ fn a_call_that_blocks_the_worker_is_an_error_unless_a_value_is_due(mode: Mode) {
         let task = move |_: &Run| {
             let one = kind.recv().map(|due| due.map(|due| due.value));
             let batched = kind.recv_batch(&mut Vec::new(), 5);
+            // So that a loop ends.
+            assert!(one.as_ref().is_some_and(Result::is_ok) || kind.recv().is_none());
             let timed = kind.recv_timeout(ms(5)).and_then(Result::err);
             sender.send((one, batched, timed.map(|elapsed| elapsed.error()))).unwrap();
             kind.insert(2, ms(10));

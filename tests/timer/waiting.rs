@@ -8,7 +8,10 @@ use std::sync::{Arc, Barrier, Mutex, OnceLock, mpsc};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
-use tickwheel::{ManualClock, MissedTick, Next, Run, Status, StopError, Timeout, Timer};
+use tickwheel::{
+    ManualClock, MissedTick, Next, Run, ScheduleErrorKind, Status, StopError, Timeout, Timer,
+    delay_channel,
+};
 
 type BoxedTask = Box<dyn FnOnce() + Send>;
 
@@ -410,4 +413,29 @@ fn what_another_thread_cancelled_has_been_dropped_when_cancel_and_wait_returns()
             assert_eq!((refused.get(), dropped.get()), (1, 2));
         });
     }
+}
+
+/// Each worker waits for a value that the other is to wake it for.
+#[test]
+fn of_two_workers_that_wait_for_values_of_each_other_one_is_refused() {
+    returns("waiting for each other's values", || {
+        let timers = [Timer::new(), Timer::new()];
+        let [first, second] = [&timers[0], &timers[1]].map(delay_channel::<()>);
+        let barrier = Arc::new(Barrier::new(2));
+        let (results, result) = mpsc::channel();
+        let pairs = [(first.0, second.1), (second.0, first.1)];
+        for (timer, (sender, mut receiver)) in timers.iter().zip(pairs) {
+            let (results, barrier) = (results.clone(), Arc::clone(&barrier));
+            let task = move || {
+                barrier.wait();
+                let received = receiver.recv().map(|due| due.map(|due| due.value));
+                // The other waits for what is in this timer, once this task has ended.
+                _ = sender.insert((), Duration::ZERO);
+                results.send(received).unwrap();
+            };
+            timer.schedule(Duration::ZERO, task).unwrap();
+        }
+        let received: Vec<_> = result.iter().take(2).collect();
+        assert_eq!(received, [Some(Err(ScheduleErrorKind::Deadlock)), Some(Ok(()))]);
+    });
 }
