@@ -20,7 +20,7 @@ impl<T> Keeper<T> {
             && !self.closing
             && !self.tenure.is_empty()
             && self.look_next <= now.steady
-            && self.flights.len() < self.config.near_rows
+            && self.has_room_to_look()
     }
 
     /// Whether there is room for more of the past. It may fill a quarter of the memory.
@@ -79,16 +79,18 @@ impl<T> Keeper<T> {
         }
         let recent = time.saturating_sub(self.tenure.outlasts());
         self.refresh_one(now, recent);
-        let is_filled = self.is_filled();
         // A look finds what is before the positions, whatever room there is for what is after.
-        let until = if is_filled { 0 } else { time.saturating_add(self.horizon()) };
+        let until = match self.is_filled() {
+            true => 0,
+            false => time.saturating_add(self.horizon()),
+        };
         // All of them, because the store tells once what has become visible.
         let mut from: Vec<Start> = Vec::with_capacity(self.tenure.epochs.len());
         for &partition in self.tenure.epochs.keys() {
             let lease = self.tenure.lease(partition);
             let place = self.front.begin(lease, recent);
-            if is_filled && place.loaded < Position::before(recent) {
-                // So much and so long overdue is a backlog: what becomes due does not wait for it.
+            if place.loaded < Position::before(recent) {
+                // So long overdue, it is a backlog, and what becomes due does not wait for it.
                 place.put_behind(place.loaded.clone(), recent);
             }
             from.push(Start { lease, after: place.loaded.clone() });

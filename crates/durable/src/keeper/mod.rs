@@ -198,7 +198,9 @@ impl<T> Keeper<T> {
             at(self.load_pause.until);
         }
         if self.tenure.is_shared() && !self.tenure.is_empty() && !self.closing {
-            at(self.look_next.max(self.load_pause.until));
+            if self.has_room_to_look() {
+                at(self.look_next.max(self.load_pause.until));
+            }
             if let Some(behind) = self.front.behind_at().filter(|_| self.has_room_behind()) {
                 at(self.behind_pause.until.max(behind));
             }
@@ -276,11 +278,18 @@ impl<T> Keeper<T> {
         self.front.len() + self.flights.len()
     }
 
-    /// What was settled and is not committed comes again after a crash, so that is bounded too.
+    /// What was settled and is not committed comes again after a crash, so that is bounded too. So
+    /// are bytes: what becomes due has room beside them.
     fn has_room_to_fly(&self) -> bool {
         !self.closing
             && self.flights.unsettled < self.config.in_flight
             && self.flights.len() < self.config.in_flight * 2
+            && (self.flights.len() == 0 || self.flights.bytes < self.config.near_bytes / 4)
+    }
+
+    /// Whether a look may find more: what is in flight comes with it again.
+    fn has_room_to_look(&self) -> bool {
+        self.flights.len() < self.config.near_rows
     }
 
     fn may_hand_out(&self, now: Now) -> bool {
