@@ -290,9 +290,10 @@ impl<T> Wheel<T> {
     /// more to do, and the next call goes on from there.
     ///
     /// Each timeout that is handed out, moved, or looked at in vain is one unit of work, and so is
-    /// a step that finds none. The last step may exceed `work`: it takes up to 1024 timeouts of a
-    /// bucket, or up to 8192 if it sorts them; in a hashed wheel it looks at up to 512. Finding the
-    /// bucket for a step takes at most 12 looks, whatever is pending, and is not counted.
+    /// a step that finds none, but for one that passes what a sweep has emptied: it counts as 512.
+    /// The last step may exceed `work`: it takes up to 1024 timeouts of a bucket, or up to 8192 if
+    /// it sorts them; in a hashed wheel it looks at up to 512. Finding the bucket for a step takes
+    /// at most 12 looks, whatever is pending, and is not counted.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());

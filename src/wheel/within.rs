@@ -68,8 +68,9 @@ impl<T> Wheel<T> {
         self.due_within(earliest, latest, coarsest).unwrap_or(coarsest)
     }
 
-    /// Returns a tick from `earliest` to `latest` at which something is due. It is that of one
-    /// timeout alone only if none is found that several share, and nothing is due at `coarsest`.
+    /// Returns a tick from `earliest` to `latest` at which something is due. Of each bucket that it
+    /// looks at it takes the first such tick. One that no other timeout there shares comes after one
+    /// that others share, and after `coarsest` if something is due then. What is sorted comes last.
     fn due_within(&self, earliest: u64, latest: u64, coarsest: u64) -> Option<u64> {
         let Self { table, ready, arena, geometry, cursor, .. } = self;
         let is_due = |entry: &Entry| {
