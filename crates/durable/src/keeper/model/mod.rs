@@ -118,6 +118,21 @@ fn consumers_that_settle_nothing_for_a_minute_are_told_of() {
     assert_eq!(told(&world), 2, "once a minute");
 }
 
+/// Or what becomes due would find no room.
+#[test]
+fn what_is_in_flight_fills_little_more_than_a_quarter_of_the_memory() {
+    let mut world = World::new(1);
+    world.config = Config { near_rows: 1_000, near_bytes: 1 << 20, in_flight: 50, ..world.config };
+    world.restart();
+    (0..30).for_each(|name| world.put_large(&format!("{name}"), 0));
+    world.settle_down();
+    for _ in 0..30 {
+        world.take();
+        world.settle_down();
+    }
+    assert!((2..=5).contains(&world.keeper.in_flight()), "{}", world.keeper.in_flight());
+}
+
 #[test]
 fn close_waits_for_what_consumers_hold() {
     let mut world = World::new(1);

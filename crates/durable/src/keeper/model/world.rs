@@ -159,6 +159,11 @@ impl World {
         self.ask(Change::put(name, deadline, &payload));
     }
 
+    /// Puts one with a large payload.
+    pub(super) fn put_large(&mut self, name: &str, deadline: u64) {
+        self.ask(Change::put(name, deadline, &[0; 60_000]));
+    }
+
     fn ask(&mut self, change: Change) {
         self.next_ticket += 1;
         self.asked.insert(self.next_ticket, change.clone());

@@ -264,6 +264,27 @@ fn what_is_fenced_is_read_again_and_handed_out_under_the_new_epoch() {
     assert_eq!((again.number, epoch), (taken.number, 3));
 }
 
+/// Nothing can be looked for until something is settled.
+#[test]
+fn with_all_that_it_may_hold_in_flight_the_keeper_wakes_for_no_look() {
+    let config = Config { near_rows: 1, in_flight: 1, ..config() };
+    let mut keeper: Keeper<()> = Keeper::new(config);
+    let mut outbox = Outbox::default();
+    let now = |steady| Now { wall: 0, steady };
+    lease(&mut keeper, &mut outbox, now(0), Ok(leases(1_000_200)));
+    for time in [1, 5_000] {
+        while let Some(call) = keeper.poll(now(time), &mut outbox) {
+            match call {
+                Call::Load(call) => answer_load(&mut keeper, &mut outbox, now(time), call),
+                call => past(&mut keeper, &mut outbox, now(time), Some(call)),
+            }
+        }
+        outbox.take(time);
+    }
+    assert_eq!(keeper.in_flight(), 1);
+    assert!(5_000 < keeper.wake(now(5_000)));
+}
+
 /// The store tells once what has become visible, and this answer was passed over.
 #[test]
 fn what_came_when_the_lease_was_over_is_read_again_if_nobody_else_had_it() {
