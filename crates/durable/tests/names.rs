@@ -27,10 +27,12 @@ fn the_names_of_what_was_acked_are_swept_away_and_those_of_what_is_pending_stay(
             .map(|row| Settlement { held: Held::new(row, lease), retry_at: None })
             .collect();
         store.commit(&acks, &[]).unwrap();
-        let report = store.check(false, |_, _| {}).unwrap();
-        assert!(report.is_whole(), "{report:?}");
-        assert_eq!(report.timeouts, store.count().unwrap());
-        most = most.max(report.acked_names);
+        if round % 4 == 3 {
+            let report = store.check(false, |_, _| {}).unwrap();
+            assert!(report.is_whole(), "{report:?}");
+            assert_eq!(report.timeouts, store.count().unwrap());
+            most = most.max(report.acked_names);
+        }
     }
     let left = store.check(false, |_, _| {}).unwrap();
     assert!(most <= 8_000 + left.timeouts / 2, "they are swept: {most} of {left:?}");

@@ -465,7 +465,7 @@ mod tests {
     #[test]
     fn the_answer_is_the_same_in_19_of_20_runs_quiet_and_busy() {
         const PARTS: usize = 50;
-        const RUNS: usize = 100;
+        let runs = if std::env::var_os("TICKWHEEL_LONG").is_some() { 100 } else { 20 };
         let mut random = Rng::with_seed(7);
         for (quotient, counted, is_taken) in [
             (0.50, 1.0, true),
@@ -490,15 +490,18 @@ mod tests {
                     (0..32).map(&mut round).collect()
                 };
                 let mut taken = 0;
-                for _ in 0..RUNS {
+                for _ in 0..runs {
                     let (base, other) = (rounds(1e5), rounds(1e5 * quotient));
                     let mut study =
                         measured_in_parts(&["hierarchical:64", "hashed:512"], &[base, other]);
                     study.candidates[1].figures.counted_score *= counted;
                     taken += usize::from(study.recommended().unwrap().mode.is_hashed());
                 }
-                let same = if is_taken { taken } else { RUNS - taken };
-                assert!(95 <= same, "{quotient} {counted} {disturbed}: {same} of {RUNS}");
+                let same = if is_taken { taken } else { runs - taken };
+                assert!(
+                    19 * runs <= 20 * same,
+                    "{quotient} {counted} {disturbed}: {same} of {runs}"
+                );
             }
         }
     }

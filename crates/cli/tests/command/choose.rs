@@ -1,5 +1,6 @@
 //! What the command `tickwheel choose` promises.
 
+use crate::long;
 use clap::ValueEnum;
 use serde_json::Value;
 use std::fs;
@@ -52,9 +53,10 @@ fn a_program_that_was_recorded_on_a_busy_machine_counts_as_on_a_quiet_one() {
         };
         Operation { time_ms, ..it }
     };
+    let count = long(2_000, 5_000);
     for &shape in Shape::value_variants() {
         let [quiet, busy] =
-            [csv(operations(shape, 5_000)), csv(operations(shape, 5_000).map(late))]
+            [csv(operations(shape, count)), csv(operations(shape, count).map(late))]
                 .map(|csv| counted(&csv, Duration::from_millis(1)));
         let relative = |study: &Study| -> Vec<f64> {
             let scores = study.candidates.iter().map(|it| it.figures.counted_score);

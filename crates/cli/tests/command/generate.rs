@@ -81,7 +81,8 @@ fn every_shape_replays_without_a_surprise() {
         let trace = folder.path().join("trace.csv.gz");
         let trace = trace.to_str().unwrap();
         generate(&[name, "--operations", "2000", "--pending", "300", "-o", trace]);
-        let output = run(&["replay", trace, "--json", "--mode", "hierarchical"]);
+        let mode = ["--mode", "hierarchical", "--limit-time", "0s"];
+        let output = run(&[&["replay", trace, "--json"][..], &mode].concat());
         let figures: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(figures["ops"], 2000, "{name}");
         for surprise in ["replaced", "late_cancels", "late_reschedules"] {

@@ -7,3 +7,8 @@ mod record;
 mod replay;
 mod report;
 mod watch;
+
+/// `few`, or `many` if `TICKWHEEL_LONG` is set, as `.ci/full long` sets it.
+fn long<T>(few: T, many: T) -> T {
+    if std::env::var_os("TICKWHEEL_LONG").is_some() { many } else { few }
+}

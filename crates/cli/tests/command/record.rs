@@ -1,5 +1,6 @@
 //! What the library records, this replays: the same timeouts fire and are cancelled.
 
+use crate::long;
 use fastrand::Rng;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -124,7 +125,7 @@ fn run(seed: u64, tick: Duration, writer: impl Write + Send + 'static) -> (Timer
 
 #[test]
 fn a_recorded_timer_fires_and_cancels_as_many_when_it_is_replayed() {
-    for seed in 0..15 {
+    for seed in 0..long(3, 15) {
         // Whole milliseconds, as in a trace.
         let tick = ms([1, 2, 10][seed as usize % 3]);
         let shared = Shared::default();
@@ -145,7 +146,7 @@ fn a_recorded_timer_fires_and_cancels_as_many_when_it_is_replayed() {
 
 #[test]
 fn packed_or_not_the_trace_is_the_same() {
-    for seed in 0..2 {
+    for seed in 0..long(1, 2) {
         let (plain, packed) = (Shared::default(), Shared::default());
         let (stats, _) = run(seed, ms(1), plain.clone());
         run(seed, ms(1), GzEncoder::new(packed.clone(), Compression::fast()));
@@ -160,7 +161,7 @@ fn packed_or_not_the_trace_is_the_same() {
 
 #[test]
 fn a_recorded_wheel_fires_and_cancels_as_many_when_it_is_replayed() {
-    for (seed, mode) in (0..12).zip(modes().into_iter().cycle()) {
+    for (seed, mode) in (0..long(3, 12)).zip(modes().into_iter().cycle()) {
         let mut random = Rng::with_seed(seed);
         let tick = ms([1, 2, 10][seed as usize % 3]);
         let shared = Shared::default();
@@ -229,7 +230,7 @@ fn a_torn_trace_is_replayed_up_to_the_tear() {
     // Without the header and the marks of the recorder.
     assert_eq!(torn(&whole), (lines(&whole) - 3, None));
     let first = whole.iter().position(|&byte| byte == b'\n').unwrap() + "0,begin,,\n".len() + 40;
-    for cut in (first..whole.len()).step_by(397).chain(whole.len() - 60..whole.len()) {
+    for cut in (first..whole.len()).step_by(long(3_970, 397)).chain(whole.len() - 60..whole.len()) {
         let operations = (lines(&whole[..cut]) - 2).min(lines(&whole) - 3);
         assert_eq!(torn(&whole[..cut]), (operations, Some(operations)), "cut at {cut}");
     }
@@ -243,7 +244,7 @@ fn torn_gzip_is_replayed_up_to_the_tear() {
     let (all, tear) = torn(&whole);
     assert_eq!(tear, None);
     let mut most = 0;
-    for cut in (500..whole.len()).step_by(501).chain(whole.len() - 20..whole.len()) {
+    for cut in (500..whole.len()).step_by(long(5_010, 501)).chain(whole.len() - 20..whole.len()) {
         let (operations, tear) = torn(&whole[..cut]);
         assert_eq!(tear, Some(operations), "cut at {cut}");
         assert!(most <= operations && operations <= all);

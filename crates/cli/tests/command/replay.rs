@@ -1,5 +1,6 @@
 //! What the command `tickwheel replay` promises.
 
+use crate::long;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::Value;
@@ -39,7 +40,7 @@ fn bundled_cache_gives_the_figures_of_a_sorted_map() {
     let whole = Naive::run(&text, 1_000_000);
     assert_eq!((whole.ops, whole.fired_in_span, whole.live_at_end), (300_000, 0, 54_710));
     let folder = TempDir::new().unwrap();
-    let start: String = text.split_inclusive('\n').take(30_001).collect();
+    let start: String = text.split_inclusive('\n').take(long(10_001, 30_001)).collect();
     let expected = Naive::run(&start, 1_000_000);
     let trace = file_of(&folder, "start.csv", start.as_bytes());
     for figures in figures_of(&trace, &MODES, "1ms") {
@@ -367,7 +368,7 @@ fn without_time_to_measure_all_is_counted_and_nothing_is_said() {
 #[test]
 fn two_runs_count_the_same() {
     let folder = TempDir::new().unwrap();
-    let trace = file_of(&folder, "trace.csv", generated(20_000).as_bytes());
+    let trace = file_of(&folder, "trace.csv", generated(5_000).as_bytes());
     let run = || text_of(&replay(&[trace.to_str().unwrap(), "--json"]));
     assert_eq!(run(), run());
 }

@@ -28,8 +28,8 @@ pub(super) struct Database {
     locks: HashMap<Arc<str>, u64>,
     /// When the workers that wait for such a lock let go of their partitions.
     shared: HashMap<u32, u64>,
-    /// The deadlines of deleted rows that a foreign snapshot keeps, by partition. `None`: nothing
-    /// keeps them.
+    /// The deadlines of deleted rows that a foreign snapshot keeps, sorted, by partition. `None`:
+    /// nothing keeps them.
     dead: Option<Vec<Vec<u64>>>,
     /// Old versions of the rows of partitions that the snapshot keeps: all are read to find the
     /// newest.
@@ -113,12 +113,14 @@ impl Database {
         for (at, deadline) in deadlines.enumerate() {
             dead[at % count].push(deadline);
         }
+        dead.iter_mut().for_each(|dead| dead.sort_unstable());
     }
 
     /// Adds rows of one partition that were deleted and are kept.
     pub(super) fn add_dead_to(&mut self, partition: u32, deadlines: impl Iterator<Item = u64>) {
         let dead = self.dead.as_mut().expect("a snapshot keeps them");
         dead[partition as usize].extend(deadlines);
+        dead[partition as usize].sort_unstable();
     }
 
     /// The snapshot ends.
@@ -282,8 +284,9 @@ impl Database {
         let page = self.tables.list(Some(partition), after, until, limit);
         let end = page.end.as_ref().map_or(until, |end| end.deadline);
         let first = if self.manners.goes_on { after.deadline } else { 0 };
-        let dead = self.dead.iter().flat_map(|dead| &dead[partition as usize]);
-        let dead = dead.filter(|deadline| (first..=end).contains(deadline)).count();
+        let dead = self.dead.as_ref().map_or(&[][..], |dead| &dead[partition as usize]);
+        let before = dead.partition_point(|deadline| *deadline < first);
+        let dead = dead[before..].partition_point(|deadline| *deadline <= end);
         let mut read = dead + page.rows.len();
         if !self.manners.goes_on {
             let all = Limit { rows: usize::MAX, bytes: usize::MAX };
@@ -330,7 +333,9 @@ impl Database {
                 false => self.tables.settle(settlement),
             };
             if let (Outcome::Settled(_), Some(dead)) = (&outcome, &mut self.dead) {
-                dead[settlement.held.lease.partition as usize].push(settlement.held.deadline);
+                let dead = &mut dead[settlement.held.lease.partition as usize];
+                let deadline = settlement.held.deadline;
+                dead.insert(dead.partition_point(|dead| *dead <= deadline), deadline);
             }
             done.outcomes.push(outcome);
         }

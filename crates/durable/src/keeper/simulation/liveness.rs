@@ -78,8 +78,8 @@ fn backlog(database: &mut Database, time: u64) -> u64 {
 
 /// Thousands are due within a second.
 fn rush(database: &mut Database, time: u64) -> u64 {
-    for n in 0..20_000 {
-        let deadline = time + database.clock + 1_500 + n / 20;
+    for n in 0..8_000 {
+        let deadline = time + database.clock + 1_500 + n / 8;
         database.put(&Change::put(&format!("rush {n}"), deadline, &[]));
     }
     time
