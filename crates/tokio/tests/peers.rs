@@ -1,0 +1,231 @@
+//! The same random programs on tokio and on this: with a paused clock, each step ends at the same
+//! instant and with the same result.
+
+use fastrand::Rng;
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use tokio::runtime::Builder;
+use tokio::time::{Duration, Instant, MissedTickBehavior};
+
+/// What the steps of a task ended with, and when.
+type Log = Vec<(Duration, String)>;
+
+/// From nothing to a day, with and without parts of a millisecond.
+fn delay(rng: &mut Rng) -> Duration {
+    match rng.u8(..6) {
+        0 => Duration::from_millis(rng.u64(..20)),
+        1 => Duration::from_micros(rng.u64(..5_000)),
+        2 => Duration::from_millis(rng.u64(..5_000)),
+        3 => Duration::from_nanos(rng.u64(..3_000_000)),
+        4 => Duration::from_secs(rng.u64(..100_000)),
+        _ => Duration::from_millis(64 * rng.u64(..64)),
+    }
+}
+
+/// Runs a program on a clock that has moved since its timer began, by parts of a millisecond.
+fn run<T>(program: impl Future<Output = T>) -> T {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("it starts").block_on(async {
+        tokio::time::advance(Duration::from_nanos(1_234_567)).await;
+        program.await
+    })
+}
+
+/// Runs programs of many seeds, on both.
+fn same(ours: fn(Rng) -> Log, theirs: fn(Rng) -> Log) {
+    for seed in 0..SEEDS {
+        let [ours, theirs] = [ours, theirs].map(|run| run(Rng::with_seed(seed)));
+        let first = ours.iter().zip(&theirs).find(|(ours, theirs)| ours != theirs);
+        assert_eq!(first, None, "ours and theirs, seed {seed}");
+        assert_eq!(ours.len(), theirs.len(), "seed {seed}");
+    }
+}
+
+/// The programs, with a module `time` and a queue.
+macro_rules! programs {
+    ($name:ident, $($time:ident)::+, $($queue:ident)::+) => {
+        mod $name {
+            use super::*;
+            use $($queue)::+ as DelayQueue;
+            use $($time)::+ as time;
+
+            pub(super) fn waits(mut rng: Rng) -> Log {
+                run(async {
+                    let start = Instant::now();
+                    let tasks = (0..rng.u8(1..6)).map(|_| tokio::spawn(task(rng.fork(), start)));
+                    let mut logs = Vec::new();
+                    for task in tasks.collect::<Vec<_>>() {
+                        logs.extend(task.await.expect("it ends"));
+                    }
+                    logs
+                })
+            }
+
+            async fn task(mut rng: Rng, start: Instant) -> Log {
+                let mut log = Vec::new();
+                for _ in 0..12 {
+                    let step = match rng.u8(..6) {
+                        0 => {
+                            time::sleep(delay(&mut rng)).await;
+                            String::new()
+                        }
+                        1 => {
+                            let (limit, sleep) = (delay(&mut rng), delay(&mut rng));
+                            format!("{:?}", time::timeout(limit, time::sleep(sleep)).await.is_ok())
+                        }
+                        2 => {
+                            let (limit, sleep) = (start + delay(&mut rng), start + delay(&mut rng));
+                            let sleep = time::sleep_until(sleep);
+                            format!("{:?}", time::timeout_at(limit, sleep).await.is_ok())
+                        }
+                        3 => format!("{:?}", interval(&mut rng, start).await),
+                        4 => format!("{:?}", moves(&mut rng, start).await),
+                        _ => format!("{:?}", two(&mut rng, start).await),
+                    };
+                    log.push((start.elapsed(), step));
+                }
+                log
+            }
+
+            async fn interval(rng: &mut Rng, start: Instant) -> Vec<[Duration; 2]> {
+                let first = start + delay(rng);
+                let mut ticks = time::interval_at(first, delay(rng) + Duration::from_nanos(1));
+                ticks.set_missed_tick_behavior(match rng.u8(..3) {
+                    0 => MissedTickBehavior::Burst,
+                    1 => MissedTickBehavior::Delay,
+                    _ => MissedTickBehavior::Skip,
+                });
+                let mut came = Vec::new();
+                for _ in 0..4 {
+                    match rng.u8(..8) {
+                        0 => ticks.reset(),
+                        1 => ticks.reset_immediately(),
+                        2 => ticks.reset_after(delay(rng)),
+                        3 => ticks.reset_at(start + delay(rng)),
+                        4 => time::sleep(delay(rng)).await,
+                        _ => {}
+                    }
+                    came.push([ticks.tick().await - start, start.elapsed()]);
+                }
+                came
+            }
+
+            async fn moves(rng: &mut Rng, start: Instant) -> ([bool; 4], Duration) {
+                let mut sleep = pin!(time::sleep(delay(rng)));
+                if rng.bool() {
+                    once(sleep.as_mut()).await;
+                }
+                let was_elapsed = sleep.is_elapsed();
+                sleep.as_mut().reset(start + start.elapsed() / 2 + delay(rng));
+                let is_elapsed = sleep.is_elapsed();
+                sleep.as_mut().await;
+                let has_elapsed = sleep.is_elapsed();
+                sleep.as_mut().reset(Instant::now() + delay(rng));
+                let elapses_again = sleep.is_elapsed();
+                sleep.as_mut().await;
+                ([was_elapsed, is_elapsed, has_elapsed, elapses_again], sleep.deadline() - start)
+            }
+
+            async fn two(rng: &mut Rng, start: Instant) -> (bool, Duration) {
+                let mut one = pin!(time::sleep(delay(rng)));
+                let mut other = pin!(time::sleep(delay(rng)));
+                let is_one = tokio::select! {
+                    biased;
+                    () = &mut one => true,
+                    () = &mut other => false,
+                };
+                let first = start.elapsed();
+                if rng.bool() {
+                    if is_one { other.await } else { one.await }
+                }
+                (is_one, first)
+            }
+
+            pub(super) fn queue(mut rng: Rng) -> Log {
+                run(async {
+                    let (mut queue, mut keys) = (DelayQueue::new(), BTreeMap::new());
+                    let mut log = Log::new();
+                    let start = Instant::now();
+                    for number in 0..60 {
+                        let step = match rng.u8(..8) {
+                            0 | 1 => {
+                                let at = deadline(&mut rng, start, number);
+                                keys.insert(number, queue.insert(number, at - Instant::now()));
+                                String::new()
+                            }
+                            2 => {
+                                let at = deadline(&mut rng, start, number);
+                                keys.insert(number, queue.insert_at(number, at));
+                                String::new()
+                            }
+                            3 => {
+                                let Some((&is, &key)) = rng.choice(&keys) else { continue };
+                                queue.reset_at(&key, deadline(&mut rng, start, is));
+                                format!("{:?}", queue.deadline(&key) - start)
+                            }
+                            4 => {
+                                let Some((&is, &key)) = rng.choice(&keys) else { continue };
+                                keys.remove(&is);
+                                let removed = queue.remove(&key);
+                                format!("{:?} {}", removed.deadline() - start, removed.into_inner())
+                            }
+                            5 => {
+                                queue.compact();
+                                format!("{}", queue.len())
+                            }
+                            6 => {
+                                time::sleep(delay(&mut rng)).await;
+                                String::new()
+                            }
+                            _ => {
+                                let next = poll_fn(|context| queue.poll_expired(context));
+                                match time::timeout(delay(&mut rng), next).await {
+                                    Ok(Some(expired)) => {
+                                        keys.remove(expired.get_ref());
+                                        let deadline = expired.deadline() - start;
+                                        format!("{deadline:?} {}", expired.into_inner())
+                                    }
+                                    Ok(None) => "empty".to_owned(),
+                                    Err(elapsed) => format!("{elapsed}"),
+                                }
+                            }
+                        };
+                        log.push((start.elapsed(), step));
+                    }
+                    while let Some(expired) = poll_fn(|context| queue.poll_expired(context)).await {
+                        log.push((start.elapsed(), format!("{}", expired.into_inner())));
+                    }
+                    log
+                })
+            }
+        }
+    };
+}
+
+programs!(ours, tickwheel_tokio::time, tickwheel_tokio::time::DelayQueue);
+programs!(theirs, tokio::time, tokio_util::time::DelayQueue);
+
+/// An instant to come, of which each number has others: the order of equal ones is unspecified.
+fn deadline(rng: &mut Rng, start: Instant, number: u64) -> Instant {
+    let after = (start.elapsed() + delay(rng)).as_millis() as u64;
+    start + Duration::from_millis((after / 64 + 1) * 64 + number)
+}
+
+/// Polls a future once.
+async fn once(mut future: Pin<&mut impl Future>) {
+    poll_fn(|context| Poll::Ready(drop(future.as_mut().poll(context)))).await;
+}
+
+#[test]
+fn sleeps_timeouts_and_intervals_end_when_they_end_on_tokio() {
+    same(ours::waits, theirs::waits);
+}
+
+#[test]
+fn a_queue_gives_what_that_of_tokio_util_gives() {
+    same(ours::queue, theirs::queue);
+}
+
+const SEEDS: u64 = 200;
