@@ -215,7 +215,11 @@ fn deadline(rng: &mut Rng, start: Instant, number: u64) -> Instant {
 
 /// Polls a future once.
 async fn once(mut future: Pin<&mut impl Future>) {
-    poll_fn(|context| Poll::Ready(drop(future.as_mut().poll(context)))).await;
+    poll_fn(|context| {
+        _ = future.as_mut().poll(context);
+        Poll::Ready(())
+    })
+    .await;
 }
 
 #[test]
