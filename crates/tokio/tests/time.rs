@@ -4,14 +4,15 @@ use allocation_counter::measure;
 use futures::FutureExt;
 use std::cell::RefCell;
 use std::future::{pending, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Once, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use tickwheel::Timer;
 use tickwheel_tokio::TokioClock;
+use tickwheel_tokio::time::delay_queue::Key;
 use tickwheel_tokio::time::{self, DelayQueue, Duration, Instant, Sleep, sleep, timeout};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::LocalSet;
@@ -68,6 +69,21 @@ fn panics(body: impl FnOnce()) -> String {
     let payload = catch_unwind(AssertUnwindSafe(body)).expect_err("it panics");
     let text = payload.downcast_ref::<&str>().map(|text| text.to_string());
     text.or_else(|| payload.downcast_ref::<String>().cloned()).expect("it has a message")
+}
+
+/// The file that a panic names.
+fn panicked_in(body: impl FnOnce()) -> String {
+    thread_local!(static FILE: RefCell<String> = const { RefCell::new(String::new()) });
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let hook = take_hook();
+        set_hook(Box::new(move |info| {
+            info.location().inspect(|location| FILE.set(location.file().to_owned()));
+            hook(info);
+        }));
+    });
+    panics(body);
+    FILE.take()
 }
 
 #[test]
@@ -455,6 +471,27 @@ fn outside_of_a_runtime_and_without_timers_it_panics_as_tokio_does() {
     let _inside = runtime.enter();
     same(|| drop(sleep(ms(1))), || drop(tokio::time::sleep(ms(1))));
     same(|| drop(timeout(ms(1), async {})), || drop(tokio::time::timeout(ms(1), async {})));
+}
+
+/// A key that is gone, and room that no queue has. The location is the caller's.
+#[test]
+fn a_queue_panics_as_that_of_tokio_util_does() {
+    let calls: [fn(&mut DelayQueue<u8>, &Key); 5] = [
+        |queue, gone| _ = queue.deadline(gone),
+        |queue, gone| _ = queue.remove(gone),
+        |queue, gone| queue.reset(gone, ms(1)),
+        |queue, gone| queue.reset_at(gone, Instant::now()),
+        |queue, _| queue.reserve(1 << 30),
+    ];
+    for call in calls {
+        let mut queue = DelayQueue::new();
+        let gone = queue.insert(1, ms(1));
+        queue.clear();
+        assert_eq!(panicked_in(|| call(&mut queue, &gone)), file!());
+    }
+    assert_eq!(panicked_in(|| drop(DelayQueue::<u8>::with_capacity(usize::MAX))), file!());
+    let ours = panics(|| DelayQueue::<u8>::new().reserve(1 << 30));
+    assert_eq!(ours, panics(|| tokio_util::time::DelayQueue::<u8>::new().reserve(1 << 30)));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
-use tickwheel::{Mode, Ticks, Wheel};
+use tickwheel::{Ticks, Wheel};
 use tokio::task::coop;
 
 pub use tickwheel::Key;
@@ -65,15 +65,22 @@ impl<T> DelayQueue<T> {
     }
 
     /// Makes an empty queue with room for so many values.
+    ///
+    /// # Panics
+    ///
+    /// As [`reserve`](Self::reserve).
     #[must_use]
+    #[track_caller]
     pub fn with_capacity(capacity: usize) -> Self {
-        Self {
-            wheel: Mutex::new(Wheel::with_capacity(Mode::default(), capacity)),
+        let mut queue = Self {
+            wheel: Mutex::default(),
             ticks: Ticks::new(Instant::now().into_std(), Duration::from_millis(1)),
             wait: None,
             waker: None,
-            capacity,
-        }
+            capacity: 0,
+        };
+        queue.reserve(capacity);
+        queue
     }
 
     /// Inserts `value`, which comes out at `deadline`, and returns its key.
@@ -223,7 +230,14 @@ impl<T> DelayQueue<T> {
     }
 
     /// Makes room for `additional` values.
+    ///
+    /// # Panics
+    ///
+    /// As tokio-util's: if there would be room for 2^30 values or more.
+    #[track_caller]
     pub fn reserve(&mut self, additional: usize) {
+        let room = MAX_ENTRIES.saturating_sub(self.capacity);
+        assert!(additional <= room, "max queue capacity exceeded");
         self.wheel().reserve(additional);
         self.capacity = self.capacity.max(self.len().saturating_add(additional));
     }
@@ -371,3 +385,6 @@ impl<T> Expired<T> {
 
 /// At how many timeouts the queue looks to save a wake-up.
 const LOOKS: usize = 64;
+
+/// For how many values tokio-util's queue makes room.
+const MAX_ENTRIES: usize = (1 << 30) - 1;
