@@ -111,8 +111,10 @@ language sql as $$
     select exists (select from gone)
 $$;
 
--- Reads rows of these partitions, of each so many, and sets aside what cannot be read.
-create function tickwheel_set_aside(partitions int[], firsts bigint[], lasts bigint[], most bigint)
+-- Reads rows of these partitions after a deadline and a name, of each so many, until they are so
+-- many bytes, and sets aside what cannot be read; of all, or of the rows of these numbers.
+create function tickwheel_set_aside(partitions int[], deadlines bigint[], names text[],
+    lasts bigint[], most bigint, bytes bigint, numbers bigint[])
 returns table (name bytea, deadline bigint)
 language plpgsql as $$
 #variable_conflict use_column
@@ -122,13 +124,16 @@ declare
     why text;
 begin
     for place in
-        select due.row, due.deadline, due.number
-        from unnest(partitions, firsts, lasts) u(partition, first, last)
+        select due.row, due.deadline, due.number, octet_length(due.payload) as size
+        from unnest(partitions, deadlines, names, lasts) u(partition, deadline, name, last)
         cross join lateral (
-            select d.ctid as row, d.deadline, d.number from tickwheel_due d
-            where d.partition = u.partition and d.deadline between u.first and u.last
+            select d.ctid as row, d.* from tickwheel_due d
+            where d.partition = u.partition and (d.deadline, d.name) > (u.deadline, u.name)
+                and d.deadline <= u.last and (numbers is null or d.number = any(numbers))
             order by d.deadline, d.name limit most) due
     loop
+        exit when bytes <= 0;
+        bytes := bytes - place.size;
         raw := '';
         begin
             raw := (select convert_to(due.name, 'SQL_ASCII') from tickwheel_due due
@@ -163,7 +168,7 @@ declare
 begin
     foreach function in array array['tickwheel_put(text[], bigint[], bytea[])',
         'tickwheel_schedule(text, timestamptz, bytea)', 'tickwheel_cancel(text)',
-        'tickwheel_set_aside(int[], bigint[], bigint[], bigint)']
+        'tickwheel_set_aside(int[], bigint[], text[], bigint[], bigint, bigint, bigint[])']
     loop
         execute format('alter function %s set search_path = %I, pg_temp', function,
             current_schema());

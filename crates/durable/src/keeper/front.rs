@@ -17,6 +17,8 @@ pub(super) struct Front {
     pub(super) present: Rows,
     /// They take turns, so that what becomes due does not wait for a backlog.
     is_turn_of_past: bool,
+    /// So do the oldest and the newest of what is to be read of the past.
+    is_turn_of_oldest: bool,
     /// Where the row of a name is.
     keys: HashMap<Arc<str>, Near>,
     /// How far the rows of each partition are known. One that is not here is not known at all.
@@ -44,9 +46,9 @@ struct Near {
 pub(super) struct Place {
     /// Another owner may have handed out what is known under another epoch.
     pub(super) epoch: u64,
-    /// Of the rows whose deadline is before `recent`, those at or before this position are known.
-    /// The others are read by and by, because the past of a store may take long to read.
-    pub(super) behind: Position,
+    /// Of the rows whose deadline is before `recent`, all but these are known. They are read by and
+    /// by, because the past of a store may take long to read.
+    unread: Vec<Unread>,
     pub(super) recent: u64,
     /// Of the other rows, those at or before this position are known.
     pub(super) loaded: Position,
@@ -56,68 +58,141 @@ pub(super) struct Place {
     again: bool,
     /// How often it was, and began again.
     ends: u64,
-    /// While its past cannot be read, that of others is.
-    pause: Pause,
+}
+
+/// Rows of the past that are not known: those after a position and before a deadline.
+#[derive(Clone, Debug)]
+pub(super) struct Unread {
+    pub(super) after: Position,
+    pub(super) before: u64,
+    /// While it cannot be read, all else is.
+    pub(super) pause: Pause,
+}
+
+impl Unread {
+    fn new(after: Position, before: u64) -> Self {
+        Self { after, before, pause: Pause::default() }
+    }
+
+    fn is_empty(&self) -> bool {
+        Position::before(self.before) <= self.after
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        self.after < Position::before(other.before) && other.after < Position::before(self.before)
+    }
 }
 
 impl Place {
-    pub(super) fn new(epoch: u64, recent: u64) -> Self {
-        let (behind, loaded) = (Position::start(), Position::before(recent));
-        let pause = Pause::default();
-        Self { epoch, behind, recent, loaded, complete_until: 0, again: false, ends: 0, pause }
+    /// Of what was due before `now` that of the time since `recent` is read first.
+    pub(super) fn new(epoch: u64, recent: u64, now: u64) -> Self {
+        let loaded = Position::before(now);
+        let mut place = Self {
+            epoch,
+            unread: Vec::new(),
+            recent: now,
+            loaded,
+            complete_until: 0,
+            again: false,
+            ends: 0,
+        };
+        place.add(Unread::new(Position::start(), recent));
+        place.add(Unread::new(Position::before(recent), now));
+        place
     }
 
     pub(super) fn is_behind(&self) -> bool {
-        self.behind < Position::before(self.recent)
+        !self.unread.is_empty()
     }
 
     /// Lets what comes after this position and before that deadline be read by and by.
     pub(super) fn put_behind(&mut self, after: Position, recent: u64) {
-        self.behind = if self.is_behind() { self.behind.clone().min(after) } else { after };
         self.recent = recent.max(self.recent);
         self.loaded = self.loaded.clone().max(Position::before(self.recent));
+        self.add(Unread::new(after, self.recent));
     }
 
-    /// Takes how far the past has been read now.
-    pub(super) fn read_behind(&mut self, end: Position) {
-        if self.behind < end {
-            self.pause.reset();
+    /// Takes how far the rows after this position have been read now. False: they were moved.
+    pub(super) fn read_behind(&mut self, after: &Position, end: Position) -> bool {
+        let Some(at) = self.unread.iter().position(|unread| unread.after == *after) else {
+            return false;
+        };
+        let unread = &mut self.unread[at];
+        if unread.after < end {
+            unread.pause.reset();
         }
-        self.behind = end;
-        if self.again && !self.is_behind() {
+        unread.after = end;
+        if unread.is_empty() {
+            self.unread.swap_remove(at);
+        }
+        if self.again && self.unread.is_empty() {
             self.again = false;
             self.ends += 1;
-            self.behind = Position::start();
+            self.add(Unread::new(Position::start(), self.recent));
+        }
+        true
+    }
+
+    /// What comes after this position could not be read: if `all` is false, that of its deadline.
+    pub(super) fn fail_behind(&mut self, after: &Position, all: bool, now: u64, longest: u64) {
+        let found = self.unread.iter_mut().find(|unread| unread.after == *after);
+        let Some(unread) = found else { return };
+        unread.pause.fail_for(now, longest);
+        let next = after.deadline + 1;
+        if !all && next < unread.before {
+            let rest = Unread::new(Position::before(next), unread.before);
+            unread.before = next;
+            self.add(rest);
         }
     }
 
-    /// The past could not be read.
-    pub(super) fn fail_behind(&mut self, now: u64, longest: u64) {
-        self.pause.fail_for(now, longest);
-    }
-
-    /// Lets all be read once more that is at or before `loaded`. What is being read of the past is
-    /// read to its end first: if this comes again and again, it would else never be.
-    pub(super) fn read_again(&mut self, loaded: &Position, recent: u64) {
+    /// Lets all be read once more that is before `now`. What is being read of the past is read to
+    /// its end first: if this comes again and again, it would else never be.
+    pub(super) fn read_again(&mut self, recent: u64, now: u64) {
+        self.recent = now.max(self.recent);
+        self.loaded = self.loaded.clone().min(Position::before(self.recent));
+        self.complete_until = 0;
         if !self.is_behind() {
-            self.behind = Position::start();
-        } else if self.behind != Position::start() {
+            self.add(Unread::new(Position::start(), recent));
+        } else if self.unread.iter().all(|unread| unread.after != Position::start()) {
             self.again = true;
         }
-        if Position::before(self.recent) < *loaded {
-            self.recent = self.recent.max(recent);
-            self.loaded = Position::before(self.recent);
-            self.complete_until = 0;
-        }
+        self.add(Unread::new(Position::before(recent), self.recent));
     }
 
     /// Lets what comes after this position be read again.
     fn forget(&mut self, after: Position) {
-        if after.deadline < self.recent {
-            self.behind = self.behind.clone().min(after);
-        } else {
+        if self.recent <= after.deadline {
             self.loaded = self.loaded.clone().min(after);
             self.complete_until = 0;
+            return;
+        }
+        let is_in = |unread: &Unread| unread.after <= after && after.deadline < unread.before;
+        if self.unread.iter().any(is_in) {
+            return;
+        }
+        let following = self.unread.iter_mut().filter(|unread| after < unread.after);
+        match following.min_by(|a, b| a.after.cmp(&b.after)) {
+            Some(unread) => unread.after = after,
+            None => self.add(Unread::new(after, self.recent)),
+        }
+    }
+
+    /// Adds what is not known, to what overlaps with it.
+    fn add(&mut self, mut new: Unread) {
+        if new.is_empty() {
+            return;
+        }
+        while let Some(at) = self.unread.iter().position(|unread| unread.overlaps(&new)) {
+            let old = self.unread.swap_remove(at);
+            new.after = new.after.min(old.after);
+            new.before = new.before.max(old.before);
+        }
+        self.unread.push(new);
+        if MOST_UNREAD < self.unread.len() {
+            self.unread.sort_by(|a, b| a.after.cmp(&b.after));
+            let first = self.unread.remove(0);
+            self.unread[0].after = first.after;
         }
     }
 }
@@ -128,6 +203,7 @@ impl Front {
             past: Rows::new(),
             present: Rows::new(),
             is_turn_of_past: false,
+            is_turn_of_oldest: true,
             keys: HashMap::new(),
             places: HashMap::new(),
         }
@@ -165,9 +241,9 @@ impl Front {
     }
 
     /// Returns how far the rows of a partition are known, to be moved. If nothing is, what is due
-    /// before `recent` is read by and by.
-    pub(super) fn begin(&mut self, lease: Lease, recent: u64) -> &mut Place {
-        self.places.entry(lease.partition).or_insert_with(|| Place::new(lease.epoch, recent))
+    /// before `now` is read by and by, that since `recent` first.
+    pub(super) fn begin(&mut self, lease: Lease, recent: u64, now: u64) -> &mut Place {
+        self.places.entry(lease.partition).or_insert_with(|| Place::new(lease.epoch, recent, now))
     }
 
     /// Returns how far the rows of this lease are known, to be moved.
@@ -175,20 +251,43 @@ impl Front {
         self.places.get_mut(&lease.partition).filter(|place| place.epoch == lease.epoch)
     }
 
-    /// Returns the place whose past is read next: of those that were read least often, the one
-    /// that is furthest behind.
-    pub(super) fn furthest_behind(&self, now: u64) -> Option<(u32, &Place)> {
-        let behind = self.places.iter().filter(|(_, place)| place.is_behind());
-        let (&partition, place) = behind
-            .filter(|(_, place)| place.pause.is_over(now))
-            .min_by_key(|(partition, place)| (place.ends, &place.behind, *partition))?;
-        Some((partition, place))
+    /// Returns what of the past is read next: by turns the newest that is unread and the oldest, of
+    /// the partitions that were read least often, and in the order of the positions. What could not
+    /// be read is tried again alone.
+    pub(super) fn next_unread(&mut self, now: u64) -> Vec<(Lease, Unread)> {
+        let all = self.places.iter().flat_map(|(&partition, place)| {
+            let lease = Lease { partition, epoch: place.epoch };
+            place.unread.iter().map(move |unread| (place.ends, lease, unread))
+        });
+        let mut all: Vec<_> = all.filter(|(.., unread)| unread.pause.is_over(now)).collect();
+        let ends = all.iter().map(|(ends, ..)| *ends).min();
+        all.retain(|(times, ..)| Some(*times) == ends);
+        let in_order = |(_, lease, unread): &(u64, Lease, &Unread)| {
+            (unread.after.clone(), unread.before, lease.partition)
+        };
+        all.sort_by_cached_key(in_order);
+        self.is_turn_of_oldest = !self.is_turn_of_oldest;
+        let newest = all.iter().map(|(.., unread)| unread.before).max();
+        let is_first = |(.., unread): &&(u64, Lease, &Unread)| {
+            self.is_turn_of_oldest || Some(unread.before) == newest
+        };
+        let Some(&(_, lease, first)) = all.iter().find(is_first) else { return Vec::new() };
+        if 0 < first.pause.failures {
+            return vec![(lease, first.clone())];
+        }
+        all.retain(|(.., unread)| {
+            unread.pause.failures == 0
+                && first.before <= unread.before
+                && first.after <= unread.after
+                && unread.after < Position::before(first.before)
+        });
+        all.into_iter().map(|(_, lease, unread)| (lease, unread.clone())).collect()
     }
 
-    /// Returns when there is a place whose past can be read.
+    /// Returns when something of the past can be read.
     pub(super) fn behind_at(&self) -> Option<u64> {
-        let behind = self.places.values().filter(|place| place.is_behind());
-        behind.map(|place| place.pause.until).min()
+        let unread = self.places.values().flat_map(|place| &place.unread);
+        unread.map(|unread| unread.pause.until).min()
     }
 
     /// Returns until when all rows of a partition are known.
@@ -307,17 +406,52 @@ impl Rows {
     }
 }
 
+/// So many parts of the past of a partition are told apart.
+const MOST_UNREAD: usize = 16;
+
 #[cfg(test)]
 mod tests {
-    use super::Place;
+    use super::{MOST_UNREAD, Place};
     use crate::store::Position;
+
+    fn unread(place: &Place) -> Vec<(u64, u64)> {
+        let mut unread: Vec<(u64, u64)> =
+            place.unread.iter().map(|unread| (unread.after.deadline, unread.before)).collect();
+        unread.sort_unstable();
+        unread
+    }
 
     #[test]
     fn no_unread_past_is_dropped_where_more_is_put_behind() {
-        let mut place = Place::new(1, 100);
-        place.put_behind(Position::before(500), 1);
-        assert!(place.is_behind() && place.behind == Position::start() && place.recent == 100);
-        place.put_behind(Position::before(50), 600);
-        assert!(place.behind == Position::start() && place.recent == 600);
+        let mut place = Place::new(1, 50, 100);
+        assert_eq!(unread(&place), [(0, 50), (50, 100)]);
+        place.put_behind(Position::before(500), 600);
+        assert_eq!((unread(&place), place.recent), (vec![(0, 50), (50, 100), (500, 600)], 600));
+        place.put_behind(Position::before(70), 600);
+        assert_eq!(unread(&place), [(0, 50), (50, 600)]);
+        assert!(place.read_behind(&Position::before(50), Position::before(600)));
+        assert_eq!(unread(&place), [(0, 50)]);
+        // A row was dropped that had been read.
+        place.forget(Position::before(300));
+        assert_eq!(unread(&place), [(0, 50), (300, 600)]);
+        place.forget(Position::before(200));
+        place.forget(Position::before(400));
+        assert_eq!(unread(&place), [(0, 50), (200, 600)]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_apart_and_that_is_bounded() {
+        let mut place = Place::new(1, 0, 1_000);
+        for deadline in (1..40).map(|n| n * 10) {
+            let last = place.unread.iter().max_by_key(|unread| unread.before).unwrap();
+            let (last, at) = (last.after.clone(), Position::before(deadline));
+            assert!(place.read_behind(&last, at.clone()));
+            place.fail_behind(&at, false, 0, 1_000);
+            assert!(place.unread.len() <= MOST_UNREAD);
+            let is_unread = |at: u64| unread(&place).iter().any(|&(a, b)| (a..b).contains(&at));
+            assert!((1..=deadline / 10).all(|n| is_unread(n * 10)) && is_unread(999));
+        }
+        let paused = place.unread.iter().filter(|unread| 0 < unread.pause.failures);
+        assert!(10 < paused.count());
     }
 }

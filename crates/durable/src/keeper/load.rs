@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::Error;
 use crate::keeper::Keeper;
 use crate::keeper::words::{BehindCall, LoadCall, Now};
-use crate::store::{Damaged, Lease, Limit, Loaded, Page, Position, Start};
+use crate::store::{Damaged, Lease, Limit, Loaded, Position, Start};
 
 impl<T> Keeper<T> {
     pub(super) fn wants_load(&self, time: u64) -> bool {
@@ -79,6 +79,11 @@ impl<T> Keeper<T> {
         }
         let recent = time.saturating_sub(self.tenure.outlasts());
         self.refresh_one(now, recent);
+        // What lags behind is a backlog, and what becomes due does not wait for it.
+        let lags = match self.tenure.is_shared() {
+            true => time.saturating_sub(self.config.margin),
+            false => 0,
+        };
         // A look finds what is before the positions, whatever room there is for what is after.
         let until = match self.is_filled() {
             true => 0,
@@ -88,10 +93,9 @@ impl<T> Keeper<T> {
         let mut from: Vec<Start> = Vec::with_capacity(self.tenure.epochs.len());
         for &partition in self.tenure.epochs.keys() {
             let lease = self.tenure.lease(partition);
-            let place = self.front.begin(lease, recent);
-            if place.loaded < Position::before(recent) {
-                // So long overdue, it is a backlog, and what becomes due does not wait for it.
-                place.put_behind(place.loaded.clone(), recent);
+            let place = self.front.begin(lease, recent, lags);
+            if place.loaded < Position::before(lags) {
+                place.put_behind(place.loaded.clone(), time);
             }
             from.push(Start { lease, after: place.loaded.clone() });
         }
@@ -118,53 +122,63 @@ impl<T> Keeper<T> {
         if !self.behind_pause.is_over(now.steady) || !self.has_room_behind() {
             return None;
         }
-        let (partition, place) = self.front.furthest_behind(now.steady)?;
-        if !self.tenure.has(partition) {
-            return None;
-        }
+        let mut unread = self.front.next_unread(now.steady);
+        unread.retain(|&(lease, _)| self.tenure.holds(lease));
+        let (_, first) = unread.first()?;
+        let (until, fails) = (first.before - 1, 0 < first.pause.failures);
+        let rows = match fails {
+            // It is asked for no more than what could not be read.
+            true => 1,
+            // What is in flight comes again if it was forgotten.
+            false => self.config.page.min(self.config.near_rows / 8).max(1) + self.flights.len(),
+        };
+        let from = unread.into_iter().map(|(lease, unread)| Start { lease, after: unread.after });
         let call = BehindCall {
-            from: Start { lease: self.tenure.lease(partition), after: place.behind.clone() },
-            until: place.recent - 1,
-            limit: Limit {
-                // What is in flight comes again if it was forgotten.
-                rows: self.config.page.min(self.config.near_rows / 8).max(1) + self.flights.len(),
-                bytes: (self.config.near_bytes / 8).max(1),
-            },
+            from: from.collect(),
+            until,
+            limit: Limit { rows, bytes: (self.config.near_bytes / 8).max(1) },
             asked: now.steady,
         };
         self.counts.loads += 1;
         Some(call)
     }
 
-    pub(super) fn loaded_behind(&mut self, now: Now, call: BehindCall, page: Page) {
+    pub(super) fn loaded_behind(&mut self, now: Now, call: BehindCall, loaded: Loaded) {
         // Where there is nothing, what takes time is dead: then time is left for other calls.
         let took = now.steady.saturating_sub(call.asked);
-        let pause = if page.rows.is_empty() && SHORT < took { took } else { 0 };
+        let pause = if loaded.rows.is_empty() && SHORT < took { took } else { 0 };
         self.behind_pause.reset();
         self.behind_pause.until = now.steady.saturating_add(pause);
-        let Start { lease, after } = call.from;
-        if !self.tenure.holds(lease) {
-            return;
+        if let Some(error) = loaded.unreadable {
+            self.failed_behind(now, &call, false, error);
         }
-        // If it was moved back meanwhile, it is read again from there.
-        let Some(place) = self.front.place(lease).filter(|place| place.behind == after) else {
-            return;
-        };
-        place.read_behind(page.end.unwrap_or_else(|| Position::before(call.until + 1)));
-        for row in page.rows {
-            if !self.flights.has(row.number) {
+        let mut read = HashSet::new();
+        for (Start { lease, after }, end) in call.from.into_iter().zip(loaded.ends) {
+            // If it was moved back meanwhile, it is read again from there.
+            let end = end.unwrap_or_else(|| Position::before(call.until + 1));
+            if self.tenure.holds(lease)
+                && let Some(place) = self.front.place(lease)
+                && place.read_behind(&after, end)
+            {
+                read.insert(lease.partition);
+            }
+        }
+        for row in loaded.rows {
+            if read.contains(&row.partition) && !self.flights.has(row.number) {
                 self.front.insert(row);
             }
         }
         self.bound();
     }
 
-    /// The past of one partition could not be read. That of others is, and nothing else waits.
-    pub(super) fn failed_behind(&mut self, now: Now, call: &BehindCall, error: Error) {
+    /// The past of the first of these partitions could not be read: if `all` is false, that of one
+    /// deadline. All else is, and nothing waits.
+    pub(super) fn failed_behind(&mut self, now: Now, call: &BehindCall, all: bool, error: Error) {
         self.behind_pause.fail(now.steady);
         let longest = self.tenure.outlasts().min(STUCK) / 2;
-        if let Some(place) = self.front.place(call.from.lease) {
-            place.fail_behind(now.steady, longest);
+        let Start { lease, after } = &call.from[0];
+        if let Some(place) = self.front.place(*lease) {
+            place.fail_behind(after, all, now.steady, longest);
         }
         self.tell(error);
     }
@@ -181,7 +195,7 @@ impl<T> Keeper<T> {
         let lease = self.tenure.lease(self.refreshed);
         // One whose past is still being read would begin again for ever.
         if let Some(place) = self.front.place(lease).filter(|place| !place.is_behind()) {
-            place.read_again(&place.loaded.clone(), recent);
+            place.read_again(recent, self.tenure.time(now));
         }
     }
 
@@ -239,7 +253,7 @@ impl<T> Keeper<T> {
                 place.loaded = end.unwrap_or_else(all).max(place.loaded.clone());
             }
             if loaded.overflows {
-                place.read_again(&after, recent);
+                place.read_again(recent, time);
             }
         }
         for (partition, deadline) in loaded.left_out {

@@ -218,9 +218,9 @@ impl<T> Keeper<T> {
                 self.tell_damaged(std::mem::take(&mut loaded.damaged));
                 self.loaded(now, call, loaded);
             }
-            Answer::Behind(call, Ok(mut page)) => {
-                self.tell_damaged(std::mem::take(&mut page.damaged));
-                self.loaded_behind(now, call, page);
+            Answer::Behind(call, Ok(mut loaded)) => {
+                self.tell_damaged(std::mem::take(&mut loaded.damaged));
+                self.loaded_behind(now, call, loaded);
             }
             Answer::Commit(call, Ok(done)) => {
                 self.commit_pause.reset();
@@ -235,7 +235,7 @@ impl<T> Keeper<T> {
                 self.released = !call.wanted;
                 self.failed(outbox, error);
             }
-            Answer::Behind(call, Err(error)) => self.failed_behind(now, &call, error),
+            Answer::Behind(call, Err(error)) => self.failed_behind(now, &call, true, error),
             Answer::Load(_, Err(error)) => {
                 self.load_pause.fail(now.steady);
                 self.failed(outbox, error);

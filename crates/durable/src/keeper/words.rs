@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::error::caught;
-use crate::store::{Change, Done, Leases, Limit, Loaded, Page, Settlement, Start, Store};
+use crate::store::{Change, Done, Leases, Limit, Loaded, Settlement, Start, Store};
 
 /// How a keeper behaves; all times in milliseconds.
 #[derive(Clone, Debug)]
@@ -118,7 +118,8 @@ pub(crate) struct LoadCall {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BehindCall {
-    pub(crate) from: Start,
+    /// In the order of the positions.
+    pub(crate) from: Vec<Start>,
     pub(crate) until: u64,
     pub(crate) limit: Limit,
     /// The steady time before the call.
@@ -138,7 +139,7 @@ pub(crate) struct CommitCall<T> {
 pub(crate) enum Answer<T> {
     Lease(LeaseCall, Result<Leases, Error>),
     Load(LoadCall, Result<Loaded, Error>),
-    Behind(BehindCall, Result<Page, Error>),
+    Behind(BehindCall, Result<Loaded, Error>),
     Commit(CommitCall<T>, Result<Done, Error>),
 }
 
@@ -181,8 +182,8 @@ impl<T> Call<T> {
             }
             Self::Behind(call) => {
                 let BehindCall { from, until, limit, .. } = &call;
-                let page = caught("load", || store.load_behind(from, *until, *limit));
-                Answer::Behind(call, page)
+                let loaded = caught("load", || store.load_behind(from, *until, *limit));
+                Answer::Behind(call, loaded)
             }
             Self::Commit(call) => {
                 let done = caught("commit", || store.commit(&call.settlements, &call.changes));
@@ -219,7 +220,7 @@ impl<T> Answer<T> {
         match self {
             Self::Lease(_, leases) => leases.is_err(),
             Self::Load(_, loaded) => loaded.is_err(),
-            Self::Behind(_, page) => page.is_err(),
+            Self::Behind(_, loaded) => loaded.is_err(),
             Self::Commit(_, done) => done.is_err(),
         }
     }

@@ -59,14 +59,14 @@ pub trait Store: Send {
     ///   aside, if the store can write, and is told in [`Loaded::damaged`].
     fn load(&mut self, from: &[Start], until: u64, limit: Limit) -> Result<Loaded, Error>;
 
-    /// Returns rows of one partition after a position whose deadline is at most `until`, in order:
-    /// of the past, which a new owner reads by and by.
+    /// Returns rows as [`load`](Self::load) does, of the past, which a new owner reads by and by;
+    /// the default is `load`. `from` is in the order of the positions and has at least one.
     ///
-    /// A store that several owners may have at once makes this short. It may end a page at any
-    /// place, even at the one where it begins. What [`load`](Self::load) says of positions and of
-    /// damaged rows holds here too.
-    fn load_behind(&mut self, from: &Start, until: u64, limit: Limit) -> Result<Page, Error> {
-        self.list(&from.after, until, limit)
+    /// A store that several owners may have at once makes this short. It may end at any place, even
+    /// at those where it begins, and tells nothing of what is at or before the positions. What
+    /// cannot be read is in [`Loaded::unreadable`].
+    fn load_behind(&mut self, from: &[Start], until: u64, limit: Limit) -> Result<Loaded, Error> {
+        self.load(from, until, limit)
     }
 
     /// Applies all `settlements` and then all `changes`, in one transaction, and says for each what
@@ -190,6 +190,9 @@ pub struct Loaded {
     pub left_out: Vec<(u32, u64)>,
     /// What comes after the positions could not be read in the time that there is for it.
     pub outlasts: bool,
+    /// Why the rows of the first partition at the deadline of its position cannot be read, if it is
+    /// by [`Store::load_behind`] and they cannot. They are to be tried again alone.
+    pub unreadable: Option<Error>,
     /// The damaged rows that were found and set aside.
     pub damaged: Vec<Damaged>,
 }

@@ -1,49 +1,142 @@
-//! Reading the past in stretches: one that outlasts its time is made shorter.
+//! Reading the past in parts: one that outlasts its time, or that the store refuses, is made
+//! smaller.
+
+use crate::Error;
+use crate::store::{Limit, Loaded, Position, Start};
 
 /// How much of the past one statement reads.
 ///
 /// What is dead in the database takes time and is not seen, so how much can be read in time is
-/// found by trying. Names are spread over the partitions, so what holds for one holds for all.
+/// found by trying. So is what cannot be read at all: the part that has it becomes smaller, until
+/// it is one row of one partition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stretch {
+    /// So many partitions at once.
+    partitions: usize,
     /// Up to this deadline there is little.
     sparse_until: u64,
     /// And after it, so many milliseconds of deadlines can be read.
     span: u64,
+    /// So many rows.
+    rows: usize,
+    /// So many parts were not too much, one after another.
+    calm: u32,
+}
+
+/// A part of the past, for one statement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'a> {
+    pub(crate) from: &'a [Start],
+    /// The last deadline.
+    pub(crate) until: u64,
+    pub(crate) limit: Limit,
+    /// How many milliseconds it may take.
+    pub(crate) time: u64,
+}
+
+impl Part<'_> {
+    /// The first deadline: partitions come in the order of what is unread.
+    fn first(&self) -> u64 {
+        self.from[0].after.deadline
+    }
 }
 
 impl Stretch {
-    pub(crate) const ALL: Self = Self { sparse_until: 0, span: u64::MAX };
+    pub(crate) const ALL: Self =
+        Self { partitions: usize::MAX, sparse_until: 0, span: u64::MAX, rows: usize::MAX, calm: 0 };
 
-    /// Returns up to which deadline to read from this one on.
-    pub(crate) fn end(&self, first: u64, until: u64) -> u64 {
-        first.saturating_add(self.span).max(self.sparse_until).min(until)
+    /// Returns what to read of these partitions now, of so many milliseconds of a call.
+    pub(crate) fn part<'a>(
+        &self,
+        from: &'a [Start],
+        until: u64,
+        limit: Limit,
+        call: u64,
+    ) -> Part<'a> {
+        let first = from[0].after.deadline;
+        let until = first.saturating_add(self.span).max(self.sparse_until).min(until);
+        let count = from.iter().take_while(|start| start.after.deadline <= until).count();
+        let from = &from[..count.clamp(1, self.partitions)];
+        // It cannot be much less. The call ends after the statement.
+        let is_least = until <= first && from.len() == 1;
+        let time = if is_least { LONGEST } else { TIME };
+        let limit = Limit { rows: limit.rows.min(self.rows), ..limit };
+        Part { from, until, limit, time: time.min(call / 3 * 2) }
     }
 
-    /// Returns how many milliseconds that may take, of so many of a call.
-    pub(crate) fn time(first: u64, end: u64, call: u64) -> u64 {
-        // It cannot be less. The call ends after the statement.
-        let time = if end <= first { LONGEST } else { TIME };
-        time.min(call / 3 * 2)
-    }
-
-    /// Asks for less the next time, because this was too much.
-    pub(crate) fn outlasted(&mut self, first: u64, end: u64) {
-        self.sparse_until = self.sparse_until.min(first);
-        self.span = end.saturating_sub(first) / 4;
-    }
-
-    /// Asks for more the next time, because this was not too much: otherwise what was asked for
-    /// only ever becomes less. If it is too much then, little time is lost.
-    pub(crate) fn took(&mut self, first: u64, end: u64) {
-        if first <= self.sparse_until.saturating_add(1) {
-            self.sparse_until = self.sparse_until.max(end);
+    /// Takes what came of reading that part, and returns what is known of all these partitions now.
+    pub(crate) fn take(
+        &mut self,
+        part: Part<'_>,
+        from: &[Start],
+        until: u64,
+        read: Result<Loaded, Error>,
+    ) -> Loaded {
+        let mut loaded = match read {
+            Ok(loaded) => {
+                self.took(part, loaded.ends.iter().all(Option::is_none));
+                loaded
+            }
+            Err(error) => Loaded { unreadable: self.failed(part, error), ..Loaded::default() },
+        };
+        if part.until < until {
+            for end in &mut loaded.ends {
+                end.get_or_insert_with(|| Position::before(part.until + 1));
+            }
         }
-        if end - first == self.span {
+        let unread = &from[loaded.ends.len()..];
+        loaded.ends.extend(unread.iter().map(|start| Some(start.after.clone())));
+        loaded
+    }
+
+    /// Asks for more the next time, if this was not too much a few times: otherwise what was asked
+    /// for only ever becomes less. If it is too much then, little time is lost.
+    fn took(&mut self, part: Part<'_>, is_whole: bool) {
+        let (first, until) = (part.first(), part.until);
+        self.calm = self.calm.saturating_add(1);
+        if self.calm < CALM {
+            return;
+        }
+        if part.from.len() == self.partitions {
+            self.partitions = self.partitions.saturating_mul(2);
+        }
+        if is_whole && first <= self.sparse_until.saturating_add(1) {
+            self.sparse_until = self.sparse_until.max(until);
+        }
+        if is_whole && until - first == self.span {
             self.span = self.span.saturating_mul(2).saturating_add(1);
         }
+        if !is_whole && part.limit.rows == self.rows {
+            self.rows = self.rows.saturating_mul(2);
+        }
+    }
+
+    /// Asks for less the next time, because this was too much. Returns the error if it cannot be
+    /// less.
+    fn failed(&mut self, part: Part<'_>, error: Error) -> Option<Error> {
+        let first = part.first();
+        self.calm = 0;
+        if 1 < part.from.len() {
+            self.partitions = part.from.len() / 2;
+        } else if first < part.until {
+            self.sparse_until = self.sparse_until.min(first);
+            self.span = (part.until - first) / 4;
+        } else if 1 < part.limit.rows {
+            self.rows = part.limit.rows / 4;
+        } else {
+            if self.rows <= 1 {
+                // It was made so small for these. Of others it need not be so.
+                *self = Self::ALL;
+            }
+            return Some(error);
+        }
+        self.rows = self.rows.max(1);
+        None
     }
 }
+
+/// Parts that are not too much before more is asked for.
+const CALM: u32 = 4;
 
 /// In milliseconds: other calls wait for it.
 const TIME: u64 = 40;
@@ -53,23 +146,66 @@ const LONGEST: u64 = 250;
 
 #[cfg(test)]
 mod tests {
-    use super::Stretch;
+    use super::*;
+    use crate::store::Lease;
+
+    fn starts(count: u32) -> Vec<Start> {
+        let start =
+            |partition| Start { lease: Lease { partition, epoch: 1 }, after: Position::start() };
+        (0..count).map(start).collect()
+    }
+
+    const LIMIT: Limit = Limit { rows: 4_096, bytes: 1 << 20 };
+    const CALL: u64 = 3_333;
 
     #[test]
-    fn the_past_ends_though_many_stretches_outlasted_their_time() {
+    fn the_past_ends_though_many_parts_outlasted_their_time() {
         let (mut stretch, until) = (Stretch::ALL, 1 << 41);
-        let mut first = 0;
+        let mut from = starts(64);
         for _ in 0..40 {
-            let end = stretch.end(first, until);
-            stretch.outlasted(first, end);
+            let part = stretch.part(&from, until, LIMIT, CALL);
+            let _ = stretch.take(part, &from, until, Err(Error::Closed));
         }
         let mut calls = 0;
-        while first < until && calls < 100 {
-            let end = stretch.end(first, until);
-            stretch.took(first, end);
-            first = end + 1;
+        while !from.is_empty() && calls < 200 {
+            let part = stretch.part(&from, until, LIMIT, CALL);
+            let read = Loaded { ends: vec![None; part.from.len()], ..Loaded::default() };
+            let loaded = stretch.take(part, &from, until, Ok(read));
+            let ends = from.into_iter().zip(loaded.ends);
+            from = ends.filter_map(|(at, end)| Some(Start { after: end?, ..at })).collect();
+            from.sort_by(|a, b| a.after.cmp(&b.after));
             calls += 1;
         }
-        assert!(until <= first, "{calls} calls, up to {first}");
+        assert!(from.is_empty(), "{calls} calls, {from:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_found_to_the_partition_and_the_millisecond() {
+        let (mut stretch, until) = (Stretch::ALL, 1 << 41);
+        let mut from = starts(64);
+        let (bad, deadline) = (37, 1 << 40);
+        let mut calls = 0;
+        let error = loop {
+            calls += 1;
+            assert!(calls < 500);
+            let part = stretch.part(&from, until, LIMIT, CALL);
+            let is_bad = |at: &Start| {
+                at.lease.partition == bad && (at.after.deadline..=part.until).contains(&deadline)
+            };
+            let read = match part.from.iter().any(is_bad) {
+                true => Err(Error::Closed),
+                false => Ok(Loaded { ends: vec![None; part.from.len()], ..Loaded::default() }),
+            };
+            let loaded = stretch.take(part, &from, until, read);
+            if let Some(error) = loaded.unreadable {
+                break error;
+            }
+            let ends = from.into_iter().zip(loaded.ends);
+            from = ends.filter_map(|(at, end)| Some(Start { after: end?, ..at })).collect();
+            from.sort_by(|a, b| a.after.cmp(&b.after));
+        };
+        assert!(matches!(error, Error::Closed));
+        assert_eq!((from[0].lease.partition, from[0].after.deadline), (bad, deadline));
+        println!("{calls} calls");
     }
 }

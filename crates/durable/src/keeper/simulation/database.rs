@@ -42,8 +42,8 @@ pub(super) struct Database {
     /// network is gone and forgot the connection.
     pub(super) silent_until: u64,
     pub(super) heals_at: u64,
-    /// A partition whose past cannot be read, because a page of it is damaged.
-    pub(super) damaged: Option<u32>,
+    /// The partition and the deadline of rows that cannot be read, because their page is damaged.
+    pub(super) damaged: Option<(u32, u64)>,
     /// How many rows loads have read, dead ones included.
     pub(super) rows_read: u64,
 }
@@ -68,6 +68,8 @@ pub(super) struct Manners {
     pub(super) gives_up: bool,
     /// What of the past takes too long to read is read in smaller stretches.
     pub(super) asks_for_less: bool,
+    /// The pasts of several partitions are read in one statement.
+    pub(super) reads_together: bool,
     /// A lease is renewed by a row of its own, and not in those of its partitions.
     pub(super) renews_apart: bool,
     /// What was seen is still seen after an error.
@@ -185,7 +187,7 @@ impl Database {
     }
 
     /// Loads, and returns how long that takes.
-    pub(super) fn load(&mut self, worker: u64, call: &LoadCall) -> (Loaded, u64) {
+    pub(super) fn load(&mut self, worker: u64, call: &LoadCall) -> (Result<Loaded, Error>, u64) {
         let LoadCall { from, until, limit, .. } = call;
         let rows = match self.manners.shares_limit {
             true => limit.rows.div_ceil(from.len().max(1)),
@@ -218,7 +220,11 @@ impl Database {
         self.rows_read += read;
         took += read / READ;
         let time = LEASE / 9;
-        loaded.outlasts = self.manners.asks_for_less && time < took;
+        let is_damaged = from.iter().any(|start| self.meets_damage(start, *until, limit));
+        if is_damaged && !self.manners.asks_for_less {
+            return (Err(Error::store("read", "a page is damaged")), 1);
+        }
+        loaded.outlasts = is_damaged || self.manners.asks_for_less && time < took;
         for (page, start) in pages.into_iter().zip(from) {
             if loaded.outlasts {
                 loaded.ends.push(Some(start.after.clone()));
@@ -227,7 +233,7 @@ impl Database {
                 loaded.ends.push(page.end);
             }
         }
-        (loaded, if self.manners.asks_for_less { took.min(time) } else { took })
+        (Ok(loaded), if self.manners.asks_for_less { took.min(time) } else { took })
     }
 
     /// A worker heard what a load brought that it made when so many rows had been put. Without, it
@@ -244,38 +250,50 @@ impl Database {
     }
 
     /// Loads of the past, and returns how long that takes.
-    pub(super) fn load_behind(
-        &mut self,
-        worker: u64,
-        call: &BehindCall,
-    ) -> (Result<Page, Error>, u64) {
+    pub(super) fn load_behind(&mut self, worker: u64, call: &BehindCall) -> (Loaded, u64) {
         let BehindCall { from, until, limit, .. } = call;
-        if self.damaged == Some(from.lease.partition) {
-            return (Err(Error::store("read", "a page is damaged")), 1);
+        let mut stretch = match self.manners.asks_for_less {
+            true => self.stretches.get(&worker).copied().unwrap_or(Stretch::ALL),
+            false => Stretch::ALL,
+        };
+        let mut part = stretch.part(from, *until, *limit, LEASE / 3);
+        if !self.manners.reads_together {
+            part.from = &from[..1];
         }
-        let mut stretch = self.stretches.get(&worker).copied().unwrap_or(Stretch::ALL);
-        let first = from.after.deadline;
-        let end = stretch.end(first, *until);
-        let (mut page, read) = self.read(from, end, *limit);
-        self.rows_read += read;
-        let time = Stretch::time(first, end, LEASE / 3);
-        let mut took = read / READ;
-        if self.manners.asks_for_less && time < took {
-            if end <= first {
-                self.stretches.insert(worker, Stretch::ALL);
-                return (Err(Error::store("read", "too much is dead")), time);
+        let limit = match self.manners.shares_limit {
+            true => Limit { rows: part.limit.rows.div_ceil(part.from.len()), ..part.limit },
+            false => part.limit,
+        };
+        let meets = |start: &Start| self.meets_damage(start, part.until, limit);
+        let (read, took) = if part.from.iter().any(meets) {
+            (Err(Error::store("read", "a page is damaged")), 1)
+        } else {
+            let (pages, read): (Vec<Page>, Vec<u64>) =
+                part.from.iter().map(|start| self.read(start, part.until, limit)).unzip();
+            let read: u64 = read.into_iter().sum();
+            self.rows_read += read;
+            if self.manners.asks_for_less && part.time < read / READ {
+                (Err(Error::store("read", "too much is dead")), part.time)
+            } else {
+                let mut loaded = Loaded::default();
+                for page in pages {
+                    loaded.rows.extend(page.rows);
+                    loaded.ends.push(page.end);
+                }
+                (Ok(loaded), read / READ)
             }
-            stretch.outlasted(first, end);
-            took = time;
-            page = Page { end: Some(from.after.clone()), ..Page::default() };
-        } else if page.end.is_none() {
-            stretch.took(first, end);
-            page.end = (end < *until).then(|| Position::before(end + 1));
-        }
-        if self.manners.asks_for_less {
-            self.stretches.insert(worker, stretch);
-        }
-        (Ok(page), took)
+        };
+        let loaded = stretch.take(part, from, *until, read);
+        self.stretches.insert(worker, stretch);
+        (loaded, took)
+    }
+
+    /// Whether a load comes to what is damaged.
+    fn meets_damage(&self, Start { lease, after }: &Start, until: u64, limit: Limit) -> bool {
+        let Some((partition, deadline)) = self.damaged else { return false };
+        let page = self.tables.list(Some(partition), after, until, limit);
+        let end = page.end.map_or(until, |end| end.deadline);
+        lease.partition == partition && (after.deadline..=end).contains(&deadline)
     }
 
     /// Reads a partition, and returns how many rows that takes, dead ones included.
@@ -360,6 +378,7 @@ pub(super) const GOOD: Manners = Manners {
     skips_locked: true,
     gives_up: true,
     asks_for_less: true,
+    reads_together: true,
     renews_apart: true,
     remembers: true,
 };

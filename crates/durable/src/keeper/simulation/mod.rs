@@ -13,7 +13,7 @@ use super::outbox::Outbox;
 use super::words::{LeaseCall, LoadCall};
 use super::{Answer, Call, Command, Config, Keeper, Now, Settled};
 use crate::Error;
-use crate::store::{Change, Done, Lease, Leases, Loaded, Outcome, Page, Position, Row};
+use crate::store::{Change, Done, Lease, Leases, Loaded, Outcome, Position, Row};
 use world::Simulation;
 
 #[test]
@@ -182,21 +182,26 @@ fn a_new_owner_reads_what_is_recent_first_and_after_an_error_nothing_that_it_kno
     let now = |steady| Now { wall: 0, steady };
     lease(&mut keeper, &mut outbox, now(0), Ok(leases(10_000_000)));
     let Some(Call::Load(call)) = keeper.poll(now(0), &mut outbox) else { panic!("it loads") };
-    // A lease is a minute here.
-    let recent = call.from[0].after.clone();
-    assert!((9_924_000..9_926_000).contains(&recent.deadline), "{recent:?}");
+    let present = call.from[0].after.clone();
+    assert!((9_998_000..10_000_000).contains(&present.deadline), "{present:?}");
     let known = call.until;
     let nothing = Loaded { ends: vec![None], ..Loaded::default() };
     keeper.answer(now(0), &mut outbox, Answer::Load(call, Ok(nothing)));
     let Some(Call::Behind(call)) = keeper.poll(now(0), &mut outbox) else { panic!("the past") };
-    assert_eq!((&call.from.after, call.until), (&Position::start(), recent.deadline - 1));
-    let end = Some(Position::before(5_000_000));
-    let page = Page { end: end.clone(), ..Page::default() };
-    keeper.answer(now(0), &mut outbox, Answer::Behind(call, Ok(page)));
+    // A lease is a minute here.
+    let recent = call.from[0].after.clone();
+    assert!((9_924_000..9_926_000).contains(&recent.deadline), "{recent:?}");
+    assert_eq!(call.until, present.deadline - 1);
+    past(&mut keeper, &mut outbox, now(0), Some(Call::Behind(call)));
     let Some(Call::Behind(call)) = keeper.poll(now(0), &mut outbox) else { panic!("the past") };
-    assert_eq!(Some(&call.from.after), end.as_ref());
+    assert_eq!((&call.from[0].after, call.until), (&Position::start(), recent.deadline - 1));
+    let end = Some(Position::before(5_000_000));
+    let some = Loaded { ends: vec![end.clone()], ..Loaded::default() };
+    keeper.answer(now(0), &mut outbox, Answer::Behind(call, Ok(some)));
+    let Some(Call::Behind(call)) = keeper.poll(now(0), &mut outbox) else { panic!("the past") };
+    assert_eq!(Some(&call.from[0].after), end.as_ref());
     keeper.answer(now(0), &mut outbox, Answer::Behind(call, Err(Error::store("read", "cut"))));
-    let later = now(1_000);
+    let later = now(900);
     let (mut loaded, mut read) = (false, false);
     while let Some(call) = keeper.poll(later, &mut outbox) {
         match call {
@@ -207,8 +212,8 @@ fn a_new_owner_reads_what_is_recent_first_and_after_an_error_nothing_that_it_kno
                 loaded = true;
             }
             Call::Behind(call) => {
-                assert_eq!(Some(&call.from.after), end.as_ref());
-                keeper.answer(later, &mut outbox, Answer::Behind(call, Ok(Page::default())));
+                assert_eq!(Some(&call.from[0].after), end.as_ref());
+                past(&mut keeper, &mut outbox, later, Some(Call::Behind(call)));
                 read = true;
             }
             call => panic!("{call:?}"),
@@ -325,10 +330,14 @@ fn answer_load(keeper: &mut Keeper<()>, outbox: &mut Outbox, now: Now, call: Loa
     keeper.answer(now, outbox, Answer::Load(call, Ok(loaded)));
 }
 
-/// Answers that there is nothing in the past.
+/// Answers of the past as a store does that has one row.
 fn past(keeper: &mut Keeper<()>, outbox: &mut Outbox, now: Now, call: Option<Call<()>>) {
     let Some(Call::Behind(call)) = call else { panic!("{call:?}") };
-    keeper.answer(now, outbox, Answer::Behind(call, Ok(Page::default())));
+    let row = row(1_000_100);
+    let is_wanted = call.from[0].after < row.position() && row.deadline <= call.until;
+    let rows = if is_wanted { vec![row] } else { Vec::new() };
+    let loaded = Loaded { rows, ends: vec![None; call.from.len()], ..Loaded::default() };
+    keeper.answer(now, outbox, Answer::Behind(call, Ok(loaded)));
 }
 
 /// Answers the call for leases that the keeper makes now.

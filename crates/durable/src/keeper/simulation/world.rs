@@ -131,6 +131,11 @@ impl Simulation {
         simulation
     }
 
+    /// Lets a worker do nothing until then.
+    pub(super) fn stop(&mut self, worker: usize, until: u64) {
+        self.workers[worker].paused_until = until;
+    }
+
     /// Lets this time pass.
     pub(super) fn pass(&mut self, time: u64) {
         let end = self.time + time;
@@ -262,7 +267,11 @@ impl Simulation {
     fn latency(&mut self, database: usize) -> u64 {
         let latency = self.databases[database].latency;
         // Now and then it is slow.
-        if self.rng.u32(0..200) == 0 { latency * 30 } else { self.rng.u64(0..=latency) }
+        if !self.quiet && self.rng.u32(0..200) == 0 {
+            latency * 30
+        } else {
+            self.rng.u64(0..=latency)
+        }
     }
 
     fn arrive(&mut self, seat: usize, id: u64, call: Call<Ticket>, told: &mut Told) {
@@ -314,11 +323,11 @@ impl Simulation {
             }
             Call::Load(call) => {
                 let (loaded, took) = database.load(id, &call);
-                (Answer::Load(call, Ok(loaded)), took)
+                (Answer::Load(call, loaded), took)
             }
             Call::Behind(call) => {
-                let (page, took) = database.load_behind(id, &call);
-                (Answer::Behind(call, page), took)
+                let (loaded, took) = database.load_behind(id, &call);
+                (Answer::Behind(call, Ok(loaded)), took)
             }
             Call::Commit(call) => {
                 let (done, took) = database.commit(time, &call);

@@ -239,28 +239,14 @@ impl Store for PostgresStore {
         Ok(loaded)
     }
 
-    fn load_behind(&mut self, from: &Start, until: u64, limit: Limit) -> Result<Page, Error> {
-        let (partition, first) = (from.lease.partition, from.after.deadline);
-        let end = self.stretch.end(first, until);
-        let time = Stretch::time(first, end, milliseconds(self.lease / 3));
-        let page = self.run("load from", async |connection| {
-            connection.load_behind(from, end, limit, time).await
-        })?;
-        let Some(mut page) = page else {
-            if end <= first {
-                // Of others it need not be so.
-                self.stretch = Stretch::ALL;
-                let doing = format!("read what was due at {first} in partition {partition}");
-                return Err(Error::store(doing, "too many rows of that millisecond are dead"));
-            }
-            self.stretch.outlasted(first, end);
-            return Ok(Page { end: Some(from.after.clone()), ..Page::default() });
-        };
-        if page.end.is_none() {
-            self.stretch.took(first, end);
-            page.end = (end < until).then(|| Position::before(end + 1));
-        }
-        Ok(page)
+    fn load_behind(&mut self, from: &[Start], until: u64, limit: Limit) -> Result<Loaded, Error> {
+        let part = self.stretch.part(from, until, limit, milliseconds(self.lease / 3));
+        let read = self.run("load from", async |connection| connection.load_behind(part).await)?;
+        let (partition, first) = (from[0].lease.partition, from[0].after.deadline);
+        let read = read.map_err(|error| {
+            Error::store(format!("read what was due at {first} in partition {partition}"), error)
+        });
+        Ok(self.stretch.take(part, from, until, read))
     }
 
     fn commit(&mut self, settlements: &[Settlement], changes: &[Change]) -> Result<Done, Error> {

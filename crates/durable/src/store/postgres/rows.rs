@@ -7,7 +7,8 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::connection::{Connection, Parameter};
-use super::{CONFLICTS, PARTITIONS, signed, unsigned};
+use super::{PARTITIONS, signed, unsigned};
+use crate::store::stretch::Part;
 use crate::store::{Damaged, Limit, Loaded, Page, Position, Row, Start};
 use crate::values::milliseconds;
 
@@ -40,6 +41,7 @@ impl Default for Seen {
 pub(super) struct Spot {
     partition: i32,
     deadline: i64,
+    number: i64,
 }
 
 impl Connection {
@@ -60,28 +62,22 @@ impl Connection {
         // First: what is committed between the two comes with the next.
         let now = match self.load_news(seen, from, limit, &mut loaded, &mut unreadable).await {
             Ok(now) => now,
-            Err(error) if is_out_of_time(&error) => {
+            // All is read once more, in parts that become smaller.
+            Err(error) if is_of_rows(&error) => {
                 self.execute("rollback").await?;
                 self.begin_for(time).await?;
                 let nothing = Seen::default();
                 self.load_news(&nothing, from, limit, &mut loaded, &mut unreadable).await?
             }
-            Err(error) => {
-                let before = |start: &Start| (start.lease.partition, 0, start.after.deadline);
-                loaded.damaged = self.find_damaged(error, from.iter().map(before)).await?;
-                return Ok((loaded, seen.clone()));
-            }
+            Err(error) => return Err(error),
         };
         match self.load_rest(from, until, limit, &mut loaded, &mut unreadable).await {
             Ok(()) => self.end().await?,
-            Err(error) if is_out_of_time(&error) => {
+            Err(error) if is_of_rows(&error) => {
                 loaded.outlasts = true;
                 self.execute("rollback").await?;
             }
-            Err(error) => {
-                let after = |at: &Start| (at.lease.partition, at.after.deadline, until);
-                loaded.damaged = self.find_damaged(error, from.iter().map(after)).await?;
-            }
+            Err(error) => return Err(error),
         }
         if !unreadable.is_empty() {
             loaded.damaged.extend(self.set_unreadable_aside(&unreadable).await?);
@@ -89,86 +85,99 @@ impl Connection {
         Ok((loaded, now))
     }
 
-    /// Loads of one partition, and returns how far. `None`: that outlasted its time.
-    pub(super) async fn load_behind(
-        &self,
-        from: &Start,
-        until: u64,
-        limit: Limit,
-        time: u64,
-    ) -> Result<Option<Page>, Error> {
+    /// Loads a part of the past. The inner error is the database's: it could not be read, or not in
+    /// its time.
+    pub(super) async fn load_behind(&self, part: Part<'_>) -> Result<Result<Loaded, Error>, Error> {
+        let Part { from, until, limit, time } = part;
         let (mut loaded, mut unreadable) = (Loaded::default(), Vec::new());
-        loaded.ends.push(Some(from.after.clone()));
+        loaded.ends.extend(from.iter().map(|start| Some(start.after.clone())));
         self.begin_for(time).await?;
-        let start = std::slice::from_ref(from);
-        match self.load_rest(start, until, limit, &mut loaded, &mut unreadable).await {
+        match self.load_rest(from, until, limit, &mut loaded, &mut unreadable).await {
             Ok(()) => self.end().await?,
-            Err(error) if is_out_of_time(&error) => {
+            Err(error) if is_of_rows(&error) => {
                 self.execute("rollback").await?;
-                return Ok(None);
+                if 1 < from.len() || is_out_of_time(&error) {
+                    return Ok(Err(error));
+                }
+                loaded.damaged = self.find_damaged(part).await?;
+                if loaded.damaged.is_empty() {
+                    return Ok(Err(error));
+                }
             }
-            Err(error) => {
-                let place = (from.lease.partition, from.after.deadline, until);
-                loaded.damaged = self.find_damaged(error, [place].into_iter()).await?;
-            }
+            Err(error) => return Err(error),
         }
         if !unreadable.is_empty() {
             loaded.damaged.extend(self.set_unreadable_aside(&unreadable).await?);
         }
-        let Loaded { rows, mut ends, damaged, .. } = loaded;
-        Ok(Some(Page { rows, end: ends.pop().flatten(), damaged }))
+        Ok(Ok(loaded))
     }
 
-    /// After an error of the database: sets aside the rows of these partitions and deadlines that
-    /// cannot be read. If there are none, that was not why.
-    async fn find_damaged(
-        &self,
-        error: Error,
-        places: impl Iterator<Item = (u32, u64, u64)>,
-    ) -> Result<Vec<Damaged>, Error> {
-        if error.as_db_error().is_none() || CONFLICTS.iter().any(|at| error.code() == Some(at)) {
-            return Err(error);
-        }
-        let places: Vec<_> = places
-            .map(|(partition, first, last)| (partition as i32, signed(first), signed(last)))
-            .collect();
-        self.execute("rollback").await?;
-        match self.set_aside(&places).await {
-            Ok(damaged) if !damaged.is_empty() => Ok(damaged),
-            _ => Err(error),
-        }
+    /// Sets aside what cannot be read of a part that is of one partition. Where that cannot be read
+    /// or written either, it is nothing.
+    async fn find_damaged(&self, part: Part<'_>) -> Result<Vec<Damaged>, Error> {
+        let Part { from, until, limit, time } = part;
+        let [Start { lease, after }] = from else { return Ok(Vec::new()) };
+        self.begin_for(time).await?;
+        let place = (lease.partition as i32, signed(after.deadline), &*after.name, signed(until));
+        let found = self.set_aside(&[place], limit, None).await;
+        self.end_or_go_on(found, Vec::new).await
     }
 
     /// Sets aside what the database sent and this side could not read. Where it may not, it goes
     /// on without, and tells of them all the same.
     async fn set_unreadable_aside(&self, unreadable: &[Spot]) -> Result<Vec<Damaged>, Error> {
-        let place = |row: &Spot| (row.partition, row.deadline, row.deadline);
+        let place = |row: &Spot| (row.partition, row.deadline, "", row.deadline);
         let places: Vec<_> = unreadable.iter().map(place).collect();
-        match self.set_aside(&places).await {
+        let numbers: Vec<i64> = unreadable.iter().map(|row| row.number).collect();
+        let limit = Limit { rows: unreadable.len(), bytes: usize::MAX };
+        self.begin().await?;
+        let found = self.set_aside(&places, limit, Some(&numbers)).await;
+        self.end_or_go_on(found, || unreadable.iter().map(Spot::damaged).collect()).await
+    }
+
+    /// Ends the transaction in which this was set aside.
+    async fn end_or_go_on(
+        &self,
+        found: Result<Vec<Damaged>, Error>,
+        otherwise: impl FnOnce() -> Vec<Damaged>,
+    ) -> Result<Vec<Damaged>, Error> {
+        match found {
+            Ok(damaged) => {
+                self.end().await?;
+                Ok(damaged)
+            }
             Err(error) if error.as_db_error().is_some() => {
                 log::warn!("cannot set damaged rows aside: {error}");
                 self.execute("rollback").await?;
-                Ok(unreadable.iter().map(Spot::damaged).collect())
+                Ok(otherwise())
             }
-            damaged => damaged,
+            Err(error) => Err(error),
         }
     }
 
-    async fn set_aside(&self, places: &[(i32, i64, i64)]) -> Result<Vec<Damaged>, Error> {
+    /// Sets aside what cannot be read of these partitions after a deadline and a name, up to a
+    /// deadline; of all, or of the rows of these numbers.
+    async fn set_aside(
+        &self,
+        places: &[(i32, i64, &str, i64)],
+        limit: Limit,
+        numbers: Option<&[i64]>,
+    ) -> Result<Vec<Damaged>, Error> {
         let partitions: Vec<i32> = places.iter().map(|place| place.0).collect();
-        let firsts: Vec<i64> = places.iter().map(|place| place.1).collect();
-        let lasts: Vec<i64> = places.iter().map(|place| place.2).collect();
-        // Of each as many as a load may have met, or fewer.
-        let most = (MOST_SET_ASIDE / places.len().max(1) as i64).max(1);
-        let parameters: [Parameter<'_>; 4] = [
+        let deadlines: Vec<i64> = places.iter().map(|place| place.1).collect();
+        let names: Vec<&str> = places.iter().map(|place| place.2).collect();
+        let lasts: Vec<i64> = places.iter().map(|place| place.3).collect();
+        let (rows, bytes) = (signed(limit.rows as u64), signed(limit.bytes as u64));
+        let parameters: [Parameter<'_>; 7] = [
             (&partitions, Type::INT4_ARRAY),
-            (&firsts, Type::INT8_ARRAY),
+            (&deadlines, Type::INT8_ARRAY),
+            (&names, Type::TEXT_ARRAY),
             (&lasts, Type::INT8_ARRAY),
-            (&most, Type::INT8),
+            (&rows, Type::INT8),
+            (&bytes, Type::INT8),
+            (&numbers, Type::INT8_ARRAY),
         ];
-        self.begin().await?;
         let rows = self.query(SET_ASIDE, &parameters).await?;
-        self.end().await?;
         let damaged = rows.iter().map(|row| Damaged {
             deadline: unsigned(row.get(1)),
             name: String::from_utf8_lossy(row.get(0)).into_owned(),
@@ -202,7 +211,7 @@ impl Connection {
         for row in news {
             match read_row(&row, 0) {
                 Reading::Row(row) => loaded.rows.push(row),
-                Reading::TooMuch(Spot { partition, deadline }) => {
+                Reading::TooMuch(Spot { partition, deadline, .. }) => {
                     loaded.left_out.push((partition as u32, unsigned(deadline)));
                 }
                 Reading::Unreadable(row) => unreadable.push(row),
@@ -327,8 +336,11 @@ pub(super) fn read_row(row: &tokio_postgres::Row, from: usize) -> Reading {
             payload: Arc::from(payload),
         }))
     };
-    let spot =
-        Spot { partition: row.try_get(from).unwrap_or_default(), deadline: signed(deadline) };
+    let spot = Spot {
+        partition: row.try_get(from).unwrap_or_default(),
+        deadline: signed(deadline),
+        number: row.try_get(from + 3).unwrap_or_default(),
+    };
     match read() {
         Ok(Some(row)) => Reading::Row(row),
         Ok(None) => Reading::TooMuch(spot),
@@ -344,6 +356,12 @@ impl Spot {
 
 fn is_out_of_time(error: &Error) -> bool {
     error.code() == Some(&SqlState::QUERY_CANCELED)
+}
+
+/// Whether the server could not read the rows, or not in time: with other rows it may be able to.
+fn is_of_rows(error: &Error) -> bool {
+    let class = error.code().map_or("", |state| &state.code()[..2]);
+    is_out_of_time(error) || OF_ROWS.contains(&class)
 }
 
 /// Merges the partitions, and stops at the limit.
@@ -407,15 +425,17 @@ const LOAD: &str = "select due.partition, due.deadline, due.name, due.number, du
 pub(super) const GET: &str = "select partition, deadline, name, number, attempt, payload
      from tickwheel_due where name = $1";
 
-const SET_ASIDE: &str = "select name, deadline from tickwheel_set_aside($1, $2, $3, $4)";
+const SET_ASIDE: &str =
+    "select name, deadline from tickwheel_set_aside($1, $2, $3, $4, $5, $6, $7)";
+
+/// The classes of errors that rows may be the cause of: what they hold, too little memory or too
+/// much of something for them, their pages, and an error within the server.
+const OF_ROWS: [&str; 5] = ["22", "53", "54", "58", "XX"];
 
 const UNREADABLE: &str = "it cannot be read; table tickwheel_broken says why";
 
 /// A snapshot that sees nothing in progress: all that is there is before the first load.
 const NOTHING: &str = "9000000000000000000:9000000000000000000:";
-
-/// The most rows that are looked at for what cannot be read: what a call has time for.
-const MOST_SET_ASIDE: i64 = 20_000;
 
 /// The most rows that become visible behind the positions between two loads.
 const MOST_NEWS: i64 = 50_000;
