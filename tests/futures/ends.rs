@@ -1,5 +1,6 @@
 //! What becomes of futures when their timer is stopped or dropped, and the timer of the process.
 
+use crate::common::long;
 use crate::help::{Hand, Manual, ms, wait_until};
 use std::task::Poll;
 use std::thread;
@@ -90,7 +91,7 @@ fn reset_after_stop_it_says_so_again(mode: Mode) {
 }
 
 fn stopping_races_with_polling(mode: Mode) {
-    for _ in 0..20 {
+    for _ in 0..long(5, 20) {
         let timer = Timer::builder().mode(mode).build().expect("in range");
         let threads: Vec<_> = (0..3)
             .map(|_| {

@@ -1,6 +1,6 @@
 //! The clock that the test moves.
 
-use crate::common::Numbers;
+use crate::common::{Numbers, long};
 use crate::help::{Count, Gate, Manual, a_thread_each, build, ms, returns};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
@@ -31,7 +31,7 @@ fn every_run_is_like_the_other(mode: Mode) {
         let manual = Manual::new(mode);
         let mut numbers = Numbers(2_026);
         let (mut timeouts, mut ran): (Vec<Timeout>, _) = (Vec::new(), Vec::new());
-        for number in 0..500 {
+        for number in 0..long(250, 500) {
             let delay = numbers.below(1_000);
             let (timer, log) = (manual.timer.clone(), manual.log.clone());
             let second = ms(numbers.below(100));

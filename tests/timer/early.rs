@@ -1,6 +1,6 @@
 //! Never early, by the timer's own clock, from the call; at any tick, for any delay.
 
-use crate::common::Numbers;
+use crate::common::{Numbers, long};
 use crate::help::{Count, Manual, build, ms};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -15,11 +15,12 @@ in_each_mode! {
 /// Delays that are no multiple of the tick, scheduled at times that are none either: not before the
 /// end of the delay, and less than a tick after it.
 fn by_parts_of_a_tick_in_every_mode(mode: Mode) {
+    let timeouts = long(50, 200);
     for tick in [1, 7, 1_000, 333_333, 1_000_000].map(Duration::from_micros) {
         let Manual { timer, clock, .. } = Manual::built(mode, |builder| builder.tick(tick));
         let (mut numbers, fired) = (Numbers(0x7142), Count::default());
         let wrong: Arc<Mutex<Vec<_>>> = Arc::default();
-        for _ in 0..200 {
+        for _ in 0..timeouts {
             let delay = tick.mul_f64(numbers.below(10_000) as f64 / 1_000.0);
             let due = clock.now() + delay;
             let (at, fired, wrong) = (clock.clone(), fired.clone(), Arc::clone(&wrong));
@@ -33,7 +34,7 @@ fn by_parts_of_a_tick_in_every_mode(mode: Mode) {
             clock.advance(tick.mul_f64(numbers.below(2_000) as f64 / 1_000.0));
         }
         clock.advance(tick * 20);
-        assert_eq!(fired.get(), 200);
+        assert_eq!(fired.get(), timeouts);
         assert_eq!(*wrong.lock().unwrap(), [], "at a tick of {tick:?}");
     }
 }

@@ -1,5 +1,6 @@
 //! Handles: their clones, guards, and cancelling that waits for a run.
 
+use crate::common::long;
 use crate::help::{
     Count, Gate, Hand, Kept, Manual, PanicsInDrop, a_thread_each, build, ms, returns, wait_until,
 };
@@ -213,7 +214,7 @@ fn inside_a_task_of_another_timer_it_waits_unless_that_one_waits_too() {
 #[test]
 fn no_renewal_outlives_the_lock() {
     let timers = here_and_elsewhere(|builder| builder.tick(Duration::from_micros(1)));
-    for (timer, locks) in timers.into_iter().zip([10_000, 500]) {
+    for (timer, locks) in timers.into_iter().zip(long([2_000, 100], [10_000, 500])) {
         let renewals = Count::default();
         for lock in 0..locks {
             let locked = Arc::new(AtomicBool::new(true));

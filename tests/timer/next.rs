@@ -1,5 +1,6 @@
 //! Tasks that choose when they run again.
 
+use crate::common::long;
 use crate::help::{BoxedTask, Count, Log, Manual, ms};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -100,11 +101,14 @@ fn what_is_too_far_does_not_fire_until_it_is_moved(mode: Mode) {
 
 fn a_rate_that_changes_does_not_drift(manual: Manual) {
     let micros = |micros| Next::Every(Duration::from_micros(micros), MissedTick::Skip);
-    let choices = (0..999).map(|run| micros(if run % 2 == 0 { 1_300 } else { 1_100 })).collect();
+    let pairs = long(99_u64, 499);
+    let choice = |run| micros(if run % 2 == 0 { 1_300 } else { 1_100 });
+    let choices = (0..2 * pairs + 1).map(choice).collect();
     schedule(&manual, 0, choices);
     let runs = manual.advance(10_000);
-    // Each pair takes 2.4 ms; the last run is 499 pairs and one period after the first.
-    assert_eq!((runs.len(), runs[999].0), (1_000, (499_u64 * 2_400 + 1_300).div_ceil(1_000)));
+    // Each pair takes 2.4 ms; the last run is all pairs and one period after the first.
+    let last = (pairs * 2_400 + 1_300).div_ceil(1_000);
+    assert_eq!((runs.len() as u64, runs[runs.len() - 1].0), (2 * pairs + 2, last));
 }
 
 fn a_fixed_rate_runs_as_one_that_always_chooses_the_same(mode: Mode) {

@@ -28,7 +28,7 @@ fn few() -> usize {
 
 /// Timeouts in a bucket that is taken apart in many steps.
 fn in_a_bucket() -> usize {
-    if cfg!(debug_assertions) { long(600, 2_000) } else { 20_000 }
+    if cfg!(debug_assertions) { long(400, 2_000) } else { 20_000 }
 }
 
 /// A wheel and its map, and what is drawn for them.

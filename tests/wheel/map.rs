@@ -329,15 +329,15 @@ fn a_drain_gives_all_and_a_leaked_one_loses_nothing(mode: Mode) {
 }
 
 fn bounded_expiry_hands_out_the_same(mode: Mode) {
-    let mut numbers = Numbers(7);
+    let (mut numbers, many) = (Numbers(7), long(1_500, 3_000));
     let (mut map, mut bounded) = (WheelMap::new(mode), WheelMap::new(mode));
-    for key in 0..3_000 {
+    for key in 0..many {
         let deadline = numbers.below(5_000);
         map.insert(key, (), deadline);
         bounded.insert(key, (), deadline);
     }
     let mut keys = Vec::new();
-    while keys.len() < 3_000 {
+    while keys.len() < many {
         let mut work = 100;
         while let Some(expired) = bounded.expire_bounded(5_000, &mut work) {
             keys.push(expired.key);
