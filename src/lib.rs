@@ -78,8 +78,8 @@
 //!
 //! # When not to use it
 //!
-//! - A few dozen timeouts: a [`BinaryHeap`](alloc::collections::BinaryHeap) is less code, and about
-//!   as fast.
+//! - A few dozen timeouts: a [`BinaryHeap`](alloc::collections::BinaryHeap) is less code, and often
+//!   faster.
 //! - The program asks for the earliest timeout many times for each one it schedules, and cancels
 //!   few: a heap or a [`BTreeMap`](alloc::collections::BTreeMap) keeps them sorted, and a wheel
 //!   sorts late.
@@ -92,7 +92,9 @@
 //! # Features
 //!
 //! - `std` (default): the [`Timer`], the futures, and the queues and maps on a timer. Without it
-//!   the crate is `no_std`, and the [`Wheel`] needs `alloc`, and some tens of kilobytes of stack.
+//!   the crate is `no_std`, and the [`Wheel`] needs `alloc`, and some tens of kilobytes of stack. In
+//!   a browser (`wasm32-unknown-unknown`) its instants are those of the crate `web-time`, and a timer
+//!   needs a [`Driver`], because there are no threads.
 //! - `stream`: [`Interval`], [`DelayQueue`], [`DelayMap`] and [`DelayReceiver`] are streams, by the
 //!   crate `futures-core`.
 //! - `hyper`: a [`Timer`] sets the time limits of hyper's servers and clients.
@@ -126,6 +128,8 @@ mod mode;
 mod names;
 #[cfg(feature = "std")]
 mod panics;
+#[cfg(feature = "std")]
+mod platform;
 #[cfg(feature = "record")]
 mod record;
 mod steps;

@@ -1,9 +1,9 @@
 //! Converts instants to ticks: deadlines round up, the present rounds down.
 
+#[cfg(feature = "std")]
+use crate::platform::Instant;
 use core::num::NonZeroU64;
 use core::time::Duration;
-#[cfg(feature = "std")]
-use std::time::Instant;
 
 /// Numbers instants by ticks, so that no timeout of a [`Wheel`](crate::Wheel) is early.
 ///

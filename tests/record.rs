@@ -1,5 +1,5 @@
 //! What a recorder promises: the trace has what happened, and no caller waits for the disk.
-//! `crates/cli/tests/record.rs` replays what is recorded.
+//! `crates/cli/tests/command/record.rs` replays what is recorded.
 #![cfg(all(feature = "record", not(loom)))]
 
 use allocation_counter::measure;
@@ -28,7 +28,7 @@ struct Inner {
 }
 
 impl Disk {
-    /// Stops the disk until what this returns is dropped.
+    /// Stops the disk until the guard is dropped.
     fn stop(&self) -> Stopped {
         *self.0.is_stopped.lock().unwrap() = true;
         Stopped(self.clone())
@@ -38,7 +38,7 @@ impl Disk {
         String::from_utf8(self.0.bytes.lock().unwrap().clone()).unwrap()
     }
 
-    /// Returns the end that a recorder writes to, which says when it is dropped.
+    /// Returns a writer to this disk. Dropping the writer sets `is_closed`.
     fn file(&self) -> File {
         File(self.clone())
     }
@@ -181,7 +181,7 @@ fn a_timeout_that_is_moved_or_cancelled_behind_a_task_has_its_own_key() {
     let (others, handle) = (Arc::clone(&behind), timer.clone());
     let task = move || {
         let others: Vec<tickwheel::Timeout> = std::mem::take(&mut *others.lock().unwrap());
-        // Others have their places in the wheel now.
+        // New timeouts take the places of the due ones.
         (0..4).for_each(|_| _ = handle.schedule(ms(1_000), || {}).unwrap());
         assert!(others[0].cancel() && others[1].reschedule(ms(5)));
     };
@@ -199,7 +199,7 @@ fn a_timeout_that_is_moved_or_cancelled_behind_a_task_has_its_own_key() {
     assert_eq!(after[4..], ["10,cancel,1,", "10,reschedule,2,5"]);
 }
 
-/// A thread schedules, another cancels and moves, tasks are slow: what was due waits behind them.
+/// A thread schedules, another cancels and moves, and due timeouts wait behind slow tasks.
 #[test]
 fn under_load_each_recorded_timeout_has_the_end_that_its_handle_tells() {
     let disk = Disk::default();
@@ -300,8 +300,8 @@ fn a_stopped_disk_holds_up_nobody_and_what_finds_no_room_is_counted() {
     let (timer, clock) = recorded(&disk);
     let stopped = disk.stop();
     let keep = timer.schedule(ms(1), || {}).unwrap();
-    // Room for the operations that wait was made with the first one, and no more is. The wheel's
-    // own entries of what is cancelled come and go.
+    // Room for the operations that wait was allocated with the first one, and none is allocated
+    // later. The wheel's stale entries come and go.
     let allocated = measure(|| {
         for _ in 0..ALL / 2 {
             assert!(timer.schedule(ms(1_000), || {}).unwrap().cancel());
@@ -431,7 +431,7 @@ fn on_the_system_s_clock_times_do_not_decrease() {
     let recorded = timer.recorded().unwrap();
     assert_eq!(times.len() as u64, recorded.operations + 2);
     let stats = timer.stats();
-    // Each run of the repeating one is scheduled for itself.
+    // Each run of the repeating one is a `schedule` of its own.
     let happened = stats.scheduled + stats.rescheduled + stats.cancelled + 19;
     assert_eq!(recorded.operations + recorded.missing, happened);
 }

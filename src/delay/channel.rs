@@ -1,6 +1,7 @@
 //! A delay queue that any number of threads fill, and one task or thread empties.
 
 use super::{Delayed, Source};
+use crate::platform::Instant;
 use crate::sync::{Mutex, Rank, lock};
 use crate::ticks::NEVER;
 use crate::timer::Hub;
@@ -11,7 +12,6 @@ use core::fmt;
 use core::mem::replace;
 use core::task::Waker;
 use core::time::Duration;
-use std::time::Instant;
 
 /// Makes a channel on `timer` whose values come out when their time has come.
 ///

@@ -2,6 +2,7 @@
 
 use super::{Delayed, Source};
 use crate::future::timer;
+use crate::platform::Instant;
 use crate::{Expired, Timer, WheelMap};
 use core::borrow::Borrow;
 use core::fmt;
@@ -10,7 +11,6 @@ use core::iter::FusedIterator;
 use core::task::Waker;
 use core::time::Duration;
 use std::hash::RandomState;
-use std::time::Instant;
 
 /// Holds values under keys of the caller's own, and hands out each when its time has come, in one
 /// of the ways of [`Delayed`].

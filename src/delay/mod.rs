@@ -9,6 +9,7 @@ pub use map::DelayMap;
 pub use queue::DelayQueue;
 
 use crate::future::{Elapsed, Sleep, Timed, Turns, Waits, wait};
+use crate::platform::Instant;
 use crate::ticks::NEVER;
 use crate::timer::Hub;
 use crate::{Expired, Key, ScheduleErrorKind, Timer};
@@ -20,7 +21,6 @@ use core::pin::pin;
 use core::task::{Context, Poll, Waker, ready};
 use core::time::Duration;
 use std::thread::{Thread, current, park};
-use std::time::Instant;
 
 /// Holds values, and hands out each when its time has come: to a task that [awaits](Self::next) it,
 /// or to a thread that [blocks](Self::recv).

@@ -2,11 +2,11 @@
 
 use super::{Delayed, Source};
 use crate::future::timer;
+use crate::platform::Instant;
 use crate::{Expired, Key, Timer, Wheel};
 use core::fmt;
 use core::task::Waker;
 use core::time::Duration;
-use std::time::Instant;
 
 /// Holds values, and hands out each when its time has come, in one of the ways of [`Delayed`].
 ///

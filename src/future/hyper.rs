@@ -2,12 +2,12 @@
 
 use super::Sleep;
 use crate::Timer;
+use crate::platform::Instant;
 use alloc::boxed::Box;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
 use hyper::rt;
-use std::time::Instant;
 
 /// Counts the time for hyper's servers and clients: give a clone of the timer to the `timer` method
 /// of hyper's builder. It needs the feature `hyper`.

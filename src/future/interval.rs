@@ -2,11 +2,11 @@
 
 use super::sleep::Sleep;
 use super::turns::{Turns, Waits, wait};
+use crate::platform::Instant;
 use crate::{MissedTick, ScheduleErrorKind};
 use core::fmt;
 use core::task::{Context, Poll, ready};
 use core::time::Duration;
-use std::time::Instant;
 
 /// Ticks at a fixed rate, from [`Timer::interval`](crate::Timer::interval).
 ///

@@ -14,10 +14,10 @@ pub use timeout::{Elapsed, Timed};
 pub(crate) use turns::{Turns, Waits, wait};
 
 use crate::Timer;
+use crate::platform::Instant;
 use crate::timer::warn_if_many;
 use core::time::Duration;
 use std::sync::OnceLock;
-use std::time::Instant;
 
 /// Futures, for any async runtime: the timer's worker wakes them.
 impl Timer {

@@ -18,6 +18,7 @@
 //! | polled or woken while the timer stops | refused, or taken out by `stop`, which wakes it; it knows which | `a_sleep_is_polled_as_the_timer_is_stopped`, `a_sleep_is_woken_as_the_timer_is_stopped` |
 
 use super::turns::Turns;
+use crate::platform::Instant;
 use crate::timer::{Action, Shard};
 use crate::{Key, ScheduleErrorKind, Status};
 use alloc::sync::Arc;
@@ -25,7 +26,6 @@ use core::fmt;
 use core::pin::Pin;
 use core::task::{Context, Poll, RawWakerVTable, Waker, ready};
 use core::time::Duration;
-use std::time::Instant;
 
 /// A future that completes when its time has come, from [`Timer::sleep`](crate::Timer::sleep).
 ///

@@ -4,6 +4,7 @@ mod ring;
 mod writer;
 
 use crate::Key;
+use crate::platform::process_id;
 use crate::ticks::NEVER;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -14,7 +15,6 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use ring::{Operation, OperationKind, Ring};
 use std::io::{self, Write};
-use std::process;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 use writer::Writer;
@@ -209,7 +209,7 @@ impl Recording {
         let name = String::from("tickwheel-trace");
         let thread = thread::Builder::new().name(name).spawn(move || writer.run())?;
         let _ = self.log.writer.set(thread.thread().clone());
-        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some((thread, process::id()));
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some((thread, process_id()));
         Ok(())
     }
 
@@ -224,7 +224,7 @@ impl Recording {
         self.log.wake();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((thread, process)) = thread else { return };
-        if process != process::id() {
+        if process != process_id() {
             // The thread of a parent process writes nothing of what happened here. A thread of this
             // process may have its number, and would be detached.
             forget(thread);

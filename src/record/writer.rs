@@ -3,6 +3,7 @@
 use super::Log;
 use super::ring::{Operation, OperationKind, Ring};
 use crate::panics::{catch, swallow};
+use crate::platform::Instant;
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
 use alloc::sync::Arc;
@@ -14,7 +15,6 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use std::io::{self, Write};
 use std::thread;
-use std::time::Instant;
 
 /// Takes the operations out of the rings and writes them, in the order of time.
 pub(super) struct Writer {

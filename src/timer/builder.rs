@@ -6,6 +6,7 @@ use super::executor::Executor;
 use super::hub::{PanicHook, TaskPanic};
 use super::recording::Sink;
 use crate::Mode;
+use crate::platform::Instant;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -13,7 +14,6 @@ use core::fmt;
 use core::num::NonZeroUsize;
 use core::time::Duration;
 use std::thread::available_parallelism;
-use std::time::Instant;
 
 /// Builds a [`Timer`](crate::Timer), from [`Timer::builder`](crate::Timer::builder).
 ///

@@ -6,6 +6,7 @@ use super::life::Life;
 use super::park::{Bell, Hook, Rest};
 use super::shard::KeepsShard;
 use crate::panics::swallow;
+use crate::platform::{Instant, process_id};
 use crate::sync::Ordering;
 use alloc::sync::Arc;
 use core::fmt;
@@ -14,8 +15,6 @@ use core::mem::replace;
 use core::pin::pin;
 use core::sync::atomic::Ordering::Relaxed;
 use core::task::Poll;
-use std::process;
-use std::time::Instant;
 
 /// Fires what is due on a [`Timer`](crate::Timer) that has no thread of its own, from
 /// [`TimerBuilder::build_driven`](crate::TimerBuilder::build_driven).
@@ -208,7 +207,7 @@ impl Driver {
     fn turn_told_by(&mut self, bell: impl FnOnce(u64) -> Option<Bell>) -> Turned {
         let hub = &self.life.engine.hub;
         // Before it begins, so that a thread that stops the timer knows.
-        hub.turned_in.store(process::id(), Ordering::Release);
+        hub.turned_in.store(process_id(), Ordering::Release);
         let (asked, last_bell) = hub.park.begin_turn();
         let _turning = asked.map(|_| Turning::new(hub));
         swallow(last_bell);

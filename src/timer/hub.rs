@@ -7,6 +7,7 @@ use super::park::Park;
 use super::recording::TimerRecording;
 use super::stats::Counters;
 use crate::panics::{Payload, catch, swallow};
+use crate::platform::{Instant, process_id};
 use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 use crate::ticks::{NEVER, Ticks};
 use alloc::boxed::Box;
@@ -18,7 +19,6 @@ use core::ops::RangeInclusive;
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use crossbeam_utils::CachePadded;
-use std::time::Instant;
 
 /// The part of a timer that its handles, shards and worker share. It knows no shard and owns no
 /// executor, because handles keep it alive.
@@ -109,7 +109,7 @@ impl Hub {
     /// Returns whether the worker is a thread of this process, and not of the parent that forked
     /// it.
     pub(super) fn is_here(&self) -> bool {
-        self.process.load(Ordering::Acquire) == std::process::id()
+        self.process.load(Ordering::Acquire) == process_id()
     }
 
     /// Returns a permit to wait until the worker has fired something, or None if that could be for
@@ -120,7 +120,7 @@ impl Hub {
 
     /// Returns whether a driver has turned in this process.
     pub(super) fn has_turned_here(&self) -> bool {
-        self.turned_in.load(Ordering::Acquire) == std::process::id()
+        self.turned_in.load(Ordering::Acquire) == process_id()
     }
 
     /// Says that one timeout less is pending.

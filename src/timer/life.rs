@@ -26,6 +26,7 @@ use super::hub::Start;
 use super::inside::{self, Waits};
 use super::task::Unfired;
 use super::worker::{self, Engine};
+use crate::platform::process_id;
 use crate::sync::{Builder, Condvar, JoinHandle, Mutex, Ordering, Rank, lock, wait};
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -59,7 +60,7 @@ impl Life {
     pub(super) fn new(engine: Arc<Engine>, thread_name: Option<String>) -> Self {
         let has_driver = thread_name.is_none();
         if has_driver {
-            engine.hub.process.store(std::process::id(), Ordering::Release);
+            engine.hub.process.store(process_id(), Ordering::Release);
         }
         let phase = thread_name.map_or(LifePhase::Running(None), LifePhase::Idle);
         let (phase, stopped) = (Mutex::new(Rank::Life, phase), Condvar::new());
@@ -163,7 +164,7 @@ impl Start for Life {
                 match thread.spawn(move || worker::run(engine)) {
                     Ok(thread) => {
                         *phase = LifePhase::Running(Some(thread));
-                        hub.process.store(std::process::id(), Ordering::Release);
+                        hub.process.store(process_id(), Ordering::Release);
                         Ok(())
                     }
                     Err(error) => {

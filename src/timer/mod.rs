@@ -40,6 +40,7 @@ pub(crate) use hub::Hub;
 pub(crate) use life::warn_if_many;
 pub(crate) use shard::{Action, Shard};
 
+use crate::platform::Instant;
 use crate::sync::{AtomicU32, Mutex, Rank};
 use crate::ticks::Ticks;
 use alloc::sync::{Arc, Weak};
@@ -52,7 +53,6 @@ use life::{Life, Owner};
 use park::Park;
 use recording::TimerRecording;
 use stats::Counters;
-use std::time::Instant;
 use worker::Engine;
 
 /// Runs tasks when their time has come, for any number of threads.

@@ -31,13 +31,13 @@
 //! | tasks of several timers on one clock schedule on each other | the clock goes on when all of them have rested since they were asked | `the_clock_waits_for_what_another_timers_task_schedules`, `a_clock_moved_inside_a_task_tells_the_other_timer` |
 
 use crate::panics::{catch, swallow};
+use crate::platform::process_id;
 use crate::sync::{Condvar, Mutex, MutexGuard, Rank, lock, wait, wait_timeout};
 use crate::ticks::NEVER;
 use alloc::sync::Arc;
 use core::mem::replace;
 use core::task::Waker;
 use core::time::Duration;
-use std::process;
 
 /// The place where the worker sleeps.
 ///
@@ -154,7 +154,7 @@ impl Park {
     /// Says that a worker is about to start.
     pub(super) fn starts(&self) {
         let mut state = lock(&self.state);
-        (state.exited, state.process) = (false, process::id());
+        (state.exited, state.process) = (false, process_id());
     }
 
     /// Says that the worker has ended, and looks no more.
@@ -184,7 +184,7 @@ impl Park {
     pub(super) fn settle(&self, asked: u64) -> Option<WorkerRest> {
         let mut state = lock(&self.state);
         // A child process made by `fork` has no worker.
-        state.exited |= state.process != process::id();
+        state.exited |= state.process != process_id();
         while state.answered < asked && !state.exited {
             state = wait(&self.settled, state);
         }
@@ -280,7 +280,7 @@ impl Park {
     /// Calls the hook with what it does not know yet, unless a thread does: the hook may call the
     /// timer, and is not called inside of itself.
     fn ring<'a>(&'a self, mut state: MutexGuard<'a, ParkState>) {
-        let process = process::id();
+        let process = process_id();
         if replace(&mut state.rings, process) == process {
             return;
         }

@@ -1,5 +1,5 @@
-//! What a timer tells of its timeouts if it is recorded. Without the feature `record` it is
-//! nothing, and costs nothing.
+//! What a timer tells of its timeouts if it is recorded. Without the feature `record`
+//! these types are empty and cost nothing.
 
 #[cfg(feature = "record")]
 pub(super) use recorded::{ShardLane, Sink, TimerRecording};
@@ -8,6 +8,7 @@ pub(super) use unrecorded::{ShardLane, Sink, TimerRecording};
 
 #[cfg(feature = "record")]
 mod recorded {
+    use crate::platform::Instant;
     use crate::ticks::Ticks;
     use crate::timer::{Clock, Timer, TimerBuilder};
     use crate::{Key, Recorded, record};
@@ -17,7 +18,6 @@ mod recorded {
     use core::mem::take;
     use std::io::{self, Write};
     use std::sync::{Mutex, PoisonError};
-    use std::time::Instant;
 
     impl TimerBuilder {
         /// Records what the program does to its timeouts, as a trace for `tickwheel replay` and
@@ -25,18 +25,18 @@ mod recorded {
         /// slow or failing writer does to it.
         ///
         /// The trace has each timeout that is scheduled, moved, or cancelled before it ran. So each
-        /// run of a repeating timeout is scheduled for itself, and a sleep is scheduled when it is
-        /// polled. A deadline is the one rounded up to the timer's tick: record
-        /// with a tick of 1 ms, the default. What is cancelled when it was due already, and had
-        /// still to wait for the worker, fires in a replay, which counts that as a late cancel.
+        /// run of a repeating timeout is a `schedule` of its own, and a sleep is scheduled when it
+        /// is polled. A deadline is the one rounded up to the timer's tick: record with a tick of
+        /// 1 ms, the default. If a timeout is cancelled after it was due and before it ran, a
+        /// replay fires it and counts a late cancel.
         ///
         /// The recording ends when the timer is stopped: [`stop`](Timer::stop) and the drop of the
         /// last clone wait until all is written, where they wait for the worker. If the process
         /// ends before, about the last second is missing, and the trace has no `end`. `writer` must
         /// not call the timer, or own it.
         ///
-        /// Each operation reads the clock once more, to tell when it happened, and so does the
-        /// thread that writes. Recording needs the feature `record`.
+        /// Each operation reads the clock once more, to tell when it happened, and the thread
+        /// that writes reads it, too. Recording needs the feature `record`.
         ///
         /// ```no_run
         /// use std::fs::File;
@@ -58,7 +58,7 @@ mod recorded {
 
     impl Timer {
         /// Returns what was recorded so far, or None if the timer is not
-        /// [recorded](TimerBuilder::record). After [`stop`](Self::stop) it is all there will be.
+        /// [recorded](TimerBuilder::record). After [`stop`](Self::stop) nothing is added.
         #[must_use]
         pub fn recorded(&self) -> Option<Recorded> {
             let recording = self.engine.hub.recording.0.as_ref()?;
@@ -138,7 +138,7 @@ mod recorded {
         lane: record::Lane,
         /// The names of the timeouts in the wheel, by place.
         names: Vec<u32>,
-        /// The names of those that have left the wheel because they were due: at most a batch.
+        /// The names of timeouts that have left the wheel because they were due: at most a batch.
         due: Vec<(Key, u32)>,
         /// Names that were used, and that no timeout has now.
         free: Vec<u32>,
@@ -147,7 +147,7 @@ mod recorded {
     }
 
     impl ShardLane {
-        /// Says when what is told next happens.
+        /// Sets the time of the next operations.
         #[inline]
         pub(in crate::timer) fn is_now(&mut self, now: u64) {
             if let Some(named) = &mut self.0 {
@@ -267,11 +267,11 @@ mod recorded {
 #[cfg(not(feature = "record"))]
 mod unrecorded {
     use crate::Key;
+    use crate::platform::Instant;
     use crate::ticks::Ticks;
     use crate::timer::Clock;
     use alloc::sync::Arc;
     use std::io;
-    use std::time::Instant;
 
     #[derive(Default)]
     pub(in crate::timer) struct Sink(());

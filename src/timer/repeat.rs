@@ -2,10 +2,10 @@
 
 use super::task::{Next, RepeatingTask, Run, Status};
 use crate::Key;
+use crate::platform::Instant;
 use crate::sync::{Condvar, Mutex, MutexGuard, Rank, lock, wait};
 use crate::ticks::Ticks;
 use core::mem::replace;
-use std::time::Instant;
 
 /// A timeout that fires again and again. The wheel has it while it waits, the runner while it runs,
 /// and the handle all the time.

@@ -6,11 +6,11 @@ use super::task::{MissedTick, Next, RepeatingTask, Run};
 use super::timeout::Timeout;
 use super::{ScheduleError, Timer};
 use crate::Wheel;
+use crate::platform::Instant;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ops::{ControlFlow, RangeInclusive};
 use core::time::Duration;
-use std::time::Instant;
 
 impl Timer {
     /// Schedules `task` to run once, `delay` from now, and returns the handle to the timeout.

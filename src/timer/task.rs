@@ -1,10 +1,10 @@
 //! Tasks, and what becomes of them.
 
+use crate::platform::Instant;
 use crate::ticks::Ticks;
 use alloc::boxed::Box;
 use core::fmt;
 use core::time::Duration;
-use std::time::Instant;
 
 /// A task as the timer holds it.
 #[non_exhaustive]

@@ -26,6 +26,7 @@ use super::repeat::{Phase, RepeatState, Repeating};
 use super::shard::{Shard, ShardState};
 use super::task::Status;
 use crate::Key;
+use crate::platform::Instant;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, wait};
 use alloc::sync::Arc;
 use core::fmt;
@@ -33,7 +34,6 @@ use core::mem::replace;
 use core::ops::{Deref, RangeInclusive};
 use core::time::Duration;
 use std::sync::OnceLock;
-use std::time::Instant;
 
 /// The handle to one timeout of a [`Timer`](crate::Timer): cancels it, moves it, and tells what
 /// became of it.

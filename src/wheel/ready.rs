@@ -36,7 +36,8 @@ pub(super) struct Ready {
     pub(super) runs: Runs,
     /// More entries at the cursor, or at the tick that the cursor comes to when the visit ends.
     due: Bucket,
-    /// The most timeouts that are sorted at once. It rises while none is scheduled among them.
+    /// The most timeouts that are sorted at once. It rises with each sorted bucket, and falls when
+    /// the sorted ones go back into buckets.
     most_sorted: usize,
 }
 
@@ -313,7 +314,7 @@ const PREFETCHED: usize = 256;
 /// Timeouts of a bucket that are few enough to be sorted instead of demoted, even if others are
 /// scheduled among them.
 const FEW_SORTED: usize = 128;
-/// The same, if none was scheduled among those that were sorted before.
+/// The same, if those that were sorted before did not go back into buckets.
 const MOST_SORTED: usize = 4096;
 /// The same for a bucket of level 1, which has few ticks to tell apart.
 const MOST_SORTED_FINE: usize = 8192;

@@ -3,9 +3,9 @@
 //!
 //! An operation that may cost more than a constant says so in one sentence: "Cost: O(..).", or
 //! "Cost: O(..) amortised, O(..) in one call." There n is the number of pending timeouts and p the
-//! most that were pending at once. Every other operation must cost a constant. What is judged is
-//! the steps that the library counts in a build with debug assertions, and the bytes that the
-//! allocator counts: of one call, and of thousands.
+//! most that were pending at once. Every other operation must cost a constant. The test
+//! judges the steps that the library counts in a build with debug assertions, and the bytes that
+//! the allocator counts, of one call and of thousands.
 //!
 //! `BOUNDS_PEAK=1000000` has a million in each history. A further subject is an implementation of
 //! [`Subject`].
@@ -34,12 +34,13 @@ pub(crate) trait Subject: Sized {
     fn ask(&mut self);
     fn empty(&mut self);
     fn len(&self) -> usize;
-    /// Calls the public operation of this name once, for the call of this turn, and for the timeout
-    /// of this number if it takes one. Returns false if the operation is unknown.
+    /// Calls the public operation of this name once, in turn `turn`, on timeout `number` if the
+    /// operation takes one. Returns false if the operation is unknown.
     fn call(&mut self, name: &str, turn: u64, number: u64) -> bool;
 }
 
-/// A history that a subject has behind it. At its peak, `peak` timeouts are pending at once.
+/// What happened to a subject before its operations are judged. At its peak, `peak` timeouts are
+/// pending at once.
 type History<S> = (&'static str, fn(&mut S, Mode, u64));
 
 /// Deadlines near and far, most of them apart.
@@ -129,7 +130,7 @@ fn histories<S: Subject>() -> Vec<History<S>> {
     ]
 }
 
-/// The steps that a sum of such terms means.
+/// Returns how many steps a bound like `n + p` allows.
 fn bound(terms: &str, live: f64, peak: f64) -> f64 {
     let term = |term: &str| match term {
         "1" => 0.0,
@@ -201,7 +202,7 @@ pub(crate) fn keeps_its_bounds<S: Subject>(mode: Mode) {
         .map_or_else(|| long((PEAK, 80), (LONG_PEAK, 1_000)), |peak| (peak, 10_000));
     let mut stated = stated(S::SOURCES);
     for (name, reason) in S::LEFT_OUT {
-        assert!(stated.remove(*name).is_some(), "{name} is no operation, and so not {reason}");
+        assert!(stated.remove(*name).is_some(), "{name}, left out ({reason}), is no operation");
     }
     for (history, make) in histories::<S>() {
         let made = || {
@@ -245,7 +246,7 @@ fn keeps_its_bound<S: Subject>(
     let (mut total, mut allowed) = (0.0, ONE_CALL);
     let (mut bytes, mut dearest_bytes) = (0, 0);
     for turn in 0..calls as u64 {
-        // The first one and the last one come first.
+        // Turn 0 takes the first timeout, turn 1 the last one.
         let number = if turn == 1 { peak - 1 } else { turn * 7919 % peak };
         let live = subject.len() as f64 + 1.0;
         let before = steps();

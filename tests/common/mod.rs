@@ -4,10 +4,9 @@
 use std::sync::LazyLock;
 
 /// Makes a module of tests for each mode out of situations: a name, and the situation as text for
-/// `tests/wheel/script.rs`; or the name of a function of a `Mode`, or of
-/// what is made `From` one.
+/// `tests/wheel/script.rs`; or a function that takes a `Mode`, or a type that is `From<Mode>`.
 ///
-/// A function that is not named here is dead code, and denied as such.
+/// A function that is not named here is dead code, which a lint denies.
 macro_rules! in_each_mode {
     (@ $module:ident, $mode:literal, $($situation:ident $(: $($script:literal)+)?,)*) => {
         mod $module {
@@ -41,14 +40,14 @@ pub(crate) fn long<T>(few: T, many: T) -> T {
     if *IS_LONG { many } else { few }
 }
 
-/// The number that the environment asks for by this name.
+/// Returns the number in the environment variable `name`.
 #[allow(dead_code, reason = "not every test file has something long")]
 pub(crate) fn asked(name: &str) -> Option<u64> {
     let asked = std::env::var(name).ok()?;
     Some(asked.parse().unwrap_or_else(|_| panic!("{name} is a number")))
 }
 
-/// The same, or else what [`long`] says.
+/// Returns that number, or else what [`long`] returns.
 #[allow(dead_code, reason = "not every test file has something long")]
 pub(crate) fn asked_or_long(name: &str, few: u64, many: u64) -> u64 {
     asked(name).unwrap_or_else(|| long(few, many))

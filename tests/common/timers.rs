@@ -116,7 +116,7 @@ impl Manual {
         self.clock.advance(Duration::ZERO);
     }
 
-    /// Lets the same time pass at once.
+    /// Lets `millis` milliseconds pass in one jump, and returns the tasks that ran, and when.
     pub(crate) fn jump(&self, millis: u64) -> Vec<(u64, u32)> {
         self.clock.jump(ms(millis));
         self.log.take()
@@ -229,20 +229,20 @@ impl Gate {
         self.open.add();
     }
 
-    /// Waits until it is open.
+    /// Waits until the gate is open.
     pub(crate) fn pass(&self) {
         self.begun.add();
         wait_until(|| 0 < self.open.get());
         self.ended.add();
     }
 
-    /// A task that waits until it is open.
+    /// A task that waits until the gate is open.
     pub(crate) fn task(&self) -> impl FnOnce() + Send + 'static {
         let gate = self.clone();
         move || gate.pass()
     }
 
-    /// Waits until a task waits there.
+    /// Waits until a task waits at the gate.
     pub(crate) fn reached(&self) {
         wait_until(|| 0 < self.begun.get());
     }
@@ -274,7 +274,7 @@ impl Kept {
     }
 }
 
-/// An executor.
+/// An executor that starts a thread for each task.
 pub(crate) fn a_thread_each(task: BoxedTask) {
     thread::spawn(task);
 }

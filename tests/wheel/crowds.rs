@@ -1,7 +1,7 @@
-//! Crowds that are cancelled, moved and jumped over many at a time, between the steps of a bounded
-//! expire, come as a sorted map says.
+//! A wheel agrees with a sorted map while many timeouts at a time are cancelled, moved or passed
+//! between the steps of a bounded expire.
 //!
-//! Each mode lives one life of random operations, of which the seed is printed.
+//! Each mode runs random operations once, and prints their seed.
 //! `CROWD_MINUTES=1 cargo test --release --test wheel crowds` gives each mode a minute of CPU time,
 //! and `CROWD_SEED` takes a seed again.
 
@@ -14,14 +14,14 @@ use std::time::Duration;
 use tickwheel::{Mode, Wheel, steps};
 
 in_each_mode_and_large! {
-    whatever_is_done_between_steps_it_comes_as_a_sorted_map_says,
+    operations_between_steps_agree_with_a_sorted_map,
     cancelled_while_a_bucket_is_taken_apart,
     moved_while_a_bucket_is_taken_apart,
     the_next_deadline_is_known_while_a_bucket_is_taken_apart,
     the_next_deadline_of_a_crowd_cancelled_in_order_is_not_searched_for_anew,
 }
 
-/// Timeouts that are live at once: so many, and up to three times as many.
+/// The least number of live timeouts of a crowd; the most is three times that.
 fn few() -> usize {
     if cfg!(debug_assertions) { long(100, 1_000) } else { 100_000 }
 }
@@ -31,7 +31,7 @@ fn in_a_bucket() -> usize {
     if cfg!(debug_assertions) { long(400, 2_000) } else { 20_000 }
 }
 
-/// A wheel and its map, and what is drawn for them.
+/// A wheel and its map, and the random numbers for their operations.
 struct Crowd {
     pair: Pair,
     rng: Rng,
@@ -83,7 +83,7 @@ impl Crowd {
         }
     }
 
-    /// Some of those pending: the next, the last or any.
+    /// Returns some pending timeouts: the earliest, the latest, or random ones.
     fn some(&mut self) -> Vec<usize> {
         let Self { pair, rng } = self;
         let some = rng.usize(..=pair.pending.len());
@@ -115,7 +115,7 @@ impl Crowd {
         self.check();
     }
 
-    /// A crowd, and a jump past some of it in steps, with anything in between.
+    /// A crowd, and a jump past some of it in steps, with random operations between the steps.
     fn round(&mut self) {
         let crowd = self.rng.usize(few()..=3 * few());
         let parts = self.rng.usize(1..5);
@@ -127,7 +127,7 @@ impl Crowd {
         let (&(deadline, _), _) = self.pending.iter().nth(at).expect("it is pending");
         let now = deadline + self.rng.u64(..8);
         let work = 1 << self.rng.u32(..14);
-        // Enough of them to look at any state; then to the end.
+        // Enough steps to see any state. Then the crowd goes to the end in one jump.
         let steps = self.rng.usize(..100);
         for step in 0..steps {
             if self.expire_bounded(now, work) {
@@ -149,7 +149,7 @@ impl Crowd {
     }
 }
 
-/// Rounds until so many were scheduled or moved, then to the end.
+/// Runs rounds until `10 * few()` timeouts were scheduled or moved, and then to the end.
 fn live(mode: Mode, seed: u64) {
     println!("CROWD_SEED={seed}");
     let mut crowd = Crowd::new(mode, seed);
@@ -160,7 +160,7 @@ fn live(mode: Mode, seed: u64) {
     assert!(crowd.wheel.is_empty());
 }
 
-fn whatever_is_done_between_steps_it_comes_as_a_sorted_map_says(mode: Mode) {
+fn operations_between_steps_agree_with_a_sorted_map(mode: Mode) {
     let (minutes, seed) = (asked("CROWD_MINUTES"), asked("CROWD_SEED"));
     let begin = ThreadTime::now();
     loop {
@@ -173,7 +173,7 @@ fn whatever_is_done_between_steps_it_comes_as_a_sorted_map_says(mode: Mode) {
 
 type Draw = fn(&mut Rng) -> u64;
 
-/// A crowd in such a bucket, of which so many steps have been taken apart, and 64 elsewhere.
+/// A crowd in `BUCKETS[bucket]`, after `steps` steps of taking it apart, and 64 elsewhere.
 fn in_the_middle(mode: Mode, bucket: usize, steps: usize) -> Crowd {
     let mut crowd = Crowd::new(mode, steps as u64);
     let (now, deadline) = BUCKETS[bucket];
@@ -234,7 +234,7 @@ fn the_next_deadline_is_known_while_a_bucket_is_taken_apart(mode: Mode) {
         let mut crowd = in_the_middle(mode, bucket, 1);
         for step in 0..in_a_bucket() / 100 {
             crowd.look_for_next();
-            // What comes next goes, so that it has to be found again.
+            // The earliest is cancelled, so the wheel has to find the next one.
             for _ in 0..2 {
                 let next = crowd.pending.first_key_value().map(|(_, &value)| value);
                 crowd.cancel(next.expect("one is pending"));
@@ -248,9 +248,9 @@ fn the_next_deadline_is_known_while_a_bucket_is_taken_apart(mode: Mode) {
     }
 }
 
-/// The steps that it takes to cancel so many in order, asking for the next after each.
+/// Returns the steps of cancelling a crowd in order, asking for the next deadline after each.
 fn cancelling_in_order(mode: Mode, crowd: u64) -> u64 {
-    // A hashed wheel looks at all buckets that are occupied; so it gets one.
+    // A hashed wheel looks at all buckets that are occupied, so all deadlines fall into one.
     let deadline = |value| if mode.is_hashed() { FAR + (value << 20) } else { FAR + value };
     let mut wheel = Wheel::new(mode);
     let keys: Vec<_> = (0..crowd).map(|value| wheel.schedule(deadline(value), value)).collect();
@@ -263,8 +263,8 @@ fn cancelling_in_order(mode: Mode, crowd: u64) -> u64 {
     steps() - begin
 }
 
-/// Eight times as many take some eight times the steps, and would take 64 times if each was
-/// searched for.
+/// Eight times as many timeouts take about eight times the steps, and would take 64 times if the
+/// wheel searched for each.
 fn the_next_deadline_of_a_crowd_cancelled_in_order_is_not_searched_for_anew(mode: Mode) {
     let [few, many] = [1 << 8, 1 << 11].map(|crowd| cancelling_in_order(mode, crowd));
     assert!(many <= 24 * few, "{many} steps, and {few} for an eighth");

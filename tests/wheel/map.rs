@@ -1,4 +1,5 @@
-//! A wheel map is a hash map and a wheel in one, for any operations, whatever its keys do.
+//! A wheel map is a hash map and a wheel in one, for all operations, even if its keys panic
+//! or contradict themselves.
 
 use crate::common::{Numbers, asked_or_long, long};
 use crate::stamps::modes;
@@ -21,7 +22,7 @@ in_each_mode! {
     an_eq_that_panics_changes_nothing,
     hashes_that_differ_each_time_lose_nothing,
     an_eq_that_contradicts_itself_loses_nothing,
-    all_hashes_equal_it_is_slow_and_right,
+    equal_hashes_make_it_slow_and_not_wrong,
     a_hasher_may_look_into_the_map,
     a_key_that_panics_in_drop_leaves_the_map_in_order,
     a_value_that_panics_in_drop_leaves_the_map_in_order,
@@ -78,7 +79,7 @@ enum Op {
     /// Expires so many at most.
     ExpireSome(u64, u8),
     NextDeadline,
-    /// Keeps the keys that are no multiple.
+    /// Keeps the keys that are no multiple of this number.
     Retain(u8),
     Iter,
     Drain(u8),
@@ -321,7 +322,7 @@ fn a_drain_gives_all_and_a_leaked_one_loses_nothing(mode: Mode) {
     fill(&mut map);
     std::mem::forget(map.drain());
     assert!((0..100).all(|key| map.get(&key).is_none()));
-    // What came first has its own place, and is replaced by nothing.
+    // The leaked timeouts keep their places; the new ones do not replace them.
     fill(&mut map);
     let keys = take(&mut map, 10_000);
     assert!(keys.into_iter().eq((0..100).flat_map(|key| [key, key])));
@@ -351,7 +352,8 @@ fn bounded_expiry_hands_out_the_same(mode: Mode) {
 #[derive(Clone, Debug)]
 struct Odd(u32);
 
-/// How many more calls of `Hash`, and of `Eq`, are good; and whether hashes differ each time.
+/// How many more calls of `Hash`, and of `Eq`, may be made before one panics; and whether
+/// hashes differ each time.
 #[derive(Clone, Copy)]
 struct Moods {
     hashes: u32,
@@ -391,7 +393,7 @@ impl PartialEq for Odd {
 
 impl Eq for Odd {}
 
-/// So many keys, each with its own number, due at ten times that.
+/// A map of `keys` keys. Key n has the value n, and is due at tick 10 n.
 fn odd(mode: Mode, keys: u32) -> WheelMap<Odd, Rc<u32>> {
     mood(GOOD);
     let mut map = WheelMap::new(mode);
@@ -405,7 +407,7 @@ fn panics<R>(call: impl FnOnce() -> R) {
     assert!(catch_unwind(AssertUnwindSafe(|| drop(call()))).is_err());
 }
 
-/// Every call that takes a key panics, changes nothing, and handing out calls no code of the key.
+/// Every call that takes a key panics and changes nothing. Expiring calls no code of the key.
 fn each_call_panics(mode: Mode, moods: Moods) {
     let mut map = odd(mode, 100);
     mood(moods);
@@ -489,7 +491,7 @@ impl Hasher for Same {
     }
 }
 
-fn all_hashes_equal_it_is_slow_and_right(mode: Mode) {
+fn equal_hashes_make_it_slow_and_not_wrong(mode: Mode) {
     let mut map = WheelMap::with_hasher(mode, BuildHasherDefault::<Same>::default());
     for key in 0..500_u64 {
         map.insert(key, key, key % 7);
@@ -502,7 +504,7 @@ fn all_hashes_equal_it_is_slow_and_right(mode: Mode) {
     map.check();
 }
 
-/// Looks into the map that it hashes for, if nobody changes that.
+/// Reads the map that it hashes for, unless the map is being changed.
 struct Looks<'a>(&'a RefCell<Option<WheelMap<u64, u64, Self>>>, RandomState, &'a Cell<u32>);
 
 impl BuildHasher for Looks<'_> {
@@ -570,7 +572,7 @@ fn a_key_that_panics_in_drop_leaves_the_map_in_order(mode: Mode) {
     for number in 0..100 {
         map.insert(key(number, number == 50), number, 10);
     }
-    // The key that is not needed.
+    // The map has this key already, so it drops the new one, which panics.
     panics(|| map.insert(key(7, true), 700, 20));
     map.check();
     assert_eq!((map.get(&7), map.deadline(&7), drops.get()), (Some(&700), Some(20), 1));
@@ -618,9 +620,9 @@ fn retain_that_panics_keeps_the_others(mode: Mode) {
     assert_eq!(take(&mut map, 1_000).len(), 51);
 }
 
-/// Promise 9, with the table: what is held goes by the most that were live.
+/// Promise 9, for the map and its table: memory stays within a factor of the most live timeouts.
 fn ten_million_operations_with_few_live_do_not_grow(mode: Mode) {
-    // A debug build takes a five-hundredth of them: ten times as long for each.
+    // A debug build does a five-hundredth of the operations, because each takes ten times as long.
     let rounds = if cfg!(debug_assertions) { 5_000 } else { 2_500_000 };
     let (mut map, mut numbers) = (WheelMap::new(mode), Numbers(11));
     let mut round = |rounds: u64| {
@@ -668,7 +670,7 @@ fn emptied_and_shrunk_it_holds_nothing(mode: Mode) {
 
 /// No computer has room for so many values of four megabytes.
 #[test]
-fn where_values_can_have_no_room_their_names_take_none() {
+fn a_map_reserves_nothing_for_names_if_values_have_no_room() {
     let mut map = WheelMap::<u64, [u8; 4 << 20]>::new(Mode::hierarchical());
     map.reserve(1 << 25);
     assert_eq!(map.stats().memory, 0);

@@ -4,7 +4,7 @@
 //! A timer is known by the number of its request, and its record is the one of that number. A
 //! record is a node of a doubly linked list, so that stopping a timer needs no search.
 //!
-//! tickwheel is a [`Scheme`] too, for `cargo bench --bench classical`, which times them all.
+//! tickwheel is a [`Scheme`] too, for `cargo bench -p classical`, which times them all.
 
 mod heap;
 mod lists;

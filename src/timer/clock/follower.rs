@@ -1,5 +1,6 @@
 //! The part of a timer that a clock that jumps holds.
 
+use crate::platform::Instant;
 use crate::ticks::Ticks;
 use crate::timer::inside;
 use crate::timer::park::{Park, WorkerRest};
@@ -7,7 +8,6 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::slice;
 use crossbeam_utils::CachePadded;
-use std::time::Instant;
 
 /// Lets a [`Clock`](crate::Clock) that jumps tell a timer that goes by it.
 ///

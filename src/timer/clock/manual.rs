@@ -1,13 +1,13 @@
 //! A clock that a test moves by hand.
 
 use super::{Clock, Follower};
+use crate::platform::Instant;
 use crate::sync::{Mutex, Rank, lock};
 use crate::timer::inside;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
-use std::time::Instant;
 
 /// A clock that stands still until the caller moves it, to test code that uses a timer.
 ///

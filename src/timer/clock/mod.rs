@@ -10,8 +10,8 @@ pub use boot::BootClock;
 pub use follower::Follower;
 pub use manual::ManualClock;
 
+use crate::platform::Instant;
 use core::time::Duration;
-use std::time::Instant;
 
 /// Tells a [`Timer`](crate::Timer) the time.
 ///

@@ -1,6 +1,6 @@
 //! The structures of Varghese and Lauck, and tickwheel beside them, with 100 to 1,000,000 timers.
 //!
-//! `cargo bench --bench classical` writes the tables of docs/classical.md, which says how they are
+//! `cargo bench -p classical` writes the tables of docs/classical.md, which says how they are
 //! measured, and the picture beside them. With `-- --quick` it takes few timers, to see that it
 //! works, and writes nothing.
 
