@@ -72,7 +72,9 @@ fn a_clock_of_the_caller_and_turns_by_hand_fire_each_task_in_its_turn() {
         for delay in [1, 16, 17, 40_000] {
             let runs = Arc::clone(&runs);
             let delay = Duration::from_millis(delay);
-            timer.schedule(delay, move || _ = runs.fetch_add(1, Ordering::Relaxed)).expect("it runs");
+            timer
+                .schedule(delay, move || _ = runs.fetch_add(1, Ordering::Relaxed))
+                .expect("it runs");
         }
         for (millis, fired) in [(0, 0), (16, 2), (32, 3), (39_999, 3), (40_000, 4)] {
             present.store(millis, Ordering::Relaxed);
