@@ -253,6 +253,7 @@ fn sources_named(file: &str) -> Vec<PathBuf> {
         "tests",
         "crates/cli/src",
         "crates/durable/src",
+        "crates/durable/models/tests",
         "crates/durable/tests",
         "crates/systems/src",
         "benches",

@@ -1,5 +1,4 @@
 //! What the metrics of a timer say.
-#![cfg(all(feature = "metrics", not(loom)))]
 
 #[allow(dead_code, reason = "the example has a `main`")]
 #[path = "../examples/prometheus.rs"]

@@ -1,6 +1,6 @@
 //! The numbers of a timer, as Prometheus reads them.
 //!
-//! `cargo run --features metrics --example prometheus`
+//! `cargo run -p systems --example prometheus`
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use std::error::Error;
