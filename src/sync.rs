@@ -30,24 +30,24 @@
 //! run while a thread advances a clock; inside a task no thread takes that lock.
 
 #[cfg(loom)]
-use loom::sync as locks;
+use loom::{sync as locks, thread};
 #[cfg(loom)]
 pub(crate) use loom::{
     sync::{
         Condvar,
         atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
-    thread::{Builder, JoinHandle},
+    thread::{Builder, JoinHandle, ThreadId},
     thread_local,
 };
 #[cfg(not(loom))]
-use std::sync as locks;
+use std::{sync as locks, thread};
 #[cfg(not(loom))]
 pub(crate) use {
     core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
     std::{
         sync::Condvar,
-        thread::{Builder, JoinHandle},
+        thread::{Builder, JoinHandle, ThreadId},
         thread_local,
     },
 };
@@ -124,6 +124,10 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
         }
         Err(TryLockError::WouldBlock) => None,
     }
+}
+
+pub(crate) fn this_thread() -> ThreadId {
+    thread::current().id()
 }
 
 /// Waits until `condvar` is notified.

@@ -14,7 +14,7 @@ use core::future::poll_fn;
 use core::mem::replace;
 use core::pin::pin;
 use core::sync::atomic::Ordering::Relaxed;
-use core::task::Poll;
+use core::task::{Poll, Waker};
 
 /// Fires what is due on a [`Timer`](crate::Timer) that has no thread of its own, from
 /// [`TimerBuilder::build_driven`](crate::TimerBuilder::build_driven).
@@ -174,9 +174,12 @@ impl Driver {
     pub async fn run<F: Future>(mut self, mut sleep_until: impl FnMut(Instant) -> F) {
         let mut sleep = pin!(None);
         let mut until = None;
+        let mut waker = Arc::new(Waker::noop().clone());
         let turns = poll_fn(|context| {
-            let bell = Bell::Waker(context.waker().clone());
-            match self.turn_told_by(|_| Some(bell)) {
+            if !waker.will_wake(context.waker()) {
+                waker = Arc::new(context.waker().clone());
+            }
+            match self.turn_told_by(|_| Some(Bell::Waker(Arc::clone(&waker)))) {
                 Turned::Again => context.waker().wake_by_ref(),
                 Turned::Rests(next) => {
                     if replace(&mut until, next) != next {

@@ -3,16 +3,19 @@
 //! Each shard has `watched`, under its lock: the worker looks at this shard by this tick, because
 //! it found so itself or was told so. The park has `target`, under its lock: the earliest tick that
 //! the worker was told, and, while it sleeps, the tick it sleeps for. A caller that schedules
-//! something at or after `watched` is done. Otherwise it lowers `watched`, releases the shard,
-//! lowers `target` if that is later, and notifies the worker if it sleeps. The worker begins a look
-//! with `target` at the end of time, and goes to sleep for the earlier of the tick it found and the
-//! tick it was told meanwhile. So no wake-up is lost.
+//! something at or after `watched` is done. Otherwise it releases the shard, lowers `target` if that
+//! is later, notifies the worker if it sleeps, and lowers `watched` unless the worker has looked
+//! meanwhile. The worker begins a look with `target` at the end of time, and goes to sleep for the
+//! earlier of the tick it found and the tick it was told meanwhile. So no wake-up is lost.
+//!
+//! A thread may lose its core anywhere in between. Until it has told the worker, others find
+//! `watched` as it was; until the worker has woken up, each thread that comes here notifies it.
 //!
 //! A worker is a thread or a [`Driver`](super::Driver), and they differ in how they are told. A
 //! thread sleeps on a condition variable. A driver leaves a [`Bell`] here at the end of a turn. The
-//! thread that tells it takes the waker, or copies the hook, releases the lock, and wakes or calls.
-//! A thread that does so and a turn that begins meanwhile do no harm to each other: the driver
-//! turns once in vain.
+//! thread that tells it copies the waker or the hook, releases the lock, and wakes or calls. A
+//! thread that does so and a turn that begins meanwhile do no harm to each other: the driver turns
+//! once in vain.
 //!
 //! | case | what happens | `tests/loom.rs` |
 //! |---|---|---|
@@ -32,7 +35,9 @@
 
 use crate::panics::{catch, swallow};
 use crate::platform::process_id;
-use crate::sync::{Condvar, Mutex, MutexGuard, Rank, lock, wait, wait_timeout};
+use crate::sync::{
+    Condvar, Mutex, MutexGuard, Rank, ThreadId, lock, this_thread, wait, wait_timeout,
+};
 use crate::ticks::NEVER;
 use alloc::sync::Arc;
 use core::mem::replace;
@@ -60,6 +65,9 @@ pub(super) struct ParkState {
     target: u64,
     /// The worker sleeps, and no thread has told it of an earlier tick since it fell asleep.
     asleep: bool,
+    /// The last thread that told the worker since that fell asleep; None if none did, or the worker
+    /// has woken up.
+    told_by: Option<ThreadId>,
     stopping: bool,
     /// There is no worker thread.
     exited: bool,
@@ -84,8 +92,8 @@ pub(super) struct ParkState {
 
 /// How a driver is told that its next turn is due earlier.
 pub(super) enum Bell {
-    /// Wakes it once. The thread that tells it takes this.
-    Waker(Waker),
+    /// Wakes it, until its next turn begins.
+    Waker(Arc<Waker>),
     /// Is called with the tick of that turn, each time that it becomes earlier than this.
     Hook(Arc<Hook>, u64),
 }
@@ -126,6 +134,7 @@ impl Park {
         let state = ParkState {
             target: NEVER,
             asleep: false,
+            told_by: None,
             stopping: false,
             exited: true,
             process: 0,
@@ -143,11 +152,13 @@ impl Park {
     /// Makes the worker look at tick `deadline` at the latest.
     pub(super) fn wake_by(&self, deadline: u64) {
         let mut state = lock(&self.state);
-        if deadline < state.target {
+        let is_earlier = deadline < state.target;
+        if is_earlier {
             state.target = deadline;
-            if state.asleep {
-                self.tell(state, deadline);
-            }
+        }
+        // The thread that told the worker of something earlier may not have come to notify it.
+        if state.told_by.is_some() || state.asleep && is_earlier {
+            self.tell(state, deadline);
         }
     }
 
@@ -229,7 +240,7 @@ impl Park {
                 state.answered = asked;
                 self.settled.notify_all();
             }
-            state.asleep = true;
+            (state.asleep, state.told_by) = (true, None);
             return Rest::Sleeps(state, left);
         }
     }
@@ -241,7 +252,7 @@ impl Park {
             Left::Some(duration) => wait_timeout(&self.told, state, duration),
             Left::Unknown | Left::Nothing => wait(&self.told, state),
         };
-        state.asleep = false;
+        (state.asleep, state.told_by) = (false, None);
         state.target
     }
 
@@ -250,7 +261,7 @@ impl Park {
     /// for the turn unless the thread is known to take it.
     pub(super) fn begin_turn(&self) -> (Option<u64>, Option<Bell>) {
         let mut state = lock(&self.state);
-        (state.asleep, state.target) = (false, NEVER);
+        (state.asleep, state.told_by, state.target) = (false, None, NEVER);
         state.turning = !state.stopping;
         (state.turning.then_some(state.asked), state.bell.take())
     }
@@ -310,11 +321,20 @@ impl Park {
             return;
         }
         state.asleep = false;
-        let bell = state.bell.take();
+        let this_thread = Some(this_thread());
+        if replace(&mut state.told_by, this_thread) == this_thread {
+            // It has told the worker, or a waker that it wakes calls the timer.
+            return;
+        }
+        let waker = match &state.bell {
+            Some(Bell::Waker(waker)) => Some(Arc::clone(waker)),
+            _ => None,
+        };
         drop(state);
-        match bell {
-            Some(Bell::Waker(waker)) => swallow(catch(|| waker.wake())),
-            _ => self.told.notify_one(),
+        self.told.notify_one();
+        if let Some(waker) = waker {
+            swallow(catch(|| waker.wake_by_ref()));
+            swallow(waker);
         }
     }
 }
@@ -339,6 +359,30 @@ impl ParkState {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use std::thread;
+
+    #[test]
+    fn a_thread_that_is_about_to_notify_the_worker_holds_up_no_other() {
+        let park = Park::new();
+        thread::scope(|scope| {
+            let worker = scope.spawn(|| match park.lie_down(NEVER, 0, 0, |_| Left::Unknown) {
+                Rest::Sleeps(state, left) => park.sleep(state, left),
+                _ => unreachable!("nothing is due"),
+            });
+            let mut state = lock(&park.state);
+            while !state.asleep {
+                drop(state);
+                thread::yield_now();
+                state = lock(&park.state);
+            }
+            // Another thread has lost its core before it notifies.
+            let other = thread::spawn(this_thread).join().expect("it has a number");
+            (state.target, state.asleep, state.told_by) = (5, false, Some(other));
+            drop(state);
+            park.wake_by(9);
+            assert_eq!(worker.join().expect("it woke up"), 5);
+        });
+    }
 
     #[test]
     fn a_worker_that_was_told_of_something_earlier_does_not_rest() {

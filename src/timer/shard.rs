@@ -47,8 +47,11 @@ pub(crate) struct Shard {
 pub(super) struct ShardState {
     pub(super) wheel: Wheel<Action>,
     /// The worker looks at this shard at this tick at the latest: the worker found this tick, or a
-    /// thread told it. No deadline in the wheel is earlier, unless the worker is looking.
+    /// thread has told it. A deadline in the wheel is earlier only while the worker looks, or the
+    /// thread that put it there tells the worker.
     watched: u64,
+    /// How often the worker has looked, and found nothing more that is due.
+    looks: u64,
     pub(super) counts: ShardCounts,
     /// Records what happens in the wheel.
     lane: ShardLane,
@@ -112,6 +115,7 @@ impl Shard {
         let state = ShardState {
             wheel: Wheel::new(mode),
             watched: NEVER,
+            looks: 0,
             counts: ShardCounts::default(),
             lane: hub.recording.lane(number),
             stopped: false,
@@ -299,6 +303,7 @@ impl Shard {
             return Found::More;
         }
         state.watched = state.wheel.next_wake().unwrap_or(NEVER);
+        state.looks += 1;
         Found::Nothing { until: state.watched, is_emptied: state.emptied.is_some() }
     }
 
@@ -426,12 +431,15 @@ impl Shard {
     pub(super) fn lock(&self) -> MutexGuard<'_, ShardState> {
         // With no lock held, because the clock is foreign.
         let now = self.hub.recording.now(&*self.hub.clock);
-        let mut state = match try_lock(&self.state) {
-            Some(state) => state,
-            None => self.wait_for_lock(),
-        };
+        let mut state = self.lock_untimed();
         state.lane.is_now(now);
         state
+    }
+
+    /// Locks the shard for what is not recorded.
+    #[inline]
+    fn lock_untimed(&self) -> MutexGuard<'_, ShardState> {
+        try_lock(&self.state).unwrap_or_else(|| self.wait_for_lock())
     }
 
     #[cold]
@@ -485,11 +493,22 @@ impl Shard {
     /// Releases the lock after a timeout was scheduled for `deadline`, and tells the worker if it
     /// would look too late.
     #[inline]
-    pub(super) fn release(&self, mut state: MutexGuard<'_, ShardState>, deadline: u64) {
+    pub(super) fn release(&self, state: MutexGuard<'_, ShardState>, deadline: u64) {
         if deadline < state.watched {
-            state.watched = deadline;
-            drop(state);
-            self.hub.park.wake_by(deadline);
+            self.tell(state, deadline);
+        }
+    }
+
+    /// Tells the worker, and only then lowers `watched`: a thread that loses its core in between
+    /// holds up no timeout of another.
+    fn tell(&self, state: MutexGuard<'_, ShardState>, deadline: u64) {
+        let looks = state.looks;
+        drop(state);
+        self.hub.park.wake_by(deadline);
+        let mut state = self.lock_untimed();
+        // A look meanwhile found the timeout, or that it has gone, and made `watched` exact.
+        if state.looks == looks {
+            state.watched = state.watched.min(deadline);
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::help::{Count, CountsDrop, Gate, Hand, Kept, Log, Manual, ms, returns,
 use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::{Arc, Barrier, Mutex};
-use std::task::Poll;
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel::{
@@ -473,6 +473,45 @@ fn run_yields_between_turns_and_wakes_for_something_earlier() {
     assert_eq!(hand.woken(), 1);
     assert_eq!(run.as_mut().poll(&mut hand.context()), Poll::Ready(()));
     assert_eq!(hand.wakers(), 0);
+}
+
+/// Holds up the first thread that wakes it, until it may go on. Each wake-up schedules something.
+struct HoldsUp {
+    timer: Timer,
+    gate: Gate,
+    wakes: Count,
+}
+
+impl Wake for HoldsUp {
+    fn wake(self: Arc<Self>) {
+        self.wakes.add();
+        self.timer.schedule(ms(500), || {}).expect("it runs");
+        if self.wakes.get() == 1 {
+            self.gate.pass();
+        }
+    }
+}
+
+#[test]
+fn a_thread_that_is_held_up_as_it_wakes_the_driver_holds_up_no_other() {
+    let Driven { timer, driver, .. } = Driven::new();
+    let (gate, wakes) = (Gate::default(), Count::default());
+    let wake = HoldsUp { timer: timer.clone(), gate: gate.clone(), wakes: wakes.clone() };
+    let mut run = Box::pin(driver.run(|_| std::future::pending::<()>()));
+    let waker = Waker::from(Arc::new(wake));
+    assert!(run.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    thread::scope(|scope| {
+        let schedules = |delay| _ = timer.schedule(ms(delay), || {}).expect("it runs");
+        scope.spawn(move || schedules(10));
+        gate.reached();
+        for (delay, woken) in [(20, 2), (10, 2), (30, 2), (5, 2)] {
+            schedules(delay);
+            assert_eq!(wakes.get(), woken, "after {delay} ms");
+        }
+        gate.open();
+    });
+    assert_eq!(wakes.get(), 2);
+    drop(run);
 }
 
 #[test]
