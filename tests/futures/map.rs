@@ -1,16 +1,19 @@
 //! The delay map: what it has in common with a queue and a channel, and what it alone has.
 
 use crate::help::{Hand, Manual, ms};
+use bomb::Bomb;
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel::{DelayMap, Mode, Timer};
 
+#[path = "../common/bomb.rs"]
+mod bomb;
 #[path = "shared.rs"]
 mod shared;
 
@@ -128,45 +131,25 @@ fn emptied_in_any_way_it_wakes_who_waits(mode: Mode) {
     }
 }
 
-/// Panics when it is dropped, if it is told to.
-#[derive(Debug)]
-struct Bomb(u32, bool);
-
-impl PartialEq for Bomb {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl Eq for Bomb {}
-
-impl Hash for Bomb {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
-    }
-}
-
-impl Drop for Bomb {
-    fn drop(&mut self) {
-        assert!(!self.1 || thread::panicking(), "as it should");
-    }
+fn bomb(number: u32, panics: bool) -> Bomb {
+    Bomb(number, Rc::default(), panics)
 }
 
 fn a_key_that_panics_in_drop_hides_no_wake_up(mode: Mode) {
     let (manual, hand) = (Manual::new(mode), Hand::new());
     let mut map = DelayMap::with_timer(&manual.timer);
-    map.insert(Bomb(1, false), 1, ms(1_000));
+    map.insert(bomb(1, false), 1, ms(1_000));
     assert!(map.poll_expired(&mut hand.context()).is_pending());
-    let call = AssertUnwindSafe(|| map.insert(Bomb(1, true), 2, ms(10)));
+    let call = AssertUnwindSafe(|| map.insert(bomb(1, true), 2, ms(10)));
     assert!(catch_unwind(call).is_err());
     manual.advance(10);
     assert_eq!(hand.woken(), 1);
     let due = map.recv().expect("there is one").expect("it runs");
     assert_eq!((due.key.0, due.value), (1, 2));
     // The last one goes with a panic, and who waits learns that it went.
-    map.insert(Bomb(2, true), 1, ms(10));
+    map.insert(bomb(2, true), 1, ms(10));
     assert!(map.poll_expired(&mut hand.context()).is_pending());
-    assert!(catch_unwind(AssertUnwindSafe(|| map.remove(&Bomb(2, false)))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| map.remove(&bomb(2, false)))).is_err());
     assert_eq!((hand.woken(), map.len()), (1, 0));
 }
 
@@ -175,11 +158,11 @@ fn a_key_that_panics_in_drop_takes_its_value_with_it(mode: Mode) {
     let manual = Manual::new(mode);
     let mut map = DelayMap::with_timer(&manual.timer);
     let value = Arc::new(());
-    map.insert(Bomb(1, true), Arc::clone(&value), ms(10));
-    assert!(catch_unwind(AssertUnwindSafe(|| map.remove(&Bomb(1, false)))).is_err());
+    map.insert(bomb(1, true), Arc::clone(&value), ms(10));
+    assert!(catch_unwind(AssertUnwindSafe(|| map.remove(&bomb(1, false)))).is_err());
     assert_eq!(Arc::strong_count(&value), 1);
-    map.insert(Bomb(2, false), Arc::clone(&value), ms(10));
-    let call = AssertUnwindSafe(|| map.insert(Bomb(2, true), Arc::new(()), ms(10)));
+    map.insert(bomb(2, false), Arc::clone(&value), ms(10));
+    let call = AssertUnwindSafe(|| map.insert(bomb(2, true), Arc::new(()), ms(10)));
     assert!(catch_unwind(call).is_err());
     assert_eq!(Arc::strong_count(&value), 1);
 }

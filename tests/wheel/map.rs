@@ -3,6 +3,7 @@
 
 use crate::common::{Numbers, asked_or_long, long};
 use crate::stamps::modes;
+use bomb::Bomb;
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -10,6 +11,9 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use tickwheel::{Mode, WheelMap};
+
+#[path = "../common/bomb.rs"]
+mod bomb;
 
 in_each_mode! {
     a_replaced_key_counts_as_scheduled_anew,
@@ -532,37 +536,6 @@ fn a_hasher_may_look_into_the_map(mode: Mode) {
     assert_eq!((map.get(&7), map.deadline(&7)), (Some(&7), Some(7)));
     assert_eq!(looks.get(), 4);
     map.check();
-}
-
-/// Counts what is dropped, and panics then if it is told to.
-#[derive(Debug)]
-struct Bomb(u32, Rc<Cell<u32>>, bool);
-
-impl PartialEq for Bomb {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl Eq for Bomb {}
-
-impl Hash for Bomb {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
-    }
-}
-
-impl Drop for Bomb {
-    fn drop(&mut self) {
-        self.1.set(self.1.get() + 1);
-        assert!(!self.2 || std::thread::panicking(), "as it should");
-    }
-}
-
-impl std::borrow::Borrow<u32> for Bomb {
-    fn borrow(&self) -> &u32 {
-        &self.0
-    }
 }
 
 fn a_key_that_panics_in_drop_leaves_the_map_in_order(mode: Mode) {

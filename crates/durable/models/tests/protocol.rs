@@ -6,7 +6,8 @@
 //! A pause is a worker that does nothing while the others go on, and an answer that comes late is
 //! one that is read late; so both are in every order of the actions.
 
-use stateright::{Checker, HasDiscoveries, Model, Property};
+use models::finds;
+use stateright::{Checker, Model, Property};
 
 /// The protocol, and what can be left out of it.
 #[derive(Clone, Copy)]
@@ -210,43 +211,22 @@ fn all_states_lose_nothing_accept_no_old_ack_and_have_one_owner() {
 
 #[test]
 fn with_the_epoch_ignored_an_old_ack_is_found() {
-    let checker = Protocol { fences: false, ..WHOLE }
-        .checker()
-        .finish_when(HasDiscoveries::AnyOf(["no ack of an old epoch"].into()))
-        .spawn_bfs()
-        .join();
-    let path = checker.discovery("no ack of an old epoch").expect("there is a counterexample");
-    println!("{path}");
+    assert!(finds(Protocol { fences: false, ..WHOLE }, "no ack of an old epoch"));
 }
 
 #[test]
 fn with_a_lease_that_is_counted_from_the_answer_two_owners_are_found() {
-    let checker = Protocol { counts_from_asking: false, ..WHOLE }
-        .checker()
-        .finish_when(HasDiscoveries::AnyOf(["one owner"].into()))
-        .spawn_bfs()
-        .join();
-    assert!(checker.discovery("one owner").is_some());
+    assert!(finds(Protocol { counts_from_asking: false, ..WHOLE }, "one owner"));
 }
 
 #[test]
 fn with_the_whole_lease_used_a_hand_out_with_no_time_to_ack_is_found() {
-    let checker = Protocol { stops_early: false, ..WHOLE }
-        .checker()
-        .finish_when(HasDiscoveries::AnyOf(["time is left to ack"].into()))
-        .spawn_bfs()
-        .join();
-    assert!(checker.discovery("time is left to ack").is_some());
+    assert!(finds(Protocol { stops_early: false, ..WHOLE }, "time is left to ack"));
 }
 
 #[test]
 fn with_the_ack_before_the_fire_a_kill_that_loses_is_found() {
-    let checker = Protocol { removes_at_ack: false, ..WHOLE }
-        .checker()
-        .finish_when(HasDiscoveries::AnyOf(["nothing is lost"].into()))
-        .spawn_bfs()
-        .join();
-    assert!(checker.discovery("nothing is lost").is_some());
+    assert!(finds(Protocol { removes_at_ack: false, ..WHOLE }, "nothing is lost"));
 }
 
 const WORKERS: usize = 2;

@@ -2,7 +2,8 @@
 //! had not seen. All states of two rows, each put by one transaction and cancelled by another, that
 //! begin and commit at any time, with looks at any time.
 
-use stateright::{Checker, HasDiscoveries, Model, Property};
+use models::finds;
+use stateright::{Checker, Model, Property};
 
 /// The way of reading, and what can be left out of it.
 #[derive(Clone, Copy)]
@@ -166,13 +167,6 @@ impl Model for Reading {
             }),
         ]
     }
-}
-
-/// Returns whether the checker finds a state that is against this property.
-fn finds(reading: Reading, property: &'static str) -> bool {
-    let checker =
-        reading.checker().finish_when(HasDiscoveries::AnyOf([property].into())).spawn_bfs().join();
-    checker.discovery(property).is_some()
 }
 
 #[test]
