@@ -92,6 +92,61 @@ fn a_handle_to_a_timer_that_is_gone_keeps_hardly_anything() {
 }
 
 #[test]
+fn what_was_due_when_a_timer_was_stopped_leaves_no_memory_behind() {
+    for mode in modes() {
+        for at_once in [true, false] {
+            let clock = ManualClock::new();
+            let builder = Timer::builder().mode(mode).shards(1).clock(clock.clone());
+            let mut kept = Vec::new();
+            let info = measure(|| {
+                let (timer, mut driver) = builder.build_driven().expect("in range");
+                let delay =
+                    |number| DELAY + Duration::from_millis(if at_once { 0 } else { number });
+                let schedule = |number| timer.schedule(delay(number), || {}).expect("it runs");
+                let timeouts: Vec<_> = (0..MANY).map(schedule).collect();
+                clock.advance(DELAY * 2);
+                while timer.stats().fired == 0 {
+                    driver.turn();
+                }
+                let fired = timer.stats().fired;
+                assert_eq!(timer.stop().expect("outside").len() as u64, MANY - fired);
+                let ends = |(number, timeout): (u64, &Timeout)| match timeout.status() {
+                    Status::Fired => number < fired,
+                    status => status == Status::Stopped && fired <= number,
+                };
+                assert!((0..).zip(&timeouts).all(ends), "{mode}");
+                kept.extend(timeouts.into_iter().last());
+            });
+            assert!(info.bytes_current < AT_REST, "{} bytes in {mode}", info.bytes_current);
+            assert_eq!(kept[0].status(), Status::Stopped);
+        }
+    }
+}
+
+#[cfg(feature = "record")]
+#[test]
+fn a_recorded_timer_keeps_no_names_of_what_is_gone() {
+    for mode in modes() {
+        let clock = ManualClock::new();
+        let builder = Timer::builder().mode(mode).clock(clock).shards(1).record(std::io::sink());
+        let timer = builder.build().expect("in range");
+        let schedule = || timer.schedule(DELAY, || {}).expect("it runs");
+        let few: Vec<_> = (0..3).map(|_| schedule()).collect();
+        timer.shrink_to_fit();
+        let before = memory(&timer) as i64;
+        let info = measure(|| {
+            let many: Vec<_> = (0..MANY).map(|_| schedule()).collect();
+            assert!(few[1].cancel() && many.iter().all(Timeout::cancel));
+            timer.shrink_to_fit();
+            // Their names, and a new one.
+            assert!(few[0].reschedule(DELAY * 2) && schedule().cancel() && few[2].cancel());
+        });
+        let grown = info.bytes_current + before - memory(&timer) as i64;
+        assert!(grown < 20_000, "{grown} bytes in {mode}");
+    }
+}
+
+#[test]
 fn a_timer_that_is_emptied_gives_back_its_memory() {
     for mode in modes() {
         for fires in [true, false] {

@@ -214,6 +214,14 @@ mod recorded {
                 named.lane.rescheduled(name, deadline);
             }
         }
+
+        /// Gives back the memory that the timeouts that have names do not need. `live` are the keys
+        /// of those in the wheel.
+        pub(in crate::timer) fn shrink_to_fit(&mut self, live: impl Iterator<Item = Key>) {
+            if let Some(named) = &mut self.0 {
+                named.shrink_to_fit(live);
+            }
+        }
     }
 
     impl Named {
@@ -235,6 +243,20 @@ mod recorded {
                 self.names.clear();
                 self.free.clear();
             }
+        }
+
+        /// A timeout keeps its name, so the names before the last that is in use stay.
+        fn shrink_to_fit(&mut self, live: impl Iterator<Item = Key>) {
+            let mut places = 0;
+            self.count = self.due.iter().map(|&(_, name)| name + 1).max().unwrap_or(0);
+            for place in live.map(place) {
+                places = places.max(place + 1);
+                self.count = self.count.max(self.names[place] + 1);
+            }
+            self.names.truncate(places);
+            self.names.shrink_to_fit();
+            self.free.retain(|&name| name < self.count);
+            self.free.shrink_to_fit();
         }
 
         fn name(&self, key: Key) -> u32 {
@@ -327,5 +349,8 @@ mod unrecorded {
 
         #[inline(always)]
         pub(in crate::timer) fn due_rescheduled(&self, _: Key, _: Key, _: u64) {}
+
+        #[inline(always)]
+        pub(in crate::timer) fn shrink_to_fit(&self, _: impl Iterator<Item = Key>) {}
     }
 }

@@ -14,7 +14,7 @@ use crate::ticks::NEVER;
 use crate::wheel::Memory;
 use crate::{Expired, Key, Mode, Wheel, WheelStats};
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
+use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -57,11 +57,11 @@ pub(super) struct ShardState {
     lane: ShardLane,
     /// Nothing is scheduled or fired any more.
     pub(super) stopped: bool,
-    /// The `reached` of the shard when it was stopped: no timeout that is due later fired.
+    /// The latest deadline that the worker has taken out: no timeout that is due later fired.
     last: u64,
-    /// The keys of the timeouts that were due by then, and that stopping took out, so that their
-    /// handles can tell that these did not fire either.
-    taken: BTreeSet<Key>,
+    /// The keys of the other timeouts that stopping took out, so that their handles can tell that
+    /// these did not fire either.
+    taken: KeyRuns,
     /// How many timeouts had been [placed](ShardCounts::placed) when the memory was last taken out
     /// of the wheel.
     shrunk_at: u64,
@@ -71,6 +71,30 @@ pub(super) struct ShardState {
 
 /// The memory of a wheel that was emptied, if that was much.
 pub(super) type Emptied = Option<Box<Memory<Action>>>;
+
+/// Keys, with those in one run that follow each other: the first of each run, with the last. Many
+/// that are due at one tick were mostly scheduled one after the other, and are a few runs.
+#[derive(Default)]
+struct KeyRuns(BTreeMap<u64, u64>);
+
+impl KeyRuns {
+    fn insert(&mut self, key: Key) {
+        let key = key.to_bits();
+        let (mut first, mut last) = (key, key);
+        if let Some((&before, &end)) = self.0.range(..key).next_back() {
+            first = if end + 1 == key { before } else { key };
+        }
+        if let Some(end) = self.0.remove(&(key + 1)) {
+            last = end;
+        }
+        self.0.insert(first, last);
+    }
+
+    fn contains(&self, key: Key) -> bool {
+        let key = key.to_bits();
+        self.0.range(..=key).next_back().is_some_and(|(_, &last)| key <= last)
+    }
+}
 
 /// The numbers of timeouts since the timer was built.
 #[derive(Clone, Copy, Default)]
@@ -119,8 +143,8 @@ impl Shard {
             counts: ShardCounts::default(),
             lane: hub.recording.lane(number),
             stopped: false,
-            last: NEVER,
-            taken: BTreeSet::new(),
+            last: 0,
+            taken: KeyRuns::default(),
             shrunk_at: 0,
             emptied: None,
         };
@@ -250,7 +274,7 @@ impl Shard {
     pub(super) fn status_of(&self, state: &ShardState, key: Key, deadline: u64) -> Status {
         if self.holds(state, key) {
             Status::Pending
-        } else if state.stopped && (state.last < deadline || state.taken.contains(&key)) {
+        } else if state.stopped && (state.last < deadline || state.taken.contains(key)) {
             Status::Stopped
         } else {
             Status::Fired
@@ -286,6 +310,7 @@ impl Shard {
         debug_assert_eq!(due.len(), 0, "what was taken out has run");
         while let Some(expired) = state.wheel.expire_bounded(now, &mut work) {
             state.lane.is_due(expired.key);
+            state.last = state.last.max(expired.deadline);
             if due.push(expired) {
                 break;
             }
@@ -364,7 +389,7 @@ impl Shard {
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.stopped = true;
-        state.last = self.reached.swap(u64::MAX, Ordering::AcqRel);
+        self.reached.store(u64::MAX, Ordering::Release);
     }
 
     /// Takes out a bounded number of the timeouts that are left, and returns whether these were
@@ -410,7 +435,9 @@ impl Shard {
     /// Gives back the memory that the timeouts that wait do not need.
     pub(super) fn shrink_to_fit(&self) {
         let mut state = self.lock();
-        state.wheel.shrink_to_fit();
+        let ShardState { wheel, lane, .. } = &mut *state;
+        wheel.shrink_to_fit();
+        lane.shrink_to_fit(wheel.iter().map(|(key, ..)| key));
         let emptied = state.emptied.take();
         drop(state);
         drop(emptied);
