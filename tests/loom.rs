@@ -1105,13 +1105,13 @@ fn told_twice_as_a_driver_lies_down_its_hook_knows_the_earlier() {
             let mut earliest = earliest.lock().unwrap();
             *earliest = at.min(*earliest);
         });
-        let sooner = far - Duration::from_millis(1);
+        let [soon, sooner] = [1, 2].map(|ticks| far - Duration::from_millis(ticks));
         timer.schedule_at(far, || unreachable!()).unwrap();
         driver.turn();
         let other = timer.clone();
         let schedule = move |at| drop(other.schedule_at(at, || unreachable!()).unwrap());
         let twice = move || {
-            schedule(far - Duration::from_micros(500));
+            schedule(soon);
             schedule(sooner);
         };
         let (next, ()) = both(|| driver.turn(), twice);
