@@ -35,6 +35,18 @@ create index tickwheel_due_order on tickwheel_due (partition, deadline, name);
 -- And by this what was put behind what it has read.
 create index tickwheel_due_new on tickwheel_due (partition, put_by, deadline);
 
+-- A dump brings the numbers of transactions that were.
+create function tickwheel_put_now() returns trigger
+language plpgsql as $$
+begin
+    new.put_by := pg_current_xact_id();
+    return new;
+end
+$$;
+create trigger tickwheel_due_put_now before insert on tickwheel_due
+    for each row when (new.put_by <> pg_current_xact_id())
+    execute function tickwheel_put_now();
+
 -- What could not be read, and was set aside.
 create table tickwheel_broken (
     number bigint primary key,

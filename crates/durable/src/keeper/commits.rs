@@ -16,7 +16,7 @@ impl<T> Keeper<T> {
             self.replies.extend(refused.map(|command| (command.ticket, Err(error.clone()))));
             return None;
         }
-        self.flights.take_up(now);
+        self.flights.take_up(now, self.config.group);
         let lingers = self.commands.is_empty()
             && self.flights.settled.len() < self.config.group
             && now.steady < self.flights.settled_since.saturating_add(self.config.linger)
@@ -60,8 +60,7 @@ impl<T> Keeper<T> {
         let mut fenced = Vec::new();
         for ((number, settled), outcome) in settled.into_iter().zip(done.outcomes) {
             if outcome == Outcome::Locked && !self.closing {
-                let at = now.steady.saturating_add(LOCKED_PAUSE);
-                self.flights.try_again(at, number, settled);
+                self.flights.try_again(now, number, settled);
                 continue;
             }
             let ended = self.flights.end(number);
@@ -79,9 +78,8 @@ impl<T> Keeper<T> {
             }
         }
         self.flights.settled_since = now.steady;
-        for ((ticket, change), changed) in
-            call.tickets.into_iter().zip(call.changes).zip(done.changed)
-        {
+        let mut asked = call.tickets.into_iter().zip(call.changes);
+        for (changed, (ticket, change)) in done.changed.into_iter().zip(asked.by_ref()) {
             let reply = changed.map(|Changed { row, replaced }| {
                 let found = self.take_out(now, outbox, &change, replaced);
                 if let Some(row) = row {
@@ -90,6 +88,10 @@ impl<T> Keeper<T> {
                 found
             });
             self.replies.push((ticket, reply));
+        }
+        // There was no time for the others.
+        for (ticket, change) in asked.rev() {
+            self.commands.push_front(Command { ticket, change });
         }
         if !fenced.is_empty() {
             self.forget();
@@ -135,6 +137,3 @@ impl<T> Keeper<T> {
         }
     }
 }
-
-/// When the settlement of a locked row is tried again, in milliseconds.
-const LOCKED_PAUSE: u64 = 250;

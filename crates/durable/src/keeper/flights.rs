@@ -19,8 +19,11 @@ pub(super) struct Flights {
     pub(super) settled: VecDeque<(u64, Settled)>,
     /// When the first of `settled` came.
     pub(super) settled_since: u64,
-    /// What somebody else has locked in the store, and when to try it again.
-    locked: VecDeque<(u64, u64, Settled)>,
+    /// What somebody else has locked in the store, and when to try some of it again.
+    locked: VecDeque<(u64, Settled)>,
+    locked_until: u64,
+    /// How many are locked, those that are being tried again included.
+    locked_count: usize,
 }
 
 #[derive(Debug)]
@@ -30,11 +33,17 @@ pub(super) struct Flight {
     pub(super) lease: Lease,
     pub(super) bytes: usize,
     pub(super) is_settled: bool,
+    is_locked: bool,
 }
 
 impl Flights {
     pub(super) fn len(&self) -> usize {
         self.by_number.len()
+    }
+
+    /// Returns how many are not locked in the store by somebody else.
+    pub(super) fn unlocked(&self) -> usize {
+        self.len() - self.locked_count
     }
 
     pub(super) fn has(&self, number: u64) -> bool {
@@ -48,6 +57,7 @@ impl Flights {
             lease,
             bytes: row.bytes(),
             is_settled: false,
+            is_locked: false,
         };
         self.bytes += flight.bytes;
         self.unsettled += 1;
@@ -68,21 +78,33 @@ impl Flights {
         self.settled.push_back((number, settled));
     }
 
-    /// Lets the settlement of one that is locked in the store be tried again then.
-    pub(super) fn try_again(&mut self, at: u64, number: u64, settled: Settled) {
-        self.locked.push_back((at, number, settled));
+    /// Lets the settlement of one that is locked in the store be tried again.
+    pub(super) fn try_again(&mut self, now: Now, number: u64, settled: Settled) {
+        let flight = self.by_number.get_mut(&number).expect("it is in flight");
+        if !flight.is_locked {
+            flight.is_locked = true;
+            self.locked_count += 1;
+            // Its payload was the consumer's.
+            self.bytes -= std::mem::take(&mut flight.bytes);
+        }
+        if self.locked.is_empty() {
+            self.locked_until = now.steady.saturating_add(LOCKED_PAUSE);
+        }
+        self.locked.push_back((number, settled));
     }
 
-    /// Takes up again what was locked.
-    pub(super) fn take_up(&mut self, now: Now) {
-        let count = self.locked.iter().take_while(|(at, ..)| *at <= now.steady).count();
-        self.settled
-            .extend(self.locked.drain(..count).map(|(_, number, settled)| (number, settled)));
+    /// Takes up again what was locked, this many at most: else what is settled now would wait.
+    pub(super) fn take_up(&mut self, now: Now, most: usize) {
+        if self.locked_until <= now.steady {
+            self.locked_until = now.steady.saturating_add(LOCKED_PAUSE);
+            let count = self.locked.len().min(most);
+            self.settled.extend(self.locked.drain(..count));
+        }
     }
 
     /// Returns when something that was locked is to be tried again.
     pub(super) fn tries_again_at(&self) -> Option<u64> {
-        self.locked.front().map(|&(at, ..)| at)
+        (!self.locked.is_empty()).then_some(self.locked_until)
     }
 
     /// Forgets one that no consumer had taken, and returns its partition and its deadline.
@@ -102,6 +124,7 @@ impl Flights {
     pub(super) fn end(&mut self, number: u64) -> Flight {
         let flight = self.by_number.remove(&number).expect("it is in flight");
         self.bytes -= flight.bytes;
+        self.locked_count -= usize::from(flight.is_locked);
         flight
     }
 
@@ -114,3 +137,6 @@ impl Flights {
         })
     }
 }
+
+/// When the settlements of locked rows are tried again, in milliseconds.
+const LOCKED_PAUSE: u64 = 250;

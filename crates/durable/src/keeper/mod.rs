@@ -278,12 +278,14 @@ impl<T> Keeper<T> {
         self.front.len() + self.flights.len()
     }
 
-    /// What was settled and is not committed comes again after a crash, so that is bounded too. So
-    /// are bytes: what becomes due has room beside them.
+    /// What was settled and is not committed comes again after a crash, so that is bounded too; of
+    /// what somebody else has locked there may be more. So are bytes: what becomes due has room
+    /// beside them.
     fn has_room_to_fly(&self) -> bool {
         !self.closing
             && self.flights.unsettled < self.config.in_flight
-            && self.flights.len() < self.config.in_flight * 2
+            && self.flights.unlocked() < self.config.in_flight * 2
+            && self.flights.len() < (self.config.near_rows / 4).max(self.config.in_flight * 2)
             && (self.flights.len() == 0 || self.flights.bytes < self.config.near_bytes / 4)
     }
 

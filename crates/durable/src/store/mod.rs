@@ -368,7 +368,8 @@ impl From<&Row> for Replaced {
 pub struct Done {
     /// What came of each settlement.
     pub outcomes: Vec<Outcome>,
-    /// What came of each change. An error is of that change alone.
+    /// What came of each change, in order. An error is of that change alone. The last of many may
+    /// be missing, because there was no time for them: they are to be asked for again.
     pub changed: Vec<Result<Changed, Error>>,
 }
 

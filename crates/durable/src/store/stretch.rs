@@ -73,6 +73,11 @@ impl Stretch {
         read: Result<Loaded, Error>,
     ) -> Loaded {
         let mut loaded = match read {
+            Ok(loaded) if !loaded.damaged.is_empty() => {
+                // It was made smaller for these, and they are set aside.
+                *self = Self::ALL;
+                loaded
+            }
             Ok(loaded) => {
                 self.took(part, loaded.ends.iter().all(Option::is_none));
                 loaded
@@ -115,22 +120,21 @@ impl Stretch {
     /// less.
     fn failed(&mut self, part: Part<'_>, error: Error) -> Option<Error> {
         let first = part.first();
-        self.calm = 0;
-        if 1 < part.from.len() {
-            self.partitions = part.from.len() / 2;
-        } else if first < part.until {
-            self.sparse_until = self.sparse_until.min(first);
-            self.span = (part.until - first) / 4;
-        } else if 1 < part.limit.rows {
-            self.rows = part.limit.rows / 4;
-        } else {
+        if part.from.len() == 1 && part.until <= first && part.limit.rows <= 1 {
             if self.rows <= 1 {
                 // It was made so small for these. Of others it need not be so.
                 *self = Self::ALL;
             }
             return Some(error);
         }
-        self.rows = self.rows.max(1);
+        self.calm = 0;
+        self.rows = (part.limit.rows / 2).max(1);
+        if 1 < part.from.len() {
+            self.partitions = part.from.len() / 2;
+        } else {
+            self.sparse_until = self.sparse_until.min(first);
+            self.span = part.until.saturating_sub(first) / 4;
+        }
         None
     }
 }

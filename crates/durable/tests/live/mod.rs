@@ -136,7 +136,7 @@ fn what_is_dead_behind_a_snapshot_is_not_read_again_and_again() {
     dump.commit().unwrap();
 }
 
-/// A dump brings the numbers of the transactions of another cluster.
+/// A dump brings the numbers of the transactions of another cluster, if triggers are disabled.
 #[test]
 fn rows_of_a_dump_from_a_cluster_that_is_further_on_are_not_read_again_and_again() {
     let Some(server) = Server::start() else { return };
@@ -146,8 +146,10 @@ fn rows_of_a_dump_from_a_cluster_that_is_further_on_are_not_read_again_and_again
     let count = 5_000;
     client
         .batch_execute(&format!(
-            "insert into tickwheel_due (name, deadline, payload, put_by)
+            "set session_replication_role = replica;
+             insert into tickwheel_due (name, deadline, payload, put_by)
              select 'restored ' || n, n, '', '900000000000' from generate_series(1, {count}) n;
+             set session_replication_role = origin;
              analyze tickwheel_due"
         ))
         .unwrap();
@@ -165,6 +167,99 @@ fn rows_of_a_dump_from_a_cluster_that_is_further_on_are_not_read_again_and_again
     client.batch_execute("select tickwheel_schedule('new', now(), '')").unwrap();
     until("it is found", || timer.stats().near == count);
     held.ack();
+    timer.close().unwrap();
+}
+
+#[test]
+fn what_is_restored_from_a_dump_while_a_worker_runs_is_found() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let timer = DurableTimer::connect(&url).unwrap();
+    take_all(&[&timer], schedule(&timer, "first", 200));
+    let mut client = client(&url);
+    // Of transactions that have been, and that are not yet.
+    for put_by in ["3", "900000000000"] {
+        let mut restored = client
+            .copy_in(
+                "copy tickwheel_due (name, deadline, put_by, payload)
+            from stdin",
+            )
+            .unwrap();
+        let names: HashSet<String> = (0..100).map(|n| format!("restored {put_by} {n}")).collect();
+        for name in &names {
+            writeln!(restored, "{name}\t1000\t{put_by}\t").unwrap();
+        }
+        restored.finish().unwrap();
+        take_all(&[&timer], names);
+    }
+    timer.close().unwrap();
+}
+
+/// A name that has no letter in UTF-8 is an error of the whole statement: of what is due soon, of
+/// what was put behind what has been read, and among many that are overdue.
+#[test]
+fn a_name_that_the_server_cannot_decode_is_set_aside_and_all_others_go_on() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database().replace("/test", "/china");
+    client(&url.replace("/china", "/test"))
+        .batch_execute(
+            "create database china0 encoding 'EUC_CN' template template0 lc_collate 'C'
+             lc_ctype 'C'",
+        )
+        .unwrap();
+    drop(PostgresStore::connect(&url).unwrap());
+    let mut sql = client(&url);
+    let bad = |what: &str, at: &str| {
+        format!(
+            "select tickwheel_schedule('{what}' || convert_from('\\xa2a1', 'EUC_CN'), {at}, '')"
+        )
+    };
+    sql.batch_execute(&format!(
+        "insert into tickwheel_due (name, deadline, payload)
+         select 'overdue ' || n, n, '' from generate_series(1, 5000) n;
+         {}",
+        bad("overdue", "to_timestamp(10)")
+    ))
+    .unwrap();
+    // A consumer that takes nothing, so that the others stay.
+    let store = PostgresStore::connect(&url).unwrap();
+    let timer = DurableTimer::builder().in_flight(1).open_store(store).unwrap();
+    until("the first is told", || timer.stats().damaged == 1);
+    until("they are read", || 4_900 < timer.stats().near);
+    sql.batch_execute(&bad("behind", "now() - interval '1 minute'")).unwrap();
+    until("the second is told", || timer.stats().damaged == 2);
+    sql.batch_execute(&bad("soon", "now() + interval '2 seconds'")).unwrap();
+    until("the third is told", || timer.stats().damaged == 3);
+    timer.close().unwrap();
+    let timer = DurableTimer::connect(&url).unwrap();
+    take_all(&[&timer], (1..=5_000).map(|n| format!("overdue {n}")).collect());
+    take_all(&[&timer], schedule(&timer, "later", 20));
+    assert_eq!((timer.stats().damaged, timer.stats().errors), (0, 0));
+    timer.close().unwrap();
+    let count = "select count(*) from tickwheel_broken";
+    assert_eq!(sql.query_one(count, &[]).unwrap().get::<_, i64>(0), 3);
+}
+
+/// Those of an open transaction that are new, which only a wait for each can tell.
+#[test]
+fn locked_and_free_names_by_turns_are_refused_and_put() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let timer = worker(&url, Duration::from_secs(30));
+    let mut other = client(&url);
+    let mut lunch = other.transaction().unwrap();
+    let new = "select tickwheel_schedule('locked ' || n, now() + interval '1 hour', '')
+               from generate_series(0, 255) n";
+    lunch.batch_execute(new).unwrap();
+    let put = |name: String| timer.schedule(&name, now() + HOUR, b"").unwrap();
+    let commits: Vec<_> =
+        (0..256).map(|n| (put(format!("locked {n}")), put(format!("free {n}")))).collect();
+    for (locked, free) in commits {
+        assert!(locked.wait().is_err());
+        assert_eq!(free.wait().unwrap(), Scheduled::New);
+    }
+    lunch.rollback().unwrap();
+    assert_eq!((timer.len().unwrap(), timer.stats().errors), (256, 0));
     timer.close().unwrap();
 }
 

@@ -44,6 +44,8 @@ pub(super) struct Database {
     pub(super) heals_at: u64,
     /// The partition and the deadline of rows that cannot be read, because their page is damaged.
     pub(super) damaged: Option<(u32, u64)>,
+    /// How many milliseconds it takes to send a row of the past.
+    pub(super) send: u64,
     /// How many rows loads have read, dead ones included.
     pub(super) rows_read: u64,
 }
@@ -94,6 +96,7 @@ impl Database {
             silent_until: 0,
             heals_at: 0,
             damaged: None,
+            send: 0,
             rows_read: 0,
         }
     }
@@ -272,7 +275,9 @@ impl Database {
                 part.from.iter().map(|start| self.read(start, part.until, limit)).unzip();
             let read: u64 = read.into_iter().sum();
             self.rows_read += read;
-            if self.manners.asks_for_less && part.time < read / READ {
+            let sent: usize = pages.iter().map(|page| page.rows.len()).sum();
+            let took = read / READ + sent as u64 * self.send;
+            if self.manners.asks_for_less && part.time < took {
                 (Err(Error::store("read", "too much is dead")), part.time)
             } else {
                 let mut loaded = Loaded::default();
@@ -280,7 +285,7 @@ impl Database {
                     loaded.rows.extend(page.rows);
                     loaded.ends.push(page.end);
                 }
-                (Ok(loaded), read / READ)
+                (Ok(loaded), took)
             }
         };
         let loaded = stretch.take(part, from, *until, read);

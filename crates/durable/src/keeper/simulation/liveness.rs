@@ -327,6 +327,36 @@ fn a_name_that_somebody_has_locked_holds_up_no_other_and_no_lease_is_lost() {
     }
 }
 
+/// More than a worker may have settled and not committed.
+#[test]
+fn hundreds_of_names_that_somebody_has_locked_hold_up_no_other() {
+    let lock_many = |database: &mut Database, time| {
+        for n in 0..180 {
+            let name = format!("locked {n}");
+            database.put(&Change::put(&name, time + database.clock + 100, &[]));
+            database.lock(&name, time + 20_000);
+        }
+        time + 20_000
+    };
+    for size in [ONE, TWO] {
+        let found = run(size, GOOD, lock_many);
+        assert!(found.late < 1_000 && (found.epochs, found.left) == (0, 0), "{found:?}");
+    }
+}
+
+/// A millisecond has very many rows, and to send one takes five.
+#[test]
+fn a_millisecond_of_many_rows_is_read_over_a_slow_link() {
+    let found = run(ONE, GOOD, |database, time| {
+        database.send = 5;
+        for n in 0..2_000 {
+            database.put(&Change::put(&format!("overdue {n}"), time / 2, &[]));
+        }
+        time
+    });
+    assert_eq!(found.left, 0, "{found:?}");
+}
+
 #[test]
 fn a_call_without_an_answer_is_given_up_and_all_is_handed_out_within_a_lease_and_a_quarter() {
     let found = run(ONE, GOOD, silence);

@@ -60,7 +60,8 @@ impl Connection {
         self.client.query_typed_one(statement, parameters).await
     }
 
-    /// Commits all, or nothing if a row is locked or anything is refused.
+    /// Commits all, but the last changes for which there is no time, or nothing if a row is locked
+    /// or anything is refused.
     pub(super) async fn commit(
         &self,
         settlements: &[Settlement],
@@ -68,7 +69,11 @@ impl Connection {
     ) -> Result<Done, Error> {
         self.begin().await?;
         let mut done = Done { outcomes: self.settle(settlements).await?, changed: Vec::new() };
+        let began = Instant::now();
         for run in runs(changes) {
+            if !done.changed.is_empty() && self.limit / 6 < began.elapsed() {
+                break;
+            }
             done.changed.extend(self.change(run).await?.into_iter().map(Ok));
         }
         self.end().await?;
@@ -94,16 +99,17 @@ impl Connection {
         let free: Vec<Change> =
             changes.iter().filter(|change| !is_locked(change)).cloned().collect();
         let mut free = self.change_what_can_be(&free).await?.into_iter();
-        let changed = changes.iter().map(|change| match is_locked(&change) {
-            true => Err(failed(change, "somebody else has locked it")),
-            false => free.next().expect("an answer for each"),
+        let changed = changes.iter().map_while(|change| match is_locked(&change) {
+            true => Some(Err(failed(change, "somebody else has locked it"))),
+            false => free.next(),
         });
         let changed = changed.collect();
         self.end().await?;
         Ok(Done { outcomes, changed })
     }
 
-    /// Makes these changes, except for those that the server refuses.
+    /// Makes these changes, except for those that the server refuses, and the last for which there
+    /// is no time.
     async fn change_what_can_be(
         &self,
         changes: &[Change],
@@ -112,26 +118,24 @@ impl Connection {
         self.execute("set local lock_timeout = 5").await?;
         let began = Instant::now();
         let mut done = Vec::with_capacity(changes.len());
-        let mut left: Vec<&[Change]> = runs(changes).collect();
+        let mut left: Vec<&[Change]> = runs(changes).flat_map(|run| run.chunks(PART)).collect();
         left.reverse();
+        self.execute("savepoint part").await?;
         while let Some(part) = left.pop() {
-            if self.limit / 3 < began.elapsed() {
+            if !done.is_empty() && self.limit / 6 < began.elapsed() {
                 // Else the call would end, and with it what is done.
-                let out_of_time = |change| Err(failed(change, "too many others are refused"));
-                done.extend(part.iter().map(out_of_time));
-                continue;
+                break;
             }
-            self.execute("savepoint part").await?;
             let error = match self.change(part).await {
                 Ok(changed) => {
-                    self.execute("release part").await?;
+                    self.execute("release part; savepoint part").await?;
                     done.extend(changed.into_iter().map(Ok));
                     continue;
                 }
                 Err(error) if error.as_db_error().is_none() => return Err(error),
                 Err(error) => error,
             };
-            self.execute("rollback to part; release part").await?;
+            self.execute("rollback to part").await?;
             if let [change] = part {
                 done.push(Err(failed(change, error)));
             } else {
@@ -188,3 +192,7 @@ fn begin(limit: Duration) -> String {
          set local enable_mergejoin = off; set local jit = off;"
     )
 }
+
+/// So many changes are tried at once where some are refused: the fewer, the sooner it is known of
+/// the first.
+const PART: usize = 32;

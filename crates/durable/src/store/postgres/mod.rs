@@ -186,12 +186,8 @@ impl PostgresStore {
                 rolled_back.map_err(|error| Error::store(&*doing, error))?;
             }
         };
-        let done = match block_on(async { tokio::time::timeout(limit, working).await }) {
-            // Where the server's limit ends a commit's wait for a standby, it says that all is well.
-            Ok(done) if done.is_err() || began.elapsed() < limit => done,
-            _ => Err(Error::store(doing, format!("no answer within {limit:?}"))),
-        };
-        let (connected, done) = done?;
+        let done = block_on(async { tokio::time::timeout(limit, working).await.ok() });
+        let (connected, done) = in_time(&doing, limit, began.elapsed(), done)?;
         self.connection = Some(connected);
         Ok(done)
     }
@@ -297,6 +293,20 @@ impl Store for PostgresStore {
     }
 }
 
+/// Returns what came of a call, if it took less than the limit. Where the server's limit ends a
+/// commit's wait for a standby, it says that all is well.
+fn in_time<R>(
+    doing: &str,
+    limit: Duration,
+    took: Duration,
+    done: Option<Result<R, Error>>,
+) -> Result<R, Error> {
+    match done {
+        Some(done) if done.is_err() || took < limit => done,
+        _ => Err(Error::store(doing, format!("no answer within {limit:?}"))),
+    }
+}
+
 /// The database has no unsigned numbers; none here is near the end.
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
@@ -318,3 +328,21 @@ const CONFLICTS: [SqlState; 2] =
 
 /// What operators read may take so long: nothing waits for it.
 const READS: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, Error, in_time};
+
+    #[test]
+    fn a_call_that_took_all_its_time_has_failed_whatever_the_server_says() {
+        let limit = Duration::from_millis(100);
+        let ended = |took, done| in_time("commit to", limit, Duration::from_millis(took), done);
+        assert!(matches!(ended(99, Some(Ok(7))), Ok(7)));
+        for late in [100, 101] {
+            let error = ended(late, Some(Ok(7))).unwrap_err();
+            assert!(error.to_string().contains("commit to"), "{error}");
+        }
+        assert!(ended(100, None).is_err());
+        assert!(matches!(ended(200, Some(Err(Error::Closed))), Err(Error::Closed)));
+    }
+}

@@ -403,14 +403,15 @@ const NEWS: &str = "select -1, 0::bigint, pg_current_snapshot()::text, 0::bigint
          (select * from tickwheel_due d
           where d.partition = u.partition and d.put_by >= pg_snapshot_xmax($4::text::pg_snapshot)
             and d.put_by < pg_snapshot_xmax(pg_current_snapshot()) and d.deadline <= u.deadline
+            and (d.deadline, d.name) <= (u.deadline, u.name)
           order by d.put_by, d.deadline limit $5)
          union all
          (select open.* from pg_snapshot_xip($4::text::pg_snapshot) xid cross join lateral (
             select * from tickwheel_due d
             where d.partition = u.partition and d.put_by >= xid
               and (d.put_by, d.deadline) <= (xid, u.deadline)
+              and (d.deadline, d.name) <= (u.deadline, u.name)
             order by d.put_by, d.deadline limit $5) open)) due
-       where (due.deadline, due.name) <= (u.deadline, u.name)
        limit $5) new";
 /// What comes after the positions, so many of each partition. What is too much has no payload.
 const LOAD: &str = "select due.partition, due.deadline, due.name, due.number, due.attempt,
