@@ -95,7 +95,7 @@ fn huge_numbers_and_many_levels_can_be_drawn() {
 #[test]
 fn a_mode_that_was_stopped_is_told() {
     let folder = TempDir::new().unwrap();
-    let page = page_with(&folder, &jobs(), &["--max-memory", "100KiB"]);
+    let page = page_with(&folder, &few_jobs(&folder), &["--max-memory", "100KiB"]);
     assert!(page.contains("hashed:262144, stopped"), "{page}");
     let said =
         "hashed:262144 at a tick of 1 ms was stopped when it was over the limit of 100.0 KiB";

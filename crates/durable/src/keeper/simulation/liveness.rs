@@ -76,9 +76,9 @@ fn run_after(
     }
 }
 
-/// 10,000 were due while no worker ran.
+/// Thousands were due while no worker ran.
 fn backlog(database: &mut Database, time: u64) -> u64 {
-    for n in 0..10_000 {
+    for n in 0..4_000 {
         database.put(&Change::put(&format!("overdue {n}"), time / 2 + n, &[]));
     }
     time
@@ -86,8 +86,8 @@ fn backlog(database: &mut Database, time: u64) -> u64 {
 
 /// Thousands are due within a second.
 fn rush(database: &mut Database, time: u64) -> u64 {
-    for n in 0..8_000 {
-        let deadline = time + database.clock + 1_500 + n / 8;
+    for n in 0..5_000 {
+        let deadline = time + database.clock + 1_500 + n / 5;
         database.put(&Change::put(&format!("rush {n}"), deadline, &[]));
     }
     time
