@@ -2,7 +2,7 @@
 
 use super::{Delayed, Source};
 use crate::platform::Instant;
-use crate::sync::{Mutex, Rank, lock};
+use crate::sync::{Mutex, Rank, ThreadId, lock, this_thread};
 use crate::ticks::NEVER;
 use crate::timer::Hub;
 use crate::wheel::Memory;
@@ -56,8 +56,15 @@ use core::time::Duration;
 pub fn delay_channel<T>(timer: &Timer) -> (DelaySender<T>, DelayReceiver<T>) {
     let shard = timer.shard();
     let wheel = Wheel::new(shard.mode());
-    let inner =
-        Inner { wheel, senders: 1, is_closed: false, watcher: None, watched: NEVER, placed: 0 };
+    let inner = Inner {
+        wheel,
+        senders: 1,
+        is_closed: false,
+        watcher: None,
+        woken_by: None,
+        watched: NEVER,
+        placed: 0,
+    };
     let inner = Mutex::new(Rank::Channel, inner);
     let shared = Arc::new(Shared { hub: Arc::clone(&shard.hub), inner });
     let receiver = Delayed::on(timer, Channel(Arc::clone(&shared)));
@@ -88,9 +95,11 @@ struct Inner<T> {
     senders: usize,
     /// The receiver is gone.
     is_closed: bool,
-    /// To be woken for a value that is due before `watched`, and when all senders are gone. A
-    /// sender that wakes it takes it out.
-    watcher: Option<Waker>,
+    /// To be woken for a value that is due before `watched`, and when all senders are gone.
+    watcher: Option<Arc<Waker>>,
+    /// The last thread that woke it since the receiver looked, or is about to. Other threads wake
+    /// it, too, because that one may have lost its core before it does.
+    woken_by: Option<ThreadId>,
     watched: u64,
     /// How many values were inserted or moved since the wheel last gave back its memory.
     placed: u64,
@@ -168,7 +177,7 @@ impl<T> DelaySender<T> {
         inner.placed += 1;
         let watcher = inner.watcher_before(deadline);
         drop(inner);
-        self.0.let_go(watcher, Waker::wake);
+        self.0.wake(watcher);
         Ok(key)
     }
 
@@ -180,18 +189,24 @@ impl<T> DelaySender<T> {
         inner.placed += 1;
         let watcher = inner.watcher_before(deadline);
         drop(inner);
-        self.0.let_go(watcher, Waker::wake);
+        self.0.wake(watcher);
         true
     }
 }
 
 impl<T> Shared<T> {
-    /// Wakes or drops a waker. Call this with no lock held. The timer is told of a panic, which
-    /// must fail neither a sender nor another task that waits.
-    fn let_go(&self, waker: Option<Waker>, how: fn(Waker)) {
-        if let Some(waker) = waker {
-            self.hub.guarded(|| how(waker));
+    /// Wakes a waker. Call this with no lock held. The timer is told of a panic, which must fail
+    /// neither a sender nor another task that waits.
+    fn wake(&self, waker: Option<Arc<Waker>>) {
+        if let Some(waker) = &waker {
+            self.hub.guarded(|| waker.wake_by_ref());
         }
+        self.let_go(waker);
+    }
+
+    /// Drops a waker, as [`wake`](Self::wake) wakes one.
+    fn let_go(&self, waker: Option<Arc<Waker>>) {
+        self.hub.guarded(|| drop(waker));
     }
 }
 
@@ -212,9 +227,13 @@ impl<T> Inner<T> {
         Some(self.wheel.take_memory())
     }
 
-    /// Takes out the waker of the receiver if it has to look again before `deadline`.
-    fn watcher_before(&mut self, deadline: u64) -> Option<Waker> {
-        if deadline < self.watched { self.watcher.take() } else { None }
+    /// Returns the waker of the receiver if it has to look again before `deadline`, and this thread
+    /// has not woken it.
+    fn watcher_before(&mut self, deadline: u64) -> Option<Arc<Waker>> {
+        let watcher = self.watcher.as_ref().filter(|_| deadline < self.watched)?;
+        let this_thread = Some(this_thread());
+        let woken_by = replace(&mut self.woken_by, this_thread);
+        (woken_by != this_thread).then(|| Arc::clone(watcher))
     }
 }
 
@@ -231,7 +250,7 @@ impl<T> Drop for DelaySender<T> {
         inner.senders -= 1;
         let watcher = if inner.is_over() { inner.watcher.take() } else { None };
         drop(inner);
-        self.0.let_go(watcher, Waker::wake);
+        self.0.wake(watcher);
     }
 }
 
@@ -254,7 +273,7 @@ impl<T> Source for Channel<T> {
                 // The task no longer waits.
                 let watcher = inner.watcher.take();
                 drop(inner);
-                self.0.let_go(watcher, drop);
+                self.0.let_go(watcher);
                 drop(memory);
                 return Some(expired);
             }
@@ -276,25 +295,25 @@ impl<T> Source for Channel<T> {
             if clone.is_none() && !is_over && !is_known {
                 drop(inner);
                 // A waker's `clone` is foreign code, too.
-                clone = Some(waker.clone());
+                clone = Some(Arc::new(waker.clone()));
                 continue;
             }
             let watched = next.unwrap_or(NEVER);
-            inner.watched = watched;
+            (inner.watched, inner.woken_by) = (watched, None);
             let replaced = match clone {
                 _ if is_over => inner.watcher.take(),
                 Some(clone) => inner.watcher.replace(clone),
                 None => None,
             };
             drop(inner);
-            self.0.let_go(replaced, drop);
+            self.0.let_go(replaced);
             return (!is_over).then_some(watched);
         }
     }
 
     fn unwatch(&mut self) {
         let watcher = lock(&self.0.inner).watcher.take();
-        self.0.let_go(watcher, drop);
+        self.0.let_go(watcher);
     }
 
     fn is_over(&self) -> bool {
@@ -318,7 +337,7 @@ impl<T> Drop for Channel<T> {
         let left = replace(&mut inner.wheel, Wheel::new(mode));
         let watcher = inner.watcher.take();
         drop(inner);
-        self.0.let_go(watcher, drop);
+        self.0.let_go(watcher);
         // The last, because a value may panic in its `Drop`.
         drop(left);
     }

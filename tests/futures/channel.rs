@@ -1,7 +1,7 @@
 //! The delay channel: what it has in common with a queue and a map, and what it alone has: many
 //! senders, one receiver, and an end. Races are in `tests/loom.rs`.
 
-use crate::help::{Hand, Manual, ms, wait_until};
+use crate::help::{Count, Gate, Hand, Manual, ms, wait_until};
 use shared::{Held, some};
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,6 +21,7 @@ in_each_mode! {
     without_a_receiver_each_value_comes_back,
     a_value_that_calls_the_channel_in_its_drop,
     a_waker_may_call_the_channel,
+    a_sender_that_is_held_up_as_it_wakes_the_receiver_holds_up_no_other,
     a_waker_that_panics_fails_no_sender,
     many_threads_and_nothing_is_lost,
 }
@@ -204,6 +205,39 @@ fn a_waker_may_call_the_channel(mode: Mode) {
     assert!(got.contains(&Poll::Ready(Some(Ok(1)))), "{got:?}");
     assert!(got.contains(&Poll::Ready(Some(Ok(2)))), "{got:?}");
     assert_eq!(manual.timer.stats().panics, 0);
+}
+
+fn a_sender_that_is_held_up_as_it_wakes_the_receiver_holds_up_no_other(mode: Mode) {
+    let manual = Manual::new(mode);
+    let (gate, wakes) = (Gate::default(), Count::default());
+    let waker = {
+        let (gate, wakes) = (gate.clone(), wakes.clone());
+        Waker::from(Arc::new(Does(move || {
+            wakes.add();
+            if wakes.get() == 1 {
+                gate.pass();
+            }
+        })))
+    };
+    let (sender, mut receiver) = delay_channel(&manual.timer);
+    assert!(receiver.poll_expired(&mut Context::from_waker(&waker)).is_pending());
+    thread::scope(|scope| {
+        let insert = |delay| _ = sender.insert(0, ms(delay)).expect("it is open");
+        scope.spawn(move || insert(10));
+        gate.reached();
+        for (delay, woken) in [(20, 2), (10, 2), (5, 2)] {
+            insert(delay);
+            assert_eq!(wakes.get(), woken, "after {delay} ms");
+        }
+        // It looks, and hears of what comes before the next value.
+        assert!(receiver.poll_expired(&mut Context::from_waker(&waker)).is_pending());
+        for (delay, woken) in [(1_000_000, 2), (4, 3)] {
+            insert(delay);
+            assert_eq!(wakes.get(), woken, "after {delay} ms");
+        }
+        gate.open();
+    });
+    assert_eq!(wakes.get(), 3);
 }
 
 fn a_waker_that_panics_fails_no_sender(mode: Mode) {
