@@ -8,7 +8,7 @@ pub use channel::{DelayReceiver, DelaySender, SendError, delay_channel};
 pub use map::DelayMap;
 pub use queue::DelayQueue;
 
-use crate::future::{Elapsed, Sleep, Timed, Turns, Waits, wait};
+use crate::future::{Elapsed, Sleep, Turns, Waits, wait};
 use crate::platform::Instant;
 use crate::ticks::NEVER;
 use crate::timer::Hub;
@@ -17,10 +17,9 @@ use alloc::sync::Arc;
 use alloc::task::Wake;
 use alloc::vec::Vec;
 use core::mem::take;
-use core::pin::pin;
 use core::task::{Context, Poll, Waker, ready};
 use core::time::Duration;
-use std::thread::{Thread, current, park};
+use std::thread::{Thread, current};
 
 /// Holds values, and hands out each when its time has come: to a task that [awaits](Self::next) it,
 /// or to a thread that [blocks](Self::recv).
@@ -223,14 +222,19 @@ impl<S: Source> Delayed<S> {
     ///
     /// Cost: O(n + p).
     ///
-    /// Do not call this on the thread that gives the timer's [`Driver`](crate::Driver) its turns:
-    /// outside of a turn, it would wait for itself for ever.
+    /// The thread wakes itself when the value is due, also while the timer's worker waits for this
+    /// very thread, in an [`Executor`](crate::Executor) that has no room. By a
+    /// [clock](crate::Clock::wait) that does not say how long to wait, it looks every 10 ms if the
+    /// timer has an executor, and else the worker wakes it: then do not call this on the thread that
+    /// gives the timer's [`Driver`](crate::Driver) its turns.
     ///
     /// # Errors
     ///
     /// Those of [`next`](Self::next), and
     /// [`Deadlock`](crate::ScheduleErrorKind::Deadlock) if nothing is due and the wait could be for
-    /// ever: inside a task on the timer's worker, or on that of a timer for which this worker waits.
+    /// ever: inside a task on the timer's worker, or on that of a timer for which this worker waits,
+    /// and where a timer that this worker waits for is being stopped, or drops what a cancelled task
+    /// captured, on this very thread.
     ///
     /// ```
     /// use std::time::Duration;
@@ -249,7 +253,7 @@ impl<S: Source> Delayed<S> {
             return due.map(Ok);
         }
         match self.hub().may_wait_for_worker() {
-            Some(_waits) => block_on(self.next()),
+            Some(_waits) => self.block(Self::poll_expired),
             None => self.deadlock().map(Err),
         }
     }
@@ -279,11 +283,17 @@ impl<S: Source> Delayed<S> {
         let Some(_waits) = self.hub().may_wait_for_worker() else {
             return self.deadlock().map(|error| Err(Elapsed::new(Some(error))));
         };
-        let sleep = Sleep::new(self.sleep.shard(), self.hub().deadline_after(timeout));
-        match block_on(Timed::new(self.next(), sleep)) {
-            Ok(next) => next.map(|due| due.map_err(|error| Elapsed::new(Some(error)))),
-            Err(elapsed) => Some(Err(elapsed)),
-        }
+        let mut limit = Sleep::new(self.sleep.shard(), self.hub().deadline_after(timeout));
+        self.block_until(limit.tick(), |this, context| {
+            if let Poll::Ready(next) = this.poll_expired(context) {
+                let next = next.map(|due| due.map_err(|error| Elapsed::new(Some(error))));
+                return Poll::Ready(next);
+            }
+            // The worker may not come.
+            let is_over = limit.is_elapsed().then_some(Ok(()));
+            let ends = is_over.map_or_else(|| limit.poll_by(context.waker()), Poll::Ready);
+            ends.map(|ends| Some(Err(Elapsed::new(ends.err()))))
+        })
     }
 
     /// Blocks the thread until the next value is due, and appends it to `batch` with those that are
@@ -303,7 +313,7 @@ impl<S: Source> Delayed<S> {
             return Ok(0);
         }
         if let Some(_waits) = self.hub().may_wait_for_worker() {
-            return block_on(self.next_batch(batch, max));
+            return self.block(|this, context| this.poll_batch(context, batch, max));
         }
         match self.poll_due(&mut { usize::MAX }) {
             Poll::Ready(Some(first)) => Ok(self.fill(batch, max, first)),
@@ -330,6 +340,30 @@ impl<S: Source> Delayed<S> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Blocks the thread until `poll` is ready.
+    fn block<R>(&mut self, poll: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<R>) -> R {
+        self.block_until(NEVER, poll)
+    }
+
+    /// Blocks the thread until `poll` is ready, which also is to be polled at tick `limit`. The
+    /// thread wakes itself in time: it needs the worker only if the clock does not say how long to
+    /// wait.
+    fn block_until<R>(
+        &mut self,
+        limit: u64,
+        mut poll: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<R>,
+    ) -> R {
+        let waker = Waker::from(Arc::new(Unparks(current())));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            if let Poll::Ready(output) = poll(self, &mut context) {
+                self.give_up();
+                return output;
+            }
+            self.hub().park_until(limit.min(self.sleep.tick()));
+        }
     }
 
     /// The error of a call that would wait for ever, and None if that was the last answer too.
@@ -479,17 +513,6 @@ impl<S: Source> futures_core::Stream for Delayed<S> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Self::Item>> {
         self.poll_expired(context)
-    }
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unparks(current())));
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => park(),
-        }
     }
 }
 

@@ -53,8 +53,14 @@ use core::task::{Poll, Waker};
 ///   loop or of the runtime, too. Once that thread has run a task for the timer's executor, `stop`
 ///   is an error there, as on every such thread.
 /// - **Blocking**: on the thread that turns the driver, [`recv`](crate::Delayed::recv) and its kin
-///   never return if nothing is due yet in that queue, map or receiver of this timer: nobody turns
-///   the driver meanwhile. Block other threads, or await.
+///   hold up the driver until they return. They never return if nobody else inserts a value, or if
+///   the value waits for a clock that does not say [how long](crate::Clock::wait). Block other
+///   threads, or await.
+/// - **[`Clock::wait`](crate::Clock::wait)** has no say in how long the driver rests: `turn`
+///   returns the instant of the next timeout by the timer's clock. So with a `BootClock` what came
+///   due in a suspend fires when that wait is over, late by the whole suspend. An event loop that
+///   has to fire it earlier waits for 10 s at most, say, and turns. So does the future that `run`
+///   is given: it may end earlier than the instant.
 /// - **Drop**: dropping the driver ends the timer, as the drop of the last clone does. Sleeps,
 ///   receivers and queues end with [`Stopped`](crate::ScheduleErrorKind::Stopped), and scheduling
 ///   gives the task back. A runtime that shuts down drops its tasks, and so the driver.
@@ -92,7 +98,8 @@ impl Driver {
     /// The hook gets the instant at which the next turn is due, which is not in the future if that
     /// is at once. The thread that schedules something earlier, stops the timer or moves its clock
     /// calls the hook, with no lock held, each time that this instant becomes earlier. It is called
-    /// by one thread at a time. While it runs, others leave it to that thread to call it once more.
+    /// by one thread at a time. While it runs, others leave it to that thread to call it once more,
+    /// so a slow hook makes what they schedule late.
     /// A call may come before `turn` has returned: a loop that clears a flag, an eventfd or a pipe
     /// does so before it calls `turn`, and not after that. The timer ignores a panic of the hook.
     /// The hook takes effect at the end of the next turn. So set it before the first one.
@@ -152,7 +159,9 @@ impl Driver {
     /// Drives the timer until it is stopped, on any runtime. `sleep_until` returns a future of that
     /// runtime that ends at an instant of the timer's clock.
     ///
-    /// Whoever schedules something earlier wakes the task that polls this. Between two turns with
+    /// Whoever schedules something earlier wakes the task that polls this. While one thread calls
+    /// the task's waker, others leave it to that thread, so a slow waker makes what they schedule
+    /// late. Between two turns with
     /// something due this future yields, so that others of its thread run. Dropping it drops the
     /// driver, and so ends the timer.
     ///

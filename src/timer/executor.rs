@@ -14,6 +14,7 @@ use alloc::boxed::Box;
 /// | drops the task without running it | drops the captured values inside of a task; a repeating timeout leaves out this run, and goes on |
 /// | panics | counts and tells the panic like one of a task, and goes on |
 /// | blocks | fires no other timeout meanwhile; [`Timer::stop`](crate::Timer::stop) waits for it, but [never](crate::Timer#who-may-call-what-from-where) on a thread that this executor may need |
+/// | blocks, and needs a thread that waits in [`recv`](crate::Delayed::recv) or its kin | lets that thread go on in time nevertheless: it wakes itself |
 /// | has a task when the timer is stopped | lets it run, once; a repeating timeout has ended as [`Fired`](crate::Status::Fired) |
 ///
 /// The worker drops the executor when it has ended and no clone of the timer is left.

@@ -3,7 +3,7 @@
 use super::clock::Clock;
 use super::error::ScheduleErrorKind;
 use super::inside::{self, Waits};
-use super::park::Park;
+use super::park::{Left, Park};
 use super::recording::TimerRecording;
 use super::stats::Counters;
 use crate::panics::{Payload, catch, swallow};
@@ -19,6 +19,7 @@ use core::ops::RangeInclusive;
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use crossbeam_utils::CachePadded;
+use std::thread;
 
 /// The part of a timer that its handles, shards and worker share. It knows no shard and owns no
 /// executor, because handles keep it alive.
@@ -99,6 +100,43 @@ impl Hub {
     /// Returns whether the present is not before tick `deadline`.
     pub(crate) fn is_past(&self, deadline: u64) -> bool {
         deadline <= self.tick_at(self.nanos())
+    }
+
+    /// Returns how long a thread is to sleep until tick `until`.
+    pub(super) fn left(&self, until: u64) -> Left {
+        if until == NEVER {
+            return Left::Unknown;
+        }
+        // Before the other clock, so that what passes in between is not slept again.
+        let read = Instant::now();
+        let nanos = self.nanos();
+        if until <= self.tick_at(nanos) {
+            return Left::Nothing;
+        }
+        let left = match self.ticks.nanos_to(until) {
+            // A tick that no instant can hold does not come.
+            u64::MAX => match self.ticks.instant(until) {
+                Some(instant) => instant.saturating_duration_since(self.clock.now()),
+                None => return Left::Unknown,
+            },
+            until => Duration::from_nanos(until.saturating_sub(nanos)),
+        };
+        let instant = self.clock.wait(left).and_then(|wait| read.checked_add(wait));
+        instant.map_or(Left::Unknown, Left::Until)
+    }
+
+    /// Parks this thread until tick `until` at the latest, whatever the worker does meanwhile: it
+    /// may be in the executor, which waits for this thread.
+    pub(crate) fn park_until(&self, until: u64) {
+        match self.left(until) {
+            Left::Nothing => {}
+            Left::Until(instant) => {
+                thread::park_timeout(instant.saturating_duration_since(Instant::now()));
+            }
+            // The clock tells the worker alone.
+            Left::Unknown if until < NEVER && self.has_executor => thread::park_timeout(LOOK),
+            Left::Unknown => thread::park(),
+        }
     }
 
     /// Returns whether the worker was started: there is no need to.
@@ -251,3 +289,35 @@ impl fmt::Debug for TaskPanic<'_> {
 }
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// How long a thread parks at most by a clock that does not say for how long.
+const LOOK: Duration = Duration::from_millis(10);
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Clock, Timer};
+
+    /// A thread loses its core before it knows how long to sleep.
+    struct LosesCore;
+
+    impl Clock for LosesCore {
+        fn now(&self) -> Instant {
+            Instant::now()
+        }
+
+        fn wait(&self, duration: Duration) -> Option<Duration> {
+            thread::sleep(Duration::from_millis(20));
+            Some(duration)
+        }
+    }
+
+    #[test]
+    fn no_thread_sleeps_past_a_tick_however_long_it_takes_to_lie_down() {
+        let timer = Timer::builder().clock(LosesCore).build().expect("in range");
+        let hub = &timer.shard().hub;
+        let until = hub.deadline_after(Duration::from_secs(3_600));
+        let Left::Until(instant) = hub.left(until) else { panic!("it is an hour away") };
+        assert!(Some(instant) <= hub.ticks.instant(until));
+    }
+}

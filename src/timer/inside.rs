@@ -14,8 +14,9 @@
 //! - The thread drops what a cancelled task captured: another thread may wait for that drop.
 //!
 //! For a value of a queue, a map or a channel a thread waits for the worker alone, with
-//! [`may_wait_for_worker`]: it stands in the way of those timers of whose workers it is inside a
-//! turn.
+//! [`may_wait_for_worker`]: only a thread that is inside a turn of that worker stands in its way. A
+//! thread that drops what a cancelled task captured stands in the way of that task's timer. So the
+//! list has two names for each timer: its number, and with `TURN` its worker alone.
 
 use super::park::Park;
 use crate::sync::thread_local;
@@ -59,13 +60,21 @@ pub(super) fn serves(id: u64, park: &Arc<CachePadded<Park>>) {
 }
 
 /// While it lives, this thread drops what a cancelled task captured.
-pub(super) struct Drops(());
+pub(super) struct Drops {
+    /// What `DROPS` was before.
+    outer: u64,
+}
 
-/// Says that this thread is about to drop what a cancelled task captured.
+/// Says that this thread is about to drop what a cancelled task of the timer `id` captured.
 #[inline]
-pub(super) fn drops() -> Drops {
-    DROPS.with(|drops| drops.set(drops.get() + 1));
-    Drops(())
+pub(super) fn drops(id: u64) -> Drops {
+    let inner = |outer| if outer == NONE || outer == id { id } else { SEVERAL };
+    Drops { outer: DROPS.with(|drops| drops.replace(inner(drops.get()))) }
+}
+
+/// Says that this thread runs what must not wait for any timer.
+pub(super) fn waits_for_none() -> Drops {
+    drops(SEVERAL)
 }
 
 /// Returns whether this thread is inside a task of any timer, is the worker of one, or drops what a
@@ -76,9 +85,12 @@ pub(super) fn is_inside() -> bool {
 
 /// While it lives, this thread waits for the worker of a timer.
 pub(crate) struct Waits {
-    in_the_way_of: SmallVec<[u64; 4]>,
+    in_the_way_of: Blocked,
     id: u64,
 }
+
+/// Timers, and with `TURN` workers, in whose way a thread stands.
+type Blocked = SmallVec<[u64; 4]>;
 
 /// Returns a permit to wait for the timer `id`, or None if that could be for ever: see the
 /// [module](self).
@@ -86,13 +98,7 @@ pub(super) fn may_wait(id: u64, has_executor: bool) -> Option<Waits> {
     if is_dropping() {
         return None;
     }
-    let mut in_the_way_of: SmallVec<[u64; 4]> =
-        INSIDE.with(|timers| timers.borrow().iter().map(|id| id & !TURN).collect());
-    let _ = SERVED.try_with(|served| {
-        let served = served.borrow();
-        let alive = served.iter().filter(|(_, park)| park.strong_count() > 0);
-        in_the_way_of.extend(alive.map(|&(timer, _)| timer));
-    });
+    let in_the_way_of = in_the_way_of();
     if has_executor && !in_the_way_of.is_empty() {
         return None;
     }
@@ -102,13 +108,37 @@ pub(super) fn may_wait(id: u64, has_executor: bool) -> Option<Waits> {
 /// Returns a permit to wait until the worker of the timer `id` has fired something, or None if that
 /// could be for ever. Tasks on an executor do not hold up the worker.
 pub(super) fn may_wait_for_worker(id: u64) -> Option<Waits> {
-    let turn = |timer: &u64| (timer & TURN > 0).then_some(timer & !TURN);
-    permit(INSIDE.with(|timers| timers.borrow().iter().filter_map(turn).collect()), id)
+    let mut in_the_way_of = in_the_way_of();
+    match dropping() {
+        NONE => {}
+        SEVERAL => return None,
+        timer => in_the_way_of.push(timer),
+    }
+    permit(in_the_way_of, id | TURN)
 }
 
-/// Notes that a thread that is in the way of these timers waits for the timer `id`, unless that
-/// timer waits for one of them.
-fn permit(in_the_way_of: SmallVec<[u64; 4]>, id: u64) -> Option<Waits> {
+/// Returns what this thread is in the way of, but for what it drops.
+fn in_the_way_of() -> Blocked {
+    let mut in_the_way_of = Blocked::new();
+    INSIDE.with(|timers| {
+        for &timer in &*timers.borrow() {
+            in_the_way_of.push(timer & !TURN);
+            if timer & TURN > 0 {
+                in_the_way_of.push(timer);
+            }
+        }
+    });
+    let _ = SERVED.try_with(|served| {
+        let served = served.borrow();
+        let alive = served.iter().filter(|(_, park)| park.strong_count() > 0);
+        in_the_way_of.extend(alive.map(|&(timer, _)| timer));
+    });
+    in_the_way_of
+}
+
+/// Notes that a thread that is in the way of these waits for `id`, unless that waits for one of
+/// them. Each is a timer or, with `TURN`, a worker.
+fn permit(in_the_way_of: Blocked, id: u64) -> Option<Waits> {
     if in_the_way_of.is_empty() {
         return Some(Waits { in_the_way_of, id });
     }
@@ -157,12 +187,16 @@ impl Drop for Inside {
 impl Drop for Drops {
     #[inline]
     fn drop(&mut self) {
-        DROPS.with(|drops| drops.set(drops.get() - 1));
+        DROPS.with(|drops| drops.set(self.outer));
     }
 }
 
 fn is_dropping() -> bool {
-    DROPS.with(|drops| drops.get() > 0)
+    dropping() != NONE
+}
+
+fn dropping() -> u64 {
+    DROPS.with(Cell::get)
 }
 
 thread_local! {
@@ -171,14 +205,14 @@ thread_local! {
     // thread is inside five at once.
     static INSIDE: ManuallyDrop<RefCell<SmallVec<[u64; 4]>>> = ManuallyDrop::default();
 
-    /// How many cancelled tasks this thread drops: the drop of one may cancel another.
-    static DROPS: Cell<u32> = Cell::default();
+    /// The timer whose cancelled task this thread drops: the drop of one may cancel another.
+    static DROPS: Cell<u64> = Cell::default();
 
     /// The timers for whose executors this thread has run tasks.
     static SERVED: RefCell<Vec<(u64, Weak<CachePadded<Park>>)>> = RefCell::default();
 }
 
-/// Pairs of timers: a thread that stands in the way of the first waits for the second.
+/// Pairs of timers or workers: a thread that stands in the way of the first waits for the second.
 ///
 /// Std's lock in loom's models too: no thread switches while it is held, so nothing waits for it.
 static WAITING: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
@@ -187,5 +221,12 @@ fn waiting() -> MutexGuard<'static, Vec<(u64, u64)>> {
     WAITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Set in the number of a timer whose worker's turn it is. No timer's own number is so large.
+/// Set in the number of a timer that stands for its worker alone. No timer's own number is so
+/// large.
 const TURN: u64 = 1 << 63;
+
+/// In `DROPS`: this thread drops no cancelled task. No timer has this number.
+const NONE: u64 = 0;
+
+/// In `DROPS`: this thread drops tasks of several timers.
+const SEVERAL: u64 = u64::MAX;

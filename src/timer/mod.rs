@@ -441,8 +441,8 @@ impl TimerBuilder {
 
     /// Makes the timer, whose numbers are in range. Calls nothing foreign but the clock.
     pub(crate) fn assemble(self, has_thread: bool) -> Timer {
-        // Each timer of a process has another.
-        static ID: AtomicU64 = AtomicU64::new(0);
+        // Each timer of a process has another, and none has zero.
+        static ID: AtomicU64 = AtomicU64::new(1);
 
         let shards = self.shards_or_default();
         let ticks = Ticks::new(self.first_tick(), self.tick);

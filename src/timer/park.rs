@@ -34,7 +34,7 @@
 //! | tasks of several timers on one clock schedule on each other | the clock goes on when all of them have rested since they were asked | `the_clock_waits_for_what_another_timers_task_schedules`, `a_clock_moved_inside_a_task_tells_the_other_timer` |
 
 use crate::panics::{catch, swallow};
-use crate::platform::process_id;
+use crate::platform::{Instant, process_id};
 use crate::sync::{
     Condvar, Mutex, MutexGuard, Rank, ThreadId, lock, this_thread, wait, wait_timeout,
 };
@@ -42,7 +42,6 @@ use crate::ticks::NEVER;
 use alloc::sync::Arc;
 use core::mem::replace;
 use core::task::Waker;
-use core::time::Duration;
 
 /// The place where the worker sleeps.
 ///
@@ -120,11 +119,13 @@ pub(super) enum Rest<'a> {
     Sleeps(MutexGuard<'a, ParkState>, Left),
 }
 
-/// How long the worker is to sleep.
+/// How long a thread is to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
     Nothing,
-    Some(Duration),
+    /// Until then, by the clock that the system sleeps by. A thread that loses its core before it
+    /// sleeps does not sleep for longer.
+    Until(Instant),
     /// Until it is told.
     Unknown,
 }
@@ -249,7 +250,10 @@ impl Park {
     /// woke up.
     pub(super) fn sleep(&self, mut state: MutexGuard<'_, ParkState>, left: Left) -> u64 {
         state = match left {
-            Left::Some(duration) => wait_timeout(&self.told, state, duration),
+            Left::Until(instant) => {
+                let duration = instant.saturating_duration_since(Instant::now());
+                wait_timeout(&self.told, state, duration)
+            }
             Left::Unknown | Left::Nothing => wait(&self.told, state),
         };
         (state.asleep, state.told_by) = (false, None);

@@ -172,7 +172,7 @@ impl Timeout {
                 // Freed after the task is dropped, which another thread may wait for.
                 let _emptied = self.shard.release_cancelled(state);
                 let _dropped = Dropped { shard: &self.shard, once, known };
-                let _drops = inside::drops();
+                let _drops = inside::drops(self.shard.hub.id);
                 drop(action);
                 true
             }
@@ -304,7 +304,7 @@ impl Timeout {
         let _emptied = self.shard.release_cancelled(shard_state);
         if let Some(task) = task {
             let _let_go = LetsGo(repeating);
-            let _drops = inside::drops();
+            let _drops = inside::drops(self.shard.hub.id);
             drop(task);
         }
         true

@@ -3,7 +3,7 @@
 use super::executor::Executor;
 use super::hub::Hub;
 use super::inside;
-use super::park::{Left, Rest};
+use super::park::Rest;
 use super::repeat::{Phase, Repeating};
 use super::shard::{self, Action, Found, Shard};
 use super::task::{Next, RepeatingTask, Status, Task, Unfired};
@@ -15,7 +15,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem::forget;
 use core::sync::atomic::Ordering::Relaxed;
-use core::time::Duration;
 
 /// What the worker works on. The clones of its timer share it with the worker.
 pub(super) struct Engine {
@@ -58,25 +57,6 @@ impl Drop for Exits<'_> {
     }
 }
 
-fn left(hub: &Hub, until: u64) -> Left {
-    if until == NEVER {
-        return Left::Unknown;
-    }
-    let nanos = hub.nanos();
-    if until <= hub.tick_at(nanos) {
-        return Left::Nothing;
-    }
-    let left = match hub.ticks.nanos_to(until) {
-        // A tick that no instant can hold does not come.
-        u64::MAX => match hub.ticks.instant(until) {
-            Some(instant) => instant.saturating_duration_since(hub.clock.now()),
-            None => return Left::Unknown,
-        },
-        until => Duration::from_nanos(until.saturating_sub(nanos)),
-    };
-    hub.clock.wait(left).map_or(Left::Unknown, Left::Some)
-}
-
 impl Engine {
     /// Looks at every shard once, fires some of what is due, and lies down if that was all.
     /// Answers the request `asked`.
@@ -107,7 +87,7 @@ impl Engine {
 
     fn lie_down(&self, until: u64, asked: u64) -> Rest<'_> {
         let fired = self.hub.counters.fired.load(Relaxed);
-        self.hub.park.lie_down(until, asked, fired, |until| left(&self.hub, until))
+        self.hub.park.lie_down(until, asked, fired, |until| self.hub.left(until))
     }
 
     /// Fires what is due in one shard, and returns what it finds then: nothing, unless there is

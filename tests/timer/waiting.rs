@@ -9,8 +9,8 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 use tickwheel::{
-    ManualClock, MissedTick, Next, Run, ScheduleErrorKind, Status, StopError, Timeout, Timer,
-    delay_channel,
+    DelayQueue, DelayReceiver, ManualClock, MissedTick, Next, Run, ScheduleErrorKind, Status,
+    StopError, Timeout, Timer, delay_channel,
 };
 
 type BoxedTask = Box<dyn FnOnce() + Send>;
@@ -437,5 +437,166 @@ fn of_two_workers_that_wait_for_values_of_each_other_one_is_refused() {
         }
         let received: Vec<_> = result.iter().take(2).collect();
         assert_eq!(received, [Some(Err(ScheduleErrorKind::Deadlock)), Some(Ok(()))]);
+    });
+}
+
+/// Receives when it is dropped, or woken, and says how that ended.
+struct Receives(Mutex<Option<(DelayReceiver<u32>, mpsc::Sender<()>, mpsc::Sender<Received>)>>);
+
+type Received = Option<Result<u32, ScheduleErrorKind>>;
+
+impl Receives {
+    fn receive(&self) {
+        if let Some((mut receiver, begun, received)) = self.0.lock().unwrap().take() {
+            begun.send(()).unwrap();
+            let due = receiver.recv();
+            received.send(due.map(|due| due.map(|due| due.value))).unwrap();
+        }
+    }
+}
+
+impl Drop for Receives {
+    fn drop(&mut self) {
+        self.receive();
+    }
+}
+
+impl Wake for Receives {
+    fn wake(self: Arc<Self>) {
+        self.receive();
+    }
+}
+
+/// Of a thread that `receives` a value of a timer, and a task of that timer that `waits` for that
+/// thread, one is refused, and the other goes on.
+fn one_is_refused(
+    receives: impl FnOnce(Receives) + Send + 'static,
+    waits: impl FnOnce() -> bool + Send + 'static,
+) {
+    let timer = Timer::new();
+    let (sender, receiver) = delay_channel::<u32>(&timer);
+    let ((begun, has_begun), (received, receive)) = (mpsc::channel(), mpsc::channel());
+    let receiving = Receives(Mutex::new(Some((receiver, begun, received))));
+    let receiving = thread::spawn(move || receives(receiving));
+    has_begun.recv().unwrap();
+    let (answers, answer) = mpsc::channel();
+    let task = move || {
+        answers.send(waits()).unwrap();
+        // There is no other value.
+        _ = sender.insert(7, Duration::ZERO);
+    };
+    timer.schedule(Duration::ZERO, task).unwrap();
+    let ends = (receive.recv().unwrap(), answer.recv().unwrap());
+    let deadlock = ScheduleErrorKind::Deadlock;
+    assert!(
+        matches!(ends, (Some(Ok(7)), false)) || ends == (Some(Err(deadlock)), true),
+        "{ends:?}"
+    );
+    receiving.join().unwrap();
+}
+
+#[test]
+fn of_a_value_waited_for_in_a_drop_and_that_drop_one_is_refused() {
+    returns("waiting for a value where a captured value is dropped", || {
+        let timer = Timer::new();
+        let timeout = Arc::new(OnceLock::<Timeout>::new());
+        let waits = Arc::clone(&timeout);
+        let receives = move |receiving| {
+            let hour = Duration::from_secs(3_600);
+            timeout.set(timer.schedule(hour, move || drop(receiving)).unwrap()).unwrap();
+            assert!(timeout.get().unwrap().cancel());
+        };
+        one_is_refused(receives, move || waits.get().unwrap().cancel_and_wait().is_ok());
+    });
+}
+
+#[test]
+fn of_a_value_waited_for_in_a_waker_and_the_stop_that_wakes_it_one_is_refused() {
+    returns("waiting for a value where a stop wakes a future", || {
+        let timer = Timer::new();
+        let stopped = timer.clone();
+        let receives = move |receiving| {
+            let mut sleep = timer.sleep(Duration::from_secs(3_600));
+            let waker = Waker::from(Arc::new(receiving));
+            let mut context = Context::from_waker(&waker);
+            assert!(Pin::new(&mut sleep).poll(&mut context).is_pending());
+            timer.stop().expect("outside");
+        };
+        one_is_refused(receives, move || stopped.stop().is_ok());
+    });
+}
+
+#[test]
+fn where_a_captured_value_is_dropped_a_value_that_comes_is_waited_for() {
+    returns("waiting for a value that nothing holds up", || {
+        let (timer, other) = (Timer::new(), Timer::new());
+        let (sender, receiver) = delay_channel::<u32>(&other);
+        sender.insert(7, ms(30)).unwrap();
+        let ((begun, _begun), (received, receive)) = (mpsc::channel(), mpsc::channel());
+        let captured = Receives(Mutex::new(Some((receiver, begun, received))));
+        let timeout = timer.schedule(Duration::from_secs(3_600), move || drop(captured)).unwrap();
+        assert!(timeout.cancel());
+        assert_eq!(receive.recv(), Ok(Some(Ok(7))));
+    });
+}
+
+/// The worker waits for room that the task takes up, and wakes nobody.
+#[test]
+fn on_the_only_thread_of_an_executor_with_no_room_a_value_comes() {
+    for (is_manual, calls) in [(false, 0), (false, 1), (false, 2), (true, 0), (true, 1), (true, 2)]
+    {
+        returns("waiting for a value on the executor's only thread", move || {
+            let (sender, receiver) = mpsc::sync_channel::<BoxedTask>(0);
+            let clock = ManualClock::new();
+            let builder = Timer::builder().executor(move |task| drop(sender.send(task)));
+            let timer = match is_manual {
+                true => builder.clock(clock.clone()).build(),
+                false => builder.build(),
+            };
+            let timer = timer.expect("in range");
+            thread::spawn(move || receiver.into_iter().for_each(|task| task()));
+            let ((tell, told), (received, receive)) = (mpsc::channel::<Timeout>(), mpsc::channel());
+            let (waits, has_begun) = mpsc::channel();
+            let mut queue = DelayQueue::with_timer(&timer);
+            let task = move || {
+                let behind = told.recv().unwrap();
+                wait_until(|| behind.status() == Status::Fired);
+                queue.insert(7, ms(20));
+                waits.send(()).unwrap();
+                let value = match calls {
+                    0 => queue.recv().and_then(Result::ok).map(|due| due.value),
+                    1 => {
+                        let mut batch = Vec::new();
+                        assert_eq!(queue.recv_batch(&mut batch, 2), Ok(1));
+                        batch.pop().map(|due| due.value)
+                    }
+                    _ => match queue.recv_timeout(ms(5)) {
+                        Some(Err(elapsed)) => elapsed.error().is_none().then_some(7),
+                        due => due.and_then(Result::ok).map(|due| due.value),
+                    },
+                };
+                received.send(value).unwrap();
+            };
+            timer.schedule(Duration::ZERO, task).unwrap();
+            tell.send(timer.schedule(Duration::ZERO, || {}).unwrap()).unwrap();
+            has_begun.recv().unwrap();
+            if is_manual {
+                clock.jump(ms(20));
+            }
+            assert_eq!(receive.recv(), Ok(Some(7)));
+        });
+    }
+}
+
+/// The worker is a driver that nobody turns.
+#[test]
+fn a_thread_that_waits_for_a_value_wakes_itself() {
+    returns("waiting for a value of a timer that nobody drives", || {
+        let (timer, _driver) = Timer::builder().build_driven().expect("in range");
+        let mut queue = DelayQueue::with_timer(&timer);
+        queue.insert(7, ms(5));
+        assert_eq!(queue.recv().map(|due| due.map(|due| due.value)), Some(Ok(7)));
+        queue.insert(8, Duration::from_secs(3_600));
+        assert!(queue.recv_timeout(ms(5)).is_some_and(|due| due.is_err()));
     });
 }

@@ -21,7 +21,8 @@ use std::time::Instant;
 /// So on this clock the worker sleeps for no longer than the [look](Self::with_look): 10 s, if the
 /// caller says nothing else. A timeout that came due in a suspend fires at most that long after the
 /// machine wakes up, and a timeout that was due later is not late at all. The price is one wake-up
-/// for each look while any timeout waits. A timer without timeouts sleeps on.
+/// for each look while any timeout waits. A timer without timeouts sleeps on. A
+/// [`Driver`](crate::Driver) does not look: its page says what an event loop can do.
 ///
 /// ```
 /// use std::time::Duration;

@@ -57,9 +57,9 @@ impl Follower {
         loop {
             // All are told before one is waited for, because tasks of different timers may wait for
             // each other. What a driver's waker does here must not wait for this thread.
-            let drops = inside::drops();
+            let waits_for_none = inside::waits_for_none();
             let asked: Vec<_> = timers.iter().map(|(park, _)| park.ask()).collect();
-            drop(drops);
+            drop(waits_for_none);
             if inside::is_inside() {
                 return None;
             }

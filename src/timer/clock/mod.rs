@@ -27,7 +27,7 @@ use core::time::Duration;
 ///
 /// | | [`MonotonicClock`], the default | `BootClock`, feature `boot-clock` | [`ManualClock`] |
 /// |---|---|---|---|
-/// | **the machine is suspended** | stands still on Linux and macOS: a timeout of an hour fires after an hour awake. Goes on on Windows | goes on: what came due in a suspend fires within 10 s of waking up, or what `with_look` says | stands still |
+/// | **the machine is suspended** | stands still on Linux and macOS: a timeout of an hour fires after an hour awake. Goes on on Windows | goes on: what came due in a suspend fires within 10 s of waking up, or what `with_look` says; with a [`Driver`](crate::Driver) when its wait is over | stands still |
 /// | **somebody sets the time of day** | nothing | nothing | nothing |
 /// | **tokio's clock is paused** | goes on: [below](#under-tokios-paused-clock) | goes on | stands still |
 ///
