@@ -798,3 +798,29 @@ fn a_million_years_never_come() {
         assert!(poll(&mut far).is_pending());
     });
 }
+
+#[test]
+fn a_queue_that_is_older_than_the_clock_of_its_runtime_is_not_early() {
+    let runtime = paused();
+    let earlier = runtime.block_on(async { Instant::now() });
+    let mut made_outside: DelayQueue<&str> = loop {
+        let queue = DelayQueue::new();
+        if earlier + ms(20) < Instant::now() {
+            break queue;
+        }
+    };
+    let later = paused();
+    let mut made_elsewhere = later.block_on(async {
+        tokio::time::advance(Duration::from_secs(86_400)).await;
+        DelayQueue::new()
+    });
+    for queue in [&mut made_outside, &mut made_elsewhere] {
+        runtime.block_on(async {
+            queue.insert("x", ms(10));
+            let start = Instant::now();
+            let next = std::future::poll_fn(|context| queue.poll_expired(context)).await;
+            assert_eq!(next.map(|expired| expired.into_inner()), Some("x"));
+            assert!(ms(10) <= start.elapsed(), "after {:?}", start.elapsed());
+        });
+    }
+}

@@ -72,9 +72,10 @@ impl<T> DelayQueue<T> {
     #[must_use]
     #[track_caller]
     pub fn with_capacity(capacity: usize) -> Self {
+        let now = Instant::now().into_std();
         let mut queue = Self {
             wheel: Mutex::default(),
-            ticks: Ticks::new(Instant::now().into_std(), Duration::from_millis(1)),
+            ticks: Ticks::new(now.checked_sub(PAST).unwrap_or(now), Duration::from_millis(1)),
             wait: None,
             waker: None,
             capacity: 0,
@@ -388,3 +389,7 @@ const LOOKS: usize = 64;
 
 /// For how many values tokio-util's queue makes room.
 const MAX_ENTRIES: usize = (1 << 30) - 1;
+
+/// How long before the queue was made its ticks begin: the paused clock of a runtime that uses it
+/// later may stand before that.
+const PAST: Duration = Duration::from_secs(366 * 86_400);
