@@ -106,9 +106,11 @@ impl Sleep {
     ///
     /// If a task polled the sleep, and the timer has not woken the task since, the timer wakes it in
     /// time, with no need to poll it meanwhile. If the timer has woken the task, or the sleep
-    /// completed, the timer wakes nobody until a task polls the sleep again. Moving to later takes no lock: the timer wakes the task once at the earlier
-    /// time, and the task polls and waits on. With a [limit](crate::TimerBuilder::max_pending) it
-    /// takes a lock, and the timer wakes the task at the later time only.
+    /// completed, the timer wakes nobody until a task polls the sleep again.
+    ///
+    /// Moving to later takes no lock: the timer wakes the task once at the earlier time, and the
+    /// task polls and waits on. With a [limit](crate::TimerBuilder::max_pending) it takes a lock,
+    /// and the timer wakes the task at the later time only.
     ///
     /// ```
     /// # futures::executor::block_on(async {

@@ -99,10 +99,10 @@ impl Driver {
     /// is at once. The thread that schedules something earlier, stops the timer or moves its clock
     /// calls the hook, with no lock held, each time that this instant becomes earlier. It is called
     /// by one thread at a time. While it runs, others leave it to that thread to call it once more,
-    /// so a slow hook makes what they schedule late.
-    /// A call may come before `turn` has returned: a loop that clears a flag, an eventfd or a pipe
-    /// does so before it calls `turn`, and not after that. The timer ignores a panic of the hook.
-    /// The hook takes effect at the end of the next turn. So set it before the first one.
+    /// so a slow hook makes what they schedule late. A call may come before `turn` has returned: a
+    /// loop that clears a flag, an eventfd or a pipe does so before it calls `turn`, and not after
+    /// that. The timer ignores a panic of the hook. The hook takes effect at the end of the next
+    /// turn. So set it before the first one.
     pub fn on_wake(&mut self, hook: impl Fn(Instant) + Send + Sync + 'static) {
         let hub = &self.life.engine.hub;
         let (ticks, clock) = (hub.ticks, Arc::clone(&hub.clock));
@@ -161,9 +161,8 @@ impl Driver {
     ///
     /// Whoever schedules something earlier wakes the task that polls this. While one thread calls
     /// the task's waker, others leave it to that thread, so a slow waker makes what they schedule
-    /// late. Between two turns with
-    /// something due this future yields, so that others of its thread run. Dropping it drops the
-    /// driver, and so ends the timer.
+    /// late. Between two turns with something due this future yields, so that others of its thread
+    /// run. Dropping it drops the driver, and so ends the timer.
     ///
     /// ```
     /// use std::time::Duration;
