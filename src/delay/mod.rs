@@ -225,16 +225,16 @@ impl<S: Source> Delayed<S> {
     /// The thread wakes itself when the value is due, also while the timer's worker waits for this
     /// very thread, in an [`Executor`](crate::Executor) that has no room. By a
     /// [clock](crate::Clock::wait) that does not say how long to wait, it looks every 10 ms if the
-    /// timer has an executor, and else the worker wakes it: then do not call this on the thread that
-    /// gives the timer's [`Driver`](crate::Driver) its turns.
+    /// timer has an executor, and else the worker wakes it: then do not call this on the thread
+    /// that gives the timer's [`Driver`](crate::Driver) its turns.
     ///
     /// # Errors
     ///
     /// Those of [`next`](Self::next), and
     /// [`Deadlock`](crate::ScheduleErrorKind::Deadlock) if nothing is due and the wait could be for
-    /// ever: inside a task on the timer's worker, or on that of a timer for which this worker waits,
-    /// and where a timer that this worker waits for is being stopped, or drops what a cancelled task
-    /// captured, on this very thread.
+    /// ever: inside a task on the timer's worker, or on that of a timer for which this worker
+    /// waits, and where a timer that this worker waits for is being stopped, or drops what a
+    /// cancelled task captured, on this very thread.
     ///
     /// ```
     /// use std::time::Duration;

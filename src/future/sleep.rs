@@ -104,8 +104,8 @@ impl Sleep {
     /// Moves the deadline to `delay` from now, earlier or later than it was. A sleep that completed
     /// completes once more then.
     ///
-    /// If a task polled the sleep, and the timer has not woken the task since, the timer wakes it in
-    /// time, with no need to poll it meanwhile. If the timer has woken the task, or the sleep
+    /// If a task polled the sleep, and the timer has not woken the task since, the timer wakes it
+    /// in time, with no need to poll it meanwhile. If the timer has woken the task, or the sleep
     /// completed, the timer wakes nobody until a task polls the sleep again.
     ///
     /// Moving to later takes no lock: the timer wakes the task once at the earlier time, and the

@@ -818,7 +818,7 @@ fn a_queue_that_is_older_than_the_clock_of_its_runtime_is_not_early() {
         runtime.block_on(async {
             queue.insert("x", ms(10));
             let start = Instant::now();
-            let next = std::future::poll_fn(|context| queue.poll_expired(context)).await;
+            let next = poll_fn(|context| queue.poll_expired(context)).await;
             assert_eq!(next.map(|expired| expired.into_inner()), Some("x"));
             assert!(ms(10) <= start.elapsed(), "after {:?}", start.elapsed());
         });
