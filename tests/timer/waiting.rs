@@ -441,7 +441,10 @@ fn of_two_workers_that_wait_for_values_of_each_other_one_is_refused() {
 }
 
 /// Receives when it is dropped, or woken, and says how that ended.
-struct Receives(Mutex<Option<(DelayReceiver<u32>, mpsc::Sender<()>, mpsc::Sender<Received>)>>);
+struct Receives(Mutex<Option<Receiving>>);
+
+/// From where, where to say that it begins, and where to say how it ended.
+type Receiving = (DelayReceiver<u32>, mpsc::Sender<()>, mpsc::Sender<Received>);
 
 type Received = Option<Result<u32, ScheduleErrorKind>>;
 
