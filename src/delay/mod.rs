@@ -224,7 +224,7 @@ impl<S: Source> Delayed<S> {
     ///
     /// The thread wakes itself when the value is due, also while the timer's worker waits for this
     /// very thread, in an [`Executor`](crate::Executor) that has no room. By a
-    /// [clock](crate::Clock::wait) that does not say how long to wait, it looks every 10 ms if the
+    /// [clock](crate::Clock::wait) that does not say how long to wait, it looks now and then if the
     /// timer has an executor, and else the worker wakes it: then do not call this on the thread
     /// that gives the timer's [`Driver`](crate::Driver) its turns.
     ///
