@@ -11,7 +11,7 @@
 //! 4. The noted deadline of a bucket is not after the deadline of any timeout in it. That of a node
 //!    is not after any below it. `wake` is not after any deadline.
 //! 5. Exactly the buckets with entries are marked as occupied. Each node knows which of its
-//!    children lead to one. A row or node without members is spare and not in the tree.
+//!    children lead to one. A row or node without members is not in the tree.
 //! 6. A slot is live or vacant, and the bit of its group says which. One vacant slot may be spare,
 //!    and has no bit. Each group of slots with a bit set is listed once.
 //! 7. What is ready is sorted: first `sorted`, then `runs`, then `due`, whose deadlines are all the
@@ -67,7 +67,7 @@ impl<T> Wheel<T> {
                 self.check_told(entry, None);
             }
         }
-        for (number, _) in self.table.iter() {
+        for number in self.table.iter() {
             for entry in self.table.bucket(number).iter() {
                 if is_live(entry) {
                     let is_there = self.belongs_in(entry.deadline, number);

@@ -161,7 +161,7 @@ impl<E: Default> Growing<E> {
 /// Frees the last elements of an array that is no longer needed, a piece of them, and returns
 /// whether there are more.
 #[cfg(feature = "std")]
-pub(super) fn free_some<E>(array: &mut Vec<E>) -> bool {
+fn free_some<E>(array: &mut Vec<E>) -> bool {
     let kept = array.len().saturating_sub((PIECE / size_of::<E>()).max(1));
     steps::count(array.len() - kept);
     array.truncate(kept);

@@ -409,7 +409,7 @@ impl<T> Wheel<T> {
     fn place(&mut self, entry: Entry) {
         if self.cursor < entry.deadline {
             let number = self.geometry.bucket(entry.deadline, self.cursor);
-            self.table.bucket_for(number, entry.deadline).push(entry);
+            self.table.push(number, entry);
         } else {
             self.place_ready(entry);
         }
@@ -799,7 +799,7 @@ impl<T> Wheel<T> {
         Drain { wheel: self, index: 0 }
     }
 
-    /// Drops all timeouts. The wheel keeps its time and its memory.
+    /// Drops all timeouts. The wheel keeps its time, and its room for timeouts.
     ///
     /// If one value panics in its `Drop`, all others are dropped, the wheel is empty and
     /// consistent, and the panic reaches the caller. If a second value panics in the same call, the
@@ -878,7 +878,7 @@ impl<T> Wheel<T> {
     #[must_use]
     pub fn stats(&self) -> WheelStats {
         let mut timeouts_per_level = vec![0; self.mode.levels()];
-        for (number, _) in self.table.iter() {
+        for number in self.table.iter() {
             let level = self.geometry.level(number);
             timeouts_per_level[level as usize] += self.table.bucket(number).len();
         }
@@ -906,19 +906,19 @@ pub(crate) struct Memory<T> {
 impl<T> Memory<T> {
     /// Frees a bounded part, and returns whether there is more.
     pub(crate) fn free_some(&mut self) -> bool {
-        self.arena.free_some() || self.table.free_some()
+        self.arena.free_some()
     }
 
     /// Returns the bytes that are allocated.
     pub(crate) fn allocated(&self) -> usize {
-        self.arena.memory() + self.table.memory_of_none()
+        self.arena.memory() + self.table.memory()
     }
 }
 
 #[cfg(feature = "std")]
 impl<T> Drop for Memory<T> {
     fn drop(&mut self) {
-        steps::count(self.arena.places() + self.table.places());
+        steps::count(self.arena.places());
     }
 }
 
@@ -1048,7 +1048,7 @@ mod tests {
                 assert!(wheel.sweep.place.is_none(), "it is over");
                 let is_old =
                     |entry: Entry| entry.deadline as u32 != 1 && wheel.arena.is_stale(entry);
-                let old = wheel.table.iter().map(|(number, _)| wheel.table.bucket(number).iter());
+                let old = wheel.table.iter().map(|number| wheel.table.bucket(number).iter());
                 assert_eq!(old.flatten().filter(|&entry| is_old(entry)).count(), 0, "{mode}");
                 wheel.check();
             }

@@ -2,9 +2,8 @@
 
 use super::arena::{Arena, Entry};
 use super::bucket::Bucket;
-#[cfg(feature = "std")]
-use super::growing::free_some;
 use crate::steps;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// The buckets of a wheel, allocated a row at a time where they are used.
@@ -14,7 +13,7 @@ use alloc::vec::Vec;
 /// comes up next is found in a few steps, by number or by deadline. Putting an entry in notes its
 /// deadline on the way down. Closing a bucket puts right what the row notes, and later, once for
 /// many buckets of a row, what the nodes above it do: see `closed`. A row or node without members
-/// leaves the tree, and is used again elsewhere.
+/// leaves the tree. So a table takes memory by what is occupied, and never moves it.
 #[derive(Debug)]
 pub(super) struct Table {
     /// All numbers of buckets are below this one.
@@ -24,16 +23,16 @@ pub(super) struct Table {
     /// The number of the bucket that was closed last. The nodes on the way to its row may note a
     /// tick that is too early. All other nodes note the earliest tick of their children.
     closed: u32,
-    /// The root comes first.
-    nodes: Places<Node>,
-    rows: Places<Row>,
+    root: Option<Box<Node>>,
+    spare: Spare,
 }
 
-/// Rows or nodes by place. Spare ones are used again.
-#[derive(Debug)]
-struct Places<E> {
-    all: Vec<E>,
-    spare: Vec<u32>,
+/// Rows and nodes to use again, up to `MOST_SPARE` of each: while one empties, another fills.
+#[derive(Debug, Default)]
+#[expect(clippy::vec_box, reason = "they are not moved")]
+struct Spare {
+    rows: Vec<Box<Row>>,
+    nodes: Vec<Box<Node>>,
 }
 
 #[derive(Debug)]
@@ -51,13 +50,19 @@ struct Row {
 
 #[derive(Debug)]
 struct Node {
-    /// Bit `i` is set exactly while something below `children[i]` is occupied.
+    /// Bit `i` is set exactly while there is a child `i`, which is occupied.
     occupied: u64,
-    /// The places of nodes, or on the lowest tier of rows.
-    children: [u32; FANOUT],
-    /// For each child, a tick that is not after any deadline below it; the last tick if it is
-    /// empty.
+    /// For each child, a tick that is not after any deadline below it; the last tick if there is
+    /// no child.
     earliest: [u64; FANOUT],
+    children: Children,
+}
+
+#[derive(Debug)]
+enum Children {
+    /// On the lowest tier.
+    Rows([Option<Box<Row>>; FANOUT]),
+    Nodes([Option<Box<Node>>; FANOUT]),
 }
 
 impl Table {
@@ -67,68 +72,64 @@ impl Table {
         while (limit - 1).checked_shr(ROW_BITS + height * NODE_BITS).unwrap_or(0) > 0 {
             height += 1;
         }
-        Self { limit, height, closed: 0, nodes: Places::new(), rows: Places::new() }
+        Self { limit, height, closed: 0, root: None, spare: Spare::default() }
     }
 
-    /// Returns bucket `number`, which is about to get an entry of `deadline`.
+    /// Appends an entry to bucket `number`.
     #[inline(always)]
-    pub(super) fn bucket_for(&mut self, number: u32, deadline: u64) -> &mut Bucket {
-        let place = self.place(number);
+    pub(super) fn push(&mut self, number: u32, entry: Entry) {
         let at = number as usize % ROW;
-        // If something there is due as early, all is noted. The last tick may mean an empty bucket.
-        let is_noted = |row: &Row| row.earliest[at] <= deadline && deadline < u64::MAX;
-        if self.rows.all.get(place).is_some_and(is_noted) {
-            &mut self.rows.all[place].buckets[at]
-        } else {
-            self.note(number, deadline)
+        if let Some(row) = self.row_mut(number) {
+            // If something there is due as early, all is noted. The last tick may mean an empty
+            // bucket.
+            if row.earliest[at] <= entry.deadline && entry.deadline < u64::MAX {
+                return row.buckets[at].push(entry);
+            }
         }
+        self.note(number, entry.deadline).push(entry);
     }
 
-    /// Notes that something in bucket `number` is due at `deadline`, and returns the bucket. Makes
-    /// its row, and the nodes that lead to it, if they are missing.
+    /// Notes that something in bucket `number` is due at `deadline`, and returns the bucket, which
+    /// is about to get it. Makes its row, and the nodes that lead to it, if they are missing.
     #[inline(never)]
-    fn note(&mut self, number: u32, deadline: u64) -> &mut Bucket {
-        if self.nodes.all.is_empty() {
-            self.nodes.take(Node::default);
-        }
-        let mut at = 0;
-        for tier in (1..=self.height).rev() {
+    pub(super) fn note(&mut self, number: u32, deadline: u64) -> &mut Bucket {
+        let Self { height, root, spare, .. } = self;
+        let mut tier = *height;
+        let mut node = root.get_or_insert_with(|| spare.node(tier));
+        loop {
             let digit = digit(number, tier);
-            let mut child = self.nodes.all[at].children[digit];
-            if child == ABSENT {
-                child = match tier {
-                    1 => self.rows.take(Row::default),
-                    _ => self.nodes.take(Node::default),
-                };
-            }
-            let node = &mut self.nodes.all[at];
             node.occupied |= 1 << digit;
-            node.children[digit] = child;
             node.earliest[digit] = deadline.min(node.earliest[digit]);
-            at = child as usize;
+            tier -= 1;
+            match &mut node.children {
+                Children::Nodes(nodes) => {
+                    node = nodes[digit].get_or_insert_with(|| spare.node(tier));
+                }
+                Children::Rows(rows) => {
+                    let row =
+                        rows[digit].get_or_insert_with(|| spare.rows.pop().unwrap_or_default());
+                    let at = number as usize % ROW;
+                    row.base = number - at as u32;
+                    row.occupied |= 1 << at;
+                    row.earliest[at] = deadline.min(row.earliest[at]);
+                    return &mut row.buckets[at];
+                }
+            }
         }
-        let row = &mut self.rows.all[at];
-        let member = number as usize % ROW;
-        row.base = number - member as u32;
-        row.occupied |= 1 << member;
-        row.earliest[member] = deadline.min(row.earliest[member]);
-        &mut row.buckets[member]
     }
 
     /// Takes the last entry out of bucket `number` if it has this index and stamp, and is not the
     /// only one of its chunk. Returns whether it did.
     #[inline]
     pub(super) fn take_back(&mut self, number: u32, index: u32, stamp: u32) -> bool {
-        let place = self.place(number);
-        let row = self.rows.all.get_mut(place);
+        let row = self.row_mut(number);
         row.is_some_and(|row| row.buckets[number as usize % ROW].take_back(index, stamp))
     }
 
     /// Takes the only entry out of bucket `number` if it has this index and stamp, and closes the
     /// bucket. Returns whether it did.
     pub(super) fn take_alone(&mut self, number: u32, index: u32, stamp: u32) -> bool {
-        let place = self.place(number);
-        let Some(row) = self.rows.all.get_mut(place) else { return false };
+        let Some(row) = self.row_mut(number) else { return false };
         let is_taken = row.buckets[number as usize % ROW].take_alone(index, stamp);
         if is_taken {
             self.close(number, u64::MAX);
@@ -139,13 +140,14 @@ impl Table {
     /// Returns bucket `number`, which must be occupied. A caller that empties it must `close` it.
     #[inline]
     pub(super) fn bucket_mut(&mut self, number: u32) -> &mut Bucket {
-        let place = self.place(number);
-        &mut self.rows.all[place].buckets[number as usize % ROW]
+        let Some(row) = self.row_mut(number) else { unreachable!("bucket {number} has a row") };
+        &mut row.buckets[number as usize % ROW]
     }
 
     /// Returns bucket `number`, which must be occupied.
     pub(super) fn bucket(&self, number: u32) -> &Bucket {
-        &self.rows.all[self.place(number)].buckets[number as usize % ROW]
+        let Some(row) = self.row(number) else { unreachable!("bucket {number} has a row") };
+        &row.buckets[number as usize % ROW]
     }
 
     /// Takes out the whole of bucket `number`, which must be occupied.
@@ -162,105 +164,49 @@ impl Table {
             self.put_right();
             self.closed = number;
         }
-        let place = self.place(number);
-        let row = &mut self.rows.all[place];
+        let Some(row) = self.row_mut(number) else { return };
         let at = number as usize % ROW;
         row.earliest[at] = earliest;
         if row.buckets[at].is_empty() {
             row.earliest[at] = u64::MAX;
             row.occupied &= !(1 << at);
-            if row.occupied == 0 {
-                self.unlink(self.height, 0, number);
+            if let (0, Some(root)) = (row.occupied, &mut self.root) {
+                root.unlink(self.height, number, &mut self.spare);
             }
         }
     }
 
     /// Puts right what the nodes on the way to the row that was closed last have noted.
     fn put_right(&mut self) {
-        if !self.nodes.all.is_empty() {
-            self.put_right_below(self.height, 0);
+        if let Some(root) = &mut self.root {
+            root.put_right(self.height, self.closed);
         }
     }
 
-    /// Puts right what a node and those below it have noted.
-    fn put_right_below(&mut self, tier: u32, at: usize) {
-        let digit = digit(self.closed, tier);
-        let child = self.nodes.all[at].children[digit] as usize;
-        let earliest = match tier {
-            _ if child == ABSENT as usize => u64::MAX,
-            1 => earliest_of(1, &self.rows.all[child].earliest).1,
-            _ => {
-                self.put_right_below(tier - 1, child);
-                earliest_of(1, &self.nodes.all[child].earliest).1
-            }
-        };
-        self.nodes.all[at].earliest[digit] = earliest;
-    }
-
-    /// Takes the empty row that covers `number` out of the tree, and the nodes below `node` that
-    /// lead to nothing else.
-    fn unlink(&mut self, tier: u32, node: usize, number: u32) {
-        let digit = digit(number, tier);
-        let child = self.nodes.all[node].children[digit];
-        if tier == 1 {
-            self.rows.spare.push(child);
-        } else {
-            self.unlink(tier - 1, child as usize, number);
-            if self.nodes.all[child as usize].occupied != 0 {
-                return;
-            }
-            self.nodes.spare.push(child);
-        }
-        self.nodes.all[node].forget(digit);
-    }
-
-    /// Drops all entries, and keeps the memory of rows and nodes. Looks only at occupied buckets.
+    /// Drops all entries. Looks only at occupied buckets.
     pub(super) fn clear(&mut self) {
-        if !self.nodes.all.is_empty() {
-            self.clear_below(self.height, 0);
+        while let Some((number, _)) = self.first() {
+            self.take(number);
         }
     }
 
-    fn clear_below(&mut self, tier: u32, at: usize) {
-        for digit in bits(self.nodes.all[at].occupied) {
-            steps::count(1);
-            let node = &mut self.nodes.all[at];
-            let child = node.children[digit as usize];
-            node.forget(digit as usize);
-            if tier > 1 {
-                self.clear_below(tier - 1, child as usize);
-                self.nodes.spare.push(child);
-                continue;
-            }
-            let row = &mut self.rows.all[child as usize];
-            for at in bits(core::mem::take(&mut row.occupied).into()) {
-                steps::count(1);
-                row.earliest[at as usize] = u64::MAX;
-                row.buckets[at as usize] = Bucket::default();
-            }
-            self.rows.spare.push(child);
-        }
-    }
-
-    /// Returns the place of the row that covers `number`, or a place where there is no row.
+    /// Returns the row that covers `number`, if there is one.
     #[inline]
-    fn place(&self, number: u32) -> usize {
-        let Some(root) = self.nodes.all.first() else { return ABSENT as usize };
-        match self.height {
+    fn row(&self, number: u32) -> Option<&Row> {
+        match &self.root.as_ref()?.children {
             // Apart, because digits are found faster on a tier that is known beforehand.
-            1 => root.children[digit(number, 1)] as usize,
-            tier => self.place_below(number, tier, root),
+            Children::Rows(rows) => rows[digit(number, 1)].as_deref(),
+            Children::Nodes(nodes) => row_below(nodes, self.height, number),
         }
     }
 
-    /// As `place`, below a node on `tier`.
-    fn place_below(&self, number: u32, tier: u32, node: &Node) -> usize {
-        let mut at = node.children[digit(number, tier)];
-        for tier in (1..tier).rev() {
-            let Some(node) = self.nodes.all.get(at as usize) else { break };
-            at = node.children[digit(number, tier)];
+    /// As `row`.
+    #[inline]
+    fn row_mut(&mut self, number: u32) -> Option<&mut Row> {
+        match &mut self.root.as_mut()?.children {
+            Children::Rows(rows) => rows[digit(number, 1)].as_deref_mut(),
+            Children::Nodes(nodes) => row_below_mut(nodes, self.height, number),
         }
-        at as usize
     }
 
     /// Returns the occupied bucket of the lowest number, and a tick that is not after any deadline
@@ -268,11 +214,14 @@ impl Table {
     #[inline]
     pub(super) fn first(&self) -> Option<(u32, u64)> {
         steps::count(self.height as usize + 1);
-        let mut node = self.nodes.all.first().filter(|root| root.occupied != 0)?;
-        for _ in 1..self.height {
-            node = &self.nodes.all[node.children[node.occupied.trailing_zeros() as usize] as usize];
-        }
-        let row = &self.rows.all[node.children[node.occupied.trailing_zeros() as usize] as usize];
+        let mut node = self.root.as_deref().filter(|root| root.occupied != 0)?;
+        let row = loop {
+            let first = node.occupied.trailing_zeros() as usize;
+            match &node.children {
+                Children::Nodes(nodes) => node = nodes[first].as_deref()?,
+                Children::Rows(rows) => break rows[first].as_deref()?,
+            }
+        };
         let at = row.occupied.trailing_zeros();
         Some((row.base + at, row.earliest[at as usize]))
     }
@@ -280,43 +229,19 @@ impl Table {
     /// Returns the occupied bucket of the highest number that is not above `number`.
     pub(super) fn last(&self, number: u32) -> Option<u32> {
         let number = number.min(self.limit - 1);
-        if self.nodes.all.is_empty() { None } else { self.last_below(self.height, 0, number) }
+        self.root.as_ref()?.last(self.height, number)
     }
 
-    /// As `last`, below one node or in one row.
-    fn last_below(&self, tier: u32, at: usize, number: u32) -> Option<u32> {
-        steps::count(1);
-        if tier == 0 {
-            let Row { base, occupied, .. } = self.rows.all[at];
-            let members = occupied & (u32::MAX >> (31 - number % ROW as u32));
-            return Some(base + members.checked_ilog2()?);
-        }
-        let node = &self.nodes.all[at];
-        let digit = digit(number, tier);
-        let below =
-            |digit: usize, number| self.last_below(tier - 1, node.children[digit] as usize, number);
-        let same = if node.occupied >> digit & 1 == 1 { below(digit, number) } else { None };
-        same.or_else(|| {
-            // All of a child before that will do.
-            let before = node.occupied & !(u64::MAX << digit);
-            below(before.checked_ilog2()? as usize, u32::MAX)
-        })
-    }
-
-    /// Returns the occupied buckets in no particular order, each with a tick that is not after any
-    /// deadline in it.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, u64)> {
-        steps::count(self.rows.all.len());
-        self.rows.all.iter().flat_map(|row| {
-            bits(row.occupied.into()).map(|at| (row.base + at, row.earliest[at as usize]))
-        })
+    /// Returns the occupied buckets, the highest number first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
+        core::iter::successors(self.last(u32::MAX), |number| self.last(number.checked_sub(1)?))
     }
 
     /// Passes the buckets from number `from` to the end of its row, one per tick, the first at tick
     /// `begin`. Returns the first in which something is due at its tick, and that tick.
     #[inline]
     pub(super) fn pass(&self, from: u32, begin: u64) -> Option<(u32, u64)> {
-        let row = self.rows.all.get(self.place(from))?;
+        let row = self.row(from)?;
         let passed = row.earliest.iter().skip(from as usize % ROW);
         let is_due =
             |&(distance, &tick): &(u32, &u64)| tick == begin.saturating_add(distance.into());
@@ -328,13 +253,14 @@ impl Table {
     /// Returns the occupied bucket with the earliest noted deadline, and that deadline.
     pub(super) fn soonest(&mut self) -> Option<(u32, u64)> {
         self.put_right();
-        let mut node = self.nodes.all.first().filter(|root| root.occupied != 0)?;
-        for _ in 1..self.height {
-            let (digit, _) = earliest_of(node.occupied, &node.earliest);
-            node = &self.nodes.all[node.children[digit] as usize];
-        }
-        let (digit, _) = earliest_of(node.occupied, &node.earliest);
-        let row = &self.rows.all[node.children[digit] as usize];
+        let mut node = self.root.as_deref().filter(|root| root.occupied != 0)?;
+        let row = loop {
+            let (soonest, _) = earliest_of(node.occupied, &node.earliest);
+            match &node.children {
+                Children::Nodes(nodes) => node = nodes[soonest].as_deref()?,
+                Children::Rows(rows) => break rows[soonest].as_deref()?,
+            }
+        };
         let (at, tick) = earliest_of(row.occupied.into(), &row.earliest);
         Some((row.base + at as u32, tick))
     }
@@ -343,106 +269,55 @@ impl Table {
     /// need.
     pub(super) fn shrink(&mut self, keep: impl Fn(Entry) -> bool) {
         let mut shrunk = Self::new(self.limit);
-        let occupied: Vec<_> = self.iter().collect();
-        for (number, earliest) in occupied {
+        while let Some((number, earliest)) = self.first() {
             let mut bucket = self.take(number);
             bucket.shrink(&keep);
             if !bucket.is_empty() {
-                *shrunk.bucket_for(number, earliest) = bucket;
+                *shrunk.note(number, earliest) = bucket;
             }
         }
-        shrunk.rows.all.shrink_to_fit();
-        shrunk.nodes.all.shrink_to_fit();
         *self = shrunk;
-    }
-
-    /// Returns how many rows and nodes have memory.
-    #[cfg(feature = "std")]
-    pub(super) fn places(&self) -> usize {
-        self.rows.all.len() + self.nodes.all.len()
-    }
-
-    /// Frees a piece of a table that is no longer needed, and returns whether there is more.
-    #[cfg(feature = "std")]
-    pub(super) fn free_some(&mut self) -> bool {
-        free_some(&mut self.rows.all) || free_some(&mut self.nodes.all)
     }
 
     /// Returns the bytes that are allocated.
     pub(super) fn memory(&self) -> usize {
-        let arrays: usize = self.iter().map(|(number, _)| self.bucket(number).memory()).sum();
-        arrays + self.memory_of_none()
-    }
-
-    /// The same, if no bucket holds anything.
-    pub(super) fn memory_of_none(&self) -> usize {
-        self.nodes.memory() + self.rows.memory()
+        self.root.as_ref().map_or(0, |root| root.memory())
+            + self.spare.rows.len() * size_of::<Row>()
+            + self.spare.nodes.len() * size_of::<Node>()
+            + self.spare.rows.capacity() * size_of::<Box<Row>>()
+            + self.spare.nodes.capacity() * size_of::<Box<Node>>()
     }
 
     /// Panics unless rows and nodes tell the truth about their members, and every bucket is in
     /// order. Bucket `visited` may be empty although it is occupied.
     pub(super) fn check<T>(&self, arena: &Arena<T>, visited: Option<u32>) {
-        if !self.nodes.all.is_empty() {
-            self.check_below(self.height, 0);
+        if let Some(root) = &self.root {
+            root.check(self.height, 0, self.closed, &|row| row.check(arena, visited));
         }
-        for (place, row) in self.rows.all.iter().enumerate() {
-            let is_spare = self.rows.spare.contains(&(place as u32));
-            assert_eq!(is_spare, row.occupied == 0, "an empty row is to be used again");
-            assert!(is_spare || self.place(row.base) == place, "a row is in its place");
-            for (at, bucket) in row.buckets.iter().enumerate() {
-                let number = row.base + at as u32;
-                let is_occupied = row.occupied >> at & 1 == 1;
-                let may_be = !bucket.is_empty() || visited == Some(number);
-                assert!(is_occupied || bucket.is_empty(), "a bucket with entries is occupied");
-                assert!(!is_occupied || may_be, "an occupied bucket has entries");
-                let earliest = row.earliest[at];
-                assert!(
-                    is_occupied || earliest == u64::MAX,
-                    "what is empty is due at the last tick"
-                );
-                let is_known = |entry: Entry| earliest <= entry.deadline || arena.is_stale(entry);
-                assert!(bucket.iter().all(is_known), "no timeout is due before");
-                bucket.check(arena);
-            }
-        }
+        let Spare { rows, nodes } = &self.spare;
+        assert!(rows.len().max(nodes.len()) <= MOST_SPARE, "few are spare");
+        assert!(rows.iter().all(|row| row.occupied == 0), "a spare row is empty");
+        assert!(nodes.iter().all(|node| node.occupied == 0), "a spare node is empty");
     }
+}
 
-    /// Checks a node and all below it, and returns the earliest tick that it should note.
-    fn check_below(&self, tier: u32, at: usize) -> u64 {
-        if tier == 0 {
-            return self.rows.all[at].earliest.into_iter().fold(u64::MAX, u64::min);
-        }
-        let node = &self.nodes.all[at];
-        let mut soonest = u64::MAX;
-        for (digit, &child) in node.children.iter().enumerate() {
-            let is_occupied = child != ABSENT;
-            let is_known = node.occupied >> digit & 1 == 1;
-            assert_eq!(is_known, is_occupied, "a node knows which of its children are occupied");
-            let earliest = node.earliest[digit];
+impl Row {
+    /// Panics unless the row tells the truth about its buckets, and each is in order. Returns the
+    /// earliest tick that it notes.
+    fn check<T>(&self, arena: &Arena<T>, visited: Option<u32>) -> u64 {
+        for (at, bucket) in self.buckets.iter().enumerate() {
+            let is_occupied = self.occupied >> at & 1 == 1;
+            let may_be = !bucket.is_empty() || visited == Some(self.base + at as u32);
+            assert!(is_occupied || bucket.is_empty(), "a bucket with entries is occupied");
+            assert!(!is_occupied || may_be, "an occupied bucket has entries");
+            let earliest = self.earliest[at];
             assert!(is_occupied || earliest == u64::MAX, "what is empty is due at the last tick");
-            if !is_occupied {
-                continue;
-            }
-            assert!(tier == 1 || self.nodes.all[child as usize].occupied != 0, "it has children");
-            let below = self.check_below(tier - 1, child as usize);
-            assert!(earliest <= below, "no node takes what is due for later");
-            let is_closed = self.closed >> (ROW_BITS + (tier - 1) * NODE_BITS)
-                == self.covered(tier - 1, child as usize);
-            assert!(is_closed || earliest == below, "only what was closed last is to be put right");
-            soonest = soonest.min(below);
+            let is_known = |entry: Entry| earliest <= entry.deadline || arena.is_stale(entry);
+            assert!(bucket.iter().all(is_known), "no timeout is due before");
+            bucket.check(arena);
         }
-        soonest
-    }
-
-    /// Returns the bits of the numbers below a node or row that are the same for all of them.
-    fn covered(&self, tier: u32, at: usize) -> u32 {
-        let (mut at, mut below) = (at, tier);
-        while below > 0 {
-            let node = &self.nodes.all[at];
-            at = node.children[node.occupied.trailing_zeros() as usize] as usize;
-            below -= 1;
-        }
-        self.rows.all[at].base >> (ROW_BITS + tier * NODE_BITS)
+        assert!(self.occupied != 0, "an empty row leaves the tree");
+        self.earliest.into_iter().fold(u64::MAX, u64::min)
     }
 }
 
@@ -453,37 +328,137 @@ impl Default for Row {
     }
 }
 
+impl Spare {
+    /// Returns a node for `tier` without children.
+    fn node(&mut self, tier: u32) -> Box<Node> {
+        let is_lowest = tier == 1;
+        match self.nodes.pop() {
+            Some(node) if matches!(node.children, Children::Rows(_)) == is_lowest => node,
+            _ => {
+                let children = match is_lowest {
+                    true => Children::Rows([const { None }; FANOUT]),
+                    false => Children::Nodes([const { None }; FANOUT]),
+                };
+                Box::new(Node { occupied: 0, earliest: [u64::MAX; FANOUT], children })
+            }
+        }
+    }
+}
+
 impl Node {
-    /// Forgets a child that has become empty.
-    fn forget(&mut self, digit: usize) {
+    /// Puts right what this node, on `tier`, and those below it have noted on the way to bucket
+    /// `closed`.
+    fn put_right(&mut self, tier: u32, closed: u32) {
+        let digit = digit(closed, tier);
+        let earliest = match &mut self.children {
+            Children::Rows(rows) => rows[digit].as_ref().map(|row| &row.earliest[..]),
+            Children::Nodes(nodes) => nodes[digit].as_mut().map(|node| {
+                node.put_right(tier - 1, closed);
+                &node.earliest[..]
+            }),
+        };
+        self.earliest[digit] = earliest.map_or(u64::MAX, |ticks| earliest_of(1, ticks).1);
+    }
+
+    /// Takes the empty row that covers `number` out of the tree, and the nodes below this one that
+    /// lead to nothing else.
+    fn unlink(&mut self, tier: u32, number: u32, spare: &mut Spare) {
+        let digit = digit(number, tier);
+        match &mut self.children {
+            Children::Rows(rows) => {
+                let row = rows[digit].take();
+                spare.rows.extend(row.filter(|_| spare.rows.len() < MOST_SPARE));
+            }
+            Children::Nodes(nodes) => {
+                let Some(node) = &mut nodes[digit] else { return };
+                node.unlink(tier - 1, number, spare);
+                if node.occupied != 0 {
+                    return;
+                }
+                let node = nodes[digit].take();
+                spare.nodes.extend(node.filter(|_| spare.nodes.len() < MOST_SPARE));
+            }
+        }
         self.occupied &= !(1 << digit);
-        self.children[digit] = ABSENT;
         self.earliest[digit] = u64::MAX;
     }
-}
 
-impl Default for Node {
-    fn default() -> Self {
-        Self { occupied: 0, children: [ABSENT; FANOUT], earliest: [u64::MAX; FANOUT] }
-    }
-}
-
-impl<E> Places<E> {
-    fn new() -> Self {
-        Self { all: Vec::new(), spare: Vec::new() }
-    }
-
-    /// Returns the place of a spare element, or of a new one.
-    fn take(&mut self, new: impl FnOnce() -> E) -> u32 {
-        self.spare.pop().unwrap_or_else(|| {
-            self.all.push(new());
-            (self.all.len() - 1) as u32
+    /// Returns the occupied bucket of the highest number below this node, which is on `tier`, that
+    /// is not above `number`.
+    fn last(&self, tier: u32, number: u32) -> Option<u32> {
+        steps::count(1);
+        let below = |digit: usize, number: u32| match &self.children {
+            Children::Nodes(nodes) => nodes[digit].as_ref()?.last(tier - 1, number),
+            Children::Rows(rows) => {
+                steps::count(1);
+                let Row { base, occupied, .. } = **rows[digit].as_ref()?;
+                let members = occupied & (u32::MAX >> (31 - number % ROW as u32));
+                Some(base + members.checked_ilog2()?)
+            }
+        };
+        let digit = digit(number, tier);
+        below(digit, number).or_else(|| {
+            // All of a child before that will do.
+            let before = self.occupied & !(u64::MAX << digit);
+            below(before.checked_ilog2()? as usize, u32::MAX)
         })
     }
 
-    /// Returns the bytes that are allocated.
+    /// Returns the bytes of this node and of what is below it.
     fn memory(&self) -> usize {
-        self.all.capacity() * size_of::<E>() + self.spare.capacity() * size_of::<u32>()
+        let below: usize = match &self.children {
+            Children::Nodes(nodes) => nodes.iter().flatten().map(|node| node.memory()).sum(),
+            Children::Rows(rows) => {
+                let row = |row: &Row| row.buckets.iter().map(Bucket::memory).sum::<usize>();
+                rows.iter().flatten().map(|each| size_of::<Row>() + row(each)).sum()
+            }
+        };
+        size_of::<Self>() + below
+    }
+
+    /// Checks this node, on `tier`, and all below it, and returns the earliest tick that it notes.
+    /// The numbers of its buckets begin with `prefix`.
+    fn check(&self, tier: u32, prefix: u32, closed: u32, check: &dyn Fn(&Row) -> u64) -> u64 {
+        for (digit, &noted) in self.earliest.iter().enumerate() {
+            let prefix = prefix << NODE_BITS | digit as u32;
+            let below = match &self.children {
+                Children::Rows(rows) => rows[digit].as_ref().map(|row| {
+                    assert_eq!(row.base, prefix << ROW_BITS, "a row is in its place");
+                    check(row)
+                }),
+                Children::Nodes(nodes) => nodes[digit].as_ref().map(|node| {
+                    assert!(node.occupied != 0, "an empty node leaves the tree");
+                    node.check(tier - 1, prefix, closed, check)
+                }),
+            };
+            let is_known = self.occupied >> digit & 1 == 1;
+            assert_eq!(is_known, below.is_some(), "a node knows which children there are");
+            let below = below.unwrap_or(u64::MAX);
+            assert!(noted <= below, "no node takes what is due for later");
+            let is_closed = closed >> (ROW_BITS + (tier - 1) * NODE_BITS) == prefix && is_known;
+            assert!(is_closed || noted == below, "only what was closed last is to be put right");
+        }
+        self.earliest.into_iter().fold(u64::MAX, u64::min)
+    }
+}
+
+/// Returns the row that covers `number`, if there is one below these nodes of a node on `tier`.
+fn row_below(nodes: &[Option<Box<Node>>; FANOUT], tier: u32, number: u32) -> Option<&Row> {
+    match &nodes[digit(number, tier)].as_ref()?.children {
+        Children::Rows(rows) => rows[digit(number, 1)].as_deref(),
+        Children::Nodes(nodes) => row_below(nodes, tier - 1, number),
+    }
+}
+
+/// As `row_below`.
+fn row_below_mut(
+    nodes: &mut [Option<Box<Node>>; FANOUT],
+    tier: u32,
+    number: u32,
+) -> Option<&mut Row> {
+    match &mut nodes[digit(number, tier)].as_mut()?.children {
+        Children::Rows(rows) => rows[digit(number, 1)].as_deref_mut(),
+        Children::Nodes(nodes) => row_below_mut(nodes, tier - 1, number),
     }
 }
 
@@ -507,15 +482,6 @@ fn earliest_of(members: u64, ticks: &[u64]) -> (usize, u64) {
     (at.unwrap_or_else(|| members.trailing_zeros() as usize), earliest)
 }
 
-/// Returns the positions of the set bits, the lowest first.
-fn bits(mut word: u64) -> impl Iterator<Item = u32> {
-    core::iter::from_fn(move || {
-        let at = (word != 0).then(|| word.trailing_zeros())?;
-        word &= word - 1;
-        Some(at)
-    })
-}
-
 /// Returns which of the children of a node on `tier` leads to a bucket.
 #[inline]
 fn digit(number: u32, tier: u32) -> usize {
@@ -530,11 +496,12 @@ pub(super) const ROW: usize = 1 << ROW_BITS;
 const NODE_BITS: u32 = 6;
 /// Children of a node.
 const FANOUT: usize = 1 << NODE_BITS;
-const ABSENT: u32 = u32::MAX;
+/// Rows, and nodes, that are kept to be used again.
+const MOST_SPARE: usize = 16;
 
 #[cfg(test)]
 mod tests {
-    use super::{Arena, Entry, ROW, Table, earliest_of};
+    use super::{Arena, Children, Entry, Node, ROW, Row, Table, earliest_of};
     use alloc::collections::BTreeMap;
     use alloc::vec::Vec;
     use quickcheck::quickcheck;
@@ -543,7 +510,7 @@ mod tests {
     type Model = BTreeMap<u32, Vec<u64>>;
 
     fn put(table: &mut Table, model: &mut Model, number: u32, deadline: u64) {
-        table.bucket_for(number, deadline).push(Entry { index: 0, stamp: 0, deadline });
+        table.push(number, Entry { index: 0, stamp: 0, deadline });
         model.entry(number).or_default().push(deadline);
     }
 
@@ -558,10 +525,8 @@ mod tests {
             let entries = table.bucket(number).iter().map(|entry| entry.deadline);
             assert!(entries.eq(deadlines.iter().copied()));
         }
-        let mut occupied: Vec<_> = table.iter().map(|(number, _)| number).collect();
-        occupied.sort_unstable();
-        assert!(occupied.iter().eq(model.keys()));
-        for number in occupied.iter().flat_map(|&number| [number.wrapping_sub(1), number]) {
+        assert!(table.iter().eq(model.keys().rev().copied()));
+        for number in model.keys().flat_map(|&number| [number.wrapping_sub(1), number]) {
             let last = model.range(..=number).next_back().map(|(&number, _)| number);
             assert_eq!(table.last(number), last, "the last up to {number}");
         }
@@ -609,9 +574,21 @@ mod tests {
                     table.take(first);
                 }
             }
-            assert!(table.rows.all.len() <= 3);
-            assert!(table.nodes.all.len() <= 3 * table.height as usize);
+            // Two stay, and one comes where another was.
+            let nodes = 3 * table.height as usize;
+            assert!(table.memory() <= 3 * size_of::<Row>() + nodes * size_of::<Node>() + 128);
             check(&mut table, &model);
+        }
+    }
+
+    /// Returns how many ticks of what was closed a node and those below it note.
+    fn early(node: &Node) -> u32 {
+        let own = node.earliest.iter().filter(|&&tick| tick < 1007).count() as u32;
+        match &node.children {
+            Children::Nodes(nodes) => {
+                own + nodes.iter().flatten().map(|node| early(node)).sum::<u32>()
+            }
+            Children::Rows(_) => own,
         }
     }
 
@@ -628,10 +605,7 @@ mod tests {
                 table.close(number, u64::MAX);
                 model.remove(&number);
             }
-            let noted = |table: &Table| {
-                let noted = table.nodes.all.iter().flat_map(|node| node.earliest);
-                noted.filter(|&tick| tick < 1007).count() as u32
-            };
+            let noted = |table: &Table| table.root.as_ref().map_or(0, |root| early(root));
             assert!(noted(&table) <= table.height);
             assert_eq!(table.soonest().map(|(_, tick)| tick), Some(1007));
             assert_eq!(noted(&table), 0);

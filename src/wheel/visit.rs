@@ -138,7 +138,7 @@ impl<T> Wheel<T> {
                 continue;
             }
             let earliest = run.iter().map(|entry| entry.deadline).min().unwrap_or(u64::MAX);
-            let bucket = self.table.bucket_for(levels.number(below, digit), earliest);
+            let bucket = self.table.note(levels.number(below, digit), earliest);
             bucket.reserve(each);
             bucket.extend(run);
             self.work.demotions += run.len() as u64;
@@ -155,7 +155,7 @@ impl<T> Wheel<T> {
             Ordering::Greater => {
                 self.work.demotions += 1;
                 let number = levels.bucket(entry.deadline, tick);
-                self.table.bucket_for(number, entry.deadline).push(entry);
+                self.table.push(number, entry);
             }
         }
     }

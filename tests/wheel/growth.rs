@@ -1,5 +1,6 @@
 //! No call costs more after a history than after the same one with a tenth of the timeouts.
 
+use crate::common::Numbers;
 use allocation_counter::measure;
 use std::collections::BTreeMap;
 use tickwheel::{Wheel, steps};
@@ -84,6 +85,25 @@ fn no_call_passes_all_runs_that_a_sweep_has_emptied() {
             }
         }
         hand_out_some(wheel, dearest, FAR);
+    });
+}
+
+#[test]
+fn no_call_moves_what_there_is() {
+    let modes = ["hashed:1048576", "hierarchical:1048576", "hashed:512", "hierarchical:64"];
+    assert_no_call_goes_by_what_there_is(&modes, FEW, |wheel, dearest, peak| {
+        let mut numbers = Numbers(23);
+        let mut tick = || 1 + numbers.below(1 << 20);
+        let keys: Vec<_> = (0..peak)
+            .map(|number| dearest.call("schedule", || wheel.schedule(tick(), number)))
+            .collect();
+        for (at, &key) in keys.iter().enumerate() {
+            match at % 3 {
+                0 => _ = dearest.call("cancel", || wheel.cancel(key)),
+                1 => _ = dearest.call("reschedule", || wheel.reschedule(key, tick())),
+                _ => _ = dearest.call("schedule", || wheel.schedule(tick(), 0)),
+            }
+        }
     });
 }
 
