@@ -39,6 +39,9 @@ pub enum Error {
     },
     /// The timer was closed.
     Closed,
+    /// The call would wait for the timer's thread, on that thread: it was made by the hook
+    /// [`on_error`](crate::Builder::on_error), or by a waker that runs what it wakes.
+    OwnThread,
     /// The process was forked: the timer belongs to the parent, and no thread serves it here.
     Forked,
     /// Another timer, in this process or another, has the file.
@@ -151,6 +154,10 @@ impl fmt::Display for Error {
                  asking for more"
             ),
             Self::Closed => write!(f, "the timer is closed"),
+            Self::OwnThread => write!(
+                f,
+                "this waits for the timer and runs on the timer's thread: call it on another thread"
+            ),
             Self::Forked => write!(
                 f,
                 "this process was forked from the one that opened the timer; \

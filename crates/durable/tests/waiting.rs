@@ -1,7 +1,10 @@
 //! What goes on while the store is busy.
 
-use std::sync::mpsc;
-use std::time::{Duration, SystemTime};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Waker};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 use tickwheel_durable::store::{
     Change, Done, Leases, Limit, Loaded, Page, Position, Row, Settlement, Start, Store,
@@ -16,10 +19,10 @@ fn take(timer: &DurableTimer) -> Due {
     timer.recv_timeout(LONG).unwrap().expect("one is due")
 }
 
-/// A store that waits until it may commit.
+/// A store that waits until it may commit, or must not.
 struct Held {
     store: MemoryStore,
-    may: mpsc::Receiver<()>,
+    may: mpsc::Receiver<Result<(), Error>>,
 }
 
 impl Store for Held {
@@ -36,7 +39,7 @@ impl Store for Held {
     }
 
     fn commit(&mut self, settlements: &[Settlement], changes: &[Change]) -> Result<Done, Error> {
-        let _ = self.may.recv();
+        self.may.recv().unwrap_or(Ok(()))?;
         self.store.commit(settlements, changes)
     }
 
@@ -81,12 +84,107 @@ fn a_timeout_is_handed_out_while_the_store_commits() {
     let (go, may) = mpsc::channel();
     let timer =
         DurableTimer::builder().open_store(Held { store: MemoryStore::new(), may }).unwrap();
-    go.send(()).unwrap();
+    go.send(Ok(())).unwrap();
     timer.schedule("soon", now() + Duration::from_millis(200), b"").unwrap().wait().unwrap();
     let held = timer.schedule("held", now() + HOUR, b"").unwrap();
     assert_eq!(take(&timer).name(), "soon", "the commit is not over");
     drop(go);
     held.wait().unwrap();
+}
+
+#[test]
+fn a_task_that_is_not_polled_takes_nothing_from_a_thread_that_waits() {
+    let timer = DurableTimer::builder().open_store(MemoryStore::new()).unwrap();
+    let mut next = pin!(timer.next());
+    assert!(next.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let (came, comes) = mpsc::channel();
+    let waiting = timer.clone();
+    thread::spawn(move || {
+        for _ in 0..2 {
+            let due = waiting.recv().unwrap().expect("one is due");
+            came.send(due.name().to_owned()).unwrap();
+            due.ack();
+        }
+    });
+    // Until it waits.
+    thread::sleep(Duration::from_millis(200));
+    for name in ["a", "b"] {
+        timer.schedule(name, now(), b"").unwrap().wait().unwrap();
+        assert_eq!(comes.recv_timeout(LONG).unwrap(), name);
+    }
+}
+
+#[test]
+fn what_waits_for_the_timer_is_refused_on_its_thread_and_the_timer_goes_on() {
+    let (go, may) = mpsc::channel();
+    let (told, tells) = mpsc::channel();
+    let kept: Arc<Mutex<Option<DurableTimer>>> = Arc::default();
+    let hooks = Arc::clone(&kept);
+    let timer = DurableTimer::builder()
+        .on_error(move |_| {
+            let timer = hooks.lock().unwrap().clone().expect("it is kept");
+            let mut commit = timer.cancel("none").unwrap();
+            let results = [
+                timer.get("a").map(drop),
+                timer.len().map(drop),
+                timer.iter().next().expect("an error").map(drop),
+                timer.recv().map(drop),
+                timer.clone().close(),
+                commit.wait_timeout(LONG).expect("an error").map(drop),
+                commit.wait().map(drop),
+            ];
+            told.send(results).unwrap();
+        })
+        .open_store(Held { store: MemoryStore::new(), may })
+        .unwrap();
+    *kept.lock().unwrap() = Some(timer.clone());
+    go.send(Err(Error::store("commit", "refused"))).unwrap();
+    let mut commit = timer.schedule("a", now() + HOUR, b"").unwrap();
+    for (at, result) in tells.recv_timeout(LONG).unwrap().iter().enumerate() {
+        assert!(matches!(result, Err(Error::OwnThread)), "{at}: {result:?}");
+    }
+    assert!(commit.wait_timeout(LONG).expect("an answer").is_err());
+    drop(go);
+    let began = Instant::now();
+    let schedule = || timer.schedule("b", now() + HOUR, b"").unwrap();
+    // After the error it makes a pause.
+    while schedule().wait_timeout(LONG).expect("it goes on").is_err() {
+        assert!(began.elapsed() < LONG, "it recovers");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn the_last_handle_may_be_dropped_on_the_thread_of_the_timer() {
+    let (go, may) = mpsc::channel();
+    let (hand_over, handles) = mpsc::channel::<DurableTimer>();
+    let (told, tells) = mpsc::channel();
+    let timer = DurableTimer::builder()
+        .on_error(move |_| {
+            drop(handles.recv());
+            told.send(()).unwrap();
+        })
+        .open_store(Held { store: MemoryStore::new(), may })
+        .unwrap();
+    go.send(Err(Error::store("commit", "refused"))).unwrap();
+    drop(timer.schedule("a", now() + HOUR, b"").unwrap());
+    hand_over.send(timer).unwrap();
+    tells.recv_timeout(LONG).expect("no panic");
+    // The store is dropped when the timer has ended.
+    let began = Instant::now();
+    while go.send(Ok(())).is_ok() {
+        assert!(began.elapsed() < LONG, "it still runs");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_commit_that_has_told_what_it_did_tells_nothing_more() {
+    let timer = DurableTimer::builder().open_store(MemoryStore::new()).unwrap();
+    let mut commit = timer.schedule("a", now() + HOUR, b"").unwrap();
+    commit.wait_timeout(LONG).expect("it is made").unwrap();
+    let again = commit.wait_timeout(Duration::from_millis(10));
+    assert!(matches!(again, Some(Err(Error::Closed))), "{again:?}");
 }
 
 const HOUR: Duration = Duration::from_secs(3600);

@@ -41,12 +41,24 @@ impl<T> Keeper<T> {
         // After a failure what was handed out goes alone: what callers want put may be too much
         // for a full disk, and then nobody could make room.
         let alone = self.commit_pause.failures > 0 && settled > 0;
-        let most = if alone { 0 } else { self.commands.len().min(self.config.group) };
+        let most = if alone { 0 } else { self.group() };
         let (changes, tickets): (Vec<Change>, Vec<T>) =
             self.commands.drain(..most).map(|Command { ticket, change }| (change, ticket)).unzip();
         self.counts.commits += 1;
         self.counts.changes += (settlements.len() + changes.len()) as u64;
         Some(CommitCall { settlements, changes, tickets })
+    }
+
+    /// Returns how many commands go into one commit.
+    fn group(&self) -> usize {
+        let mut bytes = 0;
+        let commands = self.commands.iter().take(self.config.group);
+        let fits = commands.take_while(|command| {
+            let has_room = bytes < GROUP_BYTES;
+            bytes += command.change.bytes();
+            has_room
+        });
+        fits.count()
     }
 
     pub(super) fn committed(
@@ -137,3 +149,6 @@ impl<T> Keeper<T> {
         }
     }
 }
+
+/// The bytes of changes at which a commit is full: one that takes too long fails as a whole.
+const GROUP_BYTES: usize = 1 << 20;

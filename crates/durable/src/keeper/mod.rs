@@ -59,6 +59,8 @@ pub(crate) struct Keeper<T> {
     behind_pause: Pause,
     commit_pause: Pause,
     last_error: Option<Error>,
+    /// Why what was to be settled or given back at the end was not.
+    lost: Option<Error>,
 
     closing: bool,
     waits: bool,
@@ -98,6 +100,7 @@ impl<T> Keeper<T> {
             behind_pause: Pause::default(),
             commit_pause: Pause::default(),
             last_error: None,
+            lost: None,
             closing: false,
             waits: false,
             released: false,
@@ -131,9 +134,9 @@ impl<T> Keeper<T> {
         self.pending.is_some() || !self.flights.settled.is_empty()
     }
 
-    /// What went wrong since the last success.
-    pub(crate) fn last_error(&self) -> Option<&Error> {
-        self.last_error.as_ref()
+    /// Why what was to be settled or given back at the end was not.
+    pub(crate) fn lost(&self) -> Option<&Error> {
+        self.lost.as_ref()
     }
 
     /// Whether all is done after [`close`](Self::close).
@@ -232,7 +235,10 @@ impl<T> Keeper<T> {
                 // The store may have given some back, and another owner may have them by now.
                 self.tenure.clear();
                 // The leases run out by themselves.
-                self.released = !call.wanted;
+                if !call.wanted {
+                    self.released = true;
+                    self.lost = Some(error.clone());
+                }
                 self.failed(outbox, error);
             }
             Answer::Behind(call, Err(error)) => self.failed_behind(now, &call, true, error),
@@ -247,6 +253,7 @@ impl<T> Keeper<T> {
                     // settled comes again.
                     for (number, _) in self.flights.take_settled(self.flights.settled.len()) {
                         self.flights.end(number);
+                        self.lost = Some(error.clone());
                     }
                 }
                 let tickets = call.tickets.into_iter();
@@ -330,7 +337,7 @@ impl<T> Keeper<T> {
             return;
         }
         let time = self.tenure.time(now);
-        if self.flights.unsettled < self.config.in_flight {
+        if self.has_room_to_fly() || self.closing || self.flights.unsettled == 0 {
             self.held_since = None;
         } else if *self.held_since.get_or_insert(now.steady) + HELD <= now.steady {
             // Again in a minute.

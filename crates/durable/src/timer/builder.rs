@@ -123,8 +123,8 @@ impl Builder {
     }
 
     /// Sets the hook that the timer calls with each error of the store and with each timeout that
-    /// it found damaged. The hook runs on the timer's thread, so it must be short. The crate `log`
-    /// gets the same errors.
+    /// it found damaged. The hook runs on the timer's thread, so it must be short, and what waits
+    /// for the timer is [`Error::OwnThread`] there. The crate `log` gets the same errors.
     pub fn on_error(mut self, hook: impl FnMut(&Error) + Send + 'static) -> Self {
         self.on_error = Box::new(hook);
         self

@@ -2,10 +2,12 @@ use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use oneshot::{AsyncReceiver, Receiver};
 
+use super::handle::check_thread;
 use crate::Error;
 use crate::block_on::{block_on, block_on_until};
 use crate::keeper::Found;
@@ -21,6 +23,8 @@ use crate::keeper::Found;
 pub struct Commit<T> {
     state: State,
     done: fn(Found) -> T,
+    /// The thread that answers.
+    answers: ThreadId,
 }
 
 enum State {
@@ -30,8 +34,12 @@ enum State {
 }
 
 impl<T> Commit<T> {
-    pub(crate) fn new(receiver: Receiver<Result<Found, Error>>, done: fn(Found) -> T) -> Self {
-        Self { state: State::Waiting(receiver), done }
+    pub(super) fn new(
+        receiver: Receiver<Result<Found, Error>>,
+        done: fn(Found) -> T,
+        answers: ThreadId,
+    ) -> Self {
+        Self { state: State::Waiting(receiver), done, answers }
     }
 
     /// Blocks the thread until the change is durable, and returns what it did.
@@ -42,6 +50,7 @@ impl<T> Commit<T> {
     /// the change may be there. Making it again is safe. [`Error::Closed`] if the timer was closed
     /// first.
     pub fn wait(self) -> Result<T, Error> {
+        check_thread(self.answers)?;
         match self.state {
             State::Waiting(receiver) => match receiver.recv() {
                 Ok(reply) => reply.map(self.done),
@@ -54,12 +63,16 @@ impl<T> Commit<T> {
     }
 
     /// Blocks the thread as [`wait`](Self::wait) does, for so long at most. `None`: the store has
-    /// not answered yet, and the change may or may not be made later.
+    /// not answered yet, and the change may or may not be made later. Once it has told what the
+    /// change did, it is [`Error::Closed`].
     ///
     /// # Errors
     ///
     /// As for [`wait`](Self::wait).
     pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Result<T, Error>> {
+        if let Err(error) = check_thread(self.answers) {
+            return Some(Err(error));
+        }
         let until = Instant::now().checked_add(timeout);
         block_on_until(self, until)
     }
@@ -74,7 +87,7 @@ impl<T> Future for Commit<T> {
             State::Waiting(receiver) => receiver.into_future(),
             State::Polled(receiver) => receiver,
             // It has completed; there is nothing more to come.
-            State::Over => return Poll::Pending,
+            State::Over => return Poll::Ready(Err(Error::Closed)),
         };
         match Pin::new(&mut receiver).poll(context) {
             Poll::Pending => {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle, ThreadId};
 
 use super::due::Due;
 use super::shared::{Answered, Message, Shared, Ticket};
@@ -19,6 +19,8 @@ pub(super) struct Handle {
     sender: Sender<Message>,
     pub(super) shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Which thread that is.
+    pub(super) thread_id: ThreadId,
 }
 
 impl Handle {
@@ -42,7 +44,8 @@ impl Handle {
             on_error,
             thread_name,
         )?;
-        Ok(Self { sender, shared, thread: Mutex::new(Some(thread)) })
+        let thread_id = thread.thread().id();
+        Ok(Self { sender, shared, thread: Mutex::new(Some(thread)), thread_id })
     }
 
     /// Asks for a change. What it found comes to the receiver.
@@ -67,6 +70,7 @@ impl Handle {
         &self,
         read: impl FnOnce(&mut dyn Store) -> Result<R, Error> + Send + 'static,
     ) -> Result<R, Error> {
+        check_thread(self.thread_id)?;
         let (sender, receiver) = oneshot::channel();
         self.send(Message::Read(Box::new(move |store| {
             let _ = sender.send(caught("read the store", || read(store)));
@@ -106,7 +110,10 @@ impl Handle {
 
     pub(super) fn join(&self) {
         let thread = lock(&self.thread).take();
-        if let Some(thread) = thread {
+        // What runs on that thread may have dropped the last handle.
+        if let Some(thread) = thread
+            && check_thread(self.thread_id).is_ok()
+        {
             // A panic of the thread is told by `closed`.
             let _ = thread.join();
         }
@@ -121,4 +128,9 @@ impl Drop for Handle {
         let _ = self.sender.send(Message::Close { waits: false, done: None });
         self.join();
     }
+}
+
+/// Refuses to wait for the timer's thread on that thread.
+pub(super) fn check_thread(waits_for: ThreadId) -> Result<(), Error> {
+    if thread::current().id() == waits_for { Err(Error::OwnThread) } else { Ok(()) }
 }

@@ -21,7 +21,7 @@ use event_listener::Listener;
 pub use builder::Builder;
 pub use commit::Commit;
 pub use due::Due;
-use handle::Handle;
+use handle::{Handle, check_thread};
 pub use pending::{Iter, Pending};
 use shared::Message;
 pub use stats::Stats;
@@ -196,6 +196,7 @@ impl DurableTimer {
             if let Some(taken) = self.handle.try_take()? {
                 return Ok(taken);
             }
+            check_thread(self.handle.thread_id)?;
             let listener = self.handle.shared.due.listen();
             if let Some(taken) = self.handle.try_take()? {
                 return Ok(taken);
@@ -281,8 +282,11 @@ impl DurableTimer {
     ///
     /// # Errors
     ///
-    /// The store's, if the last acks could not be committed: their timeouts come again.
+    /// The store's, if the last acks could not be committed, so that their timeouts come again, or
+    /// the leases could not be given back, so that they run out. What went wrong before is no error
+    /// of this.
     pub fn close(self) -> Result<(), Error> {
+        check_thread(self.handle.thread_id)?;
         let (sender, receiver) = oneshot::channel();
         self.handle.send(Message::Close { waits: true, done: Some(sender) })?;
         let closed = receiver.recv().unwrap_or(Err(Error::Closed));
@@ -291,7 +295,7 @@ impl DurableTimer {
     }
 
     fn ask<T>(&self, change: Change, done: fn(Found) -> T) -> Result<Commit<T>, Error> {
-        Ok(Commit::new(self.handle.ask(change)?, done))
+        Ok(Commit::new(self.handle.ask(change)?, done, self.handle.thread_id))
     }
 }
 

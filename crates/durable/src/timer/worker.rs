@@ -7,6 +7,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
+use event_listener::IntoNotification;
+
 use super::shared::{Message, Read, Shared, Ticket};
 use super::stats::Stats;
 use crate::Error;
@@ -37,6 +39,8 @@ pub(super) struct Worker {
     on_error: Hook,
     closing: Vec<oneshot::Sender<Result<(), Error>>>,
     commit_time: CommitTime,
+    /// The steady time at which nothing waited for a consumer, or all were notified once more.
+    notified: u64,
     /// When the metrics were told.
     #[cfg(feature = "metrics")]
     told: Instant,
@@ -79,6 +83,7 @@ impl Worker {
             on_error,
             closing: Vec::new(),
             commit_time: CommitTime::default(),
+            notified: 0,
             #[cfg(feature = "metrics")]
             told: Instant::now(),
         };
@@ -93,7 +98,7 @@ impl Worker {
         }
         shared.is_closed.store(true, Ordering::SeqCst);
         let closed = match result {
-            Ok(()) => self.keeper.last_error().cloned().map_or(Ok(()), Err),
+            Ok(()) => self.keeper.lost().cloned().map_or(Ok(()), Err),
             Err(panic) => Err(Error::panicked("close the timer", &*panic)),
         };
         let Self { calls, reads, store, closing, receiver, keeper, .. } = self;
@@ -122,12 +127,20 @@ impl Worker {
 
     fn poll(&mut self) {
         let now = self.now();
+        let handed_out = self.keeper.counts.handed_out;
         let mut outbox = lock(&self.shared.outbox);
         let call = self.keeper.poll(now, &mut outbox);
         let waiting = outbox.len();
         drop(outbox);
-        if waiting > 0 {
-            self.shared.due.notify(waiting);
+        let new = (self.keeper.counts.handed_out - handed_out) as usize;
+        // Who was notified may never look, as a stream that nobody polls: what is new is for others.
+        self.shared.due.notify(waiting - new);
+        self.shared.due.notify(new.additional());
+        if waiting == 0 {
+            self.notified = now.steady;
+        } else if self.notified + NOTIFIED_EVERY <= now.steady {
+            self.notified = now.steady;
+            self.shared.due.notify(waiting.additional());
         }
         if let Some(call) = call {
             // It is there until `calls` is dropped.
@@ -262,6 +275,9 @@ fn serve(mut store: Box<dyn Store>, asked: &Receiver<Work>, answers: &Sender<Mes
 
 /// The longest time in which the wall clock is not looked at, in milliseconds.
 const LONGEST_SLEEP: u64 = 1_000;
+
+/// How long what waits for a consumer may wait for one who was notified, in milliseconds.
+const NOTIFIED_EVERY: u64 = 1_000;
 
 /// How often metrics are told, less what the longest sleep may be late.
 #[cfg(feature = "metrics")]

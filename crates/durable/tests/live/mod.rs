@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use postgres::Client;
+use tickwheel_durable::store::{Change, Store};
 use tickwheel_durable::{Cancelled, DurableTimer, PostgresStore, Scheduled, schedule_in};
 
 use super::{HOUR, LONG, now, take, until, worker};
@@ -565,6 +566,31 @@ fn of_several_hosts_the_one_that_answers_is_found() {
     let several = url.replace("@127.0.0.1:", "@127.0.0.1:1,127.0.0.1:");
     let timer = DurableTimer::connect(&several).unwrap();
     timer.schedule("a", now(), b"").unwrap().wait().unwrap();
+}
+
+#[test]
+fn a_host_that_accepts_and_is_silent_does_not_hide_the_next() {
+    let Some(server) = Server::start() else { return };
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let both = server.database().replace("127.0.0.1:", &format!("127.0.0.1:{port},127.0.0.1:"));
+    until("the second is reached", || PostgresStore::connect(&both).is_ok());
+}
+
+#[test]
+fn a_lease_that_is_set_after_connecting_limits_that_connection() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    // A call may wait a second for a lock, and with the lease of before a tenth of that.
+    let mut store = PostgresStore::connect(&url).unwrap().lease(HOUR);
+    let mut other = client(&url);
+    other.batch_execute("select tickwheel_schedule('a', clock_timestamp(), '')").unwrap();
+    let mut lunch = other.transaction().unwrap();
+    lunch.query_one("select tickwheel_cancel('a')", &[]).unwrap();
+    let began = Instant::now();
+    let done = store.commit(&[], &[Change::cancel("a")]).unwrap();
+    assert!(done.changed[0].is_err(), "it is locked");
+    assert!(Duration::from_secs(1) <= began.elapsed(), "{:?}", began.elapsed());
 }
 
 #[test]

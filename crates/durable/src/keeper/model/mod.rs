@@ -118,6 +118,32 @@ fn consumers_that_settle_nothing_for_a_minute_are_told_of() {
     assert_eq!(told(&world), 2, "once a minute");
 }
 
+#[test]
+fn consumers_that_settle_no_large_payload_for_a_minute_are_told_of() {
+    let mut world = World::new(1);
+    world.config = Config { near_rows: 1_000, near_bytes: 1 << 20, in_flight: 50, ..world.config };
+    world.restart();
+    (0..30).for_each(|name| world.put_large(&format!("{name}"), 0));
+    for _ in 0..30 {
+        world.settle_down();
+        world.take();
+    }
+    world.pass(70_000);
+    let is_told = |error: &Error| matches!(error, Error::Held { .. });
+    assert_eq!(world.keeper.troubles.iter().filter(|error| is_told(error)).count(), 1);
+}
+
+/// Or one that takes too long would fail as a whole, and so would the next of the same callers.
+#[test]
+fn large_payloads_are_several_commits() {
+    let mut world = World::new(1);
+    world.config = Config { near_rows: 1_000, near_bytes: 8 << 20, group: 1_000, ..world.config };
+    world.restart();
+    (0..40).for_each(|name| world.put_large(&format!("{name}"), 100_000_000));
+    world.settle_down();
+    assert_eq!(world.keeper.counts.commits, 3);
+}
+
 /// Or what becomes due would find no room.
 #[test]
 fn what_is_in_flight_fills_little_more_than_a_quarter_of_the_memory() {
@@ -147,6 +173,28 @@ fn close_waits_for_what_consumers_hold() {
     world.settle_down();
     assert!(world.keeper.is_closed());
     assert_eq!(world.store.count().unwrap(), 1, "what nobody had taken is still there");
+}
+
+#[test]
+fn close_tells_of_acks_that_it_lost_and_of_no_older_error() {
+    for loses in [false, true] {
+        let mut world = World::new(1);
+        world.put("a", 0);
+        world.settle_down();
+        world.take();
+        world.puts_fail = true;
+        world.put("b", 0);
+        if loses {
+            world.settle_one(0, Settled::Ack);
+        } else {
+            world.settle_down();
+            assert_eq!(world.failed, 1);
+        }
+        world.keeper.close(&mut world.outbox, false);
+        world.settle_down();
+        assert!(world.keeper.is_closed());
+        assert_eq!(world.keeper.lost().is_some(), loses, "{:?}", world.keeper.lost());
+    }
 }
 
 #[test]

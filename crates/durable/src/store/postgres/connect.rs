@@ -1,23 +1,29 @@
 //! Connecting by a URL: its parameters, and TLS.
 
-use std::time::Duration;
-
+use std::hash::{BuildHasher, RandomState};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode, TargetSessionAttrs};
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, NoTls, Socket};
 
 use crate::Error;
 
-type Connecting = Pin<Box<dyn Future<Output = Result<Client, tokio_postgres::Error>> + Send>>;
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+type Connecting = Pin<Box<dyn Future<Output = Result<Client, Failure>> + Send>>;
 
-/// Makes a connection; called again after each error.
-pub(super) type Connect = Arc<dyn Fn() -> Connecting + Send + Sync>;
+/// Makes a connection within a limit; called again after each error.
+pub(super) type Connect = Arc<dyn Fn(Duration) -> Connecting + Send + Sync>;
 
 /// Returns how to connect by this configuration. What the connection does runs as a task of the
 /// runtime that connects, until its client is dropped.
+///
+/// Of several hosts each has its part of the limit, because one may accept and then be silent; the
+/// last part is for what the connection is made for. The first is the one after that which was
+/// tried last, because a connection is made anew when that one failed.
 pub(super) fn by_config<T>(config: Config, tls: T) -> Connect
 where
     T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
@@ -25,17 +31,90 @@ where
     T::TlsConnect: Send,
     <T::TlsConnect as tokio_postgres::tls::TlsConnect<Socket>>::Future: Send,
 {
-    Arc::new(move || {
-        let (config, tls) = (config.clone(), tls.clone());
+    let hosts: Arc<[Config]> = by_host(config).into();
+    let first = match hosts[0].get_load_balance_hosts() {
+        LoadBalanceHosts::Random => RandomState::new().hash_one(0) as usize % hosts.len(),
+        _ => 0,
+    };
+    let next = Arc::new(AtomicUsize::new(first));
+    Arc::new(move |limit| {
+        let (hosts, next, tls) = (Arc::clone(&hosts), Arc::clone(&next), tls.clone());
         Box::pin(async move {
-            let (client, connection) = config.connect(tls).await?;
-            tokio::spawn(async move {
-                // Each call tells the error that it met.
-                let _ = connection.await;
-            });
-            Ok(client)
+            let limit = match hosts.len() {
+                1 => limit,
+                several => limit / (several as u32 + 1),
+            };
+            let mut failure = Failure::from("no host");
+            for _ in 0..hosts.len() {
+                let host = next.load(Ordering::Relaxed);
+                next.store((host + 1) % hosts.len(), Ordering::Relaxed);
+                let connecting = hosts[host].connect(tls.clone());
+                match tokio::time::timeout(limit, connecting).await {
+                    Ok(Ok((client, connection))) => {
+                        tokio::spawn(async move {
+                            // Each call tells the error that it met.
+                            let _ = connection.await;
+                        });
+                        return Ok(client);
+                    }
+                    Ok(Err(error)) => failure = error.into(),
+                    Err(_) => failure = format!("no answer within {limit:?}").into(),
+                }
+            }
+            Err(failure)
         })
     })
+}
+
+/// Returns a configuration for each host.
+fn by_host(config: Config) -> Vec<Config> {
+    let (hosts, addresses) = (config.get_hosts(), config.get_hostaddrs());
+    let ports = config.get_ports();
+    let count = hosts.len().max(addresses.len());
+    let fits = |length: usize, least: usize| length <= least || length == count;
+    if count < 2 || !fits(hosts.len(), 0) || !fits(addresses.len(), 0) || !fits(ports.len(), 1) {
+        // One host, or what the driver refuses.
+        return vec![config];
+    }
+    let one = |at: usize| {
+        let mut one = without_hosts(&config);
+        match hosts.get(at) {
+            Some(Host::Tcp(host)) => drop(one.host(host)),
+            #[cfg(unix)]
+            Some(Host::Unix(path)) => drop(one.host_path(path)),
+            None => {}
+        }
+        if let Some(&address) = addresses.get(at) {
+            one.hostaddr(address);
+        }
+        if let Some(&port) = ports.get(at).or_else(|| ports.first()) {
+            one.port(port);
+        }
+        one
+    };
+    (0..count).map(one).collect()
+}
+
+/// Copies all else: the driver has no way to take a host out.
+fn without_hosts(config: &Config) -> Config {
+    let mut copy = Config::new();
+    config.get_user().map(|user| copy.user(user));
+    config.get_password().map(|password| copy.password(password));
+    config.get_dbname().map(|name| copy.dbname(name));
+    config.get_options().map(|options| copy.options(options));
+    config.get_application_name().map(|name| copy.application_name(name));
+    config.get_connect_timeout().map(|&timeout| copy.connect_timeout(timeout));
+    config.get_tcp_user_timeout().map(|&timeout| copy.tcp_user_timeout(timeout));
+    config.get_keepalives_interval().map(|interval| copy.keepalives_interval(interval));
+    config.get_keepalives_retries().map(|retries| copy.keepalives_retries(retries));
+    copy.ssl_mode(config.get_ssl_mode())
+        .ssl_negotiation(config.get_ssl_negotiation())
+        .keepalives(config.get_keepalives())
+        .keepalives_idle(config.get_keepalives_idle())
+        .target_session_attrs(config.get_target_session_attrs())
+        .channel_binding(config.get_channel_binding())
+        .load_balance_hosts(config.get_load_balance_hosts());
+    copy
 }
 
 /// What the parameters say of TLS and the driver does not know.

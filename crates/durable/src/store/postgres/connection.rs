@@ -25,6 +25,10 @@ impl Connection {
         Self { client, begin: begin(limit), limit }
     }
 
+    pub(super) fn with_limit(self, limit: Duration) -> Self {
+        Self::new(self.client, limit)
+    }
+
     pub(super) async fn begin(&self) -> Result<(), Error> {
         self.execute(&self.begin).await
     }

@@ -146,6 +146,7 @@ impl PostgresStore {
     /// that cannot reach the database for three quarters of it hands out nothing more.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
+        self.connection = self.connection.take().map(|connection| connection.with_limit(lease / 3));
         self
     }
 
@@ -166,7 +167,7 @@ impl PostgresStore {
             let connected = match connection.take() {
                 Some(connected) => connected,
                 None => {
-                    let client = connect().await.map_err(|e| Error::store(&*doing, e))?;
+                    let client = connect(limit).await.map_err(|e| Error::store(&*doing, e))?;
                     let connected = Connection::new(client, limit);
                     set_up(&connected, makes_tables).await?;
                     connected
