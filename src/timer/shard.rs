@@ -59,8 +59,10 @@ pub(super) struct ShardState {
     pub(super) stopped: bool,
     /// The latest deadline that the worker has taken out: no timeout that is due later fired.
     last: u64,
-    /// The keys of the other timeouts that stopping took out, so that their handles can tell that
-    /// these did not fire either.
+    /// The `reached` of the shard when it was closed.
+    closed_at: u64,
+    /// The keys of the timeouts that were due by then, and that stopping took out, so that their
+    /// handles can tell that these did not fire either.
     taken: KeyRuns,
     /// How many timeouts had been [placed](ShardCounts::placed) when the memory was last taken out
     /// of the wheel.
@@ -144,6 +146,7 @@ impl Shard {
             lane: hub.recording.lane(number),
             stopped: false,
             last: 0,
+            closed_at: 0,
             taken: KeyRuns::default(),
             shrunk_at: 0,
             emptied: None,
@@ -389,7 +392,7 @@ impl Shard {
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.stopped = true;
-        self.reached.store(u64::MAX, Ordering::Release);
+        state.closed_at = self.reached.swap(u64::MAX, Ordering::AcqRel);
     }
 
     /// Takes out a bounded number of the timeouts that are left, and returns whether these were
@@ -406,7 +409,9 @@ impl Shard {
             let left = due.or_else(|| state.wheel.expire_bounded(NEVER, &mut work));
             let Some(expired) = left else { break };
             self.hub.give_back();
-            if expired.deadline <= state.last {
+            // One that was scheduled for the past has the wheel's present as its deadline, and its
+            // handle has an earlier one.
+            if expired.deadline <= state.closed_at {
                 state.taken.insert(expired.key);
             }
             let task = match expired.value {

@@ -4,7 +4,9 @@ use crate::help::{Count, CountsDrop, Gate, Manual, build, ms, threads_named, wai
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
-use tickwheel::{Mode, Next, Run, ScheduleErrorKind, Status, StopError, Task, Timer, Unfired};
+use tickwheel::{
+    ManualClock, Mode, Next, Run, ScheduleErrorKind, Status, StopError, Task, Timer, Unfired,
+};
 
 in_each_mode! {
     gives_back_what_did_not_fire,
@@ -15,6 +17,7 @@ in_each_mode! {
     inside_a_task_it_is_an_error,
     each_stop_waits_for_a_running_task_and_the_first_gets_what_is_left,
     a_clock_that_goes_on_moves_nothing,
+    what_was_scheduled_for_the_past_and_comes_back_says_so,
 }
 
 fn gives_back_what_did_not_fire(manual: Manual) {
@@ -54,6 +57,25 @@ fn nothing_comes_back_where_nothing_waits(mode: Mode) {
         assert!(manual.timer.schedule(ms(1), || {}).is_err());
         manual.advance(10);
     }
+}
+
+/// The wheel has another deadline for such a timeout than its handle.
+fn what_was_scheduled_for_the_past_and_comes_back_says_so(mode: Mode) {
+    let clock = ManualClock::new();
+    let builder = Timer::builder().mode(mode).shards(1).clock(clock.clone());
+    let (timer, mut driver) = builder.build_driven().expect("in range");
+    let start = timer.now();
+    let fired = timer.schedule(ms(5), || {}).expect("it runs");
+    for _ in 0..2 {
+        clock.advance(ms(5));
+        driver.turn();
+    }
+    let made_late = timer.schedule_at(start + ms(3), || {}).expect("it runs");
+    let moved_late = timer.schedule(ms(100), || {}).expect("it runs");
+    assert!(moved_late.reschedule_at(start + ms(3)));
+    assert_eq!(timer.stop().expect("outside").len(), 2);
+    assert_eq!(fired.status(), Status::Fired);
+    assert_eq!([made_late.status(), moved_late.status()], [Status::Stopped; 2]);
 }
 
 fn gives_back_by_deadline(mode: Mode) {
