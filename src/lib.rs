@@ -97,7 +97,7 @@
 //!   needs a [`Driver`], because there are no threads.
 //! - `stream`: [`Interval`], [`DelayQueue`], [`DelayMap`] and [`DelayReceiver`] are streams, by the
 //!   crate `futures-core`.
-//! - `hyper`: a [`Timer`] sets the time limits of hyper's servers and clients.
+//! - `hyper`: a [`Timer`] sets the time limits of hyper's servers and clients; not in a browser.
 //! - `boot-clock`: `BootClock`, which goes on while the machine is suspended, by the crate
 //!   `rustix`.
 //! - `record`: `Recorder` and `TimerBuilder::record` write what a program does to its timeouts, as

@@ -1,6 +1,7 @@
 //! Futures on a timer, for any executor: sleep, timeout, interval.
 
-#[cfg(feature = "hyper")]
+// hyper wants instants of std.
+#[cfg(all(feature = "hyper", not(all(target_family = "wasm", target_os = "unknown"))))]
 mod hyper;
 mod interval;
 mod sleep;

@@ -9,7 +9,9 @@
 //! earlier of the tick it found and the tick it was told meanwhile. So no wake-up is lost.
 //!
 //! A thread may lose its core anywhere in between. Until it has told the worker, others find
-//! `watched` as it was; until the worker has woken up, each thread that comes here notifies it.
+//! `watched` as it was; until the worker has woken up, each thread that comes here notifies it. That
+//! may wake it once in vain. A hook is the exception: only the thread that is about to call it does.
+//! A driver that rests by a waker, as in `run`, is woken by each.
 //!
 //! A worker is a thread or a [`Driver`](super::Driver), and they differ in how they are told. A
 //! thread sleeps on a condition variable. A driver leaves a [`Bell`] here at the end of a turn. The
@@ -46,10 +48,10 @@ use core::task::Waker;
 /// The place where the worker sleeps.
 ///
 /// The worker looks at every shard, leaves at each the tick by which it looks again, and sleeps
-/// until the earliest of these. A thread that schedules something earlier writes the tick down at
-/// the shard, and then here, and wakes the worker if it would sleep for longer. A tick that a
-/// thread writes down here while the worker looks is not lost: the worker takes the earlier of the
-/// tick it found and the tick it was told.
+/// until the earliest of these. A thread that schedules something earlier writes the tick down here,
+/// wakes the worker if it would sleep for longer, and then writes it down at the shard. A tick that
+/// a thread writes down here while the worker looks is not lost: the worker takes the earlier of
+/// the tick it found and the tick it was told.
 pub(super) struct Park {
     state: Mutex<ParkState>,
     /// A worker thread waits here.

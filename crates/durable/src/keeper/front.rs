@@ -78,6 +78,11 @@ impl Unread {
         Position::before(self.before) <= self.after
     }
 
+    /// Returns whether these are the rows of one deadline, which were tried alone and failed.
+    fn is_damaged(&self) -> bool {
+        0 < self.pause.failures && self.before <= self.after.deadline + 1
+    }
+
     fn overlaps(&self, other: &Self) -> bool {
         self.after < Position::before(other.before) && other.after < Position::before(self.before)
     }
@@ -101,8 +106,9 @@ impl Place {
         place
     }
 
+    /// Returns whether there is a past to read. What is damaged may stay so, and does not count.
     pub(super) fn is_behind(&self) -> bool {
-        !self.unread.is_empty()
+        !self.unread.iter().all(Unread::is_damaged)
     }
 
     /// Lets what comes after this position and before that deadline be read by and by.
@@ -125,7 +131,7 @@ impl Place {
         if unread.is_empty() {
             self.unread.swap_remove(at);
         }
-        if self.again && self.unread.is_empty() {
+        if self.again && !self.is_behind() {
             self.again = false;
             self.ends += 1;
             self.add(Unread::new(Position::start(), self.recent));
@@ -152,9 +158,10 @@ impl Place {
         self.recent = now.max(self.recent);
         self.loaded = self.loaded.clone().min(Position::before(self.recent));
         self.complete_until = 0;
+        let is_all = |unread: &Unread| unread.after == Position::start() && recent <= unread.before;
         if !self.is_behind() {
             self.add(Unread::new(Position::start(), recent));
-        } else if self.unread.iter().all(|unread| unread.after != Position::start()) {
+        } else if !self.unread.iter().any(is_all) {
             self.again = true;
         }
         self.add(Unread::new(Position::before(recent), self.recent));
@@ -437,6 +444,30 @@ mod tests {
         place.forget(Position::before(200));
         place.forget(Position::before(400));
         assert_eq!(unread(&place), [(0, 50), (200, 600)]);
+    }
+
+    #[test]
+    fn read_again_all_that_was_read_is_read_once_more() {
+        let mut place = Place::new(1, 50, 100);
+        assert!(place.read_behind(&Position::before(50), Position::before(100)));
+        place.read_again(150, 225);
+        assert!(place.read_behind(&Position::before(150), Position::before(225)));
+        assert_eq!(unread(&place), [(0, 50)]);
+        assert!(place.read_behind(&Position::start(), Position::before(50)));
+        assert_eq!(unread(&place), [(0, 225)]);
+    }
+
+    #[test]
+    fn what_is_damaged_keeps_nothing_else_from_being_read_again() {
+        let mut place = Place::new(1, 0, 100);
+        assert!(place.read_behind(&Position::before(0), Position::before(20)));
+        place.fail_behind(&Position::before(20), false, 0, 1_000);
+        place.read_again(100, 200);
+        assert!(place.read_behind(&Position::before(100), Position::before(200)));
+        assert!(place.read_behind(&Position::before(21), Position::before(100)));
+        assert_eq!(unread(&place), [(0, 200)]);
+        place.fail_behind(&Position::start(), true, 0, 1_000);
+        assert!(place.is_behind());
     }
 
     #[test]

@@ -210,6 +210,5 @@ mod tests {
         };
         assert!(matches!(error, Error::Closed));
         assert_eq!((from[0].lease.partition, from[0].after.deadline), (bad, deadline));
-        println!("{calls} calls");
     }
 }
