@@ -158,11 +158,12 @@ impl Place {
         self.recent = now.max(self.recent);
         self.loaded = self.loaded.clone().min(Position::before(self.recent));
         self.complete_until = 0;
-        let is_all = |unread: &Unread| unread.after == Position::start() && recent <= unread.before;
-        if !self.is_behind() {
-            self.add(Unread::new(Position::start(), recent));
-        } else if !self.unread.iter().any(is_all) {
-            self.again = true;
+        let from_start = self.unread.iter().find(|unread| unread.after == Position::start());
+        match from_start.map(|unread| unread.before) {
+            _ if !self.is_behind() => self.add(Unread::new(Position::start(), recent)),
+            // What was read already, after the oldest that was not begun.
+            Some(end) => self.add(Unread::new(Position::before(end), recent)),
+            None => self.again = true,
         }
         self.add(Unread::new(Position::before(recent), self.recent));
     }
@@ -452,9 +453,7 @@ mod tests {
         assert!(place.read_behind(&Position::before(50), Position::before(100)));
         place.read_again(150, 225);
         assert!(place.read_behind(&Position::before(150), Position::before(225)));
-        assert_eq!(unread(&place), [(0, 50)]);
-        assert!(place.read_behind(&Position::start(), Position::before(50)));
-        assert_eq!(unread(&place), [(0, 225)]);
+        assert_eq!(unread(&place), [(0, 50), (50, 150)]);
     }
 
     #[test]
