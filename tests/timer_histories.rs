@@ -2,7 +2,7 @@
 //! and dropped in turn, against a counting allocator.
 //!
 //! Alone in its file, because it counts what the whole process allocates. `TICKWHEEL_HISTORY` in
-//! the environment makes it that many times as long; by default it is a tenth, with
+//! the environment makes it that many times as long; by default it is a quarter, with
 //! `TICKWHEEL_LONG` all of it.
 
 #[path = "common/mod.rs"]
@@ -31,7 +31,7 @@ fn ms(millis: u64) -> Duration {
 /// the second half no more than in the first.
 fn history(name: &str, rounds: usize, mut round: impl FnMut(usize)) {
     let times = asked("TICKWHEEL_HISTORY");
-    let rounds = times.map_or_else(|| long(rounds / 10, rounds), |times| rounds * times as usize);
+    let rounds = times.map_or_else(|| long(rounds / 4, rounds), |times| rounds * times as usize);
     // What the first rounds leave behind for good is not of them: stacks, names, and the like.
     (0..rounds / 10).for_each(&mut round);
     let before = ALLOCATOR.allocated();
