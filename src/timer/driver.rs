@@ -159,10 +159,9 @@ impl Driver {
     /// Drives the timer until it is stopped, on any runtime. `sleep_until` returns a future of that
     /// runtime that ends at an instant of the timer's clock.
     ///
-    /// Whoever schedules something earlier wakes the task that polls this. While one thread calls
-    /// the task's waker, others leave it to that thread, so a slow waker makes what they schedule
-    /// late. Between two turns with something due this future yields, so that others of its thread
-    /// run. Dropping it drops the driver, and so ends the timer.
+    /// Whoever schedules something earlier wakes the task that polls this. Between two turns with
+    /// something due this future yields, so that others of its thread run. Dropping it drops the
+    /// driver, and so ends the timer.
     ///
     /// ```
     /// use std::time::Duration;

@@ -337,10 +337,12 @@ impl Park {
             _ => None,
         };
         drop(state);
-        self.told.notify_one();
-        if let Some(waker) = waker {
-            swallow(catch(|| waker.wake_by_ref()));
-            swallow(waker);
+        match waker {
+            Some(waker) => {
+                swallow(catch(|| waker.wake_by_ref()));
+                swallow(waker);
+            }
+            None => self.told.notify_one(),
         }
     }
 }

@@ -57,10 +57,8 @@ pub(super) struct ShardState {
     lane: ShardLane,
     /// Nothing is scheduled or fired any more.
     pub(super) stopped: bool,
-    /// The latest deadline that the worker has taken out: no timeout that is due later fired.
+    /// The `reached` of the shard when it was closed: no timeout that is due later fired.
     last: u64,
-    /// The `reached` of the shard when it was closed.
-    closed_at: u64,
     /// The keys of the timeouts that were due by then, and that stopping took out, so that their
     /// handles can tell that these did not fire either.
     taken: KeyRuns,
@@ -146,7 +144,6 @@ impl Shard {
             lane: hub.recording.lane(number),
             stopped: false,
             last: 0,
-            closed_at: 0,
             taken: KeyRuns::default(),
             shrunk_at: 0,
             emptied: None,
@@ -313,7 +310,6 @@ impl Shard {
         debug_assert_eq!(due.len(), 0, "what was taken out has run");
         while let Some(expired) = state.wheel.expire_bounded(now, &mut work) {
             state.lane.is_due(expired.key);
-            state.last = state.last.max(expired.deadline);
             if due.push(expired) {
                 break;
             }
@@ -392,7 +388,7 @@ impl Shard {
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.stopped = true;
-        state.closed_at = self.reached.swap(u64::MAX, Ordering::AcqRel);
+        state.last = self.reached.swap(u64::MAX, Ordering::AcqRel);
     }
 
     /// Takes out a bounded number of the timeouts that are left, and returns whether these were
@@ -411,7 +407,7 @@ impl Shard {
             self.hub.give_back();
             // One that was scheduled for the past has the wheel's present as its deadline, and its
             // handle has an earlier one.
-            if expired.deadline <= state.closed_at {
+            if expired.deadline <= state.last {
                 state.taken.insert(expired.key);
             }
             let task = match expired.value {
