@@ -1,6 +1,7 @@
 //! The systems that live on timing wheels, each small and real: one module per system, and one
 //! program per system in `src/bin`. The README tells what each shows and how to run it.
 
+pub mod accept;
 pub mod expiring_cache;
 pub mod failed_calls;
 pub mod frame;

@@ -7,6 +7,7 @@ mod process;
 pub use link::Event;
 pub use process::{ServerProcess, open_files, serve};
 
+use crate::accept::accept;
 use crate::frame::Frame;
 use link::{Link, Role};
 use std::io;
@@ -60,18 +61,12 @@ impl Server {
         let accepts = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             loop {
-                match listener.accept().await {
-                    Ok((stream, _)) => {
-                        let (link, settings) = (Link::new(&settings), settings.clone());
-                        let (sender, mut frames) = mpsc::channel(QUEUED);
-                        connections.spawn(async move {
-                            link.run(stream, Role::Server, &settings, &sender, &mut frames).await
-                        });
-                    }
-                    // Too many open files, say: they are fewer later.
-                    Err(_) if settings.timer.sleep(settings.interval).await.is_ok() => {}
-                    Err(_) => return, // the timer was stopped
-                }
+                let stream = accept(&listener).await;
+                let (link, settings) = (Link::new(&settings), settings.clone());
+                let (sender, mut frames) = mpsc::channel(QUEUED);
+                connections.spawn(async move {
+                    link.run(stream, Role::Server, &settings, &sender, &mut frames).await
+                });
                 while connections.try_join_next().is_some() {}
             }
         });
