@@ -1,6 +1,8 @@
 //! A cache without a thread expires as it promises, and as moka does.
 
+use std::cell::Cell;
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::time::Duration;
 use systems::expiring_cache::{ExpiringCache, Lifetimes, beside_moka, requests};
 use tickwheel::Mode;
@@ -42,9 +44,10 @@ fn each_entry_lives_as_long_as_a_map_that_looks_at_all_says() {
             let mut cache = ExpiringCache::new(mode, lifetimes);
             let mut model = Model { lifetimes, entries: HashMap::new() };
             let mut now = 0;
-            for _ in 0..50_000 {
-                now += rng.u64(..3);
-                let key = rng.u32(..40);
+            for turn in 0..50_000 {
+                // Now and then, all expire at once.
+                now += if turn % 500 == 0 { 60 } else { rng.u64(..3) };
+                let key = rng.u32(..400);
                 model.expire(now);
                 let was_there = model.entries.contains_key(&key);
                 match rng.u32(..10) {
@@ -58,7 +61,11 @@ fn each_entry_lives_as_long_as_a_map_that_looks_at_all_says() {
                     }
                     _ => assert_eq!(cache.get(now, &key).is_some(), model.get(now, key)),
                 }
-                assert_eq!(cache.len(now), model.entries.len(), "{lifetimes:?}, {mode}, {now}");
+                assert!(model.entries.len() <= cache.len(), "{lifetimes:?}, {mode}, {now}");
+                if turn % 700 == 0 {
+                    cache.clean_up(now);
+                    assert_eq!(cache.len(), model.entries.len(), "{lifetimes:?}, {mode}, {now}");
+                }
             }
         }
     }
@@ -71,8 +78,61 @@ fn an_entry_expires_at_its_tick_and_not_before() {
     cache.insert(0, 1, "used");
     cache.insert(0, 2, "not used");
     assert!(cache.get(19, &1).is_some() && cache.get(38, &1).is_some());
-    assert_eq!((cache.len(38), cache.get(49, &1)), (1, Some(&"used")));
+    assert_eq!((cache.len(), cache.get(49, &1)), (1, Some(&"used")));
     assert_eq!(cache.get(50, &1), None);
+}
+
+/// Counts how often it is dropped.
+struct Counts(Rc<Cell<usize>>);
+
+impl Drop for Counts {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
+#[test]
+fn no_call_pays_for_all_that_has_expired_and_none_returns_it() {
+    const ENTRIES: usize = 200_000;
+    for mode in modes() {
+        let lifetimes = Lifetimes { after_write: Some(1_000), after_access: None };
+        let mut cache = ExpiringCache::new(mode, lifetimes);
+        let dropped = Rc::new(Cell::new(0));
+        for key in 0..ENTRIES {
+            cache.insert(0, key, Counts(Rc::clone(&dropped)));
+        }
+        let mut most = 0;
+        let mut count = |call: &mut dyn FnMut() -> bool| {
+            let before = dropped.get();
+            assert!(!call(), "{mode}: what has expired is not returned");
+            most = most.max(dropped.get() - before);
+        };
+        // From the end, because the first ones are dropped first.
+        for key in (0..ENTRIES).rev().take(3_000) {
+            match key % 3 {
+                0 => count(&mut || cache.get(1_000, &key).is_some()),
+                1 => count(&mut || cache.remove(1_000, &key).is_some()),
+                _ => count(&mut || cache.insert(1_000, key, Counts(Rc::clone(&dropped))).is_some()),
+            }
+        }
+        println!("{mode}: at most {most} of {ENTRIES} are dropped in one call");
+        assert!(most <= 66, "{mode}: {most}, of 64 and the one that was asked for");
+        let left = cache.len();
+        assert!(left < ENTRIES - 30 * 3_000, "{mode}: {left} are left, too many");
+    }
+}
+
+#[test]
+fn an_entry_in_use_outlives_its_first_deadline_at_no_cost_for_others() {
+    let lifetimes = Lifetimes { after_write: None, after_access: Some(20) };
+    for mode in modes() {
+        let mut cache = ExpiringCache::new(mode, lifetimes);
+        (0..100).for_each(|key| _ = cache.insert(0, key, key));
+        for now in (0..2_000).step_by(19) {
+            assert_eq!(cache.get(now, &7), Some(&7), "{mode}, {now}");
+        }
+        assert_eq!((cache.len(), cache.get(2_020, &7)), (1, None), "{mode}");
+    }
 }
 
 #[test]
@@ -82,13 +142,14 @@ fn memory_is_that_of_what_has_not_expired_without_a_thread() {
     for mode in modes() {
         let mut cache = ExpiringCache::new(mode, lifetimes);
         let mut model = Model { lifetimes, entries: HashMap::new() };
-        let (mut hits, mut second) = ([0; 2], 0);
+        let (mut hits, mut second, mut most) = ([0; 2], 0, 0);
         for &(now, object) in &requests {
             // The lifetimes end in the middle of a second.
             if second != now {
                 model.expire(now);
                 second = now;
-                assert_eq!(cache.len(now), model.entries.len());
+                // Some thousand operations a second drop all that has expired, without a thread.
+                most = most.max(cache.len() - model.entries.len());
             }
             match model.get(now, object) {
                 true => hits[0] += 1,
@@ -100,6 +161,7 @@ fn memory_is_that_of_what_has_not_expired_without_a_thread() {
             }
         }
         assert_eq!(hits[0], hits[1], "{mode}");
+        println!("{mode}: at most {most} have expired and are there");
     }
 }
 
