@@ -5,8 +5,7 @@
 use std::error::Error;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tickwheel::{Next, ScheduleErrorKind, Status, Timeout, Timer};
 
@@ -33,6 +32,22 @@ pub struct FailedCalls {
     timer: Timer,
     policy: Policy,
     gives_up: Arc<Hook>,
+    account: Arc<Mutex<Account>>,
+}
+
+/// What became of each call. `registered` is always the sum of the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    pub registered: u64,
+    pub succeeded: u64,
+    pub given_up: u64,
+    pub withdrawn: u64,
+    /// The timer had no room for the call, or was stopped.
+    pub rejected: u64,
+    /// The timer stopped, or its executor dropped the call.
+    pub dropped: u64,
+    /// The call is to be tried, or runs, or the hook is being told of it.
+    pub pending: u64,
 }
 
 type Hook = dyn Fn(&str, Failure) + Send + Sync;
@@ -44,8 +59,22 @@ pub type Failure = Box<dyn Error + Send + Sync>;
 #[derive(Debug)]
 pub struct FailedCall {
     timeout: Timeout,
-    /// Set by the first of those that end it: its last run, or a caller who withdraws it.
-    has_ended: Arc<AtomicBool>,
+    end: Arc<OnceLock<End>>,
+}
+
+/// How a call ended. The first that says so counts: its last run, or a caller who withdraws it.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Succeeded,
+    GivenUp,
+    Withdrawn,
+    Rejected,
+}
+
+/// Enters the end of a call into the account when the timer drops the call.
+struct Entry {
+    account: Arc<Mutex<Account>>,
+    end: Arc<OnceLock<End>>,
 }
 
 /// Says why a failed call will not be tried again, and gives it back.
@@ -75,7 +104,8 @@ impl FailedCalls {
         policy: Policy,
         gives_up: impl Fn(&str, Failure) + Send + Sync + 'static,
     ) -> Self {
-        Self { timer: timer.clone(), policy, gives_up: Arc::new(gives_up) }
+        let (account, gives_up) = (Arc::default(), Arc::new(gives_up));
+        Self { timer: timer.clone(), policy, gives_up, account }
     }
 
     /// Tries `call`, which has just failed, again and again, until it succeeds, is withdrawn, or
@@ -90,10 +120,11 @@ impl FailedCalls {
         F: FnMut() -> Result<(), Failure> + Send + 'static,
     {
         let (policy, gives_up, name) = (self.policy, Arc::clone(&self.gives_up), name.into());
-        let has_ended = Arc::new(AtomicBool::new(false));
+        let entry = Entry::new(&self.account);
+        let end = Arc::clone(&entry.end);
         // Beside the task, because a closure cannot be taken apart if the timer gives it back.
         let call = Arc::new(Mutex::new(call));
-        let (called, ended) = (Arc::clone(&call), Arc::clone(&has_ended));
+        let called = Arc::clone(&call);
         let retry = move |run: &tickwheel::Run| {
             let mut call = called.lock().unwrap_or_else(PoisonError::into_inner);
             let outcome = catch_unwind(AssertUnwindSafe(&mut *call));
@@ -101,15 +132,19 @@ impl FailedCalls {
             if outcome.is_err() && run.count() < policy.retries {
                 return Next::After(policy.delay(run.count() + 1, fastrand::f64()));
             }
-            if let (Err(failure), false) = (outcome, ended.swap(true, SeqCst)) {
+            let is_first =
+                entry.end.set(outcome.as_ref().map_or(End::GivenUp, |()| End::Succeeded));
+            if let (Err(failure), Ok(())) = (outcome, is_first) {
                 gives_up(&name, failure);
             }
             Next::Stop
         };
         match self.timer.schedule_with(policy.delay(1, fastrand::f64()), retry) {
-            Ok(timeout) => Ok(FailedCall { timeout, has_ended }),
+            Ok(timeout) => Ok(FailedCall { timeout, end }),
             Err(error) => {
                 let kind = error.kind();
+                // Nothing else can have ended it.
+                let _ = end.set(End::Rejected);
                 drop(error);
                 let call = Arc::into_inner(call).expect("the task is gone");
                 Err(Rejected {
@@ -118,6 +153,36 @@ impl FailedCalls {
                 })
             }
         }
+    }
+
+    /// Returns what became of all calls so far. When none is pending, no call runs, and the hook
+    /// has been told of all that were given up. (`Timer::pending` leaves out a call that runs.)
+    #[must_use]
+    pub fn account(&self) -> Account {
+        *self.account.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry {
+    fn new(account: &Arc<Mutex<Account>>) -> Self {
+        let mut now = account.lock().unwrap_or_else(PoisonError::into_inner);
+        now.registered += 1;
+        now.pending += 1;
+        Self { account: Arc::clone(account), end: Arc::default() }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+        account.pending -= 1;
+        *match self.end.get() {
+            Some(End::Succeeded) => &mut account.succeeded,
+            Some(End::GivenUp) => &mut account.given_up,
+            Some(End::Withdrawn) => &mut account.withdrawn,
+            Some(End::Rejected) => &mut account.rejected,
+            None => &mut account.dropped,
+        } += 1;
     }
 }
 
@@ -129,7 +194,7 @@ impl FailedCall {
     /// not undone by a `register` that was on its way. Inside a task of the timer, the call itself
     /// included, this does not wait: a run that has begun goes on to its end.
     pub fn withdraw(&self) -> bool {
-        let is_first = !self.has_ended.swap(true, SeqCst);
+        let is_first = self.end.set(End::Withdrawn).is_ok();
         if self.timeout.cancel_and_wait().is_err() {
             self.timeout.cancel();
         }

@@ -6,10 +6,11 @@ use a_minute::within_a_minute;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::process::Command;
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use systems::failed_calls::{FailedCall, FailedCalls, Failure, Policy};
+use systems::failed_calls::{Account, FailedCall, FailedCalls, Failure, Policy};
 use tickwheel::{ManualClock, ScheduleErrorKind, Timer};
 
 /// Failed calls on a clock that the test moves, and what became of them, in milliseconds.
@@ -221,6 +222,62 @@ fn a_call_may_withdraw_itself() {
     *handle.lock().unwrap() = Some(still.calls.register("one", call).unwrap());
     still.clock.advance(HOUR);
     assert_eq!(still.log.take(), [(1_000, "Some(true)".into())]);
+}
+
+#[test]
+fn a_call_is_pending_until_its_last_run_and_the_hook_have_ended() {
+    let _limit = within_a_minute();
+    let (runs, told) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let (run, tell) = (Arc::clone(&runs), Arc::clone(&told));
+    let executor = |task| drop(thread::spawn(task));
+    let timer = Timer::builder().executor(executor).build().unwrap();
+    let policy = Policy { first: Duration::ZERO, retries: 1, ..POLICY };
+    let calls = FailedCalls::new(&timer, policy, move |_, _| _ = (tell.wait(), tell.wait()));
+    let call = move || {
+        run.wait();
+        run.wait();
+        Err("nobody answers".into())
+    };
+    calls.register("one", call).unwrap();
+    let pending = Account { registered: 1, pending: 1, ..Account::default() };
+    for at in [runs, told] {
+        at.wait();
+        assert_eq!(calls.account(), pending);
+        at.wait();
+    }
+    while calls.account().pending != 0 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(calls.account(), Account { given_up: 1, pending: 0, ..pending });
+}
+
+#[test]
+fn the_account_has_one_end_for_each_call() {
+    let still = Still::new(Policy { retries: 2, ..POLICY });
+    let calls: Vec<_> = (0..4).map(|number| still.register("one", number)).collect();
+    assert!(calls[0].withdraw() && !calls[0].withdraw());
+    still.clock.advance(HOUR);
+    assert!(!calls[1].withdraw() && !calls[2].withdraw());
+    let _pending: Vec<_> = (0..100).map(|_| still.register("another", 9)).collect();
+    assert!(still.calls.register("one too many", || Ok(())).is_err());
+    let account = Account { registered: 105, succeeded: 1, given_up: 2, ..Account::default() };
+    let account = Account { withdrawn: 1, rejected: 1, ..account };
+    assert_eq!(still.calls.account(), Account { pending: 100, ..account });
+    drop(still.timer.stop().expect("not inside a task"));
+    assert_eq!(still.calls.account(), Account { dropped: 100, ..account });
+}
+
+#[test]
+fn the_program_tells_of_each_call() {
+    let _limit = within_a_minute();
+    let program = Command::new(env!("CARGO_BIN_EXE_failed_calls")).output().unwrap();
+    let lines = String::from_utf8(program.stdout).unwrap();
+    assert!(lines.contains("gave up service 17: it has no address"), "{lines}");
+    let many = Account { registered: 200, succeeded: 198, ..Account::default() };
+    let many = Account { withdrawn: 1, rejected: 1, ..many };
+    let few = Account { registered: 1, given_up: 1, ..Account::default() };
+    assert!(lines.contains(&format!("many retries: {many:?}")), "{lines}");
+    assert!(lines.contains(&format!("five: {few:?}")), "{lines}");
 }
 
 #[test]

@@ -13,13 +13,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     // A port where nobody listens yet.
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let (first, longest) = (Duration::from_millis(50), Duration::from_millis(400));
-    let policy = Policy { first, factor: 2, longest, jitter: 0.5, retries: 5 };
+    let policy = Policy { first, factor: 2, longest, jitter: 0.5, retries: 1_000 };
     // Connecting blocks, so it is not for the worker.
     let executor = |task| drop(thread::spawn(task));
     let timer = Timer::builder().max_pending(200).executor(executor).build()?;
-    let calls = FailedCalls::new(&timer, policy, |name, failure| {
-        println!("gave up {name}: {failure}");
-    });
+    let gives_up = |name: &str, failure| println!("gave up {name}: {failure}");
+    let calls = FailedCalls::new(&timer, policy, gives_up);
+    let few = FailedCalls::new(&timer, Policy { retries: 5, ..policy }, gives_up);
 
     let mut handles = Vec::new();
     for number in 0..201 {
@@ -31,6 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let mut stream = TcpStream::connect(address)?;
             Ok(writeln!(stream, "service {number}")?)
         };
+        let calls = if number == 17 { &few } else { &calls };
         match calls.register(format!("service {number}"), register) {
             Ok(handle) => handles.push(handle),
             Err(rejected) => println!("service {number}: {rejected}"),
@@ -46,12 +47,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         names.extend(BufReader::new(listener.accept()?.0).lines().map_while(Result::ok));
     }
     println!("the registry is up: {} services after {:?}", names.len(), began.elapsed());
-    while timer.pending() != 0 {
+    while calls.account().pending + few.account().pending != 0 {
         thread::sleep(Duration::from_millis(1));
     }
     names.sort();
     names.dedup();
-    println!("{} calls for {} services, no call waits", CALLS.load(Relaxed), names.len());
+    println!("{} calls for {} services", CALLS.load(Relaxed), names.len());
+    println!("  with many retries: {:?}", calls.account());
+    println!("  with five: {:?}", few.account());
     Ok(())
 }
 
