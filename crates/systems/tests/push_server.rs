@@ -28,7 +28,7 @@ fn modes() -> [Mode; 3] {
 }
 
 fn messages(texts: &[(u64, &str)]) -> Answer {
-    Answer::Messages(texts.iter().map(|&(number, text)| (number, text.to_owned())).collect())
+    Answer::Messages(texts.iter().map(|&(number, text)| (number, text.into())).collect())
 }
 
 fn now_says(answer: &mut Receiver<Answer>) -> Option<Answer> {
@@ -44,7 +44,7 @@ fn now_says(answer: &mut Receiver<Answer>) -> Option<Answer> {
 fn an_earlier_poll_that_moved_later_holds_up_nobody_in_its_bucket() {
     for mode in modes() {
         let start = Instant::now();
-        let mut hub = Hub::new(mode, start, ms(1_000), ms(500));
+        let mut hub = Hub::new(mode, start, 0, ms(1_000), ms(500));
         let mut ann = hub.poll(start, "ann", 0);
         let mut bob = hub.poll(start, "bob", 0); // the same tick, and so the same bucket
         let mut again = hub.poll(start + ms(600), "ann", 0);
@@ -64,21 +64,21 @@ fn an_earlier_poll_that_moved_later_holds_up_nobody_in_its_bucket() {
 #[test]
 fn a_message_is_kept_until_a_poll_tells_that_it_came() {
     let start = Instant::now();
-    let mut hub = Hub::new(Mode::hierarchical(), start, ms(1_000), ms(500));
+    let mut hub = Hub::new(Mode::hierarchical(), start, 0, ms(1_000), ms(500));
     drop(hub.poll(start, "ann", 0)); // the connection breaks
-    assert!(hub.publish(start, "ann", "one"));
+    assert!(hub.publish(start, "ann", &"one".into()));
     let mut ann = hub.poll(start, "ann", 0);
     assert_eq!(now_says(&mut ann), Some(messages(&[(1, "one")])));
-    assert!(hub.publish(start, "ann", "two"), "between two polls");
+    assert!(hub.publish(start, "ann", &"two".into()), "between two polls");
     // The first answer was lost, too.
     let mut ann = hub.poll(start, "ann", 0);
     assert_eq!(now_says(&mut ann), Some(messages(&[(1, "one"), (2, "two")])));
     let mut ann = hub.poll(start, "ann", 2);
     assert_eq!(now_says(&mut ann), None, "nothing comes twice");
-    assert!(!hub.publish(start, "bob", "one"), "there is no such user");
+    assert!(!hub.publish(start, "bob", &"one".into()), "there is no such user");
 
     for number in 3..=150 {
-        hub.publish(start, "ann", &number.to_string());
+        hub.publish(start, "ann", &number.to_string().into());
     }
     assert_eq!(now_says(&mut ann), Some(messages(&[(3, "3")])));
     let mut ann = hub.poll(start, "ann", 3);
@@ -87,13 +87,50 @@ fn a_message_is_kept_until_a_poll_tells_that_it_came() {
 }
 
 #[test]
-fn a_user_whose_numbers_are_ahead_of_the_server_misses_no_later_message() {
+fn a_poll_that_is_ahead_of_the_server_changes_nothing_and_learns_the_last_number() {
     let start = Instant::now();
-    let mut hub = Hub::new(Mode::hierarchical(), start, ms(1_000), ms(500));
-    let _other_window = hub.poll(start, "ann", 0);
-    let mut ann = hub.poll(start, "ann", 7); // as before the server restarted
-    assert!(hub.publish(start, "ann", "one"));
-    assert_eq!(now_says(&mut ann), Some(messages(&[(8, "one")])));
+    let mut hub = Hub::new(Mode::hierarchical(), start, 0, ms(1_000), ms(500));
+    for after in [1, u64::MAX] {
+        let mut stranger = hub.poll(start, "ann", after);
+        assert_eq!(now_says(&mut stranger), Some(Answer::Ahead(0)));
+        assert_eq!(hub.users().count(), 0, "and is not remembered");
+    }
+    drop(hub.poll(start, "ann", 0)); // the connection breaks
+    assert!(hub.publish(start, "ann", &"one".into()));
+    for after in [2, 1 << 53, u64::MAX] {
+        let mut attacker = hub.poll(start, "ann", after);
+        assert_eq!(now_says(&mut attacker), Some(Answer::Ahead(1)));
+    }
+    let mut ann = hub.poll(start, "ann", 0);
+    assert_eq!(now_says(&mut ann), Some(messages(&[(1, "one")])), "nothing is lost");
+    let mut ann = hub.poll(start, "ann", 1);
+    let mut attacker = hub.poll(start, "ann", u64::MAX);
+    assert_eq!(now_says(&mut attacker), Some(Answer::Ahead(1)));
+    assert!(hub.publish(start, "ann", &"two".into()));
+    assert_eq!(now_says(&mut ann), Some(messages(&[(2, "two")])), "nor is the poll that waits");
+}
+
+#[test]
+fn numbers_go_on_after_a_user_was_forgotten_and_after_a_restart() {
+    let start = Instant::now();
+    let mut hub = Hub::new(Mode::hierarchical(), start, 1_000, ms(1_000), ms(500));
+    let mut last = 0;
+    for (round, text) in (0..).zip(["one", "two", "three"]) {
+        let now = start + ms(2_000) * round;
+        hub.expire(now - ms(400));
+        hub.expire(now);
+        assert_eq!(hub.users().count(), 0, "forgotten");
+        let mut ann = hub.poll(now, "ann", last);
+        assert_eq!(now_says(&mut ann), None, "what it had before is not ahead");
+        assert!(hub.publish(now, "ann", &text.into()));
+        let Some(Answer::Messages(all)) = now_says(&mut ann) else { panic!("there is one") };
+        assert!(last < all[0].0 && *all[0].1 == *text);
+        last = all[0].0;
+        if round == 1 {
+            // Two seconds after the start of the first hub.
+            hub = Hub::new(Mode::hierarchical(), start, 2_001_000, ms(1_000), ms(500));
+        }
+    }
 }
 
 /// Random polls, messages and jumps, against the deadlines in a map.
@@ -102,7 +139,7 @@ fn each_poll_is_answered_at_its_deadline_or_with_its_messages() {
     for mode in modes() {
         let mut random = fastrand::Rng::with_seed(14);
         let (start, hold, grace) = (Instant::now(), 2_000, 700);
-        let mut hub = Hub::new(mode, start, ms(hold), ms(grace));
+        let mut hub = Hub::new(mode, start, 0, ms(hold), ms(grace));
         let (mut now, mut reconnects, mut forgotten) = (0, 0, 0);
         // The poll that waits, the deadline of the user, the numbers of all messages and of those
         // that came.
@@ -111,7 +148,7 @@ fn each_poll_is_answered_at_its_deadline_or_with_its_messages() {
         for _ in 0..20_000 {
             let user = random.u32(..300).to_string();
             if random.bool() {
-                let after = users.get(&user).map_or(7, |&(.., came)| came);
+                let after = users.get(&user).map_or(1_000 * now, |&(.., came)| came);
                 let mut poll = hub.poll(start + ms(now), &user, after);
                 let known = users.entry(user).or_insert((None, 0, after, after));
                 if let Some(mut replaced) = known.0.take() {
@@ -127,7 +164,10 @@ fn each_poll_is_answered_at_its_deadline_or_with_its_messages() {
                     Some(other) => panic!("{other:?}"),
                 }
             } else {
-                assert_eq!(hub.publish(start + ms(now), &user, "news"), users.contains_key(&user));
+                assert_eq!(
+                    hub.publish(start + ms(now), &user, &"news".into()),
+                    users.contains_key(&user)
+                );
                 if let Some(known) = users.get_mut(&user) {
                     known.2 += 1;
                     if let Some(mut poll) = known.0.take() {
@@ -200,14 +240,15 @@ async fn five_thousand_connections_are_held_and_each_gets_what_is_its_own() {
     for user in 0..HELD {
         users.spawn(async move {
             let mut client = Client::connect(address).await.unwrap();
-            let mut texts: Vec<String> = Vec::new();
+            let (mut texts, mut after) = (Vec::new(), 0);
             loop {
-                let path = format!("/poll?user=user{user}&after={}", texts.len());
+                let path = format!("/poll?user=user{user}&after={after}");
                 let begun = Instant::now();
                 let (status, said) = client.get(&path).await.unwrap();
                 assert_eq!(status, 200);
                 if let Some(messages) = said["messages"].as_array() {
                     texts.extend(messages.iter().map(|message| message[1].to_string()));
+                    after = messages.last().unwrap()[0].as_u64().unwrap();
                 } else if texts.iter().any(|text| text == "\"for all\"") {
                     return (user, texts, begun.elapsed());
                 }
@@ -289,9 +330,9 @@ async fn what_is_wrong_is_answered_with_what_would_be_right() {
     assert_eq!(client.post("/publish", vec![0xff]).await.unwrap().0, 400);
     assert_eq!(client.post("/publish", vec![b'x'; 16_385]).await.unwrap().0, 413);
     let (status, said) = client.get("/poll?user=ann&after=18446744073709551615").await.unwrap();
-    assert_eq!((status, said), (200, json!({ "reconnect": true })));
-    client.post("/publish", "the last number, and one more").await.unwrap();
-    assert_eq!(client.get("/waiting").await.unwrap().0, 200, "it is there as before");
+    // Microseconds since 1970, which a browser can tell apart.
+    let last = said["last"].as_u64().unwrap();
+    assert!(status == 200 && 1 << 50 < last && last < 1 << 53, "{said}");
 }
 
 #[tokio::test]
@@ -342,7 +383,8 @@ async fn a_user_outlives_a_broken_connection_and_a_restart() {
     let (_, said) = publisher.post("/publish?to=ann", "while you were away").await.unwrap();
     assert_eq!(said, json!({ "reached": 1 }));
     let (_, said, _) = poll(address, "/poll?user=ann".to_owned()).await.unwrap();
-    assert_eq!(said, json!({ "messages": [[1, "while you were away"]] }));
+    assert_eq!(said["messages"][0][1], "while you were away");
+    let last = &said["messages"][0][0];
 
     let mut bob = Client::connect(address).await.unwrap();
     let held = tokio::spawn(async move { bob.get("/poll?user=bob").await.is_err() });
@@ -351,10 +393,10 @@ async fn a_user_outlives_a_broken_connection_and_a_restart() {
     assert!(held.await.unwrap(), "it is not answered, and does not wait for ever");
     let _second = PushServer::start(address, ms(10_000), ms(10_000)).unwrap();
     let mut publisher = Client::connect(address).await.unwrap();
-    let ann = poll(address, "/poll?user=ann&after=1".to_owned());
+    let ann = poll(address, format!("/poll?user=ann&after={last}"));
     wait_for_waiting(address, 1).await;
     publisher.post("/publish?to=ann", "from another server").await.unwrap();
-    assert_eq!(ann.await.unwrap().1, json!({ "messages": [[2, "from another server"]] }));
+    assert_eq!(ann.await.unwrap().1["messages"][0][1], "from another server");
 }
 
 #[tokio::test]
@@ -375,10 +417,21 @@ async fn the_page_shows_messages_as_they_arrive() {
     page.wait_for(shown, &json!(["your taxi is here", "<b>it rains</b>"]));
     page.wait_for("0 < +document.getElementById('reconnects').textContent", &json!(true));
 
+    // A client that lies about the number takes nothing from the page.
+    let (_, said) = publisher.get(&format!("/poll?user=ann&after={}", u64::MAX)).await.unwrap();
+    assert!(said["last"].is_u64(), "{said}");
+    publisher.post("/publish?to=ann", "still here").await.unwrap();
+    page.wait_for(shown, &json!(["your taxi is here", "<b>it rains</b>", "still here"]));
+    page.evaluate("var ahead = after += 1_000_000"); // as if the server's clock had gone back
+    page.wait_for("after < ahead", &json!(true));
+    publisher.post("/publish?to=ann", "and here").await.unwrap();
+    let four = ["your taxi is here", "<b>it rains</b>", "still here", "and here"];
+    page.wait_for(shown, &json!(four));
+
     // From the page itself, to all.
     let send = "document.forms[0].elements.text.value = 'hello'; document.forms[0].requestSubmit()";
     page.evaluate(send);
-    page.wait_for(shown, &json!(["your taxi is here", "<b>it rains</b>", "hello"]));
+    page.wait_for(shown, &json!([four.as_slice(), &["hello"]].concat()));
     page.wait_for("document.querySelector('output').textContent", &json!("reached 1"));
 
     let address = server.address;
@@ -388,7 +441,7 @@ async fn the_page_shows_messages_as_they_arrive() {
     let mut publisher = Client::connect(address).await.unwrap();
     wait_for_waiting(address, 1).await;
     publisher.post("/publish?to=ann", "back").await.unwrap();
-    page.wait_for(shown, &json!(["your taxi is here", "<b>it rains</b>", "hello", "back"]));
+    page.wait_for(shown, &json!([four.as_slice(), &["hello", "back"]].concat()));
 }
 
 const HELD: usize = 5_000;

@@ -1,6 +1,7 @@
 //! The users of a push server, and their deadlines. Time is an argument.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tickwheel::{Mode, Ticks, WheelMap};
 use tokio::sync::oneshot;
@@ -9,9 +10,16 @@ use tokio::sync::oneshot;
 ///
 /// Each user has one deadline: while a poll waits, that of its answer, and between two polls, that
 /// of the user, who is forgotten then. Each poll and each answer moves it, in place.
+///
+/// The numbers of a user's messages follow those that the user had before it was forgotten, and
+/// before a restart of the server, because they begin with the time. So a number that a client
+/// sends need not be believed.
 #[derive(Debug)]
 pub struct Hub {
     ticks: Ticks<Instant>,
+    start: Instant,
+    /// The number before the first, of a user that is new at the start.
+    first: u64,
     hold: Duration,
     grace: Duration,
     users: WheelMap<String, User>,
@@ -21,57 +29,66 @@ pub struct Hub {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// All messages that the user has not told to have, by number.
-    Messages(Vec<(u64, String)>),
+    Messages(Vec<(u64, Arc<str>)>),
     /// There is none: poll again.
     Reconnect,
     /// Another poll of the same user waits instead of this one.
     Replaced,
+    /// The poll names a message after the last one, whose number this is. It has changed nothing.
+    Ahead(u64),
 }
 
 #[derive(Debug)]
 struct User {
     waits: Option<oneshot::Sender<Answer>>,
     /// Kept until a poll tells that the user has them: a connection may break under an answer.
-    unread: VecDeque<(u64, String)>,
+    unread: VecDeque<(u64, Arc<str>)>,
     /// The number of the last message.
     last: u64,
 }
 
 impl Hub {
-    /// Makes a hub without users, whose time begins at `start`. A poll waits for `hold` at most,
-    /// and a user that does not poll again is forgotten after `grace`.
+    /// Makes a hub without users, whose time begins at `start`, which is `first` microseconds after
+    /// any time that all hubs share. A poll waits for `hold` at most, and a user that does not poll
+    /// again is forgotten after `grace`.
     #[must_use]
-    pub fn new(mode: Mode, start: Instant, hold: Duration, grace: Duration) -> Self {
+    pub fn new(mode: Mode, start: Instant, first: u64, hold: Duration, grace: Duration) -> Self {
         let ticks = Ticks::new(start, Duration::from_millis(1));
-        Self { ticks, hold, grace, users: WheelMap::new(mode) }
+        Self { ticks, start, first, hold, grace, users: WheelMap::new(mode) }
     }
 
     /// Begins a poll of `user`, who has all messages up to number `after`, and returns where its
     /// answer comes.
     pub fn poll(&mut self, now: Instant, user: &str, after: u64) -> oneshot::Receiver<Answer> {
         let (waits, answer) = oneshot::channel();
+        let known = self.users.get_mut(user);
+        let last =
+            known.as_ref().map_or_else(|| number(self.first, now - self.start), |it| it.last);
+        if last < after {
+            // Nobody waits yet.
+            let _ = waits.send(Answer::Ahead(last));
+            return answer;
+        }
         let deadline = self.ticks.after(now, self.hold);
-        if let Some(known) = self.users.get_mut(user) {
+        if let Some(known) = known {
             known.answer(Answer::Replaced);
             known.waits = Some(waits);
             known.unread.retain(|&(number, _)| after < number);
-            // Before a restart of the server there may have been more than it knows.
-            known.last = known.last.max(after);
             self.users.reschedule(user, deadline);
             self.deliver(now, user);
         } else {
-            // New, or forgotten: the numbers go on from where the user is.
-            let new = User { waits: Some(waits), unread: VecDeque::new(), last: after };
+            let new = User { waits: Some(waits), unread: VecDeque::new(), last };
             self.users.insert(user.to_owned(), new, deadline);
         }
         answer
     }
 
-    /// Leaves a message for `user`, and returns whether there is such a user.
-    pub fn publish(&mut self, now: Instant, user: &str, text: &str) -> bool {
+    /// Leaves a message for `user`, and returns whether there is such a user. All who get the same
+    /// text share it.
+    pub fn publish(&mut self, now: Instant, user: &str, text: &Arc<str>) -> bool {
         let Some(known) = self.users.get_mut(user) else { return false };
         known.last = known.last.saturating_add(1);
-        known.unread.push_back((known.last, text.to_owned()));
+        known.unread.push_back((known.last, Arc::clone(text)));
         if MOST_UNREAD < known.unread.len() {
             known.unread.pop_front();
         }
@@ -123,6 +140,12 @@ impl User {
     fn answer(&mut self, answer: Answer) -> bool {
         self.waits.take().is_some_and(|waits| waits.send(answer).is_ok())
     }
+}
+
+/// The number before the first, of a user that is new this long after the start: nobody gets more
+/// than a message per microsecond.
+fn number(first: u64, since: Duration) -> u64 {
+    first.saturating_add(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
 }
 
 /// A user has at most this many unread messages: the oldest make room, and leave a gap in the

@@ -10,6 +10,7 @@ mod hub;
 pub use client::Client;
 pub use hub::{Answer, Hub};
 
+use crate::accept::accept;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -25,8 +26,9 @@ use std::future::pending;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tickwheel::{Mode, Ticks, Wheel};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
@@ -95,10 +97,12 @@ struct Serves {
 impl Serves {
     fn new(hold: Duration, grace: Duration) -> Self {
         let start = Instant::now();
+        // In 2255 there are more than a browser's numbers tell apart.
+        let first = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
         Self {
             ticks: Ticks::new(start, Duration::from_millis(1)),
             idle: hold.saturating_add(grace),
-            hub: RefCell::new(Hub::new(Mode::hierarchical(), start, hold, grace)),
+            hub: RefCell::new(Hub::new(Mode::hierarchical(), start, first as u64, hold, grace)),
             connections: RefCell::new(Wheel::default()),
             changed: Notify::new(),
         }
@@ -114,11 +118,7 @@ impl Serves {
                 }
             };
             select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => self.open(stream),
-                    // No more files: some may be closed soon.
-                    Err(_) => time::sleep(Duration::from_millis(10)).await,
-                },
+                stream = accept(&listener) => self.open(stream),
                 () = self.changed.notified() => {}
                 () = woken => {}
             }
@@ -187,7 +187,12 @@ impl Serves {
         let answer = self.hub.borrow_mut().poll(Instant::now(), user, after);
         self.changed.notify_one();
         match answer.await {
-            Ok(Answer::Messages(messages)) => say(StatusCode::OK, &json!({ "messages": messages })),
+            Ok(Answer::Messages(messages)) => {
+                let messages: Vec<_> =
+                    messages.iter().map(|(number, text)| (number, &**text)).collect();
+                say(StatusCode::OK, &json!({ "messages": messages }))
+            }
+            Ok(Answer::Ahead(last)) => say(StatusCode::OK, &json!({ "last": last })),
             Ok(Answer::Reconnect) | Err(_) => say(StatusCode::OK, &json!({ "reconnect": true })),
             Ok(Answer::Replaced) => wrong(StatusCode::CONFLICT, "another poll of this user waits"),
         }
@@ -197,7 +202,8 @@ impl Serves {
         let Ok(body) = Limited::new(body, MOST_BYTES).collect().await else {
             return wrong(StatusCode::PAYLOAD_TOO_LARGE, "a message has at most 16 KB");
         };
-        let Ok(text) = String::from_utf8(body.to_bytes().into()) else {
+        let body = body.to_bytes();
+        let Ok(text) = str::from_utf8(&body).map(Arc::from) else {
             return wrong(StatusCode::BAD_REQUEST, "a message is UTF-8");
         };
         let mut hub = self.hub.borrow_mut();
