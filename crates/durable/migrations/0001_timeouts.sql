@@ -66,6 +66,8 @@ create table tickwheel_worker (
     worker bigint not null,
     -- The lease, by the clock of the database.
     until timestamptz not null,
+    -- One that wants no partitions may have some that it is about to give back.
+    wants boolean not null,
     primary key (worker, until)
 ) with (
     autovacuum_vacuum_threshold = 200,

@@ -262,7 +262,7 @@ fn agrees_with_a_map(mut store: impl Store) {
 
 /// Takes leases of all partitions.
 fn lease(store: &mut impl Store) -> Vec<Lease> {
-    let leases = store.lease(true).unwrap().held;
+    let leases = store.lease(true, &[]).unwrap().held;
     assert!(!leases.is_empty(), "the only owner gets a lease");
     leases
 }

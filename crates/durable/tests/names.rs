@@ -11,7 +11,7 @@ fn put(name: u64, deadline: u64) -> Change {
 fn the_names_of_what_was_acked_are_swept_away_and_those_of_what_is_pending_stay() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = RedbStore::open(folder.path().join("timeouts")).unwrap();
-    let lease = store.lease(true).unwrap().held[0];
+    let lease = store.lease(true, &[]).unwrap().held[0];
     let mut random = fastrand::Rng::with_seed(1);
     let mut most = 0;
     for round in 0..20 {

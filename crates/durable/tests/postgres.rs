@@ -24,9 +24,16 @@ fn now() -> SystemTime {
     SystemTime::now()
 }
 
-/// A worker with a short lease.
+/// A worker with this lease, on which somebody receives.
 fn worker(url: &str, lease: Duration) -> DurableTimer {
-    DurableTimer::builder().open_store(PostgresStore::connect(url).unwrap().lease(lease)).unwrap()
+    let store = PostgresStore::connect(url).unwrap().lease(lease);
+    received(DurableTimer::builder().open_store(store).unwrap())
+}
+
+/// Asks for what is due, so that the worker wants partitions.
+fn received(timer: DurableTimer) -> DurableTimer {
+    assert!(timer.try_recv().unwrap().is_none(), "it has none yet");
+    timer
 }
 
 fn take(timer: &DurableTimer) -> Due {
@@ -212,7 +219,7 @@ fn workers_share_the_partitions_and_each_timeout_goes_to_one() {
 fn what_another_worker_cancels_or_moves_in_time_does_not_come() {
     let Some(server) = Server::start() else { return };
     let url = server.database();
-    let owner = DurableTimer::connect(&url).unwrap();
+    let owner = received(DurableTimer::connect(&url).unwrap());
     until("it owns all", || owner.stats().partitions == 64);
     let other = worker(&url, HOUR);
     let soon = now() + Duration::from_millis(1_600);
@@ -490,7 +497,7 @@ fn stopped_child() {
         now()
     };
     let store = PostgresStore::connect(&url).unwrap().lease(LEASE);
-    let timer = DurableTimer::builder().clock(clock).open_store(store).unwrap();
+    let timer = received(DurableTimer::builder().clock(clock).open_store(store).unwrap());
     until("it owns all", || timer.stats().partitions == 64);
     println!("\n@owns");
     until("all wait", || timer.stats().waiting == 9);

@@ -26,8 +26,8 @@ struct Held {
 }
 
 impl Store for Held {
-    fn lease(&mut self, wanted: bool) -> Result<Leases, Error> {
-        self.store.lease(wanted)
+    fn lease(&mut self, wanted: bool, given_back: &[u32]) -> Result<Leases, Error> {
+        self.store.lease(wanted, given_back)
     }
 
     fn load(&mut self, from: &[Start], until: u64, limit: Limit) -> Result<Loaded, Error> {

@@ -59,6 +59,10 @@ impl Drop for Place {
 
 /// Waits until the workers share all partitions.
 fn settle(workers: &[DurableTimer]) {
+    // Who receives nothing has no share.
+    for worker in workers {
+        assert!(worker.try_recv().is_ok_and(|due| due.is_none()), "nothing is due");
+    }
     let share = 64_usize.div_ceil(workers.len());
     let shares = || workers.iter().map(|worker| worker.stats().partitions);
     while shares().sum::<usize>() != 64 || shares().any(|partitions| share < partitions) {

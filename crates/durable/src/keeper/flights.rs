@@ -1,5 +1,6 @@
 //! The timeouts that were handed out and are still in the store.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -11,6 +12,8 @@ use crate::store::{Held, Lease, Row};
 #[derive(Debug, Default)]
 pub(super) struct Flights {
     pub(super) by_number: HashMap<u64, Flight>,
+    /// How many are of each partition that has any.
+    by_partition: HashMap<u32, usize>,
     /// How many of them are not settled.
     pub(super) unsettled: usize,
     /// The bytes of all.
@@ -46,6 +49,11 @@ impl Flights {
         self.len() - self.locked_count
     }
 
+    /// Returns how many are of a partition.
+    pub(super) fn of(&self, partition: u32) -> usize {
+        self.by_partition.get(&partition).copied().unwrap_or_default()
+    }
+
     pub(super) fn has(&self, number: u64) -> bool {
         self.by_number.contains_key(&number)
     }
@@ -61,6 +69,7 @@ impl Flights {
         };
         self.bytes += flight.bytes;
         self.unsettled += 1;
+        *self.by_partition.entry(lease.partition).or_default() += 1;
         self.by_number.insert(row.number, flight);
     }
 
@@ -125,6 +134,13 @@ impl Flights {
         let flight = self.by_number.remove(&number).expect("it is in flight");
         self.bytes -= flight.bytes;
         self.locked_count -= usize::from(flight.is_locked);
+        let Entry::Occupied(mut count) = self.by_partition.entry(flight.lease.partition) else {
+            unreachable!("each is counted")
+        };
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
+        }
         flight
     }
 

@@ -200,6 +200,7 @@ impl<T> Keeper<T> {
     }
 
     pub(super) fn loaded(&mut self, now: Now, call: LoadCall, loaded: Loaded) {
+        self.sees_free = loaded.has_free;
         // Where the store is slow, time is left for other calls.
         let took = now.steady.saturating_sub(call.asked);
         let pause = (took * 4).min(self.config.margin / 4).max(self.config.look);

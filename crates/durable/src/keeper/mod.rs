@@ -39,8 +39,16 @@ pub(crate) struct Keeper<T> {
     flights: Flights,
     tenure: Tenure,
     commands: VecDeque<Command<T>>,
-    /// The one call that is under way.
-    pending: Option<Pending>,
+    /// Whether a call is under way.
+    is_pending: bool,
+    /// Whether the store was told that this worker wants partitions.
+    wanted: bool,
+    /// The steady time since when it was.
+    wanted_since: u64,
+    /// Whether some partition had no owner at the last look.
+    sees_free: bool,
+    /// Whether anybody takes what is due.
+    receives: bool,
 
     /// The time by which was last handed out. If the clock is before it, the clock was set back.
     handed_out_at: u64,
@@ -72,14 +80,6 @@ pub(crate) struct Keeper<T> {
     pub(crate) counts: Counts,
 }
 
-/// A call that is under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pending {
-    /// It may give leases back, and others own them before its answer is here.
-    Lease,
-    Other,
-}
-
 impl<T> Keeper<T> {
     pub(crate) fn new(config: Config) -> Self {
         Self {
@@ -88,7 +88,11 @@ impl<T> Keeper<T> {
             flights: Flights::default(),
             tenure: Tenure::default(),
             commands: VecDeque::new(),
-            pending: None,
+            is_pending: false,
+            wanted: false,
+            wanted_since: 0,
+            sees_free: false,
+            receives: false,
             handed_out_at: 0,
             look_next: 0,
             refresh_at: 0,
@@ -131,7 +135,7 @@ impl<T> Keeper<T> {
 
     /// Whether settlements can wait: the keeper will look by itself soon.
     pub(crate) fn lingers(&self) -> bool {
-        self.pending.is_some() || !self.flights.settled.is_empty()
+        self.is_pending || !self.flights.settled.is_empty()
     }
 
     /// Why what was to be settled or given back at the end was not.
@@ -152,18 +156,12 @@ impl<T> Keeper<T> {
         }
         self.notice(now, outbox);
         self.hand_out(now, outbox);
-        if self.pending.is_none() {
-            outbox.close_at(self.tenure.hands_out_until());
-        } else {
+        outbox.close_at(self.tenure.hands_out_until());
+        if self.is_pending {
             return None;
         }
         let call = self.next_call(now)?;
-        let is_lease = matches!(call, Call::Lease(_));
-        if is_lease {
-            // It may give leases back, and others own them before its answer is here.
-            outbox.close_at(Some(now.steady));
-        }
-        self.pending = Some(if is_lease { Pending::Lease } else { Pending::Other });
+        self.is_pending = true;
         Some(call)
     }
 
@@ -177,13 +175,22 @@ impl<T> Keeper<T> {
             at(over);
         }
         if self.has_room_to_fly()
-            && self.may_hand_out(now)
+            && self.tenure.may_hand_out(now)
             && let Some(deadline) = self.front.next_deadline()
         {
             at(now.steady.saturating_add(deadline.saturating_sub(time)));
         }
-        if self.pending.is_some() {
+        if self.is_pending {
             return wake;
+        }
+        if self.has_news_of_leases(now) {
+            at(self.lease_pause.until);
+        }
+        if let Some(takes) = self.takes_at() {
+            at(takes.max(self.lease_pause.until));
+        }
+        if let Some(leaves) = self.tenure.leaves_at() {
+            at(leaves.max(self.lease_pause.until));
         }
         match self.tenure.ends() {
             Some((renew, _)) => at(renew.max(self.lease_pause.until)),
@@ -196,6 +203,9 @@ impl<T> Keeper<T> {
         }
         if let Some(again) = self.flights.tries_again_at() {
             at(self.commit_pause.until.max(again));
+        }
+        if !self.may_load() {
+            return wake;
         }
         if self.wants_load(time) {
             at(self.load_pause.until);
@@ -213,7 +223,7 @@ impl<T> Keeper<T> {
 
     /// Takes the store's answer to the last call.
     pub(crate) fn answer(&mut self, now: Now, outbox: &mut Outbox, answer: Answer<T>) {
-        self.pending = None;
+        self.is_pending = false;
         match answer {
             Answer::Lease(call, Ok(leases)) => self.leased(now, outbox, call, leases),
             Answer::Load(call, Ok(mut loaded)) => {
@@ -232,14 +242,13 @@ impl<T> Keeper<T> {
             }
             Answer::Lease(call, Err(error)) => {
                 self.lease_pause.fail(now.steady);
-                // The store may have given some back, and another owner may have them by now.
-                self.tenure.clear();
-                // The leases run out by themselves.
-                if !call.wanted {
+                // The leases run out by themselves. What was given back, or not, is handed out of
+                // no more.
+                if call.is_last {
                     self.released = true;
                     self.lost = Some(error.clone());
                 }
-                self.failed(outbox, error);
+                self.tell(error);
             }
             Answer::Behind(call, Err(error)) => self.failed_behind(now, &call, true, error),
             Answer::Load(_, Err(error)) => {
@@ -301,8 +310,34 @@ impl<T> Keeper<T> {
         self.flights.len() < self.config.near_rows
     }
 
-    fn may_hand_out(&self, now: Now) -> bool {
-        self.tenure.may_hand_out(now) && self.pending != Some(Pending::Lease)
+    /// Whether the store is asked for partitions: else others have them, who hand out of them.
+    fn wants(&self) -> bool {
+        self.receives && !self.closing
+    }
+
+    /// Whether the leases will be good when a load is answered.
+    fn may_load(&self) -> bool {
+        self.lease_pause.failures == 0
+    }
+
+    /// Whether the store is to hear something about the leases before they are renewed.
+    fn has_news_of_leases(&self, now: Now) -> bool {
+        self.tenure.is_shared() && (self.wants() != self.wanted || !self.given_back(now).is_empty())
+            || self.takes_at().is_some_and(|at| at <= now.steady)
+    }
+
+    /// Returns when to ask for what others gave back, before the leases are renewed. A worker that
+    /// has none sees it by no look; the others give its share back when they hear of it.
+    fn takes_at(&self) -> Option<u64> {
+        let asked = self.tenure.asked?;
+        let comes = self.wanted_since.saturating_add(self.tenure.outlasts());
+        let takes = self.sees_free || self.tenure.is_empty() && asked < comes;
+        (self.wants() && takes).then(|| asked + self.tenure.good_for() / 20)
+    }
+
+    /// Returns the partitions to be given back now.
+    fn given_back(&self, now: Now) -> Vec<u32> {
+        self.tenure.given_back(now, |partition| self.flights.of(partition))
     }
 
     /// Whether a timeout that was replaced or cancelled may have been handed out by any owner.
@@ -326,6 +361,14 @@ impl<T> Keeper<T> {
             self.tenure.clear();
             self.forget();
         }
+        // Consumers that hold something may be long about it.
+        if outbox.len() == self.flights.unsettled {
+            outbox.notice_abandoned(now.steady.saturating_sub(self.tenure.good_for()));
+        }
+        self.receives = outbox.is_asked();
+        if !self.wants() && self.tenure.is_shared() {
+            self.leave(now, outbox, 0);
+        }
         if !self.tenure.is_shared() && self.refresh_at <= now.steady {
             self.refresh_at = now.steady + self.config.refresh;
             self.forget();
@@ -333,7 +376,7 @@ impl<T> Keeper<T> {
     }
 
     fn hand_out(&mut self, now: Now, outbox: &mut Outbox) {
-        if !self.may_hand_out(now) {
+        if !self.tenure.may_hand_out(now) {
             return;
         }
         let time = self.tenure.time(now);
@@ -352,24 +395,32 @@ impl<T> Keeper<T> {
             self.counts.handed_out += 1;
             self.counts.late_max = self.counts.late_max.max(late);
             self.counts.late_total = self.counts.late_total.saturating_add(late);
-            outbox.push(row, lease.epoch);
+            outbox.push(now.steady, row, lease.epoch);
         }
     }
 
     fn next_call(&mut self, now: Now) -> Option<Call<T>> {
-        let asked = now.steady;
+        let (asked, wanted, given_back) = (now.steady, self.wants(), self.given_back(now));
+        let lease = |is_last| LeaseCall { asked, wanted, given_back, is_last };
         if self.closing && self.is_idle() {
-            return Some(Call::Lease(LeaseCall { asked, wanted: false }));
+            if !self.tenure.is_shared() {
+                self.released = true;
+                return None;
+            }
+            let given_back = self.tenure.leaving().collect();
+            return Some(Call::Lease(LeaseCall { given_back, ..lease(true) }));
         }
-        if self.tenure.is_due(now) && self.lease_pause.is_over(asked) {
-            return Some(Call::Lease(LeaseCall { asked, wanted: true }));
+        let is_due = self.tenure.is_due(now) || self.has_news_of_leases(now);
+        if is_due && self.lease_pause.is_over(asked) {
+            return Some(Call::Lease(lease(false)));
         }
         // They take turns, so that none holds another up.
         (0..3).find_map(|_| {
             self.turn = (self.turn + 1) % 3;
             match self.turn {
-                0 => self.load_behind(now).map(Call::Behind),
-                1 => self.load(now).map(Call::Load),
+                0 if self.may_load() => self.load_behind(now).map(Call::Behind),
+                1 if self.may_load() => self.load(now).map(Call::Load),
+                0 | 1 => None,
                 _ => self.commit(now).map(Call::Commit),
             }
         })
@@ -382,22 +433,49 @@ impl<T> Keeper<T> {
     }
 
     fn leased(&mut self, now: Now, outbox: &mut Outbox, call: LeaseCall, leases: Leases) {
-        if !call.wanted {
+        if call.is_last {
             self.released = true;
             return;
         }
+        if call.wanted && !self.wanted {
+            self.wanted_since = now.steady;
+        }
+        self.wanted = call.wanted;
+        self.sees_free = false;
         self.lease_pause.reset();
-        if leases.held.is_empty() {
+        if !call.given_back.is_empty() || leases.good_for.is_none() && leases.held.is_empty() {
+            // What is settled one after another is given back together.
             self.lease_pause.until = now.steady.saturating_add(pause::FIRST);
         }
-        let Some(news) = self.tenure.take(now, call.asked, leases) else { return };
+        let share = leases.share;
+        match self.tenure.take(now, call.asked, leases) {
+            None => {}
+            Some(News::OtherLeases) => self.keep_leased(outbox),
+            Some(News::ClockWasSet) => {
+                self.keep_leased(outbox);
+                // What is further away than the margin may be known, by the clock of now.
+                self.front.clear();
+            }
+        }
+        let share = if self.wants() || !self.tenure.is_shared() { share } else { 0 };
+        self.leave(now, outbox, share);
+    }
+
+    /// Hands out nothing more of all but so many partitions, to give them back.
+    fn leave(&mut self, now: Now, outbox: &mut Outbox, share: usize) {
+        if share < self.tenure.epochs.len() {
+            // What nobody has taken is not in flight.
+            self.recall(outbox);
+            self.tenure.leave(now, share, |partition| self.flights.of(partition));
+            self.keep_leased(outbox);
+        }
+    }
+
+    /// Forgets what may not be handed out.
+    fn keep_leased(&mut self, outbox: &mut Outbox) {
         self.recall(outbox);
         self.forget();
-        match news {
-            News::OtherLeases => self.front.retain(|lease| self.tenure.holds(lease)),
-            // What is further away than the margin may be known, by the clock of now.
-            News::ClockWasSet => self.front.clear(),
-        }
+        self.front.retain(|lease| self.tenure.holds(lease));
     }
 
     /// What was done and what not is not known.

@@ -10,10 +10,16 @@ pub(crate) struct Outbox {
     waiting: VecDeque<(Row, u64)>,
     /// The steady time at which too little is left of the leases. `None`: they do not run out.
     until: Option<u64>,
+    /// The steady time at which somebody asked last for what is due, or at which something came
+    /// when nothing waited. `None`: nobody receives.
+    asked: Option<u64>,
 }
 
 impl Outbox {
-    pub(crate) fn push(&mut self, row: Row, epoch: u64) {
+    pub(crate) fn push(&mut self, steady: u64, row: Row, epoch: u64) {
+        if self.waiting.is_empty() && self.asked.is_some() {
+            self.asked = Some(steady);
+        }
         self.waiting.push_back((row, epoch));
     }
 
@@ -22,9 +28,22 @@ impl Outbox {
         self.until = until;
     }
 
+    /// Whether somebody asks for what is due.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// Notices that nobody has asked since that steady time, though something waits.
+    pub(super) fn notice_abandoned(&mut self, since: u64) {
+        if !self.waiting.is_empty() && self.asked.is_some_and(|asked| asked < since) {
+            self.asked = None;
+        }
+    }
+
     /// Takes the first, with the epoch it was handed out under. The keeper may be late to see that
     /// the leases are over: the process may have been stopped.
     pub(crate) fn take(&mut self, steady: u64) -> Option<(Row, u64)> {
+        self.asked = Some(steady);
         if self.until.is_some_and(|until| until <= steady) {
             return None;
         }

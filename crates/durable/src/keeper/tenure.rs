@@ -1,5 +1,6 @@
 //! The leases, and the clock that they and the deadlines go by.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use crate::keeper::words::Now;
@@ -11,11 +12,24 @@ use crate::values::milliseconds;
 pub(super) struct Tenure {
     /// Whether the store ever answered: before, it is not known whether it has several owners.
     pub(super) is_known: bool,
-    /// The epochs of the partitions that are leased.
+    /// The epochs of the partitions that may be handed out of.
     pub(super) epochs: HashMap<u32, u64>,
+    /// The others that are leased. They are given back, and whether that was done is not always
+    /// known, so they are not handed out of again under the same epoch.
+    leaving: HashMap<u32, Leaving>,
     until: Option<Times>,
+    /// The steady time of the last call that was answered.
+    pub(super) asked: Option<u64>,
     /// The store's clock, if it has one: then the store has several owners.
     clock: Option<StoreClock>,
+}
+
+/// A partition that is given back when nothing of it is in flight, or when its lease would have run
+/// out.
+#[derive(Clone, Copy, Debug)]
+struct Leaving {
+    epoch: u64,
+    until: u64,
 }
 
 /// When to renew the leases, when to stop handing out, and when they are over; by the steady clock.
@@ -76,10 +90,13 @@ impl Tenure {
         let known = measured.zip(self.clock).and_then(|(new, old)| new.and(old));
         let was_set = self.clock.is_some() && known.is_none();
         self.clock = known.or(measured);
-        let epochs: HashMap<u32, u64> =
+        let mut epochs: HashMap<u32, u64> =
             leases.held.into_iter().map(|lease| (lease.partition, lease.epoch)).collect();
+        self.leaving.retain(|partition, leaving| epochs.get(partition) == Some(&leaving.epoch));
+        epochs.retain(|partition, _| !self.leaving.contains_key(partition));
         let changed = epochs != self.epochs;
         self.is_known = true;
+        self.asked = self.until.map(|_| asked);
         self.epochs = epochs;
         match was_set {
             true => Some(News::ClockWasSet),
@@ -93,6 +110,36 @@ impl Tenure {
         self.until = None;
     }
 
+    /// Lets all but so many partitions be given back, first those of which least is in flight.
+    pub(super) fn leave(&mut self, now: Now, share: usize, in_flight: impl Fn(u32) -> usize) {
+        let mut most: Vec<u32> = self.epochs.keys().copied().collect();
+        most.sort_by_key(|&partition| (Reverse(in_flight(partition)), partition));
+        let until = now.steady.saturating_add(self.good_for());
+        for partition in most.into_iter().skip(share) {
+            let epoch = self.epochs.remove(&partition).expect("it is leased");
+            self.leaving.insert(partition, Leaving { epoch, until });
+        }
+    }
+
+    /// Returns what is to be given back now.
+    pub(super) fn given_back(&self, now: Now, in_flight: impl Fn(u32) -> usize) -> Vec<u32> {
+        let leaving = self.leaving.iter();
+        let over = leaving.filter(|&(&partition, leaving)| {
+            leaving.until <= now.steady || in_flight(partition) == 0
+        });
+        over.map(|(&partition, _)| partition).collect()
+    }
+
+    /// Returns what is to be given back.
+    pub(super) fn leaving(&self) -> impl Iterator<Item = u32> + '_ {
+        self.leaving.keys().copied()
+    }
+
+    /// Returns when something is to be given back whatever is in flight.
+    pub(super) fn leaves_at(&self) -> Option<u64> {
+        self.leaving.values().map(|leaving| leaving.until).min()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.epochs.is_empty()
     }
@@ -103,6 +150,11 @@ impl Tenure {
 
     pub(super) fn holds(&self, lease: Lease) -> bool {
         self.epochs.get(&lease.partition) == Some(&lease.epoch)
+    }
+
+    /// Returns how long a lease is good for.
+    pub(super) fn good_for(&self) -> u64 {
+        self.until.map_or(u64::MAX, |times| (times.over - times.renew) / 3 * 4)
     }
 
     /// Returns how long a timeout may be due before a new owner comes: a lease and a quarter.

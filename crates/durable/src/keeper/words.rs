@@ -105,6 +105,9 @@ pub(crate) struct LeaseCall {
     /// The steady time before the call.
     pub(crate) asked: u64,
     pub(crate) wanted: bool,
+    pub(crate) given_back: Vec<u32>,
+    /// Nothing follows.
+    pub(super) is_last: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -172,7 +175,7 @@ impl<T> Call<T> {
     pub(crate) fn make(self, store: &mut (impl Store + ?Sized)) -> Answer<T> {
         match self {
             Self::Lease(call) => {
-                let leases = caught("take leases", || store.lease(call.wanted));
+                let leases = caught("take leases", || store.lease(call.wanted, &call.given_back));
                 Answer::Lease(call, leases)
             }
             Self::Load(call) => {

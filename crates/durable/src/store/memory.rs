@@ -34,14 +34,10 @@ impl MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn lease(&mut self, wanted: bool) -> Result<Leases, Error> {
-        let mut held = Vec::new();
-        if wanted {
-            let epoch = &mut self.tables().epochs[0];
-            *epoch += 1;
-            held.push(Lease { partition: 0, epoch: *epoch });
-        }
-        Ok(Leases { held, good_for: None, clock: None })
+    fn lease(&mut self, _wanted: bool, _given_back: &[u32]) -> Result<Leases, Error> {
+        let epoch = &mut self.tables().epochs[0];
+        *epoch += 1;
+        Ok(Leases::of_one(Lease { partition: 0, epoch: *epoch }))
     }
 
     fn load(&mut self, from: &[Start], until: u64, limit: Limit) -> Result<Loaded, Error> {

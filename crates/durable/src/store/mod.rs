@@ -26,18 +26,23 @@ pub use memory::MemoryStore;
 /// anew, and tries again after a pause that grows. A store that has to be closed and opened again
 /// after an error does that at the next call.
 pub trait Store: Send {
-    /// Takes and renews leases on the partitions that this owner may hand timeouts out of.
+    /// Renews the leases that this owner has, but for the partitions in `given_back`, which others
+    /// may take from now on. If more is `wanted`, takes free partitions up to the share of this
+    /// owner.
     ///
-    /// With `wanted` false it gives all leases back, because the timer closes.
+    /// An owner that wants none has no share. It has none of what it gives back, whether or not the
+    /// call succeeds, until it is told a greater epoch.
     ///
-    /// A store with one owner has one partition, number 0, and holds it for as long as it is open;
-    /// what keeps a second owner away (a lock on the file) is taken before, when it opens.
+    /// A store with one owner has one partition, number 0, and holds it for as long as it is open,
+    /// whatever is wanted; what keeps a second owner away (a lock on the file) is taken before, when
+    /// it opens.
     ///
     /// A store must guarantee:
     ///
     /// - A partition has at most one owner whose lease has not run out.
     /// - Each new owner of a partition gets an epoch that is greater than every earlier one.
-    fn lease(&mut self, wanted: bool) -> Result<Leases, Error>;
+    /// - A partition whose lease has not run out is taken from its owner only if that gives it back.
+    fn lease(&mut self, wanted: bool, given_back: &[u32]) -> Result<Leases, Error>;
 
     /// Returns the rows of each partition in `from` after its position whose deadline is at most
     /// `until`.
@@ -185,6 +190,8 @@ pub struct Loaded {
     /// What has become visible before the positions cannot be told. All that is before them is to
     /// be loaded once more.
     pub overflows: bool,
+    /// Some partition has no owner.
+    pub has_free: bool,
     /// The partitions and deadlines of rows that have become visible before the positions and did
     /// not come, because of the limit. They are to be loaded from there.
     pub left_out: Vec<(u32, u64)>,
@@ -280,6 +287,8 @@ pub struct Lease {
 pub struct Leases {
     /// All leases that this owner has now.
     pub held: Vec<Lease>,
+    /// How many it may have. It gives the others back when nothing of them is in flight.
+    pub share: usize,
     /// How long they are good for, counted from the moment before the call. `None`: for as long as
     /// the store is open.
     pub good_for: Option<Duration>,
@@ -287,6 +296,13 @@ pub struct Leases {
     /// that several timers may have at once has one. Deadlines are then compared with this clock
     /// and not with that of the machine, and the timer looks again and again for what others did.
     pub clock: Option<u64>,
+}
+
+impl Leases {
+    /// The lease of the only owner that a store can have.
+    pub(crate) fn of_one(lease: Lease) -> Self {
+        Self { held: vec![lease], share: 1, good_for: None, clock: None }
+    }
 }
 
 /// What a caller wants done with a name.

@@ -89,7 +89,14 @@ impl Handle {
     /// `None`: nothing is due. `Some(None)`: nothing will be.
     pub(super) fn try_take(&self) -> Result<Option<Option<Due>>, Error> {
         self.shared.check_process()?;
-        let taken = lock(&self.shared.outbox).take(self.shared.steady());
+        let mut outbox = lock(&self.shared.outbox);
+        let is_first = !outbox.is_asked();
+        let taken = outbox.take(self.shared.steady());
+        drop(outbox);
+        if is_first {
+            // From now on the keeper wants something to hand out.
+            let _ = self.sender.send(Message::Wake);
+        }
         if let Some((row, epoch)) = taken {
             return Ok(Some(Some(Due {
                 row,

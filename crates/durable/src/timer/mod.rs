@@ -90,7 +90,10 @@ impl DurableTimer {
     /// Opens a timer in the PostgreSQL database at this URL, with the defaults of [`Builder`].
     ///
     /// Any number of processes may do so: they share what is pending, and each timeout goes to one
-    /// of them. Deadlines are compared with the clock of the database.
+    /// of them. A timer has a share while somebody calls [`recv`](Self::recv), or a call like it;
+    /// without, it schedules and cancels for the others. If timeouts have waited for a lease, and
+    /// consumers hold none, it gives its share back until the next call. Deadlines are compared
+    /// with the clock of the database.
     ///
     /// # Errors
     ///
@@ -278,7 +281,9 @@ impl DurableTimer {
     /// and closes the store.
     ///
     /// A consumer that never settles makes this wait without end, so a thread that holds a [`Due`]
-    /// must settle or drop it first. What is pending stays in the store.
+    /// must settle or drop it first. What is pending stays in the store. Other workers have it at
+    /// once, but for the partitions in which consumers still hold something: those they have when
+    /// that is settled, or after a lease.
     ///
     /// # Errors
     ///

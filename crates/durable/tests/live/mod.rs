@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use postgres::Client;
 use tickwheel_durable::store::{Change, Store};
-use tickwheel_durable::{Cancelled, DurableTimer, PostgresStore, Scheduled, schedule_in};
+use tickwheel_durable::{Cancelled, Due, DurableTimer, PostgresStore, Scheduled, schedule_in};
 
-use super::{HOUR, LONG, now, take, until, worker};
+use super::{HOUR, LONG, now, received, take, until, worker};
 use crate::server::{Server, client};
 
 /// Takes timeouts and acks them until all of these names have come. Returns how many came.
@@ -224,7 +224,7 @@ fn a_name_that_the_server_cannot_decode_is_set_aside_and_all_others_go_on() {
     .unwrap();
     // A consumer that takes nothing, so that the others stay.
     let store = PostgresStore::connect(&url).unwrap();
-    let timer = DurableTimer::builder().in_flight(1).open_store(store).unwrap();
+    let timer = received(DurableTimer::builder().in_flight(1).open_store(store).unwrap());
     until("the first is told", || timer.stats().damaged == 1);
     until("they are read", || 4_900 < timer.stats().near);
     sql.batch_execute(&bad("behind", "now() - interval '1 minute'")).unwrap();
@@ -298,6 +298,71 @@ fn a_name_that_somebody_has_locked_holds_up_no_other() {
         lunch.commit().unwrap();
         until("nothing is left", || left() == 0);
     }
+}
+
+#[test]
+fn what_a_consumer_holds_comes_from_no_other_when_one_joins_and_when_its_own_closes() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let lease = Duration::from_secs(20);
+    let first = worker(&url, lease);
+    for name in 0..200 {
+        drop(first.schedule(&format!("{name}"), now(), b"").unwrap());
+    }
+    let held: Vec<Due> = (0..200).map(|_| take(&first)).collect();
+    let second = worker(&url, lease);
+    until("what is idle is given back", || 0 < second.stats().partitions);
+    for due in held {
+        due.ack();
+        thread::sleep(Duration::from_millis(5));
+    }
+    until("they share all", || second.stats().partitions == 32);
+    let stats = [first.stats(), second.stats()];
+    assert_eq!(stats.map(|stats| (stats.handed_out, stats.fenced)), [(200, 0), (0, 0)]);
+
+    let mut names = 0..;
+    let due = loop {
+        let name = format!("to hold {}", names.next().unwrap());
+        drop(first.schedule(&name, now(), b"").unwrap());
+        if let Some(due) = second.recv_timeout(Duration::from_millis(300)).unwrap() {
+            break due;
+        }
+    };
+    let closing = thread::spawn(move || second.close());
+    until("the others are given back", || 60 < first.stats().partitions);
+    assert!(!closing.is_finished());
+    due.ack();
+    closing.join().unwrap().unwrap();
+    until("it has all", || first.stats().partitions == 64);
+    assert_eq!(first.stats().fenced, 0);
+}
+
+#[test]
+fn a_timer_on_which_nobody_receives_schedules_and_cancels_and_owns_nothing() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let lease = Duration::from_secs(2);
+    let caller =
+        DurableTimer::builder().open_store(PostgresStore::connect(&url).unwrap().lease(lease));
+    let caller = caller.unwrap();
+    let worker = worker(&url, lease);
+    caller.schedule("cancelled", now() + HOUR, b"").unwrap().wait().unwrap();
+    let cancelled = caller.cancel("cancelled").unwrap().wait().unwrap();
+    assert_eq!(cancelled, Cancelled::Cancelled);
+    take_all(&[&worker], schedule(&caller, "due", 200));
+    assert_eq!((caller.stats().partitions, worker.stats().partitions), (0, 64));
+    // From the first that it asks for, it has a share; and none when what comes is not taken.
+    let caller = received(caller);
+    until("they share all", || caller.stats().partitions == 32);
+    schedule(&worker, "left", 200);
+    until("it has none", || caller.stats().partitions == 0);
+    until("all come", || {
+        while let Some(due) = worker.try_recv().unwrap() {
+            due.ack();
+        }
+        worker.is_empty().unwrap()
+    });
+    assert_eq!(worker.stats().fenced, 0);
 }
 
 #[test]
@@ -410,6 +475,7 @@ fn a_call_without_an_answer_ends_and_is_told_and_another_worker_goes_on() {
         })
         .open_store(PostgresStore::connect(&through).unwrap().lease(lease))
         .unwrap();
+    let timer = received(timer);
     until("it owns all", || timer.stats().partitions == 64);
     let far = now() + HOUR;
     timer.schedule("before", far, b"").unwrap().wait().unwrap();

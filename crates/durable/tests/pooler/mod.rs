@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tickwheel_durable::DurableTimer;
 
-use super::{HOUR, now, until};
+use super::{HOUR, now, received, until};
 use crate::live::{schedule, take_all};
 use crate::server::{Server, client};
 
@@ -58,7 +58,7 @@ fn workers_behind_a_pooler_in_transaction_mode_work_and_leave_nothing_to_its_oth
     let url = server.database();
     // Fewer connections than clients, so that each transaction may have another one.
     let Some((_pooler, pooled)) = Pooler::start(&server, &url, 2) else { return };
-    let timers = [(); 3].map(|()| DurableTimer::connect(&pooled).unwrap());
+    let timers = [(); 3].map(|()| received(DurableTimer::connect(&pooled).unwrap()));
     until("they share all", || {
         timers.iter().map(|timer| timer.stats().partitions).sum::<usize>() == 64
     });

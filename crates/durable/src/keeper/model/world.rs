@@ -341,7 +341,7 @@ impl World {
     fn check(&mut self) {
         let keeper = &self.keeper;
         let rows = all(&mut self.store);
-        if keeper.pending.is_none() {
+        if !keeper.is_pending {
             for row in &rows {
                 let is_near = keeper.front.rows().any(|near| near == row);
                 let flies = keeper.flights.has(row.number);

@@ -8,7 +8,7 @@ use fastrand::Rng;
 
 use super::LEASE;
 use crate::Error;
-use crate::keeper::words::{BehindCall, CommitCall, LoadCall};
+use crate::keeper::words::{BehindCall, CommitCall, LeaseCall, LoadCall};
 use crate::store::memory::Tables;
 use crate::store::stretch::Stretch;
 use crate::store::{
@@ -19,7 +19,8 @@ use crate::store::{
 pub(super) struct Database {
     pub(super) tables: Tables,
     pub(super) partitions: Vec<Partition>,
-    workers: HashMap<u64, u64>,
+    /// Until when the lease of each is good, and whether it wants partitions.
+    workers: HashMap<u64, (u64, bool)>,
     /// Its clock less the true time.
     pub(super) clock: u64,
     pub(super) latency: u64,
@@ -152,24 +153,33 @@ impl Database {
         self.shared.values().copied().fold(time, u64::max).min(time + STATEMENT)
     }
 
-    pub(super) fn lease(&mut self, worker: u64, clock: u64, rng: &mut Rng) -> Leases {
+    pub(super) fn lease(
+        &mut self,
+        worker: u64,
+        call: &LeaseCall,
+        clock: u64,
+        rng: &mut Rng,
+    ) -> Leases {
         self.renewed(1);
-        self.workers.insert(worker, clock + LEASE);
-        self.workers.retain(|_, until| clock <= *until);
-        let share = self.partitions.len().div_ceil(self.workers.len());
         let mut mine = 0;
-        for partition in &mut self.partitions {
-            if partition.owner == Some(worker) {
-                if mine < share {
-                    partition.until = clock + LEASE;
-                    mine += 1;
-                } else {
-                    partition.owner = None;
-                }
+        for (place, partition) in (0..).zip(&mut self.partitions) {
+            if partition.owner != Some(worker) {
+                continue;
+            }
+            if call.given_back.contains(&place) {
+                partition.owner = None;
+            } else {
+                partition.until = clock + LEASE;
+                mine += 1;
             }
         }
+        self.workers.insert(worker, (clock + LEASE, call.wanted));
+        self.workers.retain(|_, (until, _)| clock <= *until);
+        let wanting = self.workers.values().filter(|(_, wants)| *wants).count();
+        let share = self.partitions.len().div_ceil(wanting.max(1));
         let start = rng.usize(0..self.partitions.len());
-        for at in 0..self.partitions.len() {
+        let takes = call.wanted && call.given_back.is_empty();
+        for at in 0..if takes { self.partitions.len() } else { 0 } {
             let place = (start + at) % self.partitions.len();
             let partition = &mut self.partitions[place];
             let is_free = partition.owner.is_none()
@@ -186,7 +196,7 @@ impl Database {
             .filter(|((_, held), _)| held.owner == Some(worker))
             .map(|((partition, _), &epoch)| Lease { partition, epoch })
             .collect();
-        Leases { held, good_for: Some(Duration::from_millis(LEASE)), clock: Some(clock) }
+        Leases { held, share, good_for: Some(Duration::from_millis(LEASE)), clock: Some(clock) }
     }
 
     /// Loads, and returns how long that takes.
@@ -198,7 +208,8 @@ impl Database {
         };
         let limit = Limit { rows, ..*limit };
         let seen = self.seen.get(&worker).copied();
-        let mut loaded = Loaded { overflows: seen.is_none(), ..Loaded::default() };
+        let has_free = self.partitions.iter().any(|partition| partition.owner.is_none());
+        let mut loaded = Loaded { overflows: seen.is_none(), has_free, ..Loaded::default() };
         for Start { lease, after } in from.iter().filter(|_| !loaded.overflows) {
             let seen = seen.expect("it does not overflow");
             loaded.rows.extend(self.tables.since(seen, lease.partition, after));

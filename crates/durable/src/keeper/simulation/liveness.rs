@@ -248,6 +248,104 @@ fn what_another_had_is_handed_out_within_a_lease_and_a_quarter() {
     assert!(Some(LEASE * 5 / 4 + 500) < found, "one partition after another: {found:?}");
 }
 
+/// Puts a timeout each 5 ms for so long, due in 200 ms, and lets all of them come.
+fn rain(simulation: &mut Simulation, time: u64) {
+    for n in 0..time / 5 {
+        let database = &mut simulation.databases[0];
+        let deadline = simulation.time + database.clock + 200;
+        database.put(&Change::put(&format!("{} {n}", simulation.time), deadline, &[]));
+        simulation.pass(5);
+    }
+    let end = simulation.time + LEASE * 8;
+    while 0 < simulation.databases[0].tables.len() && simulation.time < end {
+        simulation.pass(100);
+    }
+    assert_eq!(simulation.databases[0].tables.len(), 0);
+}
+
+/// Two workers, of which the second comes when the first holds something of most partitions.
+fn join(seed: u64) -> Simulation {
+    let mut simulation = Simulation::calm(seed, Size { workers: 2, stores: 1, partitions: 24 });
+    simulation.holds = 300;
+    let comes = simulation.time + LEASE * 3 + 77 * seed;
+    simulation.stop(1, comes);
+    simulation.pass(LEASE);
+    rain(&mut simulation, LEASE * 5);
+    simulation
+}
+
+#[test]
+fn a_worker_that_joins_gets_its_share_and_nothing_that_is_in_flight() {
+    for seed in 0..10 {
+        let simulation = join(seed);
+        assert_eq!(simulation.shares(), [12, 12]);
+        let told = &simulation.told;
+        assert_eq!((told.again, told.fenced), (0, 0), "handed out twice, with seed {seed}");
+        let late = told.late.iter().max();
+        assert!(late < Some(&1_000), "{late:?} with seed {seed}");
+    }
+}
+
+#[test]
+fn a_worker_that_closes_gives_back_at_once_all_of_which_nothing_is_in_flight() {
+    for seed in 0..10 {
+        let mut simulation = join(seed);
+        // A consumer holds one for three leases, and the others are given back meanwhile.
+        simulation.holds = LEASE * 6;
+        let database = &mut simulation.databases[0];
+        let deadline = simulation.time + database.clock;
+        for name in 0..10 {
+            database.put(&Change::put(&format!("held {name}"), deadline, &[]));
+        }
+        simulation.pass(300);
+        simulation.silence(1);
+        simulation.close(1);
+        simulation.holds = 100;
+        simulation.pass(LEASE / 2);
+        let shares = simulation.shares();
+        assert!(14 <= shares[0] && shares[1] == 0, "{shares:?} with seed {seed}");
+        rain(&mut simulation, LEASE);
+        assert_eq!(simulation.shares(), [24, 0], "after a lease it has all");
+    }
+}
+
+#[test]
+fn what_is_given_back_is_taken_at_once() {
+    for seed in 0..10 {
+        let mut simulation = Simulation::calm(seed, Size { workers: 2, stores: 1, partitions: 24 });
+        simulation.holds = 2;
+        let comes = simulation.time + LEASE * 3 + 77 * seed;
+        simulation.stop(1, comes);
+        simulation.pass(LEASE);
+        // One joins, and closes.
+        rain(&mut simulation, LEASE * 4);
+        assert_eq!(simulation.shares(), [12, 12]);
+        simulation.silence(1);
+        simulation.close(1);
+        rain(&mut simulation, LEASE);
+        let late = simulation.told.late.iter().max();
+        assert!(late < Some(&(LEASE / 5)), "{late:?} with seed {seed}");
+    }
+}
+
+#[test]
+fn a_worker_on_which_nobody_receives_owns_nothing() {
+    let mut simulation = Simulation::calm(1, Size { workers: 2, stores: 1, partitions: 24 });
+    simulation.receive(1);
+    rain(&mut simulation, LEASE * 3);
+    assert_eq!(simulation.shares(), [24, 0]);
+    let mut simulation = Simulation::calm(1, Size { workers: 2, stores: 1, partitions: 24 });
+    rain(&mut simulation, LEASE * 3);
+    assert_eq!(simulation.shares(), [12, 12]);
+    // Its consumers go away.
+    simulation.silence(1);
+    simulation.told.late.clear();
+    rain(&mut simulation, LEASE * 4);
+    assert_eq!(simulation.shares(), [24, 0]);
+    assert!(simulation.told.late.iter().max() < Some(&(LEASE * 3 / 2)));
+    assert_eq!(simulation.told.again, 0);
+}
+
 /// For less than a lease nothing can be reached, and meanwhile thousands become due: what becomes
 /// due after that does not wait for them.
 #[test]

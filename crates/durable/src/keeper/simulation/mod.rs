@@ -35,7 +35,7 @@ fn many_workers_lose_nothing_and_make_nothing_early_and_no_two_own_a_partition()
     let late = |quantile: usize| told.late[(told.late.len() - 1) * quantile / 1000];
     println!(
         "{seeds} seeds from {first} of {size:?}: {} put, {} fired, {} again, {} acks fenced, \
-         {} cancelled, {} moved, {} kills, {} pauses, {} cuts, {} given up; late {} / {} / {} ms",
+         {} cancelled, {} moved, {} kills, {} closed, {} pauses, {} cuts, {} given up; late {} / {} / {} ms",
         told.put,
         told.fired,
         told.again,
@@ -43,6 +43,7 @@ fn many_workers_lose_nothing_and_make_nothing_early_and_no_two_own_a_partition()
         told.cancelled,
         told.moved,
         told.kills,
+        told.closed,
         told.pauses,
         told.cuts,
         told.given_up,
@@ -50,7 +51,13 @@ fn many_workers_lose_nothing_and_make_nothing_early_and_no_two_own_a_partition()
         late(990),
         late(1000),
     );
-    assert!(told.again > 0 && told.fenced > 0 && told.cancelled > 0 && told.moved > 0);
+    assert!(
+        told.closed > 0
+            && told.again > 0
+            && told.fenced > 0
+            && told.cancelled > 0
+            && told.moved > 0
+    );
 }
 
 fn config() -> Config {
@@ -85,6 +92,7 @@ struct Told {
     cancelled: u64,
     moved: u64,
     kills: u64,
+    closed: u64,
     pauses: u64,
     cuts: u64,
     given_up: u64,
@@ -97,7 +105,7 @@ struct Told {
 #[test]
 fn what_a_late_answer_brought_is_handed_out() {
     let mut keeper: Keeper<()> = Keeper::new(config());
-    let mut outbox = Outbox::default();
+    let mut outbox = received();
     let now = |steady| Now { wall: 0, steady };
     lease(&mut keeper, &mut outbox, now(0), Ok(leases(1_000_000)));
     let Some(Call::Load(call)) = keeper.poll(now(0), &mut outbox) else { panic!("it looks") };
@@ -110,7 +118,7 @@ fn what_a_late_answer_brought_is_handed_out() {
 #[test]
 fn each_load_is_of_all_partitions() {
     let mut keeper: Keeper<()> = Keeper::new(config());
-    let mut outbox = Outbox::default();
+    let mut outbox = received();
     let now = |steady| Now { wall: 0, steady };
     let held = [0, 1].map(|partition| Lease { partition, epoch: 1 }).to_vec();
     lease(&mut keeper, &mut outbox, now(0), Ok(Leases { held, ..leases(1_000_000) }));
@@ -135,7 +143,7 @@ fn each_load_is_of_all_partitions() {
 #[test]
 fn before_the_store_told_its_clock_callers_are_told_nothing_but_the_error() {
     let mut keeper: Keeper<()> = Keeper::new(config());
-    let mut outbox = Outbox::default();
+    let mut outbox = received();
     let now = |steady| Now { wall: 0, steady };
     lease(&mut keeper, &mut outbox, now(0), Err(Error::store("reach it", "cut")));
     keeper.command(Command { ticket: (), change: Change::cancel("a") });
@@ -147,7 +155,7 @@ fn before_the_store_told_its_clock_callers_are_told_nothing_but_the_error() {
 #[test]
 fn a_slow_call_for_leases_takes_nothing_back_and_a_clock_that_was_set_back_does() {
     let mut keeper: Keeper<()> = Keeper::new(config());
-    let mut outbox = Outbox::default();
+    let mut outbox = received();
     let mut at = 0;
     // The store's clock, and how long the answer takes to come.
     for (clock, slow, waiting) in [(1_000_000, 0, 0), (1_015_000, 50, 1), (430_000, 0, 0)] {
@@ -178,7 +186,7 @@ fn a_slow_call_for_leases_takes_nothing_back_and_a_clock_that_was_set_back_does(
 #[test]
 fn a_new_owner_reads_what_is_recent_first_and_after_an_error_nothing_that_it_knows() {
     let mut keeper: Keeper<()> = Keeper::new(config());
-    let mut outbox = Outbox::default();
+    let mut outbox = received();
     let now = |steady| Now { wall: 0, steady };
     lease(&mut keeper, &mut outbox, now(0), Ok(leases(10_000_000)));
     let Some(Call::Load(call)) = keeper.poll(now(0), &mut outbox) else { panic!("it loads") };
@@ -226,7 +234,7 @@ fn a_new_owner_reads_what_is_recent_first_and_after_an_error_nothing_that_it_kno
 #[test]
 fn what_is_fenced_is_read_again_and_handed_out_under_the_new_epoch() {
     let mut keeper: Keeper<()> = Keeper::new(config());
-    let mut outbox = Outbox::default();
+    let mut outbox = received();
     let now = |steady| Now { wall: 0, steady };
     lease(&mut keeper, &mut outbox, now(0), Ok(leases(1_000_200)));
     while let Some(call) = keeper.poll(now(1), &mut outbox) {
@@ -274,7 +282,7 @@ fn what_is_fenced_is_read_again_and_handed_out_under_the_new_epoch() {
 fn with_all_that_it_may_hold_in_flight_the_keeper_wakes_for_no_look() {
     let config = Config { near_rows: 1, in_flight: 1, ..config() };
     let mut keeper: Keeper<()> = Keeper::new(config);
-    let mut outbox = Outbox::default();
+    let mut outbox = received();
     let now = |steady| Now { wall: 0, steady };
     lease(&mut keeper, &mut outbox, now(0), Ok(leases(1_000_200)));
     for time in [1, 5_000] {
@@ -294,7 +302,7 @@ fn with_all_that_it_may_hold_in_flight_the_keeper_wakes_for_no_look() {
 #[test]
 fn what_came_when_the_lease_was_over_is_read_again_if_nobody_else_had_it() {
     let mut keeper: Keeper<()> = Keeper::new(Config { refresh: u64::MAX / 2, ..config() });
-    let mut outbox = Outbox::default();
+    let mut outbox = received();
     let now = |steady| Now { wall: 0, steady };
     lease(&mut keeper, &mut outbox, now(0), Ok(leases(1_000_000)));
     let Some(Call::Load(call)) = keeper.poll(now(0), &mut outbox) else { panic!("it looks") };
@@ -319,6 +327,13 @@ fn what_came_when_the_lease_was_over_is_read_again_if_nobody_else_had_it() {
         }
     }
     assert_eq!(outbox.len(), 1);
+}
+
+/// An outbox that somebody takes from.
+fn received() -> Outbox {
+    let mut outbox = Outbox::default();
+    outbox.take(0);
+    outbox
 }
 
 /// Answers as a store does that has one row.
@@ -355,6 +370,7 @@ fn load(keeper: &mut Keeper<()>, outbox: &mut Outbox, now: Now, call: LoadCall) 
 fn leases(clock: u64) -> Leases {
     Leases {
         held: vec![Lease { partition: 0, epoch: 1 }],
+        share: 64,
         good_for: Some(Duration::from_secs(60)),
         clock: Some(clock),
     }

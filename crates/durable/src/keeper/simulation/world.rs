@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 
 use super::database::Database;
-use super::{LEASE, Size, Told, config};
+use super::{LEASE, Size, Told, config, received};
 use crate::Error;
 use crate::keeper::outbox::Outbox;
 use crate::keeper::words::CommitCall;
@@ -54,6 +54,10 @@ pub(super) struct Simulation {
     pub(super) told: Told,
     /// Consumers ack all that they take.
     consumes: bool,
+    /// How long they hold it at most.
+    pub(super) holds: u64,
+    /// So many workers have consumers.
+    received: usize,
     workers: Vec<Worker>,
     seats: Vec<Seat>,
     /// By time, and those of one time in the order they were put.
@@ -87,6 +91,8 @@ impl Simulation {
             databases,
             told: Told::default(),
             consumes: false,
+            holds: 100,
+            received: size.workers,
             workers,
             seats: Vec::new(),
             events: BTreeMap::new(),
@@ -115,12 +121,20 @@ impl Simulation {
         self.next += 1;
         Seat {
             keeper: Keeper::new(config()),
-            outbox: Outbox::default(),
+            outbox: if worker < self.received { received() } else { Outbox::default() },
             worker,
             database,
             id: self.next,
             wakes_at: 0,
         }
+    }
+
+    /// Lets another worker sit down, who knows nothing.
+    fn sit_down(&mut self, seat: usize) {
+        let Seat { worker, database, id, .. } = self.seats[seat];
+        self.lately_changed.remove(&id);
+        self.seats[seat] = self.seat(worker, database);
+        self.wake(seat, 100);
     }
 
     /// Nobody asks for anything, and nothing happens.
@@ -129,6 +143,31 @@ impl Simulation {
         simulation.quiet = true;
         simulation.consumes = true;
         simulation
+    }
+
+    /// Lets only the first workers have consumers.
+    pub(super) fn receive(&mut self, workers: usize) {
+        self.received = workers;
+        for seat in self.seats.iter_mut().filter(|seat| workers <= seat.worker) {
+            seat.outbox = Outbox::default();
+        }
+    }
+
+    /// Lets the consumers of this worker, and of those after it, go away.
+    pub(super) fn silence(&mut self, worker: usize) {
+        self.received = worker;
+    }
+
+    /// Closes the timer in this seat. When that is done, another sits there.
+    pub(super) fn close(&mut self, seat: usize) {
+        let Seat { keeper, outbox, .. } = &mut self.seats[seat];
+        keeper.close(outbox, true);
+        self.wake(seat, 0);
+    }
+
+    /// Returns how many partitions each seat hands out of.
+    pub(super) fn shares(&self) -> Vec<usize> {
+        self.seats.iter().map(|seat| seat.keeper.partitions()).collect()
     }
 
     /// Lets a worker do nothing until then.
@@ -251,7 +290,8 @@ impl Simulation {
                 "handed out in the last quarter of the lease: no time is left to ack"
             );
         }
-        for _ in 0..handed_out {
+        let takes = self.seats[seat].worker < self.received;
+        for _ in 0..if takes { handed_out } else { 0 } {
             let delay = self.rng.u64(0..30);
             self.after(delay, Event::Take(seat, id));
         }
@@ -259,6 +299,10 @@ impl Simulation {
         if let Some(call) = call {
             let there = self.latency(database);
             self.after(there, Event::Arrives(seat, id, call));
+        }
+        if self.seats[seat].keeper.is_closed() {
+            told.closed += 1;
+            return self.sit_down(seat);
         }
         let wake = self.seats[seat].keeper.wake(now).saturating_sub(now.steady);
         self.wake(seat, wake.clamp(1, 1_000));
@@ -318,7 +362,7 @@ impl Simulation {
         match call {
             Call::Lease(call) => {
                 let wait = database.lease_at(time) - time;
-                let leases = database.lease(id, time + wait + database.clock, &mut self.rng);
+                let leases = database.lease(id, &call, time + wait + database.clock, &mut self.rng);
                 (Answer::Lease(call, Ok(leases)), wait)
             }
             Call::Load(call) => {
@@ -438,7 +482,7 @@ impl Simulation {
             1 => Settled::Dropped,
             _ => Settled::Ack,
         };
-        let delay = self.rng.u64(0..100);
+        let delay = self.rng.u64(0..self.holds);
         self.after(delay, Event::Settle(seat, id, row.number, settled));
     }
 
@@ -476,16 +520,19 @@ impl Simulation {
                 self.databases[database].heals_at = self.time + self.rng.u64(0..LEASE / 2);
                 self.databases[database].silent_until = self.time + LEASE * 10;
             }
+            2 => {
+                let seat = self.rng.usize(0..self.seats.len());
+                if self.workers[self.seats[seat].worker].paused_until <= self.time {
+                    self.close(seat);
+                }
+            }
             _ => {}
         }
         if self.rng.bool() {
             told.kills += 1;
             for seat in 0..self.seats.len() {
                 if self.seats[seat].worker == worker {
-                    let id = self.seats[seat].id;
-                    self.lately_changed.remove(&id);
-                    self.seats[seat] = self.seat(worker, self.seats[seat].database);
-                    self.wake(seat, 100);
+                    self.sit_down(seat);
                 }
             }
         } else {

@@ -7,40 +7,49 @@ use super::connection::{Connection, Parameter};
 use super::unsigned;
 use crate::store::Lease;
 
-/// Renews what this worker has, gives back what is over its share, and takes what is free up to
-/// it. Returns the leases.
+/// What a worker asks for.
+pub(super) struct Wish<'a> {
+    pub(super) worker: i64,
+    /// How long the lease is to be good for.
+    pub(super) seconds: f64,
+    pub(super) wanted: bool,
+    pub(super) given_back: &'a [u32],
+}
+
+/// Gives back what is given back, renews the rest of what this worker has, and takes what is free
+/// up to its share, if it wants that. Returns the leases and the share.
 pub(super) async fn take_leases(
     connection: &Connection,
-    worker: i64,
-    seconds: f64,
-) -> Result<Vec<Lease>, Error> {
-    let worker: Parameter<'_> = (&worker, Type::INT8);
+    wish: &Wish<'_>,
+) -> Result<(Vec<Lease>, usize), Error> {
+    let worker: Parameter<'_> = (&wish.worker, Type::INT8);
     let one = std::slice::from_ref(&worker);
+    let place = |row: &Row| row.get::<_, i32>(0);
     // With these locked no other takes them until the new lease is to be seen.
-    let mut mine = connection.query(LOCK_MINE, one).await?;
-    connection.query(RENEW, &[worker.clone(), (&seconds, Type::FLOAT8)]).await?;
+    let mine = connection.query(LOCK_MINE, one).await?;
+    let is_given = |row: &Row| wish.given_back.contains(&(place(row) as u32));
+    let (given, mut mine): (Vec<Row>, Vec<Row>) = mine.into_iter().partition(is_given);
+    if !given.is_empty() {
+        let given: Vec<i32> = given.iter().map(place).collect();
+        connection.query(GIVE_BACK, &[(&given, Type::INT4_ARRAY)]).await?;
+    }
+    if mine.is_empty() && !wish.wanted {
+        connection.query(END, one).await?;
+        return Ok((Vec::new(), 0));
+    }
+    let lease = [worker.clone(), (&wish.seconds, Type::FLOAT8), (&wish.wanted, Type::BOOL)];
+    connection.query(RENEW, &lease).await?;
     let share: i64 = connection.query_one(SHARE, &[]).await?.get(0);
     let share = usize::try_from(share).unwrap_or_default();
-    let place = |row: &Row| row.get::<_, i32>(0);
-    if share < mine.len() {
-        let too_many: Vec<i32> = mine.drain(share..).map(|row| place(&row)).collect();
-        connection.query(GIVE_BACK, &[(&too_many, Type::INT4_ARRAY)]).await?;
-    } else if mine.len() < share {
+    // Or it would take what it has just given back.
+    if wish.wanted && given.is_empty() && mine.len() < share {
         let most = (share - mine.len()) as i64;
         let free = connection.query(LOCK_FREE, &[worker.clone(), (&most, Type::INT8)]).await?;
         let free: Vec<i32> = free.iter().map(place).collect();
         mine.extend(connection.query(TAKE, &[worker, (&free, Type::INT4_ARRAY)]).await?);
     }
     let lease = |row: &Row| Lease { partition: place(row) as u32, epoch: unsigned(row.get(1)) };
-    Ok(mine.iter().map(lease).collect())
-}
-
-/// Gives all leases back.
-pub(super) async fn give_leases_back(connection: &Connection, worker: i64) -> Result<(), Error> {
-    let worker = [(&worker as _, Type::INT8)];
-    connection.query(GIVE_ALL_BACK, &worker).await?;
-    connection.query(END, &worker).await?;
-    Ok(())
+    Ok((mine.iter().map(lease).collect(), share))
 }
 
 /// Removes the leases of workers that are dead.
@@ -49,19 +58,21 @@ pub(super) async fn remove_dead(connection: &Connection) -> Result<(), Error> {
     Ok(())
 }
 
-/// What others have taken meanwhile has another owner. An ack keeps an owner from changing, and
-/// does not hold up its renewal.
+/// What others have taken meanwhile has another owner, and what somebody else has locked may get
+/// one: the worker does not hand out of that. An ack keeps an owner from changing, and does not hold
+/// up its renewal.
 const LOCK_MINE: &str = "select partition, epoch from tickwheel_partition where owner = $1
-     order by partition for no key update";
+     order by partition for no key update skip locked";
 /// Its older leases that have not run out are removed. Those that have are not looked for, because
 /// a foreign snapshot may keep many. The clock is selected, because a call of it in each row would
 /// not be a condition of the index.
 const RENEW: &str = "with renewed as (
-       insert into tickwheel_worker values ($1, clock_timestamp() + $2 * interval '1 second'))
+       insert into tickwheel_worker
+       values ($1, clock_timestamp() + $2 * interval '1 second', $3))
      delete from tickwheel_worker where worker = $1 and until >= (select clock_timestamp())";
 const SHARE: &str = "select ceil((select count(*) from tickwheel_partition)::float8
        / greatest(1, (select count(distinct worker) from tickwheel_worker
-                      where until >= (select clock_timestamp()))))::bigint";
+                      where wants and until >= (select clock_timestamp()))))::bigint";
 const GIVE_BACK: &str = "update tickwheel_partition set owner = null where partition = any($1)";
 const LOCK_FREE: &str = "select partition from tickwheel_partition p
      where owner is distinct from $1 and not exists (
@@ -74,7 +85,6 @@ const TAKE: &str = "update tickwheel_partition p set owner = $1, epoch = epoch +
        select from tickwheel_worker w
        where w.worker = p.owner and w.until >= (select clock_timestamp()))
      returning partition, epoch";
-const GIVE_ALL_BACK: &str = "update tickwheel_partition set owner = null where owner = $1";
 const END: &str = "delete from tickwheel_worker
      where worker = $1 and until >= (select clock_timestamp())";
 const REMOVE_DEAD: &str = "delete from tickwheel_worker where (worker, until) in (

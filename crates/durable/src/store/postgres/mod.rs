@@ -30,7 +30,7 @@ use crate::store::{
 use crate::values::milliseconds;
 use connect::Connect;
 use connection::Connection;
-use lease::{CLOCK, give_leases_back, remove_dead, take_leases};
+use lease::{CLOCK, Wish, remove_dead, take_leases};
 pub use operate::Workers;
 use rows::{GET, Reading, Seen, read_row};
 pub use schema::MIGRATION;
@@ -195,36 +195,34 @@ impl PostgresStore {
 }
 
 impl Store for PostgresStore {
-    fn lease(&mut self, wanted: bool) -> Result<Leases, Error> {
+    fn lease(&mut self, wanted: bool, given_back: &[u32]) -> Result<Leases, Error> {
         let (good_for, seconds) = (self.lease, self.lease.as_secs_f64());
-        let worker = match self.worker {
-            Some(worker) => worker,
-            None => self.run("take a number from", async |connection| {
+        if wanted && self.worker.is_none() {
+            self.worker = Some(self.run("take a number from", async |connection| {
                 connection.begin().await?;
                 remove_dead(connection).await?;
                 let next = "select nextval('tickwheel_worker_number')";
                 let worker = connection.query_one(next, &[]).await?.get(0);
                 connection.end().await?;
                 Ok(worker)
-            })?,
-        };
-        self.worker = Some(worker);
-        if !wanted {
-            return self.run("give leases back to", async |connection| {
-                connection.begin().await?;
-                give_leases_back(connection, worker).await?;
-                connection.end().await?;
-                Ok(Leases { held: Vec::new(), good_for: None, clock: None })
-            });
+            })?);
         }
-        self.run("take leases from", async |connection| {
-            connection.begin().await?;
-            let held = take_leases(connection, worker, seconds).await?;
-            connection.end().await?;
+        let wish = self.worker.map(|worker| Wish { worker, seconds, wanted, given_back });
+        let leases = self.run("take leases from", async |connection| {
+            let (mut held, mut share) = (Vec::new(), 0);
+            if let Some(wish) = &wish {
+                connection.begin().await?;
+                (held, share) = take_leases(connection, wish).await?;
+                connection.end().await?;
+            }
             // Last, so that little time passes until the worker has it: by so much it is late.
             let clock = unsigned(connection.query_one(CLOCK, &[]).await?.get(0));
-            Ok(Leases { held, good_for: Some(good_for), clock: Some(clock) })
-        })
+            Ok(Leases { held, share, good_for: Some(good_for), clock: Some(clock) })
+        })?;
+        if !wanted && leases.held.is_empty() {
+            self.worker = None;
+        }
+        Ok(leases)
     }
 
     fn load(&mut self, from: &[Start], until: u64, limit: Limit) -> Result<Loaded, Error> {

@@ -32,7 +32,7 @@ fn damage_is_an_error_or_a_row_set_aside_or_the_last_commit() {
 fn a_damaged_row_is_set_aside_and_all_others_go_on() {
     let disk = Disk::new(Rng::with_seed(1));
     let mut store = disk.open().unwrap();
-    let leases = store.lease(true).unwrap().held;
+    let leases = store.lease(true, &[]).unwrap().held;
     let names = ["a", "b", "c"];
     let puts: Vec<Change> =
         names.iter().zip(1..).map(|(name, n)| Change::put(name, n, &[n as u8; 40])).collect();
@@ -47,7 +47,7 @@ fn a_damaged_row_is_set_aside_and_all_others_go_on() {
         }
     });
     let mut store = disk.open().unwrap();
-    let leases_now = store.lease(true).unwrap().held;
+    let leases_now = store.lease(true, &[]).unwrap().held;
     assert!(leases[0].epoch < leases_now[0].epoch);
     let limit = Limit { rows: 1, bytes: usize::MAX };
     let page = store.list(&Position::start(), u64::MAX, limit).unwrap();
@@ -77,7 +77,7 @@ impl Whole {
     fn new(closes: bool) -> Self {
         let disk = Disk::new(Rng::with_seed(7));
         let mut store = disk.open().unwrap();
-        store.lease(true).unwrap();
+        store.lease(true, &[]).unwrap();
         let mut rng = Rng::with_seed(1);
         let mut before_last = BTreeMap::new();
         for commit in 0..COMMITS {
@@ -125,7 +125,7 @@ impl Whole {
 
     fn use_all(&self, disk: &Disk) -> Result<&'static str, Wrong> {
         let mut store = disk.open()?;
-        let leases = store.lease(true)?.held;
+        let leases = store.lease(true, &[])?.held;
         let (found, damaged) = rows(&mut store)?;
         for row in found.values() {
             let put = self.rows.get(&row.name);

@@ -134,24 +134,20 @@ impl RedbStore {
 }
 
 impl Store for RedbStore {
-    fn lease(&mut self, wanted: bool) -> Result<Leases, Error> {
-        let mut held = Vec::new();
-        if wanted {
-            let epoch = self.run("take the lease of", |database, _| {
-                let write = database.begin_write()?;
-                let epoch = {
-                    let mut meta = write.open_table(META)?;
-                    let epoch = meta.get("epoch")?.map_or(0, |epoch| epoch.value()) + 1;
-                    meta.insert("epoch", epoch)?;
-                    epoch
-                };
-                write.commit()?;
-                Ok(epoch)
-            })?;
-            self.state.numbers = Numbers { epoch, next: 0 };
-            held.push(Lease { partition: PARTITION, epoch });
-        }
-        Ok(Leases { held, good_for: None, clock: None })
+    fn lease(&mut self, _wanted: bool, _given_back: &[u32]) -> Result<Leases, Error> {
+        let epoch = self.run("take the lease of", |database, _| {
+            let write = database.begin_write()?;
+            let epoch = {
+                let mut meta = write.open_table(META)?;
+                let epoch = meta.get("epoch")?.map_or(0, |epoch| epoch.value()) + 1;
+                meta.insert("epoch", epoch)?;
+                epoch
+            };
+            write.commit()?;
+            Ok(epoch)
+        })?;
+        self.state.numbers = Numbers { epoch, next: 0 };
+        Ok(Leases::of_one(Lease { partition: PARTITION, epoch }))
     }
 
     fn load(&mut self, from: &[Start], until: u64, limit: Limit) -> Result<Loaded, Error> {

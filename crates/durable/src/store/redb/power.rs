@@ -35,7 +35,7 @@ fn with_syncs_left_out_a_power_cut_loses_what_was_committed() {
 fn a_commit_costs_one_sync() {
     let disk = Disk::new(Rng::with_seed(1));
     let mut store = disk.open().unwrap();
-    store.lease(true).unwrap();
+    store.lease(true, &[]).unwrap();
     let before = disk.syncs();
     for n in 0..100 {
         store.commit(&[], &[Change::put(&format!("{n}"), n, &[])]).unwrap();
