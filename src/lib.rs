@@ -15,6 +15,7 @@
 //! | many values, each with its own deadline, for one task or thread | [`DelayQueue`]: hands out each value at its deadline |
 //! | the same, from many threads | [`delay_channel`](delay_channel()) |
 //! | many values under keys of your own: sessions, leases, a cache | [`DelayMap`] |
+//! | the same, shared by threads and tasks | [`ExpiringMap`]: never returns a value whose deadline has passed |
 //!
 //! All but the [`Wheel`], the [`WheelMap`] and [`Ticks`] need the feature `std`. [`Mode`] chooses
 //! between a hierarchical wheel, as in Kafka, and a hashed one, as in Netty. Both keep the same
@@ -123,6 +124,8 @@ extern crate alloc;
 #[cfg(feature = "std")]
 mod delay;
 #[cfg(feature = "std")]
+mod expiring;
+#[cfg(feature = "std")]
 mod future;
 mod mode;
 mod names;
@@ -145,6 +148,8 @@ mod wheel_map;
 pub use delay::{
     DelayMap, DelayQueue, DelayReceiver, DelaySender, Delayed, Due, SendError, delay_channel,
 };
+#[cfg(feature = "std")]
+pub use expiring::{ExpiringMap, ExpiringMapBuilder, InsertError};
 #[cfg(feature = "std")]
 pub use future::{
     Elapsed, Interval, Sleep, Timed, interval, interval_at, sleep, sleep_until, timeout,

@@ -11,10 +11,11 @@
 //! | lock | what it protects | taken while holding |
 //! |---|---|---|
 //! | `Advancing` | nothing: one thread at a time advances a `ManualClock` | |
+//! | `Map` | one shard of an `ExpiringMap` | `Advancing`, `Map` |
 //! | `Followers` | the timers that go by a `ManualClock` | `Advancing` |
 //! | `Channel` | the wheel of a `delay_channel` | `Advancing` |
 //! | `Life` | whether the worker of a timer runs | |
-//! | `Shard` | the wheel of a shard | |
+//! | `Shard` | the wheel of a shard | `Map` |
 //! | `Repeating` | one repeating timeout | `Shard` |
 //! | `Due` | what is due in a shard and has not begun to run | `Shard`, `Repeating` |
 //! | `HandedOver` | the tasks of a shard that the executor has | |
@@ -26,8 +27,10 @@
 //! (`timer/inside.rs`), and the writer and the thread of a recording (`record/`).
 //!
 //! Foreign code runs with no lock held: tasks, wakers, clocks, executors, hooks, the writer of a
-//! recording, and each `Drop` of a captured value. The one exception is `Advancing`, because tasks
-//! run while a thread advances a clock; inside a task no thread takes that lock.
+//! recording, and each `Drop` of a captured value. One exception is `Advancing`, because tasks
+//! run while a thread advances a clock; inside a task no thread takes that lock. The other is `Map`:
+//! comparing keys, cloning a value and changing it in place run under it. That code may take every
+//! lock below, and that of another map.
 
 #[cfg(loom)]
 use loom::{sync as locks, thread};
@@ -67,6 +70,7 @@ pub(crate) struct Mutex<T> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rank {
     Advancing,
+    Map,
     Followers,
     Channel,
     Life,
@@ -186,8 +190,10 @@ mod ordered {
     impl Held {
         pub(super) fn new(rank: Rank) -> Self {
             let held = HELD.try_with(Cell::get).unwrap_or(0);
-            assert!(held < 1 << rank as u32, "{rank:?} is locked after {held:#b}");
-            let _ = HELD.try_with(|all| all.set(held | 1 << rank as u32));
+            let bit = 1 << rank as u32;
+            let most = if let Rank::Map = rank { 2 * bit } else { bit };
+            assert!(held < most, "{rank:?} is locked after {held:#b}");
+            let _ = HELD.try_with(|all| all.set(held | bit));
             Self { rank, begin: steps() }
         }
     }

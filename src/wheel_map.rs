@@ -2,6 +2,8 @@
 
 use crate::names::Names;
 use crate::{Expired, Key, Mode, Wheel, WheelStats};
+#[cfg(feature = "std")]
+use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
@@ -304,8 +306,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WheelMap<K, V, S> {
             self.wheel.reschedule(named, deadline);
             return Some((key, replaced));
         }
-        let named = self.wheel.schedule(deadline, Held { hash, key, value });
-        self.names.insert(hash, named, hash_in(&self.wheel));
+        self.insert_new(hash, key, value, deadline);
         None
     }
 
@@ -389,6 +390,77 @@ impl<K: Hash + Eq, V, S: BuildHasher> WheelMap<K, V, S> {
         K: Borrow<Q>,
     {
         self.names.find(self.hasher.hash_one(key), is_key(&self.wheel, key))
+    }
+}
+
+impl<K, V, S> WheelMap<K, V, S> {
+    /// Inserts a value under a key of that hash, which is not there.
+    pub(crate) fn insert_new(&mut self, hash: u64, key: K, value: V, deadline: u64) {
+        let named = self.wheel.schedule(deadline, Held { hash, key, value });
+        self.names.insert(hash, named, hash_in(&self.wheel));
+    }
+}
+
+/// For a map that threads share: it hashes a key before it takes a lock, looks for it once, and
+/// drops nothing while it holds the lock.
+#[cfg(feature = "std")]
+impl<K, V, S> WheelMap<K, V, S> {
+    /// Returns the timeout of the key of that hash.
+    #[inline]
+    pub(crate) fn find_hashed<Q: ?Sized + Eq>(&self, hash: u64, key: &Q) -> Option<Key>
+    where
+        K: Borrow<Q>,
+    {
+        self.names.find(hash, is_key(&self.wheel, key))
+    }
+
+    /// Returns the value of a timeout.
+    #[inline]
+    pub(crate) fn named(&mut self, named: Key) -> Option<&mut V> {
+        Some(&mut self.wheel.get_mut(named)?.value)
+    }
+
+    /// Moves a timeout to tick `deadline`, unless it comes out before that anyway.
+    #[inline]
+    pub(crate) fn bring_forward(&mut self, named: Key, deadline: u64) {
+        if self.wheel.deadline(named).is_some_and(|filed| deadline < filed) {
+            self.wheel.reschedule(named, deadline);
+        }
+    }
+
+    /// Takes a timeout out.
+    pub(crate) fn remove_named(&mut self, named: Key) -> Option<(K, V)> {
+        let Held { hash, key, value } = self.wheel.cancel(named)?;
+        self.names.remove(hash, |&other| other == named);
+        Some((key, value))
+    }
+
+    /// Returns the next value that is due, as [`expire_bounded`](Self::expire_bounded) does, by the
+    /// deadline that `deadline_of` tells of it. That may be later than the one it was inserted
+    /// with: then the value goes back, with no code of the caller that could panic.
+    pub(crate) fn expire_by(
+        &mut self,
+        now: u64,
+        work: &mut usize,
+        deadline_of: impl Fn(&V) -> u64,
+    ) -> Option<Expired<V, K>> {
+        loop {
+            let Expired { key: named, value: held, .. } = self.wheel.expire_bounded(now, work)?;
+            self.names.remove(held.hash, |&other| other == named);
+            let Held { hash, key, value } = held;
+            let deadline = deadline_of(&value);
+            if deadline <= now {
+                return Some(Expired { key, deadline, value });
+            }
+            self.insert_new(hash, key, value, deadline);
+        }
+    }
+
+    /// Returns the timeouts for whose keys and values `is_it` returns true.
+    pub(crate) fn names_of(&mut self, mut is_it: impl FnMut(&K, &mut V) -> bool) -> Vec<Key> {
+        let all = self.wheel.iter_mut();
+        all.filter_map(|(named, _, held)| is_it(&held.key, &mut held.value).then_some(named))
+            .collect()
     }
 }
 

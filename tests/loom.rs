@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 use tickwheel::{
-    Clock, DelayReceiver, DelaySender, Driver, Follower, ManualClock, MissedTick, Next, Run,
-    ScheduleErrorKind, Sleep, Status, Timeout, Timer, TimerBuilder, delay_channel,
+    Clock, DelayReceiver, DelaySender, Driver, ExpiringMap, Follower, ManualClock, MissedTick,
+    Next, Run, ScheduleErrorKind, Sleep, Status, Timeout, Timer, TimerBuilder, delay_channel,
 };
 
 /// Stands still.
@@ -1056,6 +1056,107 @@ fn the_receiver_goes_as_a_sender_inserts() {
         // It was dropped with the receiver or it came back, though a sender is left.
         assert_eq!((Arc::strong_count(&value), task.wakers()), (1, 0));
         assert!(kept.is_closed());
+    });
+}
+
+/// A map of one shard, whose hook counts.
+fn counted_map(Race { timer, fired, .. }: &Race) -> ExpiringMap<u32, u32> {
+    let count = fired.clone();
+    ExpiringMap::builder().shards(1).on_expired(move |_, _| count.add()).build(timer)
+}
+
+/// Explores a model with a map whose hook counts, and stops the timer in the end.
+fn map_race(model: impl Fn(&Race, &ExpiringMap<u32, u32>) + Send + Sync + 'static) {
+    race(TWO, move |race| {
+        let map = counted_map(&race);
+        model(&race, &map);
+        assert!(race.timer.stop().unwrap().is_empty());
+    });
+}
+
+#[test]
+fn stored_in_a_map_as_the_worker_looks_it_expires() {
+    map_race(|Race { due, far, fired, .. }, map| {
+        map.insert_at(1, 1, *due).unwrap();
+        map.insert_at(2, 2, *far).unwrap();
+        map.insert_at(3, 3, *due).unwrap();
+        fired.wait_for(2);
+        assert_eq!((map.len(), map.get(&2)), (1, Some(2)));
+    });
+}
+
+#[test]
+fn stored_in_a_map_by_two_threads_both_expire() {
+    map_race(|Race { due, far, fired, .. }, map| {
+        map.insert_at(1, 1, *far).unwrap();
+        let (other, due) = (map.clone(), *due);
+        both(|| map.insert_at(2, 2, due).unwrap(), move || other.insert_at(3, 3, due).unwrap());
+        fired.wait_for(2);
+        assert_eq!(map.len(), 1);
+    });
+}
+
+#[test]
+fn moved_earlier_in_a_map_as_the_worker_looks_it_expires() {
+    map_race(|Race { due, far, fired, .. }, map| {
+        map.insert_at(1, 1, *far).unwrap();
+        let (other, due) = (map.clone(), *due);
+        both(|| map.insert_at(2, 2, due).unwrap(), move || assert!(other.reset_at(&1, due)));
+        fired.wait_for(2);
+        assert_eq!(map.len(), 0);
+    });
+}
+
+#[test]
+fn removed_replaced_or_prolonged_in_a_map_as_it_expires_it_has_one_end() {
+    explore(TWO, || {
+        let ((clock, timer), count) = (Moved::with_timer(), Count::new());
+        let hook = count.clone();
+        let map = ExpiringMap::builder().shards(1).on_expired(move |_, _| hook.add()).build(&timer);
+        for key in 0..3 {
+            map.insert_at(key, key, clock.at(1)).unwrap();
+        }
+        let (moving, far) = (clock.clone(), clock.at(9));
+        let (ended, ()) = both(
+            || {
+                let removed = map.remove(&0).is_some();
+                let replaced = map.insert_at(1, 7, far).unwrap().is_some();
+                let is_moved = map.reset_at(&2, far);
+                assert_eq!(map.get(&2).is_some(), is_moved);
+                assert_eq!(map.get(&1), Some(7));
+                [removed, replaced, is_moved]
+            },
+            move || moving.move_to(1),
+        );
+        // Each that did not end here goes to the hook, once.
+        let expired = ended.iter().filter(|&&ended| !ended).count();
+        count.wait_for(expired);
+        assert!(timer.stop().unwrap().is_empty());
+        assert_eq!(count.get(), expired);
+        assert_eq!(map.len(), if ended[2] { 2 } else { 1 });
+    });
+}
+
+#[test]
+fn stored_in_a_map_as_the_timer_is_stopped_it_stays_or_expires() {
+    race(TWO, |race| {
+        let map = counted_map(&race);
+        let (other, due) = (map.clone(), race.due);
+        let here = || assert!(race.timer.stop().unwrap().is_empty());
+        both(here, move || other.insert_at(1, 1, due).unwrap());
+        assert_eq!((map.len() + race.fired.get(), map.get(&1)), (1, None));
+    });
+}
+
+#[test]
+fn a_map_is_dropped_as_the_worker_looks() {
+    race(TWO, |race| {
+        let map = counted_map(&race);
+        map.insert_at(1, 1, race.due).unwrap();
+        map.insert_at(2, 2, race.far).unwrap();
+        drop(map);
+        assert!(race.timer.stop().unwrap().is_empty());
+        assert!(race.fired.get() <= 1);
     });
 }
 

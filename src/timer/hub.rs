@@ -33,7 +33,7 @@ pub(crate) struct Hub {
     /// The number of the process in which a driver turned last; 0 before.
     pub(super) turned_in: AtomicU32,
     pub(crate) limit: Option<PendingLimit>,
-    pub(super) has_executor: bool,
+    pub(crate) has_executor: bool,
     pub(super) on_panic: Option<Box<PanicHook>>,
     /// How long a slow task takes at least.
     pub(super) slow_task: Option<Duration>,
@@ -72,7 +72,13 @@ impl Hub {
     /// Returns the tick that ends `delay` from now.
     #[inline]
     pub(crate) fn deadline_after(&self, delay: Duration) -> u64 {
-        match end(self.nanos(), delay) {
+        self.deadline_from(self.nanos(), delay)
+    }
+
+    /// Returns the tick that ends `delay` from now, if [`nanos`](Self::nanos) was `nanos` now.
+    #[inline]
+    pub(crate) fn deadline_from(&self, nanos: u64, delay: Duration) -> u64 {
+        match end(nanos, delay) {
             Some(end) => self.ticks.deadline_at(end),
             None => self.far_deadline(delay),
         }
@@ -164,7 +170,7 @@ impl Hub {
     /// Says that one timeout less is pending.
     pub(super) fn give_back(&self) {
         if let Some(limit) = &self.limit {
-            limit.pending.fetch_sub(1, Relaxed);
+            limit.give_back(1);
         }
     }
 
@@ -250,14 +256,27 @@ pub(crate) struct PendingLimit {
 }
 
 impl PendingLimit {
-    pub(super) fn new(most: usize) -> Self {
+    pub(crate) fn new(most: usize) -> Self {
         Self { most, pending: CachePadded::new(AtomicUsize::new(0)) }
     }
 
     /// Takes a place, and returns whether there was one.
-    pub(super) fn take(&self) -> bool {
+    pub(crate) fn take(&self) -> bool {
         let one_more = |pending| Some(pending + 1).filter(|&pending| pending <= self.most);
         self.pending.fetch_update(Relaxed, Relaxed, one_more).is_ok()
+    }
+
+    /// Takes a place, whether or not there is one.
+    pub(super) fn take_anyway(&self) {
+        self.pending.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.most <= self.pending.load(Relaxed)
+    }
+
+    pub(crate) fn give_back(&self, places: usize) {
+        self.pending.fetch_sub(places, Relaxed);
     }
 }
 

@@ -36,7 +36,7 @@ pub use stats::{Lateness, TimerStats};
 pub use task::{MissedTick, Next, Run, Status, Task, Unfired};
 pub use timeout::{Timeout, TimeoutGuard};
 
-pub(crate) use hub::Hub;
+pub(crate) use hub::{Hub, PendingLimit};
 pub(crate) use life::warn_if_many;
 pub(crate) use shard::{Action, Shard};
 
@@ -48,7 +48,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crossbeam_utils::CachePadded;
-use hub::{PendingLimit, Start};
+use hub::Start;
 use life::{Life, Owner};
 use park::Park;
 use recording::TimerRecording;

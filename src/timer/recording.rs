@@ -2,9 +2,9 @@
 //! these types are empty and cost nothing.
 
 #[cfg(feature = "record")]
-pub(super) use recorded::{ShardLane, Sink, TimerRecording};
+pub(super) use recorded::{Now, ShardLane, Sink, TimerRecording};
 #[cfg(not(feature = "record"))]
-pub(super) use unrecorded::{ShardLane, Sink, TimerRecording};
+pub(super) use unrecorded::{Now, ShardLane, Sink, TimerRecording};
 
 #[cfg(feature = "record")]
 mod recorded {
@@ -18,6 +18,9 @@ mod recorded {
     use core::mem::take;
     use std::io::{self, Write};
     use std::sync::{Mutex, PoisonError};
+
+    /// In milliseconds since the recording began.
+    pub(in crate::timer) type Now = u64;
 
     impl TimerBuilder {
         /// Records what the program does to its timeouts, as a trace for `tickwheel replay` and
@@ -116,7 +119,7 @@ mod recorded {
 
         /// Returns the present as lanes want it. The caller holds no lock.
         #[inline]
-        pub(in crate::timer) fn now(&self, clock: &dyn Clock) -> u64 {
+        pub(in crate::timer) fn now(&self, clock: &dyn Clock) -> Now {
             self.0.as_ref().map_or(0, |timer| timer.millis(clock.now()))
         }
 
@@ -149,7 +152,7 @@ mod recorded {
     impl ShardLane {
         /// Sets the time of the next operations.
         #[inline]
-        pub(in crate::timer) fn is_now(&mut self, now: u64) {
+        pub(in crate::timer) fn is_now(&mut self, now: Now) {
             if let Some(named) = &mut self.0 {
                 named.lane.time_ms = now;
             }

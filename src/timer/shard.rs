@@ -4,7 +4,7 @@ use super::due::DueList;
 use super::error::ScheduleErrorKind;
 use super::handed_over::HandedOver;
 use super::hub::{Hub, Start};
-use super::recording::ShardLane;
+use super::recording::{Now, ShardLane};
 use super::repeat::Repeating;
 use super::task::{OnceTask, Status, Task, Unfired};
 use crate::sync::{
@@ -134,6 +134,9 @@ pub(super) enum Found {
     Nothing { until: u64, is_emptied: bool },
 }
 
+/// The worker runs, and the clock was read for a recording: see [`Shard::place`].
+pub(crate) struct Ready(Now);
+
 impl Shard {
     pub(super) fn new(hub: Arc<Hub>, worker: Weak<dyn Start>, mode: Mode, number: usize) -> Self {
         let state = ShardState {
@@ -185,6 +188,65 @@ impl Shard {
         let key = state.schedule(deadline, Action::Wake(waker));
         self.release(state, deadline);
         Ok(Some(key))
+    }
+
+    /// Makes the worker wake `waker` at `deadline`, in the place of the timeout `key` if that has
+    /// not begun to run, and returns the new key. The [limit](PendingLimit) does not refuse it.
+    ///
+    /// Does not tell the worker, so that the caller may hold a lock, and does not start it: before,
+    /// call [`ready`](Self::ready), and [`tell_of`](Self::tell_of) after the lock is released.
+    pub(crate) fn place(
+        &self,
+        ready: Ready,
+        key: Option<Key>,
+        deadline: u64,
+        waker: &Waker,
+    ) -> Option<Key> {
+        let mut state = self.lock_untimed();
+        state.lane.is_now(ready.0);
+        if let Some(new_key) = key.and_then(|key| self.move_to(&mut state, key, deadline)) {
+            return Some(new_key);
+        }
+        if state.stopped || MOST <= state.wheel.len() {
+            return None;
+        }
+        if let Some(limit) = &self.hub.limit {
+            limit.take_anyway();
+        }
+        Some(state.schedule(deadline, Action::Wake(waker.clone())))
+    }
+
+    /// Starts the worker, unless it runs. Call this with no lock held.
+    pub(crate) fn ready(&self) -> Option<Ready> {
+        if !self.hub.is_started() {
+            self.start().ok()?;
+        }
+        Some(Ready(self.hub.recording.now(&*self.hub.clock)))
+    }
+
+    /// Tells the worker of a timeout at `deadline`, if it would look too late.
+    pub(crate) fn tell_of(&self, deadline: u64) {
+        self.release(self.lock_untimed(), deadline);
+    }
+
+    /// Returns whether the timer was stopped.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.reached() == u64::MAX
+    }
+
+    /// Makes the worker, or the executor, run `task` as soon as it can. Returns it if the timer was
+    /// stopped. The [limit](PendingLimit) does not refuse it.
+    pub(crate) fn run_soon(&self, task: OnceTask) -> Result<(), OnceTask> {
+        let mut state = self.lock();
+        if state.stopped || MOST <= state.wheel.len() {
+            return Err(task);
+        }
+        if let Some(limit) = &self.hub.limit {
+            limit.take_anyway();
+        }
+        state.schedule(0, Action::Once(task));
+        self.release(state, 0);
+        Ok(())
     }
 
     /// Puts `waker` in the place of the registered one, and returns the one it replaced; or `waker`

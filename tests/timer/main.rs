@@ -116,6 +116,7 @@ mod driver;
 mod dropping;
 mod early;
 mod executor;
+mod expiring;
 mod far;
 mod fires;
 mod handles;

@@ -1,0 +1,814 @@
+//! A map of values with deadlines that any number of threads and tasks share.
+
+mod builder;
+mod shard;
+
+pub use builder::ExpiringMapBuilder;
+
+use crate::names::ODD;
+use crate::platform::Instant;
+use crate::sync::MutexGuard;
+use crate::timer::{Hub, PendingLimit, Shard};
+use crate::{Expired, Key, Timer, timer};
+use alloc::boxed::Box;
+use alloc::sync::{Arc, Weak};
+use alloc::task::Wake;
+use alloc::vec::Vec;
+use core::borrow::Borrow;
+use core::fmt;
+use core::hash::{BuildHasher, Hash};
+use core::iter::from_fn;
+use core::mem::replace;
+use core::time::Duration;
+use crossbeam_utils::CachePadded;
+use shard::{Entry, MapShard, ShardState};
+use std::hash::RandomState;
+
+/// Holds values under keys of the caller's own, each until its deadline, for any number of threads
+/// and tasks: a session store, a cache, pending requests by their numbers, leases.
+///
+/// Clones are the same map. Each value has a deadline of its own, and may have a
+/// [time to idle](ExpiringMapBuilder::time_to_idle). A value that expires is dropped, or goes to a
+/// [hook](ExpiringMapBuilder::on_expired). A program that holds a map in one place takes a
+/// [`DelayMap`](crate::DelayMap), which needs no lock and hands values out in order.
+///
+/// - No call returns a value whose deadline has passed, however late the timer's worker is: each
+///   call reads the clock once, when it begins. A deadline is rounded up to the timer's tick.
+/// - Each value has exactly one end: a call returns or drops it, or it expires. A value that has
+///   expired counts as absent for all calls but [`len`](Self::len) and [`drain`](Self::drain).
+/// - The worker takes expired values out in bounded batches, and other timeouts fire in between. No
+///   caller waits for more than a batch, unless another thread calls [`iter`](Self::iter),
+///   [`retain`](Self::retain) or [`shrink_to_fit`](Self::shrink_to_fit). Values expire in no
+///   particular order, except that none expires early.
+/// - A delay may be of any length. A delay too long for [`Instant`] never ends.
+///
+/// # Cost
+///
+/// Each call takes the lock of one shard once, and constant time, however many values the map holds.
+/// Each shard of the map has a single timeout in its timer, whatever the number of values, which the
+/// timer's [limit](crate::TimerBuilder::max_pending) counts and does not refuse. Moving a deadline
+/// to later, and reading a value that has a time to idle, writes a number: the worker looks at the
+/// value once at the earlier time, and files it anew. The call, or the turn of the worker, that
+/// takes out the last of many values gives back their memory, with no lock held, which takes
+/// milliseconds after a million.
+///
+/// # Code of the caller
+///
+/// Hashing a key, and the `Drop` of a key or a value, run with no lock held. Comparing keys, and
+/// what a call says that it runs under a lock, run under the lock of one shard: this code must not
+/// call the same map, and must not advance a [`ManualClock`](crate::ManualClock). It may use other
+/// maps, channels and timers. If it panics, the panic reaches the caller, and the map is
+/// consistent. Keys that misbehave have the consequences that [`WheelMap`](crate::WheelMap) states.
+///
+/// # After the timer was stopped
+///
+/// The map does not keep the timer alive. After the timer was stopped or dropped, the map works on,
+/// and no call returns a value whose deadline has passed. Nothing takes such values out, until a
+/// call stores a value under the same key, which drops the expired one, or takes all out. The hook
+/// is not called any more.
+///
+/// ```
+/// use std::time::Duration;
+/// use tickwheel::{ExpiringMap, ManualClock, Timer};
+///
+/// let clock = ManualClock::new();
+/// let timer = Timer::builder().clock(clock.clone()).build()?;
+/// let sessions = ExpiringMap::with_timer(&timer);
+/// let minutes = |minutes| Duration::from_secs(60 * minutes);
+///
+/// sessions.insert("ann", 7, minutes(30))?;
+/// let shared = sessions.clone();
+/// std::thread::spawn(move || shared.insert("bob", 8, minutes(10))).join().unwrap()?;
+///
+/// clock.advance(minutes(20));
+/// assert_eq!(sessions.get("bob"), None);
+/// assert_eq!(sessions.get_and_reset("ann", minutes(30)), Some(7)); // a sign of life
+/// clock.advance(minutes(20));
+/// assert_eq!(sessions.get("ann"), Some(7));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ExpiringMap<K, V, S = RandomState>(Arc<Shared<K, V, S>>);
+
+struct Shared<K, V, S> {
+    /// A power of two.
+    shards: Box<[CachePadded<MapShard<K, V>>]>,
+    /// Where the shards have their timeouts.
+    timer: Arc<Shard>,
+    hasher: S,
+    time_to_idle: Option<Duration>,
+    /// How many values there may be, those included that are to be handed over.
+    limit: Option<PendingLimit>,
+    outlet: Outlet<K, V>,
+}
+
+/// What becomes of expired values.
+enum Outlet<K, V> {
+    Drops,
+    Hook(Arc<Hook<K, V>>),
+}
+
+type Hook<K, V> = dyn Fn(K, V) + Send + Sync;
+
+/// Looks at a shard when the timer wakes it.
+struct Turn<K, V, S> {
+    shared: Weak<Shared<K, V, S>>,
+    number: usize,
+}
+
+/// The lock of a shard in which a key has no value.
+struct Vacant<'a, K, V> {
+    shard: &'a MapShard<K, V>,
+    state: MutexGuard<'a, ShardState<K, V>>,
+    hash: u64,
+    /// It has expired. To drop with no lock held.
+    expired: Option<(K, Entry<V>)>,
+}
+
+/// A value that a call found, and the lock of its shard.
+struct Found<'a, K, V> {
+    shard: &'a MapShard<K, V>,
+    state: MutexGuard<'a, ShardState<K, V>>,
+    named: Key,
+    /// When the call began.
+    nanos: u64,
+}
+
+impl<K, V> ExpiringMap<K, V>
+where
+    K: Hash + Eq + Send + 'static,
+    V: Send + 'static,
+{
+    /// Makes an empty map on the [timer of the process](crate::timer()).
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_timer(timer())
+    }
+
+    /// Makes an empty map on `timer`, which it does not keep alive.
+    #[must_use]
+    pub fn with_timer(timer: &Timer) -> Self {
+        Self::builder().build(timer)
+    }
+}
+
+impl<K, V> ExpiringMap<K, V> {
+    /// Returns a builder for a map that differs from [`ExpiringMap::new`].
+    pub fn builder() -> ExpiringMapBuilder<K, V> {
+        ExpiringMapBuilder::new()
+    }
+}
+
+impl<K, V, S> ExpiringMap<K, V, S>
+where
+    K: Hash + Eq + Send + 'static,
+    V: Send + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// Stores `value` under `key`, to expire `delay` from now. Returns the value that `key` had, if
+    /// it had one: the new value takes its place and has its own deadline. The map keeps the key
+    /// that it has.
+    ///
+    /// # Errors
+    ///
+    /// If the map has as many values as its [limit](ExpiringMapBuilder::max_len) allows, and `key`
+    /// has none. The error gives key and value back.
+    pub fn insert(
+        &self,
+        key: K,
+        value: V,
+        delay: Duration,
+    ) -> Result<Option<V>, InsertError<K, V>> {
+        let nanos = self.hub().nanos();
+        self.store(key, value, nanos, self.hub().deadline_from(nanos, delay))
+    }
+
+    /// Stores `value` under `key`, to expire at `deadline`, and is like [`insert`](Self::insert)
+    /// otherwise. A value whose deadline has passed expires at once.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`insert`](Self::insert).
+    pub fn insert_at(
+        &self,
+        key: K,
+        value: V,
+        deadline: Instant,
+    ) -> Result<Option<V>, InsertError<K, V>> {
+        self.store(key, value, self.hub().nanos(), self.hub().ticks.deadline(deadline))
+    }
+
+    /// Stores `value` under `key`, to expire `delay` from now, unless `key` has a value.
+    ///
+    /// # Errors
+    ///
+    /// If `key` has a value, or the map has as many values as its
+    /// [limit](ExpiringMapBuilder::max_len) allows. The error gives key and value back.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tickwheel::{ExpiringMap, InsertError};
+    ///
+    /// let leases = ExpiringMap::new();
+    /// let term = Duration::from_secs(10);
+    /// assert_eq!(leases.insert_if_absent("lock", "ann", term), Ok(()));
+    /// let refused = leases.insert_if_absent("lock", "bob", term);
+    /// assert_eq!(refused, Err(InsertError::Occupied("lock", "bob")));
+    /// ```
+    pub fn insert_if_absent(
+        &self,
+        key: K,
+        value: V,
+        delay: Duration,
+    ) -> Result<(), InsertError<K, V>> {
+        let nanos = self.hub().nanos();
+        let entry = self.entry(value, nanos, self.hub().deadline_from(nanos, delay));
+        match self.look_for(&key, nanos) {
+            Ok(_found) => Err(InsertError::Occupied(key, entry.value)),
+            Err(vacant) => self.store_new(vacant, key, entry),
+        }
+    }
+
+    /// Returns a clone of the value of `key`. If `key` has none, stores the value that `make`
+    /// returns, to expire `delay` from now.
+    ///
+    /// `make` runs with no lock held. If another thread stores a value meanwhile, the call returns
+    /// that value, and drops the one from `make`. Cloning runs under the lock.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`insert`](Self::insert).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let cache = tickwheel::ExpiringMap::new();
+    /// let hour = Duration::from_secs(3_600);
+    /// assert_eq!(cache.get_or_insert_with("answer", hour, || 42), Ok(42));
+    /// assert_eq!(cache.get_or_insert_with("answer", hour, || unreachable!()), Ok(42));
+    /// ```
+    pub fn get_or_insert_with(
+        &self,
+        key: K,
+        delay: Duration,
+        make: impl FnOnce() -> V,
+    ) -> Result<V, InsertError<K, V>>
+    where
+        V: Clone,
+    {
+        if let Some(value) = self.get(&key) {
+            return Ok(value);
+        }
+        let value = make();
+        let made = value.clone();
+        let mut stored = self.insert_if_absent(key, value, delay);
+        loop {
+            let (key, value) = match stored {
+                Ok(()) => return Ok(made),
+                Err(InsertError::Occupied(key, value)) => (key, value),
+                Err(full) => return Err(full),
+            };
+            if let Some(first) = self.get(&key) {
+                return Ok(first);
+            }
+            stored = self.insert_if_absent(key, value, delay);
+        }
+    }
+
+    /// Returns a clone of the value of `key`, or None if there is none. Cloning runs under the lock.
+    #[must_use]
+    pub fn get<Q: ?Sized + Hash + Eq>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        V: Clone,
+    {
+        self.with(key, V::clone)
+    }
+
+    /// Returns a clone of the value of `key`, and moves its deadline to `delay` from now. It is
+    /// [`get`](Self::get) and [`reset`](Self::reset) in one look.
+    pub fn get_and_reset<Q: ?Sized + Hash + Eq>(&self, key: &Q, delay: Duration) -> Option<V>
+    where
+        K: Borrow<Q>,
+        V: Clone,
+    {
+        let mut found = self.find(key)?;
+        let value = found.value().clone();
+        let deadline = self.hub().deadline_from(found.nanos, delay);
+        self.move_to(found, deadline);
+        Some(value)
+    }
+
+    /// Returns what `read` makes of the value of `key`, or None if there is none. `read` runs under
+    /// the lock of the key's shard, so that calls for other keys may wait for it.
+    pub fn with<Q: ?Sized + Hash + Eq, R>(&self, key: &Q, read: impl FnOnce(&V) -> R) -> Option<R>
+    where
+        K: Borrow<Q>,
+    {
+        self.update(key, |value| read(value))
+    }
+
+    /// Changes the value of `key` in place. Returns what `change` returns, or None if there is no
+    /// value. The deadline stays. `change` runs under the lock of the key's shard, so that calls
+    /// for other keys may wait for it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let visits = tickwheel::ExpiringMap::new();
+    /// visits.insert("ann", 1, Duration::from_secs(60))?;
+    /// let count = visits.update("ann", |count| {
+    ///     *count += 1;
+    ///     *count
+    /// });
+    /// assert_eq!(count, Some(2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn update<Q: ?Sized + Hash + Eq, R>(
+        &self,
+        key: &Q,
+        change: impl FnOnce(&mut V) -> R,
+    ) -> Option<R>
+    where
+        K: Borrow<Q>,
+    {
+        let mut found = self.find(key)?;
+        self.note_read(&mut found);
+        Some(change(found.value()))
+    }
+
+    /// Counts as reading the value of `key`, for its
+    /// [time to idle](ExpiringMapBuilder::time_to_idle). Returns whether there is one.
+    pub fn touch<Q: ?Sized + Hash + Eq>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.with(key, |_| ()).is_some()
+    }
+
+    /// Moves the deadline of the value of `key` to `delay` from now, earlier or later than it was,
+    /// and returns whether there is one.
+    pub fn reset<Q: ?Sized + Hash + Eq>(&self, key: &Q, delay: Duration) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        let Some(found) = self.find(key) else { return false };
+        let deadline = self.hub().deadline_from(found.nanos, delay);
+        self.move_to(found, deadline);
+        true
+    }
+
+    /// Moves the deadline to `deadline`, and is like [`reset`](Self::reset) otherwise. With a
+    /// deadline in the past the value expires at once.
+    pub fn reset_at<Q: ?Sized + Hash + Eq>(&self, key: &Q, deadline: Instant) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        let deadline = self.hub().ticks.deadline(deadline);
+        self.find(key).map(|found| self.move_to(found, deadline)).is_some()
+    }
+
+    /// Removes the value of `key`, and returns it. Returns None if there is none.
+    ///
+    /// Cost: O(1) amortised, O(p) in one call.
+    pub fn remove<Q: ?Sized + Hash + Eq>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        let (key, value) = self.remove_entry(key)?;
+        // That might panic. Then the value goes, too.
+        drop(key);
+        Some(value)
+    }
+
+    /// Removes the value of `key`, and returns it with the key that the map had. Returns None if
+    /// there is none.
+    ///
+    /// Cost: O(1) amortised, O(p) in one call.
+    pub fn remove_entry<Q: ?Sized + Hash + Eq>(&self, key: &Q) -> Option<(K, V)>
+    where
+        K: Borrow<Q>,
+    {
+        let Found { mut state, named, .. } = self.find(key)?;
+        let (key, entry) = state.map.remove_named(named)?;
+        let memory = state.take_memory_if_emptied();
+        drop(state);
+        self.0.give_back(1);
+        drop(memory);
+        Some((key, entry.value))
+    }
+
+    /// Returns whether there is a value of `key`. Does not count as reading it.
+    #[must_use]
+    pub fn contains_key<Q: ?Sized + Hash + Eq>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.find(key).is_some()
+    }
+
+    /// Returns when the value of `key` expires, rounded up to the timer's tick: at its deadline, or
+    /// when its time to idle is over. Returns None if there is no value, or it never expires. Does
+    /// not count as reading it.
+    #[must_use]
+    pub fn deadline<Q: ?Sized + Hash + Eq>(&self, key: &Q) -> Option<Instant>
+    where
+        K: Borrow<Q>,
+    {
+        let end = self.find(key)?.entry().end();
+        self.hub().ticks.instant(end)
+    }
+
+    /// Returns the number of values, with those that have expired and that the worker has not taken
+    /// out yet. Counts shard by shard.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.shards.iter().map(|shard| shard.lock().map.len()).sum()
+    }
+
+    /// Returns whether there are no values, as [`len`](Self::len) counts them.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns an iterator over clones of all values, each with its key and with what
+    /// [`deadline`](Self::deadline) returns, in no particular order.
+    ///
+    /// The iterator clones one shard after the other, each under its lock, when it comes to it. A
+    /// value that is there all the time comes once.
+    ///
+    /// Cost: O(n + p).
+    pub fn iter(&self) -> impl Iterator<Item = (K, Option<Instant>, V)>
+    where
+        K: Clone,
+        V: Clone,
+    {
+        self.0.shards.iter().flat_map(move |shard| {
+            let now = self.now();
+            let state = shard.lock();
+            let live = state.map.iter().filter(|(_, _, entry)| now < entry.end());
+            let clone = |(key, _, entry): (&K, u64, &Entry<V>)| {
+                (key.clone(), self.hub().ticks.instant(entry.end()), entry.value.clone())
+            };
+            live.map(clone).collect::<Vec<_>>()
+        })
+    }
+
+    /// Returns an iterator that takes all values out, each with its key and its deadline, those
+    /// included that have expired and that the worker has not taken out yet. They come in no
+    /// particular order. The values have left the map when the call returns, and dropping the
+    /// iterator drops those that are left.
+    ///
+    /// Cost: O(n + p).
+    pub fn drain(&self) -> impl Iterator<Item = (K, Option<Instant>, V)> + use<K, V, S> {
+        let (mut maps, mut met) = (Vec::new(), Vec::new());
+        for shard in &self.0.shards {
+            let (map, mut expired) = shard.lock().take_all();
+            self.0.give_back(map.len() + expired.len());
+            maps.push(map);
+            met.append(&mut expired);
+        }
+        let ticks = self.hub().ticks;
+        from_fn(move || {
+            if let Some(Expired { key, deadline, value }) = met.pop() {
+                return Some((key, ticks.instant(deadline), value));
+            }
+            while let Some(map) = maps.last_mut() {
+                if let Some(Expired { key, value: entry, .. }) = map.expire(u64::MAX) {
+                    return Some((key, ticks.instant(entry.end()), entry.value));
+                }
+                maps.pop();
+            }
+            None
+        })
+    }
+
+    /// Drops all values, with no lock held.
+    ///
+    /// Cost: O(n + p).
+    pub fn clear(&self) {
+        drop(self.drain());
+    }
+
+    /// Drops each value for which `keeps` returns false. Asks in no particular order, and not about
+    /// values that have expired. `keeps` runs under the lock of one shard after the other, and the
+    /// values are dropped with no lock held.
+    ///
+    /// If `keeps` panics, the values of that shard and of those not asked yet stay.
+    ///
+    /// Cost: O(n + p).
+    pub fn retain(&self, mut keeps: impl FnMut(&K, &mut V) -> bool) {
+        for shard in &self.0.shards {
+            let now = self.now();
+            let mut state = shard.lock();
+            let rejects =
+                |key: &K, entry: &mut Entry<V>| now < entry.end() && !keeps(key, &mut entry.value);
+            let rejected = state.map.names_of(rejects);
+            let rejected: Vec<_> =
+                rejected.into_iter().map(|named| state.map.remove_named(named)).collect();
+            let memory = state.take_memory_if_emptied();
+            drop(state);
+            self.0.give_back(rejected.len());
+            drop((rejected, memory));
+        }
+    }
+
+    /// Gives back the memory that the present values do not need, with one shard locked after the
+    /// other.
+    ///
+    /// Cost: O(n + p).
+    pub fn shrink_to_fit(&self) {
+        for shard in &self.0.shards {
+            shard.lock().map.shrink_to_fit();
+        }
+    }
+
+    /// Locks the shard of `key`, and finds its value.
+    #[inline]
+    fn find<Q: ?Sized + Hash + Eq>(&self, key: &Q) -> Option<Found<'_, K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.0.hasher.hash_one(key);
+        let nanos = self.hub().nanos();
+        let now = self.hub().tick_at(nanos);
+        let shard = self.shard_of(hash);
+        let mut state = shard.lock();
+        let named = state.find(hash, key, now)?;
+        Some(Found { shard, state, named, nanos })
+    }
+
+    fn store(
+        &self,
+        key: K,
+        value: V,
+        nanos: u64,
+        deadline: u64,
+    ) -> Result<Option<V>, InsertError<K, V>> {
+        let entry = self.entry(value, nanos, deadline);
+        match self.look_for(&key, nanos) {
+            Ok(mut found) => {
+                let replaced = replace(found.entry(), entry);
+                self.refile(found);
+                Ok(Some(replaced.value))
+            }
+            Err(vacant) => self.store_new(vacant, key, entry).map(|()| None),
+        }
+    }
+
+    /// Locks the shard of a key that is to be stored, and finds its value. Otherwise returns the
+    /// vacant place, from which a value that has expired was taken.
+    fn look_for(&self, key: &K, nanos: u64) -> Result<Found<'_, K, V>, Vacant<'_, K, V>> {
+        let hash = self.0.hasher.hash_one(key);
+        if let Some(full) = self.0.limit.as_ref().filter(|limit| limit.is_full()) {
+            self.0.make_room(full);
+        }
+        let now = self.hub().tick_at(nanos);
+        let shard = self.shard_of(hash);
+        let mut state = shard.lock();
+        let mut expired = None;
+        if let Some(named) = state.map.find_hashed(hash, key) {
+            let mut found = Found { shard, state, named, nanos };
+            if now < found.entry().end() {
+                return Ok(found);
+            }
+            state = found.state;
+            expired = state.map.remove_named(named);
+            if self.0.is_hooked() {
+                expired.take().into_iter().for_each(|expired| state.leave(expired));
+            } else if expired.is_some() {
+                self.0.give_back(1);
+            }
+        }
+        Err(Vacant { shard, state, hash, expired })
+    }
+
+    fn store_new(
+        &self,
+        vacant: Vacant<'_, K, V>,
+        key: K,
+        entry: Entry<V>,
+    ) -> Result<(), InsertError<K, V>> {
+        let Vacant { shard, mut state, hash, expired } = vacant;
+        let is_full = self.0.limit.as_ref().is_some_and(|limit| !limit.take());
+        let stored = if is_full {
+            drop(state);
+            Err(InsertError::Full(key, entry.value))
+        } else {
+            let end = entry.end();
+            state.store(hash, key, entry);
+            shard.release(&self.0.timer, state, end);
+            Ok(())
+        };
+        if let Some(expired) = expired {
+            self.hub().guarded(|| drop(expired));
+        }
+        stored
+    }
+
+    /// Moves the deadline of a value that was found.
+    fn move_to(&self, mut found: Found<'_, K, V>, deadline: u64) {
+        self.note_read(&mut found);
+        found.entry().deadline = deadline;
+        self.refile(found);
+    }
+
+    /// Files a value that was found, after its end may have changed.
+    fn refile(&self, mut found: Found<'_, K, V>) {
+        let end = found.entry().end();
+        found.state.map.bring_forward(found.named, end);
+        found.shard.release(&self.0.timer, found.state, end);
+    }
+
+    #[inline]
+    fn entry(&self, value: V, nanos: u64, deadline: u64) -> Entry<V> {
+        Entry { value, deadline, idle: self.idle_from(nanos) }
+    }
+
+    #[inline]
+    fn note_read(&self, found: &mut Found<'_, K, V>) {
+        if self.0.time_to_idle.is_some() {
+            let idle = self.idle_from(found.nanos);
+            let entry = found.entry();
+            // A thread that lost its core may come late with what it read.
+            entry.idle = entry.idle.max(idle);
+        }
+    }
+
+    /// Returns the tick at which a value ends that is read now.
+    #[inline]
+    fn idle_from(&self, nanos: u64) -> u64 {
+        let deadline_from = |idle| self.hub().deadline_from(nanos, idle);
+        self.0.time_to_idle.map_or(u64::MAX, deadline_from)
+    }
+
+    #[inline]
+    fn shard_of(&self, hash: u64) -> &MapShard<K, V> {
+        // Other bits choose the table within the shard, and the place within that.
+        let mixed = (hash.wrapping_mul(ODD) >> 50) as usize;
+        &self.0.shards[mixed & (self.0.shards.len() - 1)]
+    }
+
+    fn now(&self) -> u64 {
+        self.hub().tick_at(self.hub().nanos())
+    }
+}
+
+impl<K, V, S> ExpiringMap<K, V, S> {
+    #[inline]
+    fn hub(&self) -> &Hub {
+        &self.0.timer.hub
+    }
+}
+
+impl<K: Send + 'static, V: Send + 'static, S> Shared<K, V, S> {
+    /// Takes expired values out of a shard, and hands them to `hook`, or drops them.
+    fn turn(&self, number: usize, hook: Option<&Arc<Hook<K, V>>>) {
+        let hub = &self.timer.hub;
+        let now = hub.tick_at(hub.nanos());
+        let (batch, memory) = self.shards[number].turn(&self.timer, now);
+        self.give_back(batch.len());
+        match hook {
+            _ if batch.is_empty() => {}
+            None => {
+                for expired in batch {
+                    hub.guarded(|| drop(expired));
+                }
+            }
+            Some(hook) => {
+                let (hub, hook) = (Arc::clone(hub), Arc::clone(hook));
+                let call = move || {
+                    for Expired { key, value, .. } in batch {
+                        hub.guarded(|| hook(key, value));
+                    }
+                };
+                if !self.timer.hub.has_executor {
+                    call();
+                } else if let Err(call) = self.timer.run_soon(Box::new(call)) {
+                    // The timer was stopped during this turn.
+                    call();
+                }
+            }
+        }
+        drop(memory);
+    }
+
+    /// Takes out expired values, until one can be stored, if these are dropped.
+    #[cold]
+    fn make_room(&self, limit: &PendingLimit) {
+        let now = self.timer.hub.tick_at(self.timer.hub.nanos());
+        for (number, shard) in self.shards.iter().enumerate() {
+            if !limit.is_full() || self.is_hooked() {
+                return;
+            }
+            if shard.is_behind(now) {
+                self.turn(number, None);
+            }
+        }
+    }
+}
+
+impl<K, V, S> Shared<K, V, S> {
+    /// Returns whether a caller leaves an expired value to the worker, and does not drop it.
+    fn is_hooked(&self) -> bool {
+        matches!(self.outlet, Outlet::Hook(_)) && !self.timer.is_stopped()
+    }
+
+    fn give_back(&self, places: usize) {
+        if let Some(limit) = &self.limit {
+            limit.give_back(places);
+        }
+    }
+}
+
+impl<K, V, S> Wake for Turn<K, V, S>
+where
+    K: Send + 'static,
+    V: Send + 'static,
+    S: Send + Sync + 'static,
+{
+    fn wake(self: Arc<Self>) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        // Stopping the timer wakes it, too.
+        if !shared.timer.is_stopped() {
+            let hook = if let Outlet::Hook(hook) = &shared.outlet { Some(hook) } else { None };
+            shared.turn(self.number, hook);
+        }
+    }
+}
+
+impl<K, V> Found<'_, K, V> {
+    #[inline]
+    fn entry(&mut self) -> &mut Entry<V> {
+        self.state.map.named(self.named).expect("it was found under this lock")
+    }
+
+    #[inline]
+    fn value(&mut self) -> &mut V {
+        &mut self.entry().value
+    }
+}
+
+/// Says that a value was not stored, from [`ExpiringMap::insert`], and gives key and value back.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub enum InsertError<K, V> {
+    /// The map has as many values as its [limit](ExpiringMapBuilder::max_len) allows.
+    Full(K, V),
+    /// The key has a value.
+    Occupied(K, V),
+}
+
+impl<K, V> InsertError<K, V> {
+    /// Returns the key and the value that were not stored.
+    #[must_use]
+    pub fn into_entry(self) -> (K, V) {
+        match self {
+            Self::Full(key, value) | Self::Occupied(key, value) => (key, value),
+        }
+    }
+}
+
+impl<K, V> fmt::Debug for InsertError<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full(..) => "Full",
+            Self::Occupied(..) => "Occupied",
+        })
+    }
+}
+
+impl<K, V> fmt::Display for InsertError<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full(..) => "the map has as many values as its limit allows",
+            Self::Occupied(..) => "the key has a value",
+        })
+    }
+}
+
+impl<K, V> core::error::Error for InsertError<K, V> {}
+
+/// The same map.
+impl<K, V, S> Clone for ExpiringMap<K, V, S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+/// On the [timer of the process](crate::timer()).
+impl<K, V, S> Default for ExpiringMap<K, V, S>
+where
+    K: Hash + Eq + Send + 'static,
+    V: Send + 'static,
+    S: BuildHasher + Default + Send + Sync + 'static,
+{
+    fn default() -> Self {
+        ExpiringMapBuilder::new().hasher(S::default()).build(timer())
+    }
+}
+
+impl<K, V, S> fmt::Debug for ExpiringMap<K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExpiringMap").field("shards", &self.0.shards.len()).finish_non_exhaustive()
+    }
+}

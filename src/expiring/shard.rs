@@ -1,0 +1,229 @@
+//! One shard of a map that threads share: its values behind a lock, and its place in the timer.
+//!
+//! A shard has one timeout in the timer, for a look at the tick of its earliest value. The worker
+//! looks in a [turn](MapShard::turn), takes a bounded number of expired values out, and places the
+//! timeout anew. A caller that stores a value which ends before the look moves the timeout, tells
+//! the worker, and only then lowers `watched`: a caller that loses its core in between holds up no
+//! value of another, because that caller finds the old `watched` and tells the worker too.
+//!
+//! | case | what happens | `tests/loom.rs` |
+//! |---|---|---|
+//! | stored or moved earlier while the worker looks, or falls asleep | the look finds it, or the caller moves the timeout | `stored_in_a_map_as_the_worker_looks_it_expires`, `moved_earlier_in_a_map_as_the_worker_looks_it_expires` |
+//! | stored by two threads, each before the look | both tell the worker | `stored_in_a_map_by_two_threads_both_expire` |
+//! | removed, replaced or prolonged while the worker takes it out | the caller has it, or hears that it is gone | `removed_replaced_or_prolonged_in_a_map_as_it_expires_it_has_one_end` |
+//! | stored while the timer stops | it stays in the map, or expires | `stored_in_a_map_as_the_timer_is_stopped_it_stays_or_expires` |
+//! | dropped while the worker looks | what was not taken out is dropped | `a_map_is_dropped_as_the_worker_looks` |
+
+use crate::sync::{Mutex, MutexGuard, Rank, lock};
+use crate::ticks::NEVER;
+use crate::timer::Shard;
+use crate::{Expired, Key, Mode, WheelMap};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::borrow::Borrow;
+use core::mem::{replace, take};
+use core::task::Waker;
+
+pub(super) struct MapShard<K, V> {
+    state: Mutex<ShardState<K, V>>,
+    /// Makes a turn of this shard.
+    turn: Waker,
+}
+
+pub(super) struct ShardState<K, V> {
+    /// By the ticks of the timer. A value may be filed for a tick before that of its end.
+    pub(super) map: Map<K, V>,
+    /// Expired values that callers came upon, for the worker's next turn.
+    met: Batch<K, V>,
+    /// The worker looks at this tick at the latest, and knows it. A value ends earlier only while
+    /// the worker looks, or the caller that stored it tells the worker.
+    watched: u64,
+    /// How often the worker has looked.
+    looks: u64,
+    place: Place,
+    /// How many values were stored since the map last gave back its memory.
+    stored: u64,
+}
+
+pub(super) type Map<K, V> = WheelMap<K, Entry<V>, ()>;
+
+/// Expired values that are out of the map.
+pub(super) type Batch<K, V> = Vec<Expired<V, K>>;
+
+/// A value as it is in the map.
+pub(super) struct Entry<V> {
+    pub(super) value: V,
+    /// The tick it was stored for.
+    pub(super) deadline: u64,
+    /// The tick at which it ends if no call reads it before.
+    pub(super) idle: u64,
+}
+
+/// The timeout in the timer.
+struct Place {
+    timer: Arc<Shard>,
+    key: Option<Key>,
+    tick: u64,
+}
+
+impl<K, V> MapShard<K, V> {
+    pub(super) fn new(timer: &Arc<Shard>, mode: Mode, turn: Waker) -> Self {
+        let state = ShardState {
+            map: WheelMap::with_hasher(mode, ()),
+            met: Vec::new(),
+            watched: NEVER,
+            looks: 0,
+            place: Place { timer: Arc::clone(timer), key: None, tick: NEVER },
+            stored: 0,
+        };
+        Self { state: Mutex::new(Rank::Map, state), turn }
+    }
+
+    #[inline]
+    pub(super) fn lock(&self) -> MutexGuard<'_, ShardState<K, V>> {
+        lock(&self.state)
+    }
+
+    /// Takes a bounded number of expired values out, and places the timeout for the next look.
+    /// Returns memory too, to free with no lock held.
+    pub(super) fn turn(&self, timer: &Shard, now: u64) -> (Batch<K, V>, Option<Map<K, V>>) {
+        let ready = timer.ready();
+        let mut batch = Vec::new();
+        let mut state = self.lock();
+        let next = if state.take_expired(now, &mut batch) {
+            now
+        } else {
+            state.map.next_wake().unwrap_or(NEVER)
+        };
+        state.looks += 1;
+        state.watched = NEVER;
+        if let Some(ready) = ready.filter(|_| next < NEVER) {
+            state.place.key = timer.place(ready, state.place.key, next, &self.turn);
+            if state.place.key.is_some() {
+                (state.place.tick, state.watched) = (next, next);
+            }
+        }
+        let memory = state.take_memory_if_emptied();
+        drop(state);
+        timer.tell_of(next);
+        (batch, memory)
+    }
+
+    /// Returns whether a turn has something to do at tick `now`.
+    pub(super) fn is_behind(&self, now: u64) -> bool {
+        self.lock().map.next_wake().is_some_and(|next| next <= now)
+    }
+
+    /// Releases the lock after a value was stored that ends at `end`, and tells the worker if it
+    /// would look too late.
+    #[inline]
+    pub(super) fn release(&self, timer: &Shard, state: MutexGuard<'_, ShardState<K, V>>, end: u64) {
+        if end < state.watched {
+            self.tell(timer, state, end);
+        }
+    }
+
+    #[cold]
+    fn tell(&self, timer: &Shard, state: MutexGuard<'_, ShardState<K, V>>, end: u64) {
+        let looks = state.looks;
+        drop(state);
+        let Some(ready) = timer.ready() else { return };
+        let mut state = self.lock();
+        if state.looks != looks {
+            // That look found the value, or that it has gone, and made `watched` exact.
+            return;
+        }
+        let tick = end.min(state.place.tick);
+        state.place.key = timer.place(ready, state.place.key, tick, &self.turn);
+        if state.place.key.is_none() {
+            return;
+        }
+        state.place.tick = tick;
+        drop(state);
+        timer.tell_of(tick);
+        let mut state = self.lock();
+        if state.looks == looks {
+            state.watched = state.watched.min(end);
+        }
+    }
+}
+
+impl<K, V> ShardState<K, V> {
+    /// Returns the name of the value of a key, unless it has expired at tick `now`.
+    #[inline]
+    pub(super) fn find<Q: ?Sized + Eq>(&mut self, hash: u64, key: &Q, now: u64) -> Option<Key>
+    where
+        K: Borrow<Q>,
+    {
+        let named = self.map.find_hashed(hash, key)?;
+        (now < self.map.named(named)?.end()).then_some(named)
+    }
+
+    /// Stores a value under a key that is not there.
+    pub(super) fn store(&mut self, hash: u64, key: K, entry: Entry<V>) {
+        let end = entry.end();
+        self.map.insert_new(hash, key, entry, end);
+        self.stored += 1;
+    }
+
+    /// Leaves a value that has expired to the worker, which is about to look.
+    pub(super) fn leave(&mut self, (key, entry): (K, Entry<V>)) {
+        let deadline = entry.end();
+        self.met.push(Expired { key, deadline, value: entry.value });
+    }
+
+    /// Appends a bounded number of expired values to `batch`. Returns whether there may be more.
+    fn take_expired(&mut self, now: u64, batch: &mut Batch<K, V>) -> bool {
+        let met = self.met.len().saturating_sub(MOST);
+        batch.extend(self.met.drain(met..));
+        let mut work = BATCH;
+        while batch.len() < MOST {
+            let Some(expired) = self.map.expire_by(now, &mut work, Entry::end) else { break };
+            let Expired { key, deadline, value: entry } = expired;
+            batch.push(Expired { key, deadline, value: entry.value });
+        }
+        batch.len() == MOST || work == 0 || !self.met.is_empty()
+    }
+
+    /// Takes all out.
+    pub(super) fn take_all(&mut self) -> (Map<K, V>, Batch<K, V>) {
+        (self.take_map(), take(&mut self.met))
+    }
+
+    /// Takes the memory out of a map that was emptied. Returns None unless there were many values
+    /// since the last time, because the next ones need memory again.
+    pub(super) fn take_memory_if_emptied(&mut self) -> Option<Map<K, V>> {
+        (self.map.is_empty() && MANY <= self.stored).then(|| self.take_map())
+    }
+
+    fn take_map(&mut self) -> Map<K, V> {
+        self.stored = 0;
+        let mode = self.map.mode();
+        replace(&mut self.map, WheelMap::with_hasher(mode, ()))
+    }
+}
+
+impl<V> Entry<V> {
+    /// Returns the tick at which it expires.
+    #[inline]
+    pub(super) fn end(&self) -> u64 {
+        self.deadline.min(self.idle)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.timer.cancel(key, drop);
+        }
+    }
+}
+
+/// The work of a wheel in one turn, under the lock.
+const BATCH: usize = 128;
+
+/// The most values that one turn takes out.
+const MOST: usize = 64;
+
+/// A map that is emptied gives back its memory after so many values, or more.
+const MANY: u64 = 1_024;

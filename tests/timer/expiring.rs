@@ -1,0 +1,778 @@
+//! The map that threads share. Races are in `tests/loom.rs`.
+
+use crate::common::{Numbers, long};
+use crate::help::{
+    Count, CountsDrop, Gate, Kept, Manual, PanicsInDrop, ms, returns, threads_named, wait_until,
+};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::Duration;
+use tickwheel::{
+    ExpiringMap, ExpiringMapBuilder, InsertError, ManualClock, Mode, Timer, delay_channel,
+};
+
+in_each_mode! {
+    a_value_is_there_until_its_deadline,
+    however_late_the_worker_is_no_passed_value_comes,
+    what_a_caller_finds_expired_goes_to_the_hook_once,
+    replaced_it_ends_at_its_new_deadline,
+    moved_earlier_it_expires_then,
+    moved_later_it_expires_then,
+    read_again_and_again_it_stays_until_its_deadline,
+    idle_it_expires,
+    a_drain_and_an_iteration_tell_the_deadlines,
+    a_map_is_like_a_sorted_one,
+    the_worker_takes_many_out_in_turns,
+    on_an_executor_each_value_is_handed_over_once,
+    dropped_it_leaves_nothing_in_the_timer,
+    many_threads_and_each_value_has_one_end,
+}
+
+type Gone = Arc<Mutex<Vec<(u64, u32, u32)>>>;
+
+/// A map of one shard whose hook writes when it got what.
+fn logged(
+    manual: &Manual,
+    with: impl FnOnce(ExpiringMapBuilder<u32, u32>) -> ExpiringMapBuilder<u32, u32>,
+) -> (ExpiringMap<u32, u32>, Gone) {
+    let (gone, log) = (Gone::default(), manual.log.clone());
+    let entries = Arc::clone(&gone);
+    let hook = move |key, value| entries.lock().unwrap().push((log.now(), key, value));
+    (with(ExpiringMap::builder().shards(1)).on_expired(hook).build(&manual.timer), gone)
+}
+
+fn taken(gone: &Gone) -> Vec<(u64, u32, u32)> {
+    std::mem::take(&mut *gone.lock().unwrap())
+}
+
+fn a_value_is_there_until_its_deadline(mode: Mode) {
+    for delay in [1, 2, 63, 64, 65, 511, 512, 513, 4_096, 100_000] {
+        let manual = Manual::new(mode);
+        let (map, gone) = logged(&manual, |builder| builder);
+        assert_eq!(map.insert(1, 10, ms(delay)), Ok(None));
+        assert_eq!(map.deadline(&1), Some(manual.at(delay)));
+        manual.advance(delay - 1);
+        assert_eq!((map.get(&1), map.contains_key(&1), map.len()), (Some(10), true, 1));
+        manual.advance(1);
+        assert_eq!((map.get(&1), map.contains_key(&1), map.len()), (None, false, 0));
+        assert_eq!((map.deadline(&1), map.remove(&1)), (None, None));
+        assert_eq!(taken(&gone), [(delay, 1, 10)]);
+        assert_eq!(manual.timer.pending(), 0);
+    }
+}
+
+/// Runs `test` while the worker is held up and the clock stands at 100 ms.
+fn while_the_worker_is_held_up(manual: &Manual, test: impl FnOnce()) {
+    let gate = Gate::default();
+    manual.after(1, gate.task());
+    thread::scope(|scope| {
+        scope.spawn(|| manual.clock.jump(ms(100)));
+        gate.reached();
+        test();
+        gate.open();
+    });
+}
+
+fn however_late_the_worker_is_no_passed_value_comes(mode: Mode) {
+    let manual = Manual::new(mode);
+    let (map, gone) = logged(&manual, |builder| builder.time_to_idle(ms(90)));
+    map.insert(1, 10, ms(50)).unwrap();
+    map.insert(2, 20, ms(100)).unwrap();
+    map.insert(3, 30, ms(101)).unwrap();
+    map.insert(4, 40, ms(101)).unwrap();
+    manual.advance(1);
+    while_the_worker_is_held_up(&manual, || {
+        // The third has been idle for too long.
+        for key in [1, 2, 3] {
+            assert_eq!((map.get(&key), map.get_and_reset(&key, ms(50))), (None, None));
+            assert_eq!((map.with(&key, |value| *value), map.touch(&key)), (None, false));
+            assert_eq!((map.remove_entry(&key), map.contains_key(&key)), (None, false));
+            assert!(!map.reset(&key, ms(50)));
+        }
+        assert_eq!((map.iter().count(), map.len()), (0, 4));
+        map.retain(|_, _| false);
+        assert_eq!(map.len(), 4);
+    });
+    let mut gone = taken(&gone);
+    gone.sort_unstable();
+    assert_eq!(gone, [(101, 1, 10), (101, 2, 20), (101, 3, 30), (101, 4, 40)]);
+}
+
+fn what_a_caller_finds_expired_goes_to_the_hook_once(mode: Mode) {
+    let manual = Manual::new(mode);
+    let (map, gone) = logged(&manual, |builder| builder);
+    for key in 0..100 {
+        map.insert(key, key, ms(50)).unwrap();
+    }
+    while_the_worker_is_held_up(&manual, || {
+        for key in 0..100 {
+            let stored = match key % 3 {
+                0 => map.insert(key, 1_000 + key, ms(50)).map(|replaced| replaced.is_none()),
+                1 => map.insert_if_absent(key, 1_000 + key, ms(50)).map(|()| true),
+                _ => map
+                    .get_or_insert_with(key, ms(50), || 1_000 + key)
+                    .map(|value| value == 1_000 + key),
+            };
+            assert_eq!((stored, map.get(&key)), (Ok(true), Some(1_000 + key)));
+        }
+        assert_eq!(map.len(), 100);
+    });
+    let mut handed_out = taken(&gone);
+    handed_out.sort_unstable();
+    assert!(handed_out.into_iter().eq((0..100).map(|key| (100, key, key))));
+    manual.advance(50);
+    assert_eq!((taken(&gone).len(), map.len()), (100, 0));
+}
+
+fn replaced_it_ends_at_its_new_deadline(mode: Mode) {
+    let manual = Manual::new(mode);
+    let (map, gone) = logged(&manual, |builder| builder);
+    map.insert(1, 10, ms(50)).unwrap();
+    assert_eq!(map.insert(1, 11, ms(100)), Ok(Some(10)));
+    assert_eq!(map.insert_if_absent(1, 12, ms(9)), Err(InsertError::Occupied(1, 12)));
+    manual.advance(99);
+    assert_eq!((map.get(&1), map.len()), (Some(11), 1));
+    assert_eq!(map.insert_at(1, 13, manual.at(140)), Ok(Some(11)));
+    assert_eq!(map.insert(1, 14, ms(20)), Ok(Some(13)));
+    manual.advance(100);
+    assert_eq!(taken(&gone), [(119, 1, 14)]);
+}
+
+fn moved_earlier_it_expires_then(mode: Mode) {
+    let manual = Manual::new(mode);
+    let (map, gone) = logged(&manual, |builder| builder);
+    map.insert(1, 10, ms(100_000)).unwrap();
+    manual.advance(10);
+    assert!(map.reset(&1, ms(5)));
+    manual.advance(4);
+    assert_eq!(map.get(&1), Some(10));
+    manual.advance(1);
+    assert_eq!(taken(&gone), [(15, 1, 10)]);
+    map.insert(2, 20, ms(100_000)).unwrap();
+    assert!(map.reset_at(&2, manual.at(3)));
+    assert_eq!(map.get(&2), None);
+    manual.settle();
+    assert_eq!(taken(&gone), [(15, 2, 20)]);
+}
+
+fn moved_later_it_expires_then(mode: Mode) {
+    let manual = Manual::new(mode);
+    let (map, gone) = logged(&manual, |builder| builder);
+    map.insert(1, 10, ms(10)).unwrap();
+    for _ in 0..100 {
+        assert_eq!(map.get_and_reset(&1, ms(10)), Some(10));
+        manual.advance(9);
+    }
+    assert_eq!((taken(&gone), map.deadline(&1)), (vec![], Some(manual.at(901))));
+    manual.advance(1);
+    assert_eq!(taken(&gone), [(901, 1, 10)]);
+    // Moved far away, and back.
+    map.insert(2, 20, ms(10)).unwrap();
+    assert!(map.reset(&2, Duration::MAX) && map.deadline(&2).is_none());
+    manual.advance(1_000_000);
+    assert!(map.reset(&2, ms(7)));
+    manual.advance(6);
+    assert_eq!(map.get(&2), Some(20));
+    manual.advance(1);
+    assert_eq!(taken(&gone), [(1_000_908, 2, 20)]);
+}
+
+fn read_again_and_again_it_stays_until_its_deadline(mode: Mode) {
+    let manual = Manual::new(mode);
+    let (map, gone) = logged(&manual, |builder| builder.time_to_idle(ms(10)));
+    map.insert(1, 10, ms(95)).unwrap();
+    for _ in 0..10 {
+        assert_eq!(map.get(&1), Some(10));
+        manual.advance(9);
+    }
+    assert_eq!(map.deadline(&1), Some(manual.at(91)));
+    assert!(map.touch(&1));
+    assert_eq!(map.deadline(&1), Some(manual.at(95)));
+    manual.advance(5);
+    assert_eq!((taken(&gone), map.get(&1)), (vec![(95, 1, 10)], None));
+}
+
+fn idle_it_expires(mode: Mode) {
+    let manual = Manual::new(mode);
+    let (map, gone) = logged(&manual, |builder| builder.time_to_idle(ms(100)));
+    for key in 0..5 {
+        map.insert(key, key, Duration::MAX).unwrap();
+    }
+    manual.advance(60);
+    assert_eq!((map.get(&0), map.touch(&1)), (Some(0), true));
+    assert_eq!(map.update(&2, |value| *value += 1), Some(()));
+    // These do not read it.
+    assert!(map.contains_key(&3) && map.deadline(&3).is_some() && map.iter().count() == 5);
+    manual.advance(40);
+    let mut first = taken(&gone);
+    first.sort_unstable();
+    assert_eq!(first, [(100, 3, 3), (100, 4, 4)]);
+    manual.advance(60);
+    let mut second = taken(&gone);
+    second.sort_unstable();
+    assert_eq!(second, [(160, 0, 0), (160, 1, 1), (160, 2, 3)]);
+}
+
+fn a_drain_and_an_iteration_tell_the_deadlines(mode: Mode) {
+    let manual = Manual::new(mode);
+    let map = ExpiringMap::with_timer(&manual.timer);
+    for key in 0..1_000_u32 {
+        map.insert(key, key, ms(u64::from(key) + 1)).unwrap();
+    }
+    map.insert(1_000, 1_000, Duration::MAX).unwrap();
+    manual.advance(500);
+    let at = |key: u32| (key < 1_000).then(|| manual.at(u64::from(key) + 1));
+    let mut all: Vec<_> = map.iter().collect();
+    all.sort_unstable();
+    assert!(all.iter().copied().eq((500..=1_000).map(|key| (key, at(key), key))));
+    let mut drained: Vec<_> = map.drain().collect();
+    drained.sort_unstable();
+    assert!(drained == all && map.is_empty());
+    assert_eq!(map.insert(7, 8, ms(1)), Ok(None));
+    manual.advance(1);
+    assert!(map.is_empty());
+    // The worker looks once more for those that were drained.
+    manual.advance(500);
+    assert_eq!(manual.timer.pending(), 0);
+    // What is left of a drain goes with it.
+    let count = Count::default();
+    let map = ExpiringMap::with_timer(&manual.timer);
+    for key in 0..100 {
+        map.insert(key, CountsDrop(count.clone()), ms(9)).unwrap();
+    }
+    let mut drain = map.drain();
+    drop(drain.next());
+    assert_eq!((count.get(), map.len()), (1, 0));
+    drop(drain);
+    assert_eq!(count.get(), 100);
+}
+
+/// A value of the model: value, deadline and when it was read last.
+type Plain = BTreeMap<u32, (u32, u64, u64)>;
+
+fn a_map_is_like_a_sorted_one(mode: Mode) {
+    for (seed, idle) in [(1, None), (2, Some(40)), (3, Some(5)), (4, None)] {
+        let manual = Manual::new(mode);
+        let (map, gone) = logged(&manual, |builder| {
+            idle.into_iter().fold(builder, |builder, idle| builder.time_to_idle(ms(idle)))
+        });
+        let (mut numbers, mut model, mut now) = (Numbers(seed), Plain::new(), 0_u64);
+        let end = |&(_, deadline, read): &(u32, u64, u64)| {
+            idle.map_or(deadline, |idle| deadline.min(read + idle))
+        };
+        for step in 0..long(2_000, 50_000) {
+            let key = numbers.below(20) as u32;
+            let most = 1 << numbers.below(9);
+            let delay = numbers.below(most) + 1;
+            let known = model.get(&key).map(|known| known.0);
+            match numbers.below(12) {
+                0..3 => {
+                    assert_eq!(map.insert(key, step, ms(delay)), Ok(known));
+                    model.insert(key, (step, now + delay, now));
+                }
+                3 => {
+                    let stored = map.insert_if_absent(key, step, ms(delay));
+                    assert_eq!(stored.is_ok(), known.is_none());
+                    model.entry(key).or_insert((step, now + delay, now));
+                }
+                4 => {
+                    assert_eq!(
+                        map.get_or_insert_with(key, ms(delay), || step),
+                        Ok(known.unwrap_or(step))
+                    );
+                    model.entry(key).or_insert((step, now + delay, now)).2 = now;
+                }
+                5 => {
+                    assert_eq!(map.get(&key), known);
+                    model.entry(key).and_modify(|known| known.2 = now);
+                }
+                6 => {
+                    assert_eq!(map.get_and_reset(&key, ms(delay)), known);
+                    let moved =
+                        |known: &mut (u32, u64, u64)| (known.1, known.2) = (now + delay, now);
+                    model.entry(key).and_modify(moved);
+                }
+                7 => {
+                    assert_eq!(map.update(&key, |value| *value += 1), known.map(drop));
+                    model.entry(key).and_modify(|known| (known.0, known.2) = (known.0 + 1, now));
+                }
+                8 => {
+                    assert_eq!(map.remove_entry(&key), known.map(|value| (key, value)));
+                    model.remove(&key);
+                }
+                9 => {
+                    let end = model.get(&key).map(|known| manual.at(end(known)));
+                    assert_eq!((map.deadline(&key), map.contains_key(&key)), (end, end.is_some()));
+                }
+                10 if numbers.below(20) == 0 => {
+                    map.retain(|key, _| key % 2 == 0);
+                    model.retain(|key, _| key % 2 == 0);
+                }
+                _ => {
+                    let most = 1 << numbers.below(7);
+                    let millis = numbers.below(most);
+                    if numbers.below(2) == 0 {
+                        manual.advance(millis)
+                    } else {
+                        manual.jump(millis)
+                    };
+                    now += millis;
+                    let mut expected: Vec<_> = Vec::new();
+                    model.retain(|&key, known| {
+                        let is_live = now < end(known);
+                        if !is_live {
+                            expected.push((key, known.0));
+                        }
+                        is_live
+                    });
+                    let mut found: Vec<_> =
+                        taken(&gone).into_iter().map(|(_, key, value)| (key, value)).collect();
+                    found.sort_unstable();
+                    assert_eq!(found, expected, "at {now}");
+                }
+            }
+            assert_eq!((map.len(), taken(&gone)), (model.len(), vec![]));
+        }
+        let mut left: Vec<_> = map.drain().collect();
+        left.sort_unstable();
+        let expected =
+            model.iter().map(|(&key, known)| (key, Some(manual.at(end(known))), known.0));
+        assert!(left.into_iter().eq(expected));
+    }
+}
+
+fn the_worker_takes_many_out_in_turns(mode: Mode) {
+    const MANY: u32 = 10_000;
+    let manual = Manual::new(mode);
+    let (map, gone) = logged(&manual, |builder| builder);
+    let at_half = Arc::new(OnceLock::new());
+    for key in 0..MANY {
+        map.insert(key, key, ms(10)).unwrap();
+    }
+    assert_eq!(manual.timer.pending(), 1);
+    // A timeout that is due when the first of them has gone fires before the last.
+    let timer = manual.timer.clone();
+    let (half, seen) = (Arc::clone(&at_half), Arc::clone(&gone));
+    manual.after(10, move || {
+        let task = move || half.set(seen.lock().unwrap().len()).unwrap();
+        timer.schedule(Duration::ZERO, task).expect("it runs");
+    });
+    manual.advance(10);
+    assert_eq!((taken(&gone).len(), map.len(), manual.timer.pending()), (MANY as usize, 0, 0));
+    assert!(*at_half.get().expect("it ran") < MANY as usize / 2);
+}
+
+fn on_an_executor_each_value_is_handed_over_once(mode: Mode) {
+    let kept = Kept::default();
+    let manual = Manual::built(mode, |builder| builder.executor(kept.executor()));
+    let (map, gone) = logged(&manual, |builder| builder);
+    for key in 0..100 {
+        map.insert(key, key, ms(10)).unwrap();
+    }
+    manual.advance(10);
+    assert_eq!((map.len(), taken(&gone).len()), (0, 0));
+    let mut handed_over = Vec::new();
+    while 0 < kept.len() {
+        kept.take()();
+        handed_over.append(&mut taken(&gone));
+    }
+    handed_over.sort_unstable();
+    assert!(handed_over.into_iter().eq((0..100).map(|key| (10, key, key))));
+    // What the executor leaves out is dropped.
+    let value = Arc::new(());
+    let map = ExpiringMap::builder().on_expired(|_, _| unreachable!()).build(&manual.timer);
+    map.insert(1, Arc::clone(&value), ms(10)).unwrap();
+    manual.advance(10);
+    assert_eq!((map.len(), Arc::strong_count(&value)), (0, 2));
+    drop(kept.take());
+    assert_eq!(Arc::strong_count(&value), 1);
+}
+
+fn dropped_it_leaves_nothing_in_the_timer(mode: Mode) {
+    let (manual, count) = (Manual::new(mode), Count::default());
+    let map = ExpiringMap::builder().shards(4).build(&manual.timer);
+    for key in 0..1_000 {
+        map.insert(key, CountsDrop(count.clone()), ms(10 + key)).unwrap();
+    }
+    // One place for each shard, however many values there are.
+    assert_eq!(manual.timer.pending(), 4);
+    let other = map.clone();
+    drop(map);
+    assert_eq!((other.len(), count.get()), (1_000, 0));
+    drop(other);
+    assert_eq!((manual.timer.pending(), count.get()), (0, 1_000));
+}
+
+fn many_threads_and_each_value_has_one_end(mode: Mode) {
+    const THREADS: u32 = 4;
+    let manual = Manual::new(mode);
+    let ends = Arc::new(Mutex::new(Vec::new()));
+    let expired = Arc::clone(&ends);
+    let map = ExpiringMap::builder()
+        .shards(2)
+        .time_to_idle(ms(30))
+        .on_expired(move |_, value| expired.lock().unwrap().push(value))
+        .build(&manual.timer);
+    let each = long(2_000, 100_000);
+    let threads: Vec<_> = (0..THREADS)
+        .map(|number| {
+            let (map, mut numbers) = (map.clone(), Numbers(u64::from(number) + 1));
+            thread::spawn(move || {
+                let mut ends: Vec<u32> = Vec::new();
+                for value in number * each..(number + 1) * each {
+                    let (key, delay) = (numbers.below(50), ms(numbers.below(50)));
+                    match numbers.below(4) {
+                        0 => match map.insert_if_absent(key, value, delay) {
+                            Ok(()) => {}
+                            Err(refused) => ends.push(refused.into_entry().1),
+                        },
+                        _ => ends.extend(map.insert(key, value, delay).unwrap()),
+                    }
+                    let key = numbers.below(50);
+                    match numbers.below(8) {
+                        0 => ends.extend(map.remove(&key)),
+                        1 => _ = map.get_and_reset(&key, ms(numbers.below(50))),
+                        2 => _ = map.reset(&key, ms(numbers.below(50))),
+                        3 => _ = map.get(&key),
+                        _ => {}
+                    }
+                }
+                ends
+            })
+        })
+        .collect();
+    wait_until(|| {
+        manual.advance(3);
+        threads.iter().all(thread::JoinHandle::is_finished)
+    });
+    manual.advance(100);
+    assert_eq!((map.len(), manual.timer.pending()), (0, 0));
+    let mut ends = std::mem::take(&mut *ends.lock().unwrap());
+    ends.extend(threads.into_iter().flat_map(|thread| thread.join().expect("no panic")));
+    ends.sort_unstable();
+    assert!(ends.into_iter().eq(0..THREADS * each));
+}
+
+#[test]
+fn on_the_systems_clock_values_expire_by_themselves() {
+    let timer = Timer::new();
+    let (map, count) = (ExpiringMap::with_timer(&timer), Count::default());
+    for key in 0..100 {
+        map.insert(key, CountsDrop(count.clone()), ms(key % 7)).unwrap();
+    }
+    count.wait_for(100);
+    assert!(map.is_empty());
+}
+
+#[test]
+fn beyond_its_limit_a_map_gives_key_and_value_back() {
+    for has_hook in [false, true] {
+        let (manual, gone) = (Manual::with(|builder| builder), Count::default());
+        let mut builder = ExpiringMap::builder().shards(4).max_len(10);
+        if has_hook {
+            let count = gone.clone();
+            builder = builder.on_expired(move |_, _| count.add());
+        }
+        let map = builder.build(&manual.timer);
+        for key in 0..10 {
+            assert_eq!(map.insert(key, key, ms(10)), Ok(None));
+        }
+        assert_eq!(map.insert(10, 10, ms(10)), Err(InsertError::Full(10, 10)));
+        assert_eq!(map.insert_if_absent(10, 10, ms(10)), Err(InsertError::Full(10, 10)));
+        assert_eq!(map.get_or_insert_with(10, ms(1), || 10), Err(InsertError::Full(10, 10)));
+        assert_eq!(map.insert(9, 99, ms(10)), Ok(Some(9)));
+        assert_eq!((map.remove(&0), map.insert(10, 10, ms(10))), (Some(0), Ok(None)));
+        assert_eq!(map.insert(11, 11, ms(10)).map_err(InsertError::into_entry), Err((11, 11)));
+        map.retain(|key, _| 5 <= *key);
+        assert_eq!(map.len(), 6);
+        for key in 100..104 {
+            assert_eq!(map.insert(key, key, ms(10)), Ok(None));
+        }
+        assert!(map.insert(11, 11, ms(10)).is_err());
+        assert!(map.drain().next().is_some());
+        for key in 0..10 {
+            assert_eq!(map.insert(key, key, ms(10)), Ok(None));
+        }
+        assert!(map.insert(11, 11, ms(10)).is_err());
+        while_the_worker_is_held_up(&manual, || {
+            // What is dropped makes room. What the hook has not got yet does not.
+            for key in 20..30 {
+                assert_eq!(map.insert(key, key, ms(10)).is_ok(), !has_hook);
+            }
+            assert!(map.insert(40, 40, ms(10)).is_err());
+        });
+        assert_eq!(gone.get(), if has_hook { 10 } else { 0 });
+        manual.advance(10);
+        for key in 0..10 {
+            assert_eq!(map.insert(key, key, ms(10)), Ok(None));
+        }
+        assert!(map.insert(11, 11, ms(10)).is_err());
+    }
+}
+
+#[test]
+fn the_limit_of_the_timer_does_not_refuse_a_map() {
+    let manual = Manual::with(|builder| builder.max_pending(1));
+    let task = manual.idle(1_000);
+    let (map, gone) = logged(&manual, |builder| builder);
+    for key in 0..100 {
+        map.insert(key, key, ms(10)).unwrap();
+    }
+    manual.advance(10);
+    assert_eq!((taken(&gone).len(), map.len()), (100, 0));
+    assert!(manual.timer.schedule(ms(1), || {}).is_err());
+    assert!(task.cancel());
+    assert!(manual.timer.schedule(ms(1), || {}).is_ok());
+}
+
+#[test]
+fn after_the_timer_was_stopped_a_map_works_on_and_shows_no_passed_value() {
+    for is_dropped in [false, true] {
+        let Manual { clock, timer, .. } = Manual::with(|builder| builder);
+        let map = ExpiringMap::builder().on_expired(|_, _| unreachable!()).build(&timer);
+        for key in 0..100 {
+            map.insert(key, key, ms(10)).unwrap();
+        }
+        map.insert(100, 100, ms(1_000)).unwrap();
+        if is_dropped {
+            drop(timer)
+        } else {
+            assert!(timer.stop().unwrap().is_empty())
+        };
+        assert_eq!((map.get(&1), map.len()), (Some(1), 101));
+        assert_eq!(map.insert(1, 11, ms(20)), Ok(Some(1)));
+        clock.advance(ms(10));
+        assert_eq!((map.get(&2), map.get(&1), map.get(&100)), (None, Some(11), Some(100)));
+        assert_eq!(map.insert(2, 22, ms(20)), Ok(None));
+        assert_eq!((map.get(&2), map.len()), (Some(22), 101));
+        clock.advance(ms(20));
+        assert_eq!((map.get(&2), map.remove(&1), map.iter().count()), (None, None, 1));
+        assert_eq!(map.drain().count(), 101);
+    }
+}
+
+#[test]
+fn after_the_timer_was_stopped_expired_values_make_room() {
+    let manual = Manual::with(|builder| builder);
+    let map = ExpiringMap::builder().max_len(10).on_expired(|_, _| {}).build(&manual.timer);
+    for key in 0..10 {
+        map.insert(key, key, ms(10)).unwrap();
+    }
+    assert!(manual.timer.stop().unwrap().is_empty());
+    assert!(map.insert(10, 10, ms(10)).is_err());
+    manual.advance(10);
+    for key in 10..20 {
+        assert_eq!(map.insert(key, key, ms(10)), Ok(None));
+    }
+    assert!(map.insert(20, 20, ms(10)).is_err());
+}
+
+#[test]
+fn a_timer_is_stopped_inside_a_hook() {
+    let manual = Manual::with(|builder| builder);
+    let (timer, count) = (manual.timer.clone(), Count::default());
+    let seen = count.clone();
+    let hook = move |_, _| {
+        assert!(timer.stop().is_err());
+        seen.add();
+    };
+    let map = ExpiringMap::builder().on_expired(hook).build(&manual.timer);
+    map.insert(1, (), ms(10)).unwrap();
+    manual.advance(10);
+    assert_eq!((count.get(), manual.timer.stats().panics), (1, 0));
+}
+
+#[test]
+fn a_driver_takes_the_turns_of_a_map() {
+    let clock = ManualClock::new();
+    let (timer, mut driver) = Timer::builder().clock(clock.clone()).build_driven().unwrap();
+    let told = Count::default();
+    let woken = told.clone();
+    driver.on_wake(move |_| woken.add());
+    let map = ExpiringMap::builder().shards(1).build(&timer);
+    assert_eq!(driver.turn(), None);
+    map.insert(1, 1, ms(20)).unwrap();
+    map.insert(2, 2, ms(30)).unwrap();
+    assert_eq!((told.get(), driver.turn()), (1, map.deadline(&1)));
+    map.insert(3, 3, ms(10)).unwrap();
+    assert_eq!((told.get(), driver.turn()), (2, map.deadline(&3)));
+    clock.jump(ms(20));
+    assert_eq!((map.len(), map.iter().count()), (3, 1));
+    assert_eq!((driver.turn(), map.len()), (map.deadline(&2), 1));
+}
+
+#[test]
+fn a_hook_and_a_drop_may_call_the_map_and_panic() {
+    struct Calls(ExpiringMap<u32, Option<Self>>, Count);
+
+    impl Drop for Calls {
+        fn drop(&mut self) {
+            self.0.insert(1_000 + self.0.len() as u32, None, ms(1_000)).unwrap();
+            assert!(self.0.get_or_insert_none(7));
+            self.1.add();
+            panic!("as it was meant to be");
+        }
+    }
+
+    trait GetOrInsertNone {
+        fn get_or_insert_none(&self, key: u32) -> bool;
+    }
+
+    impl GetOrInsertNone for ExpiringMap<u32, Option<Calls>> {
+        fn get_or_insert_none(&self, key: u32) -> bool {
+            self.insert(key, None, ms(1_000)).is_ok() && self.contains_key(&key)
+        }
+    }
+
+    let (manual, count) = (Manual::with(|builder| builder), Count::default());
+    let map = ExpiringMap::builder().shards(1).build(&manual.timer);
+    let calls = || Some(Calls(map.clone(), count.clone()));
+    for key in 100..110 {
+        map.insert(key, calls(), ms(10)).unwrap();
+    }
+    manual.advance(10);
+    assert_eq!((count.get(), manual.timer.stats().panics), (10, 10));
+    map.insert(100, calls(), ms(10)).unwrap();
+    map.insert(101, calls(), ms(10)).unwrap();
+    map.insert(102, calls(), ms(10)).unwrap();
+    let replaces = || map.insert(100, None, ms(10)).map(drop);
+    assert!(catch_unwind(AssertUnwindSafe(replaces)).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(map.remove(&101)))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| map.retain(|key, _| *key != 102))).is_err());
+    assert_eq!((count.get(), map.contains_key(&102)), (13, false));
+    while_the_worker_is_held_up(&manual, || {
+        map.clear();
+        map.insert(100, calls(), Duration::ZERO).unwrap();
+        // It finds that one expired, and drops it.
+        map.insert(100, None, ms(10)).unwrap();
+        assert_eq!((count.get(), manual.timer.stats().panics), (14, 11));
+    });
+    // The hook is told of each, though each panics.
+    let told = Count::default();
+    let hook_map: Arc<OnceLock<ExpiringMap<u32, PanicsInDrop>>> = Arc::default();
+    let (seen, inner) = (told.clone(), Arc::clone(&hook_map));
+    let hook = move |key: u32, _value| {
+        seen.add();
+        assert!(!inner.get().unwrap().contains_key(&key));
+        panic!("as it was meant to be");
+    };
+    let map = ExpiringMap::builder().on_expired(hook).build(&manual.timer);
+    hook_map.set(map.clone()).unwrap();
+    let dropped = Count::default();
+    for key in 0..200 {
+        map.insert(key, PanicsInDrop(dropped.clone()), ms(10)).unwrap();
+    }
+    manual.advance(10);
+    assert_eq!((told.get(), dropped.get(), map.len()), (200, 200, 0));
+}
+
+/// A key whose comparison panics, if it is told to.
+#[derive(Debug, Clone, Copy)]
+struct Key(u32);
+
+thread_local! {
+    static PANICS: Cell<bool> = const { Cell::new(false) };
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        assert!(!PANICS.get(), "as it should");
+        self.0 == other.0
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+#[test]
+fn keys_whose_comparison_panics_leave_a_map_as_it_was() {
+    let manual = Manual::with(|builder| builder);
+    let value = Arc::new(());
+    let map = ExpiringMap::builder().max_len(2).build(&manual.timer);
+    map.insert(Key(1), Arc::clone(&value), ms(10)).unwrap();
+    let calls: [&dyn Fn(); 6] = [
+        &|| drop(map.insert(Key(1), Arc::clone(&value), ms(90))),
+        &|| drop(map.insert_if_absent(Key(1), Arc::clone(&value), ms(90))),
+        &|| drop(map.get(&Key(1))),
+        &|| drop(map.get_and_reset(&Key(1), ms(90))),
+        &|| drop(map.remove(&Key(1))),
+        &|| assert!(map.touch(&Key(1))),
+    ];
+    for call in calls {
+        PANICS.set(true);
+        assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
+        PANICS.set(false);
+        assert_eq!((map.len(), Arc::strong_count(&value)), (1, 2));
+        assert_eq!(map.deadline(&Key(1)), Some(manual.at(10)));
+    }
+    // A clone and a change that panic.
+    let panics = || map.update(&Key(1), |_| panic!("as it should"));
+    assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+    map.insert(Key(2), Arc::clone(&value), ms(10)).unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| map.retain(|_, _| panic!("as it should")))).is_err());
+    assert_eq!(map.len(), 2);
+    manual.advance(10);
+    assert_eq!((map.len(), Arc::strong_count(&value)), (0, 1));
+}
+
+#[test]
+fn what_runs_under_a_lock_may_use_other_maps_channels_and_timers() {
+    let manual = Manual::with(|builder| builder);
+    let (first, second) =
+        (ExpiringMap::with_timer(&manual.timer), ExpiringMap::with_timer(&manual.timer));
+    let (sender, mut receiver) = delay_channel(&manual.timer);
+    first.insert("key", 1, ms(10)).unwrap();
+    let timeout = first.update("key", |value| {
+        second.insert("copy", *value, ms(10)).unwrap();
+        *value += second.get("copy").unwrap();
+        sender.insert(*value, ms(5)).unwrap();
+        let other = Timer::builder().clock(manual.clock.clone()).build().unwrap();
+        assert!(other.stop().unwrap().is_empty());
+        manual.idle(5)
+    });
+    assert!(timeout.unwrap().cancel());
+    manual.advance(5);
+    assert_eq!((first.get("key"), receiver.recv().unwrap().unwrap().value), (Some(2), 2));
+}
+
+#[test]
+fn a_map_may_be_dropped_by_its_own_hook() {
+    let manual = Manual::with(|builder| builder);
+    let holder: Arc<Mutex<Option<ExpiringMap<u32, u32>>>> = Arc::default();
+    let (last, count) = (Arc::clone(&holder), Count::default());
+    let seen = count.clone();
+    let hook = move |_, _| {
+        drop(last.lock().unwrap().take());
+        seen.add();
+    };
+    let map = ExpiringMap::builder().shards(1).on_expired(hook).build(&manual.timer);
+    for key in 0..10 {
+        map.insert(key, key, ms(10)).unwrap();
+    }
+    *holder.lock().unwrap() = Some(map);
+    manual.advance(10);
+    assert_eq!((count.get(), manual.timer.pending(), manual.timer.stats().panics), (10, 0, 0));
+}
+
+#[test]
+fn an_idle_map_starts_no_thread_and_a_full_one_wakes_nobody() {
+    let timer = Timer::builder().thread_name("expiring-idle").build().unwrap();
+    let map = ExpiringMap::with_timer(&timer);
+    assert_eq!((map.get(&1), map.remove(&1), map.len()), (None, None, 0));
+    map.retain(|_: &u32, _: &mut u32| false);
+    map.clear();
+    assert!(threads_named("expiring-idle").is_none_or(|threads| threads == 0));
+    returns("a stop", move || {
+        map.insert(1, 1, ms(1_000_000)).unwrap();
+        timer.stop().unwrap();
+    });
+}
