@@ -191,7 +191,7 @@ impl Shard {
     }
 
     /// Makes the worker wake `waker` at `deadline`, in the place of the timeout `key` if that has
-    /// not begun to run, and returns the new key. The [limit](PendingLimit) does not refuse it.
+    /// not begun to run, and returns the new key. The limit of the timer does not refuse it.
     ///
     /// Does not tell the worker, so that the caller may hold a lock, and does not start it: before,
     /// call [`ready`](Self::ready), and [`tell_of`](Self::tell_of) after the lock is released.
@@ -235,7 +235,7 @@ impl Shard {
     }
 
     /// Makes the worker, or the executor, run `task` as soon as it can. Returns it if the timer was
-    /// stopped. The [limit](PendingLimit) does not refuse it.
+    /// stopped. The limit of the timer does not refuse it.
     pub(crate) fn run_soon(&self, task: OnceTask) -> Result<(), OnceTask> {
         let mut state = self.lock();
         if state.stopped || MOST <= state.wheel.len() {
