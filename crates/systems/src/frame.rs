@@ -6,7 +6,11 @@
 //!                   |------- the length counts these ----|
 //! ```
 
-use std::io::{self, BufRead, ErrorKind};
+use crate::room::{Held, Share, within};
+use std::io::{self, BufRead, ErrorKind, Read};
+use std::time::Duration;
+use tickwheel::Timer;
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
 /// What goes over a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +33,7 @@ pub enum Kind {
 }
 
 /// The first bytes of a frame.
-pub type Header = [u8; 13];
+type Header = [u8; 13];
 
 impl Frame {
     /// Makes a frame without a body.
@@ -64,17 +68,39 @@ impl Frame {
         }
         let mut header = Header::default();
         reader.read_exact(&mut header)?;
-        let mut frame = Self::from_header(&header)?;
-        reader.read_exact(&mut frame.body)?;
-        Ok(Some(frame))
+        let (mut frame, body) = Self::from_header(&header)?;
+        let read = reader.take(body as u64).read_to_end(&mut frame.body)?;
+        frame.has_all(read, body)
     }
 
-    /// Makes the frame of this header, with a body of zeros that is as long as it says.
+    /// Reads the next frame of an asynchronous stream, with room for it from `share`. Returns None
+    /// if the stream ends before it. Neither its header nor its body takes longer than `limit`.
     ///
     /// # Errors
     ///
-    /// If the length or the kind makes no sense.
-    pub fn from_header(header: &Header) -> io::Result<Self> {
+    /// As [`read`](Self::read), and if a part of the frame takes longer, or there is no room.
+    pub async fn receive(
+        reader: &mut (impl AsyncBufRead + Unpin),
+        share: &Share,
+        timer: &Timer,
+        limit: Duration,
+    ) -> io::Result<Option<(Self, Held)>> {
+        if reader.fill_buf().await?.is_empty() {
+            return Ok(None);
+        }
+        let mut header = Header::default();
+        within(timer, limit, reader.read_exact(&mut header)).await?;
+        let (mut frame, body) = Self::from_header(&header)?;
+        let held = share.hold(body).await?;
+        let mut rest = reader.take(body as u64);
+        let read = within(timer, limit, rest.read_to_end(&mut frame.body)).await?;
+        frame.body.shrink_to_fit();
+        Ok(frame.has_all(read, body)?.map(|frame| (frame, held)))
+    }
+
+    /// Makes the frame of this header, without its body, and returns the length of that. The body
+    /// takes memory as it comes, and not because a header says so.
+    fn from_header(header: &Header) -> io::Result<(Self, usize)> {
         let (length, rest) = header.split_at(4);
         let length = u32::from_be_bytes(length.try_into().expect("4 bytes"));
         let kind = [Kind::Heartbeat, Kind::Alive, Kind::Request, Kind::Response]
@@ -86,7 +112,14 @@ impl Frame {
         })?;
         check(body)?;
         let id = u64::from_be_bytes(rest[1..].try_into().expect("8 bytes"));
-        Ok(Self { kind, id, body: vec![0; body] })
+        Ok((Self { kind, id, body: Vec::new() }, body))
+    }
+
+    fn has_all(self, read: usize, body: usize) -> io::Result<Option<Self>> {
+        if read < body {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        Ok(Some(self))
     }
 
     /// Returns the frame's id and body.

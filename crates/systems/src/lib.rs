@@ -13,3 +13,4 @@ pub mod purgatory;
 pub mod push_server;
 pub mod redis_server;
 pub mod requests;
+pub mod room;

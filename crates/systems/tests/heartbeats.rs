@@ -37,6 +37,24 @@ impl Still {
         Self { start: clock.now(), clock, timer, runtime, sender, events }
     }
 
+    /// Its clients run only when the test drives them.
+    fn undriven() -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        Self::on(runtime.expect("it needs no thread"))
+    }
+
+    /// Lets the clients run until something happens, and returns what did.
+    fn drive(&self, until: impl Fn(&Event) -> bool) -> Vec<Event> {
+        let mut events = Vec::new();
+        while !events.iter().any(&until) {
+            self.runtime.block_on(async {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            });
+            events.extend(self.events.try_iter());
+        }
+        events
+    }
+
     fn settings(&self) -> Settings {
         let sender = self.sender.clone();
         let tell = Arc::new(move |event| _ = sender.send(event));
@@ -51,6 +69,21 @@ impl Still {
     fn server(&self) -> Server {
         let server = Server::start(LOOPBACK, self.settings());
         self.runtime.block_on(server).expect("a port")
+    }
+
+    /// Waits until something more than `scheduled` is in the timer, and nothing but that, because
+    /// a client has lost its connection and pauses. Returns for how long.
+    fn pause(&self, scheduled: u64) -> Duration {
+        self.until(|| self.timer.stats().scheduled == scheduled + 1 && self.timer.pending() == 1);
+        self.timer.next_deadline().expect("it pauses") - self.clock.now()
+    }
+
+    fn until(&self, done: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !done() {
+            assert!(began.elapsed() < LONG, "it does not come");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Waits for the next event, and returns it with its time in seconds.
@@ -74,12 +107,135 @@ fn a_client_asks_after_an_interval_and_connects_again_after_three() {
     // Nobody reads what the first connection brings.
     let (_first, _) = listener.accept().unwrap();
     assert_eq!(still.next(), ("connected", 0.0));
+    let scheduled = still.timer.stats().scheduled;
     still.clock.advance(INTERVAL * 3);
     assert_eq!(still.next(), ("asked", 10.0));
     assert_eq!(still.next(), ("asked", 20.0));
     assert_eq!(still.next(), ("silent", 30.0));
+    let pause = still.pause(scheduled);
+    still.clock.advance(pause);
     listener.accept().unwrap();
-    assert_eq!(still.next(), ("connected", 30.0));
+    assert_eq!(still.next(), ("connected", (INTERVAL * 3 + pause).as_secs_f64()));
+}
+
+#[test]
+fn pauses_double_until_a_connection_lives() {
+    let _limit = within_a_minute();
+    let (still, listener) = (Still::new(), TcpListener::bind(LOOPBACK).unwrap());
+    let _client = still.client(listener.local_addr().unwrap());
+    let lose = |lives: u32| {
+        let (mut stream, _) = listener.accept().unwrap();
+        assert_eq!(still.next().0, "connected");
+        for _ in 0..lives {
+            still.clock.advance(INTERVAL);
+            assert_eq!(still.next().0, "asked");
+            write(&mut stream, &Frame::heartbeat(Kind::Alive));
+            assert_eq!(still.next().0, "alive");
+        }
+        let scheduled = still.timer.stats().scheduled;
+        drop(stream);
+        assert_eq!(still.next().0, "closed");
+        let pause = still.pause(scheduled);
+        still.clock.advance(pause);
+        pause
+    };
+    for (lives, longest) in [(0, 1), (0, 2), (15, 4), (0, 8), (0, 16), (0, 16), (17, 1), (0, 2)] {
+        let (pause, longest) = (lose(lives), INTERVAL * longest);
+        assert!(longest / 2 <= pause && pause <= longest, "{pause:?} of {longest:?}");
+    }
+}
+
+#[test]
+fn clients_that_lose_a_server_at_once_do_not_come_back_at_once() {
+    let _limit = within_a_minute();
+    let (still, listener) = (Still::undriven(), TcpListener::bind(LOOPBACK).unwrap());
+    let address = listener.local_addr().unwrap();
+    let _clients: Vec<_> = (0..100).map(|_| still.client(address)).collect();
+    let mut connected = 0;
+    while connected < 100 {
+        let events = still.drive(|event| matches!(event, Event::Connected(_)));
+        connected += events.len();
+    }
+    still.clock.advance(INTERVAL * 3);
+    let mut silent = 0;
+    while silent < 100 {
+        let events = still.drive(|event| matches!(event, Event::Silent(_)));
+        silent += events.iter().filter(|event| matches!(event, Event::Silent(_))).count();
+    }
+    // Nobody drives them, so the pauses are all that the timer has.
+    let mut times = Vec::new();
+    while let Some(next) = still.timer.next_deadline() {
+        times.push(next - still.start);
+        still.clock.advance(next - still.clock.now());
+    }
+    let (first, last) = (times[0], times[times.len() - 1]);
+    assert!(INTERVAL * 7 / 2 <= first && last <= INTERVAL * 4, "{first:?} to {last:?}");
+    assert!(50 < times.len(), "{times:?}");
+}
+
+#[test]
+fn a_client_that_is_late_itself_reads_before_it_believes_in_silence() {
+    let _limit = within_a_minute();
+    for _ in 0..10 {
+        let (still, listener) = (Still::undriven(), TcpListener::bind(LOOPBACK).unwrap());
+        let _client = still.client(listener.local_addr().unwrap());
+        still.drive(|event| matches!(event, Event::Connected(_)));
+        let (mut stream, _) = listener.accept().unwrap();
+        write(&mut stream, &Frame::heartbeat(Kind::Alive));
+        still.clock.advance(INTERVAL * 3);
+        let is_told = |event: &Event| !matches!(event, Event::Asked(_));
+        let events = still.drive(is_told);
+        let told = events.into_iter().find(is_told);
+        assert_eq!(told, Some(Event::Alive(still.clock.now())));
+    }
+}
+
+#[test]
+fn a_frame_that_does_not_end_closes_the_connection_after_three_intervals() {
+    let _limit = within_a_minute();
+    let still = Still::new();
+    let server = still.server();
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    assert_eq!(still.next(), ("connected", 0.0));
+    let mut bytes = Vec::new();
+    Frame { kind: Kind::Request, id: 1, body: vec![1; 9] }.write_to(&mut bytes).unwrap();
+    stream.write_all(&bytes[..15]).unwrap();
+    still.until(|| still.timer.pending() == 2);
+    drips_until_it_is_closed(&still, &mut stream, &bytes[15..]);
+}
+
+#[test]
+fn a_client_that_asks_and_does_not_read_is_closed_three_intervals_later() {
+    let _limit = within_a_minute();
+    let still = Still::new();
+    let server = still.server();
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    assert_eq!(still.next(), ("connected", 0.0));
+    stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+    let mut bytes = Vec::new();
+    Frame { kind: Kind::Request, id: 1, body: vec![1; 100_000] }.write_to(&mut bytes).unwrap();
+    // Until an answer is not taken.
+    let began = Instant::now();
+    while still.timer.pending() == 1 {
+        assert!(began.elapsed() < LONG, "all answers are taken");
+        stream.write_all(&bytes).unwrap();
+    }
+    // A heartbeat in parts: there is always something to read.
+    let mut heartbeat = Vec::new();
+    Frame::heartbeat(Kind::Heartbeat).write_to(&mut heartbeat).unwrap();
+    drips_until_it_is_closed(&still, &mut stream, &heartbeat);
+}
+
+/// The connection is never silent, and is closed in time nevertheless.
+fn drips_until_it_is_closed(still: &Still, stream: &mut TcpStream, bytes: &[u8]) {
+    for byte in &bytes[..5] {
+        assert_eq!(still.events.try_recv(), Err(mpsc::TryRecvError::Empty));
+        // It is closed when it should be, whether the server has read that or not.
+        stream.write_all(&[*byte]).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        still.clock.advance(INTERVAL * 3 / 5);
+    }
+    assert_eq!(still.next().1, 30.0);
 }
 
 #[test]
@@ -97,10 +253,8 @@ fn a_server_that_stops_reading_is_left_three_intervals_later() {
         assert_eq!(still.next(), ("alive", f64::from(beat * 10)));
     }
     still.clock.advance(INTERVAL * 3);
-    let events: Vec<_> = (0..4).map(|_| still.next()).collect();
-    let asked = [("asked", 60.0), ("asked", 70.0)];
-    assert_eq!(events[..2], asked);
-    assert_eq!(events[2..], [("silent", 80.0), ("connected", 80.0)]);
+    let events: Vec<_> = (0..3).map(|_| still.next()).collect();
+    assert_eq!(events, [("asked", 60.0), ("asked", 70.0), ("silent", 80.0)]);
 }
 
 #[test]
@@ -156,25 +310,14 @@ fn a_client_that_only_hears_asks_too() {
 fn a_connection_that_closes_when_it_is_given_up_ends_once() {
     let _limit = within_a_minute();
     for _ in 0..10 {
-        // Runs only when the test drives it, so both reasons are there before the client looks.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let (still, listener) = (Still::on(runtime), TcpListener::bind(LOOPBACK).unwrap());
+        // Both reasons are there before the client looks.
+        let (still, listener) = (Still::undriven(), TcpListener::bind(LOOPBACK).unwrap());
         let _client = still.client(listener.local_addr().unwrap());
-        let drive = |until: fn(&Event) -> bool| {
-            let mut events = Vec::new();
-            while !events.iter().any(until) {
-                still.runtime.block_on(async {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                });
-                events.extend(still.events.try_iter());
-            }
-            events
-        };
-        drive(|event| matches!(event, Event::Connected(_)));
+        still.drive(|event| matches!(event, Event::Connected(_)));
         drop(listener.accept().unwrap());
         still.clock.advance(INTERVAL * 3);
         let is_end = |event: &Event| matches!(event, Event::Silent(_) | Event::Closed(_));
-        let events = drive(is_end);
+        let events = still.drive(is_end);
         assert_eq!(events.iter().filter(|event| is_end(event)).count(), 1, "{events:?}");
     }
 }

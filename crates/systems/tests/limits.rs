@@ -4,16 +4,25 @@
 mod a_minute;
 
 use a_minute::within_a_minute;
+use cap::Cap;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::fs::{File, read_dir};
+use std::alloc::System;
+use std::fs::{File, read_dir, read_to_string};
 use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-use systems::frame::{Frame, Kind};
-use systems::heartbeats::{Server, Settings};
+use std::thread::{Builder, park, sleep};
+use std::time::{Duration, Instant};
+use systems::frame::{Frame, Kind, LONGEST_BODY};
+use systems::heartbeats::{Server, Settings, open_files};
+use systems::purgatory::{Ask, Broker};
+use systems::requests::{self, Client, Request};
+use systems::room::{MOST_OF_ALL, MOST_OF_ONE};
 use tickwheel::Timer;
 use tokio::runtime::Runtime;
+
+#[global_allocator]
+static ALLOCATED: Cap<System> = Cap::new(System, usize::MAX);
 
 /// A server of heartbeats, and the runtime that it needs.
 fn heartbeats(interval: Duration) -> (Server, Runtime) {
@@ -28,6 +37,173 @@ fn heartbeats_accept_again_as_soon_as_there_are_files() {
     let _alone = alone();
     let (server, _runtime) = heartbeats(Duration::from_secs(3_600));
     accepts_again_after_too_many_files(server.address(), Kind::Heartbeat);
+}
+
+#[test]
+fn requests_are_accepted_again_as_soon_as_there_are_files() {
+    let _alone = alone();
+    let server = echoes();
+    accepts_again_after_too_many_files(server.address(), Kind::Request);
+}
+
+#[test]
+fn a_thread_that_cannot_be_had_ends_no_server() {
+    let _alone = alone();
+    let server = echoes();
+    let memory = Limited::to(Resource::As, status("VmSize") + (64 << 20));
+    let mut clients: Vec<_> = (0..200).map(|_| TcpStream::connect(server.address())).collect();
+    let answered = clients
+        .iter_mut()
+        .all(|stream| answers(stream.as_mut().expect("it listens"), Kind::Request));
+    drop(memory);
+    assert!(answered, "it accepts no more");
+}
+
+#[test]
+fn a_client_without_its_threads_is_an_error_and_leaves_nothing() {
+    let _alone = alone();
+    let (server, timer) = (echoes(), Timer::new());
+    let memory = Limited::to(Resource::As, status("VmSize") + (64 << 20));
+    let mut others = Vec::new();
+    while let Ok(other) = Builder::new().spawn(park) {
+        others.push(other);
+    }
+    drop(memory);
+    // Room for other things, and not for one more stack.
+    let memory = Limited::to(Resource::As, status("VmSize") + (1 << 20));
+    let before = (descriptors(), status("Threads"));
+    // No thread is left, then one, and then both.
+    let connected = [0, 1, 2].map(|threads| {
+        for other in others.drain(..threads) {
+            other.thread().unpark();
+            other.join().unwrap();
+        }
+        let client = Client::connect(server.address(), &timer);
+        let is_connected = client.is_ok();
+        drop(client);
+        until(|| descriptors() <= before.0);
+        while let Ok(other) = Builder::new().spawn(park) {
+            others.push(other);
+        }
+        is_connected && before.1 == status("Threads")
+    });
+    for other in others {
+        other.thread().unpark();
+    }
+    drop(memory);
+    assert_eq!(connected, [false, false, true]);
+}
+
+#[test]
+fn clients_that_ask_and_do_not_read_take_no_more_than_their_room() {
+    let _alone = alone();
+    let (server, _runtime) = heartbeats(Duration::from_secs(3_600));
+    let before = ALLOCATED.allocated();
+    let mut bytes = Vec::new();
+    Frame { kind: Kind::Request, id: 1, body: vec![7; LONGEST_BODY] }.write_to(&mut bytes).unwrap();
+    let mut clients = Vec::new();
+    let mut held = |number| {
+        clients.resize_with(number, || write_all_it_takes(server.address(), &bytes));
+        ALLOCATED.allocated().saturating_sub(before)
+    };
+    let (few, many) = (held(10), held(30));
+    println!("bytes held of 10 clients: {few}, of 30: {many}");
+    assert!(few < 10 * MOST_OF_ONE + (8 << 20), "{few} bytes");
+    assert!(many < MOST_OF_ALL + (16 << 20), "{many} bytes");
+    clients.clear();
+    until(|| ALLOCATED.allocated() < before + (4 << 20));
+}
+
+#[test]
+fn clients_that_left_keep_no_descriptor() {
+    const CLIENTS: usize = 2_000;
+    let _alone = alone();
+    let files = open_files().unwrap() as usize / 4;
+    let clients = CLIENTS.min(files);
+    let broker = Broker::start(&Timer::new(), 1, 0).unwrap();
+    let before = descriptors();
+    let ask = Ask::Fetch { partition: 0, millis: u32::MAX, follower: 0, offset: 0, least: 1 };
+    let mut bytes = Vec::new();
+    Frame { kind: Kind::Request, id: 1, body: ask.body() }.write_to(&mut bytes).unwrap();
+    let all: Vec<_> = (0..clients)
+        .map(|_| {
+            let mut stream = TcpStream::connect(broker.address()).unwrap();
+            stream.write_all(&bytes).unwrap();
+            stream
+        })
+        .collect();
+    until(|| broker.delayed() == (0, clients));
+    let while_they_wait = descriptors() - before;
+    drop(all);
+    until(|| broker.delayed() == (0, 0));
+    until(|| descriptors() <= before);
+    println!("{clients} clients: {while_they_wait} descriptors, and none when they left");
+}
+
+#[test]
+fn answers_that_are_not_read_take_no_more_than_their_room() {
+    let _alone = alone();
+    let broker = Broker::start(&Timer::new(), 1, 0).unwrap();
+    let client = Client::connect(broker.address(), &Timer::new()).unwrap();
+    let bytes = vec![7; LONGEST_BODY - 100];
+    let produce = Ask::Produce { partition: 0, millis: 0, bytes };
+    assert_eq!(client.call(produce.body(), LONG).wait(), Ok(vec![1]));
+    let before = ALLOCATED.allocated();
+    // All of them expire, and are answered with a megabyte each: 2,000 in sum.
+    let (millis, least) = (2_000, 1 << 20);
+    let ask = Ask::Fetch { partition: 0, millis, follower: 0, offset: 1, least };
+    let mut bytes = Vec::new();
+    Frame { kind: Kind::Request, id: 1, body: ask.body() }.write_to(&mut bytes).unwrap();
+    let clients: Vec<_> = (0..100)
+        .map(|_| {
+            let mut stream = TcpStream::connect(broker.address()).unwrap();
+            stream.write_all(&bytes.repeat(20)).unwrap();
+            stream
+        })
+        .collect();
+    let mut most = 0;
+    while broker.delayed() != (0, 0) || most == 0 {
+        most = most.max(ALLOCATED.allocated().saturating_sub(before));
+        sleep(Duration::from_millis(1));
+    }
+    for _ in 0..100 {
+        most = most.max(ALLOCATED.allocated().saturating_sub(before));
+        sleep(Duration::from_millis(1));
+    }
+    println!("bytes held of 2,000 answers that nobody reads: {most}");
+    assert!(most < MOST_OF_ALL + (16 << 20), "{most} bytes");
+    drop(clients);
+}
+
+/// A server that answers each request with its body.
+fn echoes() -> requests::Server {
+    let echo = |request: Request| drop(request.echo());
+    requests::Server::start(&Timer::new(), echo, |_| {}).expect("a port")
+}
+
+/// Connects, and writes frames until the other side takes no more.
+fn write_all_it_takes(server: SocketAddr, bytes: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(server).unwrap();
+    stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    while stream.write_all(bytes).is_ok() {}
+    stream
+}
+
+/// A number of this process: bytes, where it is one of kilobytes.
+fn status(name: &str) -> u64 {
+    let status = read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let mut words = line.expect("it is there").split_whitespace();
+    let number: u64 = words.next().expect("a number").parse().unwrap();
+    number * if words.next() == Some("kB") { 1_024 } else { 1 }
+}
+
+fn until(done: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < LONG, "it does not come");
+        sleep(Duration::from_millis(5));
+    }
 }
 
 /// Leaves the server no file for a connection, and then some.

@@ -3,12 +3,15 @@
 mod a_minute;
 
 use a_minute::within_a_minute;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use systems::purgatory::{Ask, Broker, End, Operation, Purgatory};
-use systems::requests::Client;
+use systems::frame::{Frame, Kind, LONGEST_BODY};
+use systems::purgatory::{Ask, Broker, End, LONGEST_WAIT, Operation, Purgatory};
+use systems::requests::{Client, FRAME_LIMIT, Why};
 use tickwheel::{ManualClock, ScheduleErrorKind, Timer};
 
 /// Waits until a flag is set, and writes down how it ended.
@@ -239,21 +242,22 @@ fn a_million_operations_of_eight_threads_end_once_each() {
     assert!(100_000 < satisfied && 100_000 < expired, "{satisfied} and {expired}");
 }
 
-/// A broker with one partition and two followers, on a clock that the test moves.
+/// A broker with one partition, on a clock that the test moves.
 struct Brokers {
     clock: ManualClock,
+    timer: Timer,
     broker: Broker,
     client: Client,
     _real: Timer,
 }
 
 impl Brokers {
-    fn new() -> Self {
+    fn new(followers: u8) -> Self {
         let (clock, real) = (ManualClock::new(), Timer::new());
         let timer = Timer::builder().clock(clock.clone()).build().expect("in range");
-        let broker = Broker::start(&timer, 1, 2).expect("a port");
+        let broker = Broker::start(&timer, 1, followers).expect("a port");
         let client = Client::connect(broker.address(), &real).expect("it listens");
-        Self { clock, broker, client, _real: real }
+        Self { clock, timer, broker, client, _real: real }
     }
 
     fn ask(&self, ask: &Ask) -> systems::requests::Answer {
@@ -262,12 +266,41 @@ impl Brokers {
 
     /// Waits until so many producers and fetches wait.
     fn until(&self, delayed: (usize, usize)) {
-        let began = Instant::now();
-        while self.broker.delayed() != delayed {
-            assert!(began.elapsed() < Duration::from_secs(30), "{:?}", self.broker.delayed());
-            thread::sleep(Duration::from_millis(1));
+        until(|| self.broker.delayed() == delayed);
+    }
+
+    /// Connects a client that reads what and when the test likes.
+    fn raw(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.broker.address()).expect("it listens");
+        stream.set_read_timeout(Some(LONG)).expect("not zero");
+        stream
+    }
+
+    /// Asks for a megabyte that is there, until an answer is not taken. Each ask but the last was
+    /// answered, and the one after an answer waits.
+    fn clog(&self, stream: &mut TcpStream) {
+        let pending = self.timer.pending();
+        while self.timer.pending() == pending {
+            let looks = self.broker.looks();
+            write(stream, &fetch(0, 0, 1));
+            until(|| self.broker.looks() != looks || self.timer.pending() != pending);
+            thread::sleep(Duration::from_millis(10));
         }
     }
+}
+
+fn until(done: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < LONG, "it does not come");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn write(stream: &mut TcpStream, ask: &Ask) {
+    let mut bytes = Vec::new();
+    Frame { kind: Kind::Request, id: 7, body: ask.body() }.write_to(&mut bytes).unwrap();
+    stream.write_all(&bytes).unwrap();
 }
 
 fn produce(bytes: &str) -> Ask {
@@ -281,7 +314,7 @@ fn fetch(follower: u8, offset: u32, least: u32) -> Ask {
 #[test]
 fn a_producer_is_answered_when_all_followers_have_it() {
     let _limit = within_a_minute();
-    let brokers = Brokers::new();
+    let brokers = Brokers::new(2);
     let consumer = brokers.ask(&fetch(0, 0, 1));
     let first = brokers.ask(&fetch(1, 0, 1));
     brokers.until((0, 2));
@@ -299,7 +332,7 @@ fn a_producer_is_answered_when_all_followers_have_it() {
 #[test]
 fn a_producer_without_followers_and_a_fetch_without_data_are_answered_at_their_time() {
     let _limit = within_a_minute();
-    let brokers = Brokers::new();
+    let brokers = Brokers::new(2);
     let (producer, consumer) = (brokers.ask(&produce("tea")), brokers.ask(&fetch(0, 0, 1)));
     brokers.until((1, 1));
     brokers.clock.advance(Duration::from_millis(4_999));
@@ -309,4 +342,156 @@ fn a_producer_without_followers_and_a_fetch_without_data_are_answered_at_their_t
     assert_eq!(consumer.wait(), Ok(Vec::new()));
 }
 
+#[test]
+fn a_reader_that_drips_does_not_hold_up_the_timer() {
+    let _limit = within_a_minute();
+    let (timer, real) = (Timer::new(), Timer::new());
+    let broker = Broker::start(&timer, 2, 0).unwrap();
+    let client = Client::connect(broker.address(), &real).unwrap();
+    let big = Ask::Produce { partition: 1, millis: 0, bytes: vec![7; BIG] };
+    assert_eq!(client.call(big.body(), LONG).wait(), Ok(vec![1]));
+    // Answers of a megabyte, at their timeouts and so on the timer's worker.
+    let mut drips = TcpStream::connect(broker.address()).unwrap();
+    for millis in 100..116 {
+        let least = 2 * LONGEST_BODY as u32;
+        write(&mut drips, &Ask::Fetch { partition: 1, millis, follower: 0, offset: 1, least });
+    }
+    let stop = Arc::new(AtomicU8::new(0));
+    thread::scope(|scope| {
+        let reading = Arc::clone(&stop);
+        scope.spawn(move || {
+            let mut bytes = [0; 4_096];
+            while reading.load(SeqCst) == 0 && drips.read(&mut bytes).is_ok_and(|read| read != 0) {
+                thread::sleep(Duration::from_millis(400));
+            }
+        });
+        thread::sleep(Duration::from_millis(500)); // the worker is where it was held
+        let ask = Ask::Fetch { partition: 0, millis: 100, follower: 0, offset: 0, least: 1 };
+        let answer = client.call(ask.body(), LONG).wait();
+        stop.store(1, SeqCst);
+        assert_eq!(answer, Ok(Vec::new()));
+    });
+}
+
+#[test]
+fn an_answer_that_is_not_taken_in_time_closes_the_connection_and_ends_what_waits() {
+    let _limit = within_a_minute();
+    let brokers = Brokers::new(0);
+    let mut drips = brokers.raw();
+    assert_eq!(brokers.ask(&produce(&"x".repeat(BIG))).wait(), Ok(vec![1]));
+    let (millis, offset) = (20_000, BIG as u32);
+    write(&mut drips, &Ask::Fetch { partition: 0, millis, follower: 0, offset, least: 9 });
+    brokers.until((0, 1));
+    brokers.clog(&mut drips);
+    // It takes some, and that is not enough.
+    brokers.clock.advance(FRAME_LIMIT / 2);
+    drips.read_exact(&mut [0; 100_000]).unwrap();
+    thread::sleep(Duration::from_millis(100)); // the server writes that much
+    brokers.clock.advance(FRAME_LIMIT / 2 - Duration::from_nanos(1));
+    assert_eq!(brokers.ask(&produce("")).wait(), Ok(vec![1]), "others are answered");
+    assert_eq!(brokers.broker.delayed(), (0, 1), "it is not closed before");
+    brokers.clock.advance(Duration::from_nanos(1));
+    brokers.until((0, 0));
+    assert_eq!(brokers.timer.pending(), 0);
+}
+
+#[test]
+fn no_operation_waits_longer_than_the_broker_lets_it() {
+    let _limit = within_a_minute();
+    let brokers = Brokers::new(2);
+    let produce = Ask::Produce { partition: 0, millis: u32::MAX, bytes: vec![1] };
+    let fetch = Ask::Fetch { partition: 0, millis: u32::MAX, follower: 0, offset: 0, least: 1 };
+    let (producer, consumer) = (brokers.ask(&produce), brokers.ask(&fetch));
+    brokers.until((1, 1));
+    brokers.clock.advance(LONGEST_WAIT - Duration::from_nanos(1));
+    assert_eq!(brokers.broker.delayed(), (1, 1));
+    brokers.clock.advance(Duration::from_nanos(1));
+    assert_eq!((producer.wait(), consumer.wait()), (Ok(vec![0]), Ok(Vec::new())));
+}
+
+#[test]
+fn what_a_client_waited_for_ends_when_it_leaves() {
+    let _limit = within_a_minute();
+    let brokers = Brokers::new(2);
+    let (mut leaves, mut stays) = (brokers.raw(), brokers.raw());
+    for stream in [&mut leaves, &mut stays] {
+        write(stream, &fetch(0, 0, 1));
+        write(stream, &produce("tea"));
+    }
+    brokers.until((2, 2));
+    drop(leaves);
+    brokers.until((1, 1));
+    assert_eq!(brokers.timer.pending(), 2);
+}
+
+#[test]
+fn a_follower_cannot_have_what_nobody_wrote() {
+    let _limit = within_a_minute();
+    let brokers = Brokers::new(2);
+    let producer = brokers.ask(&produce("tea"));
+    brokers.until((1, 0));
+    for (follower, offset) in [(1, 4), (2, u32::MAX), (0, 4), (3, 0)] {
+        let mut lies = brokers.raw();
+        write(&mut lies, &fetch(follower, offset, 1));
+        assert_eq!(lies.read(&mut [0]).unwrap(), 0, "{follower} {offset}");
+    }
+    assert_eq!(brokers.broker.delayed(), (1, 0));
+    brokers.clock.advance(LIMIT);
+    assert_eq!(producer.wait(), Ok(vec![0]), "nobody has it");
+}
+
+#[test]
+fn what_all_followers_had_does_not_go_back() {
+    let _limit = within_a_minute();
+    let brokers = Brokers::new(2);
+    let producer = brokers.ask(&produce("tea"));
+    brokers.until((1, 0));
+    let _read = [brokers.ask(&fetch(1, 3, 1)), brokers.ask(&fetch(2, 3, 1))];
+    assert_eq!(producer.wait(), Ok(vec![1]));
+    let again = brokers.ask(&fetch(1, 0, 1));
+    assert_eq!(again.wait(), Ok(b"tea".to_vec()));
+    assert_eq!(brokers.ask(&fetch(0, 0, 1)).wait(), Ok(b"tea".to_vec()));
+}
+
+#[test]
+fn an_ask_that_makes_no_sense_closes_the_connection() {
+    let _limit = within_a_minute();
+    let brokers = Brokers::new(2);
+    let wrong = Ask::Produce { partition: 1, millis: 1, bytes: vec![1] };
+    for body in [wrong.body(), Vec::new(), vec![b'F', 0, 0, 0, 0, 0, 1, 0], b"Xabcde".to_vec()] {
+        let client = Client::connect(brokers.broker.address(), &brokers._real).unwrap();
+        let error = client.call(body, LONG).wait().unwrap_err();
+        assert!(matches!(error.why, Why::Closed(_)), "{error}");
+    }
+}
+
+#[test]
+fn a_fetch_does_not_look_at_others_that_wait() {
+    let _limit = within_a_minute();
+    const CLIENTS: usize = 4;
+    const EACH: usize = 4_000;
+    let brokers = Brokers::new(2);
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| brokers.raw()).collect();
+    for stream in &mut clients {
+        for number in 0..EACH {
+            write(stream, &fetch(number as u8 % 3, 0, 10 + number as u32 % 100));
+        }
+    }
+    brokers.until((0, CLIENTS * EACH));
+    let looks = brokers.broker.looks();
+    let _another = brokers.ask(&fetch(1, 0, 50));
+    brokers.until((0, CLIENTS * EACH + 1));
+    assert!(brokers.broker.looks() - looks <= 2, "it looked at others");
+    // Nor does a producer, but at those that get what they wait for.
+    let looks = brokers.broker.looks();
+    let _producer = brokers.ask(&produce("tea"));
+    brokers.until((1, CLIENTS * EACH + 1));
+    assert!(brokers.broker.looks() - looks <= 2, "it looked at those that want more");
+    println!("looks: {}", brokers.broker.looks());
+}
+
 const LIMIT: Duration = Duration::from_secs(5);
+/// About as many bytes as a frame holds.
+const BIG: usize = LONGEST_BODY - 100;
+/// No test waits as long as this for one thing.
+const LONG: Duration = Duration::from_secs(25);

@@ -34,7 +34,8 @@ impl Still {
         let builder = Timer::builder().clock(clock.clone()).max_pending(pending);
         let timer = builder.build().expect("in range");
         let (sender, requests) = mpsc::channel();
-        let server = Server::start(move |request| drop(sender.send(request))).expect("a port");
+        let handle = move |request| drop(sender.send(request));
+        let server = Server::start(&Timer::new(), handle, |_| {}).expect("a port");
         let client = Client::connect(server.address(), &timer).expect("it listens");
         Self { clock, timer, client, requests, _server: server }
     }
@@ -201,6 +202,23 @@ fn a_call_that_finds_too_many_before_it_fails_at_once() {
     assert_eq!((error.why, error.is_sent), (Why::Busy, false));
     drop(answers);
     assert_eq!((client.account().pending, timer.pending()), (0, 0));
+}
+
+#[test]
+fn calls_with_too_many_bytes_before_them_fail_at_once() {
+    let _limit = within_a_minute();
+    let (timer, listener) = (Timer::new(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let client = Client::connect(listener.local_addr().unwrap(), &timer).unwrap();
+    // Nobody reads. The connection takes some megabytes, and 64 wait.
+    let mut answers: Vec<_> = (0..100).map(|_| client.call(vec![7; LONGEST_BODY], LONG)).collect();
+    let error = answers.pop().expect("a hundred").wait().unwrap_err();
+    assert_eq!((error.why, error.is_sent), (Why::Busy, false));
+    assert!((64..100).contains(&client.account().pending), "{:?}", client.account());
+    // What has ended gives its room back.
+    drop(answers);
+    let again: Vec<_> = (0..64).map(|_| client.call(vec![7; LONGEST_BODY], LONG)).collect();
+    assert_eq!(client.account().pending, 64);
+    drop(again);
 }
 
 #[test]

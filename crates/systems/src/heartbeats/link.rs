@@ -1,15 +1,18 @@
 //! One connection, and the check that watches it.
 
 use super::{SILENT, Settings};
-use crate::frame::{Frame, Header, Kind};
+use crate::frame::{Frame, Kind};
+use crate::room::{Held, Room, Share, within};
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tickwheel::{Next, Timer};
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use tokio::task::yield_now;
 use tokio_util::io::{InspectReader, InspectWriter};
 
 /// What happens on a connection, and when, by the timer's clock.
@@ -34,43 +37,50 @@ pub(super) enum Role {
     Server,
 }
 
+/// What waits for a connection. What another side has asked for holds room until it is answered.
+pub(super) type Queued = (Frame, Option<Held>);
+
 /// When something was read and written.
 pub(super) struct Link {
     timer: Timer,
-    start: Instant,
+    pub(super) start: Instant,
+    /// Silence of this length ends the connection, and a frame takes no longer.
+    limit: Duration,
+    share: Share,
     /// In nanoseconds since the start.
     read: AtomicU64,
     written: AtomicU64,
 }
 
 impl Link {
-    pub(super) fn new(settings: &Settings) -> Arc<Self> {
-        let timer = settings.timer.clone();
+    pub(super) fn new(settings: &Settings, room: &Room) -> Arc<Self> {
+        let (timer, share) = (settings.timer.clone(), room.share());
         let (read, written) = Default::default();
-        Arc::new(Self { start: timer.now(), timer, read, written })
+        let limit = settings.interval.saturating_mul(SILENT);
+        Arc::new(Self { start: timer.now(), timer, limit, share, read, written })
     }
 
-    /// Keeps the connection until it ends, and returns whether it was silent.
+    /// Keeps the connection until it ends.
     pub(super) async fn run(
         self: &Arc<Self>,
         mut stream: TcpStream,
         role: Role,
         settings: &Settings,
-        sender: &mpsc::Sender<Frame>,
-        frames: &mut mpsc::Receiver<Frame>,
-    ) -> bool {
+        sender: &mpsc::Sender<Queued>,
+        frames: &mut mpsc::Receiver<Queued>,
+    ) {
         let Settings { timer, interval, tell } = settings;
         let (gives_up, mut given_up) = mpsc::channel(1);
         let (link, asks, told, interval) =
             (Arc::clone(self), sender.clone(), tell.clone(), *interval);
-        let silence = interval.saturating_mul(SILENT);
+        let silence = self.limit;
         let check = timer.schedule_with(interval, move |_| {
             let now = link.timer.now();
             let (read, written) = (now - link.at(&link.read), now - link.at(&link.written));
             if silence <= read {
                 // It takes one.
                 let _ = gives_up.try_send(now);
-                return Next::Stop;
+                return Next::After(interval);
             }
             let left = silence - read;
             if role == Role::Server {
@@ -79,45 +89,57 @@ impl Link {
             let mut quiet = read.max(written);
             if interval <= quiet {
                 // If the queue is full, there is something to write already.
-                let _ = asks.try_send(Frame::heartbeat(Kind::Heartbeat));
+                let _ = asks.try_send((Frame::heartbeat(Kind::Heartbeat), None));
                 told(Event::Asked(now));
                 quiet = Duration::ZERO;
             }
             Next::After(left.min(interval - quiet))
         });
         // However the connection ends, nothing watches it any more.
-        let Ok(_check) = check.map(|check| check.cancel_on_drop()) else { return false };
+        let Ok(_check) = check.map(|check| check.cancel_on_drop()) else { return };
         tell(Event::Connected(self.start));
 
         let (input, output) = stream.split();
         let input = InspectReader::new(input, |_| self.stamp(&self.read));
         let output = InspectWriter::new(output, |_| self.stamp(&self.written));
-        tokio::select! {
-            _ = self.read(input, sender, &**tell) => {}
-            _ = write(output, frames) => {}
-            // None means that the timer was stopped: nobody watches the connection.
-            silent = given_up.recv() => if let Some(at) = silent {
-                // Told here, so that a connection that breaks just then ends once.
-                tell(Event::Silent(at));
-                return true;
-            },
+        let mut reads = pin!(self.read(input, sender, &**tell));
+        let mut writes = pin!(self.write(output, frames));
+        loop {
+            // Where this task was late, what has come is read before the silence is believed.
+            let silent = async {
+                let at = given_up.recv().await;
+                yield_now().await;
+                at
+            };
+            tokio::select! {
+                biased;
+                _ = &mut reads => break,
+                _ = &mut writes => break,
+                silent = silent => match silent {
+                    // Told here, so that a connection that breaks just then ends once.
+                    Some(at) if silence <= at - self.at(&self.read) => {
+                        tell(Event::Silent(at));
+                        return;
+                    }
+                    Some(_) => {}
+                    // The timer was stopped: nobody watches the connection.
+                    None => break,
+                },
+            }
         }
         tell(Event::Closed(timer.now()));
-        false
     }
 
     async fn read(
         &self,
         input: impl AsyncRead + Unpin,
-        sender: &mpsc::Sender<Frame>,
+        sender: &mpsc::Sender<Queued>,
         tell: &(dyn Fn(Event) + Send + Sync),
     ) -> io::Result<()> {
         let mut input = BufReader::new(input);
-        while !input.fill_buf().await?.is_empty() {
-            let mut header = Header::default();
-            input.read_exact(&mut header).await?;
-            let mut frame = Frame::from_header(&header)?;
-            input.read_exact(&mut frame.body).await?;
+        while let Some((frame, held)) =
+            Frame::receive(&mut input, &self.share, &self.timer, self.limit).await?
+        {
             let answer = match frame.kind {
                 Kind::Heartbeat => Frame::heartbeat(Kind::Alive),
                 Kind::Request => Frame { kind: Kind::Response, ..frame },
@@ -127,9 +149,23 @@ impl Link {
                 }
                 Kind::Response => continue,
             };
-            if sender.send(answer).await.is_err() {
+            if sender.send((answer, Some(held))).await.is_err() {
                 break;
             }
+        }
+        Ok(())
+    }
+
+    async fn write(
+        &self,
+        mut output: impl AsyncWrite + Unpin,
+        frames: &mut mpsc::Receiver<Queued>,
+    ) -> io::Result<()> {
+        while let Some((frame, _held)) = frames.recv().await {
+            let mut bytes = Vec::new();
+            frame.write_to(&mut bytes)?;
+            drop(frame);
+            within(&self.timer, self.limit, output.write_all(&bytes)).await?;
         }
         Ok(())
     }
@@ -142,17 +178,4 @@ impl Link {
     fn at(&self, time: &AtomicU64) -> Instant {
         self.start + Duration::from_nanos(time.load(Relaxed))
     }
-}
-
-async fn write(
-    mut output: impl AsyncWrite + Unpin,
-    frames: &mut mpsc::Receiver<Frame>,
-) -> io::Result<()> {
-    let mut bytes = Vec::new();
-    while let Some(frame) = frames.recv().await {
-        frame.write_to(&mut bytes)?;
-        output.write_all(&bytes).await?;
-        bytes.clear();
-    }
-    Ok(())
 }

@@ -9,7 +9,8 @@ pub use process::{ServerProcess, open_files, serve};
 
 use crate::accept::accept;
 use crate::frame::Frame;
-use link::{Link, Role};
+use crate::room::Room;
+use link::{Link, Queued, Role};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -42,7 +43,7 @@ pub struct Server {
 /// after three without a sign of life, or when the connection is closed. Dropping it closes it.
 #[derive(Debug)]
 pub struct Client {
-    frames: mpsc::Sender<Frame>,
+    frames: mpsc::Sender<Queued>,
     keeps: JoinHandle<()>,
 }
 
@@ -59,10 +60,10 @@ impl Server {
         let listener = socket.listen(BACKLOG)?;
         let address = listener.local_addr()?;
         let accepts = tokio::spawn(async move {
-            let mut connections = JoinSet::new();
+            let (mut connections, room) = (JoinSet::new(), Room::new());
             loop {
                 let stream = accept(&listener).await;
-                let (link, settings) = (Link::new(&settings), settings.clone());
+                let (link, settings) = (Link::new(&settings, &room), settings.clone());
                 let (sender, mut frames) = mpsc::channel(QUEUED);
                 connections.spawn(async move {
                     link.run(stream, Role::Server, &settings, &sender, &mut frames).await
@@ -86,19 +87,20 @@ impl Client {
         let (frames, mut queue) = mpsc::channel(QUEUED);
         let sender = frames.clone();
         let keeps = tokio::spawn(async move {
+            let (room, mut failures) = (Room::new(), 0);
             loop {
-                let connecting = settings
-                    .timer
-                    .timeout(settings.interval.saturating_mul(SILENT), TcpStream::connect(server));
+                let limit = settings.interval.saturating_mul(SILENT);
+                let connecting = settings.timer.timeout(limit, TcpStream::connect(server));
                 if let Ok(Ok(stream)) = connecting.await {
-                    let link = Link::new(&settings);
-                    if link.run(stream, Role::Client, &settings, &sender, &mut queue).await {
-                        continue;
+                    let link = Link::new(&settings, &room);
+                    link.run(stream, Role::Client, &settings, &sender, &mut queue).await;
+                    if longest_pause(settings.interval) < settings.timer.now() - link.start {
+                        failures = 0;
                     }
                 }
-                // All clients of a server that was killed are here at once, so they spread out.
-                let half = settings.interval / 2;
-                if settings.timer.sleep(half + half.mul_f64(fastrand::f64())).await.is_err() {
+                let pause = pause(settings.interval, failures, fastrand::f64());
+                failures += 1;
+                if settings.timer.sleep(pause).await.is_err() {
                     return; // the timer was stopped
                 }
             }
@@ -109,7 +111,7 @@ impl Client {
     /// Sends a frame over the present connection, or the next.
     pub async fn send(&self, frame: Frame) {
         // The client has the other end for as long as it lives.
-        let _ = self.frames.send(frame).await;
+        let _ = self.frames.send((frame, None)).await;
     }
 }
 
@@ -131,8 +133,24 @@ impl std::fmt::Debug for Settings {
     }
 }
 
+/// How long a client waits before it connects again: one interval after the first failure, then
+/// twice as long each time, and as much as half less, by chance. All clients of a server that died
+/// or was stopped are there at once, and what they cost must fall while they do not succeed, or a
+/// server that is just too slow for all of them never sees the end of it.
+fn pause(interval: Duration, failures: u32, chance: f64) -> Duration {
+    let longest = interval.saturating_mul(2_u32.saturating_pow(failures));
+    let longest = longest.min(longest_pause(interval));
+    longest - longest.mul_f64(chance / 2.0)
+}
+
+fn longest_pause(interval: Duration) -> Duration {
+    interval.saturating_mul(LONGEST_PAUSE)
+}
+
 /// A connection is given up after this many intervals without a sign of life.
 pub const SILENT: u32 = 3;
+/// In intervals. A connection that lived longer than this ends a series of failures.
+const LONGEST_PAUSE: u32 = 16;
 /// How many clients may come at once. The system keeps to a limit of its own.
 const BACKLOG: u32 = 4_096;
 /// How many frames wait for a connection.

@@ -5,14 +5,17 @@
 
 use super::{End, Operation, Purgatory};
 use crate::frame::LONGEST_BODY;
-use crate::requests::{Request, Server};
+use crate::requests::{Reply, Request, Server};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tickwheel::Timer;
 
-/// What a client asks a [`Broker`] for. Each waits for as long as it says, at most.
+/// What a client asks a [`Broker`] for. Each waits for as long as it says, at most, and no longer
+/// than [`LONGEST_WAIT`]. An ask that makes no sense closes the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// Appends to a partition. The answer is `1` when all followers have it, and `0` if the time is
@@ -33,8 +36,10 @@ pub struct Broker {
 #[derive(Debug)]
 struct State {
     partitions: Vec<Mutex<Partition>>,
-    produces: Purgatory<u8, Delayed>,
-    fetches: Purgatory<u8, Delayed>,
+    produces: Purgatory<Key, Delayed>,
+    fetches: Purgatory<Key, Delayed>,
+    /// How often a condition was looked at.
+    looks: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -42,16 +47,37 @@ struct Partition {
     log: Vec<u8>,
     /// How much each follower has.
     followers: Vec<usize>,
+    /// How much all followers have had.
+    replicated: usize,
+    /// What operations wait for, and how many do.
+    awaited: BTreeMap<Goal, usize>,
+}
+
+/// A length of a partition that something is to reach.
+type Goal = (What, usize);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum What {
+    Log,
+    Replicated,
+}
+
+/// What operations are watched under: what they wait for, and who waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Goal(u8, Goal),
+    Client(u64),
 }
 
 /// A request that waits, and the state that it waits for.
 #[derive(Debug)]
 struct Delayed {
     state: Arc<State>,
-    request: Request,
-    ask: Ask,
-    /// The end of what a producer has appended.
-    end: usize,
+    reply: Reply,
+    partition: u8,
+    goal: Goal,
+    /// Where a fetch reads; None for a producer.
+    offset: Option<usize>,
 }
 
 impl Broker {
@@ -59,16 +85,20 @@ impl Broker {
     ///
     /// # Errors
     ///
-    /// If there is none.
+    /// If there is none, or no thread.
     pub fn start(timer: &Timer, partitions: u8, followers: u8) -> io::Result<Self> {
-        let partition =
-            |_| Mutex::new(Partition { log: Vec::new(), followers: vec![0; followers.into()] });
+        let partition = |_| Mutex::new(Partition::new(followers));
         let (produces, fetches) = (Purgatory::new(timer, 1_000), Purgatory::new(timer, 1_000));
         let partitions = (0..partitions).map(partition).collect();
-        let state = Arc::new(State { partitions, produces, fetches });
-        let handler = Arc::clone(&state);
-        let server = Server::start(move |request| State::handle(&handler, request))?;
-        Ok(Self { server, state })
+        let looks = AtomicU64::new(0);
+        let state = Arc::new(State { partitions, produces, fetches, looks });
+        let (handler, leaves) = (Arc::clone(&state), Arc::clone(&state));
+        let handle = move |request| State::handle(&handler, request);
+        let gone = move |client| {
+            leaves.produces.cancel(&Key::Client(client));
+            leaves.fetches.cancel(&Key::Client(client));
+        };
+        Ok(Self { server: Server::start(timer, handle, gone)?, state })
     }
 
     #[must_use]
@@ -81,38 +111,35 @@ impl Broker {
     pub fn delayed(&self) -> (usize, usize) {
         (self.state.produces.delayed(), self.state.fetches.delayed())
     }
+
+    /// Returns how often the broker has looked whether a condition holds.
+    #[must_use]
+    pub fn looks(&self) -> u64 {
+        self.state.looks.load(Relaxed)
+    }
 }
 
 impl State {
     fn handle(self: &Arc<Self>, request: Request) {
-        let known = |partition: &u8| usize::from(*partition) < self.partitions.len();
-        let Some(ask) = Ask::from_body(&request.body).filter(|ask| known(&ask.partition())) else {
-            return; // the client's own timeout tells it
-        };
-        let (partition, millis) = (ask.partition(), ask.millis());
-        let mut state = self.partition(partition);
-        let purgatory = match &ask {
-            Ask::Produce { bytes, .. } => {
-                state.log.extend(bytes);
-                &self.produces
-            }
-            Ask::Fetch { follower, offset, .. } => {
-                let has =
-                    follower.checked_sub(1).and_then(|it| state.followers.get_mut(it as usize));
-                if let Some(has) = has {
-                    *has = *offset as usize;
-                }
-                &self.fetches
-            }
-        };
-        let end = state.log.len();
+        let Request { body, reply } = request;
+        let known = |ask: &Ask| usize::from(ask.partition()) < self.partitions.len();
+        let Some(ask) = Ask::from_body(&body).filter(known) else { return reply.refuse() };
+        let mut state = self.partition(ask.partition());
+        let Some((goal, offset)) = state.take(&ask) else { return reply.refuse() };
+        let reached = state.reached();
+        state.await_goal(goal);
         drop(state);
-        let delayed = Delayed { state: Arc::clone(self), request, ask, end };
+        let partition = ask.partition();
         // What has changed may be what others wait for.
-        self.produces.check(&partition);
-        self.fetches.check(&partition);
-        let timeout = Duration::from_millis(millis.into());
-        if let Err((_, delayed)) = purgatory.complete_or_watch(delayed, [partition], timeout) {
+        for key in reached.into_iter().map(|goal| Key::Goal(partition, goal)) {
+            self.produces.check(&key);
+            self.fetches.check(&key);
+        }
+        let purgatory = if offset.is_none() { &self.produces } else { &self.fetches };
+        let keys = [Key::Goal(partition, goal), Key::Client(reply.client)];
+        let delayed = Delayed { state: Arc::clone(self), reply, partition, goal, offset };
+        let timeout = Duration::from_millis(ask.millis().into()).min(LONGEST_WAIT);
+        if let Err((_, delayed)) = purgatory.complete_or_watch(delayed, keys, timeout) {
             delayed.complete(End::Expired); // the timer has no room
         }
     }
@@ -123,39 +150,106 @@ impl State {
 }
 
 impl Partition {
-    /// Returns how much all followers have.
-    fn replicated(&self) -> usize {
-        self.followers.iter().copied().min().unwrap_or(self.log.len()).min(self.log.len())
+    fn new(followers: u8) -> Self {
+        let followers = vec![0; followers.into()];
+        Self { log: Vec::new(), followers, replicated: 0, awaited: BTreeMap::new() }
     }
 
-    /// Returns what a follower, or a consumer, may read from `offset` on.
-    fn readable(&self, follower: u8, offset: u32) -> &[u8] {
-        let end = if follower == 0 { self.replicated() } else { self.log.len() };
-        let bytes = self.log[..end].get(offset as usize..).unwrap_or_default();
+    /// Appends what a producer brings, or notes what a follower has. Returns what the ask waits
+    /// for, and where it reads; or None if it makes no sense, or there is no room.
+    fn take(&mut self, ask: &Ask) -> Option<(Goal, Option<usize>)> {
+        match ask {
+            Ask::Produce { bytes, .. } => {
+                if LONGEST_LOG < self.log.len() + bytes.len() {
+                    return None;
+                }
+                self.log.extend(bytes);
+                Some(((What::Replicated, self.log.len()), None))
+            }
+            Ask::Fetch { follower, offset, least, .. } => {
+                let offset = *offset as usize;
+                // Nobody has what was never written.
+                if self.log.len() < offset {
+                    return None;
+                }
+                let what = match follower.checked_sub(1) {
+                    None => What::Replicated,
+                    Some(number) => {
+                        *self.followers.get_mut(usize::from(number))? = offset;
+                        What::Log
+                    }
+                };
+                let least = (*least as usize).min(LONGEST_BODY);
+                Some(((what, offset + least), Some(offset)))
+            }
+        }
+    }
+
+    /// Takes out the goals that were awaited and are reached. All followers have had no less than
+    /// before if one reads again from the start.
+    fn reached(&mut self) -> Vec<Goal> {
+        let least = self.followers.iter().copied().min().unwrap_or(self.log.len());
+        self.replicated = self.replicated.max(least);
+        let reached = |what| (what, 0)..=(what, self.length(what));
+        let (log, replicated) = (reached(What::Log), reached(What::Replicated));
+        let log = self.awaited.extract_if(log, |_, _| true).collect::<Vec<_>>();
+        let replicated = self.awaited.extract_if(replicated, |_, _| true);
+        log.into_iter().chain(replicated).map(|(goal, _)| goal).collect()
+    }
+
+    fn await_goal(&mut self, goal: Goal) {
+        if !self.has_reached(goal) {
+            *self.awaited.entry(goal).or_default() += 1;
+        }
+    }
+
+    /// An operation that waited has ended.
+    fn forget(&mut self, goal: Goal) {
+        if let Some(operations) = self.awaited.get_mut(&goal) {
+            *operations -= 1;
+            if *operations == 0 {
+                self.awaited.remove(&goal);
+            }
+        }
+    }
+
+    fn has_reached(&self, (what, goal): Goal) -> bool {
+        goal <= self.length(what)
+    }
+
+    fn length(&self, what: What) -> usize {
+        match what {
+            What::Log => self.log.len(),
+            What::Replicated => self.replicated,
+        }
+    }
+
+    /// Returns what may be read from `offset` on.
+    fn readable(&self, what: What, offset: usize) -> &[u8] {
+        let bytes = self.log[..self.length(what)].get(offset..).unwrap_or_default();
         &bytes[..bytes.len().min(LONGEST_BODY)]
     }
 }
 
 impl Operation for Delayed {
     fn is_satisfied(&mut self) -> bool {
-        let state = self.state.partition(self.ask.partition());
-        match self.ask {
-            Ask::Produce { .. } => self.end <= state.replicated(),
-            Ask::Fetch { follower, offset, least, .. } => {
-                least.min(LONGEST_BODY as u32) as usize <= state.readable(follower, offset).len()
-            }
-        }
+        self.state.looks.fetch_add(1, Relaxed);
+        self.state.partition(self.partition).has_reached(self.goal)
     }
 
     fn complete(self, end: End) {
-        let body = match self.ask {
-            Ask::Produce { .. } => vec![u8::from(end == End::Satisfied)],
-            Ask::Fetch { partition, follower, offset, .. } => {
-                self.state.partition(partition).readable(follower, offset).to_vec()
-            }
+        let mut state = self.state.partition(self.partition);
+        state.forget(self.goal);
+        if end == End::Cancelled {
+            return; // the client has gone
+        }
+        let body = match self.offset {
+            None => vec![u8::from(end == End::Satisfied)],
+            Some(offset) => state.readable(self.goal.0, offset).to_vec(),
         };
+        drop(state);
         // The client may have gone.
-        let _ = self.request.answer(body);
+        let _ = self.reply.answer(body);
     }
 }
 
@@ -202,3 +296,8 @@ fn number(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let (number, rest) = bytes.split_first_chunk()?;
     Some((u32::from_be_bytes(*number), rest))
 }
+
+/// No operation waits longer, whatever it asks for.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// A partition takes no more: it forgets nothing.
+const LONGEST_LOG: usize = 1 << 30;

@@ -3,7 +3,7 @@
 
 mod broker;
 
-pub use broker::{Ask, Broker};
+pub use broker::{Ask, Broker, LONGEST_WAIT};
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};

@@ -64,9 +64,9 @@ impl Server {
     ///
     /// If there is no free port.
     pub fn faulty(timer: &Timer) -> io::Result<(Self, Arc<Seen>)> {
-        let (timer, seen) = (timer.clone(), Arc::new(Seen::default()));
-        let counts = Arc::clone(&seen);
-        let server = Self::start(move |request| {
+        let seen = Arc::new(Seen::default());
+        let (sets, counts) = (timer.clone(), Arc::clone(&seen));
+        let handle = move |request: Request| {
             counts.requests.fetch_add(1, Relaxed);
             let responses = move |written: &[io::Result<()>], counts: &Seen| {
                 let written = written.iter().filter(|written| written.is_ok()).count() as u64;
@@ -78,14 +78,14 @@ impl Server {
                     let counts = Arc::clone(&counts);
                     let later = move || responses(&[request.echo()], &counts);
                     // A server that stops answers nobody.
-                    let _ = timer.schedule(Duration::from_millis(millis.into()), later);
+                    let _ = sets.schedule(Duration::from_millis(millis.into()), later);
                 }
                 Fault::Drop => {}
                 Fault::Twice => responses(&[request.echo(), request.echo()], &counts),
                 Fault::Unknown => responses(&[request.answer_another()], &counts),
-                Fault::Close => drop(Request::close_in_the_middle(&request)),
+                Fault::Close => drop(request.close_in_the_middle()),
             }
-        })?;
-        Ok((server, seen))
+        };
+        Ok((Self::start(timer, handle, |_| {})?, seen))
     }
 }

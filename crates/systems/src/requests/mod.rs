@@ -7,7 +7,7 @@ mod server;
 
 pub use error::{CallError, Why};
 pub use faults::{Fault, Seen};
-pub use server::{Request, Server};
+pub use server::{FRAME_LIMIT, Reply, Request, Server};
 
 use crate::frame::{Frame, Kind, LONGEST_BODY};
 use std::collections::{HashMap, VecDeque};
@@ -76,6 +76,8 @@ struct Calls {
     waiting: HashMap<u64, Call>,
     /// The calls that the writer has not come to. Some may have ended.
     queue: VecDeque<u64>,
+    /// The bytes of the bodies that the writer has not taken.
+    queued: usize,
     closed: Option<io::ErrorKind>,
     account: Account,
 }
@@ -95,7 +97,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// If the server cannot be reached.
+    /// If the server cannot be reached, or there are no threads.
     pub fn connect(server: impl ToSocketAddrs, timer: &Timer) -> io::Result<Self> {
         let stream = TcpStream::connect(server)?;
         stream.set_nodelay(true)?;
@@ -107,8 +109,14 @@ impl Client {
                 shared.close(part(&shared).map_or_else(|error| error.kind(), |()| GONE));
             })
         };
-        let threads = vec![run("requests-out", Shared::write)?, run("requests-in", Shared::read)?];
-        Ok(Self { shared, threads })
+        let parts: [(_, fn(&Shared) -> _); 2] =
+            [("requests-out", Shared::write), ("requests-in", Shared::read)];
+        // Without one of its threads it is dropped, which ends the other.
+        let mut client = Self { shared: Arc::clone(&shared), threads: Vec::new() };
+        for (name, part) in parts {
+            client.threads.push(run(name, part)?);
+        }
+        Ok(client)
     }
 
     /// Sends a request, and returns the [`Answer`], which waits for the response for `limit` at
@@ -118,14 +126,16 @@ impl Client {
         let (length, asked) = (body.len(), self.shared.timer.now());
         let mut calls = self.shared.lock();
         let id = calls.account.asked;
-        calls.account.asked += 1;
-        calls.account.pending += 1;
-        calls.waiting.insert(id, Call { caller, asked, body: Some(body), timeout: None });
         let obstacle = match calls.closed {
             Some(kind) => Some(Why::Closed(kind)),
             None if LONGEST_BODY < length => Some(Why::TooLong),
-            None => (MOST_QUEUED <= calls.queue.len()).then_some(Why::Busy),
+            None => (MOST_QUEUED <= calls.queue.len() || MOST_BYTES < calls.queued + length)
+                .then_some(Why::Busy),
         };
+        calls.account.asked += 1;
+        calls.account.pending += 1;
+        calls.queued += length;
+        calls.waiting.insert(id, Call { caller, asked, body: Some(body), timeout: None });
         drop(calls);
         match obstacle {
             Some(why) => drop(self.shared.end(id, Err(why))),
@@ -234,6 +244,7 @@ impl Shared {
             Err(Why::GivenUp) => &mut account.given_up,
             Err(_) => &mut account.failed,
         } += 1;
+        calls.queued -= call.body.as_ref().map_or(0, Vec::len);
         drop(calls);
         let Call { caller, asked, body, timeout } = call;
         drop(timeout);
@@ -271,6 +282,7 @@ impl Shared {
                 // its first byte does: so a request that was not sent may safely be sent again.
                 let body = calls.waiting.get_mut(&id).and_then(|call| call.body.take());
                 let Some(body) = body else { continue };
+                calls.queued -= body.len();
                 Frame { kind: Kind::Request, id, body }.write_to(&mut bytes)?;
                 calls.account.sent += 1;
                 if A_WRITE < bytes.len() {
@@ -302,6 +314,8 @@ impl Shared {
 
 /// How many requests wait for the connection at most.
 const MOST_QUEUED: usize = 1 << 16;
+/// How many bytes of bodies do.
+const MOST_BYTES: usize = 64 * LONGEST_BODY;
 /// The writer takes requests of about this many bytes at once.
 const A_WRITE: usize = 1 << 16;
 /// The server closed the connection, and not in the middle of a frame.

@@ -1,68 +1,87 @@
-//! The other side: one thread per connection, and answers in any order.
+//! The other side: one thread for all connections, and answers in any order.
 
-use crate::frame::{Frame, Kind};
-use std::io::{self, BufReader, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use crate::accept::accept;
+use crate::frame::{Frame, Kind, LONGEST_BODY};
+use crate::room::{Held, Room, Share, within};
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
+use tickwheel::Timer;
+use tokio::io::{AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::runtime::Builder;
+use tokio::select;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{Notify, oneshot};
 
 /// Listens on loopback, and hands each request to a function. Dropping it closes all connections.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
-    open: Arc<Mutex<Open>>,
+    _stop: oneshot::Sender<()>,
 }
 
-/// A request, which may be answered now or later, on any thread, or never.
-#[derive(Clone, Debug)]
+/// A request. [`Reply`] may answer it now or later, on any thread, or never.
+#[derive(Debug)]
 pub struct Request {
-    pub id: u64,
     pub body: Vec<u8>,
+    pub reply: Reply,
+}
+
+/// Answers a request, and never blocks: the server's thread writes the answer.
+#[derive(Debug)]
+pub struct Reply {
+    /// The number of the connection that asked.
+    pub client: u64,
+    id: u64,
     connection: Arc<Connection>,
+    _held: Held,
 }
 
 #[derive(Debug)]
 struct Connection {
-    stream: TcpStream,
-    /// Held while a frame is written: frames do not mix.
-    writing: Mutex<()>,
+    /// What is to be written; None closes the connection.
+    answers: UnboundedSender<Option<(Vec<u8>, Held)>>,
+    share: Share,
+    /// Closes the connection at once.
+    close: Notify,
 }
 
-/// The connections, and some that are gone; None when the server is closed.
-type Open = Option<Vec<Weak<Connection>>>;
-
 impl Server {
-    /// Starts a server on a free port.
+    /// Starts a server on a free port. `timer` limits how long a frame takes.
+    ///
+    /// `handle` is called on the server's thread, for each request, and `gone` with the number of
+    /// each client that has left, after its last request. Neither may block. A panic closes the
+    /// connection that it is about.
     ///
     /// # Errors
     ///
-    /// If there is none.
-    pub fn start(handle: impl Fn(Request) + Send + Sync + 'static) -> io::Result<Self> {
+    /// If there is no free port, or no thread.
+    pub fn start(
+        timer: &Timer,
+        handle: impl Fn(Request) + Send + Sync + 'static,
+        gone: impl Fn(u64) + Send + Sync + 'static,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
-        let (address, handle) = (listener.local_addr()?, Arc::new(handle));
-        let open = Arc::new(Mutex::new(Some(Vec::new())));
-        let accepted = Arc::clone(&open);
-        thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut open = lock(&accepted);
-                let Some(connections) = open.as_mut() else { return };
-                let Ok(stream) = stream else {
-                    drop(open);
-                    // Too many open files, say: they are fewer later.
-                    thread::sleep(Duration::from_millis(10));
-                    continue;
-                };
-                let connection = Arc::new(Connection { stream, writing: Mutex::new(()) });
-                connections.retain(|connection: &Weak<_>| connection.strong_count() != 0);
-                connections.push(Arc::downgrade(&connection));
-                drop(open);
-                let handle = Arc::clone(&handle);
-                // However it ended, the client sees that the connection is closed.
-                thread::spawn(move || read(&connection, &*handle));
+        let address = listener.local_addr()?;
+        // More than std has: thousands may connect at once.
+        rustix::net::listen(&listener, 4_096)?;
+        listener.set_nonblocking(true)?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let serves = Arc::new(Serves { timer: timer.clone(), room: Room::new(), handle, gone });
+        let serve = async move || {
+            let listener = tokio::net::TcpListener::from_std(listener).expect("it does not block");
+            select! {
+                () = serves.accept(listener) => {}
+                _ = stopped => {}
             }
-        });
-        Ok(Self { address, open })
+        };
+        let thread = thread::Builder::new().name("requests-server".into());
+        thread.spawn(move || runtime.block_on(serve()))?;
+        Ok(Self { address, _stop: stop })
     }
 
     #[must_use]
@@ -71,79 +90,139 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        for connection in lock(&self.open).take().into_iter().flatten() {
-            if let Some(connection) = connection.upgrade() {
-                // The client may have closed it.
-                let _ = connection.stream.shutdown(Shutdown::Both);
-            }
+struct Serves<H, G> {
+    timer: Timer,
+    room: Room,
+    handle: H,
+    gone: G,
+}
+
+impl<H, G> Serves<H, G>
+where
+    H: Fn(Request) + Send + Sync + 'static,
+    G: Fn(u64) + Send + Sync + 'static,
+{
+    async fn accept(self: Arc<Self>, listener: tokio::net::TcpListener) {
+        for client in 0.. {
+            let stream = accept(&listener).await;
+            let leaves = Leaves { serves: Arc::clone(&self), client };
+            tokio::spawn(async move { leaves.serves.run(stream, client).await });
         }
-        // The listener looks whether the server is closed at the next connection.
-        let _ = TcpStream::connect(self.address);
+    }
+
+    async fn run(&self, mut stream: TcpStream, client: u64) {
+        let (answers, queue) = unbounded_channel();
+        let (share, close) = (self.room.share(), Notify::new());
+        let connection = Arc::new(Connection { answers, share, close });
+        // A slow answer is better than none.
+        let _ = stream.set_nodelay(true);
+        let (input, output) = stream.split();
+        // However it ended, the client sees that the connection is closed.
+        select! {
+            _ = self.read(BufReader::new(input), client, &connection) => {}
+            _ = self.write(output, queue) => {}
+            () = connection.close.notified() => {}
+        }
+    }
+
+    async fn read(
+        &self,
+        mut input: BufReader<impl tokio::io::AsyncRead + Unpin>,
+        client: u64,
+        connection: &Arc<Connection>,
+    ) -> io::Result<()> {
+        let share = self.room.share();
+        while let Some((frame, held)) =
+            Frame::receive(&mut input, &share, &self.timer, FRAME_LIMIT).await?
+        {
+            let (id, body) = frame.of_kind(Kind::Request)?;
+            // A client that asks faster than it reads waits.
+            drop(connection.share.hold(LONGEST_BODY).await?);
+            let connection = Arc::clone(connection);
+            (self.handle)(Request { body, reply: Reply { client, id, connection, _held: held } });
+        }
+        Ok(())
+    }
+
+    async fn write(
+        &self,
+        mut output: impl AsyncWrite + Unpin,
+        mut queue: UnboundedReceiver<Option<(Vec<u8>, Held)>>,
+    ) -> io::Result<()> {
+        while let Some(Some((bytes, _held))) = queue.recv().await {
+            within(&self.timer, FRAME_LIMIT, output.write_all(&bytes)).await?;
+        }
+        output.shutdown().await
     }
 }
 
-fn read(connection: &Arc<Connection>, handle: &impl Fn(Request)) -> io::Result<()> {
-    connection.stream.set_nodelay(true)?;
-    // A client that does not read is not to hold up those that do.
-    connection.stream.set_write_timeout(Some(Duration::from_secs(1)))?;
-    let mut reader = BufReader::new(&connection.stream);
-    while let Some(frame) = Frame::read(&mut reader)? {
-        let (id, body) = frame.of_kind(Kind::Request)?;
-        handle(Request { id, body, connection: Arc::clone(connection) });
+/// Tells that a client has gone, however its connection ends.
+struct Leaves<H, G: Fn(u64)> {
+    serves: Arc<Serves<H, G>>,
+    client: u64,
+}
+
+impl<H, G: Fn(u64)> Drop for Leaves<H, G> {
+    fn drop(&mut self) {
+        (self.serves.gone)(self.client);
     }
-    Ok(())
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Request {
+impl Reply {
     /// Answers the request.
     ///
     /// # Errors
     ///
-    /// If the connection is closed, or the body is too long for a frame.
+    /// If the connection is closed, or the body is too long for a frame. If there is no room for
+    /// the answer, because those before it are not read, the connection is closed.
     pub fn answer(&self, body: Vec<u8>) -> io::Result<()> {
-        self.write(&response(self.id, body)?)
+        self.write(response(self.id, body)?)
     }
 
+    /// Closes the connection at once: the request makes no sense.
+    pub fn refuse(&self) {
+        self.connection.close.notify_one();
+    }
+
+    fn write(&self, bytes: Vec<u8>) -> io::Result<()> {
+        let held = self.connection.share.try_hold(bytes.len()).inspect_err(|_| self.refuse())?;
+        self.send(Some((bytes, held)))
+    }
+
+    fn send(&self, what: Option<(Vec<u8>, Held)>) -> io::Result<()> {
+        self.connection.answers.send(what).map_err(|_| ErrorKind::BrokenPipe.into())
+    }
+}
+
+impl Request {
     /// Answers the request with its own body.
     ///
     /// # Errors
     ///
-    /// If the connection is closed.
+    /// As [`Reply::answer`].
     pub fn echo(&self) -> io::Result<()> {
-        self.answer(self.body.clone())
+        self.reply.answer(self.body.clone())
     }
 
     /// Answers a request that was never made.
     ///
     /// # Errors
     ///
-    /// If the connection is closed.
+    /// As [`Reply::answer`].
     pub fn answer_another(&self) -> io::Result<()> {
-        self.write(&response(self.id | 1 << 63, self.body.clone())?)
+        self.reply.write(response(self.reply.id | 1 << 63, self.body.clone())?)
     }
 
     /// Writes half of a response, and closes the connection.
     ///
     /// # Errors
     ///
-    /// If the connection is closed already.
+    /// As [`Reply::answer`].
     pub fn close_in_the_middle(&self) -> io::Result<()> {
-        let bytes = response(self.id, self.body.clone())?;
-        self.write(&bytes[..bytes.len() / 2])?;
-        self.connection.stream.shutdown(Shutdown::Both)
-    }
-
-    fn write(&self, bytes: &[u8]) -> io::Result<()> {
-        let _writing = lock(&self.connection.writing);
-        let mut stream = &self.connection.stream;
-        // After half of a frame there is no more to say.
-        stream.write_all(bytes).inspect_err(|_| drop(stream.shutdown(Shutdown::Both)))
+        let mut bytes = response(self.reply.id, self.body.clone())?;
+        bytes.truncate(bytes.len() / 2);
+        self.reply.write(bytes)?;
+        self.reply.send(None)
     }
 }
 
@@ -152,3 +231,7 @@ fn response(id: u64, body: Vec<u8>) -> io::Result<Vec<u8>> {
     Frame { kind: Kind::Response, id, body }.write_to(&mut bytes)?;
     Ok(bytes)
 }
+
+/// The header of a request, its body, and an answer take no longer each, or the connection is
+/// closed.
+pub const FRAME_LIMIT: Duration = Duration::from_secs(5);
