@@ -1,10 +1,12 @@
 //! A process that is killed when it is no longer needed.
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpgid, getpgrp, kill_process, kill_process_group};
+use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
-/// A child process. Dropping it kills the process and waits for its end.
+/// A child process. Dropping it kills the process, and its group if that is not the one of this
+/// process, and waits for its end.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -65,13 +67,17 @@ impl Process {
         Ok(kill_process(Pid::from_child(&self.child), signal)?)
     }
 
-    /// Kills the process and waits for its end.
+    /// Kills the process, and its group if that is not the one of this process, and waits for its
+    /// end.
     ///
     /// # Errors
     ///
     /// If the system refuses.
     pub fn kill(&mut self) -> io::Result<ExitStatus> {
-        self.child.kill()?;
+        if let Some(status) = self.child.try_wait()? {
+            return Ok(status);
+        }
+        Target::of(Pid::from_child(&self.child)).signal(Signal::KILL)?;
         self.child.wait()
     }
 
@@ -105,4 +111,58 @@ impl Drop for Process {
         // It may have ended.
         let _ = self.kill();
     }
+}
+
+/// What gets a signal. A child that was not reaped keeps both numbers its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// All processes of a group.
+    Group(Pid),
+    /// One that is in the group of this process.
+    Process(Pid),
+}
+
+impl Target {
+    /// Returns the group of a child, or the child itself if it has no other than this process.
+    #[must_use]
+    pub fn of(child: Pid) -> Self {
+        match getpgid(Some(child)) {
+            Ok(group) if group != getpgrp() => Self::Group(group),
+            _ => Self::Process(child),
+        }
+    }
+
+    /// Sends a signal.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such process, or it is another user's.
+    pub fn signal(self, signal: Signal) -> io::Result<()> {
+        Ok(match self {
+            Self::Group(group) => kill_process_group(group, signal),
+            Self::Process(process) => kill_process(process, signal),
+        }?)
+    }
+}
+
+/// Returns the children of all threads of this process.
+///
+/// # Errors
+///
+/// If the system does not list them.
+pub fn children() -> io::Result<Vec<Pid>> {
+    let mut children = Vec::new();
+    for thread in fs::read_dir("/proc/self/task")? {
+        let thread = thread?.path();
+        match fs::read_to_string(thread.join("children")) {
+            Ok(pids) => {
+                let pids = pids.split_whitespace().filter_map(|pid| pid.parse().ok());
+                children.extend(pids.filter_map(Pid::from_raw));
+            }
+            // The thread has ended.
+            Err(_) if !thread.exists() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(children)
 }

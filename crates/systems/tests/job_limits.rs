@@ -6,7 +6,7 @@ use a_minute::within_a_minute;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write, stderr};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
 use std::thread;
@@ -246,6 +246,58 @@ fn jobs_outlive_a_killed_guard_by_the_grace_at_most() {
     let gone = begun.elapsed();
     assert!(ITS_GRACE <= gone, "one ignores SIGTERM, and has its grace: {gone:?}");
     assert!(gone < ITS_GRACE + FOR_EVER / 2, "{gone:?}");
+}
+
+/// Runs `script` in a shell under a guard, as the program does.
+fn guarded(script: &str, grace: Duration) -> Process {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_job_limits"));
+    let grace = grace.as_millis().to_string();
+    Process::talk(command.args(["guarded", script, &grace])).expect("it is built")
+}
+
+/// Waits for its end, and returns how long that took.
+fn until_ended(guard: &mut Process) -> Duration {
+    let begun = Instant::now();
+    while guard.ended().expect("it is a child").is_none() {
+        assert!(begun.elapsed() < FOR_EVER, "the guard is held");
+        thread::sleep(Duration::from_millis(2));
+    }
+    begun.elapsed()
+}
+
+/// Signals that reach one process at a time come too late for the next.
+#[test]
+fn a_whole_group_gets_each_signal_of_the_guard_at_once() {
+    let _limit = within_a_minute();
+    // The leader of the group is gone. The guard's child ignores SIGTERM, and waits for its own.
+    let script = "setsid sh -s <<'END' & echo $$; exec sleep 3600
+        ( (trap 'exit 0' TERM; echo traps; while :; do sleep 0.1; done) &
+          trap '' TERM; echo ignores; wait $!; echo told) &
+END";
+    let mut guard = guarded(script, HOUR);
+    let lines: Vec<_> = (0..3).map(|_| guard.answer().expect("a line")).collect();
+    kill(lines.iter().find_map(|line| line.parse().ok()).expect("a number"));
+    assert_eq!(guard.answer().expect("a line"), "told", "{lines:?}");
+    assert!(guard.wait().expect("it ends").success());
+}
+
+#[test]
+fn processes_that_start_the_next_and_end_do_not_hold_the_guard() {
+    let _limit = within_a_minute();
+    // They end by themselves, if not by the guard.
+    let next = r#"$SIG{TERM} = "IGNORE"; $end = time + 40; while (time < $end) { exit if fork }"#;
+    for start in ["", "setsid"] {
+        let script = format!("for _ in 1 2 3 4 5 6 7 8; do {start} perl -e '{next}' & done; wait");
+        let mut guard = guarded(&format!("perl -v | grep perl; {script}"), GRACE);
+        if guard.answer().is_err() {
+            assert!(std::env::var_os("CI").is_none(), "apt-get install perl-base");
+            // Past the harness, which would keep it to itself.
+            let _ = writeln!(stderr(), "skipped: no perl; apt-get install perl-base");
+            return;
+        }
+        let took = until_ended(&mut guard);
+        println!("{start} perl: the guard ended after {took:?}, with a grace of {GRACE:?}");
+    }
 }
 
 /// Long enough for a shell to set its trap.

@@ -3,22 +3,27 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::error::Error;
-use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio, exit};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 use systems::job_limits::{Supervisor, guard, when_guard_is_gone};
+use systems::process::Process;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    match env::args().nth(1).as_deref() {
-        None => show(),
-        Some("guarded") => {
+    let words: Vec<String> = env::args().skip(1).collect();
+    match &words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => show(),
+        ["guarded"] => {
             guard(Command::new(env::current_exe()?).arg("supervise"), GRACE)?;
             Ok(())
         }
-        Some("supervise") => supervise(),
-        Some(other) => Err(format!("found `{other}`, expected `guarded` or nothing").into()),
+        ["guarded", script, grace] => {
+            guard(&mut shell(script), Duration::from_millis(grace.parse()?))?;
+            Ok(())
+        }
+        ["supervise"] => supervise(),
+        _ => Err("expected `guarded`, `guarded SCRIPT MILLISECONDS` or nothing".into()),
     }
 }
 
@@ -45,13 +50,11 @@ fn show() -> Result<(), Box<dyn Error>> {
     let pending = supervisor.pending();
     println!("{ended} short jobs in {:.2?}; limits that wait: {pending}", begun.elapsed());
 
-    let mut guard = Command::new(env::current_exe()?);
-    let mut guard = guard.arg("guarded").stdout(Stdio::piped()).spawn()?;
-    let lines = BufReader::new(guard.stdout.take().ok_or("no output")?).lines();
+    let mut guard = Process::talk(Command::new(env::current_exe()?).arg("guarded"))?;
     // The supervisor, and its jobs.
     let mut left = Vec::new();
-    for line in lines.take(4) {
-        let line = line?;
+    for _ in 0..4 {
+        let line = guard.answer()?;
         let (name, pid) = line.split_once(' ').ok_or("a line without a number")?;
         left.push((name.to_owned(), pid.parse()?));
     }

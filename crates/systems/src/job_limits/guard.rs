@@ -1,20 +1,18 @@
 //! What happens to the jobs if their supervisor is killed.
 
+use crate::process::{Target, children};
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, Signal, WaitOptions, getpgid, getpid, kill_process, kill_process_group,
-    set_child_subreaper, wait,
-};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, set_child_subreaper, wait};
 use std::collections::HashSet;
-use std::fs;
 use std::io::{self, Read};
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Runs `command`, and then ends every process that it left behind: by SIGTERM, and by SIGKILL
-/// after `grace`. Returns the status of `command` when none is left.
+/// after `grace`. Returns the status of `command` when none is left. `command` gets a process group
+/// of its own.
 ///
 /// The calling process becomes the reaper of all its descendants, so it should do nothing else.
 /// Those whose parents have ended become its children, whatever groups and sessions they are in,
@@ -26,7 +24,7 @@ use std::time::{Duration, Instant};
 /// Those of [`Command::spawn`], and if the list of processes cannot be read.
 pub fn guard(command: &mut Command, grace: Duration) -> io::Result<ExitStatus> {
     set_child_subreaper(Some(getpid()))?;
-    let mut guarded = command.stdin(Stdio::piped()).spawn()?;
+    let mut guarded = command.stdin(Stdio::piped()).process_group(0).spawn()?;
     let _closes_at_the_end = guarded.stdin.take();
     let guarded = Pid::from_child(&guarded);
     let status = loop {
@@ -56,56 +54,42 @@ pub fn when_guard_is_gone(then: impl FnOnce() + Send + 'static) -> io::Result<()
     Ok(())
 }
 
-/// Ends all children of this process, and those that become its children because of that.
+/// Ends all children of this process, and those that become its children because of that. A whole
+/// group gets each signal at once. So a process that starts another and ends, again and again,
+/// does not outrun it, unless each time it leaves the group, too.
 fn end_children(grace: Duration) -> io::Result<()> {
     let begun = Instant::now();
     let mut told = HashSet::new();
     loop {
         let is_over = grace <= begun.elapsed();
-        for child in children()? {
-            if is_over {
-                signal(child, Signal::KILL);
-            } else if told.insert(child) {
-                signal(child, Signal::TERM);
-                signal(child, Signal::CONT);
-            }
+        for target in children()?.into_iter().map(Target::of) {
+            // It may have ended.
+            let _ = if is_over {
+                target.signal(Signal::KILL)
+            } else if told.insert(target) {
+                target.signal(Signal::TERM).and_then(|()| target.signal(Signal::CONT))
+            } else {
+                Ok(())
+            };
         }
-        loop {
+        let looked = Instant::now();
+        // They may end as fast as they are reaped.
+        while looked.elapsed() < PAUSE {
             match wait(WaitOptions::NOHANG) {
-                Ok(Some(_)) | Err(Errno::INTR) => {}
-                Ok(None) => break,
+                Ok(Some((child, _))) => {
+                    // Its number may be another's now.
+                    told.remove(&Target::Process(child));
+                }
+                Err(Errno::INTR) => {}
+                Ok(None) => {
+                    thread::sleep(PAUSE);
+                    break;
+                }
                 Err(Errno::CHILD) => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
         }
-        thread::sleep(PAUSE);
     }
-}
-
-/// Signals a child, and its group if it leads one. Nobody else has their numbers, because nobody
-/// else reaps the child.
-fn signal(child: Pid, signal: Signal) {
-    let _ = match getpgid(Some(child)) {
-        Ok(group) if group == child => kill_process_group(child, signal),
-        _ => kill_process(child, signal),
-    };
-}
-
-/// Returns the children of this process, by the list of all processes.
-fn children() -> io::Result<Vec<Pid>> {
-    let mut children = Vec::new();
-    for entry in fs::read_dir("/proc")? {
-        let Ok(name) = entry?.file_name().into_string() else { continue };
-        let Some(pid) = name.parse().ok().and_then(Pid::from_raw) else { continue };
-        // None for one that is gone meanwhile.
-        let stat = fs::read_to_string(format!("/proc/{name}/stat")).unwrap_or_default();
-        // The name of the program, in brackets, can hold anything; the state and the parent follow.
-        let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1));
-        if parent.and_then(|parent| parent.parse().ok()) == Some(getpid().as_raw_pid()) {
-            children.push(pid);
-        }
-    }
-    Ok(children)
 }
 
 /// Between two looks at whether all have ended.

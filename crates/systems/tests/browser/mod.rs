@@ -1,21 +1,23 @@
 //! A Chromium without a window, driven by its DevTools protocol.
 
-use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write, stderr};
-use std::net::TcpStream;
+use std::fs;
+use std::io::{Write, stderr};
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use systems::process::Process;
 use systems::push_server::Client;
 use tempfile::TempDir;
 use tungstenite::{Message, WebSocket, client};
 
 /// One page in a browser of its own. Dropping it kills the browser.
 pub(crate) struct Browser {
-    child: Child,
+    /// Killed before its profile is removed.
+    _chromium: Process,
     _profile: TempDir,
-    page: Option<WebSocket<TcpStream>>,
+    page: WebSocket<TcpStream>,
     calls: u64,
 }
 
@@ -25,9 +27,9 @@ impl Browser {
         let profile = tempfile::tempdir().unwrap();
         let mut command = Command::new("chromium");
         command.args(FLAGS).arg(format!("--user-data-dir={}", profile.path().display())).arg(url);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
-        let child = match command.spawn() {
-            Ok(child) => child,
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        let mut chromium = match Process::start(&mut command) {
+            Ok(chromium) => chromium,
             Err(error) => {
                 assert!(std::env::var_os("CI").is_none(), "apt-get install chromium: {error}");
                 // Past the harness, which would keep it to itself.
@@ -36,34 +38,35 @@ impl Browser {
                 return None;
             }
         };
-        let mut browser = Self { child, _profile: profile, page: None, calls: 0 };
-        let mut lines = BufReader::new(browser.child.stderr.take().unwrap()).lines();
-        let address = loop {
-            let line = lines.next().expect("it says where it listens").unwrap();
-            if let Some(rest) = line.strip_prefix("DevTools listening on ws://") {
-                break rest.split_once('/').unwrap().0.parse().unwrap();
+        let begun = Instant::now();
+        let port = loop {
+            // It writes there where it listens.
+            let said = fs::read_to_string(profile.path().join("DevToolsActivePort"));
+            let first = said.ok().and_then(|said| said.split_once('\n')?.0.parse().ok());
+            if let Some(port) = first {
+                break port;
             }
+            assert_eq!(chromium.ended().unwrap(), None, "it ended");
+            assert!(begun.elapsed() < Duration::from_secs(30), "it does not listen");
+            std::thread::sleep(Duration::from_millis(20));
         };
-        // Read on, so that it can write on.
-        std::thread::spawn(move || lines.for_each(drop));
+        let address = (Ipv4Addr::LOCALHOST, port).into();
         let (_, pages) = Client::connect(address).await.unwrap().get("/json/list").await.unwrap();
         let pages = pages.as_array().unwrap();
         let page = pages.iter().find(|page| page["type"] == "page").expect("it has a page");
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let page = client(page["webSocketDebuggerUrl"].as_str().unwrap(), stream).unwrap().0;
-        browser.page = Some(page);
-        Some(browser)
+        Some(Self { _chromium: chromium, _profile: profile, page, calls: 0 })
     }
 
     /// Calls a method of the protocol, and returns its result.
     pub(crate) fn call(&mut self, method: &str, words: &Value) -> Value {
         self.calls += 1;
-        let page = self.page.as_mut().unwrap();
         let call = json!({ "id": self.calls, "method": method, "params": words });
-        page.send(Message::text(call.to_string())).unwrap();
+        self.page.send(Message::text(call.to_string())).unwrap();
         loop {
-            let Message::Text(text) = page.read().unwrap() else { continue };
+            let Message::Text(text) = self.page.read().unwrap() else { continue };
             let mut said: Value = serde_json::from_str(&text).unwrap();
             if said["id"] == self.calls {
                 return said["result"].take();
@@ -85,13 +88,6 @@ impl Browser {
             assert!(begun.elapsed() < Duration::from_secs(20), "{expression} is {is}");
             std::thread::sleep(Duration::from_millis(20));
         }
-    }
-}
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-        let _ = self.child.wait();
     }
 }
 
