@@ -4,7 +4,6 @@ mod command;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tickwheel_cli::trace::TraceError;
@@ -98,12 +97,7 @@ fn main() -> ExitCode {
         Err(Failure::Input(message)) => (message, 2),
         Err(Failure::Output(message)) => (message, 1),
     };
-    fail(&message, code)
-}
-
-fn fail(message: &str, code: u8) -> ExitCode {
-    // There is nobody left to tell if this fails.
-    let _ = writeln!(io::stderr(), "tickwheel: {message}");
+    command::say(message);
     ExitCode::from(code)
 }
 

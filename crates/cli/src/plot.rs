@@ -81,9 +81,8 @@ pub fn png(study: &Study) -> Result<Vec<u8>, Box<dyn Error>> {
 fn heading(study: &Study, svg: &mut String) -> f64 {
     let pending = study.candidates.iter().map(|it| it.figures.peak_live).max().unwrap_or(0);
     let summary = format!(
-        "{} over {}, at most {} timeouts pending",
-        units::operations(study.operations),
-        units::milliseconds(study.span_ms),
+        "{}, at most {} timeouts pending",
+        study.extent().replacen("the", "The", 1),
         HumanCount(pending),
     );
     chart::text(svg, MARGIN, 46.0, "start", "name", &shortened(&study.trace));

@@ -12,7 +12,8 @@ pub(crate) mod watch;
 use crate::Failure;
 use bytesize::ByteSize;
 use progress::Interrupt;
-use std::io;
+use std::fmt::Display;
+use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 use tickwheel_cli::study::{self, Driver, Progress, Study};
@@ -99,8 +100,13 @@ fn traced<T>(
 /// Says on standard error what is not in the trace of this name.
 fn warn_of(trace: &str, gaps: Gaps) {
     for gap in gaps.to_string().lines() {
-        eprintln!("tickwheel: warning: {trace}: {gap}");
+        say(format_args!("warning: {trace}: {gap}"));
     }
+}
+
+/// Says something on standard error, if anybody can hear it.
+pub(crate) fn say(message: impl Display) {
+    let _ = writeln!(io::stderr(), "tickwheel: {message}");
 }
 
 /// A number of operations, as a person writes it.

@@ -32,6 +32,18 @@ impl OutputFile {
         self.find_place().map_err(Failure::Input)
     }
 
+    /// Like [`check`](Self::check), for what is made of the trace in `input`: it must not replace it.
+    pub(crate) fn check_beside(&self, input: &Path) -> Result<(), Failure> {
+        let input = if input == Path::new("-") { Path::new("/dev/stdin") } else { input };
+        match (self.path.canonicalize(), input.canonicalize()) {
+            (Ok(path), Ok(input)) if path == input => Err(Failure::Input(format!(
+                "{}: found the trace itself, expected another file",
+                self.path.display()
+            ))),
+            _ => self.check(),
+        }
+    }
+
     fn find_place(&self) -> Result<(), String> {
         let target = self.target()?;
         if target.is_dir() {

@@ -64,7 +64,7 @@ struct Plot {
 impl Replay {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         if let Some(plot) = &self.plot {
-            plot.file.check()?;
+            plot.file.check_beside(&self.file)?;
         }
         let given = Configurations::Given { modes: self.modes.clone(), tick: self.tick };
         let mut options = self.measuring.options(given);
@@ -95,7 +95,7 @@ pub(crate) fn mode(text: &str) -> Result<Mode, tickwheel::ModeError> {
         .next()
         .is_some_and(|buckets| buckets.parse().is_ok_and(|it: usize| it != mode.buckets()))
     {
-        eprintln!("tickwheel: {text} is run as {mode}: the buckets are a power of two");
+        super::say(format_args!("{text} is run as {mode}: the buckets are a power of two"));
     }
     Ok(mode)
 }

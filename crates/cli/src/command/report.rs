@@ -48,7 +48,7 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        self.output.check()?;
+        self.output.check_beside(&self.file)?;
         let study = self.measuring.options(Configurations::Search(self.max_lateness));
         let options = Options { modes: self.modes.clone(), tick: self.tick, study };
         let write = |trace, progress: Advance<'_>| report::report(trace, &options, progress);

@@ -101,9 +101,8 @@ type Section = (Vec<String>, Vec<Chart>);
 impl Page {
     fn summary(&self) -> String {
         format!(
-            "{} over {}, at most {} timeouts pending, at a tick of {}.",
-            units::operations(self.profile.counts.operations()),
-            units::milliseconds(self.study.span_ms),
+            "{}, at most {} timeouts pending, at a tick of {}.",
+            self.study.extent().replacen("the", "The", 1),
             HumanCount(self.profile.most_pending),
             self.tick,
         )
@@ -267,7 +266,7 @@ impl Page {
         let ends = [
             ("cancelled", cancelled),
             ("fired", self.profile.fired),
-            ("pending at the end of the trace", timeouts - cancelled - self.profile.fired),
+            ("pending at the end", timeouts - cancelled - self.profile.fired),
         ];
         let share = |count: u64| count as f64 / timeouts.max(1) as f64;
         let bars = ends.map(|(label, count)| Bar {

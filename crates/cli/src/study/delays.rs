@@ -19,8 +19,6 @@ impl Delays {
     }
 
     pub(crate) fn record(&mut self, delay_ms: u64) {
-        // An axis by orders of magnitude has no zero.
-        let delay_ms = delay_ms.max(1);
         self.histogram.saturating_record(delay_ms);
         self.least = self.least.min(delay_ms);
         self.most = self.most.max(delay_ms);

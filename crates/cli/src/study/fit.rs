@@ -14,6 +14,8 @@ pub enum Unfit {
     Few {
         /// How many.
         operations: u64,
+        /// Whether the trace has no others.
+        is_whole: bool,
     },
     /// It ends while timeouts still become more.
     Short {
@@ -23,6 +25,8 @@ pub enum Unfit {
         delay_ms: u64,
         /// The share of all timeouts that are pending at its end, in percent.
         percent: u64,
+        /// How many operations were read, if the trace has others.
+        cut: Option<u64>,
     },
     /// The recorder could not write all operations.
     Lossy {
@@ -44,11 +48,12 @@ pub(super) fn look(
     span_ms: u64,
     delays: &Delays,
     gaps: Gaps,
+    is_whole: bool,
 ) -> (Vec<Unfit>, Option<u64>) {
     let operations = plan.counts.operations();
     let mut found = Vec::new();
     if operations < FEWEST_OPERATIONS {
-        found.push(Unfit::Few { operations });
+        found.push(Unfit::Few { operations, is_whole });
     }
     if operations < gaps.missing.saturating_mul(MOST_MISSING) {
         found.push(Unfit::Lossy { missing: gaps.missing, operations });
@@ -63,7 +68,12 @@ pub(super) fn look(
     if FEWEST_OPERATIONS <= operations && operations < at_end * MOST_PENDING && is_growing {
         let delay_ms = delays.quantile(0.9).unwrap_or(0);
         let percent = at_end * 100 / timeouts.max(1);
-        found.push(Unfit::Short { span_ms, delay_ms, percent });
+        found.push(Unfit::Short {
+            span_ms,
+            delay_ms,
+            percent,
+            cut: (!is_whole).then_some(operations),
+        });
     }
     (found, (is_growing && timeouts < at_end * MOST_PENDING).then_some(at_end))
 }
@@ -87,10 +97,15 @@ impl Unfit {
     /// What is wrong, in a few words.
     pub(super) fn name(&self) -> String {
         match self {
-            Self::Few { operations } => {
-                format!("the trace has only {}", units::operations(*operations))
+            Self::Few { operations, is_whole } => {
+                let has = if *is_whole { "the trace has" } else { "there were read" };
+                format!("{has} only {}", units::operations(*operations))
             }
-            Self::Short { .. } => "the trace is too short for its delays".into(),
+            Self::Short { cut: None, .. } => "the trace is too short for its delays".into(),
+            Self::Short { cut: Some(operations), .. } => format!(
+                "the first {} of the trace are too few for its delays",
+                units::operations(*operations)
+            ),
             Self::Lossy { .. } => "the trace has lost too many operations".into(),
         }
     }
@@ -100,21 +115,39 @@ impl Unfit {
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
+            Self::Few { is_whole: false, .. } => write!(
+                f,
+                "{}. `--operations` reads more: at least {FEWEST_OPERATIONS}, and better a million",
+                self.name(),
+            ),
             Self::Few { .. } => write!(
                 f,
                 "{}. Record at least {FEWEST_OPERATIONS}, and better a million",
                 self.name(),
             ),
-            Self::Short { span_ms, delay_ms, percent } => write!(
-                f,
-                "{}: {percent} % of its timeouts are pending at its end, and they still become \
-                 more. It lasts {}, and delays are up to {}. Record until as many timeouts end as \
-                 begin, {} or longer",
-                self.name(),
-                units::milliseconds(span_ms),
-                units::milliseconds(delay_ms),
-                units::milliseconds(delay_ms.saturating_mul(2).max(span_ms.saturating_mul(4))),
-            ),
+            Self::Short { span_ms, delay_ms, percent, cut } => {
+                let [its, end, lasts] = match cut {
+                    None => ["its", "its end", "It lasts"],
+                    Some(_) => ["their", "their end", "They last"],
+                };
+                write!(
+                    f,
+                    "{}: {percent} % of {its} timeouts are pending at {end}, and they still become \
+                     more. {lasts} {}, and delays are up to {}. ",
+                    self.name(),
+                    units::milliseconds(span_ms),
+                    units::milliseconds(delay_ms),
+                )?;
+                if cut.is_some() {
+                    return f.write_str("`--operations` reads more");
+                }
+                let longer = delay_ms.saturating_mul(2).max(span_ms.saturating_mul(4));
+                write!(
+                    f,
+                    "Record until as many timeouts end as begin, {} or longer",
+                    units::milliseconds(longer)
+                )
+            }
             Self::Lossy { missing, operations } => write!(
                 f,
                 "{} are missing, beside {} that are there. Record to a faster disk, or with more \

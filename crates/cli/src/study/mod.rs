@@ -73,6 +73,7 @@ pub use work::Figures;
 
 use crate::tick::Tick;
 use crate::trace::{Gaps, Operation, Trace, TraceError};
+use crate::units;
 use cpu_time::ThreadTime;
 use fastrand::Rng;
 use judge::Finding;
@@ -277,19 +278,20 @@ impl<'a> Laboratory<'a> {
         let modes = self.options.configurations.modes();
         let candidates: Vec<_> =
             plans.iter().flat_map(|plan| self.count(plan, &modes, scale)).collect();
-        let (unfit, growing) = fit::look(&plans[0], span_ms, &delays, trace.gaps());
+        let gaps = trace.gaps();
+        let (unfit, growing) = fit::look(&plans[0], span_ms, &delays, gaps, is_whole);
         let path = Path::new(trace.name());
         let mut study = Study {
             trace: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into(),
             operations: operations.len() as u64,
             is_whole,
             span_ms,
-            gaps: trace.gaps(),
+            gaps,
             delays,
+            baseline: baseline(&candidates, unfit.is_empty()),
             unfit,
             growing,
             options: self.options.clone(),
-            baseline: baseline(&candidates),
             candidates,
             rounds: 0,
         };
@@ -405,6 +407,14 @@ impl Study {
     #[must_use]
     pub fn baseline(&self) -> Option<&Candidate> {
         self.candidates.get(self.baseline).filter(|candidate| candidate.stopped.is_none())
+    }
+
+    /// Says how much of the trace was studied.
+    pub(crate) fn extent(&self) -> String {
+        let whole = if self.is_whole { "" } else { "the first " };
+        let (operations, span) =
+            (units::operations(self.operations), units::milliseconds(self.span_ms));
+        format!("{whole}{operations} over {span}")
     }
 
     /// Says in a sentence what the score is.
@@ -525,11 +535,15 @@ impl Configurations {
 }
 
 /// The number of the configuration that others are compared with: the default mode, or the first
-/// that came to the end if that did not, at the shortest tick that costs hardly more than the best.
-fn baseline(candidates: &[Candidate]) -> usize {
+/// that came to the end if that did not, at the shortest tick; if the trace is fit to choose it, at
+/// the shortest that costs hardly more than the best.
+fn baseline(candidates: &[Candidate], is_fit: bool) -> usize {
     let done = || candidates.iter().enumerate().filter(|(_, it)| it.stopped.is_none());
     let default = done().find(|(_, it)| it.mode == Mode::default()).or_else(|| done().next());
-    let Some((_, default)) = default else { return 0 };
+    let Some((shortest, default)) = default else { return 0 };
+    if !is_fit {
+        return shortest;
+    }
     let same = || done().filter(|(_, it)| it.mode == default.mode);
     let scores = same().map(|(_, it)| it.figures.counted_score);
     let least = scores.fold(f64::INFINITY, f64::min);

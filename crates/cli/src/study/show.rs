@@ -61,14 +61,22 @@ impl Study {
         writeln!(output)
     }
 
-    /// Writes one JSON object per configuration, one per line.
+    /// Writes one JSON object per configuration, one per line, each with the verdict.
     ///
     /// # Errors
     ///
     /// What writing to `output` returns.
     pub fn write_json_lines(&self, output: &mut impl io::Write) -> io::Result<()> {
+        #[derive(Serialize)]
+        struct Line<'a> {
+            #[serde(flatten)]
+            candidate: &'a Candidate,
+            is_whole: bool,
+            verdict: &'a str,
+        }
+        let (is_whole, verdict) = (self.is_whole, &*self.verdict());
         for candidate in &self.candidates {
-            serde_json::to_writer(&mut *output, candidate)?;
+            serde_json::to_writer(&mut *output, &Line { candidate, is_whole, verdict })?;
             writeln!(output)?;
         }
         Ok(())
@@ -120,10 +128,7 @@ impl Study {
 
 impl Display for Study {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = if self.is_whole { "" } else { "the first " };
-        let operations = units::operations(self.operations);
-        let span = units::milliseconds(self.span_ms);
-        write!(f, "{}: {whole}{operations} over {span}", self.trace)?;
+        write!(f, "{}: {}", self.trace, self.extent())?;
         match &self.options.configurations {
             Configurations::Given { tick, .. } => writeln!(f, ", at a tick of {tick}")?,
             Configurations::Search(_) => {

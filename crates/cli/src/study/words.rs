@@ -83,12 +83,17 @@ impl Study {
             }
             Answer::Alone => return format!("{take}: nothing else came to the end of the trace."),
             Answer::Unmeasured => {
+                let measured = match self.rounds {
+                    0 => "nothing was measured".into(),
+                    number => format!(
+                        "{} measured within {} of CPU time, which is too little",
+                        rounds(number),
+                        units::time(self.options.time),
+                    ),
+                };
                 return format!(
-                    "Cannot tell: {} measured within {} of CPU time, which is too little. \
-                     `--limit-time` gives more, and `--operations` reads less of the trace. {take} \
-                     until then.{}",
-                    rounds(self.rounds),
-                    units::time(self.options.time),
+                    "Cannot tell: {measured}. `--limit-time` gives more, and `--operations` reads \
+                     less of the trace. {take} until then.{}",
                     self.tick_reason(baseline),
                 );
             }
@@ -155,8 +160,9 @@ impl Study {
     /// Says for how many timeouts the answer holds, if the trace ends while they become more.
     fn caution(&self) -> String {
         self.growing.map_or_else(String::new, |pending| {
+            let end = if self.is_whole { "When the trace ends" } else { "After these operations" };
             format!(
-                " When the trace ends, {} timeouts are pending and still become more: the answer \
+                " {end}, {} timeouts are pending and still become more: the answer \
                  holds for about so many.",
                 HumanCount(pending)
             )

@@ -193,6 +193,41 @@ fn a_trace_shorter_than_its_delays_is_judged_if_most_operations_find_their_timeo
     }
 }
 
+/// Timeouts of 30 s for a minute, of which only the first seconds are read.
+#[test]
+fn operations_that_are_cut_off_are_told_and_not_blamed_on_the_recording() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("trace.csv");
+    let lines = (0..6_000).map(|key| format!("{},schedule,{key},30000\n", 10 * key));
+    fs::write(&path, format!("{}\n{}", Trace::HEADER, lines.collect::<String>())).unwrap();
+    for (operations, told) in [
+        ("6000", "Cannot tell: nothing was measured"),
+        (
+            "1500",
+            "Cannot tell: the first 1,500 operations of the trace are too few for its delays: \
+             100 % of their timeouts are pending at their end, and they still become more. They \
+             last 15 s, and delays are up to 30 s. `--operations` reads more. Take",
+        ),
+        ("500", "Cannot tell: there were read only 500 operations. `--operations` reads more: "),
+    ] {
+        let choice = json(&[path.to_str().unwrap(), "--operations", operations]);
+        let verdict = choice["verdict"].as_str().unwrap();
+        assert!(verdict.starts_with(told), "{verdict}");
+        assert!(!verdict.contains("Record"), "{verdict}");
+    }
+}
+
+#[test]
+fn a_trace_that_cannot_tell_gets_the_default_tick() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("trace.csv");
+    let lines = (0..4).map(|key| format!("{key},schedule,{key},{}\n", 300 + 50 * key));
+    fs::write(&path, format!("{}\n{}", Trace::HEADER, lines.collect::<String>())).unwrap();
+    let choice = json(&[path.to_str().unwrap(), "--max-lateness", "1s"]);
+    assert!(choice["verdict"].as_str().unwrap().contains("only 4 operations"), "{choice}");
+    assert_eq!(choice["code"], "Timer::builder().build()?");
+}
+
 #[test]
 fn a_trace_with_many_losses_is_told() {
     let folder = TempDir::new().unwrap();

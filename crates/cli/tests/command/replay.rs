@@ -357,7 +357,7 @@ fn without_time_to_measure_all_is_counted_and_nothing_is_said() {
     for figures in json(&replay(&[&arguments[..], &["--json"]].concat())) {
         assert_eq!((count(&figures, "ops"), &figures["measured"]), (20_000, &Value::Null));
     }
-    let verdict = "Cannot tell: 0 rounds measured within 0 ns of CPU time, which is too little.";
+    let verdict = "Cannot tell: nothing was measured. `--limit-time` gives more";
     assert!(text_of(&replay(&arguments)).contains(verdict));
 }
 
@@ -539,6 +539,43 @@ fn a_picture_goes_where_a_link_leads() {
         assert!(text(&output.stderr).contains(found), "{}", text(&output.stderr));
         assert!(output.stdout.is_empty());
     }
+}
+
+#[test]
+fn a_picture_never_replaces_its_trace() {
+    let folder = TempDir::new().unwrap();
+    let trace = file_of(&folder, "trace.svg", generated(20).as_bytes());
+    let name = trace.to_str().unwrap();
+    let output = command(&[name, "--plot", name]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(said.contains("found the trace itself, expected another file"), "{said}");
+    assert_eq!(fs::read_to_string(&trace).unwrap(), generated(20));
+}
+
+#[test]
+fn a_warning_that_nobody_can_read_loses_no_result() {
+    let folder = TempDir::new().unwrap();
+    let torn = generated(20).replacen('\n', "\n0,begin,,\n", 1) + "99";
+    let trace = file_of(&folder, "trace.csv", torn.as_bytes());
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = command(&[trace.to_str().unwrap(), "--mode", "hashed:500"]);
+    let output = command.stderr(writer).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains("hashed:512"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn a_delay_of_zero_is_shown_as_zero() {
+    let folder = TempDir::new().unwrap();
+    let text = "time_ms,op,key,delay_ms\n0,schedule,1,0\n5,schedule,1,2000\n";
+    let trace = file_of(&folder, "trace.csv", text.as_bytes());
+    let picture = folder.path().join("picture.svg");
+    let arguments = [trace.to_str().unwrap(), "--plot", picture.to_str().unwrap()];
+    let table = text_of(&replay(&arguments));
+    assert!(table.contains("delays: min 0 ns, p50 0 ns, p90 2 s"), "{table}");
+    assert!(fs::read_to_string(picture).unwrap().contains("min 0 ns"));
 }
 
 #[test]

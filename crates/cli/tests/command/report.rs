@@ -128,6 +128,41 @@ fn standard_input_and_a_file_give_the_same_page() {
 }
 
 #[test]
+fn the_page_never_replaces_its_trace() {
+    let folder = TempDir::new().unwrap();
+    let file = few_jobs(&folder);
+    let before = fs::read(&file).unwrap();
+    let detour = folder.path().join(".").join(file.file_name().unwrap());
+    let link = folder.path().join("link.html");
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let refused = |done: Output| {
+        assert_eq!(done.status.code(), Some(2), "{done:?}");
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert!(said.contains("found the trace itself, expected another file"), "{said}");
+        assert_eq!(fs::read(&file).unwrap(), before);
+    };
+    for other in [&file, &detour, &link].into_iter().filter(|other| other.exists()) {
+        let [file, other] = [&file, other].map(|path| path.to_str().unwrap());
+        refused(report(&[file, "-o", other, "--limit-time", "0s"]));
+        refused(report(&[other, "-o", file, "--limit-time", "0s"]));
+    }
+    #[cfg(target_os = "linux")]
+    {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tickwheel"));
+        let arguments = ["report", "-", "--limit-time", "0s", "-o", file.to_str().unwrap()];
+        refused(command.args(arguments).stdin(File::open(&file).unwrap()).output().unwrap());
+    }
+}
+
+#[test]
+fn a_page_of_a_part_of_the_trace_says_so() {
+    let folder = TempDir::new().unwrap();
+    let page = page_with(&folder, &few_jobs(&folder), &["--operations", "2000"]);
+    assert!(page.contains("The first 2,000 operations over "), "{page}");
+}
+
+#[test]
 fn wrong_input_leaves_no_page() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("bad.csv");
