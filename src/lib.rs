@@ -146,7 +146,8 @@ mod wheel_map;
 
 #[cfg(feature = "std")]
 pub use delay::{
-    DelayMap, DelayQueue, DelayReceiver, DelaySender, Delayed, Due, SendError, delay_channel,
+    DelayKey, DelayMap, DelayQueue, DelayReceiver, DelaySender, Delayed, Due, SendError,
+    delay_channel,
 };
 #[cfg(feature = "std")]
 pub use expiring::{ExpiringMap, ExpiringMapBuilder, InsertError};

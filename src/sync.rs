@@ -13,7 +13,7 @@
 //! | `Advancing` | nothing: one thread at a time advances a `ManualClock` | |
 //! | `Map` | one shard of an `ExpiringMap` | `Advancing`, `Map` |
 //! | `Followers` | the timers that go by a `ManualClock` | `Advancing` |
-//! | `Channel` | the wheel of a `delay_channel` | `Advancing` |
+//! | `Channel` | a shard of a `delay_channel`, or the receivers that wait | `Advancing` |
 //! | `Life` | whether the worker of a timer runs | |
 //! | `Shard` | the wheel of a shard | `Map` |
 //! | `Repeating` | one repeating timeout | `Shard` |
@@ -130,6 +130,25 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
+/// Locks `mutex`, which every thread holds for a short time only: tries for longer than that before
+/// it goes to sleep for it.
+#[inline]
+pub(crate) fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    try_lock(mutex).unwrap_or_else(|| wait_for_lock(mutex))
+}
+
+#[cold]
+fn wait_for_lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    let tries = if cfg!(loom) { 0 } else { TRIES };
+    for _ in 0..tries {
+        core::hint::spin_loop();
+        if let Some(guard) = try_lock(mutex) {
+            return guard;
+        }
+    }
+    lock(mutex)
+}
+
 pub(crate) fn this_thread() -> ThreadId {
     thread::current().id()
 }
@@ -210,6 +229,11 @@ mod ordered {
         static HELD: Cell<u32> = Cell::default();
     }
 }
+
+/// How often a thread tries the lock before it goes to sleep for it: for longer than the lock is
+/// held in all but a few cases. To be woken up takes longer than that, and milliseconds if the core
+/// has other work meanwhile.
+const TRIES: usize = 500;
 
 #[cfg(all(test, not(loom)))]
 mod tests {

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 use tickwheel::{
-    DelayMap, DelayQueue, DelayReceiver, DelaySender, Driver, Interval, Key, ManualClock,
+    DelayKey, DelayMap, DelayQueue, DelayReceiver, DelaySender, Driver, Interval, Key, ManualClock,
     MissedTick, Mode, Next, Timeout, Timer, delay_channel, most_steps_under_a_lock, steps,
 };
 
@@ -450,7 +450,7 @@ macro_rules! shared {
 }
 
 /// The key that a number has now.
-fn set(keys: &mut Vec<Key>, number: u64, key: Key) {
+fn set<K>(keys: &mut Vec<K>, number: u64, key: K) {
     match keys.get_mut(number as usize) {
         Some(old) => *old = key,
         None => keys.push(key),
@@ -583,7 +583,7 @@ impl Kind for Map {
 struct Channel {
     sender: DelaySender<u64>,
     receiver: DelayReceiver<u64>,
-    keys: Vec<Key>,
+    keys: Vec<DelayKey>,
 }
 
 impl Kind for Channel {
@@ -624,6 +624,7 @@ impl Kind for Channel {
             "reset" => _ = key.map(|key| sender.reset(key, delay)),
             "reset_at" => _ = key.map(|key| sender.reset_at(key, at)),
             "is_closed" => assert!(!sender.is_closed()),
+            "len" | "is_empty" => _ = black_box((sender.len(), sender.is_empty())),
             _ => return false,
         }
         true

@@ -1059,6 +1059,110 @@ fn the_receiver_goes_as_a_sender_inserts() {
     });
 }
 
+/// Explores a model with a channel of two shards, one for this thread and one for another.
+fn sharded_race<T: Send + 'static>(
+    model: impl Fn(Race, DelaySender<T>, DelayReceiver<T>) + Send + Sync + 'static,
+) {
+    race_of(
+        THREE,
+        |builder| builder.shards(2),
+        move |race| {
+            let (sender, receiver) = delay_channel(&race.timer);
+            model(race, sender, receiver);
+        },
+    );
+}
+
+#[test]
+fn inserted_in_another_shard_as_the_receiver_falls_asleep_it_comes() {
+    sharded_race(|Race { due, far, .. }, sender, mut receiver| {
+        sender.insert_at("far", far).unwrap();
+        let here = || Task::new().receive(&mut receiver);
+        let there = move || assert!(sender.insert_at("due", due).is_ok());
+        assert_eq!(both(here, there).0, Some("due"));
+        assert_eq!(receiver.len(), 1);
+    });
+}
+
+#[test]
+fn inserted_in_two_shards_as_the_receiver_falls_asleep_both_come() {
+    sharded_race(|Race { due, .. }, sender, mut receiver| {
+        let other = sender.clone();
+        let there = move || assert!(other.insert_at(2, due).is_ok());
+        let here = || {
+            assert!(sender.insert_at(1, due).is_ok());
+            drop(sender);
+            let task = Task::new();
+            let come: Vec<_> = std::iter::from_fn(|| task.receive(&mut receiver)).collect();
+            assert_eq!((come.len(), come.iter().sum::<u32>()), (2, 3));
+        };
+        both(here, there);
+    });
+}
+
+/// The second goes into a shard of which the first is being told.
+#[test]
+fn two_inserted_in_one_shard_as_the_receiver_falls_asleep_both_come() {
+    channel_race(|Race { due, .. }, sender, mut receiver| {
+        let other = sender.clone();
+        let there = move || assert!(other.insert_at(2, due).is_ok());
+        let here = || {
+            assert!(sender.insert_at(1, due).is_ok());
+            drop(sender);
+            let task = Task::new();
+            std::iter::from_fn(|| task.receive(&mut receiver)).count()
+        };
+        assert_eq!(both(here, there).0, 2);
+    });
+}
+
+#[test]
+fn one_of_two_receivers_gets_it_and_both_end() {
+    channel_race(|Race { due, .. }, sender, mut receiver| {
+        let mut other = receiver.clone();
+        sender.insert_at((), due).unwrap();
+        drop(sender);
+        let receive = |receiver: &mut DelayReceiver<()>| {
+            let task = Task::new();
+            std::iter::from_fn(|| task.receive(receiver)).count()
+        };
+        let (here, there) = both(|| receive(&mut receiver), move || receive(&mut other));
+        assert_eq!(here + there, 1);
+    });
+}
+
+#[test]
+fn the_last_value_is_taken_and_the_last_sender_goes_and_the_other_receiver_ends() {
+    channel_race(|Race { due, .. }, sender, mut receiver| {
+        let mut other = receiver.clone();
+        sender.insert_at((), due).unwrap();
+        let here = || {
+            let task = Task::new();
+            std::iter::from_fn(|| task.receive(&mut receiver)).count()
+        };
+        let there = move || {
+            drop(sender);
+            usize::from(Task::new().receive(&mut other).is_some())
+        };
+        let (here, there) = both(here, there);
+        assert_eq!(here + there, 1);
+    });
+}
+
+#[test]
+fn a_receiver_that_was_to_be_woken_goes_and_the_other_one_gets_it() {
+    channel_race(|Race { due, .. }, sender, mut receiver| {
+        let (mut other, task) = (receiver.clone(), Task::new());
+        assert!(other.poll_expired(&mut Context::from_waker(&task.waker)).is_pending());
+        let there = move || {
+            assert!(sender.insert_at(1, due).is_ok());
+            drop(other);
+        };
+        assert_eq!(both(|| Task::new().receive(&mut receiver), there).0, Some(1));
+        assert_eq!(task.wakers(), 0);
+    });
+}
+
 /// A map of one shard, whose hook counts.
 fn counted_map(Race { timer, fired, .. }: &Race) -> ExpiringMap<u32, u32> {
     let count = fired.clone();

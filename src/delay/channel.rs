@@ -2,34 +2,50 @@
 
 use super::{Delayed, Source};
 use crate::platform::Instant;
-use crate::sync::{Mutex, Rank, ThreadId, lock, this_thread};
+use crate::sync::{
+    AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Rank, ThreadId, lock, lock_soon,
+    this_thread,
+};
 use crate::ticks::NEVER;
-use crate::timer::Hub;
+use crate::timer::{Hub, of_this_thread};
 use crate::wheel::Memory;
 use crate::{Expired, Key, Timer, Wheel};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 use core::mem::replace;
 use core::task::Waker;
 use core::time::Duration;
+use crossbeam_utils::CachePadded;
 
 /// Makes a channel on `timer` whose values come out when their time has come.
 ///
-/// Clones of the [`DelaySender`] insert, move and remove values, from any thread. The one
+/// Clones of the [`DelaySender`] insert, move and remove values, from any thread. The
 /// [`DelayReceiver`] hands them out by deadline, to a task that [awaits](DelayReceiver::next) them
 /// or to a thread that [blocks](DelayReceiver::recv), and ends when all senders are gone and no
-/// value is left. A program that fills and empties a queue in one place takes a
-/// [`DelayQueue`](crate::DelayQueue), which needs no lock.
+/// value is left. Clones of the receiver share the values: each goes to one of them. A program that
+/// fills and empties a queue in one place takes a [`DelayQueue`](crate::DelayQueue), which needs no
+/// lock.
 ///
-/// - Values of equal deadlines come out in the order in which the channel got them, whichever
-///   thread inserted them.
-/// - Each call takes the lock of the channel for constant time, amortised, and no caller waits for
-///   more than a bounded batch of work, unless the receiver calls
-///   [`shrink_to_fit`](Delayed::shrink_to_fit). The call that takes out the last of many values
-///   gives back their memory, with no lock held, which takes milliseconds after a million. No
-///   foreign code runs under the lock: not a waker, not the `Drop` of a value.
-/// - A sender wakes the receiver only for a value that is due earlier than all others. The last
-///   sender wakes it when it goes and no value is left.
+/// A channel has as many shards as its timer. Each thread inserts into one of them, and a task on
+/// the timer's worker into that of its own timeout. So threads that insert at once do not wait for
+/// each other, and do not write to the same memory.
+///
+/// - Of the values that are due when a receiver looks, the one with the earliest deadline comes out
+///   first. Values of equal deadlines come out in the order in which their shard got them. The
+///   order between shards is unspecified for equal deadlines; a timer with
+///   [one shard](crate::TimerBuilder::shards) has no such case.
+/// - Each call takes the lock of one shard for constant time, amortised, and no caller waits for
+///   more than a bounded batch of work, unless a receiver calls
+///   [`shrink_to_fit`](Delayed::shrink_to_fit). The call that takes the last of many values out of
+///   a shard gives back their memory, with no lock held, which takes milliseconds after a million.
+///   No foreign code runs under a lock: not a waker, not the `Drop` of a value.
+/// - Each receiver that waits is woken for the value that is due next, and one of them gets it. So
+///   no receiver that is dropped, or does not look, holds up another.
+/// - A sender wakes a receiver only for a value that is due earlier than all others that the
+///   receiver knew of, or while the receiver looks. The last sender wakes the receivers when it
+///   goes and no value is left, and so does the receiver that gets the last value after that.
 ///
 /// ```
 /// use std::time::Duration;
@@ -54,55 +70,86 @@ use core::time::Duration;
 /// ```
 #[must_use]
 pub fn delay_channel<T>(timer: &Timer) -> (DelaySender<T>, DelayReceiver<T>) {
-    let shard = timer.shard();
-    let wheel = Wheel::new(shard.mode());
-    let inner = Inner {
-        wheel,
-        senders: 1,
-        is_closed: false,
-        watcher: None,
-        woken_by: None,
-        watched: NEVER,
-        placed: 0,
-    };
-    let inner = Mutex::new(Rank::Channel, inner);
-    let shared = Arc::new(Shared { hub: Arc::clone(&shard.hub), inner });
-    let receiver = Delayed::on(timer, Channel(Arc::clone(&shared)));
-    (DelaySender(shared), receiver)
+    let (shard, shards) = (timer.shard(), timer.shards());
+    let new = |_| CachePadded::new(Mutex::new(Rank::Channel, State::new(Wheel::new(shard.mode()))));
+    let mut waiting = Waiting { receivers: Vec::with_capacity(1), last: 0 };
+    let number = waiting.add();
+    let shared = Arc::new(Shared {
+        hub: Arc::clone(&shard.hub),
+        shards: (0..shards).map(new).collect(),
+        next: (0..shards).map(|_| AtomicU64::new(NEVER)).collect(),
+        senders: AtomicUsize::new(1),
+        waiting: CachePadded::new(Mutex::new(Rank::Channel, waiting)),
+    });
+    let channel = Channel { shared: Arc::clone(&shared), number, now: 0, waker: None };
+    (DelaySender(shared), Delayed::on(timer, channel))
 }
 
 /// Fills a delay channel, from [`delay_channel`]. Clones fill the same channel.
 pub struct DelaySender<T>(Arc<Shared<T>>);
 
 /// Hands out the values of a delay channel, from [`delay_channel`], in one of the ways of
-/// [`Delayed`]. Ends when all senders are gone and no value is left.
+/// [`Delayed`]. Ends when all senders are gone and no value is left. Clones hand out the values of
+/// the same channel, each value once.
 ///
-/// Dropping it drops the values that are left, and from then on the channel takes no values.
+/// Dropping the last one drops the values that are left, and from then on the channel takes no
+/// values.
 pub type DelayReceiver<T> = Delayed<Channel<T>>;
 
-/// Says that the receiver of a delay channel is gone, and gives back the value that it did not get.
+/// Names one value of one delay channel, and nothing once that value is gone, as a [`Key`] does in
+/// a wheel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DelayKey {
+    shard: u32,
+    key: Key,
+}
+
+/// Says that the receivers of a delay channel are gone, and gives back the value that they did not
+/// get.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SendError<T>(pub T);
 
+/// Ticks are those of the timer. A thread holds one of these locks at a time.
 struct Shared<T> {
     hub: Arc<Hub>,
-    inner: Mutex<Inner<T>>,
+    shards: Box<[CachePadded<Mutex<State<T>>>]>,
+    /// For each shard a tick that is not after any deadline in it. Written under the lock of the
+    /// shard. No two shards have a line of memory of their own for it, because receivers read all
+    /// of these, and a thread that inserts reads and writes it only for a value that comes first.
+    next: Box<[AtomicU64]>,
+    senders: AtomicUsize,
+    waiting: CachePadded<Mutex<Waiting>>,
 }
 
-struct Inner<T> {
-    /// By the ticks of the timer.
+/// A shard.
+struct State<T> {
     wheel: Wheel<T>,
-    senders: usize,
-    /// The receiver is gone.
+    /// The receivers are gone.
     is_closed: bool,
-    /// To be woken for a value that is due before `watched`, and when all senders are gone.
-    watcher: Option<Arc<Waker>>,
-    /// The last thread that woke it since the receiver looked, or is about to. Other threads wake
-    /// it, too, because that one may have lost its core before it does.
-    woken_by: Option<ThreadId>,
-    watched: u64,
+    /// Each receiver that waits looks at this tick at the latest, or has been woken. So a value
+    /// that is not due before it needs no wake-up.
+    told: u64,
+    /// How often a receiver has looked, and made `told` the next tick of the wheel.
+    looks: u64,
     /// How many values were inserted or moved since the wheel last gave back its memory.
     placed: u64,
+}
+
+struct Waiting {
+    /// All that there are, by number.
+    receivers: Vec<Waiter>,
+    /// The last number that was given to a receiver.
+    last: u64,
+}
+
+struct Waiter {
+    number: u64,
+    /// To be woken for a value that is due before `watched`, and when the channel is over.
+    waker: Option<Arc<Waker>>,
+    watched: u64,
+    /// The last thread that woke it since it looked, or is about to. Other threads wake it, too,
+    /// because that one may have lost its core before it does.
+    woken_by: Option<ThreadId>,
 }
 
 impl<T> DelaySender<T> {
@@ -110,7 +157,7 @@ impl<T> DelaySender<T> {
     ///
     /// # Errors
     ///
-    /// If the receiver is gone. The error gives the value back.
+    /// If the receivers are gone. The error gives the value back.
     ///
     /// ```
     /// use std::time::Duration;
@@ -120,8 +167,8 @@ impl<T> DelaySender<T> {
     /// drop(receiver);
     /// assert_eq!(sender.insert("value", Duration::ZERO), Err(SendError("value")));
     /// ```
-    pub fn insert(&self, value: T, delay: Duration) -> Result<Key, SendError<T>> {
-        self.schedule(value, self.0.hub.deadline_after(delay))
+    pub fn insert(&self, value: T, delay: Duration) -> Result<DelayKey, SendError<T>> {
+        self.0.schedule(value, self.0.hub.deadline_after(delay))
     }
 
     /// Inserts `value`, to come out at `deadline`, or at once if that has passed, and returns its
@@ -130,20 +177,20 @@ impl<T> DelaySender<T> {
     /// # Errors
     ///
     /// Those of [`insert`](Self::insert).
-    pub fn insert_at(&self, value: T, deadline: Instant) -> Result<Key, SendError<T>> {
-        self.schedule(value, self.0.hub.ticks.deadline(deadline))
+    pub fn insert_at(&self, value: T, deadline: Instant) -> Result<DelayKey, SendError<T>> {
+        self.0.schedule(value, self.0.hub.ticks.deadline(deadline))
     }
 
     /// Removes the value that `key` names, and returns it. Returns None if it is gone: it came out,
-    /// or a sender removed it, or the receiver is gone. If the call returns the value, the receiver
-    /// never gets it.
+    /// or a sender removed it, or the receivers are gone. If the call returns the value, no
+    /// receiver ever gets it.
     ///
     /// Cost: O(1) amortised, O(p) in one call.
-    pub fn remove(&self, key: Key) -> Option<T> {
-        let mut inner = lock(&self.0.inner);
-        let value = inner.wheel.cancel(key)?;
-        let memory = inner.take_memory_if_emptied();
-        drop(inner);
+    pub fn remove(&self, key: DelayKey) -> Option<T> {
+        let mut state = self.0.lock(key.shard as usize)?;
+        let value = state.wheel.cancel(key.key)?;
+        let memory = state.take_memory_if_emptied();
+        drop(state);
         drop(memory);
         Some(value)
     }
@@ -152,68 +199,154 @@ impl<T> DelaySender<T> {
     /// it was, and returns whether the value is there. The key stays good.
     ///
     /// The value counts as inserted anew: among equal deadlines it comes out last.
-    pub fn reset(&self, key: Key, delay: Duration) -> bool {
-        self.reschedule(key, self.0.hub.deadline_after(delay))
+    pub fn reset(&self, key: DelayKey, delay: Duration) -> bool {
+        self.0.reschedule(key, self.0.hub.deadline_after(delay))
     }
 
     /// Moves the deadline to `deadline`, and is like [`reset`](Self::reset) otherwise. A deadline
     /// in the past is due at once.
-    pub fn reset_at(&self, key: Key, deadline: Instant) -> bool {
-        self.reschedule(key, self.0.hub.ticks.deadline(deadline))
+    pub fn reset_at(&self, key: DelayKey, deadline: Instant) -> bool {
+        self.0.reschedule(key, self.0.hub.ticks.deadline(deadline))
     }
 
-    /// Returns whether the receiver is gone, so that the channel takes no values.
+    /// Returns the number of values, with those that are due. Locks one shard after the other, so
+    /// a value that goes while another comes may count twice, or not at all.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns whether there are no values, as [`len`](Self::len) counts them.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns whether the receivers are gone, so that the channel takes no values.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        lock(&self.0.inner).is_closed
-    }
-
-    fn schedule(&self, value: T, deadline: u64) -> Result<Key, SendError<T>> {
-        let mut inner = lock(&self.0.inner);
-        if inner.is_closed {
-            return Err(SendError(value));
-        }
-        let key = inner.wheel.schedule(deadline, value);
-        inner.placed += 1;
-        let watcher = inner.watcher_before(deadline);
-        drop(inner);
-        self.0.wake(watcher);
-        Ok(key)
-    }
-
-    fn reschedule(&self, key: Key, deadline: u64) -> bool {
-        let mut inner = lock(&self.0.inner);
-        if !inner.wheel.reschedule(key, deadline) {
-            return false;
-        }
-        inner.placed += 1;
-        let watcher = inner.watcher_before(deadline);
-        drop(inner);
-        self.0.wake(watcher);
-        true
+        lock_soon(of_this_thread(&self.0.shards).1).is_closed
     }
 }
 
 impl<T> Shared<T> {
-    /// Wakes a waker. Call this with no lock held. The timer is told of a panic, which must fail
-    /// neither a sender nor another task that waits.
-    fn wake(&self, waker: Option<Arc<Waker>>) {
-        if let Some(waker) = &waker {
-            self.hub.guarded(|| waker.wake_by_ref());
+    fn schedule(&self, value: T, deadline: u64) -> Result<DelayKey, SendError<T>> {
+        let (number, shard) = of_this_thread(&self.shards);
+        let mut state = lock_soon(shard);
+        if state.is_closed {
+            return Err(SendError(value));
         }
-        self.let_go(waker);
+        let key = state.wheel.schedule(deadline, value);
+        self.release(number, state, deadline);
+        Ok(DelayKey { shard: number as u32, key })
     }
 
-    /// Drops a waker, as [`wake`](Self::wake) wakes one.
+    fn reschedule(&self, DelayKey { shard, key }: DelayKey, deadline: u64) -> bool {
+        let number = shard as usize;
+        let Some(mut state) = self.lock(number) else { return false };
+        let is_there = state.wheel.reschedule(key, deadline);
+        if is_there {
+            self.release(number, state, deadline);
+        }
+        is_there
+    }
+
+    /// Returns None for a key of another channel.
+    fn lock(&self, number: usize) -> Option<MutexGuard<'_, State<T>>> {
+        self.shards.get(number).map(|shard| lock_soon(shard))
+    }
+
+    /// Releases the lock of a shard after a value was placed, and wakes the receivers that would
+    /// look too late.
+    #[inline]
+    fn release(&self, number: usize, mut state: MutexGuard<'_, State<T>>, deadline: u64) {
+        state.placed += 1;
+        if deadline < state.told {
+            self.tell(number, state, deadline);
+        }
+    }
+
+    /// Wakes the receivers, and only then lowers `told`: a thread that loses its core in between
+    /// holds up no value of another.
+    ///
+    /// A receiver that begins to wait is in `waiting` before it reads `next`. So it reads what this
+    /// wrote, or is found here.
+    #[cold]
+    fn tell(&self, number: usize, state: MutexGuard<'_, State<T>>, deadline: u64) {
+        let next = &self.next[number];
+        next.store(deadline.min(next.load(Ordering::Relaxed)), Ordering::Relaxed);
+        let looks = state.looks;
+        drop(state);
+        self.wake_those(|waiter| deadline < waiter.watched);
+        let mut state = lock_soon(&self.shards[number]);
+        // A look meanwhile found the value, or that it has gone, and made `told` exact.
+        if state.looks == looks {
+            state.told = state.told.min(deadline);
+        }
+    }
+
+    /// Makes what is known of a shard exact, which a receiver has locked.
+    fn looked(&self, number: usize, state: &mut State<T>) -> u64 {
+        let next = state.wheel.next_wake().unwrap_or(NEVER);
+        state.told = next;
+        state.looks += 1;
+        // The receivers share a line of memory with others, and mostly it is the same tick.
+        if self.next[number].load(Ordering::Relaxed) != next {
+            self.next[number].store(next, Ordering::Relaxed);
+        }
+        next
+    }
+
+    /// Returns the number of the shard with the earliest tick, that tick, and the earliest one of
+    /// all other shards.
+    fn earliest(&self) -> (usize, u64, u64) {
+        let mut found = (0, NEVER, NEVER);
+        for (number, next) in self.next.iter().enumerate() {
+            let next = next.load(Ordering::Relaxed);
+            if next < found.1 {
+                found = (number, next, found.1);
+            } else {
+                found.2 = found.2.min(next);
+            }
+        }
+        found
+    }
+
+    /// Returns whether no value is left and none can come.
+    fn is_over(&self) -> bool {
+        self.senders.load(Ordering::Acquire) == 0 && self.is_empty()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.shards.iter().all(|shard| lock_soon(shard).wheel.is_empty())
+    }
+
+    fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock_soon(shard).wheel.len()).sum()
+    }
+
+    /// Wakes the receivers that wait, and of which that is true, with no lock held. The timer is
+    /// told of a panic, which must fail neither a sender nor another task that waits.
+    fn wake_those(&self, is_one: impl Fn(&Waiter) -> bool) {
+        let mut last = 0;
+        loop {
+            let next = lock(&self.waiting).next_to_wake(last, &is_one);
+            let Some((number, waker)) = next else { return };
+            last = number;
+            self.hub.guarded(|| waker.wake_by_ref());
+            self.let_go(Some(waker));
+        }
+    }
+
+    /// Drops a waker, as [`wake_those`](Self::wake_those) wakes one.
     fn let_go(&self, waker: Option<Arc<Waker>>) {
         self.hub.guarded(|| drop(waker));
     }
 }
 
-impl<T> Inner<T> {
-    /// Returns whether no value is left and none can come.
-    fn is_over(&self) -> bool {
-        self.senders == 0 && self.wheel.is_empty()
+impl<T> State<T> {
+    fn new(wheel: Wheel<T>) -> Self {
+        Self { wheel, is_closed: false, told: NEVER, looks: 0, placed: 0 }
     }
 
     /// Takes the memory out of a wheel that was emptied, for the caller to drop with no lock held.
@@ -226,119 +359,188 @@ impl<T> Inner<T> {
         self.placed = 0;
         Some(self.wheel.take_memory())
     }
+}
 
-    /// Returns the waker of the receiver if it has to look again before `deadline`, and this thread
-    /// has not woken it.
-    fn watcher_before(&mut self, deadline: u64) -> Option<Arc<Waker>> {
-        let watcher = self.watcher.as_ref().filter(|_| deadline < self.watched)?;
+impl Waiting {
+    /// Adds a receiver, and returns its number.
+    fn add(&mut self) -> u64 {
+        self.last += 1;
+        let number = self.last;
+        self.receivers.push(Waiter { number, waker: None, watched: NEVER, woken_by: None });
+        number
+    }
+
+    /// Returns where a receiver is.
+    fn position(&self, number: u64) -> usize {
+        self.receivers.partition_point(|waiter| waiter.number < number)
+    }
+
+    /// Returns the next receiver after number `last` that waits, that this thread has not woken,
+    /// and of which that is true. It counts as woken.
+    fn next_to_wake(
+        &mut self,
+        last: u64,
+        is_one: impl Fn(&Waiter) -> bool,
+    ) -> Option<(u64, Arc<Waker>)> {
+        let begin = self.position(last + 1);
         let this_thread = Some(this_thread());
-        let woken_by = replace(&mut self.woken_by, this_thread);
-        (woken_by != this_thread).then(|| Arc::clone(watcher))
+        self.receivers[begin..].iter_mut().find_map(|waiter| {
+            let waker = waiter.waker.as_ref().filter(|_| is_one(waiter))?;
+            let woken_by = replace(&mut waiter.woken_by, this_thread);
+            (woken_by != this_thread).then(|| (waiter.number, Arc::clone(waker)))
+        })
     }
 }
 
 impl<T> Clone for DelaySender<T> {
     fn clone(&self) -> Self {
-        lock(&self.0.inner).senders += 1;
+        self.0.senders.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(&self.0))
     }
 }
 
 impl<T> Drop for DelaySender<T> {
     fn drop(&mut self) {
-        let mut inner = lock(&self.0.inner);
-        inner.senders -= 1;
-        let watcher = if inner.is_over() { inner.watcher.take() } else { None };
-        drop(inner);
-        self.0.wake(watcher);
+        // A receiver that begins to wait is in `waiting` before it reads the count.
+        if self.0.senders.fetch_sub(1, Ordering::AcqRel) == 1 && self.0.is_empty() {
+            self.0.wake_those(|_| true);
+        }
     }
 }
 
-/// The end of the receiver. Nothing outside of this crate can name it.
+/// The end of a receiver. Nothing outside of this crate can name it.
 #[expect(missing_debug_implementations, unnameable_types, reason = "it is sealed")]
-pub struct Channel<T>(Arc<Shared<T>>);
+pub struct Channel<T> {
+    shared: Arc<Shared<T>>,
+    /// Of this receiver, among those of the channel.
+    number: u64,
+    /// The last tick at which it looked.
+    now: u64,
+    /// The waker that senders wake.
+    waker: Option<Arc<Waker>>,
+}
+
+impl<T> Channel<T> {
+    /// Says until when this receiver waits, unless it is woken, and who is to be woken then.
+    fn wait_until(&self, watched: u64) {
+        let mut waiting = lock(&self.shared.waiting);
+        let position = waiting.position(self.number);
+        let waiter = &mut waiting.receivers[position];
+        let waker = self.waker.clone();
+        let replaced = replace(&mut waiter.waker, waker);
+        (waiter.watched, waiter.woken_by) = (watched, None);
+        drop(waiting);
+        self.shared.let_go(replaced);
+    }
+}
 
 impl<T> Source for Channel<T> {
-    type Key = Key;
+    type Key = DelayKey;
     type Value = T;
 
-    fn expire(&mut self, now: Option<u64>, work: &mut usize) -> Option<Expired<T>> {
-        loop {
-            let allowed = BATCH.min(*work);
-            let mut left = allowed;
-            let mut inner = lock(&self.0.inner);
-            let now = now.unwrap_or_else(|| inner.wheel.now());
-            if let Some(expired) = inner.wheel.expire_bounded(now, &mut left) {
-                let memory = inner.take_memory_if_emptied();
-                // The task no longer waits.
-                let watcher = inner.watcher.take();
-                drop(inner);
-                self.0.let_go(watcher);
-                drop(memory);
-                return Some(expired);
-            }
-            *work -= allowed - left;
-            if 0 < left || *work == 0 {
+    fn expire(&mut self, now: Option<u64>, work: &mut usize) -> Option<Expired<T, DelayKey>> {
+        self.now = self.now.max(now.unwrap_or(0));
+        while 0 < *work {
+            let (number, next, others) = self.shared.earliest();
+            if self.now < next {
                 return None;
             }
             // Senders have their turn while a bucket of a million is taken apart.
+            let allowed = BATCH.min(*work);
+            let mut left = allowed;
+            let mut state = self.shared.lock(number)?;
+            let due = state.wheel.next_due(self.now, &mut left);
+            // Otherwise another shard is next.
+            let is_first = due.is_some_and(|deadline| deadline <= others);
+            let expired = if is_first { state.wheel.expire(self.now) } else { None };
+            self.shared.looked(number, &mut state);
+            let memory = state.take_memory_if_emptied();
+            let is_empty = state.wheel.is_empty();
+            drop(state);
+            drop(memory);
+            *work -= allowed - left;
+            let Some(Expired { key, deadline, value }) = expired else { continue };
+            // The task no longer waits.
+            self.unwatch();
+            if is_empty && self.shared.is_over() {
+                self.shared.wake_those(|_| true);
+            }
+            return Some(Expired { key: DelayKey { shard: number as u32, key }, deadline, value });
         }
+        None
     }
 
     fn watch(&mut self, waker: &Waker) -> Option<u64> {
-        let mut clone = None;
-        loop {
-            let mut inner = lock(&self.0.inner);
-            let next = inner.wheel.next_wake();
-            let is_over = next.is_none() && inner.senders == 0;
-            let is_known = inner.watcher.as_ref().is_some_and(|known| known.will_wake(waker));
-            if clone.is_none() && !is_over && !is_known {
-                drop(inner);
-                // A waker's `clone` is foreign code, too.
-                clone = Some(Arc::new(waker.clone()));
-                continue;
-            }
-            let watched = next.unwrap_or(NEVER);
-            (inner.watched, inner.woken_by) = (watched, None);
-            let replaced = match clone {
-                _ if is_over => inner.watcher.take(),
-                Some(clone) => inner.watcher.replace(clone),
-                None => None,
+        let is_known = self.waker.as_ref().is_some_and(|known| known.will_wake(waker));
+        // With no lock held: a waker's `clone` is foreign code, too.
+        let clone = if is_known { self.waker.clone() } else { Some(Arc::new(waker.clone())) };
+        let replaced = replace(&mut self.waker, clone);
+        self.wait_until(NEVER);
+        self.shared.let_go(replaced);
+        let next = loop {
+            let (number, next, _) = self.shared.earliest();
+            let Some(mut state) = self.shared.lock(number).filter(|_| next < NEVER) else {
+                break NEVER;
             };
-            drop(inner);
-            self.0.let_go(replaced);
-            return (!is_over).then_some(watched);
+            if self.shared.looked(number, &mut state) == next {
+                break next;
+            }
+        };
+        if next == NEVER && self.shared.is_over() {
+            self.unwatch();
+            return None;
         }
+        self.wait_until(next);
+        Some(next)
     }
 
     fn unwatch(&mut self) {
-        let watcher = lock(&self.0.inner).watcher.take();
-        self.0.let_go(watcher);
+        if let Some(waker) = self.waker.take() {
+            self.wait_until(NEVER);
+            self.shared.let_go(Some(waker));
+        }
     }
 
     fn is_over(&self) -> bool {
-        lock(&self.0.inner).is_over()
+        self.shared.is_over()
     }
 
     fn len(&self) -> usize {
-        lock(&self.0.inner).wheel.len()
+        self.shared.len()
     }
 
     fn shrink_to_fit(&mut self) {
-        lock(&self.0.inner).wheel.shrink_to_fit();
+        self.shared.shards.iter().for_each(|shard| lock_soon(shard).wheel.shrink_to_fit());
+    }
+}
+
+impl<T> Clone for Delayed<Channel<T>> {
+    fn clone(&self) -> Self {
+        let shared = Arc::clone(&self.source.shared);
+        let number = lock(&shared.waiting).add();
+        Self::by(self.sleep.shard(), Channel { shared, number, now: self.source.now, waker: None })
     }
 }
 
 impl<T> Drop for Channel<T> {
     fn drop(&mut self) {
-        let mut inner = lock(&self.0.inner);
-        inner.is_closed = true;
-        let mode = inner.wheel.mode();
-        let left = replace(&mut inner.wheel, Wheel::new(mode));
-        let watcher = inner.watcher.take();
-        drop(inner);
-        self.0.let_go(watcher);
-        // The last, because a value may panic in its `Drop`.
+        self.unwatch();
+        let mut waiting = lock(&self.shared.waiting);
+        let position = waiting.position(self.number);
+        waiting.receivers.remove(position);
+        let is_last = waiting.receivers.is_empty();
+        drop(waiting);
+        if !is_last {
+            return;
+        }
+        let close = |shard: &CachePadded<Mutex<State<T>>>| {
+            let mut state = lock_soon(shard);
+            state.is_closed = true;
+            let mode = state.wheel.mode();
+            replace(&mut state.wheel, Wheel::new(mode))
+        };
+        // All are closed before a value is dropped, which may panic, or call the channel.
+        let left: Vec<_> = self.shared.shards.iter().map(close).collect();
         drop(left);
     }
 }
@@ -363,7 +565,7 @@ impl<T> fmt::Debug for SendError<T> {
 
 impl<T> fmt::Display for SendError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the receiver of the delay channel is gone")
+        f.write_str("the receivers of the delay channel are gone")
     }
 }
 
@@ -372,5 +574,7 @@ impl<T> core::error::Error for SendError<T> {}
 /// Units of work of the wheel at once, under the lock.
 const BATCH: usize = 128;
 
-/// A channel that is emptied gives back its memory after so many values, or more.
+/// A shard that is emptied gives back its memory after so many values, or more.
 const MANY: u64 = 1_024;
+
+const _: () = assert!(size_of::<Option<DelayKey>>() <= 12, "a key is small");

@@ -4,14 +4,14 @@ mod channel;
 mod map;
 mod queue;
 
-pub use channel::{DelayReceiver, DelaySender, SendError, delay_channel};
+pub use channel::{DelayKey, DelayReceiver, DelaySender, SendError, delay_channel};
 pub use map::DelayMap;
 pub use queue::DelayQueue;
 
 use crate::future::{Elapsed, Sleep, Turns, Waits, wait};
 use crate::platform::Instant;
 use crate::ticks::NEVER;
-use crate::timer::Hub;
+use crate::timer::{Hub, Shard};
 use crate::{Expired, Key, ScheduleErrorKind, Timer};
 use alloc::sync::Arc;
 use alloc::task::Wake;
@@ -322,8 +322,8 @@ impl<S: Source> Delayed<S> {
         }
     }
 
-    /// Frees memory that the present values do not need. Their keys stay good. A channel is locked
-    /// meanwhile, so that its senders wait.
+    /// Frees memory that the present values do not need. Their keys stay good. The shards of a
+    /// channel are locked meanwhile, one after the other, so that senders wait.
     ///
     /// Cost: O(n + p).
     pub fn shrink_to_fit(&mut self) {
@@ -465,9 +465,14 @@ impl<S: Source> Delayed<S> {
 impl<S> Delayed<S> {
     /// Awaits `source` on `timer`, which it does not keep alive.
     fn on(timer: &Timer, source: S) -> Self {
+        Self::by(timer.shard(), source)
+    }
+
+    /// Awaits `source` on the timer that has this shard.
+    fn by(shard: &Arc<Shard>, source: S) -> Self {
         Self {
             source,
-            sleep: Sleep::new(timer.shard(), 0),
+            sleep: Sleep::new(shard, 0),
             ends: false,
             waits: false,
             turns: Turns::default(),

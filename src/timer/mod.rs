@@ -38,7 +38,7 @@ pub use timeout::{Timeout, TimeoutGuard};
 
 pub(crate) use hub::{Hub, PendingLimit};
 pub(crate) use life::warn_if_many;
-pub(crate) use shard::{Action, Shard};
+pub(crate) use shard::{Action, Shard, of_this_thread};
 
 use crate::platform::Instant;
 use crate::sync::{AtomicU32, Mutex, Rank};
@@ -189,9 +189,12 @@ impl Timer {
     /// Returns the shard of this thread.
     #[inline]
     pub(crate) fn shard(&self) -> &Arc<Shard> {
-        let (shards, number) = (&self.engine.shards, shard::of_this_thread());
-        // Mostly there are no more threads than shards, and a division takes a while.
-        shards.get(number).unwrap_or_else(|| &shards[number % shards.len()])
+        of_this_thread(&self.engine.shards).1
+    }
+
+    /// Returns the number of shards.
+    pub(crate) fn shards(&self) -> usize {
+        self.engine.shards.len()
     }
 
     /// Returns how many timeouts wait; never more than the [limit](TimerBuilder::max_pending). A

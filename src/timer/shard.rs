@@ -7,9 +7,7 @@ use super::hub::{Hub, Start};
 use super::recording::{Now, ShardLane};
 use super::repeat::Repeating;
 use super::task::{OnceTask, Status, Task, Unfired};
-use crate::sync::{
-    AtomicU64, Condvar, Mutex, MutexGuard, Ordering, Rank, lock, thread_local, try_lock,
-};
+use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering, Rank, lock_soon, thread_local};
 use crate::ticks::NEVER;
 use crate::wheel::Memory;
 use crate::{Expired, Key, Mode, Wheel, WheelStats};
@@ -529,19 +527,7 @@ impl Shard {
     /// Locks the shard for what is not recorded.
     #[inline]
     fn lock_untimed(&self) -> MutexGuard<'_, ShardState> {
-        try_lock(&self.state).unwrap_or_else(|| self.wait_for_lock())
-    }
-
-    #[cold]
-    fn wait_for_lock(&self) -> MutexGuard<'_, ShardState> {
-        let tries = if cfg!(loom) { 0 } else { TRIES };
-        for _ in 0..tries {
-            core::hint::spin_loop();
-            if let Some(state) = try_lock(&self.state) {
-                return state;
-            }
-        }
-        lock(&self.state)
+        lock_soon(&self.state)
     }
 
     /// Locks the shard to schedule one more, with the worker running, or says why not.
@@ -642,14 +628,19 @@ impl ShardState {
     }
 }
 
-/// Returns the number of this thread's shard, modulo the number of shards. Threads take turns.
+/// Returns this thread's one of `shards`, and its number. Threads take turns.
 #[inline]
-pub(super) fn of_this_thread() -> usize {
-    SHARD.with(Cell::get).unwrap_or_else(|| {
+pub(crate) fn of_this_thread<S>(shards: &[S]) -> (usize, &S) {
+    let number = SHARD.with(Cell::get).unwrap_or_else(|| {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         keep_to(number);
         number
-    })
+    });
+    // Mostly there are no more threads than shards, and a division takes a while.
+    match shards.get(number) {
+        Some(shard) => (number, shard),
+        None => (number % shards.len(), &shards[number % shards.len()]),
+    }
 }
 
 /// Makes this thread use shard `number` from now on.
@@ -693,11 +684,6 @@ const BATCH: usize = 128;
 
 /// This many timeouts that are due at once are a burst.
 const BURST: usize = 16;
-
-/// How often a thread tries the lock before it goes to sleep for it: for longer than the lock is
-/// held in all but a few cases. To be woken up takes longer than that, and milliseconds if the core
-/// has other work meanwhile.
-const TRIES: usize = 500;
 
 /// A wheel that is emptied gives back its memory after so many timeouts, or more.
 const MANY: u64 = 1_024;

@@ -1,15 +1,20 @@
 //! The delay channel: what it has in common with a queue and a map, and what it alone has: many
 //! senders, one receiver, and an end. Races are in `tests/loom.rs`.
 
+use crate::common::long;
 use crate::help::{Count, Gate, Hand, Manual, ms, wait_until};
+use fastrand::Rng;
 use shared::{Held, some};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
-use tickwheel::{DelayReceiver, DelaySender, Key, Mode, SendError, Timer, delay_channel};
+use tickwheel::{
+    DelayKey, DelayReceiver, DelaySender, Mode, SendError, Timer, delay_channel, steps,
+};
 
 #[path = "shared.rs"]
 mod shared;
@@ -24,6 +29,12 @@ in_each_mode! {
     a_sender_that_is_held_up_as_it_wakes_the_receiver_holds_up_no_other,
     a_waker_that_panics_fails_no_sender,
     many_threads_and_nothing_is_lost,
+    random_operations_of_many_threads_give_what_a_sorted_map_gives,
+    a_far_jump_costs_what_is_due_however_many_shards_wait,
+    a_key_of_another_channel_finds_nothing,
+    each_receiver_that_waits_is_woken_and_one_gets_it,
+    receivers_share_the_values_and_all_end,
+    a_receiver_that_goes_leaves_the_values_to_others,
 }
 
 /// Two senders, which insert, move and remove in turns.
@@ -31,7 +42,7 @@ struct Kind {
     senders: [DelaySender<u32>; 2],
     receiver: DelayReceiver<u32>,
 }
-type KindKey = Key;
+type KindKey = DelayKey;
 
 impl Kind {
     fn sender(&mut self) -> &DelaySender<u32> {
@@ -39,23 +50,23 @@ impl Kind {
         &self.senders[0]
     }
 
-    fn insert(&mut self, value: u32, delay: Duration) -> Key {
+    fn insert(&mut self, value: u32, delay: Duration) -> DelayKey {
         self.sender().insert(value, delay).expect("it is open")
     }
 
-    fn insert_at(&mut self, value: u32, deadline: Instant) -> Key {
+    fn insert_at(&mut self, value: u32, deadline: Instant) -> DelayKey {
         self.sender().insert_at(value, deadline).expect("it is open")
     }
 
-    fn remove(&mut self, key: Key) -> Option<u32> {
+    fn remove(&mut self, key: DelayKey) -> Option<u32> {
         self.sender().remove(key)
     }
 
-    fn reset(&mut self, key: Key, delay: Duration) -> bool {
+    fn reset(&mut self, key: DelayKey, delay: Duration) -> bool {
         self.sender().reset(key, delay)
     }
 
-    fn reset_at(&mut self, key: Key, deadline: Instant) -> bool {
+    fn reset_at(&mut self, key: DelayKey, deadline: Instant) -> bool {
         self.sender().reset_at(key, deadline)
     }
 }
@@ -79,12 +90,17 @@ fn on(timer: &Timer) -> Kind {
     Kind { senders: [sender.clone(), sender], receiver }
 }
 
-fn replace(channel: &mut Kind, key: Key, value: u32, delay: Duration) -> (Option<u32>, Key) {
+fn replace(
+    channel: &mut Kind,
+    key: DelayKey,
+    value: u32,
+    delay: Duration,
+) -> (Option<u32>, DelayKey) {
     (channel.remove(key), channel.insert(value, delay))
 }
 
 /// Nothing can be asked.
-fn check(_: &mut Kind, _: Key, _: Option<(u32, Instant)>, _: Option<Instant>) {}
+fn check(_: &mut Kind, _: DelayKey, _: Option<(u32, Instant)>, _: Option<Instant>) {}
 
 fn an_earlier_one_wakes_who_waits_and_a_later_one_does_not(mode: Mode) {
     let mut held = Held::new(mode);
@@ -139,7 +155,7 @@ fn without_a_receiver_each_value_comes_back(mode: Mode) {
     assert_eq!(sender.insert(2, ms(10)), Err(SendError(2)));
     assert_eq!((sender.remove(key), sender.reset(key, ms(1))), (None, false));
     let error = sender.insert(3, ms(10)).expect_err("it is closed");
-    assert_eq!(error.to_string(), "the receiver of the delay channel is gone");
+    assert_eq!(error.to_string(), "the receivers of the delay channel are gone");
 }
 
 /// Calls the channel that it is in, and panics then if it is told to.
@@ -266,7 +282,7 @@ fn many_threads_and_nothing_is_lost(mode: Mode) {
         .map(|number| {
             let sender = sender.clone();
             thread::spawn(move || {
-                let mut rng = fastrand::Rng::with_seed(number);
+                let mut rng = Rng::with_seed(number);
                 let mut removed = Vec::new();
                 for value in 0..500_u64 {
                     let value = number * 500 + value;
@@ -294,6 +310,209 @@ fn many_threads_and_nothing_is_lost(mode: Mode) {
     values.extend(threads.into_iter().flat_map(|thread| thread.join().expect("no panic")));
     values.sort_unstable();
     assert!(values.into_iter().eq(0..2_000));
+}
+
+/// Threads, each with its shard, that do what they are told, one after the other.
+struct Crew(Vec<mpsc::Sender<Box<dyn FnOnce() + Send>>>);
+
+impl Crew {
+    fn new(threads: usize) -> Self {
+        let begin = |_| {
+            let (sender, jobs) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+            thread::spawn(move || jobs.into_iter().for_each(|job| job()));
+            sender
+        };
+        Self((0..threads).map(begin).collect())
+    }
+
+    /// Does something on one of the threads, and returns what came of it.
+    fn on<R: Send + 'static>(&self, thread: usize, job: impl FnOnce() -> R + Send + 'static) -> R {
+        let (sender, done) = mpsc::channel();
+        let job = Box::new(move || sender.send(job()).expect("it waits"));
+        self.0[thread].send(job).expect("it is there");
+        done.recv().expect("no panic")
+    }
+}
+
+/// At each look all that is due comes, by deadline; what one thread inserted or moved last for the
+/// same tick comes last.
+fn random_operations_of_many_threads_give_what_a_sorted_map_gives(mode: Mode) {
+    const THREADS: usize = 4;
+    for seed in 0..long(2, 20) {
+        let mut rng = Rng::with_seed(seed);
+        let (manual, hand, crew) = (Manual::new(mode), Hand::new(), Crew::new(THREADS));
+        let (sender, mut receiver) = delay_channel(&manual.timer);
+        // By tick, thread of the shard, and order.
+        let mut pending: BTreeMap<(u64, usize, u32), u32> = BTreeMap::new();
+        let (mut keys, mut waits) = (Vec::new(), false);
+        for order in 0..300_u32 {
+            let most = [5, 100, 5_000][rng.usize(..3)];
+            let delay = rng.u64(..most);
+            let tick = manual.now() + delay;
+            let (thread, inside) = (rng.usize(..THREADS), sender.clone());
+            let which = rng.usize(..keys.len().max(1));
+            match (rng.u32(..8), keys.get_mut(which)) {
+                (0, Some((key, place))) => {
+                    let key = *key;
+                    let removed = crew.on(thread, move || inside.remove(key));
+                    assert_eq!(removed, pending.remove(place));
+                }
+                (1 | 2, Some((key, place))) => {
+                    let key = *key;
+                    let is_there = crew.on(thread, move || inside.reset(key, ms(delay)));
+                    let value = pending.remove(place);
+                    assert_eq!(is_there, value.is_some());
+                    if let Some(value) = value {
+                        *place = (tick, place.1, order);
+                        pending.insert(*place, value);
+                    }
+                }
+                (3..6, _) => {
+                    let insert = move || inside.insert(order, ms(delay)).expect("it is open");
+                    let place = (tick, thread, order);
+                    keys.push((crew.on(thread, insert), place));
+                    pending.insert(place, order);
+                }
+                _ => {
+                    manual.jump(rng.u64(..50));
+                    let later = pending.split_off(&(manual.now() + 1, 0, 0));
+                    let due = std::mem::replace(&mut pending, later);
+                    assert!(due.is_empty() || !waits || hand.woken() > 0, "woken in time");
+                    let places: BTreeMap<u32, _> =
+                        due.iter().map(|(place, value)| (*value, *place)).collect();
+                    let come: Vec<_> =
+                        take(&mut receiver, &hand).iter().map(|value| places[value]).collect();
+                    assert!(come.iter().collect::<BTreeSet<_>>().into_iter().eq(due.keys()));
+                    assert_eq!(come.len(), due.len());
+                    assert!(come.is_sorted_by_key(|place| place.0), "by deadline");
+                    for thread in 0..THREADS {
+                        assert!(come.iter().filter(|place| place.1 == thread).is_sorted());
+                    }
+                    waits = true;
+                    hand.woken();
+                }
+            }
+            assert_eq!((sender.len(), receiver.len()), (pending.len(), pending.len()));
+        }
+    }
+}
+
+/// All that is due.
+fn take(receiver: &mut DelayReceiver<u32>, hand: &Hand) -> Vec<u32> {
+    let mut values = Vec::new();
+    loop {
+        match receiver.poll_expired(&mut hand.context()) {
+            Poll::Ready(Some(due)) => values.push(due.expect("it runs").value),
+            // It gives way to others now and then.
+            Poll::Pending if hand.woken() > 0 => {}
+            _ => return values,
+        }
+    }
+}
+
+/// In a hashed wheel a value that is far away comes up once per round.
+fn a_far_jump_costs_what_is_due_however_many_shards_wait(mode: Mode) {
+    const FAR: u64 = 1 << 32;
+    let (manual, hand, crew) = (Manual::new(mode), Hand::new(), Crew::new(4));
+    let (sender, mut receiver) = delay_channel(&manual.timer);
+    for thread in 0..4 {
+        let inside = sender.clone();
+        let insert = move || inside.insert(thread, ms(FAR + u64::from(thread))).map(drop);
+        assert_eq!(crew.on(thread as usize, insert), Ok(()));
+    }
+    manual.clock.jump(ms(FAR + 1));
+    let before = steps();
+    assert_eq!(take(&mut receiver, &hand), [0, 1]);
+    assert!(steps() - before < 1_000, "{} steps", steps() - before);
+    assert_eq!(receiver.len(), 2);
+}
+
+fn a_key_of_another_channel_finds_nothing(mode: Mode) {
+    let timers = [8, 1].map(|shards| Manual::built(mode, |builder| builder.shards(shards)));
+    let (large, _receiver) = delay_channel(&timers[0].timer);
+    let (small, _other) = delay_channel::<u32>(&timers[1].timer);
+    let crew = Crew::new(8);
+    for thread in 0..8 {
+        let large = large.clone();
+        let key = crew.on(thread, move || large.insert(0, ms(10)).expect("it is open"));
+        assert_eq!((small.remove(key), small.reset(key, ms(1))), (None, false));
+    }
+    assert_eq!((large.len(), small.len(), small.is_empty()), (8, 0, true));
+}
+
+fn each_receiver_that_waits_is_woken_and_one_gets_it(mode: Mode) {
+    let (manual, hands) = (Manual::new(mode), [(); 3].map(|()| Hand::new()));
+    let (sender, receiver) = delay_channel(&manual.timer);
+    let mut receivers = [(); 3].map(|()| receiver.clone());
+    let mut poll = |which: usize| {
+        let due = receivers[which].poll_expired(&mut hands[which].context());
+        due.map(|due| due.map(|due| due.expect("it runs").value))
+    };
+    let woken = || hands.each_ref().map(Hand::woken);
+    assert!((0..3).all(|which| poll(which).is_pending()));
+    sender.insert(1, ms(10)).expect("it is open");
+    assert_eq!(woken(), [1; 3]);
+    // One does not look. It is in nobody's way.
+    assert!(poll(1).is_pending() && poll(2).is_pending());
+    manual.advance(10);
+    assert_eq!(woken(), [0, 1, 1]);
+    assert_eq!((poll(1), poll(2)), (Poll::Ready(Some(1)), Poll::Pending));
+    // It has its value, and waits no more. The first has not looked since it was woken.
+    sender.insert(2, ms(10)).expect("it is open");
+    assert_eq!(woken(), [0, 0, 1]);
+    let other = sender.clone();
+    Crew::new(1).on(0, move || other.insert(3, ms(5)).expect("it is open"));
+    assert_eq!(woken(), [1, 0, 1]);
+    assert_eq!((poll(0), poll(1), poll(2)), (EMPTY, EMPTY, EMPTY));
+    manual.advance(10);
+    assert_eq!(woken(), [1; 3]);
+    assert_eq!((poll(2), poll(0), poll(1)), (Poll::Ready(Some(3)), Poll::Ready(Some(2)), EMPTY));
+}
+
+fn receivers_share_the_values_and_all_end(mode: Mode) {
+    let manual = Manual::new(mode);
+    let (sender, receiver) = delay_channel(&manual.timer);
+    let receive = |mut receiver: DelayReceiver<u32>| {
+        let due = std::iter::from_fn(move || receiver.recv());
+        due.map(|due| due.expect("it runs").value).collect::<Vec<_>>()
+    };
+    let receivers: Vec<_> = (0..3)
+        .map(|_| {
+            let receiver = receiver.clone();
+            thread::spawn(move || receive(receiver))
+        })
+        .collect();
+    drop(receiver);
+    for value in 0..600 {
+        sender.insert(value, ms(value.into())).expect("it is open");
+    }
+    drop(sender);
+    wait_until(|| {
+        manual.advance(5);
+        receivers.iter().all(|receiver| receiver.is_finished())
+    });
+    let received = receivers.into_iter().map(|receiver| receiver.join().expect("no panic"));
+    let mut values: Vec<_> = received.inspect(|its| assert!(its.is_sorted())).flatten().collect();
+    values.sort_unstable();
+    assert!(values.into_iter().eq(0..600));
+}
+
+fn a_receiver_that_goes_leaves_the_values_to_others(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let (sender, mut receiver) = delay_channel(&manual.timer);
+    let mut other = receiver.clone();
+    assert!(receiver.poll_expired(&mut hand.context()).is_pending());
+    sender.insert(1, ms(10)).expect("it is open");
+    drop(receiver);
+    assert_eq!((hand.woken(), hand.wakers(), sender.is_closed()), (1, 0, false));
+    manual.advance(10);
+    assert_eq!(take(&mut other, &hand), [1]);
+    sender.insert(2, ms(10)).expect("it is open");
+    let last = other.clone();
+    drop(other);
+    assert_eq!((sender.len(), sender.is_closed(), last.len()), (1, false, 1));
+    drop(last);
+    assert_eq!((sender.len(), sender.is_closed()), (0, true));
 }
 
 /// It waits for its senders.

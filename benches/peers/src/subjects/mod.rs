@@ -55,6 +55,7 @@ subjects! {
         Profile::new(Ours, "tickwheel-timer") => handles::TickwheelTimer<1_000>,
         Profile::new(Ours, "tickwheel-timer-100us") => handles::TickwheelTimer<100>,
         Profile::new(Ours, "tickwheel-timer-among-others") => handles::AmongOthers,
+        Profile::new(Ours, "tickwheel-channel") => handles::TickwheelChannel,
         Profile::new(Ours, "tickwheel-sleep") => futures::OnTokio<futures::TickwheelSleep>,
         Profile::new(Peer, "tokio-sleep") => futures::OnTokio<futures::Tokio<2>>,
         Profile::new(Peer, "tokio-current-thread") => futures::OnTokio<futures::Tokio<1>>,

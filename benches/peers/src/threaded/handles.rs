@@ -1,10 +1,11 @@
 //! Timers that run a task, and give a handle that cancels it.
 
 use super::{Task, Threaded, counted};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
-use tickwheel::{Timeout, Timer};
+use tickwheel::{DelayKey, DelaySender, Timeout, Timer, delay_channel};
 use timerwheel::{BackpressurePolicy, ExpiredTaskPolicy};
 
 pub(crate) trait Handles: Sync + Sized {
@@ -92,6 +93,50 @@ impl Handles for AmongOthers {
     }
 }
 
+/// `delay_channel`: values, and one thread that does what each says. Else as [`TickwheelTimer`].
+pub(crate) struct TickwheelChannel(DelaySender<Value>);
+
+pub(crate) enum Value {
+    /// It counts itself.
+    Counted,
+    Task(Task),
+}
+
+impl Threaded for TickwheelChannel {
+    type Slot = Option<DelayKey>;
+
+    fn new() -> Self {
+        let timer = Timer::new();
+        let (sender, mut receiver) = delay_channel(&timer);
+        thread::spawn(move || {
+            let (_kept, mut batch) = (timer, Vec::new());
+            while receiver.recv_batch(&mut batch, BATCH).expect("it is not stopped") > 0 {
+                for due in batch.drain(..) {
+                    match due.value {
+                        Value::Counted => counted()(),
+                        // As the timer does.
+                        Value::Task(task) => _ = catch_unwind(AssertUnwindSafe(task)),
+                    }
+                }
+            }
+        });
+        Self(sender)
+    }
+
+    fn replacer(&self) -> impl FnMut(&mut Self::Slot, Duration) {
+        |slot, delay| {
+            if let Some(key) = slot.take() {
+                self.0.remove(key);
+            }
+            *slot = self.0.insert(Value::Counted, delay).ok();
+        }
+    }
+
+    fn after(&self, delay: Duration, task: Task) {
+        assert!(self.0.insert(Value::Task(task), delay).is_ok());
+    }
+}
+
 /// timerwheel 0.1: Kafka's wheel with a thread, and a pool for the tasks.
 ///
 /// Driven well: callers wait when its queue is full, and what its pool refuses is tried again; by
@@ -119,3 +164,5 @@ impl Handles for Timerwheel {
         handle.cancel();
     }
 }
+
+const BATCH: usize = 1_024;

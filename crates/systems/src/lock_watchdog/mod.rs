@@ -19,7 +19,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 use tickwheel::{
-    DelayReceiver, DelaySender, Due, Key, Next, ScheduleErrorKind, Timeout, Timer, delay_channel,
+    DelayKey, DelayReceiver, DelaySender, Due, Next, ScheduleErrorKind, Timeout, Timer,
+    delay_channel,
 };
 
 /// The locks that one process holds in one Redis. Clones are the same.
@@ -60,7 +61,7 @@ struct Held {
     owner: String,
     /// How many [`Lock`]s the owner has.
     depth: usize,
-    renewal: Key,
+    renewal: DelayKey,
     alarm: Timeout,
 }
 
@@ -235,7 +236,7 @@ impl Shared {
 
     /// Renews the leases of `batch` in one pipeline, and says when each is due again: soon, if
     /// Redis has not answered.
-    fn renew(&self, batch: Vec<Due<Arc<Grant>>>) {
+    fn renew(&self, batch: Vec<Due<Arc<Grant>, DelayKey>>) {
         let mut state = self.state();
         let sent = self.timer.now();
         // Some were unlocked after they came due, or lost.
