@@ -16,16 +16,28 @@ use crate::threaded::{designs, futures, handles, hhwt_thread, netty};
 use crate::workloads;
 
 macro_rules! subjects {
-    (driven { $($driven:expr => $subject:ty,)* } threaded { $($threaded:expr => $timer:ty,)* }) => {
+    (
+        driven { $($driven:expr => $subject:ty,)* }
+        threaded { $($threaded:expr => $timer:ty,)* }
+        unstable { $($unstable:expr => $of_tokio:ty,)* }
+    ) => {
         /// In the order of the tables: ours first, limits last.
-        pub(crate) const PROFILES: &[Profile] =
-            &[$($driven,)* $(Profile { has_threads: true, ..$threaded },)* NETTY];
+        pub(crate) const PROFILES: &[Profile] = &[
+            $($driven,)*
+            $(Profile { has_threads: true, ..$threaded },)*
+            $(#[cfg(tokio_unstable)] Profile { has_threads: true, ..$unstable },)*
+            NETTY,
+        ];
 
         /// Runs `case` with its subject.
         pub(crate) fn run(case: &Case) -> Sample {
             match case.subject.as_str() {
                 $(name if name == $driven.name => workloads::run::<$subject>(case),)*
                 $(name if name == $threaded.name => workloads::run_threaded::<$timer>(case),)*
+                $(
+                    #[cfg(tokio_unstable)]
+                    name if name == $unstable.name => workloads::run_threaded::<$of_tokio>(case),
+                )*
                 name if name == NETTY.name => netty::run(case),
                 other => unreachable!("{other} is no subject"),
             }
@@ -65,6 +77,9 @@ subjects! {
         Profile::new(Peer, "pingora-timeout") => futures::OnTokio<futures::PingoraTimeout>,
         Profile::new(Design, "two-queues") => designs::TwoQueues,
         Profile::new(Design, "one-lock") => designs::OneLock,
+    }
+    unstable {
+        Profile::new(Peer, "tokio-alt-timer") => futures::OnTokio<futures::TokioOfEachWorker>,
     }
 }
 

@@ -14,6 +14,9 @@ pub(crate) trait Sleeps: Default + Sync {
     /// Of the runtime; one means that of the current thread.
     const THREADS: usize = 2;
 
+    /// Turns the timer of the runtime on.
+    const ENABLES: fn(&mut Builder) -> &mut Builder = Builder::enable_time;
+
     type Sleep: Future<Output: Send> + Send + 'static;
 
     fn sleep(&self, delay: Duration) -> Self::Sleep;
@@ -33,7 +36,7 @@ impl<S: Sleeps> Threaded for OnTokio<S> {
             1 => Builder::new_current_thread(),
             _ => Builder::new_multi_thread(),
         };
-        let runtime = builder.worker_threads(2).enable_time().build().expect("a runtime");
+        let runtime = S::ENABLES(builder.worker_threads(2)).build().expect("a runtime");
         let handle = runtime.handle().clone();
         std::thread::spawn(move || runtime.block_on(pending::<()>()));
         Self(S::default(), handle)
@@ -80,6 +83,22 @@ pub(crate) struct Tokio<const THREADS: usize>;
 
 impl<const THREADS: usize> Sleeps for Tokio<THREADS> {
     const THREADS: usize = THREADS;
+
+    type Sleep = Sleep;
+
+    fn sleep(&self, delay: Duration) -> Sleep {
+        sleep(delay)
+    }
+}
+
+/// tokio 1.x: `sleep`, on a runtime of two threads whose workers have a timer each.
+#[cfg(tokio_unstable)]
+#[derive(Default)]
+pub(crate) struct TokioOfEachWorker;
+
+#[cfg(tokio_unstable)]
+impl Sleeps for TokioOfEachWorker {
+    const ENABLES: fn(&mut Builder) -> &mut Builder = Builder::enable_alt_timer;
 
     type Sleep = Sleep;
 
