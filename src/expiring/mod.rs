@@ -44,7 +44,8 @@ use std::hash::RandomState;
 ///
 /// # Cost
 ///
-/// Each call takes the lock of one shard once, and constant time, however many values the map holds.
+/// Each call takes the lock of one shard once, and constant time, however many values the map holds;
+/// a call that finds the map full, that of each shard.
 /// Each shard of the map has a single timeout in its timer, whatever the number of values, which the
 /// timer's [limit](crate::TimerBuilder::max_pending) counts and does not refuse. Moving a deadline
 /// to later, and reading a value that has a time to idle, writes a number: the worker looks at the
@@ -422,7 +423,7 @@ where
     /// out yet. Counts shard by shard.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.shards.iter().map(|shard| shard.lock().map.len()).sum()
+        self.0.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
     /// Returns whether there are no values, as [`len`](Self::len) counts them.

@@ -111,7 +111,8 @@ impl<K, V> MapShard<K, V> {
 
     /// Returns whether a turn has something to do at tick `now`.
     pub(super) fn is_behind(&self, now: u64) -> bool {
-        self.lock().map.next_wake().is_some_and(|next| next <= now)
+        let state = self.lock();
+        !state.met.is_empty() || state.map.next_wake().is_some_and(|next| next <= now)
     }
 
     /// Releases the lock after a value was stored that ends at `end`, and tells the worker if it
@@ -172,10 +173,18 @@ impl<K, V> ShardState<K, V> {
         self.met.push(Expired { key, deadline, value: entry.value });
     }
 
+    /// Returns the number of values, with those that have expired.
+    pub(super) fn len(&self) -> usize {
+        self.map.len() + self.met.len()
+    }
+
     /// Appends a bounded number of expired values to `batch`. Returns whether there may be more.
     fn take_expired(&mut self, now: u64, batch: &mut Batch<K, V>) -> bool {
         let met = self.met.len().saturating_sub(MOST);
         batch.extend(self.met.drain(met..));
+        if self.met.is_empty() {
+            self.met = Vec::new();
+        }
         let mut work = BATCH;
         while batch.len() < MOST {
             let Some(expired) = self.map.expire_by(now, &mut work, Entry::end) else { break };

@@ -66,13 +66,13 @@ fn a_value_is_there_until_its_deadline(mode: Mode) {
 }
 
 /// Runs `test` while the worker is held up and the clock stands at 100 ms.
-fn while_the_worker_is_held_up(manual: &Manual, test: impl FnOnce()) {
+fn while_the_worker_is_held_up(manual: &Manual, test: impl FnOnce(&Gate)) {
     let gate = Gate::default();
     manual.after(1, gate.task());
     thread::scope(|scope| {
         scope.spawn(|| manual.clock.jump(ms(100)));
         gate.reached();
-        test();
+        test(&gate);
         gate.open();
     });
 }
@@ -85,7 +85,7 @@ fn however_late_the_worker_is_no_passed_value_comes(mode: Mode) {
     map.insert(3, 30, ms(101)).unwrap();
     map.insert(4, 40, ms(101)).unwrap();
     manual.advance(1);
-    while_the_worker_is_held_up(&manual, || {
+    while_the_worker_is_held_up(&manual, |_| {
         // The third has been idle for too long.
         for key in [1, 2, 3] {
             assert_eq!((map.get(&key), map.get_and_reset(&key, ms(50))), (None, None));
@@ -108,7 +108,7 @@ fn what_a_caller_finds_expired_goes_to_the_hook_once(mode: Mode) {
     for key in 0..100 {
         map.insert(key, key, ms(50)).unwrap();
     }
-    while_the_worker_is_held_up(&manual, || {
+    while_the_worker_is_held_up(&manual, |_| {
         for key in 0..100 {
             let stored = match key % 3 {
                 0 => map.insert(key, 1_000 + key, ms(50)).map(|replaced| replaced.is_none()),
@@ -119,7 +119,7 @@ fn what_a_caller_finds_expired_goes_to_the_hook_once(mode: Mode) {
             };
             assert_eq!((stored, map.get(&key)), (Ok(true), Some(1_000 + key)));
         }
-        assert_eq!(map.len(), 100);
+        assert_eq!((map.len(), map.iter().count()), (200, 100));
     });
     let mut handed_out = taken(&gone);
     handed_out.sort_unstable();
@@ -498,7 +498,7 @@ fn beyond_its_limit_a_map_gives_key_and_value_back() {
             assert_eq!(map.insert(key, key, ms(10)), Ok(None));
         }
         assert!(map.insert(11, 11, ms(10)).is_err());
-        while_the_worker_is_held_up(&manual, || {
+        while_the_worker_is_held_up(&manual, |_| {
             // What is dropped makes room. What the hook has not got yet does not.
             for key in 20..30 {
                 assert_eq!(map.insert(key, key, ms(10)).is_ok(), !has_hook);
@@ -569,6 +569,35 @@ fn after_the_timer_was_stopped_expired_values_make_room() {
         assert_eq!(map.insert(key, key, ms(10)), Ok(None));
     }
     assert!(map.insert(20, 20, ms(10)).is_err());
+}
+
+/// They wait for the hook when the timer is stopped.
+#[test]
+fn after_the_timer_was_stopped_what_callers_had_found_expired_makes_room() {
+    let manual = Manual::with(|builder| builder);
+    let map = ExpiringMap::builder()
+        .shards(1)
+        .max_len(10)
+        .on_expired(|_, _| unreachable!())
+        .build(&manual.timer);
+    for key in 0..10 {
+        map.insert(key, key, ms(50)).unwrap();
+    }
+    while_the_worker_is_held_up(&manual, |gate| {
+        for key in 0..10 {
+            assert!(map.insert(key, 0, ms(50)).is_err());
+        }
+        assert_eq!((map.len(), map.iter().count()), (10, 0));
+        thread::scope(|scope| {
+            scope.spawn(|| manual.timer.stop());
+            wait_until(|| map.insert(10, 10, ms(50)).is_ok());
+            for key in 11..20 {
+                assert_eq!(map.insert(key, key, ms(50)), Ok(None));
+            }
+            gate.open();
+        });
+    });
+    assert_eq!(map.len(), 10);
 }
 
 #[test]
@@ -644,7 +673,7 @@ fn a_hook_and_a_drop_may_call_the_map_and_panic() {
     assert!(catch_unwind(AssertUnwindSafe(|| drop(map.remove(&101)))).is_err());
     assert!(catch_unwind(AssertUnwindSafe(|| map.retain(|key, _| *key != 102))).is_err());
     assert_eq!((count.get(), map.contains_key(&102)), (13, false));
-    while_the_worker_is_held_up(&manual, || {
+    while_the_worker_is_held_up(&manual, |_| {
         map.clear();
         map.insert(100, calls(), Duration::ZERO).unwrap();
         // It finds that one expired, and drops it.
