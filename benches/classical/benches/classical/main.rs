@@ -74,7 +74,8 @@ const SUBJECTS: [Subject; 8] = [
     Subject {
         name: "hierarchical (7)",
         searches: false,
-        paper: ["O(m), m levels", "O(1)", "O(1)"],
+        // The worst case is ours: one bucket may have all.
+        paper: ["O(m), m levels", "O(1)", "O(1), worst O(n)"],
         new: |requests| Box::new(Hierarchical::new(requests)),
     },
     Subject {
