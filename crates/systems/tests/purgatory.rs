@@ -3,6 +3,8 @@
 mod a_minute;
 
 use a_minute::within_a_minute;
+use rustix::net::sockopt::set_socket_recv_buffer_size;
+use rustix::net::{AddressFamily, SocketType, connect, socket};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::SeqCst};
@@ -350,8 +352,12 @@ fn a_reader_that_drips_does_not_hold_up_the_timer() {
     let client = Client::connect(broker.address(), &real).unwrap();
     let big = Ask::Produce { partition: 1, millis: 0, bytes: vec![7; BIG] };
     assert_eq!(client.call(big.body(), LONG).wait(), Ok(vec![1]));
-    // Answers of a megabyte, at their timeouts and so on the timer's worker.
-    let mut drips = TcpStream::connect(broker.address()).unwrap();
+    // Answers of a megabyte, at their timeouts and so on the timer's worker. They go out in small
+    // pieces, so that a time limit for each piece would never be over.
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    set_socket_recv_buffer_size(&socket, 4_096).unwrap();
+    connect(&socket, &broker.address()).unwrap();
+    let mut drips = TcpStream::from(socket);
     for millis in 100..116 {
         let least = 2 * LONGEST_BODY as u32;
         write(&mut drips, &Ask::Fetch { partition: 1, millis, follower: 0, offset: 1, least });
