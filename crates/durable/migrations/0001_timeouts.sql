@@ -68,6 +68,9 @@ create table tickwheel_worker (
     until timestamptz not null,
     -- One that wants no partitions may have some that it is about to give back.
     wants boolean not null,
+    -- How long it was good for when it was written. If more than that is left, the clock was set
+    -- back since.
+    good_for interval not null,
     primary key (worker, until)
 ) with (
     autovacuum_vacuum_threshold = 200,
@@ -93,6 +96,8 @@ create function tickwheel_put(names text[], deadlines bigint[], payloads bytea[]
 returns table (name text, number bigint, is_new boolean, partition int)
 language plpgsql as $$
 #variable_conflict use_column
+declare
+    count bigint;
 begin
     return query
     insert into tickwheel_due as due (name, deadline, payload)
@@ -101,6 +106,10 @@ begin
     on conflict (name) do update set deadline = excluded.deadline, payload = excluded.payload,
         number = excluded.number, attempt = 0, put_by = excluded.put_by
     returning due.name, due.number, due.xmax = 0, due.partition;
+    get diagnostics count = row_count;
+    if count < cardinality(names) then
+        raise exception 'a trigger has skipped a timeout';
+    end if;
 end
 $$;
 
@@ -120,9 +129,18 @@ $$;
 
 -- Cancels a timeout in the transaction of the caller, and tells whether it was there.
 create function tickwheel_cancel(name text) returns boolean
-language sql as $$
-    with gone as (delete from tickwheel_due due where due.name = $1 returning 1)
-    select exists (select from gone)
+language plpgsql as $$
+begin
+    perform from tickwheel_due due where due.name = $1 for update;
+    if not found then
+        return false;
+    end if;
+    delete from tickwheel_due due where due.name = $1;
+    if not found then
+        raise exception 'a trigger has kept a timeout';
+    end if;
+    return true;
+end
 $$;
 
 -- Reads rows of these partitions after a deadline and a name, of each so many, until they are so

@@ -16,7 +16,7 @@ impl<T> Keeper<T> {
             self.replies.extend(refused.map(|command| (command.ticket, Err(error.clone()))));
             return None;
         }
-        self.flights.take_up(now, self.config.group);
+        self.flights.take_up(now);
         let lingers = self.commands.is_empty()
             && self.flights.settled.len() < self.config.group
             && now.steady < self.flights.settled_since.saturating_add(self.config.linger)

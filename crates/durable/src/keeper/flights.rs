@@ -1,7 +1,7 @@
 //! The timeouts that were handed out and are still in the store.
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::keeper::words::{Now, Settled};
@@ -22,9 +22,8 @@ pub(super) struct Flights {
     pub(super) settled: VecDeque<(u64, Settled)>,
     /// When the first of `settled` came.
     pub(super) settled_since: u64,
-    /// What somebody else has locked in the store, and when to try some of it again.
-    locked: VecDeque<(u64, Settled)>,
-    locked_until: u64,
+    /// What somebody else has locked in the store, by when it is tried again.
+    locked: BTreeMap<u64, Vec<(u64, Settled)>>,
     /// How many are locked, those that are being tried again included.
     locked_count: usize,
 }
@@ -36,7 +35,8 @@ pub(super) struct Flight {
     pub(super) lease: Lease,
     pub(super) bytes: usize,
     pub(super) is_settled: bool,
-    is_locked: bool,
+    /// How often it was locked.
+    locked: u32,
 }
 
 impl Flights {
@@ -65,7 +65,7 @@ impl Flights {
             lease,
             bytes: row.bytes(),
             is_settled: false,
-            is_locked: false,
+            locked: 0,
         };
         self.bytes += flight.bytes;
         self.unsettled += 1;
@@ -90,30 +90,30 @@ impl Flights {
     /// Lets the settlement of one that is locked in the store be tried again.
     pub(super) fn try_again(&mut self, now: Now, number: u64, settled: Settled) {
         let flight = self.by_number.get_mut(&number).expect("it is in flight");
-        if !flight.is_locked {
-            flight.is_locked = true;
+        if flight.locked == 0 {
             self.locked_count += 1;
             // Its payload was the consumer's.
             self.bytes -= std::mem::take(&mut flight.bytes);
         }
-        if self.locked.is_empty() {
-            self.locked_until = now.steady.saturating_add(LOCKED_PAUSE);
-        }
-        self.locked.push_back((number, settled));
+        // The commit has waited for the lock: the longer it was locked, the rarer are such waits.
+        let pause = LOCKED_PAUSE << flight.locked.min(4);
+        flight.locked = flight.locked.saturating_add(1);
+        // Many share one wait.
+        let again = (now.steady.saturating_add(pause) / LOCKED_PAUSE + 1) * LOCKED_PAUSE;
+        self.locked.entry(again).or_default().push((number, settled));
     }
 
-    /// Takes up again what was locked, this many at most: else what is settled now would wait.
-    pub(super) fn take_up(&mut self, now: Now, most: usize) {
-        if self.locked_until <= now.steady {
-            self.locked_until = now.steady.saturating_add(LOCKED_PAUSE);
-            let count = self.locked.len().min(most);
-            self.settled.extend(self.locked.drain(..count));
+    /// Takes up again what was locked.
+    pub(super) fn take_up(&mut self, now: Now) {
+        while let Some(first) = self.locked.first_entry().filter(|first| *first.key() <= now.steady)
+        {
+            self.settled.extend(first.remove());
         }
     }
 
     /// Returns when something that was locked is to be tried again.
     pub(super) fn tries_again_at(&self) -> Option<u64> {
-        (!self.locked.is_empty()).then_some(self.locked_until)
+        self.locked.first_key_value().map(|(&again, _)| again)
     }
 
     /// Forgets one that no consumer had taken, and returns its partition and its deadline.
@@ -133,7 +133,7 @@ impl Flights {
     pub(super) fn end(&mut self, number: u64) -> Flight {
         let flight = self.by_number.remove(&number).expect("it is in flight");
         self.bytes -= flight.bytes;
-        self.locked_count -= usize::from(flight.is_locked);
+        self.locked_count -= usize::from(0 < flight.locked);
         let Entry::Occupied(mut count) = self.by_partition.entry(flight.lease.partition) else {
             unreachable!("each is counted")
         };
@@ -154,5 +154,5 @@ impl Flights {
     }
 }
 
-/// When the settlements of locked rows are tried again, in milliseconds.
+/// When the settlement of a locked row is tried again first, in milliseconds.
 const LOCKED_PAUSE: u64 = 250;

@@ -229,7 +229,10 @@ impl<T> Keeper<T> {
             Answer::Load(call, Ok(mut loaded)) => {
                 self.load_pause.reset();
                 self.tell_damaged(std::mem::take(&mut loaded.damaged));
-                self.loaded(now, call, loaded);
+                match self.tenure.notice_clock(now, call.asked, loaded.clock) {
+                    true => self.begin_anew(outbox),
+                    false => self.loaded(now, call, loaded),
+                }
             }
             Answer::Behind(call, Ok(mut loaded)) => {
                 self.tell_damaged(std::mem::take(&mut loaded.damaged));
@@ -451,11 +454,7 @@ impl<T> Keeper<T> {
         match self.tenure.take(now, call.asked, leases) {
             None => {}
             Some(News::OtherLeases) => self.keep_leased(outbox),
-            Some(News::ClockWasSet) => {
-                self.keep_leased(outbox);
-                // What is further away than the margin may be known, by the clock of now.
-                self.front.clear();
-            }
+            Some(News::ClockWasSet) => self.begin_anew(outbox),
         }
         let share = if self.wants() || !self.tenure.is_shared() { share } else { 0 };
         self.leave(now, outbox, share);
@@ -469,6 +468,14 @@ impl<T> Keeper<T> {
             self.tenure.leave(now, share, |partition| self.flights.of(partition));
             self.keep_leased(outbox);
         }
+    }
+
+    /// Forgets all, because the store's clock was set: what is further away than the margin may be
+    /// known, by the clock of now.
+    fn begin_anew(&mut self, outbox: &mut Outbox) {
+        self.recall(outbox);
+        self.forget();
+        self.front.clear();
     }
 
     /// Forgets what may not be handed out.

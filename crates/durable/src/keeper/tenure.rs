@@ -50,6 +50,15 @@ struct StoreClock {
 }
 
 impl StoreClock {
+    /// The store read its clock after it was asked and before it answered.
+    fn new(now: Now, asked: u64, clock: u64) -> Self {
+        Self {
+            asked,
+            least: clock.saturating_sub(now.steady).saturating_sub(SLACK),
+            most: clock.saturating_sub(asked).saturating_add(SLACK + 1),
+        }
+    }
+
     /// Keeps what `old` knew better, as a call may have been slow, less what the clocks can have
     /// drifted apart since. `None`: they contradict each other, because the store's clock was set.
     fn and(self, old: Self) -> Option<Self> {
@@ -81,12 +90,7 @@ impl Tenure {
                 over: asked.saturating_add(good_for),
             }
         });
-        // The store read its clock after it was asked and before it answered.
-        let measured = leases.clock.map(|clock| StoreClock {
-            asked,
-            least: clock.saturating_sub(now.steady).saturating_sub(SLACK),
-            most: clock.saturating_sub(asked).saturating_add(SLACK + 1),
-        });
+        let measured = leases.clock.map(|clock| StoreClock::new(now, asked, clock));
         let known = measured.zip(self.clock).and_then(|(new, old)| new.and(old));
         let was_set = self.clock.is_some() && known.is_none();
         self.clock = known.or(measured);
@@ -102,6 +106,18 @@ impl Tenure {
             true => Some(News::ClockWasSet),
             false => changed.then_some(News::OtherLeases),
         }
+    }
+
+    /// Takes a reading of the store's clock between two calls for leases. Returns whether that was
+    /// set.
+    pub(super) fn notice_clock(&mut self, now: Now, asked: u64, clock: Option<u64>) -> bool {
+        let measured = clock.map(|clock| StoreClock::new(now, asked, clock));
+        let Some((new, old)) = measured.zip(self.clock) else { return false };
+        let was_set = new.and(old).is_none();
+        if was_set {
+            self.clock = measured;
+        }
+        was_set
     }
 
     /// Gives all up.

@@ -192,6 +192,8 @@ pub struct Loaded {
     pub overflows: bool,
     /// Some partition has no owner.
     pub has_free: bool,
+    /// The store's own clock, as in [`Leases::clock`], so that it is noticed soon if that is set.
+    pub clock: Option<u64>,
     /// The partitions and deadlines of rows that have become visible before the positions and did
     /// not come, because of the limit. They are to be loaded from there.
     pub left_out: Vec<(u32, u64)>,

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use event_listener::Event;
+use tickwheel::{BootClock, Clock};
 
 use super::stats::Stats;
 use crate::Error;
@@ -29,11 +30,13 @@ pub(super) struct Shared {
     pub(super) stats: Mutex<Stats>,
     /// The process that has the thread.
     pub(super) process: AtomicU32,
+    clock: BootClock,
     started: Instant,
 }
 
 impl Shared {
     pub(super) fn new(config: &Config, backlog: usize) -> Self {
+        let clock = BootClock::new();
         let wake_at = (config.in_flight / 4).min(config.group).clamp(1, 256);
         Self {
             outbox: Mutex::default(),
@@ -45,13 +48,15 @@ impl Shared {
             panic: Mutex::default(),
             stats: Mutex::default(),
             process: AtomicU32::new(std::process::id()),
-            started: Instant::now(),
+            clock,
+            started: clock.now(),
         }
     }
 
-    /// Returns the steady time: the milliseconds since the timer was opened.
+    /// Returns the steady time: the milliseconds since the timer was opened, those in which the
+    /// machine was suspended included, because leases run out meanwhile.
     pub(super) fn steady(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.clock.now().duration_since(self.started).as_millis()).unwrap_or(u64::MAX)
     }
 
     pub(super) fn check_process(&self) -> Result<(), Error> {

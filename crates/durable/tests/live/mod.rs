@@ -386,6 +386,114 @@ fn hundreds_of_locked_names_put_at_once_hold_up_no_others() {
 }
 
 #[test]
+fn a_partition_that_somebody_has_locked_holds_up_no_other() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let timer = worker(&url, Duration::from_secs(2));
+    until("it owns all", || timer.stats().partitions == 64);
+    let (mut other, mut sql) = (client(&url), client(&url));
+    // A consumer holds one of that partition.
+    let all = schedule(&timer, "first", 300);
+    let mut held = Vec::new();
+    while held.len() < 300 {
+        held.push(take(&timer));
+    }
+    let mut lunch = other.transaction().unwrap();
+    lunch.execute("select from tickwheel_partition where partition = 7 for update", &[]).unwrap();
+    held.into_iter().for_each(Due::ack);
+    let left = "select count(*) filter (where partition <> 7), count(*) from tickwheel_due";
+    let mut left = || {
+        let row = sql.query_one(left, &[]).unwrap();
+        (row.get::<_, i64>(0), row.get::<_, i64>(1))
+    };
+    until("all others are acked", || left().0 == 0);
+    assert!(0 < left().1, "{} of partition 7", all.len());
+    until("it does not own that one", || timer.stats().partitions == 63);
+    // Longer than a lease.
+    let mut names = schedule(&timer, "later", 300);
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(3) {
+        if let Some(due) = timer.recv_timeout(Duration::from_millis(50)).unwrap() {
+            names.remove(due.name());
+            due.ack();
+        }
+    }
+    until("the others are acked", || left().0 == 0);
+    assert_eq!((timer.stats().errors, timer.stats().fenced), (0, 0));
+    lunch.rollback().unwrap();
+    take_all(&[&timer], names);
+    until("all are acked", || left().1 == 0);
+    assert_eq!((timer.stats().errors, timer.stats().partitions), (0, 64));
+}
+
+/// What a dead worker has left is in the future then.
+#[test]
+fn after_the_clock_was_set_back_a_dead_worker_is_succeeded_within_two_leases() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    drop(PostgresStore::connect(&url).unwrap());
+    let mut sql = client(&url);
+    sql.batch_execute(
+        "insert into tickwheel_worker
+         values (900, clock_timestamp() + interval '1 hour', true, interval '1 second'),
+           (901, clock_timestamp() + interval '1 hour', true, interval '2 hours');
+         update tickwheel_partition set owner = 900, epoch = 7 where partition < 60;
+         update tickwheel_partition set owner = 901, epoch = 7 where partition >= 60",
+    )
+    .unwrap();
+    let timer = worker(&url, Duration::from_secs(1));
+    until("it has its share", || timer.stats().partitions == 32);
+    // The other is as good as it was.
+    let others = "select count(*) from tickwheel_partition where owner = 901";
+    assert_eq!(sql.query_one(others, &[]).unwrap().get::<_, i64>(0), 4);
+}
+
+#[test]
+fn what_a_trigger_skips_is_refused_and_all_others_go_on() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let timer = worker(&url, Duration::from_secs(30));
+    timer.schedule("kept", now() + HOUR, b"").unwrap().wait().unwrap();
+    let mut other = client(&url);
+    other
+        .batch_execute(
+            "create function skip() returns trigger language plpgsql as 'begin return null; end';
+             create trigger skip before insert or update on tickwheel_due for each row
+               when (new.name = 'skipped') execute function skip();
+             create trigger keep before delete on tickwheel_due for each row
+               when (old.name = 'kept') execute function skip()",
+        )
+        .unwrap();
+    let names = ["first", "good 1", "skipped", "good 2"];
+    let commits = names.map(|name| timer.schedule(name, now() + HOUR, b"").unwrap());
+    let (kept, good) = (timer.cancel("kept").unwrap(), timer.cancel("first").unwrap());
+    let puts = commits.map(|commit| commit.wait().is_ok());
+    assert_eq!(puts, [true, true, false, true]);
+    assert!(kept.wait().unwrap_err().to_string().contains("kept"));
+    assert_eq!(good.wait().unwrap(), Cancelled::Cancelled);
+    assert_eq!((timer.stats().errors, timer.len().unwrap()), (0, 3));
+    let mut transaction = other.transaction().unwrap();
+    assert!(schedule_in(&mut transaction, "skipped", now(), b"").is_err());
+    transaction.rollback().unwrap();
+    for call in ["schedule('skipped', now(), '')", "cancel('kept')"] {
+        assert!(other.batch_execute(&format!("select tickwheel_{call}")).is_err(), "{call}");
+    }
+}
+
+/// As while somebody makes the tables of another schema.
+#[test]
+fn with_the_lock_of_those_who_make_tables_held_a_worker_connects_all_the_same() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    drop(PostgresStore::connect(&url).unwrap());
+    let mut other = client(&url);
+    other.batch_execute("select pg_advisory_lock(7463812)").unwrap();
+    let timer = worker(&url, Duration::from_secs(2));
+    take_all(&[&timer], schedule(&timer, "due", 20));
+    assert_eq!(timer.stats().errors, 0);
+}
+
+#[test]
 fn a_cancel_and_an_ack_that_wait_for_another_put_see_it() {
     let Some(server) = Server::start() else { return };
     let url = server.database();
@@ -424,6 +532,8 @@ fn a_cancel_and_an_ack_that_wait_for_another_put_see_it() {
 struct Proxy {
     port: u16,
     is_silent: Arc<AtomicBool>,
+    /// How many connections its clients have open.
+    open: Arc<AtomicU64>,
 }
 
 impl Proxy {
@@ -431,11 +541,14 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let is_silent = Arc::new(AtomicBool::new(false));
-        let silent = is_silent.clone();
+        let open = Arc::new(AtomicU64::new(0));
+        let (silent, opened) = (is_silent.clone(), open.clone());
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else { continue };
-                for (from, to) in [(&stream, &server), (&server, &stream)] {
+                opened.fetch_add(1, Ordering::SeqCst);
+                let ways = [(&stream, &server, opened.clone()), (&server, &stream, Arc::default())];
+                for (from, to, open) in ways {
                     let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
                     let silent = silent.clone();
                     // A connection that was silent once is never whole again.
@@ -448,6 +561,7 @@ impl Proxy {
                                 break;
                             }
                         }
+                        open.fetch_sub(1, Ordering::SeqCst);
                         if is_whole {
                             let _ = to.shutdown(std::net::Shutdown::Both);
                         }
@@ -455,7 +569,7 @@ impl Proxy {
                 }
             }
         });
-        Self { port, is_silent }
+        Self { port, is_silent, open }
     }
 }
 
@@ -507,6 +621,9 @@ fn a_call_without_an_answer_ends_and_is_told_and_another_worker_goes_on() {
     }
     // And with no answer it can be closed.
     proxy.is_silent.store(true, Ordering::SeqCst);
+    until("calls are given up", || 12 < timer.stats().errors);
+    // Their connections end, and each may take a moment for it.
+    until("they are closed", || proxy.open.load(Ordering::SeqCst) <= 4);
     let _ = timer.close();
     direct.close().unwrap();
 }

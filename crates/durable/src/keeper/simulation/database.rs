@@ -49,6 +49,8 @@ pub(super) struct Database {
     pub(super) send: u64,
     /// How many rows loads have read, dead ones included.
     pub(super) rows_read: u64,
+    /// How many milliseconds commits have waited for locks.
+    pub(super) waited: u64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -99,6 +101,7 @@ impl Database {
             damaged: None,
             send: 0,
             rows_read: 0,
+            waited: 0,
         }
     }
 
@@ -200,7 +203,12 @@ impl Database {
     }
 
     /// Loads, and returns how long that takes.
-    pub(super) fn load(&mut self, worker: u64, call: &LoadCall) -> (Result<Loaded, Error>, u64) {
+    pub(super) fn load(
+        &mut self,
+        worker: u64,
+        call: &LoadCall,
+        clock: u64,
+    ) -> (Result<Loaded, Error>, u64) {
         let LoadCall { from, until, limit, .. } = call;
         let rows = match self.manners.shares_limit {
             true => limit.rows.div_ceil(from.len().max(1)),
@@ -209,7 +217,8 @@ impl Database {
         let limit = Limit { rows, ..*limit };
         let seen = self.seen.get(&worker).copied();
         let has_free = self.partitions.iter().any(|partition| partition.owner.is_none());
-        let mut loaded = Loaded { overflows: seen.is_none(), has_free, ..Loaded::default() };
+        let mut loaded =
+            Loaded { overflows: seen.is_none(), has_free, clock: Some(clock), ..Loaded::default() };
         for Start { lease, after } in from.iter().filter(|_| !loaded.overflows) {
             let seen = seen.expect("it does not overflow");
             loaded.rows.extend(self.tables.since(seen, lease.partition, after));
@@ -348,7 +357,9 @@ impl Database {
             return (self.apply(call, |_| false), wait);
         }
         let locked: Vec<Arc<str>> = self.locks.keys().cloned().collect();
-        let mut wait = if changed.max().unwrap_or(0) == 0 { 0 } else { LOCK };
+        let is_locked = settled.chain(changed).any(|wait| 0 < wait);
+        let mut wait = if is_locked { LOCK } else { 0 };
+        self.waited += wait;
         if !call.settlements.is_empty() {
             wait += self.old_partitions / READ;
         }
@@ -399,7 +410,7 @@ pub(super) const GOOD: Manners = Manners {
     remembers: true,
 };
 
-/// How long a change waits for a lock.
+/// How long a commit waits for a lock.
 const LOCK: u64 = LEASE / 20;
 /// Rows that are read in a millisecond.
 const READ: u64 = 100;

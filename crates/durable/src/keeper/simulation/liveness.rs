@@ -22,6 +22,8 @@ struct Found {
     left: usize,
     /// How often partitions changed their owner.
     epochs: u64,
+    /// How many milliseconds commits have waited for locks.
+    waited: u64,
 }
 
 /// Lets the workers settle, does the fault, and puts a timeout each 5 ms for 8 s, due in 200 ms.
@@ -73,6 +75,7 @@ fn run_after(
         read: simulation.databases[0].rows_read as f64 / fired.max(1) as f64,
         left: simulation.databases[0].tables.len(),
         epochs: simulation.databases[0].tables.epochs.iter().sum::<u64>() - epochs,
+        waited: simulation.databases[0].waited,
     }
 }
 
@@ -422,6 +425,8 @@ fn a_name_that_somebody_has_locked_holds_up_no_other_and_no_lease_is_lost() {
     for size in [ONE, TWO] {
         let found = run(size, GOOD, lock);
         assert!(found.late < 1_000 && found.epochs == 0, "{found:?}");
+        // Of twenty seconds.
+        assert!(found.waited < 1_500, "{found:?}");
         let found = run(size, Manners { skips_locked: false, ..GOOD }, lock);
         assert!(1_000 <= found.late, "with acks that wait: {found:?}");
     }

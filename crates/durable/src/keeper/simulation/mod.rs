@@ -184,6 +184,31 @@ fn a_slow_call_for_leases_takes_nothing_back_and_a_clock_that_was_set_back_does(
 }
 
 #[test]
+fn a_look_notices_that_the_clock_of_the_store_was_set_back() {
+    let mut keeper: Keeper<()> = Keeper::new(config());
+    let mut outbox = received();
+    let now = |steady| Now { wall: 0, steady };
+    lease(&mut keeper, &mut outbox, now(0), Ok(leases(1_000_000)));
+    for (at, clock, waiting) in [(150, 1_000_150, 1), (400, 1_000_400, 1), (700, 998_700, 0)] {
+        let call = loop {
+            match keeper.poll(now(at), &mut outbox) {
+                Some(Call::Load(call)) => break call,
+                call => past(&mut keeper, &mut outbox, now(at), call),
+            }
+        };
+        let rows = if at == 150 { vec![row(1_000_100)] } else { Vec::new() };
+        let loaded = Loaded { rows, ends: vec![None], clock: Some(clock), ..Loaded::default() };
+        keeper.answer(now(at), &mut outbox, Answer::Load(call, Ok(loaded)));
+        while 0 < waiting
+            && let Some(call) = keeper.poll(now(at), &mut outbox)
+        {
+            past(&mut keeper, &mut outbox, now(at), Some(call));
+        }
+        assert_eq!(outbox.len(), waiting, "with the clock at {clock}");
+    }
+}
+
+#[test]
 fn a_new_owner_reads_what_is_recent_first_and_after_an_error_nothing_that_it_knows() {
     let mut keeper: Keeper<()> = Keeper::new(config());
     let mut outbox = received();

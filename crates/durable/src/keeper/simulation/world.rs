@@ -366,7 +366,7 @@ impl Simulation {
                 (Answer::Lease(call, Ok(leases)), wait)
             }
             Call::Load(call) => {
-                let (loaded, took) = database.load(id, &call);
+                let (loaded, took) = database.load(id, &call, time + database.clock);
                 (Answer::Load(call, loaded), took)
             }
             Call::Behind(call) => {

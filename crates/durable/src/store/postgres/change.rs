@@ -1,35 +1,41 @@
-//! Changes: puts and cancels, by name.
+//! Came: puts and cancels, by name.
 
 use std::collections::HashMap;
 
 use tokio_postgres::types::Type;
 use tokio_postgres::{Error, Row as Found};
 
-use super::connection::{Connection, Parameter};
+use super::connection::{Connection, Parameter, failed};
 use super::{signed, unsigned};
 use crate::store::{Change, Changed, Put, Replaced, Row};
 
 impl Connection {
     /// Makes the changes of one run.
-    pub(super) async fn change(&self, run: &[Change]) -> Result<Vec<Changed>, Error> {
+    pub(super) async fn change(&self, run: &[Change]) -> Result<Vec<Came>, Error> {
         let names: Vec<&str> = run.iter().map(|change| &*change.name).collect();
         let puts: Vec<&Put> = run.iter().filter_map(|change| change.put.as_ref()).collect();
         match puts.is_empty() {
-            true => self.cancel(&names).await,
+            true => self.cancel(run, &names).await,
             false => self.put(&names, &puts).await,
         }
     }
 
-    async fn cancel(&self, names: &[&str]) -> Result<Vec<Changed>, Error> {
+    async fn cancel(&self, run: &[Change], names: &[&str]) -> Result<Vec<Came>, Error> {
         // First the locks: what another transaction moved meanwhile, only a new statement sees.
-        self.query(FIND, &[(&names, Type::TEXT_ARRAY)]).await?;
+        let found = self.query(FIND, &[(&names, Type::TEXT_ARRAY)]).await?;
+        let found = replaced(&found);
         let gone = self.query(CANCEL, &[(&names, Type::TEXT_ARRAY)]).await?;
         let gone = replaced(&gone);
-        let changed = |name: &&str| Changed { row: None, replaced: gone.get(name).copied() };
-        Ok(names.iter().map(changed).collect())
+        let changed = |change: &Change| match gone.get(&*change.name) {
+            None if found.contains_key(&*change.name) => {
+                Err(failed(change, "a trigger has kept it"))
+            }
+            gone => Ok(Changed { row: None, replaced: gone.copied() }),
+        };
+        Ok(run.iter().map(changed).collect())
     }
 
-    async fn put(&self, names: &[&str], puts: &[&Put]) -> Result<Vec<Changed>, Error> {
+    async fn put(&self, names: &[&str], puts: &[&Put]) -> Result<Vec<Came>, Error> {
         let deadlines: Vec<i64> = puts.iter().map(|put| signed(put.deadline)).collect();
         let payloads: Vec<&[u8]> = puts.iter().map(|put| &*put.payload).collect();
         let old = self.query(FIND, &[(&names, Type::TEXT_ARRAY)]).await?;
@@ -46,7 +52,7 @@ impl Connection {
             let is_new: bool = row.get(2);
             // Another put it between the two statements; when, is not known.
             let unseen = || (!is_new).then_some(Replaced { number: 0, deadline: 0 });
-            Changed {
+            Ok(Changed {
                 row: Some(Row {
                     name: (*name).into(),
                     deadline: put.deadline,
@@ -56,11 +62,14 @@ impl Connection {
                     partition: row.get::<_, i32>(3) as u32,
                 }),
                 replaced: old.get(name).copied().or_else(unseen),
-            }
+            })
         });
         Ok(changed.collect())
     }
 }
+
+/// What came of a change.
+type Came = Result<Changed, crate::Error>;
 
 fn replaced(rows: &[Found]) -> HashMap<&str, Replaced> {
     let replaced =

@@ -1,9 +1,11 @@
 //! Connecting by a URL: its parameters, and TLS.
 
+use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode, TargetSessionAttrs};
@@ -13,7 +15,10 @@ use tokio_postgres::{Client, Config, NoTls, Socket};
 use crate::Error;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
-type Connecting = Pin<Box<dyn Future<Output = Result<Client, Failure>> + Send>>;
+type Connecting = Pin<Box<dyn Future<Output = Result<(Client, Guard), Failure>> + Send>>;
+
+/// Lets a connection end when it is dropped.
+pub(super) type Guard = oneshot::Sender<()>;
 
 /// Makes a connection within a limit; called again after each error.
 pub(super) type Connect = Arc<dyn Fn(Duration) -> Connecting + Send + Sync>;
@@ -51,11 +56,9 @@ where
                 let connecting = hosts[host].connect(tls.clone());
                 match tokio::time::timeout(limit, connecting).await {
                     Ok(Ok((client, connection))) => {
-                        tokio::spawn(async move {
-                            // Each call tells the error that it met.
-                            let _ = connection.await;
-                        });
-                        return Ok(client);
+                        let (guard, dropped) = oneshot::async_channel();
+                        tokio::spawn(until_dropped(connection, dropped));
+                        return Ok((client, guard));
                     }
                     Ok(Err(error)) => failure = error.into(),
                     Err(_) => failure = format!("no answer within {limit:?}").into(),
@@ -64,6 +67,22 @@ where
             Err(failure)
         })
     })
+}
+
+/// Drives a connection until it ends, or until a moment after the guard is dropped: it would else
+/// wait without end for an answer that nobody wants any more.
+async fn until_dropped(connection: impl Future, dropped: oneshot::AsyncReceiver<()>) {
+    let dropped = async {
+        let _ = dropped.await;
+        tokio::time::sleep(GOODBYE).await;
+    };
+    let (mut connection, mut dropped) = (pin!(connection), pin!(dropped));
+    // Each call tells the error that it met.
+    poll_fn(|context| match connection.as_mut().poll(context) {
+        Poll::Ready(_) => Poll::Ready(()),
+        Poll::Pending => dropped.as_mut().poll(context),
+    })
+    .await;
 }
 
 /// Returns a configuration for each host.
@@ -216,6 +235,9 @@ fn decode(text: &str) -> String {
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
+
+/// How long a connection has to tell the server that it ends.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row};
 
+use super::connect::Guard;
 use crate::store::{Change, Changed, Done, Settlement};
 
 /// A connection to the database, or to a pooler that lends one for each transaction: no statement
 /// has a name, and no setting outlives its transaction.
 pub(super) struct Connection {
     client: Client,
+    guard: Guard,
     /// The statements that begin a transaction and set what holds in it.
     begin: String,
     /// How long a call may take.
@@ -21,12 +23,12 @@ pub(super) struct Connection {
 pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 impl Connection {
-    pub(super) fn new(client: Client, limit: Duration) -> Self {
-        Self { client, begin: begin(limit), limit }
+    pub(super) fn new((client, guard): (Client, Guard), limit: Duration) -> Self {
+        Self { client, guard, begin: begin(limit), limit }
     }
 
     pub(super) fn with_limit(self, limit: Duration) -> Self {
-        Self::new(self.client, limit)
+        Self::new((self.client, self.guard), limit)
     }
 
     pub(super) async fn begin(&self) -> Result<(), Error> {
@@ -78,7 +80,7 @@ impl Connection {
             if !done.changed.is_empty() && self.limit / 6 < began.elapsed() {
                 break;
             }
-            done.changed.extend(self.change(run).await?.into_iter().map(Ok));
+            done.changed.extend(self.change(run).await?);
         }
         self.end().await?;
         Ok(done)
@@ -133,7 +135,7 @@ impl Connection {
             let error = match self.change(part).await {
                 Ok(changed) => {
                     self.execute("release part; savepoint part").await?;
-                    done.extend(changed.into_iter().map(Ok));
+                    done.extend(changed);
                     continue;
                 }
                 Err(error) if error.as_db_error().is_none() => return Err(error),
@@ -170,7 +172,7 @@ fn runs(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
     })
 }
 
-fn failed(
+pub(super) fn failed(
     change: &Change,
     error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
 ) -> crate::Error {

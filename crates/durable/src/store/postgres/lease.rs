@@ -1,5 +1,7 @@
 //! Leases on partitions, by the clock of the database.
 
+use std::time::Instant;
+
 use tokio_postgres::types::Type;
 use tokio_postgres::{Error, Row};
 
@@ -21,6 +23,7 @@ pub(super) struct Wish<'a> {
 pub(super) async fn take_leases(
     connection: &Connection,
     wish: &Wish<'_>,
+    ahead: &mut Ahead,
 ) -> Result<(Vec<Lease>, usize), Error> {
     let worker: Parameter<'_> = (&wish.worker, Type::INT8);
     let one = std::slice::from_ref(&worker);
@@ -39,6 +42,7 @@ pub(super) async fn take_leases(
     }
     let lease = [worker.clone(), (&wish.seconds, Type::FLOAT8), (&wish.wanted, Type::BOOL)];
     connection.query(RENEW, &lease).await?;
+    remove_ahead(connection, ahead).await?;
     let share: i64 = connection.query_one(SHARE, &[]).await?.get(0);
     let share = usize::try_from(share).unwrap_or_default();
     // Or it would take what it has just given back.
@@ -50,6 +54,31 @@ pub(super) async fn take_leases(
     }
     let lease = |row: &Row| Lease { partition: place(row) as u32, epoch: unsigned(row.get(1)) };
     Ok((mine.iter().map(lease).collect(), share))
+}
+
+/// Leases of which more is left than they were good for, because the clock of the database was set
+/// back: a worker, the end in seconds since 1970, and when that was seen first.
+pub(super) type Ahead = Vec<(i64, f64, Instant)>;
+
+/// Removes such leases if their workers have not renewed them since they were seen, for as long as
+/// they were good for.
+async fn remove_ahead(connection: &Connection, ahead: &mut Ahead) -> Result<(), Error> {
+    let found = connection.query(AHEAD, &[]).await?;
+    let mut over = Vec::new();
+    let now = found.iter().map(|row| {
+        let (worker, until): (i64, f64) = (row.get(0), row.get(1));
+        let known = ahead.iter().find(|known| (known.0, known.1) == (worker, until));
+        let since = known.map_or_else(Instant::now, |known| known.2);
+        if row.get::<_, f64>(2) < since.elapsed().as_secs_f64() {
+            over.push(worker);
+        }
+        (worker, until, since)
+    });
+    *ahead = now.collect();
+    if !over.is_empty() {
+        connection.query(REMOVE_AHEAD, &[(&over, Type::INT8_ARRAY)]).await?;
+    }
+    Ok(())
 }
 
 /// Removes the leases of workers that are dead.
@@ -68,7 +97,7 @@ const LOCK_MINE: &str = "select partition, epoch from tickwheel_partition where 
 /// not be a condition of the index.
 const RENEW: &str = "with renewed as (
        insert into tickwheel_worker
-       values ($1, clock_timestamp() + $2 * interval '1 second', $3))
+       values ($1, clock_timestamp() + $2 * interval '1 second', $3, $2 * interval '1 second'))
      delete from tickwheel_worker where worker = $1 and until >= (select clock_timestamp())";
 const SHARE: &str = "select ceil((select count(*) from tickwheel_partition)::float8
        / greatest(1, (select count(distinct worker) from tickwheel_worker
@@ -87,6 +116,12 @@ const TAKE: &str = "update tickwheel_partition p set owner = $1, epoch = epoch +
      returning partition, epoch";
 const END: &str = "delete from tickwheel_worker
      where worker = $1 and until >= (select clock_timestamp())";
+const AHEAD: &str = "select worker, extract(epoch from until)::float8,
+       extract(epoch from good_for)::float8
+     from tickwheel_worker where until >= (select clock_timestamp())
+       and until > (select clock_timestamp()) + good_for";
+const REMOVE_AHEAD: &str = "delete from tickwheel_worker where worker = any($1)
+       and until > (select clock_timestamp()) + good_for";
 const REMOVE_DEAD: &str = "delete from tickwheel_worker where (worker, until) in (
        select worker, until from tickwheel_worker where until < clock_timestamp()
        for update skip locked)";

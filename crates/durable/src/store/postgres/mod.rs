@@ -30,7 +30,7 @@ use crate::store::{
 use crate::values::milliseconds;
 use connect::Connect;
 use connection::Connection;
-use lease::{CLOCK, Wish, remove_dead, take_leases};
+use lease::{Ahead, CLOCK, Wish, remove_dead, take_leases};
 pub use operate::Workers;
 use rows::{GET, Reading, Seen, read_row};
 pub use schema::MIGRATION;
@@ -54,6 +54,7 @@ pub struct PostgresStore {
     connection: Option<Connection>,
     /// The number of this worker.
     worker: Option<i64>,
+    ahead: Ahead,
     /// What the last load has seen.
     seen: Seen,
     stretch: Stretch,
@@ -135,6 +136,7 @@ impl PostgresStore {
             runtime: Some(runtime),
             connection: None,
             worker: None,
+            ahead: Ahead::new(),
             seen: Seen::default(),
             stretch: Stretch::ALL,
         })
@@ -208,17 +210,19 @@ impl Store for PostgresStore {
             })?);
         }
         let wish = self.worker.map(|worker| Wish { worker, seconds, wanted, given_back });
+        let mut ahead = self.ahead.clone();
         let leases = self.run("take leases from", async |connection| {
             let (mut held, mut share) = (Vec::new(), 0);
             if let Some(wish) = &wish {
                 connection.begin().await?;
-                (held, share) = take_leases(connection, wish).await?;
+                (held, share) = take_leases(connection, wish, &mut ahead).await?;
                 connection.end().await?;
             }
             // Last, so that little time passes until the worker has it: by so much it is late.
             let clock = unsigned(connection.query_one(CLOCK, &[]).await?.get(0));
             Ok(Leases { held, share, good_for: Some(good_for), clock: Some(clock) })
         })?;
+        self.ahead = ahead;
         if !wanted && leases.held.is_empty() {
             self.worker = None;
         }

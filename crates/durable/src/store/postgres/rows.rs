@@ -205,6 +205,7 @@ impl Connection {
         let mut news = self.query(NEWS, &parameters).await?.into_iter();
         let now = news.next().map_or_else(Seen::default, |row| {
             loaded.has_free = 0 < row.get::<_, i64>(1);
+            loaded.clock = Some(unsigned(row.get(3)));
             Seen { snapshot: row.get(2), server: row.get::<_, Vec<u8>>(5) }
         });
         loaded.overflows = MOST_NEWS <= news.len() as i64 || now.server != seen.server;
@@ -389,11 +390,11 @@ fn list() -> String {
 
 /// What is before the positions and was committed since that snapshot: by a transaction that had
 /// not begun then, or that had not ended. The first row has the snapshot of now, the server,
-/// and how many partitions have no owner.
+/// its clock, and how many partitions have no owner.
 /// Rows of a dump may have the numbers of transactions that are not yet here: they are not new.
 /// Only one index has the order that is asked for, so the planner has no choice.
 const NEWS: &str = "select -1, (select count(*) from tickwheel_partition where owner is null),
-       pg_current_snapshot()::text, 0::bigint, 0, convert_to(
+       pg_current_snapshot()::text, floor(extract(epoch from clock_timestamp()) * 1000)::bigint, 0, convert_to(
        concat_ws(' ', extract(epoch from pg_postmaster_start_time()),
          extract(epoch from pg_stat_get_bgwriter_stat_reset_time())), 'UTF8')
      union all

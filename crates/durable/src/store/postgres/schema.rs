@@ -10,21 +10,24 @@ use crate::Error;
 pub(super) async fn set_up(connection: &Connection, makes: bool) -> Result<(), Error> {
     let failed = |error| Error::store("set up the tables of tickwheel-durable", error);
     connection.begin().await.map_err(failed)?;
-    // Any number, the same for all: two workers may find the tables missing at once.
-    let alone = "set local lock_timeout = 0; select pg_advisory_xact_lock(7463812)";
-    connection.execute(alone).await.map_err(failed)?;
-    let exists = connection
-        .query_one("select to_regclass('tickwheel_meta') is not null", &[])
-        .await
-        .map_err(failed)?
-        .get::<_, bool>(0);
-    if !exists && !makes {
+    let exists = async || {
+        let exists = "select to_regclass('tickwheel_meta') is not null";
+        connection.query_one(exists, &[]).await.map(|row| row.get::<_, bool>(0)).map_err(failed)
+    };
+    let mut has_tables = exists().await?;
+    if !has_tables && !makes {
         return Err(Error::store(
             "find the tables of tickwheel-durable",
             "the database has none; is it the right one?",
         ));
     }
-    if !exists {
+    if !has_tables {
+        // Any number, the same for all: two workers may find the tables missing at once.
+        let alone = "set local lock_timeout = 0; select pg_advisory_xact_lock(7463812)";
+        connection.execute(alone).await.map_err(failed)?;
+        has_tables = exists().await?;
+    }
+    if !has_tables {
         connection.execute(MIGRATION).await.map_err(|error| {
             Error::store(
                 "make the tables of tickwheel-durable; run migrations/0001_timeouts.sql by hand as \

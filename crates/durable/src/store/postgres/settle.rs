@@ -18,11 +18,14 @@ impl Connection {
         let mut places = HashMap::new();
         let (mut acked, mut retried) = (Columns::default(), Columns::default());
         for (place, Settlement { held, retry_at }) in settlements.iter().enumerate() {
-            if epochs.get(&held.lease.partition) != Some(&held.lease.epoch) {
-                outcomes.push(Outcome::Fenced);
+            outcomes.push(match epochs.get(&held.lease.partition) {
+                None => Outcome::Locked,
+                Some(epoch) if *epoch != held.lease.epoch => Outcome::Fenced,
+                Some(_) => Outcome::Gone,
+            });
+            if outcomes[place] != Outcome::Gone {
                 continue;
             }
-            outcomes.push(Outcome::Gone);
             places.insert(signed(held.number), place);
             let columns = if retry_at.is_none() { &mut acked } else { &mut retried };
             columns.names.push(&*held.name);
@@ -76,8 +79,8 @@ impl Connection {
         Ok(named(false).filter(|name| !free.contains(name)).map(str::to_owned).collect())
     }
 
-    /// Returns the newest epochs of the partitions that are settled in, and keeps them from
-    /// changing.
+    /// Returns the newest epochs of the partitions that are settled in, but for those that somebody
+    /// else has locked, and keeps them from changing.
     async fn epochs(&self, settlements: &[Settlement]) -> Result<HashMap<u32, u64>, Error> {
         let partitions: HashSet<i32> =
             settlements.iter().map(|settlement| settlement.held.lease.partition as i32).collect();
@@ -115,7 +118,7 @@ impl Columns<'_> {
 /// Owners cannot change while their acks are looked at. Leases can be renewed meanwhile.
 const LOCK_PARTITIONS: &str =
     "select partition, epoch from tickwheel_partition where partition = any($1)
-     order by partition for key share";
+     order by partition for key share skip locked";
 /// The order asks for the index of names. A planner that takes the table for empty, because all of
 /// it is dead, would else read it as a whole. The number is looked at again after a wait for a put
 /// of the same name: some servers forget to look at the place.

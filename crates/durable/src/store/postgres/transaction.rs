@@ -25,7 +25,7 @@ pub fn schedule_in(
     let failed = |error| Error::store(format!("schedule {name:?} in a transaction"), error);
     let deadline = crate::values::deadline(at);
     let put = "select from tickwheel_put(array[$1::text], array[$2::bigint], array[$3::bytea])";
-    transaction.query(put, &[&name, &signed(deadline), &payload]).map_err(failed)?;
+    transaction.query_one(put, &[&name, &signed(deadline), &payload]).map_err(failed)?;
     Ok(())
 }
 
