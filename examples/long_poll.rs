@@ -46,7 +46,7 @@ async fn hold(mut requests: mpsc::Receiver<(String, TcpStream)>) {
                 }
                 ["", "publish", news] => {
                     answer(stream, "200 OK", &format!("{} clients", waiting.len()));
-                    waiting.drain().for_each(|(_, stream)| answer(stream, "200 OK", news));
+                    waiting.drain().for_each(|(_, _, stream)| answer(stream, "200 OK", news));
                 }
                 _ => answer(stream, "404 Not Found", ""),
             },

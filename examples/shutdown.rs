@@ -5,59 +5,58 @@
 //! `cargo run --example shutdown`
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use std::{fs, io, process};
-use tickwheel::{DelayQueue, Timer};
+use std::{fs, process, thread};
+use tickwheel::{DelayReceiver, DelaySender, Timer, delay_channel};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let file = std::env::temp_dir().join(format!("tickwheel-reminders-{}", process::id()));
     let timer = Timer::new();
-    let mut reminders = DelayQueue::with_timer(&timer);
-    reminders.insert("renew the certificate".to_owned(), 30 * DAY);
-    reminders.insert("water the plants".to_owned(), Duration::from_millis(20));
+    let (sender, mut receiver) = delay_channel(&timer);
+    let other = sender.clone();
+    let renewing =
+        thread::spawn(move || other.insert("renew the certificate".to_owned(), 30 * DAY));
+    sender.insert("water the plants".to_owned(), Duration::from_millis(20))?;
+    renewing.join().expect("no panic")?;
 
-    // No task starts any more. Then each value that is left is saved, with its time of day: an
-    // instant means nothing to the next process.
+    // A thread or a task that waits for reminders is told by an error. Then each that is left is
+    // saved.
     timer.stop()?;
-    fs::write(&file, save(&mut reminders))?;
+    fs::write(&file, save(&mut receiver, &timer)?)?;
 
     // The next process.
     let timer = Timer::new();
-    let mut reminders = load(&fs::read_to_string(&file)?, &timer)?;
+    let (sender, mut receiver) = delay_channel(&timer);
+    load(&fs::read_to_string(&file)?, &sender)?;
     fs::remove_file(&file)?;
-    assert_eq!(reminders.len(), 2);
-    let due = reminders.recv().expect("two are left")?;
+    assert_eq!(receiver.len(), 2);
+    let due = receiver.recv().expect("two are left")?;
     println!("time to {}", due.value);
     assert_eq!(due.value, "water the plants");
-    let left = reminders.next_deadline().expect("one is left") - timer.now();
-    println!("{} days are left for the other one", left.as_secs().div_ceil(DAY.as_secs()));
+    let (_, deadline, value) = receiver.drain().next().expect("one is left");
+    let left = deadline.expect("it would come out") - timer.now();
+    println!("{} days are left to {value}", left.as_secs().div_ceil(DAY.as_secs()));
     assert!(29 * DAY < left && left <= 30 * DAY);
     Ok(())
 }
 
-/// Takes all reminders out. A line has when one is due, in ms since 1970, and what it says.
-fn save(reminders: &mut DelayQueue<String>) -> String {
-    let (now, time) = (std::time::Instant::now(), since_1970());
-    let mut lines = String::new();
-    while let Some(key) = reminders.peek() {
-        let deadline = reminders.deadline(key).unwrap_or(now);
-        let text = reminders.remove(key).unwrap_or_default();
-        let due = time + deadline.saturating_duration_since(now);
-        // Rounded up, because a reminder must not be early.
-        lines += &format!("{} {text}\n", due.as_nanos().div_ceil(1_000_000));
-    }
-    lines
+/// Takes all reminders out, each with its time of day, because an instant means nothing to the next
+/// process. Values of a type of your own derive `Serialize` and `Deserialize`.
+fn save(receiver: &mut DelayReceiver<String>, timer: &Timer) -> serde_json::Result<String> {
+    let (now, time) = (timer.now(), since_1970());
+    let saved = receiver.drain().filter_map(|(_, deadline, text)| {
+        let due = time + deadline?.saturating_duration_since(now);
+        Some((due, text))
+    });
+    serde_json::to_string_pretty(&saved.collect::<Vec<_>>())
 }
 
 /// What has come due meanwhile comes out at once.
-fn load(lines: &str, timer: &Timer) -> io::Result<DelayQueue<String>> {
-    let mut reminders = DelayQueue::with_timer(timer);
+fn load(saved: &str, sender: &DelaySender<String>) -> Result<(), Box<dyn std::error::Error>> {
     let time = since_1970();
-    for line in lines.lines() {
-        let (due, text) = line.split_once(' ').ok_or(io::ErrorKind::InvalidData)?;
-        let due = due.parse().map_err(|_| io::ErrorKind::InvalidData)?;
-        reminders.insert(text.to_owned(), Duration::from_millis(due).saturating_sub(time));
+    for (due, text) in serde_json::from_str::<Vec<(Duration, String)>>(saved)? {
+        sender.insert(text, due.saturating_sub(time))?;
     }
-    Ok(reminders)
+    Ok(())
 }
 
 fn since_1970() -> Duration {

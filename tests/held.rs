@@ -502,6 +502,8 @@ impl Kind for Queue {
             "reset" => _ = key.map(|key| queue.reset(key, delay)),
             "reset_at" => _ = key.map(|key| queue.reset_at(key, at)),
             "clear" => queue.clear(),
+            "drain" => _ = queue.drain().count(),
+            "iter" => _ = black_box(queue.iter().count()),
             "reserve" => queue.reserve(turn as usize),
             "deadline" => _ = black_box(key.map(|key| queue.deadline(key))),
             "next_deadline" => {
@@ -624,6 +626,7 @@ impl Kind for Channel {
             "reset" => _ = key.map(|key| sender.reset(key, delay)),
             "reset_at" => _ = key.map(|key| sender.reset_at(key, at)),
             "is_closed" => assert!(!sender.is_closed()),
+            "drain" => _ = self.receiver.drain().count(),
             "len" | "is_empty" => _ = black_box((sender.len(), sender.is_empty())),
             _ => return false,
         }

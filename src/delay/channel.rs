@@ -37,7 +37,7 @@ use crossbeam_utils::CachePadded;
 ///   order between shards is unspecified for equal deadlines; a timer with
 ///   [one shard](crate::TimerBuilder::shards) has no such case.
 /// - Each call takes the lock of one shard for constant time, amortised, and no caller waits for
-///   more than a bounded batch of work, unless a receiver calls
+///   more than a bounded batch of work, unless a receiver calls [`drain`](DelayReceiver::drain) or
 ///   [`shrink_to_fit`](Delayed::shrink_to_fit). The call that takes the last of many values out of
 ///   a shard gives back their memory, with no lock held, which takes milliseconds after a million.
 ///   No foreign code runs under a lock: not a waker, not the `Drop` of a value.
@@ -511,6 +511,94 @@ impl<T> Source for Channel<T> {
 
     fn shrink_to_fit(&mut self) {
         self.shared.shards.iter().for_each(|shard| lock_soon(shard).wheel.shrink_to_fit());
+    }
+}
+
+impl<T> Delayed<Channel<T>> {
+    /// Inserts `value`, to come out `delay` from now, and returns its key: a value that came out is
+    /// armed again.
+    ///
+    /// A receiver that ended before, because no sender and no value was left, is not woken for it
+    /// if nobody polls it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tickwheel::{Timer, delay_channel};
+    ///
+    /// let timer = Timer::new();
+    /// let (sender, mut receiver) = delay_channel(&timer);
+    /// sender.insert(3, Duration::from_millis(1))?;
+    /// drop(sender);
+    /// let mut attempts = 0;
+    /// while let Some(due) = receiver.recv() {
+    ///     attempts += 1;
+    ///     let left = due?.value - 1;
+    ///     if left > 0 {
+    ///         receiver.insert(left, Duration::from_millis(1));
+    ///     }
+    /// }
+    /// assert_eq!(attempts, 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn insert(&self, value: T, delay: Duration) -> DelayKey {
+        self.schedule(value, self.hub().deadline_after(delay))
+    }
+
+    /// Inserts `value`, to come out at `deadline`, or at once if that has passed, and is like
+    /// [`insert`](Self::insert) otherwise.
+    pub fn insert_at(&self, value: T, deadline: Instant) -> DelayKey {
+        self.schedule(value, self.hub().ticks.deadline(deadline))
+    }
+
+    fn schedule(&self, value: T, deadline: u64) -> DelayKey {
+        self.source.shared.schedule(value, deadline).expect("a receiver is left: this one")
+    }
+
+    /// Returns an iterator that takes all values out, each with its key and its deadline, in no
+    /// particular order. The deadline is None if the value never comes out.
+    ///
+    /// The values have left the channel when the call returns, and dropping the iterator drops
+    /// those that are left. The shards are locked meanwhile, one after the other, so that senders
+    /// wait. A value that a sender inserts at the same time may stay.
+    ///
+    /// Cost: O(n + p).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tickwheel::{Timer, delay_channel};
+    ///
+    /// let timer = Timer::new();
+    /// let (sender, mut receiver) = delay_channel(&timer);
+    /// let key = sender.insert("unsent", Duration::from_secs(60))?;
+    /// timer.stop()?;
+    /// for (drained, deadline, value) in receiver.drain() {
+    ///     assert_eq!((drained, value), (key, "unsent"));
+    ///     let left = deadline.expect("it would come out") - timer.now();
+    ///     assert!(left <= Duration::from_secs(61));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn drain(&mut self) -> impl Iterator<Item = (DelayKey, Option<Instant>, T)> + use<T> {
+        let shared = &self.source.shared;
+        let take = |(shard, state): (usize, &CachePadded<Mutex<State<T>>>)| {
+            let mut state = lock_soon(state);
+            let drained: Vec<_> = state.wheel.drain().collect();
+            self.source.shared.looked(shard, &mut state);
+            let memory = state.take_memory_if_emptied();
+            drop(state);
+            drop(memory);
+            (shard as u32, drained)
+        };
+        let drained: Vec<_> = shared.shards.iter().enumerate().map(take).collect();
+        if shared.is_over() {
+            shared.wake_those(|_| true);
+        }
+        let ticks = shared.hub.ticks;
+        drained.into_iter().flat_map(move |(shard, drained)| {
+            drained.into_iter().map(move |Expired { key, deadline, value }| {
+                (DelayKey { shard, key }, ticks.instant(deadline), value)
+            })
+        })
     }
 }
 

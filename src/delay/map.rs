@@ -64,15 +64,19 @@ impl<K, V, S> Delayed<WheelMap<K, V, S>> {
         Self::on(timer, WheelMap::with_hasher(timer.shard().mode(), hasher))
     }
 
-    /// Returns an iterator that takes all values out, each with its key, in no particular order.
-    /// Dropping it drops those that are left, and leaking it does what it does in
-    /// [`WheelMap::drain`].
+    /// Returns an iterator that takes all values out, each with its key and its deadline, in no
+    /// particular order. The deadline is None if the value never comes out. Dropping the iterator
+    /// drops those that are left, and leaking it does what it does in [`WheelMap::drain`].
     ///
     /// Cost: O(n + p / 64).
-    pub fn drain(&mut self) -> impl ExactSizeIterator<Item = (K, V)> + FusedIterator {
+    pub fn drain(
+        &mut self,
+    ) -> impl ExactSizeIterator<Item = (K, Option<Instant>, V)> + FusedIterator {
         // Before a value is dropped, because that might panic. The task cannot look yet.
         self.sleep.wake();
-        self.source.drain().map(|expired| (expired.key, expired.value))
+        let ticks = self.hub().ticks;
+        let drained = self.source.drain();
+        drained.map(move |Expired { key, deadline, value }| (key, ticks.instant(deadline), value))
     }
 
     /// Drops all values. The map keeps its memory.
@@ -109,11 +113,15 @@ impl<K, V, S> Delayed<WheelMap<K, V, S>> {
         self.hub().ticks.instant(tick)
     }
 
-    /// Returns an iterator over all values, as key and value, in no particular order.
+    /// Returns an iterator over all values, each with its key and its deadline, in no particular
+    /// order. The deadline is None if the value never comes out.
     ///
     /// Cost: O(n + p / 64).
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&K, &V)> + FusedIterator + Clone {
-        self.source.iter().map(|(key, _, value)| (key, value))
+    pub fn iter(
+        &self,
+    ) -> impl ExactSizeIterator<Item = (&K, Option<Instant>, &V)> + FusedIterator + Clone {
+        let ticks = self.hub().ticks;
+        self.source.iter().map(move |(key, deadline, value)| (key, ticks.instant(deadline), value))
     }
 }
 
@@ -266,6 +274,6 @@ impl<K, V, S: Default> Default for Delayed<WheelMap<K, V, S>> {
 
 impl<K: fmt::Debug, V: fmt::Debug, S> fmt::Debug for Delayed<WheelMap<K, V, S>> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.iter()).finish()
+        f.debug_map().entries(self.source.iter().map(|(key, _, value)| (key, value))).finish()
     }
 }

@@ -5,6 +5,7 @@ use crate::future::timer;
 use crate::platform::Instant;
 use crate::{Expired, Key, Timer, Wheel};
 use core::fmt;
+use core::iter::FusedIterator;
 use core::task::Waker;
 use core::time::Duration;
 
@@ -83,13 +84,26 @@ impl<T> Delayed<Wheel<T>> {
         self.reschedule(key, self.hub().ticks.deadline(deadline))
     }
 
+    /// Returns an iterator that takes all values out, each with its key and its deadline, in no
+    /// particular order. The deadline is None if the value never comes out. Dropping the iterator
+    /// drops those that are left, and leaking it does what it does in [`Wheel::drain`].
+    ///
+    /// Cost: O(n + p / 64).
+    pub fn drain(
+        &mut self,
+    ) -> impl ExactSizeIterator<Item = (Key, Option<Instant>, T)> + FusedIterator {
+        // Before a value is dropped, because that might panic. The task cannot look yet.
+        self.sleep.wake();
+        let ticks = self.hub().ticks;
+        let drained = self.source.drain();
+        drained.map(move |Expired { key, deadline, value }| (key, ticks.instant(deadline), value))
+    }
+
     /// Drops all values. The queue keeps its memory.
     ///
     /// Cost: O(n + p / 64).
     pub fn clear(&mut self) {
-        // Before a value is dropped, because that might panic. The task cannot look yet.
-        self.sleep.wake();
-        self.source.clear();
+        drop(self.drain());
     }
 
     /// Makes room for `additional` values more. Does nothing if there is not enough memory.
@@ -97,6 +111,17 @@ impl<T> Delayed<Wheel<T>> {
     /// Cost: O(n).
     pub fn reserve(&mut self, additional: usize) {
         self.source.reserve(additional);
+    }
+
+    /// Returns an iterator over all values, each with its key and its deadline, in no particular
+    /// order. The deadline is None if the value never comes out.
+    ///
+    /// Cost: O(n + p / 64).
+    pub fn iter(
+        &self,
+    ) -> impl ExactSizeIterator<Item = (Key, Option<Instant>, &T)> + FusedIterator + Clone {
+        let ticks = self.hub().ticks;
+        self.source.iter().map(move |(key, deadline, value)| (key, ticks.instant(deadline), value))
     }
 
     /// Returns the deadline of the value that `key` names, rounded up to the timer's tick. Returns

@@ -35,6 +35,8 @@ in_each_mode! {
     each_receiver_that_waits_is_woken_and_one_gets_it,
     receivers_share_the_values_and_all_end,
     a_receiver_that_goes_leaves_the_values_to_others,
+    values_are_taken_out_with_keys_and_deadlines,
+    a_value_that_came_out_is_armed_again,
 }
 
 /// Two senders, which insert, move and remove in turns.
@@ -513,6 +515,56 @@ fn a_receiver_that_goes_leaves_the_values_to_others(mode: Mode) {
     assert_eq!((sender.len(), sender.is_closed(), last.len()), (1, false, 1));
     drop(last);
     assert_eq!((sender.len(), sender.is_closed()), (0, true));
+}
+
+fn values_are_taken_out_with_keys_and_deadlines(mode: Mode) {
+    let (manual, hand, crew) = (Manual::new(mode), Hand::new(), Crew::new(4));
+    let (sender, mut receiver) = delay_channel(&manual.timer);
+    let mut all = vec![(sender.insert(9, Duration::MAX).expect("it is open"), None, 9)];
+    for thread in 0..4_u32 {
+        let (inside, delay) = (sender.clone(), 1_000 * u64::from(thread));
+        let insert = move || inside.insert(thread, ms(delay)).expect("it is open");
+        all.push((crew.on(thread as usize, insert), Some(manual.at(delay)), thread));
+    }
+    all.sort_unstable();
+    // So that a drain finds no worker in its way, and nothing comes out.
+    manual.timer.stop().expect("outside");
+    let mut drained: Vec<_> = receiver.drain().collect();
+    drained.sort_unstable();
+    assert_eq!((drained, sender.len()), (all.clone(), 0));
+    assert!(all.iter().all(|(key, ..)| sender.remove(*key).is_none()));
+    // What comes later has other keys.
+    let key = sender.insert(1, ms(50)).expect("it is open");
+    assert!(all.iter().all(|(old, ..)| *old != key));
+    assert_eq!(receiver.drain().map(|(key, ..)| key).collect::<Vec<_>>(), [key]);
+
+    let manual = Manual::new(mode);
+    let (sender, receiver) = delay_channel(&manual.timer);
+    let (mut waits, mut drains) = (receiver.clone(), receiver);
+    sender.insert(1, ms(10)).expect("it is open");
+    assert!(waits.poll_expired(&mut hand.context()).is_pending());
+    drop(sender);
+    assert_eq!((hand.woken(), drains.drain().count(), hand.woken()), (0, 1, 1));
+    assert_eq!(waits.poll_expired(&mut hand.context()), Poll::Ready(None));
+}
+
+fn a_value_that_came_out_is_armed_again(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let (sender, mut receiver) = delay_channel(&manual.timer);
+    sender.insert(1, ms(10)).expect("it is open");
+    drop(sender);
+    for turn in 1..5 {
+        assert!(receiver.poll_expired(&mut hand.context()).is_pending());
+        manual.advance(10);
+        assert_eq!((hand.woken(), take(&mut receiver, &hand)), (1, vec![turn]));
+        // No sender is left, and it goes on nevertheless.
+        if turn < 3 {
+            receiver.insert(turn + 1, ms(10));
+        } else {
+            receiver.insert_at(turn + 1, manual.at(10 * u64::from(turn + 1)));
+        }
+    }
+    assert_eq!(receiver.len(), 1);
 }
 
 /// It waits for its senders.

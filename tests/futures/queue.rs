@@ -16,6 +16,7 @@ in_each_mode! {
     peek_is_right_while_a_bucket_is_taken_apart,
     emptied_it_wakes_who_waits,
     values_are_seen_and_changed_in_place,
+    values_are_listed_and_taken_out_with_their_deadlines,
 }
 
 type Kind = DelayQueue<u32>;
@@ -129,6 +130,21 @@ fn values_are_seen_and_changed_in_place(mode: Mode) {
     assert!(format!("{:?}", held.kind).contains('2'));
     assert_eq!(held.kind.remove(key), Some(2));
     assert!(held.kind.get(key).is_none() && held.kind.get_mut(key).is_none());
+}
+
+fn values_are_listed_and_taken_out_with_their_deadlines(mode: Mode) {
+    let mut held = Held::new(mode);
+    let delays =
+        [30, 0, 5_000].map(|delay| (held.insert(1, delay), Some(held.manual.at(delay)), 1));
+    let never = (held.kind.insert(2, Duration::MAX), None, 2);
+    let mut all = Vec::from_iter(delays.into_iter().chain([never]));
+    all.sort_unstable();
+    let mut listed: Vec<_> = held.kind.iter().map(|(key, at, value)| (key, at, *value)).collect();
+    listed.sort_unstable();
+    assert_eq!(listed, all);
+    let mut drained: Vec<_> = held.kind.drain().collect();
+    drained.sort_unstable();
+    assert_eq!((drained, held.kind.len(), held.poll()), (all, 0, EMPTY));
 }
 
 const EMPTY: Poll<Option<u32>> = Poll::Ready(None);
