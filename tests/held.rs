@@ -21,8 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 use tickwheel::{
-    DelayKey, DelayMap, DelayQueue, DelayReceiver, DelaySender, Driver, Interval, Key, ManualClock,
-    MissedTick, Mode, Next, Timeout, Timer, delay_channel, most_steps_under_a_lock, steps,
+    DelayKey, DelayMap, DelayQueue, DelayReceiver, DelaySender, Driver, ExpiringMap, Interval, Key,
+    ManualClock, MissedTick, Mode, Next, Timeout, Timer, delay_channel, most_steps_under_a_lock,
+    steps,
 };
 
 fn delay(number: u64) -> Duration {
@@ -105,6 +106,34 @@ fn a_channel_is_locked_for_no_more() {
         fill();
         drop(receiver);
         assert_bounded("drop");
+    }
+}
+
+#[test]
+fn a_shared_map_is_locked_for_no_more() {
+    let _alone = alone();
+    for (timer, clock) in timers() {
+        let map = ExpiringMap::builder().shards(1).build(&timer);
+        let fill = || {
+            for number in 0..MANY {
+                assert_eq!(map.insert(number, number, delay(number)), Ok(None));
+            }
+        };
+        fill();
+        assert!((0..MANY).rev().all(|number| map.remove(&number).is_some()));
+        assert_bounded("remove");
+        fill();
+        clock.jump(Duration::from_secs(600));
+        assert!(map.is_empty());
+        assert_bounded("expire");
+        fill();
+        // All are looked at, and none expires.
+        assert!((0..MANY).all(|number| map.reset(&number, 2 * delay(number))));
+        clock.jump(Duration::from_secs(115));
+        assert_eq!(map.len() as u64, MANY);
+        assert_bounded("move");
+        assert_eq!(map.drain().count() as u64, MANY);
+        assert_bounded("drain");
     }
 }
 

@@ -1170,8 +1170,11 @@ fn counted_map(Race { timer, fired, .. }: &Race) -> ExpiringMap<u32, u32> {
 }
 
 /// Explores a model with a map whose hook counts, and stops the timer in the end.
-fn map_race(model: impl Fn(&Race, &ExpiringMap<u32, u32>) + Send + Sync + 'static) {
-    race(TWO, move |race| {
+fn map_race(
+    switches: usize,
+    model: impl Fn(&Race, &ExpiringMap<u32, u32>) + Send + Sync + 'static,
+) {
+    race(switches, move |race| {
         let map = counted_map(&race);
         model(&race, &map);
         assert!(race.timer.stop().unwrap().is_empty());
@@ -1180,7 +1183,7 @@ fn map_race(model: impl Fn(&Race, &ExpiringMap<u32, u32>) + Send + Sync + 'stati
 
 #[test]
 fn stored_in_a_map_as_the_worker_looks_it_expires() {
-    map_race(|Race { due, far, fired, .. }, map| {
+    map_race(TWO, |Race { due, far, fired, .. }, map| {
         map.insert_at(1, 1, *due).unwrap();
         map.insert_at(2, 2, *far).unwrap();
         map.insert_at(3, 3, *due).unwrap();
@@ -1191,59 +1194,65 @@ fn stored_in_a_map_as_the_worker_looks_it_expires() {
 
 #[test]
 fn stored_in_a_map_by_two_threads_both_expire() {
-    map_race(|Race { due, far, fired, .. }, map| {
-        map.insert_at(1, 1, *far).unwrap();
+    map_race(TWO_CALLERS, |Race { due, fired, .. }, map| {
         let (other, due) = (map.clone(), *due);
         both(|| map.insert_at(2, 2, due).unwrap(), move || other.insert_at(3, 3, due).unwrap());
-        fired.wait_for(2);
-        assert_eq!(map.len(), 1);
-    });
-}
-
-#[test]
-fn moved_earlier_in_a_map_as_the_worker_looks_it_expires() {
-    map_race(|Race { due, far, fired, .. }, map| {
-        map.insert_at(1, 1, *far).unwrap();
-        let (other, due) = (map.clone(), *due);
-        both(|| map.insert_at(2, 2, due).unwrap(), move || assert!(other.reset_at(&1, due)));
         fired.wait_for(2);
         assert_eq!(map.len(), 0);
     });
 }
 
 #[test]
-fn removed_replaced_or_prolonged_in_a_map_as_it_expires_it_has_one_end() {
-    explore(TWO, || {
+fn moved_earlier_in_a_map_as_the_worker_looks_it_expires() {
+    map_race(TWO, |Race { due, far, fired, .. }, map| {
+        map.insert_at(1, 1, *far).unwrap();
+        assert!(map.reset_at(&1, *due));
+        fired.wait_for(1);
+        assert_eq!(map.len(), 0);
+    });
+}
+
+/// Explores a call on a map, whose only value expires meanwhile. The call returns whether the value
+/// was there, and how many values there are then.
+fn as_it_expires(
+    call: impl Fn(&Moved, &ExpiringMap<u32, u32>) -> (bool, usize) + Send + Sync + 'static,
+) {
+    explore(TWO_CALLERS, move || {
         let ((clock, timer), count) = (Moved::with_timer(), Count::new());
         let hook = count.clone();
         let map = ExpiringMap::builder().shards(1).on_expired(move |_, _| hook.add()).build(&timer);
-        for key in 0..3 {
-            map.insert_at(key, key, clock.at(1)).unwrap();
-        }
-        let (moving, far) = (clock.clone(), clock.at(9));
-        let (ended, ()) = both(
-            || {
-                let removed = map.remove(&0).is_some();
-                let replaced = map.insert_at(1, 7, far).unwrap().is_some();
-                let is_moved = map.reset_at(&2, far);
-                assert_eq!(map.get(&2).is_some(), is_moved);
-                assert_eq!(map.get(&1), Some(7));
-                [removed, replaced, is_moved]
-            },
-            move || moving.move_to(1),
-        );
-        // Each that did not end here goes to the hook, once.
-        let expired = ended.iter().filter(|&&ended| !ended).count();
+        map.insert_at(0, 0, clock.at(1)).unwrap();
+        let moving = clock.clone();
+        let ((was_there, left), ()) = both(|| call(&clock, &map), move || moving.move_to(1));
+        let expired = usize::from(!was_there);
         count.wait_for(expired);
         assert!(timer.stop().unwrap().is_empty());
-        assert_eq!(count.get(), expired);
-        assert_eq!(map.len(), if ended[2] { 2 } else { 1 });
+        assert_eq!((count.get(), map.len()), (expired, left));
+    });
+}
+
+#[test]
+fn removed_from_a_map_as_it_expires_it_has_one_end() {
+    as_it_expires(|_, map| (map.remove(&0).is_some(), 0));
+}
+
+#[test]
+fn replaced_in_a_map_as_it_expires_it_has_one_end() {
+    as_it_expires(|clock, map| (map.insert_at(0, 7, clock.at(9)).unwrap().is_some(), 1));
+}
+
+#[test]
+fn prolonged_in_a_map_as_it_expires_it_stays_or_is_gone() {
+    as_it_expires(|clock, map| {
+        let is_there = map.reset_at(&0, clock.at(9));
+        assert_eq!(map.get(&0), is_there.then_some(0));
+        (is_there, usize::from(is_there))
     });
 }
 
 #[test]
 fn stored_in_a_map_as_the_timer_is_stopped_it_stays_or_expires() {
-    race(TWO, |race| {
+    race(TWO_CALLERS, |race| {
         let map = counted_map(&race);
         let (other, due) = (map.clone(), race.due);
         let here = || assert!(race.timer.stop().unwrap().is_empty());
@@ -1495,3 +1504,5 @@ const MILLI: Duration = Duration::from_millis(1);
 /// seconds.
 const TWO: usize = 4;
 const THREE: usize = 3;
+/// The same where two threads call a map, which takes several locks.
+const TWO_CALLERS: usize = 2;

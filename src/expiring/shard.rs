@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | stored or moved earlier while the worker looks, or falls asleep | the look finds it, or the caller moves the timeout | `stored_in_a_map_as_the_worker_looks_it_expires`, `moved_earlier_in_a_map_as_the_worker_looks_it_expires` |
 //! | stored by two threads, each before the look | both tell the worker | `stored_in_a_map_by_two_threads_both_expire` |
-//! | removed, replaced or prolonged while the worker takes it out | the caller has it, or hears that it is gone | `removed_replaced_or_prolonged_in_a_map_as_it_expires_it_has_one_end` |
+//! | removed, replaced or prolonged while the worker takes it out | the caller has it, or hears that it is gone | `removed_from_a_map_as_it_expires_it_has_one_end`, `replaced_in_a_map_as_it_expires_it_has_one_end`, `prolonged_in_a_map_as_it_expires_it_stays_or_is_gone` |
 //! | stored while the timer stops | it stays in the map, or expires | `stored_in_a_map_as_the_timer_is_stopped_it_stays_or_expires` |
 //! | dropped while the worker looks | what was not taken out is dropped | `a_map_is_dropped_as_the_worker_looks` |
 
