@@ -1,5 +1,6 @@
 //! Bytes that are read as numbers, ticks and modes: small and extreme ones take few bytes.
 
+use std::time::Duration;
 use tickwheel::Mode;
 
 /// The rest of an input.
@@ -90,6 +91,19 @@ impl<'a> Bytes<'a> {
                 3 => Tick::Deadline(self.number(), self.offset()),
                 4 | 5 => Tick::Boundary(u32::from(self.byte()) % 64, self.offset()),
                 _ => Tick::After(self.number()),
+            },
+        }
+    }
+
+    /// A duration of any size.
+    pub(crate) fn duration(&mut self) -> Duration {
+        match self.byte() {
+            millis @ 0..=127 => Duration::from_millis(millis.into()),
+            form => match form % 4 {
+                0 => Duration::from_micros(self.number()),
+                1 => Duration::from_nanos(self.number()),
+                2 => Duration::from_millis(self.number()),
+                _ => Duration::from_secs(self.number()),
             },
         }
     }

@@ -10,10 +10,12 @@
 
 mod bounds;
 mod bytes;
+mod timer;
 mod wheel;
 mod wheel_map;
 mod zoo;
 
+pub use timer::timer;
 pub use wheel::wheel;
 pub use wheel_map::wheel_map;
 
@@ -21,4 +23,4 @@ pub use wheel_map::wheel_map;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: &[Target] = &[("wheel", wheel), ("wheel_map", wheel_map)];
+pub const TARGETS: &[Target] = &[("timer", timer), ("wheel", wheel), ("wheel_map", wheel_map)];

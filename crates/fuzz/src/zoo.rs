@@ -2,12 +2,16 @@
 
 use crate::bytes::Bytes;
 use allocation_counter::opt_out;
+use cooked_waker::{IntoWaker, Wake, WakeRef};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::hash::{Hash, Hasher};
 use std::mem::forget;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::Context;
 
 /// What odd code panics with, past the panic hook.
 #[derive(Debug)]
@@ -216,5 +220,92 @@ impl Drop for OddKey {
         if !std::thread::panicking() {
             self.mood.act(Act::Drop);
         }
+    }
+}
+
+/// What a waker does that it need not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Habit {
+    Honest,
+    PanicsInClone,
+    PanicsInWake,
+    PanicsInDrop,
+    /// Calls back when it wakes.
+    Calls,
+}
+
+impl Habit {
+    pub(crate) fn read(bytes: &mut Bytes<'_>) -> Self {
+        match bytes.byte() % 8 {
+            0 => Self::PanicsInClone,
+            1 => Self::PanicsInWake,
+            2 => Self::PanicsInDrop,
+            3 | 4 => Self::Calls,
+            _ => Self::Honest,
+        }
+    }
+}
+
+/// Whether a task was woken.
+#[derive(Debug, Default)]
+pub(crate) struct Woken(AtomicBool);
+
+impl Woken {
+    pub(crate) fn is_woken(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
+
+/// A waker with a habit. Each clone is in a place of its own.
+pub(crate) struct Animal {
+    woken: Arc<Woken>,
+    habit: Habit,
+    call: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Animal {
+    /// Returns a waker that calls `call` if that is its habit, and what it wakes.
+    pub(crate) fn new(habit: Habit, call: Arc<dyn Fn() + Send + Sync>) -> (Arc<Woken>, Self) {
+        let woken = Arc::<Woken>::default();
+        (Arc::clone(&woken), Self { woken, habit, call })
+    }
+
+    /// Polls with this waker, and drops it. Returns None if it panicked in the poll.
+    pub(crate) fn poll<R>(self, poll: impl FnOnce(&mut Context<'_>) -> R) -> Option<R> {
+        let waker = Box::new(self).into_waker();
+        let polled = caught(|| poll(&mut Context::from_waker(&waker)));
+        caught(|| drop(waker));
+        polled
+    }
+
+    fn panics(&self, habit: Habit) {
+        if self.habit == habit && !std::thread::panicking() {
+            odd();
+        }
+    }
+}
+
+impl Clone for Animal {
+    fn clone(&self) -> Self {
+        self.panics(Habit::PanicsInClone);
+        Self { woken: Arc::clone(&self.woken), habit: self.habit, call: Arc::clone(&self.call) }
+    }
+}
+
+impl WakeRef for Animal {
+    fn wake_by_ref(&self) {
+        self.woken.0.store(true, Relaxed);
+        self.panics(Habit::PanicsInWake);
+        if self.habit == Habit::Calls {
+            (self.call)();
+        }
+    }
+}
+
+impl Wake for Animal {}
+
+impl Drop for Animal {
+    fn drop(&mut self) {
+        self.panics(Habit::PanicsInDrop);
     }
 }
