@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tickwheel::{
-    DelayMap, DelayQueue, DelayReceiver, DelaySender, Driver, Key, ManualClock, MissedTick,
-    ScheduleError, ScheduleErrorKind, Sleep, Status, Timeout, Timer, delay_channel,
+    DelayKey, DelayMap, DelayQueue, DelayReceiver, DelaySender, Driver, Key, ManualClock,
+    MissedTick, ScheduleError, ScheduleErrorKind, Sleep, Status, Timeout, Timer, delay_channel,
 };
 
 /// Schedules tasks and waits for values on a timer that is turned by hand.
@@ -325,10 +325,17 @@ enum Held {
     Channel(Option<DelaySender<usize>>, DelayReceiver<usize>),
 }
 
+/// How a value is named by who holds it.
+#[derive(Clone, Copy)]
+enum Named {
+    Queue(Key),
+    Channel(DelayKey),
+}
+
 struct Holder {
     held: Held,
     /// The values by their numbers.
-    values: BTreeMap<usize, (Option<Key>, Option<Instant>)>,
+    values: BTreeMap<usize, (Option<Named>, Option<Instant>)>,
     next: usize,
     waits: Option<Arc<Woken>>,
 }
@@ -617,11 +624,11 @@ impl Run {
                 let id = *next;
                 *next += 1;
                 let key = match held {
-                    Held::Queue(queue) => caught(|| queue.insert(id, delay)),
+                    Held::Queue(queue) => caught(|| Named::Queue(queue.insert(id, delay))),
                     Held::Map(map) => caught(|| map.insert(id, id, delay)).and(None),
-                    Held::Channel(Some(sender), _) => {
-                        caught(|| sender.insert(id, delay).expect("the receiver is there"))
-                    }
+                    Held::Channel(Some(sender), _) => caught(|| {
+                        Named::Channel(sender.insert(id, delay).expect("the receiver is there"))
+                    }),
                     Held::Channel(None, _) => return,
                 };
                 values.insert(id, (key, earliest));
@@ -631,9 +638,11 @@ impl Run {
                 let Some(id) = (number as usize).checked_rem(*next) else { return };
                 let key = values.get(&id).and_then(|(key, _)| *key);
                 let removed = match (held, key) {
-                    (Held::Queue(queue), Some(key)) => caught(|| queue.remove(key)),
+                    (Held::Queue(queue), Some(Named::Queue(key))) => caught(|| queue.remove(key)),
                     (Held::Map(map), _) => caught(|| map.remove(&id)),
-                    (Held::Channel(Some(sender), _), Some(key)) => caught(|| sender.remove(key)),
+                    (Held::Channel(Some(sender), _), Some(Named::Channel(key))) => {
+                        caught(|| sender.remove(key))
+                    }
                     _ => return,
                 };
                 let was_there = values.remove(&id).is_some();
@@ -647,9 +656,11 @@ impl Run {
                 let Some(id) = (number as usize).checked_rem(*next) else { return };
                 let key = values.get(&id).and_then(|(key, _)| *key);
                 let moved = match (held, key) {
-                    (Held::Queue(queue), Some(key)) => caught(|| queue.reset(key, delay)),
+                    (Held::Queue(queue), Some(Named::Queue(key))) => {
+                        caught(|| queue.reset(key, delay))
+                    }
                     (Held::Map(map), _) => caught(|| map.reset(&id, delay)),
-                    (Held::Channel(Some(sender), _), Some(key)) => {
+                    (Held::Channel(Some(sender), _), Some(Named::Channel(key))) => {
                         caught(|| sender.reset(key, delay))
                     }
                     _ => return,
