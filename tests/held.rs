@@ -778,4 +778,6 @@ const OTHERS: &[(&str, &str)] = &[
     ("src/timer/clock/manual.rs", "a call waits for all that comes due"),
     ("src/record/mod.rs", "a call begins a recording, or ends one"),
     ("src/future/timeout.rs", "a call returns a field"),
+    ("src/expiring/mod.rs", "it is new, and only its own tests know it yet"),
+    ("src/expiring/builder.rs", "a call sets a field"),
 ];
