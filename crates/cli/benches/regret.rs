@@ -25,7 +25,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use tickwheel::Mode;
 use tickwheel_cli::generate::{Generator, Shape, Size};
 use tickwheel_cli::report::{self, report};
 use tickwheel_cli::study::{Candidate, Configurations, Interval, Options, Study, study};
@@ -197,7 +196,7 @@ impl Row {
         );
         sum.rows += 1;
         *sum.judged.entry(judged).or_default() += 1;
-        sum.steady += usize::from(0 < runs && runs * 19 <= same * 20);
+        sum.steady += usize::from(20 <= runs && runs * 19 <= same * 20);
     }
 }
 
@@ -244,28 +243,33 @@ impl Beside {
 
 /// All modes, measured in as many rounds as fit into `most`.
 fn full_search(csv: &str, operations: usize, most: Duration) -> Study {
-    let modes = [64, 16, 256, 1024].map(Mode::hierarchical_with);
-    let modes = modes.into_iter().chain([512, 64, 4096, 1 << 15, 1 << 18].map(Mode::hashed));
-    let modes = modes.map(|mode| mode.expect("this is a mode")).collect();
+    let modes = Options::default().configurations.modes();
     let configurations = Configurations::Given { modes, tick: Tick::default() };
     let time = most.min(Duration::from_secs(60));
     let options = Options { configurations, operations, slower: 2, time, ..Options::default() };
     study(trace(csv), &options, |_| ()).expect("it is sound")
 }
 
-/// What was recommended, and whether the trace was fit for it.
+/// What was recommended, and whether the trace and the rounds could tell.
 fn answer(choice: &Study) -> String {
     let taken =
         choice.recommended().map_or_else(|| "nothing".into(), |taken| taken.mode.to_string());
-    if choice.unfit.is_empty() { taken } else { format!("{taken} (cannot tell)") }
+    match choice.is_known() {
+        true => taken,
+        false => format!("{taken} (cannot tell)"),
+    }
 }
 
 /// How much more a choice costs than the best of a full search: at least, and at most. None if that
-/// was not measured.
+/// was not measured, and without bounds if the search stopped the choice.
 fn regret(choice: &Study, full: &Study) -> Option<(f64, f64)> {
     let quotient = |it: &Candidate| it.measured.as_ref().map(|at| at.quotient);
     let taken = choice.recommended()?.mode;
-    let own = full.candidates.iter().find(|it| it.mode == taken).and_then(quotient)?;
+    let own = full.candidates.iter().find(|it| it.mode == taken)?;
+    if own.stopped.is_some() {
+        return Some((f64::INFINITY, f64::INFINITY));
+    }
+    let own = quotient(own)?;
     let others = full.candidates.iter().filter(|it| it.mode != taken).filter_map(quotient);
     // No other than the choice itself is better than it.
     let least = |part: fn(&Interval) -> f64| {

@@ -20,6 +20,7 @@
 use crate::trace::{Action, Operation};
 use clap::ValueEnum;
 use fastrand::Rng;
+use std::collections::HashMap;
 use std::num::NonZeroU32;
 
 /// What the timeouts of a generated trace are like.
@@ -45,7 +46,7 @@ pub enum Shape {
 pub struct Size {
     /// How many operations there are.
     pub operations: u64,
-    /// The most timeouts that are pending at once. A generator takes 16 bytes for each.
+    /// The most timeouts that are pending at once. A generator takes some bytes for each.
     pub pending: NonZeroU32,
 }
 
@@ -62,8 +63,9 @@ pub struct Generator {
     time_ns: u128,
     /// The visits before the next pause, in bursts.
     together: u32,
-    /// By key.
-    timeouts: Vec<Timeout>,
+    pending: NonZeroU32,
+    /// By key, as far as any was scheduled.
+    timeouts: HashMap<u32, Timeout>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -84,13 +86,14 @@ impl Generator {
             left: size.operations,
             time_ns: 0,
             together: 0,
-            timeouts: vec![Timeout::default(); size.pending.get() as usize],
+            pending: size.pending,
+            timeouts: HashMap::new(),
         }
     }
 
     /// The time until the next visit.
     fn pause(&mut self) -> u128 {
-        let mean = self.shape.between_visits_ns() / self.timeouts.len() as u64;
+        let mean = self.shape.between_visits_ns() / u64::from(self.pending.get());
         if self.shape != Shape::Bursts {
             return self.random.u64(0..=2 * mean).into();
         }
@@ -99,7 +102,7 @@ impl Generator {
             return 0;
         }
         // A tenth of all, so that each is visited once in ten bursts.
-        self.together = (self.timeouts.len() as u32 / 10).max(1) - 1;
+        self.together = (self.pending.get() / 10).max(1) - 1;
         u128::from(self.random.u64(0..=2 * self.shape.between_visits_ns() / 10))
     }
 
@@ -122,24 +125,25 @@ impl Iterator for Generator {
     fn next(&mut self) -> Option<Operation> {
         self.left = self.left.checked_sub(1)?;
         loop {
-            let key = self.random.u32(..self.timeouts.len() as u32);
+            let key = self.random.u32(..self.pending.get());
             let time_ms = u64::try_from(self.time_ns / 1_000_000).unwrap_or(u64::MAX);
-            let timeout = self.timeouts[key as usize];
+            let timeout = self.timeouts.get(&key).copied().unwrap_or_default();
             self.time_ns += self.pause();
             let action = if timeout.due_ms <= time_ms {
                 let delay_ms = self.delay_ms();
                 let fires = self.random.u32(..100) < self.shape.percent_left_alone();
                 let due_ms = time_ms.saturating_add(delay_ms);
-                self.timeouts[key as usize] = Timeout { due_ms, fires };
+                self.timeouts.insert(key, Timeout { due_ms, fires });
                 Action::Schedule { delay_ms }
             } else if timeout.fires {
                 continue;
             } else if self.random.u32(..100) < self.shape.percent_moved() {
                 let delay_ms = self.delay_ms();
-                self.timeouts[key as usize].due_ms = time_ms.saturating_add(delay_ms);
+                let due_ms = time_ms.saturating_add(delay_ms);
+                self.timeouts.insert(key, Timeout { due_ms, ..timeout });
                 Action::Reschedule { delay_ms }
             } else {
-                self.timeouts[key as usize].due_ms = 0;
+                self.timeouts.insert(key, Timeout { due_ms: 0, ..timeout });
                 Action::Cancel
             };
             return Some(Operation { time_ms, key, action });

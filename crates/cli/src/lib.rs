@@ -11,6 +11,7 @@
 //!   than everything else, so the default build is without them.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod bars;
 mod chart;
 pub mod generate;
 pub mod plot;

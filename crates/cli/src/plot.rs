@@ -1,12 +1,13 @@
 //! Draws a study as a picture of its own: SVG, from which the PNG is made.
 
 use crate::chart::{self, Bar, Bars, Drawing};
-use crate::study::{Candidate, Study};
+use crate::study::Study;
 use crate::units;
 use indicatif::HumanCount;
 #[cfg(feature = "png")]
 use std::error::Error;
 use std::fmt::Write;
+use std::ops::Add;
 
 /// Draws `study`: its verdict; the score, the wake-ups and the memory of each mode; and how the
 /// delays of the trace are distributed, if they are not all alike.
@@ -16,14 +17,18 @@ use std::fmt::Write;
 pub fn svg(study: &Study) -> String {
     let mut svg = String::new();
     let mut y = heading(study, &mut svg);
+    let scores = study.scores().into_iter().map(|(_, bar)| Bar { spread: None, ..bar });
     let charts = [
-        bars(study, |it| match &it.measured {
-            Some(measured) => (measured.score.median, units::duration),
-            None => (it.figures.counted_score, units::duration),
-        }),
-        bars(study, |it| (it.figures.wakeups as f64, |count| HumanCount(count as u64).to_string())),
-        bars(study, |it| (it.figures.memory_bytes as f64, |bytes| units::memory(bytes as u64))),
-    ];
+        scores
+            .map(|bar| Bar {
+                parts: bar.parts.into_iter().reduce(f64::add).into_iter().collect(),
+                ..bar
+            })
+            .collect(),
+        study.counts(|it| it.wakeups, |count| HumanCount(count).to_string()),
+        study.counts(|it| it.memory_bytes, units::memory),
+    ]
+    .map(|bars| Bars { bars, parts: Vec::new() });
     let titles = ["Score", "Wake-ups", "Most memory"];
     for (number, (title, bars)) in titles.iter().zip(&charts).enumerate() {
         let x = MARGIN + number as f64 * (chart::WIDTH + GAP);
@@ -93,22 +98,6 @@ fn heading(study: &Study, svg: &mut String) -> f64 {
         chart::text(svg, MARGIN, y, "start", "verdict", &line);
     }
     y + LINE
-}
-
-/// Bars of a value of each configuration.
-fn bars(study: &Study, value: impl Fn(&Candidate) -> (f64, fn(f64) -> String)) -> Bars {
-    let bar = |it: &Candidate| {
-        let (value, text) = value(it);
-        let stopped = if it.stopped.is_some() { ", stopped" } else { "" };
-        Bar {
-            label: it.mode.to_string(),
-            text: format!("{}{stopped}", text(value)),
-            parts: vec![value],
-            spread: None,
-            is_taken: study.recommended() == Some(it),
-        }
-    };
-    Bars { bars: study.candidates.iter().map(bar).collect(), parts: Vec::new() }
 }
 
 /// Puts a drawing somewhere.

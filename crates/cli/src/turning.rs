@@ -92,5 +92,12 @@ impl Turning {
     }
 }
 
+impl Picture {
+    /// The timeouts on a level.
+    pub(crate) fn on_level(&self, level: usize) -> u64 {
+        self.levels.get(level).into_iter().flatten().map(|(_, &number)| u64::from(number)).sum()
+    }
+}
+
 /// The bits of a number of rounds that a bin of [`Picture::rounds`] takes.
 pub(crate) const ROUNDS_BITS: u32 = 3;

@@ -25,7 +25,7 @@ pub(crate) struct Generate {
     operations: usize,
 
     /// The most timeouts that are pending at once.
-    #[arg(long, value_name = "NUMBER", default_value_t = Size::default().pending)]
+    #[arg(long, value_name = "NUMBER", default_value = "1e4", value_parser = pending)]
     pending: NonZeroU32,
 
     /// The same seed gives the same trace.
@@ -90,6 +90,12 @@ impl Generate {
         }
         output.flush()
     }
+}
+
+/// The most timeouts, as a person writes it.
+fn pending(text: &str) -> Result<NonZeroU32, String> {
+    let number = u32::try_from(super::operations(text)?).ok().and_then(NonZeroU32::new);
+    number.ok_or_else(|| format!("expected a whole number from 1 to {}", u32::MAX))
 }
 
 const HELP: &str = "\

@@ -109,7 +109,7 @@ pub(crate) fn say(message: impl Display) {
     let _ = writeln!(io::stderr(), "tickwheel: {message}");
 }
 
-/// A number of operations, as a person writes it.
+/// A number from 1 on, as a person writes it.
 fn operations(text: &str) -> Result<usize, String> {
     let expected = || "expected a whole number from 1 on, as in `500000`, `1_000_000` or `1e6`";
     let plain = text.replace('_', "");

@@ -24,7 +24,7 @@ mod page;
 mod profile;
 mod way;
 
-use crate::study::{self, Study, study_and_keep};
+use crate::study::{self, Limit, Study, study_and_keep};
 use crate::tick::Tick;
 use crate::trace::{Trace, TraceError};
 use profile::Profile;
@@ -48,6 +48,8 @@ pub struct Page {
     profile: Profile,
     study: Study,
     tick: Tick,
+    /// Why the hashed wheel is not shown.
+    stopped: Option<Limit>,
 }
 
 /// Studies `trace`, and runs what is studied of it through two wheels, to see its shape.
@@ -67,8 +69,10 @@ pub fn report(
     let hashed = Mode::hashed(512).expect("it is in range");
     let modes = [of_kind(false, Mode::hierarchical()), of_kind(true, hashed)];
     let (study, operations) = study_and_keep(trace, &options.study, &mut progress)?;
-    let profile = Profile::of(&operations, modes, options.tick);
-    Ok(Page { profile, study, tick: options.tick })
+    let stopped = study::stopped(&operations, &modes, options.tick, &options.study);
+    let [_, stopped] = stopped[..] else { unreachable!("there are two modes") };
+    let profile = Profile::of(&operations, modes, stopped.is_none(), options.tick);
+    Ok(Page { profile, study, tick: options.tick, stopped })
 }
 
 impl Page {

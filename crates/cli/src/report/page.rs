@@ -42,6 +42,7 @@ impl fmt::Display for Page {
                     header {
                         h1 : &title;
                         p : self.summary();
+                        @ for gap in self.study.gaps.to_string().lines() { p : format!("Warning: {gap}."); }
                         nav(aria-label="Sections") { ul {
                             li { a(href="#recommendation") : "Recommendation"; }
                             @ for (id, title, _) in &sections {
@@ -129,7 +130,7 @@ impl Page {
                 format!("{}, {}", candidate.mode, candidate.tick),
                 measured(|at| units::duration(at.score.median)),
                 measured(|at| units::range(at.score.least, at.score.most)),
-                units::duration(figures.counted_score),
+                candidate.counted(),
                 measured(|at| units::duration(at.cpu_ns.median)),
                 units::memory(figures.memory_bytes),
                 HumanCount(figures.wakeups).to_string(),
@@ -145,47 +146,17 @@ impl Page {
     /// The measured scores of the modes at the tick that is recommended, or the counted ones if
     /// nothing was measured. What was not measured, or is not sure, says so.
     fn scores(&self) -> Chart {
-        let taken = self.study.recommended();
-        let tick = taken.map_or(self.tick, |taken| taken.tick);
-        let all = self.study.candidates.iter().filter(|it| it.tick == tick);
-        let is_measured = all.clone().any(|it| it.measured.is_some());
-        let score = |it: &Candidate| match &it.measured {
-            Some(measured) => measured.score.median,
-            None => it.figures.counted_score,
-        };
-        let mut shown: Vec<_> = all.collect();
-        shown.sort_by(|a, b| {
-            let [a, b] = [a, b].map(|it| (it.stopped.is_some(), it.measured.is_none(), score(it)));
-            (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2))
-        });
-        let told = |it: &Candidate| match self.study.doubt(it) {
-            Some("stopped") => "stopped".into(),
-            Some(doubt) if it.measured.is_none() && is_measured => {
-                format!("{doubt}; counted {}", units::duration(score(it)))
-            }
-            Some(doubt) if is_measured => format!("{}, {doubt}", units::duration(score(it))),
-            _ => units::duration(score(it)),
-        };
-        let bars = shown.iter().map(|&it| Bar {
-            label: it.mode.to_string(),
-            text: told(it),
-            // What was counted is not on the scale of what was measured.
-            parts: match &it.measured {
-                Some(measured) => measured.parts.into(),
-                None if is_measured => Vec::new(),
-                None => vec![score(it)],
-            },
-            spread: it.measured.as_ref().map(|at| [at.score.least, at.score.most]),
-            is_taken: taken == Some(it),
-        });
+        let (tick, is_measured) = (self.study.tick(), self.study.is_measured());
+        let (shown, bars): (Vec<_>, Vec<_>) = self.study.scores().into_iter().unzip();
         let parts = ["CPU time", "wake-ups", "memory", "longest call"];
-        let rows = shown.iter().map(|&it| {
+        let rows = shown.iter().zip(&bars).map(|(it, bar)| {
             let cells = it
                 .measured
                 .as_ref()
                 .map_or([const { String::new() }; 4], |at| at.parts.map(units::duration));
-            [it.mode.to_string(), told(it)].into_iter().chain(cells).collect()
+            [bar.label.clone(), bar.text.clone()].into_iter().chain(cells).collect()
         });
+        let table = table(&[&["mode", "score"][..], &parts[..]].concat(), rows);
         let description = match is_measured {
             true => format!(
                 "Less is better; the frame is around the recommended one. At a tick of {tick}. The \
@@ -203,13 +174,13 @@ impl Page {
             title: "What each mode costs per operation",
             description,
             drawing: Drawing::Bars(Bars {
-                bars: bars.collect(),
+                bars,
                 parts: match is_measured {
                     true => parts.map(String::from).into(),
                     false => Vec::new(),
                 },
             }),
-            table: table(&[&["mode", "score"][..], &parts[..]].concat(), rows),
+            table,
         }
     }
 
@@ -338,23 +309,15 @@ impl Page {
         value: fn(&Figures) -> u64,
         text: fn(u64) -> String,
     ) -> Chart {
-        let taken = self.study.recommended();
-        let tick = taken.map_or(self.tick, |taken| taken.tick);
-        let shown = || self.study.candidates.iter().filter(|it| it.tick == tick);
-        let bars = shown().map(|it| Bar {
-            label: named(it),
-            text: text(value(&it.figures)),
-            parts: vec![value(&it.figures) as f64],
-            spread: None,
-            is_taken: taken == Some(it),
-        });
-        let rows = shown().map(|it| vec![named(it), text(value(&it.figures))]);
+        let bars = self.study.counts(value, text);
+        let table =
+            table(&["mode", title], bars.iter().map(|it| vec![it.label.clone(), it.text.clone()]));
         Chart {
             id,
             title,
             description: description.into(),
-            drawing: Drawing::Bars(Bars { bars: bars.collect(), parts: Vec::new() }),
-            table: table(&["mode", title], rows),
+            drawing: Drawing::Bars(Bars { bars, parts: Vec::new() }),
+            table,
         }
     }
 
@@ -403,7 +366,13 @@ impl Page {
             ),
             &round_series,
         );
-        (vec![words], vec![levels, rounds])
+        match self.stopped {
+            None => (vec![words], vec![levels, rounds]),
+            Some(limit) => {
+                let stopped = format!("{hashed} is not shown: it was stopped when it was {limit}.");
+                (vec![words, stopped], vec![levels])
+            }
+        }
     }
 
     /// How two timeouts of the trace wait, one of a common delay and one of a long delay.
@@ -502,11 +471,6 @@ impl Page {
 
 /// A series over the steps of a profile: its name, and its value in a step.
 type Of<'a> = (&'a str, &'a dyn Fn(&Step) -> u64);
-
-fn named(candidate: &Candidate) -> String {
-    let stopped = if candidate.stopped.is_some() { ", stopped" } else { "" };
-    format!("{}{stopped}", candidate.mode)
-}
 
 /// Divides a range into as few parts of the same length as can be told apart by color, with one
 /// color left.

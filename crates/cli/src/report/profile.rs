@@ -39,10 +39,17 @@ pub(super) struct Step {
 }
 
 impl Profile {
-    /// Runs `operations` through a wheel of either of `modes`.
-    pub(super) fn of(operations: &[Operation], modes: [Mode; 2], tick: Tick) -> Self {
-        let mut run =
-            Run { wheels: modes.map(Turning::new), tick, step: Step::default(), fired: 0 };
+    /// Runs `operations` through a wheel of the first of `modes`, which is hierarchical, and if
+    /// `is_both` through one of the other.
+    pub(super) fn of(
+        operations: &[Operation],
+        modes: [Mode; 2],
+        is_both: bool,
+        tick: Tick,
+    ) -> Self {
+        let number = if is_both { 2 } else { 1 };
+        let wheels = modes.into_iter().take(number).map(Turning::new).collect();
+        let mut run = Run { wheels, tick, step: Step::default(), fired: 0 };
         let mut planner = Planner::new(tick);
         let mut profile = Self {
             modes,
@@ -101,9 +108,9 @@ impl Profile {
     }
 }
 
-/// Two wheels under the trace.
+/// One wheel or two under the trace.
 struct Run {
-    wheels: [Turning; 2],
+    wheels: Vec<Turning>,
     tick: Tick,
     /// What was counted since the last step ended.
     step: Step,
@@ -128,17 +135,16 @@ impl Run {
 
     /// Ends a step.
     fn take(&mut self) -> Step {
-        let [hierarchical, hashed] = &self.wheels;
-        let [levels, rounds] = [hierarchical.picture(), hashed.picture()];
+        let hierarchical = &self.wheels[0];
+        let levels = hierarchical.picture();
         let mut step = std::mem::take(&mut self.step);
         step.fired += hierarchical.fired - self.fired;
         self.fired = hierarchical.fired;
         step.pending = self.pending();
-        let on_level = |buckets: &std::collections::HashMap<_, u32>| {
-            buckets.values().map(|&timeouts| u64::from(timeouts)).sum()
-        };
-        step.levels = levels.levels.iter().map(on_level).collect();
+        step.levels = (0..levels.levels.len()).map(|level| levels.on_level(level)).collect();
         step.sorted = levels.sorted.into();
+        let Some(hashed) = self.wheels.get(1) else { return step };
+        let rounds = hashed.picture();
         step.rounds = rounds.rounds.iter().map(|&timeouts| timeouts.into()).collect();
         // What is due at once waits no round.
         if 0 < rounds.sorted {
@@ -198,7 +204,7 @@ mod tests {
             // Counted, and not measured.
             let options = Options { configurations, time: Duration::ZERO, ..Options::default() };
             let (report, operations) = study_and_keep(trace, &options, &mut |_| ()).unwrap();
-            let profile = Profile::of(&operations, modes, Tick::default());
+            let profile = Profile::of(&operations, modes, true, Tick::default());
             let figures = &report.candidates[0].figures;
 
             let sum = |count: fn(&super::Step) -> u64| profile.steps.iter().map(count).sum::<u64>();

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use statrs::distribution::{Binomial, DiscreteCDF};
 
-/// Where the median of a figure lies, with a confidence of 99 %.
+/// Where the median of a figure lies, with a confidence of 99 % for all intervals of a study.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Interval {
@@ -28,15 +28,16 @@ pub(super) enum Finding {
 
 impl Interval {
     /// The interval of the median of `samples`, whatever their distribution is; None if these are
-    /// too few for [`CONFIDENCE`].
+    /// too few for [`CONFIDENCE`] that none of so many intervals misses its median.
     ///
     /// Each sample is above the median with a probability of a half. So the number of samples above
     /// it is binomial, and that says which of them, in order, the median hardly lies beyond.
-    pub(super) fn of(samples: &[f64]) -> Option<Self> {
+    pub(super) fn of(samples: &[f64], intervals: usize) -> Option<Self> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
         let above = Binomial::new(0.5, sorted.len() as u64).ok()?;
-        let is_rare = |&beyond: &usize| 2.0 * above.cdf(beyond as u64) <= 1.0 - CONFIDENCE;
+        let rare = (1.0 - CONFIDENCE) / intervals as f64;
+        let is_rare = |&beyond: &usize| 2.0 * above.cdf(beyond as u64) <= rare;
         let beyond = (0..sorted.len() / 2).take_while(is_rare).last()?;
         let last = sorted.len() - 1;
         let median = (sorted[last / 2] + sorted[last.div_ceil(2)]) / 2.0;
@@ -85,26 +86,29 @@ pub(super) fn alike(costs: impl Iterator<Item = f64>) -> f64 {
     gaps.max_by(|a, b| a.0.total_cmp(&b.0)).map_or(least, |(_, middle)| middle)
 }
 
-/// The cost of a plan by each of [`GROUPS`] groups of rounds, of which each has the times of the
-/// parts of the plan.
+/// The groups of rounds for so many intervals: as few as give [`CONFIDENCE`], so that each has many
+/// rounds.
+pub(super) fn groups(intervals: usize) -> usize {
+    1 + (intervals as f64 / (1.0 - CONFIDENCE)).log2().ceil() as usize
+}
+
+/// The cost of a plan by each of so many groups of rounds, of which each has the times of the parts
+/// of the plan.
 ///
 /// What else the machine does only ever adds to a time, here and there. So the least time of a part
 /// is the one that was disturbed least, and the sum of these is the cost: a busy machine gives
 /// about the same as a quiet one.
-pub(super) fn costs(rounds: &[Vec<f64>]) -> Vec<f64> {
-    let groups = (0..GROUPS.min(rounds.len())).map(|group| {
+pub(super) fn costs(rounds: &[Vec<f64>], groups: usize) -> Vec<f64> {
+    let costs = (0..groups.min(rounds.len())).map(|group| {
         let parts = 0..rounds[group].len();
         let least = |part: usize| {
-            let times = rounds[group..].iter().step_by(GROUPS).map(|times| times[part]);
+            let times = rounds[group..].iter().step_by(groups).map(|times| times[part]);
             times.fold(f64::INFINITY, f64::min)
         };
         parts.map(least).sum()
     });
-    groups.collect()
+    costs.collect()
 }
-
-/// As few as give an interval of [`CONFIDENCE`], so that each has many rounds.
-const GROUPS: usize = 8;
 
 /// A configuration is taken below this. Where the default stays, its regret is within
 /// [`COUNTS`], also with some noise.
@@ -124,16 +128,16 @@ pub(super) const COUNTS: f64 = 0.05;
 
 #[cfg(test)]
 mod tests {
-    use super::{Finding, Interval, alike, border, costs};
+    use super::{Finding, Interval, alike, border, costs, groups};
 
     #[test]
     fn under_eight_samples_say_nothing() {
         let samples: Vec<_> = (0..8).map(f64::from).collect();
-        assert_eq!(Interval::of(&[]), None);
-        assert_eq!(Interval::of(&samples[..1]), None);
-        assert_eq!(Interval::of(&samples[..7]), None);
+        assert_eq!(Interval::of(&[], 1), None);
+        assert_eq!(Interval::of(&samples[..1], 1), None);
+        assert_eq!(Interval::of(&samples[..7], 1), None);
         let all = Interval { least: 0.0, median: 3.5, most: 7.0 };
-        assert_eq!(Interval::of(&samples), Some(all));
+        assert_eq!(Interval::of(&samples, 1), Some(all));
     }
 
     #[test]
@@ -141,27 +145,41 @@ mod tests {
         // P(at most 2 of 15 heads) is 0.0037, and P(at most 3) is 0.0176.
         let samples: Vec<_> = (1..=15).rev().map(f64::from).collect();
         let interval = Interval { least: 3.0, median: 8.0, most: 13.0 };
-        assert_eq!(Interval::of(&samples), Some(interval));
+        assert_eq!(Interval::of(&samples, 1), Some(interval));
+    }
+
+    #[test]
+    fn so_many_intervals_as_a_study_looks_at_hold_together() {
+        for intervals in 1..200 {
+            let number = groups(intervals);
+            let samples = |number| (0..number).map(|n| n as f64).collect::<Vec<_>>();
+            let all = Interval::of(&samples(number), intervals).unwrap();
+            assert_eq!((all.least, all.most), (0.0, (number - 1) as f64), "{intervals}");
+            assert_eq!(Interval::of(&samples(number - 1), intervals), None, "{intervals}");
+            // Each misses its median if all samples are on one side of it.
+            assert!(intervals as f64 * 2.0 * 0.5_f64.powi(number as i32) <= 0.01, "{intervals}");
+        }
+        assert_eq!([1, 3, 24].map(groups), [8, 10, 13]);
     }
 
     #[test]
     fn few_rounds_that_were_interrupted_change_nothing() {
         let mut samples = vec![0.8; 20];
         samples.extend([9.0; 4]);
-        assert_eq!(Interval::finding(Interval::of(&samples), 0.95), Finding::Better);
+        assert_eq!(Interval::finding(Interval::of(&samples, 1), 0.95), Finding::Better);
     }
 
     #[test]
     fn a_group_has_the_least_time_of_each_part() {
         let round = |n| vec![100.0 + f64::from(n), 200.0 - f64::from(n)];
         let mut rounds: Vec<_> = (0..16).map(round).collect();
-        assert_eq!(costs(&rounds), [292.0; 8]);
+        assert_eq!(costs(&rounds, 8), [292.0; 8]);
         rounds[3] = vec![9e9, 9e9];
         rounds[12] = vec![112.0, 9e9];
-        assert_eq!(costs(&rounds)[..3], [292.0; 3]);
-        assert_eq!(costs(&rounds)[3], 111.0 + 189.0);
-        assert_eq!(costs(&rounds[..2]), [300.0; 2]);
-        assert!(costs(&[]).is_empty());
+        assert_eq!(costs(&rounds, 8)[..3], [292.0; 3]);
+        assert_eq!(costs(&rounds, 8)[3], 111.0 + 189.0);
+        assert_eq!(costs(&rounds[..2], 8), [300.0; 2]);
+        assert!(costs(&[], 8).is_empty());
     }
 
     #[test]

@@ -39,8 +39,9 @@
 //! 3. What is left at that tick is measured, in processor time, side by side with the default in
 //!    rounds that alternate. Other programs only ever add to a time, so a group of rounds gives the
 //!    sum of the least times of all parts of the trace, and each group the quotient of two such
-//!    costs. The median of the quotients lies in an interval with a confidence of 99 %, by the
-//!    order of the samples alone.
+//!    costs. The median of the quotients lies in an interval by the order of the samples alone.
+//!    The confidence of 99 % is that of the answer: it holds for the intervals of all modes, each
+//!    time that the study looks at them. The more modes, the more groups it takes.
 //! 4. A configuration is recommended if all of its interval is below 1 and its median below 0.955,
 //!    or below 0.98 where its counted work is below 0.95. Among those that cost about the same
 //!    the smallest wheel is taken, a hierarchical one before a hashed one, because that is the same
@@ -223,6 +224,19 @@ pub(crate) fn study_and_keep(
     Ok((study, operations))
 }
 
+/// Counts what `modes` do with `operations` at one tick, and returns why each was stopped.
+pub(crate) fn stopped(
+    operations: &[Operation],
+    modes: &[Mode],
+    tick: Tick,
+    options: &Options,
+) -> Vec<Option<Limit>> {
+    let scale = options.scale(operations.len() as u64);
+    let plan = Plan::new(operations, tick, None);
+    let counted = Laboratory::new(options).count(&plan, modes, scale);
+    counted.into_iter().map(|candidate| candidate.stopped).collect()
+}
+
 /// Reads up to `most` operations, and returns whether the trace has no others.
 fn read(
     trace: &mut Trace,
@@ -270,11 +284,7 @@ impl<'a> Laboratory<'a> {
             (Some(first), Some(last)) => last.time_ms - first.time_ms,
             _ => 0,
         };
-        let scale = Scale {
-            operations: operations.len() as u64,
-            wake_cost: self.options.wake_cost,
-            driver: self.options.driver,
-        };
+        let scale = self.options.scale(operations.len() as u64);
         let modes = self.options.configurations.modes();
         let candidates: Vec<_> =
             plans.iter().flat_map(|plan| self.count(plan, &modes, scale)).collect();
@@ -321,7 +331,10 @@ impl<'a> Laboratory<'a> {
             };
             let (mut figures, given_up) = work::count(plan, mode, self.options.driver, most);
             let ns = figures.counted_ns(mode.buckets());
-            figures.counted_score = scale.counted(&figures, mode.buckets());
+            figures.counted_score = match given_up {
+                None => scale.counted(&figures, mode.buckets()),
+                Some(_) => f64::INFINITY,
+            };
             if given_up.is_none() && cheapest.is_none_or(|(_, least)| ns < least) {
                 cheapest = Some((mode, ns));
             }
@@ -357,8 +370,8 @@ impl<'a> Laboratory<'a> {
             let modes: Vec<_> = left.iter().map(|&number| study.candidates[number].mode).collect();
             let times = time::round(plan, &modes, self.options.driver, &mut random);
             left.iter().zip(times).for_each(|(&number, times)| samples[number].push(times));
-            // Another wheel gets the memory that is the fastest.
-            left.rotate_left(1);
+            // Another wheel gets the memory that is the fastest, in each group of rounds.
+            random.shuffle(&mut left);
             longest = longest.max(self.started.elapsed() - begun);
             study.rounds = round + 1;
             if LOOKS.contains(&study.rounds) {
@@ -424,8 +437,7 @@ impl Study {
     }
 
     fn scale(&self) -> Scale {
-        let Options { wake_cost, driver, .. } = self.options;
-        Scale { operations: self.operations, wake_cost, driver }
+        self.options.scale(self.operations)
     }
 
     /// Why the score of a configuration is not sure; None if it is.
@@ -479,11 +491,14 @@ impl Study {
     fn note(&mut self, contenders: &[usize], samples: &[Vec<Vec<f64>>]) {
         let scale = self.scale();
         let operations = scale.operations.max(1) as f64;
+        // An interval for each mode beside the baseline, at each look and at the end.
+        let intervals = contenders.len().saturating_sub(1).max(1) * (LOOKS.len() + 1);
+        let groups = judge::groups(intervals);
         for &number in contenders {
             // The rounds that both were in.
             let rounds = samples[number].len();
             let costs = |number: usize| {
-                let costs = judge::costs(&samples[number][..rounds]);
+                let costs = judge::costs(&samples[number][..rounds], groups);
                 costs.into_iter().map(|ns| ns / operations).collect::<Vec<_>>()
             };
             let scores = |number: usize| {
@@ -492,7 +507,8 @@ impl Study {
             };
             let (own, base): (Vec<_>, Vec<_>) = (scores(number), scores(self.baseline));
             let quotients = own.iter().zip(base).map(|(own, base)| own / base).collect();
-            let intervals = [costs(number), own, quotients].map(|samples| Interval::of(&samples));
+            let intervals =
+                [costs(number), own, quotients].map(|samples| Interval::of(&samples, intervals));
             let [Some(cpu_ns), Some(score), Some(quotient)] = intervals else { continue };
             let parts = scale.parts(cpu_ns.median, &self.candidates[number].figures);
             self.candidates[number].measured = Some(Measured { cpu_ns, score, parts, quotient });
@@ -501,9 +517,23 @@ impl Study {
 }
 
 impl Candidate {
+    /// The score by counted work, as a person reads it.
+    pub(crate) fn counted(&self) -> String {
+        match self.stopped {
+            None => units::duration(self.figures.counted_score),
+            Some(_) => "-".into(),
+        }
+    }
+
     /// Its score, divided by that of the configuration that it is compared with.
     fn quotient(&self) -> Option<Interval> {
         self.measured.as_ref().map(|measured| measured.quotient)
+    }
+}
+
+impl Options {
+    fn scale(&self, operations: u64) -> Scale {
+        Scale { operations, wake_cost: self.wake_cost, driver: self.driver }
     }
 }
 
@@ -521,7 +551,8 @@ impl Configurations {
     }
 
     /// The modes. In a search the default comes first: hopeless modes are told by comparing.
-    fn modes(&self) -> Vec<Mode> {
+    #[must_use]
+    pub fn modes(&self) -> Vec<Mode> {
         match self {
             Self::Given { modes, .. } => modes.clone(),
             Self::Search(_) => {

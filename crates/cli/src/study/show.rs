@@ -185,7 +185,7 @@ const MEASURED: [table::Row<'static, Candidate>; 4] = [
 ];
 
 const COUNTED: [table::Row<'static, Candidate>; 10] = [
-    ("score by counted work", &|it| units::duration(it.figures.counted_score)),
+    ("score by counted work", &|it| it.counted()),
     ("wake-ups", &|it| count(it.figures.wakeups)),
     ("timeouts handled", &|it| count(it.figures.work)),
     ("  in the longest call", &|it| count(it.figures.longest_call)),

@@ -2,10 +2,13 @@
 
 use super::plan::Plan;
 use super::run::{Driver, Observer, Run};
-use cpu_time::ThreadTime;
+#[cfg(not(windows))]
+use cpu_time::ThreadTime as Clock;
 use fastrand::Rng;
 use std::convert::Infallible;
 use std::time::Duration;
+#[cfg(windows)]
+use std::time::Instant as Clock;
 use tickwheel::Mode;
 
 /// Returns the processor time that the calls of `plan` take in each of `modes`, in nanoseconds,
@@ -14,6 +17,9 @@ use tickwheel::Mode;
 /// All of them go through the plan side by side, some calls each in turn, so that whatever else
 /// the machine does slows all of them down alike. A short plan is run several times, of which the
 /// least time of each part counts.
+///
+/// The clock of processor time of Windows advances in steps so long that a part of some
+/// hundred us would be lost: there, parts are measured in real time.
 ///
 /// Where memory lies can cost some percent, and each process would have its own luck. So each run
 /// moves it, as `random` says.
@@ -25,7 +31,7 @@ pub(super) fn round(
 ) -> Vec<Vec<f64>> {
     let parts = plan.calls.len().div_ceil(CALLS_PER_PART).max(1);
     let mut times = vec![vec![f64::INFINITY; parts]; modes.len()];
-    let begun = ThreadTime::now();
+    let begun = Clock::now();
     let mut is_enough = false;
     while !is_enough {
         let moves = random.usize(..MOST_MOVES);
@@ -35,7 +41,7 @@ pub(super) fn round(
         let turns = (0..parts).flat_map(|part| (0..modes.len()).map(move |turn| (part, turn)));
         for (part, turn) in turns {
             let number = (part + turn) % modes.len();
-            let begun = ThreadTime::now();
+            let begun = Clock::now();
             let Ok(_) = wheels[number].advance(CALLS_PER_PART);
             let time = &mut times[number][part];
             *time = time.min(begun.elapsed().as_nanos() as f64);

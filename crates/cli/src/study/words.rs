@@ -61,6 +61,13 @@ impl Study {
         format!("Take {}: {reason}.", taken.unwrap_or_default())
     }
 
+    /// Whether the trace and the rounds say which configuration to take, and be it that there is no
+    /// difference.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        matches!(self.answer(), Answer::Alone | Answer::Better(..) | Answer::Same)
+    }
+
     /// The sentences on the configurations that came to the end.
     fn choice(&self) -> String {
         let Some(baseline) = self.baseline() else {
@@ -214,14 +221,18 @@ impl Study {
                 name(stopped)
             );
         }
-        let counted = |candidate: &Candidate| candidate.figures.counted_score;
-        let worst = others.max_by(|a, b| counted(a).total_cmp(&counted(b)));
+        let times = |it: &Candidate| match it.quotient() {
+            Some(quotient) => (quotient.median, ""),
+            None => {
+                (it.figures.counted_score / baseline.figures.counted_score, " By counted work,")
+            }
+        };
+        let done = others.filter(|other| other.stopped.is_none());
+        let worst = done.map(|it| (it, times(it))).max_by(|a, b| a.1.0.total_cmp(&b.1.0));
         match worst {
-            Some(worst) if MUCH * counted(baseline) < counted(worst) => format!(
-                " By counted work, {} costs {} times as much.",
-                name(worst),
-                units::three_digits(counted(worst) / counted(baseline)),
-            ),
+            Some((worst, (times, by))) if MUCH < times => {
+                format!("{by} {} costs {} times as much.", name(worst), units::three_digits(times))
+            }
             _ => String::new(),
         }
     }
@@ -436,8 +447,8 @@ mod tests {
         let study = measured(&[("hierarchical:64", &base), ("hashed:512", &other)]);
         let verdict = "Take hashed:512 at a tick of 1 ms: it costs 20 % less than the default, \
                        hierarchical:64 at a tick of 1 ms, with a confidence of 99 % after 16 rounds. \
-                       Above all it takes 82.8 ns of CPU time per operation, where hierarchical:64 \
-                       takes 104 ns of CPU time per operation.";
+                       Above all it takes 83.6 ns of CPU time per operation, where hierarchical:64 \
+                       takes 105 ns of CPU time per operation.";
         assert_eq!(study.verdict(), verdict);
         let code = study.code().unwrap();
         assert_eq!(code, "Timer::builder().mode(Mode::hashed(512)?).build()?");
@@ -473,16 +484,21 @@ mod tests {
         const PARTS: usize = 50;
         let runs = if std::env::var_os("TICKWHEEL_LONG").is_some() { 100 } else { 20 };
         let mut random = Rng::with_seed(7);
-        for (quotient, counted, is_taken) in [
-            (0.50, 1.0, true),
-            (0.90, 1.0, true),
-            (0.935, 1.0, true),
-            (0.949, 1.0, true),
-            (0.96, 1.0, false),
-            (0.96, 0.9, true),
-            (0.99, 0.9, false),
-            (1.0, 1.0, false),
-            (1.3, 0.9, false),
+        let modes =
+            ["hierarchical:64", "hashed:512", "hashed:1", "hashed:2", "hashed:4", "hashed:8"];
+        for (quotient, counted, is_taken, modes) in [
+            (0.50, 1.0, true, &modes[..2]),
+            (0.90, 1.0, true, &modes[..2]),
+            (0.935, 1.0, true, &modes[..2]),
+            (0.949, 1.0, true, &modes[..2]),
+            (0.96, 1.0, false, &modes[..2]),
+            (0.96, 0.9, true, &modes[..2]),
+            (0.99, 0.9, false, &modes[..2]),
+            (1.0, 1.0, false, &modes[..2]),
+            (1.3, 0.9, false, &modes[..2]),
+            // Each of many modes could win by chance.
+            (0.90, 1.0, true, &modes),
+            (1.0, 1.0, false, &modes),
         ] {
             for disturbed in [0.01, 0.2, 0.5] {
                 let mut time = |ns: f64| {
@@ -497,16 +513,17 @@ mod tests {
                 };
                 let mut taken = 0;
                 for _ in 0..runs {
-                    let (base, other) = (rounds(1e5), rounds(1e5 * quotient));
-                    let mut study =
-                        measured_in_parts(&["hierarchical:64", "hashed:512"], &[base, other]);
+                    let costs = [1.0, quotient].into_iter().chain(std::iter::repeat(1.0));
+                    let costs = costs.take(modes.len()).map(|cost| rounds(1e5 * cost));
+                    let mut study = measured_in_parts(modes, &costs.collect::<Vec<_>>());
                     study.candidates[1].figures.counted_score *= counted;
-                    taken += usize::from(study.recommended().unwrap().mode.is_hashed());
+                    let mode = study.recommended().unwrap().mode;
+                    taken += usize::from(mode != Mode::default());
                 }
                 let same = if is_taken { taken } else { runs - taken };
                 assert!(
                     19 * runs <= 20 * same,
-                    "{quotient} {counted} {disturbed}: {same} of {runs}"
+                    "{quotient} {counted} {disturbed} {modes:?}: {same} of {runs}"
                 );
             }
         }
@@ -590,6 +607,25 @@ mod tests {
         let said = "\nhashed:64 does not suit this trace: it was stopped when it was over 20 times \
                     the work of hierarchical:64: it had left timeouts waiting a round 1,234,567 times.";
         assert!(study.verdict().ends_with(said), "{}", study.verdict());
+    }
+
+    /// A mode that was stopped early has counted little, and one that was measured is known better.
+    #[test]
+    fn what_another_choice_costs_is_not_what_a_stopped_mode_had_cost() {
+        let (base, other) = (vec![100.0; 16], vec![150.0; 16]);
+        let mut study = measured(&[("hierarchical:64", &base), ("hashed:512", &other)]);
+        study.options.configurations =
+            Configurations::Given { modes: Vec::new(), tick: Default::default() };
+        study.candidates[1].figures.counted_score = 130.0;
+        let mut stopped = candidate("hashed:64");
+        stopped.stopped = Some(Limit::Memory(1));
+        stopped.figures.counted_score = f64::INFINITY;
+        study.candidates.push(stopped);
+        let said = " hashed:512 at a tick of 1 ms costs 1.5 times as much.";
+        assert!(study.verdict().contains(said), "{}", study.verdict());
+        study.candidates[1].measured = None;
+        let said = " By counted work, hashed:512 at a tick of 1 ms costs 1.3 times as much.";
+        assert!(study.verdict().contains(said), "{}", study.verdict());
     }
 
     /// Checks that code compiles, and that it is what the command prints.

@@ -49,7 +49,8 @@ pub struct Figures {
     pub memory_bytes: u64,
     /// The most timeouts pending at once.
     pub peak_live: u64,
-    /// The score by the counted work alone, in nanoseconds per operation.
+    /// The score by the counted work alone, in nanoseconds per operation. Infinite, and null as
+    /// JSON, if it was stopped.
     pub counted_score: f64,
 }
 

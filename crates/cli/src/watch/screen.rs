@@ -14,7 +14,6 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{
     Block, Clear, Padding, Paragraph, RenderDirection, Sparkline, Widget, Wrap,
 };
-use std::collections::HashMap;
 
 impl Watch {
     pub(super) fn draw(&self, frame: &mut Frame<'_>) {
@@ -271,7 +270,7 @@ impl<'a> Panel<'a> {
             let y = area.y + 1 + line as u16;
             let label = format!("L{level} {}", self.span(level));
             buffer.set_stringn(area.x, y, label, BEFORE.into(), Style::new());
-            let count: u64 = self.picture.levels.get(level).map_or(0, total);
+            let count = self.picture.on_level(level);
             let row = Rect { y, height: 1, ..area };
             self.draw_count(count, row, buffer);
             self.draw_buckets(level, row, 1, buffer);
@@ -290,7 +289,7 @@ impl<'a> Panel<'a> {
         let lines = 1 << room.min(wanted.max(1)).ilog2();
         let row = Rect { y: area.y + 1, height: lines as u16, ..area };
         buffer.set_stringn(area.x, row.y, "buckets", BEFORE.into(), Style::new());
-        let count = self.picture.levels.first().map_or(0, total);
+        let count = self.picture.on_level(0);
         self.draw_count(count, row, buffer);
         self.draw_buckets(0, row, lines, buffer);
         let mut rounds = String::from("rounds left");
@@ -369,10 +368,6 @@ fn clock(nanoseconds: f64) -> String {
     let (s, min, h, days) = (ms / 1000, ms / 60_000, ms / 3_600_000, ms / 86_400_000);
     let day = if days == 0 { String::new() } else { format!("{} d ", HumanCount(days)) };
     format!("{day}{}:{:02}:{:02}.{:03}", h % 24, min % 60, s % 60, ms % 1000)
-}
-
-fn total(buckets: &HashMap<usize, u32>) -> u64 {
-    buckets.values().map(|&timeouts| u64::from(timeouts)).sum()
 }
 
 /// A number in six characters at most.

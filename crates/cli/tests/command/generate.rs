@@ -72,6 +72,17 @@ fn the_same_seed_gives_the_same_trace() {
     assert_eq!(default, YEAR);
 }
 
+/// In 4 GB of addresses, where all keys that there could be would take 64.
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_is_for_what_is_scheduled_and_not_for_what_might_be() {
+    let tickwheel = env!("CARGO_BIN_EXE_tickwheel");
+    let line = "ulimit -v 4000000; exec \"$0\" generate year --operations 1e3 --pending 4294967295";
+    let output = Command::new("sh").args(["-c", line, tickwheel]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(output.stdout.iter().filter(|&&byte| byte == b'\n').count(), 1_001);
+}
+
 #[test]
 fn every_shape_replays_without_a_surprise() {
     let folder = TempDir::new().unwrap();
@@ -152,7 +163,8 @@ fn arguments_are_checked_before_any_work() {
     let cases: &[(&[&str], &str)] = &[
         (&["round"], "[possible values: short, one-delay, year, cancelled, bursts]"),
         (&["short", "--operations", "0"], "expected a whole number from 1 on"),
-        (&["short", "--pending", "0"], "number would be zero"),
+        (&["short", "--pending", "0"], "expected a whole number from 1 on"),
+        (&["short", "--pending", "5e9"], "from 1 to 4294967295"),
         (&["short", "--seed", "x"], "invalid digit"),
         (&["short", "-o", nowhere.to_str().unwrap()], "nowhere"),
         (&["short", "-o", folder.path().to_str().unwrap()], "found a directory"),

@@ -340,7 +340,15 @@ fn a_mode_over_20_times_slower_is_stopped_and_the_others_go_on() {
     assert_eq!(figures[1]["stopped"], Value::Null);
     Naive::run(&text, 1_000_000).assert_agrees(&figures[1]);
 
-    let table = text_of(&replay(&[trace.to_str().unwrap()]));
+    assert_eq!(figures[0]["counted_score"], Value::Null);
+    let picture = folder.path().join("picture.svg");
+    let arguments = [trace.to_str().unwrap(), "--plot", picture.to_str().unwrap()];
+    let table = text_of(&replay(&arguments));
+    let score = table.lines().find(|line| line.starts_with("score by counted work")).unwrap();
+    let columns: Vec<_> = score.split_whitespace().skip(4).collect();
+    assert!(columns.contains(&"-"), "{score}");
+    let drawing = fs::read_to_string(picture).unwrap();
+    assert_eq!(drawing.matches(">stopped<").count(), 3, "score, wake-ups, memory: {drawing}");
     for part in ["stopped", "yes", "rounds waited"] {
         assert!(table.contains(part), "{part:?} in {table}");
     }

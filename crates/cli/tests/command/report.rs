@@ -96,10 +96,25 @@ fn huge_numbers_and_many_levels_can_be_drawn() {
 fn a_mode_that_was_stopped_is_told() {
     let folder = TempDir::new().unwrap();
     let page = page_with(&folder, &few_jobs(&folder), &["--max-memory", "100KiB"]);
-    assert!(page.contains("hashed:262144, stopped"), "{page}");
+    let row = "<th scope=\"row\">hashed:262144</th><td>stopped</td>";
+    assert_eq!(page.matches(row).count(), 4, "of the score, work, wake-ups and memory: {page}");
     let said =
         "hashed:262144 at a tick of 1 ms was stopped when it was over the limit of 100.0 KiB";
     assert!(page.contains(said), "{page}");
+}
+
+/// Of some thousand timeouts in one bucket, each tick looks at all.
+#[test]
+fn a_wheel_that_takes_too_long_is_left_out_of_the_page() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("trace.csv");
+    let lines = (0..20_000).map(|key| format!("{key},schedule,{key},10000\n"));
+    fs::write(&file, format!("{HEADER}{}", lines.collect::<String>())).unwrap();
+    let page = page_with(&folder, &file, &["--mode", "hashed:1"]);
+    let said = "hashed:1 is not shown: it was stopped when it was over 20 times the work of \
+                hierarchical:64.";
+    assert!(page.contains(said), "{page}");
+    assert!(page.contains("<figure id=\"levels\"") && !page.contains("<figure id=\"rounds\""));
 }
 
 #[test]
@@ -152,6 +167,17 @@ fn the_page_never_replaces_its_trace() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tickwheel"));
         let arguments = ["report", "-", "--limit-time", "0s", "-o", file.to_str().unwrap()];
         refused(command.args(arguments).stdin(File::open(&file).unwrap()).output().unwrap());
+    }
+}
+
+#[test]
+fn the_page_says_what_the_trace_lacks() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("trace.csv");
+    fs::write(&file, format!("{HEADER}0,begin,,\n0,schedule,1,5\n7,missing,51,\n9,sched")).unwrap();
+    let page = page_of(&folder, &file);
+    for said in ["51 operations are missing", "the trace breaks off after 1 operation:"] {
+        assert!(page.contains(said), "{said} is absent from {page}");
     }
 }
 
