@@ -282,7 +282,11 @@ impl Brokers {
     /// answered, and the one after an answer waits.
     fn clog(&self, stream: &mut TcpStream) {
         let pending = self.timer.pending();
-        while self.timer.pending() == pending {
+        let is_taken = || self.timer.pending() == pending;
+        while is_taken() || {
+            thread::sleep(Duration::from_millis(300));
+            is_taken()
+        } {
             let looks = self.broker.looks();
             write(stream, &fetch(0, 0, 1));
             until(|| self.broker.looks() != looks || self.timer.pending() != pending);
