@@ -226,7 +226,13 @@ fn a_waker_may_call_the_channel(mode: Mode) {
 }
 
 fn a_sender_that_is_held_up_as_it_wakes_the_receiver_holds_up_no_other(mode: Mode) {
-    let manual = Manual::new(mode);
+    // Senders share a shard, or do not.
+    for shards in [1, 8] {
+        holds_up_no_other(Manual::built(mode, |builder| builder.shards(shards)));
+    }
+}
+
+fn holds_up_no_other(manual: Manual) {
     let (gate, wakes) = (Gate::default(), Count::default());
     let waker = {
         let (gate, wakes) = (gate.clone(), wakes.clone());
@@ -419,7 +425,12 @@ fn a_far_jump_costs_what_is_due_however_many_shards_wait(mode: Mode) {
     let (sender, mut receiver) = delay_channel(&manual.timer);
     for thread in 0..4 {
         let inside = sender.clone();
-        let insert = move || inside.insert(thread, ms(FAR + u64::from(thread))).map(drop);
+        // Its wheel does not know exactly when the next is due.
+        let insert = move || {
+            inside.insert(thread, ms(FAR + u64::from(thread))).expect("it is open");
+            inside.remove(inside.insert(thread, ms(10))?).expect("it is there");
+            Ok::<_, SendError<u32>>(())
+        };
         assert_eq!(crew.on(thread as usize, insert), Ok(()));
     }
     manual.clock.jump(ms(FAR + 1));
