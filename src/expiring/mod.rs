@@ -75,7 +75,7 @@ use std::hash::RandomState;
 /// let clock = ManualClock::new();
 /// let timer = Timer::builder().clock(clock.clone()).build()?;
 /// let sessions = ExpiringMap::with_timer(&timer);
-/// let minutes = |minutes| Duration::from_secs(60 * minutes);
+/// let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
 ///
 /// sessions.insert("ann", 7, minutes(30))?;
 /// let shared = sessions.clone();
