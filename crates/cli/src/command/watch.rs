@@ -103,7 +103,7 @@ impl Arguments {
         if self.follow {
             return Ok(Watch::follow(&name, file, &self.modes, self.tick));
         }
-        Ok(Watch::new(&name, super::open(file)?, &self.modes, self.tick)?)
+        Ok(Watch::open(&name, file, &self.modes, self.tick)?)
     }
 }
 
@@ -116,6 +116,9 @@ fn notes_signals(interrupted: Arc<AtomicBool>) -> Result<(), Failure> {
     thread::spawn(move || {
         if signals.forever().next().is_some() {
             interrupted.store(true, Ordering::Relaxed);
+            thread::sleep(TO_RESTORE);
+            // In a thread: a terminal that is gone may not take it.
+            thread::spawn(ratatui::try_restore);
             thread::sleep(TO_RESTORE);
             process::exit(130);
         }
@@ -141,7 +144,7 @@ const DEMO_SEED: u64 = 1;
 
 /// After a signal the terminal is restored within this.
 #[cfg(unix)]
-const TO_RESTORE: Duration = Duration::from_secs(5);
+const TO_RESTORE: Duration = Duration::from_secs(2);
 
 const EXAMPLES: &str = "\
 Examples:

@@ -29,6 +29,9 @@ pub(crate) struct Plan {
 pub(crate) struct Planner {
     tick: Tick,
     keys: HashMap<u32, Pending>,
+    /// The places that ever were in use, and those of them that no key has any more.
+    places: u32,
+    free: Vec<u32>,
     pub(crate) counts: Counts,
     pub(crate) lateness: Lateness,
 }
@@ -97,7 +100,7 @@ impl Plan {
         let mut calls = Vec::with_capacity(operations.len());
         operations.iter().for_each(|operation| calls.extend(planner.calls(operation)));
         calls.shrink_to_fit();
-        let (places, counts) = (planner.keys.len(), planner.counts);
+        let (places, counts) = (planner.places as usize, planner.counts);
         let end = end_ms.map(|ms| tick.present(ms));
         Self { tick, calls, places, counts, lateness: planner.finish(), end }
     }
@@ -106,16 +109,24 @@ impl Plan {
 impl Planner {
     pub(crate) fn new(tick: Tick) -> Self {
         let (counts, lateness) = (Counts::default(), Lateness::default());
-        Self { tick, keys: HashMap::new(), counts, lateness }
+        Self { tick, keys: HashMap::new(), places: 0, free: Vec::new(), counts, lateness }
     }
 
     /// The calls of the next operation: one, or two to replace a timeout.
     pub(crate) fn calls(&mut self, operation: &Operation) -> impl Iterator<Item = Call> + use<> {
         let now = self.tick.present(operation.time_ms);
-        let places = self.keys.len() as u32;
+        if FEWEST_KEYS <= self.keys.len() && self.keys.len() == self.keys.capacity() {
+            self.forget(now);
+        }
         let at = match self.keys.entry(operation.key) {
             Entry::Occupied(at) => at.into_mut(),
-            Entry::Vacant(at) => at.insert(Pending { place: places, due: None }),
+            Entry::Vacant(at) => {
+                let place = self.free.pop().unwrap_or_else(|| {
+                    self.places += 1;
+                    self.places - 1
+                });
+                at.insert(Pending { place, due: None })
+            }
         };
         if let Some(due) = at.due.filter(|due| due.deadline <= now) {
             self.lateness.record(due.ms, due.deadline, self.tick);
@@ -129,6 +140,22 @@ impl Planner {
         let deadline = at.due.map_or(0, |due| due.deadline);
         let kinds = self.counts.count(operation.action, is_pending);
         kinds.into_iter().flatten().map(move |kind| Call { now, deadline, place, kind })
+    }
+
+    /// Forgets what is gone by tick `now`. It is called when so many keys are new as were left the
+    /// last time, so that it costs each of them little.
+    fn forget(&mut self, now: u64) {
+        let Self { keys, free, lateness, tick, .. } = self;
+        keys.retain(|_, pending| {
+            let is_gone = pending.due.is_none_or(|due| due.deadline <= now);
+            if is_gone {
+                free.push(pending.place);
+                let due = pending.due.into_iter();
+                due.for_each(|due| lateness.record(due.ms, due.deadline, *tick));
+            }
+            !is_gone
+        });
+        keys.reserve(keys.len().max(FEWEST_KEYS));
     }
 
     /// Ends the trace: what is pending fires at its time.
@@ -208,4 +235,26 @@ impl Lateness {
 /// A tick is an hour at most, so no lateness saturates.
 fn nanoseconds(number: u128) -> Duration {
     Duration::from_nanos(number.try_into().unwrap_or(u64::MAX))
+}
+
+/// So many keys are kept without a look.
+const FEWEST_KEYS: usize = 1 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::{FEWEST_KEYS, Plan};
+    use crate::tick::Tick;
+    use crate::trace::{Action, Operation};
+
+    #[test]
+    fn keys_that_are_gone_take_no_memory() {
+        let schedule = |key: u32| {
+            let action = Action::Schedule { delay_ms: 100 };
+            Operation { time_ms: key.into(), key, action }
+        };
+        let operations: Vec<_> = (0..100_000).map(schedule).collect();
+        let plan = Plan::new(&operations, Tick::default(), None);
+        assert!(plan.places < 8 * FEWEST_KEYS, "{}", plan.places);
+        assert_eq!((plan.counts.scheduled, plan.lateness.fired), (100_000, 100_000));
+    }
 }

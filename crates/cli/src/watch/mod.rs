@@ -40,7 +40,7 @@ use crate::trace::{Operation, TraceError};
 use crate::turning::Turning;
 use crate::units;
 use activity::Activity;
-use follow::Following;
+use follow::{Following, State};
 use indicatif::HumanCount;
 use player::{Change, Event, Player};
 use ratatui::Terminal;
@@ -50,9 +50,10 @@ use seen::Seen;
 use std::error::Error;
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel::Mode;
 
@@ -78,7 +79,8 @@ pub struct Watch {
 
 /// A recording that a program is writing.
 struct Recording {
-    is_over: Arc<AtomicBool>,
+    file: PathBuf,
+    state: Arc<State>,
     /// When the last operation came.
     news: Instant,
 }
@@ -107,6 +109,11 @@ enum Pace {
     Paused,
     Playing,
     Jumping(Target),
+    /// To the end of a tick; so many events of it are told.
+    Stepping {
+        to: u64,
+        told: usize,
+    },
     Over,
 }
 
@@ -142,7 +149,41 @@ impl Watch {
         modes: &[Mode],
         tick: Tick,
     ) -> Result<Self, TraceError> {
-        let first: Vec<_> = operations.by_ref().take(FIRST_OPERATIONS).collect();
+        let first = operations.by_ref().take(FIRST_OPERATIONS).collect();
+        Self::begun(name, first, operations, modes, tick)
+    }
+
+    /// Returns a watch as [`new`](Self::new) does, of the trace in `file`, or on standard input if
+    /// that is `-`. A thread reads it, so that a pipe which is silent keeps nobody from the keys.
+    ///
+    /// # Errors
+    ///
+    /// [`TraceError`] if it cannot be read, or does not begin as the format says.
+    pub fn open(name: &str, file: &Path, modes: &[Mode], tick: Tick) -> Result<Self, TraceError> {
+        let mut operations = Following::new(file, false);
+        let (state, begun, mut first) = (operations.state(), Instant::now(), Vec::new());
+        while first.len() < FIRST_OPERATIONS
+            && begun.elapsed() < TO_BEGIN
+            && !state.is_over.load(Ordering::Relaxed)
+        {
+            match operations.next() {
+                Some(operation) => first.push(operation),
+                None => thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        let mut watch = Self::begun(name, first, operations, modes, tick)?;
+        watch.player.state = Some(state);
+        Ok(watch)
+    }
+
+    /// Returns a watch of `first` and then `operations`.
+    fn begun(
+        name: &str,
+        first: Vec<Result<Operation, TraceError>>,
+        operations: impl Iterator<Item = Result<Operation, TraceError>> + 'static,
+        modes: &[Mode],
+        tick: Tick,
+    ) -> Result<Self, TraceError> {
         let times = first.iter().flatten().map(|operation| operation.time_ms);
         let span_ms = times.clone().max().unwrap_or(0) - times.min().unwrap_or(0);
         let speed = Duration::from_millis(span_ms) / FIRST_SECONDS;
@@ -160,9 +201,11 @@ impl Watch {
     /// A thread reads the file. What is wrong with it, [`run`](Self::run) returns.
     #[must_use]
     pub fn follow(name: &str, file: &Path, modes: &[Mode], tick: Tick) -> Self {
-        let operations = Following::new(file);
-        let recording = Recording { is_over: operations.is_over(), news: Instant::now() };
-        let player = Player::empty(Box::new(operations), modes, tick);
+        let operations = Following::new(file, true);
+        let state = operations.state();
+        let mut player = Player::empty(Box::new(operations), modes, tick);
+        player.state = Some(Arc::clone(&state));
+        let recording = Recording { file: file.into(), state, news: Instant::now() };
         let mut watch = Self::of(name, player);
         watch.recording = Some(recording);
         watch.told = "Nothing is recorded yet.".into();
@@ -223,7 +266,7 @@ impl Watch {
             let wait = match self.pace {
                 Pace::Paused | Pace::Over => Duration::from_millis(200),
                 Pace::Playing => FRAME.saturating_sub(last.elapsed()),
-                Pace::Jumping(_) => Duration::ZERO,
+                Pace::Jumping(_) | Pace::Stepping { .. } => Duration::ZERO,
             };
             // All keys that are there, and no wait between them.
             let mut wait = Some(wait);
@@ -255,7 +298,9 @@ impl Watch {
             _ if helps => self.helps = false,
             KeyCode::Char('q') | KeyCode::Esc => return Ok(Some(Ended::Quit)),
             KeyCode::Char(' ') => match self.pace {
-                Pace::Playing | Pace::Jumping(_) => self.pace = Pace::Paused,
+                Pace::Playing | Pace::Jumping(_) | Pace::Stepping { .. } => {
+                    self.pace = Pace::Paused
+                }
                 Pace::Paused => self.play(),
                 Pace::Over => {}
             },
@@ -283,29 +328,13 @@ impl Watch {
         }
     }
 
-    /// Goes on by one tick.
+    /// Goes on by one tick, as far as a frame takes it; the next frames do the rest.
     fn step_a_tick(&mut self) -> Result<(), TraceError> {
-        if self.pace == Pace::Over {
-            return Ok(());
+        if self.pace != Pace::Over {
+            self.told.clear();
+            self.pace = Pace::Stepping { to: self.player.now().saturating_add(1), told: 0 };
         }
-        self.pace = Pace::Paused;
-        let to = self.player.now().saturating_add(1);
-        let mut told = Vec::new();
-        while self.player.next_event().is_some_and(|next| next <= to) {
-            match self.player.step()? {
-                Some(event) if told.len() < MOST_TOLD => {
-                    told.push(telling::event(&event, &self.player));
-                }
-                _ => {}
-            }
-        }
-        self.player.play(to, Instant::now())?;
-        self.told = match told.is_empty() {
-            true => "Nothing happens in this tick: press n for the next event.".into(),
-            false => told.join(" "),
-        };
-        self.notice_the_end();
-        Ok(())
+        self.elapse(Duration::ZERO)
     }
 
     /// Goes on as far as `real` time takes it.
@@ -328,6 +357,25 @@ impl Watch {
                 let to = self.player.now().saturating_add(self.rest as u64);
                 self.rest = self.rest.fract();
                 self.tally.operations += self.player.play(to, deadline)?;
+            }
+            Pace::Stepping { to, mut told } => {
+                while Instant::now() < deadline {
+                    if self.player.next_event().is_none_or(|next| to < next) {
+                        self.player.play(to, deadline)?;
+                        if told == 0 {
+                            self.told = NOTHING_HAPPENS.into();
+                        }
+                        self.pace = Pace::Paused;
+                        break;
+                    }
+                    let Some(event) = self.player.step()? else { break };
+                    if told < MOST_TOLD {
+                        self.told += if told == 0 { "" } else { " " };
+                        self.told += &telling::event(&event, &self.player);
+                        told += 1;
+                    }
+                    self.pace = Pace::Stepping { to, told };
+                }
             }
             Pace::Jumping(target) => {
                 while Instant::now() < deadline {
@@ -353,10 +401,13 @@ impl Watch {
 
     fn notice_the_end(&mut self) {
         let end = match &self.recording {
-            Some(recording) if recording.is_over.load(Ordering::Relaxed) => {
+            Some(recording) if recording.state.is_over.load(Ordering::Relaxed) => {
+                if recording.state.is_anew.load(Ordering::Relaxed) {
+                    return self.begin_anew();
+                }
                 "The recording is over."
             }
-            None if self.player.next_event().is_none() => {
+            None if self.player.next_event().is_none() && !self.player.is_waiting() => {
                 "The trace is over, and nothing is pending that will ever be due."
             }
             _ => return,
@@ -366,6 +417,15 @@ impl Watch {
             self.told += " ";
             self.told += end;
         }
+    }
+
+    /// Follows the recording of a program that was restarted.
+    fn begin_anew(&mut self) {
+        let Some(recording) = &self.recording else { return };
+        let modes: Vec<_> = self.player.wheels.iter().map(Turning::mode).collect();
+        let new = Self::follow(&self.name, &recording.file, &modes, self.player.tick);
+        let told = "The recording was begun anew: its program was restarted.".into();
+        *self = Self { ascii: self.ascii, pace: self.pace, told, ..new };
     }
 
     fn nanoseconds_a_second(&self) -> f64 {
@@ -471,6 +531,11 @@ const SPEEDS: [u64; 41] = {
     ];
     speeds
 };
+
+const NOTHING_HAPPENS: &str = "Nothing happens in this tick: press n for the next event.";
+
+/// How long a pipe may take to say how fast to begin.
+const TO_BEGIN: Duration = Duration::from_secs(1);
 
 const FRAME: Duration = Duration::from_millis(33);
 

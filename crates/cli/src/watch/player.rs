@@ -1,11 +1,14 @@
 //! `Player`: a trace under several wheels at once, event by event.
 
+use super::follow::State;
 use super::seen::Seen;
 use crate::study::{Kind, Lateness, Planner};
 use crate::tick::{NEVER, Tick};
-use crate::trace::{Operation, TraceError};
+use crate::trace::{Gaps, Operation, TraceError};
 use crate::turning::Turning;
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 use tickwheel::Mode;
 
@@ -21,6 +24,8 @@ pub(super) struct Player {
     /// What was applied last, the latest in front.
     pub(super) recent: VecDeque<Applied>,
     operations: Operations,
+    /// Of operations that a thread reads.
+    pub(super) state: Option<Arc<State>>,
     next: Option<Operation>,
     now: u64,
 }
@@ -69,7 +74,29 @@ impl Player {
         let wheels = modes.iter().map(|&mode| Turning::new(mode)).collect();
         let planner = Planner::new(tick);
         let (lateness, recent) = Default::default();
-        Self { wheels, tick, planner, lateness, recent, operations, next: None, now: 0 }
+        let (state, next) = (None, None);
+        Self { wheels, tick, planner, lateness, recent, operations, state, next, now: 0 }
+    }
+
+    /// Whether the next operation is not read yet, so that nobody knows what comes before it.
+    pub(super) fn is_waiting(&self) -> bool {
+        let is_over = |state: &Arc<State>| state.is_over.load(Ordering::Relaxed);
+        self.next.is_none() && !self.state.as_ref().is_none_or(is_over)
+    }
+
+    /// What the trace lacks as far as it was read, and the time at which it ends.
+    pub(super) fn known(&self) -> (Gaps, Option<u64>) {
+        self.state.as_ref().map_or_else(Default::default, |state| {
+            *state.known.lock().unwrap_or_else(PoisonError::into_inner)
+        })
+    }
+
+    /// Reads the next operation, if it is there.
+    fn read(&mut self) -> Result<(), TraceError> {
+        if self.next.is_none() {
+            self.next = self.operations.next().transpose()?;
+        }
+        Ok(())
     }
 
     pub(super) fn now(&self) -> u64 {
@@ -105,6 +132,10 @@ impl Player {
         const EVENTS_A_LOOK: u64 = 64;
         let mut operations = 0;
         for number in 1.. {
+            self.read()?;
+            if self.is_waiting() {
+                break;
+            }
             if self.next_event().is_none_or(|next| to < next) {
                 self.rest_at(to);
                 break;
@@ -123,10 +154,13 @@ impl Player {
     pub(super) fn catch_up(&mut self, deadline: Instant) -> Result<u64, TraceError> {
         let mut operations = 0;
         while Instant::now() < deadline {
-            if self.next.is_none() {
-                self.next = self.operations.next().transpose()?;
-            }
-            let Some(next) = self.next else { break };
+            self.read()?;
+            let Some(next) = self.next else {
+                if let (false, (_, Some(end_ms))) = (self.is_waiting(), self.known()) {
+                    self.play(self.tick.present(end_ms), deadline)?;
+                }
+                break;
+            };
             operations += self.play(self.tick.present(next.time_ms), deadline)?;
         }
         Ok(operations)
@@ -134,7 +168,8 @@ impl Player {
 
     /// Lets the next event happen. At one tick, what is due comes before operations.
     fn advance(&mut self) -> Result<Option<(u64, Option<Applied>)>, TraceError> {
-        let Some(tick) = self.next_event() else { return Ok(None) };
+        self.read()?;
+        let Some(tick) = self.next_event().filter(|_| !self.is_waiting()) else { return Ok(None) };
         let is_wake = self.wheels.iter().any(|wheel| wheel.next_wake() == Some(tick));
         self.rest_at(tick);
         if is_wake {

@@ -26,9 +26,10 @@ impl Watch {
             return frame.render_widget(Paragraph::new(words).wrap(Wrap { trim: true }), area);
         }
         let sentence = Paragraph::new(self.told.as_str()).wrap(Wrap { trim: true });
+        let panels = self.panels();
         let rows = Layout::vertical([
             Constraint::Length(1),
-            Constraint::Max(self.wheels_height(area.width)),
+            Constraint::Max(self.wheels_height(&panels, area.width)),
             Constraint::Length(1),
             Constraint::Fill(1),
             Constraint::Length(SENTENCE),
@@ -36,7 +37,7 @@ impl Watch {
         ]);
         let [head, wheels, legend, activity, told, keys] = rows.areas(area);
         frame.render_widget(self.heading(), head);
-        self.draw_wheels(wheels, frame.buffer_mut());
+        self.draw_wheels(panels, wheels, frame.buffer_mut());
         frame.render_widget(self.marks().legend().dim(), legend);
         self.draw_activity(activity, frame.buffer_mut());
         frame.render_widget(sentence, told);
@@ -67,7 +68,8 @@ impl Watch {
     /// Draws rates, lateness, the pending timeouts over time and the last operations, as far as
     /// there is room.
     fn draw_activity(&self, area: Rect, buffer: &mut Buffer) {
-        let lines = [self.activity.rates(), super::activity::lateness(&self.player)];
+        let gaps = self.player.known().0.to_string();
+        let lines = [self.activity.rates(), super::activity::lateness(&self.player), gaps];
         let words = Paragraph::new(lines.join("\n"));
         let [said, below] =
             Layout::vertical([Constraint::Length(3), Constraint::Fill(1)]).areas(area);
@@ -111,7 +113,7 @@ impl Watch {
             Pace::Paused => "paused",
             Pace::Playing if self.recording.is_some() => "following",
             Pace::Playing => "playing",
-            Pace::Jumping(_) => "jumping",
+            Pace::Jumping(_) | Pace::Stepping { .. } => "jumping",
             Pace::Over => "over",
         };
         let rest = match &self.recording {
@@ -144,9 +146,9 @@ impl Watch {
     }
 
     /// The lines that the wheels take to show everything, at this width.
-    fn wheels_height(&self, width: u16) -> u16 {
+    fn wheels_height(&self, panels: &[Panel<'_>], width: u16) -> u16 {
         let number = self.player.wheels.len() as u16;
-        let heights = |width| self.panels().into_iter().map(move |panel| panel.height(width));
+        let heights = |width| panels.iter().map(move |panel| panel.height(width));
         match self.is_beside(width) {
             true => heights(width / number.max(1)).max().unwrap_or(0),
             false => heights(width).fold(number, u16::saturating_add),
@@ -154,9 +156,8 @@ impl Watch {
     }
 
     /// Draws the wheels beside each other if there is room, else below each other.
-    fn draw_wheels(&self, area: Rect, buffer: &mut Buffer) {
+    fn draw_wheels(&self, panels: Vec<Panel<'_>>, area: Rect, buffer: &mut Buffer) {
         let wheels = &self.player.wheels;
-        let panels = self.panels();
         let number = panels.len().max(1) as u16;
         let areas = match self.is_beside(area.width) {
             true => {
@@ -650,12 +651,36 @@ mod tests {
         until(&mut watch, |watch| watch.pace == Pace::Over).unwrap();
         assert!(watch.told.ends_with("The recording is over."), "{}", watch.told);
         assert!(!drawn(&mut watch, 80, 24)[0].contains("news"));
+        assert_eq!(watch.player.now(), 21, "time goes on to the end");
 
         std::fs::write(file.path(), format!("{}\n0,wait,1,2\n", Trace::HEADER)).unwrap();
         let mut watch = Watch::follow("a program", file.path(), modes, tick());
         watch.play();
         let error = until(&mut watch, |_| false).unwrap_err();
         assert!(error.to_string().contains(":2: found op `wait`"), "{error}");
+    }
+
+    #[test]
+    fn a_recording_that_is_begun_anew_is_followed_anew_and_its_losses_are_told() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let line = "7,schedule,1,5\n";
+        let begin = format!("{}\n0,begin,,\n", Trace::HEADER);
+        std::fs::write(file.path(), format!("{begin}{}", line.repeat(9))).unwrap();
+        let mut watch = Watch::follow("a program", file.path(), &modes()[..1], tick());
+        watch.play();
+        let until = |watch: &mut Watch, is_so: fn(&Watch) -> bool| {
+            let begun = Instant::now();
+            while !is_so(watch) {
+                watch.elapse(Duration::ZERO).unwrap();
+                assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", watch.told);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        until(&mut watch, |watch| watch.player.planner.counts.scheduled == 9);
+        std::fs::write(file.path(), format!("{begin}3,missing,51,\n{line}")).unwrap();
+        until(&mut watch, |watch| watch.player.planner.counts.scheduled == 1);
+        assert_eq!((watch.pace, watch.player.now()), (Pace::Playing, 7));
+        assert!(drawn(&mut watch, 120, 40).concat().contains("51 operations are missing"));
     }
 
     fn watch(scheduled: Vec<(u64, u32, u64)>) -> Watch {

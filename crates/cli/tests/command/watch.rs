@@ -82,6 +82,18 @@ mod terminal {
     }
 
     #[test]
+    fn a_silent_pipe_keeps_nobody_from_the_keys() {
+        let Some(mut terminal) = Terminal::open("pipe") else { return };
+        let begin = "time_ms,op,key,delay_ms\\n0,schedule,1,5\\n9,schedule,17,30000\\n";
+        terminal.run(&format!(
+            "bash -c 'exec {COMMAND} watch - < <(printf \"{begin}\"; exec sleep 60)'"
+        ));
+        terminal.wait_for("[playing]");
+        terminal.press("q");
+        terminal.wait_for_exit(0);
+    }
+
+    #[test]
     fn control_c_restores_the_terminal() {
         let Some(mut terminal) = Terminal::open("control") else { return };
         terminal.run(&format!("{COMMAND} watch --demo"));
