@@ -124,7 +124,7 @@ impl<S: Source> Delayed<S> {
     ///
     /// This is the cost of a poll:
     ///
-    /// Cost: O(1) amortised, O(p) in one call.
+    /// Cost: O(1) amortised, O(p) in one call, and O(n / buckets) more if hashed.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl<S: Source> Delayed<S> {
     ///
     /// This is the cost of a poll:
     ///
-    /// Cost: O(1) amortised, O(p) in one call.
+    /// Cost: O(1) amortised, O(p) in one call, and O(n / buckets) more if hashed.
     ///
     /// # Errors
     ///
@@ -171,7 +171,7 @@ impl<S: Source> Delayed<S> {
     ///
     /// This is the cost of a poll for each value that it returns:
     ///
-    /// Cost: O(1) amortised, O(p) in one call.
+    /// Cost: O(1) amortised, O(p) in one call, and O(n / buckets) more if hashed.
     ///
     /// # Errors
     ///
@@ -205,7 +205,7 @@ impl<S: Source> Delayed<S> {
     /// Returns the next value if it is due, or None if there is nothing to wait for. Otherwise the
     /// task wakes up when one of these comes true.
     ///
-    /// Cost: O(1) amortised, O(p) in one call.
+    /// Cost: O(1) amortised, O(p) in one call, and O(n / buckets) more if hashed.
     ///
     /// # Errors
     ///

@@ -124,6 +124,8 @@ impl Driver {
     /// This costs a look at each shard. A loop that has one thread takes one
     /// [shard](crate::TimerBuilder::shards).
     ///
+    /// Cost: O(1) amortised, O(p) in one call, and O(n / buckets) more if hashed.
+    ///
     /// ```
     /// use std::sync::mpsc::{RecvTimeoutError, channel};
     /// use std::time::Duration;

@@ -81,6 +81,8 @@ impl Timer {
     /// range is shorter than a tick or its end is before its start, the timeout is due at the first
     /// tick after the shortest delay, as with [`schedule`](Self::schedule).
     ///
+    /// Cost: O(1), with at most 256 looks.
+    ///
     /// # Errors
     ///
     /// As [`schedule`](Self::schedule).

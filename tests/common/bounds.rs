@@ -3,9 +3,11 @@
 //!
 //! An operation that may cost more than a constant says so in one sentence: "Cost: O(..).", or
 //! "Cost: O(..) amortised, O(..) in one call." There n is the number of pending timeouts and p the
-//! most that were pending at once. Every other operation must cost a constant. The test
-//! judges the steps that the library counts in a build with debug assertions, and the bytes that
-//! the allocator counts, of one call and of thousands.
+//! most that were pending at once. ", and O(..) more if hashed" adds what only hashed wheels cost,
+//! and ", with at most .. looks" a constant that is more than others have. Every other operation
+//! must cost a constant. The test judges the steps that the library counts in a build with debug
+//! assertions, and the bytes that the allocator counts, of one call and of thousands. It prints the
+//! most that it found.
 //!
 //! `BOUNDS_PEAK=1000000` has a million in each history. A further subject is an implementation of
 //! [`Subject`].
@@ -130,30 +132,47 @@ fn histories<S: Subject>() -> Vec<History<S>> {
     ]
 }
 
-/// Returns how many steps a bound like `n + p` allows.
-fn bound(terms: &str, live: f64, peak: f64) -> f64 {
-    let term = |term: &str| match term {
-        "1" => 0.0,
-        "log n" => 32.0 * (1.0 + live.max(1.0).log2()),
-        "n" => 40.0 * live,
-        "p" => 8.0 * peak,
-        "p / 64" => 4.0 * peak / 64.0,
-        _ => panic!("no term of a bound: {term:?}"),
-    };
-    terms.split(" + ").map(term).sum()
-}
-
-/// A public operation: the sums that its "Cost" sentence states, and whether it only reads.
+/// What the "Cost" sentence of a public operation states.
 pub(crate) struct Stated {
-    mean: String,
-    one_call: String,
-    reads: bool,
+    mean: Sum,
+    one_call: Sum,
+    /// The looks that each call may take beyond a constant that all operations share.
+    looks: f64,
 }
 
 impl Stated {
     /// Whether many calls in turn leave most of a history as it is.
     fn is_cheap(&self) -> bool {
-        ["1", "log n"].contains(&self.mean.as_str())
+        self.mean.terms.iter().all(|term| ["1", "log n"].contains(&term.as_str()))
+    }
+}
+
+/// The terms of a bound like `n + p`.
+#[derive(Clone, PartialEq, Debug)]
+struct Sum {
+    terms: Vec<String>,
+    /// A term that holds for a hashed wheel only.
+    hashed: Option<String>,
+}
+
+impl Sum {
+    fn has(&self, term: &str) -> bool {
+        self.terms.iter().any(|other| other == term)
+    }
+
+    /// Returns how many steps it allows.
+    fn bound(&self, mode: Mode, live: f64, peak: f64) -> f64 {
+        let term = |term: &String| match term.as_str() {
+            "1" => 0.0,
+            "log n" => 32.0 * (1.0 + live.max(1.0).log2()),
+            "n" => 40.0 * live,
+            "p" => 8.0 * peak,
+            "p / 64" => 4.0 * peak / 64.0,
+            "n / buckets" => 4.0 * live / mode.buckets() as f64,
+            _ => panic!("no term of a bound: {term:?}"),
+        };
+        let hashed = self.hashed.iter().filter(|_| mode.is_hashed());
+        self.terms.iter().chain(hashed).map(term).sum()
     }
 }
 
@@ -167,20 +186,16 @@ pub(crate) fn stated(sources: &[&str]) -> BTreeMap<String, Stated> {
         let code = source.split("#[cfg(test)]").next().expect("there is code");
         for line in code.lines().map(str::trim) {
             if let Some(sentence) = line.strip_prefix("/// Cost: ") {
-                let sentence = sentence.replace(" amortised, ", ";").replace(" in one call.", "");
-                let terms = sentence.trim_end_matches('.').split(';').map(|term| {
-                    let term = term.strip_prefix("O(").and_then(|term| term.strip_suffix(')'));
-                    term.unwrap_or_else(|| panic!("not of the shape: {line}")).to_owned()
-                });
-                cost = Some(terms.collect::<Vec<_>>());
+                cost = Some(costs(sentence).unwrap_or_else(|| panic!("not of the shape: {line}")));
             } else if let Some(item) = public_function(line) {
                 let name = item.split(['(', '<']).next().expect("a name");
-                let terms = cost.take().unwrap_or_else(|| vec!["1".to_owned()]);
-                let [mean, one_call] = [0, terms.len() - 1].map(|at| terms[at].clone());
-                let reads = item.contains("(&self");
-                let costs = (mean.clone(), one_call.clone());
-                if let Some(other) = stated.insert(name.into(), Stated { mean, one_call, reads }) {
-                    assert_eq!((other.mean, other.one_call), costs, "two that are called {name}");
+                let (mean, one_call, looks) =
+                    cost.take().or_else(|| costs("O(1).")).expect("of the shape");
+                let costs = (mean.clone(), one_call.clone(), looks);
+                let new = Stated { mean, one_call, looks };
+                if let Some(other) = stated.insert(name.into(), new) {
+                    let other = (other.mean, other.one_call, other.looks);
+                    assert_eq!(other, costs, "two that are called {name}");
                 }
             } else if !line.starts_with("//") && !line.starts_with("#[") {
                 cost = None;
@@ -190,13 +205,38 @@ pub(crate) fn stated(sources: &[&str]) -> BTreeMap<String, Stated> {
     stated
 }
 
+/// Reads what follows "Cost: ": the mean, that of one call, and the looks.
+fn costs(sentence: &str) -> Option<(Sum, Sum, f64)> {
+    let sentence = sentence.strip_suffix('.')?;
+    let (sentence, looks) = match sentence.split_once(", with at most ") {
+        Some((sentence, looks)) => (sentence, looks.strip_suffix(" looks")?.parse().ok()?),
+        None => (sentence, 0.0),
+    };
+    let (sentence, hashed) = match sentence.split_once(", and O(") {
+        Some((sentence, term)) => {
+            (sentence, Some(term.strip_suffix(") more if hashed")?.to_owned()))
+        }
+        None => (sentence, None),
+    };
+    let (mean, one_call) = match sentence.split_once(" amortised, ") {
+        Some((mean, one_call)) => (mean, one_call.strip_suffix(" in one call")?),
+        None => (sentence, sentence),
+    };
+    let sum = |sum: &str| {
+        let terms = sum.strip_prefix("O(")?.strip_suffix(')')?;
+        let terms = terms.split(" + ").map(str::to_owned).collect();
+        Some(Sum { terms, hashed: hashed.clone() })
+    };
+    Some((sum(mean)?, sum(one_call)?, looks))
+}
+
 /// Returns what follows `fn` if the line begins a public function.
 fn public_function(line: &str) -> Option<&str> {
     let item = line.strip_prefix("pub ")?;
     ["fn ", "async fn ", "const fn "].into_iter().find_map(|words| item.strip_prefix(words))
 }
 
-/// Judges each operation after each history.
+/// Judges each operation after each history, and prints the most that each took.
 pub(crate) fn keeps_its_bounds<S: Subject>(mode: Mode) {
     let (peak, calls) = asked("BOUNDS_PEAK")
         .map_or_else(|| long((PEAK, 80), (LONG_PEAK, 1_000)), |peak| (peak, 10_000));
@@ -204,6 +244,7 @@ pub(crate) fn keeps_its_bounds<S: Subject>(mode: Mode) {
     for (name, reason) in S::LEFT_OUT {
         assert!(stated.remove(*name).is_some(), "{name}, left out ({reason}), is no operation");
     }
+    let (mut most, mut above) = (BTreeMap::<_, [f64; FOUND.len()]>::new(), Vec::new());
     for (history, make) in histories::<S>() {
         let made = || {
             let mut subject = S::new(mode);
@@ -213,71 +254,120 @@ pub(crate) fn keeps_its_bounds<S: Subject>(mode: Mode) {
         // An operation that looks at little leaves the history as it is for the next.
         let mut shared = S::new(mode);
         let held = measure(|| shared = made()).bytes_max as f64;
-        let most = BYTES[0] + bytes_each(mode) * peak as f64;
-        assert!(held <= most, "{mode}, {history}: {held} bytes");
+        if BYTES[0] + bytes_each(mode) * (peak as f64) < held {
+            above.push(format!("{history}: {held} bytes"));
+        }
         for (name, stated) in &stated {
-            let what = format!("{mode}, {history}, {name}");
             let calls = if stated.is_cheap() { calls } else { 4 };
-            let keeps = |subject: &mut S| {
-                keeps_its_bound(subject, (mode, peak, calls), (name, stated), &what);
+            let judge = |subject: &mut S| judge(subject, (mode, peak, calls), (name, stated));
+            let found = match stated.is_cheap() && !uses_up(name) || READS.contains(&name.as_str())
+            {
+                true => judge(&mut shared),
+                false => judge(&mut made()),
             };
-            match stated.reads || stated.is_cheap() && !name.starts_with("expire") {
-                true => keeps(&mut shared),
-                false => keeps(&mut made()),
+            let most = most.entry(name).or_default();
+            for (at, [found, allowed]) in found.into_iter().enumerate() {
+                most[at] = found.max(most[at]);
+                if allowed < found {
+                    let what = FOUND[at];
+                    above.push(format!("{history}, {name}: {found} {what}, above {allowed}"));
+                }
             }
         }
     }
+    for (name, most) in most {
+        println!("{mode} {name}: {most:.1?}");
+    }
+    assert!(above.is_empty(), "{mode}:\n{}", above.join("\n"));
 }
 
-/// The bytes per timeout that an array may take while it grows. Where there are many buckets, each
-/// timeout may have a row of them to itself, and the nodes that lead to it.
-fn bytes_each(mode: Mode) -> f64 {
-    if mode.buckets() <= 512 { 1_500.0 } else { 12_000.0 }
+/// Whether many calls of an operation of this name leave little of a history.
+fn uses_up(name: &str) -> bool {
+    let others = ["next", "next_batch", "next_due", "poll_expired", "turn"];
+    ["cancel", "expire", "remove"].iter().any(|word| name.starts_with(word))
+        || others.contains(&name)
 }
 
-/// Makes the calls, and panics if one of them, or their mean, costs more than is stated.
-fn keeps_its_bound<S: Subject>(
+/// Makes the calls. Returns what [`FOUND`] names, and what is allowed. The steps that a call may
+/// take go by what is pending then. So if one takes more, the least that is above it is given.
+fn judge<S: Subject>(
     subject: &mut S,
     (mode, peak, calls): (Mode, u64, usize),
     (name, stated): (&str, &Stated),
-    what: &str,
-) {
-    let most = (peak + calls as u64) as f64;
-    let (mut total, mut allowed) = (0.0, ONE_CALL);
-    let (mut bytes, mut dearest_bytes) = (0, 0);
+) -> [[f64; 2]; FOUND.len()] {
+    let peak_then = (peak + calls as u64) as f64;
+    let each = bytes_each(mode) * peak_then;
+    let rows = if is_wide(mode) { ROWS } else { 0.0 };
+    let laid_out = BYTES[0] + rows + if stated.is_cheap() { LAID_OUT * peak_then } else { each };
+    let moved = if stated.one_call.has("n") { each } else { MOVED.min(laid_out) };
+    let (mut beyond, mut most, mut total) = (0.0_f64, [0.0_f64; 3], [0.0; 2]);
+    let mut allowed = ONE_CALL;
     for turn in 0..calls as u64 {
-        // Turn 0 takes the first timeout, turn 1 the last one.
         let number = if turn == 1 { peak - 1 } else { turn * 7919 % peak };
         let live = subject.len() as f64 + 1.0;
         let before = steps();
         let mut is_known = false;
         let measured = measure(|| is_known = subject.call(name, turn, number));
-        assert!(is_known, "{what}: there is no such call");
-        let taken = (steps() - before) as f64;
-        let one_call = ONE_CALL.min(FEW[0] + FEW[1] * live) + bound(&stated.one_call, live, most);
-        assert!(taken <= one_call, "{what}: call {turn} takes {taken} steps, with {live} pending");
-        total += taken;
-        allowed += S::MEAN + bound(&stated.mean, live, most);
-        bytes += measured.bytes_total;
-        dearest_bytes = measured.bytes_total.max(dearest_bytes);
+        assert!(is_known, "{name}: there is no such call");
+        let (taken, bytes) = ((steps() - before) as f64, measured.bytes_total as f64);
+        let one_call = ONE_CALL.min(FEW[0] + FEW[1] * live)
+            + stated.looks
+            + stated.one_call.bound(mode, live, peak_then);
+        // If more is held then, what was freed has moved to a larger array.
+        let grown = measured.bytes_current as f64;
+        let moves = if 0.0 < grown { bytes - grown } else { 0.0 };
+        beyond = beyond.max(taken - one_call);
+        most = [most[0].max(taken), most[1].max(bytes), most[2].max(moves)];
+        total = [total[0] + taken, total[1] + bytes];
+        allowed += S::MEAN + stated.looks + stated.mean.bound(mode, live, peak_then);
     }
-    let found = format!(
-        "{what}: {dearest_bytes} bytes in one call, {total} steps and {bytes} bytes in {calls}"
-    );
-    let (calls, each) = (calls as f64, bytes_each(mode) * most);
-    let times = if stated.is_cheap() { 2.0 } else { calls };
-    assert!(total <= allowed, "mean: {found}");
-    assert!(dearest_bytes as f64 <= BYTES[0] + each, "bytes of one call: {found}");
-    assert!(bytes as f64 <= BYTES[1] * calls + times * each, "bytes: {found}");
+    // One call may do what earlier ones have left.
+    let steps = if stated.mean == stated.one_call { total[0] } else { total[0] - most[0] };
+    let calls = calls as f64;
+    let each = if stated.is_cheap() { 2.0 * laid_out / calls } else { laid_out };
+    [
+        [most[0], if 0.0 < beyond { most[0] - beyond } else { f64::INFINITY }],
+        [steps / calls, allowed / calls],
+        [most[1], laid_out],
+        [most[2], moved],
+        [total[1] / calls, BYTES[1] + rows + each],
+    ]
 }
 
+/// Whether each timeout may have a row of buckets to itself, and the nodes that lead to it.
+fn is_wide(mode: Mode) -> bool {
+    512 < mode.buckets()
+}
+
+/// The bytes per timeout that an array may take while it grows.
+fn bytes_each(mode: Mode) -> f64 {
+    if is_wide(mode) { 12_000.0 } else { 1_500.0 }
+}
+
+/// Operations that may cost by n, and change nothing.
+const READS: [&str; 2] = ["iter", "stats"];
+/// What is judged.
+const FOUND: [&str; 5] = [
+    "steps in one call",
+    "steps per call",
+    "bytes in one call",
+    "bytes moved in one call",
+    "bytes per call",
+];
 /// Steps that any call may take: it sorts a bucket of 8192, and leaves a chunk or two behind.
 const ONE_CALL: f64 = 12_000.0;
 /// The same where few timeouts are pending: some steps for each stale entry that no sweep has found
 /// yet, which are a chunk at most, and for each timeout.
 const FEW: [f64; 2] = [2_500.0, 16.0];
-/// The bytes that any call may allocate, and the mean that a call may.
-const BYTES: [f64; 2] = [65_536.0, 1_024.0];
+/// The bytes that any call may allocate beside arrays, and the mean that a call may: a step copies
+/// what it takes apart.
+const BYTES: [f64; 2] = [65_536.0, 16_384.0];
+/// The bytes per timeout of an array that a call may lay out to grow into, and the most that a call
+/// may move to a larger array: it sorts a bucket of 8192, and moves lists of bits and of chunks.
+const LAID_OUT: f64 = 256.0;
+const MOVED: f64 = 1_048_576.0;
+/// The rows of 1024 timeouts, which is as many as a step takes out of a bucket.
+const ROWS: f64 = 1_024.0 * 4_096.0;
 /// The timeouts of each history.
 const PEAK: u64 = 1_000;
 /// The same, if tests are to be long.
