@@ -1,63 +1,63 @@
 //! A connection to Redis that outlives a restart.
 
-use redis::{Client, Connection, RedisError, RedisResult};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, FromRedisValue, Pipeline, RedisResult};
 use std::io::{Error, ErrorKind};
-use std::time::{Duration, Instant};
+use std::time::Instant;
+use tokio::time::timeout_at;
 
 /// A connection that is made again after it was lost.
 pub(super) struct Redis {
     client: Client,
-    connection: Option<Connection>,
-    patience: Duration,
-    /// When the present caller began to wait for its turn.
-    pub(super) asked: Instant,
-    /// When a call last ended without an answer in time.
-    hung: Option<Instant>,
+    connection: Option<MultiplexedConnection>,
 }
 
 impl Redis {
-    /// Waits for `patience` at most, for each answer.
-    pub(super) fn new(client: Client, patience: Duration) -> Self {
-        Self { client, connection: None, patience, asked: Instant::now(), hung: None }
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, connection: None }
     }
 
-    /// Runs `query`, and once more if the connection turns out to be lost: so `query`
-    /// must do the same if it runs twice. Fails at once if Redis did not answer another call while
-    /// this one waited for its turn: all callers wait for a hanging Redis once, and not in a row.
-    pub(super) fn run<T>(
+    /// Runs `query`, and once more if the connection turns out to be lost: so `query` must do the
+    /// same if it runs twice. Fails at `deadline`, however Redis answers: an answer that comes byte
+    /// by byte has no more time than one that does not come.
+    pub(super) async fn run<T: FromRedisValue>(
         &mut self,
-        query: impl Fn(&mut Connection) -> RedisResult<T>,
+        query: &Pipeline,
+        deadline: Instant,
     ) -> RedisResult<T> {
-        if self.hung.is_some_and(|hung| self.asked <= hung) {
-            return Err(Error::new(ErrorKind::TimedOut, "no answer to the call before").into());
+        let late = || Error::new(ErrorKind::TimedOut, "no answer in time");
+        if deadline <= Instant::now() {
+            return Err(late().into());
         }
-        let result = self.attempt(query);
-        if result.as_ref().is_err_and(RedisError::is_timeout) {
-            self.hung = Some(Instant::now());
-        }
-        result
+        timeout_at(deadline.into(), self.attempt(query)).await.map_err(|_| late())?
     }
 
-    fn attempt<T>(&mut self, query: impl Fn(&mut Connection) -> RedisResult<T>) -> RedisResult<T> {
-        let is_old = self.connection.is_some();
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.connect()?,
-        };
-        match query(&mut connection) {
-            Err(error) if error.is_connection_dropped() && is_old => self.attempt(query),
-            Err(error) if error.is_io_error() || error.is_unrecoverable_error() => Err(error),
-            result => {
-                self.connection = Some(connection);
-                result
+    /// Takes the connection meanwhile: it is closed if this is dropped before the end.
+    async fn attempt<T: FromRedisValue>(&mut self, query: &Pipeline) -> RedisResult<T> {
+        loop {
+            let old = self.connection.take();
+            let is_old = old.is_some();
+            let mut connection = match old {
+                Some(connection) => connection,
+                None => self.connect().await?,
+            };
+            match query.query_async(&mut connection).await {
+                Err(error) if error.is_connection_dropped() && is_old => {}
+                Err(error) if error.is_io_error() || error.is_unrecoverable_error() => {
+                    return Err(error);
+                }
+                result => {
+                    self.connection = Some(connection);
+                    return result;
+                }
             }
         }
     }
 
-    fn connect(&self) -> RedisResult<Connection> {
-        let connection = self.client.get_connection_with_timeout(self.patience)?;
-        connection.set_read_timeout(Some(self.patience))?;
-        connection.set_write_timeout(Some(self.patience))?;
-        Ok(connection)
+    async fn connect(&self) -> RedisResult<MultiplexedConnection> {
+        // The caller's deadline is for all.
+        let config = AsyncConnectionConfig::new();
+        let config = config.set_connection_timeout(None).set_response_timeout(None);
+        self.client.get_multiplexed_async_connection_with_config(&config).await
     }
 }

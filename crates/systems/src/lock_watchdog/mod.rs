@@ -1,34 +1,39 @@
 //! Locks in Redis whose leases a watchdog renews, as Redisson's `RLock`.
 //!
 //! Each lock has two timeouts on one timer. Its *renewal* is a value of a delay channel: a thread
-//! takes all that are due and renews them in one pipeline. Its *alarm* is at the end of the lease,
-//! and each renewal moves it, in place: if it fires, the holder has lost the lock, whatever became
-//! of Redis.
+//! takes all that are due and has them renewed in one pipeline. Its *alarm* is at the end of the
+//! lease, and each renewal moves it, in place: if it fires, the holder has lost the lock, whatever
+//! became of Redis.
 
 mod connection;
 mod holder;
+mod keeper;
 
 pub use holder::{hold, start_holder};
 
 use connection::Redis;
-use redis::{Client, Cmd, RedisError, RedisResult};
+use keeper::{Ask, Command, Keeper};
+use redis::{Client, RedisError, RedisResult};
 use std::collections::HashMap;
+use std::io;
 use std::mem::take;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use thiserror::Error;
-use tickwheel::{
-    DelayKey, DelayReceiver, DelaySender, Due, Next, ScheduleErrorKind, Timeout, Timer,
-    delay_channel,
-};
+use tickwheel::{DelayReceiver, Next, ScheduleErrorKind, Timer, delay_channel};
+use tokio::runtime::Builder;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-/// The locks that one process holds in one Redis. Clones are the same.
-#[derive(Clone)]
-#[expect(missing_debug_implementations, reason = "it has a callback")]
+/// The locks that one process holds in one Redis. Clones are the same. Dropping the last one, and
+/// the last [`Lock`], waits until all are released, or for a third of the lease.
+#[derive(Clone, Debug)]
 pub struct Locks(Arc<Shared>);
 
-/// One lock, held until it is [unlocked](Self::unlock), dropped or lost.
+/// One lock, held until it is [unlocked](Self::unlock), dropped or lost. Dropping it releases the
+/// lock soon, and does not wait for that.
 #[expect(missing_debug_implementations, reason = "it has a callback")]
 pub struct Lock {
     shared: Arc<Shared>,
@@ -36,40 +41,22 @@ pub struct Lock {
     is_unlocked: bool,
 }
 
+#[derive(Debug)]
 struct Shared {
     timer: Timer,
     lease: Duration,
-    due: DelaySender<Arc<Grant>>,
-    on_lost: Arc<OnLost>,
-    /// Locked during each call to Redis. So no renewal of a lock is under way while the lock is
-    /// given up, and none begins later.
-    state: Mutex<State>,
+    /// To the keeper. None while the last handle is dropped.
+    commands: Option<UnboundedSender<Command>>,
+    keeper: Option<JoinHandle<()>>,
 }
 
 type OnLost = dyn Fn(&str, u64) + Send + Sync;
-
-struct State {
-    redis: Redis,
-    held: HashMap<String, Held>,
-    renewals: u64,
-    pipelines: u64,
-}
-
-/// What the process knows of a lock that one of its owners holds.
-struct Held {
-    grant: Arc<Grant>,
-    owner: String,
-    /// How many [`Lock`]s the owner has.
-    depth: usize,
-    renewal: DelayKey,
-    alarm: Timeout,
-}
 
 struct Grant {
     name: String,
     token: String,
     fence: u64,
-    /// The end of the lease. None since it was unlocked or lost.
+    /// The end of the lease. None since it was unlocked, or its loss was told.
     until: Mutex<Option<Instant>>,
     on_lost: Arc<OnLost>,
 }
@@ -77,90 +64,58 @@ struct Grant {
 impl Locks {
     /// Makes the locks of one process in the Redis at `url`, on `timer`. A lock is held for `lease`
     /// and renewed each third of it. `on_lost` learns the name and the fencing number of each lock
-    /// that was lost: on the timer's worker, or on the thread that found out, and at most once.
+    /// that was lost, at most once: as a task of the timer, or in the [`Lock::is_held`] that found
+    /// out. It may panic, and holds up no renewal.
     ///
     /// The longer a tick of the timer, the more renewals one pipeline has.
     ///
     /// # Errors
     ///
-    /// If `url` is not the address of a Redis, or the system has no thread left.
+    /// If `url` is not the address of a Redis, or the system has no thread or file left.
     pub fn new(
         url: &str,
         timer: &Timer,
         lease: Duration,
         on_lost: impl Fn(&str, u64) + Send + Sync + 'static,
     ) -> RedisResult<Self> {
-        let redis = Redis::new(Client::open(url)?, lease / 3);
+        let redis = Redis::new(Client::open(url)?);
         let (due, receiver) = delay_channel(timer);
-        let shared = Arc::new(Shared {
-            timer: timer.clone(),
-            lease,
-            due,
-            on_lost: Arc::new(on_lost),
-            state: Mutex::new(State { redis, held: HashMap::new(), renewals: 0, pipelines: 0 }),
-        });
+        let (timer, on_lost) = (timer.clone(), Arc::new(on_lost));
+        let (held, renewals) = (HashMap::new(), (0, 0));
+        let keeper = Keeper { timer: timer.clone(), lease, due, on_lost, redis, held, renewals };
+        let (commands, told) = unbounded_channel();
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let thread = thread::Builder::new().name("locks".to_owned());
+        let keeper = Some(thread.spawn(move || runtime.block_on(keeper.run(told)))?);
+        let shared = Arc::new(Shared { timer, lease, commands: Some(commands), keeper });
         let weak = Arc::downgrade(&shared);
         thread::Builder::new().name("renewals".to_owned()).spawn(move || watch(&weak, receiver))?;
         Ok(Self(shared))
     }
 
     /// Locks `name` for `owner`. An owner that has it already gets one more [`Lock`], and the lock
-    /// is free when all of them are gone.
+    /// is free when all of them are gone. The call takes a third of the lease at most.
     ///
     /// # Errors
     ///
-    /// If another owner has it, in this process or another, if Redis does not answer, or if the
-    /// timer takes no more timeouts.
+    /// If another owner has it, in this process or another, if Redis does not answer in time, if
+    /// the system has no random numbers, or if the timer takes no more timeouts.
     pub fn try_lock(&self, name: &str, owner: &str) -> Result<Lock, LockError> {
         let shared = &self.0;
-        let mut state = shared.state();
-        let State { redis, held, .. } = &mut *state;
-        let asked = shared.timer.now();
-        let mine = held.get_mut(name).filter(|held| held.owner == owner);
-        if let Some(held) = mine.filter(|held| held.grant.is_good(asked)) {
-            held.depth += 1;
-            return Ok(shared.lock(&held.grant));
-        }
-
-        let token = format!("{:032x}", fastrand::u128(..));
-        let command = shared.script(LOCK, name, &token);
-        let (fence, left): (Option<u64>, i64) = redis.run(|redis| command.query(redis))?;
-        let Some(fence) = fence else {
-            let left = u64::try_from(left).map_or(Duration::MAX, Duration::from_millis);
-            return Err(LockError::Taken(left));
-        };
-
-        let until = shared.end_of_lease(asked);
-        let grant = Arc::new(Grant {
-            name: name.to_owned(),
-            token,
-            fence,
-            until: Mutex::new(Some(until)),
-            on_lost: Arc::clone(&shared.on_lost),
-        });
-        let late = Arc::clone(&grant);
-        let left = until - shared.timer.now();
-        let alarm = shared.timer.schedule_with(left, move |run| late.alarm(run.deadline()));
-        let renewal = shared.due.insert(Arc::clone(&grant), shared.lease / 3);
-        let (Ok(alarm), Ok(renewal)) = (alarm, renewal) else {
-            grant.end();
-            let command = shared.script(UNLOCK, &grant.name, &grant.token);
-            redis.run(|redis| command.exec(redis))?;
-            return Err(LockError::Timer);
-        };
-        let owner = owner.to_owned();
-        let now_held = Held { grant: Arc::clone(&grant), owner, depth: 1, renewal, alarm };
-        if let Some(lost) = held.insert(grant.name.clone(), now_held) {
-            shared.due.remove(lost.renewal);
-        }
-        Ok(shared.lock(&grant))
+        // Nobody can guess it, and give up the lock of another.
+        let mut token = [0; 16];
+        getrandom::fill(&mut token).map_err(io::Error::from)?;
+        let token = format!("{:032x}", u128::from_ne_bytes(token));
+        let (name, owner, deadline) = (name.to_owned(), owner.to_owned(), shared.deadline());
+        let ask = Ask { name, owner, token, deadline };
+        let grant = shared.ask(|tell| Command::Lock { ask, tell })??;
+        Ok(Lock { shared: Arc::clone(shared), grant, is_unlocked: false })
     }
 
     /// Returns how many leases were renewed, and in how many pipelines.
     #[must_use]
     pub fn renewals(&self) -> (u64, u64) {
-        let state = self.0.state();
-        (state.renewals, state.pipelines)
+        self.0.ask(Command::Count).unwrap_or_default()
     }
 }
 
@@ -174,7 +129,8 @@ impl Lock {
     pub fn is_held(&self) -> bool {
         let is_good = self.grant.is_good(self.shared.timer.now());
         if !is_good {
-            self.grant.lose();
+            // The caller did not panic.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.grant.lose()));
         }
         is_good
     }
@@ -193,117 +149,59 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// If Redis does not answer: then the lock is free at the end of its lease.
+    /// If Redis does not answer within a third of the lease: then the lock is free at its end.
     pub fn unlock(mut self) -> Result<bool, LockError> {
         self.is_unlocked = true;
-        self.shared.unlock(&self.grant)
+        let (grant, deadline) = (Arc::clone(&self.grant), self.shared.deadline());
+        self.shared.ask(|tell| Command::Unlock { grant, deadline, tell: Some(tell) })?
     }
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
         if !self.is_unlocked {
-            // Nobody to tell: the lease ends by itself.
-            let _ = self.shared.unlock(&self.grant);
+            // Nobody to tell: if Redis does not answer, the lease ends by itself.
+            let (grant, deadline) = (Arc::clone(&self.grant), self.shared.deadline());
+            self.shared.send(Command::Unlock { grant, deadline, tell: None });
         }
     }
 }
 
 impl Shared {
-    fn lock(self: &Arc<Self>, grant: &Arc<Grant>) -> Lock {
-        Lock { shared: Arc::clone(self), grant: Arc::clone(grant), is_unlocked: false }
+    /// Has the keeper do something, and waits for its answer.
+    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T, LockError> {
+        let (tell, answer) = channel();
+        self.send(command(tell));
+        answer.recv().map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe).into())
     }
 
-    fn unlock(&self, grant: &Arc<Grant>) -> Result<bool, LockError> {
-        let mut state = self.state();
-        let State { redis, held, .. } = &mut *state;
-        let now = self.timer.now();
-        // Lost, and locked again: the new grant is not this one's to give up.
-        let mine = held.get_mut(&grant.name).filter(|held| Arc::ptr_eq(&held.grant, grant));
-        let Some(mine) = mine else { return Ok(false) };
-        mine.depth -= 1;
-        if 0 < mine.depth {
-            return Ok(grant.is_good(now));
-        }
-        self.due.remove(mine.renewal);
-        mine.alarm.cancel();
-        held.remove(&grant.name);
-        let was_held = grant.end().is_some_and(|until| now < until);
-        let command = self.script(UNLOCK, &grant.name, &grant.token);
-        let is_unlocked: bool = redis.run(|redis| command.query(redis))?;
-        Ok(was_held && is_unlocked)
+    fn send(&self, command: Command) {
+        // It runs as long as this is there.
+        let _ = self.commands.as_ref().map(|commands| commands.send(command));
     }
 
-    /// Renews the leases of `batch` in one pipeline, and says when each is due again: soon, if
-    /// Redis has not answered.
-    fn renew(&self, batch: Vec<Due<Arc<Grant>, DelayKey>>) {
-        let mut state = self.state();
-        let sent = self.timer.now();
-        // Some were unlocked after they came due, or lost.
-        let grants = batch.into_iter().map(|due| due.value).filter(|grant| grant.is_good(sent));
-        let grants: Vec<Arc<Grant>> = grants.collect();
-        if grants.is_empty() {
-            return;
-        }
-        let mut pipeline = redis::pipe();
-        for grant in &grants {
-            pipeline.add_command(self.script(RENEW, &grant.name, &grant.token));
-        }
-        pipeline.ignore_errors();
-        state.pipelines += 1;
-        let answers = state.redis.run(|redis| pipeline.query(redis));
-        let answers: Vec<RedisResult<bool>> = answers.unwrap_or_default();
-
-        let (mut answers, until) = (answers.into_iter(), self.end_of_lease(sent));
-        let mut lost = Vec::new();
-        for grant in grants {
-            let delay = match answers.next() {
-                Some(Ok(true)) if grant.extend(self.timer.now(), until) => {
-                    state.renewals += 1;
-                    self.lease / 3
-                }
-                Some(Ok(_)) => {
-                    lost.push(grant);
-                    continue;
-                }
-                Some(Err(_)) | None => self.lease / 15,
-            };
-            let end = grant.until().unwrap_or(sent);
-            if let Some(held) = state.held.get_mut(&grant.name) {
-                held.alarm.reschedule_at(end);
-                if let Ok(renewal) = self.due.insert(grant, delay) {
-                    held.renewal = renewal;
-                }
-            }
-        }
-        drop(state);
-        lost.iter().for_each(|grant| grant.lose());
+    /// Returns when a call that begins now fails, though Redis may hang, or answer byte by byte:
+    /// while the lease that it may bring is good.
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.lease / 3
     }
+}
 
-    /// Returns the end of a lease that Redis began after `sent`. A hundredth is left for clocks of
-    /// different speed.
-    fn end_of_lease(&self, sent: Instant) -> Instant {
-        sent + (self.lease - self.lease / 100)
-    }
-
-    fn script(&self, script: &str, name: &str, token: &str) -> Cmd {
-        let lease = u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX);
-        let mut command = redis::cmd("EVAL");
-        command.arg(script).arg(2).arg(format!("lock:{name}")).arg("fence").arg(token).arg(lease);
-        command
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        let asked = Instant::now();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.redis.asked = asked;
-        state
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // The keeper does what it was told before. All of that has its deadline by now.
+        drop(self.commands.take());
+        let _ = self.keeper.take().map(JoinHandle::join);
     }
 }
 
 impl Grant {
     fn until(&self) -> MutexGuard<'_, Option<Instant>> {
         self.until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ends(&self) -> Option<Instant> {
+        *self.until()
     }
 
     fn is_good(&self, now: Instant) -> bool {
@@ -325,10 +223,15 @@ impl Grant {
         self.until().take()
     }
 
+    /// Ends the lease now, unless it ended before. Its loss is still to be told.
+    fn forfeit(&self, now: Instant) {
+        let mut end = self.until();
+        *end = end.map(|end| end.min(now));
+    }
+
     /// Ends the grant, unless a renewal moved the end of the lease just before the alarm fired.
     fn alarm(&self, deadline: Option<Instant>) -> Next {
-        let until = *self.until();
-        if let Some(until) = until.filter(|until| deadline < Some(*until)) {
+        if let Some(until) = self.ends().filter(|until| deadline < Some(*until)) {
             return Next::At(until);
         }
         self.lose();
@@ -343,15 +246,17 @@ impl Grant {
     }
 }
 
-/// Renews what is due, until all locks and [`Locks`] are gone, or the timer was stopped.
+/// Has renewed what is due, until all locks and [`Locks`] are gone, or the timer was stopped. A
+/// thread of its own, because a task that waits would wait for the timer's worker.
 fn watch(shared: &Weak<Shared>, mut due: DelayReceiver<Arc<Grant>>) {
     let mut batch = Vec::new();
     loop {
         let received = due.recv_batch(&mut batch, BATCH);
         let Some(shared) = shared.upgrade() else { return };
+        let grants = take(&mut batch).into_iter().map(|due| due.value).collect();
         match received {
             Ok(0) | Err(ScheduleErrorKind::Stopped) => return,
-            Ok(_) => shared.renew(take(&mut batch)),
+            Ok(_) => shared.send(Command::Renew(grants)),
             // The timer has no timeout to spare to wake this thread: what is due comes out then.
             Err(_) => thread::sleep(shared.lease / 15),
         }
@@ -364,38 +269,16 @@ pub enum LockError {
     /// Another owner has it, for this long unless it renews its lease.
     #[error("another owner has the lock, for {0:?} unless it renews its lease")]
     Taken(Duration),
-    /// Redis did not answer, or answered with an error.
+    /// Redis did not answer in time, or answered with an error.
     #[error("Redis: {0}")]
     Redis(#[from] RedisError),
+    /// The system has no random numbers, or the lease was over when the answer came.
+    #[error("{0}")]
+    System(#[from] io::Error),
     /// The timer was stopped, or has too many timeouts, so nothing would watch over the lock.
     #[error("the timer takes no more timeouts")]
     Timer,
 }
-
-/// Each script has the key of the lock, that of the last fencing number of all locks, a token and a
-/// lease. This one locks, and returns the fencing number: the time in microseconds, or one more
-/// than the last number if the clock was set back. So it grows though Redis has lost its memory.
-/// Returns how many milliseconds are left if another holds the lock. An attempt that is repeated
-/// because its answer was lost locks again.
-const LOCK: &str = "
-    if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
-        and redis.pcall('GET', KEYS[1]) ~= ARGV[1] then
-        return {false, redis.call('PTTL', KEYS[1])}
-    end
-    local time = redis.call('TIME')
-    local last = tonumber(redis.call('GET', KEYS[2]) or 0)
-    local fence = math.max(last + 1, time[1] * 1000000 + time[2])
-    redis.call('SET', KEYS[2], string.format('%.0f', fence))
-    return {fence, 0}";
-
-/// Begins the lease anew if the lock still has this token. A key of another type is not this lock.
-const RENEW: &str = "
-    if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-    return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
-
-const UNLOCK: &str = "
-    if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-    return redis.call('DEL', KEYS[1])";
 
 /// At most this many renewals in one pipeline: others wait for the connection meanwhile.
 const BATCH: usize = 1_000;
