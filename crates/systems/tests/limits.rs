@@ -11,7 +11,7 @@ use std::fs::{File, read_dir, read_to_string};
 use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::sleep;
+use std::thread::{Builder, park, sleep};
 use std::time::{Duration, Instant};
 use systems::frame::{Frame, Kind, LONGEST_BODY};
 use systems::heartbeats::{Server, Settings, open_files};
@@ -58,6 +58,44 @@ fn a_thread_that_cannot_be_had_ends_no_server() {
         .all(|stream| answers(stream.as_mut().expect("it listens"), Kind::Request));
     drop(memory);
     assert!(answered, "it accepts no more");
+}
+
+#[test]
+fn a_client_without_its_threads_is_an_error_and_leaves_nothing() {
+    let _alone = alone();
+    let (server, timer) = (echoes(), Timer::new());
+    // All threads run that are not the client's own.
+    timer.schedule(Duration::ZERO, || {}).unwrap();
+    drop(Client::connect(server.address(), &timer).unwrap());
+    assert!(answers(&mut TcpStream::connect(server.address()).unwrap(), Kind::Request));
+    let mut others: Vec<_> = (0..2).map(|_| Builder::new().spawn(park).unwrap()).collect();
+    sleep(Duration::from_millis(100));
+    // Room for other things, and not for one more stack: only those of threads that are gone serve.
+    let memory = Limited::to(Resource::As, status("VmSize") + (1 << 20));
+    while let Ok(other) = Builder::new().spawn(park) {
+        others.push(other);
+    }
+    let before = (descriptors(), status("Threads"));
+    // No thread is left, then one, and then both.
+    let connected = [0, 1, 2].map(|threads| {
+        for other in others.drain(..threads) {
+            other.thread().unpark();
+            other.join().unwrap();
+        }
+        let client = Client::connect(server.address(), &timer);
+        let is_connected = client.is_ok();
+        drop(client);
+        until(|| descriptors() <= before.0);
+        while let Ok(other) = Builder::new().spawn(park) {
+            others.push(other);
+        }
+        is_connected && before.1 == status("Threads")
+    });
+    for other in others {
+        other.thread().unpark();
+    }
+    drop(memory);
+    assert_eq!(connected, [false, false, true]);
 }
 
 #[test]
