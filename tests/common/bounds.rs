@@ -319,7 +319,8 @@ fn judge<S: Subject>(
         beyond = beyond.max(taken - one_call);
         most = [most[0].max(taken), most[1].max(bytes), most[2].max(moves)];
         total = [total[0] + taken, total[1] + bytes];
-        allowed += S::MEAN + stated.looks + stated.mean.bound(mode, live, peak_then);
+        let mean = S::MEAN.max(peak_then / MANY_TURNS);
+        allowed += mean + stated.looks + stated.mean.bound(mode, live, peak_then);
     }
     // One call may do what earlier ones have left.
     let steps = if stated.mean == stated.one_call { total[0] } else { total[0] - most[0] };
@@ -368,6 +369,8 @@ const LAID_OUT: f64 = 256.0;
 const MOVED: f64 = 1_048_576.0;
 /// The rows of 1024 timeouts, which is as many as a step takes out of a bucket.
 const ROWS: f64 = 1_024.0 * 4_096.0;
+/// A turn takes a bounded batch, which is little beside so large a part of what was pending.
+const MANY_TURNS: f64 = 1_000.0;
 /// The timeouts of each history.
 const PEAK: u64 = 1_000;
 /// The same, if tests are to be long.
