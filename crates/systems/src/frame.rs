@@ -6,6 +6,8 @@
 //!                   |------- the length counts these ----|
 //! ```
 
+pub use crate::room::LONGEST_BODY;
+
 use crate::room::{Held, Share, within};
 use std::io::{self, BufRead, ErrorKind, Read};
 use std::time::Duration;
@@ -145,9 +147,6 @@ fn check(body: usize) -> io::Result<()> {
 fn invalid(why: String) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, why)
 }
-
-/// A longer body is an error: a length that makes no sense must not take all memory.
-pub const LONGEST_BODY: usize = 1 << 20;
 
 /// What the length counts beside the body.
 const BEFORE_BODY: usize = size_of::<Header>() - 4;

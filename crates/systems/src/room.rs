@@ -1,6 +1,5 @@
 //! How many bytes a server holds for its connections: frames that it reads, works on or writes.
 
-use crate::frame::LONGEST_BODY;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,6 +85,8 @@ fn bytes(body: usize) -> u32 {
     (body.min(LONGEST_BODY) + BESIDE_BODY) as u32
 }
 
+/// A longer body is an error: a length that makes no sense must not take all memory.
+pub const LONGEST_BODY: usize = 1 << 20;
 /// Of one connection: four of the longest frames.
 pub const MOST_OF_ONE: usize = 4 * (LONGEST_BODY + BESIDE_BODY);
 /// Of all connections.
