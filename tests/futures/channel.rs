@@ -31,6 +31,7 @@ in_each_mode! {
     many_threads_and_nothing_is_lost,
     random_operations_of_many_threads_give_what_a_sorted_map_gives,
     a_far_jump_costs_what_is_due_however_many_shards_wait,
+    a_jump_over_what_many_shards_have_in_turns_costs_what_is_due,
     a_key_of_another_channel_finds_nothing,
     each_receiver_that_waits_is_woken_and_one_gets_it,
     receivers_share_the_values_and_all_end,
@@ -438,6 +439,25 @@ fn a_far_jump_costs_what_is_due_however_many_shards_wait(mode: Mode) {
     assert_eq!(take(&mut receiver, &hand), [0, 1]);
     assert!(steps() - before < 1_000, "{} steps", steps() - before);
     assert_eq!(receiver.len(), 2);
+}
+
+/// Each shard is driven to the present once, and not to what the others have next.
+fn a_jump_over_what_many_shards_have_in_turns_costs_what_is_due(mode: Mode) {
+    const EACH: u32 = 500;
+    let (manual, hand, crew) = (Manual::new(mode), Hand::new(), Crew::new(4));
+    let (sender, mut receiver) = delay_channel(&manual.timer);
+    for thread in 0..4 {
+        let inside = sender.clone();
+        let insert = move |value| inside.insert(value, ms(7 * u64::from(value) + 7));
+        crew.on(thread as usize, move || {
+            (0..EACH).for_each(|at| _ = insert(4 * at + thread).expect("it is open"));
+        });
+    }
+    manual.clock.jump(ms(7 * 4 * u64::from(EACH)));
+    let before = steps();
+    assert!(take(&mut receiver, &hand).into_iter().eq(0..4 * EACH));
+    let each = (steps() - before) / u64::from(4 * EACH);
+    assert!(each < 10, "{each} steps for each");
 }
 
 fn a_key_of_another_channel_finds_nothing(mode: Mode) {
