@@ -1,8 +1,8 @@
 //! Failed calls that are tried again, on a clock that the test moves; and over sockets.
 
-mod a_minute;
+mod limit;
 
-use a_minute::within_a_minute;
+use limit::within_minutes;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -188,7 +188,7 @@ fn a_call_that_is_withdrawn_is_not_tried_again() {
 
 #[test]
 fn withdrawn_in_the_middle_of_a_run_it_waits_for_that_run() {
-    let _limit = within_a_minute();
+    let _limit = within_minutes();
     let still = Still::new(Policy { retries: 1, ..POLICY });
     let (begun, log) = (Arc::new(Barrier::new(2)), still.log.clone());
     let runs = Arc::clone(&begun);
@@ -226,7 +226,7 @@ fn a_call_may_withdraw_itself() {
 
 #[test]
 fn a_call_is_pending_until_its_last_run_and_the_hook_have_ended() {
-    let _limit = within_a_minute();
+    let _limit = within_minutes();
     let (runs, told) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
     let (run, tell) = (Arc::clone(&runs), Arc::clone(&told));
     let executor = |task| drop(thread::spawn(task));
@@ -269,7 +269,7 @@ fn the_account_has_one_end_for_each_call() {
 
 #[test]
 fn the_program_tells_of_each_call() {
-    let _limit = within_a_minute();
+    let _limit = within_minutes();
     let program = Command::new(env!("CARGO_BIN_EXE_failed_calls")).output().unwrap();
     let lines = String::from_utf8(program.stdout).unwrap();
     assert!(lines.contains("gave up service 17: it has no address"), "{lines}");
@@ -282,7 +282,7 @@ fn the_program_tells_of_each_call() {
 
 #[test]
 fn a_registry_that_comes_back_has_all_services_once() {
-    let _limit = within_a_minute();
+    let _limit = within_minutes();
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let first = Duration::from_millis(20);
     let policy = Policy { first, factor: 2, longest: first * 4, jitter: 0.5, retries: 1_000 };

@@ -1,10 +1,10 @@
 //! Systems at the limits of their process: files, threads and bytes. In a process of its own, one
 //! test at a time, because the limits and the count of bytes are those of the process.
 
-mod a_minute;
+mod limit;
 
-use a_minute::within_a_minute;
 use cap::Cap;
+use limit::within_minutes;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::alloc::System;
 use std::fs::{File, read_dir, read_to_string};
@@ -260,11 +260,11 @@ impl Drop for Limited {
 /// One test at a time, and none for ever.
 fn alone() -> (MutexGuard<'static, ()>, tickwheel::TimeoutGuard) {
     static ALONE: Mutex<()> = Mutex::new(());
-    (ALONE.lock().unwrap_or_else(PoisonError::into_inner), within_a_minute())
+    (ALONE.lock().unwrap_or_else(PoisonError::into_inner), within_minutes())
 }
 
 /// No test waits as long as this for one thing.
-const LONG: Duration = Duration::from_secs(25);
+const LONG: Duration = Duration::from_secs(300);
 
 /// What the README says that one connection may hold, and all of them.
 const MOST_OF_ONE: usize = 4 << 20;

@@ -1,8 +1,8 @@
 //! Locks in a real Redis, and each fault that they promise to survive.
 
-mod a_minute;
+mod limit;
 
-use a_minute::within_a_minute;
+use limit::within_minutes;
 use redis::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashSet;
@@ -22,7 +22,7 @@ use tickwheel::{ManualClock, TimeoutGuard, Timer};
 /// Says so if there is no Redis; under CI that is a failure.
 fn server() -> Option<(TimeoutGuard, RedisServer)> {
     match RedisServer::start() {
-        Ok(server) => Some((within_a_minute(), server)),
+        Ok(server) => Some((within_minutes(), server)),
         Err(error) => {
             assert!(std::env::var_os("CI").is_none(), "apt-get install redis-server: {error}");
             // Past the harness, which would keep it to itself.
@@ -50,7 +50,7 @@ fn is_taken(result: &Result<Lock, LockError>) -> bool {
 fn wait_until(mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "it never was so");
+        assert!(begun.elapsed() < Duration::from_secs(300), "it never was so");
         sleep(Duration::from_millis(1));
     }
 }
@@ -92,22 +92,28 @@ fn one_owner_has_a_lock_and_enters_again() {
     assert!(next.unlock().unwrap());
 
     drop(here);
-    let gone = losses.recv_timeout(20 * SECOND);
+    let gone = losses.recv_timeout(300 * SECOND);
     assert_eq!(gone, Err(RecvTimeoutError::Disconnected), "nothing is left to tell a loss");
 }
 
 #[test]
 fn a_timer_that_is_full_or_stopped_locks_nothing_more() {
     let Some((_limit, server)) = server() else { return };
-    let timer = Timer::builder().max_pending(3).build().unwrap();
-    let (full, losses) = locks(&server, &timer, 2 * SECOND);
+    let clock = ManualClock::new();
+    let timer = Timer::builder().clock(clock.clone()).max_pending(3).build().unwrap();
+    let (full, losses) = locks(&server, &timer, 30 * SECOND);
     let lock = full.try_lock("stock", "ann").unwrap();
     // From now on others take each timeout, also that which wakes the thread of the renewals.
     let mut others = Vec::new();
-    wait_until(|| {
-        others.extend(timer.schedule(60 * SECOND, || {}));
-        2 <= others.len() && 3 <= full.renewals().0
-    });
+    let mut thirds = 0;
+    while others.len() < 2 || thirds < 3 {
+        thirds += 1;
+        clock.advance(10 * SECOND);
+        wait_until(|| {
+            others.extend(timer.schedule(Duration::MAX, || {}));
+            full.renewals().0 == thirds
+        });
+    }
     for _ in 0..2 {
         assert!(matches!(full.try_lock("fence", "ann"), Err(LockError::Timer)));
     }
@@ -212,7 +218,6 @@ fn a_stopped_holder_learns_that_it_lost_the_lock_before_it_writes() {
 fn a_thousand_locks_are_renewed_in_few_pipelines() {
     let Some((_limit, server)) = server() else { return };
     let mut redis = server.connect().unwrap();
-    redis::cmd("CONFIG").arg(&["SET", "appendfsync", "no"]).exec(&mut redis).unwrap();
     let timer = Timer::builder().tick(SECOND / 10).build().unwrap();
     let (locks, losses) = locks(&server, &timer, 6 * SECOND);
     let begun = Instant::now();
@@ -264,7 +269,7 @@ fn locks_outlive_errors_lost_connections_and_a_restart() {
     assert!(is_taken(&locks.try_lock("stock", "bob")));
 
     server.restart(false).unwrap();
-    let mut lost = [(); 2].map(|()| losses.recv_timeout(20 * SECOND).unwrap());
+    let mut lost = [(); 2].map(|()| losses.recv_timeout(300 * SECOND).unwrap());
     lost.sort();
     let [stock, price] = held;
     assert_eq!(lost, [("price".to_owned(), price.fence()), ("stock".to_owned(), stock.fence())]);
@@ -290,7 +295,7 @@ fn what_another_holds_is_neither_renewed_nor_unlocked() {
             .unwrap();
     }
     assert!(!stock.unlock().unwrap());
-    assert_eq!(losses.recv_timeout(20 * SECOND), Ok(("price".to_owned(), price.fence())));
+    assert_eq!(losses.recv_timeout(300 * SECOND), Ok(("price".to_owned(), price.fence())));
     assert!(!price.unlock().unwrap());
     for name in ["stock", "price"] {
         let left: u64 = redis::cmd("TTL").arg(format!("lock:{name}")).query(&mut redis).unwrap();
@@ -306,7 +311,7 @@ fn a_holder_is_told_though_redis_hangs() {
     let lock = locks.try_lock("stock", "ann").unwrap();
     let pid = Pid::from_raw(server.pid().try_into().unwrap()).unwrap();
     kill_process(pid, Signal::STOP).unwrap();
-    let lost = losses.recv_timeout(20 * SECOND);
+    let lost = losses.recv_timeout(300 * SECOND);
     let (is_held, fence, unlocked) = (lock.is_held(), lock.fence(), lock.unlock());
     kill_process(pid, Signal::CONT).unwrap();
     assert_eq!(lost, Ok(("stock".to_owned(), fence)));
@@ -420,7 +425,7 @@ fn a_redis_that_drips_its_answers_has_no_more_time_than_one_that_hangs() {
     proxy.set(Answers::Drip);
     let dripped = locks.try_lock("price", "ann");
     assert!(matches!(dripped, Err(LockError::Redis(_))), "it would come after five leases");
-    assert_eq!(losses.recv_timeout(20 * SECOND).as_deref(), Ok("stock"), "so do renewals");
+    assert_eq!(losses.recv_timeout(300 * SECOND).as_deref(), Ok("stock"), "so do renewals");
     assert!(!lock.is_held());
 }
 
@@ -488,7 +493,7 @@ fn a_hook_that_panics_or_blocks_ends_no_renewal() {
     let held = ["panics", "blocks", "looks"].map(|name| locks.try_lock(name, "ann").unwrap());
     for name in ["panics", "blocks"] {
         redis::cmd("DEL").arg(format!("lock:{name}")).exec(&mut redis).unwrap();
-        assert_eq!(losses.recv_timeout(20 * SECOND).as_deref(), Ok(name));
+        assert_eq!(losses.recv_timeout(300 * SECOND).as_deref(), Ok(name));
         let before = locks.renewals().0;
         wait_until(|| before + 4 <= locks.renewals().0);
     }
@@ -539,7 +544,6 @@ fn nobody_who_knows_the_seed_of_a_generator_knows_a_token() {
 fn no_renewal_outlives_unlock() {
     let Some((_limit, server)) = server() else { return };
     let mut redis = server.connect().unwrap();
-    redis::cmd("CONFIG").arg(&["SET", "appendfsync", "no"]).exec(&mut redis).unwrap();
     let mut monitor = TcpStream::connect(server.address()).unwrap();
     monitor.write_all(b"MONITOR\r\n").unwrap();
     let log = spawn(move || renewals_after_unlock(BufReader::new(monitor)));

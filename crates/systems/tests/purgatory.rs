@@ -1,8 +1,8 @@
 //! Operations that wait for a condition or their timeout, and the broker that has them.
 
-mod a_minute;
+mod limit;
 
-use a_minute::within_a_minute;
+use limit::within_minutes;
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::net::{AddressFamily, SocketType, connect, socket};
 use std::io::{Read, Write};
@@ -186,7 +186,7 @@ impl Operation for Reaches {
 
 #[test]
 fn a_million_operations_of_eight_threads_end_once_each() {
-    let _limit = within_a_minute();
+    let _limit = within_minutes();
     const THREADS: usize = 8;
     const EACH: usize = 125_000;
     const KEYS: usize = 1_000;
@@ -233,7 +233,7 @@ fn a_million_operations_of_eight_threads_end_once_each() {
     }
     let began = Instant::now();
     while purgatory.delayed() != 0 {
-        assert!(began.elapsed() < Duration::from_secs(30), "{purgatory:?}");
+        assert!(began.elapsed() < Duration::from_secs(300), "{purgatory:?}");
         thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(timer.stop().expect("not inside a task").len(), 0);
@@ -263,7 +263,7 @@ impl Brokers {
     }
 
     fn ask(&self, ask: &Ask) -> systems::requests::Answer {
-        self.client.call(ask.body(), Duration::from_secs(30))
+        self.client.call(ask.body(), LONG)
     }
 
     /// Waits until so many producers and fetches wait.
@@ -319,7 +319,7 @@ fn fetch(follower: u8, offset: u32, least: u32) -> Ask {
 
 #[test]
 fn a_producer_is_answered_when_all_followers_have_it() {
-    let _limit = within_a_minute();
+    let _limit = within_minutes();
     let brokers = Brokers::new(2);
     let consumer = brokers.ask(&fetch(0, 0, 1));
     let first = brokers.ask(&fetch(1, 0, 1));
@@ -337,7 +337,7 @@ fn a_producer_is_answered_when_all_followers_have_it() {
 
 #[test]
 fn a_producer_without_followers_and_a_fetch_without_data_are_answered_at_their_time() {
-    let _limit = within_a_minute();
+    let _limit = within_minutes();
     let brokers = Brokers::new(2);
     let (producer, consumer) = (brokers.ask(&produce("tea")), brokers.ask(&fetch(0, 0, 1)));
     brokers.until((1, 1));
@@ -350,7 +350,7 @@ fn a_producer_without_followers_and_a_fetch_without_data_are_answered_at_their_t
 
 #[test]
 fn a_reader_that_drips_does_not_hold_up_the_timer() {
-    let _limit = within_a_minute();
+    let _limit = within_minutes();
     let (timer, real) = (Timer::new(), Timer::new());
     let broker = Broker::start(&timer, 2, 0).unwrap();
     let client = Client::connect(broker.address(), &real).unwrap();
@@ -385,7 +385,7 @@ fn a_reader_that_drips_does_not_hold_up_the_timer() {
 
 #[test]
 fn an_answer_that_is_not_taken_in_time_closes_the_connection_and_ends_what_waits() {
-    let _limit = within_a_minute();
+    let _limit = within_minutes();
     let brokers = Brokers::new(0);
     let mut drips = brokers.raw();
     assert_eq!(brokers.ask(&produce(&"x".repeat(BIG))).wait(), Ok(vec![1]));
@@ -407,7 +407,7 @@ fn an_answer_that_is_not_taken_in_time_closes_the_connection_and_ends_what_waits
 
 #[test]
 fn no_operation_waits_longer_than_the_broker_lets_it() {
-    let _limit = within_a_minute();
+    let _limit = within_minutes();
     let brokers = Brokers::new(2);
     let produce = Ask::Produce { partition: 0, millis: u32::MAX, bytes: vec![1] };
     let fetch = Ask::Fetch { partition: 0, millis: u32::MAX, follower: 0, offset: 0, least: 1 };
@@ -421,7 +421,7 @@ fn no_operation_waits_longer_than_the_broker_lets_it() {
 
 #[test]
 fn what_a_client_waited_for_ends_when_it_leaves() {
-    let _limit = within_a_minute();
+    let _limit = within_minutes();
     let brokers = Brokers::new(2);
     let (mut leaves, mut stays) = (brokers.raw(), brokers.raw());
     for stream in [&mut leaves, &mut stays] {
@@ -436,7 +436,7 @@ fn what_a_client_waited_for_ends_when_it_leaves() {
 
 #[test]
 fn a_follower_cannot_have_what_nobody_wrote() {
-    let _limit = within_a_minute();
+    let _limit = within_minutes();
     let brokers = Brokers::new(2);
     let producer = brokers.ask(&produce("tea"));
     brokers.until((1, 0));
@@ -452,7 +452,7 @@ fn a_follower_cannot_have_what_nobody_wrote() {
 
 #[test]
 fn what_all_followers_had_does_not_go_back() {
-    let _limit = within_a_minute();
+    let _limit = within_minutes();
     let brokers = Brokers::new(2);
     let producer = brokers.ask(&produce("tea"));
     brokers.until((1, 0));
@@ -465,7 +465,7 @@ fn what_all_followers_had_does_not_go_back() {
 
 #[test]
 fn an_ask_that_makes_no_sense_closes_the_connection() {
-    let _limit = within_a_minute();
+    let _limit = within_minutes();
     let brokers = Brokers::new(2);
     let wrong = Ask::Produce { partition: 1, millis: 1, bytes: vec![1] };
     for body in [wrong.body(), Vec::new(), vec![b'F', 0, 0, 0, 0, 0, 1, 0], b"Xabcde".to_vec()] {
@@ -477,7 +477,7 @@ fn an_ask_that_makes_no_sense_closes_the_connection() {
 
 #[test]
 fn a_fetch_does_not_look_at_others_that_wait() {
-    let _limit = within_a_minute();
+    let _limit = within_minutes();
     const CLIENTS: usize = 4;
     const EACH: usize = 4_000;
     let brokers = Brokers::new(2);
@@ -504,4 +504,4 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// About as many bytes as a frame holds.
 const BIG: usize = LONGEST_BODY - 100;
 /// No test waits as long as this for one thing.
-const LONG: Duration = Duration::from_secs(25);
+const LONG: Duration = Duration::from_secs(300);

@@ -47,7 +47,7 @@ impl Browser {
                 break port;
             }
             assert_eq!(chromium.ended().unwrap(), None, "it ended");
-            assert!(begun.elapsed() < Duration::from_secs(30), "it does not listen");
+            assert!(begun.elapsed() < Duration::from_secs(300), "it does not listen");
             std::thread::sleep(Duration::from_millis(20));
         };
         let address = (Ipv4Addr::LOCALHOST, port).into();
@@ -55,7 +55,7 @@ impl Browser {
         let pages = pages.as_array().unwrap();
         let page = pages.iter().find(|page| page["type"] == "page").expect("it has a page");
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
         let page = client(page["webSocketDebuggerUrl"].as_str().unwrap(), stream).unwrap().0;
         Some(Self { _chromium: chromium, _profile: profile, page, calls: 0 })
     }
@@ -85,7 +85,7 @@ impl Browser {
         let begun = Instant::now();
         while self.evaluate(expression) != *value {
             let is = self.evaluate(expression);
-            assert!(begun.elapsed() < Duration::from_secs(20), "{expression} is {is}");
+            assert!(begun.elapsed() < Duration::from_secs(300), "{expression} is {is}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
