@@ -96,8 +96,8 @@
 //!   the crate is `no_std`, and the [`Wheel`] needs `alloc`, and some tens of kilobytes of stack. In
 //!   a browser (`wasm32-unknown-unknown`) its instants are those of the crate `web-time`, and a timer
 //!   needs a [`Driver`], because there are no threads.
-//! - `stream`: [`Interval`], [`DelayQueue`], [`DelayMap`] and [`DelayReceiver`] are streams, by the
-//!   crate `futures-core`.
+//! - `stream`: [`Interval`], [`DelayQueue`], [`DelayMap`], [`DelayReceiver`] and [`ExpiredReceiver`]
+//!   are streams, by the crate `futures-core`.
 //! - `hyper`: a [`Timer`] sets the time limits of hyper's servers and clients; not in a browser.
 //! - `boot-clock`: `BootClock`, which goes on while the machine is suspended, by the crate
 //!   `rustix`.
@@ -150,7 +150,7 @@ pub use delay::{
     delay_channel,
 };
 #[cfg(feature = "std")]
-pub use expiring::{ExpiringMap, ExpiringMapBuilder, InsertError};
+pub use expiring::{ExpiredReceiver, ExpiringMap, ExpiringMapBuilder, InsertError};
 #[cfg(feature = "std")]
 pub use future::{
     Elapsed, Interval, Sleep, Timed, interval, interval_at, sleep, sleep_until, timeout,

@@ -13,7 +13,7 @@
 //! | `Advancing` | nothing: one thread at a time advances a `ManualClock` | |
 //! | `Map` | one shard of an `ExpiringMap` | `Advancing`, `Map` |
 //! | `Followers` | the timers that go by a `ManualClock` | `Advancing` |
-//! | `Channel` | a shard of a `delay_channel`, or the receivers that wait | `Advancing` |
+//! | `Channel` | a shard of a `delay_channel`, or the receivers that wait | `Advancing`, `Map` |
 //! | `Life` | whether the worker of a timer runs | |
 //! | `Shard` | the wheel of a shard | `Map` |
 //! | `Repeating` | one repeating timeout | `Shard` |

@@ -15,8 +15,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 use tickwheel::{
-    Clock, DelayReceiver, DelaySender, Driver, ExpiringMap, Follower, ManualClock, MissedTick,
-    Next, Run, ScheduleErrorKind, Sleep, Status, Timeout, Timer, TimerBuilder, delay_channel,
+    Clock, DelayReceiver, DelaySender, Driver, ExpiredReceiver, ExpiringMap, Follower, ManualClock,
+    MissedTick, Next, Run, ScheduleErrorKind, Sleep, Status, Timeout, Timer, TimerBuilder,
+    delay_channel,
 };
 
 /// Stands still.
@@ -480,10 +481,21 @@ impl Task {
 
     /// Polls, and after each wake-up again, until a value comes or the channel is over.
     fn receive<T>(&self, receiver: &mut DelayReceiver<T>) -> Option<T> {
+        self.wait(|context| receiver.poll_expired(context))
+            .map(|due| due.expect("the timer runs").value)
+    }
+
+    /// The same, of a map.
+    fn receive_of_map(&self, receiver: &mut ExpiredReceiver<u32, u32>) -> Option<u32> {
+        self.wait(|context| receiver.poll_expired(context))
+            .map(|due| due.expect("the timer runs").value)
+    }
+
+    fn wait<R>(&self, mut poll: impl FnMut(&mut Context<'_>) -> Poll<R>) -> R {
         loop {
             let woken = self.woken.0.get();
-            match receiver.poll_expired(&mut Context::from_waker(&self.waker)) {
-                Poll::Ready(due) => return due.map(|due| due.expect("the timer runs").value),
+            match poll(&mut Context::from_waker(&self.waker)) {
+                Poll::Ready(output) => return output,
                 Poll::Pending => self.woken.0.wait_for(woken + 1),
             }
         }
@@ -1199,6 +1211,61 @@ fn stored_in_a_map_by_two_threads_both_expire() {
         both(|| map.insert_at(2, 2, due).unwrap(), move || other.insert_at(3, 3, due).unwrap());
         fired.wait_for(2);
         assert_eq!(map.len(), 0);
+    });
+}
+
+#[test]
+fn stored_in_a_map_as_another_thread_tells_of_a_later_one_it_expires() {
+    map_race(TWO_CALLERS, |Race { due, far, fired, .. }, map| {
+        let (other, far) = (map.clone(), *far);
+        both(|| map.insert_at(2, 2, *due).unwrap(), move || other.insert_at(3, 3, far).unwrap());
+        fired.wait_for(1);
+        assert_eq!(map.len(), 1);
+    });
+}
+
+/// Explores a model with a map and its receiver, and stops the timer in the end.
+fn received_race(
+    model: impl Fn(Race, ExpiringMap<u32, u32>, ExpiredReceiver<u32, u32>) + Send + Sync + 'static,
+) {
+    race(TWO, move |race| {
+        let (map, receiver) = ExpiringMap::builder().shards(1).build_with_receiver(&race.timer);
+        let timer = race.timer.clone();
+        model(race, map, receiver);
+        assert!(timer.stop().unwrap().is_empty());
+    });
+}
+
+#[test]
+fn handed_over_by_the_worker_as_a_receiver_of_a_map_falls_asleep_it_comes() {
+    received_race(|Race { due, far, .. }, map, mut receiver| {
+        map.insert_at(1, 1, due).unwrap();
+        map.insert_at(2, 2, far).unwrap();
+        assert_eq!(Task::new().receive_of_map(&mut receiver), Some(1));
+        assert_eq!((map.len(), receiver.len()), (1, 0));
+    });
+}
+
+#[test]
+fn a_map_is_dropped_as_the_worker_looks_and_its_receiver_ends() {
+    received_race(|Race { due, far, .. }, map, mut receiver| {
+        map.insert_at(1, 1, due).unwrap();
+        map.insert_at(2, 2, far).unwrap();
+        drop(map);
+        let task = Task::new();
+        let last = task.receive_of_map(&mut receiver);
+        assert!(last.is_none() || last == Some(1) && task.receive_of_map(&mut receiver).is_none());
+    });
+}
+
+#[test]
+fn the_receiver_of_a_map_is_dropped_as_the_worker_hands_over() {
+    received_race(|Race { due, .. }, map, receiver| {
+        map.insert_at(1, 1, due).unwrap();
+        drop(receiver);
+        // The next one is dropped by the worker, or found by the call after it.
+        map.insert_at(2, 2, due).unwrap();
+        assert_eq!((map.get(&1), map.get(&2)), (None, None));
     });
 }
 

@@ -181,6 +181,11 @@ impl<T> DelaySender<T> {
         self.0.schedule(value, self.0.hub.ticks.deadline(deadline))
     }
 
+    /// Inserts `value`, to come out at tick `deadline` of the timer.
+    pub(crate) fn insert_at_tick(&self, value: T, deadline: u64) -> Result<DelayKey, SendError<T>> {
+        self.0.schedule(value, deadline)
+    }
+
     /// Removes the value that `key` names, and returns it. Returns None if it is gone: it came out,
     /// or a sender removed it, or the receivers are gone. If the call returns the value, no
     /// receiver ever gets it.
@@ -602,11 +607,11 @@ impl<T> Delayed<Channel<T>> {
     }
 }
 
-impl<T> Clone for Delayed<Channel<T>> {
+impl<T> Clone for Channel<T> {
     fn clone(&self) -> Self {
-        let shared = Arc::clone(&self.source.shared);
+        let shared = Arc::clone(&self.shared);
         let number = lock(&shared.waiting).add();
-        Self::by(self.sleep.shard(), Channel { shared, number, now: self.source.now, waker: None })
+        Self { shared, number, now: self.now, waker: None }
     }
 }
 

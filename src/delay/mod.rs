@@ -4,6 +4,7 @@ mod channel;
 mod map;
 mod queue;
 
+pub(crate) use channel::Channel;
 pub use channel::{DelayKey, DelayReceiver, DelaySender, SendError, delay_channel};
 pub use map::DelayMap;
 pub use queue::DelayQueue;
@@ -24,8 +25,9 @@ use std::thread::{Thread, current};
 /// Holds values, and hands out each when its time has come: to a task that [awaits](Self::next) it,
 /// or to a thread that [blocks](Self::recv).
 ///
-/// A [`DelayQueue`], a [`DelayMap`] and a [`DelayReceiver`] are of this type. They differ in how
-/// values come in, and share the ways to wait:
+/// A [`DelayQueue`], a [`DelayMap`], a [`DelayReceiver`] and an
+/// [`ExpiredReceiver`](crate::ExpiredReceiver) are of this type. They differ in how values come in,
+/// and share the ways to wait:
 ///
 /// | | a task | a thread |
 /// |---|---|---|
@@ -77,6 +79,10 @@ pub trait Source {
     type Key;
     type Value;
 
+    /// Only the timer's worker brings values: a thread that waits cannot do without it while it
+    /// waits for this very thread, in an executor that has no room.
+    const NEEDS_WORKER: bool = false;
+
     /// Drives the source to tick `now`, or nowhere if there is none, and takes out the next value
     /// that is due. Returns None too if `work` is used up, from which it subtracts what it does.
     fn expire(
@@ -102,7 +108,8 @@ pub trait Source {
     fn shrink_to_fit(&mut self);
 }
 
-/// A value whose time has come, from a [`DelayQueue`], a [`DelayMap`] or a [`DelayReceiver`].
+/// A value whose time has come, from a [`DelayQueue`], a [`DelayMap`], a [`DelayReceiver`] or an
+/// [`ExpiredReceiver`](crate::ExpiredReceiver).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Due<T, K = Key> {
     /// The key that the value had. It is stale by now. From a map, the caller's own key.
@@ -252,7 +259,7 @@ impl<S: Source> Delayed<S> {
         if let Poll::Ready(due) = self.poll_due(&mut { usize::MAX }) {
             return due.map(Ok);
         }
-        match self.hub().may_wait_for_worker() {
+        match self.may_wait() {
             Some(_waits) => self.block(Self::poll_expired),
             None => self.deadlock().map(Err),
         }
@@ -280,7 +287,7 @@ impl<S: Source> Delayed<S> {
         if let Poll::Ready(due) = self.poll_due(&mut { usize::MAX }) {
             return due.map(Ok);
         }
-        let Some(_waits) = self.hub().may_wait_for_worker() else {
+        let Some(_waits) = self.may_wait() else {
             return self.deadlock().map(|error| Err(Elapsed::new(Some(error))));
         };
         let mut limit = Sleep::new(self.sleep.shard(), self.hub().deadline_after(timeout));
@@ -312,7 +319,7 @@ impl<S: Source> Delayed<S> {
         if max == 0 {
             return Ok(0);
         }
-        if let Some(_waits) = self.hub().may_wait_for_worker() {
+        if let Some(_waits) = self.may_wait() {
             return self.block(|this, context| this.poll_batch(context, batch, max));
         }
         match self.poll_due(&mut { usize::MAX }) {
@@ -364,6 +371,11 @@ impl<S: Source> Delayed<S> {
             }
             self.hub().park_until(limit.min(self.sleep.tick()));
         }
+    }
+
+    /// Returns a permit to block this thread until a value comes, or None if that could be for ever.
+    fn may_wait(&self) -> Option<impl Sized + use<S>> {
+        if S::NEEDS_WORKER { self.hub().may_wait() } else { self.hub().may_wait_for_worker() }
     }
 
     /// The error of a call that would wait for ever, and None if that was the last answer too.
@@ -479,6 +491,11 @@ impl<S> Delayed<S> {
         }
     }
 
+    /// Awaits what `wrap` makes of the source, by the same timer.
+    pub(crate) fn wrap<R>(self, wrap: impl FnOnce(S) -> R) -> Delayed<R> {
+        Delayed::by(self.sleep.shard(), wrap(self.source))
+    }
+
     fn hub(&self) -> &Arc<Hub> {
         &self.sleep.shard().hub
     }
@@ -501,6 +518,13 @@ impl<S: Source> Waits for Delayed<S> {
             self.sleep.take_out(drop);
             self.source.unwatch();
         }
+    }
+}
+
+/// Hands out the same values, each once.
+impl<S: Clone> Clone for Delayed<S> {
+    fn clone(&self) -> Self {
+        Self::by(self.sleep.shard(), self.source.clone())
     }
 }
 

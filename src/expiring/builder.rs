@@ -1,9 +1,10 @@
 //! The settings of a map that threads share.
 
+use super::receiver::ExpiredValues;
 use super::shard::MapShard;
-use super::{ExpiringMap, Outlet, Shared, Turn};
-use crate::Timer;
+use super::{ExpiredReceiver, ExpiringMap, Outlet, Shared, Turn};
 use crate::timer::PendingLimit;
+use crate::{Timer, delay_channel};
 use alloc::sync::{Arc, Weak};
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
@@ -69,8 +70,9 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     /// beyond the limit is an error that gives the value back, and replacing one is not.
     ///
     /// Values that have expired count until the worker has taken them out: if they are dropped, a
-    /// call that finds the map full takes some out itself. With a limit all threads write one
-    /// counter.
+    /// call that finds the map full takes some out itself. A value for a
+    /// [receiver](Self::build_with_receiver) counts until a call returns it there. With a limit all
+    /// threads write one counter.
     pub fn max_len(mut self, values: usize) -> Self {
         self.max_len = Some(values);
         self
@@ -104,7 +106,7 @@ where
     #[must_use]
     pub fn build(self, timer: &Timer) -> ExpiringMap<K, V, S> {
         let Self { shards, time_to_idle, max_len, outlet, hasher } = self;
-        let limit = max_len.map(PendingLimit::new);
+        let limit = max_len.map(|values| Arc::new(PendingLimit::new(values)));
         let timer = Arc::clone(timer.shard());
         let mode = timer.mode();
         let cores = || available_parallelism().map_or(1, NonZeroUsize::get);
@@ -117,6 +119,40 @@ where
             let shards = (0..shards).map(shard).collect();
             Shared { shards, timer: Arc::clone(&timer), hasher, time_to_idle, limit, outlet }
         }))
+    }
+
+    /// Builds an empty map on `timer`, and the receiver that gets each value that expires, with its
+    /// key and its deadline. There is no hook then.
+    ///
+    /// Values that no call has returned yet stay in memory: [`max_len`](Self::max_len) counts them,
+    /// and without that limit nothing bounds them but how fast values are received. If all
+    /// receivers are gone, values that expire are dropped.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tickwheel::{ExpiringMap, Timer};
+    ///
+    /// let timer = Timer::new();
+    /// let (requests, mut unanswered) = ExpiringMap::builder().build_with_receiver(&timer);
+    /// requests.insert(7, "question", Duration::from_millis(5))?;
+    /// requests.insert(8, "another", Duration::from_millis(5))?;
+    /// assert_eq!(requests.remove(&8), Some("another")); // the answer came
+    /// drop(requests);
+    ///
+    /// while let Some(due) = unanswered.recv() { // or `unanswered.next().await`
+    ///     let due = due?;
+    ///     assert_eq!((due.key, due.value), (7, "question"));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn build_with_receiver(
+        mut self,
+        timer: &Timer,
+    ) -> (ExpiringMap<K, V, S>, ExpiredReceiver<K, V>) {
+        let (sender, receiver) = delay_channel(timer);
+        self.outlet = Outlet::Receiver(sender);
+        (self.build(timer), receiver.wrap(ExpiredValues))
     }
 }
 

@@ -1,15 +1,17 @@
 //! A map of values with deadlines that any number of threads and tasks share.
 
 mod builder;
+mod receiver;
 mod shard;
 
 pub use builder::ExpiringMapBuilder;
+pub use receiver::ExpiredReceiver;
 
 use crate::names::ODD;
 use crate::platform::Instant;
 use crate::sync::MutexGuard;
 use crate::timer::{Hub, PendingLimit, Shard};
-use crate::{Expired, Key, Timer, timer};
+use crate::{DelaySender, Expired, Key, Timer, timer};
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::task::Wake;
@@ -21,7 +23,8 @@ use core::iter::from_fn;
 use core::mem::replace;
 use core::time::Duration;
 use crossbeam_utils::CachePadded;
-use shard::{Entry, MapShard, ShardState};
+use receiver::Unread;
+use shard::{Batch, Entry, MapShard, ShardState};
 use std::hash::RandomState;
 
 /// Holds values under keys of the caller's own, each until its deadline, for any number of threads
@@ -29,7 +32,8 @@ use std::hash::RandomState;
 ///
 /// Clones are the same map. Each value has a deadline of its own, and may have a
 /// [time to idle](ExpiringMapBuilder::time_to_idle). A value that expires is dropped, or goes to a
-/// [hook](ExpiringMapBuilder::on_expired). A program that holds a map in one place takes a
+/// [hook](ExpiringMapBuilder::on_expired), or to a
+/// [receiver](ExpiringMapBuilder::build_with_receiver). A program that holds a map in one place takes a
 /// [`DelayMap`](crate::DelayMap), which needs no lock and hands values out in order.
 ///
 /// - No call returns a value whose deadline has passed, however late the timer's worker is: each
@@ -65,8 +69,8 @@ use std::hash::RandomState;
 ///
 /// The map does not keep the timer alive. After the timer was stopped or dropped, the map works on,
 /// and no call returns a value whose deadline has passed. Nothing takes such values out, until a
-/// call stores a value under the same key, which drops the expired one, or takes all out. The hook
-/// is not called any more.
+/// call stores a value under the same key, which drops the expired one or leaves it to the receiver,
+/// or takes all out. The hook is not called any more.
 ///
 /// ```
 /// use std::time::Duration;
@@ -98,7 +102,7 @@ struct Shared<K, V, S> {
     hasher: S,
     time_to_idle: Option<Duration>,
     /// How many values there may be, those included that are to be handed over.
-    limit: Option<PendingLimit>,
+    limit: Option<Arc<PendingLimit>>,
     outlet: Outlet<K, V>,
 }
 
@@ -106,6 +110,7 @@ struct Shared<K, V, S> {
 enum Outlet<K, V> {
     Drops,
     Hook(Arc<Hook<K, V>>),
+    Receiver(DelaySender<Unread<K, V>>),
 }
 
 type Hook<K, V> = dyn Fn(K, V) + Send + Sync;
@@ -121,9 +126,12 @@ struct Vacant<'a, K, V> {
     shard: &'a MapShard<K, V>,
     state: MutexGuard<'a, ShardState<K, V>>,
     hash: u64,
-    /// It has expired. To drop with no lock held.
-    expired: Option<(K, Entry<V>)>,
+    /// It has expired. To hand over with no lock held.
+    expired: Option<Handed<'a, K, V>>,
 }
+
+/// A value that has expired, and where it goes.
+type Handed<'a, K, V> = (Expired<V, K>, &'a Outlet<K, V>);
 
 /// A value that a call found, and the lock of its shard.
 struct Found<'a, K, V> {
@@ -574,11 +582,14 @@ where
                 return Ok(found);
             }
             state = found.state;
-            expired = state.map.remove_named(named);
-            if self.0.is_hooked() {
-                expired.take().into_iter().for_each(|expired| state.leave(expired));
-            } else if expired.is_some() {
-                self.0.give_back(1);
+            if let Some(removed) = state.take_out(named) {
+                match self.0.outlet_of_callers() {
+                    None => state.leave(removed),
+                    Some(outlet) => {
+                        self.0.make_vacant(1, outlet);
+                        expired = Some((removed, outlet));
+                    }
+                }
             }
         }
         Err(Vacant { shard, state, hash, expired })
@@ -601,8 +612,8 @@ where
             shard.release(&self.0.timer, state, end);
             Ok(())
         };
-        if let Some(expired) = expired {
-            self.hub().guarded(|| drop(expired));
+        if let Some((expired, outlet)) = expired {
+            self.0.hand_over(alloc::vec![expired], outlet);
         }
         stored
     }
@@ -663,20 +674,26 @@ impl<K, V, S> ExpiringMap<K, V, S> {
 }
 
 impl<K: Send + 'static, V: Send + 'static, S> Shared<K, V, S> {
-    /// Takes expired values out of a shard, and hands them to `hook`, or drops them.
-    fn turn(&self, number: usize, hook: Option<&Arc<Hook<K, V>>>) {
-        let hub = &self.timer.hub;
-        let now = hub.tick_at(hub.nanos());
+    /// Takes expired values out of a shard, and hands them over.
+    fn turn(&self, number: usize, outlet: &Outlet<K, V>) {
+        let now = self.timer.hub.tick_at(self.timer.hub.nanos());
         let (batch, memory) = self.shards[number].turn(&self.timer, now);
-        self.give_back(batch.len());
-        match hook {
-            _ if batch.is_empty() => {}
-            None => {
+        self.make_vacant(batch.len(), outlet);
+        if !batch.is_empty() {
+            self.hand_over(batch, outlet);
+        }
+        drop(memory);
+    }
+
+    fn hand_over(&self, batch: Batch<K, V>, outlet: &Outlet<K, V>) {
+        let hub = &self.timer.hub;
+        match outlet {
+            Outlet::Drops => {
                 for expired in batch {
                     hub.guarded(|| drop(expired));
                 }
             }
-            Some(hook) => {
+            Outlet::Hook(hook) => {
                 let (hub, hook) = (Arc::clone(hub), Arc::clone(hook));
                 let call = move || {
                     for Expired { key, value, .. } in batch {
@@ -690,8 +707,15 @@ impl<K: Send + 'static, V: Send + 'static, S> Shared<K, V, S> {
                     call();
                 }
             }
+            Outlet::Receiver(sender) => {
+                for expired in batch {
+                    let deadline = expired.deadline;
+                    let unread = Unread::new(expired, self.limit.clone());
+                    // Without a receiver it is dropped.
+                    hub.guarded(|| drop(sender.insert_at_tick(unread, deadline)));
+                }
+            }
         }
-        drop(memory);
     }
 
     /// Takes out expired values, until one can be stored, if these are dropped.
@@ -699,20 +723,34 @@ impl<K: Send + 'static, V: Send + 'static, S> Shared<K, V, S> {
     fn make_room(&self, limit: &PendingLimit) {
         let now = self.timer.hub.tick_at(self.timer.hub.nanos());
         for (number, shard) in self.shards.iter().enumerate() {
-            if !limit.is_full() || self.is_hooked() {
+            let Some(outlet @ Outlet::Drops) = self.outlet_of_callers() else { return };
+            if !limit.is_full() {
                 return;
             }
             if shard.is_behind(now) {
-                self.turn(number, None);
+                self.turn(number, outlet);
             }
         }
     }
 }
 
 impl<K, V, S> Shared<K, V, S> {
-    /// Returns whether a caller leaves an expired value to the worker, and does not drop it.
-    fn is_hooked(&self) -> bool {
-        matches!(self.outlet, Outlet::Hook(_)) && !self.timer.is_stopped()
+    /// Returns where a caller puts a value that it finds expired, or None if it leaves it to the
+    /// worker.
+    fn outlet_of_callers(&self) -> Option<&Outlet<K, V>> {
+        match &self.outlet {
+            Outlet::Hook(_) if !self.timer.is_stopped() => None,
+            Outlet::Receiver(sender) if !sender.is_closed() => Some(&self.outlet),
+            _ => Some(&Outlet::Drops),
+        }
+    }
+
+    /// Says that so many values have left for that outlet. What a receiver has not got keeps its
+    /// place.
+    fn make_vacant(&self, places: usize, outlet: &Outlet<K, V>) {
+        if !matches!(outlet, Outlet::Receiver(_)) {
+            self.give_back(places);
+        }
     }
 
     fn give_back(&self, places: usize) {
@@ -732,8 +770,7 @@ where
         let Some(shared) = self.shared.upgrade() else { return };
         // Stopping the timer wakes it, too.
         if !shared.timer.is_stopped() {
-            let hook = if let Outlet::Hook(hook) = &shared.outlet { Some(hook) } else { None };
-            shared.turn(self.number, hook);
+            shared.turn(self.number, &shared.outlet);
         }
     }
 }

@@ -9,10 +9,11 @@
 //! | case | what happens | `tests/loom.rs` |
 //! |---|---|---|
 //! | stored or moved earlier while the worker looks, or falls asleep | the look finds it, or the caller moves the timeout | `stored_in_a_map_as_the_worker_looks_it_expires`, `moved_earlier_in_a_map_as_the_worker_looks_it_expires` |
-//! | stored by two threads, each before the look | both tell the worker | `stored_in_a_map_by_two_threads_both_expire` |
+//! | stored by two threads, each before the look | both tell the worker, and the earlier tick stays | `stored_in_a_map_by_two_threads_both_expire`, `stored_in_a_map_as_another_thread_tells_of_a_later_one_it_expires` |
 //! | removed, replaced or prolonged while the worker takes it out | the caller has it, or hears that it is gone | `removed_from_a_map_as_it_expires_it_has_one_end`, `replaced_in_a_map_as_it_expires_it_has_one_end`, `prolonged_in_a_map_as_it_expires_it_stays_or_is_gone` |
 //! | stored while the timer stops | it stays in the map, or expires | `stored_in_a_map_as_the_timer_is_stopped_it_stays_or_expires` |
-//! | dropped while the worker looks | what was not taken out is dropped | `a_map_is_dropped_as_the_worker_looks` |
+//! | dropped while the worker looks | what was not taken out is dropped | `a_map_is_dropped_as_the_worker_looks`, `a_map_is_dropped_as_the_worker_looks_and_its_receiver_ends` |
+//! | handed to a receiver that falls asleep, or goes | it comes, or is dropped | `handed_over_by_the_worker_as_a_receiver_of_a_map_falls_asleep_it_comes`, `the_receiver_of_a_map_is_dropped_as_the_worker_hands_over` |
 
 use crate::sync::{Mutex, MutexGuard, Rank, lock};
 use crate::ticks::NEVER;
@@ -167,10 +168,16 @@ impl<K, V> ShardState<K, V> {
         self.stored += 1;
     }
 
-    /// Leaves a value that has expired to the worker, which is about to look.
-    pub(super) fn leave(&mut self, (key, entry): (K, Entry<V>)) {
+    /// Takes a value out.
+    pub(super) fn take_out(&mut self, named: Key) -> Option<Expired<V, K>> {
+        let (key, entry) = self.map.remove_named(named)?;
         let deadline = entry.end();
-        self.met.push(Expired { key, deadline, value: entry.value });
+        Some(Expired { key, deadline, value: entry.value })
+    }
+
+    /// Leaves a value that has expired to the worker, which is about to look.
+    pub(super) fn leave(&mut self, expired: Expired<V, K>) {
+        self.met.push(expired);
     }
 
     /// Returns the number of values, with those that have expired.
@@ -191,7 +198,8 @@ impl<K, V> ShardState<K, V> {
             let Expired { key, deadline, value: entry } = expired;
             batch.push(Expired { key, deadline, value: entry.value });
         }
-        batch.len() == MOST || work == 0 || !self.met.is_empty()
+        // If met values are left, the batch is full of others.
+        batch.len() == MOST || work == 0
     }
 
     /// Takes all out.

@@ -156,6 +156,12 @@ impl Hub {
         self.process.load(Ordering::Acquire) == process_id()
     }
 
+    /// Returns a permit to wait for this timer's worker and executor, or None if that could be for
+    /// ever.
+    pub(crate) fn may_wait(&self) -> Option<Waits> {
+        inside::may_wait(self.id, self.has_executor)
+    }
+
     /// Returns a permit to wait until the worker has fired something, or None if that could be for
     /// ever.
     pub(crate) fn may_wait_for_worker(&self) -> Option<Waits> {

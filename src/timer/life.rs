@@ -83,7 +83,7 @@ impl Life {
 
     /// Returns a permit to wait for the worker, or None if that could be for ever.
     pub(super) fn may_wait(&self) -> Option<Waits> {
-        inside::may_wait(self.engine.hub.id, self.engine.hub.has_executor)
+        self.engine.hub.may_wait()
     }
 
     /// Stops the timer, and returns what is left if this thread is the first to stop it. Waits for

@@ -224,7 +224,7 @@ impl Timeout {
     /// ```
     pub fn cancel_and_wait(&self) -> Result<bool, StopError> {
         let hub = &self.shard.hub;
-        let _waits = inside::may_wait(hub.id, hub.has_executor).ok_or(StopError)?;
+        let _waits = hub.may_wait().ok_or(StopError)?;
         let is_cancelled = self.cancel();
         match &self.kind {
             // Neither worker nor executor came along to a process that was forked meanwhile. What

@@ -2,17 +2,20 @@
 
 use crate::common::{Numbers, long};
 use crate::help::{
-    Count, CountsDrop, Gate, Kept, Manual, PanicsInDrop, ms, returns, threads_named, wait_until,
+    Count, CountsDrop, Gate, Hand, Kept, Manual, PanicsInDrop, a_thread_each, ms, returns,
+    threads_named, wait_until,
 };
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 use tickwheel::{
-    ExpiringMap, ExpiringMapBuilder, InsertError, ManualClock, Mode, Timer, delay_channel,
+    ExpiredReceiver, ExpiringMap, ExpiringMapBuilder, InsertError, ManualClock, Mode,
+    ScheduleErrorKind, Timer, delay_channel,
 };
 
 in_each_mode! {
@@ -28,6 +31,8 @@ in_each_mode! {
     a_map_is_like_a_sorted_one,
     the_worker_takes_many_out_in_turns,
     on_an_executor_each_value_is_handed_over_once,
+    a_receiver_gets_each_value_that_expires,
+    what_a_caller_finds_expired_goes_to_the_receiver_at_once,
     dropped_it_leaves_nothing_in_the_timer,
     many_threads_and_each_value_has_one_end,
 }
@@ -47,6 +52,18 @@ fn logged(
 
 fn taken(gone: &Gone) -> Vec<(u64, u32, u32)> {
     std::mem::take(&mut *gone.lock().unwrap())
+}
+
+/// Returns what has been left to the receiver, as key, deadline and value, sorted.
+fn received(manual: &Manual, receiver: &mut ExpiredReceiver<u32, u32>) -> Vec<(u32, u64, u32)> {
+    let (mut batch, all) = (Vec::new(), receiver.len());
+    if 0 < all {
+        assert_eq!(receiver.recv_batch(&mut batch, all + 1), Ok(all));
+    }
+    let entries = batch.into_iter().map(|due| (due.key, manual.millis(due.deadline), due.value));
+    let mut entries: Vec<_> = entries.collect();
+    entries.sort_unstable();
+    entries
 }
 
 fn a_value_is_there_until_its_deadline(mode: Mode) {
@@ -72,9 +89,18 @@ fn while_the_worker_is_held_up(manual: &Manual, test: impl FnOnce(&Gate)) {
     thread::scope(|scope| {
         scope.spawn(|| manual.clock.jump(ms(100)));
         gate.reached();
+        // Also if the test fails.
+        let _opens = OpensInDrop(&gate);
         test(&gate);
-        gate.open();
     });
+}
+
+struct OpensInDrop<'a>(&'a Gate);
+
+impl Drop for OpensInDrop<'_> {
+    fn drop(&mut self) {
+        self.0.open();
+    }
 }
 
 fn however_late_the_worker_is_no_passed_value_comes(mode: Mode) {
@@ -94,7 +120,7 @@ fn however_late_the_worker_is_no_passed_value_comes(mode: Mode) {
             assert!(!map.reset(&key, ms(50)));
         }
         assert_eq!((map.iter().count(), map.len()), (0, 4));
-        map.retain(|_, _| false);
+        map.retain(|_, _| unreachable!("their time is over"));
         assert_eq!(map.len(), 4);
     });
     let mut gone = taken(&gone);
@@ -255,11 +281,28 @@ fn a_drain_and_an_iteration_tell_the_deadlines(mode: Mode) {
 type Plain = BTreeMap<u32, (u32, u64, u64)>;
 
 fn a_map_is_like_a_sorted_one(mode: Mode) {
-    for (seed, idle) in [(1, None), (2, Some(40)), (3, Some(5)), (4, None)] {
+    let cases = [(1, None, false), (2, Some(40), false), (3, Some(5), true), (4, None, true)];
+    for (seed, idle, has_receiver) in cases {
         let manual = Manual::new(mode);
-        let (map, gone) = logged(&manual, |builder| {
+        let with = |builder: ExpiringMapBuilder<u32, u32>| {
             idle.into_iter().fold(builder, |builder, idle| builder.time_to_idle(ms(idle)))
-        });
+        };
+        let (mut map, gone) = logged(&manual, with);
+        let mut receiver = None;
+        if has_receiver {
+            let builder = with(ExpiringMap::builder().shards(1));
+            let built = builder.build_with_receiver(&manual.timer);
+            (map, receiver) = (built.0, Some(built.1));
+        }
+        let mut ended = || match &mut receiver {
+            Some(receiver) => received(&manual, receiver),
+            None => {
+                let mut ended: Vec<_> =
+                    taken(&gone).into_iter().map(|(at, key, value)| (key, at, value)).collect();
+                ended.sort_unstable();
+                ended
+            }
+        };
         let (mut numbers, mut model, mut now) = (Numbers(seed), Plain::new(), 0_u64);
         let end = |&(_, deadline, read): &(u32, u64, u64)| {
             idle.map_or(deadline, |idle| deadline.min(read + idle))
@@ -325,17 +368,22 @@ fn a_map_is_like_a_sorted_one(mode: Mode) {
                     model.retain(|&key, known| {
                         let is_live = now < end(known);
                         if !is_live {
-                            expected.push((key, known.0));
+                            // In a jump the hook runs at its end.
+                            expected.push((key, end(known), known.0));
                         }
                         is_live
                     });
-                    let mut found: Vec<_> =
-                        taken(&gone).into_iter().map(|(_, key, value)| (key, value)).collect();
-                    found.sort_unstable();
+                    let mut found = ended();
+                    if !has_receiver {
+                        for (found, expected) in found.iter_mut().zip(&expected) {
+                            assert!(expected.1 <= found.1 && found.1 <= now);
+                            found.1 = expected.1;
+                        }
+                    }
                     assert_eq!(found, expected, "at {now}");
                 }
             }
-            assert_eq!((map.len(), taken(&gone)), (model.len(), vec![]));
+            assert_eq!((map.len(), ended()), (model.len(), vec![]));
         }
         let mut left: Vec<_> = map.drain().collect();
         left.sort_unstable();
@@ -392,6 +440,71 @@ fn on_an_executor_each_value_is_handed_over_once(mode: Mode) {
     assert_eq!(Arc::strong_count(&value), 1);
 }
 
+fn a_receiver_gets_each_value_that_expires(mode: Mode) {
+    let manual = Manual::new(mode);
+    let (map, mut receiver) =
+        ExpiringMap::builder().on_expired(|_, _| unreachable!()).build_with_receiver(&manual.timer);
+    let hand = Hand::new();
+    for key in 0..1_000 {
+        map.insert(key, 2 * key, ms(u64::from(key) + 1)).unwrap();
+    }
+    assert_eq!(map.remove(&7), Some(14));
+    manual.advance(10);
+    assert_eq!((map.len(), receiver.len(), manual.timer.stats().panics), (990, 9, 0));
+    let mut entries = received(&manual, &mut receiver);
+    manual.jump(990);
+    entries.append(&mut received(&manual, &mut receiver));
+    let each = (0..1_000).filter(|&key| key != 7);
+    assert!(entries.into_iter().eq(each.map(|key| (key, u64::from(key) + 1, 2 * key))));
+    // A task that waits, and then a thread; and the map is gone.
+    map.insert(1, 10, ms(5)).unwrap();
+    map.insert(2, 20, ms(100)).unwrap();
+    map.insert(3, 30, ms(1_000)).unwrap();
+    assert!(receiver.poll_expired(&mut hand.context()).is_pending());
+    manual.advance(5);
+    assert_eq!(hand.woken(), 1);
+    let Poll::Ready(Some(Ok(due))) = receiver.poll_expired(&mut hand.context()) else {
+        panic!("it was woken");
+    };
+    assert_eq!((due.key, due.deadline, due.value), (1, manual.at(1_005), 10));
+    thread::scope(|scope| {
+        let blocked = scope.spawn(|| {
+            let value = receiver.recv().map(|due| due.unwrap().value);
+            (value, receiver.recv().is_none(), receiver)
+        });
+        manual.advance(95);
+        drop(map);
+        let (value, is_over, receiver) = blocked.join().unwrap();
+        assert_eq!((value, is_over, receiver.len()), (Some(20), true, 0));
+    });
+    assert_eq!(manual.timer.pending(), 0);
+}
+
+fn what_a_caller_finds_expired_goes_to_the_receiver_at_once(mode: Mode) {
+    let manual = Manual::new(mode);
+    let builder = ExpiringMap::builder().shards(1);
+    let (map, mut receiver) = builder.build_with_receiver(&manual.timer);
+    for key in 0..100 {
+        map.insert(key, key, ms(50)).unwrap();
+    }
+    while_the_worker_is_held_up(&manual, |_| {
+        for key in 0..100 {
+            assert_eq!(map.insert(key, 1_000 + key, ms(50)), Ok(None));
+        }
+        assert_eq!((map.len(), receiver.len()), (100, 100));
+    });
+    let first = received(&manual, &mut receiver);
+    assert!(first.into_iter().eq((0..100).map(|key| (key, 50, key))));
+    // Without the timer no worker takes them out, but callers do.
+    manual.timer.stop().unwrap();
+    manual.advance(50);
+    assert_eq!((map.len(), receiver.len()), (100, 0));
+    assert_eq!(map.insert(3, 7, ms(50)), Ok(None));
+    assert_eq!(received(&manual, &mut receiver), [(3, 150, 1_003)]);
+    assert_eq!(receiver.recv(), Some(Err(ScheduleErrorKind::Stopped)));
+    assert_eq!((receiver.recv(), map.drain().count()), (None, 100));
+}
+
 fn dropped_it_leaves_nothing_in_the_timer(mode: Mode) {
     let (manual, count) = (Manual::new(mode), Count::default());
     let map = ExpiringMap::builder().shards(4).build(&manual.timer);
@@ -408,15 +521,32 @@ fn dropped_it_leaves_nothing_in_the_timer(mode: Mode) {
 }
 
 fn many_threads_and_each_value_has_one_end(mode: Mode) {
-    const THREADS: u32 = 4;
     let manual = Manual::new(mode);
     let ends = Arc::new(Mutex::new(Vec::new()));
+    let builder = || ExpiringMap::builder().shards(2).time_to_idle(ms(30));
     let expired = Arc::clone(&ends);
-    let map = ExpiringMap::builder()
-        .shards(2)
-        .time_to_idle(ms(30))
-        .on_expired(move |_, value| expired.lock().unwrap().push(value))
-        .build(&manual.timer);
+    let hooked = builder().on_expired(move |_, value| expired.lock().unwrap().push(value));
+    each_value_has_one_end(&manual, hooked.build(&manual.timer), &ends);
+    // The same with three receivers.
+    let (map, receiver) = builder().build_with_receiver(&manual.timer);
+    let receivers = [(); 3].map(|()| {
+        let (mut receiver, ends) = (receiver.clone(), Arc::clone(&ends));
+        thread::spawn(move || {
+            while let Some(due) = receiver.recv() {
+                ends.lock().unwrap().push(due.expect("the timer runs").value);
+            }
+        })
+    });
+    drop(receiver);
+    each_value_has_one_end(&manual, map, &ends);
+    for receiver in receivers {
+        receiver.join().expect("no panic");
+    }
+}
+
+/// Uses a map whose expired values go to `ends`, and drops it.
+fn each_value_has_one_end(manual: &Manual, map: ExpiringMap<u64, u32>, ends: &Mutex<Vec<u32>>) {
+    const THREADS: u32 = 4;
     let each = long(2_000, 100_000);
     let threads: Vec<_> = (0..THREADS)
         .map(|number| {
@@ -450,11 +580,15 @@ fn many_threads_and_each_value_has_one_end(mode: Mode) {
         threads.iter().all(thread::JoinHandle::is_finished)
     });
     manual.advance(100);
-    assert_eq!((map.len(), manual.timer.pending()), (0, 0));
+    assert_eq!(map.len(), 0);
+    drop(map);
+    let by_calls = threads.into_iter().flat_map(|thread| thread.join().expect("no panic"));
+    ends.lock().unwrap().extend(by_calls);
+    wait_until(|| ends.lock().unwrap().len() == (THREADS * each) as usize);
     let mut ends = std::mem::take(&mut *ends.lock().unwrap());
-    ends.extend(threads.into_iter().flat_map(|thread| thread.join().expect("no panic")));
     ends.sort_unstable();
     assert!(ends.into_iter().eq(0..THREADS * each));
+    wait_until(|| manual.timer.pending() == 0);
 }
 
 #[test]
@@ -511,6 +645,55 @@ fn beyond_its_limit_a_map_gives_key_and_value_back() {
             assert_eq!(map.insert(key, key, ms(10)), Ok(None));
         }
         assert!(map.insert(11, 11, ms(10)).is_err());
+    }
+}
+
+#[test]
+fn a_value_counts_for_the_limit_until_it_is_received() {
+    let (manual, dropped) = (Manual::with(|builder| builder), Count::default());
+    let builder = ExpiringMap::builder().max_len(10);
+    let (map, mut receiver) = builder.build_with_receiver(&manual.timer);
+    let fill = |keys: std::ops::Range<u32>| {
+        keys.filter(|&key| map.insert(key, CountsDrop(dropped.clone()), ms(10)).is_ok()).count()
+    };
+    assert_eq!(fill(0..20), 10);
+    manual.advance(10);
+    assert_eq!((map.len(), receiver.len(), fill(20..30)), (0, 10, 0));
+    for received in 1..=4 {
+        drop(receiver.recv().expect("there is one").expect("it is due"));
+        assert_eq!((dropped.get(), receiver.len()), (20 + received, 10 - received));
+    }
+    assert_eq!((fill(30..40), map.len()), (4, 4));
+    // A clone gets the rest. When it is gone, values are dropped.
+    let other = receiver.clone();
+    drop(receiver);
+    assert_eq!((other.len(), fill(40..50)), (6, 0));
+    drop(other);
+    assert_eq!((dropped.get(), fill(50..60)), (46, 6));
+    manual.advance(10);
+    assert_eq!((dropped.get(), map.len(), fill(60..80)), (60, 0, 10));
+    while_the_worker_is_held_up(&manual, |_| assert_eq!(fill(80..100), 10));
+}
+
+/// The worker may wait for that thread, and brings the value.
+#[test]
+fn a_thread_that_holds_up_the_timer_does_not_block_for_a_value_of_a_map() {
+    for has_executor in [false, true] {
+        returns("receiving where the timer's tasks run", move || {
+            let manual = Manual::with(|builder| match has_executor {
+                false => builder,
+                true => builder.executor(a_thread_each),
+            });
+            let (map, mut receiver) = ExpiringMap::builder().build_with_receiver(&manual.timer);
+            map.insert(1, 10, ms(10)).unwrap();
+            let (results, result) = mpsc::channel();
+            let mut inside = receiver.clone();
+            manual.after(1, move || results.send(inside.recv()).unwrap());
+            manual.advance(1);
+            assert_eq!(result.recv().unwrap(), Some(Err(ScheduleErrorKind::Deadlock)));
+            manual.advance(9);
+            assert_eq!(receiver.recv().unwrap().map(|due| due.value), Ok(10));
+        });
     }
 }
 
