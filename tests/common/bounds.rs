@@ -299,7 +299,9 @@ fn judge<S: Subject>(
     let each = bytes_each(mode) * peak_then;
     let rows = if is_wide(mode) { ROWS } else { 0.0 };
     let laid_out = BYTES[0] + rows + if stated.is_cheap() { LAID_OUT * peak_then } else { each };
-    let moved = if stated.one_call.has("n") { each } else { MOVED.min(laid_out) };
+    let by_n = stated.one_call.has("n");
+    let (in_one_call, moved) =
+        if by_n { (laid_out.max(each), each) } else { (laid_out, MOVED.min(laid_out)) };
     let (mut beyond, mut most, mut total) = (0.0_f64, [0.0_f64; 3], [0.0; 2]);
     let mut allowed = ONE_CALL;
     for turn in 0..calls as u64 {
@@ -329,7 +331,7 @@ fn judge<S: Subject>(
     [
         [most[0], if 0.0 < beyond { most[0] - beyond } else { f64::INFINITY }],
         [steps / calls, allowed / calls],
-        [most[1], laid_out],
+        [most[1], in_one_call],
         [most[2], moved],
         [total[1] / calls, BYTES[1] + rows + each],
     ]
