@@ -74,7 +74,7 @@ fn steps() {
     report.print();
 }
 
-/// All are in one coarse bucket.
+/// All are in one coarse bucket, or spread over those of a hashed wheel.
 fn asks() {
     println!("asks: ns for each turn, of a wheel and of a BTreeSet");
     let heads = ["", "pending", "wheel", "wheel, ask", "set", "set, ask", "dearest ask, us"];
@@ -83,11 +83,13 @@ fn asks() {
         if is_quick() { [1 << 10, 1 << 12, 1 << 14] } else { [1 << 16, 1 << 20, 1 << 22] }
     {
         for turn in [Turn::Schedule, Turn::CancelEarliest, Turn::Move] {
-            let [wheel, _] = ask_wheel(turn, pending, false);
-            let [asked, dearest] = ask_wheel(turn, pending, true);
             let [set, set_asked] = [false, true].map(|asks| ask_set(turn, pending, asks));
-            let figures = [pending as f64, wheel, asked, set, set_asked, dearest];
-            report.row(&format!("{turn:?}"), figures);
+            for text in ["hierarchical:64", "hashed:512"] {
+                let [wheel, _] = ask_wheel(text, turn, pending, false);
+                let [asked, dearest] = ask_wheel(text, turn, pending, true);
+                let figures = [pending as f64, wheel, asked, set, set_asked, dearest];
+                report.row(&format!("{turn:?}, {text}"), figures);
+            }
         }
     }
     report.print();
@@ -108,9 +110,9 @@ fn coarse(rng: &mut Rng) -> u64 {
 }
 
 /// The time of a turn in ns, and of the dearest ask in us.
-fn ask_wheel(turn: Turn, pending: u64, asks: bool) -> [f64; 2] {
+fn ask_wheel(text: &str, turn: Turn, pending: u64, asks: bool) -> [f64; 2] {
     let mut rng = Rng::with_seed(1);
-    let mut wheel = Wheel::new(Mode::hierarchical());
+    let mut wheel = Wheel::new(mode(text));
     let mut keys: Vec<Key> = (0..pending).map(|at| wheel.schedule(coarse(&mut rng), at)).collect();
     let mut dearest = 0_f64;
     let mut ask = |wheel: &mut Wheel<u64>| {

@@ -35,6 +35,18 @@ struct Full {
     looks: BinaryHeap<Reverse<(u64, u64)>>,
     /// The number from which on `earliest` has looked at no chunk.
     looked: u64,
+    /// What `earliest` has found in the last chunk of the bucket.
+    seen: Option<Seen>,
+}
+
+/// A look at some entries of the last chunk, from its first on. While the last of them is in its
+/// place, so are the others: entries are put in at the end, and keep their order.
+#[derive(Debug)]
+struct Seen {
+    len: usize,
+    last: Entry,
+    /// The first of the entries with the earliest deadline.
+    first: Entry,
 }
 
 /// A chunk before the last one, which is not empty. Numbers rise from chunk to chunk.
@@ -42,9 +54,9 @@ struct Full {
 struct Numbered {
     number: u64,
     entries: Chunk,
-    /// If the entries are sorted by deadline, how many of them, from the first on, are known to be
-    /// stale.
-    sorted: Option<usize>,
+    /// For each block of entries, a tick: those that are due until then are stale. None where
+    /// `earliest` has not looked since the entries came to their places.
+    passed: Option<Box<[u64; CHUNK / BLOCK]>>,
 }
 
 impl Bucket {
@@ -96,7 +108,7 @@ impl Bucket {
         let entries = core::mem::replace(&mut self.last, Chunk::with_capacity(CHUNK));
         let full = self.full.get_or_insert_default();
         full.len += entries.len();
-        full.chunks.push_back(Numbered { number: full.next, entries, sorted: None });
+        full.chunks.push_back(Numbered { number: full.next, entries, passed: None });
         full.next += 1;
     }
 
@@ -159,8 +171,7 @@ impl Bucket {
     pub(super) fn retain_chunk(&mut self, at: usize, keep: impl FnMut(Entry) -> bool) -> bool {
         let chunk = match self.full.as_mut().and_then(|full| full.chunks.get_mut(at)) {
             Some(chunk) => {
-                // Those that are known to be stale may be gone.
-                chunk.sorted = chunk.sorted.map(|_| 0);
+                chunk.passed = None;
                 &mut chunk.entries
             }
             None => &mut self.last,
@@ -169,6 +180,10 @@ impl Bucket {
         retain(chunk, keep);
         let dropped = before - chunk.len();
         let is_gone = chunk.is_empty();
+        if let Some(full) = &mut self.full {
+            // Or what was seen could outlive its stamp.
+            full.seen = None;
+        }
         if let Some(full) = self.full.as_mut().filter(|full| at < full.chunks.len()) {
             full.len -= dropped;
         }
@@ -187,13 +202,13 @@ impl Bucket {
         steps::count(next.len());
         match &mut self.full {
             Some(full) if at < full.chunks.len() => {
-                let Numbered { number, entries, sorted } = &mut full.chunks[at];
+                let Numbered { number, entries, passed } = &mut full.chunks[at];
                 if let (true, Some(first)) = (*number < full.looked, earliest(&next)) {
                     full.looks.push(Reverse((first.deadline, *number)));
                 }
                 entries.extend_from_slice(&next);
                 full.len += next.len();
-                *sorted = None;
+                *passed = None;
             }
             _ => self.last.extend_from_slice(&next),
         }
@@ -210,9 +225,9 @@ impl Bucket {
     /// would come first, and counts them down in `stale`. Returns None if `work` ends before; the
     /// next call goes on from there.
     ///
-    /// The call looks at each chunk once, and from then on at the one that seems to come first,
-    /// which it sorts, and at the last one. So cancelling the earliest and asking, again and again,
-    /// costs O(log n) each.
+    /// The call looks at each chunk once, and from then on at a block of the one that seems to come
+    /// first, and at the last one. So cancelling the earliest and asking, again and again, costs
+    /// O(log n) each.
     pub(super) fn earliest<T>(
         &mut self,
         arena: &Arena<T>,
@@ -225,12 +240,15 @@ impl Bucket {
             if *work == 0 {
                 return None;
             }
-            first = full.look(&look, arena, work);
-            if first.is_some() && look.noted == first.map(|first| first.deadline) {
-                break;
-            }
-            full.note(&look, first);
-            if let (None, Some(at)) = (first, look.at) {
+            let noted = match full.look(&look, arena, work) {
+                Ok(live) => {
+                    first = Some(live);
+                    break;
+                }
+                Err(noted) => noted,
+            };
+            full.note(&look, noted);
+            if let (None, Some(at)) = (noted, look.at) {
                 *stale -= self.chunk(at).len();
                 self.remove_chunk(at);
             }
@@ -250,11 +268,22 @@ impl Bucket {
         stale: &mut usize,
         work: &mut usize,
     ) -> Option<Entry> {
-        *work = work.saturating_sub(self.last.len());
-        let mut first = earliest(&self.last)?;
+        let entries = &self.last;
+        let seen = self.full.as_mut().and_then(|full| full.seen.take());
+        let seen = seen.filter(|Seen { len, last, .. }| {
+            entries.get(len - 1).is_some_and(|entry| entry.is(last.index, last.stamp))
+        });
+        let new = &entries[seen.as_ref().map_or(0, |seen| seen.len)..];
+        *work = work.saturating_sub(new.len());
+        let seen = seen.map(|seen| seen.first);
+        let mut first = seen.into_iter().chain(earliest(new)).min_by_key(|first| first.deadline)?;
         if !arena.is_stale(first) {
+            if let (Some(full), Some(&last)) = (&mut self.full, entries.last()) {
+                full.seen = Some(Seen { len: entries.len(), last, first });
+            }
             return Some(first);
         }
+        *work = work.saturating_sub(entries.len());
         let mut is_found = false;
         self.retain_chunk(self.chunks() - 1, |entry| {
             if is_found && first.deadline <= entry.deadline {
@@ -312,6 +341,7 @@ impl Bucket {
         let list = self.full.as_ref().map_or(0, |full| {
             size_of::<Full>()
                 + full.chunks.capacity() * size_of::<Numbered>()
+                + full.chunks.iter().filter(|chunk| chunk.passed.is_some()).count() * PASSED
                 + full.looks.capacity() * size_of::<Reverse<(u64, u64)>>()
         });
         self.all().map(array).sum::<usize>() + list
@@ -327,11 +357,12 @@ impl Bucket {
         assert!(self.chunks() > 1 && self.all().all(|chunk| !chunk.is_empty()), "none is empty");
         assert!(full.chunks.iter().is_sorted_by(|a, b| a.number < b.number), "numbers rise");
         assert!(full.chunks.iter().all(|chunk| chunk.number < full.next), "the next is new");
-        for Numbered { number, entries, sorted } in &full.chunks {
-            let known = sorted.unwrap_or(0);
-            let is_sorted = entries.is_sorted_by_key(|entry| entry.deadline);
-            assert!(sorted.is_none() || is_sorted, "what is sorted is");
-            assert!(entries[..known].iter().all(|&entry| arena.is_stale(entry)), "it is stale");
+        for Numbered { number, entries, passed } in &full.chunks {
+            let passed = passed.iter().flat_map(|passed| **passed);
+            for (passed, block) in passed.zip(entries.chunks(BLOCK)) {
+                let is_known = |&entry: &Entry| passed < entry.deadline || arena.is_stale(entry);
+                assert!(block.iter().all(is_known), "what was passed is stale");
+            }
             if full.looked <= *number {
                 continue;
             }
@@ -357,48 +388,81 @@ impl Full {
         if LOOKS_PER_CHUNK * (self.chunks.len() + CHUNK) < self.looks.len() {
             (self.looks, self.looked) = (BinaryHeap::new(), 0);
         }
-        let new = self.chunks.partition_point(|chunk| chunk.number < self.looked);
-        if let Some(&Numbered { number, .. }) = self.chunks.get(new) {
-            return Some(Look { at: Some(new), number, noted: None });
+        if self.chunks.back().is_some_and(|last| self.looked <= last.number) {
+            let new = self.chunks.partition_point(|chunk| chunk.number < self.looked);
+            return Some(Look { at: Some(new), number: self.chunks[new].number, noted: None });
         }
         let &Reverse((noted, number)) = self.looks.peek()?;
-        let at = self.chunks.binary_search_by_key(&number, |chunk| chunk.number).ok();
+        // Mostly no chunk is gone between the first one and this one.
+        let guess = number.wrapping_sub(self.chunks.front().map_or(0, |first| first.number));
+        let is_it = self.chunks.get(guess as usize).is_some_and(|chunk| chunk.number == number);
+        let at = match is_it {
+            true => Some(guess as usize),
+            false => self.chunks.binary_search_by_key(&number, |chunk| chunk.number).ok(),
+        };
         Some(Look { at, number, noted: Some(noted) })
     }
 
-    /// Returns the entry that comes first in a chunk. At the first look, it may be stale; from then
-    /// on the chunk is sorted, and stale entries do not count.
-    fn look<T>(&mut self, look: &Look, arena: &Arena<T>, work: &mut usize) -> Option<Entry> {
-        let Some(chunk) = look.at.and_then(|at| self.chunks.get_mut(at)) else {
-            *work = work.saturating_sub(1);
-            return None;
-        };
-        let Numbered { entries, sorted, .. } = chunk;
-        if look.noted.is_none() {
-            *work = work.saturating_sub(entries.len());
-            return earliest(entries);
-        }
-        let known = sorted.unwrap_or_else(|| {
+    /// Returns the live entry that comes first in a chunk, if it is due at the tick that is noted.
+    /// Otherwise returns the tick to note: nothing in the chunk is due before. None if all of its
+    /// entries are stale.
+    fn look<T>(
+        &mut self,
+        look: &Look,
+        arena: &Arena<T>,
+        work: &mut usize,
+    ) -> Result<Entry, Option<u64>> {
+        *work = work.saturating_sub(1);
+        let Some(chunk) = look.at.and_then(|at| self.chunks.get_mut(at)) else { return Err(None) };
+        let Numbered { entries, passed, .. } = chunk;
+        let passed = passed.get_or_insert_with(|| {
             steps::count(entries.len());
             *work = work.saturating_sub(entries.len());
-            entries.sort_by_key(|entry| entry.deadline);
-            0
+            let mut passed = Box::new([u64::MAX; CHUNK / BLOCK]);
+            for (passed, block) in passed.iter_mut().zip(entries.chunks(BLOCK)) {
+                *passed = before(block.iter());
+            }
+            passed
         });
-        let live = entries[known..].iter().position(|&entry| !arena.is_stale(entry));
-        steps::count(1 + live.unwrap_or(entries.len() - known));
-        *work = work.saturating_sub(1 + live.unwrap_or(entries.len() - known));
-        *sorted = Some(known + live.unwrap_or(0));
-        live.map(|live| entries[known + live])
+        while let Some(at) = (0..passed.len()).min_by_key(|&at| passed[at]) {
+            let Some(tick) = passed[at].checked_add(1) else { return Err(None) };
+            if look.noted.is_none_or(|noted| noted < tick) {
+                return Err(Some(tick));
+            }
+            let block = entries.chunks(BLOCK).nth(at).unwrap_or_default();
+            steps::count(block.len());
+            *work = work.saturating_sub(block.len());
+            let is_live = |entry: &&Entry| entry.deadline == tick && !arena.is_stale(**entry);
+            if let Some(&live) = block.iter().find(is_live) {
+                return Ok(live);
+            }
+            passed[at] = before(block.iter().filter(|entry| tick < entry.deadline));
+        }
+        Err(None)
     }
 
-    /// Notes what a look has found to come first in the chunk.
-    fn note(&mut self, look: &Look, first: Option<Entry>) {
-        match look.noted {
-            Some(_) => _ = self.looks.pop(),
-            None => self.looked = look.number + 1,
+    /// Notes the tick before which nothing in a chunk is due, or that all in it is stale.
+    fn note(&mut self, look: &Look, noted: Option<u64>) {
+        let new = noted.map(|noted| Reverse((noted, look.number)));
+        match (look.noted, new) {
+            (None, _) => {
+                self.looked = look.number + 1;
+                self.looks.extend(new);
+            }
+            (Some(_), None) => _ = self.looks.pop(),
+            (Some(_), Some(new)) => {
+                if let Some(mut first) = self.looks.peek_mut() {
+                    *first = new;
+                }
+            }
         }
-        self.looks.extend(first.map(|first| Reverse((first.deadline, look.number))));
     }
+}
+
+/// Returns the last tick before all of these entries are due, and the last of all if there is none.
+/// No entry of a bucket is due at tick 0.
+fn before<'a>(entries: impl Iterator<Item = &'a Entry>) -> u64 {
+    entries.map(|entry| entry.deadline - 1).min().unwrap_or(u64::MAX)
 }
 
 /// Returns the first of the entries with the earliest deadline.
@@ -426,6 +490,12 @@ fn retain(chunk: &mut Chunk, mut keep: impl FnMut(Entry) -> bool) {
 
 /// The entries of one chunk, which are the most that are copied when a bucket grows.
 pub(super) const CHUNK: usize = 512;
+
+/// The entries that one look goes through, of a chunk that was looked at before.
+const BLOCK: usize = 32;
+
+/// The bytes of what is known of the blocks of a chunk.
+const PASSED: usize = size_of::<[u64; CHUNK / BLOCK]>();
 
 /// Looks for each chunk that `earliest` notes before it notes all anew: some are of chunks that are
 /// gone.
@@ -601,7 +671,8 @@ mod tests {
         let mut arena = Arena::new();
         let mut bucket = Bucket::default();
         let mut live = BTreeMap::new();
-        let mut numbers = (0_u64..).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52, at));
+        let mut numbers =
+            (0_u64..).map(|at| (1 + (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52), at));
         let mut schedule =
             |bucket: &mut Bucket, arena: &mut Arena<()>, live: &mut BTreeMap<_, _>| {
                 let (deadline, at) = numbers.next().expect("for ever");
