@@ -1,17 +1,18 @@
 //! Is what `tickwheel choose` recommends as good as anything that it searched?
 //!
-//! For each trace, a full search measures all modes in many rounds, side by side with the default.
-//! Then `choose` runs several times, on the machine as it is and beside threads that turn in loops.
-//! Its regret is how much more its choice costs than the best of the full search. The traces are
-//! those of `shared/traces` beside the repository, where they are there, the shapes of `tickwheel
-//! generate`, and 20 random mixtures.
+//! First, for each trace, a full search measures all modes in many rounds, side by side with the
+//! default. Then, turn by turn, `choose` runs a few times on each trace, on the machine as it is and
+//! beside threads that turn in loops. After each half of a turn a table has all runs so far, so that
+//! it says something whenever it is cut off. The traces are those of `shared/traces` beside the
+//! repository, where they are there, the shapes of `tickwheel generate`, and 20 random mixtures.
 //!
 //! `cargo bench -p tickwheel-cli --bench regret -- [--quick] [--operations N] [--runs N]
-//! [--busy THREADS] [--minutes M] [--sentences] [--seconds S] [NAME]`
+//! [--threads N] [--busy THREADS] [--minutes M] [--sentences] [--seconds S] [NAME]`
 //!
-//! It ends after so many minutes: each trace gets an equal part of what is left of them, and its
-//! row says how many runs that was enough for. An interval of regret is one of 99 %. It is judged
-//! as "within 5 %" or "over 5 %" if all of it is, and else as "cannot tell".
+//! The regret of a choice is how much more it costs than the best of the full search: its interval,
+//! of 99 %, is that of the worst choice. It is judged as "within 5 %" or "over 5 %" if all of it is,
+//! and else as "wide". The regret by counted work is the same on every machine. A trace that is
+//! unfit is not measured.
 
 use clap::{Parser, ValueEnum};
 use cpu_time::ThreadTime;
@@ -21,9 +22,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::hint::black_box;
 use std::io::Cursor;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel_cli::generate::{Generator, Shape, Size};
 use tickwheel_cli::report::{self, report};
@@ -36,7 +36,7 @@ struct Arguments {
     /// The traces whose names contain this.
     name: Option<String>,
 
-    /// Traces of 100,000 operations, and five runs each, if nothing else is said.
+    /// Traces of 100,000 operations, if nothing else is said.
     #[arg(long)]
     quick: bool,
 
@@ -45,8 +45,12 @@ struct Arguments {
     operations: Option<usize>,
 
     /// How often to choose, quiet and busy.
-    #[arg(long)]
-    runs: Option<usize>,
+    #[arg(long, default_value_t = 20)]
+    runs: usize,
+
+    /// How many choose at a time.
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
 
     /// Threads that turn in loops beside the busy runs; 0 leaves these runs out.
     #[arg(long, default_value_t = 8)]
@@ -60,7 +64,7 @@ struct Arguments {
     #[arg(long, default_value_t = 30.0)]
     seconds: f64,
 
-    /// When to end.
+    /// When to end. A sixth of this goes to the full searches.
     #[arg(long, default_value_t = 60.0)]
     minutes: f64,
 
@@ -70,43 +74,42 @@ struct Arguments {
 
 fn main() {
     let arguments = Arguments::parse();
-    let (operations, runs) = if arguments.quick { (100_000, 5) } else { (1_000_000, 20) };
-    let (operations, runs) =
-        (arguments.operations.unwrap_or(operations), arguments.runs.unwrap_or(runs));
+    let usual = if arguments.quick { 100_000 } else { 1_000_000 };
     let end = Instant::now() + Duration::from_secs_f64(60.0 * arguments.minutes);
-    let mut traces = traces(operations);
+    let mut traces = traces(arguments.operations.unwrap_or(usual));
     traces.retain(|(name, _)| arguments.name.as_ref().is_none_or(|wanted| name.contains(wanted)));
     if arguments.sentences {
         let time = Duration::from_secs_f64(arguments.seconds);
         return print_sentences(&traces[..traces.len().min(10)], time);
     }
-    println!(
-        "{:20} {:>6} {:>15} {:12} {:>6} {:>6}  answers",
-        "trace", "beside", "regret, %", "judged", "same", "CPU s"
-    );
-    let mut sums: Vec<_> =
-        [0, arguments.busy].map(|beside| Sum { beside, ..Sum::default() }).into();
-    sums.dedup_by_key(|sum| sum.beside);
-    let number = traces.len();
-    for (place, (name, operations)) in traces.into_iter().enumerate() {
-        let left = end.saturating_duration_since(Instant::now());
-        let share = left / (number - place) as u32;
-        let begun = Instant::now();
-        let csv = csv(&operations);
-        // Of an unfit trace nothing is measured.
-        let full = full_search(&csv, operations.len(), share / 6);
-        for (sum, part) in sums.iter_mut().zip([share * 2 / 3, share]) {
-            let beside = Beside::start(sum.beside);
-            let mut row = Row::default();
-            while row.choices.len() < runs && begun.elapsed() < part {
-                row.choose(&csv, operations.len());
-            }
-            beside.stop();
-            row.print(&name, &full, sum);
+    let each = Duration::from_secs_f64(10.0 * arguments.minutes / traces.len().max(1) as f64);
+    let mut subjects: Vec<_> =
+        traces.iter().map(|(name, operations)| Subject::new(name, operations, each)).collect();
+    let mut besides = vec![0, arguments.busy];
+    besides.dedup();
+    while subjects.iter().any(|subject| subject.rows[besides.len() - 1].runs() < arguments.runs) {
+        for (row, &beside) in besides.iter().enumerate() {
+            let is_over = AtomicBool::new(false);
+            thread::scope(|scope| {
+                for _ in 0..beside {
+                    scope.spawn(|| {
+                        while !is_over.load(Ordering::Relaxed) {
+                            black_box(0);
+                        }
+                    });
+                }
+                for subject in &mut subjects {
+                    if Instant::now() < end && subject.rows[row].runs() < arguments.runs {
+                        subject.choose(row, arguments.threads);
+                    }
+                }
+                is_over.store(true, Ordering::Relaxed);
+            });
+            print(&subjects, row, beside);
         }
-    }
-    for sum in sums {
-        println!("beside {} loops: {}", sum.beside, sum.told());
+        if end <= Instant::now() {
+            return;
+        }
     }
 }
 
@@ -142,111 +145,131 @@ fn print_sentences(traces: &[(String, Vec<Operation>)], time: Duration) {
     println!("{} traces, {contradictions} contradictions", traces.len());
 }
 
+/// A trace, what it costs in every mode, and what was chosen for it.
+struct Subject {
+    name: String,
+    csv: String,
+    full: Study,
+    /// On the machine as it is, and beside loops.
+    rows: [Row; 2],
+}
+
 /// The runs of `choose` on one trace.
 #[derive(Default)]
 struct Row {
-    choices: Vec<Study>,
+    answers: BTreeMap<String, usize>,
+    /// The regret of the worst choice.
+    worst: Option<(f64, f64)>,
+    counted: f64,
     most_cpu: Duration,
 }
 
-/// What the rows beside so many loops say.
-#[derive(Default)]
-struct Sum {
-    beside: usize,
-    rows: usize,
-    judged: BTreeMap<&'static str, usize>,
-    steady: usize,
+impl Subject {
+    fn new(name: &str, operations: &[Operation], most: Duration) -> Self {
+        let csv = csv(operations);
+        let begun = ThreadTime::now();
+        let full = full_search(&csv, most);
+        let best = full.candidates.iter().filter_map(|it| Some((quotient(it)?, it.mode)));
+        let best = best.min_by(|a, b| a.0.median.total_cmp(&b.0.median));
+        let best = best.map_or_else(String::new, |(at, mode)| {
+            format!(": {mode} costs {:.3} to {:.3} of the default", at.least, at.most)
+        });
+        let (rounds, seconds) = (full.rounds, begun.elapsed().as_secs_f64());
+        println!("full search of {name}, {rounds} rounds in {seconds:.1} s{best}");
+        Self { name: name.into(), csv, full, rows: Default::default() }
+    }
+
+    /// Chooses once in each of so many threads.
+    fn choose(&mut self, row: usize, threads: usize) {
+        let run = || {
+            let begun = ThreadTime::now();
+            let options = Options { operations: usize::MAX, ..Options::default() };
+            let choice = study(trace(&self.csv), &options, |_| ());
+            (choice.expect("it is sound"), begun.elapsed())
+        };
+        let choices: Vec<_> = thread::scope(|scope| {
+            let runs: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
+            runs.into_iter().map(|run| run.join().expect("it does not panic")).collect()
+        });
+        let row = &mut self.rows[row];
+        for (choice, cpu) in choices {
+            *row.answers.entry(answer(&choice)).or_default() += 1;
+            row.most_cpu = row.most_cpu.max(cpu);
+            row.counted = row.counted.max(counted_regret(&choice));
+            let worse = regret(&choice, &self.full).into_iter().chain(row.worst);
+            row.worst = worse.max_by(|a, b| a.1.total_cmp(&b.1));
+        }
+    }
 }
 
 impl Row {
-    fn choose(&mut self, csv: &str, operations: usize) {
-        let options = Options { operations, ..Options::default() };
-        let begun = ThreadTime::now();
-        self.choices.push(study(trace(csv), &options, |_| ()).expect("it is sound"));
-        self.most_cpu = self.most_cpu.max(begun.elapsed());
+    fn runs(&self) -> usize {
+        self.answers.values().sum()
     }
 
-    fn print(&self, name: &str, full: &Study, sum: &mut Sum) {
-        let mut answers: BTreeMap<String, usize> = BTreeMap::new();
-        for choice in &self.choices {
-            *answers.entry(answer(choice)).or_default() += 1;
-        }
-        let runs = self.choices.len();
-        let same = answers.values().max().copied().unwrap_or(0);
-        let regrets = self.choices.iter().filter_map(|choice| regret(choice, full));
-        let worst = regrets.max_by(|a, b| a.1.total_cmp(&b.1));
-        let judged = match worst {
-            None if runs == 0 => "no time",
+    fn same(&self) -> usize {
+        self.answers.values().max().copied().unwrap_or(0)
+    }
+
+    fn judged(&self) -> &'static str {
+        match self.worst {
+            None if self.runs() == 0 => "no time",
             None => "not measured",
             Some((_, most)) if most <= 0.05 => "within 5 %",
             Some((least, _)) if 0.05 < least => "over 5 %",
-            Some(_) => "cannot tell",
-        };
-        let told = worst.map_or_else(
+            Some(_) => "wide",
+        }
+    }
+}
+
+/// Prints all runs so far, as it is or beside so many loops.
+fn print(subjects: &[Subject], row: usize, beside: usize) {
+    println!(
+        "\n{:17} {:>13} {:>8} {:12} {:>5} {:>5}  answers beside {beside} loops",
+        "trace", "regret, %", "counted", "judged", "same", "CPU s"
+    );
+    let mut judged: BTreeMap<_, usize> = BTreeMap::new();
+    let mut steady = 0;
+    for subject in subjects {
+        let row = &subject.rows[row];
+        let told = row.worst.map_or_else(
             || "-".into(),
             |(least, most)| format!("{:.1} to {:.1}", least * 100.0, most * 100.0),
         );
         let listed: Vec<_> =
-            answers.iter().map(|(answer, runs)| format!("{runs} x {answer}")).collect();
+            row.answers.iter().map(|(answer, runs)| format!("{runs} x {answer}")).collect();
         println!(
-            "{name:20} {:>6} {told:>15} {judged:12} {same:>3}/{runs:<2} {:>6.1}  {}",
-            sum.beside,
-            self.most_cpu.as_secs_f64(),
+            "{:17} {told:>13} {:>8.1} {:12} {:>2}/{:<2} {:>5.1}  {}",
+            subject.name,
+            row.counted * 100.0,
+            row.judged(),
+            row.same(),
+            row.runs(),
+            row.most_cpu.as_secs_f64(),
             listed.join(", ")
         );
-        sum.rows += 1;
-        *sum.judged.entry(judged).or_default() += 1;
-        sum.steady += usize::from(20 <= runs && runs * 19 <= same * 20);
+        *judged.entry(row.judged()).or_default() += 1;
+        steady += usize::from(0 < row.runs() && row.runs() * 19 <= row.same() * 20);
     }
-}
-
-impl Sum {
-    fn told(&self) -> String {
-        let judged = self.judged.iter().map(|(judged, rows)| format!("{judged}: {rows}"));
-        let judged: Vec<_> = judged.collect();
-        format!(
-            "{} of {} traces with one answer in 19 of 20 runs; regret {}",
-            self.steady,
-            self.rows,
-            judged.join(", ")
-        )
-    }
-}
-
-/// Threads that turn in loops.
-struct Beside {
-    is_over: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Beside {
-    fn start(threads: usize) -> Self {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let turn = |is_over: Arc<AtomicBool>| {
-            while !is_over.load(Ordering::Relaxed) {
-                black_box(0);
-            }
-        };
-        let spawn = |_| {
-            let is_over = Arc::clone(&is_over);
-            thread::spawn(move || turn(is_over))
-        };
-        let threads = (0..threads).map(spawn).collect();
-        Self { is_over, threads }
-    }
-
-    fn stop(self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        self.threads.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
-    }
+    let judged: Vec<_> = judged.iter().map(|(judged, rows)| format!("{judged}: {rows}")).collect();
+    println!(
+        "beside {beside} loops: {steady} of {} traces with one answer in 19 of 20 runs; regret {}",
+        subjects.len(),
+        judged.join(", ")
+    );
 }
 
 /// All modes, measured in as many rounds as fit into `most`.
-fn full_search(csv: &str, operations: usize, most: Duration) -> Study {
+fn full_search(csv: &str, most: Duration) -> Study {
     let modes = Options::default().configurations.modes();
     let configurations = Configurations::Given { modes, tick: Tick::default() };
-    let time = most.min(Duration::from_secs(60));
-    let options = Options { configurations, operations, slower: 2, time, ..Options::default() };
+    let options = Options {
+        configurations,
+        slower: 2,
+        operations: usize::MAX,
+        time: most,
+        ..Options::default()
+    };
     study(trace(csv), &options, |_| ()).expect("it is sound")
 }
 
@@ -256,14 +279,14 @@ fn answer(choice: &Study) -> String {
         choice.recommended().map_or_else(|| "nothing".into(), |taken| taken.mode.to_string());
     match choice.is_known() {
         true => taken,
-        false => format!("{taken} (cannot tell)"),
+        false if choice.unfit.is_empty() => format!("{taken} (cannot tell)"),
+        false => format!("{taken} (unfit)"),
     }
 }
 
 /// How much more a choice costs than the best of a full search: at least, and at most. None if that
 /// was not measured, and without bounds if the search stopped the choice.
 fn regret(choice: &Study, full: &Study) -> Option<(f64, f64)> {
-    let quotient = |it: &Candidate| it.measured.as_ref().map(|at| at.quotient);
     let taken = choice.recommended()?.mode;
     let own = full.candidates.iter().find(|it| it.mode == taken)?;
     if own.stopped.is_some() {
@@ -277,6 +300,17 @@ fn regret(choice: &Study, full: &Study) -> Option<(f64, f64)> {
     };
     let regret = |own: f64, best: f64| (own / best - 1.0).max(0.0);
     Some((regret(own.least, least(|it| it.most)), regret(own.most, least(|it| it.least))))
+}
+
+/// How much more a choice costs than the best, by counted work alone.
+fn counted_regret(choice: &Study) -> f64 {
+    let scores = choice.candidates.iter().map(|it| it.figures.counted_score);
+    let own = choice.recommended().map_or(f64::INFINITY, |it| it.figures.counted_score);
+    own / scores.fold(f64::INFINITY, f64::min) - 1.0
+}
+
+fn quotient(candidate: &Candidate) -> Option<Interval> {
+    candidate.measured.as_ref().map(|at| at.quotient)
 }
 
 fn traces(operations: usize) -> Vec<(String, Vec<Operation>)> {
@@ -310,14 +344,20 @@ fn mixture(seed: u64, operations: usize) -> Vec<Operation> {
     let populations: Vec<_> =
         (0..random.usize(2..5)).map(|_| Population::new(&mut random)).collect();
     let mut mix = Mixture { random, ahead: BinaryHeap::new(), operations: Vec::new() };
+    // Every second one goes on until the longest delays end.
     let per_second = 10_f64.powf(2.0 + 3.0 * mix.random.f64());
+    let longest_ms = populations.iter().map(|it| it.delays[1]).fold(0.0, f64::max);
+    let pause_ms = match seed % 2 {
+        0 => 1_000.0 / per_second,
+        _ => 20.0 * longest_ms / operations as f64,
+    };
     let swing = if mix.random.bool() { 0.9 } else { 0.0 };
     let mut time_ms = 0.0_f64;
     let mut key = 0;
     while mix.operations.len() < operations {
         let population = &populations[mix.random.usize(..populations.len())];
-        let load = 1.0 + swing * (time_ms / 60_000.0).sin();
-        let pause = -(1.0 - mix.random.f64()).ln() * 1_000.0 / (per_second * load);
+        let load = 1.0 + swing * (time_ms / (60_000.0 * pause_ms)).sin();
+        let pause = -(1.0 - mix.random.f64()).ln() * pause_ms / load;
         time_ms += pause * f64::from(population.together);
         mix.come_to(time_ms as u64, &populations);
         for _ in 0..population.together {
@@ -411,9 +451,8 @@ impl Mixture {
 }
 
 fn csv(operations: &[Operation]) -> String {
-    let mut csv = format!("{}\n", Trace::HEADER);
-    operations.iter().for_each(|operation| csv += &format!("{operation}\n"));
-    csv
+    let lines = operations.iter().map(|operation| format!("{operation}\n"));
+    format!("{}\n{}", Trace::HEADER, lines.collect::<String>())
 }
 
 fn trace(csv: &str) -> Trace {

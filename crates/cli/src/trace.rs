@@ -106,21 +106,21 @@ impl Trace {
     ///
     /// [`TraceError`] if it cannot be read, or does not begin with the header.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
-        Self::open_as(path, |file| file)
+        Self::open_as(path, Ok)
     }
 
     /// Opens the file at `path`, and reads it through what `wrap` makes of it.
     pub(crate) fn open_as<R: Read + 'static>(
         path: &Path,
-        wrap: impl FnOnce(File) -> R,
+        wrap: impl FnOnce(File) -> io::Result<R>,
     ) -> Result<Self, TraceError> {
         let name = path.display().to_string();
         let opened = File::open(path).and_then(|file| {
             let metadata = file.metadata()?;
-            Ok((metadata.is_file().then_some(metadata.len()), file))
+            Ok((metadata.is_file().then_some(metadata.len()), wrap(file)?))
         });
         match opened {
-            Ok((size, file)) => Self::with_size(&name, wrap(file), size),
+            Ok((size, source)) => Self::with_size(&name, source, size),
             Err(error) => Err(TraceError {
                 file: printable(&name),
                 line: None,

@@ -41,7 +41,7 @@ pub(crate) struct Measuring {
     #[arg(long, value_name = "NUMBER", default_value = "1e6", value_parser = operations)]
     operations: usize,
 
-    /// Stop measuring after this CPU time.
+    /// Stop measuring after this CPU time. Before that, counting takes up to 10 s per mode.
     #[arg(long, value_name = "DURATION", default_value = "30s",
           value_parser = humantime::parse_duration)]
     limit_time: Duration,

@@ -41,6 +41,12 @@ pub(crate) fn advance(progress: &ProgressBar, size: Option<u64>, at: Progress) {
         Progress::Read(operations, bytes) => {
             progress.set_position(if size.is_some() { bytes } else { operations });
         }
+        Progress::Counted(done, all) => {
+            if progress.length() != Some(all) {
+                show(progress, Some(all), "{spinner} {bar:38} counting, {pos} of {len} wheels");
+            }
+            progress.set_position(done);
+        }
         Progress::Measured(share) => {
             if progress.length() != Some(100) {
                 show(progress, Some(100), "{bar:40} measuring, {eta} at most");

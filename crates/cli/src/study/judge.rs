@@ -57,6 +57,11 @@ impl Interval {
         }
     }
 
+    /// Whether a configuration surely costs more, by over [`COUNTS`].
+    pub(super) fn costs_more(quotient: Option<Self>) -> bool {
+        quotient.is_some_and(|quotient| 1.0 + COUNTS <= quotient.least)
+    }
+
     /// Whether more rounds would hardly change the finding.
     pub(super) fn is_settled(quotient: Option<Self>, border: f64) -> bool {
         quotient.is_some_and(|quotient| quotient.most < border)

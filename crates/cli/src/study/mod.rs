@@ -194,6 +194,9 @@ pub struct Measured {
 pub enum Progress {
     /// The trace is being read: the operations so far, and the bytes of the file.
     Read(u64, u64),
+    /// The work of configurations is being counted: so many are done, of so many. Each can take
+    /// seconds.
+    Counted(u64, u64),
     /// Configurations are being measured: this share of the time is over. It can end earlier.
     Measured(f64),
 }
@@ -233,7 +236,7 @@ pub(crate) fn stopped(
 ) -> Vec<Option<Limit>> {
     let scale = options.scale(operations.len() as u64);
     let plan = Plan::new(operations, tick, None);
-    let counted = Laboratory::new(options).count(&plan, modes, scale);
+    let counted = Laboratory::new(options).count(&plan, modes, scale, &mut || ());
     counted.into_iter().map(|candidate| candidate.stopped).collect()
 }
 
@@ -275,7 +278,11 @@ impl<'a> Laboratory<'a> {
         (is_whole, end_ms): (bool, Option<u64>),
         progress: &mut dyn FnMut(Progress),
     ) -> Study {
-        let ticks = self.options.configurations.ticks().into_iter();
+        let (ticks, modes) =
+            (self.options.configurations.ticks(), self.options.configurations.modes());
+        let (mut done, wheels) = (0, (ticks.len() * modes.len()) as u64);
+        progress(Progress::Counted(done, wheels));
+        let ticks = ticks.into_iter();
         let plans: Vec<_> = ticks.map(|tick| Plan::new(operations, tick, end_ms)).collect();
         let mut delays = Delays::new();
         let all = operations.iter().filter_map(|operation| operation.action.delay_ms());
@@ -285,9 +292,12 @@ impl<'a> Laboratory<'a> {
             _ => 0,
         };
         let scale = self.options.scale(operations.len() as u64);
-        let modes = self.options.configurations.modes();
-        let candidates: Vec<_> =
-            plans.iter().flat_map(|plan| self.count(plan, &modes, scale)).collect();
+        let mut is_done = || {
+            done += 1;
+            progress(Progress::Counted(done, wheels));
+        };
+        let counted = plans.iter().flat_map(|plan| self.count(plan, &modes, scale, &mut is_done));
+        let candidates: Vec<_> = counted.collect();
         let gaps = trace.gaps();
         let (unfit, growing) = fit::look(&plans[0], span_ms, &delays, gaps, is_whole);
         let path = Path::new(trace.name());
@@ -314,8 +324,14 @@ impl<'a> Laboratory<'a> {
         study
     }
 
-    /// Counts what all modes do with a plan.
-    fn count(&self, plan: &Plan, modes: &[Mode], scale: Scale) -> Vec<Candidate> {
+    /// Counts what all modes do with a plan, and calls `is_done` after each.
+    fn count(
+        &self,
+        plan: &Plan,
+        modes: &[Mode],
+        scale: Scale,
+        is_done: &mut dyn FnMut(),
+    ) -> Vec<Candidate> {
         let mut cheapest: Option<(Mode, f64)> = None;
         let mut counted = Vec::new();
         // A hierarchical wheel never costs much, so it tells which hashed ones do.
@@ -347,6 +363,7 @@ impl<'a> Laboratory<'a> {
             });
             let candidate = Candidate { mode, tick: plan.tick, stopped, figures, measured: None };
             counted.push((number, candidate));
+            is_done();
         }
         counted.sort_by_key(|&(number, _)| number);
         counted.into_iter().map(|(_, candidate)| candidate).collect()
@@ -376,16 +393,22 @@ impl<'a> Laboratory<'a> {
             study.rounds = round + 1;
             if LOOKS.contains(&study.rounds) {
                 study.note(&contenders, &samples);
-                let others = &contenders[1..];
-                if others.iter().all(|&number| {
-                    let other = &study.candidates[number];
-                    Interval::is_settled(other.quotient(), study.border(other))
+                // A machine can be slow for all of few rounds.
+                let is_early = study.rounds < SETTLES;
+                let others = contenders[1..].iter().map(|&number| &study.candidates[number]);
+                if others.clone().all(|other| match is_early {
+                    true => Interval::costs_more(other.quotient()),
+                    false => Interval::is_settled(other.quotient(), study.border(other)),
                 }) {
                     return;
                 }
                 left.retain(|&number| {
-                    number == study.baseline
-                        || study.finding(&study.candidates[number]) != Finding::NotBetter
+                    let other = &study.candidates[number];
+                    let is_out = match is_early {
+                        true => Interval::costs_more(other.quotient()),
+                        false => study.finding(other) == Finding::NotBetter,
+                    };
+                    number == study.baseline || !is_out
                 });
             }
         }
@@ -609,5 +632,8 @@ const HOPELESS: f64 = 1.15;
 
 /// The numbers of rounds after which the study looks at the intervals. A look after each round
 /// would take chance for a finding.
-const LOOKS: [usize; 2] = [64, 128];
+const LOOKS: [usize; 4] = [16, 32, 64, 128];
+
+/// The rounds before which only what surely costs more is left out.
+const SETTLES: usize = 64;
 const MOST_ROUNDS: usize = 256;

@@ -1,9 +1,10 @@
 //! `Following`: a recording that is read while its program writes it.
 
 use crate::trace::{Gaps, Operation, Trace, TraceError};
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::Path;
+use same_file::Handle;
+use std::fs;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -22,7 +23,7 @@ pub(super) struct Following {
 pub(super) struct State {
     /// Whether all of it was taken.
     pub(super) is_over: AtomicBool,
-    /// Whether its file was begun anew, by a program that was restarted.
+    /// Whether its file was begun anew or replaced, by a program that was restarted.
     pub(super) is_anew: AtomicBool,
     /// What it lacks as far as it was read, and the time at which it ends.
     pub(super) known: Mutex<(Gaps, Option<u64>)>,
@@ -75,8 +76,10 @@ fn read(
     watched: &Weak<State>,
     sender: &SyncSender<Result<Operation, TraceError>>,
 ) -> Result<(), TraceError> {
-    let growing =
-        |open: File| Growing { file: open, read: 0, end: Vec::new(), watched: watched.clone() };
+    let growing = |open| {
+        let (path, watched) = (file.to_path_buf(), watched.clone());
+        Ok(Growing { path, file: Handle::from_file(open)?, read: 0, tail: Vec::new(), watched })
+    };
     let mut trace = match file == Path::new("-") {
         true => Trace::new("standard input", io::stdin())?,
         false if grows => Trace::open_as(file, growing)?,
@@ -97,31 +100,32 @@ fn read(
 
 /// A file whose end is where a recorder wrote it, and not where nothing more was written yet.
 struct Growing {
-    file: File,
+    path: PathBuf,
+    file: Handle,
     /// The bytes that were read.
     read: u64,
-    /// The last bytes that were read.
-    end: Vec<u8>,
+    /// The last of these bytes.
+    tail: Vec<u8>,
     watched: Weak<State>,
 }
 
 impl Read for Growing {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            let read = self.file.read(buffer)?;
-            self.end.extend_from_slice(&buffer[read.saturating_sub(END.len())..read]);
-            self.end.drain(..self.end.len().saturating_sub(END.len()));
-            self.read += read as u64;
-            let metadata = self.file.metadata()?;
-            // A program that is restarted begins its recording anew.
-            if metadata.is_file() && metadata.len() < self.read {
+            let read = self.file.as_file_mut().read(buffer)?;
+            let is_file = self.file.as_file().metadata()?.is_file();
+            // After the read: what was read then is of the same recording as all before.
+            if is_file && (self.is_overwritten(read)? || read == 0 && self.is_replaced()) {
                 if let Some(state) = self.watched.upgrade() {
                     state.is_anew.store(true, Ordering::Relaxed);
                 }
                 return Ok(0);
             }
+            self.read += read as u64;
+            self.tail.extend_from_slice(&buffer[read.saturating_sub(TAIL)..read]);
+            self.tail.drain(..self.tail.len().saturating_sub(TAIL));
             // A pipe ends when its writers are gone.
-            let is_over = self.end == END || !metadata.is_file();
+            let is_over = self.tail.ends_with(END) || !is_file;
             if 0 < read || is_over || buffer.is_empty() || self.watched.strong_count() == 0 {
                 return Ok(read);
             }
@@ -130,8 +134,31 @@ impl Read for Growing {
     }
 }
 
+impl Growing {
+    /// Whether the file no longer has what was read of it: a restarted program began it anew. It
+    /// may be longer again already. `ahead` bytes were read and are not counted yet.
+    fn is_overwritten(&mut self, ahead: usize) -> io::Result<bool> {
+        let file = self.file.as_file_mut();
+        let mut there = Vec::new();
+        file.seek(SeekFrom::Start(self.read - self.tail.len() as u64))?;
+        file.take(self.tail.len() as u64).read_to_end(&mut there)?;
+        file.seek(SeekFrom::Start(self.read + ahead as u64))?;
+        Ok(there != self.tail)
+    }
+
+    /// Whether another file has its name: it was renamed, or deleted, and written anew.
+    fn is_replaced(&self) -> bool {
+        // A pipe would wait for a writer.
+        fs::metadata(&self.path).is_ok_and(|there| there.is_file())
+            && Handle::from_path(&self.path).is_ok_and(|there| there != self.file)
+    }
+}
+
 /// How the last line of a recording ends.
 const END: &[u8] = b",end,,\n";
+
+/// As many last bytes tell one recording from another: lines with times and keys.
+const TAIL: usize = 256;
 
 /// The operations that are read before they are shown. If a pipe is full, its recorder counts what
 /// it cannot write, and its program never waits.

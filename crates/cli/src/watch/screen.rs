@@ -445,6 +445,7 @@ mod tests {
     use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
     use std::collections::HashMap;
     use std::io::Write;
+    use std::path::Path;
     use std::time::{Duration, Instant};
 
     #[test]
@@ -662,25 +663,47 @@ mod tests {
 
     #[test]
     fn a_recording_that_is_begun_anew_is_followed_anew_and_its_losses_are_told() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let line = "7,schedule,1,5\n";
         let begin = format!("{}\n0,begin,,\n", Trace::HEADER);
-        std::fs::write(file.path(), format!("{begin}{}", line.repeat(9))).unwrap();
-        let mut watch = Watch::follow("a program", file.path(), &modes()[..1], tick());
-        watch.play();
-        let until = |watch: &mut Watch, is_so: fn(&Watch) -> bool| {
-            let begun = Instant::now();
-            while !is_so(watch) {
-                watch.elapse(Duration::ZERO).unwrap();
-                assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", watch.told);
-                std::thread::sleep(Duration::from_millis(1));
-            }
+        let lines = |operations: std::ops::Range<u32>| -> String {
+            operations.map(|number| format!("{number},schedule,{number},5\n")).collect()
         };
-        until(&mut watch, |watch| watch.player.planner.counts.scheduled == 9);
-        std::fs::write(file.path(), format!("{begin}3,missing,51,\n{line}")).unwrap();
-        until(&mut watch, |watch| watch.player.planner.counts.scheduled == 1);
-        assert_eq!((watch.pace, watch.player.now()), (Pace::Playing, 7));
-        assert!(drawn(&mut watch, 120, 40).concat().contains("51 operations are missing"));
+        let again = |last| format!("{begin}3,missing,51,\n{}", lines(7..last));
+        type Restart<'a> = &'a dyn Fn(&Path) -> std::io::Result<()>;
+        let restarts: [(&str, Restart<'_>); 4] = [
+            ("truncated", &|file| std::fs::write(file, again(8))),
+            ("longer by the next look", &|file| std::fs::write(file, again(900))),
+            ("replaced", &|file| {
+                let new = file.with_extension("new");
+                std::fs::write(&new, again(900))?;
+                std::fs::rename(new, file)
+            }),
+            ("rotated", &|file| {
+                std::fs::rename(file, file.with_extension("1"))?;
+                // The old program may still write.
+                std::thread::sleep(Duration::from_millis(300));
+                std::fs::write(file, again(9))
+            }),
+        ];
+        for (how, restart) in restarts {
+            let folder = tempfile::TempDir::new().unwrap();
+            let file = folder.path().join("recording.csv");
+            std::fs::write(&file, format!("{begin}{}", lines(0..9))).unwrap();
+            let mut watch = Watch::follow("a program", &file, &modes()[..1], tick());
+            watch.play();
+            let begun = Instant::now();
+            let mut until = |is_so: fn(&mut Watch) -> bool| {
+                while !is_so(&mut watch) {
+                    watch.elapse(Duration::ZERO).unwrap();
+                    assert!(begun.elapsed() < Duration::from_secs(60), "{how}: {:?}", watch.told);
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            };
+            until(|watch| watch.player.planner.counts.scheduled == 9);
+            restart(&file).unwrap();
+            until(|watch| watch.told.contains("begun anew"));
+            until(|watch| drawn(watch, 120, 40).concat().contains("51 operations are missing"));
+            assert_eq!(watch.pace, Pace::Playing, "{how}");
+        }
     }
 
     fn watch(scheduled: Vec<(u64, u32, u64)>) -> Watch {

@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 use tickwheel_cli::generate::{Generator, Shape, Size};
-use tickwheel_cli::study::{Configurations, Driver, Options, Study, study};
+use tickwheel_cli::study::{Configurations, Driver, Options, Progress, Study, study};
 use tickwheel_cli::trace::{Operation, Trace};
 
 #[test]
@@ -294,6 +294,20 @@ fn with_time_all_that_is_not_hopeless_is_measured() {
             interval.map(|name| candidates(&choice)[0]["measured"][figure][name].as_f64());
         assert!(interval.is_sorted() && Some(0.0) < interval[0], "{choice}");
     }
+}
+
+#[test]
+fn progress_has_reading_counting_and_measuring() {
+    let trace = Trace::new("generated", Cursor::new(csv(operations(Shape::Short, 9_000)))).unwrap();
+    let mut said = Vec::new();
+    let options = Options { time: Duration::from_secs(2), ..Options::default() };
+    let found = study(trace, &options, |at| said.push(at)).unwrap();
+    let (read, rest) = said.split_at(2);
+    assert!(matches!(read, [Progress::Read(4096, _), Progress::Read(8192, _)]), "{said:?}");
+    let (counted, measured) = rest.split_at(10);
+    assert_eq!(counted, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9].map(|done| Progress::Counted(done, 9)));
+    assert!(measured.iter().all(|at| matches!(at, Progress::Measured(_))), "{said:?}");
+    assert_eq!(measured.len(), found.rounds);
 }
 
 #[test]
