@@ -270,10 +270,14 @@ fn rush(url: &str, workers: usize, count: u64) -> Result<(f64, Option<f64>)> {
     let work = Work::begin(&place)?;
     let came = consumers.end(count).len();
     let rate = came as f64 / begin.elapsed()?.as_secs_f64();
+    // Workers that close give their partitions to the others, who read them from the start.
+    while timers.iter().map(|timer| timer.stats().acked).sum::<u64>() < count {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let (line, cpu) = work.end(count)?;
     for timer in timers {
         timer.close()?;
     }
-    let (line, cpu) = work.end(count)?;
     println!("| {workers} workers, {count} due | {rate:.0} | {line} |");
     Ok((rate, cpu))
 }

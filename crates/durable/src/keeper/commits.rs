@@ -17,10 +17,8 @@ impl<T> Keeper<T> {
             return None;
         }
         self.flights.take_up(now);
-        let lingers = self.commands.is_empty()
-            && self.flights.settled.len() < self.config.group
-            && now.steady < self.flights.settled_since.saturating_add(self.config.linger)
-            && !self.closing;
+        let lingers =
+            self.commands.is_empty() && now.steady < self.lingers_until() && !self.closing;
         if self.commands.is_empty() && (self.flights.settled.is_empty() || lingers) {
             return None;
         }
@@ -47,6 +45,16 @@ impl<T> Keeper<T> {
         self.counts.commits += 1;
         self.counts.changes += (settlements.len() + changes.len()) as u64;
         Some(CommitCall { settlements, changes, tickets })
+    }
+
+    /// Returns until when acks wait for a commit to go along with. The more workers share the store
+    /// the longer, so that all together commit no more often than one would.
+    pub(super) fn lingers_until(&self) -> u64 {
+        if self.config.group <= self.flights.settled.len() || !self.has_room_for_flights() {
+            return 0;
+        }
+        let linger = self.tenure.lingers(self.config.linger);
+        self.flights.settled_since.saturating_add(linger)
     }
 
     /// Returns how many commands go into one commit.

@@ -135,7 +135,7 @@ impl<T> Keeper<T> {
 
     /// Whether settlements can wait: the keeper will look by itself soon.
     pub(crate) fn lingers(&self) -> bool {
-        self.is_pending || !self.flights.settled.is_empty()
+        self.is_pending || !self.flights.settled.is_empty() && self.has_room_for_flights()
     }
 
     /// Why what was to be settled or given back at the end was not.
@@ -198,8 +198,7 @@ impl<T> Keeper<T> {
             None => {}
         }
         if !self.flights.settled.is_empty() {
-            let lingered = self.flights.settled_since + self.config.linger;
-            at(self.commit_pause.until.max(lingered));
+            at(self.commit_pause.until.max(self.lingers_until()));
         }
         if let Some(again) = self.flights.tries_again_at() {
             at(self.commit_pause.until.max(again));
@@ -303,7 +302,12 @@ impl<T> Keeper<T> {
     fn has_room_to_fly(&self) -> bool {
         !self.closing
             && self.flights.unsettled < self.config.in_flight
-            && self.flights.unlocked() < self.config.in_flight * 2
+            && self.has_room_for_flights()
+    }
+
+    /// Whether there is room for more, whoever holds what there is.
+    fn has_room_for_flights(&self) -> bool {
+        self.flights.unlocked() < self.config.in_flight * 2
             && self.flights.len() < (self.config.near_rows / 4).max(self.config.in_flight * 2)
             && (self.flights.len() == 0 || self.flights.bytes < self.config.near_bytes / 4)
     }

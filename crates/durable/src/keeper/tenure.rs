@@ -18,6 +18,8 @@ pub(super) struct Tenure {
     /// known, so they are not handed out of again under the same epoch.
     leaving: HashMap<u32, Leaving>,
     until: Option<Times>,
+    /// How many owners share the store.
+    owners: u64,
     /// The steady time of the last call that was answered.
     pub(super) asked: Option<u64>,
     /// The store's clock, if it has one: then the store has several owners.
@@ -102,6 +104,7 @@ impl Tenure {
         self.is_known = true;
         self.asked = self.until.map(|_| asked);
         self.epochs = epochs;
+        self.owners = leases.owners as u64;
         match was_set {
             true => Some(News::ClockWasSet),
             false => changed.then_some(News::OtherLeases),
@@ -171,6 +174,12 @@ impl Tenure {
     /// Returns how long a lease is good for.
     pub(super) fn good_for(&self) -> u64 {
         self.until.map_or(u64::MAX, |times| (times.over - times.renew) / 3 * 4)
+    }
+
+    /// Returns how long acks wait, if those of one owner wait for so long. A small part of the
+    /// lease is what it grows to.
+    pub(super) fn lingers(&self, one: u64) -> u64 {
+        one.saturating_mul(self.owners).min(self.good_for() / 40).max(one)
     }
 
     /// Returns how long a timeout may be due before a new owner comes: a lease and a quarter.

@@ -291,6 +291,9 @@ pub struct Leases {
     pub held: Vec<Lease>,
     /// How many it may have. It gives the others back when nothing of them is in flight.
     pub share: usize,
+    /// How many owners share the store, this one included. The more they are, the longer acks wait
+    /// for each other, so that all together commit as often as one would.
+    pub owners: usize,
     /// How long they are good for, counted from the moment before the call. `None`: for as long as
     /// the store is open.
     pub good_for: Option<Duration>,
@@ -300,10 +303,18 @@ pub struct Leases {
     pub clock: Option<u64>,
 }
 
+/// Returns the share of an owner: all shares together are all partitions, and no two differ by
+/// more than one.
+#[cfg(any(feature = "postgres", test))]
+pub(crate) fn share(partitions: usize, owners: usize, owners_before: usize) -> usize {
+    let owners = owners.max(1);
+    partitions / owners + usize::from(owners_before < partitions % owners)
+}
+
 impl Leases {
     /// The lease of the only owner that a store can have.
     pub(crate) fn of_one(lease: Lease) -> Self {
-        Self { held: vec![lease], share: 1, good_for: None, clock: None }
+        Self { held: vec![lease], share: 1, owners: 1, good_for: None, clock: None }
     }
 }
 

@@ -100,6 +100,8 @@ impl Builder {
     }
 
     /// Sets how long acks may wait for a commit of something else to go along with. Default 5 ms.
+    /// Of several timers that share a store each waits as many times as long as they are, or for a
+    /// fortieth of the lease if that is less, so all together commit as often as one would.
     ///
     /// After a crash in that time, the timeouts that were acked come again.
     pub fn linger(mut self, delay: Duration) -> Self {

@@ -12,7 +12,7 @@ use crate::keeper::words::{BehindCall, CommitCall, LeaseCall, LoadCall};
 use crate::store::memory::Tables;
 use crate::store::stretch::Stretch;
 use crate::store::{
-    Change, Done, Lease, Leases, Limit, Loaded, Outcome, Page, Position, Row, Start,
+    Change, Done, Lease, Leases, Limit, Loaded, Outcome, Page, Position, Row, Start, share,
 };
 
 /// A database: what `PostgresStore` does in one.
@@ -178,8 +178,10 @@ impl Database {
         }
         self.workers.insert(worker, (clock + LEASE, call.wanted));
         self.workers.retain(|_, (until, _)| clock <= *until);
-        let wanting = self.workers.values().filter(|(_, wants)| *wants).count();
-        let share = self.partitions.len().div_ceil(wanting.max(1));
+        let wanting = self.workers.iter().filter(|(_, (_, wants))| *wants).map(|(id, _)| *id);
+        let before = wanting.clone().filter(|id| *id < worker).count();
+        let owners = wanting.count();
+        let share = share(self.partitions.len(), owners, before);
         let start = rng.usize(0..self.partitions.len());
         let takes = call.wanted && call.given_back.is_empty();
         for at in 0..if takes { self.partitions.len() } else { 0 } {
@@ -199,7 +201,13 @@ impl Database {
             .filter(|((_, held), _)| held.owner == Some(worker))
             .map(|((partition, _), &epoch)| Lease { partition, epoch })
             .collect();
-        Leases { held, share, good_for: Some(Duration::from_millis(LEASE)), clock: Some(clock) }
+        Leases {
+            held,
+            share,
+            owners,
+            good_for: Some(Duration::from_millis(LEASE)),
+            clock: Some(clock),
+        }
     }
 
     /// Loads, and returns how long that takes.

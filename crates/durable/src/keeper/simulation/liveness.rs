@@ -289,6 +289,25 @@ fn a_worker_that_joins_gets_its_share_and_nothing_that_is_in_flight() {
     }
 }
 
+/// Nearly as many workers as partitions come, and one after another some go.
+#[test]
+fn of_many_workers_none_has_two_more_partitions_than_another_and_that_settles() {
+    let mut simulation = Simulation::calm(1, Size { workers: 60, stores: 1, partitions: 64 });
+    for left in [60, 59, 40] {
+        simulation.receive(left);
+        simulation.pass(LEASE * 6);
+        let epochs = simulation.databases[0].tables.epochs.clone();
+        simulation.pass(LEASE * 2);
+        let shares = simulation.shares();
+        let fair = (0..60).map(|worker| match worker < left {
+            true => 64 / left + usize::from(worker < 64 % left),
+            false => 0,
+        });
+        assert_eq!(shares, fair.collect::<Vec<_>>());
+        assert_eq!(simulation.databases[0].tables.epochs, epochs, "partitions change owners");
+    }
+}
+
 #[test]
 fn a_worker_that_closes_gives_back_at_once_all_of_which_nothing_is_in_flight() {
     for seed in 0..10 {
@@ -327,6 +346,9 @@ fn what_is_given_back_is_taken_at_once() {
         simulation.pass(50 * seed);
         simulation.silence(1);
         simulation.close(1);
+        // A look tells of it, and that is before the next renewal.
+        simulation.pass(LEASE / 5);
+        assert_eq!(simulation.shares(), [24, 0], "with seed {seed}");
         rain(&mut simulation, LEASE);
         let late = simulation.told.late.iter().max();
         assert!(late < Some(&(LEASE / 5)), "{late:?} with seed {seed}");

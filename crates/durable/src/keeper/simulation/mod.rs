@@ -354,6 +354,36 @@ fn what_came_when_the_lease_was_over_is_read_again_if_nobody_else_had_it() {
     assert_eq!(outbox.len(), 1);
 }
 
+/// Else many workers commit many times as often as one, each time little.
+#[test]
+fn the_more_workers_the_longer_acks_wait_unless_they_take_the_room_of_what_is_due() {
+    let commits_at = |owners, near_bytes| {
+        let mut keeper: Keeper<()> = Keeper::new(Config { near_bytes, ..config() });
+        let mut outbox = received();
+        let now = |steady| Now { wall: 0, steady };
+        lease(&mut keeper, &mut outbox, now(0), Ok(Leases { owners, ..leases(1_000_200) }));
+        let mut time = 1;
+        loop {
+            match keeper.poll(now(time), &mut outbox) {
+                Some(Call::Load(call)) => answer_load(&mut keeper, &mut outbox, now(time), call),
+                Some(Call::Commit(call)) => break (time, call.settlements.len()),
+                None => {
+                    if let Some((taken, _)) = outbox.take(time) {
+                        keeper.settle(now(time), taken.number, Settled::Ack);
+                    }
+                    time = keeper.wake(now(time)).max(time);
+                }
+                call => past(&mut keeper, &mut outbox, now(time), call),
+            }
+        }
+    };
+    assert_eq!(commits_at(1, 1 << 20), (6, 1));
+    assert_eq!(commits_at(8, 1 << 20), (41, 1));
+    // A small part of the lease, however many they are.
+    assert_eq!(commits_at(1_000, 1 << 20), (1_501, 1));
+    assert_eq!(commits_at(8, 4), (1, 1));
+}
+
 /// An outbox that somebody takes from.
 fn received() -> Outbox {
     let mut outbox = Outbox::default();
@@ -396,6 +426,7 @@ fn leases(clock: u64) -> Leases {
     Leases {
         held: vec![Lease { partition: 0, epoch: 1 }],
         share: 64,
+        owners: 1,
         good_for: Some(Duration::from_secs(60)),
         clock: Some(clock),
     }

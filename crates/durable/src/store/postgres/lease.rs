@@ -7,7 +7,7 @@ use tokio_postgres::{Error, Row};
 
 use super::connection::{Connection, Parameter};
 use super::unsigned;
-use crate::store::Lease;
+use crate::store::{Lease, share};
 
 /// What a worker asks for.
 pub(super) struct Wish<'a> {
@@ -19,12 +19,12 @@ pub(super) struct Wish<'a> {
 }
 
 /// Gives back what is given back, renews the rest of what this worker has, and takes what is free
-/// up to its share, if it wants that. Returns the leases and the share.
+/// up to its share, if it wants that. Returns the leases, the share, and how many workers share.
 pub(super) async fn take_leases(
     connection: &Connection,
     wish: &Wish<'_>,
     ahead: &mut Ahead,
-) -> Result<(Vec<Lease>, usize), Error> {
+) -> Result<(Vec<Lease>, usize, usize), Error> {
     let worker: Parameter<'_> = (&wish.worker, Type::INT8);
     let one = std::slice::from_ref(&worker);
     let place = |row: &Row| row.get::<_, i32>(0);
@@ -38,13 +38,14 @@ pub(super) async fn take_leases(
     }
     if mine.is_empty() && !wish.wanted {
         connection.query(END, one).await?;
-        return Ok((Vec::new(), 0));
+        return Ok((Vec::new(), 0, 1));
     }
     let lease = [worker.clone(), (&wish.seconds, Type::FLOAT8), (&wish.wanted, Type::BOOL)];
     connection.query(RENEW, &lease).await?;
     remove_ahead(connection, ahead).await?;
-    let share: i64 = connection.query_one(SHARE, &[]).await?.get(0);
-    let share = usize::try_from(share).unwrap_or_default();
+    let shares = connection.query_one(SHARES, one).await?;
+    let [partitions, workers, before] = [0, 1, 2].map(|at| unsigned(shares.get(at)) as usize);
+    let share = share(partitions, workers, before);
     // Or it would take what it has just given back.
     if wish.wanted && given.is_empty() && mine.len() < share {
         let most = (share - mine.len()) as i64;
@@ -53,7 +54,7 @@ pub(super) async fn take_leases(
         mine.extend(connection.query(TAKE, &[worker, (&free, Type::INT4_ARRAY)]).await?);
     }
     let lease = |row: &Row| Lease { partition: place(row) as u32, epoch: unsigned(row.get(1)) };
-    Ok((mine.iter().map(lease).collect(), share))
+    Ok((mine.iter().map(lease).collect(), share, workers))
 }
 
 /// Leases of which more is left than they were good for, because the clock of the database was set
@@ -99,9 +100,9 @@ const RENEW: &str = "with renewed as (
        insert into tickwheel_worker
        values ($1, clock_timestamp() + $2 * interval '1 second', $3, $2 * interval '1 second'))
      delete from tickwheel_worker where worker = $1 and until >= (select clock_timestamp())";
-const SHARE: &str = "select ceil((select count(*) from tickwheel_partition)::float8
-       / greatest(1, (select count(distinct worker) from tickwheel_worker
-                      where wants and until >= (select clock_timestamp()))))::bigint";
+const SHARES: &str = "select (select count(*) from tickwheel_partition),
+       count(distinct worker), count(distinct worker) filter (where worker < $1)
+     from tickwheel_worker where wants and until >= (select clock_timestamp())";
 const GIVE_BACK: &str = "update tickwheel_partition set owner = null where partition = any($1)";
 const LOCK_FREE: &str = "select partition from tickwheel_partition p
      where owner is distinct from $1 and not exists (

@@ -212,15 +212,15 @@ impl Store for PostgresStore {
         let wish = self.worker.map(|worker| Wish { worker, seconds, wanted, given_back });
         let mut ahead = self.ahead.clone();
         let leases = self.run("take leases from", async |connection| {
-            let (mut held, mut share) = (Vec::new(), 0);
+            let (mut held, mut share, mut owners) = (Vec::new(), 0, 1);
             if let Some(wish) = &wish {
                 connection.begin().await?;
-                (held, share) = take_leases(connection, wish, &mut ahead).await?;
+                (held, share, owners) = take_leases(connection, wish, &mut ahead).await?;
                 connection.end().await?;
             }
             // Last, so that little time passes until the worker has it: by so much it is late.
             let clock = unsigned(connection.query_one(CLOCK, &[]).await?.get(0));
-            Ok(Leases { held, share, good_for: Some(good_for), clock: Some(clock) })
+            Ok(Leases { held, share, owners, good_for: Some(good_for), clock: Some(clock) })
         })?;
         self.ahead = ahead;
         if !wanted && leases.held.is_empty() {
