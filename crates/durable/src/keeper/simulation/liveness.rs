@@ -347,7 +347,7 @@ fn what_is_given_back_is_taken_at_once() {
         simulation.silence(1);
         simulation.close(1);
         // A look tells of it, and that is before the next renewal.
-        simulation.pass(LEASE / 5);
+        simulation.pass(LEASE * 3 / 20);
         assert_eq!(simulation.shares(), [24, 0], "with seed {seed}");
         rain(&mut simulation, LEASE);
         let late = simulation.told.late.iter().max();
