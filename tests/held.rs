@@ -1,4 +1,4 @@
-//! Timers, queues, maps and channels cost what their documentation says, whatever waits or has
+//! Timers, queues, maps, shared maps and channels cost what their documentation says, whatever waits or has
 //! waited, and no lock is held for more than a bounded number of steps.
 //!
 //! Alone in its file, because the steps under a lock are those of the whole process. `BOUNDS_PEAK`
@@ -173,7 +173,7 @@ impl Driven {
 fn is_known(name: &str, call: impl FnOnce() -> bool) -> bool {
     _ = most_steps_under_a_lock();
     let is_known = call();
-    if !["drain", "shrink_to_fit", "stats"].contains(&name) {
+    if !["drain", "iter", "retain", "shrink_to_fit", "stats"].contains(&name) {
         assert_bounded(name);
     }
     is_known
@@ -341,6 +341,97 @@ impl Subject for OfTimer {
                     interval.set_missed_tick(MissedTick::Skip);
                     _ = black_box((interval.period(), interval.missed_tick()));
                 }
+                _ => return false,
+            }
+            true
+        })
+    }
+}
+
+/// A map that threads share, in which each value has a time to idle, too.
+struct Sessions {
+    driven: Driven,
+    map: ExpiringMap<u64, u64>,
+}
+
+impl Subject for Sessions {
+    const SOURCES: &[&str] = &["src/expiring/mod.rs"];
+    const LEFT_OUT: &[(&str, &str)] = &[
+        ("new", "it makes one"),
+        ("with_timer", "it makes one"),
+        ("builder", "it makes one"),
+        ("into_entry", "it moves a field"),
+    ];
+    const MEAN: f64 = FEW;
+
+    fn new(mode: Mode) -> Self {
+        let driven = Driven::new(mode);
+        let idle = Duration::from_millis(1 << 62);
+        let map = ExpiringMap::builder().shards(1).time_to_idle(idle).build(&driven.timer);
+        Self { driven, map }
+    }
+
+    fn put(&mut self, deadline: u64, number: u64) {
+        let inserted = self.map.insert_at(number, number, self.driven.at(deadline));
+        assert_eq!(inserted, Ok(None));
+    }
+
+    fn put_within(&mut self, deadline: u64, number: u64) {
+        self.put(deadline + deadline / 32, number);
+    }
+
+    fn take(&mut self, number: u64) {
+        self.map.remove(&number);
+    }
+
+    fn shift(&mut self, number: u64, deadline: u64) {
+        self.map.reset_at(&number, self.driven.at(deadline));
+    }
+
+    fn drive(&mut self, now: u64, _: &mut usize) -> bool {
+        self.driven.drive(now);
+        self.driven.driver.turn().is_some_and(|next| next <= self.driven.clock.now())
+    }
+
+    fn ask(&mut self) {}
+
+    fn empty(&mut self) {
+        self.map.clear();
+    }
+
+    fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    fn call(&mut self, name: &str, turn: u64, key: u64) -> bool {
+        let (map, delay) = (&self.map, Driven::delay(turn));
+        let at = self.driven.clock.now() + delay;
+        // Every second one is there.
+        let new = |call: u64| (call << 32) + turn / 2;
+        is_known(name, || {
+            match name {
+                "insert" => _ = map.insert(new(1), turn, delay).expect("there is no limit"),
+                "insert_at" => _ = map.insert_at(new(2), turn, at).expect("there is no limit"),
+                "insert_if_absent" => _ = map.insert_if_absent(new(3), turn, delay),
+                "get_or_insert_with" => _ = map.get_or_insert_with(new(4), delay, || turn),
+                "get" => _ = black_box(map.get(&key)),
+                "get_and_reset" => _ = black_box(map.get_and_reset(&key, delay)),
+                "with" => _ = black_box(map.with(&key, |&value| value)),
+                "update" => _ = black_box(map.update(&key, |value| *value += 1)),
+                "touch" => _ = black_box(map.touch(&key)),
+                "reset" => _ = black_box(map.reset(&key, delay)),
+                "reset_at" => _ = black_box(map.reset_at(&key, at)),
+                "remove" => _ = black_box(map.remove(&key)),
+                "remove_entry" => _ = black_box(map.remove_entry(&key)),
+                "contains_key" => _ = black_box(map.contains_key(&key)),
+                "deadline" => _ = black_box(map.deadline(&key)),
+                "len" => _ = black_box(map.len()),
+                "is_empty" => _ = black_box(map.is_empty()),
+                "iter" => _ = black_box(map.iter().count()),
+                "drain" => _ = map.drain().count(),
+                "clear" => map.clear(),
+                "retain" => map.retain(|_, _| turn % 2 == 0),
+                "shrink_to_fit" => map.shrink_to_fit(),
                 _ => return false,
             }
             true
@@ -700,8 +791,16 @@ fn a_channel_keeps_its_bounds() {
 }
 
 #[test]
+fn a_shared_map_keeps_its_bounds() {
+    let _alone = alone();
+    modes(hierarchical(), hashed()).for_each(keeps_its_bounds::<Sessions>);
+}
+
+#[test]
 fn each_public_operation_is_judged_or_in_a_list_with_the_reason() {
-    let judged = [OfTimer::SOURCES, Queue::SOURCES, Map::SOURCES, Channel::SOURCES].concat();
+    let judged =
+        [OfTimer::SOURCES, Sessions::SOURCES, Queue::SOURCES, Map::SOURCES, Channel::SOURCES]
+            .concat();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut folders = vec![root.join("src")];
     let mut with_operations = Vec::new();
@@ -780,6 +879,5 @@ const OTHERS: &[(&str, &str)] = &[
     ("src/timer/clock/manual.rs", "a call waits for all that comes due"),
     ("src/record/mod.rs", "a call begins a recording, or ends one"),
     ("src/future/timeout.rs", "a call returns a field"),
-    ("src/expiring/mod.rs", "it is new, and only its own tests know it yet"),
     ("src/expiring/builder.rs", "a call sets a field"),
 ];
