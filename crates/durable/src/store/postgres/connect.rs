@@ -28,7 +28,8 @@ pub(super) type Connect = Arc<dyn Fn(Duration) -> Connecting + Send + Sync>;
 ///
 /// Of several hosts each has its part of the limit, because one may accept and then be silent; the
 /// last part is for what the connection is made for. The first is the one after that which was
-/// tried last, because a connection is made anew when that one failed.
+/// tried last, because a connection is made anew when that one failed. Of several addresses of a
+/// host each has its part too.
 pub(super) fn by_config<T>(config: Config, tls: T) -> Connect
 where
     T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
@@ -53,7 +54,8 @@ where
             for _ in 0..hosts.len() {
                 let host = next.load(Ordering::Relaxed);
                 next.store((host + 1) % hosts.len(), Ordering::Relaxed);
-                let connecting = hosts[host].connect(tls.clone());
+                let config = for_each_address(&hosts[host], limit);
+                let connecting = config.connect(tls.clone());
                 match tokio::time::timeout(limit, connecting).await {
                     Ok(Ok((client, connection))) => {
                         let (guard, dropped) = oneshot::async_channel();
@@ -83,6 +85,14 @@ async fn until_dropped(connection: impl Future, dropped: oneshot::AsyncReceiver<
         Poll::Pending => dropped.as_mut().poll(context),
     })
     .await;
+}
+
+/// Limits the time for each address of a host: the first may swallow packets.
+fn for_each_address(config: &Config, limit: Duration) -> Config {
+    let mut config = config.clone();
+    let part = limit / 3;
+    config.connect_timeout(config.get_connect_timeout().map_or(part, |&time| part.min(time)));
+    config
 }
 
 /// Returns a configuration for each host.
@@ -144,12 +154,19 @@ struct Tls {
 }
 
 pub(super) fn by_url(url: &str) -> Result<Connect, Error> {
+    let (config, mode, root) = parameters(url)?;
+    if mode == "disable" {
+        return Ok(by_config(config, NoTls));
+    }
+    with_tls(config, &mode, root.as_deref())
+}
+
+/// Reads a URL, or `key=value` words: how to connect, the mode of TLS, and the file of what it is
+/// to trust.
+fn parameters(url: &str) -> Result<(Config, String, Option<String>), Error> {
     let doing = "read the URL of the database";
     let (url, tls) = take_tls(url);
     let mut config: Config = url.parse().map_err(|error| Error::store(doing, error))?;
-    if config.get_connect_timeout().is_none() {
-        config.connect_timeout(Duration::from_secs(5));
-    }
     // Of several hosts the one that can be written to.
     if config.get_hosts().len() > 1 && config.get_target_session_attrs() == TargetSessionAttrs::Any
     {
@@ -158,8 +175,16 @@ pub(super) fn by_url(url: &str) -> Result<Connect, Error> {
     if config.get_application_name().is_none() {
         config.application_name("tickwheel-durable");
     }
-    let mode = tls.mode.as_deref().unwrap_or("prefer");
-    config.ssl_mode(match mode {
+    // What was not found there the driver may have understood.
+    let mode = tls.mode.unwrap_or_else(|| {
+        let mode = match config.get_ssl_mode() {
+            SslMode::Disable => "disable",
+            SslMode::Require => "require",
+            _ => "prefer",
+        };
+        mode.to_owned()
+    });
+    config.ssl_mode(match &*mode {
         "disable" => SslMode::Disable,
         "prefer" => SslMode::Prefer,
         "require" | "verify-ca" | "verify-full" => SslMode::Require,
@@ -168,10 +193,7 @@ pub(super) fn by_url(url: &str) -> Result<Connect, Error> {
             return Err(Error::store(doing, right));
         }
     });
-    if mode == "disable" {
-        return Ok(by_config(config, NoTls));
-    }
-    with_tls(config, mode, tls.root.as_deref())
+    Ok((config, mode, tls.root))
 }
 
 #[cfg(feature = "tls")]
@@ -195,26 +217,56 @@ fn with_tls(config: Config, mode: &str, root: Option<&str>) -> Result<Connect, E
 /// Takes the parameters `sslmode` and `sslrootcert` out of a URL, or out of `key=value` words.
 fn take_tls(url: &str) -> (String, Tls) {
     let mut tls = Tls::default();
-    let mut is_other = |parameter: &&str| {
-        match parameter.split_once('=') {
-            Some(("sslmode", mode)) => tls.mode = Some(mode.to_owned()),
-            Some(("sslrootcert", root)) => tls.root = Some(decode(root)),
+    let mut is_other = |key: &str, value: String| {
+        match key {
+            "sslmode" => tls.mode = Some(value),
+            "sslrootcert" => tls.root = Some(value),
             _ => return true,
         }
         false
     };
-    let rest = if !url.contains("://") {
-        let words: Vec<&str> = url.split_whitespace().filter(&mut is_other).collect();
-        // What is between quotes may have several blanks.
-        if words.len() == url.split_whitespace().count() { url.to_owned() } else { words.join(" ") }
+    // As the driver tells them apart.
+    let rest = if !["postgres://", "postgresql://"].iter().any(|it| url.starts_with(it)) {
+        let (mut others, mut left) = (String::new(), url);
+        while let Some((key, value, rest)) = take_word(left) {
+            if is_other(key, value) {
+                others.push_str(&left[..left.len() - rest.len()]);
+            }
+            left = rest;
+        }
+        others + left
     } else if let Some((address, parameters)) = url.split_once('?') {
-        let parameters: Vec<&str> = parameters.split('&').filter(&mut is_other).collect();
+        let is_other = |parameter: &&str| {
+            parameter.split_once('=').is_none_or(|(key, value)| is_other(key, decode(value)))
+        };
+        let parameters: Vec<&str> = parameters.split('&').filter(is_other).collect();
         let mark = if parameters.is_empty() { "" } else { "?" };
         format!("{address}{mark}{}", parameters.join("&"))
     } else {
         url.to_owned()
     };
     (rest, tls)
+}
+
+/// Takes the first of `key=value` words, with blanks around each part and a value that may be in
+/// quotes, and returns what is left. `None`: there is none, or the driver refuses it.
+fn take_word(text: &str) -> Option<(&str, String, &str)> {
+    let (key, rest) = text.split_once('=')?;
+    let rest = rest.trim_start();
+    let is_quoted = rest.starts_with('\'');
+    let mut value = String::new();
+    let mut characters = rest.char_indices().skip(usize::from(is_quoted));
+    let end = loop {
+        match characters.next() {
+            None if is_quoted => return None,
+            None => break rest.len(),
+            Some((at, '\'')) if is_quoted => break at + 1,
+            Some((at, it)) if !is_quoted && it.is_whitespace() => break at,
+            Some((_, '\\')) => value.extend(characters.next().map(|(_, it)| it)),
+            Some((_, it)) => value.push(it),
+        }
+    };
+    Some((key.trim(), value, &rest[end..]))
 }
 
 /// Decodes `%20` and the like.
@@ -263,9 +315,46 @@ mod tests {
             ),
             ("host=h sslmode=disable user=u", "host=h user=u", tls(Some("disable"), None)),
             ("host=h  password='a  b'", "host=h  password='a  b'", tls(None, None)),
+            (
+                "host=h sslmode = 'verify-full'  password = 'a  \\' b://' sslrootcert=/my\\ ca",
+                "host=h  password = 'a  \\' b://'",
+                tls(Some("verify-full"), Some("/my ca")),
+            ),
+            ("password=a://b sslmode\t=\nrequire", "password=a://b", tls(Some("require"), None)),
+            ("host=h password='sslmode = a", "host=h password='sslmode = a", tls(None, None)),
         ] {
             assert_eq!(take_tls(url), (rest.to_owned(), expected), "{url}");
         }
+    }
+
+    #[test]
+    fn a_mode_in_a_place_of_which_only_the_driver_knows_is_not_forgotten() {
+        for (url, mode) in [
+            ("postgresql://u:a?b@h/d?sslmode=require", SslMode::Require),
+            ("postgresql://u@h/d?ssl%6Dode=require", SslMode::Require),
+            ("postgresql://u@h/d?ssl%6Dode=disable", SslMode::Disable),
+            ("postgresql://u@h/d", SslMode::Prefer),
+            ("host=h user=u sslmode = require", SslMode::Require),
+        ] {
+            assert_eq!(parameters(url).unwrap().0.get_ssl_mode(), mode, "{url}");
+        }
+    }
+
+    #[test]
+    fn each_address_of_a_host_has_a_part_of_the_limit() {
+        let limit = Duration::from_secs(3);
+        let part = |url: &str| {
+            let config = for_each_address(&parameters(url).unwrap().0, limit);
+            config.get_connect_timeout().copied().unwrap()
+        };
+        assert_eq!(part("postgresql://u@h/d"), limit / 3);
+        assert_eq!(part("postgresql://u@h/d?connect_timeout=2"), limit / 3);
+        assert_eq!(part("postgresql://u@h/d?connect_timeout=1"), limit / 3);
+        assert_eq!(
+            for_each_address(&parameters("host=h connect_timeout=1").unwrap().0, limit * 9)
+                .get_connect_timeout(),
+            Some(&Duration::from_secs(1))
+        );
     }
 
     #[test]
