@@ -66,6 +66,40 @@ fn a_damaged_row_is_set_aside_and_all_others_go_on() {
     assert_eq!(store.get("b").unwrap().unwrap().deadline, 9);
 }
 
+#[test]
+fn each_row_that_is_set_aside_is_told_where_many_have_one_deadline() {
+    let disk = Disk::new(Rng::with_seed(1));
+    let mut store = disk.open().unwrap();
+    store.lease(true, &[]).unwrap();
+    let puts: Vec<Change> = ["a", "b", "c", "d", "e"]
+        .iter()
+        .zip(1..)
+        .map(|(name, n)| Change::put(name, 2, &[if n % 2 == 0 { 200 } else { n }; 40]))
+        .collect();
+    store.commit(&[], &puts).unwrap();
+    drop(store);
+    disk.damage(|bytes| {
+        for at in 0..bytes.len() - 40 {
+            if bytes[at..at + 40] == [200; 40] {
+                bytes[at + 7] = 77;
+            }
+        }
+    });
+    let mut store = disk.open().unwrap();
+    store.lease(true, &[]).unwrap();
+    // A page ends at the row that is whole between the two.
+    let limit = Limit { rows: 2, bytes: usize::MAX };
+    let (mut after, mut told) = (Position::start(), Vec::new());
+    loop {
+        let page = store.list(&after, u64::MAX, limit).unwrap();
+        told.extend(page.damaged.into_iter().map(|damaged| damaged.name));
+        let Some(end) = page.end else { break };
+        after = end;
+    }
+    assert_eq!(told, ["b", "d"]);
+    assert_eq!((store.set_aside().unwrap(), store.count().unwrap()), (2, 3));
+}
+
 /// A file before it is damaged.
 struct Whole {
     bytes: Vec<u8>,

@@ -27,7 +27,7 @@ use crate::store::{
 };
 pub use check::Report;
 use open::{BackendSource, Source};
-use tables::{BROKEN, DUE, META, NAMES, Numbers, Sweep, Tables, find, key, move_aside};
+use tables::{BROKEN, DUE, Key, META, NAMES, Numbers, Sweep, Tables, find, key, move_aside};
 
 /// A store in one file, by the engine redb.
 ///
@@ -156,11 +156,11 @@ impl Store for RedbStore {
     }
 
     fn list(&mut self, after: &Position, until: u64, limit: Limit) -> Result<Page, Error> {
-        let page = self.run("read", |database, _| read(database, after, until, limit))?;
-        if !page.damaged.is_empty() {
-            let moved = self.run("set damaged rows aside in", |database, _| {
-                set_aside(database, after, until, page.end.as_ref())
-            });
+        let (page, damaged) =
+            self.run("read", |database, _| read(database, after, until, limit))?;
+        if !damaged.is_empty() {
+            let moved =
+                self.run("set damaged rows aside in", |database, _| set_aside(database, damaged));
             // On a full disk it goes on without.
             if let Err(error) = moved {
                 log::warn!("{error}");
@@ -207,14 +207,16 @@ impl Store for RedbStore {
     }
 }
 
+/// Returns a page, and where its damaged rows are.
 fn read(
     database: &Database,
     after: &Position,
     until: u64,
     limit: Limit,
-) -> Result<Page, redb::Error> {
+) -> Result<(Page, Vec<Key>), redb::Error> {
     let due = database.begin_read()?.open_table(DUE)?;
     let mut filling = Filling::new(limit);
+    let mut damaged = Vec::new();
     for entry in due.range((Bound::Excluded(key(after)), Bound::Unbounded))? {
         let (key, value) = entry?;
         let (deadline, name) = key.value();
@@ -223,40 +225,20 @@ fn read(
         }
         match row::decode(deadline, name, value.value(), PARTITION) {
             Ok(row) => filling.add(row),
-            Err(reason) => filling.add_damaged(Damaged {
-                deadline,
-                name: String::from_utf8_lossy(name).into_owned(),
-                reason,
-            }),
+            Err(reason) => {
+                let text = String::from_utf8_lossy(name).into_owned();
+                filling.add_damaged(Damaged { deadline, name: text, reason });
+                damaged.push((deadline, name.to_vec()));
+            }
         }
     }
-    Ok(filling.page())
+    Ok((filling.page(), damaged))
 }
 
-/// Moves the damaged rows of this range to where no load finds them.
-fn set_aside(
-    database: &Database,
-    after: &Position,
-    until: u64,
-    end: Option<&Position>,
-) -> Result<(), redb::Error> {
+/// Moves damaged rows to where no load finds them.
+fn set_aside(database: &Database, damaged: Vec<Key>) -> Result<(), redb::Error> {
     let write = database.begin_write()?;
-    {
-        let mut due = write.open_table(DUE)?;
-        let mut broken = write.open_table(BROKEN)?;
-        let until = end.map_or(until, |end| end.deadline);
-        let damaged: Vec<(u64, Vec<u8>)> = due
-            .range((Bound::Excluded(key(after)), Bound::Unbounded))?
-            .take_while(|entry| entry.as_ref().is_ok_and(|(key, _)| key.value().0 <= until))
-            .filter_map(|entry| {
-                let (key, value) = entry.ok()?;
-                let (deadline, name) = key.value();
-                row::decode(deadline, name, value.value(), PARTITION).err()?;
-                Some((deadline, name.to_vec()))
-            })
-            .collect();
-        move_aside(&mut due, &mut broken, damaged)?;
-    }
+    move_aside(&mut write.open_table(DUE)?, &mut write.open_table(BROKEN)?, damaged)?;
     write.commit()?;
     Ok(())
 }

@@ -33,6 +33,9 @@ pub(super) struct Sweep {
     until: u64,
 }
 
+/// Where a row is: its deadline and its name, which may be damaged.
+pub(super) type Key = (u64, Vec<u8>);
+
 pub(super) struct Tables<'a> {
     due: Table<'a, (u64, &'static [u8]), &'static [u8]>,
     names: Table<'a, &'static [u8], (u64, u32)>,
@@ -200,7 +203,7 @@ pub(super) fn find(
 pub(super) fn move_aside(
     due: &mut Table<'_, (u64, &'static [u8]), &'static [u8]>,
     broken: &mut Table<'_, u64, (u64, &'static [u8], &'static [u8])>,
-    rows: Vec<(u64, Vec<u8>)>,
+    rows: Vec<Key>,
 ) -> Result<(), redb::Error> {
     let mut next = broken.last()?.map_or(0, |(number, _)| number.value() + 1);
     for (deadline, name) in rows {
