@@ -132,14 +132,22 @@ impl<T> Keeper<T> {
         replaced: Option<Replaced>,
     ) -> Found {
         let Some(Replaced { number, deadline }) = replaced else { return Found::Nothing };
-        if !self.flights.has(number) {
-            self.front.remove(&change.name, Some(number));
-        } else if outbox.take_back(number) {
-            self.flights.take_back(number);
-        } else {
-            return Found::Firing;
+        // One that has rotted since it was loaded has no number any more: it is all of its name.
+        let is_known = number != 0;
+        self.front.remove(&change.name, is_known.then_some(number));
+        let flights = match is_known {
+            true => Vec::from_iter(self.flights.has(number).then_some(number)),
+            false => self.flights.named(&change.name),
+        };
+        let mut is_held = false;
+        for number in flights {
+            if outbox.take_back(number) {
+                self.flights.take_back(number);
+            } else {
+                is_held = true;
+            }
         }
-        if self.may_be_out(now, deadline) { Found::Firing } else { Found::Pending }
+        if is_held || self.may_be_out(now, deadline) { Found::Firing } else { Found::Pending }
     }
 
     fn insert_if_loaded(&mut self, row: Row) {

@@ -58,6 +58,12 @@ impl Flights {
         self.by_number.contains_key(&number)
     }
 
+    /// Returns the numbers of those that have this name.
+    pub(super) fn named(&self, name: &str) -> Vec<u64> {
+        let named = self.by_number.iter().filter(|(_, flight)| &*flight.name == name);
+        named.map(|(&number, _)| number).collect()
+    }
+
     pub(super) fn begin(&mut self, row: &Row, lease: Lease) {
         let flight = Flight {
             name: row.name.clone(),
