@@ -1,6 +1,8 @@
 //! The timer on PostgreSQL. The tests start a server of their own.
 
 mod live;
+#[cfg(feature = "cli")]
+mod operator;
 mod pooler;
 mod server;
 #[cfg(feature = "tls")]

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
-use tickwheel_durable::store::{Change, Limit, Position, Row};
+use tickwheel_durable::store::{Change, Limit, Page, Position, Store};
 
 use place::{Opened, Place};
 
@@ -62,7 +62,7 @@ enum Command {
         json: bool,
     },
 
-    /// Cancels timeouts by name, all in one commit.
+    /// Cancels timeouts by name, and tells what came of each.
     Cancel {
         /// The timer's file, or the URL of its database.
         #[arg(value_name = "FILE-OR-URL")]
@@ -110,7 +110,7 @@ enum Failure {
     Input(String),
     /// A result cannot be written.
     Output(io::Error),
-    /// A name is unknown, or the check found something. All is said already.
+    /// A name is unknown or was not cancelled, or the check found something. All is said already.
     Found,
 }
 
@@ -144,9 +144,13 @@ fn main() -> ExitCode {
 }
 
 fn fail(message: &str, code: u8) -> ExitCode {
+    say(message);
+    ExitCode::from(code)
+}
+
+fn say(message: &str) {
     // There is nobody left to tell if this fails.
     let _ = writeln!(io::stderr(), "tickwheel-durable: {message}");
-    ExitCode::from(code)
 }
 
 /// Does it, and writes what it finds to `output`.
@@ -178,9 +182,9 @@ fn list(
         writeln!(output, "{}", show::HEADER)?;
     }
     let mut damaged = 0;
-    each_page(opened, until, |rows, broken| {
-        damaged += broken;
-        for row in rows {
+    each_page(opened.store(), until, |page| {
+        damaged += page.damaged.len();
+        for row in &page.rows {
             if left == 0 {
                 return Ok(false);
             }
@@ -198,17 +202,17 @@ fn list(
     Ok(())
 }
 
-/// Calls `work` with the rows of each page and the number of damaged ones, while it wants more.
+/// Calls `work` with each page while it wants more.
 fn each_page(
-    opened: &mut Opened,
+    store: &mut dyn Store,
     until: u64,
-    mut work: impl FnMut(&[Row], usize) -> Result<bool, Failure>,
+    mut work: impl FnMut(&Page) -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
     let mut after = Position::start();
     loop {
         let limit = Limit { rows: 1000, bytes: 1 << 20 };
-        let page = opened.store().list(&after, until, limit)?;
-        let goes_on = work(&page.rows, page.damaged.len())?;
+        let page = store.list(&after, until, limit)?;
+        let goes_on = work(&page)?;
         match page.end {
             Some(end) if goes_on => after = end,
             _ => return Ok(()),
@@ -248,38 +252,46 @@ fn cancel(
     json: bool,
     output: &mut impl Write,
 ) -> Result<(), Failure> {
-    let now = opened.now()?;
     let changes: Vec<Change> = names.iter().map(|name| Change::cancel(name)).collect();
-    let done = opened.store().commit(&[], &changes)?;
-    let mut unknown = false;
-    for (name, changed) in names.iter().zip(done.changed) {
-        let (answer, text) = match changed?.replaced {
-            Some(old)
-                if opened.has_workers() && old.deadline <= show::milliseconds(now + MARGIN) =>
-            {
-                ("firing", "was due: a consumer may have it, and it does not come again")
+    let mut left = &changes[..];
+    let mut is_done = true;
+    while !left.is_empty() {
+        // The last of many may be missing: they are asked for again.
+        let done = opened.store().commit(&[], left)?;
+        // Read after the commit: until then a worker may have read what it removed.
+        let due = show::milliseconds(opened.now()? + MARGIN);
+        let (answered, rest) = left.split_at(done.changed.len());
+        left = rest;
+        for (Change { name, .. }, changed) in answered.iter().zip(done.changed) {
+            let replaced = changed.map(|changed| changed.replaced);
+            is_done &= matches!(replaced, Ok(Some(_)));
+            let (answer, text) = match replaced {
+                Ok(Some(old)) if opened.has_workers() && old.deadline <= due => {
+                    ("firing", "was due: a consumer may have it, and it does not come again")
+                }
+                Ok(Some(_)) => ("cancelled", "cancelled: it will not come"),
+                Ok(None) => ("unknown", "unknown: never scheduled, acked or cancelled before"),
+                Err(error) => {
+                    say(&error.to_string());
+                    ("failed", "failed: it is as it was")
+                }
+            };
+            if json {
+                writeln!(output, "{}", json!({ "name": **name, "cancel": answer }))?;
+            } else {
+                writeln!(output, "{}: {text}", name.escape_debug())?;
             }
-            Some(_) => ("cancelled", "cancelled: it will not come"),
-            None => {
-                unknown = true;
-                ("unknown", "unknown: never scheduled, acked or cancelled before")
-            }
-        };
-        if json {
-            writeln!(output, "{}", json!({ "name": name, "cancel": answer }))?;
-        } else {
-            writeln!(output, "{}: {text}", name.escape_debug())?;
         }
     }
-    if unknown { Err(Failure::Found) } else { Ok(()) }
+    if is_done { Ok(()) } else { Err(Failure::Found) }
 }
 
 fn stats(opened: &mut Opened, json: bool, output: &mut impl Write) -> Result<(), Failure> {
     let now = opened.now()?;
     let pending = opened.store().count()?;
     let mut overdue = 0;
-    each_page(opened, show::milliseconds(now), |rows, _| {
-        overdue += rows.len() as u64;
+    each_page(opened.store(), show::milliseconds(now), |page| {
+        overdue += page.rows.len() as u64;
         Ok(true)
     })?;
     let one = Limit { rows: 1, bytes: usize::MAX };
@@ -363,5 +375,6 @@ Examples:
 A file belongs to one process: stop the program that has it first. A database can be looked into
 while its workers run; the command takes no share of their work. Both are never made by it.
 
-Exit code: 0 when done, 1 if a name is unknown, if the check found something, or if a result cannot
-be written, 2 for arguments that are wrong, or a file or a database that cannot be read.";
+Exit code: 0 when done, 1 if a name is unknown or cannot be cancelled, if the check found something,
+or if a result cannot be written, 2 for arguments that are wrong, or a file or a database that
+cannot be read.";

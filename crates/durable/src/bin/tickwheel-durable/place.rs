@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use tickwheel_durable::store::Store;
@@ -36,7 +36,8 @@ impl Place {
             }
             #[cfg(feature = "postgres")]
             Self::Database(url) => {
-                Ok(Opened::Database(tickwheel_durable::PostgresStore::connect_existing(url)?))
+                let store = tickwheel_durable::PostgresStore::connect_existing(url)?;
+                Ok(Opened::Database(store.lease(LEASE)))
             }
             #[cfg(not(feature = "postgres"))]
             Self::Database(_) => Err(Failure::Input(
@@ -111,7 +112,7 @@ impl Opened {
     pub(super) fn check(
         &mut self,
         repair: bool,
-        progress: impl FnMut(u64, u64),
+        mut progress: impl FnMut(u64, u64),
     ) -> Result<Checked, Failure> {
         match self {
             Self::File { store, .. } => {
@@ -133,14 +134,7 @@ impl Opened {
                         ("engine_mended", json!(report.engine_mended)),
                         ("repaired", json!(repair && !is_whole)),
                     ],
-                    damaged: report
-                        .damaged
-                        .iter()
-                        .map(|it| {
-                            let name = it.name.escape_debug();
-                            format!("{name}, due {}: {}", show::time(it.deadline), it.reason)
-                        })
-                        .collect(),
+                    damaged: report.damaged.iter().map(show::damaged).collect(),
                     verdict: verdict.to_owned(),
                     is_whole: is_whole || repair,
                 })
@@ -151,25 +145,50 @@ impl Opened {
             )),
             #[cfg(feature = "postgres")]
             Self::Database(store) => {
-                let timeouts = store.count()?;
+                let all = store.count()?;
+                let mut damaged: Vec<String> =
+                    store.set_aside()?.iter().map(show::damaged).collect();
+                let set_aside = damaged.len();
+                let mut timeouts = 0;
+                let read = super::each_page(store, u64::MAX, |page| {
+                    timeouts += page.rows.len() as u64;
+                    damaged.extend(page.damaged.iter().map(show::damaged));
+                    progress(timeouts, all);
+                    Ok(true)
+                });
+                // What cannot be read ends that, and the rest can be told.
+                match read {
+                    Err(Failure::Input(message)) => damaged.push(message),
+                    read => read?,
+                }
                 let workers = store.workers()?;
-                let is_whole = workers.owned == workers.partitions;
-                let verdict = match is_whole {
-                    true => "All is well.",
-                    false => "Some partitions have no worker: what is due in them waits.",
+                let is_owned = workers.owned == workers.partitions;
+                let verdict = match (damaged.is_empty(), is_owned) {
+                    (true, true) => "All is well.",
+                    (false, true) => "Some timeouts are damaged.",
+                    (true, false) => "Some partitions have no worker: what is due in them waits.",
+                    (false, false) => {
+                        "Some timeouts are damaged. Some partitions have no worker: what is due in \
+                         them waits."
+                    }
                 };
                 Ok(Checked {
                     facts: vec![
                         ("timeouts", json!(timeouts)),
+                        ("set_aside", json!(set_aside)),
                         ("workers", json!(workers.alive)),
                         ("partitions", json!(workers.partitions)),
                         ("owned", json!(workers.owned)),
                     ],
-                    damaged: Vec::new(),
+                    is_whole: damaged.is_empty() && is_owned,
+                    damaged,
                     verdict: verdict.to_owned(),
-                    is_whole,
                 })
             }
         }
     }
 }
+
+/// What the command asks for may take a third of it.
+#[cfg(feature = "postgres")]
+const LEASE: Duration = Duration::from_secs(180);

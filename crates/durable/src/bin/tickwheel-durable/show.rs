@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use humantime::{format_duration, format_rfc3339_millis};
 use serde_json::{Value, json};
-use tickwheel_durable::store::Row;
+use tickwheel_durable::store::{Damaged, Row};
 
 pub(super) fn milliseconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(LAST))
@@ -52,6 +52,11 @@ pub(super) fn row(row: &Row, now: SystemTime) -> Value {
         Err(_) => value["payload_hex"] = json!(hexadecimal(&row.payload)),
     }
     value
+}
+
+pub(super) fn damaged(damaged: &Damaged) -> String {
+    let Damaged { deadline, name, reason } = damaged;
+    format!("{}, due {}: {reason}", name.escape_debug(), time(*deadline))
 }
 
 /// The time until the deadline, to the second.

@@ -2,9 +2,13 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio_postgres::Row;
+
 use super::lease::CLOCK;
+use super::rows::UNREADABLE;
 use super::{PostgresStore, unsigned};
 use crate::Error;
+use crate::store::Damaged;
 
 /// The workers of a database; by [`PostgresStore::workers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +49,25 @@ impl PostgresStore {
         })
     }
 
+    /// Returns the damaged timeouts that were set aside, in the order in which they were put.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Store`].
+    pub fn set_aside(&mut self) -> Result<Vec<Damaged>, Error> {
+        self.run("read what is damaged in", async |connection| {
+            connection.begin().await?;
+            let rows = connection.query(SET_ASIDE, &[]).await?;
+            connection.end().await?;
+            let damaged = |row: &Row| Damaged {
+                deadline: unsigned(row.get(0)),
+                name: String::from_utf8_lossy(row.get(1)).into_owned(),
+                reason: UNREADABLE,
+            };
+            Ok(rows.iter().map(damaged).collect())
+        })
+    }
+
     /// Returns the time by the clock of the database, which deadlines are compared with.
     ///
     /// # Errors
@@ -57,3 +80,5 @@ impl PostgresStore {
         Ok(UNIX_EPOCH + Duration::from_millis(milliseconds))
     }
 }
+
+const SET_ASIDE: &str = "select deadline, name from tickwheel_broken order by number";

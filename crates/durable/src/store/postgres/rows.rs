@@ -436,7 +436,7 @@ const SET_ASIDE: &str =
 /// much of something for them, their pages, and an error within the server.
 const OF_ROWS: [&str; 5] = ["22", "53", "54", "58", "XX"];
 
-const UNREADABLE: &str = "it cannot be read; table tickwheel_broken says why";
+pub(super) const UNREADABLE: &str = "it cannot be read; table tickwheel_broken says why";
 
 /// A snapshot that sees nothing in progress: all that is there is before the first load.
 const NOTHING: &str = "9000000000000000000:9000000000000000000:";

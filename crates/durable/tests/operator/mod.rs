@@ -1,0 +1,108 @@
+//! The command `tickwheel-durable` on a database.
+
+use std::process::Command;
+
+use tickwheel_durable::PostgresStore;
+
+use crate::server::{Server, client};
+
+/// Runs the command, and returns its exit code, its output and its errors.
+fn run(words: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tickwheel-durable"));
+    let output = command.args(words).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// Lets each delete of a row take so long.
+fn slow(seconds: f64) -> String {
+    format!(
+        "create function slow() returns trigger language plpgsql as
+           $$ begin perform pg_sleep({seconds}); return old; end $$;
+         create trigger slow before delete on tickwheel_due for each row execute function slow()"
+    )
+}
+
+#[test]
+fn a_cancel_is_judged_when_it_is_committed() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    drop(PostgresStore::connect(&url).unwrap());
+    let mut client = client(&url);
+    client.batch_execute(&slow(4.0)).unwrap();
+    // By then a worker may have read it.
+    client
+        .batch_execute("select tickwheel_schedule('a', clock_timestamp() + interval '4 s', '')")
+        .unwrap();
+    let (code, output, errors) = run(&["cancel", &url, "a"]);
+    assert!(code == 0 && output.starts_with("a: was due"), "{output}{errors}");
+}
+
+#[test]
+fn of_many_that_are_cancelled_each_is_told_though_one_is_locked_and_the_time_is_short() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    drop(PostgresStore::connect(&url).unwrap());
+    let (mut other, mut client) = (client(&url), client(&url));
+    // So that the last are left for a second commit.
+    client.batch_execute(&slow(0.35)).unwrap();
+    client
+        .batch_execute(
+            "select tickwheel_schedule('order ' || n, now() + interval '1 h', '')
+             from generate_series(0, 35) n",
+        )
+        .unwrap();
+    let mut lunch = other.transaction().unwrap();
+    lunch.query_one("select tickwheel_schedule('order 1', now(), '')", &[]).unwrap();
+    let names: Vec<String> = (0..=36).map(|n| format!("order {n}")).collect();
+    let words: Vec<&str> =
+        ["cancel", &url].into_iter().chain(names.iter().map(|name| &**name)).collect();
+    let (code, output, errors) = run(&words);
+    assert_eq!(code, 1, "{output}{errors}");
+    assert!(errors.contains("order 1"), "{errors}");
+    for (n, (line, name)) in output.lines().zip(&names).enumerate() {
+        let answer = match n {
+            1 => "failed: ",
+            36 => "unknown: ",
+            _ => "cancelled: ",
+        };
+        assert!(line.starts_with(&format!("{name}: {answer}")), "{line}");
+    }
+    assert_eq!(output.lines().count(), names.len(), "{output}");
+    lunch.rollback().unwrap();
+    let left = "select count(*) from tickwheel_due";
+    assert_eq!(client.query_one(left, &[]).unwrap().get::<_, i64>(0), 1);
+}
+
+#[test]
+fn check_waits_for_a_large_database_and_tells_what_was_set_aside() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    drop(PostgresStore::connect(&url).unwrap());
+    let mut client = client(&url);
+    // The first read takes longer than a worker would wait.
+    client
+        .batch_execute(
+            "select tickwheel_schedule('order ' || n, now(), '') from generate_series(1, 9) n;
+             alter table tickwheel_due rename to rows;
+             create sequence reads;
+             create view tickwheel_due as select * from rows where (select
+               case when nextval('reads') = 1 then pg_sleep(4)::text else '' end) is not null;
+             update tickwheel_partition set owner = 1;
+             insert into tickwheel_worker
+             values (1, clock_timestamp() + interval '1 h', true, '1 h')",
+        )
+        .unwrap();
+    let (code, output, errors) = run(&["check", &url]);
+    assert!(code == 0 && output.contains("All is well."), "{output}{errors}");
+    assert!(output.contains("timeouts         9"), "{output}");
+    client
+        .batch_execute("insert into tickwheel_broken values (7, 'bad', 86400000, 'rotten', null)")
+        .unwrap();
+    let (code, output, _) = run(&["check", &url]);
+    assert_eq!(code, 1, "{output}");
+    assert!(
+        output.contains("damaged: bad, due 1970-01-02") && !output.contains("well"),
+        "{output}"
+    );
+}
