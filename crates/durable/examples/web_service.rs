@@ -89,7 +89,7 @@ async fn serve(url: String) -> Result<()> {
     println!("{} orders expired", consumer.await??);
     // `close` waits for the acks, so it is for a thread that may block.
     let timer = app.timer.clone();
-    Ok(tokio::task::spawn_blocking(move || timer.close()).await??)
+    Ok(timer.close_async().await?)
 }
 
 /// On an executor without tokio.
@@ -99,7 +99,7 @@ async fn alone(url: &str) -> Result<()> {
     let due = timer.next().await?.ok_or("the timer was closed")?;
     println!("{} on smol", due.name());
     due.ack();
-    Ok(smol::unblock(move || timer.close()).await?)
+    Ok(timer.close_async().await?)
 }
 
 fn main() -> Result<()> {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tickwheel_durable::store::{
     Change, Done, Leases, Limit, Loaded, Page, Position, Row, Settlement, Start, Store,
 };
-use tickwheel_durable::{Due, DurableTimer, Error, MemoryStore};
+use tickwheel_durable::{Cancelled, Due, DurableTimer, Error, MemoryStore};
 
 fn now() -> SystemTime {
     SystemTime::now()
@@ -22,6 +22,8 @@ fn take(timer: &DurableTimer) -> Due {
 /// A store that waits until it may commit, or must not.
 struct Held {
     store: MemoryStore,
+    /// What is replaced or cancelled has rotted, so that its number cannot be read.
+    rots: bool,
     may: mpsc::Receiver<Result<(), Error>>,
 }
 
@@ -40,7 +42,12 @@ impl Store for Held {
 
     fn commit(&mut self, settlements: &[Settlement], changes: &[Change]) -> Result<Done, Error> {
         self.may.recv().unwrap_or(Ok(()))?;
-        self.store.commit(settlements, changes)
+        let mut done = self.store.commit(settlements, changes)?;
+        if self.rots {
+            let replaced = done.changed.iter_mut().flatten().filter_map(|it| it.replaced.as_mut());
+            replaced.for_each(|replaced| replaced.number = 0);
+        }
+        Ok(done)
     }
 
     fn get(&mut self, name: &str) -> Result<Option<Row>, Error> {
@@ -57,7 +64,7 @@ fn callers_who_do_not_wait_are_told_when_too_much_waits_for_the_store() {
     let (go, may) = mpsc::channel();
     let timer = DurableTimer::builder()
         .backlog(100_000)
-        .open_store(Held { store: MemoryStore::new(), may })
+        .open_store(Held { store: MemoryStore::new(), rots: false, may })
         .unwrap();
     let mut commits = Vec::new();
     let error = loop {
@@ -82,14 +89,46 @@ fn callers_who_do_not_wait_are_told_when_too_much_waits_for_the_store() {
 #[test]
 fn a_timeout_is_handed_out_while_the_store_commits() {
     let (go, may) = mpsc::channel();
-    let timer =
-        DurableTimer::builder().open_store(Held { store: MemoryStore::new(), may }).unwrap();
+    let timer = DurableTimer::builder()
+        .open_store(Held { store: MemoryStore::new(), rots: false, may })
+        .unwrap();
     go.send(Ok(())).unwrap();
     timer.schedule("soon", now() + Duration::from_millis(200), b"").unwrap().wait().unwrap();
     let held = timer.schedule("held", now() + HOUR, b"").unwrap();
     assert_eq!(take(&timer).name(), "soon", "the commit is not over");
     drop(go);
     held.wait().unwrap();
+}
+
+#[test]
+fn what_has_rotted_since_it_was_loaded_does_not_come_after_its_cancel() {
+    let (_, may) = mpsc::channel();
+    let timer = DurableTimer::builder()
+        .in_flight(3)
+        .open_store(Held { store: MemoryStore::new(), rots: true, may })
+        .unwrap();
+    let schedule =
+        |name: &str, at| timer.schedule(name, at, b"").unwrap().wait().map(drop).unwrap();
+    // One that a consumer has, one that waits for a consumer, and two that are near.
+    schedule("held", now());
+    let held = take(&timer);
+    schedule("waiting", now());
+    let soon = now() + Duration::from_secs(1);
+    schedule("near", soon);
+    schedule("moved", soon);
+    let began = Instant::now();
+    while timer.stats().waiting < 1 {
+        assert!(began.elapsed() < LONG, "it is due");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(timer.cancel("held").unwrap().wait().unwrap(), Cancelled::Firing);
+    assert_eq!(timer.cancel("waiting").unwrap().wait().unwrap(), Cancelled::Cancelled);
+    assert_eq!(timer.cancel("near").unwrap().wait().unwrap(), Cancelled::Cancelled);
+    schedule("moved", now() + HOUR);
+    held.ack();
+    schedule("last", soon + Duration::from_millis(1));
+    assert_eq!(take(&timer).name(), "last");
+    timer.close().unwrap();
 }
 
 #[test]
@@ -135,7 +174,7 @@ fn what_waits_for_the_timer_is_refused_on_its_thread_and_the_timer_goes_on() {
             ];
             told.send(results).unwrap();
         })
-        .open_store(Held { store: MemoryStore::new(), may })
+        .open_store(Held { store: MemoryStore::new(), rots: false, may })
         .unwrap();
     *kept.lock().unwrap() = Some(timer.clone());
     go.send(Err(Error::store("commit", "refused"))).unwrap();
@@ -155,6 +194,28 @@ fn what_waits_for_the_timer_is_refused_on_its_thread_and_the_timer_goes_on() {
 }
 
 #[test]
+fn a_timer_is_closed_on_the_one_thread_on_which_a_task_holds_a_timeout() {
+    let (told, tells) = mpsc::channel();
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let closed = runtime.block_on(async {
+            let timer = DurableTimer::builder().open_store(MemoryStore::new()).unwrap();
+            timer.schedule("a", now(), b"").unwrap().await.unwrap();
+            let due = timer.next().await.unwrap().expect("it is due");
+            // It goes on when the one that closes waits.
+            let holds = tokio::spawn(async move { due.ack() });
+            let other = timer.clone();
+            let closed = timer.close_async().await;
+            holds.await.unwrap();
+            assert_eq!(other.stats().acked, 1);
+            closed
+        });
+        told.send(closed).unwrap();
+    });
+    tells.recv_timeout(LONG).expect("it ends").unwrap();
+}
+
+#[test]
 fn the_last_handle_may_be_dropped_on_the_thread_of_the_timer() {
     let (go, may) = mpsc::channel();
     let (hand_over, handles) = mpsc::channel::<DurableTimer>();
@@ -164,7 +225,7 @@ fn the_last_handle_may_be_dropped_on_the_thread_of_the_timer() {
             drop(handles.recv());
             told.send(()).unwrap();
         })
-        .open_store(Held { store: MemoryStore::new(), may })
+        .open_store(Held { store: MemoryStore::new(), rots: false, may })
         .unwrap();
     go.send(Err(Error::store("commit", "refused"))).unwrap();
     drop(timer.schedule("a", now() + HOUR, b"").unwrap());

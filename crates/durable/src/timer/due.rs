@@ -45,9 +45,11 @@ impl Due {
         self.row.attempt.saturating_add(1)
     }
 
-    /// Returns a number that grows with each owner of the store: each opening of the file.
+    /// Returns a number that grows with each owner of this name: of a file, with each opening.
     ///
-    /// A receiver that remembers the greatest it has seen can refuse what an older owner sends.
+    /// A receiver that remembers the greatest it has seen of a name can refuse what an older owner
+    /// of that name sends. Numbers of different names are not to be compared: where several timers
+    /// share a store, one of them owns names under different numbers.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }

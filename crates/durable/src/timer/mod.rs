@@ -28,6 +28,7 @@ pub use stats::Stats;
 pub use stream::DueStream;
 
 use crate::Error;
+use crate::block_on::block_on;
 use crate::keeper::{Cancelled, Found, Scheduled};
 use crate::store::Change;
 use crate::values::{check, check_name, deadline, lock};
@@ -281,7 +282,8 @@ impl DurableTimer {
     /// and closes the store.
     ///
     /// A consumer that never settles makes this wait without end, so a thread that holds a [`Due`]
-    /// must settle or drop it first. What is pending stays in the store. Other workers have it at
+    /// must settle or drop it first, and a task calls [`close_async`](Self::close_async): this
+    /// blocks the thread that other tasks may need to settle theirs. What is pending stays in the store. Other workers have it at
     /// once, but for the partitions in which consumers still hold something: those they have when
     /// that is settled, or after a lease.
     ///
@@ -291,10 +293,20 @@ impl DurableTimer {
     /// the leases could not be given back, so that they run out. What went wrong before is no error
     /// of this.
     pub fn close(self) -> Result<(), Error> {
+        block_on(self.close_async())
+    }
+
+    /// Closes the timer as [`close`](Self::close) does, without blocking the task. Dropped before
+    /// it completes, it does not wait for the consumers.
+    ///
+    /// # Errors
+    ///
+    /// As for [`close`](Self::close).
+    pub async fn close_async(self) -> Result<(), Error> {
         check_thread(self.handle.thread_id)?;
-        let (sender, receiver) = oneshot::channel();
+        let (sender, receiver) = oneshot::async_channel();
         self.handle.send(Message::Close { waits: true, done: Some(sender) })?;
-        let closed = receiver.recv().unwrap_or(Err(Error::Closed));
+        let closed = receiver.await.unwrap_or(Err(Error::Closed));
         self.handle.join();
         closed
     }

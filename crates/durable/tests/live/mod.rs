@@ -1,7 +1,7 @@
 //! The timer on PostgreSQL, under conditions that every database in production has: nothing stands
 //! still.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -776,6 +776,52 @@ fn a_lease_that_is_set_after_connecting_limits_that_connection() {
     assert!(Duration::from_secs(1) <= began.elapsed(), "{:?}", began.elapsed());
 }
 
+/// What is on the way may have forgotten it, and tells nobody.
+#[test]
+fn a_connection_that_was_idle_is_not_used_again() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let timer = DurableTimer::connect(&url).unwrap();
+    let mut client = client(&url);
+    let mut connections = || -> HashSet<i32> {
+        assert_eq!(timer.len().unwrap(), 0);
+        let all = "select pid from pg_stat_activity where application_name = 'tickwheel-durable'";
+        client.query(all, &[]).unwrap().iter().map(|row| row.get(0)).collect()
+    };
+    let before = connections();
+    assert_eq!(before.len(), 2, "one is for what is read");
+    thread::sleep(Duration::from_secs(6));
+    let after = connections();
+    assert_eq!(before.intersection(&after).count(), 1, "{before:?} {after:?}");
+    timer.close().unwrap();
+}
+
+#[test]
+fn the_epochs_of_a_name_never_decrease_and_those_of_others_are_not_to_be_compared() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    drop(PostgresStore::connect(&url).unwrap());
+    // As if half of the partitions had changed hands more often.
+    let churn = "update tickwheel_partition set epoch = 8 where partition % 2 = 0";
+    client(&url).batch_execute(churn).unwrap();
+    let mut greatest: HashMap<String, u64> = HashMap::new();
+    for _ in 0..2 {
+        let timer = DurableTimer::connect(&url).unwrap();
+        let mut names = schedule(&timer, "order", 64);
+        let mut epochs = HashSet::new();
+        while !names.is_empty() {
+            let due = take(&timer);
+            names.remove(due.name());
+            epochs.insert(due.epoch());
+            let before = greatest.insert(due.name().to_owned(), due.epoch());
+            assert!(before.is_none_or(|before| before < due.epoch()), "{}", due.name());
+            due.ack();
+        }
+        assert!(1 < epochs.len(), "{epochs:?}");
+        timer.close().unwrap();
+    }
+}
+
 #[test]
 fn a_standby_that_is_promoted_goes_on_and_nothing_is_lost() {
     let Some(server) = Server::start() else { return };
@@ -824,12 +870,11 @@ fn a_worker_a_caller_and_an_operator_need_what_the_readme_grants() {
         .unwrap();
     owner.batch_execute(tickwheel_durable::MIGRATION).unwrap();
     let readme = include_str!("../../README.md");
-    let (_, grants) = readme.split_once("```sql\ngrant").expect("the README has a list of grants");
-    let (grants, _) = grants.split_once("```").unwrap();
-    owner.batch_execute(&format!("grant{grants}")).unwrap();
+    let (_, rights) = readme.split_once("```sql\nalter").expect("the README has a list of rights");
+    let (rights, _) = rights.split_once("```").unwrap();
+    owner.batch_execute(&format!("alter{rights}")).unwrap();
     let of = |role: &str| url.replace("tickwheel@", &format!("{role}@"));
-    let path = "?options=-c%20search_path%3Dtimers";
-    let timer = DurableTimer::connect(&format!("{}{path}", of("worker"))).unwrap();
+    let timer = DurableTimer::connect(&of("worker")).unwrap();
 
     // A caller finds the functions by their schema, and they find the tables.
     let mut caller = client(&of("caller"));
@@ -839,10 +884,16 @@ fn a_worker_a_caller_and_an_operator_need_what_the_readme_grants() {
                  timers.tickwheel_cancel('c')";
     caller.batch_execute(far).unwrap();
     assert!(caller.batch_execute("delete from timers.tickwheel_partition").is_err());
-    take_all(&[&timer], HashSet::from(["a".to_owned()]));
+    let scheduling = DurableTimer::connect(&of("caller")).unwrap();
+    scheduling.schedule("d", now(), b"").unwrap().wait().unwrap();
+    scheduling.schedule("e", now() + HOUR, b"").unwrap().wait().unwrap();
+    scheduling.cancel("e").unwrap().wait().unwrap();
+    take_all(&[&timer], HashSet::from(["a".to_owned(), "d".to_owned()]));
+    assert_eq!(scheduling.len().unwrap(), 1);
+    scheduling.close().unwrap();
 
-    let mut operator =
-        PostgresStore::connect_existing(&format!("{}{path}", of("operator"))).unwrap();
+    let mut operator = PostgresStore::connect_existing(&of("operator")).unwrap();
+    assert!(operator.set_aside().unwrap().is_empty());
     assert_eq!(operator.workers().unwrap().alive, 1);
     use tickwheel_durable::store::{Change, Store};
     assert!(operator.get("b").unwrap().is_some());

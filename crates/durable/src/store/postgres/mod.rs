@@ -42,8 +42,8 @@ pub use transaction::{cancel_in, schedule_in};
 /// Each worker owns some of 64 partitions, by a lease on the clock of the database. Workers that
 /// come and go share them anew.
 ///
-/// Every call ends: after a third of the lease it is given up with an error. After an error the
-/// connection is made again at the next call.
+/// Every call ends: after a third of the lease it is given up with an error, and what an operator
+/// reads of a timer after a minute. After an error the connection is made again at the next call.
 pub struct PostgresStore {
     connect: Connect,
     makes_tables: bool,
@@ -52,6 +52,8 @@ pub struct PostgresStore {
     /// inside another runtime.
     runtime: Option<Runtime>,
     connection: Option<Connection>,
+    /// When the connection was used last.
+    used: Instant,
     /// The number of this worker.
     worker: Option<i64>,
     ahead: Ahead,
@@ -135,6 +137,7 @@ impl PostgresStore {
             lease,
             runtime: Some(runtime),
             connection: None,
+            used: Instant::now(),
             worker: None,
             ahead: Ahead::new(),
             seen: Seen::default(),
@@ -163,7 +166,8 @@ impl PostgresStore {
         let doing = format!("{doing} the database");
         let runtime = self.runtime.as_ref().expect("it is there until the store is dropped");
         let _guard = runtime.enter();
-        let mut connection = self.connection.take();
+        // What is on the way may have forgotten one that was idle, and tells nobody.
+        let mut connection = self.connection.take().filter(|_| self.used.elapsed() < IDLE);
         let (connect, makes_tables) = (&self.connect, self.makes_tables);
         let working = async {
             let connected = match connection.take() {
@@ -192,6 +196,7 @@ impl PostgresStore {
         let done = block_on(async { tokio::time::timeout(limit, working).await.ok() });
         let (connected, done) = in_time(&doing, limit, began.elapsed(), done)?;
         self.connection = Some(connected);
+        self.used = Instant::now();
         Ok(done)
     }
 }
@@ -328,6 +333,9 @@ const LEASE: Duration = Duration::from_secs(10);
 /// After these the same may be tried again.
 const CONFLICTS: [SqlState; 2] =
     [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE];
+
+/// A connection that was idle for so long is made anew: a worker's never is.
+const IDLE: Duration = Duration::from_secs(5);
 
 /// What operators read may take so long: nothing waits for it.
 const READS: Duration = Duration::from_secs(60);
