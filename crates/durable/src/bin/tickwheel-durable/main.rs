@@ -364,6 +364,10 @@ fn now() -> SystemTime {
 /// How near to its deadline a timeout may be on its way to a consumer, if workers run.
 const MARGIN: Duration = Duration::from_secs(1);
 
+/// What is asked of a database may take a third of it.
+#[cfg(feature = "postgres")]
+const LEASE: Duration = Duration::from_secs(180);
+
 const HELP: &str = "\
 Examples:
   tickwheel-durable stats timeouts.redb

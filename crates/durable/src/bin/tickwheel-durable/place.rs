@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use tickwheel_durable::store::Store;
@@ -37,7 +37,7 @@ impl Place {
             #[cfg(feature = "postgres")]
             Self::Database(url) => {
                 let store = tickwheel_durable::PostgresStore::connect_existing(url)?;
-                Ok(Opened::Database(store.lease(LEASE)))
+                Ok(Opened::Database(store.lease(super::LEASE)))
             }
             #[cfg(not(feature = "postgres"))]
             Self::Database(_) => Err(Failure::Input(
@@ -116,7 +116,7 @@ impl Opened {
     ) -> Result<Checked, Failure> {
         match self {
             Self::File { store, .. } => {
-                let report = store.check(repair, progress)?;
+                let report = store.check(repair, &mut progress)?;
                 let is_whole = report.is_whole();
                 let verdict = match (is_whole, repair) {
                     (true, _) => "The file is whole.",
@@ -188,7 +188,3 @@ impl Opened {
         }
     }
 }
-
-/// What the command asks for may take a third of it.
-#[cfg(feature = "postgres")]
-const LEASE: Duration = Duration::from_secs(180);
