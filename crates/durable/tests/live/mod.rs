@@ -889,7 +889,7 @@ fn a_worker_a_caller_and_an_operator_need_what_the_readme_grants() {
     scheduling.schedule("e", now() + HOUR, b"").unwrap().wait().unwrap();
     scheduling.cancel("e").unwrap().wait().unwrap();
     take_all(&[&timer], HashSet::from(["a".to_owned(), "d".to_owned()]));
-    assert_eq!(scheduling.len().unwrap(), 1);
+    assert!(scheduling.get("b").unwrap().is_some() && scheduling.get("e").unwrap().is_none());
     scheduling.close().unwrap();
 
     let mut operator = PostgresStore::connect_existing(&of("operator")).unwrap();
@@ -899,5 +899,10 @@ fn a_worker_a_caller_and_an_operator_need_what_the_readme_grants() {
     assert!(operator.get("b").unwrap().is_some());
     assert!(operator.commit(&[], &[Change::cancel("b")]).unwrap().changed[0].is_ok());
     assert!(operator.commit(&[], &[Change::put("b", 1, b"")]).unwrap().changed[0].is_err());
+    // Who may make tables and has no path to these is told, and makes no others.
+    for connect in [PostgresStore::connect, PostgresStore::connect_existing] {
+        let error = connect(&url).unwrap_err().to_string();
+        assert!(error.contains("in the schema timers"), "{error}");
+    }
     timer.close().unwrap();
 }

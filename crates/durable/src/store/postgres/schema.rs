@@ -15,19 +15,28 @@ pub(super) async fn set_up(connection: &Connection, makes: bool) -> Result<(), E
         connection.query_one(exists, &[]).await.map(|row| row.get::<_, bool>(0)).map_err(failed)
     };
     let mut has_tables = exists().await?;
-    if !has_tables && !makes {
-        return Err(Error::store(
-            "find the tables of tickwheel-durable",
-            "the database has none; is it the right one?",
-        ));
-    }
-    if !has_tables {
+    if !has_tables && makes {
         // Any number, the same for all: two workers may find the tables missing at once.
         let alone = "set local lock_timeout = 0; select pg_advisory_xact_lock(7463812)";
         connection.execute(alone).await.map_err(failed)?;
         has_tables = exists().await?;
     }
     if !has_tables {
+        let doing = "find the tables of tickwheel-durable";
+        // A second set would be empty, and its worker idle without a word.
+        let elsewhere = connection.query(ELSEWHERE, &[]).await.map_err(failed)?;
+        if let Some(schema) = elsewhere.first().map(|row| row.get::<_, String>(0)) {
+            return Err(Error::store(
+                doing,
+                format!(
+                    "they are in the schema {schema}: set `search_path` to it, or run \
+                     migrations/0001_timeouts.sql by hand to have them in another too"
+                ),
+            ));
+        }
+        if !makes {
+            return Err(Error::store(doing, "the database has none; is it the right one?"));
+        }
         connection.execute(MIGRATION).await.map_err(|error| {
             Error::store(
                 "make the tables of tickwheel-durable; run migrations/0001_timeouts.sql by hand as \
@@ -58,3 +67,6 @@ pub const MIGRATION: &str = include_str!("../../../migrations/0001_timeouts.sql"
 
 /// The format of the tables this version knows.
 const FORMAT: i32 = 1;
+
+const ELSEWHERE: &str = "select relnamespace::regnamespace::text from pg_class
+     where relname = 'tickwheel_meta' and relkind = 'r' and relpersistence <> 't'";
