@@ -2,9 +2,9 @@
 //!
 //! First, for each trace, a full search measures all modes in many rounds, side by side with the
 //! default. Then, turn by turn, `choose` runs a few times on each trace, on the machine as it is and
-//! beside threads that turn in loops. After each half of a turn a table has all runs so far, so that
-//! it says something whenever it is cut off. The traces are those of `shared/traces` beside the
-//! repository, where they are there, the shapes of `tickwheel generate`, and 20 random mixtures.
+//! beside threads that turn in loops. Each row has all runs so far, so that a table that is cut off
+//! says something, too. The traces are those of `shared/traces` beside the repository, where they
+//! are there, the shapes of `tickwheel generate`, and 20 random mixtures.
 //!
 //! `cargo bench -p tickwheel-cli --bench regret -- [--quick] [--operations N] [--runs N]
 //! [--threads N] [--busy THREADS] [--minutes M] [--sentences] [--seconds S] [NAME]`
@@ -48,7 +48,7 @@ struct Arguments {
     #[arg(long, default_value_t = 20)]
     runs: usize,
 
-    /// How many choose at a time.
+    /// How many choose at a time on the machine as it is.
     #[arg(long, default_value_t = 2)]
     threads: usize,
 
@@ -87,8 +87,17 @@ fn main() {
         traces.iter().map(|(name, operations)| Subject::new(name, operations, each)).collect();
     let mut besides = vec![0, arguments.busy];
     besides.dedup();
-    while subjects.iter().any(|subject| subject.rows[besides.len() - 1].runs() < arguments.runs) {
+    for _ in 0..arguments.runs.div_ceil(RUNS_PER_TURN) {
         for (row, &beside) in besides.iter().enumerate() {
+            if end <= Instant::now() {
+                return;
+            }
+            println!(
+                "\n{:17} {:>13} {:>8} {:12} {:>5} {:>5}  answers beside {beside} loops",
+                "trace", "regret, %", "counted", "judged", "same", "CPU s"
+            );
+            // Beside loops, each run gets a small part of a core.
+            let threads = if beside == 0 { arguments.threads } else { RUNS_PER_TURN };
             let is_over = AtomicBool::new(false);
             thread::scope(|scope| {
                 for _ in 0..beside {
@@ -99,16 +108,18 @@ fn main() {
                     });
                 }
                 for subject in &mut subjects {
-                    if Instant::now() < end && subject.rows[row].runs() < arguments.runs {
-                        subject.choose(row, arguments.threads);
+                    let missing = arguments.runs - subject.rows[row].runs().min(arguments.runs);
+                    let mut left = missing.min(RUNS_PER_TURN);
+                    while 0 < left && Instant::now() < end {
+                        let now = left.min(threads);
+                        subject.choose(row, now);
+                        left -= now;
                     }
+                    subject.rows[row].print(&subject.name);
                 }
                 is_over.store(true, Ordering::Relaxed);
             });
-            print(&subjects, row, beside);
-        }
-        if end <= Instant::now() {
-            return;
+            print_sum(&subjects, row, beside);
         }
     }
 }
@@ -211,6 +222,23 @@ impl Row {
         self.answers.values().max().copied().unwrap_or(0)
     }
 
+    fn print(&self, name: &str) {
+        let told = self.worst.map_or_else(
+            || "-".into(),
+            |(least, most)| format!("{:.1} to {:.1}", least * 100.0, most * 100.0),
+        );
+        let answers = self.answers.iter().map(|(answer, runs)| format!("{runs} x {answer}"));
+        println!(
+            "{name:17} {told:>13} {:>8.1} {:12} {:>2}/{:<2} {:>5.1}  {}",
+            self.counted * 100.0,
+            self.judged(),
+            self.same(),
+            self.runs(),
+            self.most_cpu.as_secs_f64(),
+            answers.collect::<Vec<_>>().join(", ")
+        );
+    }
+
     fn judged(&self) -> &'static str {
         match self.worst {
             None if self.runs() == 0 => "no time",
@@ -222,32 +250,11 @@ impl Row {
     }
 }
 
-/// Prints all runs so far, as it is or beside so many loops.
-fn print(subjects: &[Subject], row: usize, beside: usize) {
-    println!(
-        "\n{:17} {:>13} {:>8} {:12} {:>5} {:>5}  answers beside {beside} loops",
-        "trace", "regret, %", "counted", "judged", "same", "CPU s"
-    );
+/// Prints what all runs so far, as it is or beside so many loops, come to.
+fn print_sum(subjects: &[Subject], row: usize, beside: usize) {
     let mut judged: BTreeMap<_, usize> = BTreeMap::new();
     let mut steady = 0;
-    for subject in subjects {
-        let row = &subject.rows[row];
-        let told = row.worst.map_or_else(
-            || "-".into(),
-            |(least, most)| format!("{:.1} to {:.1}", least * 100.0, most * 100.0),
-        );
-        let listed: Vec<_> =
-            row.answers.iter().map(|(answer, runs)| format!("{runs} x {answer}")).collect();
-        println!(
-            "{:17} {told:>13} {:>8.1} {:12} {:>2}/{:<2} {:>5.1}  {}",
-            subject.name,
-            row.counted * 100.0,
-            row.judged(),
-            row.same(),
-            row.runs(),
-            row.most_cpu.as_secs_f64(),
-            listed.join(", ")
-        );
+    for row in subjects.iter().map(|subject| &subject.rows[row]) {
         *judged.entry(row.judged()).or_default() += 1;
         steady += usize::from(0 < row.runs() && row.runs() * 19 <= row.same() * 20);
     }
@@ -458,3 +465,6 @@ fn csv(operations: &[Operation]) -> String {
 fn trace(csv: &str) -> Trace {
     Trace::new("generated", Cursor::new(csv.to_string())).expect("it has the header")
 }
+
+/// As many runs are made on one trace before the next trace gets its turn.
+const RUNS_PER_TURN: usize = 8;

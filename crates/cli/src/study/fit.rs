@@ -37,8 +37,8 @@ pub enum Unfit {
     },
 }
 
-/// Returns all that speaks against the trace of `plan`, and how many timeouts are pending at its
-/// end, if they still become more by then.
+/// Returns all reasons against the trace of `plan`, and the number of timeouts that are pending at
+/// its end, if this number still grows.
 ///
 /// A wheel under the trace handles the ends of these timeouts after the last operation, when
 /// nothing is scheduled any more. If such ends are few beside the operations, the trace has most of
@@ -78,7 +78,7 @@ pub(super) fn look(
     (found, (is_growing && timeouts < at_end * MOST_PENDING).then_some(at_end))
 }
 
-/// The timeouts that are pending after all operations up to `tick`.
+/// Returns the number of timeouts that are pending after all operations up to `tick`.
 fn pending(plan: &Plan, tick: u64) -> u64 {
     let mut deadlines = vec![None; plan.places];
     for call in plan.calls.iter().take_while(|call| call.now <= tick) {
@@ -98,8 +98,11 @@ impl Unfit {
     pub(super) fn name(&self) -> String {
         match self {
             Self::Few { operations, is_whole } => {
-                let has = if *is_whole { "the trace has" } else { "there were read" };
-                format!("{has} only {}", units::operations(*operations))
+                let operations = units::operations(*operations);
+                match is_whole {
+                    true => format!("the trace has only {operations}"),
+                    false => format!("only {operations} were read"),
+                }
             }
             Self::Short { cut: None, .. } => "the trace is too short for its delays".into(),
             Self::Short { cut: Some(operations), .. } => format!(

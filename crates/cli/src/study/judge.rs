@@ -7,11 +7,11 @@ use statrs::distribution::{Binomial, DiscreteCDF};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Interval {
-    /// It is hardly less.
+    /// The median hardly lies below this.
     pub least: f64,
     /// The median of what was measured.
     pub median: f64,
-    /// It is hardly more.
+    /// The median hardly lies above this.
     pub most: f64,
 }
 
@@ -27,11 +27,12 @@ pub(super) enum Finding {
 }
 
 impl Interval {
-    /// The interval of the median of `samples`, whatever their distribution is; None if these are
-    /// too few for [`CONFIDENCE`] that none of so many intervals misses its median.
+    /// Returns the interval of the median of `samples`, whatever their distribution is. Returns
+    /// None if they are too few: with [`CONFIDENCE`], none of so many intervals misses its median.
     ///
-    /// Each sample is above the median with a probability of a half. So the number of samples above
-    /// it is binomial, and that says which of them, in order, the median hardly lies beyond.
+    /// Each sample is above the median with a probability of a half, so the number of samples above
+    /// it is binomial. That distribution says which of the sorted samples the median hardly lies
+    /// beyond.
     pub(super) fn of(samples: &[f64], intervals: usize) -> Option<Self> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -44,11 +45,12 @@ impl Interval {
         Some(Self { least: sorted[beyond], median, most: sorted[last - beyond] })
     }
 
-    /// Judges the cost of a configuration by that of another, as their quotient, which
-    /// [`border`] says how low to want.
+    /// Judges the cost of a configuration, divided by that of another; [`border`] says how low this
+    /// quotient has to be.
     ///
-    /// It is better if it surely costs less, and probably less than the border. To be sure of both
-    /// would leave modes that cost much less, where a busy machine makes the interval wide.
+    /// A configuration is better if it surely costs less, and probably less than the border. A rule
+    /// that is sure of both would miss modes that cost much less, because a busy machine widens the
+    /// interval.
     pub(super) fn finding(quotient: Option<Self>, border: f64) -> Finding {
         match quotient {
             Some(quotient) if quotient.most < 1.0 && quotient.median < border => Finding::Better,
@@ -69,16 +71,17 @@ impl Interval {
     }
 }
 
-/// Below which measured quotient a configuration is taken, if by counted work it is `counted`.
+/// Returns the measured quotient below which a configuration is taken; `counted` is the quotient by
+/// counted work.
 ///
-/// The count is the same in every run. Where it says that the configuration costs less by over
-/// [`COUNTS`], the time need not say so as well, only agree.
+/// The count is the same in every run. If it says that the configuration costs less by over
+/// [`COUNTS`], the time need only agree.
 pub(super) fn border(counted: f64) -> f64 {
     if counted < 1.0 - COUNTS { AGREES } else { TAKEN }
 }
 
-/// Up to where costs count as the same as the least of `costs`: some percent more, in the middle of
-/// the widest gap there, where noise hardly carries a cost from one side to the other.
+/// Returns the most that counts as the same as the least of `costs`. It is some percent more, in
+/// the middle of the widest gap there, because noise hardly carries a cost across that gap.
 pub(super) fn alike(costs: impl Iterator<Item = f64>) -> f64 {
     let mut costs: Vec<_> = costs.collect();
     costs.sort_by(f64::total_cmp);
@@ -91,18 +94,17 @@ pub(super) fn alike(costs: impl Iterator<Item = f64>) -> f64 {
     gaps.max_by(|a, b| a.0.total_cmp(&b.0)).map_or(least, |(_, middle)| middle)
 }
 
-/// The groups of rounds for so many intervals: as few as give [`CONFIDENCE`], so that each has many
-/// rounds.
+/// Returns the number of groups of rounds for so many intervals: the fewest that give
+/// [`CONFIDENCE`], so that each group has many rounds.
 pub(super) fn groups(intervals: usize) -> usize {
     1 + (intervals as f64 / (1.0 - CONFIDENCE)).log2().ceil() as usize
 }
 
-/// The cost of a plan by each of so many groups of rounds, of which each has the times of the parts
-/// of the plan.
+/// Returns the cost of a plan by each of so many groups of rounds. A round has the times of the
+/// parts of the plan.
 ///
-/// What else the machine does only ever adds to a time, here and there. So the least time of a part
-/// is the one that was disturbed least, and the sum of these is the cost: a busy machine gives
-/// about the same as a quiet one.
+/// Other programs only ever add to a time, so the least time of a part was disturbed least. The
+/// cost is the sum of these least times: a busy machine gives about the same as a quiet one.
 pub(super) fn costs(rounds: &[Vec<f64>], groups: usize) -> Vec<f64> {
     let costs = (0..groups.min(rounds.len())).map(|group| {
         let parts = 0..rounds[group].len();
@@ -115,8 +117,8 @@ pub(super) fn costs(rounds: &[Vec<f64>], groups: usize) -> Vec<f64> {
     costs.collect()
 }
 
-/// A configuration is taken below this. Where the default stays, its regret is within
-/// [`COUNTS`], also with some noise.
+/// A configuration is taken below this quotient. If the default stays, its regret is within
+/// [`COUNTS`] in spite of some noise.
 const TAKEN: f64 = 0.955;
 
 /// A quotient that agrees with work that is much less.
@@ -213,6 +215,10 @@ mod tests {
         assert_eq!(finding(0.80, 0.96, 0.99), (Finding::Unknown, false));
         assert_eq!(finding(0.80, 0.90, 1.01), (Finding::Unknown, false));
         assert_eq!(finding(0.96, 1.10, 1.40), (Finding::NotBetter, true));
+        let costs_more = |least| {
+            Interval::costs_more(Some(Interval { least, median: least + 0.1, most: least + 0.2 }))
+        };
+        assert_eq!([0.96, 1.04, 1.06].map(costs_more), [false, false, true]);
         assert_eq!(Interval::finding(None, 0.95), Finding::Unknown);
         assert!(!Interval::is_settled(None, 0.95));
     }

@@ -61,8 +61,8 @@ impl Study {
         format!("Take {}: {reason}.", taken.unwrap_or_default())
     }
 
-    /// Whether the trace and the rounds say which configuration to take, and be it that there is no
-    /// difference.
+    /// Whether the trace and the rounds say which configuration to take, or that no other costs
+    /// much less.
     #[must_use]
     pub fn is_known(&self) -> bool {
         matches!(self.answer(), Answer::Alone | Answer::Better(..) | Answer::Same)
@@ -155,7 +155,7 @@ impl Study {
         if unknown.is_empty() { Answer::Same } else { Answer::Unknown(unknown) }
     }
 
-    /// Names what might be taken as well; nothing if there is none.
+    /// Names the configurations that cost about the same as `taken`; empty if there is none.
     fn equals(&self, taken: &Candidate) -> String {
         let others = self.alike().filter(|&it| it != taken).map(|it| it.mode.to_string());
         match list(others) {
@@ -164,7 +164,7 @@ impl Study {
         }
     }
 
-    /// Says for how many timeouts the answer holds, if the trace ends while they become more.
+    /// Says for how many timeouts the answer holds; empty unless they still become more at the end.
     fn caution(&self) -> String {
         self.growing.map_or_else(String::new, |pending| {
             let end = if self.is_whole { "When the trace ends" } else { "After these operations" };
@@ -194,7 +194,7 @@ impl Study {
         candidate.mode == Mode::default() && candidate.tick == Tick::default()
     }
 
-    /// Says why not the shortest tick; nothing if it is the shortest.
+    /// Says why the tick is not the shortest; empty if it is.
     fn tick_reason(&self, baseline: &Candidate) -> String {
         let shortest = self.candidates.iter().find(|other| other.mode == baseline.mode);
         let Some(shortest) = shortest.filter(|shortest| shortest.tick != baseline.tick) else {
@@ -209,7 +209,7 @@ impl Study {
         )
     }
 
-    /// Says what another choice would cost, where the baseline is as good as any.
+    /// Says what another choice would cost, if the baseline is as good as any; empty if not much.
     fn stakes(&self, baseline: &Candidate) -> String {
         let others = self.candidates.iter().filter(|other| other.tick == baseline.tick);
         if let Some(stopped) = others.clone().find(|other| other.stopped.is_some())
@@ -254,7 +254,7 @@ enum Answer<'a> {
     None,
     /// The trace cannot tell them apart.
     Unfit,
-    /// There is nothing to compare the baseline with.
+    /// The baseline is the only one that came to the end.
     Alone,
     /// The time was too short for enough rounds.
     Unmeasured,

@@ -208,7 +208,7 @@ fn operations_that_are_cut_off_are_told_and_not_blamed_on_the_recording() {
              100 % of their timeouts are pending at their end, and they still become more. They \
              last 15 s, and delays are up to 30 s. `--operations` reads more. Take",
         ),
-        ("500", "Cannot tell: there were read only 500 operations. `--operations` reads more: "),
+        ("500", "Cannot tell: only 500 operations were read. `--operations` reads more: "),
     ] {
         let choice = json(&[path.to_str().unwrap(), "--operations", operations]);
         let verdict = choice["verdict"].as_str().unwrap();
