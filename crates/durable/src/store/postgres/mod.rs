@@ -334,7 +334,7 @@ const LEASE: Duration = Duration::from_secs(10);
 const CONFLICTS: [SqlState; 2] =
     [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE];
 
-/// A connection that was idle for so long is made anew: a worker's never is.
+/// A connection that was idle for so long is made anew; a worker that owns something looks sooner.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// What operators read may take so long: nothing waits for it.
