@@ -138,7 +138,8 @@ struct Found<'a, K, V> {
     shard: &'a MapShard<K, V>,
     state: MutexGuard<'a, ShardState<K, V>>,
     named: Key,
-    /// When the call began.
+    /// The tick at which it ended when the call began, at `nanos`.
+    end: u64,
     nanos: u64,
 }
 
@@ -301,7 +302,7 @@ where
         V: Clone,
     {
         let mut found = self.find(key)?;
-        let value = found.value().clone();
+        let value = found.entry().value.clone();
         let deadline = self.hub().deadline_from(found.nanos, delay);
         self.move_to(found, deadline);
         Some(value)
@@ -341,8 +342,10 @@ where
         K: Borrow<Q>,
     {
         let mut found = self.find(key)?;
-        self.note_read(&mut found);
-        Some(change(found.value()))
+        let idle = self.idle_from(found.nanos);
+        let entry = found.entry();
+        entry.note_read(idle);
+        Some(change(&mut entry.value))
     }
 
     /// Counts as reading the value of `key`, for its
@@ -423,8 +426,7 @@ where
     where
         K: Borrow<Q>,
     {
-        let end = self.find(key)?.entry().end();
-        self.hub().ticks.instant(end)
+        self.hub().ticks.instant(self.find(key)?.end)
     }
 
     /// Returns the number of values, with those that have expired and that the worker has not taken
@@ -543,8 +545,9 @@ where
         let now = self.hub().tick_at(nanos);
         let shard = self.shard_of(hash);
         let mut state = shard.lock();
-        let named = state.find(hash, key, now)?;
-        Some(Found { shard, state, named, nanos })
+        let named = state.map.find_hashed(hash, key)?;
+        let end = state.map.named(named)?.end();
+        (now < end).then_some(Found { shard, state, named, end, nanos })
     }
 
     fn store(
@@ -557,8 +560,9 @@ where
         let entry = self.entry(value, nanos, deadline);
         match self.look_for(&key, nanos) {
             Ok(mut found) => {
+                let end = entry.end();
                 let replaced = replace(found.entry(), entry);
-                self.refile(found);
+                self.refile(found, end);
                 Ok(Some(replaced.value))
             }
             Err(vacant) => self.store_new(vacant, key, entry).map(|()| None),
@@ -577,11 +581,10 @@ where
         let mut state = shard.lock();
         let mut expired = None;
         if let Some(named) = state.map.find_hashed(hash, key) {
-            let mut found = Found { shard, state, named, nanos };
-            if now < found.entry().end() {
-                return Ok(found);
+            let end = state.map.named(named).map_or(0, |entry| entry.end());
+            if now < end {
+                return Ok(Found { shard, state, named, end, nanos });
             }
-            state = found.state;
             if let Some(removed) = state.take_out(named) {
                 match self.0.outlet_of_callers() {
                     None => state.leave(removed),
@@ -620,31 +623,27 @@ where
 
     /// Moves the deadline of a value that was found.
     fn move_to(&self, mut found: Found<'_, K, V>, deadline: u64) {
-        self.note_read(&mut found);
-        found.entry().deadline = deadline;
-        self.refile(found);
+        let idle = self.idle_from(found.nanos);
+        let entry = found.entry();
+        entry.note_read(idle);
+        entry.deadline = deadline;
+        let end = entry.end();
+        self.refile(found, end);
     }
 
-    /// Files a value that was found, after its end may have changed.
-    fn refile(&self, mut found: Found<'_, K, V>) {
-        let end = found.entry().end();
-        found.state.map.bring_forward(found.named, end);
+    /// Files a value that was found, and that ends at `end` now.
+    #[inline]
+    fn refile(&self, mut found: Found<'_, K, V>, end: u64) {
+        // It is filed for the old end, or for a tick before that.
+        if end < found.end {
+            found.state.map.bring_forward(found.named, end);
+        }
         found.shard.release(&self.0.timer, found.state, end);
     }
 
     #[inline]
     fn entry(&self, value: V, nanos: u64, deadline: u64) -> Entry<V> {
         Entry { value, deadline, idle: self.idle_from(nanos) }
-    }
-
-    #[inline]
-    fn note_read(&self, found: &mut Found<'_, K, V>) {
-        if self.0.time_to_idle.is_some() {
-            let idle = self.idle_from(found.nanos);
-            let entry = found.entry();
-            // A thread that lost its core may come late with what it read.
-            entry.idle = entry.idle.max(idle);
-        }
     }
 
     /// Returns the tick at which a value ends that is read now.
@@ -779,11 +778,6 @@ impl<K, V> Found<'_, K, V> {
     #[inline]
     fn entry(&mut self) -> &mut Entry<V> {
         self.state.map.named(self.named).expect("it was found under this lock")
-    }
-
-    #[inline]
-    fn value(&mut self) -> &mut V {
-        &mut self.entry().value
     }
 }
 

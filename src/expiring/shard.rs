@@ -21,7 +21,6 @@ use crate::timer::Shard;
 use crate::{Expired, Key, Mode, WheelMap};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::borrow::Borrow;
 use core::mem::{replace, take};
 use core::task::Waker;
 
@@ -151,16 +150,6 @@ impl<K, V> MapShard<K, V> {
 }
 
 impl<K, V> ShardState<K, V> {
-    /// Returns the name of the value of a key, unless it has expired at tick `now`.
-    #[inline]
-    pub(super) fn find<Q: ?Sized + Eq>(&mut self, hash: u64, key: &Q, now: u64) -> Option<Key>
-    where
-        K: Borrow<Q>,
-    {
-        let named = self.map.find_hashed(hash, key)?;
-        (now < self.map.named(named)?.end()).then_some(named)
-    }
-
     /// Stores a value under a key that is not there.
     pub(super) fn store(&mut self, hash: u64, key: K, entry: Entry<V>) {
         let end = entry.end();
@@ -225,6 +214,13 @@ impl<V> Entry<V> {
     #[inline]
     pub(super) fn end(&self) -> u64 {
         self.deadline.min(self.idle)
+    }
+
+    /// Notes that a call read it, so that it ends at tick `idle` if no other call does.
+    #[inline]
+    pub(super) fn note_read(&mut self, idle: u64) {
+        // A thread that lost its core may come late with what it read.
+        self.idle = self.idle.max(idle);
     }
 }
 
