@@ -2,8 +2,13 @@
 //! concurrent hash map and a delay channel kept in step by hand, on 1, 2 and 4 threads.
 //! `cargo bench -p peers --bench shared_maps`; `-- --quick` for fewer values. They take turns. A
 //! time is that of the processor, by all threads of the process, per operation. A ratio is of one
-//! turn, and its spread that of all turns.
+//! turn, and its spread that of all turns. In the end, bytes per value, and how many gets of the
+//! mixed calls found a value.
 
+#[path = "../src/allocator.rs"]
+mod allocator;
+
+use allocator::counted;
 use cpu_time::ProcessTime;
 use dashmap::DashMap;
 use std::hint::black_box;
@@ -181,15 +186,8 @@ fn figures<M: Subject>(keys: &[u64], threads: usize) -> [f64; ROWS.len()] {
         map.insert(key, key);
         true
     };
-    // Of two gets there is one for a key that is often asked for, and one write of eight calls.
-    let often = |key: u64| keys[(key % 1_000) as usize % keys.len()];
-    let mixed = |key: u64| {
-        black_box(map.get(often(key)));
-        match key % 4 {
-            0 => map.insert(key / 2, key),
-            1 if key % 8 == 1 => _ = map.remove(key / 2),
-            _ => _ = black_box(map.get(key)),
-        }
+    let call_mixed = |key| {
+        black_box(mixed(&map, keys, key));
         true
     };
     [
@@ -198,9 +196,43 @@ fn figures<M: Subject>(keys: &[u64], threads: usize) -> [f64; ROWS.len()] {
         each(&|key| map.get(!key).is_none()),
         each(&|key| map.get_and_touch(key) == Some(key)),
         each(&insert),
-        each(&mixed) / 2.0,
+        each(&call_mixed) / 2.0,
         each(&|key| map.remove(key) == Some(key)),
     ]
+}
+
+/// Two calls for a key. Of two gets there is one for a key that is often asked for, and one write of
+/// eight calls. Returns what the gets found.
+fn mixed(map: &impl Subject, keys: &[u64], key: u64) -> [Option<u64>; 2] {
+    let often = map.get(keys[(key % 1_000) as usize % keys.len()]);
+    let other = match key % 4 {
+        0 => {
+            map.insert(key / 2, key);
+            None
+        }
+        1 if key % 8 == 1 => {
+            map.remove(key / 2);
+            None
+        }
+        _ => map.get(key),
+    };
+    [often, other]
+}
+
+/// Prints the bytes per value, and how many gets of the mixed calls found a value.
+fn print_memory_and_hits<M: Subject>(keys: &[u64]) {
+    let (map, [bytes, _]) = counted(|| {
+        let map = M::new();
+        keys.iter().for_each(|&key| map.insert(key, key));
+        map.settle();
+        map
+    });
+    let hits = keys.iter().flat_map(|&key| mixed(&map, keys, key)).flatten().count();
+    println!(
+        "{:<16}{:>10.1} bytes per value{hits:>12} hits",
+        M::NAME,
+        bytes as f64 / keys.len() as f64
+    );
 }
 
 fn main() {
@@ -236,6 +268,12 @@ fn main() {
             println!("{name:<16}{:>24}{moka:>24}{mini:>24}{by_hand:>24}", spread(&|_| 1.0));
         }
     }
+
+    println!();
+    print_memory_and_hits::<ExpiringMap<u64, u64>>(&keys);
+    print_memory_and_hits::<Moka>(&keys);
+    print_memory_and_hits::<MiniMoka>(&keys);
+    print_memory_and_hits::<ByHand>(&keys);
 }
 
 const ROWS: [&str; 7] =
