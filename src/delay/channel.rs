@@ -45,7 +45,9 @@ use crossbeam_utils::CachePadded;
 ///   no receiver that is dropped, or does not look, holds up another.
 /// - A sender wakes a receiver only for a value that is due earlier than all others that the
 ///   receiver knew of, or while the receiver looks. The last sender wakes the receivers when it
-///   goes and no value is left, and so does the receiver that gets the last value after that.
+///   goes and no value is left.
+/// - Stopping the timer is a shutdown that each receiver sees: a wait gives the values that are
+///   due, and then an error and None. [`drain`](DelayReceiver::drain) gives the others.
 ///
 /// ```
 /// use std::time::Duration;
@@ -114,8 +116,11 @@ struct Shared<T> {
     hub: Arc<Hub>,
     shards: Box<[CachePadded<Mutex<State<T>>>]>,
     /// For each shard a tick that is not after any deadline in it. Written under the lock of the
-    /// shard. No two shards have a line of memory of their own for it, because receivers read all
-    /// of these, and a thread that inserts reads and writes it only for a value that comes first.
+    /// shard, and released to those that read it: a receiver that reads here that a shard is empty
+    /// sees that the senders are gone, if the last of them found a value there.
+    ///
+    /// No two shards have a line of memory of their own for it, because receivers read all of
+    /// these, and a thread that inserts reads and writes it only for a value that comes first.
     next: Box<[AtomicU64]>,
     senders: AtomicUsize,
     waiting: CachePadded<Mutex<Waiting>>,
@@ -279,7 +284,7 @@ impl<T> Shared<T> {
     #[cold]
     fn tell(&self, number: usize, state: MutexGuard<'_, State<T>>, deadline: u64) {
         let next = &self.next[number];
-        next.store(deadline.min(next.load(Ordering::Relaxed)), Ordering::Relaxed);
+        next.store(deadline.min(next.load(Ordering::Relaxed)), Ordering::Release);
         let looks = state.looks;
         drop(state);
         self.wake_those(|waiter| deadline < waiter.watched);
@@ -297,7 +302,7 @@ impl<T> Shared<T> {
         state.looks += 1;
         // The receivers share a line of memory with others, and mostly it is the same tick.
         if self.next[number].load(Ordering::Relaxed) != next {
-            self.next[number].store(next, Ordering::Relaxed);
+            self.next[number].store(next, Ordering::Release);
         }
         next
     }
@@ -307,7 +312,7 @@ impl<T> Shared<T> {
     fn earliest(&self) -> (usize, u64, u64) {
         let mut found = (0, NEVER, NEVER);
         for (number, next) in self.next.iter().enumerate() {
-            let next = next.load(Ordering::Relaxed);
+            let next = next.load(Ordering::Acquire);
             if next < found.1 {
                 found = (number, next, found.1);
             } else {
@@ -460,16 +465,13 @@ impl<T> Source for Channel<T> {
             let expired = if is_first { state.wheel.expire(self.now) } else { None };
             self.shared.looked(number, &mut state);
             let memory = state.take_memory_if_emptied();
-            let is_empty = state.wheel.is_empty();
             drop(state);
             drop(memory);
             *work -= allowed - left;
             let Some(Expired { key, deadline, value }) = expired else { continue };
-            // The task no longer waits.
+            // The task no longer waits. If this was the last value and all senders are gone, the other
+            // receivers need no wake-up: each looks again at the tick of this value, at the latest.
             self.unwatch();
-            if is_empty && self.shared.is_over() {
-                self.shared.wake_those(|_| true);
-            }
             return Some(Expired { key: DelayKey { shard: number as u32, key }, deadline, value });
         }
         None
