@@ -278,6 +278,9 @@ impl Subject for OfTimer {
                 "is_stopped" => assert!(!timer.is_stopped() && !driver.is_stopped()),
                 "schedule" => _ = timer.schedule(delay, || {}).expect("it runs"),
                 "schedule_at" => _ = timer.schedule_at(at, || {}).expect("it runs"),
+                "schedule_value" => {
+                    _ = timer.schedule_value(delay, turn, drop).expect("it runs");
+                }
                 "schedule_within" => {
                     _ = timer.schedule_within(delay..=delay * 2, || {}).expect("it runs");
                 }
@@ -694,6 +697,10 @@ impl Kind for Map {
                 _ = black_box(map.next_deadline());
             }
             "iter" => _ = black_box(map.iter().count()),
+            "iter_mut" => _ = black_box(map.iter_mut().count()),
+            "get_or_insert_with" => {
+                _ = black_box(map.get_or_insert_with(number, delay, || turn));
+            }
             "get" => _ = black_box(map.get(&number).is_some()),
             "get_mut" => _ = black_box(map.get_mut(&number).is_some()),
             "contains_key" => _ = black_box(map.contains_key(&number)),

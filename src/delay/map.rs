@@ -123,6 +123,18 @@ impl<K, V, S> Delayed<WheelMap<K, V, S>> {
         let ticks = self.hub().ticks;
         self.source.iter().map(move |(key, deadline, value)| (key, ticks.instant(deadline), value))
     }
+
+    /// Returns an iterator over all values, to change them in place. It is like
+    /// [`iter`](Self::iter) otherwise.
+    ///
+    /// Cost: O(n + p / 64).
+    pub fn iter_mut(
+        &mut self,
+    ) -> impl ExactSizeIterator<Item = (&K, Option<Instant>, &mut V)> + FusedIterator {
+        let ticks = self.hub().ticks;
+        let all = self.source.iter_mut();
+        all.map(move |(key, deadline, value)| (key, ticks.instant(deadline), value))
+    }
 }
 
 impl<K: Hash + Eq, V, S: BuildHasher> Delayed<WheelMap<K, V, S>> {
@@ -136,6 +148,22 @@ impl<K: Hash + Eq, V, S: BuildHasher> Delayed<WheelMap<K, V, S>> {
     /// is like [`insert`](Self::insert) otherwise.
     pub fn insert_at(&mut self, key: K, value: V, deadline: Instant) -> Option<V> {
         self.schedule(key, value, self.hub().ticks.deadline(deadline))
+    }
+
+    /// Returns the value of `key`, to change it in place. If `key` has none, inserts the value that
+    /// `make` returns, to come out `delay` from now.
+    pub fn get_or_insert_with(
+        &mut self,
+        key: K,
+        delay: Duration,
+        make: impl FnOnce() -> V,
+    ) -> &mut V {
+        let deadline = self.hub().deadline_after(delay);
+        let (named, needless) = self.source.find_or_insert_with(key, deadline, make);
+        if needless.is_none() {
+            self.hurry(deadline);
+        }
+        self.source.named(named).expect("it is there")
     }
 
     /// Moves the deadline of the value of `key` to `delay` from now, earlier or later than it was,

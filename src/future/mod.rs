@@ -33,6 +33,21 @@ impl Timer {
     }
 
     /// Returns a future that completes at `deadline`, or at once if that has passed. See [`Sleep`].
+    ///
+    /// If there may be no deadline, a sleep of [`Duration::MAX`] is of the same type and does not
+    /// end, so that a `select!` needs no special case:
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let timer = tickwheel::timer();
+    /// let deadline: Option<Instant> = None;
+    /// let never = || timer.sleep(Duration::MAX);
+    /// let ends = deadline.map_or_else(never, |deadline| timer.sleep_until(deadline));
+    /// assert!(timer.timeout(Duration::from_millis(1), ends).await.is_err());
+    /// # });
+    /// ```
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
         let shard = self.shard();
         Sleep::new(shard, shard.hub.ticks.deadline(deadline))

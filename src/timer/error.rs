@@ -52,7 +52,7 @@ impl<F> ScheduleError<F> {
         self.kind
     }
 
-    /// Returns the task.
+    /// Returns the task, or the value of [`schedule_value`](crate::Timer::schedule_value).
     pub fn into_task(self) -> F {
         self.task.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

@@ -198,7 +198,8 @@ impl Timer {
     }
 
     /// Returns how many timeouts wait; never more than the [limit](TimerBuilder::max_pending). A
-    /// repeating timeout does not wait while it runs.
+    /// repeating timeout does not wait while it runs, though its handle says that it is
+    /// [pending](crate::Status::Pending): it runs again.
     ///
     /// This counts shard by shard: a timeout that ends in one shard while another begins in the
     /// next may count twice, or not at all.
@@ -210,6 +211,30 @@ impl Timer {
     /// let timer = Timer::new();
     /// timer.schedule(Duration::from_secs(60), || {})?;
     /// assert_eq!(timer.pending(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// To wait until no task is left that waits or runs, give each task a clone of a sender: when
+    /// the last clone is dropped, the receiver of any channel ends, for a thread or in async code.
+    /// A task that panicked, that a caller cancelled or that `stop` returned and the caller dropped
+    /// has dropped its clone, too.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    /// use tickwheel::Timer;
+    ///
+    /// let timer = Timer::new();
+    /// let (is_left, none_is_left) = mpsc::channel::<()>();
+    /// for number in 0..10 {
+    ///     let is_left = is_left.clone();
+    ///     timer.schedule(Duration::from_millis(number), move || {
+    ///         println!("{number}");
+    ///         drop(is_left);
+    ///     })?;
+    /// }
+    /// drop(is_left);
+    /// assert!(none_is_left.recv().is_err()); // all have run
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]

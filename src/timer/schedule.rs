@@ -2,7 +2,7 @@
 
 use super::repeat::Repeating;
 use super::shard::Action;
-use super::task::{MissedTick, Next, RepeatingTask, Run};
+use super::task::{MissedTick, Next, OnceTask, RepeatingTask, Run};
 use super::timeout::Timeout;
 use super::{ScheduleError, Timer};
 use crate::Wheel;
@@ -39,6 +39,39 @@ impl Timer {
     {
         let deadline = self.engine.hub.deadline_after(delay);
         self.once(|_| deadline, task)
+    }
+
+    /// Schedules `task` to run once with `value`, `delay` from now. It is
+    /// [`schedule`](Self::schedule) for a value that the caller wants back if the timer does not
+    /// take it.
+    ///
+    /// # Errors
+    ///
+    /// As [`schedule`](Self::schedule), but the error gives the value back.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tickwheel::Timer;
+    ///
+    /// let timer = Timer::builder().max_pending(1).build()?;
+    /// let send = |message: String| println!("{message}");
+    /// timer.schedule_value(Duration::from_secs(1), "first".to_string(), send)?;
+    /// let refused = timer.schedule_value(Duration::from_secs(1), "second".to_string(), send);
+    /// assert_eq!(refused.unwrap_err().into_task(), "second");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn schedule_value<T, F>(
+        &self,
+        delay: Duration,
+        value: T,
+        task: F,
+    ) -> Result<Timeout, ScheduleError<T>>
+    where
+        T: Send + 'static,
+        F: FnOnce(T) + Send + 'static,
+    {
+        let deadline = self.engine.hub.deadline_after(delay);
+        self.place(|_| deadline, value, |value| Box::new(move || task(value)))
     }
 
     /// Schedules `task` to run once, at `deadline`, or at once if that has passed, and returns the
@@ -212,15 +245,26 @@ impl Timer {
     where
         F: FnOnce() + Send + 'static,
     {
-        let (shard, task) = (self.shard(), Box::new(task));
+        let placed = self.place(choose, Box::new(task), |task| task);
+        placed.map_err(|error| ScheduleError::new(error.kind(), *error.into_task()))
+    }
+
+    /// Schedules what `boxed` makes of `given`, which an error gives back.
+    fn place<G>(
+        &self,
+        choose: impl FnOnce(&mut Wheel<Action>) -> u64,
+        given: G,
+        boxed: impl FnOnce(G) -> OnceTask,
+    ) -> Result<Timeout, ScheduleError<G>> {
+        let shard = self.shard();
         match shard.admit() {
             Ok(mut state) => {
                 let deadline = choose(&mut state.wheel);
-                let key = state.schedule(deadline, Action::Once(task));
+                let key = state.schedule(deadline, Action::Once(boxed(given)));
                 shard.release(state, deadline);
                 Ok(Timeout::once(shard, key, deadline))
             }
-            Err(kind) => Err(ScheduleError::new(shard.rejects(kind), *task)),
+            Err(kind) => Err(ScheduleError::new(shard.rejects(kind), given)),
         }
     }
 

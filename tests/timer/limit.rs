@@ -39,6 +39,8 @@ fn one_too_many_comes_back(mode: Mode) {
     error.into_task()();
     assert_eq!((ran.get(), dropped.get()), (1, 1));
 
+    let error = manual.timer.schedule_value(ms(5), vec![7], |_| unreachable!()).expect_err("full");
+    assert_eq!((error.kind(), error.into_task()), (ScheduleErrorKind::Full, vec![7]));
     assert!(manual.timer.schedule_at(manual.at(0), || {}).is_err());
     for missed in [MissedTick::Burst, MissedTick::Delay] {
         let again = || ControlFlow::<()>::Continue(());

@@ -202,6 +202,10 @@ impl Subject for WheelMap<u64, u64> {
             "now" => _ = black_box(self.now()),
             "mode" => _ = black_box(self.mode()),
             "iter" => _ = black_box(self.iter().count()),
+            "iter_mut" => _ = black_box(self.iter_mut().count()),
+            "get_or_insert_with" => {
+                _ = black_box(self.get_or_insert_with(u64::MAX - turn / 2, tick, || turn));
+            }
             "retain" => self.retain(|_, _| turn % 2 == 0),
             "drain" => _ = self.drain().count(),
             "clear" => self.clear(),

@@ -19,6 +19,7 @@ in_each_mode! {
     a_replaced_key_counts_as_scheduled_anew,
     a_replaced_key_keeps_the_key_that_was_there,
     keys_are_found_by_what_they_borrow_as,
+    a_value_is_made_once_and_changed_in_place,
     due_and_not_handed_out_it_can_be_replaced_moved_and_removed,
     a_drain_gives_all_and_a_leaked_one_loses_nothing,
     bounded_expiry_hands_out_the_same,
@@ -292,6 +293,23 @@ fn keys_are_found_by_what_they_borrow_as(mode: Mode) {
     assert_eq!(map.remove("a"), None);
     assert_eq!((map.get("a"), map.deadline("a")), (None, None));
     assert!(!map.reschedule("a", 30));
+}
+
+fn a_value_is_made_once_and_changed_in_place(mode: Mode) {
+    let mut map = WheelMap::new(mode);
+    for key in 0..100 {
+        assert_eq!(*map.get_or_insert_with(key % 10, 10 + key % 10, || key), key % 10);
+    }
+    *map.get_or_insert_with(3, 99, || unreachable!("it is there")) += 1_000;
+    for (key, deadline, value) in map.iter_mut() {
+        assert_eq!(deadline, 10 + key);
+        *value += 100;
+    }
+    map.check();
+    let come: Vec<_> =
+        std::iter::from_fn(|| map.expire(99)).map(|expired| (expired.key, expired.value)).collect();
+    let wanted = (0..10).map(|key| (key, 100 + if key == 3 { 1_003 } else { key }));
+    assert!(come.into_iter().eq(wanted));
 }
 
 fn due_and_not_handed_out_it_can_be_replaced_moved_and_removed(mode: Mode) {

@@ -49,6 +49,39 @@ use core::time::Duration;
 /// assert_eq!(fired.load(Ordering::Relaxed), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// # Tests of async code
+///
+/// Moving the clock returns when the worker has woken each task that waits, and it is for their
+/// executor to run them. A test that also waits for what they do runs them on its own thread, until
+/// all of them wait again:
+///
+/// ```
+/// use futures::executor::LocalPool;
+/// use futures::task::SpawnExt;
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use tickwheel::{ManualClock, Timer, delay_channel};
+///
+/// let (clock, mut pool) = (ManualClock::new(), LocalPool::new());
+/// let timer = Timer::builder().clock(clock.clone()).build()?;
+/// let (sender, mut receiver) = delay_channel(&timer);
+/// let sum = Arc::new(AtomicU32::new(0));
+/// let received = Arc::clone(&sum);
+/// pool.spawner().spawn(async move {
+///     while let Some(Ok(due)) = receiver.next().await {
+///         received.fetch_add(due.value, Ordering::Relaxed);
+///     }
+/// })?;
+///
+/// sender.insert(7, Duration::from_secs(3_600))?;
+/// pool.run_until_stalled(); // the consumer waits
+/// clock.advance(Duration::from_secs(3_600));
+/// pool.run_until_stalled(); // it has received what was due
+/// assert_eq!(sum.load(Ordering::Relaxed), 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct ManualClock(Arc<Manual>);
 
