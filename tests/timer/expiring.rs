@@ -784,6 +784,21 @@ fn after_the_timer_was_stopped_what_callers_had_found_expired_makes_room() {
 }
 
 #[test]
+fn a_timer_that_is_stopped_takes_no_turn_of_a_map() {
+    let (manual, told) = (Manual::with(|builder| builder), Count::default());
+    let count = told.clone();
+    let map = ExpiringMap::builder().on_expired(move |_, _| count.add()).build(&manual.timer);
+    map.insert(1, 1, ms(50)).unwrap();
+    thread::scope(|scope| {
+        while_the_worker_is_held_up(&manual, |_| {
+            scope.spawn(|| manual.timer.stop());
+            wait_until(|| manual.timer.is_stopped());
+        });
+    });
+    assert_eq!((told.get(), map.len(), map.get(&1)), (0, 1, None));
+}
+
+#[test]
 fn a_timer_is_stopped_inside_a_hook() {
     let manual = Manual::with(|builder| builder);
     let (timer, count) = (manual.timer.clone(), Count::default());
