@@ -172,8 +172,8 @@ fn workers_share_the_partitions_and_each_timeout_goes_to_one() {
     let lease = Duration::from_secs(1);
     let workers: Vec<DurableTimer> = (0..3).map(|_| worker(&url, lease)).collect();
     until("the shares settle", || {
-        let shares: Vec<usize> = workers.iter().map(|worker| worker.stats().partitions).collect();
-        shares.iter().sum::<usize>() == 64 && shares.iter().all(|&share| share <= 22)
+        // Those that were connected first have what cannot be divided.
+        workers.iter().map(|worker| worker.stats().partitions).eq([22, 21, 21])
     });
     let (sender, receiver) = mpsc::channel();
     let consumers: Vec<_> = workers

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use postgres::Client;
-use tickwheel_durable::store::{Change, Store};
+use tickwheel_durable::store::{Change, Limit, Position, Start, Store};
 use tickwheel_durable::{Cancelled, Due, DurableTimer, PostgresStore, Scheduled, schedule_in};
 
 use super::{HOUR, LONG, now, received, take, until, worker};
@@ -426,6 +426,26 @@ fn a_partition_that_somebody_has_locked_holds_up_no_other() {
     assert_eq!((timer.stats().errors, timer.stats().partitions), (0, 64));
 }
 
+/// So a worker asks for its share at the next look, and not at the next renewal.
+#[test]
+fn a_look_tells_that_somebody_has_given_partitions_back() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let [mut one, mut other] = [(); 2].map(|()| PostgresStore::connect(&url).unwrap());
+    let all = Store::lease(&mut one, true, &[]).unwrap().held;
+    assert_eq!((all.len(), Store::lease(&mut other, true, &[]).unwrap().held.len()), (64, 0));
+    let looks = |store: &mut PostgresStore| {
+        let from = [Start { lease: all[0], after: Position::start() }];
+        store.load(&from, 0, Limit { rows: 1, bytes: 1 }).unwrap().has_free
+    };
+    assert!(!looks(&mut other));
+    let given_back: Vec<u32> = all[..32].iter().map(|lease| lease.partition).collect();
+    assert_eq!(Store::lease(&mut one, true, &given_back).unwrap().held.len(), 32);
+    assert!(looks(&mut other));
+    assert_eq!(Store::lease(&mut other, true, &[]).unwrap().held.len(), 32);
+    assert!(!looks(&mut one));
+}
+
 /// What a dead worker has left is in the future then.
 #[test]
 fn after_the_clock_was_set_back_a_dead_worker_is_succeeded_within_two_leases() {
@@ -481,6 +501,27 @@ fn what_a_trigger_skips_is_refused_and_all_others_go_on() {
 }
 
 /// As while somebody makes the tables of another schema.
+#[test]
+fn an_ack_that_a_trigger_skips_holds_up_no_close_and_the_timeout_comes_again() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let timer = worker(&url, Duration::from_secs(30));
+    client(&url)
+        .batch_execute(
+            "create function skip() returns trigger language plpgsql as 'begin return null; end';
+             create trigger keep before delete on tickwheel_due for each row
+               execute function skip()",
+        )
+        .unwrap();
+    timer.schedule("kept", now(), b"").unwrap().wait().unwrap();
+    timer.recv().unwrap().unwrap().ack();
+    let closing = thread::spawn(move || timer.close().is_ok());
+    until("it is closed", || closing.is_finished());
+    assert!(closing.join().unwrap());
+    let next = worker(&url, Duration::from_secs(30));
+    assert_eq!(next.recv().unwrap().unwrap().name(), "kept");
+}
+
 #[test]
 fn with_the_lock_of_those_who_make_tables_held_a_worker_connects_all_the_same() {
     let Some(server) = Server::start() else { return };

@@ -60,7 +60,7 @@ pub(super) struct Partition {
 }
 
 /// How the store goes about it. Each is what keeps something from standing still.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Manners {
     /// A load goes on where the last one ended, and reads what is new by its transaction.
     pub(super) goes_on: bool,
