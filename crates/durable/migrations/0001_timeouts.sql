@@ -35,16 +35,25 @@ create index tickwheel_due_order on tickwheel_due (partition, deadline, name);
 -- And by this what was put behind what it has read.
 create index tickwheel_due_new on tickwheel_due (partition, put_by, deadline);
 
--- A dump brings the numbers of transactions that were.
+-- A dump brings the numbers of transactions that were, and an update of a deadline by hand brings
+-- those of the row before.
 create function tickwheel_put_now() returns trigger
 language plpgsql as $$
 begin
     new.put_by := pg_current_xact_id();
+    if tg_op = 'UPDATE' then
+        new.number := nextval('tickwheel_number');
+    end if;
     return new;
 end
 $$;
 create trigger tickwheel_due_put_now before insert on tickwheel_due
     for each row when (new.put_by <> pg_current_xact_id())
+    execute function tickwheel_put_now();
+-- What is set aside keeps its number.
+create trigger tickwheel_due_moved before update on tickwheel_due
+    for each row when (new.deadline <> old.deadline and new.number = old.number
+        and new.deadline < 9223372036854775807)
     execute function tickwheel_put_now();
 
 -- What could not be read, and was set aside.
@@ -100,15 +109,20 @@ declare
     count bigint;
 begin
     return query
-    insert into tickwheel_due as due (name, deadline, payload)
-    select * from unnest(names, deadlines, payloads) u(name, deadline, payload)
-    order by u.name collate "C"
-    on conflict (name) do update set deadline = excluded.deadline, payload = excluded.payload,
-        number = excluded.number, attempt = 0, put_by = excluded.put_by
-    returning due.name, due.number, due.xmax = 0, due.partition;
+    with put as (
+        insert into tickwheel_due as due (name, deadline, payload)
+        select * from unnest(names, deadlines, payloads) u(name, deadline, payload)
+        order by u.name collate "C"
+        on conflict (name) do update set deadline = excluded.deadline, payload = excluded.payload,
+            number = excluded.number, attempt = 0, put_by = excluded.put_by
+        returning due.*, due.xmax = 0 as is_new)
+    select put.name, put.number, put.is_new, put.partition
+    from put join unnest(names, deadlines, payloads) u(name, deadline, payload)
+        on put.name = u.name and put.deadline = u.deadline
+            and put.payload is not distinct from u.payload;
     get diagnostics count = row_count;
     if count < cardinality(names) then
-        raise exception 'a trigger has skipped a timeout';
+        raise exception 'a trigger has skipped or changed a timeout';
     end if;
 end
 $$;
@@ -198,7 +212,8 @@ do $$
 declare
     function text;
 begin
-    foreach function in array array['tickwheel_put(text[], bigint[], bytea[])',
+    foreach function in array array['tickwheel_put_now()',
+        'tickwheel_put(text[], bigint[], bytea[])',
         'tickwheel_schedule(text, timestamptz, bytea)', 'tickwheel_cancel(text)',
         'tickwheel_set_aside(int[], bigint[], text[], bigint[], bigint, bigint, bigint[])']
     loop
@@ -207,3 +222,5 @@ begin
     end loop;
 end
 $$;
+-- The join in it is one of as many as are put.
+alter function tickwheel_put(text[], bigint[], bytea[]) set enable_hashjoin = on;

@@ -84,8 +84,8 @@ pub enum Error {
         /// What was wrong.
         reason: &'static str,
     },
-    /// Consumers hold as many timeouts as they may, and have settled none for long: what is due
-    /// waits for them.
+    /// Consumers hold timeouts and have settled none for long: what is due waits for them, because
+    /// they hold as many as they may or because they take none.
     Held {
         /// How many they hold.
         timeouts: usize,

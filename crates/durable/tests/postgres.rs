@@ -4,6 +4,7 @@ mod live;
 #[cfg(feature = "cli")]
 mod operator;
 mod pooler;
+mod refused;
 mod server;
 #[cfg(feature = "tls")]
 mod tls;

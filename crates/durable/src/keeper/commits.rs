@@ -79,11 +79,19 @@ impl<T> Keeper<T> {
         let settled = self.flights.take_settled(call.settlements.len());
         let mut fenced = Vec::new();
         for ((number, settled), outcome) in settled.into_iter().zip(done.outcomes) {
-            if outcome == Outcome::Locked && !self.closing {
-                self.flights.try_again(now, number, settled);
+            let is_refused = matches!(outcome, Outcome::Refused(_));
+            if !self.closing && (is_refused || outcome == Outcome::Locked) {
+                let (name, times) = self.flights.try_again(now, number, settled);
+                // The longer it lasts, the rarer it is told.
+                if let Outcome::Refused(why) = outcome
+                    && times.is_power_of_two()
+                {
+                    self.troubles.push(not_settled(&name, why));
+                }
                 continue;
             }
             let ended = self.flights.end(number);
+            let mut lose = |why: String| self.lost = Some(not_settled(&ended.name, why));
             match outcome {
                 Outcome::Settled(None) => self.counts.acked += 1,
                 Outcome::Settled(Some(row)) => {
@@ -93,8 +101,13 @@ impl<T> Keeper<T> {
                 Outcome::Fenced => {
                     self.counts.fenced += 1;
                     fenced.push((ended.lease.partition, Position::before(ended.deadline)));
+                    if self.closing {
+                        lose("another worker has its partition".to_owned());
+                    }
                 }
-                Outcome::Gone | Outcome::Locked => {}
+                Outcome::Locked => lose("somebody else has locked it".to_owned()),
+                Outcome::Refused(why) => lose(why),
+                Outcome::Gone => {}
             }
         }
         self.flights.settled_since = now.steady;
@@ -164,6 +177,10 @@ impl<T> Keeper<T> {
             self.front.halve();
         }
     }
+}
+
+fn not_settled(name: &str, why: String) -> Error {
+    Error::store(format!("settle {name:?}"), why)
 }
 
 /// The bytes of changes at which a commit is full: one that takes too long fails as a whole.

@@ -30,12 +30,12 @@ pub(super) struct Flights {
 
 #[derive(Debug)]
 pub(super) struct Flight {
-    name: Arc<str>,
+    pub(super) name: Arc<str>,
     pub(super) deadline: u64,
     pub(super) lease: Lease,
     pub(super) bytes: usize,
     pub(super) is_settled: bool,
-    /// How often it was locked.
+    /// How often it was locked or refused.
     locked: u32,
 }
 
@@ -93,8 +93,9 @@ impl Flights {
         self.settled.push_back((number, settled));
     }
 
-    /// Lets the settlement of one that is locked in the store be tried again.
-    pub(super) fn try_again(&mut self, now: Now, number: u64, settled: Settled) {
+    /// Lets the settlement of one that is locked in the store, or refused, be tried again. Returns
+    /// its name, and how often it was.
+    pub(super) fn try_again(&mut self, now: Now, number: u64, settled: Settled) -> (Arc<str>, u32) {
         let flight = self.by_number.get_mut(&number).expect("it is in flight");
         if flight.locked == 0 {
             self.locked_count += 1;
@@ -107,6 +108,7 @@ impl Flights {
         // Many share one wait.
         let again = (now.steady.saturating_add(pause) / LOCKED_PAUSE + 1) * LOCKED_PAUSE;
         self.locked.entry(again).or_default().push((number, settled));
+        (flight.name.clone(), flight.locked)
     }
 
     /// Takes up again what was locked.

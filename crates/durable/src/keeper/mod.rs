@@ -59,7 +59,7 @@ pub(crate) struct Keeper<T> {
     refreshed: u32,
     /// The kind of call that was made last.
     turn: u8,
-    /// The steady time since when consumers hold as many as they may, and have settled none.
+    /// The steady time since when something waits for consumers, and they have settled none.
     held_since: Option<u64>,
 
     lease_pause: Pause,
@@ -387,13 +387,7 @@ impl<T> Keeper<T> {
             return;
         }
         let time = self.tenure.time(now);
-        if self.has_room_to_fly() || self.closing || self.flights.unsettled == 0 {
-            self.held_since = None;
-        } else if *self.held_since.get_or_insert(now.steady) + HELD <= now.steady {
-            // Again in a minute.
-            self.held_since = None;
-            self.troubles.push(Error::Held { timeouts: self.flights.unsettled });
-        }
+        self.notice_held(now, outbox);
         while self.has_room_to_fly() {
             let Some(row) = self.front.expire(time) else { return };
             let lease = self.tenure.lease(row.partition);
@@ -403,6 +397,27 @@ impl<T> Keeper<T> {
             self.counts.late_max = self.counts.late_max.max(late);
             self.counts.late_total = self.counts.late_total.saturating_add(late);
             outbox.push(now.steady, row, lease.epoch);
+        }
+    }
+
+    /// Notices that what is due waits for consumers for long: they hold as many as they may, or
+    /// they hold some and take no other.
+    fn notice_held(&mut self, now: Now, outbox: &Outbox) {
+        let (held, waiting) = (self.flights.unsettled - outbox.len(), outbox.len());
+        // Where there is room, a consumer that takes is not stuck.
+        let (waits, timeouts, taken) = match self.has_room_to_fly() {
+            true => (0 < held && 0 < waiting, held, outbox.asked().unwrap_or_default()),
+            false => (0 < self.flights.unsettled, self.flights.unsettled, 0),
+        };
+        if self.closing || !waits {
+            self.held_since = None;
+            return;
+        }
+        let settled = *self.held_since.get_or_insert(now.steady);
+        if settled.max(taken) + HELD <= now.steady {
+            // Again in a minute.
+            self.held_since = None;
+            self.troubles.push(Error::Held { timeouts });
         }
     }
 
@@ -440,8 +455,11 @@ impl<T> Keeper<T> {
     }
 
     fn leased(&mut self, now: Now, outbox: &mut Outbox, call: LeaseCall, leases: Leases) {
-        if call.is_last {
-            self.released = true;
+        // What it did not know of, because the leases had run out or an answer was lost, goes back
+        // too.
+        self.released = call.is_last
+            && leases.held.iter().all(|lease| call.given_back.contains(&lease.partition));
+        if self.released {
             return;
         }
         if call.wanted && !self.wanted {

@@ -33,6 +33,11 @@ impl Outbox {
         self.asked.is_some()
     }
 
+    /// The steady time since which nobody has taken what waits.
+    pub(super) fn asked(&self) -> Option<u64> {
+        self.asked
+    }
+
     /// Notices that nobody has asked since that steady time, though something waits.
     pub(super) fn notice_abandoned(&mut self, since: u64) {
         if !self.waiting.is_empty() && self.asked.is_some_and(|asked| asked < since) {

@@ -87,7 +87,7 @@ pub trait Store: Send {
     ///   was lost would look like a row that is still in flight.
     /// - A settlement does nothing if the row of that name has another number, and nothing if the
     ///   epoch is not the newest of that partition.
-    /// - One row that somebody else has locked holds up no other.
+    /// - One row that somebody else has locked, or that cannot be changed, holds up no other.
     fn commit(&mut self, settlements: &[Settlement], changes: &[Change]) -> Result<Done, Error>;
 
     /// Returns the row of this name.
@@ -413,6 +413,8 @@ pub enum Outcome {
     Fenced,
     /// Somebody else has locked the row. Nothing was done; it is to be tried again.
     Locked,
+    /// The store refuses it, and says why. Nothing was done; it is to be tried again.
+    Refused(String),
 }
 
 /// What came of a [`Change`].

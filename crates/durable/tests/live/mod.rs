@@ -943,5 +943,8 @@ fn a_worker_a_caller_and_an_operator_need_what_the_readme_grants() {
         let error = connect(&url).unwrap_err().to_string();
         assert!(error.contains("in the schema timers"), "{error}");
     }
+    caller.batch_execute("select timers.tickwheel_schedule('late', 'infinity', '')").unwrap();
+    client(&of("operator")).batch_execute("update timers.tickwheel_due set deadline = 1").unwrap();
+    take_all(&[&timer], HashSet::from(["late".to_owned()]));
     timer.close().unwrap();
 }

@@ -118,6 +118,31 @@ fn consumers_that_settle_nothing_for_a_minute_are_told_of() {
     assert_eq!(told(&world), 2, "once a minute");
 }
 
+/// One that hangs has one of many places, and nobody takes what is in the others.
+#[test]
+fn a_consumer_that_takes_nothing_more_for_a_minute_is_told_of() {
+    let mut world = World::new(1);
+    world.config = Config { near_rows: 60, near_bytes: 1 << 20, in_flight: 50, ..world.config };
+    world.restart();
+    for name in 0..20 {
+        world.put(&format!("{name}"), 0);
+    }
+    world.settle_down();
+    let told = |world: &World| {
+        let is_told = |error: &Error| matches!(error, Error::Held { timeouts: 3 });
+        world.keeper.troubles.iter().filter(|error| is_told(error)).count()
+    };
+    for _ in 0..3 {
+        world.take();
+        world.pass(40_000);
+        assert_eq!(told(&world), 0, "one was taken");
+    }
+    world.pass(30_000);
+    assert_eq!(told(&world), 1);
+    world.pass(100_000);
+    assert_eq!(told(&world), 2, "once a minute");
+}
+
 #[test]
 fn consumers_that_settle_no_large_payload_for_a_minute_are_told_of() {
     let mut world = World::new(1);

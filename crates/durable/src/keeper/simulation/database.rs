@@ -27,6 +27,8 @@ pub(super) struct Database {
     pub(super) manners: Manners,
     /// Names that a foreign transaction has touched, and when it ends.
     locks: HashMap<Arc<str>, u64>,
+    /// Names whose rows a trigger keeps, and until when.
+    refused: HashMap<Arc<str>, u64>,
     /// When the workers that wait for such a lock let go of their partitions.
     shared: HashMap<u32, u64>,
     /// The deadlines of deleted rows that a foreign snapshot keeps, sorted, by partition. `None`:
@@ -91,6 +93,7 @@ impl Database {
             latency: rng.u64(1..20),
             manners: GOOD,
             locks: HashMap::new(),
+            refused: HashMap::new(),
             shared: HashMap::new(),
             dead: None,
             seen: HashMap::new(),
@@ -108,6 +111,11 @@ impl Database {
     /// A foreign transaction touches this name, and ends then.
     pub(super) fn lock(&mut self, name: &str, until: u64) {
         self.locks.insert(name.into(), until);
+    }
+
+    /// A trigger keeps the row of this name until then.
+    pub(super) fn refuse(&mut self, name: &str, until: u64) {
+        self.refused.insert(name.into(), until);
     }
 
     /// A foreign snapshot keeps what is deleted from now on.
@@ -353,6 +361,7 @@ impl Database {
     /// Commits, and returns how long that takes.
     pub(super) fn commit(&mut self, time: u64, call: &CommitCall<Arc<str>>) -> (Done, u64) {
         self.locks.retain(|_, until| time < *until);
+        self.refused.retain(|_, until| time < *until);
         let waits = |name: &Arc<str>| self.locks.get(name).map_or(0, |until| until - time);
         let settled = call.settlements.iter().map(|settlement| waits(&settlement.held.name));
         let changed = call.changes.iter().map(|change| waits(&change.name));
@@ -381,8 +390,10 @@ impl Database {
     ) -> Done {
         let mut done = Done::default();
         for settlement in &call.settlements {
-            let outcome = match is_locked(&settlement.held.name) {
-                true => Outcome::Locked,
+            let name = &settlement.held.name;
+            let outcome = match self.refused.contains_key(name) {
+                _ if is_locked(name) => Outcome::Locked,
+                true => Outcome::Refused("a trigger".to_owned()),
                 false => self.tables.settle(settlement),
             };
             if let (Outcome::Settled(_), Some(dead)) = (&outcome, &mut self.dead) {
@@ -393,8 +404,9 @@ impl Database {
             done.outcomes.push(outcome);
         }
         for change in &call.changes {
-            done.changed.push(match is_locked(&change.name) {
-                true => Err(Error::store("put or cancel it", "somebody has locked the name")),
+            let is_refused = is_locked(&change.name) || self.refused.contains_key(&change.name);
+            done.changed.push(match is_refused {
+                true => Err(Error::store("put or cancel it", "it is locked, or a trigger")),
                 false => Ok(self.tables.change(change)),
             });
         }

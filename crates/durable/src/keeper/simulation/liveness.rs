@@ -461,12 +461,15 @@ fn a_name_that_somebody_has_locked_holds_up_no_other_and_no_lease_is_lost() {
 
 /// More than a worker may have settled and not committed.
 #[test]
-fn hundreds_of_names_that_somebody_has_locked_hold_up_no_other() {
+fn hundreds_of_names_that_are_locked_or_refused_hold_up_no_other() {
     let lock_many = |database: &mut Database, time| {
         for n in 0..180 {
             let name = format!("locked {n}");
             database.put(&Change::put(&name, time + database.clock + 100, &[]));
-            database.lock(&name, time + 20_000);
+            match n % 2 {
+                0 => database.lock(&name, time + 20_000),
+                _ => database.refuse(&name, time + 20_000),
+            }
         }
         time + 20_000
     };

@@ -384,6 +384,103 @@ fn the_more_workers_the_longer_acks_wait_unless_they_take_the_room_of_what_is_du
     assert_eq!(commits_at(8, 4), (1, 1));
 }
 
+/// The store told of it, and who closes the timer must hear that it comes again.
+#[test]
+fn close_tells_that_the_last_ack_was_not_committed() {
+    let refused = || Outcome::Refused("a trigger".to_owned());
+    for (outcome, is_lost) in [
+        (Outcome::Settled(None), false),
+        (Outcome::Gone, false),
+        (Outcome::Locked, true),
+        (Outcome::Fenced, true),
+        (refused(), true),
+    ] {
+        let (mut keeper, mut outbox) = holds_one();
+        keeper.settle(now(2), 1, Settled::Ack);
+        keeper.close(&mut outbox, true);
+        while keeper.in_flight() + keeper.bytes() > 0 {
+            match keeper.poll(now(2), &mut outbox) {
+                Some(Call::Commit(call)) => {
+                    let done = Done { outcomes: vec![outcome.clone()], changed: Vec::new() };
+                    keeper.answer(now(2), &mut outbox, Answer::Commit(call, Ok(done)));
+                }
+                Some(Call::Lease(call)) => {
+                    keeper.answer(now(2), &mut outbox, Answer::Lease(call, Ok(leases(1_000_202))));
+                }
+                Some(Call::Load(call)) => answer_load(&mut keeper, &mut outbox, now(2), call),
+                call => past(&mut keeper, &mut outbox, now(2), call),
+            }
+        }
+        assert_eq!(keeper.lost().is_some(), is_lost, "{outcome:?}");
+    }
+}
+
+#[test]
+fn what_the_store_refuses_is_tried_again_and_told_more_and_more_rarely() {
+    let (mut keeper, mut outbox) = holds_one();
+    keeper.settle(now(2), 1, Settled::Ack);
+    let (mut refused, mut told) = (0, Vec::new());
+    let mut at = 10;
+    while refused < 20 {
+        match keeper.poll(now(at), &mut outbox) {
+            Some(Call::Commit(call)) => {
+                refused += 1;
+                let outcomes = vec![Outcome::Refused("a trigger".to_owned())];
+                let done = Done { outcomes, changed: Vec::new() };
+                keeper.answer(now(at), &mut outbox, Answer::Commit(call, Ok(done)));
+                told.extend(keeper.troubles.drain(..).map(|_| refused));
+            }
+            Some(Call::Lease(call)) => {
+                let leases = leases(1_000_200 + at);
+                keeper.answer(now(at), &mut outbox, Answer::Lease(call, Ok(leases)));
+            }
+            Some(Call::Load(call)) => answer_load(&mut keeper, &mut outbox, now(at), call),
+            Some(call) => past(&mut keeper, &mut outbox, now(at), Some(call)),
+            None => at = keeper.wake(now(at)).max(at + 1),
+        }
+    }
+    assert_eq!(told, [1, 2, 4, 8, 16]);
+    assert_eq!(outbox.len(), 0, "it is in flight");
+}
+
+/// After an outage it does not know what it has, and an answer may have been lost.
+#[test]
+fn a_worker_that_closes_gives_back_what_it_does_not_know_of() {
+    let mut keeper: Keeper<()> = Keeper::new(config());
+    let mut outbox = received();
+    lease(&mut keeper, &mut outbox, now(0), Ok(leases(1_000_000)));
+    // Longer than the lease.
+    keeper.close(&mut outbox, true);
+    let Some(Call::Lease(call)) = keeper.poll(now(70_000), &mut outbox) else { panic!("gives") };
+    assert!(call.given_back.is_empty() && !call.wanted);
+    let held = leases(1_070_000);
+    keeper.answer(now(70_000), &mut outbox, Answer::Lease(call, Ok(held)));
+    let Some(Call::Lease(call)) = keeper.poll(now(70_000), &mut outbox) else { panic!("gives") };
+    assert_eq!((&call.given_back[..], call.wanted), (&[0][..], false));
+    // Somebody has locked it: once is enough.
+    let held = leases(1_070_000);
+    keeper.answer(now(70_000), &mut outbox, Answer::Lease(call, Ok(held)));
+    assert!(keeper.is_closed() && keeper.lost().is_none());
+}
+
+/// A keeper whose consumer holds the one timeout that there is.
+fn holds_one() -> (Keeper<()>, Outbox) {
+    let (mut keeper, mut outbox) = (Keeper::new(config()), received());
+    lease(&mut keeper, &mut outbox, now(0), Ok(leases(1_000_200)));
+    while let Some(call) = keeper.poll(now(1), &mut outbox) {
+        match call {
+            Call::Load(call) => answer_load(&mut keeper, &mut outbox, now(1), call),
+            call => past(&mut keeper, &mut outbox, now(1), Some(call)),
+        }
+    }
+    outbox.take(1).expect("it is due");
+    (keeper, outbox)
+}
+
+fn now(steady: u64) -> Now {
+    Now { wall: 0, steady }
+}
+
 /// An outbox that somebody takes from.
 fn received() -> Outbox {
     let mut outbox = Outbox::default();

@@ -405,7 +405,7 @@ impl Simulation {
                     self.expected.extend(row.iter().map(|row| (database, row.number)));
                 }
                 Outcome::Fenced => told.fenced += 1,
-                Outcome::Gone | Outcome::Locked => {}
+                Outcome::Gone | Outcome::Locked | Outcome::Refused(_) => {}
             }
         }
     }
@@ -511,10 +511,13 @@ impl Simulation {
         let database = self.rng.usize(0..self.databases.len());
         let until = self.time + self.rng.u64(0..LEASE * 3);
         match self.rng.u32(0..6) {
-            // Somebody's transaction is left open.
+            // Somebody's transaction is left open, or somebody's trigger keeps it.
             0 => {
                 let name = format!("{}", self.rng.u32(0..3_000));
-                self.databases[database].lock(&name, until);
+                match self.rng.bool() {
+                    true => self.databases[database].lock(&name, until),
+                    false => self.databases[database].refuse(&name, until),
+                }
             }
             1 => {
                 self.databases[database].heals_at = self.time + self.rng.u64(0..LEASE / 2);

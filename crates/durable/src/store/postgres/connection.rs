@@ -7,7 +7,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row};
 
 use super::connect::Guard;
-use crate::store::{Change, Changed, Done, Settlement};
+use crate::store::{Change, Done, Outcome, Settlement};
 
 /// A connection to the database, or to a pooler that lends one for each transaction: no statement
 /// has a name, and no setting outlives its transaction.
@@ -87,7 +87,8 @@ impl Connection {
     }
 
     /// Commits what it can, after [`commit`](Self::commit) failed. It leaves out only the rows that
-    /// another transaction has locked, and the requests that the server refuses.
+    /// another transaction has locked, what the server refuses, and the last for which there is no
+    /// time.
     pub(super) async fn commit_what_can_be(
         &self,
         settlements: &[Settlement],
@@ -95,62 +96,91 @@ impl Connection {
     ) -> Result<Done, Error> {
         self.execute("rollback").await?;
         self.begin().await?;
-        let settled = settlements.iter().map(|settled| &*settled.held.name);
-        let names: HashSet<&str> =
-            settled.chain(changes.iter().map(|change| &*change.name)).collect();
-        let names: Vec<&str> = names.into_iter().collect();
-        let locked = self.lock(&names).await?;
-        let outcomes = self.settle_unlocked(settlements, &locked).await?;
-        let is_locked = |change: &&Change| locked.contains(&*change.name);
-        let free: Vec<Change> =
-            changes.iter().filter(|change| !is_locked(change)).cloned().collect();
-        let mut free = self.change_what_can_be(&free).await?.into_iter();
-        let changed = changes.iter().map_while(|change| match is_locked(&change) {
-            true => Some(Err(failed(change, "somebody else has locked it"))),
-            false => free.next(),
-        });
-        let changed = changed.collect();
+        // The failed commit has waited for the locks already. What is checked at the end of a
+        // commit would fail all of it.
+        let alone = "set local lock_timeout = 5; set constraints all immediate; savepoint part";
+        self.execute(alone).await?;
+        let settled = self.in_parts(
+            vec![settlements],
+            async |part| {
+                let work = async |free: &[Settlement]| self.settle(free).await;
+                self.unlocked(part, |settled| &settled.held.name, |_| Outcome::Locked, work).await
+            },
+            |_, error| Outcome::Refused(words(&error)),
+        );
+        let mut outcomes = settled.await?;
+        outcomes.resize(settlements.len(), Outcome::Locked);
+        let changed = self.in_parts(
+            runs(changes).flat_map(|run| run.chunks(PART)).collect(),
+            async |part| {
+                let work = async |free: &[Change]| self.change(free).await;
+                let locked = |change: &Change| Err(failed(change, LOCKED));
+                self.unlocked(part, |change| &change.name, locked, work).await
+            },
+            |change, error| Err(failed(change, error)),
+        );
+        let changed = changed.await?;
         self.end().await?;
         Ok(Done { outcomes, changed })
     }
 
-    /// Makes these changes, except for those that the server refuses, and the last for which there
-    /// is no time.
-    async fn change_what_can_be(
+    /// Does this work in parts, after each of which a savepoint is made. A part in which something
+    /// is refused is halved, until what is refused is alone. The last parts may be missing, because
+    /// there was no time for them.
+    async fn in_parts<A, R>(
         &self,
-        changes: &[Change],
-    ) -> Result<Vec<Result<Changed, crate::Error>>, Error> {
-        // The failed commit has waited for the locks already.
-        self.execute("set local lock_timeout = 5").await?;
+        mut left: Vec<&[A]>,
+        work: impl AsyncFn(&[A]) -> Result<Vec<R>, Error>,
+        refused: impl Fn(&A, Error) -> R,
+    ) -> Result<Vec<R>, Error> {
         let began = Instant::now();
-        let mut done = Vec::with_capacity(changes.len());
-        let mut left: Vec<&[Change]> = runs(changes).flat_map(|run| run.chunks(PART)).collect();
+        let mut done = Vec::new();
+        left.retain(|part| !part.is_empty());
         left.reverse();
-        self.execute("savepoint part").await?;
         while let Some(part) = left.pop() {
             if !done.is_empty() && self.limit / 6 < began.elapsed() {
                 // Else the call would end, and with it what is done.
                 break;
             }
-            let error = match self.change(part).await {
-                Ok(changed) => {
+            let error = match work(part).await {
+                Ok(parts) => {
                     self.execute("release part; savepoint part").await?;
-                    done.extend(changed);
+                    done.extend(parts);
                     continue;
                 }
                 Err(error) if error.as_db_error().is_none() => return Err(error),
                 Err(error) => error,
             };
             self.execute("rollback to part").await?;
-            if let [change] = part {
-                done.push(Err(failed(change, error)));
+            if let [one] = part {
+                done.push(refused(one, error));
             } else {
-                // One of the halves has the request that the server refuses.
+                // One of the halves has what the server refuses.
                 let (first, second) = part.split_at(part.len() / 2);
                 left.extend([second, first]);
             }
         }
         Ok(done)
+    }
+
+    /// Does this work, except for what is of a name that somebody else has locked.
+    async fn unlocked<A: Clone, R>(
+        &self,
+        part: &[A],
+        name: impl Fn(&A) -> &str,
+        locked: impl Fn(&A) -> R,
+        work: impl AsyncFn(&[A]) -> Result<Vec<R>, Error>,
+    ) -> Result<Vec<R>, Error> {
+        let names: Vec<&str> = part.iter().map(&name).collect();
+        let names = self.lock(&names).await?;
+        let is_free = |one: &&A| !names.contains(name(one));
+        let free: Vec<A> = part.iter().filter(is_free).cloned().collect();
+        let mut done = work(&free).await?.into_iter();
+        let done = part.iter().map(|one| match is_free(&one) {
+            true => done.next().expect("an answer for each"),
+            false => locked(one),
+        });
+        Ok(done.collect())
     }
 }
 
@@ -170,6 +200,11 @@ fn runs(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
         left = rest;
         Some(run)
     })
+}
+
+/// Returns what the server said: the driver says "db error" and leaves the rest to its source.
+fn words(error: &Error) -> String {
+    error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 pub(super) fn failed(
@@ -198,6 +233,8 @@ fn begin(limit: Duration) -> String {
          set local enable_mergejoin = off; set local jit = off;"
     )
 }
+
+const LOCKED: &str = "somebody else has locked it";
 
 /// So many changes are tried at once where some are refused: the fewer, the sooner it is known of
 /// the first.

@@ -95,11 +95,13 @@ const LOCK_MINE: &str = "select partition, epoch from tickwheel_partition where 
      order by partition for no key update skip locked";
 /// Its older leases that have not run out are removed. Those that have are not looked for, because
 /// a foreign snapshot may keep many. The clock is selected, because a call of it in each row would
-/// not be a condition of the index.
+/// not be a condition of the index. One that somebody else has locked runs out by itself.
 const RENEW: &str = "with renewed as (
        insert into tickwheel_worker
        values ($1, clock_timestamp() + $2 * interval '1 second', $3, $2 * interval '1 second'))
-     delete from tickwheel_worker where worker = $1 and until >= (select clock_timestamp())";
+     delete from tickwheel_worker where (worker, until) in (
+       select worker, until from tickwheel_worker
+       where worker = $1 and until >= (select clock_timestamp()) for update skip locked)";
 const SHARES: &str = "select (select count(*) from tickwheel_partition),
        count(distinct worker), count(distinct worker) filter (where worker < $1)
      from tickwheel_worker where wants and until >= (select clock_timestamp())";
@@ -115,8 +117,9 @@ const TAKE: &str = "update tickwheel_partition p set owner = $1, epoch = epoch +
        select from tickwheel_worker w
        where w.worker = p.owner and w.until >= (select clock_timestamp()))
      returning partition, epoch";
-const END: &str = "delete from tickwheel_worker
-     where worker = $1 and until >= (select clock_timestamp())";
+const END: &str = "delete from tickwheel_worker where (worker, until) in (
+       select worker, until from tickwheel_worker
+       where worker = $1 and until >= (select clock_timestamp()) for update skip locked)";
 const AHEAD: &str = "select worker, extract(epoch from until)::float8,
        extract(epoch from good_for)::float8
      from tickwheel_worker where until >= (select clock_timestamp())

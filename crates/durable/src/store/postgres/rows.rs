@@ -273,19 +273,32 @@ impl Connection {
         limit: Limit,
     ) -> Result<Page, Error> {
         let (most, bytes) = (signed(limit.rows as u64), signed(limit.bytes as u64));
-        let (deadline, until) = (signed(after.deadline), signed(until));
+        let (deadline, last) = (signed(after.deadline), signed(until));
         let name = &*after.name;
         let parameters: [Parameter<'_>; 5] = [
             (&deadline, Type::INT8),
             (&name, Type::TEXT),
-            (&until, Type::INT8),
+            (&last, Type::INT8),
             (&most, Type::INT8),
             (&bytes, Type::INT8),
         ];
-        self.begin().await?;
-        let rows = self.query(&list(), &parameters).await?;
-        self.end().await?;
         let mut page = Page::default();
+        self.begin().await?;
+        let rows = match self.query(&list(), &parameters).await {
+            Err(error) if is_of_rows(&error) && !is_out_of_time(&error) => {
+                self.execute("rollback").await?;
+                self.begin().await?;
+                let places: Vec<_> =
+                    (0..PARTITIONS as i32).map(|it| (it, deadline, name, last)).collect();
+                let all = Limit { bytes: usize::MAX, ..limit };
+                let found = self.set_aside(&places, all, None).await;
+                page.damaged = self.end_or_go_on(found, Vec::new).await?;
+                self.begin().await?;
+                self.query(&list(), &parameters).await?
+            }
+            rows => rows?,
+        };
+        self.end().await?;
         let mut is_cut = limit.rows <= rows.len();
         for row in &rows {
             match read_row(row, 0) {

@@ -50,24 +50,6 @@ impl Connection {
         Ok(outcomes)
     }
 
-    /// Settles as [`settle`](Self::settle) does, except for these names, which somebody else has
-    /// locked.
-    pub(super) async fn settle_unlocked(
-        &self,
-        settlements: &[Settlement],
-        locked: &HashSet<String>,
-    ) -> Result<Vec<Outcome>, Error> {
-        let is_locked = |settled: &&Settlement| locked.contains(&*settled.held.name);
-        let free: Vec<Settlement> =
-            settlements.iter().filter(|settled| !is_locked(settled)).cloned().collect();
-        let mut outcomes = self.settle(&free).await?.into_iter();
-        let outcomes = settlements.iter().map(|settled| match is_locked(&settled) {
-            true => Outcome::Locked,
-            false => outcomes.next().expect("an outcome for each"),
-        });
-        Ok(outcomes.collect())
-    }
-
     /// Locks the rows of these names, and returns the names of those that somebody else has locked.
     pub(super) async fn lock(&self, names: &[&str]) -> Result<HashSet<String>, Error> {
         let rows = self.query(UNLOCKED, &[(&names, Type::TEXT_ARRAY)]).await?;

@@ -153,7 +153,7 @@ fn live(rng: &mut Rng, store: &mut impl Store, mut rows: Rows, told: &mut Told) 
         if let (Some(mut after), Answer::Commit(_, Ok(done))) = (after, &answer) {
             let retried = done.outcomes.iter().filter_map(|outcome| match outcome {
                 Outcome::Settled(row) => row.as_ref(),
-                Outcome::Gone | Outcome::Fenced | Outcome::Locked => None,
+                _ => None,
             });
             let put = done.changed.iter().flatten().filter_map(|Changed { row, .. }| row.as_ref());
             for row in retried.chain(put) {

@@ -1,0 +1,180 @@
+//! What a database refuses or changes by rules of its own: constraints, triggers, its encoding.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tickwheel_durable::store::{Limit, Position, Store};
+use tickwheel_durable::{Cancelled, Due, DurableTimer, PostgresStore, Scheduled};
+
+use super::live::{schedule, take_all};
+use super::{HOUR, now, received, take, until, worker};
+use crate::server::{Server, client};
+
+#[test]
+fn what_the_database_refuses_to_settle_holds_up_its_name_alone_and_is_told() {
+    let Some(server) = Server::start() else { return };
+    let audit = |when: &str| {
+        format!(
+            "create table audit (name text references tickwheel_due {when});
+             insert into audit values ('bad 0'), ('bad 1')"
+        )
+    };
+    let trigger = |does: &str| {
+        format!(
+            "create function refuse() returns trigger language plpgsql as
+               $$ begin {does}; end $$;
+             create trigger refuse before delete or update on tickwheel_due for each row
+               when (old.name like 'bad %') execute function refuse()"
+        )
+    };
+    let no_trigger = "drop trigger refuse on tickwheel_due";
+    for (refuse, allow, why) in [
+        (audit(""), "drop table audit", "foreign key"),
+        (audit("deferrable initially deferred"), "drop table audit", "foreign key"),
+        (trigger("raise exception 'not today'"), no_trigger, "not today"),
+    ] {
+        let url = server.database();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let heard = told.clone();
+        let store = PostgresStore::connect(&url).unwrap().lease(Duration::from_secs(10));
+        let timer = DurableTimer::builder()
+            .on_error(move |error| heard.lock().unwrap().push(error.to_string()))
+            .open_store(store)
+            .unwrap();
+        let timer = received(timer);
+        schedule(&timer, "good", 100);
+        schedule(&timer, "bad", 2);
+        let held: Vec<Due> = (0..102).map(|_| take(&timer)).collect();
+        let mut sql = client(&url);
+        sql.batch_execute(&refuse).unwrap();
+        for due in held {
+            // An ack and a retry.
+            if due.name() == "bad 1" { due.retry(Duration::ZERO) } else { due.ack() }
+        }
+        until("all others are acked", || timer.stats().acked == 100);
+        take_all(&[&timer], schedule(&timer, "later", 20));
+        let far = timer.schedule("far", now() + HOUR, b"").unwrap();
+        assert_eq!(far.wait().unwrap(), Scheduled::New);
+        assert_eq!(timer.cancel("far").unwrap().wait().unwrap(), Cancelled::Cancelled);
+        for name in ["bad 0", "bad 1"] {
+            // No foreign key minds a retry.
+            let is_told = |told: &String| told.contains(name) && told.contains(why);
+            until("it is told", || {
+                why == "foreign key" && name == "bad 1" || told.lock().unwrap().iter().any(is_told)
+            });
+        }
+        assert_eq!((timer.stats().fenced, timer.stats().errors), (0, 0), "{why}");
+        sql.batch_execute(allow).unwrap();
+        take_all(&[&timer], HashSet::from(["bad 1".to_owned()]));
+        until("nothing is left", || timer.is_empty().unwrap());
+        timer.close().unwrap();
+    }
+}
+
+#[test]
+fn a_put_that_a_trigger_changes_fails_alone() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let timer = worker(&url, Duration::from_secs(30));
+    let mut other = client(&url);
+    other
+        .batch_execute(
+            "create function change() returns trigger language plpgsql as $$ begin
+               new.name := replace(new.name, 'NAME', 'name');
+               if new.name = 'deadline' then new.deadline := new.deadline + 3600000; end if;
+               if new.name = 'payload' then new.payload := 'another'; end if;
+               return new;
+             end $$;
+             create trigger change before insert on tickwheel_due for each row
+               execute function change()",
+        )
+        .unwrap();
+    let names = ["first", "NAME", "good 1", "deadline", "payload", "good 2"];
+    let commits = names.map(|name| timer.schedule(name, now() + HOUR, b"one").unwrap());
+    let puts = commits.map(|commit| commit.wait().is_ok());
+    assert_eq!(puts, [true, false, true, false, false, true]);
+    assert_eq!((timer.stats().errors, timer.len().unwrap()), (0, 3));
+    for name in ["NAME", "deadline", "payload"] {
+        let put = format!("select tickwheel_schedule('{name}', now(), '')");
+        let error = other.batch_execute(&put).unwrap_err();
+        let error = error.as_db_error().unwrap().message();
+        assert!(error.contains("a trigger"), "{error}");
+    }
+}
+
+/// As an operator may, who wants it now.
+#[test]
+fn a_deadline_that_is_updated_in_the_table_is_seen_at_once() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let timer = worker(&url, Duration::from_secs(10));
+    take_all(&[&timer], schedule(&timer, "first", 20));
+    // Of most partitions, of which one a minute is read again without a reason.
+    let names: HashSet<String> = (0..200).map(|n| format!("{n}")).collect();
+    let far = now() + HOUR;
+    let commits: Vec<_> =
+        names.iter().map(|name| timer.schedule(name, far, b"").unwrap()).collect();
+    assert!(commits.into_iter().all(|commit| commit.wait().is_ok()));
+    client(&url).batch_execute("update tickwheel_due set deadline = 1").unwrap();
+    take_all(&[&timer], names);
+    timer.close().unwrap();
+}
+
+#[test]
+fn a_lease_that_somebody_has_locked_is_renewed_by_another_row() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let timer = worker(&url, Duration::from_secs(2));
+    until("it owns all", || timer.stats().partitions == 64);
+    let mut other = client(&url);
+    let mut lunch = other.transaction().unwrap();
+    lunch.execute("select from tickwheel_worker for update", &[]).unwrap();
+    // Longer than the lease.
+    for round in 0..6 {
+        take_all(&[&timer], schedule(&timer, &format!("{round}"), 20));
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    assert_eq!((timer.stats().errors, timer.stats().partitions), (0, 64));
+    timer.close().unwrap();
+}
+
+#[test]
+fn a_list_goes_on_behind_a_row_that_cannot_be_read() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    client(&url)
+        .batch_execute(
+            "create database bytes0 encoding 'SQL_ASCII' template template0 lc_collate 'C'
+             lc_ctype 'C'",
+        )
+        .unwrap();
+    let url = url.replace("/test", "/bytes");
+    let mut store = PostgresStore::connect(&url).unwrap();
+    let put = "select tickwheel_schedule(convert_from('\\xff', 'SQL_ASCII'), now(), ''),
+                 tickwheel_schedule('good ' || n, now(), '') from generate_series(1, 99) n";
+    client(&url).batch_execute(put).unwrap();
+    let limit = Limit { rows: 1_000, bytes: 1 << 20 };
+    for damaged in [1, 0] {
+        let page = store.list(&Position::start(), u64::MAX, limit).unwrap();
+        assert_eq!((page.rows.len(), page.damaged.len()), (99, damaged));
+    }
+}
+
+#[test]
+fn a_name_that_the_encoding_of_the_database_lacks_fails_alone() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    client(&url)
+        .batch_execute(
+            "create database latin0 encoding 'LATIN1' template template0 lc_collate 'C'
+             lc_ctype 'C'",
+        )
+        .unwrap();
+    let timer = worker(&url.replace("/test", "/latin"), Duration::from_secs(30));
+    let names = ["first", "good 1", "\u{540d}", "good 2"];
+    let commits = names.map(|name| timer.schedule(name, now() + HOUR, b"").unwrap());
+    let puts = commits.map(|commit| commit.wait().is_ok());
+    assert_eq!(puts, [true, true, false, true]);
+    assert_eq!((timer.stats().errors, timer.len().unwrap()), (0, 3));
+}
