@@ -13,9 +13,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 use systems::job_limits::{Cause, Ended, Job, Supervisor};
 use systems::process::Process;
+use tickwheel::{ManualClock, Timer};
 
 fn supervisor() -> Supervisor {
-    Supervisor::new(GRACE).expect("the system has room for one")
+    Supervisor::new(&Timer::new(), GRACE).expect("the system has room for one")
+}
+
+/// A supervisor on a clock that the test moves.
+fn still() -> (ManualClock, Supervisor) {
+    let clock = ManualClock::new();
+    let timer = Timer::builder().clock(clock.clone()).build().expect("in range");
+    (clock, Supervisor::new(&timer, GRACE).expect("the system has room for one"))
 }
 
 fn start(supervisor: &Supervisor, script: &str, limit: Duration) -> Job {
@@ -40,8 +48,13 @@ fn start_parent(supervisor: &Supervisor, script: &str, limit: Duration) -> (Job,
 
 /// Whether the process can do anything: not if it only waits to be reaped by init.
 fn is_alive(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
+    state(pid).is_some_and(|state| state != 'Z')
+}
+
+/// What the system says of a process; None if there is none.
+fn state(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(") ").next()?.chars().next()
 }
 
 /// Waits until all are gone.
@@ -68,28 +81,41 @@ fn a_job_that_ends_in_time_is_left_alone_and_its_limit_is_cancelled() {
 #[test]
 fn a_job_gets_sigterm_at_its_limit_and_not_before() {
     let _limit = within_minutes();
-    let supervisor = supervisor();
-    let job = start(&supervisor, "trap 'exit 7' TERM; while :; do sleep 0.01; done", LIMIT);
+    let (clock, supervisor) = still();
+    let script = "trap 'exit 7' TERM; echo $$; while :; do sleep 0.01; done";
+    let (job, _) = start_parent(&supervisor, script, LIMIT);
+    clock.advance(LIMIT - NANOSECOND);
+    assert!(job.wait(WHILE).is_none());
+    clock.advance(NANOSECOND);
     let ended = end(&job);
     assert_eq!((ended.cause, ended.status.code()), (Cause::Limit, Some(7)));
-    assert!(LIMIT <= ended.ran, "{:?}", ended.ran);
+    assert_eq!(ended.ran, LIMIT);
 }
 
 #[test]
 fn a_job_that_ignores_sigterm_is_killed_after_the_grace_and_not_before() {
     let _limit = within_minutes();
-    let supervisor = supervisor();
-    let job = start(&supervisor, "trap '' TERM; while :; do sleep 0.01; done", LIMIT);
+    let (clock, supervisor) = still();
+    let script = "trap '' TERM; echo $$; while :; do sleep 0.01; done";
+    let (job, _) = start_parent(&supervisor, script, LIMIT);
+    clock.advance(LIMIT + GRACE - NANOSECOND);
+    assert!(job.wait(WHILE).is_none());
+    clock.advance(NANOSECOND);
     let ended = end(&job);
     assert_eq!((ended.cause, ended.status.signal()), (Cause::Grace, Some(9)));
-    assert!(LIMIT + GRACE <= ended.ran, "{:?}", ended.ran);
+    assert_eq!(ended.ran, LIMIT + GRACE);
 }
 
 #[test]
 fn a_job_that_is_stopped_ends_at_its_limit() {
     let _limit = within_minutes();
-    let supervisor = supervisor();
-    let job = start(&supervisor, "trap 'exit 7' TERM; kill -STOP $$; while :; do :; done", LIMIT);
+    let (clock, supervisor) = still();
+    let script = "trap 'exit 7' TERM; echo $$; kill -STOP $$; while :; do :; done";
+    let (job, pid) = start_parent(&supervisor, script, LIMIT);
+    while state(pid) != Some('T') {
+        thread::sleep(Duration::from_millis(2));
+    }
+    clock.advance(LIMIT);
     let ended = end(&job);
     assert_eq!((ended.cause, ended.status.code()), (Cause::Limit, Some(7)));
 }
@@ -97,9 +123,10 @@ fn a_job_that_is_stopped_ends_at_its_limit() {
 #[test]
 fn grandchildren_die_at_the_limit() {
     let _limit = within_minutes();
-    let supervisor = supervisor();
+    let (clock, supervisor) = still();
     let (job, grandchild) = start_parent(&supervisor, "sleep 3600 & echo $!; wait", LIMIT);
     assert!(is_alive(grandchild));
+    clock.advance(LIMIT);
     assert_eq!(end(&job).cause, Cause::Limit);
     until_gone(&[grandchild]);
 }
@@ -107,11 +134,12 @@ fn grandchildren_die_at_the_limit() {
 #[test]
 fn a_grandchild_that_ignores_sigterm_dies_with_its_job() {
     let _limit = within_minutes();
-    let supervisor = supervisor();
+    let (clock, supervisor) = still();
     let script =
         "(trap '' TERM; echo $(exec sh -c 'echo $PPID'); while :; do sleep 0.1; done) & wait";
     let (job, grandchild) = start_parent(&supervisor, script, LIMIT);
     assert!(is_alive(grandchild));
+    clock.advance(LIMIT);
     assert_eq!(end(&job).cause, Cause::Limit);
     until_gone(&[grandchild]);
 }
@@ -155,22 +183,27 @@ fn a_thousand_short_jobs_end_once_each_and_leave_nothing() {
 #[test]
 fn a_shut_down_ends_all_jobs_with_grace_and_takes_no_more() {
     let _limit = within_minutes();
-    let supervisor = supervisor();
+    let (clock, supervisor) = still();
     let polite = start(&supervisor, "exec sleep 3600", HOUR);
     let script = "trap '' TERM; echo $$; while :; do sleep 0.01; done";
     let (stubborn, _) = start_parent(&supervisor, script, HOUR);
-    let begun = Instant::now();
-    supervisor.shut_down();
-    assert!(GRACE <= begun.elapsed());
-    assert_eq!([&polite, &stubborn].map(|job| end(job).cause), [Cause::Limit, Cause::Grace]);
+    thread::scope(|threads| {
+        threads.spawn(|| supervisor.shut_down());
+        assert_eq!(end(&polite).cause, Cause::Limit);
+        clock.advance(GRACE - NANOSECOND);
+        assert!(stubborn.wait(WHILE).is_none());
+        clock.advance(NANOSECOND);
+        assert_eq!(end(&stubborn).cause, Cause::Grace);
+    });
     assert!(supervisor.start(&mut Command::new("true"), HOUR).is_err());
 }
 
 #[test]
 fn durations_saturate() {
     let _limit = within_minutes();
-    let supervisor = Supervisor::new(Duration::MAX).expect("the system has room for one");
-    let limited = start(&supervisor, "exec sleep 3600", LIMIT);
+    let timer = Timer::new();
+    let supervisor = Supervisor::new(&timer, Duration::MAX).expect("the system has room for one");
+    let limited = start(&supervisor, "exec sleep 3600", Duration::from_millis(100));
     let free = start(&supervisor, "exit 3", Duration::MAX);
     assert_eq!([&limited, &free].map(|job| end(job).cause), [Cause::Limit, Cause::Itself]);
 }
@@ -285,7 +318,7 @@ END";
 fn processes_that_start_the_next_and_end_do_not_hold_the_guard() {
     let _limit = within_minutes();
     // They end by themselves, if not by the guard.
-    let next = r#"$SIG{TERM} = "IGNORE"; $end = time + 400; while (time < $end) { exit if fork }"#;
+    let next = r#"$SIG{TERM} = "IGNORE"; $end = time + 150; while (time < $end) { exit if fork }"#;
     for start in ["", "setsid"] {
         let script = format!("for _ in 1 2 3 4 5 6 7 8; do {start} perl -e '{next}' & done; wait");
         let mut guard = guarded(&format!("perl -v | grep perl; {script}"), GRACE);
@@ -300,12 +333,13 @@ fn processes_that_start_the_next_and_end_do_not_hold_the_guard() {
     }
 }
 
-/// Long enough for a shell to set its trap.
 const LIMIT: Duration = Duration::from_secs(3);
-/// Long enough for a shell to run it.
 const GRACE: Duration = Duration::from_secs(2);
+const NANOSECOND: Duration = Duration::from_nanos(1);
+/// Time for what must not happen to happen.
+const WHILE: Duration = Duration::from_millis(100);
 /// The grace of the program.
 const ITS_GRACE: Duration = Duration::from_millis(500);
 const HOUR: Duration = Duration::from_secs(3_600);
 /// Only what hangs takes as long.
-const FOR_EVER: Duration = Duration::from_secs(300);
+const FOR_EVER: Duration = Duration::from_secs(100);

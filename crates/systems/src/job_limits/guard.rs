@@ -62,7 +62,11 @@ fn end_children(grace: Duration) -> io::Result<()> {
     let mut told = HashSet::new();
     loop {
         let is_over = grace <= begun.elapsed();
-        for target in children()?.into_iter().map(Target::of) {
+        let children = children()?;
+        let many = children.len();
+        // Each group once: the system looks at all of its processes, and those that have ended may
+        // be many.
+        for target in children.into_iter().map(Target::of).collect::<HashSet<_>>() {
             // It may have ended.
             let _ = if is_over {
                 target.signal(Signal::KILL)
@@ -72,9 +76,8 @@ fn end_children(grace: Duration) -> io::Result<()> {
                 Ok(())
             };
         }
-        let looked = Instant::now();
-        // They may end as fast as they are reaped.
-        while looked.elapsed() < PAUSE {
+        // They may end as fast as they are reaped: after as many as there were, the next look.
+        for _ in 0..=many {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((child, _))) => {
                     // Its number may be another's now.

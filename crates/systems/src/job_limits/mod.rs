@@ -94,14 +94,15 @@ pub enum Cause {
 }
 
 impl Supervisor {
-    /// Starts a supervisor whose jobs have `grace` from SIGTERM to SIGKILL.
+    /// Starts a supervisor with its limits on `timer`, whose jobs have `grace` from SIGTERM to
+    /// SIGKILL.
     ///
     /// # Errors
     ///
     /// If the system has no file descriptors or threads left.
-    pub fn new(grace: Duration) -> io::Result<Self> {
+    pub fn new(timer: &Timer, grace: Duration) -> io::Result<Self> {
         let shared = Arc::new(Shared {
-            timer: Timer::new(),
+            timer: timer.clone(),
             grace,
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             closing: eventfd(0, EventfdFlags::CLOEXEC)?,
@@ -182,11 +183,13 @@ impl Shared {
         limit: Duration,
     ) -> io::Result<(OwnedFd, Instant, Timeout)> {
         let pidfd = pidfd_open(number(pid), PidfdFlags::empty())?;
-        let started = Instant::now();
-        let (grace, limited) = (self.grace, Arc::clone(process));
+        let started = self.timer.now();
+        let (grace, limited, timer) = (self.grace, Arc::clone(process), self.timer.clone());
         let limit = self
             .timer
-            .schedule_with(limit, move |_| limited.lock().expect(HOLDS).at_limit(grace))
+            .schedule_with(limit, move |_| {
+                limited.lock().expect(HOLDS).at_limit(timer.now(), grace)
+            })
             .map_err(|error| io::Error::other(error.kind()))?;
         epoll::add(&self.epoll, &pidfd, EventData::new_u64(pid.into()), EventFlags::IN)
             .inspect_err(|_| _ = limit.cancel())?;
@@ -220,7 +223,7 @@ impl Shared {
         job.limit.cancel();
         if let Some((status, cause)) = ended {
             // Nobody may want to know.
-            let _ = job.ended.send(Ended { status, cause, ran: job.started.elapsed() });
+            let _ = job.ended.send(Ended { status, cause, ran: self.timer.now() - job.started });
         }
         if jobs.running.is_empty() {
             self.no_jobs.notify_all();
@@ -234,19 +237,17 @@ impl Shared {
 
 impl Process {
     /// Ends the job a step further, and says when the next step is due.
-    fn at_limit(&mut self, grace: Duration) -> Next {
+    fn at_limit(&mut self, now: Instant, grace: Duration) -> Next {
         match self.terminated {
             None => {
                 self.signal(Signal::TERM);
                 // A stopped process would only then learn of it.
                 self.signal(Signal::CONT);
-                self.terminated = Some(Instant::now());
+                self.terminated = Some(now);
                 Next::After(grace)
             }
             // The shut-down came between.
-            Some(terminated) if terminated.elapsed() < grace => {
-                Next::After(grace.saturating_sub(terminated.elapsed()))
-            }
+            Some(terminated) if now - terminated < grace => Next::After(grace - (now - terminated)),
             Some(_) => {
                 self.signal(Signal::KILL);
                 self.is_killed = true;
