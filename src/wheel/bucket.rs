@@ -726,6 +726,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_was_seen_of_the_last_chunk_holds_while_its_entries_stay() {
+        let mut arena = Arena::new();
+        let mut bucket = Bucket::default();
+        for _ in 0..CHUNK + 1 {
+            bucket.push(arena.insert(9, ()).1);
+        }
+        let earliest = |bucket: &mut Bucket, arena: &Arena<()>| {
+            let found = bucket.earliest(arena, &mut 0, &mut { usize::MAX }).flatten();
+            found.map(|entry| entry.deadline)
+        };
+        let (key, newest) = arena.insert(9, ());
+        bucket.push(newest);
+        assert_eq!(earliest(&mut bucket, &arena), Some(9));
+        assert!(bucket.take_back(newest.index, newest.stamp));
+        arena.remove(key);
+        bucket.push(arena.insert(5, ()).1);
+        assert_eq!(earliest(&mut bucket, &arena), Some(5));
+    }
+
     /// Chunks come and go for ever behind one that comes first, and each is looked at.
     #[test]
     fn looks_at_chunks_that_are_gone_are_few() {
