@@ -135,7 +135,7 @@ where
     /// let timer = Timer::new();
     /// let (requests, mut unanswered) = ExpiringMap::builder().build_with_receiver(&timer);
     /// requests.insert(7, "question", Duration::from_millis(5))?;
-    /// requests.insert(8, "another", Duration::from_millis(5))?;
+    /// requests.insert(8, "another", Duration::from_secs(60))?;
     /// assert_eq!(requests.remove(&8), Some("another")); // the answer came
     /// drop(requests);
     ///

@@ -146,11 +146,12 @@ impl Sleep {
     /// use std::time::Duration;
     ///
     /// let timer = tickwheel::Timer::new();
-    /// let mut sleep = timer.sleep(Duration::from_millis(5));
+    /// let mut sleep = timer.sleep(Duration::from_secs(60));
     /// poll_fn(|context| Poll::Ready(Pin::new(&mut sleep).poll(context).is_pending())).await;
     /// assert_eq!(timer.pending(), 1);
     /// sleep.deregister();
     /// assert_eq!(timer.pending(), 0);
+    /// sleep.reset(Duration::from_millis(1));
     /// sleep.await?;
     /// # Ok::<(), tickwheel::ScheduleErrorKind>(())
     /// # }).unwrap();

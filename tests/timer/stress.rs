@@ -90,7 +90,7 @@ fn account_for_all(mode: Mode, timeouts: u64) {
         })
         .collect();
 
-    crate::help::wait_until(|| half.get() > 0);
+    crate::help::wait_until(|| half.get() > 0 && fired.get() > 0);
     let returned = timer.stop().expect("outside");
     let fired_at_stop = fired.get();
     let accounts: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();

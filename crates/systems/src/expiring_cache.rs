@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::hash::Hash;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -119,17 +120,17 @@ pub fn requests() -> Result<Vec<(u64, u32)>, Box<dyn Error>> {
 }
 
 /// Asks both caches for each object of `requests` at its time, and writes it into each that has not
-/// got it. Returns the hits of this cache, and of moka. The lifetimes are those after a write and
-/// after an access.
+/// got it. The lifetimes are those after a write and after an access. `tell` learns the object, from
+/// when to when the caches were asked, and whether this one and moka had it.
 ///
 /// moka reads a clock of its own. So both run on that, and a second of trace and lifetimes takes
 /// `second`.
-#[must_use]
 pub fn beside_moka(
     requests: &[(u64, u32)],
     lifetimes: [Duration; 2],
     second: Duration,
-) -> [usize; 2] {
+    mut tell: impl FnMut(u32, RangeInclusive<Duration>, [bool; 2]),
+) {
     let scaled = lifetimes.map(|lifetime| lifetime.mul_f64(second.as_secs_f64()));
     let ticks = scaled.map(|lifetime| Some(lifetime.as_micros() as u64));
     let [after_write, after_access] = ticks;
@@ -138,21 +139,20 @@ pub fn beside_moka(
     let [write, access] = scaled;
     let moka = moka::sync::Cache::builder().time_to_live(write).time_to_idle(access).build();
     let begun = Instant::now();
-    let mut hits = [0; 2];
     for &(time_ms, object) in requests {
         let due = second.mul_f64(time_ms as f64 / 1_000.0);
         thread::sleep(due.saturating_sub(begun.elapsed()));
-        let now = begun.elapsed().as_micros() as u64;
-        match moka.get(&object) {
-            Some(()) => hits[1] += 1,
-            None => moka.insert(object, ()),
+        let from = begun.elapsed();
+        let now = from.as_micros() as u64;
+        let hits = [ours.get(now, &object).is_some(), moka.get(&object).is_some()];
+        if !hits[0] {
+            ours.insert(now, object, ());
         }
-        match ours.get(now, &object) {
-            Some(()) => hits[0] += 1,
-            None => _ = ours.insert(now, object, ()),
+        if !hits[1] {
+            moka.insert(object, ());
         }
+        tell(object, from..=begun.elapsed(), hits);
     }
-    hits
 }
 
 /// What an operation does at most for entries that it was not asked for. An entry that is dropped

@@ -146,6 +146,12 @@ fn a_timer_that_is_full_or_stopped_locks_nothing_more() {
 }
 
 #[test]
+fn a_lease_whose_end_no_clock_tells_is_refused() {
+    let refused = Locks::new("redis://localhost", &Timer::new(), Duration::MAX, |_, _| {});
+    assert!(refused.unwrap_err().to_string().contains("at most a hundred years"));
+}
+
+#[test]
 fn a_lease_is_renewed_at_each_third_and_ends_by_the_clock() {
     let Some((_limit, server)) = server() else { return };
     let (clock, timer) = still();

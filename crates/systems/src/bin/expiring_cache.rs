@@ -42,7 +42,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 
     println!("60.5 s after the write, 10.5 s after the last use, a second in 20 ms:");
-    let [ours, moka] = beside_moka(&requests, [60.5, 10.5].map(|s| SECOND.mul_f64(s)), SECOND / 50);
+    let lifetimes = [60.5, 10.5].map(|seconds| SECOND.mul_f64(seconds));
+    let [mut ours, mut moka] = [0; 2];
+    beside_moka(&requests, lifetimes, SECOND / 50, |_, _, [is_ours, is_mokas]| {
+        ours += usize::from(is_ours);
+        moka += usize::from(is_mokas);
+    });
     println!("  tickwheel: {ours} hits\n  moka:      {moka} hits");
     Ok(())
 }

@@ -71,13 +71,18 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// If `url` is not the address of a Redis, or the system has no thread or file left.
+    /// If `url` is not the address of a Redis, `lease` is over a hundred years, or the system has no
+    /// thread or file left.
     pub fn new(
         url: &str,
         timer: &Timer,
         lease: Duration,
         on_lost: impl Fn(&str, u64) + Send + Sync + 'static,
     ) -> RedisResult<Self> {
+        if LONGEST_LEASE < lease {
+            let error = "a lease is at most a hundred years";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, error).into());
+        }
         let redis = Redis::new(Client::open(url)?);
         let (due, receiver) = delay_channel(timer);
         let (timer, on_lost) = (timer.clone(), Arc::new(on_lost));
@@ -282,3 +287,5 @@ pub enum LockError {
 
 /// At most this many renewals in one pipeline: others wait for the connection meanwhile.
 const BATCH: usize = 1_000;
+/// From any moment on, a longer one could end after the last [`Instant`].
+const LONGEST_LEASE: Duration = Duration::from_secs(100 * 365 * 86_400);
