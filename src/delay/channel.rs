@@ -11,6 +11,7 @@ use crate::timer::{Hub, of_this_thread};
 use crate::wheel::Memory;
 use crate::{Expired, Key, Timer, Wheel};
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -74,7 +75,7 @@ use crossbeam_utils::CachePadded;
 pub fn delay_channel<T>(timer: &Timer) -> (DelaySender<T>, DelayReceiver<T>) {
     let (shard, shards) = (timer.shard(), timer.shards());
     let new = |_| CachePadded::new(Mutex::new(Rank::Channel, State::new(Wheel::new(shard.mode()))));
-    let mut waiting = Waiting { receivers: Vec::with_capacity(1), last: 0 };
+    let mut waiting = Waiting { receivers: BTreeMap::new(), last: 0 };
     let number = waiting.add();
     let shared = Arc::new(Shared {
         hub: Arc::clone(&shard.hub),
@@ -141,14 +142,13 @@ struct State<T> {
 }
 
 struct Waiting {
-    /// All that there are, by number.
-    receivers: Vec<Waiter>,
+    /// All that there are, by number: numbers are not used again.
+    receivers: BTreeMap<u64, Waiter>,
     /// The last number that was given to a receiver.
     last: u64,
 }
 
 struct Waiter {
-    number: u64,
     /// To be woken for a value that is due before `watched`, and when the channel is over.
     waker: Option<Arc<Waker>>,
     watched: u64,
@@ -375,14 +375,9 @@ impl Waiting {
     /// Adds a receiver, and returns its number.
     fn add(&mut self) -> u64 {
         self.last += 1;
-        let number = self.last;
-        self.receivers.push(Waiter { number, waker: None, watched: NEVER, woken_by: None });
-        number
-    }
-
-    /// Returns where a receiver is.
-    fn position(&self, number: u64) -> usize {
-        self.receivers.partition_point(|waiter| waiter.number < number)
+        let waiter = Waiter { waker: None, watched: NEVER, woken_by: None };
+        self.receivers.insert(self.last, waiter);
+        self.last
     }
 
     /// Returns the next receiver after number `last` that waits, that this thread has not woken,
@@ -392,12 +387,11 @@ impl Waiting {
         last: u64,
         is_one: impl Fn(&Waiter) -> bool,
     ) -> Option<(u64, Arc<Waker>)> {
-        let begin = self.position(last + 1);
         let this_thread = Some(this_thread());
-        self.receivers[begin..].iter_mut().find_map(|waiter| {
+        self.receivers.range_mut(last + 1..).find_map(|(&number, waiter)| {
             let waker = waiter.waker.as_ref().filter(|_| is_one(waiter))?;
             let woken_by = replace(&mut waiter.woken_by, this_thread);
-            (woken_by != this_thread).then(|| (waiter.number, Arc::clone(waker)))
+            (woken_by != this_thread).then(|| (number, Arc::clone(waker)))
         })
     }
 }
@@ -434,8 +428,8 @@ impl<T> Channel<T> {
     /// Says until when this receiver waits, unless it is woken, and who is to be woken then.
     fn wait_until(&self, watched: u64) {
         let mut waiting = lock(&self.shared.waiting);
-        let position = waiting.position(self.number);
-        let waiter = &mut waiting.receivers[position];
+        let waiter =
+            waiting.receivers.get_mut(&self.number).expect("it is there until it is dropped");
         let waker = self.waker.clone();
         let replaced = replace(&mut waiter.waker, waker);
         (waiter.watched, waiter.woken_by) = (watched, None);
@@ -621,8 +615,7 @@ impl<T> Drop for Channel<T> {
     fn drop(&mut self) {
         self.unwatch();
         let mut waiting = lock(&self.shared.waiting);
-        let position = waiting.position(self.number);
-        waiting.receivers.remove(position);
+        waiting.receivers.remove(&self.number);
         let is_last = waiting.receivers.is_empty();
         drop(waiting);
         if !is_last {

@@ -17,6 +17,7 @@ use crate::{Expired, Key, ScheduleErrorKind, Timer};
 use alloc::sync::Arc;
 use alloc::task::Wake;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::mem::take;
 use core::task::{Context, Poll, Waker, ready};
 use core::time::Duration;
@@ -114,7 +115,8 @@ pub trait Source {
 pub struct Due<T, K = Key> {
     /// The key that the value had. It is stale by now. From a map, the caller's own key.
     pub key: K,
-    /// The deadline of the value, rounded up to the timer's tick.
+    /// The deadline of the value, rounded up to the timer's tick. If it had passed when the value
+    /// was inserted or moved, it may be a later one, which had passed by then, too.
     pub deadline: Instant,
     /// The value.
     pub value: T,
@@ -218,10 +220,7 @@ impl<S: Source> Delayed<S> {
     ///
     /// Those of [`next`](Self::next).
     pub fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<Outcome<S>> {
-        let ends = self.ends;
-        let next = ready!(self.poll_until(context, |tick| tick.filter(|_| !ends)));
-        self.ends = matches!(next, Some(Err(_)));
-        Poll::Ready(next)
+        self.poll_unless_ended(context, Some)
     }
 
     /// Blocks the thread until the next value is due, and returns it. Returns None where
@@ -241,7 +240,8 @@ impl<S: Source> Delayed<S> {
     /// [`Deadlock`](crate::ScheduleErrorKind::Deadlock) if nothing is due and the wait could be for
     /// ever: inside a task on the timer's worker, or on that of a timer for which this worker
     /// waits, and where a timer that this worker waits for is being stopped, or drops what a
-    /// cancelled task captured, on this very thread.
+    /// cancelled task captured, on this very thread. Also under the lock of an
+    /// [`ExpiringMap`](crate::ExpiringMap).
     ///
     /// ```
     /// use std::time::Duration;
@@ -290,17 +290,20 @@ impl<S: Source> Delayed<S> {
         let Some(_waits) = self.may_wait() else {
             return self.deadlock().map(|error| Err(Elapsed::new(Some(error))));
         };
-        let mut limit = Sleep::new(self.sleep.shard(), self.hub().deadline_after(timeout));
-        self.block_until(limit.tick(), |this, context| {
-            if let Poll::Ready(next) = this.poll_expired(context) {
-                let next = next.map(|due| due.map_err(|error| Elapsed::new(Some(error))));
-                return Poll::Ready(next);
-            }
-            // The worker may not come.
-            let is_over = limit.is_elapsed().then_some(Ok(()));
-            let ends = is_over.map_or_else(|| limit.poll_by(context.waker()), Poll::Ready);
-            ends.map(|ends| Some(Err(Elapsed::new(ends.err()))))
-        })
+        let shard = Arc::clone(self.sleep.shard());
+        let limit = shard.hub.deadline_after(timeout);
+        let is_elapsed = Cell::new(false);
+        // One timeout, for whichever comes first. A stopped timer says so, however short the limit.
+        let until = |tick: u64| {
+            let limit = if shard.is_stopped() { NEVER } else { limit };
+            is_elapsed.set(shard.hub.is_past(limit));
+            (!is_elapsed.get()).then_some(tick.min(limit))
+        };
+        let next = self.block(|this, context| this.poll_unless_ended(context, until));
+        match next {
+            None if is_elapsed.get() => Some(Err(Elapsed::new(None))),
+            next => next.map(|due| due.map_err(|error| Elapsed::new(Some(error)))),
+        }
     }
 
     /// Blocks the thread until the next value is due, and appends it to `batch` with those that are
@@ -349,19 +352,9 @@ impl<S: Source> Delayed<S> {
         self.len() == 0
     }
 
-    /// Blocks the thread until `poll` is ready.
-    fn block<R>(&mut self, poll: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<R>) -> R {
-        self.block_until(NEVER, poll)
-    }
-
-    /// Blocks the thread until `poll` is ready, which also is to be polled at tick `limit`. The
-    /// thread wakes itself in time: it needs the worker only if the clock does not say how long to
-    /// wait.
-    fn block_until<R>(
-        &mut self,
-        limit: u64,
-        mut poll: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<R>,
-    ) -> R {
+    /// Blocks the thread until `poll` is ready. The thread wakes itself in time: it needs the worker
+    /// only if the clock does not say how long to wait.
+    fn block<R>(&mut self, mut poll: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<R>) -> R {
         let waker = Waker::from(Arc::new(Unparks(current())));
         let mut context = Context::from_waker(&waker);
         loop {
@@ -369,7 +362,7 @@ impl<S: Source> Delayed<S> {
                 self.give_up();
                 return output;
             }
-            self.hub().park_until(limit.min(self.sleep.tick()));
+            self.hub().park_until(self.sleep.tick());
         }
     }
 
@@ -401,11 +394,27 @@ impl<S: Source> Delayed<S> {
     fn fill(&mut self, batch: &mut Vec<DueFrom<S>>, max: usize, first: DueFrom<S>) -> usize {
         let len = batch.len();
         batch.push(first);
+        // Read once: more values come due for as long as the thread takes some out.
+        let now = self.now();
         while batch.len() - len < max {
-            let Poll::Ready(Some(due)) = self.poll_due(&mut { WORK }) else { break };
-            batch.push(due);
+            let Some(expired) = self.source.expire(Some(now), &mut { WORK }) else { break };
+            batch.push(self.due(expired));
         }
         batch.len() - len
+    }
+
+    /// Returns what [`poll_until`](Self::poll_until) does, or None if the last call gave an error
+    /// and no value is due.
+    fn poll_unless_ended(
+        &mut self,
+        context: &mut Context<'_>,
+        until: impl Fn(u64) -> Option<u64>,
+    ) -> Poll<Outcome<S>> {
+        let ends = self.ends;
+        let until = |tick: Option<u64>| tick.filter(|_| !ends).and_then(&until);
+        let next = ready!(self.poll_until(context, until));
+        self.ends = matches!(next, Some(Err(_)));
+        Poll::Ready(next)
     }
 
     /// Returns the next value if it is due. Otherwise waits until the tick that `until` makes of
@@ -462,15 +471,20 @@ impl<S: Source> Delayed<S> {
             if self.source.is_over() {
                 return Poll::Ready(None);
             }
-            let now = self.hub().tick_at(self.hub().nanos());
+            let now = self.now();
             expired = self.source.expire(Some(now), work);
         }
-        let Some(Expired { key, deadline, value }) = expired else { return Poll::Pending };
+        let Some(expired) = expired else { return Poll::Pending };
         self.ends = false;
+        Poll::Ready(Some(self.due(expired)))
+    }
+
+    fn due(&self, expired: Expired<S::Value, S::Key>) -> DueFrom<S> {
+        let Expired { key, deadline, value } = expired;
         let hub = self.hub();
         // A value that is due has an instant.
         let deadline = hub.ticks.instant(deadline).unwrap_or_else(|| hub.clock.now());
-        Poll::Ready(Some(Due { key, deadline, value }))
+        Due { key, deadline, value }
     }
 }
 
@@ -498,6 +512,10 @@ impl<S> Delayed<S> {
 
     fn hub(&self) -> &Arc<Hub> {
         &self.sleep.shard().hub
+    }
+
+    fn now(&self) -> u64 {
+        self.hub().tick_at(self.hub().nanos())
     }
 
     /// Wakes the task that waits in time for `deadline`, if there is one.

@@ -9,7 +9,6 @@ pub use receiver::ExpiredReceiver;
 
 use crate::names::ODD;
 use crate::platform::Instant;
-use crate::sync::MutexGuard;
 use crate::timer::{Hub, PendingLimit, Shard};
 use crate::{DelaySender, Expired, Key, Timer, timer};
 use alloc::boxed::Box;
@@ -24,7 +23,7 @@ use core::mem::replace;
 use core::time::Duration;
 use crossbeam_utils::CachePadded;
 use receiver::Unread;
-use shard::{Batch, Entry, MapShard, ShardState};
+use shard::{Batch, Entry, Locked, MapShard};
 use std::hash::RandomState;
 
 /// Holds values under keys of the caller's own, each until its deadline, for any number of threads
@@ -60,17 +59,25 @@ use std::hash::RandomState;
 /// # Code of the caller
 ///
 /// Hashing a key, and the `Drop` of a key or a value, run with no lock held. Comparing keys, and
-/// what a call says that it runs under a lock, run under the lock of one shard: this code must not
-/// call the same map, and must not advance a [`ManualClock`](crate::ManualClock). It may use other
-/// maps, channels and timers. If it panics, the panic reaches the caller, and the map is
-/// consistent. Keys that misbehave have the consequences that [`WheelMap`](crate::WheelMap) states.
+/// what a call says that it runs under a lock, run under the lock of one shard. Calls for other keys
+/// may wait for this code, and so may the timer's worker, with all timeouts of that timer. So it
+/// must be short, and must not wait for other threads.
+///
+/// - It must not call the same map, nor take turns of the timer's [`Driver`](crate::Driver). It may
+///   call another map, unless code under the lock of that one calls this map, directly or by others.
+/// - It may use channels and timers. A call that would wait for a timer or for a value does not
+///   wait: it returns an error, as [`Timer`] says. Moving a
+///   [`ManualClock`](crate::ManualClock) does not wait either, as inside a task.
+/// - If it panics, the panic reaches the caller, and the map is consistent. Keys that misbehave
+///   have the consequences that [`WheelMap`](crate::WheelMap) states.
 ///
 /// # After the timer was stopped
 ///
 /// The map does not keep the timer alive. After the timer was stopped or dropped, the map works on,
 /// and no call returns a value whose deadline has passed. Nothing takes such values out, until a
 /// call stores a value under the same key, which drops the expired one or leaves it to the receiver,
-/// or takes all out. The hook is not called any more.
+/// or finds the map full, or takes all out. One that such a call had left to the worker before the
+/// stop stays until one of the last two. The hook is not called any more.
 ///
 /// ```
 /// use std::time::Duration;
@@ -124,7 +131,7 @@ struct Turn<K, V, S> {
 /// The lock of a shard in which a key has no value.
 struct Vacant<'a, K, V> {
     shard: &'a MapShard<K, V>,
-    state: MutexGuard<'a, ShardState<K, V>>,
+    state: Locked<'a, K, V>,
     hash: u64,
     /// It has expired. To hand over with no lock held.
     expired: Option<Handed<'a, K, V>>,
@@ -136,7 +143,7 @@ type Handed<'a, K, V> = (Expired<V, K>, &'a Outlet<K, V>);
 /// A value that a call found, and the lock of its shard.
 struct Found<'a, K, V> {
     shard: &'a MapShard<K, V>,
-    state: MutexGuard<'a, ShardState<K, V>>,
+    state: Locked<'a, K, V>,
     named: Key,
     /// The tick at which it ended when the call began, at `nanos`.
     end: u64,
@@ -723,10 +730,8 @@ impl<K: Send + 'static, V: Send + 'static, S> Shared<K, V, S> {
         let now = self.timer.hub.tick_at(self.timer.hub.nanos());
         for (number, shard) in self.shards.iter().enumerate() {
             let Some(outlet @ Outlet::Drops) = self.outlet_of_callers() else { return };
-            if !limit.is_full() {
-                return;
-            }
-            if shard.is_behind(now) {
+            // A turn may take none out, and file values anew that were moved to later.
+            while limit.is_full() && shard.is_behind(now) {
                 self.turn(number, outlet);
             }
         }

@@ -17,17 +17,25 @@
 
 use crate::sync::{Mutex, MutexGuard, Rank, lock};
 use crate::ticks::NEVER;
-use crate::timer::Shard;
+use crate::timer::{Drops, Shard, waits_for_none};
 use crate::{Expired, Key, Mode, WheelMap};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem::{replace, take};
+use core::ops::{Deref, DerefMut};
 use core::task::Waker;
 
 pub(super) struct MapShard<K, V> {
     state: Mutex<ShardState<K, V>>,
     /// Makes a turn of this shard.
     turn: Waker,
+}
+
+/// The state of a shard, locked. This thread waits for no timer meanwhile, because the worker of one
+/// may wait for this lock.
+pub(super) struct Locked<'a, K, V> {
+    state: MutexGuard<'a, ShardState<K, V>>,
+    _waits_for_none: Drops,
 }
 
 pub(super) struct ShardState<K, V> {
@@ -63,6 +71,7 @@ pub(super) struct Entry<V> {
 struct Place {
     timer: Arc<Shard>,
     key: Option<Key>,
+    /// The worker is to look at this tick, or before.
     tick: u64,
 }
 
@@ -80,8 +89,8 @@ impl<K, V> MapShard<K, V> {
     }
 
     #[inline]
-    pub(super) fn lock(&self) -> MutexGuard<'_, ShardState<K, V>> {
-        lock(&self.state)
+    pub(super) fn lock(&self) -> Locked<'_, K, V> {
+        Locked { state: lock(&self.state), _waits_for_none: waits_for_none() }
     }
 
     /// Takes a bounded number of expired values out, and places the timeout for the next look.
@@ -96,11 +105,11 @@ impl<K, V> MapShard<K, V> {
             state.map.next_wake().unwrap_or(NEVER)
         };
         state.looks += 1;
-        state.watched = NEVER;
+        (state.place.tick, state.watched) = (next, NEVER);
         if let Some(ready) = ready.filter(|_| next < NEVER) {
             state.place.key = timer.place(ready, state.place.key, next, &self.turn);
             if state.place.key.is_some() {
-                (state.place.tick, state.watched) = (next, next);
+                state.watched = next;
             }
         }
         let memory = state.take_memory_if_emptied();
@@ -118,14 +127,14 @@ impl<K, V> MapShard<K, V> {
     /// Releases the lock after a value was stored that ends at `end`, and tells the worker if it
     /// would look too late.
     #[inline]
-    pub(super) fn release(&self, timer: &Shard, state: MutexGuard<'_, ShardState<K, V>>, end: u64) {
+    pub(super) fn release(&self, timer: &Shard, state: Locked<'_, K, V>, end: u64) {
         if end < state.watched {
             self.tell(timer, state, end);
         }
     }
 
     #[cold]
-    fn tell(&self, timer: &Shard, state: MutexGuard<'_, ShardState<K, V>>, end: u64) {
+    fn tell(&self, timer: &Shard, state: Locked<'_, K, V>, end: u64) {
         let looks = state.looks;
         drop(state);
         let Some(ready) = timer.ready() else { return };
@@ -221,6 +230,22 @@ impl<V> Entry<V> {
     pub(super) fn note_read(&mut self, idle: u64) {
         // A thread that lost its core may come late with what it read.
         self.idle = self.idle.max(idle);
+    }
+}
+
+impl<K, V> Deref for Locked<'_, K, V> {
+    type Target = ShardState<K, V>;
+
+    #[inline]
+    fn deref(&self) -> &ShardState<K, V> {
+        &self.state
+    }
+}
+
+impl<K, V> DerefMut for Locked<'_, K, V> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut ShardState<K, V> {
+        &mut self.state
     }
 }
 

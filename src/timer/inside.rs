@@ -11,7 +11,8 @@
 //!   whose threads wait for that one, and so on. The list of who waits for whom is `WAITING`.
 //! - The timer has an executor, and the thread stands in the way of any timer: two executors may
 //!   share threads, and the executor of one timer may schedule on another.
-//! - The thread drops what a cancelled task captured: another thread may wait for that drop.
+//! - The thread drops what a cancelled task captured: another thread may wait for that drop. Or it
+//!   holds the lock of a map that threads share, for which a worker or a task may wait.
 //!
 //! For a value of a queue, a map or a channel a thread waits for the worker alone, with
 //! [`may_wait_for_worker`]: only a thread that is inside a turn of that worker stands in its way. A
@@ -60,7 +61,7 @@ pub(super) fn serves(id: u64, park: &Arc<CachePadded<Park>>) {
 }
 
 /// While it lives, this thread drops what a cancelled task captured.
-pub(super) struct Drops {
+pub(crate) struct Drops {
     /// What `DROPS` was before.
     outer: u64,
 }
@@ -73,7 +74,8 @@ pub(super) fn drops(id: u64) -> Drops {
 }
 
 /// Says that this thread runs what must not wait for any timer.
-pub(super) fn waits_for_none() -> Drops {
+#[inline]
+pub(crate) fn waits_for_none() -> Drops {
     drops(SEVERAL)
 }
 

@@ -37,6 +37,7 @@ pub use task::{MissedTick, Next, Run, Status, Task, Unfired};
 pub use timeout::{Timeout, TimeoutGuard};
 
 pub(crate) use hub::{Hub, PendingLimit};
+pub(crate) use inside::{Drops, waits_for_none};
 pub(crate) use life::warn_if_many;
 pub(crate) use shard::{Action, Shard, of_this_thread};
 
@@ -128,6 +129,7 @@ use worker::Engine;
 /// | outside of tasks, on a thread that has run a task for the [`Executor`] of this timer | [`StopError`] | stops the timer and does not wait |
 /// | the same, for the executor of another timer | as inside a task of that other timer | as inside a task of that other timer |
 /// | in the `Drop` of a value that a cancelled task captured | [`StopError`] | stops the timer and does not wait |
+/// | in code that runs under the lock of an [`ExpiringMap`](crate::ExpiringMap) | [`StopError`] | stops the timer and does not wait |
 /// | in a destructor of a thread-local value of the worker | [`StopError`] | stops the timer and does not wait |
 ///
 /// *Inside a task* is everything that runs on the task's stack: the tasks of a timer whose executor

@@ -14,7 +14,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 use tickwheel::{
-    ExpiredReceiver, ExpiringMap, ExpiringMapBuilder, InsertError, ManualClock, Mode,
+    DelayQueue, ExpiredReceiver, ExpiringMap, ExpiringMapBuilder, InsertError, ManualClock, Mode,
     ScheduleErrorKind, Timer, delay_channel,
 };
 
@@ -739,6 +739,43 @@ fn after_the_timer_was_stopped_a_map_works_on_and_shows_no_passed_value() {
 }
 
 #[test]
+fn values_that_have_expired_make_room_behind_many_that_were_moved_to_later() {
+    let clock = ManualClock::new();
+    let (timer, _driver) = Timer::builder().clock(clock.clone()).build_driven().unwrap();
+    let map = ExpiringMap::builder().shards(1).max_len(600).build(&timer);
+    for key in 0..500 {
+        map.insert(key, key, ms(10)).unwrap();
+        assert!(map.reset(&key, ms(3_600_000)));
+    }
+    for key in 500..600 {
+        map.insert(key, key, ms(10)).unwrap();
+    }
+    clock.advance(ms(10));
+    for key in 1_000..1_100 {
+        assert_eq!(map.insert(key, key, ms(10)), Ok(None));
+    }
+    assert_eq!(map.insert(2_000, 0, ms(10)), Err(InsertError::Full(2_000, 0)));
+}
+
+#[test]
+fn after_a_map_is_emptied_the_worker_looks_when_the_next_value_ends_and_not_before() {
+    let clock = ManualClock::new();
+    let (timer, mut driver) = Timer::builder().clock(clock.clone()).build_driven().unwrap();
+    let map = ExpiringMap::builder().shards(1).build(&timer);
+    map.insert(1, 1, ms(2)).unwrap();
+    clock.advance(ms(2));
+    driver.turn();
+    assert_eq!((map.len(), timer.stats().fired), (0, 1));
+    clock.advance(ms(2_000));
+    map.insert(2, 2, ms(60_000)).unwrap();
+    let next = driver.turn();
+    assert_eq!((next, timer.stats().fired), (map.deadline(&2), 1));
+    clock.advance(ms(60_000));
+    driver.turn();
+    assert_eq!((map.len(), timer.stats().fired), (0, 2));
+}
+
+#[test]
 fn after_the_timer_was_stopped_expired_values_make_room() {
     let manual = Manual::with(|builder| builder);
     let map = ExpiringMap::builder().max_len(10).on_expired(|_, _| {}).build(&manual.timer);
@@ -962,13 +999,41 @@ fn what_runs_under_a_lock_may_use_other_maps_channels_and_timers() {
         second.insert("copy", *value, ms(10)).unwrap();
         *value += second.get("copy").unwrap();
         sender.insert(*value, ms(5)).unwrap();
-        let other = Timer::builder().clock(manual.clock.clone()).build().unwrap();
-        assert!(other.stop().unwrap().is_empty());
         manual.idle(5)
     });
     assert!(timeout.unwrap().cancel());
     manual.advance(5);
     assert_eq!((first.get("key"), receiver.recv().unwrap().unwrap().value), (Some(2), 2));
+}
+
+#[test]
+fn under_a_lock_for_which_the_worker_waits_nothing_waits_for_the_worker() {
+    let clock = ManualClock::new();
+    let timer = Timer::builder().clock(clock.clone()).build().unwrap();
+    let map = ExpiringMap::builder().shards(1).build(&timer);
+    let mut queue = DelayQueue::with_timer(&timer);
+    queue.insert("late", ms(3_600_000));
+    map.insert("long", (), ms(3_600_000)).unwrap();
+    let timeout = timer.schedule(ms(10), || {}).unwrap();
+    let mut slot = Some(timer);
+    returns("calls under a lock", move || {
+        let under_the_lock = |call: &mut dyn FnMut()| {
+            map.insert("short", (), ms(10)).unwrap();
+            let called = map.update("long", |_| {
+                // The worker waits for this lock now, or soon.
+                clock.advance(ms(10));
+                call();
+            });
+            called.expect("it is there");
+        };
+        under_the_lock(&mut || assert!(slot.as_ref().unwrap().stop().is_err()));
+        under_the_lock(&mut || assert!(timeout.cancel_and_wait().is_err()));
+        under_the_lock(&mut || {
+            let error = queue.recv_timeout(ms(1)).unwrap().unwrap_err().error();
+            assert_eq!(error, Some(ScheduleErrorKind::Deadlock));
+        });
+        under_the_lock(&mut || slot = None); // the last clone
+    });
 }
 
 #[test]

@@ -4,13 +4,14 @@
 use crate::help::{Count, ms, returns, wait_until};
 use std::cell::RefCell;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, OnceLock, mpsc};
 use std::task::{Context, Wake, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tickwheel::{
-    DelayQueue, DelayReceiver, ManualClock, MissedTick, Next, Run, ScheduleErrorKind, Status,
-    StopError, Timeout, Timer, delay_channel,
+    Clock, DelayQueue, DelayReceiver, ManualClock, MissedTick, Next, Run, ScheduleErrorKind,
+    Status, StopError, Timeout, Timer, delay_channel,
 };
 
 type BoxedTask = Box<dyn FnOnce() + Send>;
@@ -602,4 +603,42 @@ fn a_thread_that_waits_for_a_value_wakes_itself() {
         queue.insert(8, Duration::from_secs(3_600));
         assert!(queue.recv_timeout(ms(5)).is_some_and(|due| due.is_err()));
     });
+}
+
+#[test]
+fn a_wait_with_a_limit_takes_a_single_place_in_its_timer() {
+    returns("a wait with a limit", || {
+        let timer = Timer::builder().max_pending(1).build().expect("in range");
+        let mut queue = DelayQueue::with_timer(&timer);
+        let hour = Duration::from_secs(3_600);
+        queue.insert(7, hour);
+        let elapsed = queue.recv_timeout(ms(5)).expect("not empty").expect_err("too early");
+        assert_eq!((elapsed.error(), timer.pending()), (None, 0));
+        queue.insert(8, ms(5));
+        let due = queue.recv_timeout(hour).expect("not empty").expect("in time");
+        assert_eq!((due.value, timer.pending()), (8, 0));
+    });
+}
+
+/// A clock by which a millisecond passes between two looks.
+struct Passing(Instant, AtomicU64);
+
+impl Clock for Passing {
+    fn now(&self) -> Instant {
+        self.0 + ms(self.1.fetch_add(1, Ordering::SeqCst))
+    }
+}
+
+#[test]
+fn a_batch_ends_however_many_values_come_due_meanwhile() {
+    let start = Instant::now();
+    let clock = Passing(start, AtomicU64::new(0));
+    let (timer, _driver) = Timer::builder().clock(clock).build_driven().expect("in range");
+    let mut queue = DelayQueue::with_timer(&timer);
+    for value in 0..1_000 {
+        queue.insert_at(value, start + ms(value));
+    }
+    let mut batch = Vec::new();
+    let taken = queue.recv_batch(&mut batch, usize::MAX).expect("some are due");
+    assert!((1..100).contains(&taken), "{taken}");
 }
