@@ -266,7 +266,7 @@ impl<S: Source> Delayed<S> {
     }
 
     /// Blocks the thread until the next value is due, as [`recv`](Self::recv) does, but no longer
-    /// than `timeout`, by the timer's clock.
+    /// than `timeout`, by the timer's clock. With a `timeout` of zero it does not block.
     ///
     /// Cost: O(n + p).
     ///

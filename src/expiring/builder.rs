@@ -82,7 +82,8 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     ///
     /// The timer's worker calls `hook`, or its [`Executor`](crate::Executor), with no lock held.
     /// The timer counts and tells a panic of `hook` as it does a task's. An executor may leave the
-    /// call out, and then the value is dropped.
+    /// call out, and then the value is dropped. The call may come after another value was stored
+    /// under the same key, because a value that has expired counts as absent at once.
     pub fn on_expired(mut self, hook: impl Fn(K, V) + Send + Sync + 'static) -> Self {
         self.outlet = Outlet::Hook(Arc::new(hook));
         self

@@ -29,11 +29,11 @@ use std::hash::RandomState;
 /// Holds values under keys of the caller's own, each until its deadline, for any number of threads
 /// and tasks: a session store, a cache, pending requests by their numbers, leases.
 ///
-/// Clones are the same map. Each value has a deadline of its own, and may have a
-/// [time to idle](ExpiringMapBuilder::time_to_idle). A value that expires is dropped, or goes to a
-/// [hook](ExpiringMapBuilder::on_expired), or to a
-/// [receiver](ExpiringMapBuilder::build_with_receiver). A program that holds a map in one place takes a
-/// [`DelayMap`](crate::DelayMap), which needs no lock and hands values out in order.
+/// Clones are the same map, and with the last one the values are dropped. Each value has a deadline
+/// of its own, and may have a [time to idle](ExpiringMapBuilder::time_to_idle). A value that expires
+/// is dropped, or goes to a [hook](ExpiringMapBuilder::on_expired), or to a
+/// [receiver](ExpiringMapBuilder::build_with_receiver). A program that holds a map in one place
+/// takes a [`DelayMap`](crate::DelayMap), which needs no lock and hands values out in order.
 ///
 /// - No call returns a value whose deadline has passed, however late the timer's worker is: each
 ///   call reads the clock once, when it begins. A deadline is rounded up to the timer's tick.
@@ -48,7 +48,8 @@ use std::hash::RandomState;
 /// # Cost
 ///
 /// Each call takes the lock of one shard once, and constant time, however many values the map holds;
-/// a call that finds the map full, that of each shard.
+/// a call that finds the map full, that of each shard, and some for each value there that was moved
+/// to later since the worker last looked at it.
 /// Each shard of the map has a single timeout in its timer, whatever the number of values, which the
 /// timer's [limit](crate::TimerBuilder::max_pending) counts and does not refuse. Moving a deadline
 /// to later, and reading a value that has a time to idle, writes a number: the worker looks at the
@@ -437,7 +438,8 @@ where
     }
 
     /// Returns the number of values, with those that have expired and that the worker has not taken
-    /// out yet. Counts shard by shard.
+    /// out yet. Counts shard by shard: while other threads insert, the sum may be above
+    /// [`max_len`](ExpiringMapBuilder::max_len), though there are never so many at once.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.shards.iter().map(|shard| shard.lock().len()).sum()
@@ -472,10 +474,10 @@ where
         })
     }
 
-    /// Returns an iterator that takes all values out, each with its key and its deadline, those
-    /// included that have expired and that the worker has not taken out yet. They come in no
-    /// particular order. The values have left the map when the call returns, and dropping the
-    /// iterator drops those that are left.
+    /// Returns an iterator that takes all values out, each with its key and the
+    /// [instant](Self::deadline) at which it would have ended, those included that have expired and
+    /// that the worker has not taken out yet. They come in no particular order. The values have left
+    /// the map when the call returns, and dropping the iterator drops those that are left.
     ///
     /// Cost: O(n + p).
     pub fn drain(&self) -> impl Iterator<Item = (K, Option<Instant>, V)> + use<K, V, S> {

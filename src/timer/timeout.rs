@@ -197,9 +197,10 @@ impl Timeout {
     ///
     /// # Errors
     ///
-    /// If the call could wait for itself: inside a task of this timer, for example. The table at
-    /// [`Timer`](crate::Timer) has all cases, which are those of [`stop`](crate::Timer::stop). The
-    /// timeout is not cancelled then.
+    /// If the call could wait for itself: inside a task of this timer, for example, and on each
+    /// thread that has run one for its [`Executor`](crate::Executor), such as those of a runtime.
+    /// The table at [`Timer`](crate::Timer) has all cases, which are those of
+    /// [`stop`](crate::Timer::stop). The timeout is not cancelled then.
     ///
     /// # Panics
     ///

@@ -53,8 +53,8 @@ use core::time::Duration;
 /// # Tests of async code
 ///
 /// Moving the clock returns when the worker has woken each task that waits, and it is for their
-/// executor to run them. A test that also waits for what they do runs them on its own thread, until
-/// all of them wait again:
+/// executor to run them. So a sleep that such a task begins then counts from the end of the move. A
+/// test that also waits for what they do runs them on its own thread, until all of them wait again:
 ///
 /// ```
 /// use futures::executor::LocalPool;
