@@ -426,6 +426,8 @@ impl Subject for Sessions {
                 "reset_at" => _ = black_box(map.reset_at(&key, at)),
                 "remove" => _ = black_box(map.remove(&key)),
                 "remove_entry" => _ = black_box(map.remove_entry(&key)),
+                "reset_if" => _ = black_box(map.reset_if(&key, delay, |_| turn % 2 == 0)),
+                "remove_if" => _ = black_box(map.remove_if(&key, |_| turn % 2 == 0)),
                 "contains_key" => _ = black_box(map.contains_key(&key)),
                 "deadline" => _ = black_box(map.deadline(&key)),
                 "len" => _ = black_box(map.len()),

@@ -377,6 +377,37 @@ where
         true
     }
 
+    /// Moves the deadline to `delay` from now if `is_it` says yes of the value, as one step. Returns
+    /// whether it did; otherwise nothing changes, and the value does not count as read. `is_it` runs
+    /// under the lock of the key's shard.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let leases = tickwheel::ExpiringMap::new();
+    /// leases.insert_if_absent("printer", "ann", Duration::from_secs(60))?;
+    /// assert!(!leases.reset_if("printer", Duration::from_secs(60), |owner| *owner == "bob"));
+    /// assert_eq!(leases.remove_if("printer", |owner| *owner == "bob"), None);
+    /// assert_eq!(leases.remove_if("printer", |owner| *owner == "ann"), Some("ann"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reset_if<Q: ?Sized + Hash + Eq>(
+        &self,
+        key: &Q,
+        delay: Duration,
+        is_it: impl FnOnce(&V) -> bool,
+    ) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        let Some(found) = self.find(key).and_then(|found| found.filter(is_it)) else {
+            return false;
+        };
+        let deadline = self.hub().deadline_from(found.nanos, delay);
+        self.move_to(found, deadline);
+        true
+    }
+
     /// Moves the deadline to `deadline`, and is like [`reset`](Self::reset) otherwise. With a
     /// deadline in the past the value expires at once.
     pub fn reset_at<Q: ?Sized + Hash + Eq>(&self, key: &Q, deadline: Instant) -> bool
@@ -400,6 +431,24 @@ where
         Some(value)
     }
 
+    /// Removes the value of `key` if `is_it` says yes of it, as one step, and returns it. Returns
+    /// None if there is none, or it is another: then nothing changes, and the value does not count
+    /// as read. `is_it` runs under the lock of the key's shard.
+    ///
+    /// Cost: O(1) amortised, O(p) in one call.
+    pub fn remove_if<Q: ?Sized + Hash + Eq>(
+        &self,
+        key: &Q,
+        is_it: impl FnOnce(&V) -> bool,
+    ) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        let (key, value) = self.take_out(self.find(key)?.filter(is_it)?)?;
+        drop(key);
+        Some(value)
+    }
+
     /// Removes the value of `key`, and returns it with the key that the map had. Returns None if
     /// there is none.
     ///
@@ -408,13 +457,7 @@ where
     where
         K: Borrow<Q>,
     {
-        let Found { mut state, named, .. } = self.find(key)?;
-        let (key, entry) = state.map.remove_named(named)?;
-        let memory = state.take_memory_if_emptied();
-        drop(state);
-        self.0.give_back(1);
-        drop(memory);
-        Some((key, entry.value))
+        self.take_out(self.find(key)?)
     }
 
     /// Returns whether there is a value of `key`. Does not count as reading it.
@@ -640,6 +683,16 @@ where
         self.refile(found, end);
     }
 
+    fn take_out(&self, found: Found<'_, K, V>) -> Option<(K, V)> {
+        let Found { mut state, named, .. } = found;
+        let (key, entry) = state.map.remove_named(named)?;
+        let memory = state.take_memory_if_emptied();
+        drop(state);
+        self.0.give_back(1);
+        drop(memory);
+        Some((key, entry.value))
+    }
+
     /// Files a value that was found, and that ends at `end` now.
     #[inline]
     fn refile(&self, mut found: Found<'_, K, V>, end: u64) {
@@ -785,6 +838,11 @@ impl<K, V> Found<'_, K, V> {
     #[inline]
     fn entry(&mut self) -> &mut Entry<V> {
         self.state.map.named(self.named).expect("it was found under this lock")
+    }
+
+    /// Releases the lock unless `is_it` says yes of the value.
+    fn filter(mut self, is_it: impl FnOnce(&V) -> bool) -> Option<Self> {
+        is_it(&self.entry().value).then_some(self)
     }
 }
 

@@ -334,18 +334,34 @@ fn a_map_is_like_a_sorted_one(mode: Mode) {
                     model.entry(key).and_modify(|known| known.2 = now);
                 }
                 6 => {
-                    assert_eq!(map.get_and_reset(&key, ms(delay)), known);
-                    let moved =
-                        |known: &mut (u32, u64, u64)| (known.1, known.2) = (now + delay, now);
-                    model.entry(key).and_modify(moved);
+                    let is_it = |value: &u32| value % 3 > 0;
+                    let mut is_moved = known.is_some();
+                    if numbers.below(2) == 0 {
+                        assert_eq!(map.get_and_reset(&key, ms(delay)), known);
+                    } else {
+                        is_moved = known.is_some_and(|value| is_it(&value));
+                        assert_eq!(map.reset_if(&key, ms(delay), is_it), is_moved);
+                    }
+                    if let Some(known) = model.get_mut(&key).filter(|_| is_moved) {
+                        (known.1, known.2) = (now + delay, now);
+                    }
                 }
                 7 => {
                     assert_eq!(map.update(&key, |value| *value += 1), known.map(drop));
                     model.entry(key).and_modify(|known| (known.0, known.2) = (known.0 + 1, now));
                 }
                 8 => {
-                    assert_eq!(map.remove_entry(&key), known.map(|value| (key, value)));
-                    model.remove(&key);
+                    let is_it = |value: &u32| value % 3 > 0;
+                    let mut is_removed = known.is_some();
+                    if numbers.below(2) == 0 {
+                        assert_eq!(map.remove_entry(&key), known.map(|value| (key, value)));
+                    } else {
+                        is_removed = known.is_some_and(|value| is_it(&value));
+                        assert_eq!(map.remove_if(&key, is_it), known.filter(is_it));
+                    }
+                    if is_removed {
+                        model.remove(&key);
+                    }
                 }
                 9 => {
                     let end = model.get(&key).map(|known| manual.at(end(known)));
