@@ -78,7 +78,9 @@ use std::hash::RandomState;
 /// and no call returns a value whose deadline has passed. Nothing takes such values out, until a
 /// call stores a value under the same key, which drops the expired one or leaves it to the receiver,
 /// or finds the map full, or takes all out. One that such a call had left to the worker before the
-/// stop stays until one of the last two. The hook is not called any more.
+/// stop stays until one of the last two. The hook is not called any more, but for values that an
+/// [`Executor`](crate::Executor) had yet to get: these are in a task that
+/// [`stop`](Timer::stop) returns, which calls the hook if it is run.
 ///
 /// ```
 /// use std::time::Duration;
@@ -146,9 +148,8 @@ struct Found<'a, K, V> {
     shard: &'a MapShard<K, V>,
     state: Locked<'a, K, V>,
     named: Key,
-    /// The tick at which it ended when the call began, at `nanos`.
+    /// The tick at which it ended when the call began.
     end: u64,
-    nanos: u64,
 }
 
 impl<K, V> ExpiringMap<K, V>
@@ -196,8 +197,8 @@ where
         value: V,
         delay: Duration,
     ) -> Result<Option<V>, InsertError<K, V>> {
-        let nanos = self.hub().nanos();
-        self.store(key, value, nanos, self.hub().deadline_from(nanos, delay))
+        let (nanos, entry) = self.entry_after(value, delay);
+        self.store(key, nanos, entry)
     }
 
     /// Stores `value` under `key`, to expire at `deadline`, and is like [`insert`](Self::insert)
@@ -212,7 +213,8 @@ where
         value: V,
         deadline: Instant,
     ) -> Result<Option<V>, InsertError<K, V>> {
-        self.store(key, value, self.hub().nanos(), self.hub().ticks.deadline(deadline))
+        let (nanos, entry) = self.entry_at(value, deadline);
+        self.store(key, nanos, entry)
     }
 
     /// Stores `value` under `key`, to expire `delay` from now, unless `key` has a value.
@@ -238,8 +240,7 @@ where
         value: V,
         delay: Duration,
     ) -> Result<(), InsertError<K, V>> {
-        let nanos = self.hub().nanos();
-        let entry = self.entry(value, nanos, self.hub().deadline_from(nanos, delay));
+        let (nanos, entry) = self.entry_after(value, delay);
         match self.look_for(&key, nanos) {
             Ok(_found) => Err(InsertError::Occupied(key, entry.value)),
             Err(vacant) => self.store_new(vacant, key, entry),
@@ -309,10 +310,10 @@ where
         K: Borrow<Q>,
         V: Clone,
     {
-        let mut found = self.find(key)?;
+        let (nanos, to) = self.entry_after((), delay);
+        let mut found = self.find_at(nanos, key)?;
         let value = found.entry().value.clone();
-        let deadline = self.hub().deadline_from(found.nanos, delay);
-        self.move_to(found, deadline);
+        self.move_to(found, &to);
         Some(value)
     }
 
@@ -349,8 +350,9 @@ where
     where
         K: Borrow<Q>,
     {
-        let mut found = self.find(key)?;
-        let idle = self.idle_from(found.nanos);
+        let nanos = self.hub().nanos();
+        let idle = self.idle_from(nanos);
+        let mut found = self.find_at(nanos, key)?;
         let entry = found.entry();
         entry.note_read(idle);
         Some(change(&mut entry.value))
@@ -371,10 +373,8 @@ where
     where
         K: Borrow<Q>,
     {
-        let Some(found) = self.find(key) else { return false };
-        let deadline = self.hub().deadline_from(found.nanos, delay);
-        self.move_to(found, deadline);
-        true
+        let (nanos, to) = self.entry_after((), delay);
+        self.find_at(nanos, key).map(|found| self.move_to(found, &to)).is_some()
     }
 
     /// Moves the deadline to `delay` from now if `is_it` says yes of the value, as one step. Returns
@@ -400,12 +400,9 @@ where
     where
         K: Borrow<Q>,
     {
-        let Some(found) = self.find(key).and_then(|found| found.filter(is_it)) else {
-            return false;
-        };
-        let deadline = self.hub().deadline_from(found.nanos, delay);
-        self.move_to(found, deadline);
-        true
+        let (nanos, to) = self.entry_after((), delay);
+        let found = self.find_at(nanos, key).and_then(|found| found.filter(is_it));
+        found.map(|found| self.move_to(found, &to)).is_some()
     }
 
     /// Moves the deadline to `deadline`, and is like [`reset`](Self::reset) otherwise. With a
@@ -414,8 +411,8 @@ where
     where
         K: Borrow<Q>,
     {
-        let deadline = self.hub().ticks.deadline(deadline);
-        self.find(key).map(|found| self.move_to(found, deadline)).is_some()
+        let (nanos, to) = self.entry_at((), deadline);
+        self.find_at(nanos, key).map(|found| self.move_to(found, &to)).is_some()
     }
 
     /// Removes the value of `key`, and returns it. Returns None if there is none.
@@ -444,7 +441,7 @@ where
     where
         K: Borrow<Q>,
     {
-        let (key, value) = self.take_out(self.find(key)?.filter(is_it)?)?;
+        let (key, value) = self.remove_found(self.find(key)?.filter(is_it)?)?;
         drop(key);
         Some(value)
     }
@@ -457,7 +454,7 @@ where
     where
         K: Borrow<Q>,
     {
-        self.take_out(self.find(key)?)
+        self.remove_found(self.find(key)?)
     }
 
     /// Returns whether there is a value of `key`. Does not count as reading it.
@@ -592,24 +589,25 @@ where
     where
         K: Borrow<Q>,
     {
+        self.find_at(self.hub().nanos(), key)
+    }
+
+    /// Locks the shard of `key`, and finds its value, for a call that began at `nanos`.
+    #[inline]
+    fn find_at<Q: ?Sized + Hash + Eq>(&self, nanos: u64, key: &Q) -> Option<Found<'_, K, V>>
+    where
+        K: Borrow<Q>,
+    {
         let hash = self.0.hasher.hash_one(key);
-        let nanos = self.hub().nanos();
         let now = self.hub().tick_at(nanos);
         let shard = self.shard_of(hash);
         let mut state = shard.lock();
         let named = state.map.find_hashed(hash, key)?;
         let end = state.map.named(named)?.end();
-        (now < end).then_some(Found { shard, state, named, end, nanos })
+        (now < end).then_some(Found { shard, state, named, end })
     }
 
-    fn store(
-        &self,
-        key: K,
-        value: V,
-        nanos: u64,
-        deadline: u64,
-    ) -> Result<Option<V>, InsertError<K, V>> {
-        let entry = self.entry(value, nanos, deadline);
+    fn store(&self, key: K, nanos: u64, entry: Entry<V>) -> Result<Option<V>, InsertError<K, V>> {
         match self.look_for(&key, nanos) {
             Ok(mut found) => {
                 let end = entry.end();
@@ -635,7 +633,7 @@ where
         if let Some(named) = state.map.find_hashed(hash, key) {
             let end = state.map.named(named).map_or(0, |entry| entry.end());
             if now < end {
-                return Ok(Found { shard, state, named, end, nanos });
+                return Ok(Found { shard, state, named, end });
             }
             if let Some(removed) = state.take_out(named) {
                 match self.0.outlet_of_callers() {
@@ -673,17 +671,16 @@ where
         stored
     }
 
-    /// Moves the deadline of a value that was found.
-    fn move_to(&self, mut found: Found<'_, K, V>, deadline: u64) {
-        let idle = self.idle_from(found.nanos);
+    /// Moves the deadline of a value that was found, which counts as reading it.
+    fn move_to(&self, mut found: Found<'_, K, V>, to: &Entry<()>) {
         let entry = found.entry();
-        entry.note_read(idle);
-        entry.deadline = deadline;
+        entry.note_read(to.idle);
+        entry.deadline = to.deadline;
         let end = entry.end();
         self.refile(found, end);
     }
 
-    fn take_out(&self, found: Found<'_, K, V>) -> Option<(K, V)> {
+    fn remove_found(&self, found: Found<'_, K, V>) -> Option<(K, V)> {
         let Found { mut state, named, .. } = found;
         let (key, entry) = state.map.remove_named(named)?;
         let memory = state.take_memory_if_emptied();
@@ -703,8 +700,23 @@ where
         found.shard.release(&self.0.timer, found.state, end);
     }
 
+    /// Returns the present, and the entry of a value that is stored or moved now, to end `delay`
+    /// from now. Before any lock is taken: the clock is foreign code.
     #[inline]
-    fn entry(&self, value: V, nanos: u64, deadline: u64) -> Entry<V> {
+    fn entry_after<T>(&self, value: T, delay: Duration) -> (u64, Entry<T>) {
+        let nanos = self.hub().nanos();
+        (nanos, self.entry(value, nanos, self.hub().deadline_from(nanos, delay)))
+    }
+
+    /// Returns the same for a value that is to end at `deadline`.
+    #[inline]
+    fn entry_at<T>(&self, value: T, deadline: Instant) -> (u64, Entry<T>) {
+        let nanos = self.hub().nanos();
+        (nanos, self.entry(value, nanos, self.hub().ticks.deadline(deadline)))
+    }
+
+    #[inline]
+    fn entry<T>(&self, value: T, nanos: u64, deadline: u64) -> Entry<T> {
         Entry { value, deadline, idle: self.idle_from(nanos) }
     }
 

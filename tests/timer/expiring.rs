@@ -12,10 +12,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::task::Poll;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tickwheel::{
-    DelayQueue, ExpiredReceiver, ExpiringMap, ExpiringMapBuilder, InsertError, ManualClock, Mode,
-    ScheduleErrorKind, Timer, delay_channel,
+    Clock, DelayQueue, ExpiredReceiver, ExpiringMap, ExpiringMapBuilder, InsertError, ManualClock,
+    Mode, ScheduleErrorKind, Timer, delay_channel,
 };
 
 in_each_mode! {
@@ -1020,6 +1020,41 @@ fn what_runs_under_a_lock_may_use_other_maps_channels_and_timers() {
     assert!(timeout.unwrap().cancel());
     manual.advance(5);
     assert_eq!((first.get("key"), receiver.recv().unwrap().unwrap().value), (Some(2), 2));
+}
+
+/// A clock that looks into a map on its timer.
+struct Asks(Arc<OnceLock<ExpiringMap<u32, u32>>>);
+
+impl Clock for Asks {
+    fn now(&self) -> Instant {
+        let _ = self.0.get().map(ExpiringMap::len);
+        Instant::now()
+    }
+}
+
+#[test]
+fn no_clock_is_read_under_the_lock_of_a_map() {
+    returns("calls of a map that the clock asks", || {
+        let slot = Arc::new(OnceLock::new());
+        let clock = Asks(Arc::clone(&slot));
+        let (timer, _driver) = Timer::builder().clock(clock).build_driven().unwrap();
+        let far = Duration::MAX;
+        let map = ExpiringMap::builder().shards(1).time_to_idle(far).build(&timer);
+        let map = slot.get_or_init(|| map);
+        assert_eq!(map.insert(1, 10, far), Ok(None));
+        assert_eq!(map.insert_at(1, 11, Instant::now() + ms(3_600_000)), Ok(Some(10)));
+        assert_eq!(map.insert_if_absent(2, 20, far), Ok(()));
+        assert_eq!(map.get_or_insert_with(3, far, || 30), Ok(30));
+        assert_eq!((map.get(&1), map.get_and_reset(&1, far)), (Some(11), Some(11)));
+        assert!(map.update(&1, |value| *value += 1).is_some() && map.touch(&1));
+        assert!(map.reset(&1, far) && map.reset_if(&1, far, |&value| value == 12));
+        assert!(map.reset_at(&1, Instant::now() + ms(3_600_000)));
+        assert!(map.contains_key(&1) && map.deadline(&1).is_some());
+        map.retain(|&key, _| key != 3);
+        assert_eq!(map.iter().count(), 2);
+        assert_eq!(map.remove_if(&2, |_| true), Some(20));
+        assert_eq!(map.remove(&1), Some(12));
+    });
 }
 
 #[test]
