@@ -75,23 +75,24 @@ impl Interval {
 /// counted work.
 ///
 /// The count is the same in every run. If it says that the configuration costs less by over
-/// [`COUNTS`], the time need only agree.
+/// [`COUNTS`], the time need only agree. If it says the opposite, the time has to be clearer.
 pub(super) fn border(counted: f64) -> f64 {
-    if counted < 1.0 - COUNTS { AGREES } else { TAKEN }
+    match counted {
+        _ if counted < 1.0 - COUNTS => AGREES,
+        _ if 1.0 + COUNTS < counted => DISAGREES,
+        _ => TAKEN,
+    }
 }
 
-/// Returns the most that counts as the same as the least of `costs`. It is some percent more, in
-/// the middle of the widest gap there, because noise hardly carries a cost across that gap.
+/// Returns the most that counts as the same as the least of `costs`: as much more as the default
+/// may cost before another configuration is taken.
 pub(super) fn alike(costs: impl Iterator<Item = f64>) -> f64 {
-    let mut costs: Vec<_> = costs.collect();
-    costs.sort_by(f64::total_cmp);
-    let Some(&least) = costs.first() else { return f64::INFINITY };
-    let [from, to] = ALIKE.map(|share| least * (1.0 + share));
-    costs.retain(|&cost| from < cost && cost < to);
-    costs.insert(0, from);
-    costs.push(to);
-    let gaps = costs.windows(2).map(|gap| (gap[1] - gap[0], (gap[0] + gap[1]) / 2.0));
-    gaps.max_by(|a, b| a.0.total_cmp(&b.0)).map_or(least, |(_, middle)| middle)
+    costs.fold(f64::INFINITY, f64::min) / TAKEN
+}
+
+/// Returns how far apart two counts are, in steps of [`COUNTS`]: 0 if they count as the same.
+pub(super) fn steps(counted: f64, least: f64) -> u32 {
+    ((counted / least).ln() / COUNTS.ln_1p()) as u32
 }
 
 /// Returns the number of groups of rounds for so many intervals: the fewest that give
@@ -124,8 +125,8 @@ const TAKEN: f64 = 0.955;
 /// A quotient that agrees with work that is much less.
 const AGREES: f64 = 0.98;
 
-/// How much more may count as the same, at least and at most.
-const ALIKE: [f64; 2] = [0.01, 0.04];
+/// A quotient that outweighs work that is much more.
+const DISAGREES: f64 = 0.95;
 
 /// How sure an interval is.
 pub(super) const CONFIDENCE: f64 = 0.99;
@@ -135,7 +136,7 @@ pub(super) const COUNTS: f64 = 0.05;
 
 #[cfg(test)]
 mod tests {
-    use super::{Finding, Interval, alike, border, costs, groups};
+    use super::{Finding, Interval, alike, border, costs, groups, steps};
 
     #[test]
     fn under_eight_samples_say_nothing() {
@@ -190,17 +191,16 @@ mod tests {
     }
 
     #[test]
-    fn the_time_need_only_agree_with_work_that_is_much_less() {
-        assert_eq!([0.5, 0.94, 0.96, 1.0, 2.0].map(border), [0.98, 0.98, 0.955, 0.955, 0.955]);
+    fn what_is_counted_moves_the_border_for_the_time() {
+        let borders = [0.5, 0.94, 0.96, 1.0, 1.04, 1.06, 2.0].map(border);
+        assert_eq!(borders, [0.98, 0.98, 0.955, 0.955, 0.955, 0.95, 0.95]);
     }
 
     #[test]
-    fn costs_count_as_the_same_up_to_the_widest_gap() {
-        let share = |costs: &[f64]| (alike(costs.iter().copied()) * 1000.0).round() / 10.0 - 100.0;
-        assert_eq!([share(&[1.0]), share(&[2.0, 1.0])], [2.5; 2]);
-        assert_eq!((share(&[1.032, 1.0]) * 10.0).round(), 21.0);
-        assert_eq!((share(&[1.0, 1.014, 1.03]) * 10.0).round(), 22.0);
-        assert_eq!((share(&[1.0, 1.012, 1.02]) * 10.0).round(), 30.0);
+    fn counts_are_the_same_within_five_percent() {
+        let steps = [1.0, 1.049, 1.051, 1.1, 1.11, 2.0].map(|counted| steps(3.0 * counted, 3.0));
+        assert_eq!(steps, [0, 0, 1, 1, 2, 14]);
+        assert_eq!(alike([1.91, 0.955, 1.0].into_iter()), 1.0);
         assert_eq!(alike([].into_iter()), f64::INFINITY);
     }
 

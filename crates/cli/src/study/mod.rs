@@ -42,11 +42,14 @@
 //!    costs. The median of the quotients lies in an interval by the order of the samples alone.
 //!    The confidence of 99 % is that of the answer: it holds for the intervals of all modes, each
 //!    time that the study looks at them. The more modes, the more groups it takes.
-//! 4. A configuration is recommended if all of its interval is below 1 and its median below 0.955,
-//!    or below 0.98 where its counted work is below 0.95. Among those that cost about the same
-//!    the smallest wheel is taken, a hierarchical one before a hashed one, because that is the same
-//!    in every run. If there is none, the default is recommended, with the words that there is no
-//!    such difference, or that the rounds cannot tell.
+//! 4. A configuration is recommended if all of its interval is below 1 and its median below 0.955.
+//!    The median need only be below 0.98 where the counted work is below 0.95, and must be below
+//!    0.95 where the counted work is above 1.05. Configurations whose medians are within 5 % of each
+//!    other cost the same, and time does not choose between them: the one of the least counted work
+//!    is taken, and of those whose counts are also within 5 % the smallest wheel, a hierarchical one
+//!    before a hashed one. That choice is the same in every run. If no configuration is
+//!    recommended so, the default is, with the words that there is no such difference, or that the
+//!    rounds cannot tell.
 
 mod delays;
 mod fit;
@@ -420,14 +423,24 @@ impl Study {
     /// Returns the configuration to take; None if none came to the end of the trace.
     #[must_use]
     pub fn recommended(&self) -> Option<&Candidate> {
-        // Which of several that cost the same comes out first is chance. Their size is not, and the
-        // larger a wheel is, the more its cost depends on what else is in the caches.
-        let taken = self.alike().min_by_key(|it| (it.mode.is_hashed(), it.mode.buckets()));
+        let taken = self.alike().min_by_key(|it| self.rank(it));
         taken.or_else(|| self.baseline())
     }
 
-    /// Returns the configurations that are better than the baseline, and cost about as little as the
-    /// best of them.
+    /// Returns the rank of a configuration among those that cost about the same. It is the same in
+    /// every run, while the order of their times is chance.
+    ///
+    /// Counted work comes first, then size: the larger a wheel is, the more its cost depends on what
+    /// else is in the caches.
+    fn rank(&self, candidate: &Candidate) -> (u32, bool, usize) {
+        let counted = |number: usize| self.candidates[number].figures.counted_score;
+        let least = self.contenders().into_iter().map(counted).fold(f64::INFINITY, f64::min);
+        let steps = judge::steps(candidate.figures.counted_score, least);
+        (steps, candidate.mode.is_hashed(), candidate.mode.buckets())
+    }
+
+    /// Returns the configurations that are better than the baseline, and cost the same as the best of
+    /// them.
     fn alike(&self) -> impl Iterator<Item = &Candidate> {
         let better = || {
             let better = self.with_finding(Finding::Better);

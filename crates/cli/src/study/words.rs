@@ -477,29 +477,47 @@ mod tests {
         assert_eq!(study.verdict(), verdict);
     }
 
-    /// Two modes are measured again and again, undisturbed and where other programs make every
-    /// second time longer, some of them a hundred times.
+    /// Modes are measured again and again, undisturbed and where other programs make every second
+    /// time longer, some of them a hundred times. For each mode beside the default: how much of the
+    /// default's time it takes, and how much of its counted work.
     #[test]
     fn the_answer_is_the_same_in_19_of_20_runs_quiet_and_busy() {
         const PARTS: usize = 50;
+        const SAME: [(&str, f64, f64); 4] = [
+            ("hashed:1", 1.0, 1.0),
+            ("hashed:2", 1.0, 1.0),
+            ("hashed:4", 1.0, 1.0),
+            ("hashed:8", 1.0, 1.0),
+        ];
+        let one = |quotient, counted| vec![("hashed:512", quotient, counted)];
+        let many = |quotient| [one(quotient, 1.0), SAME.into()].concat();
+        // The better of the two changes from run to run, or hardly does.
+        let pair = |quotient, counted| {
+            vec![("hashed:512", 0.85, 1.0), ("hashed:64", 0.85 * quotient, counted)]
+        };
+        let (default, hashed, small) = ("hierarchical:64", "hashed:512", "hashed:64");
+        let mut cases = vec![
+            (one(0.50, 1.0), hashed),
+            (one(0.90, 1.0), hashed),
+            (one(0.935, 1.0), hashed),
+            (one(0.949, 1.0), hashed),
+            (one(0.96, 1.0), default),
+            (one(0.96, 0.9), hashed),
+            (one(0.99, 0.9), default),
+            (one(1.0, 1.0), default),
+            (one(1.3, 0.9), default),
+            // Each of many modes could win by chance.
+            (many(0.90), hashed),
+            (many(1.0), default),
+        ];
+        for quotient in [0.97, 1.0, 1.025, 1.035] {
+            cases.push((pair(quotient, 1.0), small));
+            cases.push((pair(quotient, 0.9), small));
+            cases.push((pair(quotient, 1.1), hashed));
+        }
         let runs = if std::env::var_os("TICKWHEEL_LONG").is_some() { 100 } else { 20 };
         let mut random = Rng::with_seed(7);
-        let modes =
-            ["hierarchical:64", "hashed:512", "hashed:1", "hashed:2", "hashed:4", "hashed:8"];
-        for (quotient, counted, is_taken, modes) in [
-            (0.50, 1.0, true, &modes[..2]),
-            (0.90, 1.0, true, &modes[..2]),
-            (0.935, 1.0, true, &modes[..2]),
-            (0.949, 1.0, true, &modes[..2]),
-            (0.96, 1.0, false, &modes[..2]),
-            (0.96, 0.9, true, &modes[..2]),
-            (0.99, 0.9, false, &modes[..2]),
-            (1.0, 1.0, false, &modes[..2]),
-            (1.3, 0.9, false, &modes[..2]),
-            // Each of many modes could win by chance.
-            (0.90, 1.0, true, &modes),
-            (1.0, 1.0, false, &modes),
-        ] {
+        for (others, expected) in cases {
             for disturbed in [0.01, 0.2, 0.5] {
                 let mut time = |ns: f64| {
                     let jitter = 1.0 + 0.02 * random.f64();
@@ -507,23 +525,26 @@ mod tests {
                     let tail = 0.1 * (1.0 - random.f64()).powf(-0.7);
                     ns * jitter * if is_disturbed { 1.0 + tail } else { 1.0 }
                 };
-                let mut rounds = |ns: f64| -> Vec<Vec<f64>> {
-                    let mut round = |_| (0..PARTS).map(|_| time(ns)).collect();
+                let mut rounds = |quotient: f64| -> Vec<Vec<f64>> {
+                    let mut round = |_| (0..PARTS).map(|_| time(1e5 * quotient)).collect();
                     (0..32).map(&mut round).collect()
                 };
-                let mut taken = 0;
+                let all = [(default, 1.0, 1.0)].into_iter().chain(others.iter().copied());
+                let modes: Vec<_> = all.clone().map(|(mode, ..)| mode).collect();
+                let mut same = 0;
                 for _ in 0..runs {
-                    let costs = [1.0, quotient].into_iter().chain(std::iter::repeat(1.0));
-                    let costs = costs.take(modes.len()).map(|cost| rounds(1e5 * cost));
-                    let mut study = measured_in_parts(modes, &costs.collect::<Vec<_>>());
-                    study.candidates[1].figures.counted_score *= counted;
+                    let costs: Vec<_> =
+                        all.clone().map(|(_, quotient, _)| rounds(quotient)).collect();
+                    let mut study = measured_in_parts(&modes, &costs);
+                    for (candidate, (.., counted)) in study.candidates.iter_mut().zip(all.clone()) {
+                        candidate.figures.counted_score *= counted;
+                    }
                     let mode = study.recommended().unwrap().mode;
-                    taken += usize::from(mode != Mode::default());
+                    same += usize::from(mode == expected.parse().unwrap());
                 }
-                let same = if is_taken { taken } else { runs - taken };
                 assert!(
                     19 * runs <= 20 * same,
-                    "{quotient} {counted} {disturbed} {modes:?}: {same} of {runs}"
+                    "{others:?} {disturbed}: {same} of {runs} say {expected}"
                 );
             }
         }
