@@ -6,7 +6,7 @@
 //! says something, too. The traces are those of `shared/traces` beside the repository, where they
 //! are there, the shapes of `tickwheel generate`, and 20 random mixtures.
 //!
-//! `cargo bench -p tickwheel-cli --bench regret -- [--quick] [--operations N] [--runs N]
+//! `cargo bench -p tickwheel-cli --bench regret -- [--quick | --short] [--operations N] [--runs N]
 //! [--threads N] [--busy THREADS] [--minutes M] [--sentences] [--seconds S] [NAME]`
 //!
 //! The regret of a choice is how much more it costs than the best of the full search: its interval,
@@ -40,6 +40,11 @@ struct Arguments {
     #[arg(long)]
     quick: bool,
 
+    /// Some ten minutes: quick; the ten traces whose answer is the most doubtful, in 4 runs each,
+    /// and cache-twitter52 in 20.
+    #[arg(long)]
+    short: bool,
+
     /// The operations of a trace.
     #[arg(long)]
     operations: Option<usize>,
@@ -64,9 +69,10 @@ struct Arguments {
     #[arg(long, default_value_t = 30.0)]
     seconds: f64,
 
-    /// When to end. A sixth of this goes to the full searches.
-    #[arg(long, default_value_t = 60.0)]
-    minutes: f64,
+    /// When to begin no more runs: 60, or 10 if it is short. A sixth of this goes to the full
+    /// searches.
+    #[arg(long)]
+    minutes: Option<f64>,
 
     #[arg(long, hide = true)]
     bench: bool,
@@ -74,17 +80,28 @@ struct Arguments {
 
 fn main() {
     let arguments = Arguments::parse();
-    let usual = if arguments.quick { 100_000 } else { 1_000_000 };
-    let end = Instant::now() + Duration::from_secs_f64(60.0 * arguments.minutes);
+    let usual = if arguments.quick || arguments.short { 100_000 } else { 1_000_000 };
+    let minutes = arguments.minutes.unwrap_or(if arguments.short { 10.0 } else { 60.0 });
+    let end = Instant::now() + Duration::from_secs_f64(60.0 * minutes);
     let mut traces = traces(arguments.operations.unwrap_or(usual));
     traces.retain(|(name, _)| arguments.name.as_ref().is_none_or(|wanted| name.contains(wanted)));
     if arguments.sentences {
         let time = Duration::from_secs_f64(arguments.seconds);
         return print_sentences(&traces[..traces.len().min(10)], time);
     }
-    let each = Duration::from_secs_f64(10.0 * arguments.minutes / traces.len().max(1) as f64);
-    let mut subjects: Vec<_> =
-        traces.iter().map(|(name, operations)| Subject::new(name, operations, each)).collect();
+    let each = Duration::from_secs_f64(10.0 * minutes / traces.len().max(1) as f64);
+    let new = |(name, operations): &(String, Vec<_>)| {
+        let runs = match arguments.short && name != STEADY {
+            true => FEW_RUNS,
+            false => arguments.runs,
+        };
+        Subject::new(name, operations, each, runs)
+    };
+    let mut subjects: Vec<_> = traces.iter().map(new).collect();
+    if arguments.short {
+        subjects.sort_by(|a, b| b.doubt().total_cmp(&a.doubt()));
+        subjects.truncate(FEW_TRACES);
+    }
     let mut besides = vec![0, arguments.busy];
     besides.dedup();
     for _ in 0..arguments.runs.div_ceil(RUNS_PER_TURN) {
@@ -108,7 +125,7 @@ fn main() {
                     });
                 }
                 for subject in &mut subjects {
-                    let missing = arguments.runs - subject.rows[row].runs().min(arguments.runs);
+                    let missing = subject.runs - subject.rows[row].runs();
                     let mut left = missing.min(RUNS_PER_TURN);
                     while 0 < left && Instant::now() < end {
                         let now = left.min(threads);
@@ -161,6 +178,8 @@ struct Subject {
     name: String,
     csv: String,
     full: Study,
+    /// How often to choose.
+    runs: usize,
     /// On the machine as it is, and beside loops.
     rows: [Row; 2],
 }
@@ -176,7 +195,7 @@ struct Row {
 }
 
 impl Subject {
-    fn new(name: &str, operations: &[Operation], most: Duration) -> Self {
+    fn new(name: &str, operations: &[Operation], most: Duration, runs: usize) -> Self {
         let csv = csv(operations);
         let begun = ThreadTime::now();
         let full = full_search(&csv, most);
@@ -187,7 +206,18 @@ impl Subject {
         });
         let (rounds, seconds) = (full.rounds, begun.elapsed().as_secs_f64());
         println!("full search of {name}, {rounds} rounds in {seconds:.1} s{best}");
-        Self { name: name.into(), csv, full, rows: Default::default() }
+        Self { name: name.into(), csv, full, runs, rows: Default::default() }
+    }
+
+    /// How likely noise changes the answer: the width of the interval that is the nearest to where
+    /// the default is no longer taken, beside its distance from there.
+    fn doubt(&self) -> f64 {
+        if self.name == STEADY {
+            return f64::INFINITY;
+        }
+        let others = self.full.candidates.iter().filter_map(quotient);
+        let doubts = others.map(|it| (it.most - it.least) / (it.median - BORDER).abs());
+        doubts.fold(0.0, f64::max)
     }
 
     /// Chooses once in each of so many threads.
@@ -465,6 +495,16 @@ fn csv(operations: &[Operation]) -> String {
 fn trace(csv: &str) -> Trace {
     Trace::new("generated", Cursor::new(csv.to_string())).expect("it has the header")
 }
+
+/// Below this share of its cost, the default is not taken.
+const BORDER: f64 = 0.955;
+
+/// The trace that is run the most often in any case: two of its modes cost the same.
+const STEADY: &str = "cache-twitter52";
+
+/// The traces of the short form, and how often it runs all but [`STEADY`].
+const FEW_TRACES: usize = 10;
+const FEW_RUNS: usize = 4;
 
 /// As many runs are made on one trace before the next trace gets its turn.
 const RUNS_PER_TURN: usize = 8;
