@@ -150,7 +150,9 @@ pub use delay::{
     delay_channel,
 };
 #[cfg(feature = "std")]
-pub use expiring::{ExpiredReceiver, ExpiringMap, ExpiringMapBuilder, InsertError};
+pub use expiring::{
+    ExpiredReceiver, ExpiringMap, ExpiringMapBuilder, InsertError, InsertErrorKind,
+};
 #[cfg(feature = "std")]
 pub use future::{
     Elapsed, Interval, Sleep, Timed, interval, interval_at, sleep, sleep_until, timeout,

@@ -116,7 +116,7 @@ fn a_shared_map_is_locked_for_no_more() {
         let map = ExpiringMap::builder().shards(1).build(&timer);
         let fill = || {
             for number in 0..MANY {
-                assert_eq!(map.insert(number, number, delay(number)), Ok(None));
+                assert!(map.insert(number, number, delay(number)).is_ok_and(|old| old.is_none()));
             }
         };
         fill();
@@ -364,6 +364,7 @@ impl Subject for Sessions {
         ("with_timer", "it makes one"),
         ("builder", "it makes one"),
         ("into_entry", "it moves a field"),
+        ("kind", "it returns a field"),
     ];
     const MEAN: f64 = FEW;
 
@@ -376,7 +377,7 @@ impl Subject for Sessions {
 
     fn put(&mut self, deadline: u64, number: u64) {
         let inserted = self.map.insert_at(number, number, self.driven.at(deadline));
-        assert_eq!(inserted, Ok(None));
+        assert!(inserted.is_ok_and(|old| old.is_none()));
     }
 
     fn put_within(&mut self, deadline: u64, number: u64) {
@@ -532,7 +533,9 @@ impl<K: Kind> Subject for Values<K> {
         let Self { driven, kind } = self;
         let delay = Driven::delay(turn);
         match name {
-            "poll_expired" | "next" | "next_due" | "next_batch" => driven.clock.jump(delay),
+            "poll_expired" | "next" | "next_due" | "next_batch" | "try_recv" => {
+                driven.clock.jump(delay)
+            }
             // What they wait for is due.
             "recv" | "recv_timeout" | "recv_batch" => driven.drive(1 << 61),
             _ => {}
@@ -567,6 +570,7 @@ macro_rules! shared {
                 "recv" => _ = black_box(receiver.recv()),
                 "recv_timeout" => _ = black_box(receiver.recv_timeout(Duration::ZERO)),
                 "recv_batch" => _ = black_box(receiver.recv_batch(&mut Vec::new(), 10)),
+                "try_recv" => _ = black_box(receiver.try_recv()),
                 "shrink_to_fit" => receiver.shrink_to_fit(),
                 "len" | "is_empty" => _ = black_box((receiver.len(), receiver.is_empty())),
                 _ => return false,
@@ -721,7 +725,8 @@ struct Channel {
 
 impl Kind for Channel {
     const SOURCES: &[&str] = &["src/delay/mod.rs", "src/delay/channel.rs"];
-    const LEFT_OUT: &[(&str, &str)] = &[("delay_channel", "it makes one")];
+    const LEFT_OUT: &[(&str, &str)] =
+        &[("delay_channel", "it makes one"), ("into_value", "it returns a field")];
 
     shared!();
 
@@ -756,7 +761,8 @@ impl Kind for Channel {
             "remove" => _ = key.map(|key| sender.remove(key)),
             "reset" => _ = key.map(|key| sender.reset(key, delay)),
             "reset_at" => _ = key.map(|key| sender.reset_at(key, at)),
-            "is_closed" => assert!(!sender.is_closed()),
+            "is_closed" => assert!(!sender.is_closed() && !self.receiver.is_closed()),
+            "close" => sender.close(),
             "drain" => _ = self.receiver.drain().count(),
             "len" | "is_empty" => _ = black_box((sender.len(), sender.is_empty())),
             _ => return false,

@@ -1162,6 +1162,63 @@ fn the_last_value_is_taken_and_the_last_sender_goes_and_the_other_receiver_ends(
 }
 
 #[test]
+fn closed_as_the_receiver_falls_asleep_it_ends() {
+    channel_race(|_, sender: DelaySender<()>, mut receiver| {
+        let kept = sender.clone();
+        let here = || Task::new().receive(&mut receiver);
+        assert_eq!(both(here, move || sender.close()).0, None);
+        assert!(kept.is_closed());
+    });
+}
+
+#[test]
+fn closed_as_a_sender_inserts_the_value_comes_or_comes_back() {
+    sharded_race(|Race { due, .. }, sender, mut receiver| {
+        let other = sender.clone();
+        let here = || {
+            sender.close();
+            let task = Task::new();
+            std::iter::from_fn(|| task.receive(&mut receiver)).count()
+        };
+        let (come, taken) = both(here, move || other.insert_at(1, due).is_ok());
+        assert_eq!(come, usize::from(taken));
+    });
+}
+
+#[test]
+fn the_last_value_is_removed_and_the_channel_closed_and_the_receiver_ends() {
+    channel_race(|Race { far, .. }, sender, mut receiver| {
+        let (other, key) = (sender.clone(), sender.insert_at((), far).unwrap());
+        let task = Task::new();
+        assert!(receiver.poll_expired(&mut Context::from_waker(&task.waker)).is_pending());
+        let here = || sender.remove(key).is_some();
+        assert_eq!(both(here, move || other.close()), (true, ()));
+        // One of the two has seen that it is over, or both.
+        assert!(0 < task.woken.0.get());
+        assert_eq!(task.receive(&mut receiver), None);
+    });
+}
+
+#[test]
+fn the_last_value_is_taken_and_the_channel_closed_and_the_other_receiver_ends() {
+    channel_race(|Race { due, .. }, sender, mut receiver| {
+        let mut other = receiver.clone();
+        sender.insert_at((), due).unwrap();
+        let here = || {
+            let task = Task::new();
+            std::iter::from_fn(|| task.receive(&mut receiver)).count()
+        };
+        let kept = sender.clone();
+        let there = move || {
+            sender.close();
+            usize::from(Task::new().receive(&mut other).is_some())
+        };
+        let (here, there) = both(here, there);
+        assert_eq!((here + there, kept.len()), (1, 0));
+    });
+}
+
+#[test]
 fn a_receiver_that_was_to_be_woken_goes_and_the_other_one_gets_it() {
     channel_race(|Race { due, .. }, sender, mut receiver| {
         let (mut other, task) = (receiver.clone(), Task::new());

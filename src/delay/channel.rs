@@ -7,7 +7,7 @@ use crate::sync::{
     this_thread,
 };
 use crate::ticks::NEVER;
-use crate::timer::{Hub, of_this_thread};
+use crate::timer::{Hub, Shard, of_this_thread};
 use crate::wheel::Memory;
 use crate::{Expired, Key, Timer, Wheel};
 use alloc::boxed::Box;
@@ -19,15 +19,28 @@ use core::mem::replace;
 use core::task::Waker;
 use core::time::Duration;
 use crossbeam_utils::CachePadded;
+use std::sync::PoisonError;
 
 /// Makes a channel on `timer` whose values come out when their time has come.
 ///
 /// Clones of the [`DelaySender`] insert, move and remove values, from any thread. The
 /// [`DelayReceiver`] hands them out by deadline, to a task that [awaits](DelayReceiver::next) them
-/// or to a thread that [blocks](DelayReceiver::recv), and ends when all senders are gone and no
-/// value is left. Clones of the receiver share the values: each goes to one of them. A program that
-/// fills and empties a queue in one place takes a [`DelayQueue`](crate::DelayQueue), which needs no
-/// lock.
+/// or to a thread that [blocks](DelayReceiver::recv). Clones of the receiver share the values: each
+/// goes to one of them. A program that fills and empties a queue in one place takes a
+/// [`DelayQueue`](crate::DelayQueue), which needs no lock.
+///
+/// # The end
+///
+/// - When all senders are gone, or one end has called [`close`](DelaySender::close), the receivers
+///   get each value that is left at its deadline, and then None.
+/// - [`drain`](DelayReceiver::drain) takes out at once what is left, so that the receivers end now.
+/// - Stopping the timer is a shutdown that each receiver sees: a wait gives the values that are
+///   due, and then an error and None. `drain` gives the others.
+/// - A channel that was closed, or has no receiver, or whose timer was stopped, takes no values: an
+///   insertion gives its value back. So no value is lost without a word: each one that the channel
+///   took comes out, or a caller removes it, or the last receiver drops it.
+///
+/// # What it promises
 ///
 /// A channel has as many shards as its timer. Each thread inserts into one of them, and a task on
 /// the timer's worker into that of its own timeout. So threads that insert at once do not wait for
@@ -47,8 +60,6 @@ use crossbeam_utils::CachePadded;
 /// - A sender wakes a receiver only for a value that is due earlier than all others that the
 ///   receiver knew of, or while the receiver looks. The last sender wakes the receivers when it
 ///   goes and no value is left.
-/// - Stopping the timer is a shutdown that each receiver sees: a wait gives the values that are
-///   due, and then an error and None. [`drain`](DelayReceiver::drain) gives the others.
 ///
 /// ```
 /// use std::time::Duration;
@@ -78,7 +89,7 @@ pub fn delay_channel<T>(timer: &Timer) -> (DelaySender<T>, DelayReceiver<T>) {
     let mut waiting = Waiting { receivers: BTreeMap::new(), last: 0 };
     let number = waiting.add();
     let shared = Arc::new(Shared {
-        hub: Arc::clone(&shard.hub),
+        timer: Arc::clone(shard),
         shards: (0..shards).map(new).collect(),
         next: (0..shards).map(|_| AtomicU64::new(NEVER)).collect(),
         senders: AtomicUsize::new(1),
@@ -92,8 +103,8 @@ pub fn delay_channel<T>(timer: &Timer) -> (DelaySender<T>, DelayReceiver<T>) {
 pub struct DelaySender<T>(Arc<Shared<T>>);
 
 /// Hands out the values of a delay channel, from [`delay_channel`], in one of the ways of
-/// [`Delayed`]. Ends when all senders are gone and no value is left. Clones hand out the values of
-/// the same channel, each value once.
+/// [`Delayed`]. Ends when no value is left, and all senders are gone or the channel was closed.
+/// Clones hand out the values of the same channel, each value once.
 ///
 /// Dropping the last one drops the values that are left, and from then on the channel takes no
 /// values.
@@ -107,14 +118,19 @@ pub struct DelayKey {
     key: Key,
 }
 
-/// Says that the receivers of a delay channel are gone, and gives back the value that they did not
-/// get.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct SendError<T>(pub T);
+/// Says that a delay channel takes no values, and gives back the one that it did not take:
+/// [`into_value`](Self::into_value).
+///
+/// `?` makes a `Box<dyn Error + Send + Sync>` of it for each value that is `Send`.
+pub struct SendError<T> {
+    /// Never locked: it lets threads share the error, whether or not they can share the value.
+    value: std::sync::Mutex<T>,
+}
 
 /// Ticks are those of the timer. A thread holds one of these locks at a time.
 struct Shared<T> {
-    hub: Arc<Hub>,
+    /// Any shard of the timer.
+    timer: Arc<Shard>,
     shards: Box<[CachePadded<Mutex<State<T>>>]>,
     /// For each shard a tick that is not after any deadline in it. Written under the lock of the
     /// shard, and released to those that read it: a receiver that reads here that a shard is empty
@@ -123,6 +139,7 @@ struct Shared<T> {
     /// No two shards have a line of memory of their own for it, because receivers read all of
     /// these, and a thread that inserts reads and writes it only for a value that comes first.
     next: Box<[AtomicU64]>,
+    /// How many there are, and [`CLOSED`] once all shards are closed.
     senders: AtomicUsize,
     waiting: CachePadded<Mutex<Waiting>>,
 }
@@ -130,7 +147,7 @@ struct Shared<T> {
 /// A shard.
 struct State<T> {
     wheel: Wheel<T>,
-    /// The receivers are gone.
+    /// It takes no values.
     is_closed: bool,
     /// Each receiver that waits looks at this tick at the latest, or has been woken. So a value
     /// that is not due before it needs no wake-up.
@@ -162,18 +179,20 @@ impl<T> DelaySender<T> {
     ///
     /// # Errors
     ///
-    /// If the receivers are gone. The error gives the value back.
+    /// If the channel [is closed](Self::is_closed). The error gives the value back.
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tickwheel::{SendError, Timer, delay_channel};
+    /// use tickwheel::{Timer, delay_channel};
     ///
-    /// let (sender, receiver) = delay_channel(&Timer::new());
+    /// let timer = Timer::new();
+    /// let (sender, receiver) = delay_channel(&timer);
     /// drop(receiver);
-    /// assert_eq!(sender.insert("value", Duration::ZERO), Err(SendError("value")));
+    /// let error = sender.insert("value", Duration::ZERO).unwrap_err();
+    /// assert_eq!(error.into_value(), "value");
     /// ```
     pub fn insert(&self, value: T, delay: Duration) -> Result<DelayKey, SendError<T>> {
-        self.0.schedule(value, self.0.hub.deadline_after(delay))
+        self.0.schedule(value, self.0.hub().deadline_after(delay))
     }
 
     /// Inserts `value`, to come out at `deadline`, or at once if that has passed, and returns its
@@ -183,12 +202,12 @@ impl<T> DelaySender<T> {
     ///
     /// Those of [`insert`](Self::insert).
     pub fn insert_at(&self, value: T, deadline: Instant) -> Result<DelayKey, SendError<T>> {
-        self.0.schedule(value, self.0.hub.ticks.deadline(deadline))
+        self.0.schedule(value, self.0.hub().ticks.deadline(deadline))
     }
 
-    /// Inserts `value`, to come out at tick `deadline` of the timer.
+    /// Inserts `value`, to come out at tick `deadline` of the timer, also if that was stopped.
     pub(crate) fn insert_at_tick(&self, value: T, deadline: u64) -> Result<DelayKey, SendError<T>> {
-        self.0.schedule(value, deadline)
+        self.0.place(value, deadline, || false)
     }
 
     /// Removes the value that `key` names, and returns it. Returns None if it is gone: it came out,
@@ -200,8 +219,12 @@ impl<T> DelaySender<T> {
         let mut state = self.0.lock(key.shard as usize)?;
         let value = state.wheel.cancel(key.key)?;
         let memory = state.take_memory_if_emptied();
+        let may_be_last = state.is_closed && state.wheel.is_empty();
         drop(state);
         drop(memory);
+        if may_be_last {
+            self.0.wake_if_over();
+        }
         Some(value)
     }
 
@@ -210,13 +233,13 @@ impl<T> DelaySender<T> {
     ///
     /// The value counts as inserted anew: among equal deadlines it comes out last.
     pub fn reset(&self, key: DelayKey, delay: Duration) -> bool {
-        self.0.reschedule(key, self.0.hub.deadline_after(delay))
+        self.0.reschedule(key, self.0.hub().deadline_after(delay))
     }
 
     /// Moves the deadline to `deadline`, and is like [`reset`](Self::reset) otherwise. A deadline
     /// in the past is due at once.
     pub fn reset_at(&self, key: DelayKey, deadline: Instant) -> bool {
-        self.0.reschedule(key, self.0.hub.ticks.deadline(deadline))
+        self.0.reschedule(key, self.0.hub().ticks.deadline(deadline))
     }
 
     /// Returns the number of values, with those that are due. Locks one shard after the other, so
@@ -232,19 +255,62 @@ impl<T> DelaySender<T> {
         self.0.is_empty()
     }
 
-    /// Returns whether the receivers are gone, so that the channel takes no values.
+    /// Closes the channel: it takes no values any more, from senders and from receivers. The
+    /// receivers get those that are left, each at its deadline, and then None. A value that is left
+    /// can be removed and moved.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tickwheel::{Timer, delay_channel};
+    ///
+    /// let timer = Timer::new();
+    /// let (sender, mut receiver) = delay_channel(&timer);
+    /// sender.insert("job", Duration::from_millis(5))?;
+    /// let worker = std::thread::spawn(move || {
+    ///     let mut done = 0;
+    ///     while let Some(Ok(_job)) = receiver.recv() {
+    ///         done += 1;
+    ///     }
+    ///     done
+    /// });
+    /// sender.close(); // there may be other senders
+    /// assert!(sender.insert("late", Duration::ZERO).is_err());
+    /// assert_eq!(worker.join().unwrap(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn close(&self) {
+        self.0.close();
+    }
+
+    /// Returns whether the channel takes no values: it was closed, or its receivers are gone, or its
+    /// timer was stopped.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        lock_soon(of_this_thread(&self.0.shards).1).is_closed
+        self.0.is_closed()
+    }
+
+    /// Returns whether the receivers are gone, or the channel was closed.
+    pub(crate) fn takes_none(&self) -> bool {
+        self.0.of_this_thread().1.is_closed
     }
 }
 
 impl<T> Shared<T> {
     fn schedule(&self, value: T, deadline: u64) -> Result<DelayKey, SendError<T>> {
-        let (number, shard) = of_this_thread(&self.shards);
-        let mut state = lock_soon(shard);
-        if state.is_closed {
-            return Err(SendError(value));
+        self.place(value, deadline, || self.timer.is_stopped())
+    }
+
+    /// Inserts `value`, unless the channel was closed, or `is_stopped` says that nobody may wait
+    /// for it. It says so under the lock of the shard: who drains after the stop misses no value.
+    fn place(
+        &self,
+        value: T,
+        deadline: u64,
+        is_stopped: impl FnOnce() -> bool,
+    ) -> Result<DelayKey, SendError<T>> {
+        let (number, mut state) = self.of_this_thread();
+        if state.is_closed || is_stopped() {
+            return Err(SendError { value: std::sync::Mutex::new(value) });
         }
         let key = state.wheel.schedule(deadline, value);
         self.release(number, state, deadline);
@@ -259,6 +325,26 @@ impl<T> Shared<T> {
             self.release(number, state, deadline);
         }
         is_there
+    }
+
+    /// Takes no values any more, and wakes the receivers if none is left.
+    fn close(&self) {
+        for shard in &self.shards {
+            lock_soon(shard).is_closed = true;
+        }
+        // A receiver that begins to wait is in `waiting` before it reads this.
+        self.senders.fetch_or(CLOSED, Ordering::AcqRel);
+        self.wake_if_over();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.timer.is_stopped() || self.of_this_thread().1.is_closed
+    }
+
+    /// Locks the shard of this thread.
+    fn of_this_thread(&self) -> (usize, MutexGuard<'_, State<T>>) {
+        let (number, shard) = of_this_thread(&self.shards);
+        (number, lock_soon(shard))
     }
 
     /// Returns None for a key of another channel.
@@ -324,7 +410,14 @@ impl<T> Shared<T> {
 
     /// Returns whether no value is left and none can come.
     fn is_over(&self) -> bool {
-        self.senders.load(Ordering::Acquire) == 0 && self.is_empty()
+        let senders = self.senders.load(Ordering::Acquire);
+        (senders == 0 || senders & CLOSED > 0) && self.is_empty()
+    }
+
+    fn wake_if_over(&self) {
+        if self.is_over() {
+            self.wake_those(|_| true);
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -343,14 +436,18 @@ impl<T> Shared<T> {
             let next = lock(&self.waiting).next_to_wake(last, &is_one);
             let Some((number, waker)) = next else { return };
             last = number;
-            self.hub.guarded(|| waker.wake_by_ref());
+            self.hub().guarded(|| waker.wake_by_ref());
             self.let_go(Some(waker));
         }
     }
 
     /// Drops a waker, as [`wake_those`](Self::wake_those) wakes one.
     fn let_go(&self, waker: Option<Arc<Waker>>) {
-        self.hub.guarded(|| drop(waker));
+        self.hub().guarded(|| drop(waker));
+    }
+
+    fn hub(&self) -> &Hub {
+        &self.timer.hub
     }
 }
 
@@ -406,8 +503,8 @@ impl<T> Clone for DelaySender<T> {
 impl<T> Drop for DelaySender<T> {
     fn drop(&mut self) {
         // A receiver that begins to wait is in `waiting` before it reads the count.
-        if self.0.senders.fetch_sub(1, Ordering::AcqRel) == 1 && self.0.is_empty() {
-            self.0.wake_those(|_| true);
+        if self.0.senders.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.wake_if_over();
         }
     }
 }
@@ -522,6 +619,10 @@ impl<T> Delayed<Channel<T>> {
     /// A receiver that ended before, because no sender and no value was left, is not woken for it
     /// if nobody polls it.
     ///
+    /// # Errors
+    ///
+    /// Those of [`DelaySender::insert`].
+    ///
     /// ```
     /// use std::time::Duration;
     /// use tickwheel::{Timer, delay_channel};
@@ -535,24 +636,35 @@ impl<T> Delayed<Channel<T>> {
     ///     attempts += 1;
     ///     let left = due?.value - 1;
     ///     if left > 0 {
-    ///         receiver.insert(left, Duration::from_millis(1));
+    ///         receiver.insert(left, Duration::from_millis(1))?;
     ///     }
     /// }
     /// assert_eq!(attempts, 3);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn insert(&self, value: T, delay: Duration) -> DelayKey {
-        self.schedule(value, self.hub().deadline_after(delay))
+    pub fn insert(&self, value: T, delay: Duration) -> Result<DelayKey, SendError<T>> {
+        self.source.shared.schedule(value, self.hub().deadline_after(delay))
     }
 
     /// Inserts `value`, to come out at `deadline`, or at once if that has passed, and is like
     /// [`insert`](Self::insert) otherwise.
-    pub fn insert_at(&self, value: T, deadline: Instant) -> DelayKey {
-        self.schedule(value, self.hub().ticks.deadline(deadline))
+    ///
+    /// # Errors
+    ///
+    /// Those of [`DelaySender::insert`].
+    pub fn insert_at(&self, value: T, deadline: Instant) -> Result<DelayKey, SendError<T>> {
+        self.source.shared.schedule(value, self.hub().ticks.deadline(deadline))
     }
 
-    fn schedule(&self, value: T, deadline: u64) -> DelayKey {
-        self.source.shared.schedule(value, deadline).expect("a receiver is left: this one")
+    /// Closes the channel, as [`DelaySender::close`] does.
+    pub fn close(&self) {
+        self.source.shared.close();
+    }
+
+    /// Returns whether the channel takes no values, as [`DelaySender::is_closed`] does.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.source.shared.is_closed()
     }
 
     /// Returns an iterator that takes all values out, each with its key and its deadline, in no
@@ -591,10 +703,8 @@ impl<T> Delayed<Channel<T>> {
             (shard as u32, drained)
         };
         let drained: Vec<_> = shared.shards.iter().enumerate().map(take).collect();
-        if shared.is_over() {
-            shared.wake_those(|_| true);
-        }
-        let ticks = shared.hub.ticks;
+        shared.wake_if_over();
+        let ticks = shared.hub().ticks;
         drained.into_iter().flat_map(move |(shard, drained)| {
             drained.into_iter().map(move |Expired { key, deadline, value }| {
                 (DelayKey { shard, key }, ticks.instant(deadline), value)
@@ -645,6 +755,13 @@ impl<T> fmt::Debug for Delayed<Channel<T>> {
     }
 }
 
+impl<T> SendError<T> {
+    /// Returns the value that the channel did not take.
+    pub fn into_value(self) -> T {
+        self.value.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl<T> fmt::Debug for SendError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SendError").finish_non_exhaustive()
@@ -653,7 +770,9 @@ impl<T> fmt::Debug for SendError<T> {
 
 impl<T> fmt::Display for SendError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the receivers of the delay channel are gone")
+        f.write_str(
+            "the delay channel is closed, or its receivers are gone, or its timer is stopped",
+        )
     }
 }
 
@@ -661,6 +780,9 @@ impl<T> core::error::Error for SendError<T> {}
 
 /// Units of work of the wheel at once, under the lock.
 const BATCH: usize = 128;
+
+/// In `senders`: the channel was closed.
+const CLOSED: usize = 1 << (usize::BITS - 1);
 
 /// A shard that is emptied gives back its memory after so many values, or more.
 const MANY: u64 = 1_024;

@@ -35,6 +35,7 @@ use std::thread::{Thread, current};
 /// | for the next value | [`next`](Self::next) | [`recv`](Self::recv) |
 /// | for all values that are due | [`next_batch`](Self::next_batch) | [`recv_batch`](Self::recv_batch) |
 /// | no longer than a time limit | [`timeout`](crate::timeout()) | [`recv_timeout`](Self::recv_timeout) |
+/// | not at all | [`try_recv`](Self::try_recv) | [`try_recv`](Self::try_recv) |
 /// | even if no value is left | [`next_due`](Self::next_due) | |
 /// | in a future of your own | [`poll_expired`](Self::poll_expired) | |
 ///
@@ -60,8 +61,8 @@ use std::thread::{Thread, current};
 ///
 /// While the timer is stopped, or has no room, or no worker, no thread wakes a task that waits.
 /// Then waiting gives an error. If no value is due at the next call, that call returns None, so
-/// that a loop ends; a batch gives the error each time. Values that are due come out nevertheless,
-/// and the others stay.
+/// that a loop ends; a batch is empty then. Values that are due come out nevertheless, and the
+/// others stay.
 pub struct Delayed<S> {
     /// By the ticks of the timer.
     source: S,
@@ -223,6 +224,16 @@ impl<S: Source> Delayed<S> {
         self.poll_unless_ended(context, Some)
     }
 
+    /// Returns the next value if it is due. Returns None if none is, without waiting.
+    ///
+    /// Cost: O(1) amortised, O(p) in one call, and O(n / buckets) more if hashed.
+    pub fn try_recv(&mut self) -> Option<DueFrom<S>> {
+        match self.poll_due(&mut { usize::MAX }) {
+            Poll::Ready(due) => due,
+            Poll::Pending => None,
+        }
+    }
+
     /// Blocks the thread until the next value is due, and returns it. Returns None where
     /// [`next`](Self::next) does.
     ///
@@ -328,7 +339,7 @@ impl<S: Source> Delayed<S> {
         match self.poll_due(&mut { usize::MAX }) {
             Poll::Ready(Some(first)) => Ok(self.fill(batch, max, first)),
             Poll::Ready(None) => Ok(0),
-            Poll::Pending => Err(ScheduleErrorKind::Deadlock),
+            Poll::Pending => self.deadlock().map_or(Ok(0), Err),
         }
     }
 
@@ -386,7 +397,7 @@ impl<S: Source> Delayed<S> {
         if max == 0 {
             return Poll::Ready(Ok(0));
         }
-        let next = ready!(self.poll_until(context, |tick| tick));
+        let next = ready!(self.poll_unless_ended(context, Some));
         Poll::Ready(next.map_or(Ok(0), |first| Ok(self.fill(batch, max, first?))))
     }
 

@@ -11,6 +11,7 @@ use crate::names::ODD;
 use crate::platform::Instant;
 use crate::timer::{Hub, PendingLimit, Shard};
 use crate::{DelaySender, Expired, Key, Timer, timer};
+use InsertErrorKind::{Full, Occupied};
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::task::Wake;
@@ -25,6 +26,7 @@ use crossbeam_utils::CachePadded;
 use receiver::Unread;
 use shard::{Batch, Entry, Locked, MapShard};
 use std::hash::RandomState;
+use std::sync::{Mutex, PoisonError};
 
 /// Holds values under keys of the caller's own, each until its deadline, for any number of threads
 /// and tasks: a session store, a cache, pending requests by their numbers, leases.
@@ -226,13 +228,15 @@ where
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tickwheel::{ExpiringMap, InsertError};
+    /// use tickwheel::{ExpiringMap, InsertErrorKind};
     ///
     /// let leases = ExpiringMap::new();
     /// let term = Duration::from_secs(10);
-    /// assert_eq!(leases.insert_if_absent("lock", "ann", term), Ok(()));
-    /// let refused = leases.insert_if_absent("lock", "bob", term);
-    /// assert_eq!(refused, Err(InsertError::Occupied("lock", "bob")));
+    /// leases.insert_if_absent("lock", "ann", term)?;
+    /// let refused = leases.insert_if_absent("lock", "bob", term).unwrap_err();
+    /// assert_eq!(refused.kind(), InsertErrorKind::Occupied);
+    /// assert_eq!(refused.into_entry(), ("lock", "bob"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn insert_if_absent(
         &self,
@@ -242,7 +246,7 @@ where
     ) -> Result<(), InsertError<K, V>> {
         let (nanos, entry) = self.entry_after(value, delay);
         match self.look_for(&key, nanos) {
-            Ok(_found) => Err(InsertError::Occupied(key, entry.value)),
+            Ok(_found) => Err(InsertError::new(Occupied, key, entry.value)),
             Err(vacant) => self.store_new(vacant, key, entry),
         }
     }
@@ -262,8 +266,9 @@ where
     ///
     /// let cache = tickwheel::ExpiringMap::new();
     /// let hour = Duration::from_secs(3_600);
-    /// assert_eq!(cache.get_or_insert_with("answer", hour, || 42), Ok(42));
-    /// assert_eq!(cache.get_or_insert_with("answer", hour, || unreachable!()), Ok(42));
+    /// assert_eq!(cache.get_or_insert_with("answer", hour, || 42)?, 42);
+    /// assert_eq!(cache.get_or_insert_with("answer", hour, || unreachable!())?, 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn get_or_insert_with(
         &self,
@@ -283,8 +288,8 @@ where
         loop {
             let (key, value) = match stored {
                 Ok(()) => return Ok(made),
-                Err(InsertError::Occupied(key, value)) => (key, value),
-                Err(full) => return Err(full),
+                Err(error) if error.kind == Full => return Err(error),
+                Err(error) => error.into_entry(),
             };
             if let Some(first) = self.get(&key) {
                 return Ok(first);
@@ -658,7 +663,7 @@ where
         let is_full = self.0.limit.as_ref().is_some_and(|limit| !limit.take());
         let stored = if is_full {
             drop(state);
-            Err(InsertError::Full(key, entry.value))
+            Err(InsertError::new(Full, key, entry.value))
         } else {
             let end = entry.end();
             state.store(hash, key, entry);
@@ -811,7 +816,7 @@ impl<K, V, S> Shared<K, V, S> {
     fn outlet_of_callers(&self) -> Option<&Outlet<K, V>> {
         match &self.outlet {
             Outlet::Hook(_) if !self.timer.is_stopped() => None,
-            Outlet::Receiver(sender) if !sender.is_closed() => Some(&self.outlet),
+            Outlet::Receiver(sender) if !sender.takes_none() => Some(&self.outlet),
             _ => Some(&Outlet::Drops),
         }
     }
@@ -858,39 +863,54 @@ impl<K, V> Found<'_, K, V> {
     }
 }
 
-/// Says that a value was not stored, from [`ExpiringMap::insert`], and gives key and value back.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub enum InsertError<K, V> {
+/// Says why a value was not stored, from [`ExpiringMap::insert`], and gives key and value back:
+/// [`into_entry`](Self::into_entry).
+///
+/// `?` makes a `Box<dyn Error + Send + Sync>` of it if key and value are `Send`.
+pub struct InsertError<K, V> {
+    kind: InsertErrorKind,
+    /// Never locked: it lets threads share the error, whether or not they can share the value.
+    entry: Mutex<(K, V)>,
+}
+
+/// Says why a value was not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum InsertErrorKind {
     /// The map has as many values as its [limit](ExpiringMapBuilder::max_len) allows.
-    Full(K, V),
+    Full,
     /// The key has a value.
-    Occupied(K, V),
+    Occupied,
 }
 
 impl<K, V> InsertError<K, V> {
+    fn new(kind: InsertErrorKind, key: K, value: V) -> Self {
+        Self { kind, entry: Mutex::new((key, value)) }
+    }
+
+    /// Returns why the value was not stored.
+    #[must_use]
+    pub fn kind(&self) -> InsertErrorKind {
+        self.kind
+    }
+
     /// Returns the key and the value that were not stored.
     #[must_use]
     pub fn into_entry(self) -> (K, V) {
-        match self {
-            Self::Full(key, value) | Self::Occupied(key, value) => (key, value),
-        }
+        self.entry.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<K, V> fmt::Debug for InsertError<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Full(..) => "Full",
-            Self::Occupied(..) => "Occupied",
-        })
+        f.debug_struct("InsertError").field("kind", &self.kind).finish_non_exhaustive()
     }
 }
 
 impl<K, V> fmt::Display for InsertError<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Full(..) => "the map has as many values as its limit allows",
-            Self::Occupied(..) => "the key has a value",
+        f.write_str(match self.kind {
+            Full => "the map has as many values as its limit allows",
+            Occupied => "the key has a value",
         })
     }
 }

@@ -283,7 +283,7 @@ pub(crate) fn keeps_its_bounds<S: Subject>(mode: Mode) {
 
 /// Whether many calls of an operation of this name leave little of a history.
 fn uses_up(name: &str) -> bool {
-    let others = ["next", "next_batch", "next_due", "poll_expired", "turn"];
+    let others = ["close", "next", "next_batch", "next_due", "poll_expired", "try_recv", "turn"];
     ["cancel", "expire", "remove"].iter().any(|word| name.starts_with(word))
         || others.contains(&name)
 }

@@ -13,7 +13,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel::{
-    DelayKey, DelayReceiver, DelaySender, Mode, SendError, Timer, delay_channel, steps,
+    DelayKey, DelayReceiver, DelaySender, ExpiringMap, Mode, ScheduleErrorKind, SendError, Timer,
+    delay_channel, steps,
 };
 
 #[path = "shared.rs"]
@@ -38,6 +39,10 @@ in_each_mode! {
     a_receiver_that_goes_leaves_the_values_to_others,
     values_are_taken_out_with_keys_and_deadlines,
     a_value_that_came_out_is_armed_again,
+    closed_it_takes_nothing_and_ends_after_what_is_left,
+    closed_it_wakes_who_waits_when_nothing_is_left,
+    after_a_stop_no_value_is_taken_and_none_is_lost,
+    what_expires_in_a_map_as_its_timer_stops_is_in_its_receiver,
 }
 
 /// Two senders, which insert, move and remove in turns.
@@ -150,15 +155,19 @@ fn the_last_sender_leaves_what_is_pending(mode: Mode) {
 }
 
 fn without_a_receiver_each_value_comes_back(mode: Mode) {
-    let (sender, receiver) = delay_channel(&Manual::new(mode).timer);
+    let manual = Manual::new(mode);
+    let (sender, receiver) = delay_channel(&manual.timer);
     let key = sender.insert(1, ms(10)).expect("it is open");
     assert!(!sender.is_closed());
     drop(receiver);
     assert!(sender.is_closed() && sender.clone().is_closed());
-    assert_eq!(sender.insert(2, ms(10)), Err(SendError(2)));
+    assert_eq!(sender.insert(2, ms(10)).map_err(SendError::into_value), Err(2));
     assert_eq!((sender.remove(key), sender.reset(key, ms(1))), (None, false));
     let error = sender.insert(3, ms(10)).expect_err("it is closed");
-    assert_eq!(error.to_string(), "the receivers of the delay channel are gone");
+    assert_eq!(
+        error.to_string(),
+        "the delay channel is closed, or its receivers are gone, or its timer is stopped"
+    );
 }
 
 /// Calls the channel that it is in, and panics then if it is told to.
@@ -273,7 +282,7 @@ fn a_waker_that_panics_fails_no_sender(mode: Mode) {
     sender.insert(1, ms(10)).expect("it is open");
     assert_eq!(manual.timer.stats().panics, 1);
     assert!(receiver.poll_expired(&mut Context::from_waker(&waker)).is_pending());
-    assert_eq!(sender.insert_at(2, manual.at(0)).map(drop), Ok(()));
+    assert!(sender.insert_at(2, manual.at(0)).is_ok());
     assert_eq!(manual.timer.stats().panics, 2);
     assert!(receiver.poll_expired(&mut hand.context()).is_ready());
     manual.advance(10);
@@ -432,7 +441,7 @@ fn a_far_jump_costs_what_is_due_however_many_shards_wait(mode: Mode) {
             inside.remove(inside.insert(thread, ms(10))?).expect("it is there");
             Ok::<_, SendError<u32>>(())
         };
-        assert_eq!(crew.on(thread as usize, insert), Ok(()));
+        assert!(crew.on(thread as usize, insert).is_ok());
     }
     manual.clock.jump(ms(FAR + 1));
     let before = steps();
@@ -558,8 +567,6 @@ fn values_are_taken_out_with_keys_and_deadlines(mode: Mode) {
         all.push((crew.on(thread as usize, insert), Some(manual.at(delay)), thread));
     }
     all.sort_unstable();
-    // So that a drain finds no worker in its way, and nothing comes out.
-    manual.timer.stop().expect("outside");
     let mut drained: Vec<_> = receiver.drain().collect();
     drained.sort_unstable();
     assert_eq!((drained, sender.len()), (all.clone(), 0));
@@ -590,12 +597,124 @@ fn a_value_that_came_out_is_armed_again(mode: Mode) {
         assert_eq!((hand.woken(), take(&mut receiver, &hand)), (1, vec![turn]));
         // No sender is left, and it goes on nevertheless.
         if turn < 3 {
-            receiver.insert(turn + 1, ms(10));
+            receiver.insert(turn + 1, ms(10)).expect("it is open");
         } else {
-            receiver.insert_at(turn + 1, manual.at(10 * u64::from(turn + 1)));
+            let at = manual.at(10 * u64::from(turn + 1));
+            receiver.insert_at(turn + 1, at).expect("it is open");
         }
     }
     assert_eq!(receiver.len(), 1);
+}
+
+fn closed_it_takes_nothing_and_ends_after_what_is_left(mode: Mode) {
+    let by_sender = |sender: &DelaySender<u32>, _: &DelayReceiver<u32>| sender.close();
+    let by_receiver = |_: &DelaySender<u32>, receiver: &DelayReceiver<u32>| receiver.close();
+    for close in [by_sender as fn(&_, &_), by_receiver] {
+        let (manual, hand) = (Manual::built(mode, |builder| builder.shards(4)), Hand::new());
+        let (sender, mut receiver) = delay_channel(&manual.timer);
+        let (crew, mut other) = (Crew::new(4), receiver.clone());
+        let keys = (1..4).map(|thread| {
+            let inside = sender.clone();
+            let delay = ms(10 * u64::from(thread));
+            crew.on(thread as usize, move || inside.insert(thread, delay).expect("it is open"))
+        });
+        let keys: Vec<_> = keys.collect();
+        assert!(!receiver.is_closed());
+        close(&sender, &receiver);
+        close(&sender, &receiver);
+        for number in 0..4 {
+            let inside = sender.clone();
+            let refused = crew.on(number, move || {
+                (inside.is_closed(), inside.insert(9, ms(1)).map_err(SendError::into_value))
+            });
+            assert_eq!(refused, (true, Err(9)));
+        }
+        let refused = [receiver.insert(8, ms(1)), other.insert_at(8, manual.at(0))];
+        assert!(
+            refused.into_iter().all(|refused| refused.is_err_and(|error| error.into_value() == 8))
+        );
+        assert!(other.is_closed());
+        // What is left comes in time, unless it is moved or removed.
+        assert_eq!((sender.reset(keys[0], ms(15)), sender.remove(keys[1])), (true, Some(2)));
+        manual.advance(14);
+        assert!(receiver.poll_expired(&mut hand.context()).is_pending());
+        manual.advance(1);
+        assert_eq!((hand.woken(), receiver.try_recv().map(|due| due.value)), (1, Some(1)));
+        assert!(other.poll_expired(&mut hand.context()).is_pending());
+        manual.advance(15);
+        assert_eq!(receiver.try_recv().map(|due| due.value), Some(3));
+        assert_eq!((receiver.recv(), other.recv()), (None, None));
+        assert_eq!(other.recv_batch(&mut Vec::new(), 5), Ok(0));
+        assert_eq!(hand.poll_once(receiver.next()), Poll::Ready(None));
+    }
+}
+
+fn closed_it_wakes_who_waits_when_nothing_is_left(mode: Mode) {
+    for is_empty in [false, true] {
+        let (manual, hands) = (Manual::new(mode), [Hand::new(), Hand::new()]);
+        let (sender, receiver) = delay_channel(&manual.timer);
+        let key = sender.insert(1, ms(10)).expect("it is open");
+        let mut receivers = [receiver.clone(), receiver];
+        for (receiver, hand) in receivers.iter_mut().zip(&hands) {
+            assert!(receiver.poll_expired(&mut hand.context()).is_pending());
+        }
+        if is_empty {
+            assert_eq!(sender.remove(key), Some(1));
+            sender.close();
+        } else {
+            sender.close();
+            assert_eq!(hands.each_ref().map(Hand::woken), [0, 0]);
+            assert_eq!(sender.remove(key), Some(1));
+        }
+        assert_eq!(hands.each_ref().map(Hand::woken), [1, 1]);
+        for (receiver, hand) in receivers.iter_mut().zip(&hands) {
+            assert_eq!(receiver.poll_expired(&mut hand.context()), Poll::Ready(None));
+        }
+        assert_eq!((manual.timer.pending(), hands[0].wakers()), (0, 0));
+    }
+}
+
+fn after_a_stop_no_value_is_taken_and_none_is_lost(mode: Mode) {
+    let (manual, mut batch) = (Manual::new(mode), Vec::new());
+    let (sender, mut receiver) = delay_channel(&manual.timer);
+    let key = sender.insert(1, ms(10)).expect("it is open");
+    assert!(!sender.is_closed());
+    manual.timer.stop().expect("outside");
+    assert!(sender.is_closed() && receiver.is_closed());
+    assert_eq!(sender.insert(2, ms(0)).map_err(SendError::into_value), Err(2));
+    assert_eq!(receiver.insert(3, ms(0)).map_err(SendError::into_value), Err(3));
+    // A loop that heeds no error ends, too.
+    let stopped = Err(ScheduleErrorKind::Stopped);
+    let turns = [(); 3].map(|()| receiver.recv_batch(&mut batch, 5));
+    assert_eq!(turns, [stopped, Ok(0), stopped]);
+    let drained: Vec<_> = receiver.drain().map(|(key, _, value)| (key, value)).collect();
+    assert_eq!((drained, sender.len()), (vec![(key, 1)], 0));
+    assert_eq!(sender.insert(4, ms(0)).map_err(SendError::into_value), Err(4));
+    // Dropped inside a task, the timer is stopped as well.
+    let Manual { timer, clock, .. } = Manual::new(mode);
+    let (sender, receiver) = delay_channel(&timer);
+    let (inside, last) = (sender.clone(), Mutex::new(Some(timer.clone())));
+    let (tells, told) = mpsc::channel();
+    let task = move || {
+        drop(last.lock().expect("no panic").take());
+        tells.send(inside.insert(5, ms(1)).is_err()).unwrap();
+    };
+    timer.schedule(ms(1), task).expect("it runs");
+    drop(timer);
+    clock.advance(ms(1));
+    assert_eq!((told.recv(), sender.is_closed(), receiver.len()), (Ok(true), true, 0));
+}
+
+/// The worker hands over while the timer is stopped, and then the callers do.
+fn what_expires_in_a_map_as_its_timer_stops_is_in_its_receiver(mode: Mode) {
+    let manual = Manual::new(mode);
+    let (map, mut receiver) = ExpiringMap::builder().shards(1).build_with_receiver(&manual.timer);
+    assert!(map.insert(1, 10, ms(10)).is_ok());
+    manual.timer.stop().expect("outside");
+    manual.clock.jump(ms(10));
+    assert_eq!(map.insert(1, 11, ms(10)).ok(), Some(None));
+    let due = receiver.try_recv().expect("it has expired");
+    assert_eq!((due.key, due.value, receiver.len()), (1, 10, 0));
 }
 
 /// It waits for its senders.

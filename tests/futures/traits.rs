@@ -5,8 +5,8 @@ use std::future::Ready;
 use std::marker::PhantomPinned;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use tickwheel::{
-    DelayMap, DelayQueue, DelayReceiver, DelaySender, Due, Elapsed, Interval, SendError, Sleep,
-    Timed,
+    DelayMap, DelayQueue, DelayReceiver, DelaySender, Due, Elapsed, InsertError, Interval,
+    SendError, Sleep, Timed,
 };
 
 macro_rules! assert_is {
@@ -60,6 +60,9 @@ assert_is_not!(DelaySender<*const ()>: Send);
 assert_is_not!(DelaySender<*const ()>: Sync);
 assert_is_not!(DelayReceiver<*const ()>: Send);
 assert_is!(SendError<*const ()>: Error);
+// So that `?` makes a boxed error of it, which threads share.
+assert_is!(SendError<Box<dyn FnOnce() + Send>>: Error, Send, Sync);
+assert_is!(InsertError<u64, Box<dyn FnOnce() + Send>>: Error, Send, Sync);
 assert_is!(Due<u64>: Send, Sync, Unpin, Copy);
 
 // What calls return can be sent, too.

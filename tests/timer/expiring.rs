@@ -7,6 +7,7 @@ use crate::help::{
 };
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
@@ -14,8 +15,9 @@ use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel::{
-    Clock, DelayQueue, ExpiredReceiver, ExpiringMap, ExpiringMapBuilder, InsertError, ManualClock,
-    Mode, ScheduleErrorKind, Timer, delay_channel,
+    Clock, DelayQueue, ExpiredReceiver, ExpiringMap, ExpiringMapBuilder, InsertError,
+    InsertErrorKind::{self, Full, Occupied},
+    ManualClock, Mode, ScheduleErrorKind, Timer, delay_channel,
 };
 
 in_each_mode! {
@@ -35,6 +37,16 @@ in_each_mode! {
     what_a_caller_finds_expired_goes_to_the_receiver_at_once,
     dropped_it_leaves_nothing_in_the_timer,
     many_threads_and_each_value_has_one_end,
+}
+
+/// Why a value was not stored, with its key and the value.
+fn refused<K: Debug, V: Debug, R: Debug>(
+    stored: Result<R, InsertError<K, V>>,
+) -> (InsertErrorKind, K, V) {
+    let error = stored.expect_err("it is refused");
+    let kind = error.kind();
+    let (key, value) = error.into_entry();
+    (kind, key, value)
 }
 
 type Gone = Arc<Mutex<Vec<(u64, u32, u32)>>>;
@@ -70,7 +82,7 @@ fn a_value_is_there_until_its_deadline(mode: Mode) {
     for delay in [1, 2, 63, 64, 65, 511, 512, 513, 4_096, 100_000] {
         let manual = Manual::new(mode);
         let (map, gone) = logged(&manual, |builder| builder);
-        assert_eq!(map.insert(1, 10, ms(delay)), Ok(None));
+        assert_eq!(map.insert(1, 10, ms(delay)).ok(), Some(None));
         assert_eq!(map.deadline(&1), Some(manual.at(delay)));
         manual.advance(delay - 1);
         assert_eq!((map.get(&1), map.contains_key(&1), map.len()), (Some(10), true, 1));
@@ -143,7 +155,7 @@ fn what_a_caller_finds_expired_goes_to_the_hook_once(mode: Mode) {
                     .get_or_insert_with(key, ms(50), || 1_000 + key)
                     .map(|value| value == 1_000 + key),
             };
-            assert_eq!((stored, map.get(&key)), (Ok(true), Some(1_000 + key)));
+            assert_eq!((stored.ok(), map.get(&key)), (Some(true), Some(1_000 + key)));
         }
         assert_eq!((map.len(), map.iter().count()), (200, 100));
     });
@@ -158,12 +170,12 @@ fn replaced_it_ends_at_its_new_deadline(mode: Mode) {
     let manual = Manual::new(mode);
     let (map, gone) = logged(&manual, |builder| builder);
     map.insert(1, 10, ms(50)).unwrap();
-    assert_eq!(map.insert(1, 11, ms(100)), Ok(Some(10)));
-    assert_eq!(map.insert_if_absent(1, 12, ms(9)), Err(InsertError::Occupied(1, 12)));
+    assert_eq!(map.insert(1, 11, ms(100)).ok(), Some(Some(10)));
+    assert_eq!(refused(map.insert_if_absent(1, 12, ms(9))), (Occupied, 1, 12));
     manual.advance(99);
     assert_eq!((map.get(&1), map.len()), (Some(11), 1));
-    assert_eq!(map.insert_at(1, 13, manual.at(140)), Ok(Some(11)));
-    assert_eq!(map.insert(1, 14, ms(20)), Ok(Some(13)));
+    assert_eq!(map.insert_at(1, 13, manual.at(140)).ok(), Some(Some(11)));
+    assert_eq!(map.insert(1, 14, ms(20)).ok(), Some(Some(13)));
     manual.advance(100);
     assert_eq!(taken(&gone), [(119, 1, 14)]);
 }
@@ -258,7 +270,7 @@ fn a_drain_and_an_iteration_tell_the_deadlines(mode: Mode) {
     let mut drained: Vec<_> = map.drain().collect();
     drained.sort_unstable();
     assert!(drained == all && map.is_empty());
-    assert_eq!(map.insert(7, 8, ms(1)), Ok(None));
+    assert_eq!(map.insert(7, 8, ms(1)).ok(), Some(None));
     manual.advance(1);
     assert!(map.is_empty());
     // The worker looks once more for those that were drained.
@@ -314,7 +326,7 @@ fn a_map_is_like_a_sorted_one(mode: Mode) {
             let known = model.get(&key).map(|known| known.0);
             match numbers.below(12) {
                 0..3 => {
-                    assert_eq!(map.insert(key, step, ms(delay)), Ok(known));
+                    assert_eq!(map.insert(key, step, ms(delay)).ok(), Some(known));
                     model.insert(key, (step, now + delay, now));
                 }
                 3 => {
@@ -323,10 +335,8 @@ fn a_map_is_like_a_sorted_one(mode: Mode) {
                     model.entry(key).or_insert((step, now + delay, now));
                 }
                 4 => {
-                    assert_eq!(
-                        map.get_or_insert_with(key, ms(delay), || step),
-                        Ok(known.unwrap_or(step))
-                    );
+                    let value = map.get_or_insert_with(key, ms(delay), || step);
+                    assert_eq!(value.ok(), Some(known.unwrap_or(step)));
                     model.entry(key).or_insert((step, now + delay, now)).2 = now;
                 }
                 5 => {
@@ -505,7 +515,7 @@ fn what_a_caller_finds_expired_goes_to_the_receiver_at_once(mode: Mode) {
     }
     while_the_worker_is_held_up(&manual, |_| {
         for key in 0..100 {
-            assert_eq!(map.insert(key, 1_000 + key, ms(50)), Ok(None));
+            assert_eq!(map.insert(key, 1_000 + key, ms(50)).ok(), Some(None));
         }
         assert_eq!((map.len(), receiver.len()), (100, 100));
     });
@@ -515,7 +525,7 @@ fn what_a_caller_finds_expired_goes_to_the_receiver_at_once(mode: Mode) {
     manual.timer.stop().unwrap();
     manual.advance(50);
     assert_eq!((map.len(), receiver.len()), (100, 0));
-    assert_eq!(map.insert(3, 7, ms(50)), Ok(None));
+    assert_eq!(map.insert(3, 7, ms(50)).ok(), Some(None));
     assert_eq!(received(&manual, &mut receiver), [(3, 150, 1_003)]);
     assert_eq!(receiver.recv(), Some(Err(ScheduleErrorKind::Stopped)));
     assert_eq!((receiver.recv(), map.drain().count()), (None, 100));
@@ -629,23 +639,23 @@ fn beyond_its_limit_a_map_gives_key_and_value_back() {
         }
         let map = builder.build(&manual.timer);
         for key in 0..10 {
-            assert_eq!(map.insert(key, key, ms(10)), Ok(None));
+            assert_eq!(map.insert(key, key, ms(10)).ok(), Some(None));
         }
-        assert_eq!(map.insert(10, 10, ms(10)), Err(InsertError::Full(10, 10)));
-        assert_eq!(map.insert_if_absent(10, 10, ms(10)), Err(InsertError::Full(10, 10)));
-        assert_eq!(map.get_or_insert_with(10, ms(1), || 10), Err(InsertError::Full(10, 10)));
-        assert_eq!(map.insert(9, 99, ms(10)), Ok(Some(9)));
-        assert_eq!((map.remove(&0), map.insert(10, 10, ms(10))), (Some(0), Ok(None)));
-        assert_eq!(map.insert(11, 11, ms(10)).map_err(InsertError::into_entry), Err((11, 11)));
+        assert_eq!(refused(map.insert(10, 10, ms(10))), (Full, 10, 10));
+        assert_eq!(refused(map.insert_if_absent(10, 10, ms(10))), (Full, 10, 10));
+        assert_eq!(refused(map.get_or_insert_with(10, ms(1), || 10)), (Full, 10, 10));
+        assert_eq!(map.insert(9, 99, ms(10)).ok(), Some(Some(9)));
+        assert_eq!((map.remove(&0), map.insert(10, 10, ms(10)).ok()), (Some(0), Some(None)));
+        assert_eq!(refused(map.insert(11, 11, ms(10))), (Full, 11, 11));
         map.retain(|key, _| 5 <= *key);
         assert_eq!(map.len(), 6);
         for key in 100..104 {
-            assert_eq!(map.insert(key, key, ms(10)), Ok(None));
+            assert_eq!(map.insert(key, key, ms(10)).ok(), Some(None));
         }
         assert!(map.insert(11, 11, ms(10)).is_err());
         assert!(map.drain().next().is_some());
         for key in 0..10 {
-            assert_eq!(map.insert(key, key, ms(10)), Ok(None));
+            assert_eq!(map.insert(key, key, ms(10)).ok(), Some(None));
         }
         assert!(map.insert(11, 11, ms(10)).is_err());
         while_the_worker_is_held_up(&manual, |_| {
@@ -658,7 +668,7 @@ fn beyond_its_limit_a_map_gives_key_and_value_back() {
         assert_eq!(gone.get(), if has_hook { 10 } else { 0 });
         manual.advance(10);
         for key in 0..10 {
-            assert_eq!(map.insert(key, key, ms(10)), Ok(None));
+            assert_eq!(map.insert(key, key, ms(10)).ok(), Some(None));
         }
         assert!(map.insert(11, 11, ms(10)).is_err());
     }
@@ -743,10 +753,10 @@ fn after_the_timer_was_stopped_a_map_works_on_and_shows_no_passed_value() {
             assert!(timer.stop().unwrap().is_empty())
         };
         assert_eq!((map.get(&1), map.len()), (Some(1), 101));
-        assert_eq!(map.insert(1, 11, ms(20)), Ok(Some(1)));
+        assert_eq!(map.insert(1, 11, ms(20)).ok(), Some(Some(1)));
         clock.advance(ms(10));
         assert_eq!((map.get(&2), map.get(&1), map.get(&100)), (None, Some(11), Some(100)));
-        assert_eq!(map.insert(2, 22, ms(20)), Ok(None));
+        assert_eq!(map.insert(2, 22, ms(20)).ok(), Some(None));
         assert_eq!((map.get(&2), map.len()), (Some(22), 101));
         clock.advance(ms(20));
         assert_eq!((map.get(&2), map.remove(&1), map.iter().count()), (None, None, 1));
@@ -768,9 +778,9 @@ fn values_that_have_expired_make_room_behind_many_that_were_moved_to_later() {
     }
     clock.advance(ms(10));
     for key in 1_000..1_100 {
-        assert_eq!(map.insert(key, key, ms(10)), Ok(None));
+        assert_eq!(map.insert(key, key, ms(10)).ok(), Some(None));
     }
-    assert_eq!(map.insert(2_000, 0, ms(10)), Err(InsertError::Full(2_000, 0)));
+    assert_eq!(refused(map.insert(2_000, 0, ms(10))), (Full, 2_000, 0));
 }
 
 #[test]
@@ -802,7 +812,7 @@ fn after_the_timer_was_stopped_expired_values_make_room() {
     assert!(map.insert(10, 10, ms(10)).is_err());
     manual.advance(10);
     for key in 10..20 {
-        assert_eq!(map.insert(key, key, ms(10)), Ok(None));
+        assert_eq!(map.insert(key, key, ms(10)).ok(), Some(None));
     }
     assert!(map.insert(20, 20, ms(10)).is_err());
 }
@@ -828,7 +838,7 @@ fn after_the_timer_was_stopped_what_callers_had_found_expired_makes_room() {
             scope.spawn(|| manual.timer.stop());
             wait_until(|| map.insert(10, 10, ms(50)).is_ok());
             for key in 11..20 {
-                assert_eq!(map.insert(key, key, ms(50)), Ok(None));
+                assert_eq!(map.insert(key, key, ms(50)).ok(), Some(None));
             }
             gate.open();
         });
@@ -1041,10 +1051,10 @@ fn no_clock_is_read_under_the_lock_of_a_map() {
         let far = Duration::MAX;
         let map = ExpiringMap::builder().shards(1).time_to_idle(far).build(&timer);
         let map = slot.get_or_init(|| map);
-        assert_eq!(map.insert(1, 10, far), Ok(None));
-        assert_eq!(map.insert_at(1, 11, Instant::now() + ms(3_600_000)), Ok(Some(10)));
-        assert_eq!(map.insert_if_absent(2, 20, far), Ok(()));
-        assert_eq!(map.get_or_insert_with(3, far, || 30), Ok(30));
+        assert_eq!(map.insert(1, 10, far).ok(), Some(None));
+        assert_eq!(map.insert_at(1, 11, Instant::now() + ms(3_600_000)).ok(), Some(Some(10)));
+        assert!(map.insert_if_absent(2, 20, far).is_ok());
+        assert_eq!(map.get_or_insert_with(3, far, || 30).ok(), Some(30));
         assert_eq!((map.get(&1), map.get_and_reset(&1, far)), (Some(11), Some(11)));
         assert!(map.update(&1, |value| *value += 1).is_some() && map.touch(&1));
         assert!(map.reset(&1, far) && map.reset_if(&1, far, |&value| value == 12));
