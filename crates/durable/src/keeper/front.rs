@@ -242,12 +242,6 @@ impl Front {
         self.places.retain(|&partition, place| is_held(Lease { partition, epoch: place.epoch }));
     }
 
-    /// Lets all of this lease be read again.
-    pub(super) fn forget_place(&mut self, lease: Lease) {
-        self.places
-            .retain(|&partition, place| (partition, place.epoch) != (lease.partition, lease.epoch));
-    }
-
     /// Returns how far the rows of a partition are known, to be moved. If nothing is, what is due
     /// before `now` is read by and by, that since `recent` first.
     pub(super) fn begin(&mut self, lease: Lease, recent: u64, now: u64) -> &mut Place {

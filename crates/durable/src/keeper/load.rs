@@ -63,11 +63,11 @@ impl<T> Keeper<T> {
     }
 
     /// How far ahead rows are loaded. Of what is further away than the margin another caller may be
-    /// told that it will not come.
+    /// told that it will not come; the rest of the margin is for a clock that is slewed.
     fn horizon(&self) -> u64 {
         match self.tenure.is_shared() {
             false => self.config.horizon,
-            true => self.config.horizon.min(self.config.margin),
+            true => self.config.horizon.min(self.config.margin / 10 * 9),
         }
     }
 
@@ -218,7 +218,11 @@ impl<T> Keeper<T> {
             call.from.iter().filter(is_moved).map(|start| start.lease.partition).collect();
         let mut news = false;
         for row in loaded.rows {
-            let Some(&lease) = held.get(&row.partition) else { continue };
+            let Some(&lease) = held.get(&row.partition) else {
+                // The store may tell of it only once.
+                self.front.forget(row.partition, Position::before(row.deadline));
+                continue;
+            };
             if self.front.reaches(&row) {
                 news = true;
             } else if full.contains(&row.partition) || self.is_filled() {
@@ -234,13 +238,8 @@ impl<T> Keeper<T> {
         let time = self.tenure.time(now);
         let recent = time.saturating_sub(self.tenure.outlasts());
         for (Start { lease, after }, end) in call.from.into_iter().zip(loaded.ends) {
-            if !held.contains_key(&lease.partition) {
-                // Its rows were passed over, also those that the store tells only once.
-                self.front.forget_place(lease);
-                continue;
-            }
             let Some(place) = self.front.place(lease) else { continue };
-            if full.contains(&lease.partition) {
+            if full.contains(&lease.partition) || !held.contains_key(&lease.partition) {
                 // The rest comes with another load.
             } else if loaded.outlasts {
                 let recent = if after.deadline < time { time } else { call.until + 1 };

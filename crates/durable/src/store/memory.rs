@@ -42,11 +42,11 @@ impl Store for MemoryStore {
 
     fn load(&mut self, from: &[Start], until: u64, limit: Limit) -> Result<Loaded, Error> {
         let Some(start) = from.first() else { return Ok(Loaded::default()) };
-        Ok(self.tables().list(None, &start.after, until, limit).into())
+        Ok(self.tables().list(start.lease.partition, &start.after, until, limit).into())
     }
 
     fn list(&mut self, after: &Position, until: u64, limit: Limit) -> Result<Page, Error> {
-        Ok(self.tables().list(None, after, until, limit))
+        Ok(self.tables().list(0, after, until, limit))
     }
 
     fn commit(&mut self, settlements: &[Settlement], changes: &[Change]) -> Result<Done, Error> {
@@ -58,14 +58,15 @@ impl Store for MemoryStore {
     }
 
     fn count(&mut self) -> Result<u64, Error> {
-        Ok(self.tables().due.len() as u64)
+        Ok(self.tables().len() as u64)
     }
 }
 
 /// Rows in partitions, and the newest epoch of each.
 #[derive(Debug)]
 pub(crate) struct Tables {
-    due: BTreeMap<Position, Row>,
+    /// The rows of each partition.
+    due: Vec<BTreeMap<Position, Row>>,
     deadlines: BTreeMap<Arc<str>, u64>,
     number: u64,
     pub(crate) epochs: Vec<u64>,
@@ -74,7 +75,7 @@ pub(crate) struct Tables {
 impl Tables {
     pub(crate) fn new(partitions: usize) -> Self {
         Self {
-            due: BTreeMap::new(),
+            due: vec![BTreeMap::new(); partitions],
             deadlines: BTreeMap::new(),
             number: 0,
             epochs: vec![0; partitions],
@@ -107,8 +108,7 @@ impl Tables {
     pub(crate) fn change(&mut self, Change { name, put }: &Change) -> Changed {
         let replaced = self.remove(name).as_ref().map(Replaced::from);
         let row = put.clone().map(|Put { deadline, payload }| {
-            let partition = crc32c::crc32c(name.as_bytes()) % self.epochs.len() as u32;
-            let name = name.clone();
+            let (partition, name) = (self.partition(name), name.clone());
             self.insert(Row { name, deadline, payload, attempt: 0, number: 0, partition })
         });
         Changed { row, replaced }
@@ -119,28 +119,26 @@ impl Tables {
         self.number += 1;
         row.number = self.number;
         self.deadlines.insert(row.name.clone(), row.deadline);
-        self.due.insert(row.position(), row.clone());
+        self.due[row.partition as usize].insert(row.position(), row.clone());
         row
     }
 
     fn remove(&mut self, name: &str) -> Option<Row> {
         let (name, deadline) = self.deadlines.remove_entry(name)?;
-        self.due.remove(&Position { deadline, name })
+        let partition = self.partition(&name) as usize;
+        self.due[partition].remove(&Position { deadline, name })
     }
 
-    /// Returns the rows of this partition, or of all.
-    pub(crate) fn list(
-        &self,
-        partition: Option<u32>,
-        after: &Position,
-        until: u64,
-        limit: Limit,
-    ) -> Page {
-        let is_wanted = |row: &Row| partition.is_none_or(|partition| partition == row.partition);
+    fn partition(&self, name: &str) -> u32 {
+        crc32c::crc32c(name.as_bytes()) % self.epochs.len() as u32
+    }
+
+    /// Returns the rows of this partition.
+    pub(crate) fn list(&self, partition: u32, after: &Position, until: u64, limit: Limit) -> Page {
         let mut filling = Filling::new(limit);
-        let rows = self.due.range((Bound::Excluded(after.clone()), Bound::Unbounded));
-        let rows = rows.map(|(_, row)| row).take_while(|row| row.deadline <= until);
-        for row in rows.filter(|row| is_wanted(row)) {
+        let rows = &self.due[partition as usize];
+        let rows = rows.range((Bound::Excluded(after.clone()), Bound::Unbounded));
+        for row in rows.map(|(_, row)| row).take_while(|row| row.deadline <= until) {
             if filling.is_over() {
                 break;
             }
@@ -151,7 +149,7 @@ impl Tables {
 
     fn find(&self, name: &str) -> Option<&Row> {
         let (name, &deadline) = self.deadlines.get_key_value(name)?;
-        self.due.get(&Position { deadline, name: name.clone() })
+        self.due[self.partition(name) as usize].get(&Position { deadline, name: name.clone() })
     }
 
     /// Returns the rows of a partition up to this position that were put after that number.
@@ -162,16 +160,13 @@ impl Tables {
         partition: u32,
         until: &Position,
     ) -> impl Iterator<Item = Row> + '_ {
-        self.due
-            .range(..=until.clone())
-            .map(|(_, row)| row)
-            .filter(move |row| row.partition == partition && number < row.number)
-            .cloned()
+        let rows = self.due[partition as usize].range(..=until.clone()).map(|(_, row)| row);
+        rows.filter(move |row| number < row.number).cloned()
     }
 
     #[cfg(test)]
     pub(crate) fn count(&self, partition: u32) -> usize {
-        self.due.values().filter(|row| row.partition == partition).count()
+        self.due[partition as usize].len()
     }
 
     #[cfg(test)]
@@ -179,8 +174,7 @@ impl Tables {
         self.number
     }
 
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.due.len()
+        self.deadlines.len()
     }
 }

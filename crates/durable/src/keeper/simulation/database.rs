@@ -49,6 +49,8 @@ pub(super) struct Database {
     pub(super) damaged: Option<(u32, u64)>,
     /// How many milliseconds it takes to send a row of the past.
     pub(super) send: u64,
+    /// The most rows that a load tells of what has become visible.
+    pub(super) most_news: usize,
     /// How many rows loads have read, dead ones included.
     pub(super) rows_read: u64,
     /// How many milliseconds commits have waited for locks.
@@ -103,6 +105,7 @@ impl Database {
             heals_at: 0,
             damaged: None,
             send: 0,
+            most_news: NEWS,
             rows_read: 0,
             waited: 0,
         }
@@ -239,8 +242,8 @@ impl Database {
             let seen = seen.expect("it does not overflow");
             loaded.rows.extend(self.tables.since(seen, lease.partition, after));
         }
-        loaded.overflows |= NEWS <= loaded.rows.len();
-        loaded.rows.truncate(NEWS);
+        loaded.overflows |= self.most_news <= loaded.rows.len();
+        loaded.rows.truncate(self.most_news);
         let mut bytes = 0;
         let mut is_too_much = |row: &mut Row| {
             bytes += row.payload.len();
@@ -332,7 +335,7 @@ impl Database {
     /// Whether a load comes to what is damaged.
     fn meets_damage(&self, Start { lease, after }: &Start, until: u64, limit: Limit) -> bool {
         let Some((partition, deadline)) = self.damaged else { return false };
-        let page = self.tables.list(Some(partition), after, until, limit);
+        let page = self.tables.list(partition, after, until, limit);
         let end = page.end.map_or(until, |end| end.deadline);
         lease.partition == partition && (after.deadline..=end).contains(&deadline)
     }
@@ -340,7 +343,7 @@ impl Database {
     /// Reads a partition, and returns how many rows that takes, dead ones included.
     fn read(&self, Start { lease, after }: &Start, until: u64, limit: Limit) -> (Page, u64) {
         let partition = lease.partition;
-        let page = self.tables.list(Some(partition), after, until, limit);
+        let page = self.tables.list(partition, after, until, limit);
         let end = page.end.as_ref().map_or(until, |end| end.deadline);
         let first = if self.manners.goes_on { after.deadline } else { 0 };
         let dead = self.dead.as_ref().map_or(&[][..], |dead| &dead[partition as usize]);
@@ -349,11 +352,7 @@ impl Database {
         let mut read = dead + page.rows.len();
         if !self.manners.goes_on {
             let all = Limit { rows: usize::MAX, bytes: usize::MAX };
-            read += self
-                .tables
-                .list(Some(partition), &Position::start(), after.deadline, all)
-                .rows
-                .len();
+            read += self.tables.list(partition, &Position::start(), after.deadline, all).rows.len();
         }
         (page, read as u64)
     }
@@ -434,8 +433,8 @@ pub(super) const GOOD: Manners = Manners {
 const LOCK: u64 = LEASE / 20;
 /// Rows that are read in a millisecond.
 const READ: u64 = 100;
-/// The most rows that a load tells of what has become visible.
-const NEWS: usize = 200;
+/// What becomes visible in some seconds without a load, at 200 rows per second.
+const NEWS: usize = 1_000;
 /// The longest a statement waits for a lock, or works.
 const STATEMENT: u64 = 30_000;
 /// When TCP says that nobody is there.
