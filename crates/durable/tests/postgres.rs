@@ -1,5 +1,6 @@
 //! The timer on PostgreSQL. The tests start a server of their own.
 
+mod conditions;
 mod live;
 #[cfg(feature = "cli")]
 mod operator;

@@ -45,29 +45,66 @@ struct Times {
 /// What is known of the store's clock: what it is less the steady clock, at least and at most.
 #[derive(Clone, Copy, Debug)]
 struct StoreClock {
-    /// When it was measured.
+    /// When it was read last.
     asked: u64,
-    least: u64,
-    most: u64,
+    least: Bound,
+    most: Bound,
+}
+
+/// A difference of two clocks, and when it was measured.
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    asked: u64,
+    difference: u64,
+}
+
+impl Bound {
+    /// Returns by how much the clocks can have drifted apart since it was measured.
+    fn drift(self, steady: u64) -> u64 {
+        steady.saturating_sub(self.asked).div_ceil(DRIFT)
+    }
 }
 
 impl StoreClock {
     /// The store read its clock after it was asked and before it answered.
     fn new(now: Now, asked: u64, clock: u64) -> Self {
+        let bound = |difference| Bound { asked, difference };
         Self {
             asked,
-            least: clock.saturating_sub(now.steady).saturating_sub(SLACK),
-            most: clock.saturating_sub(asked).saturating_add(SLACK + 1),
+            least: bound(clock.saturating_sub(now.steady).saturating_sub(1)),
+            most: bound(clock.saturating_sub(asked).saturating_add(2)),
         }
     }
 
-    /// Keeps what `old` knew better, as a call may have been slow, less what the clocks can have
-    /// drifted apart since. `None`: they contradict each other, because the store's clock was set.
+    /// Keeps what `old` knew better, because a call may have been slow. `None`: they contradict
+    /// each other, because the store's clock was set.
     fn and(self, old: Self) -> Option<Self> {
-        let drift = 1 + self.asked.saturating_sub(old.asked) / DRIFT;
-        let least = self.least.max(old.least.saturating_sub(drift));
-        let most = self.most.min(old.most.saturating_add(drift));
-        (least <= most).then_some(Self { least, most, ..self })
+        let at = self.asked;
+        let is_more = |most: u64, least: u64, slewed: u64| most.saturating_add(slewed) < least;
+        let contradict = |slewed| {
+            is_more(self.most(at), old.least(at), slewed)
+                || is_more(old.most(at), self.least(at), slewed)
+        };
+        if contradict(at.saturating_sub(old.asked) / SLEW) {
+            return None;
+        }
+        if contradict(0) {
+            // What was known of a clock that is slewed is known no more.
+            return Some(self);
+        }
+        Some(Self {
+            asked: at,
+            least: if self.least(at) < old.least(at) { old.least } else { self.least },
+            most: if old.most(at) < self.most(at) { old.most } else { self.most },
+        })
+    }
+
+    fn least(&self, steady: u64) -> u64 {
+        self.least.difference.saturating_sub(self.least.drift(steady))
+    }
+
+    fn most(&self, steady: u64) -> u64 {
+        self.most.difference.saturating_add(self.most.drift(steady))
     }
 }
 
@@ -116,11 +153,9 @@ impl Tenure {
     pub(super) fn notice_clock(&mut self, now: Now, asked: u64, clock: Option<u64>) -> bool {
         let measured = clock.map(|clock| StoreClock::new(now, asked, clock));
         let Some((new, old)) = measured.zip(self.clock) else { return false };
-        let was_set = new.and(old).is_none();
-        if was_set {
-            self.clock = measured;
-        }
-        was_set
+        let known = new.and(old);
+        self.clock = known.or(measured);
+        known.is_none()
     }
 
     /// Gives all up.
@@ -230,18 +265,18 @@ impl Tenure {
     pub(super) fn time(&self, now: Now) -> u64 {
         match self.clock {
             None => now.wall,
-            Some(clock) => now.steady.saturating_add(clock.least),
+            Some(clock) => now.steady.saturating_add(clock.least(now.steady)),
         }
     }
 
     /// The latest time that it can be by the store's clock.
     pub(super) fn latest(&self, now: Now) -> Option<u64> {
-        self.clock.map(|clock| now.steady.saturating_add(clock.most))
+        self.clock.map(|clock| now.steady.saturating_add(clock.most(now.steady)))
     }
 }
 
 /// Clocks that are never set drift apart by a millisecond in so many, or less: 500 ppm.
 const DRIFT: u64 = 2_000;
 
-/// All times are rounded down, and until the next lease the clocks may drift apart.
-const SLACK: u64 = 2;
+/// A clock that is put right bit by bit gains or loses a millisecond in so many, or less.
+const SLEW: u64 = 10;

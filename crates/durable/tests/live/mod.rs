@@ -4,8 +4,8 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -196,27 +196,30 @@ fn what_is_restored_from_a_dump_while_a_worker_runs_is_found() {
     timer.close().unwrap();
 }
 
-/// A name that has no letter in UTF-8 is an error of the whole statement: of what is due soon, of
-/// what was put behind what has been read, and among many that are overdue.
+/// A payload whose pages are gone is an error of the whole statement: of what is due soon, of what
+/// was put behind what has been read, and among many that are overdue.
 #[test]
-fn a_name_that_the_server_cannot_decode_is_set_aside_and_all_others_go_on() {
+fn a_payload_that_the_server_cannot_read_is_set_aside_and_all_others_go_on() {
     let Some(server) = Server::start() else { return };
-    let url = server.database().replace("/test", "/china");
-    client(&url.replace("/china", "/test"))
-        .batch_execute(
-            "create database china0 encoding 'EUC_CN' template template0 lc_collate 'C'
-             lc_ctype 'C'",
-        )
-        .unwrap();
+    let url = server.database();
     drop(PostgresStore::connect(&url).unwrap());
     let mut sql = client(&url);
     let bad = |what: &str, at: &str| {
+        // Random, so that it is too much for the page of its row.
         format!(
-            "select tickwheel_schedule('{what}' || convert_from('\\xa2a1', 'EUC_CN'), {at}, '')"
+            "select tickwheel_schedule('{what}', {at}, (select string_agg(
+               decode(md5(random()::text), 'hex'), '') from generate_series(1, 3000)));
+             do $$ declare chunks text := (select reltoastrelid::regclass::text from pg_class
+               where relname = 'tickwheel_due');
+             begin
+               execute format('select heap_force_kill(%L, (select array_agg(ctid) from %s))',
+                 chunks, chunks);
+             end $$"
         )
     };
     sql.batch_execute(&format!(
-        "insert into tickwheel_due (name, deadline, payload)
+        "create extension pg_surgery;
+         insert into tickwheel_due (name, deadline, payload)
          select 'overdue ' || n, n, '' from generate_series(1, 5000) n;
          {}",
         bad("overdue", "to_timestamp(10)")
@@ -502,10 +505,15 @@ fn what_a_trigger_skips_is_refused_and_all_others_go_on() {
 
 /// As while somebody makes the tables of another schema.
 #[test]
-fn an_ack_that_a_trigger_skips_holds_up_no_close_and_the_timeout_comes_again() {
+fn an_ack_that_a_trigger_skips_is_told_and_holds_up_no_close_and_the_timeout_comes_again() {
     let Some(server) = Server::start() else { return };
     let url = server.database();
-    let timer = worker(&url, Duration::from_secs(30));
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let heard = told.clone();
+    let timer = DurableTimer::builder()
+        .on_error(move |error| heard.lock().unwrap().push(error.to_string()))
+        .open_store(PostgresStore::connect(&url).unwrap().lease(Duration::from_secs(30)))
+        .unwrap();
     client(&url)
         .batch_execute(
             "create function skip() returns trigger language plpgsql as 'begin return null; end';
@@ -515,9 +523,11 @@ fn an_ack_that_a_trigger_skips_holds_up_no_close_and_the_timeout_comes_again() {
         .unwrap();
     timer.schedule("kept", now(), b"").unwrap().wait().unwrap();
     timer.recv().unwrap().unwrap().ack();
-    let closing = thread::spawn(move || timer.close().is_ok());
+    until("it is told", || told.lock().unwrap().iter().any(|told| told.contains("has kept it")));
+    let closing = thread::spawn(move || timer.close());
     until("it is closed", || closing.is_finished());
-    assert!(closing.join().unwrap());
+    let error = closing.join().unwrap().unwrap_err().to_string();
+    assert!(error.contains("kept"), "{error}");
     let next = worker(&url, Duration::from_secs(30));
     assert_eq!(next.recv().unwrap().unwrap().name(), "kept");
 }
@@ -687,14 +697,7 @@ fn a_null_is_refused() {
 #[test]
 fn a_row_that_cannot_be_read_is_set_aside_and_all_others_go_on() {
     let Some(server) = Server::start() else { return };
-    let url = server.database();
-    let bytes = url.replace("/test", "/bytes");
-    client(&url)
-        .batch_execute(
-            "create database bytes0 encoding 'SQL_ASCII' template template0 lc_collate 'C'
-             lc_ctype 'C'",
-        )
-        .unwrap();
+    let (url, bytes) = (server.database(), server.database_of("SQL_ASCII"));
     let told = |url: &str, before: &str, restarts: bool, damaged: u64| {
         drop(PostgresStore::connect(url).unwrap());
         let mut owner = client(url);

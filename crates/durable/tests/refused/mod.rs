@@ -147,14 +147,7 @@ fn a_lease_that_somebody_has_locked_is_renewed_by_another_row() {
 #[test]
 fn a_list_goes_on_behind_a_row_that_cannot_be_read() {
     let Some(server) = Server::start() else { return };
-    let url = server.database();
-    client(&url)
-        .batch_execute(
-            "create database bytes0 encoding 'SQL_ASCII' template template0 lc_collate 'C'
-             lc_ctype 'C'",
-        )
-        .unwrap();
-    let url = url.replace("/test", "/bytes");
+    let url = server.database_of("SQL_ASCII");
     let mut store = PostgresStore::connect(&url).unwrap();
     let put = "select tickwheel_schedule(convert_from('\\xff', 'SQL_ASCII'), now(), ''),
                  tickwheel_schedule('good ' || n, now(), '') from generate_series(1, 99) n";
@@ -167,16 +160,18 @@ fn a_list_goes_on_behind_a_row_that_cannot_be_read() {
 }
 
 #[test]
+fn a_database_whose_encoding_has_another_order_is_refused_in_words() {
+    let Some(server) = Server::start() else { return };
+    for encoding in ["KOI8R", "EUC_JP", "LATIN9"] {
+        let error = PostgresStore::connect(&server.database_of(encoding)).unwrap_err().to_string();
+        assert!(error.contains(encoding) && error.contains("order"), "{error}");
+    }
+}
+
+#[test]
 fn a_name_that_the_encoding_of_the_database_lacks_fails_alone() {
     let Some(server) = Server::start() else { return };
-    let url = server.database();
-    client(&url)
-        .batch_execute(
-            "create database latin0 encoding 'LATIN1' template template0 lc_collate 'C'
-             lc_ctype 'C'",
-        )
-        .unwrap();
-    let timer = worker(&url.replace("/test", "/latin"), Duration::from_secs(30));
+    let timer = worker(&server.database_of("LATIN1"), Duration::from_secs(30));
     let names = ["first", "good 1", "\u{540d}", "good 2"];
     let commits = names.map(|name| timer.schedule(name, now() + HOUR, b"").unwrap());
     let puts = commits.map(|commit| commit.wait().is_ok());

@@ -105,8 +105,17 @@ impl Server {
 
     /// Makes a database with nothing in it, and returns its URL.
     pub(crate) fn database(&self) -> String {
+        self.database_of("UTF8")
+    }
+
+    /// Makes one of this encoding.
+    pub(crate) fn database_of(&self, encoding: &str) -> String {
         let name = format!("test{}", self.databases.fetch_add(1, Ordering::SeqCst));
-        client(&self.url("postgres")).batch_execute(&format!("create database {name}")).unwrap();
+        let create = format!(
+            "create database {name} encoding '{encoding}' template template0 lc_collate 'C'
+             lc_ctype 'C'"
+        );
+        client(&self.url("postgres")).batch_execute(&create).unwrap();
         self.url(&name)
     }
 

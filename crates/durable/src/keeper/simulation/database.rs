@@ -433,7 +433,7 @@ pub(super) const GOOD: Manners = Manners {
 const LOCK: u64 = LEASE / 20;
 /// Rows that are read in a millisecond.
 const READ: u64 = 100;
-/// What becomes visible in some seconds without a load, at 200 rows per second.
+/// More than becomes visible in some seconds without a load.
 const NEWS: usize = 1_000;
 /// The longest a statement waits for a lock, or works.
 const STATEMENT: u64 = 30_000;

@@ -333,12 +333,10 @@ fn what_came_when_the_lease_was_over_is_read_again_if_nobody_else_had_it() {
     let Some(Call::Load(call)) = keeper.poll(now(0), &mut outbox) else { panic!("it looks") };
     let nothing = Loaded { ends: vec![None], ..Loaded::default() };
     keeper.answer(now(0), &mut outbox, Answer::Load(call, Ok(nothing)));
-    let call = loop {
-        match keeper.poll(now(300), &mut outbox) {
-            Some(Call::Load(call)) => break call,
-            call => past(&mut keeper, &mut outbox, now(300), call),
-        }
-    };
+    while let Some(call) = keeper.poll(now(0), &mut outbox) {
+        past(&mut keeper, &mut outbox, now(0), Some(call));
+    }
+    let Some(Call::Load(call)) = keeper.poll(now(300), &mut outbox) else { panic!("it looks") };
     assert!(1_000_100 < call.from[0].after.deadline, "the row is before what was loaded");
     // The answer takes longer than the lease.
     let late = now(70_000);
@@ -348,10 +346,42 @@ fn what_came_when_the_lease_was_over_is_read_again_if_nobody_else_had_it() {
     while let Some(call) = keeper.poll(late, &mut outbox) {
         match call {
             Call::Load(call) => answer_load(&mut keeper, &mut outbox, late, call),
-            call => past(&mut keeper, &mut outbox, late, Some(call)),
+            call => {
+                let Call::Behind(past) = &call else { panic!("{call:?}") };
+                assert!(Position::start() < past.from[0].after, "what is known is read again");
+                super::simulation::past(&mut keeper, &mut outbox, late, Some(call));
+            }
         }
     }
     assert_eq!(outbox.len(), 1);
+}
+
+#[test]
+fn a_clock_that_is_slewed_makes_a_timeout_early_by_what_it_loses_between_two_looks() {
+    let mut keeper: Keeper<()> = Keeper::new(config());
+    let mut outbox = received();
+    let deadline = 1_004_600;
+    // As fast as chrony does it.
+    let clock = |at: u64| 1_000_000 + at * 92 / 100;
+    lease(&mut keeper, &mut outbox, now(0), Ok(leases(clock(0))));
+    let forgotten = keeper.counts.forgotten;
+    let mut at = 0;
+    while outbox.len() == 0 {
+        match keeper.poll(now(at), &mut outbox) {
+            Some(Call::Load(call)) => {
+                let row = row(deadline);
+                let is_wanted = call.from[0].after < row.position() && deadline <= call.until;
+                let rows = if is_wanted { vec![row] } else { Vec::new() };
+                let clock = Some(clock(at));
+                let loaded = Loaded { rows, ends: vec![None], clock, ..Loaded::default() };
+                keeper.answer(now(at), &mut outbox, Answer::Load(call, Ok(loaded)));
+            }
+            Some(call) => past(&mut keeper, &mut outbox, now(at), Some(call)),
+            None => at = keeper.wake(now(at)).max(at + 1),
+        }
+    }
+    assert!((deadline - 20..deadline + 20).contains(&clock(at)), "{}", clock(at));
+    assert_eq!(keeper.counts.forgotten, forgotten, "all is read again");
 }
 
 /// Else many workers commit many times as often as one, each time little.

@@ -4,13 +4,13 @@ use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode, TargetSessionAttrs};
-use tokio_postgres::tls::MakeTlsConnect;
-use tokio_postgres::{Client, Config, NoTls, Socket};
+use tokio_postgres::tls::{MakeTlsConnect, TlsStream};
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Socket};
 
 use crate::Error;
 
@@ -18,7 +18,18 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Connecting = Pin<Box<dyn Future<Output = Result<(Client, Guard), Failure>> + Send>>;
 
 /// Lets a connection end when it is dropped.
-pub(super) type Guard = oneshot::Sender<()>;
+pub(super) struct Guard {
+    _drops: oneshot::Sender<()>,
+    in_doubt: Arc<AtomicBool>,
+}
+
+impl Guard {
+    /// Returns whether a commit since the last look did not wait for its standby to the end:
+    /// somebody has cancelled it. Then it is on this server, and maybe on no other.
+    pub(super) fn takes_doubt(&self) -> bool {
+        self.in_doubt.swap(false, Ordering::Relaxed)
+    }
+}
 
 /// Makes a connection within a limit; called again after each error.
 pub(super) type Connect = Arc<dyn Fn(Duration) -> Connecting + Send + Sync>;
@@ -58,9 +69,10 @@ where
                 let connecting = config.connect(tls.clone());
                 match tokio::time::timeout(limit, connecting).await {
                     Ok(Ok((client, connection))) => {
-                        let (guard, dropped) = oneshot::async_channel();
-                        tokio::spawn(until_dropped(connection, dropped));
-                        return Ok((client, guard));
+                        let (drops, dropped) = oneshot::async_channel();
+                        let in_doubt = Arc::new(AtomicBool::new(false));
+                        tokio::spawn(until_dropped(connection, dropped, in_doubt.clone()));
+                        return Ok((client, Guard { _drops: drops, in_doubt }));
                     }
                     Ok(Err(error)) => failure = error.into(),
                     Err(_) => failure = format!("no answer within {limit:?}").into(),
@@ -73,16 +85,32 @@ where
 
 /// Drives a connection until it ends, or until a moment after the guard is dropped: it would else
 /// wait without end for an answer that nobody wants any more.
-async fn until_dropped(connection: impl Future, dropped: oneshot::AsyncReceiver<()>) {
+async fn until_dropped<S: TlsStream + Unpin>(
+    mut connection: tokio_postgres::Connection<Socket, S>,
+    dropped: oneshot::AsyncReceiver<()>,
+    in_doubt: Arc<AtomicBool>,
+) {
     let dropped = async {
         let _ = dropped.await;
         tokio::time::sleep(GOODBYE).await;
     };
-    let (mut connection, mut dropped) = (pin!(connection), pin!(dropped));
-    // Each call tells the error that it met.
-    poll_fn(|context| match connection.as_mut().poll(context) {
-        Poll::Ready(_) => Poll::Ready(()),
-        Poll::Pending => dropped.as_mut().poll(context),
+    let mut dropped = pin!(dropped);
+    poll_fn(|context| {
+        loop {
+            match connection.poll_message(context) {
+                Poll::Ready(Some(Ok(AsyncMessage::Notice(notice)))) => {
+                    log::info!("the database says: {notice}");
+                    // Its words are in the language of the server.
+                    if notice.routine() == Some("SyncRepWaitForLSN") {
+                        in_doubt.store(true, Ordering::Relaxed);
+                    }
+                }
+                Poll::Ready(Some(Ok(_))) => {}
+                // Each call tells the error that it met.
+                Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(()),
+                Poll::Pending => return dropped.as_mut().poll(context),
+            }
+        }
     })
     .await;
 }

@@ -42,6 +42,13 @@ pub use transaction::{cancel_in, schedule_in};
 /// Each worker owns some of 64 partitions, by a lease on the clock of the database. Workers that
 /// come and go share them anew.
 ///
+/// The encoding of the database is UTF8, LATIN1 or SQL_ASCII: others put names into another order.
+///
+/// If the clock of the database is slewed, a timeout may be early by what the clock loses between
+/// two looks. A clock that is set makes nothing early.
+///
+/// A worker sees and owns nothing while row-level security hides rows from its role, and tells it.
+///
 /// Every call ends: after a third of the lease it is given up with an error, and what an operator
 /// reads of a timer after a minute. After an error the connection is made again at the next call.
 pub struct PostgresStore {
@@ -182,6 +189,9 @@ impl PostgresStore {
             let mut tries = 0;
             loop {
                 let error = match work(&connected).await {
+                    Ok(_) if connected.guard.takes_doubt() => {
+                        return Err(Error::store(&*doing, IN_DOUBT));
+                    }
                     Ok(done) => return Ok((connected, done)),
                     Err(error) => error,
                 };
@@ -257,10 +267,7 @@ impl Store for PostgresStore {
         self.run("commit to", async |connection| {
             match connection.commit(settlements, changes).await {
                 // Something is locked or refused: all else is not.
-                Err(error)
-                    if error.as_db_error().is_some()
-                        && CONFLICTS.iter().all(|state| error.code() != Some(state)) =>
-                {
+                Err(error) if error.as_db_error().is_some() => {
                     connection.commit_what_can_be(settlements, changes).await
                 }
                 done => done,
@@ -336,6 +343,8 @@ const CONFLICTS: [SqlState; 2] =
 
 /// A connection that was idle for so long is made anew; a worker that owns something looks sooner.
 const IDLE: Duration = Duration::from_secs(5);
+
+const IN_DOUBT: &str = "it is committed, and maybe on no standby: somebody cancelled the wait";
 
 /// What operators read may take so long: nothing waits for it.
 const READS: Duration = Duration::from_secs(60);

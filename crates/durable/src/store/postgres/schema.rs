@@ -14,6 +14,15 @@ pub(super) async fn set_up(connection: &Connection, makes: bool) -> Result<(), E
         let exists = "select to_regclass('tickwheel_meta') is not null";
         connection.query_one(exists, &[]).await.map(|row| row.get::<_, bool>(0)).map_err(failed)
     };
+    let encoding = "select current_setting('server_encoding')";
+    let encoding = connection.query_one(encoding, &[]).await.map_err(failed)?;
+    let encoding = encoding.get::<_, &str>(0);
+    if !IN_ORDER.contains(&encoding) {
+        return Err(Error::store(
+            format!("use a database of the encoding {encoding}"),
+            "names are in another order there than in UTF8, LATIN1 and SQL_ASCII",
+        ));
+    }
     let mut has_tables = exists().await?;
     if !has_tables && makes {
         // Any number, the same for all: two workers may find the tables missing at once.
@@ -67,6 +76,10 @@ pub const MIGRATION: &str = include_str!("../../../migrations/0001_timeouts.sql"
 
 /// The format of the tables this version knows.
 const FORMAT: i32 = 1;
+
+/// The encodings whose bytes are in the order of those of UTF-8: what is known of a partition ends
+/// at a name.
+const IN_ORDER: [&str; 3] = ["UTF8", "LATIN1", "SQL_ASCII"];
 
 const ELSEWHERE: &str = "select relnamespace::regnamespace::text from pg_class
      where relname = 'tickwheel_meta' and relkind = 'r' and relpersistence <> 't'";

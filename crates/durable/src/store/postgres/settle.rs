@@ -47,7 +47,33 @@ impl Connection {
                 outcomes[place] = Outcome::Settled(Some(retried));
             }
         }
+        self.find_kept(settlements, &mut outcomes).await?;
         Ok(outcomes)
+    }
+
+    /// Tells the rows that are still there from those that are gone.
+    async fn find_kept(
+        &self,
+        settlements: &[Settlement],
+        outcomes: &mut [Outcome],
+    ) -> Result<(), Error> {
+        let mut missing = Columns::default();
+        let all = settlements.iter().zip(&*outcomes);
+        for (Settlement { held, .. }, _) in all.filter(|(_, outcome)| **outcome == Outcome::Gone) {
+            missing.names.push(&*held.name);
+            missing.numbers.push(signed(held.number));
+        }
+        if missing.names.is_empty() {
+            return Ok(());
+        }
+        let kept = self.query(KEPT, &[missing.names(), missing.numbers()]).await?;
+        let kept: HashSet<u64> = kept.iter().map(|row| unsigned(row.get(0))).collect();
+        for (settlement, outcome) in settlements.iter().zip(outcomes) {
+            if *outcome == Outcome::Gone && kept.contains(&settlement.held.number) {
+                *outcome = Outcome::Refused("a trigger has kept it".to_owned());
+            }
+        }
+        Ok(())
     }
 
     /// Locks the rows of these names, and returns the names of those that somebody else has locked.
@@ -124,6 +150,11 @@ const RETRY: &str = "update tickwheel_due due
      where due.ctid = place.row and due.number = u.number
      returning u.number, due.partition, due.deadline, due.name, due.number, due.attempt,
        due.payload";
+const KEPT: &str = "select d.number from unnest($1::text[], $2::bigint[]) u(name, number)
+     cross join lateral (
+       select d.number from tickwheel_due d
+       where d.name >= u.name and d.name <= u.name and d.number = u.number
+       order by d.name limit 1) d";
 /// Which of these names have a row, and which of those nobody else has locked.
 const UNLOCKED: &str = "with free as (select name from tickwheel_due where name = any($1)
        order by name for update skip locked)

@@ -1,0 +1,203 @@
+//! What a database or a role is set to, and what happens to a database for a while.
+
+use std::thread;
+use std::time::Duration;
+
+use tickwheel_durable::{Cancelled, DurableTimer, PostgresStore, Scheduled};
+
+use super::live::{schedule, take_all};
+use super::{HOUR, now, take, until, worker};
+use crate::server::{Server, client};
+
+#[test]
+fn whatever_a_database_is_set_to_nothing_fails() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let (_, name) = url.rsplit_once('/').unwrap();
+    let mut sql = client(&url);
+    for setting in SETTINGS {
+        sql.batch_execute(&format!("alter database {name} set {setting}")).unwrap();
+    }
+    let timer = worker(&url, Duration::from_secs(30));
+    let names = schedule(&timer, "due", 2_000);
+    take_all(&[&timer], names);
+    let far = now() + HOUR;
+    let put = || timer.schedule("far", far, &[0, 92, 39, 255]).unwrap().wait().unwrap();
+    assert_eq!((put(), put()), (Scheduled::New, Scheduled::Moved));
+    let row = timer.get("far").unwrap().unwrap();
+    assert_eq!(row.payload(), [0, 92, 39, 255]);
+    assert_eq!((timer.len().unwrap(), timer.iter().count()), (1, 1));
+    assert_eq!(timer.cancel("far").unwrap().wait().unwrap(), Cancelled::Cancelled);
+    // And by SQL, in a session that is set so too.
+    let by_sql = "select tickwheel_schedule('sql', now(), 'a''b'), tickwheel_cancel('none')";
+    client(&url).batch_execute(by_sql).unwrap();
+    let due = take(&timer);
+    assert_eq!((due.name(), due.payload()), ("sql", &b"a'b"[..]));
+    due.retry(Duration::ZERO);
+    let again = take(&timer);
+    assert_eq!((again.name(), again.attempt()), ("sql", 2));
+    again.ack();
+    assert_eq!((timer.stats().errors, timer.stats().fenced), (0, 0));
+    timer.close().unwrap();
+}
+
+/// Each for longer than a lease: what begins it, and what ends it.
+#[test]
+fn what_stops_all_for_a_while_is_told_and_all_comes_after_it() {
+    let Some(server) = Server::start() else { return };
+    let raise = |state: &str, table: &str, word: &str| {
+        [
+            format!(
+                "create function refuse() returns trigger language plpgsql as
+                   $$ begin raise '{word}' using errcode = '{state}'; end $$;
+                 create trigger refuse before insert or update or delete on {table}
+                   for each statement execute function refuse()"
+            ),
+            "drop function refuse() cascade".to_owned(),
+        ]
+    };
+    let set = |setting: &str, back: &str| {
+        [setting, back].map(|setting| format!("alter role worker {setting}; {CUT}"))
+    };
+    let both = |begin: &str, end: &str| [begin.to_owned(), end.to_owned()];
+    for [begin, end] in [
+        set("nologin", "login"),
+        set("connection limit 0", "connection limit -1"),
+        set("set default_transaction_read_only = on", "reset default_transaction_read_only"),
+        both("revoke all on tickwheel_due from worker", "grant all on tickwheel_due to worker"),
+        both(
+            "alter table tickwheel_due enable row level security",
+            "alter table tickwheel_due disable row level security",
+        ),
+        raise("53100", "tickwheel_due", "the disk is full"),
+        raise("53200", "tickwheel_worker", "out of shared memory"),
+        raise("40001", "tickwheel_due", "could not serialize"),
+    ] {
+        let url = server.database();
+        let mut owner = client(&url);
+        let tables = tickwheel_durable::MIGRATION;
+        owner
+            .batch_execute(&format!(
+                "create role worker login; {tables};
+                 grant all on all tables in schema public to worker;
+                 grant all on all sequences in schema public to worker"
+            ))
+            .unwrap();
+        let timer = worker(&url.replace("tickwheel@", "worker@"), Duration::from_secs(1));
+        until("it owns all", || timer.stats().partitions == 64);
+        let before = schedule(&timer, "before", 100);
+        owner.batch_execute(&begin).unwrap();
+        thread::sleep(Duration::from_secs(2));
+        let during = timer.schedule("during", now() + HOUR, b"").unwrap().wait();
+        println!("{begin}: {:?}", during.as_ref().map_err(ToString::to_string));
+        assert!(begin.contains("tickwheel_worker") || during.is_err(), "{begin}");
+        owner.batch_execute(&end).unwrap();
+        take_all(&[&timer], before);
+        take_all(&[&timer], schedule(&timer, "after", 20));
+        timer.close().unwrap();
+        owner.batch_execute("drop owned by worker; drop role worker").unwrap();
+    }
+}
+
+/// As `VACUUM FULL`, `ALTER TABLE` and `REINDEX` do it.
+#[test]
+fn a_table_that_is_locked_for_longer_than_a_lease_loses_nothing() {
+    let Some(server) = Server::start() else { return };
+    for table in ["due", "partition", "worker", "meta"] {
+        for mode in ["access exclusive", "share"] {
+            let url = server.database();
+            let timers = [(); 2].map(|()| worker(&url, Duration::from_secs(1)));
+            let all = timers.each_ref();
+            take_all(&all, schedule(&timers[0], "first", 100));
+            let mut names = schedule(&timers[1], "before", 100);
+            let mut other = client(&url);
+            let mut lunch = other.transaction().unwrap();
+            lunch.batch_execute(&format!("lock table tickwheel_{table} in {mode} mode")).unwrap();
+            thread::sleep(Duration::from_secs(2));
+            let during = timers[0].schedule("during", now(), b"").unwrap().wait();
+            println!("{table} {mode}: {:?}", during.as_ref().map_err(ToString::to_string));
+            lunch.rollback().unwrap();
+            names.extend(during.ok().map(|_| "during".to_owned()));
+            take_all(&all, names);
+            take_all(&all, schedule(&timers[1], "after", 100));
+            for timer in timers {
+                timer.close().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_commit_whose_wait_for_a_standby_somebody_cancelled_is_no_success() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let store = PostgresStore::connect(&url).unwrap().lease(Duration::from_secs(300));
+    let timer = DurableTimer::builder().open_store(store).unwrap();
+    timer.schedule("first", now() + HOUR, b"").unwrap().wait().unwrap();
+    let mut sql = client(&url);
+    let mut set = |names: &str| {
+        sql.batch_execute(&format!("alter system set synchronous_standby_names = '{names}'"))
+            .unwrap();
+        sql.batch_execute("select pg_reload_conf()").unwrap();
+    };
+    set("nobody");
+    let mut other = client(&url);
+    until("the server waits for it", || {
+        let shown = other.query_one("show synchronous_standby_names", &[]).unwrap();
+        shown.get::<_, &str>(0) == "nobody"
+    });
+    let waits = timer.schedule("second", now() + HOUR, b"").unwrap();
+    until("somebody cancels the wait", || {
+        let cancel = "select pg_cancel_backend(pid) from pg_stat_activity
+                      where wait_event = 'SyncRep'";
+        !other.query(cancel, &[]).unwrap().is_empty()
+    });
+    let error = waits.wait().unwrap_err().to_string();
+    assert!(error.contains("standby"), "{error}");
+    set("");
+    until("it goes on", || timer.schedule("third", now() + HOUR, b"").unwrap().wait().is_ok());
+    assert!(timer.get("second").unwrap().is_some());
+    timer.close().unwrap();
+}
+
+const CUT: &str = "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'worker'";
+
+/// Settings that are allowed, and that somebody may have.
+const SETTINGS: [&str; 36] = [
+    "array_nulls = off",
+    "backslash_quote = off",
+    "bytea_output = escape",
+    "client_encoding = latin1",
+    "datestyle = 'SQL, DMY'",
+    "default_transaction_deferrable = on",
+    "default_transaction_isolation = serializable",
+    "enable_bitmapscan = on",
+    "enable_hashjoin = on",
+    "enable_indexonlyscan = off",
+    "enable_indexscan = off",
+    "enable_material = off",
+    "enable_mergejoin = on",
+    "enable_nestloop = off",
+    "enable_seqscan = on",
+    "extra_float_digits = -15",
+    "from_collapse_limit = 1",
+    "idle_in_transaction_session_timeout = '50ms'",
+    "idle_session_timeout = '1s'",
+    "intervalstyle = sql_standard",
+    "join_collapse_limit = 1",
+    "lock_timeout = '1ms'",
+    "plan_cache_mode = force_generic_plan",
+    "plpgsql.extra_errors = 'all'",
+    "plpgsql.variable_conflict = use_variable",
+    "quote_all_identifiers = on",
+    "row_security = off",
+    "session_replication_role = replica",
+    "standard_conforming_strings = off",
+    "statement_timeout = '500ms'",
+    "synchronous_commit = off",
+    "temp_file_limit = 0",
+    "timezone = 'Australia/Lord_Howe'",
+    "transform_null_equals = on",
+    "vacuum_cost_delay = 10",
+    "work_mem = '64kB'",
+];
