@@ -119,6 +119,33 @@ fn a_client_asks_after_an_interval_and_connects_again_after_three() {
 }
 
 #[test]
+fn a_hook_that_panics_ends_neither_a_connection_nor_a_client() {
+    let _limit = within_minutes();
+    let (still, listener) = (Still::new(), TcpListener::bind(LOOPBACK).unwrap());
+    let Settings { tell, timer, interval } = still.settings();
+    let tell = Arc::new(move |event| {
+        tell(event);
+        panic!("as it was meant to");
+    });
+    let _inside = still.runtime.enter();
+    let _client = Client::start(listener.local_addr().unwrap(), Settings { timer, interval, tell });
+    for _ in 0..2 {
+        let (mut stream, _) = listener.accept().unwrap();
+        assert_eq!(still.next().0, "connected");
+        still.clock.advance(INTERVAL);
+        assert_eq!(still.next().0, "asked");
+        assert_eq!(read(&mut stream).kind, Kind::Heartbeat);
+        write(&mut stream, &Frame::heartbeat(Kind::Alive));
+        assert_eq!(still.next().0, "alive");
+        let scheduled = still.timer.stats().scheduled;
+        drop(stream);
+        assert_eq!(still.next().0, "closed");
+        let pause = still.pause(scheduled);
+        still.clock.advance(pause);
+    }
+}
+
+#[test]
 fn pauses_double_until_a_connection_lives() {
     let _limit = within_minutes();
     let (still, listener) = (Still::new(), TcpListener::bind(LOOPBACK).unwrap());

@@ -6,13 +6,16 @@ use futures::StreamExt;
 use futures::executor::block_on;
 use futures::stream::FuturesUnordered;
 use limit::within_minutes;
-use std::net::TcpListener;
+use std::io::{BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 use systems::frame::{Frame, Kind, LONGEST_BODY};
-use systems::requests::{Account, CallError, Client, Fault, Request, Seen, Server, Why};
+use systems::requests::{
+    Account, CallError, Client, FRAME_LIMIT, Fault, Request, Seen, Server, Why,
+};
 use tickwheel::{ManualClock, ScheduleErrorKind, Timer};
 
 /// A client on a clock that the test moves, and a server that gives its requests to the test.
@@ -125,7 +128,7 @@ fn a_request_that_was_not_sent_says_so_and_never_arrives() {
     assert!(0 < not_sent, "{:?}", client.account());
     assert_eq!(sent + not_sent as u64, 64);
     // Now the server reads, and one request more tells the end.
-    let mut reader = std::io::BufReader::new(stream);
+    let mut reader = BufReader::new(stream);
     let _last = client.call(Vec::new(), LIMIT);
     for id in 0..sent {
         let frame = Frame::read(&mut reader).unwrap().expect("it was sent");
@@ -161,7 +164,7 @@ fn what_is_not_a_response_closes_the_connection() {
     let answer = client.call(vec![1], LIMIT);
     let mut bytes = Vec::new();
     Frame { kind: Kind::Request, id: 0, body: vec![1] }.write_to(&mut bytes).unwrap();
-    std::io::Write::write_all(&mut stream, &bytes).unwrap();
+    stream.write_all(&bytes).unwrap();
     let why = answer.wait().unwrap_err().why;
     assert_eq!(why, Why::Closed(std::io::ErrorKind::InvalidData));
 }
@@ -219,6 +222,96 @@ fn calls_with_too_many_bytes_before_them_fail_at_once() {
     let again: Vec<_> = (0..64).map(|_| client.call(vec![7; LONGEST_BODY], LONG)).collect();
     assert_eq!(client.account().pending, 64);
     drop(again);
+}
+
+#[test]
+fn callbacks_that_panic_close_their_connection_and_no_other() {
+    let _limit = within_minutes();
+    let timer = Timer::new();
+    let handle = |request: Request| match request.body[0] {
+        1 => drop(request.echo()),
+        _ => panic!("handle"),
+    };
+    let server = Server::start(&timer, handle, |_| panic!("gone")).unwrap();
+    let [good, bad] = [(); 2].map(|()| Client::connect(server.address(), &timer).unwrap());
+    for _ in 0..2 {
+        assert_eq!(good.call(vec![1], LONG).wait(), Ok(vec![1]));
+        assert!(matches!(bad.call(vec![2], LONG).wait().unwrap_err().why, Why::Closed(_)));
+    }
+}
+
+#[test]
+fn a_frame_that_does_not_end_closes_the_connection_at_its_limit_and_not_before() {
+    let _limit = within_minutes();
+    let clock = ManualClock::new();
+    let timer = Timer::builder().clock(clock.clone()).build().unwrap();
+    let server = Server::start(&timer, drop, |_| {}).unwrap();
+    let mut frame = Vec::new();
+    Frame { kind: Kind::Request, id: 1, body: vec![1; 9] }.write_to(&mut frame).unwrap();
+    // In its header, and in its body.
+    for length in [1, 14] {
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.write_all(&frame[..length]).unwrap();
+        // The header's own limit ends before that of the body begins.
+        while timer.pending() != 1 || timer.stats().scheduled < length as u64 / 7 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        clock.advance(FRAME_LIMIT / 2);
+        stream.write_all(&frame[length..=length]).unwrap(); // more of it begins no new time
+        thread::sleep(Duration::from_millis(20));
+        clock.advance(FRAME_LIMIT / 2 - Duration::from_nanos(1));
+        assert_eq!(timer.pending(), 1, "it is not closed before");
+        clock.advance(Duration::from_nanos(1));
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0, "it is closed");
+    }
+}
+
+#[test]
+fn a_client_that_asks_faster_than_it_reads_waits_and_gets_all_answers() {
+    const REQUESTS: u64 = 40;
+    let _limit = within_minutes();
+    let echo = |request: Request| drop(request.echo());
+    let server = Server::start(&Timer::new(), echo, |_| {}).unwrap();
+    let stream = TcpStream::connect(server.address()).unwrap();
+    let mut asks = stream.try_clone().unwrap();
+    let asks = thread::spawn(move || {
+        for id in 0..REQUESTS {
+            let mut bytes = Vec::new();
+            Frame { kind: Kind::Request, id, body: vec![7; LONGEST_BODY] }
+                .write_to(&mut bytes)
+                .unwrap();
+            asks.write_all(&bytes).unwrap();
+        }
+    });
+    thread::sleep(Duration::from_millis(300)); // the server takes what it takes
+    let mut reader = BufReader::new(stream);
+    for id in 0..REQUESTS {
+        let frame = Frame::read(&mut reader).unwrap().expect("an answer");
+        assert_eq!((frame.id, frame.body.len()), (id, LONGEST_BODY));
+    }
+    asks.join().unwrap();
+}
+
+/// The system does, which says so in a list of all connections.
+#[test]
+fn a_quiet_client_is_asked_whether_it_is_there() {
+    let _limit = within_minutes();
+    let server = Server::start(&Timer::new(), drop, |_| {}).unwrap();
+    let client = TcpStream::connect(server.address()).unwrap();
+    let port = |address: SocketAddr| format!(":{:04X}", address.port());
+    let ends = [port(server.address()), port(client.local_addr().unwrap())];
+    let began = Instant::now();
+    loop {
+        let list = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let mut lines = list.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let line = lines.find(|line| (0..2).all(|end| line[end + 1].ends_with(&ends[end])));
+        if line.is_some_and(|line| line[5].starts_with("02:")) {
+            break;
+        }
+        assert!(began.elapsed() < LONG, "{list}");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]

@@ -69,12 +69,11 @@ impl Link {
         sender: &mpsc::Sender<Queued>,
         frames: &mut mpsc::Receiver<Queued>,
     ) {
-        let Settings { timer, interval, tell } = settings;
+        let interval = settings.interval;
         let (gives_up, mut given_up) = mpsc::channel(1);
-        let (link, asks, told, interval) =
-            (Arc::clone(self), sender.clone(), tell.clone(), *interval);
+        let (link, asks, told) = (Arc::clone(self), sender.clone(), settings.clone());
         let silence = self.limit;
-        let check = timer.schedule_with(interval, move |_| {
+        let check = self.timer.schedule_with(interval, move |_| {
             let now = link.timer.now();
             let (read, written) = (now - link.at(&link.read), now - link.at(&link.written));
             if silence <= read {
@@ -90,19 +89,19 @@ impl Link {
             if interval <= quiet {
                 // If the queue is full, there is something to write already.
                 let _ = asks.try_send((Frame::heartbeat(Kind::Heartbeat), None));
-                told(Event::Asked(now));
+                told.told(Event::Asked(now));
                 quiet = Duration::ZERO;
             }
             Next::After(left.min(interval - quiet))
         });
         // However the connection ends, nothing watches it any more.
         let Ok(_check) = check.map(|check| check.cancel_on_drop()) else { return };
-        tell(Event::Connected(self.start));
+        settings.told(Event::Connected(self.start));
 
         let (input, output) = stream.split();
         let input = InspectReader::new(input, |_| self.stamp(&self.read));
         let output = InspectWriter::new(output, |_| self.stamp(&self.written));
-        let mut reads = pin!(self.read(input, sender, &**tell));
+        let mut reads = pin!(self.read(input, sender, settings));
         let mut writes = pin!(self.write(output, frames));
         loop {
             // Where this task was late, what has come is read before the silence is believed.
@@ -115,10 +114,11 @@ impl Link {
                 biased;
                 _ = &mut reads => break,
                 _ = &mut writes => break,
+                () = self.share.closed() => break,
                 silent = silent => match silent {
                     // Told here, so that a connection that breaks just then ends once.
                     Some(at) if silence <= at - self.at(&self.read) => {
-                        tell(Event::Silent(at));
+                        settings.told(Event::Silent(at));
                         return;
                     }
                     Some(_) => {}
@@ -127,14 +127,14 @@ impl Link {
                 },
             }
         }
-        tell(Event::Closed(timer.now()));
+        settings.told(Event::Closed(self.timer.now()));
     }
 
     async fn read(
         &self,
         input: impl AsyncRead + Unpin,
         sender: &mpsc::Sender<Queued>,
-        tell: &(dyn Fn(Event) + Send + Sync),
+        settings: &Settings,
     ) -> io::Result<()> {
         let mut input = BufReader::new(input);
         while let Some((frame, held)) =
@@ -144,7 +144,7 @@ impl Link {
                 Kind::Heartbeat => Frame::heartbeat(Kind::Alive),
                 Kind::Request => Frame { kind: Kind::Response, ..frame },
                 Kind::Alive => {
-                    tell(Event::Alive(self.at(&self.read)));
+                    settings.told(Event::Alive(self.at(&self.read)));
                     continue;
                 }
                 Kind::Response => continue,

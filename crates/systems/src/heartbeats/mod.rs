@@ -13,6 +13,7 @@ use crate::room::Room;
 use link::{Link, Queued, Role};
 use std::io;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 use tickwheel::Timer;
@@ -27,7 +28,8 @@ pub struct Settings {
     pub timer: Timer,
     /// How long a connection may be quiet before the client asks. After three it is given up.
     pub interval: Duration,
-    /// Is told what happens. It is called on the timer's worker, too, so it should be quick.
+    /// Is told what happens. It is called on the timer's worker, too, so it should be quick. A
+    /// panic ends nothing.
     pub tell: Arc<dyn Fn(Event) + Send + Sync>,
 }
 
@@ -60,7 +62,7 @@ impl Server {
         let listener = socket.listen(BACKLOG)?;
         let address = listener.local_addr()?;
         let accepts = tokio::spawn(async move {
-            let (mut connections, room) = (JoinSet::new(), Room::new());
+            let (mut connections, room) = (JoinSet::new(), Room::default());
             loop {
                 let stream = accept(&listener).await;
                 let (link, settings) = (Link::new(&settings, &room), settings.clone());
@@ -87,7 +89,7 @@ impl Client {
         let (frames, mut queue) = mpsc::channel(QUEUED);
         let sender = frames.clone();
         let keeps = tokio::spawn(async move {
-            let (room, mut failures) = (Room::new(), 0);
+            let (room, mut failures) = (Room::default(), 0);
             loop {
                 let limit = settings.interval.saturating_mul(SILENT);
                 let connecting = settings.timer.timeout(limit, TcpStream::connect(server));
@@ -112,6 +114,13 @@ impl Client {
     pub async fn send(&self, frame: Frame) {
         // The client has the other end for as long as it lives.
         let _ = self.frames.send((frame, None)).await;
+    }
+}
+
+impl Settings {
+    fn told(&self, event: Event) {
+        // Whoever is told has said so.
+        let _ = catch_unwind(AssertUnwindSafe(|| (self.tell)(event)));
     }
 }
 

@@ -1,10 +1,12 @@
 //! The other side: one thread for all connections, and answers in any order.
 
 use crate::accept::accept;
-use crate::frame::{Frame, Kind, LONGEST_BODY};
+use crate::frame::{Frame, Kind};
 use crate::room::{Held, Room, Share, within};
+use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle, set_tcp_keepintvl};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -14,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::select;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
 /// Listens on loopback, and hands each request to a function. Dropping it closes all connections.
 #[derive(Debug)]
@@ -45,8 +47,6 @@ struct Connection {
     /// What is to be written; None closes the connection.
     answers: UnboundedSender<Option<(Vec<u8>, Held)>>,
     share: Share,
-    /// Closes the connection at once.
-    close: Notify,
 }
 
 impl Server {
@@ -71,7 +71,7 @@ impl Server {
         listener.set_nonblocking(true)?;
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
-        let serves = Arc::new(Serves { timer: timer.clone(), room: Room::new(), handle, gone });
+        let serves = Arc::new(Serves { timer: timer.clone(), room: Room::default(), handle, gone });
         let serve = async move || {
             let listener = tokio::net::TcpListener::from_std(listener).expect("it does not block");
             select! {
@@ -112,16 +112,15 @@ where
 
     async fn run(&self, mut stream: TcpStream, client: u64) {
         let (answers, queue) = unbounded_channel();
-        let (share, close) = (self.room.share(), Notify::new());
-        let connection = Arc::new(Connection { answers, share, close });
-        // A slow answer is better than none.
-        let _ = stream.set_nodelay(true);
+        let connection = Arc::new(Connection { answers, share: self.room.share() });
+        // Without these, answers are slow, and a client that vanished is never missed.
+        let _ = stream.set_nodelay(true).and_then(|()| Ok(misses_clients(&stream)?));
         let (input, output) = stream.split();
         // However it ended, the client sees that the connection is closed.
         select! {
             _ = self.read(BufReader::new(input), client, &connection) => {}
             _ = self.write(output, queue) => {}
-            () = connection.close.notified() => {}
+            () = connection.share.closed() => {}
         }
     }
 
@@ -131,17 +130,16 @@ where
         client: u64,
         connection: &Arc<Connection>,
     ) -> io::Result<()> {
-        let share = self.room.share();
-        while let Some((frame, held)) =
-            Frame::receive(&mut input, &share, &self.timer, FRAME_LIMIT).await?
-        {
-            let (id, body) = frame.of_kind(Kind::Request)?;
+        let share = connection.share.again();
+        loop {
             // A client that asks faster than it reads waits.
-            drop(connection.share.hold(LONGEST_BODY).await?);
+            connection.share.until_free().await;
+            let frame = Frame::receive(&mut input, &share, &self.timer, FRAME_LIMIT).await?;
+            let Some((frame, held)) = frame else { return Ok(()) };
+            let (id, body) = frame.of_kind(Kind::Request)?;
             let connection = Arc::clone(connection);
             (self.handle)(Request { body, reply: Reply { client, id, connection, _held: held } });
         }
-        Ok(())
     }
 
     async fn write(
@@ -156,6 +154,13 @@ where
     }
 }
 
+/// Has the system close the connection if the other side has vanished.
+fn misses_clients(stream: &TcpStream) -> rustix::io::Result<()> {
+    set_tcp_keepidle(stream, QUIET)?;
+    set_tcp_keepintvl(stream, QUIET)?;
+    set_socket_keepalive(stream, true)
+}
+
 /// Tells that a client has gone, however its connection ends.
 struct Leaves<H, G: Fn(u64)> {
     serves: Arc<Serves<H, G>>,
@@ -164,7 +169,8 @@ struct Leaves<H, G: Fn(u64)> {
 
 impl<H, G: Fn(u64)> Drop for Leaves<H, G> {
     fn drop(&mut self) {
-        (self.serves.gone)(self.client);
+        // A panic of `handle` may be what ends it, and a second one would end the process.
+        let _ = catch_unwind(AssertUnwindSafe(|| (self.serves.gone)(self.client)));
     }
 }
 
@@ -181,7 +187,7 @@ impl Reply {
 
     /// Closes the connection at once: the request makes no sense.
     pub fn refuse(&self) {
-        self.connection.close.notify_one();
+        self.connection.share.close();
     }
 
     fn write(&self, bytes: Vec<u8>) -> io::Result<()> {
@@ -235,3 +241,6 @@ fn response(id: u64, body: Vec<u8>) -> io::Result<Vec<u8>> {
 /// The header of a request, its body, and an answer take no longer each, or the connection is
 /// closed.
 pub const FRAME_LIMIT: Duration = Duration::from_secs(5);
+/// When the system asks a client that is quiet whether it is there, and how long it waits for each
+/// answer.
+const QUIET: Duration = Duration::from_secs(10);
