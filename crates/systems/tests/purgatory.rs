@@ -7,6 +7,7 @@ use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::net::{AddressFamily, SocketType, connect, socket};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -94,6 +95,31 @@ fn a_change_just_before_it_is_watched_is_not_missed() {
     assert_eq!(purgatory.complete_or_watch(waits.clone(), [1], LIMIT).ok(), Some(true));
     assert_eq!(*waits.ends.lock().unwrap(), [End::Satisfied]);
     assert_eq!(timer.pending(), 0);
+}
+
+/// Panics when it ends.
+struct Panics;
+
+impl Operation for Panics {
+    fn is_satisfied(&mut self) -> bool {
+        false
+    }
+
+    fn complete(self, _: End) {
+        panic!("as it was meant to");
+    }
+}
+
+#[test]
+fn an_operation_that_panics_keeps_no_other_from_its_end() {
+    let timer = Timer::new();
+    let purgatory = Purgatory::new(&timer, 1_000);
+    for _ in 0..3 {
+        assert_eq!(purgatory.complete_or_watch(Panics, [1], LONG).ok(), Some(false));
+    }
+    let cancel = || purgatory.cancel(&1);
+    assert!(catch_unwind(AssertUnwindSafe(cancel)).is_err(), "the caller learns of it");
+    assert_eq!((timer.pending(), purgatory.delayed(), purgatory.watched()), (0, 0, 0));
 }
 
 #[test]

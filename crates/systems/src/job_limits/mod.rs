@@ -9,7 +9,7 @@ pub use guard::{guard, when_guard_is_gone};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -257,9 +257,12 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        if let Some(child) = &self.child {
-            // Fails only if the group is another user's.
-            let _ = kill_process_group(Pid::from_child(child), signal);
+        if let Some(pid) = self.child.as_ref().map(Pid::from_child) {
+            // Fails if it has left its group, and nobody else is there; and if it is another user's.
+            let is_sent = kill_process_group(pid, signal).is_ok();
+            if !is_sent || signal == Signal::KILL {
+                let _ = kill_process(pid, signal);
+            }
         }
     }
 

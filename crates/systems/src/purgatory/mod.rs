@@ -7,6 +7,7 @@ pub use broker::{Ask, Broker, LONGEST_WAIT};
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -120,7 +121,8 @@ impl<K: Hash + Eq + Clone + Send + 'static, O: Operation> Purgatory<K, O> {
     }
 
     /// Completes the operations under `key` whose condition holds, and returns how many. Call it
-    /// after each change that could make one hold, without a lock that a condition takes.
+    /// after each change that could make one hold, without a lock that a condition takes. If one
+    /// panics, the others come first, and then the panic.
     pub fn check(&self, key: &K) -> usize {
         self.shared.end_some(key, End::Satisfied, O::is_satisfied)
     }
@@ -156,8 +158,15 @@ impl<K: Hash + Eq, O: Operation> Shared<K, O> {
     fn end_some(&self, key: &K, end: End, ends: impl Fn(&mut O) -> bool) -> usize {
         // No lock is held while conditions are asked and operations complete.
         let list = self.lists(key).get(key).cloned().unwrap_or_default();
-        let ended = list.iter().filter(|watched| self.end(watched, end, &ends)).count();
-        if ended != 0 {
+        let (mut ended, mut panic) = (0, None);
+        for watched in &list {
+            match catch_unwind(AssertUnwindSafe(|| self.end(watched, end, &ends))) {
+                Ok(has_ended) => ended += usize::from(has_ended),
+                // The others wait for the same change, and nobody else looks.
+                Err(reason) => panic = Some(reason),
+            }
+        }
+        if ended != 0 || panic.is_some() {
             let mut lists = self.lists(key);
             if let Some(list) = lists.get_mut(key) {
                 list.retain(|watched| !watched.has_ended());
@@ -166,7 +175,7 @@ impl<K: Hash + Eq, O: Operation> Shared<K, O> {
                 }
             }
         }
-        ended
+        panic.map_or(ended, |reason| resume_unwind(reason))
     }
 
     /// Ends the operation if it waits and `ends` says so, and returns whether it did.
