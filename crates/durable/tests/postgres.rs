@@ -57,8 +57,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 fn postgres_is_a_store() {
     let Some(server) = Server::start() else { return };
     suite::check(|| PostgresStore::connect(&server.database()).unwrap());
-    let url = server.database();
-    PostgresStore::connect(&url).unwrap();
+    let url = server.tables();
     suite::check_reopening(|| {
         // As if the lease of the one before had run out.
         let over = "delete from tickwheel_worker";
@@ -157,8 +156,7 @@ fn any_driver_schedules_and_cancels_in_its_transaction_by_sql() {
 #[test]
 fn a_deadline_in_sql_is_rounded_up_to_a_millisecond() {
     let Some(server) = Server::start() else { return };
-    let url = server.database();
-    PostgresStore::connect(&url).unwrap();
+    let url = server.tables();
     let mut client = client(&url);
     client
         .batch_execute("select tickwheel_schedule('a', '2030-01-01 00:00:00.000001Z', '')")

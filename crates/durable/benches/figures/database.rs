@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use postgres::{Client, NoTls};
 use tickwheel_durable::{DurableTimer, PostgresStore};
 
-use crate::{PAYLOAD, Result, memory, quantile, quantiles};
+use crate::{PAYLOAD, Result, memory, peak, quantile, quantiles};
 
 /// A database of its own for each figure, on the server of a URL.
 pub(crate) struct Place {
@@ -46,7 +46,7 @@ impl Place {
         };
         let workers: Vec<DurableTimer> =
             (0..count).map(open).collect::<std::result::Result<_, _>>()?;
-        settle(&workers);
+        settle(&workers)?;
         Ok(workers)
     }
 }
@@ -58,16 +58,28 @@ impl Drop for Place {
 }
 
 /// Waits until the workers share all partitions.
-fn settle(workers: &[DurableTimer]) {
-    // Who receives nothing has no share.
+fn settle(workers: &[DurableTimer]) -> Result<()> {
+    // A worker on which nobody receives has no share.
     for worker in workers {
         assert!(worker.try_recv().is_ok_and(|due| due.is_none()), "nothing is due");
     }
     let share = 64_usize.div_ceil(workers.len());
     let shares = || workers.iter().map(|worker| worker.stats().partitions);
-    while shares().sum::<usize>() != 64 || shares().any(|partitions| share < partitions) {
-        thread::sleep(Duration::from_millis(20));
+    until("the workers share all partitions", || {
+        shares().sum::<usize>() == 64 && shares().all(|partitions| partitions <= share)
+    })
+}
+
+/// Waits until this holds, for [`LONGEST`] at most.
+fn until(what: &str, holds: impl Fn() -> bool) -> Result<()> {
+    let began = Instant::now();
+    while !holds() {
+        if LONGEST < began.elapsed() {
+            return Err(format!("not within {LONGEST:?}: {what}").into());
+        }
+        thread::sleep(Duration::from_millis(2));
     }
+    Ok(())
 }
 
 /// What the database did.
@@ -169,12 +181,9 @@ impl Consumers {
         Self { threads, came, stop }
     }
 
-    /// Waits for so many, for five minutes at most, and returns how late they were.
+    /// Waits for so many, and returns how late those were that came.
     fn end(self, count: u64) -> Vec<Duration> {
-        let began = Instant::now();
-        while self.came.load(Ordering::Relaxed) < count && began.elapsed().as_secs() < 300 {
-            thread::sleep(Duration::from_millis(2));
-        }
+        let _ = until("all come", || count <= self.came.load(Ordering::Relaxed));
         self.stop.store(true, Ordering::Relaxed);
         self.threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
     }
@@ -222,7 +231,7 @@ pub(crate) fn backlog(url: &str, count: u64) -> Result<()> {
     let work = Work::begin(&place)?;
     let began = Instant::now();
     let timer = DurableTimer::connect(&place.url)?;
-    timer.recv()?.ok_or("closed")?.ack();
+    timer.recv_timeout(LONGEST)?.ok_or("the first never came")?.ack();
     let first = began.elapsed();
     Consumers::start(std::slice::from_ref(&timer)).end(count - 1);
     let rate = count as f64 / began.elapsed().as_secs_f64();
@@ -270,10 +279,10 @@ fn rush(url: &str, workers: usize, count: u64) -> Result<(f64, Option<f64>)> {
     let work = Work::begin(&place)?;
     let came = consumers.end(count).len();
     let rate = came as f64 / begin.elapsed()?.as_secs_f64();
-    // Workers that close give their partitions to the others, who read them from the start.
-    while timers.iter().map(|timer| timer.stats().acked).sum::<u64>() < count {
-        thread::sleep(Duration::from_millis(1));
-    }
+    // Workers that close give their partitions to the others, and those read all of them.
+    until("all are acked", || {
+        count <= timers.iter().map(|timer| timer.stats().acked).sum::<u64>()
+    })?;
     let (line, cpu) = work.end(count)?;
     for timer in timers {
         timer.close()?;
@@ -296,12 +305,14 @@ pub(crate) fn late(url: &str, pending: u64) -> Result<()> {
     fill(&mut client, "due", 100_000, &format!("{since} + n / 10"), HUNDRED_BYTES)?;
     thread::sleep(begin.duration_since(SystemTime::now()).unwrap_or_default());
     let work = Work::begin(&place)?;
-    let late = consumers.end(100_000);
+    let mut late = consumers.end(100_000);
+    let (came, p99) = (late.len(), quantile(&mut late, 0.99));
     println!(
-        "| 10,000/s, {pending} pending, late {} | | {} |",
+        "| 10,000/s, {pending} pending, {came} came, late {} | | {} |",
         quantiles(late),
         work.end(100_000)?.0
     );
+    goal("late by less than 50 ms (p99)", came == 100_000 && p99 < 50.0);
     for timer in timers {
         timer.close()?;
     }
@@ -357,15 +368,17 @@ pub(crate) fn locked(url: &str) -> Result<()> {
         lunch.query_one("select tickwheel_cancel('locked')", &[])?;
         let consumers = Consumers::start(&timers);
         let live = schedule(&timers[0], 200, Duration::from_secs(10))?;
-        let late = consumers.end(live + 1);
+        let mut late = consumers.end(live + 1);
         lunch.rollback()?;
+        let fenced = timers.iter().map(|timer| timer.stats().fenced).sum::<u64>();
+        let (came, longest) = (late.len() as u64, quantile(&mut late, 1.0));
         println!(
-            "| a locked name, {workers} workers: {} of {} came, late {}, {} fenced |",
-            late.len(),
+            "| a locked name, {workers} workers: {came} of {} came, late {}, {fenced} fenced |",
             live + 1,
-            quantiles(late),
-            timers.iter().map(|timer| timer.stats().fenced).sum::<u64>()
+            quantiles(late)
         );
+        let is_met = came == live + 1 && longest < 1_000.0 && fenced == 0;
+        goal("all late by less than a second, and no lease is lost", is_met);
         for timer in timers {
             timer.close()?;
         }
@@ -386,7 +399,7 @@ pub(crate) fn silent(url: &str) -> Result<()> {
             let store = PostgresStore::connect(&proxy.url)?.lease(lease);
             let deaf = DurableTimer::builder().open_store(store)?;
             let timers = [direct, deaf];
-            settle(&timers);
+            settle(&timers)?;
             let consumers = Consumers::start(&timers);
             *proxy.at.lock().expect("no panic") = Some((phase, is_asked));
             // So that there are commits of the other as well.
@@ -480,10 +493,12 @@ pub(crate) fn payload(url: &str) -> Result<()> {
         began.elapsed().as_secs_f64(),
         memory()
     );
+    goal("all come, and less than 256 MB are ever resident", came == 20_000 && peak() < 256.0);
     let [timer] = timers;
     Ok(timer.close()?)
 }
 
+const LONGEST: Duration = Duration::from_secs(300);
 const LEASE: Duration = Duration::from_secs(10);
 const HUNDRED_BYTES: &str = "convert_to(rpad(n::text, 100, 'x'), 'UTF8')";
 

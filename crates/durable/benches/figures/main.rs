@@ -4,16 +4,16 @@
 //! cargo bench -p tickwheel-durable --bench figures -- groups          # schedules by group size
 //! cargo bench -p tickwheel-durable --bench figures -- pending 10000000 # or 10000000 ascending
 //! cargo bench -p tickwheel-durable --bench figures -- mixed           # firing while scheduling
-//! # Workers on a database; without a URL, on a server of their own.
+//! # Workers on a database; without a URL, on a server that the program starts.
 //! cargo bench -p tickwheel-durable --features postgres --bench figures -- postgres URL
 //! cargo bench -p tickwheel-durable --features postgres --bench figures -- backlog 1000000 URL
 //! ```
 //!
-//! `postgres` is all of `backlog ROWS`, `dead ROWS`, `workers ROWS`, `late PENDING`, `locked`,
-//! `silent` and `payload`, each with its goal and whether that is met; `TICKWHEEL_DURABLE_BACKLOG` and `TICKWHEEL_DURABLE_DEAD` say how many
-//! rows it has.
+//! `postgres` runs `workers ROWS`, `backlog ROWS`, `dead ROWS`, `late PENDING`, `locked`, `silent`
+//! and `payload`, one after another. Each prints its goals, and whether it has met them.
+//! `TICKWHEEL_DURABLE_BACKLOG` and `TICKWHEEL_DURABLE_DEAD` say how many rows `postgres` has.
 //!
-//! Without words it runs all of them, small. `TMPDIR` says on which disk.
+//! Without words the program runs the first three, with few rows. `TMPDIR` says on which disk.
 
 #[cfg(feature = "postgres")]
 mod database;
@@ -352,15 +352,20 @@ fn quantile(times: &mut [Duration], q: f64) -> f64 {
 
 /// The memory that is not file, now and at most.
 fn memory() -> String {
+    format!("{:.0} MB anonymous now, {:.0} MB resident at most", megabytes("RssAnon:"), peak())
+}
+
+/// The most megabytes that were resident.
+fn peak() -> f64 {
+    megabytes("VmHWM:")
+}
+
+/// Returns a line of the status of this process. Where there is none, it is not a number.
+fn megabytes(name: &str) -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let field = |name: &str| {
-        status
-            .lines()
-            .find_map(|line| line.strip_prefix(name))
-            .and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok())
-            .map_or_else(|| "?".to_owned(), |kb| format!("{:.0} MB", kb / 1024.0))
-    };
-    format!("{} anonymous now, {} resident at most", field("RssAnon:"), field("VmHWM:"))
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    kilobytes.map_or(f64::NAN, |kilobytes| kilobytes / 1024.0)
 }
 
 const MONTH: Duration = Duration::from_secs(30 * 86_400);

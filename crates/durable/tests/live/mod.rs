@@ -63,8 +63,7 @@ fn read(client: &mut Client) -> (i64, i64, i64) {
 #[test]
 fn a_backlog_is_read_once_and_without_temporary_files() {
     let Some(server) = Server::start() else { return };
-    let url = server.database();
-    drop(PostgresStore::connect(&url).unwrap());
+    let url = server.tables();
     let mut client = client(&url);
     let count = number("TICKWHEEL_DURABLE_BACKLOG", 20_000);
     client
@@ -103,8 +102,7 @@ fn number(variable: &str, default: u32) -> u32 {
 #[test]
 fn what_is_dead_behind_a_snapshot_is_not_read_again_and_again() {
     let Some(server) = Server::start() else { return };
-    let url = server.database();
-    drop(PostgresStore::connect(&url).unwrap());
+    let url = server.tables();
     let (mut dump, mut client) = (client(&url), client(&url));
     let count = number("TICKWHEEL_DURABLE_DEAD", 100_000);
     let fill = format!(
@@ -141,8 +139,7 @@ fn what_is_dead_behind_a_snapshot_is_not_read_again_and_again() {
 #[test]
 fn rows_of_a_dump_from_a_cluster_that_is_further_on_are_not_read_again_and_again() {
     let Some(server) = Server::start() else { return };
-    let url = server.database();
-    drop(PostgresStore::connect(&url).unwrap());
+    let url = server.tables();
     let mut client = client(&url);
     let count = 5_000;
     client
@@ -201,8 +198,7 @@ fn what_is_restored_from_a_dump_while_a_worker_runs_is_found() {
 #[test]
 fn a_payload_that_the_server_cannot_read_is_set_aside_and_all_others_go_on() {
     let Some(server) = Server::start() else { return };
-    let url = server.database();
-    drop(PostgresStore::connect(&url).unwrap());
+    let url = server.tables();
     let mut sql = client(&url);
     let bad = |what: &str, at: &str| {
         // Random, so that it is too much for the page of its row.
@@ -453,8 +449,7 @@ fn a_look_tells_that_somebody_has_given_partitions_back() {
 #[test]
 fn after_the_clock_was_set_back_a_dead_worker_is_succeeded_within_two_leases() {
     let Some(server) = Server::start() else { return };
-    let url = server.database();
-    drop(PostgresStore::connect(&url).unwrap());
+    let url = server.tables();
     let mut sql = client(&url);
     sql.batch_execute(
         "insert into tickwheel_worker
@@ -535,8 +530,7 @@ fn an_ack_that_a_trigger_skips_is_told_and_holds_up_no_close_and_the_timeout_com
 #[test]
 fn with_the_lock_of_those_who_make_tables_held_a_worker_connects_all_the_same() {
     let Some(server) = Server::start() else { return };
-    let url = server.database();
-    drop(PostgresStore::connect(&url).unwrap());
+    let url = server.tables();
     let mut other = client(&url);
     other.batch_execute("select pg_advisory_lock(7463812)").unwrap();
     let timer = worker(&url, Duration::from_secs(2));
@@ -682,8 +676,7 @@ fn a_call_without_an_answer_ends_and_is_told_and_another_worker_goes_on() {
 #[test]
 fn a_null_is_refused() {
     let Some(server) = Server::start() else { return };
-    let url = server.database();
-    drop(PostgresStore::connect(&url).unwrap());
+    let url = server.tables();
     let mut client = client(&url);
     for values in ["null, now(), ''", "'a', null, ''", "'a', now(), null"] {
         let put = format!("select tickwheel_schedule({values})");
@@ -841,8 +834,7 @@ fn a_connection_that_was_idle_is_not_used_again() {
 #[test]
 fn the_epochs_of_a_name_never_decrease_and_those_of_others_are_not_to_be_compared() {
     let Some(server) = Server::start() else { return };
-    let url = server.database();
-    drop(PostgresStore::connect(&url).unwrap());
+    let url = server.tables();
     // As if half of the partitions had changed hands more often.
     let churn = "update tickwheel_partition set epoch = 8 where partition % 2 = 0";
     client(&url).batch_execute(churn).unwrap();

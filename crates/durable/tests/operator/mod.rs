@@ -2,8 +2,6 @@
 
 use std::process::Command;
 
-use tickwheel_durable::PostgresStore;
-
 use crate::server::{Server, client};
 
 /// Runs the command, and returns its exit code, its output and its errors.
@@ -26,8 +24,7 @@ fn slow(seconds: f64) -> String {
 #[test]
 fn a_cancel_is_judged_when_it_is_committed() {
     let Some(server) = Server::start() else { return };
-    let url = server.database();
-    drop(PostgresStore::connect(&url).unwrap());
+    let url = server.tables();
     let mut client = client(&url);
     client.batch_execute(&slow(4.0)).unwrap();
     // By then a worker may have read it.
@@ -41,8 +38,7 @@ fn a_cancel_is_judged_when_it_is_committed() {
 #[test]
 fn of_many_that_are_cancelled_each_is_told_though_one_is_locked_and_the_time_is_short() {
     let Some(server) = Server::start() else { return };
-    let url = server.database();
-    drop(PostgresStore::connect(&url).unwrap());
+    let url = server.tables();
     let (mut other, mut client) = (client(&url), client(&url));
     // So that the last are left for a second commit.
     client.batch_execute(&slow(0.35)).unwrap();
@@ -77,8 +73,7 @@ fn of_many_that_are_cancelled_each_is_told_though_one_is_locked_and_the_time_is_
 #[test]
 fn check_waits_for_a_large_database_and_tells_what_was_set_aside() {
     let Some(server) = Server::start() else { return };
-    let url = server.database();
-    drop(PostgresStore::connect(&url).unwrap());
+    let url = server.tables();
     let mut client = client(&url);
     // The first read takes longer than a worker would wait.
     client

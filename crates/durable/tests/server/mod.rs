@@ -108,6 +108,13 @@ impl Server {
         self.database_of("UTF8")
     }
 
+    /// Makes a database with the tables, and returns its URL.
+    pub(crate) fn tables(&self) -> String {
+        let url = self.database();
+        tickwheel_durable::PostgresStore::connect(&url).unwrap();
+        url
+    }
+
     /// Makes one of this encoding.
     pub(crate) fn database_of(&self, encoding: &str) -> String {
         let name = format!("test{}", self.databases.fetch_add(1, Ordering::SeqCst));

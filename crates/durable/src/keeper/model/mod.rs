@@ -3,7 +3,6 @@
 
 mod world;
 
-use crate::Error;
 use crate::keeper::{Config, Settled};
 use crate::store::Store;
 use world::World;
@@ -104,18 +103,14 @@ fn consumers_that_settle_nothing_for_a_minute_are_told_of() {
         world.put(&format!("{name}"), 0);
     }
     world.settle_down();
-    let told = |world: &World| {
-        let is_told = |error: &Error| matches!(error, Error::Held { .. });
-        world.keeper.troubles.iter().filter(|error| is_told(error)).count()
-    };
     world.take();
     world.pass(50_000);
-    assert_eq!(told(&world), 0);
+    assert_eq!(world.held_told(), []);
     world.settle_one(0, Settled::Ack);
     world.pass(50_000);
-    assert_eq!(told(&world), 0, "one was settled");
+    assert_eq!(world.held_told(), [], "one was settled");
     world.pass(100_000);
-    assert_eq!(told(&world), 2, "once a minute");
+    assert_eq!(world.held_told(), [3; 2], "once a minute");
 }
 
 /// One that hangs has one of many places, and nobody takes what is in the others.
@@ -128,19 +123,15 @@ fn a_consumer_that_takes_nothing_more_for_a_minute_is_told_of() {
         world.put(&format!("{name}"), 0);
     }
     world.settle_down();
-    let told = |world: &World| {
-        let is_told = |error: &Error| matches!(error, Error::Held { timeouts: 3 });
-        world.keeper.troubles.iter().filter(|error| is_told(error)).count()
-    };
     for _ in 0..3 {
         world.take();
         world.pass(40_000);
-        assert_eq!(told(&world), 0, "one was taken");
+        assert_eq!(world.held_told(), [], "one was taken");
     }
     world.pass(30_000);
-    assert_eq!(told(&world), 1);
+    assert_eq!(world.held_told(), [3]);
     world.pass(100_000);
-    assert_eq!(told(&world), 2, "once a minute");
+    assert_eq!(world.held_told(), [3; 2], "once a minute");
 }
 
 #[test]
@@ -154,8 +145,7 @@ fn consumers_that_settle_no_large_payload_for_a_minute_are_told_of() {
         world.take();
     }
     world.pass(70_000);
-    let is_told = |error: &Error| matches!(error, Error::Held { .. });
-    assert_eq!(world.keeper.troubles.iter().filter(|error| is_told(error)).count(), 1);
+    assert_eq!(world.held_told().len(), 1);
 }
 
 /// Or one that takes too long would fail as a whole, and so would the next of the same callers.

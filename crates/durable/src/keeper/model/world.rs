@@ -202,6 +202,15 @@ impl World {
         self.keeper.settle(self.now, row.number, settled);
     }
 
+    /// How many timeouts consumers held, each time that it was told.
+    pub(super) fn held_told(&self) -> Vec<usize> {
+        let held = |error: &Error| match error {
+            Error::Held { timeouts } => Some(*timeouts),
+            _ => None,
+        };
+        self.keeper.troubles.iter().filter_map(held).collect()
+    }
+
     pub(super) fn pass(&mut self, time: u64) {
         // In steps of at most a second, as the thread does.
         let mut left = time;

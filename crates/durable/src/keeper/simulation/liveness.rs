@@ -2,7 +2,9 @@
 //!
 //! As soon as the fault is over all that is due is handed out within a lease and a quarter; while
 //! it lasts, timeouts that it does not touch are late by less than a second. With the manner left
-//! out that is against it, the same check finds that.
+//! out that is against it, the same checks find that: the last test prints of how many seeds.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::database::{Database, GOOD, Manners};
 use super::world::Simulation;
@@ -27,18 +29,27 @@ struct Found {
 }
 
 /// Lets the workers settle, does the fault, and puts a timeout each 5 ms for 8 s, due in 200 ms.
-fn run(size: Size, manners: Manners, fault: fn(&mut Database, u64) -> u64) -> Found {
-    run_after(|_, time| time, size, manners, fault)
+fn run(size: Size, fault: fn(&mut Database, u64) -> u64) -> Found {
+    run_after(|_, time| time, size, fault)
 }
 
 /// Does the same on a database to which something was done before workers came.
 fn run_after(
     before: fn(&mut Database, u64) -> u64,
     size: Size,
+    fault: fn(&mut Database, u64) -> u64,
+) -> Found {
+    run_with(seed(), before, size, GOOD, fault)
+}
+
+fn run_with(
+    seed: u64,
+    before: fn(&mut Database, u64) -> u64,
+    size: Size,
     manners: Manners,
     fault: fn(&mut Database, u64) -> u64,
 ) -> Found {
-    let mut simulation = Simulation::calm(seed(manners), size);
+    let mut simulation = Simulation::calm(seed, size);
     simulation.databases[0].manners = manners;
     let time = simulation.time;
     before(&mut simulation.databases[0], time);
@@ -120,21 +131,48 @@ fn silence(database: &mut Database, time: u64) -> u64 {
     time + 1_500
 }
 
+fn overdue_and_dead(database: &mut Database, time: u64) -> u64 {
+    for n in 0..100 {
+        database.put(&Change::put(&format!("overdue {n}"), time / 2, &[]));
+    }
+    dead(database, time)
+}
+
+fn dead_and_silence(database: &mut Database, time: u64) -> u64 {
+    dead(database, time);
+    silence(database, time)
+}
+
+/// A snapshot keeps each version of the leases for an hour.
+fn renewed(database: &mut Database, time: u64) -> u64 {
+    database.keep_dead();
+    database.renewed(3_600_000 / (LEASE / 4));
+    time
+}
+
+/// A page of what is due soon is damaged.
+fn damage(database: &mut Database, time: u64) -> u64 {
+    let deadline = time + database.clock + 3_000;
+    database.damaged = Some((BAD, deadline));
+    for n in 0..1_000 {
+        database.put(&Change::put(&format!("damaged {n}"), deadline, &[]));
+    }
+    time
+}
+
 #[test]
 fn a_backlog_is_read_once_and_what_becomes_due_does_not_wait_for_it() {
-    for found in [run(ONE, GOOD, backlog), run_after(backlog, ONE, GOOD, |_, time| time)] {
+    for found in [run(ONE, backlog), run_after(backlog, ONE, |_, time| time)] {
         assert!(found.read < 2.0 && found.late < 1_000, "{found:?}");
     }
-    let found = run(ONE, GOOD, rush);
+    let found = run(ONE, rush);
     assert!(found.read < 2.0 && found.late < u64::MAX, "{found:?}");
-    let found = run(ONE, Manners { shares_limit: false, ..GOOD }, rush);
-    assert!(2.0 < found.read, "with the limit for each partition: {found:?}");
 }
 
 /// Hundreds are moved again and again, by less than a second.
 #[test]
 fn the_past_is_read_to_its_end_though_loads_overflow_all_the_time() {
-    let mut simulation = Simulation::calm(seed(GOOD), ONE);
+    let mut simulation = Simulation::calm(seed(), ONE);
     let half = simulation.time / 2;
     let database = &mut simulation.databases[0];
     database.most_news = 200;
@@ -168,7 +206,7 @@ fn a_millisecond_of_a_partition_that_cannot_be_read_holds_up_nothing_else() {
         },
     ];
     for fault in faults {
-        let mut simulation = Simulation::calm(seed(GOOD), ONE);
+        let mut simulation = Simulation::calm(seed(), ONE);
         fault(&mut simulation.databases[0], true);
         for n in 0..4_000 {
             let overdue = Change::put(&format!("overdue {n}"), 2_000 + n / 100, &[]);
@@ -203,53 +241,42 @@ fn a_millisecond_of_a_partition_that_cannot_be_read_holds_up_nothing_else() {
     }
 }
 
-/// A page of what is due soon is damaged.
 #[test]
 fn what_cannot_be_read_of_the_present_holds_up_nothing_else() {
-    let damage = |database: &mut Database, time| {
-        let deadline = time + database.clock + 3_000;
-        database.damaged = Some((BAD, deadline));
-        for n in 0..1_000 {
-            database.put(&Change::put(&format!("damaged {n}"), deadline, &[]));
-        }
-        time
-    };
-    let found = run(ONE, GOOD, damage);
+    let found = run(ONE, damage);
     assert!(found.late < 1_000 && (1..200).contains(&found.left), "{found:?}");
-    let found = run(ONE, Manners { asks_for_less: false, ..GOOD }, damage);
-    assert!(1_000 <= found.late, "with a load that fails: {found:?}");
 }
 
-/// One of two workers with 64 partitions stops, at any time between two renewals.
 #[test]
 fn what_another_had_is_handed_out_within_a_lease_and_a_quarter() {
-    let late = |manners: Manners| {
-        let late = (0..10).map(|turn| {
-            let size = Size { workers: 2, stores: 1, partitions: 64 };
-            let mut simulation = Simulation::calm(seed(manners), size);
-            simulation.databases[0].manners = manners;
-            simulation.databases[0].latency = 20;
-            simulation.pass(LEASE * 3 + turn * 50);
-            simulation.told.late.clear();
-            let end = simulation.time + 60_000;
-            simulation.stop(1, end);
-            for n in 0..8_000 / 5 {
-                let database = &mut simulation.databases[0];
-                let deadline = simulation.time + database.clock + 200;
-                database.put(&Change::put(&format!("live {n}"), deadline, &[]));
-                simulation.pass(5);
-            }
-            simulation.pass(2_000);
-            assert_eq!(simulation.databases[0].tables.len(), 0);
-            simulation.told.late.iter().copied().max()
-        });
-        late.max().flatten()
-    };
-    let found = late(GOOD);
+    let found = late_of_another(seed(), GOOD);
     // And a few calls.
     assert!(found <= Some(LEASE * 5 / 4 + 300), "{found:?}");
-    let found = late(Manners { reads_together: false, ..GOOD });
-    assert!(Some(LEASE * 5 / 4 + 500) < found, "one partition after another: {found:?}");
+}
+
+/// One of two workers with 64 partitions stops, at any time between two renewals. Returns the
+/// latest.
+fn late_of_another(seed: u64, manners: Manners) -> Option<u64> {
+    let late = (0..10).map(|turn| {
+        let size = Size { workers: 2, stores: 1, partitions: 64 };
+        let mut simulation = Simulation::calm(seed, size);
+        simulation.databases[0].manners = manners;
+        simulation.databases[0].latency = 20;
+        simulation.pass(LEASE * 3 + turn * 50);
+        simulation.told.late.clear();
+        let end = simulation.time + 60_000;
+        simulation.stop(1, end);
+        for n in 0..8_000 / 5 {
+            let database = &mut simulation.databases[0];
+            let deadline = simulation.time + database.clock + 200;
+            database.put(&Change::put(&format!("live {n}"), deadline, &[]));
+            simulation.pass(5);
+        }
+        simulation.pass(2_000);
+        assert_eq!(simulation.databases[0].tables.len(), 0);
+        simulation.told.late.iter().copied().max()
+    });
+    late.max().flatten()
 }
 
 /// Puts a timeout each 5 ms for so long, due in 200 ms, and lets all of them come.
@@ -293,8 +320,7 @@ fn a_worker_that_joins_gets_its_share_and_nothing_that_is_in_flight() {
 /// Nearly as many workers as partitions come, and one after another some go.
 #[test]
 fn of_many_workers_none_has_two_more_partitions_than_another_and_that_settles() {
-    let mut simulation =
-        Simulation::calm(seed(GOOD), Size { workers: 60, stores: 1, partitions: 64 });
+    let mut simulation = Simulation::calm(seed(), Size { workers: 60, stores: 1, partitions: 64 });
     for left in [60, 59, 40] {
         simulation.receive(left);
         simulation.pass(LEASE * 6);
@@ -359,13 +385,11 @@ fn what_is_given_back_is_taken_at_once() {
 
 #[test]
 fn a_worker_on_which_nobody_receives_owns_nothing() {
-    let mut simulation =
-        Simulation::calm(seed(GOOD), Size { workers: 2, stores: 1, partitions: 24 });
+    let mut simulation = Simulation::calm(seed(), Size { workers: 2, stores: 1, partitions: 24 });
     simulation.receive(1);
     rain(&mut simulation, LEASE * 3);
     assert_eq!(simulation.shares(), [24, 0]);
-    let mut simulation =
-        Simulation::calm(seed(GOOD), Size { workers: 2, stores: 1, partitions: 24 });
+    let mut simulation = Simulation::calm(seed(), Size { workers: 2, stores: 1, partitions: 24 });
     rain(&mut simulation, LEASE * 3);
     assert_eq!(simulation.shares(), [12, 12]);
     // Its consumers go away.
@@ -391,17 +415,15 @@ fn what_becomes_due_after_a_cut_does_not_wait_for_what_did_before() {
         time
     };
     // The call that is under way then has to end.
-    let found = run_after(before, ONE, GOOD, |database, time| silence(database, time) + 1_000);
+    let found = run_after(before, ONE, |database, time| silence(database, time) + 1_000);
     // To hand out the others takes seconds.
     assert!(found.late_after < 1_000 && 2_000 < found.late, "{found:?}");
 }
 
 #[test]
 fn dead_rows_are_not_read_again_and_again() {
-    let found = run(ONE, GOOD, dead);
+    let found = run(ONE, dead);
     assert!(found.late < 1_000 && found.read < 10.0, "{found:?}");
-    let found = run(ONE, Manners { goes_on: false, ..GOOD }, dead);
-    assert!(100.0 < found.read, "with each look from the front: {found:?}");
 }
 
 /// To read a million dead rows takes ten seconds, five leases, and those of one partition more than
@@ -409,55 +431,30 @@ fn dead_rows_are_not_read_again_and_again() {
 #[test]
 fn the_past_is_read_in_stretches_and_holds_up_nothing_that_becomes_due() {
     for size in [ONE, TWO] {
-        let before = |database: &mut Database, time| {
-            for n in 0..100 {
-                database.put(&Change::put(&format!("overdue {n}"), time / 2, &[]));
-            }
-            dead(database, time)
-        };
-        let found = run_after(before, size, GOOD, |_, time| time);
+        let found = run_after(overdue_and_dead, size, |_, time| time);
         assert!(found.late < 1_000 && found.left == 0, "{found:?}");
-        let manners = Manners { asks_for_less: false, ..GOOD };
-        let found = run_after(before, size, manners, |_, time| time);
-        assert!(0 < found.left, "with a partition in one call: {found:?}");
     }
 }
 
 #[test]
 fn the_versions_of_leases_that_a_snapshot_keeps_hold_up_no_ack() {
-    let fault = |database: &mut Database, time| {
-        database.keep_dead();
-        // An hour.
-        database.renewed(3_600_000 / (LEASE / 4));
-        time
-    };
-    let found = run(ONE, GOOD, fault);
+    let found = run(ONE, renewed);
     assert!(found.late < 1_000, "{found:?}");
-    let found = run(ONE, Manners { renews_apart: false, ..GOOD }, fault);
-    assert!(1_000 <= found.late, "with each renewal in the rows of partitions: {found:?}");
 }
 
 #[test]
 fn after_an_error_what_is_dead_is_not_read_again() {
-    let fault = |database: &mut Database, time| {
-        dead(database, time);
-        silence(database, time)
-    };
-    let found = run(ONE, GOOD, fault);
+    let found = run(ONE, dead_and_silence);
     assert!(found.late < 1_500 + LEASE * 5 / 4 && found.read < 10.0, "{found:?}");
-    let found = run(ONE, Manners { remembers: false, ..GOOD }, fault);
-    assert!(100.0 < found.read, "with what was seen forgotten: {found:?}");
 }
 
 #[test]
 fn a_name_that_somebody_has_locked_holds_up_no_other_and_no_lease_is_lost() {
     for size in [ONE, TWO] {
-        let found = run(size, GOOD, lock);
+        let found = run(size, lock);
         assert!(found.late < 1_000 && found.epochs == 0, "{found:?}");
         // Of twenty seconds.
         assert!(found.waited < 1_500, "{found:?}");
-        let found = run(size, Manners { skips_locked: false, ..GOOD }, lock);
-        assert!(1_000 <= found.late, "with acks that wait: {found:?}");
     }
 }
 
@@ -476,7 +473,7 @@ fn hundreds_of_names_that_are_locked_or_refused_hold_up_no_other() {
         time + 20_000
     };
     for size in [ONE, TWO] {
-        let found = run(size, GOOD, lock_many);
+        let found = run(size, lock_many);
         assert!(found.late < 1_000 && (found.epochs, found.left) == (0, 0), "{found:?}");
     }
 }
@@ -484,7 +481,7 @@ fn hundreds_of_names_that_are_locked_or_refused_hold_up_no_other() {
 /// A millisecond has very many rows, and to send one takes five.
 #[test]
 fn a_millisecond_of_many_rows_is_read_over_a_slow_link() {
-    let found = run(ONE, GOOD, |database, time| {
+    let found = run(ONE, |database, time| {
         database.send = 5;
         for n in 0..2_000 {
             database.put(&Change::put(&format!("overdue {n}"), time / 2, &[]));
@@ -496,19 +493,68 @@ fn a_millisecond_of_many_rows_is_read_over_a_slow_link() {
 
 #[test]
 fn a_call_without_an_answer_is_given_up_and_all_is_handed_out_within_a_lease_and_a_quarter() {
-    let found = run(ONE, GOOD, silence);
+    let found = run(ONE, silence);
     assert!(found.late < 1_500 + LEASE * 5 / 4, "{found:?}");
-    let found = run(ONE, Manners { gives_up: false, ..GOOD }, silence);
-    assert!(1_500 + LEASE * 5 / 4 <= found.late, "with a call that waits for ever: {found:?}");
+}
+
+/// `TICKWHEEL_DURABLE_SEEDS` says how many seeds; the table is printed.
+#[test]
+fn without_any_one_of_the_manners_something_is_found() {
+    let seeds = std::env::var("TICKWHEEL_DURABLE_SEEDS").map_or(1, |seeds| seeds.parse().unwrap());
+    let seeds = 20.min(seeds);
+    let nothing = |_: &mut Database, time| time;
+    println!("| left out | found in, of {seeds} seeds |\n|---|---|");
+    let in_any = |what: &str, is_found: &dyn Fn(u64) -> bool| {
+        // What the simulation finds by itself is a panic.
+        let is_found =
+            |&seed: &u64| catch_unwind(AssertUnwindSafe(|| is_found(seed))).unwrap_or(true);
+        let found = (1..=seeds).filter(is_found).count();
+        println!("| {what} | {found} |");
+        assert!(0 < found, "{what}");
+    };
+    in_any("a look goes on where the last one ended", &|seed| {
+        let manners = Manners { goes_on: false, ..GOOD };
+        100.0 < run_with(seed, nothing, ONE, manners, dead).read
+    });
+    in_any("the limit of a load is for all partitions", &|seed| {
+        let manners = Manners { shares_limit: false, ..GOOD };
+        2.0 < run_with(seed, nothing, ONE, manners, rush).read
+    });
+    for (workers, size) in [("one worker", ONE), ("two workers", TWO)] {
+        in_any(&format!("acks skip what is locked, {workers}"), &|seed| {
+            let manners = Manners { skips_locked: false, ..GOOD };
+            1_000 <= run_with(seed, nothing, size, manners, lock).late
+        });
+        in_any(&format!("the past is read in stretches, {workers}"), &|seed| {
+            let manners = Manners { asks_for_less: false, ..GOOD };
+            0 < run_with(seed, overdue_and_dead, size, manners, nothing).left
+        });
+    }
+    in_any("what is damaged is found by asking for less", &|seed| {
+        let manners = Manners { asks_for_less: false, ..GOOD };
+        1_000 <= run_with(seed, nothing, ONE, manners, damage).late
+    });
+    in_any("a call without an answer is given up", &|seed| {
+        let manners = Manners { gives_up: false, ..GOOD };
+        1_500 + LEASE * 5 / 4 <= run_with(seed, nothing, ONE, manners, silence).late
+    });
+    in_any("the pasts of a takeover are read together", &|seed| {
+        let manners = Manners { reads_together: false, ..GOOD };
+        Some(LEASE * 5 / 4 + 500) < late_of_another(seed, manners)
+    });
+    in_any("a renewal is a row of its own", &|seed| {
+        let manners = Manners { renews_apart: false, ..GOOD };
+        1_000 <= run_with(seed, nothing, ONE, manners, renewed).late
+    });
+    in_any("what was seen is known after an error", &|seed| {
+        let manners = Manners { remembers: false, ..GOOD };
+        100.0 < run_with(seed, nothing, ONE, manners, dead_and_silence).read
+    });
 }
 
 /// Another seed has other latencies and other phases of looks and renewals.
-/// With a manner left out one that shows it is enough.
-fn seed(manners: Manners) -> u64 {
-    match std::env::var("TICKWHEEL_DURABLE_FIRST_SEED") {
-        Ok(seed) if manners == GOOD => seed.parse().unwrap(),
-        _ => 1,
-    }
+fn seed() -> u64 {
+    std::env::var("TICKWHEEL_DURABLE_FIRST_SEED").map_or(1, |seed| seed.parse().unwrap())
 }
 
 /// A partition that is not the first.

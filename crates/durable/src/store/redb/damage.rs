@@ -38,14 +38,7 @@ fn a_damaged_row_is_set_aside_and_all_others_go_on() {
         names.iter().zip(1..).map(|(name, n)| Change::put(name, n, &[n as u8; 40])).collect();
     store.commit(&[], &puts).unwrap();
     drop(store);
-    // In every copy, of which the last commits left some.
-    disk.damage(|bytes| {
-        for at in 0..bytes.len() - 40 {
-            if bytes[at..at + 40] == [2; 40] {
-                bytes[at + 7] = 77;
-            }
-        }
-    });
+    rot(&disk, [2; 40]);
     let mut store = disk.open().unwrap();
     let leases_now = store.lease(true, &[]).unwrap().held;
     assert!(leases[0].epoch < leases_now[0].epoch);
@@ -78,13 +71,7 @@ fn each_row_that_is_set_aside_is_told_where_many_have_one_deadline() {
         .collect();
     store.commit(&[], &puts).unwrap();
     drop(store);
-    disk.damage(|bytes| {
-        for at in 0..bytes.len() - 40 {
-            if bytes[at..at + 40] == [200; 40] {
-                bytes[at + 7] = 77;
-            }
-        }
-    });
+    rot(&disk, [200; 40]);
     let mut store = disk.open().unwrap();
     store.lease(true, &[]).unwrap();
     // A page ends at the row that is whole between the two.
@@ -98,6 +85,17 @@ fn each_row_that_is_set_aside_is_told_where_many_have_one_deadline() {
     }
     assert_eq!(told, ["b", "d"]);
     assert_eq!((store.set_aside().unwrap(), store.count().unwrap()), (2, 3));
+}
+
+/// Damages each copy of this payload, of which the last commits left some.
+fn rot(disk: &Disk, payload: [u8; 40]) {
+    disk.damage(|bytes| {
+        for at in 0..bytes.len() - payload.len() {
+            if bytes[at..at + payload.len()] == payload {
+                bytes[at + 7] = 77;
+            }
+        }
+    });
 }
 
 /// A file before it is damaged.
