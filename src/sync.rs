@@ -110,7 +110,8 @@ impl<T> Mutex<T> {
 }
 
 /// Locks `mutex`, even if a thread panicked while it held the lock: nothing in this crate panics
-/// between two states that belong together, and no foreign code runs under a lock.
+/// between two states that belong together, and what a caller's code may leave under the lock of a
+/// map is consistent.
 #[inline]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     let held = mutex.held();

@@ -238,8 +238,9 @@ fn public_function(line: &str) -> Option<&str> {
 
 /// Judges each operation after each history, and prints the most that each took.
 pub(crate) fn keeps_its_bounds<S: Subject>(mode: Mode) {
+    let few = if is_wide(mode) { PEAK / 4 } else { PEAK };
     let (peak, calls) = asked("BOUNDS_PEAK")
-        .map_or_else(|| long((PEAK, 80), (LONG_PEAK, 1_000)), |peak| (peak, 10_000));
+        .map_or_else(|| long((few, 80), (LONG_PEAK, 1_000)), |peak| (peak, 10_000));
     let mut stated = stated(S::SOURCES);
     for (name, reason) in S::LEFT_OUT {
         assert!(stated.remove(*name).is_some(), "{name}, left out ({reason}), is no operation");
@@ -288,21 +289,19 @@ fn uses_up(name: &str) -> bool {
         || others.contains(&name)
 }
 
-/// Makes the calls. Returns what [`FOUND`] names, and what is allowed. The steps that a call may
-/// take go by what is pending then. So if one takes more, the least that is above it is given.
+/// Makes the calls. Returns what [`FOUND`] names, and what is allowed. What a call may take goes by
+/// what is pending then. So if a call takes more, what was allowed is told of the one furthest above.
 fn judge<S: Subject>(
     subject: &mut S,
     (mode, peak, calls): (Mode, u64, usize),
     (name, stated): (&str, &Stated),
 ) -> [[f64; 2]; FOUND.len()] {
     let peak_then = (peak + calls as u64) as f64;
-    let each = bytes_each(mode) * peak_then;
     let rows = if is_wide(mode) { ROWS } else { 0.0 };
-    let laid_out = BYTES[0] + rows + if stated.is_cheap() { LAID_OUT * peak_then } else { each };
-    let by_n = stated.one_call.has("n");
-    let (in_one_call, moved) =
-        if by_n { (laid_out.max(each), each) } else { (laid_out, MOVED.min(laid_out)) };
-    let (mut beyond, mut most, mut total) = (0.0_f64, [0.0_f64; 3], [0.0; 2]);
+    let per_timeout = if stated.is_cheap() { LAID_OUT } else { bytes_each(mode) };
+    let laid_out = BYTES[0] + rows + per_timeout * peak_then;
+    let by_n = if stated.one_call.has("n") { bytes_each(mode) } else { 0.0 };
+    let (mut beyond, mut most, mut total) = ([0.0_f64; 3], [0.0_f64; 3], [0.0; 2]);
     let mut allowed = ONE_CALL;
     for turn in 0..calls as u64 {
         let number = if turn == 1 { peak - 1 } else { turn * 7919 % peak };
@@ -318,21 +317,28 @@ fn judge<S: Subject>(
         // If more is held then, what was freed has moved to a larger array.
         let grown = measured.bytes_current as f64;
         let moves = if 0.0 < grown { bytes - grown } else { 0.0 };
-        beyond = beyond.max(taken - one_call);
-        most = [most[0].max(taken), most[1].max(bytes), most[2].max(moves)];
+        let may = [one_call, laid_out + by_n * live, MOVED.min(laid_out) + by_n * live];
+        for (at, found) in [taken, bytes, moves].into_iter().enumerate() {
+            beyond[at] = beyond[at].max(found - may[at]);
+            most[at] = most[at].max(found);
+        }
         total = [total[0] + taken, total[1] + bytes];
-        let mean = S::MEAN.max(peak_then / MANY_TURNS);
+        let batch = if name == "turn" { peak_then / MANY_TURNS } else { 0.0 };
+        let mean = S::MEAN.max(batch);
         allowed += mean + stated.looks + stated.mean.bound(mode, live, peak_then);
     }
     // One call may do what earlier ones have left.
     let steps = if stated.mean == stated.one_call { total[0] } else { total[0] - most[0] };
     let calls = calls as f64;
     let each = if stated.is_cheap() { 2.0 * laid_out / calls } else { laid_out };
+    let in_one_call = |at: usize| {
+        [most[at], if 0.0 < beyond[at] { most[at] - beyond[at] } else { f64::INFINITY }]
+    };
     [
-        [most[0], if 0.0 < beyond { most[0] - beyond } else { f64::INFINITY }],
+        in_one_call(0),
         [steps / calls, allowed / calls],
-        [most[1], in_one_call],
-        [most[2], moved],
+        in_one_call(1),
+        in_one_call(2),
         [total[1] / calls, BYTES[1] + rows + each],
     ]
 }
@@ -373,7 +379,7 @@ const MOVED: f64 = 1_048_576.0;
 const ROWS: f64 = 1_024.0 * 4_096.0;
 /// A turn takes a bounded batch, which is little beside so large a part of what was pending.
 const MANY_TURNS: f64 = 1_000.0;
-/// The timeouts of each history.
+/// The timeouts of each history, and four times those of one in a mode of many buckets.
 const PEAK: u64 = 1_000;
 /// The same, if tests are to be long.
 const LONG_PEAK: u64 = 6_000;

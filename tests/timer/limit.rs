@@ -14,6 +14,7 @@ in_each_mode! {
     cancelling_makes_room_at_once,
     firing_makes_room,
     a_repeating_one_keeps_its_place_until_it_ends,
+    a_value_is_passed_on_or_dropped_or_comes_back,
 }
 
 fn limited(mode: Mode, most: usize) -> Manual {
@@ -38,9 +39,6 @@ fn one_too_many_comes_back(mode: Mode) {
     assert_eq!((manual.timer.pending(), dropped.get()), (8, 0));
     error.into_task()();
     assert_eq!((ran.get(), dropped.get()), (1, 1));
-
-    let error = manual.timer.schedule_value(ms(5), vec![7], |_| unreachable!()).expect_err("full");
-    assert_eq!((error.kind(), error.into_task()), (ScheduleErrorKind::Full, vec![7]));
     assert!(manual.timer.schedule_at(manual.at(0), || {}).is_err());
     for missed in [MissedTick::Burst, MissedTick::Delay] {
         let again = || ControlFlow::<()>::Continue(());
@@ -48,6 +46,32 @@ fn one_too_many_comes_back(mode: Mode) {
         assert_eq!(error.into_task()(), ControlFlow::Continue(()));
     }
     assert_eq!(manual.timer.pending(), 8);
+}
+
+fn a_value_is_passed_on_or_dropped_or_comes_back(mode: Mode) {
+    let manual = limited(mode, 2);
+    let passed = Count::default();
+    let [kept, cancelled, refused] = [(); 3].map(|()| CountsDrop(Count::default()));
+    let drops = [&kept, &cancelled, &refused].map(|value| value.0.clone());
+    let schedule = |value| {
+        let passed = passed.clone();
+        manual.timer.schedule_value(ms(5), value, move |value: CountsDrop| {
+            passed.add();
+            drop(value);
+        })
+    };
+    let _kept = schedule(kept).expect("room");
+    let timeout = schedule(cancelled).expect("room");
+    let error = schedule(refused).expect_err("full");
+    assert_eq!(error.kind(), ScheduleErrorKind::Full);
+    let refused = error.into_task();
+    assert!(timeout.cancel());
+    let dropped = || drops.each_ref().map(Count::get);
+    assert_eq!((passed.get(), dropped()), (0, [0, 1, 0]));
+    manual.clock.advance(ms(5));
+    assert_eq!((passed.get(), dropped()), (1, [1, 1, 0]));
+    drop(refused);
+    assert_eq!(dropped(), [1, 1, 1]);
 }
 
 fn cancelling_makes_room_at_once(mode: Mode) {

@@ -106,7 +106,7 @@ fn ticks_are_searched_within_the_lateness_that_is_allowed() {
 #[test]
 fn a_longer_tick_is_taken_for_its_fewer_wakeups() {
     let folder = TempDir::new().unwrap();
-    let trace = trace_of(&folder, Shape::Year, 20_000);
+    let trace = trace_of(&folder, Shape::Year, 5_000);
     let choice = json(&[&trace, "--max-lateness", "100ms"]);
     assert_eq!(choice["recommended"]["mode"], "hierarchical:64");
     assert_ne!(choice["recommended"]["tick"], "1 ms");
@@ -300,7 +300,7 @@ fn with_time_all_that_is_not_hopeless_is_measured() {
 fn progress_has_reading_counting_and_measuring() {
     let trace = Trace::new("generated", Cursor::new(csv(operations(Shape::Short, 9_000)))).unwrap();
     let mut said = Vec::new();
-    let options = Options { time: Duration::from_secs(2), ..Options::default() };
+    let options = Options { time: Duration::from_millis(300), ..Options::default() };
     let found = study(trace, &options, |at| said.push(at)).unwrap();
     let (read, rest) = said.split_at(2);
     assert!(matches!(read, [Progress::Read(4096, _), Progress::Read(8192, _)]), "{said:?}");
