@@ -70,7 +70,7 @@ fn no_call_looks_at_all_chunks_of_a_bucket() {
 
 #[test]
 fn no_call_passes_all_runs_that_a_sweep_has_emptied() {
-    assert_no_call_goes_by_what_there_is(&["hashed:8"], 80_000, |wheel, dearest, peak| {
+    assert_no_call_goes_by_what_there_is(&["hashed:8"], 160_000, |wheel, dearest, peak| {
         let deadline = |number| 1_000 + (number * 7_919 + 8 * peak - 1) % (8 * peak);
         let mut keys: Vec<_> = (0..peak)
             .map(|number| (deadline(number), wheel.schedule(deadline(number), number)))

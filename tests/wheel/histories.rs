@@ -28,7 +28,7 @@ in_each_mode_and_large! {
 
 /// Operations that each history takes.
 fn operations() -> usize {
-    let [few, many] = if cfg!(debug_assertions) { [4_000, 10_000] } else { [1_000_000, 1_000_000] };
+    let [few, many] = if cfg!(debug_assertions) { [2_000, 10_000] } else { [1_000_000, 1_000_000] };
     asked_or_long("HISTORY_OPERATIONS", few, many) as usize
 }
 
