@@ -11,9 +11,13 @@ use tokio::time::sleep;
 ///
 /// Dropping the future loses no connection. It needs a runtime with a timer.
 pub async fn accept(listener: &TcpListener) -> TcpStream {
+    first(|| listener.accept()).await.0
+}
+
+async fn first<T, F: Future<Output = io::Result<T>>>(accept: impl Fn() -> F) -> T {
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => return stream,
+        match accept().await {
+            Ok(accepted) => return accepted,
             Err(error) if is_of_one(&error) => {}
             Err(_) => sleep(REST).await,
         }
@@ -35,3 +39,31 @@ fn is_of_one(error: &io::Error) -> bool {
 
 /// A server without files looks this often whether there are some.
 const REST: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+    use std::cell::Cell;
+    use std::future::ready;
+
+    /// Whether a connection is accepted in one step, after a thousand errors.
+    fn is_accepted_at_once(kind: ErrorKind) -> bool {
+        let left = Cell::new(1_000);
+        let accept = || {
+            ready(match left.replace(left.get() - 1) {
+                0 => Ok(()),
+                _ => Err(kind.into()),
+            })
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let _inside = runtime.enter();
+        first(accept).now_or_never().is_some()
+    }
+
+    #[test]
+    fn a_connection_that_failed_holds_up_no_other_and_a_want_of_files_is_waited_out() {
+        assert!(is_accepted_at_once(ErrorKind::ConnectionAborted));
+        assert!(!is_accepted_at_once(ErrorKind::OutOfMemory));
+    }
+}

@@ -4,11 +4,14 @@
 mod limit;
 
 use cap::Cap;
+use cpu_time::ProcessTime;
 use limit::within_minutes;
+use rustix::net::sockopt::set_socket_recv_buffer_size;
+use rustix::net::{AddressFamily, SocketType, connect, socket};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::alloc::System;
 use std::fs::{File, read_dir, read_to_string};
-use std::io::{BufReader, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, park, sleep};
@@ -16,6 +19,7 @@ use std::time::{Duration, Instant};
 use systems::frame::{Frame, Kind, LONGEST_BODY};
 use systems::heartbeats::{Server, Settings, open_files};
 use systems::purgatory::{Ask, Broker};
+use systems::push_server::PushServer;
 use systems::requests::{self, Client, Request};
 use tickwheel::{ManualClock, Timer};
 use tokio::runtime::Runtime;
@@ -182,7 +186,79 @@ fn answers_that_are_not_read_take_no_more_than_their_room() {
     }
     println!("bytes held of 2,000 answers that nobody reads: {most}");
     assert!(most < MOST_OF_ALL + (16 << 20), "{most} bytes");
+    // Nobody waits for an answer that had no room.
+    for stream in clients {
+        stream.set_read_timeout(Some(LONG / 5)).unwrap();
+        let mut reader = BufReader::new(stream);
+        let error = (0..20).find_map(|_| match Frame::read(&mut reader) {
+            Ok(Some(_)) => None,
+            Ok(None) => Some(None),
+            Err(error) => Some(error.raw_os_error()),
+        });
+        assert_ne!(error, Some(Some(11)), "it is neither answered nor closed");
+    }
+}
+
+#[test]
+fn fetches_that_ended_leave_no_memory() {
+    let _alone = alone();
+    let (timer, real) = (Timer::new(), Timer::new());
+    let broker = Broker::start(&timer, 1, 0).unwrap();
+    let client = Client::connect(broker.address(), &real).unwrap();
+    let mut left = Vec::new();
+    // Each waits for another length.
+    for round in 0..10 {
+        let fetch = |least| Ask::Fetch { partition: 0, millis: 0, follower: 0, offset: 0, least };
+        let asks = (1..=5_000).map(|least| fetch(round * 5_000 + least).body());
+        let answers: Vec<_> = asks.map(|ask| client.call(ask, LONG)).collect();
+        assert!(answers.into_iter().all(|answer| answer.wait() == Ok(Vec::new())));
+        left.push(ALLOCATED.allocated());
+    }
+    println!("bytes after each 5,000 fetches: {left:?}");
+    assert!(left[9] < left[0] + (1 << 20), "it grows");
+}
+
+#[test]
+fn answers_of_a_push_server_that_are_not_read_take_no_more_than_their_room() {
+    let _alone = alone();
+    let server = PushServer::start(([127, 0, 0, 1], 0).into(), LONG, LONG).unwrap();
+    let send = |request: &str| {
+        // The system holds little of an answer.
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        set_socket_recv_buffer_size(&socket, 4_096).unwrap();
+        connect(&socket, &server.address).unwrap();
+        let mut stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    };
+    let says = |request: &str| {
+        let mut answer = String::new();
+        BufReader::new(send(request)).read_line(&mut answer).unwrap();
+        answer
+    };
+    let publish = |text: &str| {
+        let length = text.len();
+        says(&format!("POST /publish?to=ann HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{text}"))
+    };
+    const GET: &str = "GET /waiting HTTP/1.1\r\n\r\n";
+    let poll = "GET /poll?user=ann HTTP/1.1\r\n\r\n";
+    let ann = send(poll);
+    until(|| publish("hello").contains("200"));
+    drop(ann);
+    // Six bytes of an answer are one of these.
+    let text = "\u{1}".repeat(16 << 10);
+    assert!((0..100).all(|_| publish(&text).contains("200")));
+    let before = ALLOCATED.allocated();
+    let clients: Vec<_> = (0..200).map(|_| send(poll)).collect();
+    // Answered by the one thread after all of them.
+    assert!(says(GET).contains("200"), "others are answered");
+    let most = ALLOCATED.allocated().saturating_sub(before);
+    println!("bytes held of answers that 200 browsers do not read: {most}");
+    assert!(most < MOST_OF_ALL + (32 << 20), "{most} bytes");
+    assert!(says(poll).contains("200"), "with messages, too");
     drop(clients);
+    until(|| ALLOCATED.allocated() < before + (4 << 20));
 }
 
 /// A server that answers each request with its body.
@@ -227,6 +303,9 @@ fn accepts_again_after_too_many_files(server: SocketAddr, kind: Kind) {
     let mut second = TcpStream::connect(server).unwrap();
     // The server takes turns, so it has tried to accept the second before it answers the first.
     assert!(answers(&mut first, kind));
+    let cpu = ProcessTime::now();
+    sleep(Duration::from_millis(500));
+    assert!(cpu.elapsed() < Duration::from_millis(100), "it tries without a rest");
     drop(full);
     assert!(answers(&mut second, kind), "it still rests");
     drop(files);

@@ -502,6 +502,17 @@ fn an_ask_that_makes_no_sense_closes_the_connection() {
 }
 
 #[test]
+fn a_log_takes_no_more_than_its_limit() {
+    let _limit = within_minutes();
+    let brokers = Brokers::new(0);
+    let produce = |bytes: usize| brokers.ask(&produce(&"x".repeat(bytes))).wait();
+    for _ in 0..(64 << 20) / BIG {
+        assert_eq!(produce(BIG), Ok(vec![1]));
+    }
+    assert!(matches!(produce(BIG).unwrap_err().why, Why::Closed(_)));
+}
+
+#[test]
 fn a_fetch_does_not_look_at_others_that_wait() {
     let _limit = within_minutes();
     const CLIENTS: usize = 4;

@@ -111,6 +111,18 @@ fn a_poll_that_is_ahead_of_the_server_changes_nothing_and_learns_the_last_number
 }
 
 #[test]
+fn a_new_name_finds_no_room_among_too_many_and_those_that_are_there_do() {
+    let start = Instant::now();
+    let mut hub: Hub = Hub::new(Mode::hierarchical(), start, 0, ms(1_000), ms(500));
+    for user in 0..100_000 {
+        assert_eq!(now_says(&mut hub.poll(start, &user.to_string(), 0)), None);
+    }
+    assert_eq!(now_says(&mut hub.poll(start, "one too many", 0)), Some(Answer::Full));
+    assert!(hub.publish(start, "7", &"seven".into()));
+    assert_eq!(now_says(&mut hub.poll(start, "7", 0)), Some(messages(&[(1, "seven")])));
+}
+
+#[test]
 fn numbers_go_on_after_a_user_was_forgotten_and_after_a_restart() {
     let start = Instant::now();
     let mut hub = Hub::new(Mode::hierarchical(), start, 1_000, ms(1_000), ms(500));
@@ -331,6 +343,36 @@ async fn what_is_wrong_is_answered_with_what_would_be_right() {
     // Microseconds since 1970, which a browser can tell apart.
     let last = said["last"].as_u64().unwrap();
     assert!(status == 200 && 1 << 50 < last && last < 1 << 53, "{said}");
+}
+
+#[tokio::test]
+async fn texts_beyond_their_room_are_refused_until_others_have_come() {
+    const USERS: usize = 42;
+    let _limit = within_minutes();
+    let server = server(LONG, LONG);
+    let polls = (0..USERS).map(|user| poll(server.address, format!("/poll?user={user}")));
+    let polls: Vec<_> = polls.collect();
+    wait_for_waiting(server.address, USERS).await;
+    polls.iter().for_each(JoinHandle::abort);
+    wait_for_waiting(server.address, 0).await;
+    let mut client = Client::connect(server.address).await.unwrap();
+    let text = "x".repeat(16_384);
+    let mut taken = 0;
+    while client.post(&format!("/publish?to={}", taken % USERS), text.clone()).await.unwrap().0
+        == 200
+    {
+        taken += 1;
+        assert!(taken < 42 * 100, "the oldest make room before");
+    }
+    assert!(4_000 < taken, "{taken} texts have room");
+    // An answer has some of them, and the next one the rest.
+    let (_, said) = client.get("/poll?user=0").await.unwrap();
+    let some = said["messages"].as_array().unwrap();
+    assert!((2..taken / USERS).contains(&some.len()), "{} in one answer", some.len());
+    let last = some[some.len() - 1][0].as_u64().unwrap();
+    let (_, said) = client.get(&format!("/poll?user=0&after={last}")).await.unwrap();
+    assert_eq!(said["messages"][0][0], last + 1);
+    assert_eq!(client.post("/publish?to=0", text).await.unwrap().0, 200);
 }
 
 #[tokio::test]

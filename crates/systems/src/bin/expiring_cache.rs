@@ -1,12 +1,12 @@
-//! A cache without a thread, beside moka, on the requests for objects of a real cache.
+//! A cache beside moka, on the requests for objects of a real cache.
 
 use cap::Cap;
 use cpu_time::ThreadTime;
 use std::alloc::System;
 use std::error::Error;
 use std::time::Duration;
-use systems::expiring_cache::{ExpiringCache, Lifetimes, beside_moka, requests};
-use tickwheel::Mode;
+use systems::expiring_cache::{beside_moka, requests};
+use tickwheel::{ExpiringMap, Timer};
 
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
@@ -18,26 +18,23 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     println!("a day after the last use, as the trace has it, at full speed:");
     for turn in 1..=2 {
-        let lifetimes = Lifetimes { after_write: None, after_access: Some(DAY.as_millis() as u64) };
-        let ours = measured(&requests, ExpiringCache::new(Mode::hierarchical(), lifetimes), {
-            |cache: &mut ExpiringCache<u32, u64>, now, object| {
-                let is_hit = cache.get(now, &object).is_some();
-                if !is_hit {
-                    cache.insert(now, object, now);
-                }
-                is_hit
+        let ours = ExpiringMap::builder().time_to_idle(DAY).build(&Timer::new());
+        let ours = measured(&requests, |now, object| {
+            let is_hit = ours.get(&object).is_some();
+            if !is_hit {
+                let _ = ours.insert(object, now, Duration::MAX); // it has no limit
             }
+            is_hit
         });
         println!("  {turn}. tickwheel: {ours}");
         let moka = moka::sync::Cache::builder().time_to_idle(DAY).build();
-        let moka =
-            measured(&requests, moka, |cache: &mut moka::sync::Cache<u32, u64>, now, object| {
-                let is_hit = cache.get(&object).is_some();
-                if !is_hit {
-                    cache.insert(object, now);
-                }
-                is_hit
-            });
+        let moka = measured(&requests, |now, object| {
+            let is_hit = moka.get(&object).is_some();
+            if !is_hit {
+                moka.insert(object, now);
+            }
+            is_hit
+        });
         println!("  {turn}. moka:      {moka}");
     }
 
@@ -52,15 +49,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Asks the cache for each object at its time, and says what that took.
-fn measured<C>(
-    requests: &[(u64, u32)],
-    mut cache: C,
-    mut ask: impl FnMut(&mut C, u64, u32) -> bool,
-) -> String {
+/// Asks for each object at its time, and says what that took.
+fn measured(requests: &[(u64, u32)], mut ask: impl FnMut(u64, u32) -> bool) -> String {
     let before = ALLOCATOR.allocated();
     let start = ThreadTime::now();
-    let hits = requests.iter().filter(|&&(now, object)| ask(&mut cache, now, object)).count();
+    let hits = requests.iter().filter(|&&(now, object)| ask(now, object)).count();
     let each = start.elapsed().as_nanos() as usize / requests.len();
     let objects = requests.len() - hits;
     let bytes = ALLOCATOR.allocated().saturating_sub(before) / objects;

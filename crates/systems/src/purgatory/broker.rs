@@ -300,4 +300,4 @@ fn number(bytes: &[u8]) -> Option<(u32, &[u8])> {
 /// No operation waits longer, whatever it asks for.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// A partition takes no more: it forgets nothing.
-const LONGEST_LOG: usize = 1 << 30;
+const LONGEST_LOG: usize = 1 << 26;

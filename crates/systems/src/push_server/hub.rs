@@ -15,39 +15,41 @@ use tokio::sync::oneshot;
 /// before a restart of the server, because they begin with the time. So a number that a client
 /// sends need not be believed.
 #[derive(Debug)]
-pub struct Hub {
+pub struct Hub<T = Arc<str>> {
     ticks: Ticks<Instant>,
     start: Instant,
     /// The number before the first, of a user that is new at the start.
     first: u64,
     hold: Duration,
     grace: Duration,
-    users: WheelMap<String, User>,
+    users: WheelMap<String, User<T>>,
 }
 
 /// What a poll is answered with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum Answer<T = Arc<str>> {
     /// All messages that the user has not told to have, by number.
-    Messages(Vec<(u64, Arc<str>)>),
+    Messages(Vec<(u64, T)>),
     /// There is none: poll again.
     Reconnect,
     /// Another poll of the same user waits instead of this one.
     Replaced,
     /// The poll names a message after the last one, whose number this is. It has changed nothing.
     Ahead(u64),
+    /// There are too many users.
+    Full,
 }
 
 #[derive(Debug)]
-struct User {
-    waits: Option<oneshot::Sender<Answer>>,
+struct User<T> {
+    waits: Option<oneshot::Sender<Answer<T>>>,
     /// Kept until a poll tells that the user has them: a connection may break under an answer.
-    unread: VecDeque<(u64, Arc<str>)>,
+    unread: VecDeque<(u64, T)>,
     /// The number of the last message.
     last: u64,
 }
 
-impl Hub {
+impl<T: Clone> Hub<T> {
     /// Makes a hub without users, whose time begins at `start`, which is `first` microseconds after
     /// any time that all hubs share. A poll waits for `hold` at most, and a user that does not poll
     /// again is forgotten after `grace`.
@@ -59,7 +61,7 @@ impl Hub {
 
     /// Begins a poll of `user`, who has all messages up to number `after`, and returns where its
     /// answer comes.
-    pub fn poll(&mut self, now: Instant, user: &str, after: u64) -> oneshot::Receiver<Answer> {
+    pub fn poll(&mut self, now: Instant, user: &str, after: u64) -> oneshot::Receiver<Answer<T>> {
         let (waits, answer) = oneshot::channel();
         let known = self.users.get_mut(user);
         let last =
@@ -76,6 +78,8 @@ impl Hub {
             known.unread.retain(|&(number, _)| after < number);
             self.users.reschedule(user, deadline);
             self.deliver(now, user);
+        } else if MOST_USERS <= self.users.len() {
+            let _ = waits.send(Answer::Full);
         } else {
             let new = User { waits: Some(waits), unread: VecDeque::new(), last };
             self.users.insert(user.to_owned(), new, deadline);
@@ -85,10 +89,10 @@ impl Hub {
 
     /// Leaves a message for `user`, and returns whether there is such a user. All who get the same
     /// text share it.
-    pub fn publish(&mut self, now: Instant, user: &str, text: &Arc<str>) -> bool {
+    pub fn publish(&mut self, now: Instant, user: &str, text: &T) -> bool {
         let Some(known) = self.users.get_mut(user) else { return false };
         known.last = known.last.saturating_add(1);
-        known.unread.push_back((known.last, Arc::clone(text)));
+        known.unread.push_back((known.last, text.clone()));
         if MOST_UNREAD < known.unread.len() {
             known.unread.pop_front();
         }
@@ -104,7 +108,7 @@ impl Hub {
     /// Returns how many polls wait.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        let waits = |user: &User| user.waits.as_ref().is_some_and(|waits| !waits.is_closed());
+        let waits = |user: &User<T>| user.waits.as_ref().is_some_and(|waits| !waits.is_closed());
         self.users.iter().filter(|(.., user)| waits(user)).count()
     }
 
@@ -134,10 +138,10 @@ impl Hub {
     }
 }
 
-impl User {
+impl<T> User<T> {
     /// Answers the poll, and returns whether one waited. If its connection is gone, nobody gets the
     /// answer.
-    fn answer(&mut self, answer: Answer) -> bool {
+    fn answer(&mut self, answer: Answer<T>) -> bool {
         self.waits.take().is_some_and(|waits| waits.send(answer).is_ok())
     }
 }
@@ -148,6 +152,8 @@ fn number(first: u64, since: Duration) -> u64 {
     first.saturating_add(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
 }
 
+/// Names cost nothing, so there is a limit.
+const MOST_USERS: usize = 100_000;
 /// A user has at most this many unread messages: the oldest make room, and leave a gap in the
 /// numbers.
 const MOST_UNREAD: usize = 100;

@@ -11,6 +11,7 @@ pub use client::Client;
 pub use hub::{Answer, Hub};
 
 use crate::accept::accept;
+use crate::room::{Held, MOST_OF_ALL, Room, Share};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -32,7 +33,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tickwheel::{Mode, Ticks, Wheel};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::{select, time};
 
@@ -87,11 +88,22 @@ struct Serves {
     ticks: Ticks<Instant>,
     /// How long a connection may be without a request.
     idle: Duration,
-    hub: RefCell<Hub>,
+    hub: RefCell<Hub<Arc<Text>>>,
+    /// Room for the texts of all messages that wait, in bytes.
+    texts: Arc<Semaphore>,
+    /// Room for what connections ask and are answered.
+    room: Room,
     /// Taking a connection out, or its deadline, closes it.
     connections: RefCell<Wheel<oneshot::Sender<()>>>,
     /// A request may have brought an earlier deadline.
     changed: Notify,
+}
+
+/// The text of a message, and its room.
+#[derive(Debug)]
+struct Text {
+    text: String,
+    _held: OwnedSemaphorePermit,
 }
 
 impl Serves {
@@ -103,6 +115,8 @@ impl Serves {
             ticks: Ticks::new(start, Duration::from_millis(1)),
             idle: hold.saturating_add(grace),
             hub: RefCell::new(Hub::new(Mode::hierarchical(), start, first as u64, hold, grace)),
+            texts: Arc::new(Semaphore::new(MOST_OF_ALL)),
+            room: Room::default(),
             connections: RefCell::new(Wheel::default()),
             changed: Notify::new(),
         }
@@ -137,15 +151,18 @@ impl Serves {
     fn open(self: &Rc<Self>, stream: TcpStream) {
         let (close, closed) = oneshot::channel();
         let key = self.connections.borrow_mut().schedule(self.idle_deadline(), close);
-        let serves = Rc::clone(self);
+        let (serves, share) = (Rc::clone(self), self.room.share());
         spawn_local(async move {
             let service = service_fn(|request| {
                 serves.connections.borrow_mut().reschedule(key, serves.idle_deadline());
-                serves.answer(request)
+                serves.answer(request, &share)
             });
+            let mut http = http1::Builder::new();
+            http.max_buf_size(MOST_BUFFERED);
             select! {
-                _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service) => {}
+                _ = http.serve_connection(TokioIo::new(stream), service) => {}
                 _ = closed => {}
+                () = share.closed() => {}
             }
             serves.connections.borrow_mut().cancel(key);
         });
@@ -158,13 +175,16 @@ impl Serves {
     async fn answer(
         &self,
         request: Request<Incoming>,
+        share: &Share,
     ) -> Result<Response<Full<Bytes>>, Infallible> {
         let query = request.uri().query().unwrap_or_default().as_bytes();
         let query: HashMap<String, String> = form_urlencoded::parse(query).into_owned().collect();
         Ok(match (request.method(), request.uri().path()) {
             (&Method::GET, "/") => page(),
-            (&Method::GET, "/poll") => self.poll(&query).await,
-            (&Method::POST, "/publish") => self.publish(query.get("to"), request.into_body()).await,
+            (&Method::GET, "/poll") => self.poll(&query, share).await,
+            (&Method::POST, "/publish") => {
+                self.publish(query.get("to"), request.into_body(), share).await
+            }
             (&Method::GET, "/waiting") => {
                 let waiting = self.hub.borrow().waiting();
                 let connections = self.connections.borrow().len();
@@ -177,7 +197,7 @@ impl Serves {
         })
     }
 
-    async fn poll(&self, query: &HashMap<String, String>) -> Response<Full<Bytes>> {
+    async fn poll(&self, query: &HashMap<String, String>, share: &Share) -> Response<Full<Bytes>> {
         let user = query.get("user").filter(|user| (1..=100).contains(&user.len()));
         let after = query.get("after").map_or(Ok(0), |after| after.parse());
         let (Some(user), Ok(after)) = (user, after) else {
@@ -188,24 +208,44 @@ impl Serves {
         self.changed.notify_one();
         match answer.await {
             Ok(Answer::Messages(messages)) => {
-                let messages: Vec<_> =
-                    messages.iter().map(|(number, text)| (number, &**text)).collect();
-                say(StatusCode::OK, &json!({ "messages": messages }))
+                // The rest is for the next poll, which tells that these came.
+                let mut room = MOST_ANSWERED;
+                let first = messages.iter().take_while(|(_, text)| {
+                    let is_first = room == MOST_ANSWERED;
+                    room = room.saturating_sub(text.text.len());
+                    is_first || 0 < room
+                });
+                let messages: Vec<_> = first.map(|(number, it)| (number, &*it.text)).collect();
+                let body = json!({ "messages": messages }).to_string();
+                match share.try_hold(body.len()) {
+                    Ok(held) => respond(StatusCode::OK, JSON, Bytes::from_owner(Kept(body, held))),
+                    Err(_) => no_room(),
+                }
             }
+            Ok(Answer::Full) => no_room(),
             Ok(Answer::Ahead(last)) => say(StatusCode::OK, &json!({ "last": last })),
             Ok(Answer::Reconnect) | Err(_) => say(StatusCode::OK, &json!({ "reconnect": true })),
             Ok(Answer::Replaced) => wrong(StatusCode::CONFLICT, "another poll of this user waits"),
         }
     }
 
-    async fn publish(&self, to: Option<&String>, body: Incoming) -> Response<Full<Bytes>> {
+    async fn publish(
+        &self,
+        to: Option<&String>,
+        body: Incoming,
+        share: &Share,
+    ) -> Response<Full<Bytes>> {
+        let Ok(_held) = share.try_hold(MOST_BYTES) else { return no_room() };
         let Ok(body) = Limited::new(body, MOST_BYTES).collect().await else {
             return wrong(StatusCode::PAYLOAD_TOO_LARGE, "a message has at most 16 KB");
         };
         let body = body.to_bytes();
-        let Ok(text) = str::from_utf8(&body).map(Arc::from) else {
+        let Ok(text) = str::from_utf8(&body).map(str::to_owned) else {
             return wrong(StatusCode::BAD_REQUEST, "a message is UTF-8");
         };
+        let room = Arc::clone(&self.texts).try_acquire_many_owned((text.len() + BESIDE) as u32);
+        let Ok(_held) = room else { return no_room() };
+        let text = Arc::new(Text { text, _held });
         let mut hub = self.hub.borrow_mut();
         let users = match to {
             Some(user) => vec![user.clone()],
@@ -223,11 +263,15 @@ fn page() -> Response<Full<Bytes>> {
 }
 
 fn say(status: StatusCode, value: &Value) -> Response<Full<Bytes>> {
-    respond(status, "application/json", value.to_string().into())
+    respond(status, JSON, value.to_string().into())
 }
 
 fn wrong(status: StatusCode, right: &str) -> Response<Full<Bytes>> {
     say(status, &json!({ "error": right }))
+}
+
+fn no_room() -> Response<Full<Bytes>> {
+    wrong(StatusCode::SERVICE_UNAVAILABLE, "there is no room: try again later")
 }
 
 fn respond(status: StatusCode, kind: &'static str, body: Bytes) -> Response<Full<Bytes>> {
@@ -236,4 +280,21 @@ fn respond(status: StatusCode, kind: &'static str, body: Bytes) -> Response<Full
     response.expect("the headers are valid")
 }
 
+/// An answer, and its room until it is written.
+struct Kept(String, #[expect(dead_code, reason = "dropping it gives the room back")] Held);
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+const JSON: &str = "application/json";
+/// Of a message.
 const MOST_BYTES: usize = 16 * 1_024;
+/// What a text takes beside its bytes.
+const BESIDE: usize = 256;
+/// About as many bytes of texts are in one answer: in JSON a byte takes up to six.
+const MOST_ANSWERED: usize = 128 * 1_024;
+/// Of a connection, for a request that comes and an answer that goes.
+const MOST_BUFFERED: usize = 16 * 1_024;
