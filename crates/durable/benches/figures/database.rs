@@ -99,8 +99,8 @@ impl Work {
         Ok(Self { client, rows, wal, files, cpu })
     }
 
-    /// Returns rows read, milliseconds of the processor for 1,000, bytes of WAL, for each timeout;
-    /// and temporary files. And the milliseconds of the processor alone.
+    /// Returns a row of the table: rows read per timeout, milliseconds of the processor per 1,000
+    /// timeouts, bytes of WAL per timeout, temporary files. And the milliseconds alone.
     fn end(mut self, timeouts: u64) -> Result<(String, Option<f64>)> {
         let cpu = processor(&mut self.client).zip(self.cpu);
         let used = cpu.map(|(now, before)| (now - before) * 1e6 / timeouts as f64);
@@ -152,7 +152,7 @@ fn processor(client: &mut Client) -> Option<f64> {
     Some(ticks as f64 / 100.0)
 }
 
-/// Takes what is due of all workers, and remembers how late it was.
+/// Threads that take the due timeouts of all workers, and remember how late each was.
 struct Consumers {
     threads: Vec<thread::JoinHandle<Vec<Duration>>>,
     came: Arc<AtomicU64>,
@@ -208,7 +208,8 @@ fn schedule(timer: &DurableTimer, rate: u64, time: Duration) -> Result<u64> {
     Ok(commits.into_iter().map(|commit| u64::from(commit.wait().is_ok())).sum())
 }
 
-/// Puts rows by SQL, due at `deadline`, in milliseconds since 1970 with `n` for their number.
+/// Puts `count` rows by SQL. `deadline` is an expression in milliseconds since 1970; in it, `n` is
+/// the number of the row.
 fn fill(client: &mut Client, kind: &str, count: u64, deadline: &str, payload: &str) -> Result<()> {
     client.batch_execute(&format!(
         "insert into tickwheel_due (name, deadline, payload)
@@ -224,7 +225,7 @@ pub(crate) fn head() {
     println!("|---|---|---|---|---|---|");
 }
 
-/// So many are overdue when the first worker comes.
+/// `count` timeouts are overdue when the first worker connects.
 pub(crate) fn backlog(url: &str, count: u64) -> Result<()> {
     let place = Place::new(url, "backlog")?;
     fill(&mut place.client()?, "overdue", count, "n", HUNDRED_BYTES)?;
@@ -253,7 +254,7 @@ fn goal(goal: &str, is_met: bool) {
     println!("{}: {goal}", if is_met { "met" } else { "MISSED" });
 }
 
-/// So many are due within a second, for several numbers of workers.
+/// `count` timeouts are due within a second, for several numbers of workers.
 pub(crate) fn workers(url: &str, count: u64) -> Result<()> {
     let mut cpu = Vec::new();
     for workers in [1, 2, 4, 8] {
@@ -265,7 +266,8 @@ pub(crate) fn workers(url: &str, count: u64) -> Result<()> {
     Ok(())
 }
 
-/// So many are due within a second. Returns how many fired per second, and the CPU of the database.
+/// `count` timeouts are due within a second. Returns how many fired per second, and the CPU of the
+/// database.
 fn rush(url: &str, workers: usize, count: u64) -> Result<(f64, Option<f64>)> {
     let place = Place::new(url, "workers")?;
     let mut client = place.client()?;
@@ -291,7 +293,7 @@ fn rush(url: &str, workers: usize, count: u64) -> Result<(f64, Option<f64>)> {
     Ok((rate, cpu))
 }
 
-/// 10,000 due per second for ten seconds, and so many pending.
+/// 10,000 timeouts are due per second for ten seconds, and `pending` more are far away.
 pub(crate) fn late(url: &str, pending: u64) -> Result<()> {
     let place = Place::new(url, "late")?;
     let mut client = place.client()?;
@@ -319,7 +321,7 @@ pub(crate) fn late(url: &str, pending: u64) -> Result<()> {
     Ok(())
 }
 
-/// So many dead rows are kept by a foreign snapshot.
+/// A foreign snapshot keeps `count` dead rows.
 pub(crate) fn dead(url: &str, count: u64) -> Result<()> {
     let place = Place::new(url, "dead")?;
     let (mut dump, mut client) = (place.client()?, place.client()?);
@@ -332,7 +334,7 @@ pub(crate) fn dead(url: &str, count: u64) -> Result<()> {
     let began = Instant::now();
     let timers = [DurableTimer::connect(&place.url)?];
     let consumers = Consumers::start(&timers);
-    // All partitions have been read once some of each have come.
+    // When some timeouts of each partition have come, all partitions have been read.
     let probes = schedule(&timers[0], 1_000, Duration::from_secs(1))?;
     consumers.end(probes);
     let first = began.elapsed();
@@ -342,8 +344,8 @@ pub(crate) fn dead(url: &str, count: u64) -> Result<()> {
     let mut late = consumers.end(count_live);
     let p99 = quantile(&mut late, 0.99);
     println!(
-        "| {count} dead, all partitions read after {:.2} s, then 1,000/s for 90 s: {} of {count_live} came, \
-         late {}, {} errors | | {} |",
+        "| {count} dead, all partitions read after {:.2} s, then 1,000/s for 90 s: \
+         {} of {count_live} came, late {}, {} errors | | {} |",
         first.as_secs_f64(),
         late.len(),
         quantiles(late),
@@ -386,8 +388,8 @@ pub(crate) fn locked(url: &str) -> Result<()> {
     Ok(())
 }
 
-/// One of two workers hears no more, from a phase of a call on: before what it asks reaches the
-/// database, which is what a host does that vanishes, or before the answer.
+/// One of two workers hears nothing more from a phase of a call on. Either its question no longer
+/// reaches the database, as when its host vanishes, or the answer no longer reaches the worker.
 pub(crate) fn silent(url: &str) -> Result<()> {
     let lease = Duration::from_secs(2);
     let (mut latest, mut reached) = (Duration::ZERO, 0);
@@ -426,7 +428,7 @@ pub(crate) fn silent(url: &str) -> Result<()> {
     Ok(())
 }
 
-/// Passes on what comes, until it sees the words of a phase: then it swallows all.
+/// A proxy that passes on all bytes until it sees the words of a phase, and none after that.
 struct Proxy {
     url: String,
     at: Arc<Mutex<Option<(&'static str, bool)>>>,
@@ -478,11 +480,11 @@ fn pass(
     }
 }
 
-/// 20,000 overdue of 60 KB, and a consumer that takes each.
+/// 20,000 timeouts of 60 KB are overdue, and a consumer takes each.
 pub(crate) fn payload(url: &str) -> Result<()> {
     let place = Place::new(url, "payload")?;
     fill(&mut place.client()?, "large", 20_000, "n", "convert_to(repeat('x', 60000), 'UTF8')")?;
-    // From here the most that was resident.
+    // The most that was resident counts from here.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     let before = memory();
     let began = Instant::now();
@@ -502,7 +504,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 const LEASE: Duration = Duration::from_secs(10);
 const HUNDRED_BYTES: &str = "convert_to(rpad(n::text, 100, 'x'), 'UTF8')";
 
-/// What tells a statement of each phase.
+/// Words of the statement of each phase.
 const PHASES: [&str; 7] = [
     "insert into tickwheel_worker",
     "for no key update",

@@ -8,20 +8,21 @@ use tickwheel::{Key, Mode, Wheel};
 use super::pause::Pause;
 use crate::store::{Lease, Position, Row};
 
-/// The rows that are near. It may be cleared at any time, to be loaded anew.
+/// The rows that are near. The keeper may clear them at any time and load them again.
 #[derive(Debug)]
 pub(super) struct Front {
     /// Rows that were due long ago and are read by and by: a backlog.
     pub(super) past: Rows,
     /// All other rows.
     pub(super) present: Rows,
-    /// They take turns, so that what becomes due does not wait for a backlog.
+    /// Whether the next row comes from `past`. Past and present take turns, so that a timeout that
+    /// becomes due does not wait for a backlog.
     is_turn_of_past: bool,
-    /// So do the oldest and the newest of what is to be read of the past.
+    /// Whether the oldest unread rows are read next. They and the newest ones take turns too.
     is_turn_of_oldest: bool,
     /// Where the row of a name is.
     keys: HashMap<Arc<str>, Near>,
-    /// How far the rows of each partition are known. One that is not here is not known at all.
+    /// How far the rows of each partition are known. Of a partition without a place, none is known.
     places: HashMap<u32, Place>,
 }
 
@@ -40,32 +41,32 @@ struct Near {
     key: Key,
 }
 
-/// How far the rows of a partition are known: those that are, are near or in flight. Positions and
-/// not times, because there may be more rows of one deadline than a page holds.
+/// How far the rows of a partition are known. Each known row is near or in flight. The limits are
+/// positions and not times, because one deadline may have more rows than a page.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    /// Another owner may have handed out what is known under another epoch.
+    /// The epoch of the lease. Under another epoch, another owner may have handed out these rows.
     pub(super) epoch: u64,
-    /// Of the rows whose deadline is before `recent`, all but these are known. They are read by and
-    /// by, because the past of a store may take long to read.
+    /// The rows before `recent` that are not known. The keeper reads them bit by bit, because the
+    /// past of a store may take long to read.
     unread: Vec<Unread>,
     pub(super) recent: u64,
-    /// Of the other rows, those at or before this position are known.
+    /// Rows from `recent` to this position are known.
     pub(super) loaded: Position,
-    /// Nothing more to load up to this deadline.
+    /// Up to this deadline nothing is left to load.
     pub(super) complete_until: u64,
-    /// The past is to be read once more when it has been read.
+    /// Whether the past begins again when it has been read to its end.
     again: bool,
-    /// How often it was, and began again.
+    /// How often the past began again.
     ends: u64,
 }
 
-/// Rows of the past that are not known: those after a position and before a deadline.
+/// Rows of the past that are not known: all rows after a position and before a deadline.
 #[derive(Clone, Debug)]
 pub(super) struct Unread {
     pub(super) after: Position,
     pub(super) before: u64,
-    /// While it cannot be read, all else is.
+    /// How long to wait after these rows could not be read. All other rows are read meanwhile.
     pub(super) pause: Pause,
 }
 
@@ -78,7 +79,7 @@ impl Unread {
         Position::before(self.before) <= self.after
     }
 
-    /// Returns whether these are the rows of one deadline, which were tried alone and failed.
+    /// Returns whether these rows have one deadline, were read alone, and failed.
     fn is_damaged(&self) -> bool {
         0 < self.pause.failures && self.before <= self.after.deadline + 1
     }
@@ -89,7 +90,8 @@ impl Unread {
 }
 
 impl Place {
-    /// Of what was due before `now` that of the time since `recent` is read first.
+    /// Makes the place of a partition of which nothing is known. Of the rows before `now`, those
+    /// since `recent` are read first.
     pub(super) fn new(epoch: u64, recent: u64, now: u64) -> Self {
         let loaded = Position::before(now);
         let mut place = Self {
@@ -106,19 +108,20 @@ impl Place {
         place
     }
 
-    /// Returns whether there is a past to read. What is damaged may stay so, and does not count.
+    /// Returns whether there is a past to read. Damaged rows do not count, because they may stay.
     pub(super) fn is_behind(&self) -> bool {
         !self.unread.iter().all(Unread::is_damaged)
     }
 
-    /// Lets what comes after this position and before that deadline be read by and by.
+    /// Makes the rows after this position and before that deadline a part of the past.
     pub(super) fn put_behind(&mut self, after: Position, recent: u64) {
         self.recent = recent.max(self.recent);
         self.loaded = self.loaded.clone().max(Position::before(self.recent));
         self.add(Unread::new(after, self.recent));
     }
 
-    /// Takes how far the rows after this position have been read now. False: they were moved.
+    /// Takes up to where the rows after this position have been read. Returns `false` if no unread
+    /// rows begin at this position any more.
     pub(super) fn read_behind(&mut self, after: &Position, end: Position) -> bool {
         let Some(at) = self.unread.iter().position(|unread| unread.after == *after) else {
             return false;
@@ -139,7 +142,8 @@ impl Place {
         true
     }
 
-    /// What comes after this position could not be read: if `all` is false, that of its deadline.
+    /// Notes that the rows after this position could not be read; without `all`, only those of its
+    /// deadline.
     pub(super) fn fail_behind(&mut self, after: &Position, all: bool, now: u64, longest: u64) {
         let found = self.unread.iter_mut().find(|unread| unread.after == *after);
         let Some(unread) = found else { return };
@@ -152,8 +156,8 @@ impl Place {
         }
     }
 
-    /// Lets all be read once more that is before `now`. What is being read of the past is read to
-    /// its end first: if this comes again and again, it would else never be.
+    /// Lets all rows before `now` be read once more. The keeper first reads the past to its end.
+    /// Otherwise it would never reach the end if this were called again and again.
     pub(super) fn read_again(&mut self, recent: u64, now: u64) {
         self.recent = now.max(self.recent);
         self.loaded = self.loaded.clone().min(Position::before(self.recent));
@@ -186,7 +190,7 @@ impl Place {
         }
     }
 
-    /// Adds what is not known, to what overlaps with it.
+    /// Adds unread rows, and joins them with unread rows that overlap.
     fn add(&mut self, mut new: Unread) {
         if new.is_empty() {
             return;
@@ -221,7 +225,7 @@ impl Front {
         *self = Self::new();
     }
 
-    /// Drops all rows, to be read again. What is behind them stays known.
+    /// Drops all rows, so that they are read again. Where no row was, the place stays known.
     pub(super) fn drop_rows(&mut self) {
         let places = std::mem::take(&mut self.places);
         let dropped = std::mem::replace(self, Self { places, ..Self::new() });
@@ -237,25 +241,25 @@ impl Front {
         }
     }
 
-    /// Keeps what is known under these leases.
+    /// Forgets the places of all other leases.
     pub(super) fn retain(&mut self, is_held: impl Fn(Lease) -> bool) {
         self.places.retain(|&partition, place| is_held(Lease { partition, epoch: place.epoch }));
     }
 
-    /// Returns how far the rows of a partition are known, to be moved. If nothing is, what is due
-    /// before `now` is read by and by, that since `recent` first.
+    /// Returns the place of a partition. If there is none, makes one: the rows due before `now` are
+    /// the past, and those since `recent` are read first.
     pub(super) fn begin(&mut self, lease: Lease, recent: u64, now: u64) -> &mut Place {
         self.places.entry(lease.partition).or_insert_with(|| Place::new(lease.epoch, recent, now))
     }
 
-    /// Returns how far the rows of this lease are known, to be moved.
+    /// Returns the place of the partition of this lease.
     pub(super) fn place(&mut self, lease: Lease) -> Option<&mut Place> {
         self.places.get_mut(&lease.partition).filter(|place| place.epoch == lease.epoch)
     }
 
-    /// Returns what of the past is read next: by turns the newest that is unread and the oldest, of
-    /// the partitions that were read least often, and in the order of the positions. What could not
-    /// be read is tried again alone.
+    /// Returns the part of the past to read next, in the order of positions. The newest unread rows
+    /// and the oldest take turns, and partitions that were read least often come first. Rows that
+    /// could not be read are tried again alone.
     pub(super) fn next_unread(&mut self, now: u64) -> Vec<(Lease, Unread)> {
         let all = self.places.iter().flat_map(|(&partition, place)| {
             let lease = Lease { partition, epoch: place.epoch };
@@ -297,7 +301,7 @@ impl Front {
         self.places.get(&partition).map_or(0, |place| place.complete_until)
     }
 
-    /// Whether the row is at or before what is known of its partition.
+    /// Returns whether the row is within what is known of its partition.
     pub(super) fn reaches(&self, row: &Row) -> bool {
         self.places.get(&row.partition).is_some_and(|place| row.position() <= place.loaded)
     }
@@ -331,7 +335,7 @@ impl Front {
         self.keys.insert(name, Near { is_past, key });
     }
 
-    /// Removes the row of this name, if it has this number or none is asked for.
+    /// Removes the row of this name; with a number, only if the row has that number.
     pub(super) fn remove(&mut self, name: &Arc<str>, number: Option<u64>) {
         let Some(&Near { is_past, key }) = self.keys.get(name) else { return };
         let rows = self.queue(is_past);
@@ -353,8 +357,8 @@ impl Front {
         Some(row)
     }
 
-    /// Drops the far half of the past or of the present: of the one that takes more bytes. All of
-    /// it is in the store.
+    /// Drops the far half of the past or of the present, whichever has more bytes. The store still
+    /// has all of these rows.
     pub(super) fn halve(&mut self) {
         let rows = if self.present.bytes < self.past.bytes { &self.past } else { &self.present };
         let mut positions: Vec<Position> = rows.iter().map(Row::position).collect();
@@ -408,7 +412,7 @@ impl Rows {
     }
 }
 
-/// So many parts of the past of a partition are told apart.
+/// The most parts of unread rows of one partition. More parts are joined.
 const MOST_UNREAD: usize = 16;
 
 #[cfg(test)]

@@ -1,25 +1,24 @@
-//! Reading the past in parts: one that outlasts its time, or that the store refuses, is made
-//! smaller.
+//! Reading the past in parts. A part becomes smaller if it takes too long or the store refuses it.
 
 use crate::Error;
 use crate::store::{Limit, Loaded, Position, Start};
 
 /// How much of the past one statement reads.
 ///
-/// What is dead in the database takes time and is not seen, so how much can be read in time is
-/// found by trying. So is what cannot be read at all: the part that has it becomes smaller, until
-/// it is one row of one partition.
+/// Dead rows take time and are not seen, so the size of a part that can be read in time is found by
+/// trying. A row that cannot be read is found in the same way: the part that has the row becomes
+/// smaller, until it is one row of one partition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stretch {
-    /// So many partitions at once.
+    /// How many partitions one statement reads.
     partitions: usize,
-    /// Up to this deadline there is little.
+    /// Up to this deadline there are few rows.
     sparse_until: u64,
-    /// And after it, so many milliseconds of deadlines can be read.
+    /// How many milliseconds of deadlines one statement reads after that deadline.
     span: u64,
-    /// So many rows.
+    /// How many rows one statement reads.
     rows: usize,
-    /// So many parts were not too much, one after another.
+    /// How many parts, one after another, were not too much.
     calm: u32,
 }
 
@@ -35,7 +34,7 @@ pub(crate) struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// The first deadline: partitions come in the order of what is unread.
+    /// Returns the first deadline. The partition of which the oldest rows are unread is the first.
     fn first(&self) -> u64 {
         self.from[0].after.deadline
     }
@@ -45,7 +44,7 @@ impl Stretch {
     pub(crate) const ALL: Self =
         Self { partitions: usize::MAX, sparse_until: 0, span: u64::MAX, rows: usize::MAX, calm: 0 };
 
-    /// Returns what to read of these partitions now, of so many milliseconds of a call.
+    /// Returns the part to read of these partitions now. The whole call may take `call` ms.
     pub(crate) fn part<'a>(
         &self,
         from: &'a [Start],
@@ -57,14 +56,14 @@ impl Stretch {
         let until = first.saturating_add(self.span).max(self.sparse_until).min(until);
         let count = from.iter().take_while(|start| start.after.deadline <= until).count();
         let from = &from[..count.clamp(1, self.partitions)];
-        // It cannot be much less. The call ends after the statement.
+        // The part cannot be much smaller, and the call must end after the statement.
         let is_least = until <= first && from.len() == 1;
         let time = if is_least { LONGEST } else { TIME };
         let limit = Limit { rows: limit.rows.min(self.rows), ..limit };
         Part { from, until, limit, time: time.min(call / 3 * 2) }
     }
 
-    /// Takes what came of reading that part, and returns what is known of all these partitions now.
+    /// Takes the result of reading `part`, and returns what is known of all partitions of `from`.
     pub(crate) fn take(
         &mut self,
         part: Part<'_>,
@@ -74,7 +73,7 @@ impl Stretch {
     ) -> Loaded {
         let mut loaded = match read {
             Ok(loaded) if !loaded.damaged.is_empty() => {
-                // It was made smaller for these, and they are set aside.
+                // The parts became smaller because of these rows, which are set aside now.
                 *self = Self::ALL;
                 loaded
             }
@@ -94,8 +93,8 @@ impl Stretch {
         loaded
     }
 
-    /// Asks for more the next time, if this was not too much a few times: otherwise what was asked
-    /// for only ever becomes less. If it is too much then, little time is lost.
+    /// Makes the next part larger if the last few parts were not too much. Otherwise parts would
+    /// only ever become smaller. If the larger part is too much, little time is lost.
     fn took(&mut self, part: Part<'_>, is_whole: bool) {
         let (first, until) = (part.first(), part.until);
         self.calm = self.calm.saturating_add(1);
@@ -116,13 +115,13 @@ impl Stretch {
         }
     }
 
-    /// Asks for less the next time, because this was too much. Returns the error if it cannot be
-    /// less.
+    /// Makes the next part smaller, because this part was too much. Returns the error if the part
+    /// cannot be smaller.
     fn failed(&mut self, part: Part<'_>, error: Error) -> Option<Error> {
         let first = part.first();
         if part.from.len() == 1 && part.until <= first && part.limit.rows <= 1 {
             if self.rows <= 1 {
-                // It was made so small for these. Of others it need not be so.
+                // The parts became so small because of this row. Other rows need no such parts.
                 *self = Self::ALL;
             }
             return Some(error);
@@ -139,13 +138,14 @@ impl Stretch {
     }
 }
 
-/// Parts that are not too much before more is asked for.
+/// After so many parts that were not too much, the next part is larger.
 const CALM: u32 = 4;
 
-/// In milliseconds: other calls wait for it.
+/// How many milliseconds a part may take, because other calls wait for it.
 const TIME: u64 = 40;
 
-/// For a millisecond of deadlines. What becomes due meanwhile is late by so much.
+/// How many milliseconds a part of one deadline may take. What becomes due meanwhile is late by
+/// that time.
 const LONGEST: u64 = 250;
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ use crate::values::{check, check_name, deadline, lock};
 /// A timer whose timeouts survive the process.
 ///
 /// Far timeouts rest in a store, ordered by deadline. A thread loads them into a timing wheel as
-/// their time nears, and hands them out when they are due. Memory goes by what is near.
+/// their time nears, and hands them out when they are due. Only the near ones take memory.
 ///
 /// A timeout has a name. [`schedule`](Self::schedule) of a name that is pending moves it, so
 /// scheduling again is harmless and is also how a timeout is moved.
@@ -127,8 +127,8 @@ impl DurableTimer {
 
     /// Schedules a timeout, or moves the one that has this name.
     ///
-    /// `at` is rounded up to a millisecond. One in the past is due at once. The [`Commit`] tells
-    /// whether the name was [`New`](Scheduled::New).
+    /// `at` is rounded up to a millisecond. A deadline in the past is due at once. The [`Commit`]
+    /// tells whether the name was [`New`](Scheduled::New).
     ///
     /// # Errors
     ///
@@ -150,8 +150,8 @@ impl DurableTimer {
 
     /// Cancels the timeout of this name.
     ///
-    /// The [`Commit`] tells whether it was pending. After [`Cancelled::Cancelled`] it is never
-    /// handed out.
+    /// The [`Commit`] tells whether the timeout was pending. After [`Cancelled::Cancelled`] it is
+    /// never handed out.
     ///
     /// # Errors
     ///
@@ -176,8 +176,8 @@ impl DurableTimer {
         self.recv_until(None)
     }
 
-    /// Blocks the thread as [`recv`](Self::recv) does, for so long at most. `None`: nothing was due
-    /// in that time, or the timer was closed.
+    /// Blocks the thread as [`recv`](Self::recv) does, but no longer than `timeout`. `None`: no
+    /// timeout was due in that time, or the timer was closed.
     ///
     /// # Errors
     ///
@@ -235,7 +235,7 @@ impl DurableTimer {
 
     /// Returns the pending timeout of this name. Blocks until the store has answered.
     ///
-    /// It sees a change for certain after the [`Commit`] of that has completed.
+    /// It sees a change for certain once the [`Commit`] of that change has completed.
     ///
     /// # Errors
     ///
@@ -282,10 +282,12 @@ impl DurableTimer {
     /// and closes the store.
     ///
     /// A consumer that never settles makes this wait without end, so a thread that holds a [`Due`]
-    /// must settle or drop it first, and a task calls [`close_async`](Self::close_async): this
-    /// blocks the thread that other tasks may need to settle theirs. What is pending stays in the store. Other workers have it at
-    /// once, but for the partitions in which consumers still hold something: those they have when
-    /// that is settled, or after a lease.
+    /// must settle or drop it first. A task must call [`close_async`](Self::close_async) instead:
+    /// this call blocks the thread on which other tasks may have to settle theirs.
+    ///
+    /// Pending timeouts stay in the store. Other workers take the partitions over at once. If
+    /// consumers still hold a timeout of a partition, others take that partition over when it is
+    /// settled, or after a lease.
     ///
     /// # Errors
     ///
