@@ -222,5 +222,6 @@ begin
     end loop;
 end
 $$;
--- The join in it is one of as many as are put.
+-- The join in it is one of as many as are put, and their payloads have room in memory.
 alter function tickwheel_put(text[], bigint[], bytea[]) set enable_hashjoin = on;
+alter function tickwheel_put(text[], bigint[], bytea[]) set work_mem = '8MB';

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use tickwheel_durable::{Cancelled, DurableTimer, PostgresStore, Scheduled};
+use tickwheel_durable::{Cancelled, Due, DurableTimer, PostgresStore, Scheduled};
 
 use super::live::{schedule, take_all};
 use super::{HOUR, now, take, until, worker};
@@ -22,6 +22,13 @@ fn whatever_a_database_is_set_to_nothing_fails() {
     let names = schedule(&timer, "due", 2_000);
     take_all(&[&timer], names);
     let far = now() + HOUR;
+    let large: Vec<_> =
+        (0..30).map(|n| timer.schedule(&format!("{n}"), far, &[7; 60_000])).collect();
+    for commit in large {
+        commit.unwrap().wait().unwrap();
+    }
+    assert_eq!(timer.iter().count(), 30);
+    (0..30).for_each(|n| drop(timer.cancel(&format!("{n}"))));
     let put = || timer.schedule("far", far, &[0, 92, 39, 255]).unwrap().wait().unwrap();
     assert_eq!((put(), put()), (Scheduled::New, Scheduled::Moved));
     let row = timer.get("far").unwrap().unwrap();
@@ -66,7 +73,8 @@ fn what_stops_all_for_a_while_is_told_and_all_comes_after_it() {
         set("set default_transaction_read_only = on", "reset default_transaction_read_only"),
         both("revoke all on tickwheel_due from worker", "grant all on tickwheel_due to worker"),
         both(
-            "alter table tickwheel_due enable row level security",
+            "alter table tickwheel_due enable row level security;
+             create policy house on tickwheel_due using (name like 'd%')",
             "alter table tickwheel_due disable row level security",
         ),
         raise("53100", "tickwheel_due", "the disk is full"),
@@ -125,6 +133,40 @@ fn a_table_that_is_locked_for_longer_than_a_lease_loses_nothing() {
             }
         }
     }
+}
+
+#[test]
+fn tables_that_are_rewritten_while_a_worker_runs_lose_nothing() {
+    let Some(server) = Server::start() else { return };
+    let url = server.tables();
+    let timer = worker(&url, Duration::from_secs(10));
+    let mut names = schedule(&timer, "first", 50);
+    let held: Vec<Due> = (0..50).map(|_| take(&timer)).collect();
+    let mut sql = client(&url);
+    let soon = now() + Duration::from_secs(1);
+    for n in 0..50 {
+        timer.schedule(&format!("second {n}"), soon, b"").unwrap().wait().unwrap();
+        names.insert(format!("second {n}"));
+    }
+    for statement in [
+        "vacuum full",
+        "reindex table tickwheel_due",
+        "cluster tickwheel_due using tickwheel_due_order",
+        "alter table tickwheel_due add column note text default ''",
+        "alter table tickwheel_due alter column note type varchar(9)",
+        "analyze",
+        "vacuum freeze",
+    ] {
+        sql.batch_execute(statement).unwrap();
+        names.extend(schedule(&timer, statement, 10));
+    }
+    for due in held {
+        names.remove(due.name());
+        due.ack();
+    }
+    take_all(&[&timer], names);
+    until("all are acked", || timer.is_empty().unwrap());
+    timer.close().unwrap();
 }
 
 #[test]
