@@ -306,6 +306,11 @@ impl Front {
         self.places.get(&row.partition).is_some_and(|place| row.position() <= place.loaded)
     }
 
+    /// Returns whether the row belongs to the past.
+    pub(super) fn is_past(&self, row: &Row) -> bool {
+        self.places.get(&row.partition).is_some_and(|place| row.deadline < place.recent)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.keys.len()
     }
@@ -328,8 +333,7 @@ impl Front {
     pub(super) fn insert(&mut self, row: Row) {
         // In a damaged store a name may have two rows.
         self.remove(&row.name.clone(), None);
-        let place = self.places.get(&row.partition);
-        let is_past = place.is_some_and(|place| row.deadline < place.recent);
+        let is_past = self.is_past(&row);
         let name = row.name.clone();
         let key = self.queue(is_past).insert(row);
         self.keys.insert(name, Near { is_past, key });

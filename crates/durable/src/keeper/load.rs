@@ -25,12 +25,17 @@ impl<T> Keeper<T> {
 
     /// Whether there is room for more of the past. It may fill a quarter of the memory.
     pub(super) fn has_room_behind(&self) -> bool {
+        !self.closing
+            && self.known() < self.config.near_rows
+            && self.bytes() < self.config.near_bytes
+            && !self.has_full_past()
+    }
+
+    /// Whether no more of the past is read before some of it is handed out.
+    fn has_full_past(&self) -> bool {
         let (rows, bytes) = (self.config.near_rows, self.config.near_bytes);
         let past = &self.front.past;
-        !self.closing
-            && self.known() < rows
-            && self.bytes() < bytes
-            && (past.len() == 0 || past.len() <= rows / 8 && past.bytes <= bytes / 8)
+        0 < past.len() && (rows / 8 < past.len() || bytes / 8 < past.bytes)
     }
 
     /// Returns the partitions of which not all is known up to this deadline.
@@ -225,6 +230,11 @@ impl<T> Keeper<T> {
             };
             if self.front.reaches(&row) {
                 news = true;
+                if loaded.overflows && self.has_full_past() && self.front.is_past(&row) {
+                    // What the store has not told yet is due as well, and must find room.
+                    self.front.forget(row.partition, Position::before(row.deadline));
+                    continue;
+                }
             } else if full.contains(&row.partition) || self.is_filled() {
                 full.insert(row.partition);
                 continue;

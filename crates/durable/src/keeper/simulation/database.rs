@@ -433,8 +433,8 @@ pub(super) const GOOD: Manners = Manners {
 const LOCK: u64 = LEASE / 20;
 /// Rows that are read in a millisecond.
 const READ: u64 = 100;
-/// More than becomes visible in some seconds without a load.
-const NEWS: usize = 1_000;
+/// Half of what may be near, as in a real one.
+const NEWS: usize = 500;
 /// The longest a statement waits for a lock, or works.
 const STATEMENT: u64 = 30_000;
 /// When TCP says that nobody is there.

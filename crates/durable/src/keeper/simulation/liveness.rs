@@ -162,7 +162,13 @@ fn damage(database: &mut Database, time: u64) -> u64 {
 
 #[test]
 fn a_backlog_is_read_once_and_what_becomes_due_does_not_wait_for_it() {
-    for found in [run(ONE, backlog), run_after(backlog, ONE, |_, time| time)] {
+    let nothing = |_: &mut Database, time| time;
+    for found in [
+        run(ONE, backlog),
+        run_after(backlog, ONE, nothing),
+        // What becomes due is put with it, and the store has not told of it yet.
+        run_with(6, nothing, ONE, GOOD, backlog),
+    ] {
         assert!(found.read < 2.0 && found.late < 1_000, "{found:?}");
     }
     let found = run(ONE, rush);
