@@ -76,15 +76,16 @@ impl<T> Keeper<T> {
         call: CommitCall<T>,
         done: Done,
     ) {
-        let settled = self.flights.take_settled(call.settlements.len());
+        // The others are still the first: there was no time for them.
+        let settled = self.flights.take_settled(done.outcomes.len().min(call.settlements.len()));
         let mut fenced = Vec::new();
         for ((number, settled), outcome) in settled.into_iter().zip(done.outcomes) {
             let is_refused = matches!(outcome, Outcome::Refused(_));
             if !self.closing && (is_refused || outcome == Outcome::Locked) {
-                let (name, times) = self.flights.try_again(now, number, settled);
+                let (name, refused) = self.flights.try_again(now, (number, settled), is_refused);
                 // The longer it lasts, the rarer it is told.
                 if let Outcome::Refused(why) = outcome
-                    && times.is_power_of_two()
+                    && refused.is_power_of_two()
                 {
                     self.troubles.push(not_settled(&name, why));
                 }

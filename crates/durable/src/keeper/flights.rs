@@ -22,10 +22,12 @@ pub(super) struct Flights {
     pub(super) settled: VecDeque<(u64, Settled)>,
     /// When the first of `settled` came.
     pub(super) settled_since: u64,
-    /// What somebody else has locked in the store, by when it is tried again.
-    locked: BTreeMap<u64, Vec<(u64, Settled)>>,
-    /// How many are locked, those that are being tried again included.
-    locked_count: usize,
+    /// What is locked in the store or refused by it, by when it is tried again.
+    again: BTreeMap<u64, Vec<(u64, Settled)>>,
+    /// How many are held up so, those that are being tried again included.
+    held_up: usize,
+    /// Since when some are, or when it was told last.
+    held_up_since: u64,
 }
 
 #[derive(Debug)]
@@ -35,8 +37,9 @@ pub(super) struct Flight {
     pub(super) lease: Lease,
     pub(super) bytes: usize,
     pub(super) is_settled: bool,
-    /// How often it was locked or refused.
-    locked: u32,
+    /// How often it was locked or refused, and how often refused.
+    held_up: u32,
+    refused: u32,
 }
 
 impl Flights {
@@ -44,9 +47,18 @@ impl Flights {
         self.by_number.len()
     }
 
-    /// Returns how many are not locked in the store by somebody else.
-    pub(super) fn unlocked(&self) -> usize {
-        self.len() - self.locked_count
+    /// Returns how many are locked in the store or refused by it.
+    pub(super) fn held_up(&self) -> usize {
+        self.held_up
+    }
+
+    /// Whether some are held up for so long since the last time that this was so.
+    pub(super) fn are_held_up_for(&mut self, time: u64, now: Now) -> bool {
+        let is_long = 0 < self.held_up && self.held_up_since.saturating_add(time) <= now.steady;
+        if self.held_up == 0 || is_long {
+            self.held_up_since = now.steady;
+        }
+        is_long
     }
 
     /// Returns how many are of a partition.
@@ -71,7 +83,8 @@ impl Flights {
             lease,
             bytes: row.bytes(),
             is_settled: false,
-            locked: 0,
+            held_up: 0,
+            refused: 0,
         };
         self.bytes += flight.bytes;
         self.unsettled += 1;
@@ -94,34 +107,40 @@ impl Flights {
     }
 
     /// Lets the settlement of one that is locked in the store, or refused, be tried again. Returns
-    /// its name, and how often it was.
-    pub(super) fn try_again(&mut self, now: Now, number: u64, settled: Settled) -> (Arc<str>, u32) {
+    /// its name, and how often it was refused.
+    pub(super) fn try_again(
+        &mut self,
+        now: Now,
+        (number, settled): (u64, Settled),
+        is_refused: bool,
+    ) -> (Arc<str>, u32) {
         let flight = self.by_number.get_mut(&number).expect("it is in flight");
-        if flight.locked == 0 {
-            self.locked_count += 1;
+        flight.refused = flight.refused.saturating_add(u32::from(is_refused));
+        if flight.held_up == 0 {
+            self.held_up += 1;
             // Its payload was the consumer's.
             self.bytes -= std::mem::take(&mut flight.bytes);
         }
         // The commit has waited for the lock: the longer it was locked, the rarer are such waits.
-        let pause = LOCKED_PAUSE << flight.locked.min(4);
-        flight.locked = flight.locked.saturating_add(1);
+        let pause = AGAIN << flight.held_up.min(4);
+        flight.held_up = flight.held_up.saturating_add(1);
         // Many share one wait.
-        let again = (now.steady.saturating_add(pause) / LOCKED_PAUSE + 1) * LOCKED_PAUSE;
-        self.locked.entry(again).or_default().push((number, settled));
-        (flight.name.clone(), flight.locked)
+        let again = (now.steady.saturating_add(pause) / AGAIN + 1) * AGAIN;
+        self.again.entry(again).or_default().push((number, settled));
+        (flight.name.clone(), flight.refused)
     }
 
-    /// Takes up again what was locked.
+    /// Takes up again what was locked or refused.
     pub(super) fn take_up(&mut self, now: Now) {
-        while let Some(first) = self.locked.first_entry().filter(|first| *first.key() <= now.steady)
+        while let Some(first) = self.again.first_entry().filter(|first| *first.key() <= now.steady)
         {
             self.settled.extend(first.remove());
         }
     }
 
-    /// Returns when something that was locked is to be tried again.
+    /// Returns when something that was locked or refused is to be tried again.
     pub(super) fn tries_again_at(&self) -> Option<u64> {
-        self.locked.first_key_value().map(|(&again, _)| again)
+        self.again.first_key_value().map(|(&again, _)| again)
     }
 
     /// Forgets one that no consumer had taken, and returns its partition and its deadline.
@@ -141,7 +160,7 @@ impl Flights {
     pub(super) fn end(&mut self, number: u64) -> Flight {
         let flight = self.by_number.remove(&number).expect("it is in flight");
         self.bytes -= flight.bytes;
-        self.locked_count -= usize::from(0 < flight.locked);
+        self.held_up -= usize::from(0 < flight.held_up);
         let Entry::Occupied(mut count) = self.by_partition.entry(flight.lease.partition) else {
             unreachable!("each is counted")
         };
@@ -162,5 +181,5 @@ impl Flights {
     }
 }
 
-/// When the settlement of a locked row is tried again first, in milliseconds.
-const LOCKED_PAUSE: u64 = 250;
+/// When what is locked or refused is tried again first, in milliseconds.
+const AGAIN: u64 = 250;

@@ -63,7 +63,7 @@ impl<T> Keeper<T> {
 
     /// Whether fewer rows and bytes are in memory. The past does not count.
     fn is_below(&self, rows: usize, bytes: usize) -> bool {
-        self.front.present.len() + self.flights.unlocked() < rows
+        self.front.present.len() + self.flights.len() - self.flights.held_up() < rows
             && self.front.present.bytes + self.flights.bytes < bytes
     }
 

@@ -135,7 +135,7 @@ impl<T> Keeper<T> {
 
     /// Whether settlements can wait: the keeper will look by itself soon.
     pub(crate) fn lingers(&self) -> bool {
-        self.is_pending || !self.flights.settled.is_empty() && self.has_room_for_flights()
+        self.is_pending || !self.flights.settled.is_empty() && self.has_room_to_fly()
     }
 
     /// Why what was to be settled or given back at the end was not.
@@ -287,6 +287,10 @@ impl<T> Keeper<T> {
         self.flights.unsettled
     }
 
+    pub(crate) fn held_up(&self) -> usize {
+        self.flights.held_up()
+    }
+
     pub(crate) fn partitions(&self) -> usize {
         self.tenure.epochs.len()
     }
@@ -297,7 +301,7 @@ impl<T> Keeper<T> {
     }
 
     /// What was settled and is not committed comes again after a crash, so that is bounded too; of
-    /// what somebody else has locked there may be more. So are bytes: what becomes due has room
+    /// what is locked in the store or refused by it there may be more. So are bytes: what becomes due has room
     /// beside them.
     fn has_room_to_fly(&self) -> bool {
         !self.closing
@@ -307,9 +311,13 @@ impl<T> Keeper<T> {
 
     /// Whether there is room for more, whoever holds what there is.
     fn has_room_for_flights(&self) -> bool {
-        self.flights.unlocked() < self.config.in_flight * 2
-            && self.flights.len() < (self.config.near_rows / 4).max(self.config.in_flight * 2)
+        self.flights.len() - self.flights.held_up() < self.config.in_flight * 2
+            && self.flights.len() < self.most_flights()
             && (self.flights.len() == 0 || self.flights.bytes < self.config.near_bytes / 4)
+    }
+
+    fn most_flights(&self) -> usize {
+        (self.config.near_rows / 4).max(self.config.in_flight * 2)
     }
 
     /// Whether a look may find more: what is in flight comes with it again.
@@ -367,6 +375,13 @@ impl<T> Keeper<T> {
             self.recall(outbox);
             self.tenure.clear();
             self.forget();
+        }
+        if self.flights.are_held_up_for(HELD, now) && !self.closing {
+            let (count, most) = (self.flights.held_up(), self.most_flights());
+            self.troubles.push(Error::store(
+                format!("settle {count} timeouts"),
+                format!("they are locked or refused; of {most} that are, all others wait too"),
+            ));
         }
         // Consumers that hold something may be long about it.
         if outbox.len() == self.flights.unsettled {
@@ -546,7 +561,8 @@ impl<T> Keeper<T> {
     }
 }
 
-/// How long consumers may settle nothing before it is told, in milliseconds.
+/// How long consumers may settle nothing, or the store not what they did, before it is told, in
+/// milliseconds.
 const HELD: u64 = 60_000;
 
 #[cfg(test)]

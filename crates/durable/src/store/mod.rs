@@ -75,7 +75,7 @@ pub trait Store: Send {
     }
 
     /// Applies all `settlements` and then all `changes`, in one transaction, and says for each what
-    /// came of it. No two settlements are of one name.
+    /// came of it.
     ///
     /// A store must guarantee:
     ///
@@ -395,7 +395,8 @@ impl From<&Row> for Replaced {
 /// What [`Store::commit`] returns.
 #[derive(Clone, Debug, Default)]
 pub struct Done {
-    /// What came of each settlement.
+    /// What came of each settlement, in order. The last of many may be missing, but not all, because
+    /// there was no time for them: they are to be asked for again.
     pub outcomes: Vec<Outcome>,
     /// What came of each change, in order. An error is of that change alone. The last of many may
     /// be missing, because there was no time for them: they are to be asked for again.
@@ -413,7 +414,8 @@ pub enum Outcome {
     Fenced,
     /// Somebody else has locked the row. Nothing was done; it is to be tried again.
     Locked,
-    /// The store refuses it, and says why. Nothing was done; it is to be tried again.
+    /// The store refuses it, or it takes too long, and says why. Nothing was done; it is to be tried
+    /// again.
     Refused(String),
 }
 

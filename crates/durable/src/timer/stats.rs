@@ -14,6 +14,10 @@ pub struct Stats {
     pub in_flight: usize,
     /// Of those, the ones that no consumer has taken.
     pub waiting: usize,
+    /// Timeouts that are settled and cannot be committed, because somebody else has locked them in
+    /// the store or it refuses that. When they are a quarter of [`near`](crate::Builder::near),
+    /// nothing more is handed out.
+    pub held_up: usize,
     /// Partitions that this timer owns.
     pub partitions: usize,
     /// Timeouts handed out.
@@ -72,6 +76,7 @@ impl Stats {
             ("near_bytes", self.near_bytes as f64),
             ("in_flight", self.in_flight as f64),
             ("waiting", self.waiting as f64),
+            ("held_up", self.held_up as f64),
             ("partitions", self.partitions as f64),
             ("commit_seconds_sum", self.commit_time.as_secs_f64()),
             ("commit_seconds_max", self.commit_time_max.as_secs_f64()),

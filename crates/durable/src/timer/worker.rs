@@ -223,6 +223,7 @@ impl Worker {
             near_bytes: self.keeper.bytes(),
             in_flight: self.keeper.in_flight(),
             waiting: 0,
+            held_up: self.keeper.held_up(),
             partitions: self.keeper.partitions(),
             handed_out: counts.handed_out,
             acked: counts.acked,

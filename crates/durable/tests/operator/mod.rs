@@ -41,7 +41,7 @@ fn of_many_that_are_cancelled_each_is_told_though_one_is_locked_and_the_time_is_
     let url = server.tables();
     let (mut other, mut client) = (client(&url), client(&url));
     // So that the last are left for a second commit.
-    client.batch_execute(&slow(0.35)).unwrap();
+    client.batch_execute(&slow(0.3)).unwrap();
     client
         .batch_execute(
             "select tickwheel_schedule('order ' || n, now() + interval '1 h', '')

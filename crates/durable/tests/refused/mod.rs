@@ -11,6 +11,18 @@ use super::live::{schedule, take_all};
 use super::{HOUR, now, received, take, until, worker};
 use crate::server::{Server, client};
 
+/// A worker with this lease, and what it tells of errors.
+fn told_worker(url: &str, lease: Duration) -> (DurableTimer, Arc<Mutex<Vec<String>>>) {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let heard = told.clone();
+    let store = PostgresStore::connect(url).unwrap().lease(lease);
+    let timer = DurableTimer::builder()
+        .on_error(move |error| heard.lock().unwrap().push(error.to_string()))
+        .open_store(store)
+        .unwrap();
+    (received(timer), told)
+}
+
 #[test]
 fn what_the_database_refuses_to_settle_holds_up_its_name_alone_and_is_told() {
     let Some(server) = Server::start() else { return };
@@ -37,14 +49,7 @@ fn what_the_database_refuses_to_settle_holds_up_its_name_alone_and_is_told() {
         (trigger("raise 'not today' using errcode = '40001'"), no_trigger, "not today"),
     ] {
         let url = server.database();
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let heard = told.clone();
-        let store = PostgresStore::connect(&url).unwrap().lease(Duration::from_secs(10));
-        let timer = DurableTimer::builder()
-            .on_error(move |error| heard.lock().unwrap().push(error.to_string()))
-            .open_store(store)
-            .unwrap();
-        let timer = received(timer);
+        let (timer, told) = told_worker(&url, Duration::from_secs(10));
         schedule(&timer, "good", 100);
         schedule(&timer, "bad", 2);
         let held: Vec<Due> = (0..102).map(|_| take(&timer)).collect();
@@ -77,6 +82,43 @@ fn what_the_database_refuses_to_settle_holds_up_its_name_alone_and_is_told() {
         });
         timer.close().unwrap();
     }
+}
+
+#[test]
+fn acks_that_take_longer_than_a_call_may_are_settled_by_and_by_also_by_a_timer_that_closes() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let (timer, told) = told_worker(&url, Duration::from_secs(3));
+    let held = |name: &str, count: u64| -> Vec<Due> {
+        schedule(&timer, name, count);
+        (0..count).map(|_| take(&timer)).collect()
+    };
+    let all = [held("slow", 300), held("stuck", 1)];
+    let mut sql = client(&url);
+    sql.batch_execute(
+        "create function slow() returns trigger language plpgsql as $$ begin
+           perform pg_sleep(case when old.name like 'stuck %' then 9 else 0.01 end);
+           return old;
+         end $$;
+         create trigger slow before delete on tickwheel_due for each row
+           when (old.name like 's%') execute function slow()",
+    )
+    .unwrap();
+    all.into_iter().flatten().for_each(Due::ack);
+    until("all others are acked", || timer.stats().acked == 300);
+    take_all(&[&timer], schedule(&timer, "later", 20));
+    let is_told = |told: &String| told.contains("stuck 0") && told.contains("timeout");
+    until("it is told", || told.lock().unwrap().iter().any(is_told));
+    assert_eq!(timer.cancel("stuck 1").unwrap().wait().unwrap(), Cancelled::Unknown);
+    sql.batch_execute("alter table tickwheel_due disable trigger slow").unwrap();
+    until("nothing is left", || timer.is_empty().unwrap());
+
+    let all = held("slow again", 60);
+    sql.batch_execute("alter table tickwheel_due enable trigger slow").unwrap();
+    all.into_iter().for_each(Due::ack);
+    timer.close().unwrap();
+    let left = "select count(*) from tickwheel_due";
+    assert_eq!(sql.query_one(left, &[]).unwrap().get::<_, i64>(0), 0);
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub(super) struct Database {
     locks: HashMap<Arc<str>, u64>,
     /// Names whose rows a trigger keeps, and until when.
     refused: HashMap<Arc<str>, u64>,
+    /// Names whose rows take long to settle: how long, and until when.
+    slow: HashMap<Arc<str>, (u64, u64)>,
     /// When the workers that wait for such a lock let go of their partitions.
     shared: HashMap<u32, u64>,
     /// The deadlines of deleted rows that a foreign snapshot keeps, sorted, by partition. `None`:
@@ -73,6 +75,8 @@ pub(super) struct Manners {
     /// A settlement of a row that somebody has locked is left out, to be tried again; a change
     /// fails alone.
     pub(super) skips_locked: bool,
+    /// Of what takes long is settled what there is time for.
+    pub(super) settles_in_parts: bool,
     /// A call that takes longer than a third of the lease is given up.
     pub(super) gives_up: bool,
     /// What of the past takes too long to read is read in smaller stretches.
@@ -96,6 +100,7 @@ impl Database {
             manners: GOOD,
             locks: HashMap::new(),
             refused: HashMap::new(),
+            slow: HashMap::new(),
             shared: HashMap::new(),
             dead: None,
             seen: HashMap::new(),
@@ -119,6 +124,11 @@ impl Database {
     /// A trigger keeps the row of this name until then.
     pub(super) fn refuse(&mut self, name: &str, until: u64) {
         self.refused.insert(name.into(), until);
+    }
+
+    /// A trigger takes so long for the row of this name until then.
+    pub(super) fn slow(&mut self, name: &str, time: u64, until: u64) {
+        self.slow.insert(name.into(), (time, until));
     }
 
     /// A foreign snapshot keeps what is deleted from now on.
@@ -361,6 +371,7 @@ impl Database {
     pub(super) fn commit(&mut self, time: u64, call: &CommitCall<Arc<str>>) -> (Done, u64) {
         self.locks.retain(|_, until| time < *until);
         self.refused.retain(|_, until| time < *until);
+        self.slow.retain(|_, (_, until)| time < *until);
         let waits = |name: &Arc<str>| self.locks.get(name).map_or(0, |until| until - time);
         let settled = call.settlements.iter().map(|settlement| waits(&settlement.held.name));
         let changed = call.changes.iter().map(|change| waits(&change.name));
@@ -370,7 +381,8 @@ impl Database {
             for settlement in call.settlements.iter().filter(|_| 0 < wait) {
                 self.shared.insert(settlement.held.lease.partition, time + wait);
             }
-            return (self.apply(call, |_| false), wait);
+            let (done, took) = self.apply(call, |_| false);
+            return (done, wait + took);
         }
         let locked: Vec<Arc<str>> = self.locks.keys().cloned().collect();
         let is_locked = settled.chain(changed).any(|wait| 0 < wait);
@@ -379,19 +391,35 @@ impl Database {
         if !call.settlements.is_empty() {
             wait += self.old_partitions / READ;
         }
-        (self.apply(call, |name| locked.contains(name)), wait)
+        let (done, took) = self.apply(call, |name| locked.contains(name));
+        (done, wait + took)
     }
 
     fn apply(
         &mut self,
         call: &CommitCall<Arc<str>>,
         is_locked: impl Fn(&Arc<str>) -> bool,
-    ) -> Done {
+    ) -> (Done, u64) {
         let mut done = Done::default();
+        let takes = |name| self.slow.get(name).map_or(0, |&(time, _)| time);
+        let all: u64 = call.settlements.iter().map(|settled| takes(&settled.held.name)).sum();
+        // The group has failed before it is done in parts.
+        let limit = if self.manners.settles_in_parts { LEASE / 18 } else { LEASE / 3 };
+        let failed = if limit < all { limit } else { 0 };
+        if 0 < failed && !self.manners.settles_in_parts {
+            return (done, LEASE);
+        }
+        let mut took = 0;
         for settlement in &call.settlements {
             let name = &settlement.held.name;
+            if limit < took {
+                break;
+            }
+            let time = self.slow.get(name).map_or(0, |&(time, _)| time);
+            took += time.min(limit + 1);
             let outcome = match self.refused.contains_key(name) {
                 _ if is_locked(name) => Outcome::Locked,
+                _ if limit < time => Outcome::Refused("it takes too long".to_owned()),
                 true => Outcome::Refused("a trigger".to_owned()),
                 false => self.tables.settle(settlement),
             };
@@ -409,7 +437,7 @@ impl Database {
                 false => Ok(self.tables.change(change)),
             });
         }
-        done
+        (done, failed + took)
     }
 
     /// Puts a row as somebody does who is no worker.
@@ -422,6 +450,7 @@ pub(super) const GOOD: Manners = Manners {
     goes_on: true,
     shares_limit: true,
     skips_locked: true,
+    settles_in_parts: true,
     gives_up: true,
     asks_for_less: true,
     reads_together: true,

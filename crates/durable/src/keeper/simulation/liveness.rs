@@ -484,6 +484,56 @@ fn hundreds_of_names_that_are_locked_or_refused_hold_up_no_other() {
     }
 }
 
+/// More than there may be in flight, so that those that are left wait for them.
+#[test]
+fn names_that_are_locked_or_refused_for_long_are_told_once_a_minute() {
+    let mut simulation = Simulation::calm(seed(), ONE);
+    simulation.pass(LEASE * 2);
+    let (time, database) = (simulation.time, &mut simulation.databases[0]);
+    for n in 0..300 {
+        let name = format!("{n}");
+        database.put(&Change::put(&name, time + database.clock, &[]));
+        match n % 2 {
+            0 => database.lock(&name, time + 200_000),
+            _ => database.refuse(&name, time + 200_000),
+        }
+    }
+    simulation.pass(58_000);
+    assert_eq!((simulation.told.fired, simulation.told.held_up), (250, 0));
+    simulation.pass(140_000);
+    assert_eq!((simulation.told.fired, simulation.told.held_up), (250, 3));
+    simulation.pass(10_000);
+    assert_eq!((simulation.told.fired, simulation.databases[0].tables.len()), (300, 0));
+    simulation.pass(70_000);
+    assert_eq!(simulation.told.held_up, 3, "nothing is held up any more");
+}
+
+/// A trigger takes longer than a call may.
+fn slow(database: &mut Database, time: u64) -> u64 {
+    database.put(&Change::put("slow", time + database.clock + 100, &[]));
+    database.slow("slow", LEASE, time + 20_000);
+    time + 20_000
+}
+
+/// A trigger takes a little for each of many.
+fn slow_together(database: &mut Database, time: u64) -> u64 {
+    for n in 0..100 {
+        let name = format!("slow {n}");
+        database.put(&Change::put(&name, time + database.clock + 100, &[]));
+        database.slow(&name, 20, u64::MAX);
+    }
+    time
+}
+
+#[test]
+fn acks_that_take_longer_than_a_call_may_hold_up_no_other_for_long() {
+    let found = run(ONE, slow);
+    assert!(found.late < 1_000 && (found.epochs, found.left) == (0, 0), "{found:?}");
+    // What was settled takes seconds.
+    let found = run(ONE, slow_together);
+    assert!(found.late < LEASE * 3 && (found.epochs, found.left) == (0, 0), "{found:?}");
+}
+
 /// A millisecond has very many rows, and to send one takes five.
 #[test]
 fn a_millisecond_of_many_rows_is_read_over_a_slow_link() {
@@ -536,6 +586,14 @@ fn without_any_one_of_the_manners_something_is_found() {
             0 < run_with(seed, overdue_and_dead, size, manners, nothing).left
         });
     }
+    in_any("an ack that takes long is refused", &|seed| {
+        let manners = Manners { settles_in_parts: false, ..GOOD };
+        1_000 <= run_with(seed, nothing, ONE, manners, slow).late
+    });
+    in_any("of acks that take long some are committed", &|seed| {
+        let manners = Manners { settles_in_parts: false, ..GOOD };
+        LEASE * 3 <= run_with(seed, nothing, ONE, manners, slow_together).late
+    });
     in_any("what is damaged is found by asking for less", &|seed| {
         let manners = Manners { asks_for_less: false, ..GOOD };
         1_000 <= run_with(seed, nothing, ONE, manners, damage).late

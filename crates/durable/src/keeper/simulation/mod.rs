@@ -96,6 +96,7 @@ struct Told {
     pauses: u64,
     cuts: u64,
     given_up: u64,
+    held_up: usize,
     late: Vec<u64>,
     /// By number: when a timeout was taken first, and how late that was.
     fired_at: HashMap<u64, (u64, u64)>,
@@ -449,13 +450,20 @@ fn close_tells_that_the_last_ack_was_not_committed() {
 fn what_the_store_refuses_is_tried_again_and_told_more_and_more_rarely() {
     let (mut keeper, mut outbox) = holds_one();
     keeper.settle(now(2), 1, Settled::Ack);
-    let (mut refused, mut told) = (0, Vec::new());
+    let (mut locked, mut refused, mut told) = (0, 0, Vec::new());
     let mut at = 10;
     while refused < 20 {
         match keeper.poll(now(at), &mut outbox) {
             Some(Call::Commit(call)) => {
-                refused += 1;
-                let outcomes = vec![Outcome::Refused("a trigger".to_owned())];
+                // How often it was locked before does not count.
+                let outcome = if locked < 3 {
+                    locked += 1;
+                    Outcome::Locked
+                } else {
+                    refused += 1;
+                    Outcome::Refused("a trigger".to_owned())
+                };
+                let outcomes = vec![outcome];
                 let done = Done { outcomes, changed: Vec::new() };
                 keeper.answer(now(at), &mut outbox, Answer::Commit(call, Ok(done)));
                 told.extend(keeper.troubles.drain(..).map(|_| refused));
@@ -469,7 +477,8 @@ fn what_the_store_refuses_is_tried_again_and_told_more_and_more_rarely() {
             None => at = keeper.wake(now(at)).max(at + 1),
         }
     }
-    assert_eq!(told, [1, 2, 4, 8, 16]);
+    // And once a minute how many are held up.
+    assert_eq!(told, [1, 2, 4, 8, 16, 16]);
     assert_eq!(outbox.len(), 0, "it is in flight");
 }
 

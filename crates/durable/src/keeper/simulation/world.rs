@@ -431,7 +431,8 @@ impl Simulation {
 
     fn reply(&mut self, seat: usize, told: &mut Told) {
         let Seat { keeper, database, id, .. } = &mut self.seats[seat];
-        keeper.troubles.clear();
+        let held_up = |error: &Error| error.to_string().contains("locked or refused");
+        told.held_up += keeper.troubles.drain(..).filter(held_up).count();
         let replies = std::mem::take(&mut keeper.replies);
         if replies.is_empty() {
             return;

@@ -3,11 +3,14 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row};
 
+use super::CONFLICTS;
 use super::connect::Guard;
 use crate::store::{Change, Done, Outcome, Settlement};
+use crate::values::milliseconds;
 
 /// A connection to the database, or to a pooler that lends one for each transaction: no statement
 /// has a name, and no setting outlives its transaction.
@@ -66,29 +69,35 @@ impl Connection {
         self.client.query_typed_one(statement, parameters).await
     }
 
-    /// Commits all, but the last changes for which there is no time, or nothing if a row is locked
-    /// or anything is refused.
+    /// Commits all, but the last changes for which there is no time, or nothing if a row is locked,
+    /// or anything is refused or takes long.
     pub(super) async fn commit(
         &self,
         settlements: &[Settlement],
         changes: &[Change],
     ) -> Result<Done, Error> {
-        self.begin().await?;
+        self.begin_for(milliseconds(self.limit / PARTS)).await?;
         let mut done = Done { outcomes: self.settle(settlements).await?, changed: Vec::new() };
         let began = Instant::now();
         for run in runs(changes) {
-            if !done.changed.is_empty() && self.limit / 6 < began.elapsed() {
+            if !done.changed.is_empty() && self.limit / PARTS < began.elapsed() {
                 break;
             }
             done.changed.extend(self.change(run).await?);
         }
-        self.end().await?;
+        // What is checked at the end of a commit has this time too. The wait for a standby has all
+        // there is: where the server ends that, it says that all is well.
+        let limit = milliseconds(self.limit).max(1);
+        self.execute(&format!(
+            "set constraints all immediate; set local statement_timeout = {limit}; commit"
+        ))
+        .await?;
         Ok(done)
     }
 
     /// Commits what it can, after [`commit`](Self::commit) failed. It leaves out only the rows that
-    /// another transaction has locked, what the server refuses, and the last for which there is no
-    /// time.
+    /// another transaction has locked, what the server refuses or has too little time for though it
+    /// is alone, and the last for which there is no time.
     pub(super) async fn commit_what_can_be(
         &self,
         settlements: &[Settlement],
@@ -98,18 +107,19 @@ impl Connection {
         self.begin().await?;
         // The failed commit has waited for the locks already. What is checked at the end of a
         // commit would fail all of it.
-        let alone = "set local lock_timeout = 5; set constraints all immediate; savepoint part";
-        self.execute(alone).await?;
+        self.execute("set local lock_timeout = 5; set constraints all immediate").await?;
         let settled = self.in_parts(
             vec![settlements],
             async |part| {
                 let work = async |free: &[Settlement]| self.settle(free).await;
                 self.unlocked(part, |settled| &settled.held.name, |_| Outcome::Locked, work).await
             },
-            |_, error| Outcome::Refused(words(&error)),
+            |_, error| match is_locked(&error) {
+                true => Outcome::Locked,
+                false => Outcome::Refused(words(&error)),
+            },
         );
-        let mut outcomes = settled.await?;
-        outcomes.resize(settlements.len(), Outcome::Locked);
+        let outcomes = settled.await?;
         let changed = self.in_parts(
             runs(changes).flat_map(|run| run.chunks(PART)).collect(),
             async |part| {
@@ -124,9 +134,12 @@ impl Connection {
         Ok(Done { outcomes, changed })
     }
 
-    /// Does this work in parts, after each of which a savepoint is made. A part in which something
-    /// is refused is halved, until what is refused is alone. The last parts may be missing, because
-    /// there was no time for them.
+    /// Does this work in parts, before each of which a savepoint is made. A part in which something
+    /// is refused or takes long is halved, until that is alone. The last parts may be missing,
+    /// because there was no time for them; the first is not.
+    ///
+    /// The times are such that all ends within the limit: a group that fails, and twice ten halves
+    /// and one that is alone. One alone has as long as a group.
     async fn in_parts<A, R>(
         &self,
         mut left: Vec<&[A]>,
@@ -135,23 +148,28 @@ impl Connection {
     ) -> Result<Vec<R>, Error> {
         let began = Instant::now();
         let mut done = Vec::new();
+        let mut end = "";
         left.retain(|part| !part.is_empty());
         left.reverse();
         while let Some(part) = left.pop() {
-            if !done.is_empty() && self.limit / 6 < began.elapsed() {
+            if !done.is_empty() && self.limit / PARTS < began.elapsed() {
                 // Else the call would end, and with it what is done.
                 break;
             }
+            let parts = if part.len() == 1 { PARTS } else { PARTS * 8 };
+            let time = milliseconds(self.limit / parts).max(1);
+            let begin = format!("{end}savepoint part; set local statement_timeout = {time}");
+            self.execute(&begin).await?;
             let error = match work(part).await {
                 Ok(parts) => {
-                    self.execute("release part; savepoint part").await?;
+                    end = "release part; ";
                     done.extend(parts);
                     continue;
                 }
                 Err(error) if error.as_db_error().is_none() => return Err(error),
                 Err(error) => error,
             };
-            self.execute("rollback to part").await?;
+            end = "rollback to part; release part; ";
             if let [one] = part {
                 done.push(refused(one, error));
             } else {
@@ -160,6 +178,7 @@ impl Connection {
                 left.extend([second, first]);
             }
         }
+        self.execute(end).await?;
         Ok(done)
     }
 
@@ -202,6 +221,12 @@ fn runs(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
     })
 }
 
+/// Whether somebody else has locked it, who may not have its row but another.
+fn is_locked(error: &Error) -> bool {
+    let locked = [&SqlState::LOCK_NOT_AVAILABLE, &CONFLICTS[0], &CONFLICTS[1]];
+    error.code().is_some_and(|state| locked.contains(&state))
+}
+
 /// Returns what the server said: the driver says "db error" and leaves the rest to its source.
 fn words(error: &Error) -> String {
     error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string)
@@ -234,6 +259,9 @@ fn begin(limit: Duration) -> String {
          set local enable_nestloop = on; set local jit = off; set local row_security = off;"
     )
 }
+
+/// A group has this part of the limit, and what is alone too.
+const PARTS: u32 = 6;
 
 const LOCKED: &str = "somebody else has locked it";
 

@@ -67,6 +67,8 @@ pub struct PostgresStore {
     /// What the last load has seen.
     seen: Seen,
     stretch: Stretch,
+    /// So many settlements are committed at once.
+    settles: usize,
 }
 
 impl Drop for PostgresStore {
@@ -149,6 +151,7 @@ impl PostgresStore {
             ahead: Ahead::new(),
             seen: Seen::default(),
             stretch: Stretch::ALL,
+            settles: usize::MAX,
         })
     }
 
@@ -264,15 +267,21 @@ impl Store for PostgresStore {
     }
 
     fn commit(&mut self, settlements: &[Settlement], changes: &[Change]) -> Result<Done, Error> {
-        self.run("commit to", async |connection| {
+        let most = settlements.len().min(self.settles);
+        let settlements = &settlements[..most];
+        let done = self.run("commit to", async |connection| {
             match connection.commit(settlements, changes).await {
-                // Something is locked or refused: all else is not.
+                // Something is locked or refused, or takes long: all else does not.
                 Err(error) if error.as_db_error().is_some() => {
                     connection.commit_what_can_be(settlements, changes).await
                 }
                 done => done,
             }
-        })
+        });
+        // Where they take long, so many that there is time for them.
+        let settled = done.as_ref().map_or(most / 2, |done| done.outcomes.len());
+        self.settles = if settled < most { settled.max(1) } else { self.settles.saturating_mul(2) };
+        done
     }
 
     fn get(&mut self, name: &str) -> Result<Option<Row>, Error> {
