@@ -42,13 +42,13 @@
 //!    costs. The median of the quotients lies in an interval by the order of the samples alone.
 //!    The confidence of 99 % is that of the answer: it holds for the intervals of all modes, each
 //!    time that the study looks at them. The more modes, the more groups it takes.
-//! 4. A configuration is recommended if all of its interval is below 1 and its median below 0.955.
-//!    The median need only be below 0.98 where the counted work is below 0.95, and must be below
-//!    0.95 where the counted work is above 1.05. Configurations whose medians are within 5 % of each
-//!    other cost the same, and time does not choose between them: the one of the least counted work
-//!    is taken, and of those whose counts are also within 5 % the smallest wheel, a hierarchical one
-//!    before a hashed one. That choice is the same in every run. If no configuration is
-//!    recommended so, the default is, with the words that there is no such difference, or that the
+//! 4. A configuration is better than the default if all of its interval is below 1 and its median
+//!    below 0.955. The median need only be below 0.98 where the counted work is below 0.95, and must
+//!    be below 0.95 where the counted work is above 1.05. Time does not choose between the best of
+//!    these and those whose medians are within 5 % of it: the one of the least counted work is
+//!    recommended, and of those whose counts are within 5 %, too, the smallest wheel, a hierarchical
+//!    one before a hashed one. That choice is the same in every run. If no configuration is better,
+//!    the default is recommended, with the words that there is no such difference, or that the
 //!    rounds cannot tell.
 
 mod delays;
@@ -439,15 +439,18 @@ impl Study {
         (steps, candidate.mode.is_hashed(), candidate.mode.buckets())
     }
 
-    /// Returns the configurations that are better than the baseline, and cost the same as the best of
-    /// them.
+    /// Returns the configurations that cost the same as the best of those that are surely better than
+    /// the baseline; none if no configuration surely is.
+    ///
+    /// The machine decides how wide an interval is. So a configuration that costs the same as one
+    /// that is sure need not be sure itself.
     fn alike(&self) -> impl Iterator<Item = &Candidate> {
-        let better = || {
-            let better = self.with_finding(Finding::Better);
-            better.filter_map(|it| Some((it, it.quotient()?.median)))
-        };
-        let most = judge::alike(better().map(|(_, median)| median));
-        better().filter(move |&(_, median)| median <= most).map(|(it, _)| it)
+        let median = |it: &Candidate| it.quotient().map_or(f64::INFINITY, |at| at.median);
+        let best = self.with_finding(Finding::Better).map(median).min_by(f64::total_cmp);
+        self.others().filter(move |it| {
+            median(it) < self.border(it)
+                && best.is_some_and(|best| judge::is_alike(median(it), best))
+        })
     }
 
     /// Returns the configuration that the others are compared with, if it came to the end: the
@@ -490,9 +493,13 @@ impl Study {
 
     /// Returns the configurations beside the baseline of which the rounds say this.
     fn with_finding(&self, wanted: Finding) -> impl Iterator<Item = &Candidate> {
-        let contenders = self.contenders().into_iter().filter(|&number| number != self.baseline);
-        let contenders = contenders.map(|number| &self.candidates[number]);
-        contenders.filter(move |candidate| self.finding(candidate) == wanted)
+        self.others().filter(move |candidate| self.finding(candidate) == wanted)
+    }
+
+    /// Returns the configurations that are measured beside the baseline.
+    fn others(&self) -> impl Iterator<Item = &Candidate> {
+        let others = self.contenders().into_iter().filter(|&number| number != self.baseline);
+        others.map(|number| &self.candidates[number])
     }
 
     fn finding(&self, candidate: &Candidate) -> Finding {
