@@ -111,7 +111,10 @@ pub(crate) fn say(message: impl Display) {
 
 /// A number from 1 on, as a person writes it.
 fn operations(text: &str) -> Result<usize, String> {
-    let expected = || "expected a whole number from 1 on, as in `500000`, `1_000_000` or `1e6`";
+    const MOST: usize = usize::MAX;
+    let expected = || {
+        format!("expected a whole number from 1 to {MOST}, as in `500000`, `1_000_000` or `1e6`")
+    };
     let plain = text.replace('_', "");
     let (digits, zeros) = plain.split_once(['e', 'E']).unwrap_or((&plain, "0"));
     let number = match (digits.parse::<usize>(), zeros.parse::<u32>()) {
@@ -120,5 +123,5 @@ fn operations(text: &str) -> Result<usize, String> {
         }
         _ => None,
     };
-    number.filter(|&number| 0 < number).ok_or_else(|| expected().into())
+    number.filter(|&number| 0 < number).ok_or_else(expected)
 }

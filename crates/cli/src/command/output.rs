@@ -14,6 +14,9 @@ pub(crate) struct OutputFile {
 
 impl OutputFile {
     pub(crate) fn parse(name: &str) -> Result<Self, String> {
+        if name.is_empty() || name == "-" {
+            return Err("expected the name of a file".into());
+        }
         let path = PathBuf::from(name);
         // A path forgets a separator at its end, and a dot behind it.
         if !path.file_name().and_then(OsStr::to_str).is_some_and(|last| name.ends_with(last)) {

@@ -2,7 +2,6 @@
 
 use crate::Failure;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,17 +12,21 @@ pub(crate) fn hidden() -> ProgressBar {
     ProgressBar::hidden()
 }
 
-/// Shows `progress` if there is a terminal to show it on, without a length if that is not known.
+/// Shows `progress` from here on, without a length if that is not known. Where there is no terminal
+/// it stays hidden.
 pub(crate) fn show(progress: &ProgressBar, length: Option<u64>, template: &str) {
-    if !io::stderr().is_terminal() {
-        return;
-    }
-    if let Some(length) = length {
-        progress.set_length(length);
+    // Another target would leave what the first has drawn.
+    if progress.is_hidden() {
+        progress.set_draw_target(ProgressDrawTarget::stderr());
+        progress.enable_steady_tick(Duration::from_millis(100));
     }
     progress.set_style(ProgressStyle::with_template(template).expect("the template is sound"));
-    progress.set_draw_target(ProgressDrawTarget::stderr());
-    progress.enable_steady_tick(Duration::from_millis(100));
+    // A reset would show it again after Ctrl-C has ended it.
+    progress.update(|state| {
+        state.set_pos(0);
+        length.into_iter().for_each(|length| state.set_len(length));
+    });
+    progress.reset_eta();
 }
 
 /// Shows the progress through `trace`.

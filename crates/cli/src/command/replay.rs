@@ -36,7 +36,8 @@ pub(crate) struct Replay {
 
     /// Stop a mode whose counted work costs more than this many times that of the cheapest mode;
     /// the others go on.
-    #[arg(long, value_name = "TIMES", default_value_t = 20)]
+    #[arg(long, value_name = "TIMES", default_value_t = 20,
+          value_parser = clap::value_parser!(u32).range(1..))]
     limit_slower: u32,
 
     #[command(flatten)]

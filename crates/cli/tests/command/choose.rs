@@ -319,7 +319,7 @@ fn arguments_are_checked_before_any_work() {
         (&["--max-lateness", "soon"], "expected a duration"),
         (&["--max-memory", "much"], "much"),
         (&["--wake-cost", "little"], "expected number"),
-        (&["--operations", "0"], "expected a whole number from 1 on"),
+        (&["--operations", "0"], "expected a whole number from 1 to "),
     ];
     for (arguments, message) in cases {
         let output = command(&[&[&*trace][..], arguments].concat()).output().unwrap();

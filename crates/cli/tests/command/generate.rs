@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use flate2::read::GzDecoder;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
@@ -70,6 +70,13 @@ fn the_same_seed_gives_the_same_trace() {
     assert_ne!(first, other);
     let default = text(&generate(&["year", "--operations", "3"]).stdout);
     assert_eq!(default, YEAR);
+}
+
+#[test]
+fn as_many_are_pending_as_asked_for() {
+    let trace = text(&generate(&["one-delay", "--operations", "1e3", "--pending", "7"]).stdout);
+    let keys: BTreeSet<_> = trace.lines().skip(1).filter_map(|it| it.split(',').nth(2)).collect();
+    assert_eq!(keys, ["0", "1", "2", "3", "4", "5", "6"].into());
 }
 
 /// In 4 GB of addresses, where all keys that there could be would take 64.
@@ -162,8 +169,8 @@ fn arguments_are_checked_before_any_work() {
     let nowhere = folder.path().join("nowhere/trace.csv");
     let cases: &[(&[&str], &str)] = &[
         (&["round"], "[possible values: short, one-delay, year, cancelled, bursts]"),
-        (&["short", "--operations", "0"], "expected a whole number from 1 on"),
-        (&["short", "--pending", "0"], "expected a whole number from 1 on"),
+        (&["short", "--operations", "0"], "expected a whole number from 1 to "),
+        (&["short", "--pending", "0"], "expected a whole number from 1 to "),
         (&["short", "--pending", "5e9"], "from 1 to 4294967295"),
         (&["short", "--seed", "x"], "invalid digit"),
         (&["short", "-o", nowhere.to_str().unwrap()], "nowhere"),

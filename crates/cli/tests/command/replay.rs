@@ -427,8 +427,9 @@ fn arguments_are_checked_before_any_work() {
         (&["--plot", folder.path().to_str().unwrap()], ".svg or .png"),
         (&["--limit-time", "soon"], "expected number"),
         (&["--max-memory", "much"], "much"),
-        (&["--operations", "0"], "expected a whole number from 1 on"),
-        (&["--operations", "1e99"], "expected a whole number from 1 on"),
+        (&["--operations", "0"], "expected a whole number from 1 to "),
+        (&["--operations", "1e99"], "expected a whole number from 1 to "),
+        (&["--limit-slower", "0"], "0 is not in 1.."),
         (&["--for", "me"], "timer"),
         (&["--plot", nowhere.to_str().unwrap()], "nowhere"),
     ];

@@ -103,20 +103,6 @@ fn a_mode_that_was_stopped_is_told() {
     assert!(page.contains(said), "{page}");
 }
 
-/// Of some thousand timeouts in one bucket, each tick looks at all.
-#[test]
-fn a_wheel_that_takes_too_long_is_left_out_of_the_page() {
-    let folder = TempDir::new().unwrap();
-    let file = folder.path().join("trace.csv");
-    let lines = (0..20_000).map(|key| format!("{key},schedule,{key},10000\n"));
-    fs::write(&file, format!("{HEADER}{}", lines.collect::<String>())).unwrap();
-    let page = page_with(&folder, &file, &["--mode", "hashed:1"]);
-    let said = "hashed:1 is not shown: it was stopped when it was over 20 times the work of \
-                hierarchical:64.";
-    assert!(page.contains(said), "{page}");
-    assert!(page.contains("<figure id=\"levels\"") && !page.contains("<figure id=\"rounds\""));
-}
-
 #[test]
 fn standard_input_and_a_file_give_the_same_page() {
     let folder = TempDir::new().unwrap();
@@ -201,12 +187,36 @@ fn wrong_input_leaves_no_page() {
     for (arguments, said) in [
         (&["trace.csv"][..], "--output"),
         (&["trace.csv", "-o", "report/"], "found a folder"),
+        (&["trace.csv", "-o", "-"], "expected the name of a file"),
+        (&["trace.csv", "-o", ""], "expected the name of a file"),
         (&["nowhere.csv", "-o", output.to_str().unwrap()], "no such file"),
     ] {
         let done = report(arguments);
         assert_eq!(done.status.code(), Some(2), "{arguments:?}");
         assert!(String::from_utf8_lossy(&done.stderr).contains(said), "{done:?}");
     }
+}
+
+/// A limit on the size of files is met like a full disk.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_told_and_leaves_no_page() {
+    let folder = TempDir::new().unwrap();
+    let (file, page) = (few_jobs(&folder), folder.path().join("report.html"));
+    let before = fs::read_dir(folder.path()).unwrap().count();
+    let line = "trap '' XFSZ; ulimit -f 8; exec \"$0\" report \"$1\" -o \"$2\" --limit-time 0s";
+    let [command, file] = [env!("CARGO_BIN_EXE_tickwheel").as_ref(), &*file];
+    let done = Command::new("sh").args(["-c", line]).args([command, file, &page]).output().unwrap();
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    assert!(String::from_utf8_lossy(&done.stderr).contains("report.html: "), "{done:?}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), before);
+
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tickwheel"));
+    command.arg("choose").arg(file).args(["--limit-time", "0s"]);
+    let done = command.stdout(full).output().unwrap();
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    assert!(String::from_utf8_lossy(&done.stderr).contains("standard output: "), "{done:?}");
 }
 
 /// Opens the page in Chromium, on a phone, a tablet and a desktop, light and dark: no errors, every
