@@ -17,7 +17,7 @@ pub enum Unfit {
         /// Whether the trace has no others.
         is_whole: bool,
     },
-    /// It ends while timeouts still become more.
+    /// It ends while the number of pending timeouts still grows.
     Short {
         /// The time from the first operation to the last, in ms.
         span_ms: u64,
@@ -135,8 +135,8 @@ impl fmt::Display for Unfit {
                 };
                 write!(
                     f,
-                    "{}: {percent} % of {its} timeouts are pending at {end}, and they still become \
-                     more. {lasts} {}, and delays are up to {}. ",
+                    "{}: {percent} % of {its} timeouts are pending at {end}, and their number \
+                     still grows. {lasts} {}, and delays are up to {}. ",
                     self.name(),
                     units::milliseconds(span_ms),
                     units::milliseconds(delay_ms),
@@ -168,9 +168,9 @@ const FEWEST_OPERATIONS: u64 = 1000;
 /// One operation in so many may be missing.
 const MOST_MISSING: u64 = 100;
 
-/// One timeout for so many operations may be pending at the end, if these still become more; and
+/// One timeout for so many operations may be pending at the end, if their number still grows; and
 /// one for so many timeouts without a word about it.
 const MOST_PENDING: u64 = 4;
 
-/// In the last quarter of the trace, the pending timeouts may become more by this factor.
+/// In the last quarter of the trace, the number of pending timeouts may grow by this factor.
 const MOST_GROWTH: (u64, u64) = (9, 10);

@@ -15,7 +15,7 @@ pub struct Interval {
     pub most: f64,
 }
 
-/// What the rounds say about a configuration beside the one that it is compared with.
+/// What the rounds say about a configuration, compared with the baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
     /// It costs less, by about [`COUNTS`] or more.
@@ -28,11 +28,12 @@ pub(super) enum Finding {
 
 impl Interval {
     /// Returns the interval of the median of `samples`, whatever their distribution is. Returns
-    /// None if they are too few: with [`CONFIDENCE`], none of so many intervals misses its median.
+    /// None if there are too few samples. With a probability of [`CONFIDENCE`], none of so many
+    /// `intervals` misses its median.
     ///
     /// Each sample is above the median with a probability of a half, so the number of samples above
-    /// it is binomial. That distribution says which of the sorted samples the median hardly lies
-    /// beyond.
+    /// the median is binomial. That distribution says between which of the sorted samples the
+    /// median lies.
     pub(super) fn of(samples: &[f64], intervals: usize) -> Option<Self> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -48,9 +49,9 @@ impl Interval {
     /// Judges the cost of a configuration, divided by that of another; [`border`] says how low this
     /// quotient has to be.
     ///
-    /// A configuration is better if it surely costs less, and probably less than the border. A rule
-    /// that is sure of both would miss modes that cost much less, because a busy machine widens the
-    /// interval.
+    /// A configuration is better if it surely costs less than the other, and probably less than the
+    /// border. A rule that asked to be sure of both would miss modes that cost much less, because a
+    /// busy machine widens the interval.
     pub(super) fn finding(quotient: Option<Self>, border: f64) -> Finding {
         match quotient {
             Some(quotient) if quotient.most < 1.0 && quotient.median < border => Finding::Better,
@@ -96,16 +97,16 @@ pub(super) fn steps(counted: f64, least: f64) -> u32 {
 }
 
 /// Returns the number of groups of rounds for so many intervals: the fewest that give
-/// [`CONFIDENCE`], so that each group has many rounds.
+/// [`CONFIDENCE`]. The fewer groups there are, the more rounds each has.
 pub(super) fn groups(intervals: usize) -> usize {
     1 + (intervals as f64 / (1.0 - CONFIDENCE)).log2().ceil() as usize
 }
 
-/// Returns the cost of a plan by each of so many groups of rounds. A round has the times of the
-/// parts of the plan.
+/// Returns the cost of a plan by each of so many groups of rounds. A round has a time for each part
+/// of the plan.
 ///
 /// Other programs only ever add to a time, so the least time of a part was disturbed least. The
-/// cost is the sum of these least times: a busy machine gives about the same as a quiet one.
+/// cost is the sum of these least times. A busy machine gives about the same sum as a quiet one.
 pub(super) fn costs(rounds: &[Vec<f64>], groups: usize) -> Vec<f64> {
     let costs = (0..groups.min(rounds.len())).map(|group| {
         let parts = 0..rounds[group].len();

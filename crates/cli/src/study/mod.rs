@@ -25,31 +25,31 @@
 //!
 //! # How
 //!
-//! Time is virtual: nothing sleeps. The operations become the calls of a wheel, worked out
-//! beforehand. Before each of them the wheel is driven as by a thread that sleeps until
-//! [`next_wake`](tickwheel::Wheel::next_wake), with the calls that a `Timer` makes, or those of a
-//! loop of your own: see [`Driver`]. After the last operation the wheel is driven on to the last
-//! timeout.
+//! Time is virtual: nothing sleeps. The study first turns the operations into the calls of a wheel.
+//! Before each call it drives the wheel like a thread that sleeps until
+//! [`next_wake`](tickwheel::Wheel::next_wake), with the calls of a `Timer` or those of a loop of
+//! your own: see [`Driver`]. After the last operation it drives the wheel to the last timeout.
 //!
-//! 1. A trace that has few operations, is too short for its delays, or has lost operations is told
-//!    before anything is measured: see [`Unfit`].
-//! 2. The work of each configuration is counted: wake-ups, timeouts handled, buckets visited, far
+//! 1. The study rejects a trace that has few operations, is too short for its delays, or has lost
+//!    operations. It says so before it measures anything: see [`Unfit`].
+//! 2. It counts the work of each configuration: wake-ups, timeouts handled, buckets visited, far
 //!    reads by a model of a cache, memory. These counts are the same on every machine, busy or not.
-//!    They choose the tick, and leave out what is hopeless.
-//! 3. What is left at that tick is measured, in processor time, side by side with the default in
-//!    rounds that alternate. Other programs only ever add to a time, so a group of rounds gives the
-//!    sum of the least times of all parts of the trace, and each group the quotient of two such
-//!    costs. The median of the quotients lies in an interval by the order of the samples alone.
-//!    The confidence of 99 % is that of the answer: it holds for the intervals of all modes, each
-//!    time that the study looks at them. The more modes, the more groups it takes.
-//! 4. A configuration is better than the default if all of its interval is below 1 and its median
-//!    below 0.955. The median need only be below 0.98 where the counted work is below 0.95, and must
-//!    be below 0.95 where the counted work is above 1.05. Time does not choose between the best of
-//!    these and those whose medians are within 5 % of it: the one of the least counted work is
-//!    recommended, and of those whose counts are within 5 %, too, the smallest wheel, a hierarchical
-//!    one before a hashed one. That choice is the same in every run. If no configuration is better,
-//!    the default is recommended, with the words that there is no such difference, or that the
-//!    rounds cannot tell.
+//!    They choose the tick, and leave out hopeless configurations.
+//! 3. It measures the other configurations at that tick, in processor time. Each round runs all of
+//!    them side by side with the default. Other programs only ever add to a time. So the cost by a
+//!    group of rounds is the sum of the least times of all parts of the trace, and each group gives
+//!    the quotient of two such costs. The median of the quotients lies in an interval that follows
+//!    from their order alone. With a confidence of 99 %, the intervals of all modes are right, each
+//!    time that the study looks at them. The more modes there are, the more groups that takes.
+//! 4. A configuration is better than the default if its median is below 0.955, and all of its
+//!    interval below 1. The median need only be below 0.98 where the counted work is below 0.95. It
+//!    must be below 0.95 where the counted work is above 1.05.
+//! 5. Time does not choose between the best configuration and those that cost about the same,
+//!    which is within 5 %. The study recommends the one of the least counted work. If the counts are
+//!    within 5 %, too, it recommends the smallest wheel, and a hierarchical one before a hashed one.
+//!    That choice is the same in every run.
+//! 6. If no configuration is better, the study recommends the default. It says that there is no
+//!    such difference, or that the rounds cannot tell.
 
 mod delays;
 mod fit;
@@ -144,8 +144,8 @@ pub struct Study {
     pub delays: Delays,
     /// Why the trace is unfit. If there is a reason, nothing was measured.
     pub unfit: Vec<Unfit>,
-    /// How many timeouts are pending at the end of the trace, if they are many and still become
-    /// more.
+    /// How many timeouts are pending at the end of the trace, if they are many and their number
+    /// still grows.
     pub growing: Option<u64>,
     /// What was studied.
     pub options: Options,
@@ -373,8 +373,8 @@ impl<'a> Laboratory<'a> {
     }
 
     /// Measures all configurations that may be as good as the baseline, side by side, until the
-    /// rounds tell. What surely costs no less is not measured any more, so that the others get its
-    /// time.
+    /// rounds tell. A configuration that surely costs no less is left out of later rounds, so that
+    /// the others get its time.
     fn measure(&self, study: &mut Study, plan: &Plan, progress: &mut dyn FnMut(Progress)) {
         let contenders = study.contenders();
         let mut left = contenders.clone();
@@ -430,8 +430,8 @@ impl Study {
     /// Returns the rank of a configuration among those that cost about the same. It is the same in
     /// every run, while the order of their times is chance.
     ///
-    /// Counted work comes first, then size: the larger a wheel is, the more its cost depends on what
-    /// else is in the caches.
+    /// Counted work comes first, then size. The larger a wheel is, the more its cost depends on the
+    /// other contents of the caches.
     fn rank(&self, candidate: &Candidate) -> (u32, bool, usize) {
         let counted = |number: usize| self.candidates[number].figures.counted_score;
         let least = self.contenders().into_iter().map(counted).fold(f64::INFINITY, f64::min);
@@ -439,11 +439,11 @@ impl Study {
         (steps, candidate.mode.is_hashed(), candidate.mode.buckets())
     }
 
-    /// Returns the configurations that cost the same as the best of those that are surely better than
-    /// the baseline; none if no configuration surely is.
+    /// Returns the configurations that cost the same as the best one that is surely better than the
+    /// baseline. Returns none if no configuration is surely better.
     ///
-    /// The machine decides how wide an interval is. So a configuration that costs the same as one
-    /// that is sure need not be sure itself.
+    /// A busy machine widens intervals. So a configuration need not be surely better itself if it
+    /// costs the same as one that is.
     fn alike(&self) -> impl Iterator<Item = &Candidate> {
         let median = |it: &Candidate| it.quotient().map_or(f64::INFINITY, |at| at.median);
         let best = self.with_finding(Finding::Better).map(median).min_by(f64::total_cmp);
@@ -506,13 +506,13 @@ impl Study {
         Interval::finding(candidate.quotient(), self.border(candidate))
     }
 
-    /// Below which quotient a configuration is taken.
+    /// Returns the quotient below which a configuration is taken.
     fn border(&self, candidate: &Candidate) -> f64 {
         let baseline = self.candidates[self.baseline].figures.counted_score;
         judge::border(candidate.figures.counted_score / baseline)
     }
 
-    /// The numbers of the configurations that are measured: the baseline first, and with it all
+    /// Returns the numbers of the configurations that are measured: the baseline first, then all
     /// modes at its tick that are not hopeless by counted work. Modes that the user gave are all
     /// measured.
     fn contenders(&self) -> Vec<usize> {

@@ -51,7 +51,7 @@ impl Study {
             }
             Answer::Unknown(unknown) => {
                 let names = list(unknown.iter().map(|candidate| candidate.mode.to_string()));
-                format!("whether {names} costs less, the rounds cannot tell")
+                format!("the rounds cannot tell whether {names} costs less")
             }
         };
         let taken = self.baseline().map(|baseline| match self.is_default(baseline) {
@@ -68,7 +68,7 @@ impl Study {
         matches!(self.answer(), Answer::Alone | Answer::Better(..) | Answer::Same)
     }
 
-    /// The sentences on the configurations that came to the end.
+    /// Returns the sentences about the configurations that came to the end.
     fn choice(&self) -> String {
         let Some(baseline) = self.baseline() else {
             return "No configuration came to the end of the trace: `--limit-time` and \
@@ -136,7 +136,7 @@ impl Study {
         format!("{take}: {reason}.{tick}{stakes}{}", self.caution())
     }
 
-    /// What the figures say. Every sentence about the choice follows from it.
+    /// Returns what the figures say. Every sentence about the choice follows from this answer.
     fn answer(&self) -> Answer<'_> {
         let Some(baseline) = self.baseline() else { return Answer::None };
         if !self.unfit.is_empty() {
@@ -164,25 +164,25 @@ impl Study {
         }
     }
 
-    /// Says for how many timeouts the answer holds; empty unless they still become more at the end.
+    /// Says for how many timeouts the answer holds; empty unless their number still grows.
     fn caution(&self) -> String {
         self.growing.map_or_else(String::new, |pending| {
             let end = if self.is_whole { "When the trace ends" } else { "After these operations" };
             format!(
-                " {end}, {} timeouts are pending and still become more: the answer \
-                 holds for about so many.",
+                " {end}, {} timeouts are pending, and their number still grows: the answer holds \
+                 for about that many.",
                 HumanCount(pending)
             )
         })
     }
 
-    /// The configuration that is better than the baseline, with their quotient.
+    /// Returns the configuration that is better than the baseline, with its quotient.
     fn better(&self) -> Option<(&Candidate, Interval)> {
         let taken = self.recommended().filter(|&taken| Some(taken) != self.baseline())?;
         Some((taken, taken.measured.as_ref()?.quotient))
     }
 
-    /// The name of a configuration, with the word default if it is that.
+    /// Returns the name of a configuration, and says so if it is the default.
     fn title(&self, candidate: &Candidate) -> String {
         match self.is_default(candidate) {
             true => format!("the default, {}", name(candidate)),
@@ -209,7 +209,8 @@ impl Study {
         )
     }
 
-    /// Says what another choice would cost, if the baseline is as good as any; empty if not much.
+    /// Says what another choice would cost, if the baseline is as good as any; empty if that is not
+    /// much.
     fn stakes(&self, baseline: &Candidate) -> String {
         let others = self.candidates.iter().filter(|other| other.tick == baseline.tick);
         if let Some(stopped) = others.clone().find(|other| other.stopped.is_some())
@@ -258,15 +259,15 @@ enum Answer<'a> {
     Alone,
     /// The time was too short for enough rounds.
     Unmeasured,
-    /// This one costs so many times as much as the baseline.
+    /// This one is better than the baseline, by this quotient.
     Better(&'a Candidate, Interval),
     /// None costs much less than the baseline.
     Same,
-    /// Each of these might.
+    /// Each of these might cost less than the baseline.
     Unknown(Vec<&'a Candidate>),
 }
 
-/// Says one part of the score of a configuration.
+/// Says in words one part of the score of a configuration.
 type Gain = fn(&Candidate, &Measured) -> String;
 
 /// Says what the lower cost comes from most of all.
@@ -292,7 +293,7 @@ fn advantage(taken: &Candidate, baseline: &Candidate) -> String {
     format!("Above all it {}, where {} {}.", say(taken, own), baseline.mode, say(baseline, other))
 }
 
-/// What burdened a configuration that was stopped, as far as the wheel counts it.
+/// Says what work a configuration had done until it was stopped, as far as the wheel counts it.
 fn burden(candidate: &Candidate) -> String {
     match (candidate.figures.rounds_waited, candidate.figures.demotions) {
         (0, 0) => String::new(),
@@ -316,7 +317,7 @@ fn beside(candidate: &Candidate) -> String {
     }
 }
 
-/// "12 to 19 %" of a quotient of 0.81 to 0.88, "up to 19 %" of one of 0.81 to 1.02.
+/// "12 to 19 %" of a quotient of 0.81 to 0.88, "up to 19 %" of one of 0.81 to 1.1.
 fn less(quotient: Interval) -> String {
     let percent = |quotient: f64| ((1.0 - quotient) * 100.0).round();
     match (percent(quotient.most), percent(quotient.least)) {

@@ -205,7 +205,7 @@ fn operations_that_are_cut_off_are_told_and_not_blamed_on_the_recording() {
         (
             "1500",
             "Cannot tell: the first 1,500 operations of the trace are too few for its delays: \
-             100 % of their timeouts are pending at their end, and they still become more. They \
+             100 % of their timeouts are pending at their end, and their number still grows. They \
              last 15 s, and delays are up to 30 s. `--operations` reads more. Take",
         ),
         ("500", "Cannot tell: only 500 operations were read. `--operations` reads more: "),
