@@ -505,6 +505,57 @@ fn a_lease_that_is_over_when_the_answer_comes_is_no_lock() {
 }
 
 #[test]
+fn without_a_larger_fencing_number_nothing_is_locked() {
+    let Some((_limit, server)) = server() else { return };
+    let mut redis = server.connect().unwrap();
+    let (locks, _losses) = locks(&server, &Timer::new(), LONG);
+    for last in ["", "x", "nan", "inf", "1e300", "9007199254740992"] {
+        redis::cmd("SET").arg(&["fence", last]).exec(&mut redis).unwrap();
+        let refused = locks.try_lock("stock", "ann");
+        assert!(matches!(refused, Err(LockError::Redis(_))), "{last}");
+        assert_eq!(left(&mut redis), -2, "{last}");
+    }
+    redis::cmd("DEL").arg("fence").exec(&mut redis).unwrap();
+    assert!(locks.try_lock("stock", "ann").unwrap().is_held());
+}
+
+/// Answers each connection with this, whatever it asks.
+fn babbles(answer: &[u8]) -> String {
+    let (listener, answer) = (TcpListener::bind("127.0.0.1:0").unwrap(), answer.to_vec());
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    spawn(move || {
+        for mut client in listener.incoming().map(Result::unwrap) {
+            let _ = client.write_all(&answer);
+            let _ = copy(&mut client, &mut std::io::sink());
+        }
+    });
+    url
+}
+
+#[test]
+fn answers_that_make_no_sense_are_errors() {
+    let _limit = within_minutes();
+    let nested = b"*1\r\n".repeat(100_000);
+    let long = b"$4294967295\r\nabc";
+    let moved = b"-MOVED 1 127.0.0.1:1\r\n".repeat(9);
+    let answers: [&[u8]; 7] = [
+        &nested,
+        long,
+        &moved,
+        b":1\r\n",
+        b"*-7\r\n",
+        b"HTTP/1.1 400 No\r\n\r\n",
+        b"*4294967295\r\n",
+    ];
+    for answer in answers {
+        let locks = Locks::new(&babbles(answer), &Timer::new(), SECOND, |_, _| {}).unwrap();
+        for _ in 0..2 {
+            assert!(locks.try_lock("stock", "ann").is_err());
+        }
+    }
+}
+
+#[test]
 fn a_hook_that_panics_or_blocks_ends_no_renewal() {
     let Some((_limit, server)) = server() else { return };
     let mut redis = server.connect().unwrap();

@@ -194,17 +194,19 @@ impl Keeper {
 
 /// Each script has the key of the lock, that of the last fencing number of all locks, a token and a
 /// lease. This one locks, and returns the fencing number: the time in microseconds, or one more
-/// than the last number if the clock was set back. So it grows though Redis has lost its memory.
+/// than the last number if the clock was set back. So it grows though Redis has lost its memory. If
+/// it cannot grow, nothing is locked.
 /// Returns how many milliseconds are left if another holds the lock. An attempt that is repeated
 /// because its answer was lost locks again.
 const LOCK: &str = "
+    local time = redis.call('TIME')
+    local last = tonumber(redis.call('GET', KEYS[2]) or 0)
+    local fence = math.max(last + 1, time[1] * 1000000 + time[2])
+    if not (last < fence) then return redis.error_reply('the last fencing number is the largest') end
     if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
         and redis.pcall('GET', KEYS[1]) ~= ARGV[1] then
         return {false, redis.call('PTTL', KEYS[1])}
     end
-    local time = redis.call('TIME')
-    local last = tonumber(redis.call('GET', KEYS[2]) or 0)
-    local fence = math.max(last + 1, time[1] * 1000000 + time[2])
     redis.call('SET', KEYS[2], string.format('%.0f', fence))
     return {fence, 0}";
 

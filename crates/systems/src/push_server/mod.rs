@@ -216,7 +216,8 @@ impl Serves {
                     is_first || 0 < room
                 });
                 let messages: Vec<_> = first.map(|(number, it)| (number, &*it.text)).collect();
-                let body = json!({ "messages": messages }).to_string();
+                let mut body = json!({ "messages": messages }).to_string();
+                body.shrink_to_fit();
                 match share.try_hold(body.len()) {
                     Ok(held) => respond(StatusCode::OK, JSON, Bytes::from_owner(Kept(body, held))),
                     Err(_) => no_room(),
