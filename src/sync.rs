@@ -19,6 +19,7 @@
 //! | `Repeating` | one repeating timeout | `Shard` |
 //! | `Due` | what is due in a shard and has not begun to run | `Shard`, `Repeating` |
 //! | `HandedOver` | the tasks of a shard that the executor has | |
+//! | `Awaiting` | the tasks of async code that wait for the end of a run in a shard | |
 //! | `Left` | what ran on the worker when its timer was stopped | |
 //! | `Park` | how the worker sleeps | `Advancing`, `Life` |
 //! | `Now` | the present of a `ManualClock` | `Advancing` |
@@ -78,6 +79,7 @@ pub(crate) enum Rank {
     Repeating,
     Due,
     HandedOver,
+    Awaiting,
     Left,
     Park,
     Now,

@@ -302,6 +302,9 @@ impl Subject for OfTimer {
                 }
                 "cancel" => _ = black_box(known.map(Timeout::cancel)),
                 "cancel_and_wait" => _ = known.map(|timeout| timeout.cancel_and_wait()),
+                "cancel_and_wait_async" => {
+                    _ = known.map(|timeout| polled(timeout.cancel_and_wait_async()));
+                }
                 "cancel_on_drop" => drop(known.map(|timeout| timeout.clone().cancel_on_drop())),
                 "keep" => _ = known.map(|timeout| timeout.clone().cancel_on_drop().keep()),
                 "reschedule" => _ = known.map(|timeout| timeout.reschedule(delay)),

@@ -10,7 +10,7 @@ use loom::sync::{Condvar, Mutex};
 use loom::thread;
 use std::future::pending;
 use std::ops::ControlFlow;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
@@ -770,20 +770,29 @@ fn watched(panics: bool) -> (impl FnMut() + Send + 'static, Arc<AtomicUsize>, Co
     (task, running, ended)
 }
 
-/// Cancels and waits, and then looks: nothing runs, and nothing will.
-fn nothing_runs_after(timeout: &Timeout, running: &AtomicUsize, ended: &Count) -> (bool, usize) {
-    let is_cancelled = timeout.cancel_and_wait().unwrap();
+/// Cancels and waits, as a thread or as a task of async code, and then looks: nothing runs, and
+/// nothing will.
+fn nothing_runs_after(
+    timeout: &Timeout,
+    awaits: bool,
+    running: &AtomicUsize,
+    ended: &Count,
+) -> (bool, usize) {
+    let is_cancelled = match awaits {
+        true => Task::new().run(&mut pin!(timeout.cancel_and_wait_async())).unwrap(),
+        false => timeout.cancel_and_wait().unwrap(),
+    };
     assert_eq!(running.load(SeqCst), 0, "it runs after cancel_and_wait has returned");
     (is_cancelled, ended.get())
 }
 
 #[test]
 fn cancelled_and_waited_for_as_it_runs_it_is_not_running() {
-    for panics in [false, true] {
+    for (panics, awaits) in [(false, false), (true, false), (false, true), (true, true)] {
         race(TWO, move |Race { timer, due, .. }| {
             let (task, running, ended) = watched(panics);
             let timeout = timer.schedule_at(due, task).unwrap();
-            let (is_cancelled, before) = nothing_runs_after(&timeout, &running, &ended);
+            let (is_cancelled, before) = nothing_runs_after(&timeout, awaits, &running, &ended);
             assert_eq!(before, usize::from(!is_cancelled));
             timer.stop().unwrap();
             assert_eq!(ended.get(), before);
@@ -793,7 +802,7 @@ fn cancelled_and_waited_for_as_it_runs_it_is_not_running() {
 
 #[test]
 fn repeating_and_waited_for_as_it_runs_it_is_not_running() {
-    for panics in [false, true] {
+    for (panics, awaits) in [(false, false), (true, false), (false, true), (true, true)] {
         race(TWO, move |Race { timer, .. }| {
             let (mut task, running, ended) = watched(panics);
             let next = move |_: &Run| {
@@ -801,7 +810,7 @@ fn repeating_and_waited_for_as_it_runs_it_is_not_running() {
                 Next::After(Duration::from_secs(1))
             };
             let timeout = timer.schedule_with(Duration::ZERO, next).unwrap();
-            let (is_cancelled, before) = nothing_runs_after(&timeout, &running, &ended);
+            let (is_cancelled, before) = nothing_runs_after(&timeout, awaits, &running, &ended);
             assert!(is_cancelled || panics);
             assert!(timer.stop().unwrap().is_empty());
             assert_eq!(ended.get(), before);
@@ -811,7 +820,7 @@ fn repeating_and_waited_for_as_it_runs_it_is_not_running() {
 
 #[test]
 fn elsewhere_and_waited_for_as_it_runs_it_is_not_running() {
-    for sheds in [false, true] {
+    for (sheds, awaits) in [(false, false), (true, false), (false, true), (true, true)] {
         explore(TWO, move || {
             let (kept, now) = (Kept::new(), Instant::now());
             let timer = kept.timer(now);
@@ -825,7 +834,7 @@ fn elsewhere_and_waited_for_as_it_runs_it_is_not_running() {
             };
             // Cancelled, the timeout is never handed over.
             let cancels = thread::spawn(elsewhere);
-            let (is_cancelled, before) = nothing_runs_after(&timeout, &running, &ended);
+            let (is_cancelled, before) = nothing_runs_after(&timeout, awaits, &running, &ended);
             if is_cancelled {
                 timer.schedule_at(now, || {}).unwrap();
             }
@@ -843,8 +852,8 @@ fn two_threads_wait_for_the_same_run() {
         let timeout = timer.schedule_at(due, task).unwrap();
         let (other, runs, ends) = (timeout.clone(), Arc::clone(&running), ended.clone());
         let (here, there) = both(
-            || nothing_runs_after(&timeout, &running, &ended),
-            move || nothing_runs_after(&other, &runs, &ends),
+            || nothing_runs_after(&timeout, false, &running, &ended),
+            move || nothing_runs_after(&other, true, &runs, &ends),
         );
         assert!(!(here.0 && there.0));
         assert_eq!(ended.get(), usize::from(!here.0 && !there.0));
@@ -882,6 +891,22 @@ fn cancelled_by_one_thread_it_has_been_dropped_when_another_has_waited() {
         let handle = Arc::clone(&timeout);
         let waits = || (timeout.cancel_and_wait().unwrap(), dropped.get());
         let ((won, found), other_won) = both(waits, move || handle.cancel());
+        assert_eq!((won, found), (!other_won, 1));
+    });
+}
+
+#[test]
+fn cancelled_by_one_thread_it_has_been_dropped_when_a_task_has_awaited_that() {
+    race(TWO, |Race { timer, far, .. }| {
+        let dropped = Count::new();
+        let captured = SlowDrop(dropped.clone());
+        let timeout = Arc::new(timer.schedule_at(far, move || drop(captured)).unwrap());
+        let handle = Arc::clone(&timeout);
+        let awaits = || {
+            let won = Task::new().run(&mut pin!(timeout.cancel_and_wait_async()));
+            (won.unwrap(), dropped.get())
+        };
+        let ((won, found), other_won) = both(awaits, move || handle.cancel());
         assert_eq!((won, found), (!other_won, 1));
     });
 }

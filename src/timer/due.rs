@@ -3,6 +3,7 @@
 use crate::sync::{Condvar, Mutex, MutexGuard, Rank, lock, wait};
 use crate::{Expired, Key};
 use alloc::collections::VecDeque;
+use core::mem::replace;
 
 /// The timeouts of one shard that are due, out of the wheel, and have not begun to run: a few, so
 /// that the worker takes the lock of the shard once for all of them. They can still be cancelled,
@@ -36,15 +37,16 @@ impl<T> DueList<T> {
         lock(&self.state)
     }
 
-    /// Takes out the next to run. The one before has run, or is handed over.
-    pub(super) fn next(&self) -> Option<Expired<T>> {
+    /// Takes out the next to run. Returns it after the key of the one before, which has run, or is
+    /// handed over.
+    pub(super) fn next(&self) -> (Option<Key>, Option<Expired<T>>) {
         let mut state = self.lock();
         let next = state.queue.pop_front();
-        state.running = next.as_ref().map(|expired| expired.key);
+        let ran = replace(&mut state.running, next.as_ref().map(|expired| expired.key));
         if state.waiting > 0 {
             self.ran.notify_all();
         }
-        next
+        (ran, next)
     }
 
     /// Takes out one that is not to run. The caller has the shard's lock.
@@ -53,6 +55,11 @@ impl<T> DueList<T> {
         let queue = &mut self.lock().queue;
         let index = queue.iter().position(|due| due.key == key)?;
         queue.remove(index).map(|due| due.value)
+    }
+
+    /// Returns whether the worker runs the task of this timeout.
+    pub(super) fn runs(&self, key: Key) -> bool {
+        self.lock().running == Some(key)
     }
 
     /// Waits until the worker does not run the task of this timeout.

@@ -130,7 +130,8 @@ impl core::error::Error for BuildError {}
 /// Says that [`Timer::stop`](crate::Timer::stop) or
 /// [`Timeout::cancel_and_wait`](crate::Timeout::cancel_and_wait) did nothing, because the call
 /// could have waited for itself: inside a task of that timer, for example. The table at
-/// [`Timer`](crate::Timer) has all cases.
+/// [`Timer`](crate::Timer) has all cases. On the thread of a runtime, take
+/// [`cancel_and_wait_async`](crate::Timeout::cancel_and_wait_async).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StopError;

@@ -52,6 +52,11 @@ impl HandedOver {
         sum.add(&lock(&self.state).waits);
     }
 
+    /// Returns whether the executor has the task of this timeout.
+    pub(super) fn has(&self, key: Key) -> bool {
+        lock(&self.state).keys.find(hash(&key), |&other| other == key).is_some()
+    }
+
     /// Waits until the executor does not have the task of this timeout.
     pub(super) fn wait_for(&self, key: Key) {
         let mut state = lock(&self.state);

@@ -1,5 +1,6 @@
 //! The timer: wheels, a clock, and a worker that runs tasks: a thread, or a driver.
 
+mod awaiting;
 mod builder;
 mod clock;
 mod driver;
@@ -116,7 +117,8 @@ use worker::Engine;
 ///
 /// Every call is allowed everywhere. `stop` and the drop of the last clone wait for the worker, and
 /// with it for the task that runs there, unless that wait could be for ever.
-/// [`Timeout::cancel_and_wait`] waits where `stop` does, and is an error where `stop` is one:
+/// [`Timeout::cancel_and_wait`] waits where `stop` does, and is an error where `stop` is one. In
+/// async code, [`cancel_and_wait_async`](Timeout::cancel_and_wait_async) takes its place:
 ///
 /// | Called | [`stop`](Self::stop) | drop of the last clone |
 /// |---|---|---|

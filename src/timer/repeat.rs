@@ -1,11 +1,13 @@
 //! Timeouts that fire again and again.
 
+use super::shard::Shard;
 use super::task::{Next, RepeatingTask, Run, Status};
 use crate::Key;
 use crate::platform::Instant;
 use crate::sync::{Condvar, Mutex, MutexGuard, Rank, lock, wait};
 use crate::ticks::Ticks;
 use core::mem::replace;
+use core::ptr;
 
 /// A timeout that fires again and again. The wheel has it while it waits, the runner while it runs,
 /// and the handle all the time.
@@ -75,9 +77,15 @@ impl Repeating {
     }
 
     /// Says that the thread that had the task has dropped it, or has given it back.
-    pub(super) fn let_go(&self) {
+    pub(super) fn let_go(&self, shard: &Shard) {
         self.lock().is_held = false;
         self.let_go.notify_all();
+        shard.awaiting.wake(&shard.hub, self.run());
+    }
+
+    /// What names its runs among those that tasks of async code wait for.
+    pub(super) fn run(&self) -> u64 {
+        ptr::from_ref(self).addr() as u64
     }
 
     /// Waits until no thread has the task of a timeout that has ended.

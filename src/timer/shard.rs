@@ -1,5 +1,6 @@
 //! One wheel behind its lock, for the threads that keep to it.
 
+use super::awaiting::Awaiting;
 use super::due::DueList;
 use super::error::ScheduleErrorKind;
 use super::handed_over::HandedOver;
@@ -40,6 +41,7 @@ pub(crate) struct Shard {
     pub(super) dropped: Condvar,
     pub(super) due: CachePadded<DueList<Action>>,
     pub(super) handed_over: HandedOver,
+    pub(super) awaiting: Awaiting,
 }
 
 pub(super) struct ShardState {
@@ -152,7 +154,8 @@ impl Shard {
         let state = CachePadded::new(Mutex::new(Rank::Shard, state));
         let (reached, due) = (AtomicU64::new(0), CachePadded::new(DueList::new()));
         let (dropped, handed_over) = (Condvar::new(), HandedOver::new());
-        Self { hub, worker, reached, state, dropped, due, handed_over }
+        let awaiting = Awaiting::new();
+        Self { hub, worker, reached, state, dropped, due, handed_over, awaiting }
     }
 
     /// Registers `waker` to wake at `deadline`. Returns None if that has come already.
@@ -410,7 +413,11 @@ impl Shard {
 
     /// Takes out the next timeout that is due, to run it.
     pub(super) fn next_due(&self) -> Option<Expired<Action>> {
-        let expired = self.due.next()?;
+        let (ran, expired) = self.due.next();
+        if let Some(ran) = ran {
+            self.awaiting.wake(&self.hub, ran.to_bits());
+        }
+        let expired = expired?;
         // A repeating timeout keeps its place within the limit.
         if !matches!(expired.value, Action::Repeating(_)) {
             self.hub.give_back();

@@ -17,9 +17,10 @@
 //! | taken from the wheel, and cancelled, moved, stopped, or behind a panic | it is found among what is due; moved, it goes back to the wheel under a new key, which all handles learn | `cancelled_behind_a_task_it_has_one_end`, `moved_behind_a_task_it_fires_or_waits_and_its_handle_finds_it`, `moved_behind_a_task_by_one_handle_the_other_finds_it`, `stopped_behind_a_task_it_fires_or_comes_back`, `behind_a_task_that_panics_it_fires` |
 //! | a repeating one is cancelled while it runs | the run ends, finds that, and drops the task | `repeating_and_cancelled_as_it_runs_it_runs_no_more` |
 //! | cancelled and waited for while it runs, ends, panics | the worker says which timeout it runs; an executor's tasks are listed until they are over | `cancelled_and_waited_for_as_it_runs_it_is_not_running`, `repeating_and_waited_for_as_it_runs_it_is_not_running`, `elsewhere_and_waited_for_as_it_runs_it_is_not_running`, `two_threads_wait_for_the_same_run` |
-//! | cancelled by one thread, and waited for by another | the first says when it has dropped the task, and tells the second if that waits, or a clone that was made meanwhile | `cancelled_by_one_thread_it_has_been_dropped_when_another_has_waited`, `cancelled_as_it_is_cloned_it_has_been_dropped_when_the_clone_has_waited` |
+//! | cancelled by one thread, and waited for by another | the first says when it has dropped the task, and tells the second if that waits, or a clone that was made meanwhile | `cancelled_by_one_thread_it_has_been_dropped_when_another_has_waited`, `cancelled_by_one_thread_it_has_been_dropped_when_a_task_has_awaited_that`, `cancelled_as_it_is_cloned_it_has_been_dropped_when_the_clone_has_waited` |
 //! | a handle is cloned while it is cancelled or moved | clones share what they know from the first clone on, under the shard's lock | `cloned_as_it_is_cancelled_the_clone_tells_its_end`, `cloned_as_it_is_moved_the_clone_tells_its_deadline` |
 
+use super::awaiting::Place;
 use super::error::StopError;
 use super::inside;
 use super::repeat::{Phase, RepeatState, Repeating};
@@ -30,8 +31,10 @@ use crate::platform::Instant;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, wait};
 use alloc::sync::Arc;
 use core::fmt;
+use core::future::poll_fn;
 use core::mem::replace;
 use core::ops::{Deref, RangeInclusive};
+use core::task::{Context, Poll};
 use core::time::Duration;
 use std::sync::OnceLock;
 
@@ -261,6 +264,52 @@ impl Timeout {
         Ok(is_cancelled)
     }
 
+    /// Does what [`cancel_and_wait`](Self::cancel_and_wait) does, and waits without blocking the
+    /// thread: when the future is complete, the task is not running and never will, and has been
+    /// dropped.
+    ///
+    /// This is the form for async code, also on the threads of a runtime that runs the tasks as the
+    /// timer's [`Executor`](crate::Executor), where the one that blocks is an error. Elsewhere take
+    /// the one that blocks, which also knows when threads wait for each other: do not block a
+    /// thread on this future that the task needs to end.
+    ///
+    /// Nothing happens before the first poll, which cancels the timeout. Dropping the future after
+    /// that ends the wait, and the timeout stays cancelled.
+    ///
+    /// # Errors
+    ///
+    /// If it is first polled inside a task of a timer, on a timer's worker, in the `Drop` of a value
+    /// that a cancelled task captured, or under the lock of an
+    /// [`ExpiringMap`](crate::ExpiringMap). The timeout is not cancelled then.
+    ///
+    /// # Panics
+    ///
+    /// As [`cancel`](Self::cancel), in the first poll.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// use std::time::Duration;
+    /// use tickwheel::{MissedTick, Timer};
+    ///
+    /// let timer = Timer::new();
+    /// let renew = || std::ops::ControlFlow::Continue(());
+    /// let period = Duration::from_millis(1);
+    /// let renewal = timer.schedule_repeating(period, MissedTick::Skip, renew)?;
+    /// tickwheel::sleep(period * 5).await?;
+    /// assert!(renewal.cancel_and_wait_async().await?); // and from here on no renewal runs
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn cancel_and_wait_async(&self) -> Result<bool, StopError> {
+        if inside::is_inside() {
+            return Err(StopError);
+        }
+        let is_cancelled = self.cancel();
+        let mut awaits = Awaits { timeout: self, place: None };
+        poll_fn(|context| awaits.poll(context)).await;
+        Ok(is_cancelled)
+    }
+
     /// Returns a guard that cancels the timeout when it is dropped, so that an early return does
     /// not leave the timeout behind.
     ///
@@ -308,7 +357,7 @@ impl Timeout {
         drop(state);
         let _emptied = self.shard.release_cancelled(shard_state);
         if let Some(task) = task {
-            let _let_go = LetsGo(repeating);
+            let _let_go = LetsGo(repeating, &self.shard);
             let _drops = inside::drops(self.shard.hub.id);
             drop(task);
         }
@@ -323,6 +372,37 @@ impl Timeout {
             // As any task that the executor has when the timer is stopped.
             _ if self.shard.hub.has_executor && shard_state.stopped => Status::Fired,
             _ => Status::Pending,
+        }
+    }
+
+    /// Returns what tasks of async code are woken by when it ends, while a thread of this process
+    /// runs the task, drops it, or has it for the executor. Returns None otherwise.
+    fn run(&self) -> Option<u64> {
+        let (shard, hub) = (&self.shard, &self.shard.hub);
+        let is_here = hub.is_here();
+        if !is_here && !hub.has_turned_here() {
+            return None;
+        }
+        let runs = |key: Key| {
+            let runs = shard.due.runs(key) || is_here && shard.handed_over.has(key);
+            runs.then(|| key.to_bits())
+        };
+        match &self.kind {
+            TimeoutKind::Once(once) => {
+                let state = shard.lock();
+                let key = once.known().key();
+                if is_here && once.known().is_being_dropped() {
+                    return Some(key.to_bits());
+                }
+                drop(state);
+                runs(key)
+            }
+            TimeoutKind::Repeating(repeating) => {
+                let state = repeating.lock();
+                let (key, is_held) = (state.key(), is_here && state.is_held);
+                drop(state);
+                key.and_then(runs).or_else(|| is_held.then(|| repeating.run()))
+            }
         }
     }
 
@@ -482,6 +562,40 @@ impl Timeout {
     }
 }
 
+/// Waits in async code until a timeout that has ended does not run.
+struct Awaits<'a> {
+    timeout: &'a Timeout,
+    place: Option<Place>,
+}
+
+impl Awaits<'_> {
+    fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
+        let shard = &self.timeout.shard;
+        let mut known = None;
+        loop {
+            let run = self.timeout.run();
+            if run.is_none() || run == known {
+                return if run.is_none() { Poll::Ready(()) } else { Poll::Pending };
+            }
+            self.leave();
+            known = run;
+            self.place = run.map(|run| shard.awaiting.add(run, context.waker().clone()));
+        }
+    }
+
+    fn leave(&mut self) {
+        let Timeout { shard, .. } = self.timeout;
+        let waker = self.place.take().and_then(|place| shard.awaiting.remove(place));
+        shard.hub.guarded(|| drop(waker));
+    }
+}
+
+impl Drop for Awaits<'_> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
 /// Says, when it is dropped, that the thread that cancelled a timeout has dropped its task.
 struct Dropped<'a> {
     shard: &'a Shard,
@@ -503,18 +617,21 @@ impl Dropped<'_> {
     #[cold]
     fn tell(&self) {
         let state = self.shard.lock();
-        self.once.known().cancelled.store(DROPPED, Ordering::Release);
+        let known = self.once.known();
+        known.cancelled.store(DROPPED, Ordering::Release);
+        let run = known.key().to_bits();
         drop(state);
         self.shard.dropped.notify_all();
+        self.shard.awaiting.wake(&self.shard.hub, run);
     }
 }
 
 /// The same for a repeating timeout.
-struct LetsGo<'a>(&'a Repeating);
+struct LetsGo<'a>(&'a Repeating, &'a Shard);
 
 impl Drop for LetsGo<'_> {
     fn drop(&mut self) {
-        self.0.let_go();
+        self.0.let_go(self.1);
     }
 }
 

@@ -202,6 +202,7 @@ impl Drop for ExecutorTask {
             self.leave_out(action);
         }
         self.shard.handed_over.remove(self.key, self.waited);
+        self.shard.awaiting.wake(&self.shard.hub, self.key.to_bits());
     }
 }
 
@@ -272,7 +273,7 @@ fn end_run(
             None
         }
     };
-    repeating.let_go();
+    repeating.let_go(shard);
     unfired
 }
 

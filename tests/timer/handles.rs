@@ -4,8 +4,10 @@ use crate::common::long;
 use crate::help::{
     Count, Gate, Hand, Kept, Manual, PanicsInDrop, a_thread_each, build, ms, returns, wait_until,
 };
+use futures::executor::block_on;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::task::Poll;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tickwheel::{Next, Run, Status, StopError, Timeout, Timer, TimerBuilder, Unfired};
@@ -82,10 +84,25 @@ impl Drop for DropsSlowly {
     }
 }
 
-/// Cancels and waits on another thread, which then looks how far `count` is by then.
+/// Cancels and waits on another thread, in both ways, which then looks how far `count` is by then.
 fn cancelling(timeout: &Timeout, count: &Count) -> JoinHandle<(Result<bool, StopError>, usize)> {
     let (timeout, count) = (timeout.clone(), count.clone());
-    let waiting = thread::spawn(move || (timeout.cancel_and_wait(), count.get()));
+    let (hand, polled) = (Hand::new(), Count::default());
+    let has_polled = polled.clone();
+    let waiting = thread::spawn(move || {
+        let mut awaits = Box::pin(timeout.cancel_and_wait_async());
+        assert!(hand.poll(&mut awaits).is_pending());
+        // One that is dropped leaves nothing behind.
+        let other = Hand::new();
+        assert!(other.poll_once(timeout.cancel_and_wait_async()).is_pending());
+        assert_eq!((other.wakers(), hand.wakers()), (0, 1));
+        polled.add();
+        let awaited = block_on(awaits);
+        let seen = count.get();
+        assert_eq!(timeout.cancel_and_wait(), Ok(false));
+        (awaited, seen)
+    });
+    wait_until(|| has_polled.get() == 1);
     thread::sleep(ms(20));
     assert!(!waiting.is_finished(), "it returned before the run was over");
     waiting
@@ -131,6 +148,11 @@ fn what_has_not_begun_is_cancelled_without_waiting() {
     let once = timer.schedule(Duration::ZERO, || unreachable!()).expect("it runs");
     let with = timer.schedule_with(Duration::ZERO, |_: &Run| unreachable!()).expect("it runs");
     assert_eq!((once.cancel_and_wait(), with.cancel_and_wait()), (Ok(true), Ok(true)));
+    let once = timer.schedule(Duration::ZERO, || unreachable!()).expect("it runs");
+    // Nothing happens before the first poll.
+    let awaits = once.cancel_and_wait_async();
+    assert_eq!(once.status(), Status::Pending);
+    assert_eq!(block_on(awaits), Ok(true));
     gate.open();
 }
 
@@ -177,13 +199,41 @@ fn inside_a_task_cancel_and_wait_is_an_error_and_cancels_nothing() {
         for timer in here_and_elsewhere(|builder| builder) {
             let far = timer.schedule(ms(60_000), || {}).expect("it runs");
             let (inside, (sender, receiver)) = (far.clone(), mpsc::channel());
-            let task = move || sender.send(inside.cancel_and_wait()).expect("it waits");
+            let task = move || {
+                let awaited = Hand::new().poll_once(inside.cancel_and_wait_async());
+                sender.send((inside.cancel_and_wait(), awaited)).expect("it waits");
+            };
             timer.schedule(Duration::ZERO, task).expect("it runs");
-            let error: StopError = receiver.recv().expect("it ran").expect_err("inside");
+            let (waited, awaited) = receiver.recv().expect("it ran");
+            let error: StopError = waited.expect_err("inside");
             assert!(error.to_string().contains("nothing was done"));
+            assert_eq!(awaited, Poll::Ready(Err(error)));
             assert_eq!(far.status(), Status::Pending);
         }
     });
+}
+
+/// As on a thread of a runtime, which is to run the task next.
+#[test]
+fn a_thread_of_the_executor_awaits_what_it_must_not_wait_for() {
+    let (kept, hand, dropped) = (Kept::default(), Hand::new(), Count::default());
+    let timer = build(|builder| builder.executor(kept.executor()));
+    let timeout = timer.schedule(Duration::ZERO, || {}).expect("it runs");
+    kept.take()();
+    assert_eq!(block_on(timeout.cancel_and_wait_async()), Ok(false));
+
+    let timeout = timer.schedule(Duration::ZERO, dropped.dropped()).expect("it runs");
+    let task = kept.take();
+    assert!(timeout.cancel_and_wait().is_err());
+    let mut awaits = Box::pin(timeout.cancel_and_wait_async());
+    assert!(hand.poll(&mut awaits).is_pending() && hand.poll(&mut awaits).is_pending());
+    // Another task of the same shard wakes nobody.
+    timer.schedule(Duration::ZERO, || {}).expect("it runs");
+    kept.take()();
+    assert_eq!((hand.woken(), hand.wakers()), (0, 1));
+    task();
+    assert_eq!((hand.woken(), hand.wakers(), dropped.get()), (1, 0, 1));
+    assert_eq!(hand.poll(&mut awaits), Poll::Ready(Ok(false)));
 }
 
 #[test]
