@@ -154,6 +154,8 @@ struct State<T> {
     told: u64,
     /// How often a receiver has looked, and made `told` the next tick of the wheel.
     looks: u64,
+    /// How many threads have yet to wake the receivers that would look too late for a value.
+    telling: u32,
     /// How many values were inserted or moved since the wheel last gave back its memory.
     placed: u64,
 }
@@ -368,13 +370,15 @@ impl<T> Shared<T> {
     /// A receiver that begins to wait is in `waiting` before it reads `next`. So it reads what this
     /// wrote, or is found here.
     #[cold]
-    fn tell(&self, number: usize, state: MutexGuard<'_, State<T>>, deadline: u64) {
+    fn tell(&self, number: usize, mut state: MutexGuard<'_, State<T>>, deadline: u64) {
         let next = &self.next[number];
         next.store(deadline.min(next.load(Ordering::Relaxed)), Ordering::Release);
         let looks = state.looks;
+        state.telling += 1;
         drop(state);
         self.wake_those(|waiter| deadline < waiter.watched);
         let mut state = lock_soon(&self.shards[number]);
+        state.telling -= 1;
         // A look meanwhile found the value, or that it has gone, and made `told` exact.
         if state.looks == looks {
             state.told = state.told.min(deadline);
@@ -384,7 +388,8 @@ impl<T> Shared<T> {
     /// Makes what is known of a shard exact, which a receiver has locked.
     fn looked(&self, number: usize, state: &mut State<T>) -> u64 {
         let next = state.wheel.next_wake().unwrap_or(NEVER);
-        state.told = next;
+        // Another receiver may not have been woken yet for a value that this one knows of now.
+        state.told = if state.telling == 0 { next } else { state.told.max(next) };
         state.looks += 1;
         // The receivers share a line of memory with others, and mostly it is the same tick.
         if self.next[number].load(Ordering::Relaxed) != next {
@@ -453,7 +458,7 @@ impl<T> Shared<T> {
 
 impl<T> State<T> {
     fn new(wheel: Wheel<T>) -> Self {
-        Self { wheel, is_closed: false, told: NEVER, looks: 0, placed: 0 }
+        Self { wheel, is_closed: false, told: NEVER, looks: 0, telling: 0, placed: 0 }
     }
 
     /// Takes the memory out of a wheel that was emptied, for the caller to drop with no lock held.

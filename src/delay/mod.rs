@@ -298,10 +298,13 @@ impl<S: Source> Delayed<S> {
         if let Poll::Ready(due) = self.poll_due(&mut { usize::MAX }) {
             return due.map(Ok);
         }
+        let shard = Arc::clone(self.sleep.shard());
+        if timeout.is_zero() && !shard.is_stopped() {
+            return Some(Err(Elapsed::new(None)));
+        }
         let Some(_waits) = self.may_wait() else {
             return self.deadlock().map(|error| Err(Elapsed::new(Some(error))));
         };
-        let shard = Arc::clone(self.sleep.shard());
         let limit = shard.hub.deadline_after(timeout);
         let is_elapsed = Cell::new(false);
         // One timeout, for whichever comes first. A stopped timer says so, however short the limit.

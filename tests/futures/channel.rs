@@ -28,6 +28,7 @@ in_each_mode! {
     a_value_that_calls_the_channel_in_its_drop,
     a_waker_may_call_the_channel,
     a_sender_that_is_held_up_as_it_wakes_the_receiver_holds_up_no_other,
+    a_look_while_receivers_are_woken_holds_up_no_other,
     a_waker_that_panics_fails_no_sender,
     many_threads_and_nothing_is_lost,
     random_operations_of_many_threads_give_what_a_sorted_map_gives,
@@ -272,6 +273,31 @@ fn holds_up_no_other(manual: Manual) {
         gate.open();
     });
     assert_eq!(wakes.get(), 3);
+}
+
+/// A sender wakes two that wait, one after the other. As it wakes the first, a third one looks, and
+/// a later value comes.
+fn a_look_while_receivers_are_woken_holds_up_no_other(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Arc::new(Hand::new()));
+    let (sender, mut first) = delay_channel(&manual.timer);
+    let [mut second, mut third] = [(); 2].map(|()| first.clone());
+    let woken_in_between = Arc::new(Mutex::new(None));
+    let does = {
+        let (sender, hand, woken) = (sender.clone(), Arc::clone(&hand), Arc::clone(&woken_in_between));
+        let third = Mutex::new((Hand::new(), Some(third)));
+        move || {
+            let mut third = third.lock().unwrap();
+            let Some(mut receiver) = third.1.take() else { return };
+            assert!(receiver.poll_expired(&mut third.0.context()).is_pending());
+            sender.insert(2, ms(12)).expect("it is open");
+            *woken.lock().unwrap() = Some(hand.woken());
+        }
+    };
+    let waker = Waker::from(Arc::new(Does(does)));
+    assert!(first.poll_expired(&mut Context::from_waker(&waker)).is_pending());
+    assert!(second.poll_expired(&mut hand.context()).is_pending());
+    sender.insert(1, ms(10)).expect("it is open");
+    assert_eq!(*woken_in_between.lock().unwrap(), Some(1));
 }
 
 fn a_waker_that_panics_fails_no_sender(mode: Mode) {

@@ -3,7 +3,7 @@
 
 use super::{EMPTY, Kind, KindKey, check, on, replace};
 use crate::common::long;
-use crate::help::{BoxedTask, Hand, Manual, ms, wait_until};
+use crate::help::{BoxedTask, Hand, Manual, ms, returns, wait_until};
 use fastrand::Rng;
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -47,6 +47,7 @@ in_each_mode! {
     after_a_jump_all_come_by_deadline,
     a_thread_waits_for_it,
     a_thread_waits_for_so_long_and_no_longer,
+    with_no_time_a_call_does_not_block,
     a_call_that_blocks_the_worker_is_an_error_unless_a_value_is_due,
 }
 
@@ -803,6 +804,24 @@ fn a_thread_waits_for_so_long_and_no_longer(mode: Mode) {
     manual.advance(95);
     assert_eq!(receiver.recv().unwrap().expect("not empty").expect("in time").value, 1);
     waiting.join().unwrap();
+}
+
+fn with_no_time_a_call_does_not_block(mode: Mode) {
+    let Held { mut kind, manual, .. } = Held::new(mode);
+    kind.insert(1, ms(100));
+    // Between two ticks, and on the worker.
+    manual.clock.advance(Duration::from_micros(500));
+    let mut kind = returns("a call without time", move || {
+        let elapsed = kind.recv_timeout(Duration::ZERO).expect("not empty");
+        assert_eq!(elapsed.expect_err("too early").error(), None);
+        kind
+    });
+    let (sender, receiver) = mpsc::channel();
+    let task = move || sender.send(kind.recv_timeout(Duration::ZERO)).unwrap();
+    let _timeout = manual.timer.schedule(ms(5), task).expect("it runs");
+    manual.advance(6);
+    let elapsed = receiver.recv().unwrap().expect("not empty");
+    assert_eq!(elapsed.expect_err("too early").error(), None);
 }
 
 /// The worker would wait for itself, also with an executor that runs tasks where it is called.
