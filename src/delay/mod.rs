@@ -81,8 +81,8 @@ pub trait Source {
     type Key;
     type Value;
 
-    /// Only the timer's worker brings values: a thread that waits cannot do without it while it
-    /// waits for this very thread, in an executor that has no room.
+    /// Only the timer's worker brings values. So no thread may block for one while the worker may
+    /// be waiting for that thread.
     const NEEDS_WORKER: bool = false;
 
     /// Drives the source to tick `now`, or nowhere if there is none, and takes out the next value
@@ -243,7 +243,8 @@ impl<S: Source> Delayed<S> {
     /// very thread, in an [`Executor`](crate::Executor) that has no room. By a
     /// [clock](crate::Clock::wait) that does not say how long to wait, it looks now and then if the
     /// timer has an executor, and else the worker wakes it: then do not call this on the thread
-    /// that gives the timer's [`Driver`](crate::Driver) its turns.
+    /// that gives the timer's [`Driver`](crate::Driver) its turns. An
+    /// [`ExpiredReceiver`](crate::ExpiredReceiver) needs the worker in any case.
     ///
     /// # Errors
     ///

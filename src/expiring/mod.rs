@@ -38,7 +38,8 @@ use std::sync::{Mutex, PoisonError};
 /// takes a [`DelayMap`](crate::DelayMap), which needs no lock and hands values out in order.
 ///
 /// - No call returns a value whose deadline has passed, however late the timer's worker is: each
-///   call reads the clock once, when it begins. A deadline is rounded up to the timer's tick.
+///   call judges by the clock as it was before the call took the lock. A deadline is rounded up to
+///   the timer's tick.
 /// - Each value has exactly one end: a call returns or drops it, or it expires. A value that has
 ///   expired counts as absent for all calls but [`len`](Self::len) and [`drain`](Self::drain).
 /// - The worker takes expired values out in bounded batches, and other timeouts fire in between. No
@@ -79,9 +80,9 @@ use std::sync::{Mutex, PoisonError};
 /// The map does not keep the timer alive. After the timer was stopped or dropped, the map works on,
 /// and no call returns a value whose deadline has passed. Nothing takes such values out, until a
 /// call stores a value under the same key, which drops the expired one or leaves it to the receiver,
-/// or finds the map full, or takes all out. One that such a call had left to the worker before the
-/// stop stays until one of the last two. The hook is not called any more, but for values that an
-/// [`Executor`](crate::Executor) had yet to get: these are in a task that
+/// or finds the map full, or takes all out. A value that such a call had left to the worker before
+/// the stop stays until a call finds the map full or takes all out. The hook is not called any more,
+/// but for values that an [`Executor`](crate::Executor) had yet to get: these are in a task that
 /// [`stop`](Timer::stop) returns, which calls the hook if it is run.
 ///
 /// ```
@@ -382,9 +383,9 @@ where
         self.find_at(nanos, key).map(|found| self.move_to(found, &to)).is_some()
     }
 
-    /// Moves the deadline to `delay` from now if `is_it` says yes of the value, as one step. Returns
-    /// whether it did; otherwise nothing changes, and the value does not count as read. `is_it` runs
-    /// under the lock of the key's shard.
+    /// Moves the deadline to `delay` from now if `is_it` returns true for the value, as one step.
+    /// Returns whether it did; otherwise nothing changes, and the value does not count as read.
+    /// `is_it` runs under the lock of the key's shard.
     ///
     /// ```
     /// use std::time::Duration;
@@ -433,9 +434,9 @@ where
         Some(value)
     }
 
-    /// Removes the value of `key` if `is_it` says yes of it, as one step, and returns it. Returns
-    /// None if there is none, or it is another: then nothing changes, and the value does not count
-    /// as read. `is_it` runs under the lock of the key's shard.
+    /// Removes the value of `key` if `is_it` returns true for it, as one step, and returns it.
+    /// Returns None if there is none, or `is_it` returns false: then nothing changes, and the value
+    /// does not count as read. `is_it` runs under the lock of the key's shard.
     ///
     /// Cost: O(1) amortised, O(p) in one call.
     pub fn remove_if<Q: ?Sized + Hash + Eq>(
@@ -857,7 +858,7 @@ impl<K, V> Found<'_, K, V> {
         self.state.map.named(self.named).expect("it was found under this lock")
     }
 
-    /// Releases the lock unless `is_it` says yes of the value.
+    /// Releases the lock unless `is_it` returns true for the value.
     fn filter(mut self, is_it: impl FnOnce(&V) -> bool) -> Option<Self> {
         is_it(&self.entry().value).then_some(self)
     }

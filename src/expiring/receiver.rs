@@ -20,7 +20,8 @@ use core::task::Waker;
 ///
 /// Because the timer's worker brings the values, a thread must not block for them where it must not
 /// [stop](crate::Timer::stop) the timer: inside its tasks, and on a thread of its executor. There a
-/// call that would block returns [`Deadlock`](crate::ScheduleErrorKind::Deadlock).
+/// call that would block returns [`Deadlock`](crate::ScheduleErrorKind::Deadlock). On the thread that
+/// turns the timer's [`Driver`](crate::Driver), such a call does not return.
 pub type ExpiredReceiver<K, V> = Delayed<ExpiredValues<K, V>>;
 
 /// The end of a receiver. Nothing outside of this crate can name it.

@@ -280,10 +280,11 @@ fn holds_up_no_other(manual: Manual) {
 fn a_look_while_receivers_are_woken_holds_up_no_other(mode: Mode) {
     let (manual, hand) = (Manual::new(mode), Arc::new(Hand::new()));
     let (sender, mut first) = delay_channel(&manual.timer);
-    let [mut second, mut third] = [(); 2].map(|()| first.clone());
+    let [mut second, third] = [(); 2].map(|()| first.clone());
     let woken_in_between = Arc::new(Mutex::new(None));
     let does = {
-        let (sender, hand, woken) = (sender.clone(), Arc::clone(&hand), Arc::clone(&woken_in_between));
+        let (sender, hand, woken) =
+            (sender.clone(), Arc::clone(&hand), Arc::clone(&woken_in_between));
         let third = Mutex::new((Hand::new(), Some(third)));
         move || {
             let mut third = third.lock().unwrap();
