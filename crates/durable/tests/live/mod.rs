@@ -90,8 +90,9 @@ fn a_backlog_is_read_once_and_without_temporary_files() {
     let after = read(&mut client);
     let fetched = (after.0 - before.0) as f64 / f64::from(count);
     println!("{count} overdue: {fetched:.2} rows read for each, that of its ack included");
-    // One is read by the load, and one by the ack.
-    assert!(fetched < 2.5, "{fetched}");
+    // One is read by the load, and one by the ack. What a busy server has not read in its time is
+    // read again, in smaller parts.
+    assert!(fetched < 4.0, "{fetched}");
     assert_eq!(after.2 - before.2, 0, "temporary files");
 }
 
