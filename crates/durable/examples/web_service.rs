@@ -87,7 +87,7 @@ async fn serve(url: String) -> Result<()> {
     }
     println!("{}", pay_order(State(Arc::clone(&app)), Path(1)).await?);
     println!("{} orders expired", consumer.await??);
-    // `close` waits for the acks, so it is for a thread that may block.
+    // In the place of `close`, which is for a thread that may block.
     let timer = app.timer.clone();
     Ok(timer.close_async().await?)
 }

@@ -118,7 +118,7 @@ begin
         returning due.*, due.xmax = 0 as is_new)
     select put.name, put.number, put.is_new, put.partition
     from put join unnest(names, deadlines, payloads) u(name, deadline, payload)
-        on put.name = u.name and put.deadline = u.deadline
+        on put.name = u.name collate "C" and put.deadline = u.deadline
             and put.payload is not distinct from u.payload;
     get diagnostics count = row_count;
     if count < cardinality(names) then
@@ -145,11 +145,11 @@ $$;
 create function tickwheel_cancel(name text) returns boolean
 language plpgsql as $$
 begin
-    perform from tickwheel_due due where due.name = $1 for update;
+    perform from tickwheel_due due where due.name = $1 collate "C" for update;
     if not found then
         return false;
     end if;
-    delete from tickwheel_due due where due.name = $1;
+    delete from tickwheel_due due where due.name = $1 collate "C";
     if not found then
         raise exception 'a trigger has kept a timeout';
     end if;
@@ -176,6 +176,7 @@ begin
             select d.ctid as row, d.* from tickwheel_due d
             where d.partition = u.partition and (d.deadline, d.name) > (u.deadline, u.name)
                 and d.deadline <= u.last and (numbers is null or d.number = any(numbers))
+                and not exists (select from tickwheel_broken b where b.number = d.number)
             order by d.deadline, d.name limit most) due
     loop
         exit when bytes <= 0;
@@ -188,6 +189,10 @@ begin
                 where due.ctid = place.row;
             continue;
         exception when others then
+            -- The server lacks something: the row may be sound.
+            if sqlstate like '53%' then
+                raise;
+            end if;
             why := sqlerrm;
         end;
         begin

@@ -216,6 +216,23 @@ fn a_timer_is_closed_on_the_one_thread_on_which_a_task_holds_a_timeout() {
 }
 
 #[test]
+fn a_task_that_gives_up_closing_does_not_wait_for_the_store() {
+    let (go, may) = mpsc::channel();
+    let (told, tells) = mpsc::channel();
+    let store = Held { store: MemoryStore::new(), rots: false, may };
+    let timer = DurableTimer::builder().open_store(store).unwrap();
+    drop(timer.schedule("a", now() + HOUR, b"").unwrap());
+    thread::spawn(move || {
+        let mut closing = Box::pin(timer.close_async());
+        assert!(closing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(closing);
+        told.send(()).unwrap();
+    });
+    tells.recv_timeout(LONG).expect("it has not waited");
+    go.send(Ok(())).unwrap();
+}
+
+#[test]
 fn the_last_handle_may_be_dropped_on_the_thread_of_the_timer() {
     let (go, may) = mpsc::channel();
     let (hand_over, handles) = mpsc::channel::<DurableTimer>();

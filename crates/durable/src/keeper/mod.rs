@@ -470,7 +470,7 @@ impl<T> Keeper<T> {
     }
 
     fn leased(&mut self, now: Now, outbox: &mut Outbox, call: LeaseCall, leases: Leases) {
-        // What it did not know of, because the leases had run out or an answer was lost, goes back
+        // Leases that it did not know of, because they had run out or an answer was lost, go back
         // too.
         self.released = call.is_last
             && leases.held.iter().all(|lease| call.given_back.contains(&lease.partition));

@@ -291,7 +291,7 @@ pub struct Leases {
     pub held: Vec<Lease>,
     /// How many it may have. It gives the others back when nothing of them is in flight.
     pub share: usize,
-    /// How many owners share the store, this one included. The more they are, the longer acks wait
+    /// How many owners want a share of the store. The more they are, the longer acks wait
     /// for each other, so that all together commit as often as one would.
     pub owners: usize,
     /// How long they are good for, counted from the moment before the call. `None`: for as long as

@@ -87,7 +87,7 @@ impl Builder {
     ///
     /// While consumers hold that many, the timer hands out no more, and later loads no more.
     /// Scheduling goes on. As many acks may wait for their commit, so after a crash at most twice
-    /// this number come again.
+    /// this number come again, and what is locked in the store or refused by it.
     pub fn in_flight(mut self, timeouts: usize) -> Self {
         self.config.in_flight = timeouts;
         self
@@ -100,8 +100,7 @@ impl Builder {
     }
 
     /// Sets how long acks may wait for a commit of something else to go along with. Default 5 ms.
-    /// Of several timers that share a store each waits as many times as long as they are, or for a
-    /// fortieth of the lease if that is less, so all together commit as often as one would.
+    /// With n timers on one store each waits n times as long, but at most a fortieth of the lease.
     ///
     /// After a crash in that time, the timeouts that were acked come again.
     pub fn linger(mut self, delay: Duration) -> Self {

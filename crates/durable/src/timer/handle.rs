@@ -115,15 +115,9 @@ impl Handle {
         }
     }
 
-    pub(super) fn join(&self) {
-        let thread = lock(&self.thread).take();
-        // What runs on that thread may have dropped the last handle.
-        if let Some(thread) = thread
-            && check_thread(self.thread_id).is_ok()
-        {
-            // A panic of the thread is told by `closed`.
-            let _ = thread.join();
-        }
+    /// Returns the thread of the timer, if nobody has it.
+    pub(super) fn take_thread(&self) -> Option<JoinHandle<()>> {
+        lock(&self.thread).take()
     }
 }
 
@@ -133,7 +127,18 @@ impl Drop for Handle {
             return;
         }
         let _ = self.sender.send(Message::Close { waits: false, done: None });
-        self.join();
+        join(self.take_thread());
+    }
+}
+
+/// Waits for the end of the timer's thread.
+pub(super) fn join(thread: Option<JoinHandle<()>>) {
+    // What runs on that thread may have dropped the last handle.
+    if let Some(thread) = thread
+        && check_thread(thread.thread().id()).is_ok()
+    {
+        // A panic of the thread is told by `closed`.
+        let _ = thread.join();
     }
 }
 

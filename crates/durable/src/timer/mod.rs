@@ -21,7 +21,7 @@ use event_listener::Listener;
 pub use builder::Builder;
 pub use commit::Commit;
 pub use due::Due;
-use handle::{Handle, check_thread};
+use handle::{Handle, check_thread, join};
 pub use pending::{Iter, Pending};
 use shared::Message;
 pub use stats::Stats;
@@ -299,7 +299,8 @@ impl DurableTimer {
     }
 
     /// Closes the timer as [`close`](Self::close) does, without blocking the task. Dropped before
-    /// it completes, it does not wait for the consumers.
+    /// it completes, it blocks nothing either: the thread of the timer goes on with that, and waits
+    /// for consumers as long as another clone of the timer is there.
     ///
     /// # Errors
     ///
@@ -308,8 +309,10 @@ impl DurableTimer {
         check_thread(self.handle.thread_id)?;
         let (sender, receiver) = oneshot::async_channel();
         self.handle.send(Message::Close { waits: true, done: Some(sender) })?;
+        // A task that gives this up does not wait for the thread.
+        let thread = self.handle.take_thread();
         let closed = receiver.await.unwrap_or(Err(Error::Closed));
-        self.handle.join();
+        join(thread);
         closed
     }
 

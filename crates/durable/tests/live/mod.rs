@@ -499,7 +499,6 @@ fn what_a_trigger_skips_is_refused_and_all_others_go_on() {
     }
 }
 
-/// As while somebody makes the tables of another schema.
 #[test]
 fn an_ack_that_a_trigger_skips_is_told_and_holds_up_no_close_and_the_timeout_comes_again() {
     let Some(server) = Server::start() else { return };
@@ -925,10 +924,19 @@ fn a_worker_a_caller_and_an_operator_need_what_the_readme_grants() {
     scheduling.cancel("e").unwrap().wait().unwrap();
     take_all(&[&timer], HashSet::from(["a".to_owned(), "d".to_owned()]));
     assert!(scheduling.get("b").unwrap().is_some() && scheduling.get("e").unwrap().is_none());
+    assert_eq!(scheduling.iter().next().unwrap().unwrap().name(), "b");
     scheduling.close().unwrap();
+    // It has tables of its own.
+    owner.batch_execute("create table public.orders (id text)").unwrap();
+    owner.batch_execute("grant insert on public.orders to caller").unwrap();
+    client(&of("caller")).batch_execute("insert into orders values ('order-17')").unwrap();
 
     let mut operator = PostgresStore::connect_existing(&of("operator")).unwrap();
     assert!(operator.set_aside().unwrap().is_empty());
+    // What it sets aside is written.
+    client(&of("operator"))
+        .batch_execute("insert into timers.tickwheel_broken values (7, '', 0, 'rotten', null)")
+        .unwrap();
     assert_eq!(operator.workers().unwrap().alive, 1);
     use tickwheel_durable::store::{Change, Store};
     assert!(operator.get("b").unwrap().is_some());

@@ -258,8 +258,9 @@ fn cancel(
     while !left.is_empty() {
         // The last of many may be missing: they are asked for again.
         let done = opened.store().commit(&[], left)?;
-        // Read after the commit: until then a worker may have read what it removed.
-        let due = show::milliseconds(opened.now()? + MARGIN);
+        // Read after the commit: until then a worker may have read what it removed. If it cannot
+        // be read, any may have been.
+        let due = opened.now().map_or(u64::MAX, |now| show::milliseconds(now + MARGIN));
         let (answered, rest) = left.split_at(done.changed.len());
         left = rest;
         for (Change { name, .. }, changed) in answered.iter().zip(done.changed) {
@@ -353,7 +354,11 @@ fn check(
         }
         writeln!(output, "{}", checked.verdict)?;
     }
-    if checked.is_whole { Ok(()) } else { Err(Failure::Found) }
+    match checked.unread {
+        Some(message) => Err(Failure::Input(message)),
+        None if checked.is_whole => Ok(()),
+        None => Err(Failure::Found),
+    }
 }
 
 /// The time that deadlines in a file are compared with.

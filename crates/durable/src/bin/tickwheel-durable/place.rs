@@ -62,6 +62,8 @@ pub(super) struct Checked {
     pub(super) facts: Vec<(&'static str, Value)>,
     pub(super) damaged: Vec<String>,
     pub(super) verdict: String,
+    /// Why not all could be read.
+    pub(super) unread: Option<String>,
     pub(super) is_whole: bool,
 }
 
@@ -136,6 +138,7 @@ impl Opened {
                     ],
                     damaged: report.damaged.iter().map(show::damaged).collect(),
                     verdict: verdict.to_owned(),
+                    unread: None,
                     is_whole: is_whole || repair,
                 })
             }
@@ -157,13 +160,13 @@ impl Opened {
                     Ok(true)
                 });
                 // What cannot be read ends that, and the rest can be told.
-                match read {
-                    Err(Failure::Input(message)) => damaged.push(message),
-                    read => read?,
-                }
+                let unread = match read {
+                    Err(Failure::Input(message)) => Some(message),
+                    read => read.map(|()| None)?,
+                };
                 let workers = store.workers()?;
                 let is_owned = workers.owned == workers.partitions;
-                let verdict = match (damaged.is_empty(), is_owned) {
+                let mut verdict = match (damaged.is_empty(), is_owned) {
                     (true, true) => "All is well.",
                     (false, true) => "Some timeouts are damaged.",
                     (true, false) => "Some partitions have no worker: what is due in them waits.",
@@ -172,6 +175,9 @@ impl Opened {
                          them waits."
                     }
                 };
+                if unread.is_some() {
+                    verdict = "Not all timeouts could be read.";
+                }
                 Ok(Checked {
                     facts: vec![
                         ("timeouts", json!(timeouts)),
@@ -183,6 +189,7 @@ impl Opened {
                     is_whole: damaged.is_empty() && is_owned,
                     damaged,
                     verdict: verdict.to_owned(),
+                    unread,
                 })
             }
         }

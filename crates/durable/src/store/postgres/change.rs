@@ -1,4 +1,4 @@
-//! Came: puts and cancels, by name.
+//! Changes: puts and cancels, by name.
 
 use std::collections::HashMap;
 

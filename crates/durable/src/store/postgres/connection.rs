@@ -7,7 +7,6 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row};
 
-use super::CONFLICTS;
 use super::connect::Guard;
 use crate::store::{Change, Done, Outcome, Settlement};
 use crate::values::milliseconds;
@@ -223,8 +222,7 @@ fn runs(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
 
 /// Whether somebody else has locked it, who may not have its row but another.
 fn is_locked(error: &Error) -> bool {
-    let locked = [&SqlState::LOCK_NOT_AVAILABLE, &CONFLICTS[0], &CONFLICTS[1]];
-    error.code().is_some_and(|state| locked.contains(&state))
+    error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
 }
 
 /// Returns what the server said: the driver says "db error" and leaves the rest to its source.

@@ -124,8 +124,9 @@ const AHEAD: &str = "select worker, extract(epoch from until)::float8,
        extract(epoch from good_for)::float8
      from tickwheel_worker where until >= (select clock_timestamp())
        and until > (select clock_timestamp()) + good_for";
-const REMOVE_AHEAD: &str = "delete from tickwheel_worker where worker = any($1)
-       and until > (select clock_timestamp()) + good_for";
+const REMOVE_AHEAD: &str = "delete from tickwheel_worker where (worker, until) in (
+       select worker, until from tickwheel_worker where worker = any($1)
+         and until > (select clock_timestamp()) + good_for for update skip locked)";
 const REMOVE_DEAD: &str = "delete from tickwheel_worker where (worker, until) in (
        select worker, until from tickwheel_worker where until < clock_timestamp()
        for update skip locked)";

@@ -38,8 +38,8 @@ pub(super) async fn set_up(connection: &Connection, makes: bool) -> Result<(), E
             return Err(Error::store(
                 doing,
                 format!(
-                    "they are in the schema {schema}: set `search_path` to it, or run \
-                     migrations/0001_timeouts.sql by hand to have them in another too"
+                    "they are in the schema {schema}: have the right of `usage` on it and it in \
+                     `search_path`, or run migrations/0001_timeouts.sql by hand to have them in another too"
                 ),
             ));
         }
