@@ -512,5 +512,5 @@ const PHASES: [&str; 7] = [
     "pg_snapshot_xip",
     "cross join lateral",
     "tickwheel_put(",
-    "d.number = any($2",
+    "due.number = u.number",
 ];
