@@ -619,16 +619,28 @@ impl Run {
                 }
             }
             Op::Insert(nth, delay) => {
-                let earliest = self.now().checked_add(delay);
+                let (timer, earliest) = (self.timer(), self.now().checked_add(delay));
                 let Holder { held, values, next, .. } = &mut self.holders[nth % 3];
                 let id = *next;
                 *next += 1;
                 let key = match held {
                     Held::Queue(queue) => caught(|| Named::Queue(queue.insert(id, delay))),
                     Held::Map(map) => caught(|| map.insert(id, id, delay)).and(None),
-                    Held::Channel(Some(sender), _) => caught(|| {
-                        Named::Channel(sender.insert(id, delay).expect("the receiver is there"))
-                    }),
+                    Held::Channel(Some(sender), _) => {
+                        let is_refused = timer.is_stopped();
+                        match caught(|| sender.insert(id, delay)) {
+                            Some(Err(error)) => {
+                                assert!(timer.is_stopped(), "the receiver is there");
+                                assert_eq!(error.into_value(), id);
+                                return;
+                            }
+                            Some(Ok(key)) => {
+                                assert!(!is_refused, "nobody waits for it");
+                                Some(Named::Channel(key))
+                            }
+                            None => None,
+                        }
+                    }
                     Held::Channel(None, _) => return,
                 };
                 values.insert(id, (key, earliest));
