@@ -95,7 +95,7 @@ fn cancelling(timeout: &Timeout, count: &Count) -> JoinHandle<(Result<bool, Stop
         // One that is dropped leaves nothing behind.
         let other = Hand::new();
         assert!(other.poll_once(timeout.cancel_and_wait_async()).is_pending());
-        assert_eq!((other.wakers(), hand.wakers()), (0, 1));
+        assert_eq!(other.wakers(), 0);
         polled.add();
         let awaited = block_on(awaits);
         let seen = count.get();
@@ -225,6 +225,9 @@ fn a_thread_of_the_executor_awaits_what_it_must_not_wait_for() {
     let timeout = timer.schedule(Duration::ZERO, dropped.dropped()).expect("it runs");
     let task = kept.take();
     assert!(timeout.cancel_and_wait().is_err());
+    // The worker has passed on to another.
+    timer.schedule(Duration::ZERO, || {}).expect("it runs");
+    kept.take()();
     let mut awaits = Box::pin(timeout.cancel_and_wait_async());
     assert!(hand.poll(&mut awaits).is_pending() && hand.poll(&mut awaits).is_pending());
     // Another task of the same shard wakes nobody.

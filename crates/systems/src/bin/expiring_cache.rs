@@ -16,9 +16,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (&(last, _), many) = (requests.last().ok_or("an empty trace")?, requests.len());
     println!("{many} requests in {} s of a cache at Twitter", last / 1_000);
 
+    let timer = Timer::new();
     println!("a day after the last use, as the trace has it, at full speed:");
     for turn in 1..=2 {
-        let ours = ExpiringMap::builder().time_to_idle(DAY).build(&Timer::new());
+        let ours = ExpiringMap::builder().time_to_idle(DAY).build(&timer);
         let ours = measured(&requests, |now, object| {
             let is_hit = ours.get(&object).is_some();
             if !is_hit {
