@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tickwheel_durable::store::{
     Change, Done, Leases, Limit, Loaded, Page, Position, Row, Settlement, Start, Store,
 };
-use tickwheel_durable::{Cancelled, Due, DurableTimer, Error, MemoryStore};
+use tickwheel_durable::{Cancelled, Due, DurableTimer, Error, MemoryStore, Scheduled};
 
 fn now() -> SystemTime {
     SystemTime::now()
@@ -263,6 +263,25 @@ fn a_commit_that_has_told_what_it_did_tells_nothing_more() {
     commit.wait_timeout(LONG).expect("it is made").unwrap();
     let again = commit.wait_timeout(Duration::from_millis(10));
     assert!(matches!(again, Some(Err(Error::Closed))), "{again:?}");
+}
+
+#[test]
+fn a_commit_is_waited_for_in_turns_and_one_that_is_dropped_is_made_all_the_same() {
+    let (go, may) = mpsc::channel();
+    let timer = DurableTimer::builder()
+        .open_store(Held { store: MemoryStore::new(), rots: false, may })
+        .unwrap();
+    let mut commit = timer.schedule("waited for", now() + HOUR, b"").unwrap();
+    let mut dropped = Box::pin(timer.schedule("dropped", now() + HOUR, b"").unwrap());
+    for _ in 0..2 {
+        assert!(commit.wait_timeout(Duration::from_millis(10)).is_none());
+    }
+    assert!(dropped.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    drop(dropped);
+    drop(go);
+    assert_eq!(commit.wait_timeout(LONG).expect("it is made").unwrap(), Scheduled::New);
+    let again = timer.schedule("dropped", now() + HOUR, b"").unwrap().wait().unwrap();
+    assert_eq!(again, Scheduled::Moved);
 }
 
 const HOUR: Duration = Duration::from_secs(3600);

@@ -3,6 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
+use postgres::Client;
+use tickwheel_durable::store::{Change, Store};
 use tickwheel_durable::{Cancelled, Due, DurableTimer, PostgresStore, Scheduled};
 
 use super::live::{schedule, take_all};
@@ -180,18 +182,8 @@ fn a_commit_whose_wait_for_a_standby_somebody_cancelled_is_no_success() {
     let store = PostgresStore::connect(&url).unwrap().lease(Duration::from_secs(300));
     let timer = DurableTimer::builder().open_store(store).unwrap();
     timer.schedule("first", now() + HOUR, b"").unwrap().wait().unwrap();
-    let mut sql = client(&url);
-    let mut set = |names: &str| {
-        sql.batch_execute(&format!("alter system set synchronous_standby_names = '{names}'"))
-            .unwrap();
-        sql.batch_execute("select pg_reload_conf()").unwrap();
-    };
-    set("nobody");
     let mut other = client(&url);
-    until("the server waits for it", || {
-        let shown = other.query_one("show synchronous_standby_names", &[]).unwrap();
-        shown.get::<_, &str>(0) == "nobody"
-    });
+    wait_for_standby(&mut other, "nobody");
     let waits = timer.schedule("second", now() + HOUR, b"").unwrap();
     until("somebody cancels the wait", || {
         let cancel = "select pg_cancel_backend(pid) from pg_stat_activity
@@ -200,10 +192,60 @@ fn a_commit_whose_wait_for_a_standby_somebody_cancelled_is_no_success() {
     });
     let error = waits.wait().unwrap_err().to_string();
     assert!(error.contains("standby"), "{error}");
-    set("");
+    wait_for_standby(&mut other, "");
     until("it goes on", || timer.schedule("third", now() + HOUR, b"").unwrap().wait().is_ok());
     assert!(timer.get("second").unwrap().is_some());
     timer.close().unwrap();
+}
+
+/// A call that is given up leaves else a server process behind, with its locks, until there is no
+/// connection left for anybody.
+#[test]
+fn calls_that_wait_for_a_lost_standby_are_given_up_and_leave_no_server_process_behind() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let lease = Duration::from_secs(2);
+    let timer = worker(&url, lease);
+    let mut names = schedule(&timer, "before", 100);
+    let mut sql = client(&url);
+    wait_for_standby(&mut sql, "nobody");
+    let mut waiting = || -> i64 {
+        let waiting = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'";
+        sql.query_one(waiting, &[]).unwrap().get(0)
+    };
+    let put = || timer.schedule("during", now() + HOUR, b"").unwrap().wait();
+    until("commits wait for it", || put().is_err());
+    until("calls are given up", || {
+        assert!(put().is_err(), "it is on no standby");
+        10 < timer.stats().errors
+    });
+    // That of the call that is under way.
+    until("none is left behind", || waiting() <= 1);
+    // Nor by a store that ends at once.
+    for _ in 0..5 {
+        let mut store = PostgresStore::connect(&url).unwrap().lease(lease);
+        assert!(store.commit(&[], &[Change::put("ends", 1, b"")]).is_err());
+    }
+    until("none is left behind by these", || waiting() <= 1);
+    wait_for_standby(&mut client(&url), "");
+    until("it goes on", || put().is_ok());
+    names.insert("ends".to_owned());
+    names.extend(schedule(&timer, "after", 100));
+    take_all(&[&timer], names);
+    let far = timer.get("during").unwrap().expect("it was committed here");
+    assert!(now() < far.deadline());
+    timer.close().unwrap();
+}
+
+/// Lets commits wait for a standby of this name, or for none.
+fn wait_for_standby(sql: &mut Client, name: &str) {
+    let set = format!("alter system set synchronous_standby_names = '{name}'");
+    sql.batch_execute(&set).unwrap();
+    sql.batch_execute("select pg_reload_conf()").unwrap();
+    until("the server knows it", || {
+        let shown = sql.query_one("show synchronous_standby_names", &[]).unwrap();
+        shown.get::<_, &str>(0) == name
+    });
 }
 
 const CUT: &str = "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'worker'";

@@ -64,12 +64,11 @@ impl Server {
         self.run("pg_ctl", &["promote", "-w"]);
     }
 
-    /// The URL of the same database where either server has it.
+    /// The URL of the same database where either server has it, with this one first.
     pub(crate) fn either(&self, other: &Self, url: &str) -> String {
-        url.replace(
-            &format!(":{}/", self.port),
-            &format!(":{},127.0.0.1:{}/", self.port, other.port),
-        )
+        let (_, database) = url.rsplit_once('/').unwrap();
+        let hosts = format!("127.0.0.1:{},127.0.0.1:{}", self.port, other.port);
+        format!("postgresql://tickwheel@{hosts}/{database}")
     }
 
     pub(crate) fn data(&self) -> PathBuf {

@@ -423,7 +423,7 @@ fn what_becomes_due_after_a_cut_does_not_wait_for_what_did_before() {
     // The call that is under way then has to end.
     let found = run_after(before, ONE, |database, time| silence(database, time) + 1_000);
     // To hand out the others takes seconds.
-    assert!(found.late_after < 1_000 && 2_000 < found.late, "{found:?}");
+    assert!(found.late_after < 1_000 && 4_000 < found.late, "{found:?}");
 }
 
 #[test]

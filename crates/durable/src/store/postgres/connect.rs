@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode, TargetSessionAttrs};
 use tokio_postgres::tls::{MakeTlsConnect, TlsStream};
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Socket};
@@ -71,7 +72,11 @@ where
                     Ok(Ok((client, connection))) => {
                         let (drops, dropped) = oneshot::async_channel();
                         let in_doubt = Arc::new(AtomicBool::new(false));
-                        tokio::spawn(until_dropped(connection, dropped, in_doubt.clone()));
+                        let (token, tls) = (client.cancel_token(), tls.clone());
+                        let cancel = async move {
+                            let _ = token.cancel_query(tls).await;
+                        };
+                        tokio::spawn(until_dropped(connection, dropped, in_doubt.clone(), cancel));
                         return Ok((client, Guard { _drops: drops, in_doubt }));
                     }
                     Ok(Err(error)) => failure = error.into(),
@@ -84,15 +89,19 @@ where
 }
 
 /// Drives a connection until it ends, or until a moment after the guard is dropped: it would else
-/// wait without end for an answer that nobody wants any more.
+/// wait without end for an answer that nobody wants any more. So would the server, for a standby and
+/// with its locks: it is told to cancel what it still does.
 async fn until_dropped<S: TlsStream + Unpin>(
     mut connection: tokio_postgres::Connection<Socket, S>,
     dropped: oneshot::AsyncReceiver<()>,
     in_doubt: Arc<AtomicBool>,
+    cancel: impl Future<Output = ()>,
 ) {
     let dropped = async {
         let _ = dropped.await;
-        tokio::time::sleep(GOODBYE).await;
+        let end = Instant::now() + GOODBYE;
+        let _ = tokio::time::timeout_at(end, cancel).await;
+        tokio::time::sleep_until(end).await;
     };
     let mut dropped = pin!(dropped);
     poll_fn(|context| {
@@ -317,7 +326,7 @@ fn decode(text: &str) -> String {
 }
 
 /// How long a connection has to tell the server that it ends.
-const GOODBYE: Duration = Duration::from_secs(1);
+pub(super) const GOODBYE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -84,13 +84,9 @@ impl Connection {
             }
             done.changed.extend(self.change(run).await?);
         }
-        // What is checked at the end of a commit has this time too. The wait for a standby has all
-        // there is: where the server ends that, it says that all is well.
-        let limit = milliseconds(self.limit).max(1);
-        self.execute(&format!(
-            "set constraints all immediate; set local statement_timeout = {limit}; commit"
-        ))
-        .await?;
+        // What is checked at the end of a commit has this time too. The commit itself, and its wait
+        // for a standby, has none: the caller ends that.
+        self.execute("set constraints all immediate; commit").await?;
         Ok(done)
     }
 
@@ -238,7 +234,8 @@ pub(super) fn failed(
     crate::Error::store(format!("{doing} {:?}", change.name), error)
 }
 
-/// Begins a transaction. The server ends it by itself if this process is gone. Whatever the
+/// Begins a transaction. The server ends it by itself if this process is gone, and if its host
+/// takes no answer: a server on Linux can, and others would log that they cannot. Whatever the
 /// database is set to, an acknowledged commit is on the disk. Whatever the statistics say, the
 /// statements use the indexes. A policy that would hide rows is an error: they would wait unsaid.
 fn begin(limit: Duration) -> String {
@@ -249,6 +246,7 @@ fn begin(limit: Duration) -> String {
          set local statement_timeout = {limit};
          set local idle_in_transaction_session_timeout = {limit};
          set local lock_timeout = {lock};
+         select set_config('tcp_user_timeout', '{limit}', true) where version() like '%linux%';
          select set_config('synchronous_commit', 'on', true)
            where current_setting('synchronous_commit') = 'off';
          set local enable_seqscan = off; set local enable_bitmapscan = off;

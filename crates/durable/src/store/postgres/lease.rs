@@ -18,13 +18,24 @@ pub(super) struct Wish<'a> {
     pub(super) given_back: &'a [u32],
 }
 
+/// What the worker got.
+#[derive(Default)]
+pub(super) struct Taken {
+    pub(super) held: Vec<Lease>,
+    pub(super) share: usize,
+    /// How many workers share.
+    pub(super) owners: usize,
+    /// How many more partitions it would have, if nobody else had locked them.
+    pub(super) locked: usize,
+}
+
 /// Gives back what is given back, renews the rest of what this worker has, and takes what is free
-/// up to its share, if it wants that. Returns the leases, the share, and how many workers share.
+/// up to its share, if it wants that.
 pub(super) async fn take_leases(
     connection: &Connection,
     wish: &Wish<'_>,
     ahead: &mut Ahead,
-) -> Result<(Vec<Lease>, usize, usize), Error> {
+) -> Result<Taken, Error> {
     let worker: Parameter<'_> = (&wish.worker, Type::INT8);
     let one = std::slice::from_ref(&worker);
     let place = |row: &Row| row.get::<_, i32>(0);
@@ -38,7 +49,7 @@ pub(super) async fn take_leases(
     }
     if mine.is_empty() && !wish.wanted {
         connection.query(END, one).await?;
-        return Ok((Vec::new(), 0, 1));
+        return Ok(Taken { owners: 1, ..Taken::default() });
     }
     let lease = [worker.clone(), (&wish.seconds, Type::FLOAT8), (&wish.wanted, Type::BOOL)];
     connection.query(RENEW, &lease).await?;
@@ -51,10 +62,18 @@ pub(super) async fn take_leases(
         let most = (share - mine.len()) as i64;
         let free = connection.query(LOCK_FREE, &[worker.clone(), (&most, Type::INT8)]).await?;
         let free: Vec<i32> = free.iter().map(place).collect();
-        mine.extend(connection.query(TAKE, &[worker, (&free, Type::INT4_ARRAY)]).await?);
+        let taken = [worker.clone(), (&free, Type::INT4_ARRAY)];
+        mine.extend(connection.query(TAKE, &taken).await?);
+    }
+    let mut locked = 0;
+    if wish.wanted && mine.len() < share {
+        let mine: Vec<i32> = mine.iter().map(place).collect();
+        let others = [worker, (&mine, Type::INT4_ARRAY)];
+        let others = connection.query_one(OUT_OF_REACH, &others).await?;
+        locked = (share - mine.len()).min(unsigned(others.get(0)) as usize);
     }
     let lease = |row: &Row| Lease { partition: place(row) as u32, epoch: unsigned(row.get(1)) };
-    Ok((mine.iter().map(lease).collect(), share, workers))
+    Ok(Taken { held: mine.iter().map(lease).collect(), share, owners: workers, locked })
 }
 
 /// Leases of which more is left than they were good for, because the clock of the database was set
@@ -117,6 +136,11 @@ const TAKE: &str = "update tickwheel_partition p set owner = $1, epoch = epoch +
        select from tickwheel_worker w
        where w.worker = p.owner and w.until >= (select clock_timestamp()))
      returning partition, epoch";
+/// Counts what this worker or nobody owns, and the worker did not get.
+const OUT_OF_REACH: &str = "select count(*) from tickwheel_partition p
+     where partition <> all($2) and (owner = $1 or not exists (
+       select from tickwheel_worker w
+       where w.worker = p.owner and w.until >= (select clock_timestamp())))";
 const END: &str = "delete from tickwheel_worker where (worker, until) in (
        select worker, until from tickwheel_worker
        where worker = $1 and until >= (select clock_timestamp()) for update skip locked)";

@@ -13,6 +13,7 @@ mod tls;
 mod transaction;
 
 use std::fmt;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
@@ -28,9 +29,9 @@ use crate::store::{
     Change, Done, Leases, Limit, Loaded, Page, Position, Row, Settlement, Start, Store,
 };
 use crate::values::milliseconds;
-use connect::Connect;
+use connect::{Connect, GOODBYE};
 use connection::Connection;
-use lease::{Ahead, CLOCK, Wish, remove_dead, take_leases};
+use lease::{Ahead, CLOCK, Taken, Wish, remove_dead, take_leases};
 pub use operate::Workers;
 use rows::{GET, Reading, Seen, read_row};
 pub use schema::MIGRATION;
@@ -45,12 +46,16 @@ pub use transaction::{cancel_in, schedule_in};
 /// The encoding of the database is UTF8, LATIN1 or SQL_ASCII: others put names into another order.
 ///
 /// If the clock of the database is slewed, a timeout may be early by what the clock loses between
-/// two looks. A clock that is set makes nothing early.
+/// two looks, and by as long as a call takes. A clock that is set makes nothing early.
 ///
 /// A worker sees and owns nothing while row-level security hides rows from its role, and tells it.
 ///
 /// Every call ends: after a third of the lease it is given up with an error, and what an operator
 /// reads of a timer after a minute. After an error the connection is made again at the next call.
+///
+/// A commit that waits for a lost standby is given up in the same way. The server is told to stop
+/// waiting: then it has the commit, and frees its locks. The caller gets an error, because no standby
+/// may have it.
 pub struct PostgresStore {
     connect: Connect,
     makes_tables: bool,
@@ -64,6 +69,7 @@ pub struct PostgresStore {
     /// The number of this worker.
     worker: Option<i64>,
     ahead: Ahead,
+    locked: Locked,
     /// What the last load has seen.
     seen: Seen,
     stretch: Stretch,
@@ -71,11 +77,23 @@ pub struct PostgresStore {
     settles: usize,
 }
 
+/// Whether somebody else has locked partitions that this worker would have.
+#[derive(Clone, Copy)]
+enum Locked {
+    Nothing,
+    Since(Instant),
+    Told,
+}
+
 impl Drop for PostgresStore {
     fn drop(&mut self) {
         // A server that is told knows sooner than one that finds out.
         self.connection = None;
         if let Some(runtime) = self.runtime.take() {
+            let until = Instant::now() + GOODBYE;
+            while 0 < runtime.metrics().num_alive_tasks() && Instant::now() < until {
+                thread::sleep(Duration::from_millis(1));
+            }
             runtime.shutdown_background();
         }
     }
@@ -149,6 +167,7 @@ impl PostgresStore {
             used: Instant::now(),
             worker: None,
             ahead: Ahead::new(),
+            locked: Locked::Nothing,
             seen: Seen::default(),
             stretch: Stretch::ALL,
             settles: usize::MAX,
@@ -165,6 +184,26 @@ impl PostgresStore {
         self
     }
 
+    /// Is an error once, when somebody else has had so many partitions locked for a lease, so that
+    /// nobody hands out what is due in them.
+    fn tell_locked(&mut self, partitions: usize) -> Result<(), Error> {
+        if partitions == 0 {
+            self.locked = Locked::Nothing;
+        }
+        match self.locked {
+            Locked::Nothing if 0 < partitions => self.locked = Locked::Since(Instant::now()),
+            Locked::Since(since) if self.lease < since.elapsed() => {
+                self.locked = Locked::Told;
+                return Err(Error::store(
+                    format!("take {partitions} partitions, so what is due there waits"),
+                    "somebody else has locked rows of tickwheel_partition; pg_locks says who",
+                ));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// Runs `work`, for a third of the lease at most. If it fails, the connection is made anew at
     /// the next call.
     fn run<R>(
@@ -172,7 +211,7 @@ impl PostgresStore {
         doing: &str,
         mut work: impl AsyncFnMut(&Connection) -> Result<R, tokio_postgres::Error>,
     ) -> Result<R, Error> {
-        let (limit, began) = (self.lease / 3, Instant::now());
+        let limit = self.lease / 3;
         let doing = format!("{doing} the database");
         let runtime = self.runtime.as_ref().expect("it is there until the store is dropped");
         let _guard = runtime.enter();
@@ -207,7 +246,8 @@ impl PostgresStore {
             }
         };
         let done = block_on(async { tokio::time::timeout(limit, working).await.ok() });
-        let (connected, done) = in_time(&doing, limit, began.elapsed(), done)?;
+        let late = || Err(Error::store(&*doing, format!("no answer within {limit:?}")));
+        let (connected, done) = done.unwrap_or_else(late)?;
         self.connection = Some(connected);
         self.used = Instant::now();
         Ok(done)
@@ -229,18 +269,20 @@ impl Store for PostgresStore {
         }
         let wish = self.worker.map(|worker| Wish { worker, seconds, wanted, given_back });
         let mut ahead = self.ahead.clone();
-        let leases = self.run("take leases from", async |connection| {
-            let (mut held, mut share, mut owners) = (Vec::new(), 0, 1);
+        let (taken, clock) = self.run("take leases from", async |connection| {
+            let mut taken = Taken { owners: 1, ..Taken::default() };
             if let Some(wish) = &wish {
                 connection.begin().await?;
-                (held, share, owners) = take_leases(connection, wish, &mut ahead).await?;
+                taken = take_leases(connection, wish, &mut ahead).await?;
                 connection.end().await?;
             }
             // Last, so that little time passes until the worker has it: by so much it is late.
-            let clock = unsigned(connection.query_one(CLOCK, &[]).await?.get(0));
-            Ok(Leases { held, share, owners, good_for: Some(good_for), clock: Some(clock) })
+            Ok((taken, unsigned(connection.query_one(CLOCK, &[]).await?.get(0))))
         })?;
         self.ahead = ahead;
+        self.tell_locked(taken.locked)?;
+        let Taken { held, share, owners, .. } = taken;
+        let leases = Leases { held, share, owners, good_for: Some(good_for), clock: Some(clock) };
         if !wanted && leases.held.is_empty() {
             self.worker = None;
         }
@@ -317,20 +359,6 @@ impl Store for PostgresStore {
     }
 }
 
-/// Returns what came of a call, if it took less than the limit. Where the server's limit ends a
-/// commit's wait for a standby, it says that all is well.
-fn in_time<R>(
-    doing: &str,
-    limit: Duration,
-    took: Duration,
-    done: Option<Result<R, Error>>,
-) -> Result<R, Error> {
-    match done {
-        Some(done) if done.is_err() || took < limit => done,
-        _ => Err(Error::store(doing, format!("no answer within {limit:?}"))),
-    }
-}
-
 /// The database has no unsigned numbers; none here is near the end.
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
@@ -357,21 +385,3 @@ const IN_DOUBT: &str = "it is committed, and maybe on no standby: somebody cance
 
 /// What operators read may take so long: nothing waits for it.
 const READS: Duration = Duration::from_secs(60);
-
-#[cfg(test)]
-mod tests {
-    use super::{Duration, Error, in_time};
-
-    #[test]
-    fn a_call_that_took_all_its_time_has_failed_whatever_the_server_says() {
-        let limit = Duration::from_millis(100);
-        let ended = |took, done| in_time("commit to", limit, Duration::from_millis(took), done);
-        assert!(matches!(ended(99, Some(Ok(7))), Ok(7)));
-        for late in [100, 101] {
-            let error = ended(late, Some(Ok(7))).unwrap_err();
-            assert!(error.to_string().contains("commit to"), "{error}");
-        }
-        assert!(ended(100, None).is_err());
-        assert!(matches!(ended(200, Some(Err(Error::Closed))), Err(Error::Closed)));
-    }
-}

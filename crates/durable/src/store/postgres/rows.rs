@@ -402,8 +402,9 @@ fn list() -> String {
 }
 
 /// What is before the positions and was committed since that snapshot: by a transaction that had
-/// not begun then, or that had not ended. The first row has the snapshot of now, the server,
-/// its clock, and how many partitions have no owner.
+/// not begun then, or that had not ended. One that has not ended yet is in the next snapshot as
+/// well: its rows are not read, because none is visible. The first row has the snapshot of now,
+/// the server, its clock, and how many partitions have no owner.
 /// Rows of a dump may have the numbers of transactions that are not yet here: they are not new.
 /// Only one index has the order that is asked for, so the planner has no choice.
 const NEWS: &str = "select -1, (select count(*) from tickwheel_partition where owner is null),
@@ -422,12 +423,13 @@ const NEWS: &str = "select -1, (select count(*) from tickwheel_partition where o
             and (d.deadline, d.name) <= (u.deadline, u.name)
           order by d.put_by, d.deadline limit $5)
          union all
-         (select open.* from pg_snapshot_xip($4::text::pg_snapshot) xid cross join lateral (
+         (select over.* from pg_snapshot_xip($4::text::pg_snapshot) xid cross join lateral (
             select * from tickwheel_due d
             where d.partition = u.partition and d.put_by >= xid
               and (d.put_by, d.deadline) <= (xid, u.deadline)
               and (d.deadline, d.name) <= (u.deadline, u.name)
-            order by d.put_by, d.deadline limit $5) open)) due
+            order by d.put_by, d.deadline limit $5) over
+          where pg_visible_in_snapshot(xid, pg_current_snapshot()))) due
        limit $5) new";
 /// What comes after the positions, so many of each partition. What is too much has no payload.
 const LOAD: &str = "select due.partition, due.deadline, due.name, due.number, due.attempt,
