@@ -84,7 +84,7 @@ fn asks() {
     {
         for turn in [Turn::Schedule, Turn::CancelEarliest, Turn::Move] {
             let [set, set_asked] = [false, true].map(|asks| ask_set(turn, pending, asks));
-            for text in ["hierarchical:64", "hashed:512"] {
+            for text in ["hierarchical:64", "hashed:512", "hashed:65536"] {
                 let [wheel, _] = ask_wheel(text, turn, pending, false);
                 let [asked, dearest] = ask_wheel(text, turn, pending, true);
                 let figures = [pending as f64, wheel, asked, set, set_asked, dearest];

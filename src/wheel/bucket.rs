@@ -16,15 +16,15 @@ pub(super) type Chunk = SmallVec<[Entry; 1]>;
 /// take it apart a chunk at a time.
 #[derive(Debug, Default)]
 pub(super) struct Bucket {
-    /// The chunks before the last one, if there are any. Boxed, because few buckets have them.
-    full: Option<Box<Full>>,
+    /// What only a bucket of many has. Boxed, because few have many.
+    many: Option<Box<Many>>,
     /// The last chunk, which is empty only if the bucket is.
     last: Chunk,
 }
 
-/// The chunks of a bucket before the last one.
+/// The chunks of a bucket before the last one, and what is known of all.
 #[derive(Debug, Default)]
-struct Full {
+struct Many {
     chunks: VecDeque<Numbered>,
     /// The number of entries in all of `chunks`.
     len: usize,
@@ -35,7 +35,7 @@ struct Full {
     looks: BinaryHeap<Reverse<(u64, u64)>>,
     /// The number from which on `earliest` has looked at no chunk.
     looked: u64,
-    /// What `earliest` has found in the last chunk of the bucket.
+    /// What `earliest` knows of the last chunk of the bucket.
     seen: Option<Seen>,
 }
 
@@ -45,18 +45,20 @@ struct Full {
 struct Seen {
     len: usize,
     last: Entry,
-    /// The first of the entries with the earliest deadline.
-    first: Entry,
+    passed: Passed,
 }
+
+/// For each block of entries of a chunk, a tick: those that are due until then are stale.
+#[derive(Debug)]
+struct Passed([u64; CHUNK / BLOCK]);
 
 /// A chunk before the last one, which is not empty. Numbers rise from chunk to chunk.
 #[derive(Debug)]
 struct Numbered {
     number: u64,
     entries: Chunk,
-    /// For each block of entries, a tick: those that are due until then are stale. None where
-    /// `earliest` has not looked since the entries came to their places.
-    passed: Option<Box<[u64; CHUNK / BLOCK]>>,
+    /// None where `earliest` has not looked since the entries came to their places.
+    passed: Option<Box<Passed>>,
 }
 
 impl Bucket {
@@ -84,9 +86,9 @@ impl Bucket {
     /// Takes out the only entry if it has this index and stamp. Returns whether it did.
     pub(super) fn take_alone(&mut self, index: u32, stamp: u32) -> bool {
         let is_it = matches!(self.last.as_slice(), [only] if only.is(index, stamp));
-        let is_taken = self.full.is_none() && is_it;
+        let is_taken = self.chunks() == 1 && is_it;
         if is_taken {
-            self.last = Chunk::new();
+            *self = Self::default();
         }
         is_taken
     }
@@ -106,10 +108,10 @@ impl Bucket {
     #[cold]
     fn begin_chunk(&mut self) {
         let entries = core::mem::replace(&mut self.last, Chunk::with_capacity(CHUNK));
-        let full = self.full.get_or_insert_default();
-        full.len += entries.len();
-        full.chunks.push_back(Numbered { number: full.next, entries, passed: None });
-        full.next += 1;
+        let many = self.many.get_or_insert_default();
+        many.len += entries.len();
+        many.chunks.push_back(Numbered { number: many.next, entries, passed: None });
+        many.next += 1;
     }
 
     /// Makes room for `entries`, but at most for one chunk, if the bucket is empty.
@@ -121,26 +123,26 @@ impl Bucket {
 
     /// Takes out the first chunk, which is empty if the bucket is.
     pub(super) fn pop_chunk(&mut self) -> Chunk {
-        if self.full.is_none() { core::mem::take(&mut self.last) } else { self.remove_chunk(0) }
+        if self.many.is_none() { core::mem::take(&mut self.last) } else { self.remove_chunk(0) }
     }
 
     /// Takes out chunk `at`.
     fn remove_chunk(&mut self, at: usize) -> Chunk {
-        let Some(full) = &mut self.full else { return core::mem::take(&mut self.last) };
-        steps::count(1 + at.min(full.chunks.len() - at) / CHUNK);
-        let chunk = match full.chunks.remove(at) {
+        let Some(many) = &mut self.many else { return core::mem::take(&mut self.last) };
+        steps::count(1 + at.min(many.chunks.len() - at) / CHUNK);
+        let chunk = match many.chunks.remove(at) {
             Some(chunk) => {
-                full.len -= chunk.entries.len();
+                many.len -= chunk.entries.len();
                 chunk.entries
             }
             None => {
-                let last = full.chunks.pop_back().map(|chunk| chunk.entries).unwrap_or_default();
-                full.len -= last.len();
+                let last = many.chunks.pop_back().map(|chunk| chunk.entries).unwrap_or_default();
+                many.len -= last.len();
                 core::mem::replace(&mut self.last, last)
             }
         };
-        if full.chunks.is_empty() {
-            self.full = None;
+        if many.chunks.is_empty() {
+            self.many = None;
         }
         chunk
     }
@@ -157,19 +159,19 @@ impl Bucket {
     /// Returns the number of chunks, which is at least 1.
     #[inline]
     pub(super) fn chunks(&self) -> usize {
-        self.full.as_ref().map_or(0, |full| full.chunks.len()) + 1
+        self.many.as_ref().map_or(0, |many| many.chunks.len()) + 1
     }
 
     /// Returns the entries of chunk `at`.
     pub(super) fn chunk(&self, at: usize) -> &[Entry] {
-        let chunk = self.full.as_ref().and_then(|full| full.chunks.get(at));
+        let chunk = self.many.as_ref().and_then(|many| many.chunks.get(at));
         chunk.map_or(&self.last, |chunk| &chunk.entries)
     }
 
     /// Drops the entries of chunk `at` that `keep` rejects, and the chunk if none is left. Returns
     /// whether the chunk is gone; chunk `at` is then the one that followed.
     pub(super) fn retain_chunk(&mut self, at: usize, keep: impl FnMut(Entry) -> bool) -> bool {
-        let chunk = match self.full.as_mut().and_then(|full| full.chunks.get_mut(at)) {
+        let chunk = match self.many.as_mut().and_then(|many| many.chunks.get_mut(at)) {
             Some(chunk) => {
                 chunk.passed = None;
                 &mut chunk.entries
@@ -180,12 +182,12 @@ impl Bucket {
         retain(chunk, keep);
         let dropped = before - chunk.len();
         let is_gone = chunk.is_empty();
-        if let Some(full) = &mut self.full {
+        if let Some(many) = &mut self.many {
             // Or what was seen could outlive its stamp.
-            full.seen = None;
+            many.seen = None;
         }
-        if let Some(full) = self.full.as_mut().filter(|full| at < full.chunks.len()) {
-            full.len -= dropped;
+        if let Some(many) = self.many.as_mut().filter(|many| at < many.chunks.len()) {
+            many.len -= dropped;
         }
         if is_gone {
             self.remove_chunk(at);
@@ -200,14 +202,14 @@ impl Bucket {
         }
         let next = self.remove_chunk(at + 1);
         steps::count(next.len());
-        match &mut self.full {
-            Some(full) if at < full.chunks.len() => {
-                let Numbered { number, entries, passed } = &mut full.chunks[at];
-                if let (true, Some(first)) = (*number < full.looked, earliest(&next)) {
-                    full.looks.push(Reverse((first.deadline, *number)));
+        match &mut self.many {
+            Some(many) if at < many.chunks.len() => {
+                let Numbered { number, entries, passed } = &mut many.chunks[at];
+                if let (true, Some(first)) = (*number < many.looked, earliest(&next)) {
+                    many.looks.push(Reverse((first.deadline, *number)));
                 }
                 entries.extend_from_slice(&next);
-                full.len += next.len();
+                many.len += next.len();
                 *passed = None;
             }
             _ => self.last.extend_from_slice(&next),
@@ -220,83 +222,89 @@ impl Bucket {
         self.all().flatten().copied()
     }
 
-    /// Returns the first of the entries with the earliest deadline, not counting stale ones;
-    /// `Some(None)` if all are stale, and the bucket is empty then. Drops the stale entries that
-    /// would come first, and counts them down in `stale`. Returns None if `work` ends before; the
-    /// next call goes on from there.
+    /// Returns a tick before which nothing in the bucket is due, the last tick if the bucket is
+    /// empty, and the first of the entries that are due then, if it is known: it is unless the tick
+    /// is after `until`. Drops stale entries that would come first, and counts them down in
+    /// `stale`. Returns None if `work` ends before; the next call goes on from there.
     ///
     /// The call looks at each chunk once, and from then on at a block of the one that seems to come
-    /// first, and at the last one. So cancelling the earliest and asking, again and again, costs
-    /// O(log n) each.
+    /// first, and at what is new in the last one. So cancelling the earliest and asking, again and
+    /// again, costs O(log n) each.
     pub(super) fn earliest<T>(
         &mut self,
+        until: u64,
         arena: &Arena<T>,
         stale: &mut usize,
         work: &mut usize,
-    ) -> Option<Option<Entry>> {
-        let mut first = None;
-        while let Some(full) = &mut self.full {
-            let Some(look) = full.next_look() else { break };
+    ) -> Option<(u64, Option<Entry>)> {
+        let mut first = (u64::MAX, None);
+        while let Some(many) = &mut self.many {
+            let Some(look) = many.next_look() else { break };
+            if let Some(later) = look.noted.filter(|&tick| until < tick) {
+                first = (later, None);
+                break;
+            }
             if *work == 0 {
                 return None;
             }
-            let noted = match full.look(&look, arena, work) {
+            let found = match many.look(&look, arena, work) {
                 Ok(live) => {
-                    first = Some(live);
+                    first = (live.deadline, Some(live));
                     break;
                 }
-                Err(noted) => noted,
+                Err(tick) => tick,
             };
-            full.note(&look, noted);
-            if let (None, Some(at)) = (noted, look.at) {
+            many.note(&look, found);
+            if let (None, Some(at)) = (found, look.at) {
                 *stale -= self.chunk(at).len();
                 self.remove_chunk(at);
             }
         }
-        let last = self.look_at_last(arena, stale, work);
-        Some(match (first, last) {
-            (Some(first), Some(last)) if last.deadline < first.deadline => Some(last),
-            (first, last) => first.or(last),
-        })
+        let last = self.earliest_of_last(until, arena, stale, work);
+        let is_last = last.0 < first.0 || last.0 == first.0 && first.1.is_none();
+        Some(if is_last { last } else { first })
     }
 
-    /// Returns the first of the entries with the earliest deadline in the last chunk, not counting
-    /// stale ones, and drops those that would come before it.
-    fn look_at_last<T>(
+    /// As `earliest`, of the last chunk.
+    fn earliest_of_last<T>(
         &mut self,
+        until: u64,
         arena: &Arena<T>,
         stale: &mut usize,
         work: &mut usize,
-    ) -> Option<Entry> {
-        let entries = &self.last;
-        let seen = self.full.as_mut().and_then(|full| full.seen.take());
-        let seen = seen.filter(|Seen { len, last, .. }| {
-            entries.get(len - 1).is_some_and(|entry| entry.is(last.index, last.stamp))
-        });
-        let new = &entries[seen.as_ref().map_or(0, |seen| seen.len)..];
-        *work = work.saturating_sub(new.len());
-        let seen = seen.map(|seen| seen.first);
-        let mut first = seen.into_iter().chain(earliest(new)).min_by_key(|first| first.deadline)?;
-        if !arena.is_stale(first) {
-            if let (Some(full), Some(&last)) = (&mut self.full, entries.last()) {
-                full.seen = Some(Seen { len: entries.len(), last, first });
+    ) -> (u64, Option<Entry>) {
+        while FEW < self.last.len() {
+            let many = self.many.get_or_insert_default();
+            match many.look_at_last(&self.last, until, arena, work) {
+                Ok(live) => return (live.deadline, Some(live)),
+                Err(Some(tick)) => return (tick, None),
+                Err(None) => {
+                    *stale -= self.last.len();
+                    self.remove_chunk(self.chunks() - 1);
+                }
             }
-            return Some(first);
         }
-        *work = work.saturating_sub(entries.len());
-        let mut is_found = false;
+        *work = work.saturating_sub(self.last.len());
+        match earliest(&self.last) {
+            None => return (u64::MAX, None),
+            Some(first) if until < first.deadline => return (first.deadline, None),
+            Some(first) if !arena.is_stale(first) => return (first.deadline, Some(first)),
+            Some(_) => {}
+        }
+        let (mut later, mut live) = (u64::MAX, None);
         self.retain_chunk(self.chunks() - 1, |entry| {
-            if is_found && first.deadline <= entry.deadline {
-                return true;
-            }
-            if arena.is_stale(entry) {
+            let is_first = live.is_none_or(|live: Entry| entry.deadline < live.deadline);
+            if until < entry.deadline {
+                later = later.min(entry.deadline);
+            } else if is_first && arena.is_stale(entry) {
                 *stale -= 1;
                 return false;
+            } else if is_first {
+                live = Some(entry);
             }
-            (first, is_found) = (entry, true);
             true
         });
-        is_found.then_some(first)
+        (live.map_or(later, |live| live.deadline), live)
     }
 
     /// Drops the entries that `keep` rejects, and gives back the memory that the others do not
@@ -308,8 +316,8 @@ impl Bucket {
             retain(&mut chunk, &mut keep);
             kept.extend(&chunk);
         }
-        if let Some(full) = &mut kept.full {
-            full.chunks.shrink_to_fit();
+        if let Some(many) = &mut kept.many {
+            many.chunks.shrink_to_fit();
         }
         kept.last.shrink_to_fit();
         *self = kept;
@@ -317,14 +325,14 @@ impl Bucket {
 
     /// Returns the number of entries.
     pub(super) fn len(&self) -> usize {
-        self.full.as_ref().map_or(0, |full| full.len) + self.last.len()
+        self.many.as_ref().map_or(0, |many| many.len) + self.last.len()
     }
 
     /// Returns the chunks, in order.
     #[inline]
     fn all(&self) -> impl Iterator<Item = &Chunk> {
-        let full = self.full.iter().flat_map(|full| &full.chunks);
-        full.map(|chunk| &chunk.entries).chain([&self.last])
+        let many = self.many.iter().flat_map(|many| &many.chunks);
+        many.map(|chunk| &chunk.entries).chain([&self.last])
     }
 
     #[inline]
@@ -338,35 +346,41 @@ impl Bucket {
             true => chunk.capacity() * size_of::<Entry>(),
             false => 0,
         };
-        let list = self.full.as_ref().map_or(0, |full| {
-            size_of::<Full>()
-                + full.chunks.capacity() * size_of::<Numbered>()
-                + full.chunks.iter().filter(|chunk| chunk.passed.is_some()).count() * PASSED
-                + full.looks.capacity() * size_of::<Reverse<(u64, u64)>>()
+        let list = self.many.as_ref().map_or(0, |many| {
+            size_of::<Many>()
+                + many.chunks.capacity() * size_of::<Numbered>()
+                + many.chunks.iter().filter(|chunk| chunk.passed.is_some()).count()
+                    * size_of::<Passed>()
+                + many.looks.capacity() * size_of::<Reverse<(u64, u64)>>()
         });
         self.all().map(array).sum::<usize>() + list
     }
 
     /// Panics unless the chunks are in order.
     pub(super) fn check<T>(&self, arena: &Arena<T>) {
-        let Some(full) = &self.full else {
+        let Some(many) = &self.many else {
             assert!(!self.is_empty() || self.memory() == 0, "an empty bucket holds none");
             return;
         };
         assert_eq!(self.len(), self.iter().count(), "entries are counted");
-        assert!(self.chunks() > 1 && self.all().all(|chunk| !chunk.is_empty()), "none is empty");
-        assert!(full.chunks.iter().is_sorted_by(|a, b| a.number < b.number), "numbers rise");
-        assert!(full.chunks.iter().all(|chunk| chunk.number < full.next), "the next is new");
-        for Numbered { number, entries, passed } in &full.chunks {
-            let passed = passed.iter().flat_map(|passed| **passed);
-            for (passed, block) in passed.zip(entries.chunks(BLOCK)) {
-                let is_known = |&entry: &Entry| passed < entry.deadline || arena.is_stale(entry);
+        assert!(self.all().all(|chunk| !chunk.is_empty()), "none is empty");
+        assert!(many.chunks.iter().is_sorted_by(|a, b| a.number < b.number), "numbers rise");
+        assert!(many.chunks.iter().all(|chunk| chunk.number < many.next), "the next is new");
+        let check_passed = |passed: &Passed, entries: &[Entry]| {
+            for (passed, block) in passed.0.iter().zip(entries.chunks(BLOCK)) {
+                let is_known = |&entry: &Entry| *passed < entry.deadline || arena.is_stale(entry);
                 assert!(block.iter().all(is_known), "what was passed is stale");
             }
-            if full.looked <= *number {
+        };
+        if let Some(seen) = many.seen.as_ref().filter(|seen| seen.is_there(&self.last)) {
+            check_passed(&seen.passed, &self.last[..seen.len]);
+        }
+        for Numbered { number, entries, passed } in &many.chunks {
+            passed.iter().for_each(|passed| check_passed(passed, entries));
+            if many.looked <= *number {
                 continue;
             }
-            let looks = full.looks.iter().filter(|look| look.0.1 == *number);
+            let looks = many.looks.iter().filter(|look| look.0.1 == *number);
             let noted = looks.map(|look| look.0.0).min().unwrap_or(u64::MAX);
             let is_known = |&entry: &Entry| noted <= entry.deadline || arena.is_stale(entry);
             assert!(entries.iter().all(is_known), "what comes first is noted");
@@ -382,7 +396,7 @@ struct Look {
     noted: Option<u64>,
 }
 
-impl Full {
+impl Many {
     /// Returns the first chunk that was not looked at, or else the one that seems to come first.
     fn next_look(&mut self) -> Option<Look> {
         if LOOKS_PER_CHUNK * (self.chunks.len() + CHUNK) < self.looks.len() {
@@ -416,29 +430,29 @@ impl Full {
         let Some(chunk) = look.at.and_then(|at| self.chunks.get_mut(at)) else { return Err(None) };
         let Numbered { entries, passed, .. } = chunk;
         let passed = passed.get_or_insert_with(|| {
-            steps::count(entries.len());
-            *work = work.saturating_sub(entries.len());
-            let mut passed = Box::new([u64::MAX; CHUNK / BLOCK]);
-            for (passed, block) in passed.iter_mut().zip(entries.chunks(BLOCK)) {
-                *passed = before(block.iter());
-            }
+            let mut passed = Box::new(Passed::NONE);
+            passed.add(entries, 0, work);
             passed
         });
-        while let Some(at) = (0..passed.len()).min_by_key(|&at| passed[at]) {
-            let Some(tick) = passed[at].checked_add(1) else { return Err(None) };
-            if look.noted.is_none_or(|noted| noted < tick) {
-                return Err(Some(tick));
-            }
-            let block = entries.chunks(BLOCK).nth(at).unwrap_or_default();
-            steps::count(block.len());
-            *work = work.saturating_sub(block.len());
-            let is_live = |entry: &&Entry| entry.deadline == tick && !arena.is_stale(**entry);
-            if let Some(&live) = block.iter().find(is_live) {
-                return Ok(live);
-            }
-            passed[at] = before(block.iter().filter(|entry| tick < entry.deadline));
+        passed.first(entries, look.noted.unwrap_or(0), arena, work)
+    }
+
+    /// Returns the live entry that comes first in the last chunk, which has these entries, if it is
+    /// due by `until`. Otherwise returns a tick as `look` does.
+    fn look_at_last<T>(
+        &mut self,
+        entries: &[Entry],
+        until: u64,
+        arena: &Arena<T>,
+        work: &mut usize,
+    ) -> Result<Entry, Option<u64>> {
+        let seen = self.seen.get_or_insert(Seen::NOTHING);
+        if !seen.is_there(entries) {
+            *seen = Seen::NOTHING;
         }
-        Err(None)
+        seen.passed.add(entries, seen.len, work);
+        (seen.len, seen.last) = (entries.len(), *entries.last().ok_or(None)?);
+        seen.passed.first(entries, until, arena, work)
     }
 
     /// Notes the tick before which nothing in a chunk is due, or that all in it is stale.
@@ -456,6 +470,59 @@ impl Full {
                 }
             }
         }
+    }
+}
+
+impl Seen {
+    const NOTHING: Self =
+        Self { len: 0, last: Entry { index: 0, stamp: 0, deadline: 0 }, passed: Passed::NONE };
+
+    /// Returns whether what was seen is the first part of these entries.
+    fn is_there(&self, entries: &[Entry]) -> bool {
+        let Self { len, last, .. } = self;
+        let Some(at) = len.checked_sub(1) else { return true };
+        entries.get(at).is_some_and(|entry| entry.is(last.index, last.stamp))
+    }
+}
+
+impl Passed {
+    const NONE: Self = Self([u64::MAX; CHUNK / BLOCK]);
+
+    /// Looks at the entries from place `from` on.
+    fn add(&mut self, entries: &[Entry], from: usize, work: &mut usize) {
+        let new = entries.len() - from;
+        steps::count(new);
+        *work = work.saturating_sub(new);
+        for (at, entry) in entries.iter().enumerate().skip(from) {
+            let tick = &mut self.0[at / BLOCK];
+            *tick = (entry.deadline - 1).min(*tick);
+        }
+    }
+
+    /// Returns the live entry that comes first, if it is due by `until`. Otherwise returns a
+    /// tick before which nothing is due. None if all entries are stale.
+    fn first<T>(
+        &mut self,
+        entries: &[Entry],
+        until: u64,
+        arena: &Arena<T>,
+        work: &mut usize,
+    ) -> Result<Entry, Option<u64>> {
+        while let Some(at) = (0..self.0.len()).min_by_key(|&at| self.0[at]) {
+            let Some(tick) = self.0[at].checked_add(1) else { break };
+            if until < tick {
+                return Err(Some(tick));
+            }
+            let block = entries.chunks(BLOCK).nth(at).unwrap_or_default();
+            steps::count(block.len());
+            *work = work.saturating_sub(block.len());
+            let is_live = |entry: &&Entry| entry.deadline == tick && !arena.is_stale(**entry);
+            if let Some(&live) = block.iter().find(is_live) {
+                return Ok(live);
+            }
+            self.0[at] = before(block.iter().filter(|entry| tick < entry.deadline));
+        }
+        Err(None)
     }
 }
 
@@ -494,8 +561,8 @@ pub(super) const CHUNK: usize = 512;
 /// The entries that one look goes through, of a chunk that was looked at before.
 const BLOCK: usize = 32;
 
-/// The bytes of what is known of the blocks of a chunk.
-const PASSED: usize = size_of::<[u64; CHUNK / BLOCK]>();
+/// Entries of a last chunk that a look goes through as a whole.
+const FEW: usize = 2 * BLOCK;
 
 /// Looks for each chunk that `earliest` notes before it notes all anew: some are of chunks that are
 /// gone.
@@ -683,7 +750,7 @@ mod tests {
         for _ in 0..20 * CHUNK {
             schedule(&mut bucket, &mut arena, &mut live);
         }
-        let mut stale = 0;
+        let (mut stale, mut noted) = (0, 0);
         for turn in 0..40 * CHUNK {
             if turn % 3 == 0 {
                 schedule(&mut bucket, &mut arena, &mut live);
@@ -692,12 +759,19 @@ mod tests {
             let mut steps = 0;
             let entry = loop {
                 let mut work = if turn % 7 == 0 { 1 } else { usize::MAX };
-                if let Some(entry) = bucket.earliest(&arena, &mut stale, &mut work) {
-                    break entry;
+                match bucket.earliest(noted, &arena, &mut stale, &mut work) {
+                    Some((tick, None)) if tick < u64::MAX => {
+                        assert!(noted < tick, "it gets on");
+                        noted = tick;
+                    }
+                    Some((_, entry)) => break entry,
+                    None => {
+                        assert_eq!(work, 0);
+                        steps += 1;
+                    }
                 }
-                assert_eq!(work, 0);
-                steps += 1;
             };
+            noted = 0;
             assert!(steps <= 3 * bucket.chunks(), "each step gets on");
             let Some(((deadline, _), (stamp, key))) = live.pop_first() else {
                 assert!(entry.is_none() && bucket.is_empty());
@@ -734,8 +808,8 @@ mod tests {
             bucket.push(arena.insert(9, ()).1);
         }
         let earliest = |bucket: &mut Bucket, arena: &Arena<()>| {
-            let found = bucket.earliest(arena, &mut 0, &mut { usize::MAX }).flatten();
-            found.map(|entry| entry.deadline)
+            let found = bucket.earliest(9, arena, &mut 0, &mut { usize::MAX });
+            found.map(|(tick, _)| tick)
         };
         let (key, newest) = arena.insert(9, ());
         bucket.push(newest);
@@ -757,8 +831,8 @@ mod tests {
             while bucket.chunks() < 3 {
                 bucket.push(arena.insert(7, ()).1);
             }
-            let found = bucket.earliest(&arena, &mut 0, &mut { usize::MAX }).flatten();
-            assert_eq!(found.map(|entry| entry.deadline), Some(1));
+            let found = bucket.earliest(1, &arena, &mut 0, &mut { usize::MAX });
+            assert_eq!(found.map(|(tick, _)| tick), Some(1));
             bucket.retain_chunk(1, |_| false);
         }
         assert!(bucket.memory() < 256 << 10, "{}", bucket.memory());

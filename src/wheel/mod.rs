@@ -596,17 +596,23 @@ impl<T> Wheel<T> {
                 *work = work.saturating_sub(CHUNK);
                 continue;
             }
-            let Self { table, arena, sweep, geometry, .. } = self;
-            let (number, noted) = match geometry {
-                Geometry::Hierarchical(_) => table.first()?,
-                Geometry::Hashed(_) => table.soonest()?,
+            let Self { table, arena, sweep, geometry, wake, .. } = self;
+            // Nothing in the bucket of a hashed wheel is due before `until`, nor anywhere else: a
+            // look at what comes later there may be in vain.
+            let (number, until) = match geometry {
+                Geometry::Hierarchical(_) => (table.first()?.0, u64::MAX),
+                Geometry::Hashed(level) => {
+                    let there = table.pass(level.bucket(*wake), *wake);
+                    there.filter(|(_, tick)| tick == wake).or_else(|| table.soonest())?
+                }
             };
-            let first = table.bucket_mut(number).earliest(arena, &mut sweep.stale, work)?;
-            table.close(number, first.map_or(u64::MAX, |first| first.deadline));
-            let is_first = |first: &Entry| noted == first.deadline || !self.mode.is_hashed();
-            if let Some(first) = first.filter(is_first) {
-                return Some(first);
+            let bucket = table.bucket_mut(number);
+            let (tick, first) = bucket.earliest(until, arena, &mut sweep.stale, work)?;
+            table.close(number, tick);
+            if first.is_some() {
+                return first;
             }
+            *work = work.saturating_sub(1);
         }
         None
     }

@@ -3,6 +3,7 @@
 
 use crate::checked::Checked;
 use crate::common::long;
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use tickwheel::{Mode, Wheel, WheelMap, steps};
@@ -28,14 +29,14 @@ fn far(number: u64) -> u64 {
     (1 << 40) + number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (1 << 30)
 }
 
-fn filled(mode: Mode) -> Wheel<u64> {
+fn filled(mode: Mode, many: u64) -> Wheel<u64> {
     let mut wheel = Wheel::new(mode);
-    (0..MANY).for_each(|number| _ = wheel.schedule(far(number), number));
+    (0..many).for_each(|number| _ = wheel.schedule(far(number), number));
     wheel
 }
 
 fn the_next_deadline_is_known_while_the_earliest_is_pending(mode: Mode) {
-    let mut wheel = filled(mode);
+    let mut wheel = filled(mode, MANY);
     let mut least = wheel.next_deadline().expect("many are pending");
     for number in MANY..2 * MANY {
         wheel.schedule(far(number), number);
@@ -47,22 +48,31 @@ fn the_next_deadline_is_known_while_the_earliest_is_pending(mode: Mode) {
 }
 
 fn cancelling_the_earliest_and_asking_does_not_look_at_all(mode: Mode) {
-    let mut wheel = filled(mode);
-    assert!(wheel.next_deadline().is_some());
-    let all = taken(|| {
-        for number in 0..MANY / 4 {
-            let (key, ..) = wheel.peek().expect("many are pending");
-            assert!(wheel.cancel(key).is_some());
-            wheel.schedule(far(MANY + number), number);
-        }
-    });
-    println!("{mode}: {} steps per cancel and ask", all / (MANY / 4));
-    assert!(all <= MANY / 4 * BLOCKS, "{all} steps");
-    wheel.check();
+    // Some leave hundreds in each bucket of a hashed wheel, in one chunk.
+    for &many in long(&[MANY, 1 << 16][..], &[MANY, 1 << 16, 1 << 18, 1 << 20]) {
+        let mut wheel = filled(mode, many);
+        assert!(wheel.next_deadline().is_some());
+        let all = taken(|| {
+            for number in 0..TURNS {
+                let (key, ..) = wheel.peek().expect("many are pending");
+                assert!(wheel.cancel(key).is_some());
+                wheel.schedule(far(many + number), number);
+            }
+        });
+        println!("{mode}, {many}: {} steps per cancel and ask", all / TURNS);
+        assert!(all <= TURNS * BLOCKS, "{all} steps");
+        wheel.check();
+    }
+}
+
+/// As above, where a bucket holds few.
+#[test]
+fn in_many_buckets_neither() {
+    cancelling_the_earliest_and_asking_does_not_look_at_all(Mode::hashed(1 << 16).expect("a mode"));
 }
 
 fn the_next_deadline_is_found_in_short_steps(mode: Mode) {
-    let mut wheel = filled(mode);
+    let mut wheel = filled(mode, MANY);
     let earliest = wheel.iter().map(|(_, deadline, _)| deadline).min();
     let key = wheel.schedule(5, 0);
     wheel.cancel(key);
@@ -125,6 +135,54 @@ fn a_range_does_not_go_to_ticks_of_what_was_cancelled(mode: Mode) {
         let key = wheel.unchecked().schedule_within(range, 2);
         assert_eq!(wheel.deadline(key), expected);
     }
+}
+
+/// Heartbeats meet at hardly more ticks beside requests that are cancelled than without these.
+#[test]
+fn cancelled_requests_cost_heartbeats_few_wake_ups() {
+    for text in ["hierarchical:64", "hashed:512", "hashed:65536"] {
+        for beat in long(&[[3_000, 100], [300, 100]][..], &[[30_000, 1_000], [300, 100]]) {
+            let alone = wake_ups(text, *beat, 0);
+            for requests in [1, 20] {
+                let beside = wake_ups(text, *beat, requests);
+                println!("{text}, {beat:?}: {alone} alone, {beside} beside {requests} a tick");
+                assert!(beside <= alone + alone / 8 + 3, "{text}: {beside} instead of {alone}");
+            }
+        }
+    }
+}
+
+/// Returns the ticks of three periods at which heartbeats came, and nothing else.
+fn wake_ups(text: &str, [period, slack]: [u64; 2], requests: u64) -> u64 {
+    const BEATS: u64 = 10_000;
+    const REQUEST: u64 = u64::MAX;
+    let mut wheel = Wheel::new(text.parse().expect("a mode"));
+    let ahead = |now: u64| now + period..=now + period + slack;
+    let (mut asked, mut sent, mut count) = (VecDeque::new(), 0, 0);
+    for now in 1..=6 * period {
+        let (mut came, mut is_shared) = (false, false);
+        while let Some(expired) = wheel.expire(now) {
+            if expired.value == REQUEST {
+                is_shared = true;
+            } else {
+                came = true;
+                wheel.schedule_within(ahead(now), expired.value);
+            }
+        }
+        count += u64::from(came && !is_shared && 3 * period < now);
+        while sent < BEATS && sent * period < now * BEATS {
+            wheel.schedule_within(ahead(now), sent);
+            sent += 1;
+        }
+        for number in 0..requests {
+            let after = (now * requests + number).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+            asked.push_back(wheel.schedule(now + after % (2 * period), REQUEST));
+        }
+        while 5 * requests < asked.len() as u64 {
+            asked.pop_front().map(|key| wheel.cancel(key));
+        }
+    }
+    count
 }
 
 /// A jump sorts what it gathers in parts. What is scheduled for now comes after all parts, though
@@ -209,6 +267,7 @@ fn in_modes_of_many_buckets_memory_goes_by_what_is_pending() {
 }
 
 const MANY: u64 = 20_000;
+const TURNS: u64 = MANY / 4;
 /// Steps of a look at a chunk, at the last one, and at some nodes of the tree.
 const LOOKS: u64 = 1_200;
 /// Steps of looks at a few blocks of chunks, and at what was put in since the last look.
