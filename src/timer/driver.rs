@@ -209,6 +209,9 @@ impl Driver {
     }
 
     /// Returns whether the timer was stopped, or is about to be: it needs no more turns.
+    ///
+    /// Ask this after each turn, and before you wait: a turn that begins while the timer is being
+    /// stopped returns None, and no hook is called after it.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.life.is_stopped()

@@ -69,8 +69,13 @@ pub(crate) struct Drops {
 /// Says that this thread is about to drop what a cancelled task of the timer `id` captured.
 #[inline]
 pub(super) fn drops(id: u64) -> Drops {
-    let inner = |outer| if outer == NONE || outer == id { id } else { SEVERAL };
+    let inner = |outer| if outer == NONE { id } else { drops_inside(outer, id) };
     Drops { outer: DROPS.with(|drops| drops.replace(inner(drops.get()))) }
+}
+
+#[cold]
+fn drops_inside(outer: u64, id: u64) -> u64 {
+    if outer == id { id } else { SEVERAL }
 }
 
 /// Says that this thread runs what must not wait for any timer.
@@ -208,7 +213,7 @@ thread_local! {
     static INSIDE: ManuallyDrop<RefCell<SmallVec<[u64; 4]>>> = ManuallyDrop::default();
 
     /// The timer whose cancelled task this thread drops: the drop of one may cancel another.
-    static DROPS: Cell<u64> = Cell::default();
+    static DROPS: Cell<u64> = const { Cell::new(NONE) };
 
     /// The timers for whose executors this thread has run tasks.
     static SERVED: RefCell<Vec<(u64, Weak<CachePadded<Park>>)>> = RefCell::default();

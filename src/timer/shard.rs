@@ -540,10 +540,11 @@ impl Shard {
     /// Locks the shard to schedule one more, with the worker running, or says why not.
     #[inline(always)]
     pub(super) fn admit(&self) -> Result<MutexGuard<'_, ShardState>, ScheduleErrorKind> {
-        if !self.hub.is_started() {
+        let hub: &Hub = &self.hub;
+        if !hub.is_started() {
             self.start()?;
         }
-        if self.hub.limit.as_ref().is_some_and(|limit| !limit.take()) {
+        if hub.limit.as_ref().is_some_and(|limit| !limit.take()) {
             return Err(ScheduleErrorKind::Full);
         }
         let state = self.lock();
@@ -638,25 +639,30 @@ impl ShardState {
 /// Returns this thread's one of `shards`, and its number. Threads take turns.
 #[inline]
 pub(crate) fn of_this_thread<S>(shards: &[S]) -> (usize, &S) {
-    let number = SHARD.with(Cell::get).unwrap_or_else(|| {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        keep_to(number);
-        number
-    });
+    let number = SHARD.with(Cell::get);
     // Mostly there are no more threads than shards, and a division takes a while.
     match shards.get(number) {
         Some(shard) => (number, shard),
-        None => (number % shards.len(), &shards[number % shards.len()]),
+        None => of_many_threads(number, shards),
     }
+}
+
+#[cold]
+fn of_many_threads<S>(mut number: usize, shards: &[S]) -> (usize, &S) {
+    if number == NO_SHARD {
+        number = NEXT.fetch_add(1, Ordering::Relaxed);
+        keep_to(number);
+    }
+    (number % shards.len(), &shards[number % shards.len()])
 }
 
 /// Makes this thread use shard `number` from now on.
 pub(super) fn keep_to(number: usize) {
-    SHARD.with(|shard| shard.set(Some(number)));
+    SHARD.with(|shard| shard.set(number));
 }
 
 /// Gives this thread back the shard that it has now, when this is dropped.
-pub(super) struct KeepsShard(Option<usize>);
+pub(super) struct KeepsShard(usize);
 
 impl KeepsShard {
     pub(super) fn new() -> Self {
@@ -671,8 +677,11 @@ impl Drop for KeepsShard {
 }
 
 thread_local! {
-    static SHARD: Cell<Option<usize>> = Cell::default();
+    static SHARD: Cell<usize> = const { Cell::new(NO_SHARD) };
 }
+
+/// In `SHARD`: this thread has used none. No timer has so many.
+const NO_SHARD: usize = usize::MAX;
 
 #[cfg(not(loom))]
 static NEXT: AtomicUsize = AtomicUsize::new(0);

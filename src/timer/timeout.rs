@@ -168,14 +168,15 @@ impl Timeout {
     pub fn cancel(&self) -> bool {
         match &self.kind {
             TimeoutKind::Once(once) => {
-                let mut state = self.shard.lock();
+                let shard: &Shard = &self.shard;
+                let mut state = shard.lock();
                 let known = once.known();
-                let Some(action) = self.shard.take(&mut state, known.key()) else { return false };
+                let Some(action) = shard.take(&mut state, known.key()) else { return false };
                 known.cancelled.store(DROPPING, Ordering::Relaxed);
                 // Freed after the task is dropped, which another thread may wait for.
-                let _emptied = self.shard.release_cancelled(state);
-                let _dropped = Dropped { shard: &self.shard, once, known };
-                let _drops = inside::drops(self.shard.hub.id);
+                let _emptied = shard.release_cancelled(state);
+                let _dropped = Dropped { shard, once, known };
+                let _drops = inside::drops(shard.hub.id);
                 drop(action);
                 true
             }

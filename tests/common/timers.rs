@@ -32,8 +32,14 @@ pub(crate) fn build_driven(builder: TimerBuilder) -> Timer {
 pub(crate) fn drive(mut driver: Driver) {
     let this = thread::current();
     driver.on_wake(move |_| this.unpark());
-    while !driver.is_stopped() {
-        match driver.turn() {
+    loop {
+        let next = driver.turn();
+        // After the turn: one that begins when the timer is being stopped returns None, and then
+        // nobody calls the hook.
+        if driver.is_stopped() {
+            return;
+        }
+        match next {
             Some(next) => thread::park_timeout(next.saturating_duration_since(Instant::now())),
             None => thread::park(),
         }
