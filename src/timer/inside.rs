@@ -212,11 +212,20 @@ thread_local! {
     // thread is inside five at once.
     static INSIDE: ManuallyDrop<RefCell<SmallVec<[u64; 4]>>> = ManuallyDrop::default();
 
-    /// The timer whose cancelled task this thread drops: the drop of one may cancel another.
-    static DROPS: Cell<u64> = const { Cell::new(NONE) };
-
     /// The timers for whose executors this thread has run tasks.
     static SERVED: RefCell<Vec<(u64, Weak<CachePadded<Park>>)>> = RefCell::default();
+}
+
+#[cfg(not(loom))]
+thread_local! {
+    /// The timer whose cancelled task this thread drops: the drop of one may cancel another.
+    static DROPS: Cell<u64> = const { Cell::new(NONE) };
+}
+
+// Its macro does not take a `const`.
+#[cfg(loom)]
+thread_local! {
+    static DROPS: Cell<u64> = Cell::new(NONE);
 }
 
 /// Pairs of timers or workers: a thread that stands in the way of the first waits for the second.

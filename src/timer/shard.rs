@@ -676,8 +676,15 @@ impl Drop for KeepsShard {
     }
 }
 
+#[cfg(not(loom))]
 thread_local! {
     static SHARD: Cell<usize> = const { Cell::new(NO_SHARD) };
+}
+
+// Its macro does not take a `const`.
+#[cfg(loom)]
+thread_local! {
+    static SHARD: Cell<usize> = Cell::new(NO_SHARD);
 }
 
 /// In `SHARD`: this thread has used none. No timer has so many.
