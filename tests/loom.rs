@@ -1257,6 +1257,51 @@ fn a_receiver_that_was_to_be_woken_goes_and_the_other_one_gets_it() {
     });
 }
 
+#[test]
+fn asked_as_it_is_closed_a_channel_that_says_so_takes_nothing() {
+    sharded_race(|Race { far, .. }, sender, receiver| {
+        let other = sender.clone();
+        // This thread has the first shard, and the thread that inserts has the other one.
+        sender.insert_at(1, far).unwrap();
+        let here = || {
+            if sender.is_closed() {
+                let inserts = move || assert!(sender.insert_at(2, far).is_err());
+                thread::spawn(inserts).join().unwrap();
+            }
+        };
+        both(here, move || other.close());
+        assert_eq!(receiver.len(), 1);
+    });
+}
+
+#[test]
+fn asked_as_its_last_receiver_goes_a_channel_that_says_so_takes_nothing() {
+    sharded_race(|Race { far, .. }, sender, receiver| {
+        sender.insert_at(1, far).unwrap();
+        let here = || {
+            if sender.is_closed() {
+                let inserts = move || assert!(sender.insert_at(2, far).is_err());
+                thread::spawn(inserts).join().unwrap();
+            }
+        };
+        both(here, move || drop(receiver));
+    });
+}
+
+/// One thread takes the last place, and the other finds the expired value.
+#[test]
+fn stored_in_a_map_by_two_threads_an_expired_value_makes_room() {
+    driven(TWO, |Race { timer, due, far, .. }, _driver, _| {
+        let map = ExpiringMap::builder().shards(1).max_len(2).build(&timer);
+        map.insert_at(1, 1, due).unwrap();
+        let other = map.clone();
+        let here = || map.insert_at(2, 2, far).is_ok();
+        let there = move || other.insert_at(3, 3, far).is_ok();
+        assert_eq!(both(here, there), (true, true));
+        assert_eq!((map.get(&2), map.get(&3), map.len()), (Some(2), Some(3), 2));
+    });
+}
+
 /// A map of one shard, whose hook counts.
 fn counted_map(Race { timer, fired, .. }: &Race) -> ExpiringMap<u32, u32> {
     let count = fired.clone();

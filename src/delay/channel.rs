@@ -58,8 +58,9 @@ use std::sync::PoisonError;
 /// - Each receiver that waits is woken for the value that is due next, and one of them gets it. So
 ///   no receiver that is dropped, or does not look, holds up another.
 /// - A sender wakes a receiver only for a value that is due earlier than all others that the
-///   receiver knew of, or while the receiver looks. The last sender wakes the receivers when it
-///   goes and no value is left.
+///   receiver knew of, or while the receiver looks. The call after which no value is left and none
+///   can come wakes all receivers that wait: the drop of the last sender, `close`, `remove` or
+///   `drain`. A call that wakes receivers goes through all of them.
 ///
 /// ```
 /// use std::time::Duration;
@@ -293,7 +294,7 @@ impl<T> DelaySender<T> {
 
     /// Returns whether the receivers are gone, or the channel was closed.
     pub(crate) fn takes_none(&self) -> bool {
-        self.0.of_this_thread().1.is_closed
+        self.0.takes_none()
     }
 }
 
@@ -340,7 +341,11 @@ impl<T> Shared<T> {
     }
 
     fn is_closed(&self) -> bool {
-        self.timer.is_stopped() || self.of_this_thread().1.is_closed
+        self.timer.is_stopped() || self.takes_none()
+    }
+
+    fn takes_none(&self) -> bool {
+        self.senders.load(Ordering::Acquire) & CLOSED > 0
     }
 
     /// Locks the shard of this thread.
@@ -565,9 +570,8 @@ impl<T> Source for Channel<T> {
             drop(memory);
             *work -= allowed - left;
             let Some(Expired { key, deadline, value }) = expired else { continue };
-            // The task no longer waits. If this was the last value and all senders are gone, the other
-            // receivers need no wake-up: each looks again at the tick of this value, at the latest.
-            self.unwatch();
+            // If this was the last value and all senders are gone, the other receivers need no
+            // wake-up: each looks again at the tick of this value, at the latest.
             return Some(Expired { key: DelayKey { shard: number as u32, key }, deadline, value });
         }
         None
@@ -622,7 +626,8 @@ impl<T> Delayed<Channel<T>> {
     /// armed again.
     ///
     /// A receiver that ended before, because no sender and no value was left, is not woken for it
-    /// if nobody polls it.
+    /// if nobody polls it. If no sender is left, another receiver that looks during this call may
+    /// end, too.
     ///
     /// # Errors
     ///
@@ -744,6 +749,7 @@ impl<T> Drop for Channel<T> {
         };
         // All are closed before a value is dropped, which may panic, or call the channel.
         let left: Vec<_> = self.shared.shards.iter().map(close).collect();
+        self.shared.senders.fetch_or(CLOSED, Ordering::AcqRel);
         drop(left);
     }
 }

@@ -48,7 +48,8 @@ use std::thread::{Thread, current};
 /// - A delay may be of any length. A delay too long for [`Instant`] never ends.
 /// - It has a single timeout in its timer, and only while a task or a thread waits. It does not
 ///   keep the timer alive. Dropping the future of a call ends the wait at once, and loses no value.
-///   A wait that a task began by [polling](Self::poll_expired) ends when a poll is ready.
+///   A wait that a task began by [polling](Self::poll_expired) ends when a poll is ready, or when
+///   the future of another call, which waits too, is dropped.
 /// - If many values are due, or many have to be looked at for the next, it gives way to other tasks
 ///   now and then: a poll wakes its own task, and is not ready. So no poll takes long.
 ///
@@ -300,8 +301,11 @@ impl<S: Source> Delayed<S> {
             return due.map(Ok);
         }
         let shard = Arc::clone(self.sleep.shard());
-        if timeout.is_zero() && !shard.is_stopped() {
-            return Some(Err(Elapsed::new(None)));
+        if timeout.is_zero() {
+            let error = shard.is_stopped().then_some(ScheduleErrorKind::Stopped);
+            let ends = take(&mut self.ends);
+            self.ends = !ends && error.is_some();
+            return (!ends).then(|| Err(Elapsed::new(error)));
         }
         let Some(_waits) = self.may_wait() else {
             return self.deadlock().map(|error| Err(Elapsed::new(Some(error))));
@@ -440,11 +444,13 @@ impl<S: Source> Delayed<S> {
         until: impl Fn(Option<u64>) -> Option<u64>,
     ) -> Poll<Outcome<S>> {
         ready!(self.turns.take(&self.sleep.shard().hub, context.waker()));
-        self.ends = false;
         let next = self.poll_at(context, until);
         match next {
             Poll::Pending => self.turns = Turns::default(),
-            Poll::Ready(_) => self.give_up(),
+            Poll::Ready(_) => {
+                self.ends = false;
+                self.give_up();
+            }
         }
         next
     }

@@ -20,7 +20,7 @@ use core::borrow::Borrow;
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
 use core::iter::from_fn;
-use core::mem::replace;
+use core::mem::{replace, take};
 use core::time::Duration;
 use crossbeam_utils::CachePadded;
 use receiver::Unread;
@@ -50,9 +50,9 @@ use std::sync::{Mutex, PoisonError};
 ///
 /// # Cost
 ///
-/// Each call takes the lock of one shard once, and constant time, however many values the map holds;
-/// a call that finds the map full, that of each shard, and some for each value there that was moved
-/// to later since the worker last looked at it.
+/// Each call locks one shard at a time, for constant time, however many values the map holds. A call
+/// that finds the map full locks each shard, and takes time for each value there that was moved to
+/// later since the worker last looked at it.
 /// Each shard of the map has a single timeout in its timer, whatever the number of values, which the
 /// timer's [limit](crate::TimerBuilder::max_pending) counts and does not refuse. Moving a deadline
 /// to later, and reading a value that has a time to idle, writes a number: the worker looks at the
@@ -68,7 +68,8 @@ use std::sync::{Mutex, PoisonError};
 /// must be short, and must not wait for other threads.
 ///
 /// - It must not call the same map, nor take turns of the timer's [`Driver`](crate::Driver). It may
-///   call another map, unless code under the lock of that one calls this map, directly or by others.
+///   call another map, unless code under the lock of that one calls this map, directly or by others,
+///   or the `Drop` of a key or a value that the other map may drop.
 /// - It may use channels and timers. A call that would wait for a timer or for a value does not
 ///   wait: it returns an error, as [`Timer`] says. Moving a
 ///   [`ManualClock`](crate::ManualClock) does not wait either, as inside a task.
@@ -128,6 +129,13 @@ enum Outlet<K, V> {
 
 type Hook<K, V> = dyn Fn(K, V) + Send + Sync;
 
+/// Calls of the hook. If they are left out, each value is dropped by itself.
+struct Calls<K, V> {
+    batch: Batch<K, V>,
+    hook: Arc<Hook<K, V>>,
+    hub: Arc<Hub>,
+}
+
 /// Looks at a shard when the timer wakes it.
 struct Turn<K, V, S> {
     shared: Weak<Shared<K, V, S>>,
@@ -139,6 +147,8 @@ struct Vacant<'a, K, V> {
     shard: &'a MapShard<K, V>,
     state: Locked<'a, K, V>,
     hash: u64,
+    /// The value to store has its place in the limit of the map.
+    has_place: bool,
     /// It has expired. To hand over with no lock held.
     expired: Option<Handed<'a, K, V>>,
 }
@@ -511,12 +521,15 @@ where
     {
         self.0.shards.iter().flat_map(move |shard| {
             let now = self.now();
+            // If a clone panics, the others are dropped after the lock is released.
+            let (mut keys, mut values) = (Vec::new(), Vec::new());
             let state = shard.lock();
-            let live = state.map.iter().filter(|(_, _, entry)| now < entry.end());
-            let clone = |(key, _, entry): (&K, u64, &Entry<V>)| {
-                (key.clone(), self.hub().ticks.instant(entry.end()), entry.value.clone())
-            };
-            live.map(clone).collect::<Vec<_>>()
+            for (key, _, entry) in state.map.iter().filter(|(_, _, entry)| now < entry.end()) {
+                keys.push(key.clone());
+                values.push((self.hub().ticks.instant(entry.end()), entry.value.clone()));
+            }
+            drop(state);
+            keys.into_iter().zip(values).map(|(key, (deadline, value))| (key, deadline, value))
         })
     }
 
@@ -629,9 +642,26 @@ where
     /// vacant place, from which a value that has expired was taken.
     fn look_for(&self, key: &K, nanos: u64) -> Result<Found<'_, K, V>, Vacant<'_, K, V>> {
         let hash = self.0.hasher.hash_one(key);
-        if let Some(full) = self.0.limit.as_ref().filter(|limit| limit.is_full()) {
-            self.0.make_room(full);
+        let Some(limit) = &self.0.limit else { return self.look_at(hash, key, nanos) };
+        if limit.is_full() {
+            self.0.make_room(limit);
         }
+        match self.look_at(hash, key, nanos) {
+            // Other calls took the last places meanwhile.
+            Err(Vacant { has_place: false, state, expired, .. }) => {
+                drop(state);
+                if let Some((expired, outlet)) = expired {
+                    self.0.hand_over(alloc::vec![expired], outlet);
+                }
+                self.0.make_room(limit);
+                self.look_at(hash, key, nanos)
+            }
+            looked => looked,
+        }
+    }
+
+    /// Does what [`look_for`](Self::look_for) does, and makes no room in a map that is full.
+    fn look_at(&self, hash: u64, key: &K, nanos: u64) -> Result<Found<'_, K, V>, Vacant<'_, K, V>> {
         let now = self.hub().tick_at(nanos);
         let shard = self.shard_of(hash);
         let mut state = shard.lock();
@@ -651,7 +681,8 @@ where
                 }
             }
         }
-        Err(Vacant { shard, state, hash, expired })
+        let has_place = self.0.limit.as_ref().is_none_or(|limit| limit.take());
+        Err(Vacant { shard, state, hash, has_place, expired })
     }
 
     fn store_new(
@@ -660,16 +691,15 @@ where
         key: K,
         entry: Entry<V>,
     ) -> Result<(), InsertError<K, V>> {
-        let Vacant { shard, mut state, hash, expired } = vacant;
-        let is_full = self.0.limit.as_ref().is_some_and(|limit| !limit.take());
-        let stored = if is_full {
-            drop(state);
-            Err(InsertError::new(Full, key, entry.value))
-        } else {
+        let Vacant { shard, mut state, hash, has_place, expired } = vacant;
+        let stored = if has_place {
             let end = entry.end();
             state.store(hash, key, entry);
             shard.release(&self.0.timer, state, end);
             Ok(())
+        } else {
+            drop(state);
+            Err(InsertError::new(Full, key, entry.value))
         };
         if let Some((expired, outlet)) = expired {
             self.0.hand_over(alloc::vec![expired], outlet);
@@ -773,13 +803,9 @@ impl<K: Send + 'static, V: Send + 'static, S> Shared<K, V, S> {
                 }
             }
             Outlet::Hook(hook) => {
-                let (hub, hook) = (Arc::clone(hub), Arc::clone(hook));
-                let call = move || {
-                    for Expired { key, value, .. } in batch {
-                        hub.guarded(|| hook(key, value));
-                    }
-                };
-                if !self.timer.hub.has_executor {
+                let calls = Calls { batch, hook: Arc::clone(hook), hub: Arc::clone(hub) };
+                let call = move || calls.call();
+                if !hub.has_executor {
                     call();
                 } else if let Err(call) = self.timer.run_soon(Box::new(call)) {
                     // The timer was stopped during this turn.
@@ -833,6 +859,22 @@ impl<K, V, S> Shared<K, V, S> {
     fn give_back(&self, places: usize) {
         if let Some(limit) = &self.limit {
             limit.give_back(places);
+        }
+    }
+}
+
+impl<K, V> Calls<K, V> {
+    fn call(mut self) {
+        for Expired { key, value, .. } in take(&mut self.batch) {
+            self.hub.guarded(|| (self.hook)(key, value));
+        }
+    }
+}
+
+impl<K, V> Drop for Calls<K, V> {
+    fn drop(&mut self) {
+        for expired in take(&mut self.batch) {
+            self.hub.guarded(|| drop(expired));
         }
     }
 }

@@ -17,7 +17,7 @@
 
 use crate::sync::{Mutex, MutexGuard, Rank, lock};
 use crate::ticks::NEVER;
-use crate::timer::{Drops, Shard, waits_for_none};
+use crate::timer::{Drops, Ready, Shard, waits_for_none};
 use crate::{Expired, Key, Mode, WheelMap};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -46,7 +46,7 @@ pub(super) struct ShardState<K, V> {
     /// The worker looks at this tick at the latest, and knows it. A value ends earlier only while
     /// the worker looks, or the caller that stored it tells the worker.
     watched: u64,
-    /// How often the worker has looked.
+    /// How often the worker, or a caller in its place, has looked, and placed the timeout.
     looks: u64,
     place: Place,
     /// How many values were stored since the map last gave back its memory.
@@ -104,18 +104,23 @@ impl<K, V> MapShard<K, V> {
         } else {
             state.map.next_wake().unwrap_or(NEVER)
         };
-        state.looks += 1;
-        (state.place.tick, state.watched) = (next, NEVER);
-        if let Some(ready) = ready.filter(|_| next < NEVER) {
-            state.place.key = timer.place(ready, state.place.key, next, &self.turn);
-            if state.place.key.is_some() {
-                state.watched = next;
-            }
-        }
+        let looks = ready.map(|ready| state.place_look(ready, timer, next, &self.turn));
         let memory = state.take_memory_if_emptied();
         drop(state);
-        timer.tell_of(next);
+        if let Some(looks) = looks {
+            self.tell_of(timer, looks, next);
+        }
         (batch, memory)
+    }
+
+    /// Tells the worker of a look at `tick`, and only then lowers `watched`, unless the worker has
+    /// looked since.
+    fn tell_of(&self, timer: &Shard, looks: u64, tick: u64) {
+        timer.tell_of(tick);
+        let mut state = self.lock();
+        if state.looks == looks && state.place.key.is_some() {
+            state.watched = state.watched.min(tick);
+        }
     }
 
     /// Returns whether a turn has something to do at tick `now`.
@@ -150,15 +155,22 @@ impl<K, V> MapShard<K, V> {
         }
         state.place.tick = tick;
         drop(state);
-        timer.tell_of(tick);
-        let mut state = self.lock();
-        if state.looks == looks {
-            state.watched = state.watched.min(end);
-        }
+        self.tell_of(timer, looks, tick);
     }
 }
 
 impl<K, V> ShardState<K, V> {
+    /// Places the timeout after a look, for a look at tick `next`. Returns how many looks there were.
+    fn place_look(&mut self, ready: Ready, timer: &Shard, next: u64, turn: &Waker) -> u64 {
+        self.looks += 1;
+        // Until the worker is told, each caller tells it.
+        (self.place.tick, self.watched) = (next, NEVER);
+        if next < NEVER {
+            self.place.key = timer.place(ready, self.place.key, next, turn);
+        }
+        self.looks
+    }
+
     /// Stores a value under a key that is not there.
     pub(super) fn store(&mut self, hash: u64, key: K, entry: Entry<V>) {
         let end = entry.end();
@@ -265,3 +277,34 @@ const MOST: usize = 64;
 
 /// A map that is emptied gives back its memory after so many values, or more.
 const MANY: u64 = 1_024;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::Timer;
+
+    fn map_shard(timer: &Timer) -> MapShard<u32, u32> {
+        MapShard::new(timer.shard(), Mode::default(), Waker::noop().clone())
+    }
+
+    #[test]
+    fn until_the_worker_was_told_of_a_look_each_caller_tells_it() {
+        let (timer, _driver) = Timer::builder().build_driven().expect("in range");
+        let (shard, timer) = (map_shard(&timer), timer.shard());
+        let ready = timer.ready().expect("it runs");
+        let looks = shard.lock().place_look(ready, timer, 50, &shard.turn);
+        assert_eq!(shard.lock().watched, NEVER);
+        shard.tell_of(timer, looks, 50);
+        assert_eq!(shard.lock().watched, 50);
+    }
+
+    #[test]
+    fn a_look_that_could_not_start_the_worker_does_not_count() {
+        let timer = Timer::builder().build().expect("in range");
+        timer.stop().expect("outside");
+        assert!(timer.shard().ready().is_none());
+        let shard = map_shard(&timer);
+        shard.turn(timer.shard(), 0);
+        assert_eq!(shard.lock().looks, 0);
+    }
+}

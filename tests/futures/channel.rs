@@ -29,6 +29,7 @@ in_each_mode! {
     a_waker_may_call_the_channel,
     a_sender_that_is_held_up_as_it_wakes_the_receiver_holds_up_no_other,
     a_look_while_receivers_are_woken_holds_up_no_other,
+    a_value_taken_without_waiting_ends_no_wait,
     a_waker_that_panics_fails_no_sender,
     many_threads_and_nothing_is_lost,
     random_operations_of_many_threads_give_what_a_sorted_map_gives,
@@ -299,6 +300,26 @@ fn a_look_while_receivers_are_woken_holds_up_no_other(mode: Mode) {
     assert!(second.poll_expired(&mut hand.context()).is_pending());
     sender.insert(1, ms(10)).expect("it is open");
     assert_eq!(*woken_in_between.lock().unwrap(), Some(1));
+}
+
+/// A sender wakes two that wait, one after the other. As it wakes the first, the holder of the second
+/// takes the value. The task of the second waits for the next one nevertheless.
+fn a_value_taken_without_waiting_ends_no_wait(mode: Mode) {
+    let (manual, hand) = (Manual::new(mode), Hand::new());
+    let (sender, mut first) = delay_channel(&manual.timer);
+    let second = Arc::new(Mutex::new(first.clone()));
+    let takes = {
+        let second = Arc::clone(&second);
+        move || _ = second.lock().unwrap().try_recv().expect("it is due")
+    };
+    let waker = Waker::from(Arc::new(Does(takes)));
+    assert!(first.poll_expired(&mut Context::from_waker(&waker)).is_pending());
+    assert!(second.lock().unwrap().poll_expired(&mut hand.context()).is_pending());
+    sender.insert_at(1, manual.at(0)).expect("it is open");
+    drop((first, waker));
+    assert_eq!((sender.len(), manual.timer.stats().panics), (0, 0));
+    sender.insert_at(2, manual.at(0)).expect("it is open");
+    assert_eq!((hand.woken(), take(&mut second.lock().unwrap(), &hand)), (1, vec![2]));
 }
 
 fn a_waker_that_panics_fails_no_sender(mode: Mode) {

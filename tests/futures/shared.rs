@@ -7,7 +7,7 @@ use crate::help::{BoxedTask, Hand, Manual, ms, returns, wait_until};
 use fastrand::Rng;
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
@@ -44,6 +44,9 @@ in_each_mode! {
     a_batch_that_is_dropped_loses_nothing,
     a_stopped_timer_says_so,
     a_full_timer_says_so_and_has_room_later,
+    after_an_error_a_wait_ends_though_its_polls_give_way,
+    after_an_error_a_call_without_time_ends_once,
+    without_time_a_stopped_timer_says_so_inside_its_task_too,
     after_a_jump_all_come_by_deadline,
     a_thread_waits_for_it,
     a_thread_waits_for_so_long_and_no_longer,
@@ -737,6 +740,58 @@ fn a_full_timer_says_so_and_has_room_later(mode: Mode) {
     held.wait();
     held.advance(5);
     held.assert_wakes_for([2]);
+}
+
+/// A poll takes a bucket of many apart, and is not ready.
+fn after_an_error_a_wait_ends_though_its_polls_give_way(mode: Mode) {
+    let mut held = Held::new(mode);
+    for value in 0..5_000 {
+        held.insert(value, 100_352);
+    }
+    let nearer = held.insert(5_000, 98_304);
+    assert_eq!(held.kind.remove(nearer), Some(5_000));
+    held.manual.timer.stop().expect("outside");
+    assert_eq!(held.outcome(), Poll::Ready(Some(Err(ScheduleErrorKind::Stopped))));
+    held.jump(98_310);
+    let mut outcome = held.outcome();
+    while outcome.is_pending() {
+        assert_eq!(held.hand.woken(), 1);
+        outcome = held.outcome();
+    }
+    assert_eq!(outcome, Poll::Ready(None));
+}
+
+fn after_an_error_a_call_without_time_ends_once(mode: Mode) {
+    let mut held = Held::on(Manual::built(mode, |builder| builder.max_pending(1)));
+    held.insert(1, 10);
+    let _kept = held.manual.timer.schedule(ms(100), || {}).expect("there is room");
+    let mut wait = |timeout| {
+        let due = held.kind.recv_timeout(ms(timeout));
+        due.map(|due| due.expect_err("it is not due").error())
+    };
+    let full = ScheduleErrorKind::Full;
+    assert_eq!([wait(5), wait(0), wait(0)], [Some(Some(full)), None, Some(None)]);
+    assert_eq!(held.outcome(), Poll::Ready(Some(Err(full))));
+}
+
+fn without_time_a_stopped_timer_says_so_inside_its_task_too(mode: Mode) {
+    let Held { mut kind, manual: Manual { timer, clock, .. }, .. } = Held::new(mode);
+    kind.insert(1, ms(100));
+    let last = Mutex::new(Some(timer.clone()));
+    let (tells, told) = mpsc::channel();
+    let task = move || {
+        drop(last.lock().unwrap().take());
+        let errors = [(); 3].map(|()| {
+            let due = kind.recv_timeout(Duration::ZERO);
+            due.map(|due| due.expect_err("it is not due").error())
+        });
+        tells.send(errors).unwrap();
+    };
+    timer.schedule(ms(1), task).expect("it runs");
+    drop(timer);
+    clock.advance(ms(1));
+    let stopped = Some(Some(ScheduleErrorKind::Stopped));
+    assert_eq!(told.recv(), Ok([stopped, None, stopped]));
 }
 
 #[cfg(feature = "stream")]

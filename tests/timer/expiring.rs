@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::task::Poll;
 use std::thread;
@@ -464,6 +465,16 @@ fn on_an_executor_each_value_is_handed_over_once(mode: Mode) {
     assert_eq!((map.len(), Arc::strong_count(&value)), (0, 2));
     drop(kept.take());
     assert_eq!(Arc::strong_count(&value), 1);
+    // A panic as one is dropped joins no other.
+    let dropped = Count::default();
+    let map =
+        ExpiringMap::builder().shards(1).on_expired(|_, _| unreachable!()).build(&manual.timer);
+    for key in 0..3 {
+        map.insert(key, PanicsInDrop(dropped.clone()), ms(10)).unwrap();
+    }
+    manual.advance(10);
+    drop(kept.take());
+    assert_eq!((dropped.get(), manual.timer.stats().panics), (3, 3));
 }
 
 fn a_receiver_gets_each_value_that_expires(mode: Mode) {
@@ -958,6 +969,64 @@ fn a_hook_and_a_drop_may_call_the_map_and_panic() {
     }
     manual.advance(10);
     assert_eq!((told.get(), dropped.get(), map.len()), (200, 200, 0));
+}
+
+/// A key or a value whose clone panics when none is left, and whose drop calls.
+struct Cloned {
+    number: u32,
+    left: Arc<AtomicUsize>,
+    drop: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Clone for Cloned {
+    fn clone(&self) -> Self {
+        let left = self.left.load(SeqCst).checked_sub(1).expect("as it should");
+        self.left.store(left, SeqCst);
+        Self { number: self.number, left: Arc::clone(&self.left), drop: Arc::clone(&self.drop) }
+    }
+}
+
+impl Drop for Cloned {
+    fn drop(&mut self) {
+        (self.drop)();
+    }
+}
+
+impl PartialEq for Cloned {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for Cloned {}
+
+impl Hash for Cloned {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.number.hash(state);
+    }
+}
+
+#[test]
+fn clones_that_a_panic_leaves_are_dropped_with_no_lock_held() {
+    for clones in 0..4 {
+        returns("an iteration in which a clone panics", move || {
+            let slot = Arc::new(OnceLock::<ExpiringMap<Cloned, Cloned>>::new());
+            let inner = Arc::clone(&slot);
+            let drop: Arc<dyn Fn() + Send + Sync> =
+                Arc::new(move || _ = inner.get().map(ExpiringMap::len));
+            let left = Arc::new(AtomicUsize::new(clones));
+            let new = |number| Cloned { number, left: Arc::clone(&left), drop: Arc::clone(&drop) };
+            let manual = Manual::with(|builder| builder);
+            let map = slot.get_or_init(|| ExpiringMap::builder().shards(1).build(&manual.timer));
+            for number in 0..2 {
+                assert!(map.insert(new(number), new(number), ms(10)).is_ok());
+            }
+            assert!(catch_unwind(AssertUnwindSafe(|| map.iter().count())).is_err());
+            left.store(4, SeqCst);
+            assert_eq!(map.iter().count(), 2);
+            map.clear();
+        });
+    }
 }
 
 /// A key whose comparison panics, if it is told to.
