@@ -1,6 +1,7 @@
 //! A wheel that finds its timeouts by the caller's own keys.
 
 use crate::names::Names;
+use crate::steps;
 use crate::{Expired, Key, Mode, Wheel, WheelStats};
 #[cfg(feature = "std")]
 use alloc::vec::Vec;
@@ -123,8 +124,6 @@ impl<K, V, S> WheelMap<K, V, S> {
 
     /// Returns the next value that is due, as [`expire`](Self::expire) does, and caps the work of
     /// the call, as [`Wheel::expire_bounded`] does.
-    ///
-    /// Cost: O(1) amortised, O(1 + p / 64) in one call.
     pub fn expire_bounded(&mut self, now: u64, work: &mut usize) -> Option<Expired<V, K>> {
         let Expired { key: named, deadline, value } = self.wheel.expire_bounded(now, work)?;
         let Held { hash, key, value } = value;
@@ -365,8 +364,6 @@ impl<K: Hash + Eq, V, S: BuildHasher> WheelMap<K, V, S> {
     }
 
     /// Removes the value of `key` and returns it. Returns None if there is none. O(1), amortised.
-    ///
-    /// Cost: O(1) amortised, O(1 + p / 64) in one call.
     pub fn remove<Q: ?Sized + Hash + Eq>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -379,8 +376,6 @@ impl<K: Hash + Eq, V, S: BuildHasher> WheelMap<K, V, S> {
 
     /// Removes the value of `key`, and returns it with the key that the map had. Returns None if
     /// there is none.
-    ///
-    /// Cost: O(1) amortised, O(1 + p / 64) in one call.
     pub fn remove_entry<Q: ?Sized + Hash + Eq>(&mut self, key: &Q) -> Option<(K, V)>
     where
         K: Borrow<Q>,
@@ -518,7 +513,10 @@ fn is_key<K: Borrow<Q>, V, Q: ?Sized + Eq>(
 
 /// Returns the hash of a timeout. Every one that the table names is in the wheel.
 fn hash_in<K, V>(wheel: &Wheel<Held<K, V>>) -> impl Fn(&Key) -> u64 {
-    |&named| wheel.get(named).map_or(0, |held| held.hash)
+    |&named| {
+        steps::count(1);
+        wheel.get(named).map_or(0, |held| held.hash)
+    }
 }
 
 /// A hierarchical map of 64 buckets per level.

@@ -1,5 +1,5 @@
-//! Timers, queues, maps, shared maps and channels cost what their documentation says, whatever waits or has
-//! waited, and no lock is held for more than a bounded number of steps.
+//! Wheels, timers, queues, maps and channels cost what their documentation says, whatever waits or
+//! has waited, and no lock is held for more than a bounded number of steps.
 //!
 //! Alone in its file, because the steps under a lock are those of the whole process. `BOUNDS_PEAK`
 //! says how many timeouts each history has.
@@ -9,6 +9,8 @@
 mod common;
 #[path = "common/bounds.rs"]
 mod kept;
+#[path = "held/wheels.rs"]
+mod wheels;
 
 use kept::{Subject, keeps_its_bounds};
 use std::fs;
@@ -149,7 +151,12 @@ struct Driven {
 impl Driven {
     fn new(mode: Mode) -> Self {
         let clock = ManualClock::new();
-        let builder = Timer::builder().mode(mode).shards(1).clock(clock.clone());
+        let mut builder = Timer::builder().mode(mode).shards(1).clock(clock.clone());
+        if mode.is_hashed() {
+            // With a limit, and with an executor.
+            builder =
+                builder.max_pending(1 << 30).executor(|task: Box<dyn FnOnce() + Send>| task());
+        }
         let (timer, driver) = builder.build_driven().expect("in range");
         Self { timer, driver, start: clock.now(), clock }
     }
@@ -814,6 +821,33 @@ fn a_shared_map_keeps_its_bounds() {
     modes(hierarchical(), hashed()).for_each(keeps_its_bounds::<Sessions>);
 }
 
+/// Values that were read stay where they were filed, until a call that needs room files them anew.
+#[test]
+fn a_full_shared_map_files_all_values_anew_in_one_insertion_at_most() {
+    let _alone = alone();
+    for mode in [hierarchical(), hashed()] {
+        let driven = Driven::new(mode);
+        let builder = ExpiringMap::builder().shards(1).max_len(MANY as usize);
+        let map = builder.time_to_idle(Duration::from_secs(60)).build(&driven.timer);
+        let insert = |key: u64| {
+            let before = steps();
+            let is_in = map.insert(key, key, Duration::from_secs(1 << 20)).is_ok();
+            (is_in, steps() - before)
+        };
+        assert!((0..MANY).all(|key| insert(key).0));
+        driven.clock.jump(Duration::from_secs(50));
+        assert!((0..MANY).all(|key| map.touch(&key)));
+        driven.clock.jump(Duration::from_secs(50));
+        let (is_in, steps) = insert(MANY);
+        assert!(!is_in && (MANY / 4..40 * MANY).contains(&steps), "{mode}: {steps} steps");
+        for key in MANY..MANY + 100 {
+            let (is_in, steps) = insert(key);
+            assert!(!is_in && steps <= 1_000, "{mode}: {steps} steps again");
+        }
+        assert_bounded("make room");
+    }
+}
+
 #[test]
 fn each_public_operation_is_judged_or_in_a_list_with_the_reason() {
     let judged =
@@ -878,9 +912,9 @@ const MOST: u64 = 12_000;
 const FEW: f64 = 100.0;
 /// The files with public operations that no test here judges, and why.
 const OTHERS: &[(&str, &str)] = &[
-    ("src/wheel/mod.rs", "tests/wheel/bounds.rs judges it"),
-    ("src/wheel/within.rs", "tests/wheel/bounds.rs judges it"),
-    ("src/wheel_map.rs", "tests/wheel/bounds.rs judges it"),
+    ("src/wheel/mod.rs", "tests/held/wheels.rs judges it"),
+    ("src/wheel/within.rs", "tests/held/wheels.rs judges it"),
+    ("src/wheel_map.rs", "tests/held/wheels.rs judges it"),
     ("src/wheel/check.rs", "it is for tests"),
     ("src/steps.rs", "it is for tests"),
     ("src/mode.rs", "it holds two numbers"),

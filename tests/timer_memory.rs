@@ -94,7 +94,7 @@ fn a_handle_to_a_timer_that_is_gone_keeps_hardly_anything() {
 #[test]
 fn what_was_due_when_a_timer_was_stopped_leaves_no_memory_behind() {
     for mode in modes() {
-        for at_once in [true, false] {
+        for (at_once, cancels) in [(true, false), (false, false), (true, true), (false, true)] {
             let clock = ManualClock::new();
             let builder = Timer::builder().mode(mode).shards(1).clock(clock.clone());
             let mut kept = Vec::new();
@@ -105,17 +105,30 @@ fn what_was_due_when_a_timer_was_stopped_leaves_no_memory_behind() {
                 let schedule = |number| timer.schedule(delay(number), || {}).expect("it runs");
                 let timeouts: Vec<_> = (0..MANY).map(schedule).collect();
                 clock.advance(DELAY * 2);
+                // Every other one is gone, and so no two keys that are left follow each other.
+                let gone = |number: u64| cancels && number % 2 == 1;
+                let cancelled = (0..).zip(&timeouts).filter(|(number, _)| gone(*number));
+                assert!(cancelled.into_iter().all(|(_, timeout)| timeout.cancel()));
                 while timer.stats().fired == 0 {
                     driver.turn();
                 }
                 let fired = timer.stats().fired;
-                assert_eq!(timer.stop().expect("outside").len() as u64, MANY - fired);
+                let (left, last) = if cancels { (MANY / 2, 2 * fired) } else { (MANY, fired) };
+                assert_eq!(timer.stop().expect("outside").len() as u64, left - fired);
                 let ends = |(number, timeout): (u64, &Timeout)| match timeout.status() {
-                    Status::Fired => number < fired,
-                    status => status == Status::Stopped && fired <= number,
+                    Status::Cancelled => gone(number),
+                    Status::Fired => number < last,
+                    status => status == Status::Stopped && last <= number,
                 };
                 assert!((0..).zip(&timeouts).all(ends), "{mode}");
-                kept.extend(timeouts.into_iter().last());
+                let is_kept = |number: &usize| !gone(*number as u64);
+                kept.extend(
+                    (0..)
+                        .zip(timeouts)
+                        .filter(|(number, _)| is_kept(number))
+                        .map(|(_, kept)| kept)
+                        .last(),
+                );
             });
             assert!(info.bytes_current < AT_REST, "{} bytes in {mode}", info.bytes_current);
             assert_eq!(kept[0].status(), Status::Stopped);

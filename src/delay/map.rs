@@ -140,18 +140,24 @@ impl<K, V, S> Delayed<WheelMap<K, V, S>> {
 impl<K: Hash + Eq, V, S: BuildHasher> Delayed<WheelMap<K, V, S>> {
     /// Inserts `value` under `key`, to come out `delay` from now. Returns the value that `key` had,
     /// if it had one: the new value takes its place, and counts as inserted anew.
+    ///
+    /// Cost: O(1) amortised, O(p) in one call.
     pub fn insert(&mut self, key: K, value: V, delay: Duration) -> Option<V> {
         self.schedule(key, value, self.hub().deadline_after(delay))
     }
 
     /// Inserts `value` under `key`, to come out at `deadline`, or at once if that has passed, and
     /// is like [`insert`](Self::insert) otherwise.
+    ///
+    /// Cost: O(1) amortised, O(p) in one call.
     pub fn insert_at(&mut self, key: K, value: V, deadline: Instant) -> Option<V> {
         self.schedule(key, value, self.hub().ticks.deadline(deadline))
     }
 
     /// Returns the value of `key`, to change it in place. If `key` has none, inserts the value that
     /// `make` returns, to come out `delay` from now.
+    ///
+    /// Cost: O(1) amortised, O(p) in one call.
     pub fn get_or_insert_with(
         &mut self,
         key: K,
@@ -170,6 +176,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> Delayed<WheelMap<K, V, S>> {
     /// and returns whether there is one.
     ///
     /// The value counts as inserted anew: among equal deadlines it comes out last.
+    ///
+    /// Cost: O(1) amortised, O(p) in one call.
     pub fn reset<Q: ?Sized + Hash + Eq>(&mut self, key: &Q, delay: Duration) -> bool
     where
         K: Borrow<Q>,
@@ -179,6 +187,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> Delayed<WheelMap<K, V, S>> {
 
     /// Moves the deadline to `deadline`, and is like [`reset`](Self::reset) otherwise. A deadline
     /// in the past is due at once.
+    ///
+    /// Cost: O(1) amortised, O(p) in one call.
     pub fn reset_at<Q: ?Sized + Hash + Eq>(&mut self, key: &Q, deadline: Instant) -> bool
     where
         K: Borrow<Q>,
@@ -188,7 +198,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Delayed<WheelMap<K, V, S>> {
 
     /// Removes the value of `key`, and returns it. Returns None if there is none.
     ///
-    /// Cost: O(1) amortised, O(1 + p / 64) in one call.
+    /// Cost: O(1) amortised, O(p) in one call.
     pub fn remove<Q: ?Sized + Hash + Eq>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -202,7 +212,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Delayed<WheelMap<K, V, S>> {
     /// Removes the value of `key`, and returns it with the key that the map had. Returns None if
     /// there is none.
     ///
-    /// Cost: O(1) amortised, O(1 + p / 64) in one call.
+    /// Cost: O(1) amortised, O(p) in one call.
     pub fn remove_entry<Q: ?Sized + Hash + Eq>(&mut self, key: &Q) -> Option<(K, V)>
     where
         K: Borrow<Q>,

@@ -227,7 +227,7 @@ impl<S: Source> Delayed<S> {
 
     /// Returns the next value if it is due. Returns None if none is, without waiting.
     ///
-    /// Cost: O(1) amortised, O(p) in one call, and O(n / buckets) more if hashed.
+    /// Cost: O(1) amortised, O(n + p) in one call, and O(n / buckets) more if hashed.
     pub fn try_recv(&mut self) -> Option<DueFrom<S>> {
         match self.poll_due(&mut { usize::MAX }) {
             Poll::Ready(due) => due,
@@ -403,7 +403,8 @@ impl<S: Source> Delayed<S> {
         max: usize,
     ) -> Poll<Result<usize, ScheduleErrorKind>> {
         if max == 0 {
-            return Poll::Ready(Ok(0));
+            let hub = &self.sleep.shard().hub;
+            return self.turns.take(hub, context.waker()).map(|()| Ok(0));
         }
         let next = ready!(self.poll_unless_ended(context, Some));
         Poll::Ready(next.map_or(Ok(0), |first| Ok(self.fill(batch, max, first?))))

@@ -51,17 +51,23 @@ impl<T> Delayed<Wheel<T>> {
     }
 
     /// Inserts `value`, to come out `delay` from now, and returns its key.
+    ///
+    /// Cost: O(1) amortised, O(p) in one call.
     pub fn insert(&mut self, value: T, delay: Duration) -> Key {
         self.schedule(value, self.hub().deadline_after(delay))
     }
 
     /// Inserts `value`, to come out at `deadline`, or at once if that has passed, and returns its
     /// key.
+    ///
+    /// Cost: O(1) amortised, O(p) in one call.
     pub fn insert_at(&mut self, value: T, deadline: Instant) -> Key {
         self.schedule(value, self.hub().ticks.deadline(deadline))
     }
 
     /// Removes the value that `key` names, and returns it. Returns None if it is gone.
+    ///
+    /// Cost: O(1) amortised, O(p) in one call.
     pub fn remove(&mut self, key: Key) -> Option<T> {
         let value = self.source.cancel(key)?;
         if self.source.is_empty() {
@@ -74,12 +80,16 @@ impl<T> Delayed<Wheel<T>> {
     /// it was, and returns whether the value is there. The key stays good.
     ///
     /// The value counts as inserted anew: among equal deadlines it comes out last.
+    ///
+    /// Cost: O(1) amortised, O(p) in one call.
     pub fn reset(&mut self, key: Key, delay: Duration) -> bool {
         self.reschedule(key, self.hub().deadline_after(delay))
     }
 
     /// Moves the deadline to `deadline`, and is like [`reset`](Self::reset) otherwise. A deadline
     /// in the past is due at once.
+    ///
+    /// Cost: O(1) amortised, O(p) in one call.
     pub fn reset_at(&mut self, key: Key, deadline: Instant) -> bool {
         self.reschedule(key, self.hub().ticks.deadline(deadline))
     }

@@ -200,6 +200,8 @@ where
     /// it had one: the new value takes its place and has its own deadline. The map keeps the key
     /// that it has.
     ///
+    /// Cost: O(1) amortised, O(n) in one call.
+    ///
     /// # Errors
     ///
     /// If the map has as many values as its [limit](ExpiringMapBuilder::max_len) allows, and `key`
@@ -217,6 +219,8 @@ where
     /// Stores `value` under `key`, to expire at `deadline`, and is like [`insert`](Self::insert)
     /// otherwise. A value whose deadline has passed expires at once.
     ///
+    /// Cost: O(1) amortised, O(n) in one call.
+    ///
     /// # Errors
     ///
     /// Those of [`insert`](Self::insert).
@@ -231,6 +235,8 @@ where
     }
 
     /// Stores `value` under `key`, to expire `delay` from now, unless `key` has a value.
+    ///
+    /// Cost: O(1) amortised, O(n) in one call.
     ///
     /// # Errors
     ///
@@ -267,6 +273,8 @@ where
     ///
     /// `make` runs with no lock held. If another thread stores a value meanwhile, the call returns
     /// that value, and drops the one from `make`. Cloning runs under the lock.
+    ///
+    /// Cost: O(1) amortised, O(n) in one call.
     ///
     /// # Errors
     ///

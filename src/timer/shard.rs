@@ -61,7 +61,7 @@ pub(super) struct ShardState {
     last: u64,
     /// The keys of the timeouts that were due by then, and that stopping took out, so that their
     /// handles can tell that these did not fire either.
-    taken: KeyRuns,
+    taken: Keys,
     /// How many timeouts had been [placed](ShardCounts::placed) when the memory was last taken out
     /// of the wheel.
     shrunk_at: u64,
@@ -72,27 +72,20 @@ pub(super) struct ShardState {
 /// The memory of a wheel that was emptied, if that was much.
 pub(super) type Emptied = Option<Box<Memory<Action>>>;
 
-/// Keys, with those in one run that follow each other: the first of each run, with the last. Many
-/// that are due at one tick were mostly scheduled one after the other, and are a few runs.
+/// Keys, as a bit each of a word for 64 keys that follow each other. Many that are due at one tick
+/// were mostly scheduled one after the other. If others of them were cancelled, that adds nothing.
 #[derive(Default)]
-struct KeyRuns(BTreeMap<u64, u64>);
+struct Keys(BTreeMap<u64, u64>);
 
-impl KeyRuns {
+impl Keys {
     fn insert(&mut self, key: Key) {
         let key = key.to_bits();
-        let (mut first, mut last) = (key, key);
-        if let Some((&before, &end)) = self.0.range(..key).next_back() {
-            first = if end + 1 == key { before } else { key };
-        }
-        if let Some(end) = self.0.remove(&(key + 1)) {
-            last = end;
-        }
-        self.0.insert(first, last);
+        *self.0.entry(key / 64).or_default() |= 1 << (key % 64);
     }
 
     fn contains(&self, key: Key) -> bool {
         let key = key.to_bits();
-        self.0.range(..=key).next_back().is_some_and(|(_, &last)| key <= last)
+        self.0.get(&(key / 64)).is_some_and(|word| word >> (key % 64) & 1 == 1)
     }
 }
 
@@ -147,7 +140,7 @@ impl Shard {
             lane: hub.recording.lane(number),
             stopped: false,
             last: 0,
-            taken: KeyRuns::default(),
+            taken: Keys::default(),
             shrunk_at: 0,
             emptied: None,
         };

@@ -277,6 +277,8 @@ impl Timeout {
     /// Nothing happens before the first poll, which cancels the timeout. Dropping the future after
     /// that ends the wait, and the timeout stays cancelled.
     ///
+    /// Cost: O(1) amortised, O(p) in one call.
+    ///
     /// # Errors
     ///
     /// If it is first polled inside a task of a timer, on a timer's worker, in the `Drop` of a value

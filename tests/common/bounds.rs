@@ -9,13 +9,17 @@
 //! assertions, and the bytes that the allocator counts, of one call and of thousands. It prints the
 //! most that it found.
 //!
-//! `BOUNDS_PEAK=1000000` has a million in each history. A further subject is an implementation of
-//! [`Subject`].
+//! A history is made twice. What leaves its timeouts there is judged on one, first a few calls of
+//! each operation, so that each is judged soon after the history, and then many. What drives, takes
+//! out or ends is judged on the other. The operation that goes first is another after each history.
+//! With `BOUNDS_PEAK=20000`, or less, each operation has a history of its own. With a million, what
+//! a single call looks at is plain. A further subject is an implementation of [`Subject`].
 
 use crate::common::{asked, long};
 use allocation_counter::measure;
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use tickwheel::{Mode, steps};
 
 /// A type whose operations are held to their bounds.
@@ -238,34 +242,26 @@ fn public_function(line: &str) -> Option<&str> {
 
 /// Judges each operation after each history, and prints the most that each took.
 pub(crate) fn keeps_its_bounds<S: Subject>(mode: Mode) {
-    let few = if is_wide(mode) { PEAK / 4 } else { PEAK };
-    let (peak, calls) = asked("BOUNDS_PEAK")
-        .map_or_else(|| long((few, 80), (LONG_PEAK, 1_000)), |peak| (peak, 10_000));
+    let fewer = if is_wide(mode) { 4 } else { 1 };
+    let asked = asked("BOUNDS_PEAK");
+    let peak = asked.unwrap_or_else(|| long(PEAK, LONG_PEAK)) / fewer;
+    let many = if asked.is_some() { 10_000 } else { long(80, 1_000) };
+    let has_its_own = asked.is_some_and(|peak| peak <= OWN_HISTORY);
     let mut stated = stated(S::SOURCES);
     for (name, reason) in S::LEFT_OUT {
         assert!(stated.remove(*name).is_some(), "{name}, left out ({reason}), is no operation");
     }
+    let operations = [Kind::Stays, Kind::Leaves].map(|kind| {
+        let mut operations: Vec<_> =
+            stated.iter().filter(|&(name, _)| kind == Kind::of(name)).collect();
+        // What costs much comes last, because it changes much.
+        operations.sort_by_key(|(_, stated)| !stated.is_cheap());
+        operations
+    });
     let (mut most, mut above) = (BTreeMap::<_, [f64; FOUND.len()]>::new(), Vec::new());
-    for (history, make) in histories::<S>() {
-        let made = || {
-            let mut subject = S::new(mode);
-            make(&mut subject, mode, peak);
-            subject
-        };
-        // An operation that looks at little leaves the history as it is for the next.
-        let mut shared = S::new(mode);
-        let held = measure(|| shared = made()).bytes_max as f64;
-        if BYTES[0] + bytes_each(mode) * (peak as f64) < held {
-            above.push(format!("{history}: {held} bytes"));
-        }
-        for (name, stated) in &stated {
-            let calls = if stated.is_cheap() { calls } else { 4 };
-            let judge = |subject: &mut S| judge(subject, (mode, peak, calls), (name, stated));
-            let found = match stated.is_cheap() && !uses_up(name) || READS.contains(&name.as_str())
-            {
-                true => judge(&mut shared),
-                false => judge(&mut made()),
-            };
+    for (at, (history, make)) in histories::<S>().into_iter().enumerate() {
+        let mut judge = |subject: &mut S, name, stated: &Stated, turns: Range<u64>| {
+            let found = judge(subject, (mode, peak, turns), (name, stated));
             let most = most.entry(name).or_default();
             for (at, [found, allowed]) in found.into_iter().enumerate() {
                 most[at] = found.max(most[at]);
@@ -274,7 +270,44 @@ pub(crate) fn keeps_its_bounds<S: Subject>(mode: Mode) {
                     above.push(format!("{history}, {name}: {found} {what}, above {allowed}"));
                 }
             }
+        };
+        let mut too_large = None;
+        let mut made = || {
+            let mut subject = S::new(mode);
+            let held = measure(|| make(&mut subject, mode, peak)).bytes_max as f64;
+            if BYTES[0] + bytes_each(mode) * (peak as f64) < held {
+                too_large = Some(format!("{history}: {held} bytes"));
+            }
+            subject
+        };
+        for operations in &operations {
+            let (cheap, costly) =
+                operations.split_at(operations.partition_point(|(_, stated)| stated.is_cheap()));
+            let turn = |some: &[_]| {
+                let mut turned = some.to_vec();
+                turned.rotate_left(at % some.len().max(1));
+                turned
+            };
+            if has_its_own {
+                for &(name, stated) in cheap.iter().chain(costly) {
+                    let calls = if stated.is_cheap() { 1_000 } else { 4 };
+                    let mut subject = made();
+                    judge(&mut subject, name, stated, 0..4);
+                    judge(&mut subject, name, stated, 4..calls);
+                }
+                continue;
+            }
+            let mut subject = made();
+            for turns in [0..3, 3..many] {
+                for (name, stated) in turn(cheap) {
+                    judge(&mut subject, name, stated, turns.clone());
+                }
+            }
+            for (name, stated) in turn(costly) {
+                judge(&mut subject, name, stated, 0..2);
+            }
         }
+        above.extend(too_large);
     }
     for (name, most) in most {
         println!("{mode} {name}: {most:.1?}");
@@ -282,10 +315,27 @@ pub(crate) fn keeps_its_bounds<S: Subject>(mode: Mode) {
     assert!(above.is_empty(), "{mode}:\n{}", above.join("\n"));
 }
 
-/// Whether many calls of an operation of this name leave little of a history.
-fn uses_up(name: &str) -> bool {
-    let others = ["close", "next", "next_batch", "next_due", "poll_expired", "try_recv", "turn"];
-    ["cancel", "expire", "remove"].iter().any(|word| name.starts_with(word))
+/// What calls leave of a history.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    /// Most of it.
+    Stays,
+    /// Little, because they drive, take out or end.
+    Leaves,
+}
+
+impl Kind {
+    fn of(name: &str) -> Self {
+        let ends = ["cancel", "clear", "close", "drain", "remove", "retain", "stop"];
+        let leaves = drives(name) || ends.iter().any(|word| name.starts_with(word));
+        if leaves { Self::Leaves } else { Self::Stays }
+    }
+}
+
+/// Whether the operation of this name drives to a later tick.
+fn drives(name: &str) -> bool {
+    let others = ["next", "next_batch", "next_due", "poll_expired", "try_recv", "turn"];
+    ["expire", "extract", "recv"].iter().any(|word| name.starts_with(word))
         || others.contains(&name)
 }
 
@@ -293,17 +343,22 @@ fn uses_up(name: &str) -> bool {
 /// what is pending then. So if a call takes more, what was allowed is told of the one furthest above.
 fn judge<S: Subject>(
     subject: &mut S,
-    (mode, peak, calls): (Mode, u64, usize),
+    (mode, peak, turns): (Mode, u64, Range<u64>),
     (name, stated): (&str, &Stated),
 ) -> [[f64; 2]; FOUND.len()] {
-    let peak_then = (peak + calls as u64) as f64;
+    let calls = turns.end.saturating_sub(turns.start) as f64;
+    if calls == 0.0 {
+        return Default::default();
+    }
+    let at_once = if drives(name) { SORTED } else { ONE_CALL };
+    let peak_then = (peak + turns.end) as f64;
     let rows = if is_wide(mode) { ROWS } else { 0.0 };
     let per_timeout = if stated.is_cheap() { LAID_OUT } else { bytes_each(mode) };
     let laid_out = BYTES[0] + rows + per_timeout * peak_then;
     let by_n = if stated.one_call.has("n") { bytes_each(mode) } else { 0.0 };
     let (mut beyond, mut most, mut total) = ([0.0_f64; 3], [0.0_f64; 3], [0.0; 2]);
-    let mut allowed = ONE_CALL;
-    for turn in 0..calls as u64 {
+    let mut allowed = at_once;
+    for turn in turns {
         let number = if turn == 1 { peak - 1 } else { turn * 7919 % peak };
         let live = subject.len() as f64 + 1.0;
         let before = steps();
@@ -311,7 +366,7 @@ fn judge<S: Subject>(
         let measured = measure(|| is_known = subject.call(name, turn, number));
         assert!(is_known, "{name}: there is no such call");
         let (taken, bytes) = ((steps() - before) as f64, measured.bytes_total as f64);
-        let one_call = ONE_CALL.min(FEW[0] + FEW[1] * live)
+        let one_call = at_once.min(FEW[0] + FEW[1] * live)
             + stated.looks
             + stated.one_call.bound(mode, live, peak_then);
         // If more is held then, what was freed has moved to a larger array.
@@ -329,7 +384,6 @@ fn judge<S: Subject>(
     }
     // One call may do what earlier ones have left.
     let steps = if stated.mean == stated.one_call { total[0] } else { total[0] - most[0] };
-    let calls = calls as f64;
     let each = if stated.is_cheap() { 2.0 * laid_out / calls } else { laid_out };
     let in_one_call = |at: usize| {
         [most[at], if 0.0 < beyond[at] { most[at] - beyond[at] } else { f64::INFINITY }]
@@ -353,8 +407,6 @@ fn bytes_each(mode: Mode) -> f64 {
     if is_wide(mode) { 12_000.0 } else { 1_500.0 }
 }
 
-/// Operations that may cost by n, and change nothing.
-const READS: [&str; 2] = ["iter", "stats"];
 /// What is judged.
 const FOUND: [&str; 5] = [
     "steps in one call",
@@ -363,8 +415,10 @@ const FOUND: [&str; 5] = [
     "bytes moved in one call",
     "bytes per call",
 ];
-/// Steps that any call may take: it sorts a bucket of 8192, and leaves a chunk or two behind.
-const ONE_CALL: f64 = 12_000.0;
+/// Steps that any call may take: it moves a chunk or two, and looks at a few.
+const ONE_CALL: f64 = 3_000.0;
+/// The same for a call that drives: it sorts a bucket of 8192, and leaves a chunk or two behind.
+const SORTED: f64 = 12_000.0;
 /// The same where few timeouts are pending: some steps for each stale entry that no sweep has found
 /// yet, which are a chunk at most, and for each timeout.
 const FEW: [f64; 2] = [2_500.0, 16.0];
@@ -380,6 +434,8 @@ const ROWS: f64 = 1_024.0 * 4_096.0;
 /// A turn takes a bounded batch, which is little beside so large a part of what was pending.
 const MANY_TURNS: f64 = 1_000.0;
 /// The timeouts of each history, and four times those of one in a mode of many buckets.
-const PEAK: u64 = 1_000;
+const PEAK: u64 = 4_000;
 /// The same, if tests are to be long.
-const LONG_PEAK: u64 = 6_000;
+const LONG_PEAK: u64 = 20_000;
+/// With no more than that, each operation may have a history of its own.
+const OWN_HISTORY: u64 = 20_000;

@@ -28,6 +28,8 @@ in_each_mode! {
     moved_when_its_bucket_has_begun_it_comes_at_its_tick,
     emptied_and_shrunk_it_holds_nothing,
     keys_stay_good_when_it_shrinks,
+    shrunk_with_one_of_many_left_it_holds_little,
+    a_batch_of_none_gives_way_to_others,
     after_a_long_time_it_goes_on,
     stale_keys_find_nothing,
     a_far_one_does_not_hide_nearer_ones,
@@ -433,6 +435,22 @@ fn emptied_and_shrunk_it_holds_nothing(mode: Mode) {
     }
 }
 
+fn shrunk_with_one_of_many_left_it_holds_little(mode: Mode) {
+    let mut held = Held::new(mode);
+    let bytes = allocation_counter::measure(|| {
+        let mut keys: Vec<_> = (0..5_000).map(|value| held.insert(value, 1_000)).collect();
+        let last = keys.pop().expect("there are many");
+        assert!(keys.into_iter().all(|key| held.kind.remove(key).is_some()));
+        held.kind.shrink_to_fit();
+        // A key is a place: so the last may keep those before it.
+        held.reset(last, 10);
+        assert_eq!(held.run(10).len(), 1);
+        held.kind.shrink_to_fit();
+        held.insert(1, 10);
+    });
+    assert!(bytes.bytes_max > 80_000 && bytes.bytes_current < 10_000, "{bytes:?}");
+}
+
 fn keys_stay_good_when_it_shrinks(mode: Mode) {
     let mut held = Held::new(mode);
     let keys: Vec<_> = (0..100).map(|value| held.insert(value, 100)).collect();
@@ -612,6 +630,19 @@ fn always_ready_it_gives_way_to_others(mode: Mode) {
             }
         }
     }
+}
+
+fn a_batch_of_none_gives_way_to_others(mode: Mode) {
+    let mut held = Held::new(mode);
+    held.insert(1, 0);
+    let mut in_a_row = 0;
+    let mut batch = Vec::new();
+    while held.hand.poll_once(held.kind.next_batch(&mut batch, 0)).is_ready() {
+        in_a_row += 1;
+        assert!(in_a_row <= 32, "others never have their turn");
+    }
+    assert_eq!((held.hand.woken(), batch.len()), (1, 0), "it is to be polled again");
+    assert_eq!(held.poll(), some(1));
 }
 
 fn a_waker_that_panics_fails_no_change(mode: Mode) {

@@ -260,7 +260,7 @@ fn in_modes_of_many_buckets_memory_goes_by_what_is_pending() {
                 wheel.reschedule(key, far(turn * 1_000 + number));
             }
             let memory = wheel.stats().memory;
-            assert!(memory <= 8_000 * keys.len(), "{memory} bytes");
+            assert!(memory <= 5_000 * keys.len(), "{memory} bytes");
         }
         wheel.check();
     }

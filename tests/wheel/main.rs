@@ -203,14 +203,11 @@
 #[path = "../common/mod.rs"]
 #[macro_use]
 mod common;
-#[path = "../common/bounds.rs"]
-mod kept;
 #[macro_use]
 mod stamps;
 
 mod between;
 mod bounded;
-mod bounds;
 mod cancel;
 mod checked;
 mod crowds;

@@ -10,8 +10,6 @@ use tickwheel::steps;
 pub(crate) enum Cost {
     /// O(1), amortised.
     Constant,
-    /// O(1) amortised, O(1 + p / 64) in one call.
-    Name,
     /// O(log n) amortised, O(n) in one call.
     Log,
     /// O(n) in one call. Its mean goes by the timeouts that it demotes and passes over.
@@ -54,7 +52,6 @@ impl Account {
         let few = ONE_CALL.min(FEW[0] + FEW[1] * n);
         let (mean, one_call) = match cost {
             Cost::Constant => (0.0, 0.0),
-            Cost::Name => (0.0, 4.0 * p / 64.0),
             Cost::Log => (LAST_CHUNK + 32.0 * (1.0 + n.log2()), 40.0 * n),
             Cost::Drives => (0.0, 40.0 * n),
             Cost::Work(work) => (0.0, 4.0 * work as f64),

@@ -191,7 +191,7 @@ impl Run {
 
     fn remove(&mut self, number: u64, is_entry: bool) {
         let key = self.keys.make(number);
-        let removed = self.call(Cost::Name, |map| {
+        let removed = self.call(Cost::Constant, |map| {
             if is_entry { map.remove_entry(&key).map(|(_, value)| value) } else { map.remove(&key) }
         });
         let is_there = self.is_honest && self.by_number.contains_key(&number);
