@@ -72,7 +72,7 @@ pub(super) struct ShardState {
 /// The memory of a wheel that was emptied, if that was much.
 pub(super) type Emptied = Option<Box<Memory<Action>>>;
 
-/// Keys, as a bit each of a word for 64 keys that follow each other. Many that are due at one tick
+/// Keys, as a bit each of a word for keys that follow each other. Many that are due at one tick
 /// were mostly scheduled one after the other. If others of them were cancelled, that adds nothing.
 #[derive(Default)]
 struct Keys(BTreeMap<u64, u64>);
