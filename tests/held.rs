@@ -34,7 +34,7 @@ fn delay(number: u64) -> Duration {
 
 fn timers() -> impl Iterator<Item = (Timer, ManualClock)> {
     let modes = ["hierarchical:64", "hierarchical:4096", "hashed:1", "hashed:512", "hashed:65536"];
-    modes.into_iter().map(|mode| {
+    modes.into_iter().filter(|mode| common::is_run(mode)).map(|mode| {
         let clock = ManualClock::new();
         let mode = mode.parse::<Mode>().expect("a mode");
         let timer = Timer::builder().mode(mode).shards(1).clock(clock.clone()).build();
@@ -904,7 +904,7 @@ fn no_poll_looks_at_all_that_waits() {
     }
 }
 
-const MANY: u64 = 20_000;
+const MANY: u64 = 14_000;
 /// A bucket of 8192 is sorted, and a few more steps.
 const MOST: u64 = 12_000;
 /// So few that a call that looks at a tenth of what waits is found.

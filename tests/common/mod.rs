@@ -13,6 +13,9 @@ macro_rules! in_each_mode {
             $(
                 #[test]
                 fn $situation() {
+                    if !crate::common::is_run($mode) {
+                        return;
+                    }
                     let mode: tickwheel::Mode = $mode.parse().expect("a mode");
                     in_each_mode! { @run mode, $situation $($($script)+)? }
                 }
@@ -38,6 +41,15 @@ macro_rules! in_each_mode {
 pub(crate) fn long<T>(few: T, many: T) -> T {
     static IS_LONG: LazyLock<bool> = LazyLock::new(|| std::env::var_os("TICKWHEEL_LONG").is_some());
     if *IS_LONG { many } else { few }
+}
+
+/// Whether situations run in `mode`. The modes between the extremes and the usual sizes do only if
+/// tests are long.
+#[allow(dead_code, reason = "not every test file stamps situations")]
+pub(crate) fn is_run(mode: &str) -> bool {
+    const IF_LONG: [&str; 5] =
+        ["hierarchical:256", "hierarchical:4096", "hashed:8", "hashed:4096", "hashed:65536"];
+    long(!IF_LONG.contains(&mode), true)
 }
 
 /// Returns the number in the environment variable `name`.

@@ -314,7 +314,7 @@ fn a_panic_in_dropping_the_wheel_drops_the_others(mode: Mode) {
 }
 
 fn what_a_crowd_leaves_when_it_is_cancelled_is_dropped_at_once(mode: Mode) {
-    let many = long(50_000, 1_000_000);
+    let many = long(10_000, 1_000_000);
     let shared = Rc::new(());
     let mut wheel = Wheel::new(mode);
     let keys: Vec<_> =

@@ -230,7 +230,7 @@ fn any_operations_give_what_a_hash_map_and_a_sorted_map_give() {
         }
     }
     QuickCheck::new()
-        .tests(asked_or_long("QUICKCHECK_TESTS", 25, 100))
+        .tests(asked_or_long("QUICKCHECK_TESTS", 15, 100))
         .quickcheck(agrees as fn(Vec<Op>));
 }
 

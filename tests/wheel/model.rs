@@ -332,7 +332,7 @@ macro_rules! agrees_with_the_model {
                 fn agrees(ops: Vec<Op>) {
                     agrees_with_the_model($mode.expect("a mode"), &ops);
                 }
-                let tests = asked_or_long("QUICKCHECK_TESTS", 25, 100);
+                let tests = asked_or_long("QUICKCHECK_TESTS", 15, 100);
                 QuickCheck::new().tests(tests).quickcheck(agrees as fn(Vec<Op>));
             }
         )*

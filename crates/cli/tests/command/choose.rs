@@ -73,7 +73,7 @@ fn a_program_that_was_recorded_on_a_busy_machine_counts_as_on_a_quiet_one() {
 #[test]
 fn a_timer_caps_its_calls_and_a_wheel_does_not() {
     let mut csv = format!("{}\n", Trace::HEADER);
-    (0..20_000).for_each(|key| csv += &format!("0,schedule,{key},{}\n", 10_000 + key % 7));
+    (0..3_000).for_each(|key| csv += &format!("0,schedule,{key},{}\n", 10_000 + key % 7));
     let longest = |driver| {
         let options = Options { driver, time: Duration::ZERO, ..Options::default() };
         let trace = Trace::new("generated", Cursor::new(csv.clone())).unwrap();
@@ -87,7 +87,7 @@ fn a_timer_caps_its_calls_and_a_wheel_does_not() {
 #[test]
 fn ticks_are_searched_within_the_lateness_that_is_allowed() {
     let folder = TempDir::new().unwrap();
-    let trace = trace_of(&folder, Shape::Cancelled, 1_000);
+    let trace = trace_of(&folder, Shape::Cancelled, 100);
     for (lateness, expected) in [
         ("1us", &["1 us"][..]),
         ("1ms", &["1 ms"]),
@@ -106,7 +106,7 @@ fn ticks_are_searched_within_the_lateness_that_is_allowed() {
 #[test]
 fn a_longer_tick_is_taken_for_its_fewer_wakeups() {
     let folder = TempDir::new().unwrap();
-    let trace = trace_of(&folder, Shape::Year, 20_000);
+    let trace = trace_of(&folder, Shape::Year, 2_000);
     let choice = json(&[&trace, "--max-lateness", "100ms"]);
     assert_eq!(choice["recommended"]["mode"], "hierarchical:64");
     assert_ne!(choice["recommended"]["tick"], "1 ms");
@@ -137,14 +137,14 @@ fn what_holds_too_much_memory_is_not_recommended() {
 #[test]
 fn no_more_operations_are_read_than_asked_for() {
     let folder = TempDir::new().unwrap();
-    let trace = trace_of(&folder, Shape::Short, 10_000);
-    for operations in ["5000", "5_000", "5e3"] {
+    let trace = trace_of(&folder, Shape::Short, 2_000);
+    for operations in ["1000", "1_000", "1e3"] {
         let table = text(&run(&[&trace, "--operations", operations]).stdout);
-        assert!(table.contains(": the first 5,000 operations"), "{table}");
+        assert!(table.contains(": the first 1,000 operations"), "{table}");
     }
-    for operations in ["10000", "10001"] {
+    for operations in ["2000", "2001"] {
         let table = text(&run(&[&trace, "--operations", operations]).stdout);
-        assert!(table.contains(": 10,000 operations"), "{table}");
+        assert!(table.contains(": 2,000 operations"), "{table}");
     }
 }
 
@@ -232,12 +232,12 @@ fn a_trace_that_cannot_tell_gets_the_default_tick() {
 fn a_trace_with_many_losses_is_told() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("trace.csv");
-    let recorded = csv(operations(Shape::Short, 5_000)).replacen('\n', "\n0,begin,,\n", 1);
-    for (missing, is_told) in [(50, false), (51, true)] {
+    let recorded = csv(operations(Shape::Short, 2_000)).replacen('\n', "\n0,begin,,\n", 1);
+    for (missing, is_told) in [(20, false), (21, true)] {
         fs::write(&path, format!("{recorded}999999,missing,{missing},\n999999,end,,\n")).unwrap();
         let choice = json(&[path.to_str().unwrap()]);
         let verdict = choice["verdict"].as_str().unwrap();
-        let told = verdict.starts_with("Cannot tell: 51 operations are missing, beside 5,000");
+        let told = verdict.starts_with("Cannot tell: 21 operations are missing, beside 2,000");
         assert_eq!(told, is_told, "{verdict}");
     }
 }
@@ -245,7 +245,7 @@ fn a_trace_with_many_losses_is_told() {
 #[test]
 fn a_person_gets_a_table_a_reason_and_a_line_to_paste() {
     let folder = TempDir::new().unwrap();
-    let trace = trace_of(&folder, Shape::Short, 4_000);
+    let trace = trace_of(&folder, Shape::Short, 1_500);
     for (driver, begin, end) in
         [("timer", "    Timer::builder()", ".build()?"), ("wheel", "    (Wheel::new(", "))")]
     {
@@ -267,8 +267,8 @@ fn a_person_gets_a_table_a_reason_and_a_line_to_paste() {
 #[test]
 fn json_says_all_that_was_searched() {
     let folder = TempDir::new().unwrap();
-    let choice = json(&[&trace_of(&folder, Shape::Bursts, 20_000)]);
-    assert_eq!(choice["operations"], 20_000);
+    let choice = json(&[&trace_of(&folder, Shape::Bursts, 2_000)]);
+    assert_eq!(choice["operations"], 2_000);
     assert_eq!(choice["baseline"]["mode"], "hierarchical:64");
     assert_eq!(candidates(&choice).len(), 9);
     for candidate in candidates(&choice).iter().filter(|candidate| candidate["stopped"].is_null()) {
@@ -286,7 +286,7 @@ fn with_time_all_that_is_not_hopeless_is_measured() {
     let path = folder.path().join("trace.csv");
     let lines = (0..1_000).map(|key| format!("{key},schedule,{key},50\n"));
     fs::write(&path, format!("{}\n{}", Trace::HEADER, lines.collect::<String>())).unwrap();
-    let choice = json(&[path.to_str().unwrap(), "--limit-time", "20s"]);
+    let choice = json(&[path.to_str().unwrap(), "--limit-time", "2s"]);
     assert!(16 <= choice["rounds"].as_u64().unwrap(), "{choice}");
     for figure in ["score", "cpu_ns", "quotient"] {
         let interval = ["least", "median", "most"];

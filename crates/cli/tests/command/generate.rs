@@ -13,7 +13,9 @@ use tickwheel_cli::trace::{Action, Operation};
 #[test]
 fn every_shape_does_to_live_keys_what_needs_live_keys() {
     for &shape in Shape::value_variants() {
-        for (pending, operations) in [(1, 2_000), (7, 10_000), (1_000, 100_000)] {
+        for (pending, operations) in
+            [(1, 2_000), (7, 10_000), (1_000, crate::long(15_000, 100_000))]
+        {
             let size = Size { operations, pending: pending.try_into().unwrap() };
             let (mut due, mut last_ms, mut count) = (HashMap::new(), 0, 0);
             for Operation { time_ms, key, action } in Generator::new(shape, size, 3) {
@@ -31,7 +33,7 @@ fn every_shape_does_to_live_keys_what_needs_live_keys() {
 #[test]
 fn shapes_are_what_their_names_say() {
     let operations = |shape| {
-        let size = Size { operations: 200_000, ..Size::default() };
+        let size = Size { operations: crate::long(50_000, 200_000), ..Size::default() };
         Generator::new(shape, size, 0).collect::<Vec<_>>()
     };
     let delays = |shape| {

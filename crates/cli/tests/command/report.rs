@@ -272,7 +272,8 @@ fn browser() -> Option<PathBuf> {
 /// The page of the bundled jobs, made once for all tests.
 fn jobs_page() -> &'static str {
     static PAGE: OnceLock<String> = OnceLock::new();
-    PAGE.get_or_init(|| page_of(&TempDir::new().unwrap(), &jobs()))
+    let two = ["--mode", "hierarchical:64", "--mode", "hashed:512"];
+    PAGE.get_or_init(|| page_with(&TempDir::new().unwrap(), &jobs(), &two))
 }
 
 /// The first of the bundled jobs, packed as they are.

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::database::{Database, GOOD, Manners};
 use super::world::Simulation;
-use super::{LEASE, Size};
+use super::{LEASE, Size, long};
 use crate::store::Change;
 
 /// What a fault did.
@@ -263,7 +263,7 @@ fn what_another_had_is_handed_out_within_a_lease_and_a_quarter() {
 /// One of two workers with 64 partitions stops, at any time between two renewals. Returns the
 /// latest.
 fn late_of_another(seed: u64, manners: Manners) -> Option<u64> {
-    let late = (0..10).map(|turn| {
+    let late = (0..10).step_by(long(4, 1)).map(|turn| {
         let size = Size { workers: 2, stores: 1, partitions: 64 };
         let mut simulation = Simulation::calm(seed, size);
         simulation.databases[0].manners = manners;
@@ -313,7 +313,7 @@ fn join(seed: u64) -> Simulation {
 
 #[test]
 fn a_worker_that_joins_gets_its_share_and_nothing_that_is_in_flight() {
-    for seed in 0..10 {
+    for seed in 0..long(3, 10) {
         let simulation = join(seed);
         assert_eq!(simulation.shares(), [12, 12]);
         let told = &simulation.told;
@@ -344,7 +344,7 @@ fn of_many_workers_none_has_two_more_partitions_than_another_and_that_settles() 
 
 #[test]
 fn a_worker_that_closes_gives_back_at_once_all_of_which_nothing_is_in_flight() {
-    for seed in 0..10 {
+    for seed in 0..long(3, 10) {
         let mut simulation = join(seed);
         // A consumer holds one for three leases, and the others are given back meanwhile.
         simulation.holds = LEASE * 6;
@@ -367,7 +367,7 @@ fn a_worker_that_closes_gives_back_at_once_all_of_which_nothing_is_in_flight() {
 
 #[test]
 fn what_is_given_back_is_taken_at_once() {
-    for seed in 0..10 {
+    for seed in 0..long(3, 10) {
         let mut simulation = Simulation::calm(seed, Size { workers: 2, stores: 1, partitions: 24 });
         simulation.holds = 2;
         let comes = simulation.time + LEASE * 3 + 77 * seed;

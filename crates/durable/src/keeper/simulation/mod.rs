@@ -16,13 +16,18 @@ use crate::Error;
 use crate::store::{Change, Done, Lease, Leases, Loaded, Outcome, Position, Row};
 use world::Simulation;
 
+/// `few`, or `many` if `TICKWHEEL_LONG` is set, as `.ci/full long` sets it.
+fn long<T>(few: T, many: T) -> T {
+    if std::env::var_os("TICKWHEEL_LONG").is_some() { many } else { few }
+}
+
 #[test]
 fn many_workers_lose_nothing_and_make_nothing_early_and_no_two_own_a_partition() {
     let number = |variable: &str, default: u64| {
         std::env::var(variable).map_or(default, |number| number.parse().unwrap())
     };
     let first = number("TICKWHEEL_DURABLE_FIRST_SEED", 0);
-    let seeds = number("TICKWHEEL_DURABLE_SEEDS", 8);
+    let seeds = number("TICKWHEEL_DURABLE_SEEDS", long(4, 8));
     let size = match std::env::var_os("TICKWHEEL_DURABLE_LARGE") {
         Some(_) => Size { workers: 100, stores: 16, partitions: 64 },
         None => Size { workers: 6, stores: 2, partitions: 12 },
