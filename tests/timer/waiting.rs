@@ -309,13 +309,15 @@ fn three_timers_of_which_two_share_a_thread_do_not_wait_for_each_other() {
         let (first, second, third) = (build(), build(), Timer::new());
         let ((tell, told), (answers, answer)) = (mpsc::channel::<Timeout>(), mpsc::channel());
         let (stops, stopped) = (third.clone(), mpsc::channel());
+        let (begins, begun) = mpsc::channel();
         first
             .schedule(Duration::ZERO, move || {
-                wait_until(|| stops.pending() == 0);
+                begun.recv().unwrap();
                 stopped.0.send(stops.stop().is_ok()).unwrap();
             })
             .unwrap();
         let waits = move || {
+            begins.send(()).unwrap();
             let behind = told.recv().unwrap();
             wait_until(|| behind.status() == Status::Fired);
             answers.send(behind.cancel_and_wait()).unwrap();

@@ -106,7 +106,7 @@ fn ticks_are_searched_within_the_lateness_that_is_allowed() {
 #[test]
 fn a_longer_tick_is_taken_for_its_fewer_wakeups() {
     let folder = TempDir::new().unwrap();
-    let trace = trace_of(&folder, Shape::Year, 2_000);
+    let trace = trace_of(&folder, Shape::Year, 20_000);
     let choice = json(&[&trace, "--max-lateness", "100ms"]);
     assert_eq!(choice["recommended"]["mode"], "hierarchical:64");
     assert_ne!(choice["recommended"]["tick"], "1 ms");
