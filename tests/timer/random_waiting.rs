@@ -172,10 +172,6 @@ fn warm_up(timer: &Timer, threads: usize) {
     barrier.wait();
 }
 
-const TIMERS: usize = 8;
-/// The timer that runs inside of one of those before it.
-const NESTS: usize = 6;
-
 type Executor = Option<Box<dyn Fn(BoxedTask) + Send + Sync>>;
 
 fn run_world(seed: u64, counts: &Arc<Counts>) {
@@ -435,3 +431,8 @@ impl Fate {
         assert!(is_dropped || timeout.status() == Status::Stopped, "not dropped");
     }
 }
+
+const TIMERS: usize = 8;
+
+/// The timer that runs inside of one of those before it.
+const NESTS: usize = 6;
