@@ -49,7 +49,7 @@ pub(crate) fn long<T>(few: T, many: T) -> T {
 pub(crate) fn is_run(mode: &str) -> bool {
     const IF_LONG: [&str; 5] =
         ["hierarchical:256", "hierarchical:4096", "hashed:8", "hashed:4096", "hashed:65536"];
-    *IS_LONG || std::env::var_os("CI").is_some() || !IF_LONG.contains(&mode)
+    long(false, true) || std::env::var_os("CI").is_some() || !IF_LONG.contains(&mode)
 }
 
 /// Returns the number in the environment variable `name`.
