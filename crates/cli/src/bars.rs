@@ -2,16 +2,9 @@
 
 use crate::chart::Bar;
 use crate::study::{Candidate, Figures, Study};
-use crate::tick::Tick;
 use crate::units;
 
 impl Study {
-    /// The tick that is recommended, or the first that was studied.
-    pub(crate) fn tick(&self) -> Tick {
-        let taken = self.recommended().or_else(|| self.candidates.first());
-        taken.map_or_else(Tick::default, |taken| taken.tick)
-    }
-
     /// Whether scores were measured, and not only counted.
     pub(crate) fn is_measured(&self) -> bool {
         self.candidates.iter().any(|it| it.measured.is_some())
@@ -27,7 +20,7 @@ impl Study {
             Some(measured) => measured.score.median,
             None => counted(it),
         };
-        let mut shown = self.at_its_tick();
+        let mut shown: Vec<_> = self.at_its_tick().collect();
         shown.sort_by(|a, b| {
             let is_unmeasured = |it: &Candidate| it.measured.is_none();
             is_unmeasured(a).cmp(&is_unmeasured(b)).then(score(a).total_cmp(&score(b)))
@@ -65,11 +58,6 @@ impl Study {
                 is_taken: self.recommended() == Some(it),
             }
         };
-        self.at_its_tick().into_iter().map(bar).collect()
-    }
-
-    fn at_its_tick(&self) -> Vec<&Candidate> {
-        let tick = self.tick();
-        self.candidates.iter().filter(|it| it.tick == tick).collect()
+        self.at_its_tick().map(bar).collect()
     }
 }

@@ -310,7 +310,7 @@ pub(crate) fn delays(delays: &Delays) -> Result<Chart, String> {
     let start_ms = |bin: usize| 10f64.powf((first + bin) as f64 / BINS_A_POWER);
     let place = |ms: f64| (ms.log10() * BINS_A_POWER - first as f64) / bins;
     let marks: Vec<_> = units::marks()
-        .map(|ms| (place(ms), units::duration(ms * 1e6)))
+        .map(|ns| (place(ns / 1e6), units::duration(ns)))
         .filter(|(at, _)| (0.0..=1.0).contains(at))
         .collect();
     let every = marks.len().div_ceil(MOST_MARKS).max(1);

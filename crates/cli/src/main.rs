@@ -10,7 +10,7 @@ use tickwheel_cli::trace::TraceError;
 
 /// Timing wheels, hierarchical and hashed.
 #[derive(Parser)]
-#[command(name = "tickwheel", version, about)]
+#[command(name = "tickwheel", version, about, after_help = EXIT_CODES)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -119,6 +119,10 @@ impl From<TraceError> for Failure {
         Self::Input(error.to_string())
     }
 }
+
+const EXIT_CODES: &str = "\
+Exit code: 0 when done, also if a mode was stopped, 1 if a result cannot be written or a terminal
+does not answer, 2 for arguments or a trace that are wrong, 130 when interrupted.";
 
 const COMPLETIONS_HELP: &str = "\
 Examples:

@@ -86,9 +86,9 @@ pub fn png(study: &Study) -> Result<Vec<u8>, Box<dyn Error>> {
 fn heading(study: &Study, svg: &mut String) -> f64 {
     let pending = study.candidates.iter().map(|it| it.figures.peak_live).max().unwrap_or(0);
     let summary = format!(
-        "{}, at most {} timeouts pending",
+        "{}, at most {} pending",
         study.extent().replacen("the", "The", 1),
-        HumanCount(pending),
+        units::count(pending, "timeout"),
     );
     chart::text(svg, MARGIN, 46.0, "start", "name", &shortened(&study.trace));
     chart::text(svg, MARGIN, 74.0, "start", "mark", &summary);

@@ -1,6 +1,7 @@
 //! `Tick`: the length of a tick, and the milliseconds of a trace in ticks.
 
 use crate::units;
+use serde::{Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use tickwheel::Ticks;
 /// let tick: Tick = "7ms".parse()?;
 /// assert_eq!(tick, Tick::new(Duration::from_millis(7))?);
 /// assert!("2h".parse::<Tick>().is_err());
-/// # Ok::<(), tickwheel_cli::tick::TickError>(())
+/// # Ok::<(), String>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tick {
@@ -23,31 +24,16 @@ pub struct Tick {
     ticks: Ticks<Duration>,
 }
 
-/// Why there is no such tick.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TickError {
-    /// The length is out of range.
-    Range {
-        /// The length asked for.
-        requested: Duration,
-    },
-    /// The text is no duration.
-    Syntax {
-        /// The text, whole.
-        text: String,
-    },
-}
-
 impl Tick {
     /// A tick of this length.
     ///
     /// # Errors
     ///
-    /// [`TickError::Range`] unless it is 1 us to 1 h.
-    pub fn new(length: Duration) -> Result<Self, TickError> {
+    /// A sentence unless it is 1 us to 1 h.
+    pub fn new(length: Duration) -> Result<Self, String> {
         if !(SHORTEST..=LONGEST).contains(&length) {
-            return Err(TickError::Range { requested: length });
+            let length = humantime::format_duration(length);
+            return Err(format!("a tick of {length} asked for, but 1us to 1h can be had"));
         }
         Ok(Self { ticks: Ticks::new(Duration::ZERO, length) })
     }
@@ -83,31 +69,21 @@ impl fmt::Display for Tick {
 }
 
 impl FromStr for Tick {
-    type Err = TickError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, TickError> {
-        match humantime::parse_duration(text) {
-            Ok(length) => Self::new(length),
-            Err(_) => Err(TickError::Syntax { text: text.into() }),
-        }
+    fn from_str(text: &str) -> Result<Self, String> {
+        let length = humantime::parse_duration(text).map_err(|_| {
+            format!("{text:?} is no duration: expected one like `1ms`, `500us` or `1s`")
+        })?;
+        Self::new(length)
     }
 }
 
-impl fmt::Display for TickError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Range { requested } => {
-                let requested = humantime::format_duration(*requested);
-                write!(f, "a tick of {requested} asked for, but 1us to 1h can be had")
-            }
-            Self::Syntax { text } => {
-                write!(f, "{text:?} is no duration: expected one like `1ms`, `500us` or `1s`")
-            }
-        }
+impl Serialize for Tick {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
-
-impl std::error::Error for TickError {}
 
 /// The deadline that is not reached: what is beyond all ticks saturates to it.
 pub(crate) const NEVER: u64 = u64::MAX;

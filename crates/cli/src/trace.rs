@@ -30,6 +30,8 @@ pub struct Trace {
     operations: u64,
     /// A recorder wrote it, so that it has an end.
     is_recorded: bool,
+    /// Nothing is read behind that end.
+    stops_at_end: bool,
     end_ms: Option<u64>,
     gaps: Gaps,
 }
@@ -109,8 +111,16 @@ impl Trace {
         Self::open_as(path, Ok)
     }
 
-    /// Opens the file at `path`, and reads it through what `wrap` makes of it.
-    pub(crate) fn open_as<R: Read + 'static>(
+    /// Opens the file at `path`, and reads it through what `wrap` makes of it, up to the end that a
+    /// recorder writes.
+    pub(crate) fn follow<R: Read + 'static>(
+        path: &Path,
+        wrap: impl FnOnce(File) -> io::Result<R>,
+    ) -> Result<Self, TraceError> {
+        Ok(Self { stops_at_end: true, ..Self::open_as(path, wrap)? })
+    }
+
+    fn open_as<R: Read + 'static>(
         path: &Path,
         wrap: impl FnOnce(File) -> io::Result<R>,
     ) -> Result<Self, TraceError> {
@@ -156,6 +166,7 @@ impl Trace {
             time_ms: 0,
             operations: 0,
             is_recorded: false,
+            stops_at_end: false,
             end_ms: None,
             gaps: Gaps::default(),
         };
@@ -185,7 +196,7 @@ impl Trace {
 
     /// Reads the next operation; None at the end.
     fn read(&mut self) -> Result<Option<Operation>, TraceError> {
-        while self.read_line()? {
+        while !(self.stops_at_end && self.end_ms.is_some()) && self.read_line()? {
             // A trace may end with empty lines.
             if self.line.is_empty() {
                 self.empty_line = self.empty_line.or(Some(self.line_number));
@@ -243,7 +254,11 @@ impl Trace {
     fn parse(&self) -> Result<Line, TraceError> {
         let fields: Vec<_> = self.line.split(|&byte| byte == b',').collect();
         let [time_ms, op, key, delay_ms] = fields[..] else {
-            let found = format!("{} in {}", columns(fields.len()), quoted(&self.line));
+            let found = format!(
+                "{} in {}",
+                units::count(fields.len() as u64, "column"),
+                quoted(&self.line)
+            );
             return Err(self.error(&found, "4 columns: `time_ms,op,key,delay_ms`"));
         };
         let time_ms = self.number("time_ms", time_ms, u64::MAX)?;
@@ -407,17 +422,16 @@ impl fmt::Display for Gaps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { missing, torn_after } = *self;
         if let Some(operations) = torn_after {
-            let operations = units::operations(operations);
             writeln!(
                 f,
-                "the trace breaks off after {operations}: the program was killed or still runs, \
-                 or the file was cut"
+                "the trace breaks off after {}: the program was killed or still runs, or the file \
+                 was cut",
+                units::count(operations, "operation")
             )?;
         }
         if 0 < missing {
-            let (operations, are) =
-                (units::operations(missing), if missing == 1 { "is" } else { "are" });
-            writeln!(f, "{operations} {are} missing: the recorder could not write them in time")?;
+            let operations = units::are(missing, "operation");
+            writeln!(f, "{operations} missing: the recorder could not write them in time")?;
         }
         Ok(())
     }
@@ -532,10 +546,6 @@ fn quoted(bytes: &[u8]) -> String {
 
 fn printable(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
-}
-
-fn columns(number: usize) -> String {
-    if number == 1 { "1 column".into() } else { format!("{number} columns") }
 }
 
 /// What some programs write before UTF-8.

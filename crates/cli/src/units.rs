@@ -5,15 +5,6 @@ use std::time::Duration;
 
 /// So many nanoseconds, to three digits, in the largest unit of which there is at least one.
 pub(crate) fn duration(nanoseconds: f64) -> String {
-    const UNITS: [(&str, f64); 7] = [
-        ("d", DAY),
-        ("h", HOUR),
-        ("min", MINUTE),
-        ("s", 1e9),
-        ("ms", 1e6),
-        ("us", 1e3),
-        ("ns", 1.0),
-    ];
     let rounded = |unit| three_digits(nanoseconds / unit);
     let unit = UNITS.into_iter().find(|&(_, unit)| 1.0 <= rounded(unit)).unwrap_or(("ns", 1.0));
     format!("{} {}", plain(rounded(unit.1)), unit.0)
@@ -44,22 +35,25 @@ pub(crate) fn time(time: Duration) -> String {
     duration(time.as_nanos() as f64)
 }
 
-/// So many operations.
-pub(crate) fn operations(number: u64) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} operation{plural}", HumanCount(number))
+/// "1 timeout", "2 timeouts".
+pub(crate) fn count(number: u64, name: &str) -> String {
+    format!("{} {name}{}", HumanCount(number), if number == 1 { "" } else { "s" })
 }
 
-/// 100 us to 10^12 d, at numbers that are round for people, in ms.
+/// "1 timeout is", "2 timeouts are".
+pub(crate) fn are(number: u64, name: &str) -> String {
+    format!("{} {}", count(number, name), if number == 1 { "is" } else { "are" })
+}
+
+/// "1 timeout was", "2 timeouts were".
+pub(crate) fn were(number: u64, name: &str) -> String {
+    format!("{} {}", count(number, name), if number == 1 { "was" } else { "were" })
+}
+
+/// 100 us to 10^12 d, at numbers that are round for people, in nanoseconds.
 pub(crate) fn marks() -> impl Iterator<Item = f64> {
-    const SECOND: f64 = 1e3;
-    const MINUTE: f64 = 60.0 * SECOND;
-    const HOUR: f64 = 60.0 * MINUTE;
-    const DAY: f64 = 24.0 * HOUR;
-    let short = [0.1, 1.0, 10.0, 100.0, SECOND, 10.0 * SECOND, MINUTE, 10.0 * MINUTE, HOUR];
-    let long = [6.0 * HOUR, DAY];
-    let days = (1..=12).map(|power| DAY * 10f64.powi(power));
-    short.into_iter().chain(long).chain(days)
+    let short = [1e5, 1e6, 1e7, 1e8, 1e9, 1e10, MINUTE, 10.0 * MINUTE, HOUR, 6.0 * HOUR, DAY];
+    short.into_iter().chain((1..=12).map(|power| DAY * 10f64.powi(power)))
 }
 
 pub(crate) fn three_digits(number: f64) -> f64 {
@@ -74,6 +68,10 @@ pub(crate) fn three_digits(number: f64) -> f64 {
 fn plain(number: f64) -> String {
     if number < 1e5 { format!("{number}") } else { format!("{number:e}") }
 }
+
+/// The units of time, each in nanoseconds.
+pub(crate) const UNITS: [(&str, f64); 7] =
+    [("d", DAY), ("h", HOUR), ("min", MINUTE), ("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0)];
 
 const MINUTE: f64 = 60e9;
 const HOUR: f64 = 60.0 * MINUTE;

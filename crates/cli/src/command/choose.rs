@@ -4,7 +4,6 @@ use super::Measuring;
 use super::output::print;
 use crate::Failure;
 use std::io::Write;
-use std::path::PathBuf;
 use std::time::Duration;
 use tickwheel_cli::study::Configurations;
 
@@ -12,11 +11,6 @@ use tickwheel_cli::study::Configurations;
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Choose {
-    /// The trace: CSV with the header `time_ms,op,key,delay_ms`, plain or gzip; `-` for standard
-    /// input.
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
-
     /// How late a timeout may be because of the tick. Ticks of up to this length are searched.
     #[arg(long, value_name = "DURATION", default_value = "1ms", value_parser = lateness)]
     max_lateness: Duration,
@@ -32,7 +26,7 @@ pub(crate) struct Choose {
 impl Choose {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let options = self.measuring.options(Configurations::Search(self.max_lateness));
-        let (study, _) = super::studied(&self.file, &options)?;
+        let (study, _) = super::studied(&self.measuring.file, &options)?;
         let mut output = Vec::new();
         let printed = match self.json {
             true => study.write_json(&mut output),
@@ -57,7 +51,4 @@ const HELP: &str = "\
 Examples:
   tickwheel choose data/jobs-gaia.csv.gz
   tickwheel choose trace.csv --max-lateness 100ms --max-memory 16MiB
-  tickwheel generate cancelled | tickwheel choose - --json
-
-Exit code: 0 when done, 1 if the result cannot be written, 2 for arguments or a trace that are
-wrong, 130 when interrupted.";
+  tickwheel generate cancelled | tickwheel choose - --json";

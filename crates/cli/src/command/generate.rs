@@ -6,7 +6,7 @@ use crate::Failure;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use indicatif::ProgressBar;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tickwheel_cli::generate::{Generator, Shape, Size};
@@ -33,7 +33,7 @@ pub(crate) struct Generate {
     seed: u64,
 
     /// Write the trace into this file instead of standard output, as gzip if the name ends in .gz.
-    #[arg(short, long, value_name = "FILE", value_parser = OutputFile::parse)]
+    #[arg(short, long, value_name = "FILE", value_parser = OutputFile::parser())]
     output: Option<OutputFile>,
 }
 
@@ -42,9 +42,9 @@ impl Generate {
         if let Some(file) = &self.output {
             file.check()?;
         }
-        let progress = progress::hidden();
-        // A trace that is shown on the terminal is its own progress.
-        if self.output.is_some() || !io::stdout().is_terminal() {
+        let progress = ProgressBar::hidden();
+        // A trace that is shown is its own progress, and who reads it from a pipe shows another.
+        if self.output.is_some() {
             let template = "{bar:40} {human_pos} of {human_len} operations ({eta})";
             progress::show(&progress, Some(self.operations as u64), template);
         }
@@ -102,7 +102,4 @@ const HELP: &str = "\
 Examples:
   tickwheel generate cancelled -o requests.csv.gz
   tickwheel generate year --operations 10000000 --pending 1000000 --seed 7 -o jobs.csv
-  tickwheel generate bursts | tickwheel replay -
-
-Exit code: 0 when done, 1 if the trace cannot be written, 2 for arguments that are wrong, 130 when
-interrupted.";
+  tickwheel generate bursts | tickwheel replay -";

@@ -11,17 +11,25 @@ pub(crate) mod watch;
 
 use crate::Failure;
 use bytesize::ByteSize;
+use indicatif::ProgressBar;
 use progress::Interrupt;
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
+use tickwheel::{Mode, ModeError};
 use tickwheel_cli::study::{self, Driver, Progress, Study};
 use tickwheel_cli::trace::{Gaps, Trace, TraceError};
 
 /// What `replay`, `choose` and `report` measure, and for how long.
 #[derive(clap::Args)]
 pub(crate) struct Measuring {
+    /// The trace: CSV with the header `time_ms,op,key,delay_ms`, plain or gzip; `-` for standard
+    /// input.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
     /// Whose calls are measured: those of a `Timer`, or those of a loop of your own that drives a
     /// bare wheel.
     #[arg(long = "for", value_name = "WHAT", value_enum, default_value = "timer")]
@@ -41,7 +49,8 @@ pub(crate) struct Measuring {
     #[arg(long, value_name = "NUMBER", default_value = "1e6", value_parser = operations)]
     operations: usize,
 
-    /// Stop measuring after this CPU time. Before that, counting takes up to 10 s per mode.
+    /// Stop measuring when reading, counting and measuring have taken this CPU time. Counting takes
+    /// up to 10 s per mode.
     #[arg(long, value_name = "DURATION", default_value = "30s",
           value_parser = humantime::parse_duration)]
     limit_time: Duration,
@@ -59,6 +68,32 @@ impl Measuring {
             ..study::Options::default()
         }
     }
+}
+
+/// A mode as it was asked for.
+#[derive(Clone)]
+pub(crate) struct Asked {
+    mode: Mode,
+    text: String,
+}
+
+impl FromStr for Asked {
+    type Err = ModeError;
+
+    fn from_str(text: &str) -> Result<Self, ModeError> {
+        Ok(Self { mode: text.parse()?, text: text.into() })
+    }
+}
+
+/// Returns the modes, and says which are not those that were asked for.
+fn modes(asked: &[Asked]) -> Vec<Mode> {
+    for Asked { mode, text } in asked {
+        let buckets = text.rsplit(':').next().and_then(|buckets| buckets.parse().ok());
+        if buckets.is_some_and(|buckets: usize| buckets != mode.buckets()) {
+            say(format_args!("{text} is run as {mode}: the buckets are a power of two"));
+        }
+    }
+    asked.iter().map(|asked| asked.mode).collect()
 }
 
 /// Opens the trace in `file`, or that on standard input if `file` is `-`.
@@ -84,12 +119,13 @@ fn traced<T>(
     make: impl FnOnce(Trace, Advance<'_>) -> Result<T, TraceError>,
     study: impl Fn(&T) -> &Study,
 ) -> Result<(T, Interrupt), Failure> {
-    let progress = progress::hidden();
+    let progress = ProgressBar::hidden();
     let interrupt = Interrupt::exits(&progress)?;
     let trace = open(file)?;
     progress::show_reading(&progress, &trace);
     let size = trace.size();
-    let made = make(trace, &mut |at| progress::advance(&progress, size, at));
+    let mut phase = None;
+    let made = make(trace, &mut |at| progress::advance(&progress, size, &mut phase, at));
     progress.finish_and_clear();
     let made = made?;
     let Study { trace, gaps, .. } = study(&made);

@@ -1,8 +1,9 @@
 //! Writes results: to standard output, or to a file that is complete or not there at all.
 
 use crate::Failure;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::error::Error;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -13,16 +14,20 @@ pub(crate) struct OutputFile {
 }
 
 impl OutputFile {
-    pub(crate) fn parse(name: &str) -> Result<Self, String> {
+    pub(crate) fn parser() -> impl TypedValueParser<Value = Self> {
+        OsStringValueParser::new().try_map(Self::parse)
+    }
+
+    fn parse(name: OsString) -> Result<Self, &'static str> {
         if name.is_empty() || name == "-" {
-            return Err("expected the name of a file".into());
+            return Err("expected the name of a file");
         }
-        let path = PathBuf::from(name);
         // A path forgets a separator at its end, and a dot behind it.
-        if !path.file_name().and_then(OsStr::to_str).is_some_and(|last| name.ends_with(last)) {
-            return Err("found a folder, expected a file".into());
+        let is_last = |last: &OsStr| name.as_encoded_bytes().ends_with(last.as_encoded_bytes());
+        if !Path::new(&name).file_name().is_some_and(is_last) {
+            return Err("found a folder, expected a file");
         }
-        Ok(Self { path })
+        Ok(Self { path: name.into() })
     }
 
     /// How the name ends, in lower case, without the dot.

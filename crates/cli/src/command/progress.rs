@@ -1,16 +1,13 @@
-//! Shows progress where there is a terminal, and listens for Ctrl-C.
+//! Shows progress where there is a terminal, and listens for signals that end the process.
 
 use crate::Failure;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::mem::{self, Discriminant};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tickwheel_cli::study::Progress;
 use tickwheel_cli::trace::Trace;
-
-pub(crate) fn hidden() -> ProgressBar {
-    ProgressBar::hidden()
-}
 
 /// Shows `progress` from here on, without a length if that is not known. Where there is no terminal
 /// it stays hidden.
@@ -38,20 +35,27 @@ pub(crate) fn show_reading(progress: &ProgressBar, trace: &Trace) {
     show(progress, trace.size(), template);
 }
 
-/// Notes how far a study of a trace of this size is.
-pub(crate) fn advance(progress: &ProgressBar, size: Option<u64>, at: Progress) {
+/// Notes how far a study of a trace of this size is, and in which phase.
+pub(crate) fn advance(
+    progress: &ProgressBar,
+    size: Option<u64>,
+    phase: &mut Option<Discriminant<Progress>>,
+    at: Progress,
+) {
+    let now = Some(mem::discriminant(&at));
+    let is_new = mem::replace(phase, now) != now;
     match at {
         Progress::Read(operations, bytes) => {
             progress.set_position(if size.is_some() { bytes } else { operations });
         }
         Progress::Counted(done, all) => {
-            if progress.length() != Some(all) {
+            if is_new {
                 show(progress, Some(all), "{spinner} {bar:38} counting, {pos} of {len} wheels");
             }
             progress.set_position(done);
         }
         Progress::Measured(share) => {
-            if progress.length() != Some(100) {
+            if is_new {
                 show(progress, Some(100), "{bar:40} measuring, {eta} at most");
             }
             progress.set_position((share * 100.0) as u64);
@@ -60,13 +64,13 @@ pub(crate) fn advance(progress: &ProgressBar, size: Option<u64>, at: Progress) {
     }
 }
 
-/// What happens at Ctrl-C.
+/// What happens at Ctrl-C, SIGTERM and SIGHUP.
 pub(crate) struct Interrupt {
     held: Arc<Mutex<()>>,
 }
 
 impl Interrupt {
-    /// Ends the process at Ctrl-C, but not while [`hold`](Self::hold) holds it.
+    /// Ends the process, but not while [`hold`](Self::hold) holds it.
     pub(crate) fn exits(progress: &ProgressBar) -> Result<Self, Failure> {
         let held = Arc::new(Mutex::new(()));
         let (lock, progress) = (Arc::clone(&held), progress.clone());
@@ -82,7 +86,7 @@ impl Interrupt {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a flag that Ctrl-C sets, for work that must tidy up behind itself.
+    /// Returns a flag that is set, for work that must tidy up behind itself.
     pub(crate) fn is_noted() -> Result<Arc<AtomicBool>, Failure> {
         let noted = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&noted);
@@ -91,7 +95,10 @@ impl Interrupt {
     }
 }
 
-fn set_handler(handler: impl FnMut() + 'static + Send) -> Result<(), Failure> {
-    ctrlc::set_handler(handler)
-        .map_err(|error| Failure::Output(format!("cannot watch for Ctrl-C: {error}")))
+pub(crate) fn set_handler(handler: impl FnMut() + 'static + Send) -> Result<(), Failure> {
+    match ctrlc::try_set_handler(handler) {
+        // A signal is ignored, as under `nohup`, and has to stay so.
+        Ok(()) | Err(ctrlc::Error::MultipleHandlers) => Ok(()),
+        Err(error) => Err(Failure::Output(format!("cannot watch for signals: {error}"))),
+    }
 }

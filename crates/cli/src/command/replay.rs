@@ -1,12 +1,11 @@
 //! `tickwheel replay`.
 
-use super::Measuring;
 use super::output::{OutputFile, print};
+use super::{Asked, Measuring};
 use crate::Failure;
+use clap::builder::TypedValueParser;
 use std::error::Error;
 use std::io::Write;
-use std::path::PathBuf;
-use tickwheel::Mode;
 use tickwheel_cli::plot;
 use tickwheel_cli::study::{Configurations, Study};
 use tickwheel_cli::tick::Tick;
@@ -15,20 +14,14 @@ use tickwheel_cli::tick::Tick;
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Replay {
-    /// The trace: CSV with the header `time_ms,op,key,delay_ms`, plain or gzip; `-` for standard
-    /// input.
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
-
     /// A mode to run: `hierarchical:BUCKETS` (a level) or `hashed:BUCKETS` (in all). Can be given
     /// more than once.
     #[arg(
         long = "mode",
         value_name = "MODE",
         default_values = ["hierarchical:64", "hashed:512", "hashed:65536"],
-        value_parser = mode,
     )]
-    modes: Vec<Mode>,
+    modes: Vec<Asked>,
 
     /// The length of a tick, 1us to 1h.
     #[arg(long, value_name = "DURATION", default_value = "1ms")]
@@ -49,7 +42,7 @@ pub(crate) struct Replay {
 
     /// Draw a picture as well; SVG or PNG, as the name ends. PNG needs a command that was built
     /// with the feature `png`.
-    #[arg(long, value_name = "OUT.svg|OUT.png", value_parser = Plot::parse)]
+    #[arg(long, value_name = "OUT.svg|OUT.png", value_parser = Plot::parser())]
     plot: Option<Plot>,
 }
 
@@ -65,12 +58,12 @@ struct Plot {
 impl Replay {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         if let Some(plot) = &self.plot {
-            plot.file.check_beside(&self.file)?;
+            plot.file.check_beside(&self.measuring.file)?;
         }
-        let given = Configurations::Given { modes: self.modes.clone(), tick: self.tick };
+        let given = Configurations::Given { modes: super::modes(&self.modes), tick: self.tick };
         let mut options = self.measuring.options(given);
         options.slower = self.limit_slower;
-        let (study, interrupt) = super::studied(&self.file, &options)?;
+        let (study, interrupt) = super::studied(&self.measuring.file, &options)?;
         let mut output = Vec::new();
         let printed = match self.json {
             true => study.write_json_lines(&mut output),
@@ -88,31 +81,20 @@ impl Replay {
     }
 }
 
-/// Reads a mode, and says so if it is not the one that was asked for.
-pub(crate) fn mode(text: &str) -> Result<Mode, tickwheel::ModeError> {
-    let mode: Mode = text.parse()?;
-    if text
-        .rsplit(':')
-        .next()
-        .is_some_and(|buckets| buckets.parse().is_ok_and(|it: usize| it != mode.buckets()))
-    {
-        super::say(format_args!("{text} is run as {mode}: the buckets are a power of two"));
-    }
-    Ok(mode)
-}
-
 impl Plot {
-    fn parse(name: &str) -> Result<Self, String> {
-        let file = OutputFile::parse(name)?;
+    fn parser() -> impl TypedValueParser<Value = Self> {
+        OutputFile::parser().try_map(Self::of)
+    }
+
+    fn of(file: OutputFile) -> Result<Self, &'static str> {
         match file.extension().as_deref() {
             Some("svg") => Ok(Self { file, draw: |study| Ok(plot::svg(study).into()) }),
             #[cfg(feature = "png")]
             Some("png") => Ok(Self { file, draw: plot::png }),
             #[cfg(not(feature = "png"))]
             Some("png") => Err("this command was built without the feature `png`: expected a \
-                                name that ends in .svg"
-                .into()),
-            _ => Err("expected a name that ends in .svg or .png".into()),
+                                name that ends in .svg"),
+            _ => Err("expected a name that ends in .svg or .png"),
         }
     }
 }
@@ -128,7 +110,4 @@ A trace has a line for each operation, in the order of time:
   time_ms,op,key,delay_ms
   0,schedule,17,30000
   250,reschedule,17,30000
-  400,cancel,17,
-
-Exit code: 0 when done, also if a mode was stopped, 1 if a result cannot be written, 2 for
-arguments or a trace that are wrong, 130 when interrupted.";
+  400,cancel,17,";

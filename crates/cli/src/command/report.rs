@@ -1,11 +1,9 @@
 //! `tickwheel report`.
 
 use super::output::OutputFile;
-use super::{Advance, Measuring};
+use super::{Advance, Asked, Measuring};
 use crate::Failure;
-use std::path::PathBuf;
 use std::time::Duration;
-use tickwheel::Mode;
 use tickwheel_cli::report::{self, Options, Page};
 use tickwheel_cli::study::Configurations;
 use tickwheel_cli::tick::Tick;
@@ -14,13 +12,8 @@ use tickwheel_cli::tick::Tick;
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Report {
-    /// The trace: CSV with the header `time_ms,op,key,delay_ms`, plain or gzip; `-` for standard
-    /// input.
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
-
     /// Write the page into this file.
-    #[arg(short, long, value_name = "OUT.html", value_parser = OutputFile::parse)]
+    #[arg(short, long, value_name = "OUT.html", value_parser = OutputFile::parser())]
     output: OutputFile,
 
     /// A mode whose inside is shown: one `hierarchical:BUCKETS` (a level) and one `hashed:BUCKETS`
@@ -29,9 +22,8 @@ pub(crate) struct Report {
         long = "mode",
         value_name = "MODE",
         default_values = ["hierarchical:64", "hashed:512"],
-        value_parser = super::replay::mode,
     )]
-    modes: Vec<Mode>,
+    modes: Vec<Asked>,
 
     /// The length of a tick inside, 1us to 1h.
     #[arg(long, value_name = "DURATION", default_value = "1ms")]
@@ -48,11 +40,18 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        self.output.check_beside(&self.file)?;
+        let file = &self.measuring.file;
+        self.output.check_beside(file)?;
+        let modes = super::modes(&self.modes);
+        let hashed = modes.iter().filter(|mode| mode.is_hashed()).count();
+        if 1 < hashed.max(modes.len() - hashed) {
+            let found = "found two modes of a kind, expected one hierarchical and one hashed mode";
+            return Err(Failure::Input(found.into()));
+        }
         let study = self.measuring.options(Configurations::Search(self.max_lateness));
-        let options = Options { modes: self.modes.clone(), tick: self.tick, study };
+        let options = Options { modes, tick: self.tick, study };
         let write = |trace, progress: Advance<'_>| report::report(trace, &options, progress);
-        let (page, interrupt) = super::traced(&self.file, write, Page::study)?;
+        let (page, interrupt) = super::traced(file, write, Page::study)?;
         let page = page.to_string();
         let _held = interrupt.hold();
         self.output.write(|file| file.write_all(page.as_bytes()))
@@ -65,7 +64,4 @@ Examples:
   tickwheel report trace.csv -o report.html --max-lateness 100ms
   tickwheel generate cancelled | tickwheel report - -o report.html
 
-The page needs nothing from the network.
-
-Exit code: 0 when done, 1 if the page cannot be written, 2 for arguments or a trace that are wrong,
-130 when interrupted.";
+The page needs nothing from the network.";

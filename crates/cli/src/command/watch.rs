@@ -1,23 +1,15 @@
 //! `tickwheel watch`.
 
-use super::progress::Interrupt;
+use super::{Asked, progress};
 use crate::Failure;
 use clap::builder::ArgPredicate;
-#[cfg(unix)]
-use signal_hook::{consts, iterator::Signals};
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
-#[cfg(unix)]
 use std::process;
-#[cfg(unix)]
 use std::sync::Arc;
-#[cfg(unix)]
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
-#[cfg(unix)]
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
-use tickwheel::Mode;
 use tickwheel_cli::tick::Tick;
 use tickwheel_cli::watch::{self, Demo, Ended, Watch, WatchError};
 
@@ -45,9 +37,8 @@ pub(crate) struct Arguments {
         value_name = "MODE",
         default_values = ["hierarchical:64", "hashed:512"],
         default_values_if("follow", ArgPredicate::Equals("true".into()), ["hierarchical:64"]),
-        value_parser = super::replay::mode,
     )]
-    modes: Vec<Mode>,
+    modes: Vec<Asked>,
 
     /// The length of a tick, 1us to 1h.
     #[arg(long, value_name = "DURATION", default_value = "1ms")]
@@ -76,9 +67,9 @@ impl Arguments {
             let found = "standard output is no terminal: `watch` draws on a terminal";
             return Err(Failure::Input(found.into()));
         }
-        let interrupted = Interrupt::is_noted()?;
-        #[cfg(unix)]
-        notes_signals(Arc::clone(&interrupted))?;
+        let interrupted = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&interrupted);
+        progress::set_handler(move || end(&flag))?;
         watch.play();
         // A panic restores the terminal as well, before it says what went wrong.
         let failure = |error| Failure::from(WatchError::Terminal(error));
@@ -92,38 +83,31 @@ impl Arguments {
     }
 
     fn open(&self) -> Result<Watch, Failure> {
+        let modes = super::modes(&self.modes);
         let Some(file) = &self.file else {
             let demo = Demo::new(DEMO_SEED).map(Ok);
-            return Ok(Watch::new("demo", demo, &self.modes, self.tick)?);
+            return Ok(Watch::new("demo", demo, &modes, self.tick)?);
         };
         let name = match file.file_name() {
             _ if file.as_os_str() == "-" => "standard input".into(),
             name => name.unwrap_or(file.as_os_str()).to_string_lossy(),
         };
         if self.follow {
-            return Ok(Watch::follow(&name, file, &self.modes, self.tick));
+            return Ok(Watch::follow(&name, file, &modes, self.tick));
         }
-        Ok(Watch::open(&name, file, &self.modes, self.tick)?)
+        Ok(Watch::open(&name, file, &modes, self.tick)?)
     }
 }
 
-/// Sets the flag when a signal asks the process to end, and ends it if that does not help: to look
-/// for keys in a terminal that is gone takes for ever.
-#[cfg(unix)]
-fn notes_signals(interrupted: Arc<AtomicBool>) -> Result<(), Failure> {
-    let mut signals = Signals::new([consts::SIGTERM, consts::SIGHUP])
-        .map_err(|error| Failure::Output(format!("cannot watch for signals: {error}")))?;
-    thread::spawn(move || {
-        if signals.forever().next().is_some() {
-            interrupted.store(true, Ordering::Relaxed);
-            thread::sleep(TO_RESTORE);
-            // In a thread: a terminal that is gone may not take it.
-            thread::spawn(ratatui::try_restore);
-            thread::sleep(TO_RESTORE);
-            process::exit(130);
-        }
-    });
-    Ok(())
+/// Ends the process that a signal asks to end: first by the flag, and if that does not help, by
+/// force. To look for keys in a terminal that is gone takes for ever.
+fn end(interrupted: &AtomicBool) {
+    interrupted.store(true, Ordering::Relaxed);
+    thread::sleep(TO_RESTORE);
+    // In a thread: a terminal that is gone may not take it.
+    thread::spawn(ratatui::try_restore);
+    thread::sleep(TO_RESTORE);
+    process::exit(130);
 }
 
 impl From<WatchError> for Failure {
@@ -143,7 +127,6 @@ fn help() -> String {
 const DEMO_SEED: u64 = 1;
 
 /// After a signal the terminal is restored within this.
-#[cfg(unix)]
 const TO_RESTORE: Duration = Duration::from_secs(2);
 
 const EXAMPLES: &str = "\
@@ -151,7 +134,4 @@ Examples:
   tickwheel watch --demo
   tickwheel watch data/jobs-gaia.csv.gz --speed 1d
   tickwheel watch trace.csv --mode hierarchical:16 --mode hashed:64
-  tickwheel watch --follow recording.csv
-
-Exit code: 0 when you quit, 1 if the terminal does not answer, 2 for arguments or a trace that are
-wrong, 130 when interrupted.";
+  tickwheel watch --follow recording.csv";

@@ -24,7 +24,7 @@ mod page;
 mod profile;
 mod way;
 
-use crate::study::{self, Limit, Study, study_and_keep};
+use crate::study::{self, Candidate, Study, study_and_keep};
 use crate::tick::Tick;
 use crate::trace::{Trace, TraceError};
 use profile::Profile;
@@ -34,7 +34,7 @@ use tickwheel::Mode;
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The modes whose levels and rounds are shown: the first hierarchical and the first hashed
-    /// one.
+    /// one; the default ones if there is none.
     pub modes: Vec<Mode>,
     /// The length of a tick for that.
     pub tick: Tick,
@@ -47,9 +47,8 @@ pub struct Options {
 pub struct Page {
     profile: Profile,
     study: Study,
-    tick: Tick,
-    /// Why the hashed wheel is not shown.
-    stopped: Option<Limit>,
+    /// The hierarchical and the hashed wheel that are shown, counted.
+    wheels: [Candidate; 2],
 }
 
 /// Studies `trace`, and runs what is studied of it through two wheels, to see its shape.
@@ -69,10 +68,10 @@ pub fn report(
     let hashed = Mode::hashed(512).expect("it is in range");
     let modes = [of_kind(false, Mode::hierarchical()), of_kind(true, hashed)];
     let (study, operations) = study_and_keep(trace, &options.study, &mut progress)?;
-    let stopped = study::stopped(&operations, &modes, options.tick, &options.study);
-    let [_, stopped] = stopped[..] else { unreachable!("there are two modes") };
-    let profile = Profile::of(&operations, modes, stopped.is_none(), options.tick);
-    Ok(Page { profile, study, tick: options.tick, stopped })
+    let wheels = study.counted(&operations, modes, options.tick);
+    let is_both = wheels[1].stopped.is_none();
+    let profile = Profile::of(&operations, modes, is_both, options.tick);
+    Ok(Page { profile, study, wheels })
 }
 
 impl Page {

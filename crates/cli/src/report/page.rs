@@ -7,6 +7,7 @@ use crate::chart::{
     Bar, Bars, COLORS, Chart, Columns, Drawing, Series, Table, delays, percent, prose, table,
 };
 use crate::study::{self, Candidate, Figures};
+use crate::tick::Tick;
 use crate::turning::ROUNDS_BITS;
 use crate::units;
 use horrorshow::helper::doctype;
@@ -57,11 +58,11 @@ impl fmt::Display for Page {
                                 div {
                                     p(class="verdict") : prose(&self.study.headline());
                                     @ if let Some(code) = self.study.code() {
-                                        pre(tabindex="0", aria-label="The code of the timer") {
+                                        pre(tabindex="0", aria-label="The code to paste") {
                                             code : code;
                                         }
                                     }
-                                    @ for sentence in self.study.verdict().lines() {
+                                    @ for sentence in self.study.details().lines() {
                                         p : prose(sentence);
                                     }
                                     p : self.study.scoring();
@@ -102,10 +103,10 @@ type Section = (Vec<String>, Vec<Chart>);
 impl Page {
     fn summary(&self) -> String {
         format!(
-            "{}, at most {} timeouts pending, at a tick of {}.",
+            "{}, at most {} pending, at a tick of {}.",
             self.study.extent().replacen("the", "The", 1),
-            HumanCount(self.profile.most_pending),
-            self.tick,
+            units::count(self.profile.most_pending, "timeout"),
+            self.tick(),
         )
     }
 
@@ -161,7 +162,8 @@ impl Page {
             true => format!(
                 "Less is better; the frame is around the recommended one. At a tick of {tick}. The \
                  thin line is where the median lies, with a confidence of 99 %, by {} rounds at \
-                 most. What was not measured costs more by its counted work, which has no parts.",
+                 most. What was not measured was stopped, or costs more by its counted work, which \
+                 has no parts.",
                 self.study.rounds,
             ),
             false => format!(
@@ -254,12 +256,11 @@ impl Page {
             id: "ends",
             title: "How timeouts end",
             description: match moves {
-                0 => format!("Of {} timeouts. None of them was moved.", HumanCount(timeouts)),
+                0 => format!("Of {}. None was moved.", units::count(timeouts, "timeout")),
                 _ => format!(
-                    "Of {} timeouts. Before their end they were moved {} times, which is {} for \
-                     each.",
-                    HumanCount(timeouts),
-                    HumanCount(moves),
+                    "Of {}, with {} before the end, which is {} for each.",
+                    units::count(timeouts, "timeout"),
+                    units::count(moves, "move"),
                     units::three_digits(share(moves)),
                 ),
             },
@@ -322,7 +323,7 @@ impl Page {
     }
 
     fn of_the_wheels(&self) -> Section {
-        let [hierarchical, hashed] = self.profile.modes;
+        let [hierarchical, hashed] = self.wheels.each_ref().map(|it| it.mode);
         let steps = &self.profile.steps;
         let levels = steps.iter().map(|step| step.levels.len()).max().unwrap_or(0);
         let groups = groups(0..levels);
@@ -338,7 +339,7 @@ impl Page {
         let names: Vec<_> = groups.iter().map(rounds_name).collect();
         let round_series: Vec<_> = series(&names, &values).collect();
 
-        let tick = self.tick;
+        let tick = self.tick();
         let words = format!(
             "A timeout far away waits on a coarse level of {hierarchical} and comes down as its \
              time comes near. In {hashed} it stays in its bucket, and waits one round of {} after \
@@ -366,7 +367,7 @@ impl Page {
             ),
             &round_series,
         );
-        match self.stopped {
+        match self.wheels[1].stopped {
             None => (vec![words], vec![levels, rounds]),
             Some(limit) => {
                 let stopped = format!("{hashed} is not shown: it was stopped when it was {limit}.");
@@ -381,38 +382,31 @@ impl Page {
         let mut waited: Vec<_> =
             [0.5, 0.99].into_iter().filter_map(|share| delays.quantile(share)).collect();
         waited.dedup();
-        let now = self.tick.deadline(self.profile.from_ms);
-        let modes = self.profile.modes;
-        let ways: Vec<_> =
-            waited.iter().flat_map(|&ms| modes.map(|mode| way(mode, self.tick, now, ms))).collect();
+        let now = self.tick().deadline(self.profile.from_ms);
+        let way = |ms| self.wheels.each_ref().map(|it| way(it.mode, it.tick, now, ms));
+        let ways: Vec<_> = waited.iter().flat_map(|&ms| way(ms)).collect();
         let rows = ways.iter().map(|way| {
             let places = way.boxes.iter().map(|(_, name, time)| format!("{name} {time}"));
             let places: Vec<_> = places.collect();
             vec![way.label.clone(), way.text.clone(), places.join(", ").replace("... ", "...")]
         });
         let timeouts = self.profile.counts.timeouts().max(1) as f64;
-        let counted = modes.map(|mode| {
-            let is_it = |it: &&Candidate| it.mode == mode && it.tick == self.tick;
-            let candidate = self.study.candidates.iter().find(is_it)?;
-            let figures = &candidate.figures;
-            candidate.stopped.is_none().then_some((figures.demotions, figures.rounds_waited))
-        });
-        let mean = match counted {
-            [Some((demotions, _)), Some((_, rounds))] => format!(
-                " Most timeouts do not go all the way: of this trace they are moved {} times in \
-                 the mean, or wait {} rounds.",
-                units::three_digits(demotions as f64 / timeouts),
-                units::three_digits(rounds as f64 / timeouts),
+        let [hierarchical, hashed] = &self.wheels;
+        let mean = match self.wheels.iter().all(|it| it.stopped.is_none()) {
+            true => format!(
+                " In the mean, the timeouts of this trace are moved {} times, or wait {} rounds.",
+                units::three_digits(hierarchical.figures.demotions as f64 / timeouts),
+                units::three_digits(hashed.figures.rounds_waited as f64 / timeouts),
             ),
-            _ => String::new(),
+            false => String::new(),
         };
         Chart {
             id: "ways",
             title: "The way of a timeout",
             description: format!(
-                "Where a timeout of the median delay waits and for how long, and one of a delay \
-                 that 1 in 100 exceeds. Each box on another level is a move; each round is a look \
-                 in vain.{mean}"
+                "Where a timeout of the median delay waits and for how long, and one of the delay \
+                 that 99 in 100 do not exceed. Each box on another level is a move; each round is a \
+                 look in vain.{mean}"
             ),
             table: table(&["timeout", "way", "places"], rows),
             drawing: Drawing::Ways(ways),
@@ -461,6 +455,11 @@ impl Page {
                 value: count,
             }),
         }
+    }
+
+    /// The tick of the wheels that are shown.
+    fn tick(&self) -> Tick {
+        self.wheels[0].tick
     }
 
     /// How long a step of the profile is.

@@ -9,7 +9,6 @@ use tickwheel::Mode;
 /// A trace as a whole, and over time in steps of equal length.
 #[derive(Debug)]
 pub(super) struct Profile {
-    pub(super) modes: [Mode; 2],
     pub(super) counts: Counts,
     /// The timeouts that fired up to the last operation.
     pub(super) fired: u64,
@@ -22,7 +21,7 @@ pub(super) struct Profile {
 }
 
 /// What happened in a step, and how things were at its end.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Step {
     pub(super) scheduled: u64,
     pub(super) moved: u64,
@@ -51,13 +50,17 @@ impl Profile {
         let wheels = modes.into_iter().take(number).map(Turning::new).collect();
         let mut run = Run { wheels, tick, step: Step::default(), fired: 0 };
         let mut planner = Planner::new(tick);
+        let (from_ms, last_ms) = match operations {
+            [first, .., last] => (first.time_ms, last.time_ms),
+            [one] => (one.time_ms, one.time_ms),
+            [] => (0, 0),
+        };
         let mut profile = Self {
-            modes,
             counts: Counts::default(),
             fired: 0,
             most_pending: 0,
-            from_ms: operations.first().map_or(0, |first| first.time_ms),
-            step_ms: 1,
+            from_ms,
+            step_ms: ((last_ms - from_ms) / MOST_STEPS + 1).next_power_of_two(),
             steps: Vec::new(),
         };
         for operation in operations {
@@ -78,33 +81,12 @@ impl Profile {
     /// Ends the steps that are over at `time_ms`.
     fn come_to(&mut self, time_ms: u64, run: &mut Run) {
         let passed_ms = time_ms - self.from_ms;
-        while MOST_STEPS <= passed_ms / self.step_ms {
-            self.double(run);
-        }
         while (self.steps.len() as u64) < passed_ms / self.step_ms {
             let end_ms = self.from_ms + (self.steps.len() as u64 + 1) * self.step_ms;
             run.drive(run.tick.present(end_ms - 1));
             let step = run.take();
             self.steps.push(step);
         }
-    }
-
-    /// Makes a step of every two.
-    fn double(&mut self, run: &mut Run) {
-        self.step_ms = self.step_ms.saturating_mul(2);
-        if self.steps.len() % 2 == 1 {
-            // The first half of a step that is not over.
-            let half = self.steps.pop().unwrap_or_default();
-            run.step.add(&half);
-        }
-        let pairs = self.steps.chunks_exact(2);
-        self.steps = pairs
-            .map(|pair| {
-                let mut step = pair[1].clone();
-                step.add(&pair[0]);
-                step
-            })
-            .collect();
     }
 }
 
@@ -138,7 +120,7 @@ impl Run {
         let hierarchical = &self.wheels[0];
         let levels = hierarchical.picture();
         let mut step = std::mem::take(&mut self.step);
-        step.fired += hierarchical.fired - self.fired;
+        step.fired = hierarchical.fired - self.fired;
         self.fired = hierarchical.fired;
         step.pending = self.pending();
         step.levels = (0..levels.levels.len()).map(|level| levels.on_level(level)).collect();
@@ -162,14 +144,6 @@ impl Step {
             Action::Reschedule { .. } => self.moved += 1,
             Action::Cancel => self.cancelled += 1,
         }
-    }
-
-    /// Adds what happened in an earlier step.
-    fn add(&mut self, earlier: &Self) {
-        self.scheduled += earlier.scheduled;
-        self.moved += earlier.moved;
-        self.cancelled += earlier.cancelled;
-        self.fired += earlier.fired;
     }
 }
 

@@ -22,8 +22,7 @@ pub(super) fn way(mode: Mode, tick: Tick, now: u64, delay_ms: u64) -> Way {
                 _ => vec![round(1), (0, "...".into(), String::new()), round(rounds)],
             };
             steps.push((0, "then".into(), time(delay - rounds * buckets)));
-            let word = if rounds == 1 { "round" } else { "rounds" };
-            (steps, format!("{} {word}", HumanCount(rounds)))
+            (steps, units::count(rounds, "round"))
         }
         false => {
             let mut steps: Vec<_> = levels(mode, now, deadline)
@@ -35,7 +34,7 @@ pub(super) fn way(mode: Mode, tick: Tick, now: u64, delay_ms: u64) -> Way {
                 let middle = MOST_BOXES - 3..steps.len() - 2;
                 steps.splice(middle, [(0, "...".into(), String::new())]);
             }
-            (steps, format!("{moves} move{}", if moves == 1 { "" } else { "s" }))
+            (steps, units::count(moves as u64, "move"))
         }
     };
     Way { label: format!("{} in {mode}", units::milliseconds(delay_ms)), text, boxes }

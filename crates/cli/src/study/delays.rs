@@ -1,57 +1,44 @@
 //! `Delays`: how the delays of a trace are distributed.
 
 use crate::units;
-use hdrhistogram::Histogram;
 use std::fmt;
 
-/// How the delays of a trace are distributed, in ms, to three digits.
-#[derive(Clone)]
+/// How the delays of a trace are distributed, in ms.
+#[derive(Clone, Default)]
 pub struct Delays {
-    histogram: Histogram<u64>,
-    least: u64,
-    most: u64,
+    sorted: Vec<u64>,
 }
 
 impl Delays {
-    pub(crate) fn new() -> Self {
-        let histogram = Histogram::new_with_bounds(1, u64::MAX, 3).expect("these bounds are sound");
-        Self { histogram, least: u64::MAX, most: 0 }
-    }
-
-    pub(crate) fn record(&mut self, delay_ms: u64) {
-        self.histogram.saturating_record(delay_ms);
-        self.least = self.least.min(delay_ms);
-        self.most = self.most.max(delay_ms);
+    pub(crate) fn new(delays_ms: impl Iterator<Item = u64>) -> Self {
+        let mut sorted: Vec<_> = delays_ms.collect();
+        sorted.sort_unstable();
+        Self { sorted }
     }
 
     /// How many delays there are.
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.histogram.len()
+        self.sorted.len() as u64
     }
 
     /// Whether nothing was ever scheduled.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.histogram.is_empty()
+        self.sorted.is_empty()
     }
 
     /// The delay that this share of all delays, from 0 to 1, does not exceed; None if there are
-    /// none. The least and the most are exact.
+    /// none.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Option<u64> {
-        if self.is_empty() {
-            return None;
-        }
-        Some(self.histogram.value_at_quantile(share).clamp(self.least, self.most))
+        let number = (share * self.sorted.len() as f64).ceil() as usize;
+        self.sorted.get(number.saturating_sub(1)).copied()
     }
 
     /// The delays that occur, as ms and number, ascending.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
-        let counted = self.histogram.iter_recorded();
-        counted.map(|at| {
-            (at.value_iterated_to().clamp(self.least, self.most), at.count_since_last_iteration())
-        })
+        self.sorted.chunk_by(u64::eq).map(|same| (same[0], same.len() as u64))
     }
 }
 

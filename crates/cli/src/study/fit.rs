@@ -4,6 +4,7 @@ use super::delays::Delays;
 use super::plan::{Kind, Plan};
 use crate::trace::Gaps;
 use crate::units;
+use indicatif::HumanCount;
 use std::fmt;
 
 /// Why a trace cannot tell configurations apart.
@@ -96,20 +97,57 @@ fn pending(plan: &Plan, tick: u64) -> u64 {
 impl Unfit {
     /// What is wrong, in a few words.
     pub(super) fn name(&self) -> String {
-        match self {
-            Self::Few { operations, is_whole } => {
-                let operations = units::operations(*operations);
-                match is_whole {
-                    true => format!("the trace has only {operations}"),
-                    false => format!("only {operations} were read"),
-                }
+        match *self {
+            Self::Few { operations, is_whole: true } => {
+                format!("the trace has only {}", units::count(operations, "operation"))
+            }
+            Self::Few { operations, .. } => {
+                format!("only {} read", units::were(operations, "operation"))
             }
             Self::Short { cut: None, .. } => "the trace is too short for its delays".into(),
             Self::Short { cut: Some(operations), .. } => format!(
                 "the first {} of the trace are too few for its delays",
-                units::operations(*operations)
+                units::count(operations, "operation")
             ),
             Self::Lossy { .. } => "the trace has lost too many operations".into(),
+        }
+    }
+
+    /// What the figures are, and what to record instead.
+    pub(super) fn advice(&self) -> String {
+        let fewest = HumanCount(FEWEST_OPERATIONS);
+        match *self {
+            Self::Few { is_whole, .. } => {
+                let more = if is_whole { "Record" } else { "`--operations` reads more:" };
+                format!("{more} at least {fewest}, and better a million")
+            }
+            Self::Short { span_ms, delay_ms, percent, cut } => {
+                let [its, end, lasts] = match cut {
+                    None => ["its", "its end", "It lasts"],
+                    Some(_) => ["their", "their end", "They last"],
+                };
+                let longer = delay_ms.saturating_mul(2).max(span_ms.saturating_mul(4));
+                let more = match cut {
+                    Some(_) => "`--operations` reads more".into(),
+                    None => format!(
+                        "Record until as many timeouts end as begin, {} or longer",
+                        units::milliseconds(longer)
+                    ),
+                };
+                format!(
+                    "{percent} % of {its} timeouts are pending at {end}, and their number still \
+                     grows. {lasts} {}, and most delays are up to {}. {more}",
+                    units::milliseconds(span_ms),
+                    units::milliseconds(delay_ms),
+                )
+            }
+            Self::Lossy { missing, operations } => format!(
+                "{} missing, beside {} that {} there. Record to a faster disk, or with more room \
+                 for the recorder",
+                units::are(missing, "operation"),
+                HumanCount(operations),
+                if operations == 1 { "is" } else { "are" },
+            ),
         }
     }
 }
@@ -117,48 +155,7 @@ impl Unfit {
 /// What is wrong, and what to record instead.
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Few { is_whole: false, .. } => write!(
-                f,
-                "{}. `--operations` reads more: at least {FEWEST_OPERATIONS}, and better a million",
-                self.name(),
-            ),
-            Self::Few { .. } => write!(
-                f,
-                "{}. Record at least {FEWEST_OPERATIONS}, and better a million",
-                self.name(),
-            ),
-            Self::Short { span_ms, delay_ms, percent, cut } => {
-                let [its, end, lasts] = match cut {
-                    None => ["its", "its end", "It lasts"],
-                    Some(_) => ["their", "their end", "They last"],
-                };
-                write!(
-                    f,
-                    "{}: {percent} % of {its} timeouts are pending at {end}, and their number \
-                     still grows. {lasts} {}, and delays are up to {}. ",
-                    self.name(),
-                    units::milliseconds(span_ms),
-                    units::milliseconds(delay_ms),
-                )?;
-                if cut.is_some() {
-                    return f.write_str("`--operations` reads more");
-                }
-                let longer = delay_ms.saturating_mul(2).max(span_ms.saturating_mul(4));
-                write!(
-                    f,
-                    "Record until as many timeouts end as begin, {} or longer",
-                    units::milliseconds(longer)
-                )
-            }
-            Self::Lossy { missing, operations } => write!(
-                f,
-                "{} are missing, beside {} that are there. Record to a faster disk, or with more \
-                 room for the recorder",
-                units::operations(missing),
-                units::operations(operations),
-            ),
-        }
+        write!(f, "{}. {}", self.name(), self.advice())
     }
 }
 

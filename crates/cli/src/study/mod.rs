@@ -45,9 +45,9 @@
 //!    interval below 1. The median need only be below 0.98 where the counted work is below 0.95. It
 //!    must be below 0.95 where the counted work is above 1.05.
 //! 5. Time does not choose between the best configuration and those that cost about the same,
-//!    which is within 5 %. The study recommends the one of the least counted work. If the counts are
-//!    within 5 %, too, it recommends the smallest wheel, and a hierarchical one before a hashed one.
-//!    That choice is the same in every run.
+//!    which is within 5 %. The study recommends the one of the least counted work. If their counts
+//!    are within the same step of 5 % above the least, it recommends a hierarchical wheel before a
+//!    hashed one, and then the smallest. That choice is the same in every run.
 //! 6. If no configuration is better, the study recommends the default. It says that there is no
 //!    such difference, or that the rounds cannot tell.
 
@@ -72,7 +72,7 @@ pub use plan::Counts;
 pub(crate) use plan::Lateness;
 pub(crate) use plan::{Call, Kind, Planner};
 pub use run::Driver;
-pub(crate) use show::{as_text, name};
+pub(crate) use show::name;
 pub use work::Figures;
 
 use crate::tick::Tick;
@@ -105,7 +105,7 @@ pub struct Options {
     pub wake_cost: Duration,
     /// The most operations that are read.
     pub operations: usize,
-    /// The most processor time to take.
+    /// Measuring ends when reading, counting and measuring took this processor time.
     pub time: Duration,
 }
 
@@ -162,10 +162,8 @@ pub struct Study {
 #[non_exhaustive]
 pub struct Candidate {
     /// The mode, with its number of buckets.
-    #[serde(serialize_with = "as_text")]
     pub mode: Mode,
     /// The length of a tick.
-    #[serde(serialize_with = "as_text")]
     pub tick: Tick,
     /// Why it was stopped; None if it came to the end.
     pub stopped: Option<Limit>,
@@ -230,17 +228,23 @@ pub(crate) fn study_and_keep(
     Ok((study, operations))
 }
 
-/// Counts what `modes` do with `operations` at one tick, and returns why each was stopped.
-pub(crate) fn stopped(
-    operations: &[Operation],
-    modes: &[Mode],
-    tick: Tick,
-    options: &Options,
-) -> Vec<Option<Limit>> {
-    let scale = options.scale(operations.len() as u64);
-    let plan = Plan::new(operations, tick, None);
-    let counted = Laboratory::new(options).count(&plan, modes, scale, &mut || ());
-    counted.into_iter().map(|candidate| candidate.stopped).collect()
+impl Study {
+    /// Returns what `modes` do at one tick, counted in the study or here, with `operations`.
+    pub(crate) fn counted(
+        &self,
+        operations: &[Operation],
+        modes: [Mode; 2],
+        tick: Tick,
+    ) -> [Candidate; 2] {
+        let known = |mode| self.candidates.iter().find(|it| it.mode == mode && it.tick == tick);
+        if let [Some(one), Some(other)] = modes.map(known) {
+            return [one, other].map(Clone::clone);
+        }
+        let plan = Plan::new(operations, tick, None);
+        let laboratory = Laboratory::new(&self.options);
+        let counted = laboratory.count(&plan, &modes, self.scale(), &mut || ());
+        counted.try_into().expect("there are two modes")
+    }
 }
 
 /// Reads up to `most` operations, and returns whether the trace has no others.
@@ -287,9 +291,8 @@ impl<'a> Laboratory<'a> {
         progress(Progress::Counted(done, wheels));
         let ticks = ticks.into_iter();
         let plans: Vec<_> = ticks.map(|tick| Plan::new(operations, tick, end_ms)).collect();
-        let mut delays = Delays::new();
-        let all = operations.iter().filter_map(|operation| operation.action.delay_ms());
-        all.for_each(|delay_ms| delays.record(delay_ms));
+        let delays = operations.iter().filter_map(|operation| operation.action.delay_ms());
+        let delays = Delays::new(delays);
         let span_ms = match (operations.first(), operations.last()) {
             (Some(first), Some(last)) => last.time_ms - first.time_ms,
             _ => 0,
@@ -344,7 +347,7 @@ impl<'a> Laboratory<'a> {
             let mode = modes[number];
             let slower = cheapest.map(|(_, ns)| ns * f64::from(self.options.slower));
             let most = Most {
-                time: self.options.time.max(TO_COUNT),
+                time: TO_COUNT,
                 memory: self.options.max_memory,
                 counted_ns: slower.unwrap_or(f64::INFINITY),
             };
@@ -430,8 +433,8 @@ impl Study {
     /// Returns the rank of a configuration among those that cost about the same. It is the same in
     /// every run, while the order of their times is chance.
     ///
-    /// Counted work comes first, then size. The larger a wheel is, the more its cost depends on the
-    /// other contents of the caches.
+    /// Counted work comes first, then the kind, then the size. The larger a wheel is, the more its
+    /// cost depends on the other contents of the caches.
     fn rank(&self, candidate: &Candidate) -> (u32, bool, usize) {
         let counted = |number: usize| self.candidates[number].figures.counted_score;
         let least = self.contenders().into_iter().map(counted).fold(f64::INFINITY, f64::min);
@@ -445,12 +448,17 @@ impl Study {
     /// A busy machine widens intervals. So a configuration need not be surely better itself if it
     /// costs the same as one that is.
     fn alike(&self) -> impl Iterator<Item = &Candidate> {
-        let median = |it: &Candidate| it.quotient().map_or(f64::INFINITY, |at| at.median);
-        let best = self.with_finding(Finding::Better).map(median).min_by(f64::total_cmp);
+        let best = self.best().map(Candidate::median);
         self.others().filter(move |it| {
-            median(it) < self.border(it)
-                && best.is_some_and(|best| judge::is_alike(median(it), best))
+            it.median() < self.border(it)
+                && best.is_some_and(|best| judge::is_alike(it.median(), best))
         })
+    }
+
+    /// Returns the best configuration that is surely better than the baseline.
+    fn best(&self) -> Option<&Candidate> {
+        let better = self.with_finding(Finding::Better);
+        better.min_by(|one, other| one.median().total_cmp(&other.median()))
     }
 
     /// Returns the configuration that the others are compared with, if it came to the end: the
@@ -461,11 +469,23 @@ impl Study {
         self.candidates.get(self.baseline).filter(|candidate| candidate.stopped.is_none())
     }
 
+    /// The tick that is recommended, or the first that was studied.
+    pub(crate) fn tick(&self) -> Tick {
+        let first = self.baseline().or_else(|| self.candidates.first());
+        first.map_or_else(Tick::default, |first| first.tick)
+    }
+
+    /// Returns the configurations at that tick.
+    pub(crate) fn at_its_tick(&self) -> impl Iterator<Item = &Candidate> {
+        let tick = self.tick();
+        self.candidates.iter().filter(move |it| it.tick == tick)
+    }
+
     /// Says how much of the trace was studied.
     pub(crate) fn extent(&self) -> String {
         let whole = if self.is_whole { "" } else { "the first " };
         let (operations, span) =
-            (units::operations(self.operations), units::milliseconds(self.span_ms));
+            (units::count(self.operations, "operation"), units::milliseconds(self.span_ms));
         format!("{whole}{operations} over {span}")
     }
 
@@ -572,6 +592,11 @@ impl Candidate {
     fn quotient(&self) -> Option<Interval> {
         self.measured.as_ref().map(|measured| measured.quotient)
     }
+
+    /// The median of that; infinite if it was not measured.
+    fn median(&self) -> f64 {
+        self.quotient().map_or(f64::INFINITY, |quotient| quotient.median)
+    }
 }
 
 impl Options {
@@ -593,11 +618,15 @@ impl Configurations {
         lengths.map(|length| Tick::new(length).expect("it is 1 us to 1 h")).collect()
     }
 
-    /// The modes. In a search the default comes first: hopeless modes are told by comparing.
+    /// The modes, each once. In a search the default comes first: hopeless modes are told by
+    /// comparing.
     #[must_use]
     pub fn modes(&self) -> Vec<Mode> {
         match self {
-            Self::Given { modes, .. } => modes.clone(),
+            Self::Given { modes, .. } => {
+                let is_first = |at: &usize| !modes[..*at].contains(&modes[*at]);
+                (0..modes.len()).filter(is_first).map(|at| modes[at]).collect()
+            }
             Self::Search(_) => {
                 let hierarchical = [64, 16, 256, 1024].map(Mode::hierarchical_with);
                 let hashed = [512, 64, 4096, 1 << 15, 1 << 18].map(Mode::hashed);
@@ -642,8 +671,7 @@ impl Default for Options {
     }
 }
 
-/// The processor time that a mode may take while its work is counted, however little time there is
-/// to measure.
+/// The processor time that a mode may take while its work is counted.
 const TO_COUNT: Duration = Duration::from_secs(10);
 
 /// A configuration is not measured if its counted score is over this many times that of the

@@ -1,13 +1,12 @@
 //! A study as a table for people and as JSON for programs.
 
 use super::{Candidate, Configurations, Study};
-use crate::tick::Tick;
 use crate::{table, units};
 use indicatif::HumanCount;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
+use serde_json::{Value, json};
 use std::fmt::{self, Display};
 use std::io;
-use tickwheel::Mode;
 
 impl Study {
     /// Writes one JSON object with all configurations.
@@ -24,8 +23,8 @@ impl Study {
             span_ms: u64,
             unfit: Vec<String>,
             rounds: usize,
-            recommended: Option<Name>,
-            baseline: Option<Name>,
+            recommended: Option<Value>,
+            baseline: Option<Value>,
             verdict: String,
             code: Option<String>,
             score: String,
@@ -33,14 +32,7 @@ impl Study {
             wake_cost_ns: u128,
             candidates: &'a [Candidate],
         }
-        #[derive(Serialize)]
-        struct Name {
-            #[serde(serialize_with = "as_text")]
-            mode: Mode,
-            #[serde(serialize_with = "as_text")]
-            tick: Tick,
-        }
-        let name = |candidate: &Candidate| Name { mode: candidate.mode, tick: candidate.tick };
+        let name = |it: &Candidate| json!({ "mode": it.mode, "tick": it.tick });
         let json = Json {
             trace: &self.trace,
             operations: self.operations,
@@ -157,13 +149,6 @@ impl Display for Study {
 /// The mode and the tick of a configuration.
 pub(crate) fn name(candidate: &Candidate) -> String {
     format!("{} at a tick of {}", candidate.mode, candidate.tick)
-}
-
-pub(crate) fn as_text<S: Serializer>(
-    text: &impl Display,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(text)
 }
 
 fn count(number: u64) -> String {

@@ -3,9 +3,9 @@
 use super::fit::Unfit;
 use super::judge::{CONFIDENCE, COUNTS, Finding, Interval};
 use super::show::name;
-use super::{Candidate, Configurations, Driver, Measured, Study};
+use super::{Candidate, Configurations, Driver, HOPELESS, Limit, MOST_ROUNDS, Measured, Study};
 use crate::tick::Tick;
-use crate::units;
+use crate::units::{self, count};
 use indicatif::HumanCount;
 use tickwheel::Mode;
 
@@ -13,154 +13,174 @@ impl Study {
     /// Says which configuration to take and why, or that the trace or the rounds cannot tell.
     #[must_use]
     pub fn verdict(&self) -> String {
-        let mut verdict = self.choice();
-        if matches!(self.options.configurations, Configurations::Given { .. }) {
-            for candidate in &self.candidates {
-                let Some(limit) = candidate.stopped else { continue };
-                let mode = candidate.mode;
-                verdict += &format!(
-                    "\n{mode} does not suit this trace: it was stopped when it was {limit}{}.",
-                    burden(candidate)
-                );
-            }
-        }
-        verdict
+        let (headline, details) = self.sentences();
+        headline + &details
     }
 
-    /// Says the verdict in one short sentence.
+    /// Says the verdict in one short sentence, the first.
     #[must_use]
     pub fn headline(&self) -> String {
-        let reason = match self.answer() {
-            Answer::None => {
-                return "Nothing to recommend: no configuration came to the end of the trace."
-                    .into();
-            }
-            Answer::Unfit => {
-                let reasons: Vec<_> = self.unfit.iter().map(Unfit::name).collect();
-                return format!("Cannot tell: {}.", reasons.join(", and "));
-            }
-            Answer::Unmeasured => {
-                return "Cannot tell: there was too little time to measure.".into();
-            }
-            Answer::Better(taken, quotient) => {
-                return format!("Take {}: it costs {} less.", taken.mode, less(quotient));
-            }
-            Answer::Alone => "nothing else was run to the end".into(),
-            Answer::Same => {
-                format!("no mode that was measured costs over {} % less", COUNTS * 100.0)
-            }
-            Answer::Unknown(unknown) => {
-                let names = list(unknown.iter().map(|candidate| candidate.mode.to_string()));
-                format!("the rounds cannot tell whether {names} costs less")
-            }
-        };
-        let taken = self.baseline().map(|baseline| match self.is_default(baseline) {
-            true => "the default".into(),
-            false => name(baseline),
-        });
-        format!("Take {}: {reason}.", taken.unwrap_or_default())
+        self.sentences().0
+    }
+
+    /// Says the verdict without its first sentence.
+    pub(crate) fn details(&self) -> String {
+        self.sentences().1.trim_start().into()
     }
 
     /// Whether the trace and the rounds say which configuration to take, or that no other costs
     /// much less.
     #[must_use]
     pub fn is_known(&self) -> bool {
-        matches!(self.answer(), Answer::Alone | Answer::Better(..) | Answer::Same)
+        !matches!(self.answer(), Answer::Unfit | Answer::Unmeasured | Answer::Unknown(_))
+            && self.baseline().is_some()
+    }
+
+    /// Returns the first sentence, and the others.
+    fn sentences(&self) -> (String, String) {
+        let (headline, mut details) = match self.baseline() {
+            Some(baseline) => self.choice(baseline),
+            None => (
+                "No configuration came to the end of the trace.".into(),
+                " `--max-memory` gives them more, and `--operations` reads less of the trace."
+                    .into(),
+            ),
+        };
+        if matches!(self.options.configurations, Configurations::Given { .. }) {
+            for candidate in &self.candidates {
+                let Some(limit) = candidate.stopped else { continue };
+                let mode = candidate.mode;
+                details += &format!(
+                    "\n{mode} does not suit this trace: it was stopped when it was {limit}{}.",
+                    burden(candidate)
+                );
+            }
+        }
+        (headline, details)
     }
 
     /// Returns the sentences about the configurations that came to the end.
-    fn choice(&self) -> String {
-        let Some(baseline) = self.baseline() else {
-            return "No configuration came to the end of the trace: `--limit-time` and \
-                    `--max-memory` give them more."
-                .into();
+    fn choice(&self, baseline: &Candidate) -> (String, String) {
+        let title = self.title(baseline);
+        let default = match self.is_default(baseline) {
+            true => format!(" The default is {}.", name(baseline)),
+            false => String::new(),
         };
-        let take = format!("Take {}", self.title(baseline));
-        let sure = || {
-            let confidence = CONFIDENCE * 100.0;
-            format!("with a confidence of {confidence} % after {}", rounds(self.rounds))
-        };
-        let reason = match self.answer() {
-            Answer::Unfit | Answer::None => {
-                let reasons: Vec<_> = self.unfit.iter().map(ToString::to_string).collect();
-                return format!("Cannot tell: {}. {take} until then.", reasons.join("; and "));
+        let (rounds, less) = (count(self.rounds as u64, "round"), COUNTS * 100.0);
+        let sure = format!(" The confidence is {} % after {rounds}.{default}", CONFIDENCE * 100.0);
+        let (tick, stakes) = (self.tick_reason(baseline), self.stakes(baseline));
+        let (reason, details) = match self.answer() {
+            Answer::Unfit => {
+                let reasons: Vec<_> = self.unfit.iter().map(Unfit::name).collect();
+                let advice: String =
+                    self.unfit.iter().map(|unfit| format!(" {}.", unfit.advice())).collect();
+                return (
+                    format!("Cannot tell: {}.", reasons.join(", and ")),
+                    format!("{advice} Take {title} until then.{default}"),
+                );
             }
-            Answer::Alone if self.candidates.len() == 1 => {
-                return format!("{take}: only this was run: there is nothing to compare it with.");
-            }
-            Answer::Alone => return format!("{take}: nothing else came to the end of the trace."),
             Answer::Unmeasured => {
                 let measured = match self.rounds {
                     0 => "nothing was measured".into(),
                     number => format!(
                         "{} measured within {} of CPU time, which is too little",
-                        rounds(number),
+                        units::were(number as u64, "round"),
                         units::time(self.options.time),
                     ),
                 };
-                return format!(
-                    "Cannot tell: {measured}. `--limit-time` gives more, and `--operations` reads \
-                     less of the trace. {take} until then.{}",
-                    self.tick_reason(baseline),
+                return (
+                    format!("Cannot tell: {measured}."),
+                    format!(
+                        " `--limit-time` gives more, and `--operations` reads less of the trace. \
+                         Take {title} until then.{default}{tick}"
+                    ),
                 );
             }
-            Answer::Better(taken, quotient) => {
-                return format!(
-                    "Take {}: it costs {} less than {}, {}. {}{}{}{}",
-                    name(taken),
-                    less(quotient),
-                    self.title(baseline),
-                    sure(),
-                    advantage(taken, baseline),
-                    self.equals(taken),
-                    self.tick_reason(baseline),
-                    self.caution(),
+            Answer::Better(taken, sure_one) => {
+                let quotient = sure_one.quotient().map_or_else(String::new, self::less);
+                let reason = match taken == sure_one {
+                    true => format!("it costs {quotient} less than {title}"),
+                    false => format!(
+                        "it costs about the same as {}, which costs {quotient} less than {title}",
+                        sure_one.mode
+                    ),
+                };
+                return (
+                    format!("Take {}: {reason}.", name(taken)),
+                    format!(
+                        "{sure}{}{}{tick}{}",
+                        advantage(taken, baseline),
+                        self.equals(taken, sure_one),
+                        self.caution()
+                    ),
                 );
             }
-            Answer::Same => {
+            Answer::Alone if self.candidates.len() == 1 => {
+                ("nothing else was run, to compare it with".into(), default)
+            }
+            Answer::Alone => (
+                format!("nothing else came to the end of the trace at a tick of {}", baseline.tick),
+                default,
+            ),
+            Answer::Cheapest => (
                 format!(
-                    "no mode that was measured costs over {} % less, {}",
-                    COUNTS * 100.0,
-                    sure()
+                    "all others that came to the end cost over {:.0} % more by counted work",
+                    (HOPELESS - 1.0) * 100.0
+                ),
+                default,
+            ),
+            Answer::Same => (format!("no mode that was measured costs over {less} % less"), sure),
+            Answer::Unknown(unknown) => {
+                let names = list(unknown.iter().map(|it| it.mode.to_string()), "or");
+                let longer = match self.rounds {
+                    MOST_ROUNDS => "",
+                    _ => ", or a longer `--limit-time`,",
+                };
+                (
+                    format!("{rounds} cannot tell whether {names} costs over {less} % less"),
+                    format!(
+                        "{} Fewer programs beside it{longer} would help.{default}",
+                        unknown.into_iter().map(beside).collect::<String>()
+                    ),
                 )
             }
-            Answer::Unknown(unknown) => format!(
-                "{} cannot tell whether {} costs over {} % less. Fewer programs beside it, or a \
-                 longer `--limit-time`, would help",
-                rounds(self.rounds),
-                list(unknown.into_iter().map(beside)),
-                COUNTS * 100.0,
-            ),
         };
-        let (tick, stakes) = (self.tick_reason(baseline), self.stakes(baseline));
-        format!("{take}: {reason}.{tick}{stakes}{}", self.caution())
+        let details = format!("{details}{tick}{stakes}{}", self.caution());
+        (format!("Take {title}: {reason}."), details)
     }
 
     /// Returns what the figures say. Every sentence about the choice follows from this answer.
     fn answer(&self) -> Answer<'_> {
-        let Some(baseline) = self.baseline() else { return Answer::None };
         if !self.unfit.is_empty() {
             return Answer::Unfit;
         }
-        if self.candidates.iter().filter(|candidate| candidate.stopped.is_none()).count() == 1 {
+        if self.at_its_tick().filter(|candidate| candidate.stopped.is_none()).count() <= 1 {
             return Answer::Alone;
         }
-        if baseline.measured.is_none() {
+        if self.baseline().is_none_or(|baseline| baseline.measured.is_none()) {
             return Answer::Unmeasured;
         }
-        if let Some((taken, quotient)) = self.better() {
-            return Answer::Better(taken, quotient);
+        if self.others().next().is_none() {
+            return Answer::Cheapest;
+        }
+        let taken = self.recommended().filter(|&taken| Some(taken) != self.baseline());
+        if let Some((taken, best)) = taken.zip(self.best()) {
+            let is_sure = self.finding(taken) == Finding::Better;
+            return Answer::Better(taken, if is_sure { taken } else { best });
         }
         let unknown: Vec<_> = self.with_finding(Finding::Unknown).collect();
         if unknown.is_empty() { Answer::Same } else { Answer::Unknown(unknown) }
     }
 
-    /// Names the configurations that cost about the same as `taken`; empty if there is none.
-    fn equals(&self, taken: &Candidate) -> String {
-        let others = self.alike().filter(|&it| it != taken).map(|it| it.mode.to_string());
-        match list(others) {
+    /// Names the configurations that cost about the same as `taken`, but for those that were named;
+    /// empty if there is none.
+    fn equals(&self, taken: &Candidate, named: &Candidate) -> String {
+        let others = self.alike().filter(|&it| it != taken && it != named);
+        let others: Vec<_> = others.map(|it| it.mode.to_string()).collect();
+        let verb = if others.len() == 1 { "costs" } else { "cost" };
+        match list(others.into_iter(), "and") {
             names if names.is_empty() => names,
-            names => format!(" {names} costs about the same."),
+            names => format!(" {names} {verb} about the same."),
         }
     }
 
@@ -169,23 +189,17 @@ impl Study {
         self.growing.map_or_else(String::new, |pending| {
             let end = if self.is_whole { "When the trace ends" } else { "After these operations" };
             format!(
-                " {end}, {} timeouts are pending, and their number still grows: the answer holds \
-                 for about that many.",
-                HumanCount(pending)
+                " {end}, {} pending, and their number still grows: the answer holds for about that \
+                 many.",
+                units::are(pending, "timeout")
             )
         })
     }
 
-    /// Returns the configuration that is better than the baseline, with its quotient.
-    fn better(&self) -> Option<(&Candidate, Interval)> {
-        let taken = self.recommended().filter(|&taken| Some(taken) != self.baseline())?;
-        Some((taken, taken.measured.as_ref()?.quotient))
-    }
-
-    /// Returns the name of a configuration, and says so if it is the default.
+    /// Returns the name of a configuration, or that it is the default.
     fn title(&self, candidate: &Candidate) -> String {
         match self.is_default(candidate) {
-            true => format!("the default, {}", name(candidate)),
+            true => "the default".into(),
             false => name(candidate),
         }
     }
@@ -196,14 +210,15 @@ impl Study {
 
     /// Says why the tick is not the shortest; empty if it is.
     fn tick_reason(&self, baseline: &Candidate) -> String {
-        let shortest = self.candidates.iter().find(|other| other.mode == baseline.mode);
+        let mut same = self.candidates.iter().filter(|other| other.mode == baseline.mode);
+        let shortest = same.find(|other| other.stopped.is_none());
         let Some(shortest) = shortest.filter(|shortest| shortest.tick != baseline.tick) else {
             return String::new();
         };
         format!(
-            " The tick is {} because it wakes up {} times instead of {} at {}.",
+            " The tick is {} because it wakes up {} instead of {} at {}.",
             baseline.tick,
-            HumanCount(baseline.figures.wakeups),
+            count(baseline.figures.wakeups, "time"),
             HumanCount(shortest.figures.wakeups),
             shortest.tick,
         )
@@ -212,15 +227,13 @@ impl Study {
     /// Says what another choice would cost, if the baseline is as good as any; empty if that is not
     /// much.
     fn stakes(&self, baseline: &Candidate) -> String {
-        let others = self.candidates.iter().filter(|other| other.tick == baseline.tick);
-        if let Some(stopped) = others.clone().find(|other| other.stopped.is_some())
-            && let (Some(limit), Configurations::Search(_)) =
-                (stopped.stopped, &self.options.configurations)
+        let is_hopeless = |it: &&Candidate| matches!(it.stopped, Some(Limit::Work { .. }));
+        let stopped = self.at_its_tick().find(is_hopeless);
+        let stopped = stopped.and_then(|it| Some((it, it.stopped?)));
+        if let (Some((it, limit)), Configurations::Search(_)) =
+            (stopped, &self.options.configurations)
         {
-            return format!(
-                " Others can cost much: {} was stopped when it was {limit}.",
-                name(stopped)
-            );
+            return format!(" Others can cost much: {} was stopped when it was {limit}.", name(it));
         }
         let times = |it: &Candidate| match it.quotient() {
             Some(quotient) => (quotient.median, ""),
@@ -228,7 +241,7 @@ impl Study {
                 (it.figures.counted_score / baseline.figures.counted_score, " By counted work,")
             }
         };
-        let done = others.filter(|other| other.stopped.is_none());
+        let done = self.at_its_tick().filter(|other| other.stopped.is_none());
         let worst = done.map(|it| (it, times(it))).max_by(|a, b| a.1.0.total_cmp(&b.1.0));
         match worst {
             Some((worst, (times, by))) if MUCH < times => {
@@ -249,18 +262,18 @@ impl Study {
     }
 }
 
-/// What the figures say about the configurations.
+/// What the figures say about the configurations, one of which came to the end of the trace.
 enum Answer<'a> {
-    /// None came to the end of the trace.
-    None,
     /// The trace cannot tell them apart.
     Unfit,
-    /// The baseline is the only one that came to the end.
+    /// No other than the baseline came to the end, at its tick.
     Alone,
     /// The time was too short for enough rounds.
     Unmeasured,
-    /// This one is better than the baseline, by this quotient.
-    Better(&'a Candidate, Interval),
+    /// All others are hopeless by counted work.
+    Cheapest,
+    /// The first is better than the baseline, or costs about the same as the second, which is.
+    Better(&'a Candidate, &'a Candidate),
     /// None costs much less than the baseline.
     Same,
     /// Each of these might cost less than the baseline.
@@ -279,10 +292,10 @@ fn advantage(taken: &Candidate, baseline: &Candidate) -> String {
         |_, measured| {
             format!("takes {} of CPU time per operation", units::duration(measured.cpu_ns.median))
         },
-        |it, _| format!("wakes up {} times", HumanCount(it.figures.wakeups)),
+        |it, _| format!("wakes up {}", count(it.figures.wakeups, "time")),
         |it, _| format!("holds at most {}", units::memory(it.figures.memory_bytes)),
         |it, _| {
-            format!("handles {} timeouts in its longest call", HumanCount(it.figures.longest_call))
+            format!("handles {} in its longest call", count(it.figures.longest_call, "timeout"))
         },
     ];
     let gain = |part: usize| other.parts[part] - own.parts[part];
@@ -290,34 +303,27 @@ fn advantage(taken: &Candidate, baseline: &Candidate) -> String {
         return String::new();
     };
     let say = gains[part];
-    format!("Above all it {}, where {} {}.", say(taken, own), baseline.mode, say(baseline, other))
+    format!(" Above all it {}, where {} {}.", say(taken, own), baseline.mode, say(baseline, other))
 }
 
 /// Says what work a configuration had done until it was stopped, as far as the wheel counts it.
 fn burden(candidate: &Candidate) -> String {
     match (candidate.figures.rounds_waited, candidate.figures.demotions) {
         (0, 0) => String::new(),
-        (0, demotions) => format!(": it had demoted timeouts {} times", HumanCount(demotions)),
-        (waited, _) => {
-            format!(": it had left timeouts waiting a round {} times", HumanCount(waited))
-        }
+        (0, demotions) => format!(": it had demoted timeouts {}", count(demotions, "time")),
+        (waited, _) => format!(": it had left timeouts waiting a round {}", count(waited, "time")),
     }
 }
 
-/// "X (0.9 to 1.1 times the cost)".
+/// " X costs 0.9 to 1.1 times as much."
 fn beside(candidate: &Candidate) -> String {
-    match &candidate.measured {
-        Some(Measured { quotient, .. }) => format!(
-            "{} ({} to {} times the cost)",
-            candidate.mode,
-            units::three_digits(quotient.least),
-            units::three_digits(quotient.most)
-        ),
-        None => candidate.mode.to_string(),
-    }
+    candidate.quotient().map_or_else(String::new, |quotient| {
+        let [least, most] = [quotient.least, quotient.most].map(units::three_digits);
+        format!(" {} costs {least} to {most} times as much.", candidate.mode)
+    })
 }
 
-/// "12 to 19 %" of a quotient of 0.81 to 0.88, "up to 19 %" of one of 0.81 to 1.1.
+/// "12 to 19 %" of a quotient of 0.81 to 0.88, "up to 19 %" of one of 0.81 to nearly 1.
 fn less(quotient: Interval) -> String {
     let percent = |quotient: f64| ((1.0 - quotient) * 100.0).round();
     match (percent(quotient.most), percent(quotient.least)) {
@@ -327,17 +333,11 @@ fn less(quotient: Interval) -> String {
     }
 }
 
-fn rounds(number: usize) -> String {
-    match number {
-        1 => "1 round".into(),
-        _ => format!("{number} rounds"),
-    }
-}
-
-fn list(names: impl Iterator<Item = String>) -> String {
+/// "X", "X or Y", "X, Y or Z".
+fn list(names: impl Iterator<Item = String>, or: &str) -> String {
     let names: Vec<_> = names.collect();
     match names.split_last() {
-        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(" ")),
+        Some((last, others)) if !others.is_empty() => format!("{} {or} {last}", others.join(", ")),
         _ => names.concat(),
     }
 }
@@ -369,14 +369,11 @@ fn constructor(mode: Mode) -> String {
 }
 
 fn duration(tick: Tick) -> String {
-    let (length, nanoseconds) = (tick.length(), tick.length().as_nanos());
-    let (unit, number) = match nanoseconds {
-        _ if nanoseconds % 1_000_000_000 == 0 => ("secs", u128::from(length.as_secs())),
-        _ if nanoseconds % 1_000_000 == 0 => ("millis", length.as_millis()),
-        _ if nanoseconds % 1_000 == 0 => ("micros", length.as_micros()),
-        _ => ("nanos", nanoseconds),
-    };
-    format!("Duration::from_{unit}({number})")
+    let length = tick.length().as_nanos();
+    let units = [("secs", 1_000_000_000), ("millis", 1_000_000), ("micros", 1_000)];
+    let unit = units.into_iter().find(|&(_, unit)| length / unit * unit == length);
+    let (name, unit) = unit.unwrap_or(("nanos", 1));
+    format!("Duration::from_{name}({})", length / unit)
 }
 
 /// Another choice is worth a word if it costs so many times as much.
@@ -384,10 +381,11 @@ const MUCH: f64 = 1.25;
 
 #[cfg(test)]
 mod tests {
-    use super::{timer, wheel};
-    use crate::study::delays::Delays;
-    use crate::study::limits::Limit;
-    use crate::study::{Candidate, Configurations, Figures, Interval, Options, Study};
+    use super::{burden, list, timer, wheel};
+    use crate::study::{
+        Candidate, Configurations, Delays, Figures, Interval, Limit, MOST_ROUNDS, Options, Study,
+        Unfit,
+    };
     use fastrand::Rng;
     use std::time::{Duration, Instant};
     use tickwheel::Mode;
@@ -410,35 +408,16 @@ mod tests {
     ];
 
     #[test]
-    fn the_default_is_taken_unless_another_costs_less_for_sure() {
-        for (quotient, noise, is_taken) in [
-            (1.0, 0.01, false),
-            (0.97, 0.01, false),
-            (0.90, 0.01, true),
-            (0.94, 0.10, false),
-            (0.90, 0.10, true),
-            (0.50, 0.10, true),
-        ] {
-            let base = vec![100.0; 16];
-            let other: Vec<_> = (0..16)
-                .map(|n| 100.0 * quotient * (1.0 + noise * (f64::from(n % 8) - 3.5) / 3.5))
-                .collect();
-            let study = measured(&[("hierarchical:64", &base), ("hashed:512", &other)]);
-            let taken = study.recommended().unwrap().mode;
-            assert_eq!(taken == "hashed:512".parse().unwrap(), is_taken, "{quotient} {noise}");
-        }
-    }
-
-    #[test]
-    fn rounds_of_a_busy_machine_give_the_default() {
+    fn rounds_of_a_busy_machine_give_the_default_to_a_search_and_to_modes_that_were_given() {
         let [base, small, hashed] = BUSY;
-        let study = measured(&[
-            ("hierarchical:64", &base),
-            ("hierarchical:16", &small),
-            ("hashed:512", &hashed),
-        ]);
-        let verdict = "Take the default, hierarchical:64 at a tick of 1 ms: no mode that was measured \
-                       costs over 5 % less, with a confidence of 99 % after 16 rounds.";
+        let samples: &[(&str, &[f64])] =
+            &[("hierarchical:64", &base), ("hierarchical:16", &small), ("hashed:512", &hashed)];
+        let mut study = measured(samples);
+        let verdict = "Take the default: no mode that was measured costs over 5 % less. The confidence \
+                       is 99 % after 16 rounds. The default is hierarchical:64 at a tick of 1 ms.";
+        assert_eq!(study.verdict(), verdict);
+        let modes = samples.iter().map(|(mode, _)| mode.parse().unwrap()).collect();
+        study.options.configurations = Configurations::Given { modes, tick: Default::default() };
         assert_eq!(study.verdict(), verdict);
     }
 
@@ -447,11 +426,12 @@ mod tests {
         let base: Vec<_> = (0..16).map(|n| 100.0 + f64::from(n)).collect();
         let other: Vec<_> = base.iter().map(|base| base * 0.8).collect();
         let study = measured(&[("hierarchical:64", &base), ("hashed:512", &other)]);
-        let verdict = "Take hashed:512 at a tick of 1 ms: it costs 20 % less than the default, \
-                       hierarchical:64 at a tick of 1 ms, with a confidence of 99 % after 16 rounds. \
-                       Above all it takes 83.6 ns of CPU time per operation, where hierarchical:64 \
-                       takes 105 ns of CPU time per operation.";
-        assert_eq!(study.verdict(), verdict);
+        let headline = "Take hashed:512 at a tick of 1 ms: it costs 20 % less than the default.";
+        let details = "The confidence is 99 % after 16 rounds. The default is hierarchical:64 at a \
+                       tick of 1 ms. Above all it takes 83.6 ns of CPU time per operation, where \
+                       hierarchical:64 takes 105 ns of CPU time per operation.";
+        assert_eq!((&*study.headline(), &*study.details()), (headline, details));
+        assert_eq!(study.verdict(), format!("{headline} {details}"));
         let code = study.code().unwrap();
         assert_eq!(code, "Timer::builder().mode(Mode::hashed(512)?).build()?");
     }
@@ -472,11 +452,18 @@ mod tests {
     fn rounds_that_disagree_cannot_tell_and_say_what_would_help() {
         let base = vec![100.0; 16];
         let other: Vec<_> = (0..16).map(|n| f64::from(80 + 4 * (n % 8))).collect();
-        let study = measured(&[("hierarchical:64", &base), ("hashed:512", &other)]);
-        let verdict = "Take the default, hierarchical:64 at a tick of 1 ms: 16 rounds cannot tell \
-                       whether hashed:512 (0.8 to 1.08 times the cost) costs over 5 % less. Fewer \
-                       programs beside it, or a longer `--limit-time`, would help.";
-        assert_eq!(study.verdict(), verdict);
+        let mut study = measured(&[("hierarchical:64", &base), ("hashed:512", &other)]);
+        let [first, second, last] = [
+            "Take the default: 16 rounds cannot tell whether hashed:512 costs over 5 % less. \
+             hashed:512 costs 0.8 to 1.08 times as much.",
+            " Fewer programs beside it, or a longer `--limit-time`, would help.",
+            " The default is hierarchical:64 at a tick of 1 ms.",
+        ];
+        assert_eq!(study.verdict(), [first, second, last].concat());
+        // There are no more rounds, however much time there is.
+        study.rounds = MOST_ROUNDS;
+        let said = study.verdict();
+        assert!(said.contains(". Fewer programs beside it would help."), "{said}");
     }
 
     /// Modes are measured again and again, undisturbed and where other programs make every second
@@ -596,7 +583,11 @@ mod tests {
         let equal = [(0.90, 0.913, 0.93), (0.90, 0.912, 0.93), (0.90, 0.914, 0.93)];
         let study = run(&twitter, &equal);
         assert_eq!(taken(&study), "hashed:512");
-        let said = " hashed:4096 or hashed:32768 costs about the same.";
+        let said = " hashed:4096 and hashed:32768 cost about the same.";
+        assert!(study.verdict().contains(said), "{}", study.verdict());
+        let mut study = study;
+        study.candidates[2].measured.as_mut().unwrap().quotient.median = 0.99;
+        let said = " hashed:4096 costs about the same.";
         assert!(study.verdict().contains(said), "{}", study.verdict());
         // Of two that cost the same, a busy machine made the one sure and the other not.
         let beside = [("hashed:512", 1.035), ("hashed:64", 1.091)];
@@ -608,22 +599,12 @@ mod tests {
             assert_eq!(taken(&run(&beside, &[hashed, small])), "hashed:512", "{hashed:?}");
         }
         let study = run(&beside, &[(0.901, 0.931, 1.006), (0.879, 0.911, 0.954)]);
-        assert_eq!(study.headline(), "Take hashed:512: it costs up to 10 % less.");
+        let said = "Take hashed:512 at a tick of 1 ms: it costs about the same as hashed:64, which \
+                    costs 5 to 12 % less than the default. The confidence is 99 % ";
+        assert!(study.verdict().starts_with(said), "{}", study.verdict());
+        assert!(!study.verdict().contains("cost about the same."), "{}", study.verdict());
         let unsure = run(&beside, &[(0.901, 0.931, 1.006), (0.902, 0.936, 1.012)]);
         assert_eq!(taken(&unsure), "hierarchical:64");
-    }
-
-    #[test]
-    fn a_search_and_modes_that_were_given_get_the_same_sentences() {
-        let [base, small, hashed] = BUSY;
-        let samples: &[(&str, &[f64])] =
-            &[("hierarchical:64", &base), ("hierarchical:16", &small), ("hashed:512", &hashed)];
-        let mut study = measured(samples);
-        let searched = study.verdict();
-        let modes = samples.iter().map(|(mode, _)| mode.parse().unwrap()).collect();
-        study.options.configurations =
-            Configurations::Given { modes, tick: study.candidates[0].tick };
-        assert_eq!(study.verdict(), searched);
     }
 
     #[test]
@@ -637,6 +618,10 @@ mod tests {
         let said = " Others can cost much: hashed:64 at a tick of 1 ms was stopped when it was over \
                     20 times the work of hierarchical:64.";
         assert!(study.verdict().ends_with(said), "{}", study.verdict());
+        // Memory says nothing of what a mode costs.
+        study.candidates[2].stopped = Some(Limit::Memory(100 << 10));
+        assert!(!study.verdict().contains("Others can cost"), "{}", study.verdict());
+        study.candidates[2].stopped = Some(Limit::Work { times: 20, than: Mode::default() });
         let modes = Vec::new();
         let tick = study.candidates[0].tick;
         study.options.configurations = Configurations::Given { modes, tick };
@@ -664,29 +649,24 @@ mod tests {
         assert!(study.verdict().contains(said), "{}", study.verdict());
     }
 
-    /// Checks that code compiles, and that it is what the command prints.
+    /// That code compiles, and is what the command prints.
     macro_rules! assert_pasted {
-        ($print:ident, $type:ty, $mode:literal, $tick:literal, $code:expr) => {
+        ($print:ident, $type:ty, $mode:literal, $tick:literal, $code:expr) => {{
             #[expect(dead_code)]
             fn compiles() -> Result<(), Box<dyn std::error::Error>> {
-                #[allow(unused_imports)]
-                use tickwheel::{Ticks, Timer, Wheel};
                 let _: $type = $code;
                 Ok(())
             }
             let squeezed = |code: &str| code.split_whitespace().collect::<String>();
             let code = $print($mode.parse().unwrap(), $tick.parse().unwrap());
             assert_eq!(squeezed(&code), squeezed(stringify!($code)));
-        };
+        }};
     }
 
     #[test]
-    fn the_line_to_paste_compiles() {
+    fn the_line_to_paste_compiles_with_and_without_a_mode_and_a_tick_and_for_a_wheel() {
+        use tickwheel::{Ticks, Timer, Wheel};
         assert_pasted!(timer, Timer, "hierarchical", "1ms", Timer::builder().build()?);
-    }
-
-    #[test]
-    fn the_line_to_paste_compiles_with_a_mode_and_a_tick() {
         assert_pasted!(
             timer,
             Timer,
@@ -694,10 +674,6 @@ mod tests {
             "1500us",
             Timer::builder().mode(Mode::hashed(4096)?).tick(Duration::from_micros(1500)).build()?
         );
-    }
-
-    #[test]
-    fn the_line_to_paste_compiles_for_a_wheel() {
         assert_pasted!(
             wheel,
             (Wheel<()>, Ticks<Instant>),
@@ -708,6 +684,61 @@ mod tests {
                 Ticks::new(Instant::now(), Duration::from_millis(10))
             )
         );
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_said_to_be_measured() {
+        let rounds: &[f64] = &[100.0; 16];
+        let mut study = measured(&[("hierarchical:64", rounds), ("hashed:64", rounds)]);
+        study.candidates[1].measured = None;
+        study.candidates[1].figures.counted_score = 116.0;
+        let said = "Take the default: all others that came to the end cost over 15 % more by counted \
+                    work. The default is hierarchical:64 at a tick of 1 ms.";
+        assert_eq!(study.verdict(), said);
+        // At another tick one came to the end.
+        study.candidates[1].tick = "10ms".parse().unwrap();
+        let said = "Take the default: nothing else came to the end of the trace at a tick of 1 ms.";
+        assert_eq!(study.headline(), said);
+        assert!(study.is_known());
+    }
+
+    #[test]
+    fn a_tick_is_not_compared_with_one_at_which_the_mode_was_stopped() {
+        let rounds: &[f64] = &[100.0; 16];
+        let modes = ["hierarchical:64"; 3].map(|mode| (mode, rounds));
+        let mut study = measured(&modes);
+        let ticks = ["1ms", "10ms", "100ms"].map(|tick| tick.parse().unwrap());
+        for (wakeups, (candidate, tick)) in (1..).zip(study.candidates.iter_mut().zip(ticks)) {
+            (candidate.tick, candidate.figures.wakeups) = (tick, 40 / wakeups);
+        }
+        study.baseline = 2;
+        let reason = |study: &Study| study.tick_reason(study.baseline().unwrap());
+        assert!(reason(&study).ends_with(" 13 times instead of 40 at 1 ms."), "{}", reason(&study));
+        study.candidates[0].stopped = Some(Limit::Memory(1));
+        assert!(
+            reason(&study).ends_with(" 13 times instead of 20 at 10 ms."),
+            "{}",
+            reason(&study)
+        );
+        assert_eq!(study.headline().matches(" at a tick of 100 ms").count(), 2);
+    }
+
+    #[test]
+    fn names_are_listed_with_commas_and_one_thing_is_no_plural() {
+        let listed =
+            |number| list(["a", "b", "c"].map(String::from).into_iter().take(number), "or");
+        assert_eq!([1, 2, 3].map(listed), ["a", "a or b", "a, b or c"]);
+        let mut study = measured(&[("hashed:64", &[])]);
+        study.growing = Some(1);
+        assert!(study.caution().contains(" 1 timeout is pending, and"), "{}", study.caution());
+        study.candidates[0].figures.demotions = 1;
+        assert!(burden(&study.candidates[0]).ends_with(" 1 time"));
+        let lost = Unfit::Lossy { missing: 1, operations: 2_000 };
+        let said = "the trace has lost too many operations. 1 operation is missing, beside 2,000";
+        assert!(lost.to_string().starts_with(said), "{lost}");
+        let few = Unfit::Few { operations: 1, is_whole: false };
+        let said = "only 1 operation was read. `--operations` reads more: at least 1,000, and";
+        assert!(few.to_string().starts_with(said), "{few}");
     }
 
     /// A search in which each round took so many nanoseconds per operation, mode by mode.
@@ -727,7 +758,7 @@ mod tests {
             is_whole: true,
             span_ms: 1_000,
             gaps: Default::default(),
-            delays: Delays::new(),
+            delays: Delays::default(),
             unfit: Vec::new(),
             growing: None,
             options: Options::default(),

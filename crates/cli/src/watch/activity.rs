@@ -3,7 +3,6 @@
 use super::player::Player;
 use crate::study::Counts;
 use crate::units;
-use indicatif::HumanCount;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -71,11 +70,11 @@ impl Activity {
 pub(super) fn lateness(player: &Player) -> String {
     let counts = player.planner.counts;
     format!(
-        "late by the tick: {} in the mean, {} at most; too late: {} cancels, {} moves",
+        "late by the tick: {} in the mean, {} at most; too late: {}, {}",
         units::time(player.lateness.mean()),
         units::time(player.lateness.most()),
-        HumanCount(counts.late_cancels),
-        HumanCount(counts.late_reschedules),
+        units::count(counts.late_cancels, "cancel"),
+        units::count(counts.late_reschedules, "move"),
     )
 }
 

@@ -82,7 +82,7 @@ fn read(
     };
     let mut trace = match file == Path::new("-") {
         true => Trace::new("standard input", io::stdin())?,
-        false if grows => Trace::open_as(file, growing)?,
+        false if grows => Trace::follow(file, growing)?,
         false => Trace::open(file)?,
     };
     loop {
@@ -98,7 +98,7 @@ fn read(
     Ok(())
 }
 
-/// A file whose end is where a recorder wrote it, and not where nothing more was written yet.
+/// A file that does not end where nothing more was written yet.
 struct Growing {
     path: PathBuf,
     file: Handle,
@@ -125,8 +125,7 @@ impl Read for Growing {
             self.tail.extend_from_slice(&buffer[read.saturating_sub(TAIL)..read]);
             self.tail.drain(..self.tail.len().saturating_sub(TAIL));
             // A pipe ends when its writers are gone.
-            let is_over = self.tail.ends_with(END) || !is_file;
-            if 0 < read || is_over || buffer.is_empty() || self.watched.strong_count() == 0 {
+            if 0 < read || !is_file || buffer.is_empty() || self.watched.strong_count() == 0 {
                 return Ok(read);
             }
             thread::sleep(BETWEEN_LOOKS);
@@ -153,9 +152,6 @@ impl Growing {
             && Handle::from_path(&self.path).is_ok_and(|there| there != self.file)
     }
 }
-
-/// How the last line of a recording ends.
-const END: &[u8] = b",end,,\n";
 
 /// As many last bytes tell one recording from another: lines with times and keys.
 const TAIL: usize = 256;

@@ -186,7 +186,11 @@ impl Watch {
     ) -> Result<Self, TraceError> {
         let times = first.iter().flatten().map(|operation| operation.time_ms);
         let span_ms = times.clone().max().unwrap_or(0) - times.min().unwrap_or(0);
-        let speed = Duration::from_millis(span_ms) / FIRST_SECONDS;
+        // All can be at one instant.
+        let speed = match span_ms {
+            0 => Duration::from_secs(1),
+            _ => Duration::from_millis(span_ms) / FIRST_SECONDS,
+        };
         let operations = first.into_iter().chain(operations);
         let player = Player::new(Box::new(operations), modes, tick)?;
         let mut watch = Self::of(name, player);
@@ -462,7 +466,7 @@ impl Tally {
         let fired = fired.map(|(wheel, seen)| wheel.see().fired - seen.fired).max().unwrap_or(0);
         let mut told = format!(
             "In the last {time}: {}, {} fired",
-            units::operations(self.operations),
+            units::count(self.operations, "operation"),
             HumanCount(fired)
         );
         for (wheel, before) in player.wheels.iter().zip(&self.seen) {

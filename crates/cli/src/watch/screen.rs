@@ -216,12 +216,10 @@ impl<'a> Panel<'a> {
 
     /// How long the time is that a bucket of `level` spans.
     fn span(&self, level: usize) -> String {
-        const UNITS: [(&str, f64); 5] =
-            [("d", 864e11), ("h", 36e11), ("min", 6e10), ("s", 1e9), ("ms", 1e6)];
         let ticks = (self.wheel.mode().buckets() as f64).powi(level as i32);
         let nanoseconds = ticks * self.tick.length().as_nanos() as f64;
-        let of_unit = |&(_, unit): &(&str, f64)| 1.0 <= nanoseconds / unit;
-        let (name, unit) = UNITS.into_iter().find(of_unit).unwrap_or(("us", 1e3));
+        let mut units = units::UNITS.into_iter();
+        let (name, unit) = units.find(|(_, unit)| *unit <= nanoseconds).unwrap_or(("ns", 1.0));
         match (nanoseconds / unit).round() {
             number if number < 1000.0 => format!("{number} {name}"),
             _ => format!(">999 {name}"),
@@ -576,6 +574,12 @@ mod tests {
     }
 
     #[test]
+    fn operations_at_one_instant_begin_at_a_second_in_a_second() {
+        let watch = watch(vec![(7, 1, 3), (7, 2, 60_000)]);
+        assert_eq!(watch.nanoseconds_a_second(), 1e9);
+    }
+
+    #[test]
     fn the_end_of_the_trace_is_said() {
         let mut watch = watch(vec![(0, 1, 3), (2, 2, 5)]);
         for _ in 0..5 {
@@ -653,6 +657,15 @@ mod tests {
         assert!(watch.told.ends_with("The recording is over."), "{}", watch.told);
         assert!(!drawn(&mut watch, 80, 24)[0].contains("news"));
         assert_eq!(watch.player.now(), 21, "time goes on to the end");
+
+        // The end of packed lines is their own, and not that of the bytes in the file.
+        let packed = std::fs::File::create(file.path()).unwrap();
+        let mut packed = flate2::write::GzEncoder::new(packed, flate2::Compression::fast());
+        write!(packed, "{}\n0,begin,,\n7,schedule,1,5\n21,end,,\n", Trace::HEADER).unwrap();
+        packed.finish().unwrap();
+        let mut watch = Watch::follow("a program", file.path(), modes, tick());
+        watch.play();
+        until(&mut watch, |watch| watch.pace == Pace::Over).unwrap();
 
         std::fs::write(file.path(), format!("{}\n0,wait,1,2\n", Trace::HEADER)).unwrap();
         let mut watch = Watch::follow("a program", file.path(), modes, tick());

@@ -56,11 +56,8 @@ fn places(place: u32, player: &Player) -> String {
         Some((_, bucket, 0)) if wheel.mode().is_hashed() => {
             format!("bucket {bucket} of {}, for this round", wheel.mode())
         }
-        Some((_, bucket, 1)) if wheel.mode().is_hashed() => {
-            format!("bucket {bucket} of {}, after 1 round", wheel.mode())
-        }
         Some((_, bucket, rounds)) if wheel.mode().is_hashed() => {
-            format!("bucket {bucket} of {}, after {} rounds", wheel.mode(), HumanCount(rounds))
+            format!("bucket {bucket} of {}, after {}", wheel.mode(), units::count(rounds, "round"))
         }
         Some((level, bucket, _)) => {
             format!("bucket {bucket} of level {level} of {}", wheel.mode())

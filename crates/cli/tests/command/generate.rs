@@ -149,7 +149,12 @@ fn more_than_fits_anywhere_streams_to_a_reader_who_has_had_enough() {
 #[test]
 fn an_interrupt_leaves_nothing_behind() {
     let folder = TempDir::new().unwrap();
-    for name in ["trace.csv", "trace.csv.gz"] {
+    for (name, signal) in [
+        ("trace.csv", "-INT"),
+        ("trace.csv.gz", "-INT"),
+        ("trace.csv", "-TERM"),
+        ("trace.csv", "-HUP"),
+    ] {
         let file = folder.path().join(name);
         let arguments = ["short", "--operations", "1000000000000", "-o", file.to_str().unwrap()];
         let mut child = command(&arguments).stderr(Stdio::piped()).spawn().unwrap();
@@ -159,10 +164,39 @@ fn an_interrupt_leaves_nothing_behind() {
             std::thread::yield_now();
         }
         let pid = child.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-        assert_eq!(child.wait().unwrap().code(), Some(130));
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{signal}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
+}
+
+/// As under `nohup`.
+#[cfg(unix)]
+#[test]
+fn a_signal_that_is_ignored_stays_so() {
+    let line = "trap '' HUP; exec \"$0\" generate short --operations 1e15";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", line, env!("CARGO_BIN_EXE_tickwheel")]).stdout(Stdio::piped());
+    let mut child = shell.spawn().unwrap();
+    let mut start = [0; 1000];
+    child.stdout.as_mut().unwrap().read_exact(&mut start).unwrap();
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// As a file that is read may have.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_name_that_is_no_text_is_written_to() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join(std::ffi::OsStr::from_bytes(b"trace-\xff.csv"));
+    let done = command(&["short", "--operations", "3", "-o"]).arg(&file).output().unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    assert_eq!(fs::read_to_string(file).unwrap().lines().count(), 4);
 }
 
 #[test]

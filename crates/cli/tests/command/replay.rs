@@ -623,6 +623,17 @@ fn a_mode_of_another_size_is_said() {
     let said = "tickwheel: hashed:500 is run as hashed:512: the buckets are a power of two\n";
     assert_eq!(text(&output.stderr), said);
     assert!(text(&output.stdout).contains("hashed:512"));
+    // Not before the arguments are known to be right.
+    let output = replay(&["-", "--mode", "hashed:500", "--limit-slower", "0"]);
+    assert!(text(&output.stderr).starts_with("error: "), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_mode_that_is_given_twice_is_run_once() {
+    let modes = ["--mode", "hashed:64", "--mode", "hierarchical:64", "--mode", "hashed:64"];
+    let output = replay_input(generated(100).as_bytes(), &[&["-", "--json"][..], &modes].concat());
+    let modes: Vec<_> = json(&output).iter().map(|figures| figures["mode"].clone()).collect();
+    assert_eq!(modes, ["hashed:64", "hierarchical:64"]);
 }
 
 #[test]
@@ -642,8 +653,9 @@ fn json_is_one_object_a_mode() {
 #[test]
 fn few_operations_get_no_verdict() {
     let output = replay_input(generated(10).as_bytes(), &["-"]);
-    let verdict = "Cannot tell: the trace has only 10 operations. Record at least 1000, and better a \
-                   million. Take the default, hierarchical:64 at a tick of 1 ms until then.";
+    let verdict = "Cannot tell: the trace has only 10 operations. Record at least 1,000, and better a \
+                   million. Take the default until then. The default is hierarchical:64 at a tick of \
+                   1 ms.";
     assert!(text(&output.stdout).contains(verdict), "{}", text(&output.stdout));
 }
 
@@ -682,7 +694,7 @@ fn an_interrupt_leaves_nothing_behind() {
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
     drop(input);
-    assert_eq!(output.status.code(), Some(130));
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
     assert!(output.stdout.is_empty());
     assert!(names_in(&folder).is_empty());
 }

@@ -19,7 +19,7 @@ fn the_page_has_the_figures_of_the_trace() {
         "min 4 s, p50 3 d, p90 4.17 d, p99 5 d, max 375 d",
         "<th scope=\"row\">cancelled</th><td>50,448</td><td>97.1 %</td>",
         "<th scope=\"row\">fired</th><td>1,511</td><td>2.9 %</td>",
-        "Of 51,959 timeouts. None of them was moved.",
+        "Of 51,959 timeouts. None was moved.",
         "<code>Timer::builder()",
     ] {
         assert!(page.contains(said), "{said} is absent from {page}");
@@ -190,6 +190,10 @@ fn wrong_input_leaves_no_page() {
         (&["trace.csv", "-o", "-"], "expected the name of a file"),
         (&["trace.csv", "-o", ""], "expected the name of a file"),
         (&["nowhere.csv", "-o", output.to_str().unwrap()], "no such file"),
+        (
+            &["t.csv", "-o", "r.html", "--mode", "hashed:8", "--mode", "hashed:64"],
+            "found two modes of a kind, expected one hierarchical and one hashed mode",
+        ),
     ] {
         let done = report(arguments);
         assert_eq!(done.status.code(), Some(2), "{arguments:?}");

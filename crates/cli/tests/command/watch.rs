@@ -208,6 +208,20 @@ mod terminal {
         assert_eq!(std::fs::read_to_string(said).unwrap(), "");
     }
 
+    /// The command behind it in a pipe shows its own.
+    #[test]
+    fn generate_shows_no_progress_into_a_pipe() {
+        let Some(mut terminal) = Terminal::open("generate") else { return };
+        let reader = "(read line; echo read; sleep 2)";
+        terminal.run(&format!("{COMMAND} generate bursts --operations 1e15 | {reader}"));
+        terminal.wait_for("read");
+        thread::sleep(Duration::from_secs(1));
+        let screen = terminal.tmux(&["capture-pane", "-p"]);
+        assert!(!screen.contains("operations ("), "{screen}");
+        let screen = terminal.wait_for_exit(0);
+        assert!(!screen.contains("operations ("), "{screen}");
+    }
+
     #[test]
     fn without_a_terminal_there_is_an_error() {
         let output = Command::new(COMMAND).args(["watch", "--demo"]).output().unwrap();
