@@ -3,15 +3,20 @@
 #![cfg(all(feature = "record", not(loom)))]
 
 use allocation_counter::measure;
+use fastrand::Rng;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, ErrorKind, Write};
 use std::ops::ControlFlow;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Condvar, Mutex, mpsc};
-use std::task::{Context, Waker};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Barrier, Condvar, Mutex, mpsc};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
-use tickwheel::{ManualClock, MissedTick, Mode, Next, Recorder, Status, Timer, Wheel};
+use tickwheel::{
+    DelayQueue, ManualClock, MissedTick, Mode, Next, Recorder, Run, Sleep, Status, Timeout, Timer,
+    Wheel,
+};
 
 /// A disk in memory, which a test can stop and break.
 #[derive(Clone, Default)]
@@ -180,7 +185,7 @@ fn a_timeout_that_is_moved_or_cancelled_behind_a_task_has_its_own_key() {
     let behind = Arc::new(Mutex::new(Vec::new()));
     let (others, handle) = (Arc::clone(&behind), timer.clone());
     let task = move || {
-        let others: Vec<tickwheel::Timeout> = std::mem::take(&mut *others.lock().unwrap());
+        let others: Vec<Timeout> = std::mem::take(&mut *others.lock().unwrap());
         // New timeouts take the places of the due ones.
         (0..4).for_each(|_| _ = handle.schedule(ms(1_000), || {}).unwrap());
         assert!(others[0].cancel() && others[1].reschedule(ms(5)));
@@ -199,70 +204,380 @@ fn a_timeout_that_is_moved_or_cancelled_behind_a_task_has_its_own_key() {
     assert_eq!(after[4..], ["10,cancel,1,", "10,reschedule,2,5"]);
 }
 
-/// A thread schedules, another cancels and moves, and due timeouts wait behind slow tasks.
+/// Threads schedule, wait and repeat, each in a shard of its own, another thread cancels and moves,
+/// and due timeouts wait behind slow tasks.
 #[test]
 fn under_load_each_recorded_timeout_has_the_end_that_its_handle_tells() {
-    let disk = Disk::default();
-    let timer = Timer::builder().shards(1).record(disk.file()).build().expect("in range");
-    let (sender, receiver) = mpsc::channel::<tickwheel::Timeout>();
-    let cancels = thread::spawn(move || {
-        let mut all = Vec::new();
-        for (number, timeout) in receiver.into_iter().enumerate() {
-            all.push(timeout);
-            let other = &all[(number * 7_919) % all.len()];
-            match number % 4 {
-                0 => drop(other.reschedule(ms(1))),
-                1 | 2 => {
-                    let late = &all[all.len() - 1 - number % 100 % all.len()];
-                    late.cancel();
-                }
-                _ => {}
-            }
+    for mode in [Mode::hierarchical(), Mode::hashed(512).expect("in range")] {
+        let disk = Disk::default();
+        let builder = Timer::builder().mode(mode).shards(SHARDS).record(disk.file());
+        let loaded = Arc::new(Loaded::new(builder.build().expect("in range")));
+        loaded.run();
+        loaded.timer.stop().unwrap();
+        assert_eq!(loaded.timer.recorded().unwrap().missing, 0);
+        let ends = loaded.ends(&disk.text());
+        println!("{mode}: {ends:?}, {:?} behind a task", loaded.cancelled_behind);
+        let kinds = ["schedule", "schedule_within", "sleep", "queue", "repeating"];
+        for end in kinds.into_iter().flat_map(|kind| [(kind, "cancelled"), (kind, "fired")]) {
+            assert!(ends.contains_key(&end), "{end:?}");
         }
-        all
-    });
-    let slow = || {
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_micros(30) {}
-    };
-    for number in 0..20_000 {
-        let delay = Duration::from_micros(number * 37 % 3_000);
-        sender.send(timer.schedule(delay, slow).unwrap()).unwrap();
-        if number % 50 == 0 {
-            thread::sleep(ms(1));
-        }
+        assert!(ends.contains_key(&("schedule", "moved")), "one was moved");
+        assert!(ends.contains_key(&("repeating", "stopped")), "one was left");
     }
-    drop(sender);
-    let timeouts = cancels.join().unwrap();
-    wait_until(|| timer.pending() == 0);
-    timer.stop().unwrap();
-    assert_eq!(timer.recorded().unwrap().missing, 0);
+}
 
-    // Timeouts are scheduled in one order, in one shard.
-    let (mut cancelled, mut current) = (Vec::new(), std::collections::HashMap::new());
-    let text = disk.text();
-    for line in text.lines().skip(2) {
-        let columns: Vec<_> = line.split(',').collect();
-        match columns[1] {
-            "schedule" => {
-                current.insert(columns[2], cancelled.len());
-                cancelled.push(false);
-            }
-            "reschedule" => assert!(!cancelled[current[columns[2]]]),
-            "cancel" => {
-                let session = &mut cancelled[current[columns[2]]];
-                assert!(!std::mem::replace(session, true), "cancelled once");
-            }
-            _ => {}
+/// A timer under load, and what was scheduled in each of its shards.
+struct Loaded {
+    timer: Timer,
+    /// In the order of the trace.
+    made: [Mutex<Vec<Made>>; SHARDS],
+    /// The delay of each of these, which is long, tells the runs of one from those of others.
+    repeating: [Mutex<Vec<Arc<Repeats>>>; SHARDS],
+    /// How many were cancelled by the task that they stood behind.
+    cancelled_behind: AtomicUsize,
+}
+
+/// What has one `schedule` in the trace, of a kind, and what tells its end.
+#[derive(Clone)]
+enum Made {
+    /// The handle, and how often it was moved.
+    Timeout(&'static str, Arc<(Timeout, AtomicUsize)>),
+    Future(&'static str, Arc<Woken>),
+}
+
+struct Repeats {
+    timeout: Timeout,
+    runs: Arc<AtomicUsize>,
+}
+
+/// The waker of a future: a wait that did not wake it was cancelled.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+enum Waits {
+    Sleep(Sleep),
+    Queue(Box<DelayQueue<u64>>),
+}
+
+impl Waits {
+    fn is_pending(&mut self, woken: &Arc<Woken>) -> bool {
+        let waker = Waker::from(Arc::clone(woken));
+        let mut context = Context::from_waker(&waker);
+        match self {
+            Self::Sleep(sleep) => pin!(sleep).poll(&mut context).is_pending(),
+            Self::Queue(queue) => queue.poll_expired(&mut context).is_pending(),
         }
     }
-    assert_eq!(cancelled.len(), timeouts.len());
-    let is_cancelled = |timeout: &tickwheel::Timeout| timeout.status() == Status::Cancelled;
-    let told: Vec<_> = timeouts.iter().map(is_cancelled).collect();
-    assert!(told.contains(&true) && told.contains(&false));
-    let wrong = cancelled.iter().zip(&told).filter(|(written, told)| written != told).count();
-    println!("{wrong} of {} timeouts have another end in the trace", told.len());
-    assert_eq!(cancelled, told);
+}
+
+/// What the trace has of one timeout, from one `schedule` to the next under that key.
+#[derive(Default)]
+struct Session {
+    moves: usize,
+    is_cancelled: bool,
+}
+
+fn slow() {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_micros(30) {}
+}
+
+impl Loaded {
+    fn new(timer: Timer) -> Self {
+        let (made, repeating, cancelled_behind) = Default::default();
+        Self { timer, made, repeating, cancelled_behind }
+    }
+
+    fn run(self: &Arc<Self>) {
+        let (start, is_over) = (Barrier::new(SHARDS + 1), AtomicBool::new(false));
+        thread::scope(|scope| {
+            let own = self.enter();
+            let (mut taken, mut working) = ([false; SHARDS], Vec::new());
+            while taken.contains(&false) {
+                let ((tell, told), (answer, answers)) = (mpsc::channel(), mpsc::channel());
+                let start = &start;
+                let thread = scope.spawn(move || {
+                    let shard = self.enter();
+                    tell.send(shard).unwrap();
+                    if answers.recv().unwrap() {
+                        start.wait();
+                        self.work(shard);
+                    }
+                });
+                let is_taken = &mut taken[told.recv().unwrap()];
+                answer.send(!*is_taken).unwrap();
+                working.push(thread);
+                *is_taken = true;
+            }
+            // Alone, so that the worker has all of the row at once.
+            self.row(own);
+            wait_until(|| self.cancelled_behind.load(SeqCst) == 1);
+            start.wait();
+            let disturbs = scope.spawn(|| self.disturb(&is_over));
+            working.into_iter().for_each(|thread| thread.join().unwrap());
+            is_over.store(true, SeqCst);
+            disturbs.join().unwrap();
+            self.each_end(own);
+        });
+    }
+
+    /// Returns the shard of this thread. No other thread schedules meanwhile.
+    fn enter(&self) -> usize {
+        let entries = || {
+            let shards = self.timer.stats().shards.into_iter();
+            shards.map(|shard| shard.timeouts_per_level.iter().sum::<usize>()).collect::<Vec<_>>()
+        };
+        let before = entries();
+        let timeout = self.timer.schedule(LONG, || {}).unwrap();
+        let after = entries();
+        let shard = (0..SHARDS).find(|&shard| before[shard] != after[shard]).unwrap();
+        let made = Made::Timeout("schedule", Arc::new((timeout, AtomicUsize::new(0))));
+        self.made[shard].lock().unwrap().push(made);
+        shard
+    }
+
+    /// Schedules and waits, as the thread of a shard.
+    fn work(self: &Arc<Self>, shard: usize) {
+        let mut waiting = Vec::new();
+        for number in 0..3_000 {
+            let delay = Duration::from_micros(number * 37 % 3_000);
+            match number % 100 {
+                3 => drop(self.repeat(shard)),
+                10 | 60 => self.row(shard),
+                _ if number % 5 == 0 => waiting.push(self.wait(shard, number % 2 == 0, delay)),
+                _ if number % 5 == 1 => _ = self.within(shard, delay),
+                _ => _ = self.schedule(shard, delay),
+            }
+            if waiting.len() > 100 {
+                let (mut waits, _) = waiting.swap_remove(number as usize % 100);
+                if let Waits::Sleep(sleep) = &mut waits {
+                    sleep.reset(delay / 2);
+                }
+            }
+            if number % 10 == 0 {
+                let repeating = self.repeating[shard].lock().unwrap().clone();
+                repeating.iter().for_each(|repeats| self.bring(repeats));
+            }
+            if number % 50 == 0 {
+                thread::sleep(ms(1));
+            }
+        }
+    }
+
+    fn once(
+        &self,
+        (shard, kind): (usize, &'static str),
+        schedule: impl FnOnce(&Timer) -> Timeout,
+    ) -> Arc<(Timeout, AtomicUsize)> {
+        let mut made = self.made[shard].lock().unwrap();
+        let timeout = Arc::new((schedule(&self.timer), AtomicUsize::new(0)));
+        made.push(Made::Timeout(kind, Arc::clone(&timeout)));
+        timeout
+    }
+
+    fn schedule(&self, shard: usize, delay: Duration) -> Arc<(Timeout, AtomicUsize)> {
+        self.once((shard, "schedule"), |timer| timer.schedule(delay, slow).unwrap())
+    }
+
+    fn within(&self, shard: usize, delay: Duration) -> Arc<(Timeout, AtomicUsize)> {
+        let delays = delay..=delay + ms(3);
+        self.once((shard, "schedule_within"), |timer| timer.schedule_within(delays, slow).unwrap())
+    }
+
+    fn wait(&self, shard: usize, sleeps: bool, delay: Duration) -> (Waits, Arc<Woken>) {
+        let (kind, mut waits) = if sleeps {
+            ("sleep", Waits::Sleep(self.timer.sleep(delay)))
+        } else {
+            let mut queue = DelayQueue::with_timer(&self.timer);
+            queue.insert(1, delay);
+            ("queue", Waits::Queue(Box::new(queue)))
+        };
+        let woken = Arc::default();
+        let mut made = self.made[shard].lock().unwrap();
+        if !waits.is_pending(&woken) {
+            // Its time has come before this thread, which had lost its core.
+            drop(made);
+            return self.wait(shard, sleeps, 2 * (delay + ms(1)));
+        }
+        made.push(Made::Future(kind, Arc::clone(&woken)));
+        (waits, woken)
+    }
+
+    fn repeat(&self, shard: usize) -> Arc<Repeats> {
+        let mut repeating = self.repeating[shard].lock().unwrap();
+        let after = LONGER + LONG * repeating.len() as u32;
+        let runs = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&runs);
+        let task = move |run: &Run| {
+            count.fetch_add(1, SeqCst);
+            slow();
+            if run.count() == 4 { Next::Stop } else { Next::After(after) }
+        };
+        let timeout = self.timer.schedule_with(after, task).unwrap();
+        let repeats = Arc::new(Repeats { timeout, runs });
+        repeating.push(Arc::clone(&repeats));
+        repeats
+    }
+
+    /// Moves the next run to soon, unless it is soon: then the task may run, and its next run would
+    /// begin with a short delay.
+    fn bring(&self, repeats: &Repeats) {
+        if Some(self.timer.now() + LONG) < repeats.timeout.deadline() {
+            repeats.timeout.reschedule(ms(1));
+        }
+    }
+
+    /// Schedules a task, and behind it three timeouts, of which the task cancels one and moves one
+    /// when new ones have taken their places.
+    fn row(self: &Arc<Self>, shard: usize) {
+        let ((tell, told), at) = (mpsc::channel(), self.timer.now() + ms(2));
+        let this = Arc::clone(self);
+        let first = move || {
+            let [one, other, _]: [Arc<(Timeout, AtomicUsize)>; 3] = told.recv().unwrap();
+            (0..4).for_each(|_| _ = this.schedule(shard, ms(1)));
+            if one.0.cancel() {
+                this.cancelled_behind.fetch_add(1, SeqCst);
+            }
+            other.1.fetch_add(usize::from(other.0.reschedule(ms(1))), SeqCst);
+        };
+        let kind = (shard, "schedule");
+        self.once(kind, |timer| timer.schedule_at(at, first).unwrap());
+        let behind = || self.once(kind, |timer| timer.schedule_at(at, slow).unwrap());
+        // The first may have been cancelled by now.
+        _ = tell.send([(); 3].map(|()| behind()));
+    }
+
+    /// Cancels and moves what was scheduled last.
+    fn disturb(&self, is_over: &AtomicBool) {
+        let mut rng = Rng::with_seed(1);
+        while !is_over.load(SeqCst) {
+            let shard = rng.usize(..SHARDS);
+            let made = self.made[shard].lock().unwrap();
+            let late = made[made.len() - 1 - rng.usize(..made.len().min(100))].clone();
+            drop(made);
+            match (late, rng.u8(..3)) {
+                (Made::Timeout(_, late), 0) => {
+                    late.1.fetch_add(usize::from(late.0.reschedule(ms(1))), SeqCst);
+                }
+                (Made::Timeout(_, late), _) => _ = late.0.cancel(),
+                (Made::Future(..), _) => {}
+            }
+            let repeating = self.repeating[shard].lock().unwrap().clone();
+            if let Some(repeats) = repeating.get(rng.usize(..1_000)) {
+                repeats.timeout.cancel();
+            }
+            thread::sleep(Duration::from_micros(50));
+        }
+    }
+
+    /// Makes each kind end in each way, however busy the machine was.
+    fn each_end(&self, shard: usize) {
+        for delay in [ms(1), LONG] {
+            let timeouts = [self.schedule(shard, delay), self.within(shard, delay)];
+            let waiting = [true, false].map(|sleeps| self.wait(shard, sleeps, delay));
+            let repeats = self.repeat(shard);
+            if delay == LONG {
+                timeouts[0].1.fetch_add(usize::from(timeouts[0].0.reschedule(2 * LONG)), SeqCst);
+                assert!(timeouts.iter().all(|timeout| timeout.0.cancel()));
+                assert!(repeats.timeout.cancel());
+                continue;
+            }
+            wait_until(|| timeouts.iter().all(|timeout| timeout.0.status() == Status::Fired));
+            wait_until(|| waiting.iter().all(|(_, woken)| woken.0.load(SeqCst)));
+            wait_until(|| {
+                self.bring(&repeats);
+                repeats.timeout.status() == Status::Fired
+            });
+        }
+        drop(self.repeat(shard));
+    }
+
+    /// Returns how many of each kind ended in which way. Panics if the trace has another end.
+    fn ends(&self, text: &str) -> BTreeMap<(&'static str, &'static str), usize> {
+        let mut sessions: [Vec<Session>; SHARDS] = Default::default();
+        let mut runs: [BTreeMap<u64, Vec<Session>>; SHARDS] = Default::default();
+        let mut current = HashMap::new();
+        for line in text.lines().skip(2) {
+            let columns: Vec<_> = line.split(',').collect();
+            let Ok(key) = columns[2].parse::<usize>() else { continue };
+            let shard = key % SHARDS;
+            if columns[1] == "schedule" {
+                let repeating = columns[3].parse::<u64>().unwrap() + millis(LONG) / 2;
+                let number = repeating.checked_sub(millis(LONGER)).map(|over| over / millis(LONG));
+                let list = match number {
+                    Some(number) => runs[shard].entry(number).or_default(),
+                    None => &mut sessions[shard],
+                };
+                current.insert(key, (number, list.len()));
+                list.push(Session::default());
+                continue;
+            }
+            let (number, index) = current[&key];
+            let session = match number {
+                Some(number) => &mut runs[shard].get_mut(&number).unwrap()[index],
+                None => &mut sessions[shard][index],
+            };
+            assert!(!session.is_cancelled, "it is over: {line}");
+            match columns[1] {
+                "reschedule" => session.moves += 1,
+                "cancel" => session.is_cancelled = true,
+                _ => unreachable!("{line}"),
+            }
+        }
+        let mut ends = BTreeMap::new();
+        let mut count = |kind: &'static str, end| *ends.entry((kind, end)).or_default() += 1;
+        for (made, sessions) in self.made.iter().zip(&sessions) {
+            let made = made.lock().unwrap();
+            assert_eq!(made.len(), sessions.len());
+            for (at, (made, session)) in made.iter().zip(sessions).enumerate() {
+                let (&kind, is_cancelled) = match made {
+                    Made::Timeout(kind, timeout) => {
+                        let moves = timeout.1.load(SeqCst);
+                        assert_eq!(session.moves, moves, "moves of {kind} {at}");
+                        if moves > 0 {
+                            count(kind, "moved");
+                        }
+                        (kind, timeout.0.status() == Status::Cancelled)
+                    }
+                    Made::Future(kind, woken) => (kind, !woken.0.load(SeqCst)),
+                };
+                assert_eq!(session.is_cancelled, is_cancelled, "the end of {kind} {at}");
+                count(kind, if is_cancelled { "cancelled" } else { "fired" });
+            }
+        }
+        for (repeating, runs) in self.repeating.iter().zip(&runs) {
+            let repeating = repeating.lock().unwrap();
+            assert_eq!(repeating.len(), runs.len());
+            for (repeats, sessions) in repeating.iter().zip(runs.values()) {
+                let (last, others) = sessions.split_last().unwrap();
+                assert!(others.iter().all(|session| !session.is_cancelled), "it ran");
+                let waited = sessions.len() - repeats.runs.load(SeqCst);
+                let status = repeats.timeout.status();
+                // One that is cancelled while it runs waits no more.
+                let expected = match (status, waited) {
+                    (Status::Fired, 0) => "fired",
+                    (Status::Stopped, 1) => "stopped",
+                    (Status::Stopped, 0) => "stopped as it ran",
+                    (Status::Cancelled, 0) => "cancelled as it ran",
+                    (Status::Cancelled, 1) => "cancelled",
+                    ends => panic!("a repeating one: {ends:?}"),
+                };
+                assert_eq!(last.is_cancelled, expected == "cancelled", "{expected}");
+                count("repeating", expected);
+            }
+        }
+        ends
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    duration.as_millis() as u64
 }
 
 /// Fails at once, and panics when it is dropped.
@@ -417,7 +732,7 @@ fn on_the_system_s_clock_times_do_not_decrease() {
             });
         }
         let mut runs = 0;
-        let task = move |_: &tickwheel::Run| {
+        let task = move |_: &Run| {
             runs += 1;
             sender.send(()).unwrap();
             if runs == 20 { Next::Stop } else { Next::After(ms(1)) }
@@ -439,3 +754,8 @@ fn on_the_system_s_clock_times_do_not_decrease() {
 }
 
 const HEADER: &str = "time_ms,op,key,delay_ms\n0,begin,,\n";
+/// The shards of a timer under load.
+const SHARDS: usize = 3;
+/// A delay that is not over while a test runs, and the shortest of one that repeats.
+const LONG: Duration = Duration::from_secs(600);
+const LONGER: Duration = Duration::from_secs(3_600);

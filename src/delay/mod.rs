@@ -573,6 +573,10 @@ impl<S> Unpin for Delayed<S> {}
 
 /// Ends where there is nothing to wait for, and after an error. Goes on when there are values
 /// again.
+///
+/// A wait stays when a `select!` drops the future of the stream's `next`, until its time has come or
+/// another poll is ready: the timer has its waker, and counts it. [`next`](Self::next) of this type
+/// leaves nothing behind.
 #[cfg(feature = "stream")]
 impl<S: Source> futures_core::Stream for Delayed<S> {
     type Item = Result<DueFrom<S>, ScheduleErrorKind>;

@@ -174,6 +174,9 @@ impl Waits for Interval {
 }
 
 /// Ticks without end, but for one None after each error.
+///
+/// A wait stays when a `select!` drops the future of the stream's `next`, until its time has come or
+/// another poll is ready. [`tick`](Self::tick) leaves nothing behind.
 #[cfg(feature = "stream")]
 impl futures_core::Stream for Interval {
     type Item = Result<Instant, ScheduleErrorKind>;

@@ -211,6 +211,17 @@ fn the_longest_period_ticks_once(mode: Mode) {
 /// Each tick is late, because the work after it takes longer than a period. A task beside it on the
 /// same thread has a turn after every few ticks.
 fn always_late_it_gives_way_to_others(mode: Mode) {
+    assert_gives_way(mode, async |interval| interval.tick().await);
+    #[cfg(feature = "stream")]
+    assert_gives_way(mode, async |interval| {
+        futures::StreamExt::next(interval).await.expect("it has no end")
+    });
+}
+
+fn assert_gives_way(
+    mode: Mode,
+    next: impl AsyncFn(&mut Interval) -> Result<std::time::Instant, ScheduleErrorKind>,
+) {
     const TICKS: u32 = 1_000;
     let manual = Manual::new(mode);
     let mut pool = futures::executor::LocalPool::new();
@@ -225,7 +236,7 @@ fn always_late_it_gives_way_to_others(mode: Mode) {
     pool.run_until(async {
         let mut interval = manual.timer.interval(ms(3));
         for number in 0..TICKS {
-            let tick = interval.tick().await;
+            let tick = next(&mut interval).await;
             assert_eq!(tick, Ok(manual.at(0) + ms(3) * number));
             manual.clock.jump(Duration::from_micros(4_500));
         }
