@@ -2,15 +2,16 @@
 //!
 //! [`study`](mod@study) runs a recorded workload through timing wheels of several configurations,
 //! and says which one suits it. [`generate`] makes such workloads. [`report`](mod@report) puts all
-//! that into a page. `watch` shows wheels as they turn.
+//! that into a page.
 //!
 //! # Features
 //!
-//! - `watch`: the command `tickwheel watch`.
 //! - `png`: draws pictures as PNG as well as SVG. The renderer and its fonts take longer to build
 //!   than everything else, so the default build is without them.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[doc(hidden)]
+pub mod asked;
 mod bars;
 mod chart;
 pub mod generate;
@@ -20,7 +21,7 @@ pub mod study;
 mod table;
 pub mod tick;
 pub mod trace;
-mod turning;
-mod units;
-#[cfg(feature = "watch")]
-pub mod watch;
+#[doc(hidden)]
+pub mod turning;
+#[doc(hidden)]
+pub mod units;

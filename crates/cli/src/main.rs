@@ -4,8 +4,9 @@ mod command;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{self, ExitCode};
 use tickwheel_cli::trace::TraceError;
 
 /// Timing wheels, hierarchical and hashed.
@@ -26,12 +27,13 @@ enum Command {
 
     Report(command::report::Report),
 
-    #[cfg(feature = "watch")]
-    Watch(command::watch::Arguments),
-
-    /// Shows wheels as they turn. Needs a command that was built with the feature `watch`.
-    #[cfg(not(feature = "watch"))]
-    Watch(Absent),
+    /// Shows wheels as they turn, in the terminal. Runs the command of the package
+    /// `tickwheel-watch`.
+    #[command(disable_help_flag = true)]
+    Watch {
+        #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
 
     /// Prints a script that completes the command's arguments in a shell.
     #[command(after_help = COMPLETIONS_HELP)]
@@ -46,26 +48,6 @@ enum Command {
         #[arg(value_name = "FOLDER")]
         folder: PathBuf,
     },
-}
-
-/// A command that needs a feature, with whatever arguments it gets.
-#[cfg(not(feature = "watch"))]
-#[derive(clap::Args)]
-struct Absent {
-    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    arguments: Vec<std::ffi::OsString>,
-}
-
-#[cfg(not(feature = "watch"))]
-impl Absent {
-    fn run(&self, feature: &str) -> Result<(), Failure> {
-        let given = self.arguments.iter().map(|argument| argument.to_string_lossy());
-        let given = given.fold(feature.to_string(), |given, argument| given + " " + &argument);
-        Err(Failure::Input(format!(
-            "found `{given}`, but this command was built without the feature `{feature}`: \
-             `cargo install tickwheel-cli --features {feature}` installs one with it"
-        )))
-    }
 }
 
 /// Why the command ends early; what it says, and its exit code.
@@ -84,10 +66,7 @@ fn main() -> ExitCode {
         Command::Choose(arguments) => arguments.run(),
         Command::Generate(arguments) => arguments.run(),
         Command::Report(arguments) => arguments.run(),
-        #[cfg(feature = "watch")]
-        Command::Watch(arguments) => arguments.run(),
-        #[cfg(not(feature = "watch"))]
-        Command::Watch(absent) => absent.run("watch"),
+        Command::Watch { arguments } => Err(watch(&arguments)),
         Command::Completions { shell } => print_completions(shell),
         Command::Man { folder } => write_man_pages(&folder),
     };
@@ -99,6 +78,24 @@ fn main() -> ExitCode {
     };
     command::say(message);
     ExitCode::from(code)
+}
+
+/// Becomes the command `tickwheel-watch`, which is beside this one or where the shell finds it.
+fn watch(arguments: &[OsString]) -> Failure {
+    let name = format!("tickwheel-watch{}", std::env::consts::EXE_SUFFIX);
+    let beside = std::env::current_exe().map(|own| own.with_file_name(&name));
+    let found = beside.ok().filter(|file| file.is_file()).unwrap_or_else(|| name.into());
+    let mut command = process::Command::new(found);
+    command.args(arguments);
+    #[cfg(unix)]
+    let error = std::os::unix::process::CommandExt::exec(&mut command);
+    #[cfg(not(unix))]
+    let error = match command.status() {
+        Ok(status) => process::exit(status.code().unwrap_or(1)),
+        Err(error) => error,
+    };
+    let installed = "`cargo install tickwheel-watch` installs it";
+    Failure::Input(format!("cannot run `tickwheel-watch`: {error}: {installed}"))
 }
 
 fn print_completions(shell: Shell) -> Result<(), Failure> {

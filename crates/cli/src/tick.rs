@@ -45,12 +45,16 @@ impl Tick {
     }
 
     /// The first tick that does not begin before `ms`; saturates to [`NEVER`].
-    pub(crate) fn deadline(self, ms: u64) -> u64 {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn deadline(self, ms: u64) -> u64 {
         self.ticks.deadline(Duration::from_millis(ms))
     }
 
     /// The tick that `ms` falls in; saturates before [`NEVER`].
-    pub(crate) fn present(self, ms: u64) -> u64 {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn present(self, ms: u64) -> u64 {
         self.ticks.now(Duration::from_millis(ms))
     }
 }
@@ -86,7 +90,8 @@ impl Serialize for Tick {
 }
 
 /// The deadline that is not reached: what is beyond all ticks saturates to it.
-pub(crate) const NEVER: u64 = u64::MAX;
+#[doc(hidden)]
+pub const NEVER: u64 = u64::MAX;
 
 const SHORTEST: Duration = Duration::from_micros(1);
 const LONGEST: Duration = Duration::from_secs(3600);

@@ -113,7 +113,8 @@ impl Trace {
 
     /// Opens the file at `path`, and reads it through what `wrap` makes of it, up to the end that a
     /// recorder writes.
-    pub(crate) fn follow<R: Read + 'static>(
+    #[doc(hidden)]
+    pub fn follow<R: Read + 'static>(
         path: &Path,
         wrap: impl FnOnce(File) -> io::Result<R>,
     ) -> Result<Self, TraceError> {

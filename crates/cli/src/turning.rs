@@ -2,36 +2,44 @@
 
 use crate::study::{Call, Kind};
 use std::collections::HashMap;
-use tickwheel::{Key, Mode, Wheel};
+use tickwheel::{Key, Mode, Wheel, WheelStats};
 
-pub(crate) struct Turning {
+#[derive(Debug)]
+pub struct Turning {
     /// Each value is its place in the plan.
-    pub(crate) wheel: Wheel<u32>,
+    pub wheel: Wheel<u32>,
     /// By place.
-    pub(crate) keys: HashMap<u32, Key>,
-    pub(crate) fired: u64,
+    pub keys: HashMap<u32, Key>,
+    pub fired: u64,
+}
+
+/// What a wheel held and had done at some moment.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub stats: WheelStats,
+    pub fired: u64,
 }
 
 /// Where the timeouts of a wheel are.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Picture {
+pub struct Picture {
     /// By level and bucket, as far up as anything waits: the occupied buckets. A hashed wheel has
     /// one level.
-    pub(crate) levels: Vec<HashMap<usize, u32>>,
+    pub levels: Vec<HashMap<usize, u32>>,
     /// The timeouts that are in no bucket: sorted, to be handed out next.
-    pub(crate) sorted: u32,
+    pub sorted: u32,
     /// The timeouts in buckets by the rounds that they wait: none, below 8, below 64, and so on.
     /// Empty for a hierarchical wheel.
-    pub(crate) rounds: Vec<u32>,
+    pub rounds: Vec<u32>,
 }
 
 impl Turning {
-    pub(crate) fn new(mode: Mode) -> Self {
+    pub fn new(mode: Mode) -> Self {
         Self { wheel: Wheel::new(mode), keys: HashMap::new(), fired: 0 }
     }
 
     /// Makes a call.
-    pub(crate) fn make(&mut self, call: &Call) {
+    pub fn make(&mut self, call: &Call) {
         match (call.kind, self.keys.get(&call.place).copied()) {
             (Kind::Schedule, _) => {
                 let key = self.wheel.schedule(call.deadline, call.place);
@@ -49,28 +57,46 @@ impl Turning {
     }
 
     /// Drives the wheel to tick `now`.
-    pub(crate) fn drive(&mut self, now: u64) {
+    pub fn drive(&mut self, now: u64) {
         while let Some(expired) = self.wheel.expire(now) {
             self.keys.remove(&expired.value);
             self.fired += 1;
         }
     }
 
-    pub(crate) fn next_wake(&self) -> Option<u64> {
+    pub fn next_wake(&self) -> Option<u64> {
         self.wheel.next_wake()
     }
 
-    pub(crate) fn mode(&self) -> Mode {
+    pub fn mode(&self) -> Mode {
         self.wheel.mode()
     }
 
     /// The rounds that a timeout waits after the next time that the cursor comes to its bucket.
-    pub(crate) fn rounds(&self, deadline: u64) -> u64 {
+    pub fn rounds(&self, deadline: u64) -> u64 {
         let ticks = deadline.saturating_sub(self.wheel.now()).saturating_sub(1);
         ticks / self.mode().buckets() as u64
     }
 
-    pub(crate) fn picture(&self) -> Picture {
+    /// The bucket of `level` that tick `now` falls in.
+    pub fn cursor(&self, level: usize) -> usize {
+        let bits = level as u32 * self.mode().buckets().trailing_zeros();
+        self.wheel.now().checked_shr(bits).unwrap_or(0) as usize % self.mode().buckets()
+    }
+
+    /// The level and the bucket of the timeout of this place in the plan, and the rounds that it
+    /// waits there. None if it is gone or sorted.
+    pub fn place(&self, place: u32) -> Option<(usize, usize, u64)> {
+        let key = *self.keys.get(&place)?;
+        let (level, bucket) = self.wheel.bucket(key)?;
+        Some((level, bucket, self.rounds(self.wheel.deadline(key)?)))
+    }
+
+    pub fn see(&self) -> Seen {
+        Seen { stats: self.wheel.stats(), fired: self.fired }
+    }
+
+    pub fn picture(&self) -> Picture {
         let mut picture = Picture { levels: vec![], sorted: 0, rounds: vec![] };
         for (key, deadline, _) in &self.wheel {
             let Some((level, bucket)) = self.wheel.bucket(key) else {
@@ -94,10 +120,10 @@ impl Turning {
 
 impl Picture {
     /// The timeouts on a level.
-    pub(crate) fn on_level(&self, level: usize) -> u64 {
+    pub fn on_level(&self, level: usize) -> u64 {
         self.levels.get(level).into_iter().flatten().map(|(_, &number)| u64::from(number)).sum()
     }
 }
 
 /// The bits of a number of rounds that a bin of [`Picture::rounds`] takes.
-pub(crate) const ROUNDS_BITS: u32 = 3;
+pub const ROUNDS_BITS: u32 = 3;

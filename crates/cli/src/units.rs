@@ -4,7 +4,7 @@ use indicatif::HumanCount;
 use std::time::Duration;
 
 /// So many nanoseconds, to three digits, in the largest unit of which there is at least one.
-pub(crate) fn duration(nanoseconds: f64) -> String {
+pub fn duration(nanoseconds: f64) -> String {
     let rounded = |unit| three_digits(nanoseconds / unit);
     let unit = UNITS.into_iter().find(|&(_, unit)| 1.0 <= rounded(unit)).unwrap_or(("ns", 1.0));
     format!("{} {}", plain(rounded(unit.1)), unit.0)
@@ -12,7 +12,7 @@ pub(crate) fn duration(nanoseconds: f64) -> String {
 
 /// From so many nanoseconds to so many, each as [`duration`] writes it, with the unit once if it is
 /// the same.
-pub(crate) fn range(from: f64, to: f64) -> String {
+pub fn range(from: f64, to: f64) -> String {
     let (from, to) = (duration(from), duration(to));
     match (from.split_once(' '), to.split_once(' ')) {
         (Some((number, unit)), Some((_, same))) if unit == same => format!("{number}-{to}"),
@@ -21,42 +21,42 @@ pub(crate) fn range(from: f64, to: f64) -> String {
 }
 
 /// So many milliseconds, as [`duration`] writes them.
-pub(crate) fn milliseconds(ms: u64) -> String {
+pub fn milliseconds(ms: u64) -> String {
     duration(ms as f64 * 1e6)
 }
 
 /// A limit of memory, in the unit in which a person gives it.
-pub(crate) fn memory(bytes: u64) -> String {
+pub fn memory(bytes: u64) -> String {
     bytesize::ByteSize(bytes).display().iec().to_string()
 }
 
 /// A limit of time, as [`duration`] writes it.
-pub(crate) fn time(time: Duration) -> String {
+pub fn time(time: Duration) -> String {
     duration(time.as_nanos() as f64)
 }
 
 /// "1 timeout", "2 timeouts".
-pub(crate) fn count(number: u64, name: &str) -> String {
+pub fn count(number: u64, name: &str) -> String {
     format!("{} {name}{}", HumanCount(number), if number == 1 { "" } else { "s" })
 }
 
 /// "1 timeout is", "2 timeouts are".
-pub(crate) fn are(number: u64, name: &str) -> String {
+pub fn are(number: u64, name: &str) -> String {
     format!("{} {}", count(number, name), if number == 1 { "is" } else { "are" })
 }
 
 /// "1 timeout was", "2 timeouts were".
-pub(crate) fn were(number: u64, name: &str) -> String {
+pub fn were(number: u64, name: &str) -> String {
     format!("{} {}", count(number, name), if number == 1 { "was" } else { "were" })
 }
 
 /// 100 us to 10^12 d, at numbers that are round for people, in nanoseconds.
-pub(crate) fn marks() -> impl Iterator<Item = f64> {
+pub fn marks() -> impl Iterator<Item = f64> {
     let short = [1e5, 1e6, 1e7, 1e8, 1e9, 1e10, MINUTE, 10.0 * MINUTE, HOUR, 6.0 * HOUR, DAY];
     short.into_iter().chain((1..=12).map(|power| DAY * 10f64.powi(power)))
 }
 
-pub(crate) fn three_digits(number: f64) -> f64 {
+pub fn three_digits(number: f64) -> f64 {
     if number < 1.0 {
         return (number * 100.0).round() / 100.0;
     }
@@ -70,7 +70,7 @@ fn plain(number: f64) -> String {
 }
 
 /// The units of time, each in nanoseconds.
-pub(crate) const UNITS: [(&str, f64); 7] =
+pub const UNITS: [(&str, f64); 7] =
     [("d", DAY), ("h", HOUR), ("min", MINUTE), ("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0)];
 
 const MINUTE: f64 = 60e9;

@@ -6,8 +6,6 @@ pub(crate) mod output;
 pub(crate) mod progress;
 pub(crate) mod replay;
 pub(crate) mod report;
-#[cfg(feature = "watch")]
-pub(crate) mod watch;
 
 use crate::Failure;
 use bytesize::ByteSize;
@@ -16,9 +14,7 @@ use progress::Interrupt;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
-use tickwheel::{Mode, ModeError};
 use tickwheel_cli::study::{self, Driver, Progress, Study};
 use tickwheel_cli::trace::{Gaps, Trace, TraceError};
 
@@ -70,32 +66,6 @@ impl Measuring {
     }
 }
 
-/// A mode as it was asked for.
-#[derive(Clone)]
-pub(crate) struct Asked {
-    mode: Mode,
-    text: String,
-}
-
-impl FromStr for Asked {
-    type Err = ModeError;
-
-    fn from_str(text: &str) -> Result<Self, ModeError> {
-        Ok(Self { mode: text.parse()?, text: text.into() })
-    }
-}
-
-/// Returns the modes, and says which are not those that were asked for.
-fn modes(asked: &[Asked]) -> Vec<Mode> {
-    for Asked { mode, text } in asked {
-        let buckets = text.rsplit(':').next().and_then(|buckets| buckets.parse().ok());
-        if buckets.is_some_and(|buckets: usize| buckets != mode.buckets()) {
-            say(format_args!("{text} is run as {mode}: the buckets are a power of two"));
-        }
-    }
-    asked.iter().map(|asked| asked.mode).collect()
-}
-
 /// Opens the trace in `file`, or that on standard input if `file` is `-`.
 fn open(file: &Path) -> Result<Trace, TraceError> {
     if file == Path::new("-") {
@@ -141,7 +111,7 @@ fn warn_of(trace: &str, gaps: Gaps) {
 }
 
 /// Says something on standard error, if anybody can hear it.
-pub(crate) fn say(message: impl Display) {
+pub(crate) fn say<T: Display>(message: T) {
     let _ = writeln!(io::stderr(), "tickwheel: {message}");
 }
 

@@ -1,11 +1,12 @@
 //! `tickwheel replay`.
 
+use super::Measuring;
 use super::output::{OutputFile, print};
-use super::{Asked, Measuring};
 use crate::Failure;
 use clap::builder::TypedValueParser;
 use std::error::Error;
 use std::io::Write;
+use tickwheel_cli::asked::{self, Asked};
 use tickwheel_cli::plot;
 use tickwheel_cli::study::{Configurations, Study};
 use tickwheel_cli::tick::Tick;
@@ -60,7 +61,10 @@ impl Replay {
         if let Some(plot) = &self.plot {
             plot.file.check_beside(&self.measuring.file)?;
         }
-        let given = Configurations::Given { modes: super::modes(&self.modes), tick: self.tick };
+        let given = Configurations::Given {
+            modes: asked::modes(&self.modes, super::say::<String>),
+            tick: self.tick,
+        };
         let mut options = self.measuring.options(given);
         options.slower = self.limit_slower;
         let (study, interrupt) = super::studied(&self.measuring.file, &options)?;

@@ -1,9 +1,10 @@
 //! `tickwheel report`.
 
 use super::output::OutputFile;
-use super::{Advance, Asked, Measuring};
+use super::{Advance, Measuring};
 use crate::Failure;
 use std::time::Duration;
+use tickwheel_cli::asked::{self, Asked};
 use tickwheel_cli::report::{self, Options, Page};
 use tickwheel_cli::study::Configurations;
 use tickwheel_cli::tick::Tick;
@@ -42,7 +43,7 @@ impl Report {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let file = &self.measuring.file;
         self.output.check_beside(file)?;
-        let modes = super::modes(&self.modes);
+        let modes = asked::modes(&self.modes, super::say::<String>);
         let hashed = modes.iter().filter(|mode| mode.is_hashed()).count();
         if 1 < hashed.max(modes.len() - hashed) {
             let found = "found two modes of a kind, expected one hierarchical and one hashed mode";

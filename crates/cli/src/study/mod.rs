@@ -55,7 +55,8 @@ mod delays;
 mod fit;
 mod judge;
 mod limits;
-mod plan;
+#[doc(hidden)]
+pub mod plan;
 mod run;
 mod score;
 mod show;
@@ -68,9 +69,8 @@ pub use fit::Unfit;
 pub use judge::Interval;
 pub use limits::Limit;
 pub use plan::Counts;
-#[cfg(feature = "watch")]
-pub(crate) use plan::Lateness;
-pub(crate) use plan::{Call, Kind, Planner};
+#[doc(hidden)]
+pub use plan::{Call, Kind, Lateness, Planner};
 pub use run::Driver;
 pub(crate) use show::name;
 pub use work::Figures;

@@ -26,28 +26,28 @@ pub(crate) struct Plan {
 
 /// Makes the calls of a plan, operation by operation.
 #[derive(Debug)]
-pub(crate) struct Planner {
+pub struct Planner {
     tick: Tick,
     keys: HashMap<u32, Pending>,
     /// The places that ever were in use, and those of them that no key has any more.
     places: u32,
     free: Vec<u32>,
-    pub(crate) counts: Counts,
-    pub(crate) lateness: Lateness,
+    pub counts: Counts,
+    pub lateness: Lateness,
 }
 
 /// A call of a wheel that was driven to tick `now`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Call {
-    pub(crate) now: u64,
-    pub(crate) deadline: u64,
+pub struct Call {
+    pub now: u64,
+    pub deadline: u64,
     /// Where the key of the timeout is kept.
-    pub(crate) place: u32,
-    pub(crate) kind: Kind,
+    pub place: u32,
+    pub kind: Kind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     Schedule,
     Reschedule,
     Cancel,
@@ -75,7 +75,7 @@ pub struct Counts {
 
 /// How long after they were due timeouts are handed out, by the times of the trace.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Lateness {
+pub struct Lateness {
     fired: u64,
     sum_ns: u128,
     most_ns: u128,
@@ -107,13 +107,13 @@ impl Plan {
 }
 
 impl Planner {
-    pub(crate) fn new(tick: Tick) -> Self {
+    pub fn new(tick: Tick) -> Self {
         let (counts, lateness) = (Counts::default(), Lateness::default());
         Self { tick, keys: HashMap::new(), places: 0, free: Vec::new(), counts, lateness }
     }
 
     /// The calls of the next operation: one, or two to replace a timeout.
-    pub(crate) fn calls(&mut self, operation: &Operation) -> impl Iterator<Item = Call> + use<> {
+    pub fn calls(&mut self, operation: &Operation) -> impl Iterator<Item = Call> + use<> {
         let now = self.tick.present(operation.time_ms);
         if FEWEST_KEYS <= self.keys.len() && self.keys.len() == self.keys.capacity() {
             self.forget(now);
@@ -204,18 +204,18 @@ impl Counts {
     }
 
     /// The timeouts that came to be.
-    pub(crate) fn timeouts(&self) -> u64 {
+    pub fn timeouts(&self) -> u64 {
         self.scheduled + self.late_reschedules
     }
 
-    pub(crate) fn operations(&self) -> u64 {
+    pub fn operations(&self) -> u64 {
         self.scheduled + self.rescheduled + self.cancelled + self.late_cancels
     }
 }
 
 impl Lateness {
     /// Notes a timeout that is due at `ms`, and comes out at tick `deadline`.
-    pub(crate) fn record(&mut self, ms: u64, deadline: u64, tick: Tick) {
+    pub fn record(&mut self, ms: u64, deadline: u64, tick: Tick) {
         let late = u128::from(deadline) * tick.length().as_nanos();
         let late = late.saturating_sub(u128::from(ms) * 1_000_000);
         self.fired += 1;
@@ -223,11 +223,11 @@ impl Lateness {
         self.most_ns = self.most_ns.max(late);
     }
 
-    pub(crate) fn mean(&self) -> Duration {
+    pub fn mean(&self) -> Duration {
         nanoseconds(self.sum_ns / u128::from(self.fired.max(1)))
     }
 
-    pub(crate) fn most(&self) -> Duration {
+    pub fn most(&self) -> Duration {
         nanoseconds(self.most_ns)
     }
 }

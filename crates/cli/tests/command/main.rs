@@ -2,10 +2,15 @@
 
 mod choose;
 mod generate;
+// Only with all features, because `cargo test` needs nothing but Rust.
+#[cfg(feature = "png")]
+mod progress;
 #[cfg(feature = "record")]
 mod record;
 mod replay;
 mod report;
+#[cfg(feature = "png")]
+mod terminal;
 mod watch;
 
 /// `few`, or `many` if `TICKWHEEL_LONG` is set, as `.ci/full long` sets it.

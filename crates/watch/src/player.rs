@@ -1,16 +1,16 @@
 //! `Player`: a trace under several wheels at once, event by event.
 
 use super::follow::State;
-use super::seen::Seen;
-use crate::study::{Kind, Lateness, Planner};
-use crate::tick::{NEVER, Tick};
-use crate::trace::{Gaps, Operation, TraceError};
-use crate::turning::Turning;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 use tickwheel::Mode;
+use tickwheel_cli::study::{Kind, Lateness, Planner};
+use tickwheel_cli::tick::{NEVER, Tick};
+use tickwheel_cli::trace::{Gaps, Operation, TraceError};
+use tickwheel_cli::turning::Seen;
+use tickwheel_cli::turning::Turning;
 
 /// What a [`Player`] plays.
 pub(super) type Operations = Box<dyn Iterator<Item = Result<Operation, TraceError>>>;

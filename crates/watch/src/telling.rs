@@ -1,9 +1,9 @@
 //! Says in a sentence what happened.
 
 use super::player::{Applied, Change, Event, Player};
-use crate::trace::Action;
-use crate::units;
 use indicatif::HumanCount;
+use tickwheel_cli::trace::Action;
+use tickwheel_cli::units;
 
 /// Says what an event was, in each wheel.
 pub(super) fn event(event: &Event, player: &Player) -> String {

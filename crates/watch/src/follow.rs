@@ -1,6 +1,5 @@
 //! `Following`: a recording that is read while its program writes it.
 
-use crate::trace::{Gaps, Operation, Trace, TraceError};
 use same_file::Handle;
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -10,6 +9,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
+use tickwheel_cli::trace::{Gaps, Operation, Trace, TraceError};
 
 /// The operations of a recording, as they come. [`next`](Iterator::next) never waits: it returns
 /// None while there is nothing new.

@@ -1,10 +1,10 @@
 //! `Activity`: what happens to the timeouts, by time.
 
 use super::player::Player;
-use crate::study::Counts;
-use crate::units;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
+use tickwheel_cli::study::Counts;
+use tickwheel_cli::units;
 
 /// How things were at some moments, the latest of which is the last.
 pub(super) struct Activity {
@@ -85,7 +85,7 @@ impl Sample {
             at_ns: player.now_ns(),
             counts: player.planner.counts,
             fired: wheel.map_or(0, |wheel| wheel.fired),
-            pending: wheel.map_or(0, |wheel| wheel.pending() as u64),
+            pending: wheel.map_or(0, |wheel| wheel.wheel.len() as u64),
         }
     }
 }

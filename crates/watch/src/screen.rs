@@ -1,9 +1,6 @@
 //! Draws a [`Watch`].
 
 use super::{Pace, Watch, telling};
-use crate::tick::Tick;
-use crate::turning::{Picture, ROUNDS_BITS, Turning};
-use crate::units;
 use indicatif::HumanCount;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -14,6 +11,9 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{
     Block, Clear, Padding, Paragraph, RenderDirection, Sparkline, Widget, Wrap,
 };
+use tickwheel_cli::tick::Tick;
+use tickwheel_cli::turning::{Picture, ROUNDS_BITS, Turning};
+use tickwheel_cli::units;
 
 impl Watch {
     pub(super) fn draw(&self, frame: &mut Frame<'_>) {
@@ -328,7 +328,7 @@ impl Widget for Panel<'_> {
             Span::from(mode.to_string()).bold(),
             Span::from(format!(
                 "  pending {}  fired {}  {moved}",
-                HumanCount(self.wheel.pending() as u64),
+                HumanCount(self.wheel.wheel.len() as u64),
                 HumanCount(seen.fired),
             )),
         ]);
@@ -435,9 +435,7 @@ const LEAST_BELOW: u16 = 3;
 
 #[cfg(test)]
 mod tests {
-    use crate::trace::{Action, Operation, Trace, TraceError};
-    use crate::turning::Turning;
-    use crate::watch::{Demo, Ended, Pace, Watch};
+    use crate::{Demo, Ended, Pace, Watch};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -445,6 +443,8 @@ mod tests {
     use std::io::Write;
     use std::path::Path;
     use std::time::{Duration, Instant};
+    use tickwheel_cli::trace::{Action, Operation, Trace, TraceError};
+    use tickwheel_cli::turning::Turning;
 
     #[test]
     fn each_timeout_is_drawn_in_the_bucket_in_which_it_waits() {
@@ -474,7 +474,7 @@ mod tests {
             for wheel in &watch.player.wheels {
                 let (picture, stats) = (wheel.picture(), wheel.see().stats);
                 let drawn = picture.levels.iter().flat_map(HashMap::values).sum::<u32>() as usize;
-                assert_eq!(drawn + picture.sorted as usize, wheel.pending());
+                assert_eq!(drawn + picture.sorted as usize, wheel.wheel.len());
                 let entries = stats.timeouts_per_level.iter().sum::<usize>() + stats.sorted;
                 assert_eq!(drawn + picture.sorted as usize + stats.stale, entries);
                 for (level, buckets) in picture.levels.iter().enumerate() {
@@ -486,7 +486,7 @@ mod tests {
                 assert_eq!(rounds, if wheel.mode().is_hashed() { drawn } else { 0 });
             }
         }
-        assert!(watch.player.wheels.iter().all(|wheel| 1000 < wheel.pending()));
+        assert!(watch.player.wheels.iter().all(|wheel| 1000 < wheel.wheel.len()));
     }
 
     #[test]
@@ -596,7 +596,7 @@ mod tests {
         let mut watch = watch(vec![(0, 1, 3)]);
         press(&mut watch, '?');
         let lines = drawn(&mut watch, 80, 24);
-        for key in crate::watch::KEYS.lines() {
+        for key in crate::KEYS.lines() {
             assert!(lines.iter().any(|line| line.contains(key)), "{key} in {lines:?}");
         }
         assert_eq!(press(&mut watch, 'q'), None);
@@ -763,7 +763,7 @@ mod tests {
         [tickwheel::Mode::hierarchical(), tickwheel::Mode::hashed(512).unwrap()]
     }
 
-    fn tick() -> crate::tick::Tick {
-        crate::tick::Tick::default()
+    fn tick() -> tickwheel_cli::tick::Tick {
+        tickwheel_cli::tick::Tick::default()
     }
 }

@@ -3,7 +3,7 @@
 //! ```no_run
 //! use tickwheel::Mode;
 //! use tickwheel_cli::tick::Tick;
-//! use tickwheel_cli::watch::{Demo, Watch};
+//! use tickwheel_watch::{Demo, Watch};
 //!
 //! let modes = [Mode::hierarchical(), Mode::hashed(512)?];
 //! let demo = Demo::new(1).map(Ok);
@@ -23,22 +23,17 @@
 //! over several lines, and counts its timeouts by the rounds that they still wait.
 //!
 //! Time is that of the trace: a second shows as much of it as the user chooses, and each wheel is
-//! woken up when it asks for it, as in [`study`](mod@crate::study).
+//! woken up when it asks for it, as in [`study`](mod@tickwheel_cli::study).
 
 mod activity;
 mod demo;
 mod follow;
 mod player;
 mod screen;
-mod seen;
 mod telling;
 
 pub use demo::Demo;
 
-use crate::tick::Tick;
-use crate::trace::{Operation, TraceError};
-use crate::turning::Turning;
-use crate::units;
 use activity::Activity;
 use follow::{Following, State};
 use indicatif::HumanCount;
@@ -46,7 +41,6 @@ use player::{Change, Event, Player};
 use ratatui::Terminal;
 use ratatui::backend::Backend;
 use ratatui::crossterm::event::{self, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use seen::Seen;
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -56,6 +50,10 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel::Mode;
+use tickwheel_cli::tick::Tick;
+use tickwheel_cli::trace::{Operation, TraceError};
+use tickwheel_cli::turning::{Seen, Turning};
+use tickwheel_cli::units;
 
 /// Wheels on a screen, and the keys that turn them.
 pub struct Watch {

@@ -1,9 +1,9 @@
 //! `Demo`: a program that is made up, to have something to look at.
 
-use crate::trace::{Action, Operation};
 use fastrand::Rng;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use tickwheel_cli::trace::{Action, Operation};
 
 /// A server's timeouts: requests that are nearly all answered in time, idle connections that each
 /// packet moves, pauses between retries, which fire, and jobs. It never ends.

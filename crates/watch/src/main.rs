@@ -1,22 +1,23 @@
-//! `tickwheel watch`.
+//! The command `tickwheel-watch`.
 
-use super::{Asked, progress};
-use crate::Failure;
+use clap::Parser;
 use clap::builder::ArgPredicate;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
-use std::process;
+use std::process::{self, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
+use tickwheel_cli::asked::{self, Asked};
 use tickwheel_cli::tick::Tick;
-use tickwheel_cli::watch::{self, Demo, Ended, Watch, WatchError};
+use tickwheel_cli::trace::TraceError;
+use tickwheel_watch::{Demo, Ended, KEYS, Watch, WatchError};
 
 /// Shows wheels as they turn under a recorded workload, in the terminal.
-#[derive(clap::Args)]
-#[command(after_help = help())]
-pub(crate) struct Arguments {
+#[derive(Parser)]
+#[command(name = "tickwheel-watch", version, about, after_help = help())]
+struct Arguments {
     /// The trace: CSV with the header `time_ms,op,key,delay_ms`, plain or gzip; `-` for standard
     /// input.
     #[arg(value_name = "FILE", required_unless_present = "demo", conflicts_with = "demo")]
@@ -54,9 +55,28 @@ pub(crate) struct Arguments {
     ascii: bool,
 }
 
+fn main() -> ExitCode {
+    let (message, code) = match Arguments::parse().run() {
+        Ok(Ended::Quit) => return ExitCode::SUCCESS,
+        Ok(Ended::Interrupted) => return ExitCode::from(130),
+        Err(Failure::Watch(error @ WatchError::Trace(_))) => (error.to_string(), 2),
+        Err(Failure::Watch(error)) => (error.to_string(), 1),
+        Err(Failure::NoTerminal) => {
+            ("standard output is no terminal: `watch` draws on a terminal".into(), 2)
+        }
+    };
+    say(message);
+    ExitCode::from(code)
+}
+
+enum Failure {
+    Watch(WatchError),
+    NoTerminal,
+}
+
 impl Arguments {
-    pub(crate) fn run(&self) -> Result<(), Failure> {
-        let mut watch = self.open()?;
+    fn run(&self) -> Result<Ended, Failure> {
+        let mut watch = self.open().map_err(|error| Failure::Watch(error.into()))?;
         if self.ascii {
             watch.use_ascii();
         }
@@ -64,29 +84,33 @@ impl Arguments {
             watch.set_speed(speed);
         }
         if !io::stdout().is_terminal() {
-            let found = "standard output is no terminal: `watch` draws on a terminal";
-            return Err(Failure::Input(found.into()));
+            return Err(Failure::NoTerminal);
         }
+        let failure = |error| Failure::Watch(WatchError::Terminal(error));
         let interrupted = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&interrupted);
-        progress::set_handler(move || end(&flag))?;
+        match ctrlc::try_set_handler(move || end(&flag)) {
+            // A signal is ignored, and has to stay so.
+            Ok(()) | Err(ctrlc::Error::MultipleHandlers) => {}
+            Err(error) => return Err(failure(io::Error::other(error))),
+        }
         watch.play();
         // A panic restores the terminal as well, before it says what went wrong.
-        let failure = |error| Failure::from(WatchError::Terminal(error));
         let mut terminal = ratatui::try_init().map_err(failure)?;
         let ended = watch.run(&mut terminal, || interrupted.load(Ordering::Relaxed));
         let restored = ratatui::try_restore();
-        match ended? {
-            Ended::Quit => restored.map_err(failure),
-            Ended::Interrupted => Err(Failure::Interrupted),
+        let ended = ended.map_err(Failure::Watch)?;
+        if ended == Ended::Quit {
+            restored.map_err(failure)?;
         }
+        Ok(ended)
     }
 
-    fn open(&self) -> Result<Watch, Failure> {
-        let modes = super::modes(&self.modes);
+    fn open(&self) -> Result<Watch, TraceError> {
+        let modes = asked::modes(&self.modes, say);
         let Some(file) = &self.file else {
             let demo = Demo::new(DEMO_SEED).map(Ok);
-            return Ok(Watch::new("demo", demo, &modes, self.tick)?);
+            return Watch::new("demo", demo, &modes, self.tick);
         };
         let name = match file.file_name() {
             _ if file.as_os_str() == "-" => "standard input".into(),
@@ -95,7 +119,7 @@ impl Arguments {
         if self.follow {
             return Ok(Watch::follow(&name, file, &modes, self.tick));
         }
-        Ok(Watch::open(&name, file, &modes, self.tick)?)
+        Watch::open(&name, file, &modes, self.tick)
     }
 }
 
@@ -110,17 +134,13 @@ fn end(interrupted: &AtomicBool) {
     process::exit(130);
 }
 
-impl From<WatchError> for Failure {
-    fn from(error: WatchError) -> Self {
-        match error {
-            WatchError::Trace(error) => error.into(),
-            error => Self::Output(error.to_string()),
-        }
-    }
+/// Says something on standard error, if anybody can hear it.
+fn say(message: String) {
+    let _ = writeln!(io::stderr(), "tickwheel-watch: {message}");
 }
 
 fn help() -> String {
-    let keys = watch::KEYS.replace('\n', "\n  ");
+    let keys = KEYS.replace('\n', "\n  ");
     format!("Keys:\n  {keys}\n\n{EXAMPLES}")
 }
 
@@ -134,4 +154,7 @@ Examples:
   tickwheel watch --demo
   tickwheel watch data/jobs-gaia.csv.gz --speed 1d
   tickwheel watch trace.csv --mode hierarchical:16 --mode hashed:64
-  tickwheel watch --follow recording.csv";
+  tickwheel watch --follow recording.csv
+
+Exit code: 0 when you quit, 1 if the terminal does not answer, 2 for arguments or a trace that are
+wrong, 130 when interrupted.";

@@ -1,0 +1,47 @@
+//! What the command shows on a terminal while it works.
+
+use crate::terminal::Terminal;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+/// The command behind it in a pipe shows its own.
+#[test]
+fn generate_shows_no_progress_into_a_pipe() {
+    let Some(mut terminal) = Terminal::open("generate") else { return };
+    let reader = "(read line; echo read; sleep 2)";
+    terminal.run(&format!("{COMMAND} generate bursts --operations 1e15 | {reader}"));
+    terminal.wait_for("read");
+    thread::sleep(Duration::from_secs(1));
+    let screen = terminal.tmux(&["capture-pane", "-p"]);
+    assert!(!screen.contains("operations ("), "{screen}");
+    let screen = terminal.wait_for_exit(0);
+    assert!(!screen.contains("operations ("), "{screen}");
+}
+
+#[test]
+fn progress_is_shown_on_a_terminal_alone_and_an_interrupt_leaves_nothing_behind() {
+    let Some(mut terminal) = Terminal::open("progress") else { return };
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = |name| folder.path().join(name).display().to_string();
+    let [trace, page, said] = ["trace.csv", "page.html", "said"].map(file);
+    let size = ["--operations", "30000", "-o", &trace];
+    let made = Command::new(COMMAND).args(["generate", "cancelled"]).args(size).status();
+    assert!(made.unwrap().success());
+    let report = format!("{COMMAND} report {trace} -o {page} --limit-time 60s");
+    terminal.run(&report);
+    terminal.wait_for("of 9 wheels");
+    terminal.wait_for("measuring,");
+    terminal.press("C-c");
+    let screen = terminal.wait_for_exit(130);
+    // One phase does not leave its line to the next.
+    assert!(!screen.contains("wheels"), "{screen}");
+    terminal.assert_is_restored();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+
+    terminal.run(&format!("{COMMAND} choose {trace} --limit-time 1s > {page} 2> {said}"));
+    terminal.wait_for_exit(0);
+    assert_eq!(std::fs::read_to_string(said).unwrap(), "");
+}
+
+const COMMAND: &str = env!("CARGO_BIN_EXE_tickwheel");
