@@ -33,7 +33,8 @@ use tickwheel_cli::trace::{Action, Operation, Trace};
 
 #[derive(Parser)]
 struct Arguments {
-    /// The traces whose names contain this.
+    /// The trace of this name, or else all whose names contain it. So a full table can be made in
+    /// pieces, a trace per call.
     name: Option<String>,
 
     /// Traces of 100,000 operations, if nothing else is said.
@@ -84,7 +85,11 @@ fn main() {
     let minutes = arguments.minutes.unwrap_or(if arguments.short { 10.0 } else { 60.0 });
     let end = Instant::now() + Duration::from_secs_f64(60.0 * minutes);
     let mut traces = traces(arguments.operations.unwrap_or(usual));
-    traces.retain(|(name, _)| arguments.name.as_ref().is_none_or(|wanted| name.contains(wanted)));
+    if let Some(wanted) = &arguments.name {
+        let is_whole = traces.iter().any(|(name, _)| name == wanted);
+        let is_wanted = |name: &str| if is_whole { name == wanted } else { name.contains(wanted) };
+        traces.retain(|(name, _)| is_wanted(name));
+    }
     if arguments.sentences {
         let time = Duration::from_secs_f64(arguments.seconds);
         return print_sentences(&traces[..traces.len().min(10)], time);
