@@ -546,6 +546,22 @@ fn where_a_captured_value_is_dropped_a_value_that_comes_is_waited_for() {
     });
 }
 
+#[test]
+fn where_values_of_two_timers_are_dropped_one_inside_the_other_no_value_is_waited_for() {
+    returns("waiting for a value where two values are dropped", || {
+        let (first, second) = (Timer::new(), Timer::new());
+        let hour = Duration::from_secs(3_600);
+        let (sender, receiver) = delay_channel::<u32>(&first);
+        sender.insert(7, hour).unwrap();
+        let ((begun, _begun), (received, receive)) = (mpsc::channel(), mpsc::channel());
+        let captured = Receives(Mutex::new(Some((receiver, begun, received))));
+        let inner = second.schedule(hour, move || drop(captured)).unwrap().cancel_on_drop();
+        let outer = first.schedule(hour, move || drop(inner)).unwrap();
+        assert!(outer.cancel());
+        assert_eq!(receive.recv(), Ok(Some(Err(ScheduleErrorKind::Deadlock))));
+    });
+}
+
 /// The worker waits for room that the task takes up, and wakes nobody.
 #[test]
 fn on_the_only_thread_of_an_executor_with_no_room_a_value_comes() {
