@@ -2,11 +2,13 @@
 //!
 //! `cargo bench -p tickwheel-tokio --bench wake_ups` has a million of them; `-- --quick` fewer. With
 //! `RUSTFLAGS="--cfg tokio_unstable"` tokio's own is its timer of each worker, `enable_alt_timer`,
-//! on two threads.
+//! on two threads. The last row of each is the least that any timer can have: the same tasks, which
+//! read the clock where a timeout would, and have no timer.
 
 use cpu_time::ProcessTime;
 use std::future::pending;
-use std::time::Duration;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::yield_now;
 
@@ -18,6 +20,7 @@ trait Time: 'static {
 
 struct Ours;
 struct Theirs;
+struct Nothing;
 
 impl Time for Ours {
     fn sleep(duration: Duration) -> impl Future<Output = ()> + Send {
@@ -36,6 +39,18 @@ impl Time for Theirs {
 
     async fn is_over(limit: Duration, ends: bool) -> bool {
         tokio::time::timeout(limit, answer(ends)).await.is_err()
+    }
+}
+
+impl Time for Nothing {
+    async fn sleep(duration: Duration) {
+        black_box(Instant::now() + duration);
+    }
+
+    async fn is_over(limit: Duration, ends: bool) -> bool {
+        black_box(Instant::now() + limit);
+        answer(false).await;
+        ends
     }
 }
 
@@ -70,6 +85,7 @@ fn main() {
             limits::<Theirs>,
             count,
         );
+        compare("the same, of no timer", threads, limits::<Nothing>, limits::<Theirs>, count);
     }
 }
 
