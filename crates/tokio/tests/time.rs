@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use tickwheel::Timer;
 use tickwheel_tokio::TokioClock;
-use tickwheel_tokio::time::delay_queue::Key;
+use tickwheel_tokio::time::delay_queue::{Expired, Key};
 use tickwheel_tokio::time::{self, DelayQueue, Duration, Instant, Sleep, sleep, timeout};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::LocalSet;
@@ -677,6 +677,24 @@ fn forty_years_in_a_queue_are_forty_and_some_never_end() {
         let never = poll_fn(|context| queue.poll_expired(context));
         assert!(timeout(2 * years, never).await.is_err());
     });
+}
+
+/// As that of tokio-util: kube-runtime's tests ask so.
+#[test]
+fn what_is_due_when_its_queue_is_made_comes_at_the_first_poll() {
+    for runtime in [paused(), current_thread()] {
+        runtime.block_on(async {
+            let now = Instant::now();
+            let mut queue = DelayQueue::new();
+            queue.insert_at("due", now);
+            queue.insert_at("later", now + ms(60_000));
+            let mut polled =
+                async || poll_fn(|context| Poll::Ready(queue.poll_expired(context))).await;
+            let first = polled().await.map(|expired| expired.map(Expired::into_inner));
+            assert_eq!(first, Poll::Ready(Some("due")));
+            assert!(polled().await.is_pending());
+        });
+    }
 }
 
 #[test]

@@ -130,7 +130,15 @@ impl<T> DelayQueue<T> {
             let mut wait = match self.wait.take() {
                 Some(wait) if wait.until == next_wake => wait,
                 // Not the old sleep: moved to later, it would wake the task at the earlier time.
-                _ => self.wait_for_earliest(),
+                _ => {
+                    // As tokio-util's: no sleep, which would round up, for what was due at first.
+                    let first = self.ticks.now(Instant::now().into_std()).min(FIRST);
+                    if next_wake <= first {
+                        now = first;
+                        continue;
+                    }
+                    self.wait_for_earliest()
+                }
             };
             let until = wait.until;
             let is_over =
@@ -393,3 +401,6 @@ const MAX_ENTRIES: usize = (1 << 30) - 1;
 /// How long before the queue was made its ticks begin: the paused clock of a runtime that uses it
 /// later may stand before that.
 const PAST: Duration = Duration::from_secs(366 * 86_400);
+
+/// The tick at which a queue is made.
+const FIRST: u64 = PAST.as_secs() * 1_000;
