@@ -84,10 +84,10 @@ pub enum Error {
         /// What was wrong.
         reason: &'static str,
     },
-    /// Consumers hold timeouts and have settled none for long: what is due waits for them, because
-    /// they hold as many as they may or because they take none.
+    /// Consumers have settled none for long: what is due waits for them, because they hold as many
+    /// as they may or because they take none.
     Held {
-        /// How many they hold.
+        /// How many they hold. With none, they take none.
         timeouts: usize,
     },
     /// The engine of the store panicked, or the timer's own thread did.
@@ -203,6 +203,10 @@ impl fmt::Display for Error {
                 f,
                 "the timeout {name:?}, due {deadline} ms after 1970, is damaged and was set aside: \
                  {reason}; schedule it again if it is still wanted"
+            ),
+            Self::Held { timeouts: 0 } => f.write_str(
+                "cannot hand out what is due: consumers have taken none for a minute; are they \
+                 stuck?",
             ),
             Self::Held { timeouts } => write!(
                 f,

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::keeper::Keeper;
+use crate::keeper::manner::Manner;
 use crate::keeper::outbox::Outbox;
 use crate::keeper::words::{Command, CommitCall, Found, Now, Settled};
 use crate::store::{Change, Changed, Done, Outcome, Position, Replaced, Row, Settlement};
@@ -38,7 +39,8 @@ impl<T> Keeper<T> {
             .collect();
         // After a failure what was handed out goes alone: what callers want put may be too much
         // for a full disk, and then nobody could make room.
-        let alone = self.commit_pause.failures > 0 && settled > 0;
+        let failed = self.commit_pause.failures > 0 && Manner::SettlesAlone.is_kept();
+        let alone = failed && settled > 0;
         let most = if alone { 0 } else { self.group() };
         let (changes, tickets): (Vec<Change>, Vec<T>) =
             self.commands.drain(..most).map(|Command { ticket, change }| (change, ticket)).unzip();
@@ -131,7 +133,7 @@ impl<T> Keeper<T> {
             self.forget();
         }
         // If this worker owns one of them anew, it was passed over because it was in flight.
-        for (partition, before) in fenced {
+        for (partition, before) in fenced.into_iter().filter(|_| Manner::ReadsFenced.is_kept()) {
             self.front.forget(partition, before);
         }
         self.bound();

@@ -4,6 +4,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
+use crate::keeper::manner::Manner;
 use crate::keeper::words::{Now, Settled};
 use crate::store::{Held, Lease, Row};
 
@@ -26,7 +27,7 @@ pub(super) struct Flights {
     again: BTreeMap<u64, Vec<(u64, Settled)>>,
     /// How many are held up so, those that are being tried again included.
     held_up: usize,
-    /// Since when some are, or when it was told last.
+    /// No later than since when the oldest of them is, or when it was told last.
     held_up_since: u64,
 }
 
@@ -37,6 +38,8 @@ pub(super) struct Flight {
     pub(super) lease: Lease,
     pub(super) bytes: usize,
     pub(super) is_settled: bool,
+    /// When it was locked or refused first.
+    held_up_at: u64,
     /// How often it was locked or refused, and how often refused.
     held_up: u32,
     refused: u32,
@@ -52,12 +55,27 @@ impl Flights {
         self.held_up
     }
 
+    /// Returns how many are not held up by the store.
+    pub(super) fn going(&self) -> usize {
+        match Manner::HeldUpApart.is_kept() {
+            true => self.len() - self.held_up,
+            false => self.len(),
+        }
+    }
+
     /// Whether some are held up for so long since the last time that this was so.
     pub(super) fn are_held_up_for(&mut self, time: u64, now: Now) -> bool {
-        let is_long = 0 < self.held_up && self.held_up_since.saturating_add(time) <= now.steady;
-        if self.held_up == 0 || is_long {
+        if self.held_up == 0 {
             self.held_up_since = now.steady;
         }
+        if now.steady < self.held_up_since.saturating_add(time) {
+            return false;
+        }
+        // The one since which time is counted may be settled by now.
+        let held_up = self.by_number.values().filter(|flight| 0 < flight.held_up);
+        let oldest = held_up.map(|flight| flight.held_up_at).min().unwrap_or(now.steady);
+        let is_long = oldest.saturating_add(time) <= now.steady;
+        self.held_up_since = if is_long { now.steady } else { oldest };
         is_long
     }
 
@@ -83,6 +101,7 @@ impl Flights {
             lease,
             bytes: row.bytes(),
             is_settled: false,
+            held_up_at: 0,
             held_up: 0,
             refused: 0,
         };
@@ -118,11 +137,12 @@ impl Flights {
         flight.refused = flight.refused.saturating_add(u32::from(is_refused));
         if flight.held_up == 0 {
             self.held_up += 1;
+            flight.held_up_at = now.steady;
             // Its payload was the consumer's.
             self.bytes -= std::mem::take(&mut flight.bytes);
         }
         // The commit has waited for the lock: the longer it was locked, the rarer are such waits.
-        let pause = AGAIN << flight.held_up.min(4);
+        let pause = AGAIN << if Manner::TriesRarely.is_kept() { flight.held_up.min(4) } else { 0 };
         flight.held_up = flight.held_up.saturating_add(1);
         // Many share one wait.
         let again = (now.steady.saturating_add(pause) / AGAIN + 1) * AGAIN;

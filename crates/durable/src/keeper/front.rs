@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tickwheel::{Key, Mode, Wheel};
 
+use super::manner::Manner;
 use super::pause::Pause;
 use crate::store::{Lease, Position, Row};
 
@@ -93,7 +94,7 @@ impl Place {
     /// Makes the place of a partition of which nothing is known. Of the rows before `now`, those
     /// since `recent` are read first.
     pub(super) fn new(epoch: u64, recent: u64, now: u64) -> Self {
-        let loaded = Position::before(now);
+        let (loaded, recent) = (Position::before(now), recent.min(now));
         let mut place = Self {
             epoch,
             unread: Vec::new(),
@@ -272,7 +273,7 @@ impl Front {
             (unread.after.clone(), unread.before, lease.partition)
         };
         all.sort_by_cached_key(in_order);
-        self.is_turn_of_oldest = !self.is_turn_of_oldest;
+        self.is_turn_of_oldest = !self.is_turn_of_oldest || !Manner::TurnsOfOldest.is_kept();
         let newest = all.iter().map(|(.., unread)| unread.before).max();
         let is_first = |(.., unread): &&(u64, Lease, &Unread)| {
             self.is_turn_of_oldest || Some(unread.before) == newest
@@ -353,7 +354,7 @@ impl Front {
 
     /// Takes out a row whose deadline is at most `limit`.
     pub(super) fn expire(&mut self, limit: u64) -> Option<Row> {
-        let is_past = self.is_turn_of_past;
+        let is_past = self.is_turn_of_past || !Manner::TurnsOfPast.is_kept();
         self.is_turn_of_past = !is_past;
         let row = self.queue(is_past).expire(limit);
         let row = row.or_else(|| self.queue(!is_past).expire(limit))?;

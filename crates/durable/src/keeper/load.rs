@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::Error;
 use crate::keeper::Keeper;
+use crate::keeper::manner::Manner;
 use crate::keeper::words::{BehindCall, LoadCall, Now};
 use crate::store::{Damaged, Lease, Limit, Loaded, Position, Start};
 
@@ -35,7 +36,9 @@ impl<T> Keeper<T> {
     fn has_full_past(&self) -> bool {
         let (rows, bytes) = (self.config.near_rows, self.config.near_bytes);
         let past = &self.front.past;
-        0 < past.len() && (rows / 8 < past.len() || bytes / 8 < past.bytes)
+        Manner::BoundsPast.is_kept()
+            && 0 < past.len()
+            && (rows / 8 < past.len() || bytes / 8 < past.bytes)
     }
 
     /// Returns the partitions of which not all is known up to this deadline.
@@ -63,7 +66,7 @@ impl<T> Keeper<T> {
 
     /// Whether fewer rows and bytes are in memory. The past does not count.
     fn is_below(&self, rows: usize, bytes: usize) -> bool {
-        self.front.present.len() + self.flights.len() - self.flights.held_up() < rows
+        self.front.present.len() + self.flights.going() < rows
             && self.front.present.bytes + self.flights.bytes < bytes
     }
 
@@ -85,7 +88,7 @@ impl<T> Keeper<T> {
         let recent = time.saturating_sub(self.tenure.outlasts());
         self.refresh_one(now, recent);
         // What lags behind is a backlog, and what becomes due does not wait for it.
-        let lags = match self.tenure.is_shared() {
+        let lags = match self.tenure.is_shared() && Manner::PastLast.is_kept() {
             true => time.saturating_sub(self.config.margin),
             false => 0,
         };
@@ -99,7 +102,7 @@ impl<T> Keeper<T> {
         for &partition in self.tenure.epochs.keys() {
             let lease = self.tenure.lease(partition);
             let place = self.front.begin(lease, recent, lags);
-            if place.loaded < Position::before(lags) {
+            if place.loaded < Position::before(lags) && Manner::LagsBehind.is_kept() {
                 place.put_behind(place.loaded.clone(), time);
             }
             from.push(Start { lease, after: place.loaded.clone() });
@@ -151,7 +154,8 @@ impl<T> Keeper<T> {
     pub(super) fn loaded_behind(&mut self, now: Now, call: BehindCall, loaded: Loaded) {
         // Where there is nothing, what takes time is dead: then time is left for other calls.
         let took = now.steady.saturating_sub(call.asked);
-        let pause = if loaded.rows.is_empty() && SHORT < took { took } else { 0 };
+        let rests = loaded.rows.is_empty() && SHORT < took;
+        let pause = if rests { took } else { 0 };
         self.behind_pause.reset();
         self.behind_pause.until = now.steady.saturating_add(pause);
         if let Some(error) = loaded.unreadable {
@@ -183,6 +187,7 @@ impl<T> Keeper<T> {
         let longest = self.tenure.outlasts().min(STUCK) / 2;
         let Start { lease, after } = &call.from[0];
         if let Some(place) = self.front.place(*lease) {
+            let all = all || !Manner::FailsApart.is_kept();
             place.fail_behind(after, all, now.steady, longest);
         }
         self.tell(error);
@@ -206,10 +211,7 @@ impl<T> Keeper<T> {
 
     pub(super) fn loaded(&mut self, now: Now, call: LoadCall, loaded: Loaded) {
         self.sees_free = loaded.has_free;
-        // Where the store is slow, time is left for other calls.
-        let took = now.steady.saturating_sub(call.asked);
-        let pause = (took * 4).min(self.config.margin / 4).max(self.config.look);
-        self.look_next = now.steady.saturating_add(pause);
+        self.look_next = now.steady.saturating_add(self.config.look);
         let held = call.from.iter().map(|start| start.lease);
         let held: HashMap<u32, Lease> = held
             .filter(|&lease| self.tenure.holds(lease))
@@ -230,7 +232,11 @@ impl<T> Keeper<T> {
             };
             if self.front.reaches(&row) {
                 news = true;
-                if loaded.overflows && self.has_full_past() && self.front.is_past(&row) {
+                if loaded.overflows
+                    && self.has_full_past()
+                    && self.front.is_past(&row)
+                    && Manner::LeavesRoom.is_kept()
+                {
                     // What the store has not told yet is due as well, and must find room.
                     self.front.forget(row.partition, Position::before(row.deadline));
                     continue;
@@ -266,7 +272,8 @@ impl<T> Keeper<T> {
                 place.read_again(recent, time);
             }
         }
-        for (partition, deadline) in loaded.left_out {
+        let left_out = loaded.left_out.into_iter().filter(|_| Manner::ReadsLeftOut.is_kept());
+        for (partition, deadline) in left_out {
             self.front.forget(partition, Position::before(deadline));
         }
         if news {

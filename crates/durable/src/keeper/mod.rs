@@ -14,6 +14,7 @@ mod commits;
 mod flights;
 mod front;
 mod load;
+mod manner;
 pub(crate) mod outbox;
 mod pause;
 mod tenure;
@@ -25,6 +26,7 @@ use crate::Error;
 use crate::store::{Leases, Position};
 use flights::Flights;
 use front::Front;
+use manner::Manner;
 use outbox::Outbox;
 use pause::Pause;
 use tenure::{News, Tenure};
@@ -61,6 +63,8 @@ pub(crate) struct Keeper<T> {
     turn: u8,
     /// The steady time since when something waits for consumers, and they have settled none.
     held_since: Option<u64>,
+    /// When somebody asked last for what is due, if all was given back because nobody did.
+    abandoned: Option<u64>,
 
     lease_pause: Pause,
     load_pause: Pause,
@@ -99,6 +103,7 @@ impl<T> Keeper<T> {
             refreshed: 0,
             turn: 0,
             held_since: None,
+            abandoned: None,
             lease_pause: Pause::default(),
             load_pause: Pause::default(),
             behind_pause: Pause::default(),
@@ -156,7 +161,9 @@ impl<T> Keeper<T> {
         }
         self.notice(now, outbox);
         self.hand_out(now, outbox);
-        outbox.close_at(self.tenure.hands_out_until());
+        if Manner::ClosesOutbox.is_kept() {
+            outbox.close_at(self.tenure.hands_out_until());
+        }
         if self.is_pending {
             return None;
         }
@@ -311,7 +318,7 @@ impl<T> Keeper<T> {
 
     /// Whether there is room for more, whoever holds what there is.
     fn has_room_for_flights(&self) -> bool {
-        self.flights.len() - self.flights.held_up() < self.config.in_flight * 2
+        self.flights.going() < self.config.in_flight * 2
             && self.flights.len() < self.most_flights()
             && (self.flights.len() == 0 || self.flights.bytes < self.config.near_bytes / 4)
     }
@@ -385,9 +392,17 @@ impl<T> Keeper<T> {
         }
         // Consumers that hold something may be long about it.
         if outbox.len() == self.flights.unsettled {
-            outbox.notice_abandoned(now.steady.saturating_sub(self.tenure.good_for()));
+            let since = now.steady.saturating_sub(self.tenure.good_for());
+            self.abandoned = outbox.notice_abandoned(since).or(self.abandoned);
         }
         self.receives = outbox.is_asked();
+        if self.receives || self.closing {
+            self.abandoned = None;
+        }
+        if self.abandoned.is_some_and(|asked| asked + HELD <= now.steady) {
+            self.abandoned = None;
+            self.troubles.push(Error::Held { timeouts: 0 });
+        }
         if !self.wants() && self.tenure.is_shared() {
             self.leave(now, outbox, 0);
         }
@@ -416,12 +431,15 @@ impl<T> Keeper<T> {
     }
 
     /// Notices that what is due waits for consumers for long: they hold as many as they may, or
-    /// they hold some and take no other.
+    /// they take no other.
     fn notice_held(&mut self, now: Now, outbox: &Outbox) {
         let (held, waiting) = (self.flights.unsettled - outbox.len(), outbox.len());
         // Where there is room, a consumer that takes is not stuck.
         let (waits, timeouts, taken) = match self.has_room_to_fly() {
-            true => (0 < held && 0 < waiting, held, outbox.asked().unwrap_or_default()),
+            true => {
+                let takes = 0 < held || outbox.is_asked();
+                (takes && 0 < waiting, held, outbox.asked().unwrap_or_default())
+            }
             false => (0 < self.flights.unsettled, self.flights.unsettled, 0),
         };
         if self.closing || !waits {
@@ -452,6 +470,9 @@ impl<T> Keeper<T> {
             return Some(Call::Lease(lease(false)));
         }
         // They take turns, so that none holds another up.
+        if !Manner::TurnsOfCalls.is_kept() {
+            self.turn = 2;
+        }
         (0..3).find_map(|_| {
             self.turn = (self.turn + 1) % 3;
             match self.turn {
@@ -554,7 +575,7 @@ impl<T> Keeper<T> {
     fn forget(&mut self) {
         self.counts.forgotten += 1;
         self.look_next = 0;
-        match self.tenure.is_shared() {
+        match self.tenure.is_shared() && Manner::KeepsPlaces.is_kept() {
             true => self.front.drop_rows(),
             false => self.front.clear(),
         }

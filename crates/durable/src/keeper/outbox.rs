@@ -38,11 +38,13 @@ impl Outbox {
         self.asked
     }
 
-    /// Notices that nobody has asked since that steady time, though something waits.
-    pub(super) fn notice_abandoned(&mut self, since: u64) {
-        if !self.waiting.is_empty() && self.asked.is_some_and(|asked| asked < since) {
-            self.asked = None;
+    /// Notices that nobody has asked since that steady time, though something waits. Returns when
+    /// somebody asked last, if so.
+    pub(super) fn notice_abandoned(&mut self, since: u64) -> Option<u64> {
+        if self.waiting.is_empty() {
+            return None;
         }
+        self.asked.take_if(|asked| *asked < since)
     }
 
     /// Takes the first, with the epoch it was handed out under. The keeper may be late to see that

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use crate::keeper::manner::Manner;
 use crate::keeper::words::Now;
 use crate::store::{Lease, Leases};
 use crate::values::milliseconds;
@@ -79,6 +80,9 @@ impl StoreClock {
     /// Keeps what `old` knew better, because a call may have been slow. `None`: they contradict
     /// each other, because the store's clock was set.
     fn and(self, old: Self) -> Option<Self> {
+        if !Manner::KeepsClock.is_kept() {
+            return Some(self);
+        }
         let at = self.asked;
         let is_more = |most: u64, least: u64, slewed: u64| most.saturating_add(slewed) < least;
         let contradict = |slewed| {
@@ -214,7 +218,8 @@ impl Tenure {
     /// Returns how long acks wait, if those of one owner wait for so long. A small part of the
     /// lease is what it grows to.
     pub(super) fn lingers(&self, one: u64) -> u64 {
-        one.saturating_mul(self.owners).min(self.good_for() / 40).max(one)
+        let owners = if Manner::Lingers.is_kept() { self.owners } else { 1 };
+        one.saturating_mul(owners).min(self.good_for() / 40).max(one)
     }
 
     /// Returns how long a timeout may be due before a new owner comes: a lease and a quarter.

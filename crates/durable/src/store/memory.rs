@@ -82,6 +82,13 @@ impl Tables {
         }
     }
 
+    /// Returns the rows that are due by this time.
+    #[cfg(test)]
+    pub(crate) fn due(&self, time: u64) -> impl Iterator<Item = &Row> {
+        let end = Position::before(time + 1);
+        self.due.iter().flat_map(move |rows| rows.range(..end.clone()).map(|(_, row)| row))
+    }
+
     pub(crate) fn commit(&mut self, settlements: &[Settlement], changes: &[Change]) -> Done {
         Done {
             outcomes: settlements.iter().map(|settlement| self.settle(settlement)).collect(),

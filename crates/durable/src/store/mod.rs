@@ -1,5 +1,7 @@
 //! What a store must do, and the words it speaks.
 
+#[cfg(any(test, feature = "postgres"))]
+pub(crate) mod limits;
 pub(crate) mod memory;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;

@@ -61,7 +61,7 @@ fn an_ack_does_not_remove_a_later_timeout_of_the_same_name() {
 }
 
 #[test]
-fn a_full_disk_lets_what_is_due_go_on() {
+pub(super) fn a_full_disk_lets_what_is_due_go_on() {
     let mut world = World::new(1);
     world.config =
         Config { near_rows: 200, near_bytes: 1 << 20, in_flight: 50, group: 64, ..world.config };

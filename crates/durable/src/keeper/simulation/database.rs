@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::LEASE;
+use super::Size;
 use crate::Error;
 use crate::keeper::words::{BehindCall, CommitCall, LeaseCall, LoadCall};
+use crate::store::limits;
 use crate::store::memory::Tables;
 use crate::store::stretch::Stretch;
 use crate::store::{
@@ -17,6 +18,10 @@ use crate::store::{
 
 /// A database: what `PostgresStore` does in one.
 pub(super) struct Database {
+    /// How long a lease is good for.
+    pub(super) lease: u64,
+    /// The true time of the call that it answers.
+    pub(super) time: u64,
     pub(super) tables: Tables,
     pub(super) partitions: Vec<Partition>,
     /// Until when the lease of each is good, and whether it wants partitions.
@@ -36,6 +41,8 @@ pub(super) struct Database {
     /// The deadlines of deleted rows that a foreign snapshot keeps, sorted, by partition. `None`:
     /// nothing keeps them.
     dead: Option<Vec<Vec<u64>>>,
+    /// When that snapshot ends.
+    pub(super) dead_until: u64,
     /// Old versions of the rows of partitions that the snapshot keeps: all are read to find the
     /// newest.
     old_partitions: u64,
@@ -47,8 +54,9 @@ pub(super) struct Database {
     /// network is gone and forgot the connection.
     pub(super) silent_until: u64,
     pub(super) heals_at: u64,
-    /// The partition and the deadline of rows that cannot be read, because their page is damaged.
-    pub(super) damaged: Option<(u32, u64)>,
+    /// The partition and the deadline of rows that cannot be read, because their page is damaged,
+    /// and until when.
+    pub(super) damaged: Option<(u32, u64, u64)>,
     /// How many milliseconds it takes to send a row of the past.
     pub(super) send: u64,
     /// The most rows that a load tells of what has become visible.
@@ -90,8 +98,10 @@ pub(super) struct Manners {
 }
 
 impl Database {
-    pub(super) fn new(rng: &mut Rng, partitions: u32) -> Self {
+    pub(super) fn new(rng: &mut Rng, Size { partitions, lease, .. }: Size) -> Self {
         Self {
+            lease,
+            time: 0,
             tables: Tables::new(partitions as usize),
             partitions: vec![Partition::default(); partitions as usize],
             workers: HashMap::new(),
@@ -103,6 +113,7 @@ impl Database {
             slow: HashMap::new(),
             shared: HashMap::new(),
             dead: None,
+            dead_until: u64::MAX,
             seen: HashMap::new(),
             old_partitions: 0,
             stretches: HashMap::new(),
@@ -114,6 +125,11 @@ impl Database {
             rows_read: 0,
             waited: 0,
         }
+    }
+
+    /// What the store allows for the parts of a call.
+    fn limits(&self) -> limits::Limits {
+        limits::Limits::new(Duration::from_millis(self.lease / 3))
     }
 
     /// A foreign transaction touches this name, and ends then.
@@ -167,7 +183,7 @@ impl Database {
 
     /// Returns when a call that would end at `end` ends for its caller: with its answer or without.
     pub(super) fn end(&self, time: u64, end: u64) -> Result<u64, u64> {
-        let limit = time + if self.manners.gives_up { LEASE / 3 } else { VANISHED };
+        let limit = time + if self.manners.gives_up { self.lease / 3 } else { VANISHED };
         let end = if time < self.heals_at { self.silent_until.max(end) } else { end };
         if end <= limit { Ok(end) } else { Err(limit) }
     }
@@ -193,11 +209,11 @@ impl Database {
             if call.given_back.contains(&place) {
                 partition.owner = None;
             } else {
-                partition.until = clock + LEASE;
+                partition.until = clock + self.lease;
                 mine += 1;
             }
         }
-        self.workers.insert(worker, (clock + LEASE, call.wanted));
+        self.workers.insert(worker, (clock + self.lease, call.wanted));
         self.workers.retain(|_, (until, _)| clock <= *until);
         let wanting = self.workers.iter().filter(|(_, (_, wants))| *wants).map(|(id, _)| *id);
         let before = wanting.clone().filter(|id| *id < worker).count();
@@ -211,7 +227,7 @@ impl Database {
             let is_free = partition.owner.is_none()
                 || partition.owner != Some(worker) && partition.until < clock;
             if is_free && mine < share {
-                *partition = Partition { owner: Some(worker), until: clock + LEASE };
+                *partition = Partition { owner: Some(worker), until: clock + self.lease };
                 self.tables.epochs[place] += 1;
                 mine += 1;
             }
@@ -226,7 +242,7 @@ impl Database {
             held,
             share,
             owners,
-            good_for: Some(Duration::from_millis(LEASE)),
+            good_for: Some(Duration::from_millis(self.lease)),
             clock: Some(clock),
         }
     }
@@ -271,7 +287,7 @@ impl Database {
         }
         self.rows_read += read;
         took += read / READ;
-        let time = LEASE / 9;
+        let time = self.limits().load;
         let is_damaged = from.iter().any(|start| self.meets_damage(start, *until, limit));
         if is_damaged && !self.manners.asks_for_less {
             return (Err(Error::store("read", "a page is damaged")), 1);
@@ -308,7 +324,7 @@ impl Database {
             true => self.stretches.get(&worker).copied().unwrap_or(Stretch::ALL),
             false => Stretch::ALL,
         };
-        let mut part = stretch.part(from, *until, *limit, LEASE / 3);
+        let mut part = stretch.part(from, *until, *limit, self.lease / 3);
         if !self.manners.reads_together {
             part.from = &from[..1];
         }
@@ -344,10 +360,12 @@ impl Database {
 
     /// Whether a load comes to what is damaged.
     fn meets_damage(&self, Start { lease, after }: &Start, until: u64, limit: Limit) -> bool {
-        let Some((partition, deadline)) = self.damaged else { return false };
+        let Some((partition, deadline, mended)) = self.damaged else { return false };
         let page = self.tables.list(partition, after, until, limit);
         let end = page.end.map_or(until, |end| end.deadline);
-        lease.partition == partition && (after.deadline..=end).contains(&deadline)
+        self.time < mended
+            && lease.partition == partition
+            && (after.deadline..=end).contains(&deadline)
     }
 
     /// Reads a partition, and returns how many rows that takes, dead ones included.
@@ -356,7 +374,8 @@ impl Database {
         let page = self.tables.list(partition, after, until, limit);
         let end = page.end.as_ref().map_or(until, |end| end.deadline);
         let first = if self.manners.goes_on { after.deadline } else { 0 };
-        let dead = self.dead.as_ref().map_or(&[][..], |dead| &dead[partition as usize]);
+        let kept = self.dead.as_ref().filter(|_| self.time < self.dead_until);
+        let dead = kept.map_or(&[][..], |dead| &dead[partition as usize]);
         let before = dead.partition_point(|deadline| *deadline < first);
         let dead = dead[before..].partition_point(|deadline| *deadline <= end);
         let mut read = dead + page.rows.len();
@@ -386,7 +405,7 @@ impl Database {
         }
         let locked: Vec<Arc<str>> = self.locks.keys().cloned().collect();
         let is_locked = settled.chain(changed).any(|wait| 0 < wait);
-        let mut wait = if is_locked { LOCK } else { 0 };
+        let mut wait = if is_locked { self.limits().lock } else { 0 };
         self.waited += wait;
         if !call.settlements.is_empty() {
             wait += self.old_partitions / READ;
@@ -403,12 +422,17 @@ impl Database {
         let mut done = Done::default();
         let takes = |name| self.slow.get(name).map_or(0, |&(time, _)| time);
         let all: u64 = call.settlements.iter().map(|settled| takes(&settled.held.name)).sum();
-        // The group has failed before it is done in parts.
-        let limit = if self.manners.settles_in_parts { LEASE / 18 } else { LEASE / 3 };
-        let failed = if limit < all { limit } else { 0 };
-        if 0 < failed && !self.manners.settles_in_parts {
-            return (done, LEASE);
+        let limit = match self.manners.settles_in_parts {
+            true => self.limits().group,
+            false => self.lease / 3,
+        };
+        if limit < all && !self.manners.settles_in_parts {
+            return (done, self.lease);
         }
+        // The group has failed before it is done in parts, and so have the parts that have what
+        // takes long.
+        let halves = u64::from(call.settlements.len().max(1).ilog2());
+        let failed = if limit < all { limit + halves * self.limits().half } else { 0 };
         let mut took = 0;
         for settlement in &call.settlements {
             let name = &settlement.held.name;
@@ -440,6 +464,16 @@ impl Database {
         (done, failed + took)
     }
 
+    /// Returns when the last of what was done to it is over.
+    pub(super) fn over(&self) -> u64 {
+        let names = self.locks.values().chain(self.refused.values());
+        let slow = self.slow.values().map(|(_, until)| until);
+        let dead = self.dead.as_ref().map(|_| self.dead_until);
+        let damaged = self.damaged.map(|(.., until)| until);
+        let all = names.chain(slow).copied().chain(dead).chain(damaged);
+        all.fold(self.heals_at, u64::max)
+    }
+
     /// Puts a row as somebody does who is no worker.
     pub(super) fn put(&mut self, change: &Change) -> Row {
         self.tables.change(change).row.expect("it is put")
@@ -458,8 +492,6 @@ pub(super) const GOOD: Manners = Manners {
     remembers: true,
 };
 
-/// How long a commit waits for a lock.
-const LOCK: u64 = LEASE / 20;
 /// Rows that are read in a millisecond.
 const READ: u64 = 100;
 /// Half of what may be near, as in a real one.

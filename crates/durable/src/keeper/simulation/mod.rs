@@ -29,12 +29,12 @@ fn many_workers_lose_nothing_and_make_nothing_early_and_no_two_own_a_partition()
     let first = number("TICKWHEEL_DURABLE_FIRST_SEED", 0);
     let seeds = number("TICKWHEEL_DURABLE_SEEDS", long(4, 8));
     let size = match std::env::var_os("TICKWHEEL_DURABLE_LARGE") {
-        Some(_) => Size { workers: 100, stores: 16, partitions: 64 },
-        None => Size { workers: 6, stores: 2, partitions: 12 },
+        Some(_) => Size { workers: 100, stores: 16, partitions: 64, lease: LEASE },
+        None => SMALL,
     };
     let mut told = Told::default();
     for seed in first..first + seeds {
-        Simulation::new(seed, size).run(&mut told);
+        Simulation::new(seed, size.of(seed)).run(&mut told);
     }
     told.late.sort_unstable();
     let late = |quantile: usize| told.late[(told.late.len() - 1) * quantile / 1000];
@@ -86,6 +86,15 @@ struct Size {
     workers: usize,
     stores: usize,
     partitions: u32,
+    /// How long a lease is good for, in milliseconds.
+    lease: u64,
+}
+
+impl Size {
+    /// Returns the same with the default lease of a timer, for some seeds.
+    fn of(self, seed: u64) -> Self {
+        Self { lease: if seed % 4 == 3 { LONG } else { self.lease }, ..self }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -142,6 +151,38 @@ fn each_load_is_of_all_partitions() {
         ends[second] = Some(Position::before(call.from[second].after.deadline + 1));
         let loaded = Loaded { ends, ..Loaded::default() };
         keeper.answer(now(1), &mut outbox, Answer::Load(call, Ok(loaded)));
+    }
+}
+
+/// One thread of consumers hangs in the program's own code, and the lease is shorter or longer than
+/// what is long.
+#[test]
+fn consumers_that_hold_nothing_and_take_nothing_for_a_minute_are_told_of() {
+    for lease in [10, 100] {
+        let mut keeper: Keeper<()> = Keeper::new(config());
+        let mut outbox = received();
+        let leases = |at: u64, held| {
+            let leases = leases(1_000_200 + at);
+            let held = if held { leases.held } else { Vec::new() };
+            Leases { held, good_for: Some(Duration::from_secs(lease)), ..leases }
+        };
+        let (mut at, mut told) = (0, Vec::new());
+        while at < 110_000 {
+            match keeper.poll(now(at), &mut outbox) {
+                Some(Call::Lease(call)) => {
+                    let leases = leases(at, call.wanted);
+                    keeper.answer(now(at), &mut outbox, Answer::Lease(call, Ok(leases)));
+                }
+                Some(Call::Load(call)) => answer_load(&mut keeper, &mut outbox, now(at), call),
+                Some(call) => past(&mut keeper, &mut outbox, now(at), Some(call)),
+                None => at = keeper.wake(now(at)).clamp(at + 1, at + 1_000),
+            }
+            let is_told = |trouble: &Error| matches!(trouble, Error::Held { timeouts: 0 });
+            told.extend(keeper.troubles.drain(..).filter(is_told).map(|_| at));
+        }
+        assert!((60_000..63_000).contains(&told[0]), "{lease}: {told:?}");
+        // Where it lasts longer than the lease, that is told too.
+        assert_eq!(told.len(), if lease < 60 { 1 } else { 2 }, "{lease}: {told:?}");
     }
 }
 
@@ -578,3 +619,6 @@ fn row(deadline: u64) -> Row {
 }
 
 const LEASE: u64 = 2_000;
+/// The default of a timer.
+const LONG: u64 = 10_000;
+const SMALL: Size = Size { workers: 6, stores: 2, partitions: 12, lease: LEASE };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 
 use super::database::Database;
-use super::{LEASE, Size, Told, config, received};
+use super::{Size, Told, config, received};
 use crate::Error;
 use crate::keeper::outbox::Outbox;
 use crate::keeper::words::CommitCall;
@@ -75,8 +75,7 @@ pub(super) struct Simulation {
 impl Simulation {
     pub(super) fn new(seed: u64, size: Size) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let databases =
-            (0..size.stores).map(|_| Database::new(&mut rng, size.partitions)).collect();
+        let databases = (0..size.stores).map(|_| Database::new(&mut rng, size)).collect();
         let workers = (0..size.workers)
             .map(|_| Worker {
                 wall: rng.i64(-3_600_000..3_600_000),
@@ -186,14 +185,37 @@ impl Simulation {
         self.time = end;
     }
 
+    /// Whether something waits that was due at that time and that nobody took.
+    pub(super) fn is_waiting_since(&self, time: u64) -> bool {
+        self.databases.iter().enumerate().any(|(at, database)| {
+            let mut due = database.tables.due(time + database.clock);
+            due.any(|row| !self.is_taken(at, row.number))
+        })
+    }
+
+    /// Whether a worker that runs has handed this to a consumer.
+    fn is_taken(&self, database: usize, number: u64) -> bool {
+        let taken = self.taken.get(&(database, number));
+        let mut taken = taken.into_iter().flatten();
+        taken.any(|(id, _)| self.seats.iter().any(|seat| seat.id == *id))
+    }
+
     pub(super) fn run(&mut self, told: &mut Told) {
-        let end = self.time + 12_000;
+        let lease = self.size.lease;
+        let end = self.time + 8_000 + lease * 2;
         while self.time < end {
             self.step(told);
         }
-        // In peace all comes.
         self.quiet = true;
-        let end = self.time + 60_000;
+        let over = self.databases.iter().map(Database::over);
+        let over = over.chain(self.workers.iter().map(|worker| worker.paused_until));
+        let over = over.fold(self.time, u64::max);
+        while self.time < over + lease * 5 / 4 + CALLS {
+            self.step(told);
+        }
+        assert!(!self.is_waiting_since(over), "what was due waits for longer than a new owner");
+        // What is due later, and again.
+        let end = self.time + lease * 5;
         while self.databases.iter().any(|database| 0 < database.tables.len()) {
             assert!(self.time < end, "some timeouts never come");
             self.step(told);
@@ -286,7 +308,7 @@ impl Simulation {
                 "handed out when the partition had another owner"
             );
             assert!(
-                clock + LEASE / 4 <= partition.until,
+                clock + self.size.lease / 4 <= partition.until,
                 "handed out in the last quarter of the lease: no time is left to ack"
             );
         }
@@ -359,6 +381,7 @@ impl Simulation {
         let index = self.seats[seat].database;
         let time = self.time;
         let database = &mut self.databases[index];
+        database.time = time;
         match call {
             Call::Lease(call) => {
                 let wait = database.lease_at(time) - time;
@@ -510,8 +533,8 @@ impl Simulation {
     fn trouble(&mut self, told: &mut Told) {
         let worker = self.rng.usize(0..self.size.workers);
         let database = self.rng.usize(0..self.databases.len());
-        let until = self.time + self.rng.u64(0..LEASE * 3);
-        match self.rng.u32(0..6) {
+        let until = self.time + self.rng.u64(0..self.size.lease * 3);
+        match self.rng.u32(0..10) {
             // Somebody's transaction is left open, or somebody's trigger keeps it.
             0 => {
                 let name = format!("{}", self.rng.u32(0..3_000));
@@ -521,14 +544,47 @@ impl Simulation {
                 }
             }
             1 => {
-                self.databases[database].heals_at = self.time + self.rng.u64(0..LEASE / 2);
-                self.databases[database].silent_until = self.time + LEASE * 10;
+                self.databases[database].heals_at =
+                    self.time + self.rng.u64(0..self.size.lease / 2);
+                self.databases[database].silent_until = self.time + self.size.lease * 10;
             }
             2 => {
                 let seat = self.rng.usize(0..self.seats.len());
                 if self.workers[self.seats[seat].worker].paused_until <= self.time {
                     self.close(seat);
                 }
+            }
+            3 => {
+                let overdue = self.databases[database].clock + self.time / 2;
+                for _ in 0..self.rng.u64(1..600) {
+                    self.next += 1;
+                    let name = format!("overdue {}", self.next);
+                    let put = Change::put(&name, overdue + self.rng.u64(0..1_000), &[]);
+                    let number = self.databases[database].put(&put).number;
+                    self.expected.insert((database, number));
+                    told.put += 1;
+                }
+            }
+            4 => {
+                let count = self.rng.u64(1..200_000);
+                let clock = self.databases[database].clock + self.time;
+                let (begin, span) = (clock - self.rng.u64(0..10_000), self.rng.u64(1..10_000));
+                self.databases[database].keep_dead();
+                self.databases[database].add_dead((0..count).map(|n| begin + n % span));
+                self.databases[database].dead_until = until;
+            }
+            5 => {
+                let time = self.rng.u64(1..self.size.lease);
+                for _ in 0..self.rng.u32(1..10) {
+                    let name = format!("{}", self.rng.u32(0..3_000));
+                    self.databases[database].slow(&name, time, until);
+                }
+            }
+            6 => {
+                let clock = self.databases[database].clock + self.time;
+                let (place, deadline) =
+                    (self.rng.u32(0..self.size.partitions), clock + self.rng.u64(0..4_000));
+                self.databases[database].damaged = Some((place, deadline, until));
             }
             _ => {}
         }
@@ -547,3 +603,6 @@ impl Simulation {
         self.after(delay, Event::Trouble);
     }
 }
+
+/// A few calls, in milliseconds.
+pub(super) const CALLS: u64 = 300;

@@ -8,6 +8,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row};
 
 use super::connect::Guard;
+use crate::store::limits::Limits;
 use crate::store::{Change, Done, Outcome, Settlement};
 use crate::values::milliseconds;
 
@@ -20,13 +21,14 @@ pub(super) struct Connection {
     begin: String,
     /// How long a call may take.
     pub(super) limit: Duration,
+    pub(super) limits: Limits,
 }
 
 pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 impl Connection {
     pub(super) fn new((client, guard): (Client, Guard), limit: Duration) -> Self {
-        Self { client, guard, begin: begin(limit), limit }
+        Self { client, guard, begin: begin(limit), limit, limits: Limits::new(limit) }
     }
 
     pub(super) fn with_limit(self, limit: Duration) -> Self {
@@ -75,11 +77,11 @@ impl Connection {
         settlements: &[Settlement],
         changes: &[Change],
     ) -> Result<Done, Error> {
-        self.begin_for(milliseconds(self.limit / PARTS)).await?;
+        self.begin_for(self.limits.group).await?;
         let mut done = Done { outcomes: self.settle(settlements).await?, changed: Vec::new() };
         let began = Instant::now();
         for run in runs(changes) {
-            if !done.changed.is_empty() && self.limit / PARTS < began.elapsed() {
+            if !done.changed.is_empty() && self.limits.group < milliseconds(began.elapsed()) {
                 break;
             }
             done.changed.extend(self.change(run).await?);
@@ -147,12 +149,11 @@ impl Connection {
         left.retain(|part| !part.is_empty());
         left.reverse();
         while let Some(part) = left.pop() {
-            if !done.is_empty() && self.limit / PARTS < began.elapsed() {
+            if !done.is_empty() && self.limits.group < milliseconds(began.elapsed()) {
                 // Else the call would end, and with it what is done.
                 break;
             }
-            let parts = if part.len() == 1 { PARTS } else { PARTS * 8 };
-            let time = milliseconds(self.limit / parts).max(1);
+            let time = if part.len() == 1 { self.limits.group } else { self.limits.half };
             let begin = format!("{end}savepoint part; set local statement_timeout = {time}");
             self.execute(&begin).await?;
             let error = match work(part).await {
@@ -239,8 +240,8 @@ pub(super) fn failed(
 /// database is set to, an acknowledged commit is on the disk. Whatever the statistics say, the
 /// statements use the indexes. A policy that would hide rows is an error: they would wait unsaid.
 fn begin(limit: Duration) -> String {
+    let lock = Limits::new(limit).lock;
     let limit = limit.as_millis().max(1);
-    let lock = (limit / 30).clamp(10, 1_000);
     format!(
         "begin isolation level read committed;
          set local statement_timeout = {limit};
@@ -255,9 +256,6 @@ fn begin(limit: Duration) -> String {
          set local enable_nestloop = on; set local jit = off; set local row_security = off;"
     )
 }
-
-/// A group has this part of the limit, and what is alone too.
-const PARTS: u32 = 6;
 
 const LOCKED: &str = "somebody else has locked it";
 

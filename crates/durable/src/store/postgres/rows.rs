@@ -10,7 +10,6 @@ use super::connection::{Connection, Parameter};
 use super::{PARTITIONS, signed, unsigned};
 use crate::store::stretch::Part;
 use crate::store::{Damaged, Limit, Loaded, Page, Position, Row, Start};
-use crate::values::milliseconds;
 
 /// A row as it was found.
 pub(super) enum Reading {
@@ -57,7 +56,7 @@ impl Connection {
         // What is not read has no progress.
         loaded.ends.extend(from.iter().map(|start| Some(start.after.clone())));
         let mut unreadable = Vec::new();
-        let time = milliseconds(self.limit) / 3;
+        let time = self.limits.load;
         self.begin_for(time).await?;
         // First: what is committed between the two comes with the next.
         let now = match self.load_news(seen, from, limit, &mut loaded, &mut unreadable).await {
