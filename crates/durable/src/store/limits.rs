@@ -9,28 +9,41 @@ use crate::values::milliseconds;
 pub(crate) struct Limits {
     /// A statement of a look.
     pub(crate) load: u64,
-    /// What is committed together, and what is committed alone.
-    pub(crate) group: u64,
-    /// Each of the parts of a group that has failed.
-    pub(crate) half: u64,
+    pub(crate) settle: Parts,
+    pub(crate) change: Parts,
     /// A wait for a lock.
     pub(crate) lock: u64,
+}
+
+/// The times of what is committed together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parts {
+    /// All, and what is alone.
+    pub(crate) group: u64,
+    /// Each part of a group that has failed.
+    pub(crate) half: u64,
 }
 
 impl Limits {
     /// Returns the limits where a call may take so long.
     pub(crate) fn new(call: Duration) -> Self {
         let call = milliseconds(call);
-        let work = call.min(WORK);
         Self {
             load: (call / 3).max(1),
-            group: (work / 6).max(1),
-            half: (work / 48).max(1),
-            lock: (call / 30).clamp(10, 200),
+            settle: Parts::new(call.min(SETTLE)),
+            change: Parts::new(call),
+            lock: (call / 30).clamp(10, 1_000),
         }
     }
 }
 
-/// A look waits for a commit, and what becomes due and is not known for the look. So a longer lease
-/// gives a commit no more time: where one of many takes too long, all are done in half of this.
-const WORK: u64 = 1_500;
+impl Parts {
+    fn new(call: u64) -> Self {
+        Self { group: (call / 6).max(1), half: (call / 48).max(1) }
+    }
+}
+
+/// An ack that is too long is tried again and again, and each time a look waits for it. So a longer
+/// lease gives acks no more time: where one of many is too long, all are done in half of this.
+/// A change is refused once, and its caller is told: it has the time of the lease.
+const SETTLE: u64 = 1_500;

@@ -964,7 +964,7 @@ fn a_host_that_accepts_and_is_silent_does_not_hide_the_next() {
 fn a_lease_that_is_set_after_connecting_limits_that_connection() {
     let Some(server) = Server::start() else { return };
     let url = server.database();
-    // A call may wait 200 ms for a lock, and with the lease of before half as long.
+    // A call may wait a second for a lock, and with the lease of before a tenth of that.
     let mut store = PostgresStore::connect(&url).unwrap().lease(HOUR);
     let mut other = client(&url);
     other.batch_execute("select tickwheel_schedule('a', clock_timestamp(), '')").unwrap();
@@ -973,7 +973,7 @@ fn a_lease_that_is_set_after_connecting_limits_that_connection() {
     let began = Instant::now();
     let done = store.commit(&[], &[Change::cancel("a")]).unwrap();
     assert!(done.changed[0].is_err(), "it is locked");
-    assert!(Duration::from_millis(200) <= began.elapsed(), "{:?}", began.elapsed());
+    assert!(Duration::from_secs(1) <= began.elapsed(), "{:?}", began.elapsed());
 }
 
 /// What is on the way may have forgotten it, and tells nobody.

@@ -423,7 +423,7 @@ impl Database {
         let takes = |name| self.slow.get(name).map_or(0, |&(time, _)| time);
         let all: u64 = call.settlements.iter().map(|settled| takes(&settled.held.name)).sum();
         let limit = match self.manners.settles_in_parts {
-            true => self.limits().group,
+            true => self.limits().settle.group,
             false => self.lease / 3,
         };
         if limit < all && !self.manners.settles_in_parts {
@@ -432,7 +432,7 @@ impl Database {
         // The group has failed before it is done in parts, and so have the parts that have what
         // takes long.
         let halves = u64::from(call.settlements.len().max(1).ilog2());
-        let failed = if limit < all { limit + halves * self.limits().half } else { 0 };
+        let failed = if limit < all { limit + halves * self.limits().settle.half } else { 0 };
         let mut took = 0;
         for settlement in &call.settlements {
             let name = &settlement.held.name;

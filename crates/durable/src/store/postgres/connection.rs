@@ -8,7 +8,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row};
 
 use super::connect::Guard;
-use crate::store::limits::Limits;
+use crate::store::limits::{Limits, Parts};
 use crate::store::{Change, Done, Outcome, Settlement};
 use crate::values::milliseconds;
 
@@ -77,11 +77,14 @@ impl Connection {
         settlements: &[Settlement],
         changes: &[Change],
     ) -> Result<Done, Error> {
-        self.begin_for(self.limits.group).await?;
+        // What is too long for this is tried again alone.
+        let parts = if settlements.is_empty() { self.limits.change } else { self.limits.settle };
+        self.begin_for(parts.group).await?;
         let mut done = Done { outcomes: self.settle(settlements).await?, changed: Vec::new() };
         let began = Instant::now();
         for run in runs(changes) {
-            if !done.changed.is_empty() && self.limits.group < milliseconds(began.elapsed()) {
+            if !done.changed.is_empty() && self.limits.change.group < milliseconds(began.elapsed())
+            {
                 break;
             }
             done.changed.extend(self.change(run).await?);
@@ -106,6 +109,7 @@ impl Connection {
         // commit would fail all of it.
         self.execute("set local lock_timeout = 5; set constraints all immediate").await?;
         let settled = self.in_parts(
+            self.limits.settle,
             vec![settlements],
             async |part| {
                 let work = async |free: &[Settlement]| self.settle(free).await;
@@ -118,6 +122,7 @@ impl Connection {
         );
         let outcomes = settled.await?;
         let changed = self.in_parts(
+            self.limits.change,
             runs(changes).flat_map(|run| run.chunks(PART)).collect(),
             async |part| {
                 let work = async |free: &[Change]| self.change(free).await;
@@ -139,6 +144,7 @@ impl Connection {
     /// and one that is alone. One alone has as long as a group.
     async fn in_parts<A, R>(
         &self,
+        parts: Parts,
         mut left: Vec<&[A]>,
         work: impl AsyncFn(&[A]) -> Result<Vec<R>, Error>,
         refused: impl Fn(&A, Error) -> R,
@@ -149,17 +155,17 @@ impl Connection {
         left.retain(|part| !part.is_empty());
         left.reverse();
         while let Some(part) = left.pop() {
-            if !done.is_empty() && self.limits.group < milliseconds(began.elapsed()) {
+            if !done.is_empty() && parts.group < milliseconds(began.elapsed()) {
                 // Else the call would end, and with it what is done.
                 break;
             }
-            let time = if part.len() == 1 { self.limits.group } else { self.limits.half };
+            let time = if part.len() == 1 { parts.group } else { parts.half };
             let begin = format!("{end}savepoint part; set local statement_timeout = {time}");
             self.execute(&begin).await?;
             let error = match work(part).await {
-                Ok(parts) => {
+                Ok(all) => {
                     end = "release part; ";
-                    done.extend(parts);
+                    done.extend(all);
                     continue;
                 }
                 Err(error) if error.as_db_error().is_none() => return Err(error),
