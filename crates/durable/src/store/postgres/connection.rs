@@ -19,8 +19,6 @@ pub(super) struct Connection {
     pub(super) guard: Guard,
     /// The statements that begin a transaction and set what holds in it.
     begin: String,
-    /// How long a call may take.
-    pub(super) limit: Duration,
     pub(super) limits: Limits,
 }
 
@@ -28,7 +26,7 @@ pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 impl Connection {
     pub(super) fn new((client, guard): (Client, Guard), limit: Duration) -> Self {
-        Self { client, guard, begin: begin(limit), limit, limits: Limits::new(limit) }
+        Self { client, guard, begin: begin(limit), limits: Limits::new(limit) }
     }
 
     pub(super) fn with_limit(self, limit: Duration) -> Self {
