@@ -155,7 +155,7 @@ impl<T> Keeper<T> {
         // Where there is nothing, what takes time is dead: then time is left for other calls.
         let took = now.steady.saturating_sub(call.asked);
         let rests = loaded.rows.is_empty() && SHORT < took;
-        let pause = if rests { took } else { 0 };
+        let pause = if rests { took.min(REST) } else { 0 };
         self.behind_pause.reset();
         self.behind_pause.until = now.steady.saturating_add(pause);
         if let Some(error) = loaded.unreadable {
@@ -298,3 +298,6 @@ const STUCK: u64 = 10_000;
 
 /// After a call that took no longer, in milliseconds, no time is left for others.
 const SHORT: u64 = 40;
+
+/// And no more than this: what took longer did not read, but the process was stopped.
+const REST: u64 = 250;

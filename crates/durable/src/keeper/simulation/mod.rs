@@ -186,6 +186,29 @@ fn consumers_that_hold_nothing_and_take_nothing_for_a_minute_are_told_of() {
     }
 }
 
+#[test]
+fn a_worker_that_was_stopped_while_it_read_of_the_past_soon_reads_on() {
+    let mut keeper: Keeper<()> = Keeper::new(config());
+    let mut outbox = received();
+    lease(&mut keeper, &mut outbox, now(0), Ok(leases(10_000_000)));
+    let mut at = 0;
+    while at < 11_000 {
+        match keeper.poll(now(at), &mut outbox) {
+            Some(Call::Load(call)) => answer_load(&mut keeper, &mut outbox, now(at), call),
+            Some(Call::Behind(call)) if at < 10_000 => {
+                at = 10_000;
+                let ends = vec![Some(Position::before(5_000))];
+                let loaded = Loaded { ends, ..Loaded::default() };
+                keeper.answer(now(at), &mut outbox, Answer::Behind(call, Ok(loaded)));
+            }
+            Some(Call::Behind(_)) => break,
+            None => at = keeper.wake(now(at)).max(at + 1),
+            call => panic!("{call:?}"),
+        }
+    }
+    assert!((10_000..10_500).contains(&at), "{at}");
+}
+
 /// Another owner may have handed it out, and without its clock this worker cannot tell.
 #[test]
 fn before_the_store_told_its_clock_callers_are_told_nothing_but_the_error() {

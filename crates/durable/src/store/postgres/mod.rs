@@ -63,7 +63,7 @@ pub struct PostgresStore {
     /// What drives the connection. Calls wait for it on their own thread, so they may be made from
     /// inside another runtime.
     runtime: Option<Runtime>,
-    connection: Option<Connection>,
+    connection: Option<Box<Connection>>,
     /// When the connection was used last.
     used: Instant,
     /// The number of this worker.
@@ -180,7 +180,8 @@ impl PostgresStore {
     /// that cannot reach the database for three quarters of it hands out nothing more.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
-        self.connection = self.connection.take().map(|connection| connection.with_limit(lease / 3));
+        let connection = self.connection.take();
+        self.connection = connection.map(|connection| Box::new(connection.with_limit(lease / 3)));
         self
     }
 
@@ -223,7 +224,7 @@ impl PostgresStore {
                 Some(connected) => connected,
                 None => {
                     let client = connect(limit).await.map_err(|e| Error::store(&*doing, e))?;
-                    let connected = Connection::new(client, limit);
+                    let connected = Box::new(Connection::new(client, limit));
                     set_up(&connected, makes_tables).await?;
                     connected
                 }
