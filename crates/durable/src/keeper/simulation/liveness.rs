@@ -247,24 +247,6 @@ impl Fault {
     }
 }
 
-const FAULTS: [Fault; 12] = [
-    Fault::new("thousands are overdue", backlog),
-    Fault { before: backlog, ..Fault::new("thousands were overdue", nothing) },
-    Fault::new("a snapshot keeps what is dead", dead_for_long),
-    Fault {
-        before: overdue_and_dead,
-        ..Fault::new("what was overdue is among dead rows", until_the_dump_ends)
-    },
-    Fault::new("what is dead was due soon", dead_soon),
-    Fault::new("payloads are large", large),
-    Fault::new("somebody locks a name", lock),
-    Fault::new("somebody locks many names", lock_many),
-    Fault::new("an ack takes longer than a call may", slow),
-    Fault::new("many acks take long", slow_some),
-    Fault::new("a page is damaged", damage),
-    Fault { touches_all: true, ..Fault::new("nothing is answered", silence) },
-];
-
 /// As soon as the fault is over, all that is due is handed out within a lease and a quarter; while
 /// it lasts, timeouts that it does not touch are late by less than a second.
 #[test]
@@ -285,33 +267,6 @@ fn whatever_is_done_to_a_database_what_that_does_not_touch_comes_and_all_comes_a
         }
     }
 }
-
-/// What finds it if the keeper leaves out what it does, each way alone.
-const CHECKS: [(&str, fn()); 17] = [
-    ("past", a_backlog_is_read_once_and_what_becomes_due_does_not_wait_for_it),
-    ("overflow", the_past_is_read_to_its_end_though_loads_overflow_all_the_time),
-    ("unreadable", a_millisecond_of_a_partition_that_cannot_be_read_holds_up_nothing_else),
-    ("damage", what_cannot_be_read_of_the_present_holds_up_nothing_else),
-    ("cut", what_becomes_due_after_a_cut_does_not_wait_for_what_did_before),
-    ("dead and silent", after_an_error_what_is_dead_is_not_read_again),
-    ("locks", a_name_that_somebody_has_locked_holds_up_no_other_and_no_lease_is_lost),
-    ("hundreds of locks", hundreds_of_names_that_are_locked_or_refused_hold_up_no_other),
-    ("slow", acks_that_take_longer_than_a_call_may_hold_up_no_other_for_long),
-    ("taken over", what_another_had_is_handed_out_within_a_lease_and_a_quarter),
-    ("random", random),
-    ("all faults", any_fault),
-    ("clock", super::a_slow_call_for_leases_takes_nothing_back_and_a_clock_that_was_set_back_does),
-    ("fenced", super::what_is_fenced_is_read_again_and_handed_out_under_the_new_epoch),
-    (
-        "linger",
-        super::the_more_workers_the_longer_acks_wait_unless_they_take_the_room_of_what_is_due,
-    ),
-    (
-        "error",
-        super::a_new_owner_reads_what_is_recent_first_and_after_an_error_nothing_that_it_knows,
-    ),
-    ("full disk", model::a_full_disk_lets_what_is_due_go_on),
-];
 
 fn any_fault() {
     for size in [ONE, TWO_LONG, ONE_LONG, TWO] {
@@ -856,3 +811,48 @@ const ONE: Size = Size { workers: 1, stores: 1, partitions: 12, lease: LEASE };
 const TWO: Size = Size { workers: 2, stores: 1, partitions: 12, lease: LEASE };
 const ONE_LONG: Size = Size { lease: LONG, ..ONE };
 const TWO_LONG: Size = Size { lease: LONG, ..TWO };
+
+const FAULTS: [Fault; 12] = [
+    Fault::new("thousands are overdue", backlog),
+    Fault { before: backlog, ..Fault::new("thousands were overdue", nothing) },
+    Fault::new("a snapshot keeps what is dead", dead_for_long),
+    Fault {
+        before: overdue_and_dead,
+        ..Fault::new("what was overdue is among dead rows", until_the_dump_ends)
+    },
+    Fault::new("what is dead was due soon", dead_soon),
+    Fault::new("payloads are large", large),
+    Fault::new("somebody locks a name", lock),
+    Fault::new("somebody locks many names", lock_many),
+    Fault::new("an ack takes longer than a call may", slow),
+    Fault::new("many acks take long", slow_some),
+    Fault::new("a page is damaged", damage),
+    Fault { touches_all: true, ..Fault::new("nothing is answered", silence) },
+];
+
+/// What finds it if the keeper leaves out what it does, each way alone.
+const CHECKS: [(&str, fn()); 17] = [
+    ("past", a_backlog_is_read_once_and_what_becomes_due_does_not_wait_for_it),
+    ("overflow", the_past_is_read_to_its_end_though_loads_overflow_all_the_time),
+    ("unreadable", a_millisecond_of_a_partition_that_cannot_be_read_holds_up_nothing_else),
+    ("damage", what_cannot_be_read_of_the_present_holds_up_nothing_else),
+    ("cut", what_becomes_due_after_a_cut_does_not_wait_for_what_did_before),
+    ("dead and silent", after_an_error_what_is_dead_is_not_read_again),
+    ("locks", a_name_that_somebody_has_locked_holds_up_no_other_and_no_lease_is_lost),
+    ("hundreds of locks", hundreds_of_names_that_are_locked_or_refused_hold_up_no_other),
+    ("slow", acks_that_take_longer_than_a_call_may_hold_up_no_other_for_long),
+    ("taken over", what_another_had_is_handed_out_within_a_lease_and_a_quarter),
+    ("random", random),
+    ("all faults", any_fault),
+    ("clock", super::a_slow_call_for_leases_takes_nothing_back_and_a_clock_that_was_set_back_does),
+    ("fenced", super::what_is_fenced_is_read_again_and_handed_out_under_the_new_epoch),
+    (
+        "linger",
+        super::the_more_workers_the_longer_acks_wait_unless_they_take_the_room_of_what_is_due,
+    ),
+    (
+        "error",
+        super::a_new_owner_reads_what_is_recent_first_and_after_an_error_nothing_that_it_knows,
+    ),
+    ("full disk", model::a_full_disk_lets_what_is_due_go_on),
+];
