@@ -13,6 +13,8 @@
 //! and `payload`, one after another. Each prints its goals, and whether it has met them.
 //! `TICKWHEEL_DURABLE_BACKLOG` and `TICKWHEEL_DURABLE_DEAD` say how many rows `postgres` has.
 //!
+//! `busy LOOPS` before them runs them idle, and again beside so many loops that never rest.
+//!
 //! Without words the program runs the first three, with few rows. `TMPDIR` says on which disk.
 
 #[cfg(feature = "postgres")]
@@ -38,7 +40,19 @@ fn main() -> Result<()> {
     let words: Vec<String> =
         std::env::args().skip(1).filter(|word| word != "--bench" && word != "--quick").collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    match words[..] {
+    run(&words)
+}
+
+fn run(words: &[&str]) -> Result<()> {
+    match *words {
+        ["busy", loops, ref figure @ ..] => {
+            run(figure)?;
+            println!("and beside {loops} loops that never rest:");
+            let busy = Busy::start(loops.parse()?);
+            let ran = run(figure);
+            drop(busy);
+            ran
+        }
         [] => {
             groups(2_000)?;
             pending(20_000, "random")?;
@@ -56,7 +70,7 @@ fn main() -> Result<()> {
         ] => on_database(figure, rest),
         ["fill", file, rows, names] => fill(Path::new(file), rows.parse()?, names == "random"),
         ["drain", file, rows, _] => drain(Path::new(file), rows.parse()?),
-        _ => Err("figures [groups | pending ROWS | mixed | postgres [URL]]".into()),
+        _ => Err("figures [busy LOOPS] [groups | pending ROWS | mixed | postgres [URL]]".into()),
     }
 }
 
@@ -102,6 +116,30 @@ fn on_database(figure: &str, rest: &[&str]) -> Result<()> {
         database::payload(url)?;
     }
     Ok(())
+}
+
+/// Threads that never rest, until it is dropped.
+struct Busy(Arc<AtomicBool>);
+
+impl Busy {
+    fn start(loops: usize) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        for _ in 0..loops {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        Self(stop)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Random numbers, always the same.

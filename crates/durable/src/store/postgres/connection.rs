@@ -1,5 +1,6 @@
 //! A connection, and what is committed on it.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row};
 
 use super::connect::Guard;
+use super::places::Places;
 use crate::store::limits::{Limits, Parts};
 use crate::store::{Change, Done, Outcome, Settlement};
 use crate::values::milliseconds;
@@ -20,13 +22,20 @@ pub(super) struct Connection {
     /// The statements that begin a transaction and set what holds in it.
     begin: String,
     pub(super) limits: Limits,
+    pub(super) places: RefCell<Places>,
 }
 
 pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 impl Connection {
     pub(super) fn new((client, guard): (Client, Guard), limit: Duration) -> Self {
-        Self { client, guard, begin: begin(limit), limits: Limits::new(limit) }
+        Self {
+            client,
+            guard,
+            begin: begin(limit),
+            limits: Limits::new(limit),
+            places: RefCell::default(),
+        }
     }
 
     pub(super) fn with_limit(self, limit: Duration) -> Self {

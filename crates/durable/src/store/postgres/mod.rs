@@ -5,6 +5,7 @@ mod connect;
 mod connection;
 mod lease;
 mod operate;
+mod places;
 mod rows;
 mod schema;
 mod settle;

@@ -209,7 +209,7 @@ impl Connection {
         });
         loaded.overflows = MOST_NEWS <= news.len() as i64 || now.server != seen.server;
         for row in news {
-            match read_row(&row, 0) {
+            match self.read_placed(&row) {
                 Reading::Row(row) => loaded.rows.push(row),
                 Reading::TooMuch(Spot { partition, deadline, .. }) => {
                     loaded.left_out.push((partition as u32, unsigned(deadline)));
@@ -251,7 +251,7 @@ impl Connection {
             while let Some(row) = rows.next_if(|row| row.get::<_, i32>(0) as u32 == lease.partition)
             {
                 count += 1;
-                match read_row(&row, 0) {
+                match self.read_placed(&row) {
                     Reading::Row(row) => {
                         end = row.position();
                         loaded.rows.push(row);
@@ -263,6 +263,15 @@ impl Connection {
             loaded.ends[place] = (is_full || each <= count).then_some(end);
         }
         Ok(())
+    }
+
+    /// Reads a row, and remembers where it is.
+    fn read_placed(&self, row: &tokio_postgres::Row) -> Reading {
+        let reading = read_row(row, 0);
+        if let (Reading::Row(read), Ok(place)) = (&reading, row.try_get(6)) {
+            self.places.borrow_mut().insert(read.number, place);
+        }
+        reading
     }
 
     pub(super) async fn list(
@@ -409,21 +418,21 @@ fn list() -> String {
 const NEWS: &str = "select -1, (select count(*) from tickwheel_partition where owner is null),
        pg_current_snapshot()::text, floor(extract(epoch from clock_timestamp()) * 1000)::bigint, 0, convert_to(
        concat_ws(' ', extract(epoch from pg_postmaster_start_time()),
-         extract(epoch from pg_stat_get_bgwriter_stat_reset_time())), 'UTF8')
+         extract(epoch from pg_stat_get_bgwriter_stat_reset_time())), 'UTF8'), null
      union all
      select partition, deadline, name, number, attempt,
        case when sum(octet_length(payload)) over (rows unbounded preceding)
-         - octet_length(payload) < $6 then payload end
+         - octet_length(payload) < $6 then payload end, place::text
      from (select due.* from unnest($1::int[], $2::bigint[], $3::text[]) u(partition, deadline, name)
        cross join lateral (
-         (select * from tickwheel_due d
+         (select d.*, d.ctid as place from tickwheel_due d
           where d.partition = u.partition and d.put_by >= pg_snapshot_xmax($4::text::pg_snapshot)
             and d.put_by < pg_snapshot_xmax(pg_current_snapshot()) and d.deadline <= u.deadline
             and (d.deadline, d.name) <= (u.deadline, u.name)
           order by d.put_by, d.deadline limit $5)
          union all
          (select over.* from pg_snapshot_xip($4::text::pg_snapshot) xid cross join lateral (
-            select * from tickwheel_due d
+            select d.*, d.ctid as place from tickwheel_due d
             where d.partition = u.partition and d.put_by >= xid
               and (d.put_by, d.deadline) <= (xid, u.deadline)
               and (d.deadline, d.name) <= (u.deadline, u.name)
@@ -433,10 +442,10 @@ const NEWS: &str = "select -1, (select count(*) from tickwheel_partition where o
 /// What comes after the positions, so many of each partition. What is too much has no payload.
 const LOAD: &str = "select due.partition, due.deadline, due.name, due.number, due.attempt,
        case when sum(octet_length(due.payload)) over (rows unbounded preceding)
-         - octet_length(due.payload) < $6 then due.payload end
+         - octet_length(due.payload) < $6 then due.payload end, due.place::text
      from unnest($1::int[], $2::bigint[], $3::text[]) u(partition, deadline, name)
      cross join lateral (
-       select * from tickwheel_due d
+       select d.*, d.ctid as place from tickwheel_due d
        where d.partition = u.partition and (d.deadline, d.name) > (u.deadline, u.name)
          and d.deadline <= $4
        order by d.deadline, d.name limit $5) due";

@@ -8,43 +8,58 @@ use tokio_postgres::types::Type;
 use super::connection::{Connection, Parameter};
 use super::rows::{Reading, read_row};
 use super::{signed, unsigned};
-use crate::store::{Outcome, Settlement};
+use crate::store::{Held, Outcome, Settlement};
 
 impl Connection {
     /// Settles all, or waits for a row that somebody else has locked.
     pub(super) async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Outcome>, Error> {
         let epochs = self.epochs(settlements).await?;
         let mut outcomes = Vec::with_capacity(settlements.len());
-        let mut places = HashMap::new();
-        let (mut acked, mut retried) = (Columns::default(), Columns::default());
-        for (place, Settlement { held, retry_at }) in settlements.iter().enumerate() {
+        let mut indices = HashMap::new();
+        let (mut placed, mut retried) = (Columns::default(), Columns::default());
+        for (index, Settlement { held, retry_at }) in settlements.iter().enumerate() {
             outcomes.push(match epochs.get(&held.lease.partition) {
                 None => Outcome::Locked,
                 Some(epoch) if *epoch != held.lease.epoch => Outcome::Fenced,
                 Some(_) => Outcome::Gone,
             });
-            if outcomes[place] != Outcome::Gone {
+            if outcomes[index] != Outcome::Gone {
                 continue;
             }
-            places.insert(signed(held.number), place);
-            let columns = if retry_at.is_none() { &mut acked } else { &mut retried };
-            columns.names.push(&*held.name);
-            columns.numbers.push(signed(held.number));
-            columns.deadlines.push(signed(retry_at.unwrap_or_default()));
+            indices.insert(signed(held.number), index);
+            let place = self.places.borrow_mut().take(held.number);
+            if let Some(at) = retry_at {
+                retried.push(held, *at);
+            } else if let Some(place) = place {
+                placed.push(held, 0);
+                placed.places.push(place);
+            }
+        }
+        if !placed.names.is_empty() {
+            for row in self.query(ACK_AT, &[placed.places(), placed.numbers()]).await? {
+                let Some(&index) = indices.get(&row.get(0)) else { continue };
+                outcomes[index] = Outcome::Settled(None);
+            }
+        }
+        let mut acked = Columns::default();
+        let left = settlements.iter().zip(&outcomes);
+        for (Settlement { held, retry_at }, outcome) in left {
+            if retry_at.is_none() && *outcome == Outcome::Gone {
+                acked.push(held, 0);
+            }
         }
         if !acked.names.is_empty() {
-            let parameters = [acked.names(), acked.numbers()];
-            for row in self.query(ACK, &parameters).await? {
-                let Some(&place) = places.get(&row.get(0)) else { continue };
-                outcomes[place] = Outcome::Settled(None);
+            for row in self.query(ACK, &[acked.names(), acked.numbers()]).await? {
+                let Some(&index) = indices.get(&row.get(0)) else { continue };
+                outcomes[index] = Outcome::Settled(None);
             }
         }
         if !retried.names.is_empty() {
             let parameters = [retried.names(), retried.numbers(), retried.deadlines()];
             for row in self.query(RETRY, &parameters).await? {
-                let Some(&place) = places.get(&row.get(0)) else { continue };
+                let Some(&index) = indices.get(&row.get(0)) else { continue };
                 let Reading::Row(retried) = read_row(&row, 1) else { continue };
-                outcomes[place] = Outcome::Settled(Some(retried));
+                outcomes[index] = Outcome::Settled(Some(retried));
             }
         }
         self.find_kept(settlements, &mut outcomes).await?;
@@ -60,8 +75,7 @@ impl Connection {
         let mut missing = Columns::default();
         let all = settlements.iter().zip(&*outcomes);
         for (Settlement { held, .. }, _) in all.filter(|(_, outcome)| **outcome == Outcome::Gone) {
-            missing.names.push(&*held.name);
-            missing.numbers.push(signed(held.number));
+            missing.push(held, 0);
         }
         if missing.names.is_empty() {
             return Ok(());
@@ -107,9 +121,21 @@ struct Columns<'a> {
     names: Vec<&'a str>,
     numbers: Vec<i64>,
     deadlines: Vec<i64>,
+    /// Where each is in the table, where that is known of all.
+    places: Vec<Box<str>>,
 }
 
-impl Columns<'_> {
+impl<'a> Columns<'a> {
+    fn push(&mut self, held: &'a Held, deadline: u64) {
+        self.names.push(&held.name);
+        self.numbers.push(signed(held.number));
+        self.deadlines.push(signed(deadline));
+    }
+
+    fn places(&self) -> Parameter<'_> {
+        (&self.places, Type::TEXT_ARRAY)
+    }
+
     fn names(&self) -> Parameter<'_> {
         (&self.names, Type::TEXT_ARRAY)
     }
@@ -127,6 +153,11 @@ impl Columns<'_> {
 const LOCK_PARTITIONS: &str =
     "select partition, epoch from tickwheel_partition where partition = any($1)
      order by partition for key share skip locked";
+/// Deletes rows where they were when they were read. Another may be there by now.
+const ACK_AT: &str = "delete from tickwheel_due due
+     using unnest($1::text[]::tid[], $2::bigint[]) u(place, number)
+     where due.ctid = u.place and due.number = u.number
+     returning u.number";
 /// The order asks for the index of names. A planner that takes the table for empty, because all of
 /// it is dead, would else read it as a whole. The number is looked at again after a wait for a put
 /// of the same name: some servers forget to look at the place. To plan a search for each of an
