@@ -138,7 +138,7 @@ impl<K, V, S> WheelMap<K, V, S> {
     /// these values any more, and they come out at their deadlines. A value that panics in its
     /// `Drop` does what it does in [`Wheel::drain`].
     ///
-    /// Cost: O(n + p / 64).
+    /// Cost: O(n + p / 4096).
     pub fn drain(&mut self) -> impl ExactSizeIterator<Item = Expired<V, K>> + FusedIterator {
         if self.len() < self.names.tables() {
             for (named, _, held) in self.wheel.iter() {
@@ -157,7 +157,7 @@ impl<K, V, S> WheelMap<K, V, S> {
     /// Drops all values. The map keeps its time and its memory. A value that panics in its `Drop`
     /// does what it does in [`Wheel::clear`].
     ///
-    /// Cost: O(n + p / 64).
+    /// Cost: O(n + p / 4096).
     pub fn clear(&mut self) {
         drop(self.drain());
     }
@@ -166,7 +166,7 @@ impl<K, V, S> WheelMap<K, V, S> {
     ///
     /// If `keeps` or the `Drop` of a value panics, the map keeps the values it has not asked about.
     ///
-    /// Cost: O(n + p / 64).
+    /// Cost: O(n + p / 4096).
     ///
     /// ```
     /// let mut map = tickwheel::WheelMap::new(tickwheel::Mode::hierarchical());
@@ -224,7 +224,7 @@ impl<K, V, S> WheelMap<K, V, S> {
     /// Returns an iterator over all values, as key, deadline and value, in no particular order. It
     /// costs what [`Wheel::iter`] costs.
     ///
-    /// Cost: O(n + p / 64).
+    /// Cost: O(n + p / 4096).
     ///
     /// ```
     /// let mut map = tickwheel::WheelMap::new(tickwheel::Mode::hierarchical());
@@ -238,7 +238,7 @@ impl<K, V, S> WheelMap<K, V, S> {
     /// Returns an iterator over all values, to change them in place. It is like
     /// [`iter`](Self::iter) otherwise.
     ///
-    /// Cost: O(n + p / 64).
+    /// Cost: O(n + p / 4096).
     pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = (&K, u64, &mut V)> + FusedIterator {
         self.wheel.iter_mut().map(|(_, deadline, held)| (&held.key, deadline, &mut held.value))
     }

@@ -68,7 +68,7 @@ impl<K, V, S> Delayed<WheelMap<K, V, S>> {
     /// particular order. The deadline is None if the value never comes out. Dropping the iterator
     /// drops those that are left, and leaking it does what it does in [`WheelMap::drain`].
     ///
-    /// Cost: O(n + p / 64).
+    /// Cost: O(n + p / 4096).
     pub fn drain(
         &mut self,
     ) -> impl ExactSizeIterator<Item = (K, Option<Instant>, V)> + FusedIterator {
@@ -81,14 +81,14 @@ impl<K, V, S> Delayed<WheelMap<K, V, S>> {
 
     /// Drops all values. The map keeps its memory.
     ///
-    /// Cost: O(n + p / 64).
+    /// Cost: O(n + p / 4096).
     pub fn clear(&mut self) {
         drop(self.drain());
     }
 
     /// Drops each value for which `keeps` returns false, as [`WheelMap::retain`] does.
     ///
-    /// Cost: O(n + p / 64).
+    /// Cost: O(n + p / 4096).
     pub fn retain(&mut self, keeps: impl FnMut(&K, &mut V) -> bool) {
         self.sleep.wake();
         self.source.retain(keeps);
@@ -116,7 +116,7 @@ impl<K, V, S> Delayed<WheelMap<K, V, S>> {
     /// Returns an iterator over all values, each with its key and its deadline, in no particular
     /// order. The deadline is None if the value never comes out.
     ///
-    /// Cost: O(n + p / 64).
+    /// Cost: O(n + p / 4096).
     pub fn iter(
         &self,
     ) -> impl ExactSizeIterator<Item = (&K, Option<Instant>, &V)> + FusedIterator + Clone {
@@ -127,7 +127,7 @@ impl<K, V, S> Delayed<WheelMap<K, V, S>> {
     /// Returns an iterator over all values, to change them in place. It is like
     /// [`iter`](Self::iter) otherwise.
     ///
-    /// Cost: O(n + p / 64).
+    /// Cost: O(n + p / 4096).
     pub fn iter_mut(
         &mut self,
     ) -> impl ExactSizeIterator<Item = (&K, Option<Instant>, &mut V)> + FusedIterator {

@@ -98,7 +98,7 @@ impl<T> Delayed<Wheel<T>> {
     /// particular order. The deadline is None if the value never comes out. Dropping the iterator
     /// drops those that are left, and leaking it does what it does in [`Wheel::drain`].
     ///
-    /// Cost: O(n + p / 64).
+    /// Cost: O(n + p / 4096).
     pub fn drain(
         &mut self,
     ) -> impl ExactSizeIterator<Item = (Key, Option<Instant>, T)> + FusedIterator {
@@ -111,7 +111,7 @@ impl<T> Delayed<Wheel<T>> {
 
     /// Drops all values. The queue keeps its memory.
     ///
-    /// Cost: O(n + p / 64).
+    /// Cost: O(n + p / 4096).
     pub fn clear(&mut self) {
         drop(self.drain());
     }
@@ -126,7 +126,7 @@ impl<T> Delayed<Wheel<T>> {
     /// Returns an iterator over all values, each with its key and its deadline, in no particular
     /// order. The deadline is None if the value never comes out.
     ///
-    /// Cost: O(n + p / 64).
+    /// Cost: O(n + p / 4096).
     pub fn iter(
         &self,
     ) -> impl ExactSizeIterator<Item = (Key, Option<Instant>, &T)> + FusedIterator + Clone {

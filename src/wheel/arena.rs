@@ -87,6 +87,9 @@ pub(super) struct Arena<T> {
     /// One word for each group of slots. The bit of a slot is set if the slot is vacant, unless it
     /// is `spare`.
     vacant: Vec<u64>,
+    /// One word for each 64 groups. The bit of a group is set unless all bits of its word in
+    /// `vacant` are: so it is if a slot of the group is live.
+    used: Vec<u64>,
     /// The groups before `fresh` with a vacant slot, each once. The last one is used next: mostly a
     /// group in which a slot was vacated a moment ago. A list through the slots would make each
     /// `insert` wait for the memory of the one before.
@@ -135,6 +138,7 @@ impl<T> Arena<T> {
             slots: Growing::new(),
             deadlines: Growing::new(),
             vacant: Vec::new(),
+            used: Vec::new(),
             open: Vec::new(),
             fresh: 0,
             spare: None,
@@ -163,7 +167,8 @@ impl<T> Arena<T> {
         let groups = self.slots.len().saturating_add(additional).div_ceil(GROUP);
         self.slots.try_reserve(additional)?;
         self.deadlines.try_reserve(additional)?;
-        self.vacant.try_reserve(groups - self.vacant.len())
+        self.vacant.try_reserve(groups - self.vacant.len())?;
+        self.used.try_reserve(groups.div_ceil(GROUP) - self.used.len())
     }
 
     /// Stores a timeout, and returns its key and its entry.
@@ -193,6 +198,9 @@ impl<T> Arena<T> {
         let &group = self.open.last()?;
         let vacant = &mut self.vacant[group as usize];
         let index = group * GROUP as u32 + vacant.trailing_zeros();
+        if *vacant == u64::MAX {
+            self.used[group as usize / GROUP] |= 1 << (group as usize % GROUP);
+        }
         *vacant &= vacant.wrapping_sub(1);
         if *vacant == 0 {
             self.open.pop();
@@ -217,6 +225,10 @@ impl<T> Arena<T> {
             self.open.push(index / GROUP as u32);
         }
         *vacant |= 1 << (index as usize % GROUP);
+        if *vacant == u64::MAX {
+            let group = index as usize / GROUP;
+            self.used[group / GROUP] &= !(1 << (group % GROUP));
+        }
     }
 
     /// Puts the spare slot, if there is one, into its group.
@@ -234,6 +246,10 @@ impl<T> Arena<T> {
         if index % GROUP == 0 {
             self.vacant.push(0);
             self.fresh = self.vacant.len();
+            if index % (GROUP * GROUP) == 0 {
+                self.used.push(0);
+            }
+            self.used[index / (GROUP * GROUP)] |= 1 << (index / GROUP % GROUP);
         }
         self.slots.push(Slot::Occupied(Timeout { generation, stamp, value }));
         self.deadlines.push(deadline);
@@ -376,7 +392,7 @@ impl<T> Arena<T> {
 
     /// Returns the first live timeout at or after index `from`, as key, deadline and value.
     pub(super) fn next_live(&self, from: u32) -> Option<(Key, u64, &T)> {
-        let index = next_live(&self.vacant, self.spare, from)?;
+        let index = next_live(&self.vacant, &self.used, self.spare, from)?;
         match self.slots.get(index as usize)? {
             Slot::Occupied(Timeout { generation, value, .. }) => {
                 let key = Key { index, generation: *generation };
@@ -388,8 +404,8 @@ impl<T> Arena<T> {
 
     /// Returns an iterator over the live timeouts, as key, deadline and value.
     pub(super) fn iter_mut(&mut self) -> LiveMut<'_, T> {
-        let Self { slots, deadlines, vacant, spare, .. } = self;
-        LiveMut { slots: slots.iter_mut(), deadlines, vacant, spare: *spare, index: 0 }
+        let Self { slots, deadlines, vacant, used, spare, .. } = self;
+        LiveMut { slots: slots.iter_mut(), deadlines, vacant, used, spare: *spare, index: 0 }
     }
 
     /// Makes a new place begin past half of its generations.
@@ -451,6 +467,7 @@ impl<T> Arena<T> {
             *last &= (1 << (slots % GROUP)) - 1;
         }
         self.vacant.shrink_to_fit();
+        self.used = self.vacant.chunks(GROUP).map(used).collect();
         let vacant = &self.vacant;
         self.open.retain(|&group| vacant.get(group as usize).is_some_and(|&vacant| vacant != 0));
         self.open.shrink_to_fit();
@@ -463,7 +480,7 @@ impl<T> Arena<T> {
     pub(super) fn memory(&self) -> usize {
         self.slots.memory()
             + self.deadlines.memory()
-            + self.vacant.capacity() * size_of::<u64>()
+            + (self.vacant.capacity() + self.used.capacity()) * size_of::<u64>()
             + self.open.capacity() * size_of::<u32>()
     }
 
@@ -488,6 +505,8 @@ impl<T> Arena<T> {
             }
         }
         assert_eq!(self.len, live, "the count of timeouts is right");
+        let expected: Vec<_> = self.vacant.chunks(GROUP).map(used).collect();
+        assert_eq!(self.used, expected, "the groups in use are known");
         let mut known = self.open.clone();
         known.sort_unstable();
         assert_eq!(known, open, "the groups with a vacant slot are known");
@@ -507,6 +526,7 @@ pub(super) struct LiveMut<'a, T> {
     slots: growing::IterMut<'a, Slot<T>>,
     deadlines: &'a Growing<u64>,
     vacant: &'a [u64],
+    used: &'a [u64],
     spare: Option<u32>,
     /// The first index not yet looked at.
     index: u32,
@@ -516,7 +536,7 @@ impl<'a, T> Iterator for LiveMut<'a, T> {
     type Item = (Key, u64, &'a mut T);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let index = next_live(self.vacant, self.spare, self.index)?;
+        let index = next_live(self.vacant, self.used, self.spare, self.index)?;
         let slot = self.slots.nth((index - self.index) as usize)?;
         self.index = index.saturating_add(1);
         match slot {
@@ -529,21 +549,40 @@ impl<'a, T> Iterator for LiveMut<'a, T> {
     }
 }
 
-/// Returns the first index from `from` on of a slot that is not vacant. Looks at one word for each
-/// group of slots.
-fn next_live(vacant: &[u64], spare: Option<u32>, from: u32) -> Option<u32> {
+/// Returns the first index from `from` on of a slot that is not vacant. Looks at each group that is
+/// not vacant as a whole, and at one word for each 64 groups.
+fn next_live(vacant: &[u64], used: &[u64], spare: Option<u32>, from: u32) -> Option<u32> {
+    let mut group = from as usize / GROUP;
     let mut skipped = (1 << (from as usize % GROUP)) - 1;
-    for (group, vacant) in vacant.iter().enumerate().skip(from as usize / GROUP) {
+    loop {
         steps::count(1);
-        let mut live = !vacant & !core::mem::take(&mut skipped);
+        let mut live = !vacant.get(group)? & !core::mem::take(&mut skipped);
         if let Some(spare) = spare.filter(|&spare| spare as usize / GROUP == group) {
             live &= !(1 << (spare as usize % GROUP));
         }
         if live != 0 {
             return Some((group * GROUP) as u32 + live.trailing_zeros());
         }
+        group = next_used(used, group + 1)?;
+    }
+}
+
+/// Returns the first group from `from` on that is not vacant as a whole.
+fn next_used(used: &[u64], from: usize) -> Option<usize> {
+    let mut mask = u64::MAX << (from % GROUP);
+    for (at, used) in used.iter().enumerate().skip(from / GROUP) {
+        steps::count(1);
+        let used = used & core::mem::replace(&mut mask, u64::MAX);
+        if used != 0 {
+            return Some(at * GROUP + used.trailing_zeros() as usize);
+        }
     }
     None
+}
+
+/// Returns the bits of groups in use. The lowest bit is that of the first group.
+fn used(vacant: &[u64]) -> u64 {
+    vacant.iter().rev().fold(0, |bits, &vacant| bits << 1 | u64::from(vacant != u64::MAX))
 }
 
 /// Slots whose vacancies share one word.

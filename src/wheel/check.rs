@@ -13,7 +13,8 @@
 //! 5. Exactly the buckets with entries are marked as occupied. Each node knows which of its
 //!    children lead to one. A row or node without members is not in the tree.
 //! 6. A slot is live or vacant, and the bit of its group says which. One vacant slot may be spare,
-//!    and has no bit. Each group of slots with a bit set is listed once.
+//!    and has no bit. Each group of slots with a bit set is listed once. The groups in use are
+//!    known.
 //! 7. What is ready is sorted: first `sorted`, then `runs`, then `due`, whose deadlines are all the
 //!    cursor. No deadline in it is after the cursor. Except in a visit, the first is at hand.
 //! 8. The number of stale entries, the entries owed to a sweep, and the memory are at most a

@@ -724,9 +724,10 @@ impl<T> Wheel<T> {
 
     /// Returns an iterator over all timeouts, as key, deadline and value, in no particular order.
     ///
-    /// It looks at as many places as there were timeouts at once since the wheel was last empty.
+    /// It looks at each timeout, and at a word for each 4096 places: as many as there were timeouts at
+    /// once since the last [`shrink_to_fit`](Self::shrink_to_fit).
     ///
-    /// Cost: O(n + p / 64).
+    /// Cost: O(n + p / 4096).
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -742,7 +743,7 @@ impl<T> Wheel<T> {
     ///
     /// It looks at as many places as [`iter`](Self::iter).
     ///
-    /// Cost: O(n + p / 64).
+    /// Cost: O(n + p / 4096).
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -765,7 +766,7 @@ impl<T> Wheel<T> {
     /// `Vec::retain`. If a rejected value panics in its `Drop`, that one is gone too. The wheel is
     /// consistent in either case, and the panic reaches the caller.
     ///
-    /// Cost: O(n + p / 64).
+    /// Cost: O(n + p / 4096).
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -815,7 +816,7 @@ impl<T> Wheel<T> {
     /// Dropping the iterator drops the timeouts that are left. Leaking it leaves them in the wheel.
     /// [`Drain`] says what happens if a value panics in its `Drop`.
     ///
-    /// Cost: O(n + p / 64).
+    /// Cost: O(n + p / 4096).
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -833,7 +834,7 @@ impl<T> Wheel<T> {
     /// consistent, and the panic reaches the caller. If a second value panics in the same call, the
     /// process aborts, as with the collections of std.
     ///
-    /// Cost: O(n + p / 64).
+    /// Cost: O(n + p / 4096).
     pub fn clear(&mut self) {
         drop(self.drain());
     }

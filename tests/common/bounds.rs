@@ -171,7 +171,7 @@ impl Sum {
             "log n" => 32.0 * (1.0 + live.max(1.0).log2()),
             "n" => 40.0 * live,
             "p" => 8.0 * peak,
-            "p / 64" => 4.0 * peak / 64.0,
+            "p / 4096" => 4.0 * peak / 4096.0,
             "n / buckets" => 4.0 * live / mode.buckets() as f64,
             _ => panic!("no term of a bound: {term:?}"),
         };

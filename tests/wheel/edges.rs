@@ -36,16 +36,39 @@ fn filled(mode: Mode, many: u64) -> Wheel<u64> {
     wheel
 }
 
+/// Whatever is scheduled, moved and cancelled beside it, and at whatever tick before it one asks
+/// for what is due.
 fn the_next_deadline_is_known_while_the_earliest_is_pending(mode: Mode) {
-    let mut wheel = filled(mode, MANY);
-    let mut least = wheel.next_deadline().expect("many are pending");
+    let mut wheel = Wheel::new(mode);
+    let mut pending: Vec<_> = (0..MANY).map(|at| (far(at), wheel.schedule(far(at), at))).collect();
+    pending.sort_unstable();
+    let (mut earliest, key) = pending[0];
+    let mut first = key;
+    assert_eq!(wheel.next_deadline(), Some(earliest));
+    let mut others = pending.split_off(1).into_iter();
     for number in MANY..2 * MANY {
-        wheel.schedule(far(number), number);
-        least = least.min(far(number));
+        let tick = far(number);
+        let mut other = None;
+        match number % 4 {
+            0 => other = Some(wheel.schedule(tick, number)),
+            1 => {
+                other = others.next().map(|(_, key)| key);
+                assert!(other.is_some_and(|key| wheel.reschedule(key, tick)));
+            }
+            2 => {
+                let last = others.next_back().filter(|&(_, key)| key != first);
+                assert!(last.is_none_or(|(_, key)| wheel.cancel(key).is_some()));
+            }
+            _ => assert!(wheel.expire((number - MANY) << 25).is_none()),
+        }
+        if let Some(key) = other.filter(|_| tick < earliest) {
+            (earliest, first) = (tick, key);
+        }
         let mut next = None;
         assert!(taken(|| next = wheel.next_deadline()) <= 4, "it is known");
-        assert_eq!(next, Some(least));
+        assert_eq!(next, Some(earliest));
     }
+    wheel.check();
 }
 
 fn cancelling_the_earliest_and_asking_does_not_look_at_all(mode: Mode) {
@@ -251,6 +274,32 @@ fn no_insertion_makes_a_map_anew() {
         assert!(bytes <= 400 * (1_000 + key), "{bytes} bytes");
     }
     map.check();
+}
+
+/// One timeout is left of many, wherever its place is, and the calls go by that.
+#[test]
+fn one_that_is_left_of_many_is_found_in_few_looks() {
+    const PLACES: u64 = 1 << 17;
+    for (mode, left) in [("hierarchical:64", PLACES - 1), ("hashed:512", PLACES / 2 - 7)] {
+        let mut wheel = Wheel::new(mode.parse().expect("a mode"));
+        let keys: Vec<_> = (0..PLACES).map(|at| wheel.schedule(far(at), at)).collect();
+        let others = (0..PLACES).filter(|&at| at != left);
+        others.for_each(|at| _ = wheel.cancel(keys[at as usize]));
+        // A look at one word for each 4096 places, and some more.
+        let most = PLACES / 4096 + 8;
+        let steps = taken(|| assert!(wheel.iter().map(|(_, _, &at)| at).eq([left])));
+        assert!(steps <= most, "{mode}, iter: {steps} steps");
+        let steps = taken(|| assert_eq!(wheel.iter_mut().count(), 1));
+        assert!(steps <= most, "{mode}, iter_mut: {steps} steps");
+        let steps = taken(|| wheel.retain(|_, _, &mut at| at == left));
+        assert!(steps <= most, "{mode}, retain: {steps} steps");
+        let steps = taken(|| wheel.retain(|_, _, _| false));
+        assert!(steps <= 2 * most, "{mode}, retain none: {steps} steps");
+        wheel.schedule(far(7), 7);
+        let steps = taken(|| assert_eq!(wheel.drain().count(), 1));
+        assert!(steps <= 2 * most, "{mode}, drain: {steps} steps");
+        wheel.check();
+    }
 }
 
 #[test]

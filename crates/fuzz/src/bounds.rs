@@ -18,7 +18,7 @@ pub(crate) enum Cost {
     Work(usize),
     /// O(n).
     All,
-    /// O(n + p / 64).
+    /// O(n + p / 4096).
     Groups,
     /// O(n + p).
     Places,
@@ -56,7 +56,7 @@ impl Account {
             Cost::Drives => (0.0, 40.0 * n),
             Cost::Work(work) => (0.0, 4.0 * work as f64),
             Cost::All => (40.0 * n, 40.0 * n),
-            Cost::Groups => [40.0 * n + 4.0 * p / 64.0; 2].into(),
+            Cost::Groups => [40.0 * n + 4.0 * p / 4096.0; 2].into(),
             Cost::Places => [40.0 * n + 8.0 * p; 2].into(),
         };
         self.allowed += MEAN + mean;
