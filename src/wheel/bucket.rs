@@ -129,7 +129,7 @@ impl Bucket {
     /// Takes out chunk `at`.
     fn remove_chunk(&mut self, at: usize) -> Chunk {
         let Some(many) = &mut self.many else { return core::mem::take(&mut self.last) };
-        steps::count(1 + at.min(many.chunks.len() - at) / CHUNK);
+        steps::count(1 + moves(at, many.chunks.len()));
         let chunk = match many.chunks.remove(at) {
             Some(chunk) => {
                 many.len -= chunk.entries.len();
@@ -258,6 +258,7 @@ impl Bucket {
             if let (None, Some(at)) = (found, look.at) {
                 *stale -= self.chunk(at).len();
                 self.remove_chunk(at);
+                *work = work.saturating_sub(moves(at, self.chunks()));
             }
         }
         let last = self.earliest_of_last(until, arena, stale, work);
@@ -526,6 +527,11 @@ impl Passed {
     }
 }
 
+/// Returns the work of taking chunk `at` out where `chunks` are left: those on one side move up.
+pub(super) fn moves(at: usize, chunks: usize) -> usize {
+    at.min(chunks - at) / MOVED
+}
+
 /// Returns the last tick before all of these entries are due, and the last of all if there is none.
 /// No entry of a bucket is due at tick 0.
 fn before<'a>(entries: impl Iterator<Item = &'a Entry>) -> u64 {
@@ -560,6 +566,9 @@ pub(super) const CHUNK: usize = 512;
 
 /// The entries that one look goes through, of a chunk that was looked at before.
 const BLOCK: usize = 32;
+
+/// Chunks that move up in the list of a bucket for a unit of work.
+const MOVED: usize = 16;
 
 /// Entries of a last chunk that a look goes through as a whole.
 const FEW: usize = 2 * BLOCK;

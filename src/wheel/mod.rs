@@ -290,11 +290,15 @@ impl<T> Wheel<T> {
     /// The call subtracts its work from `work`. If it returns None with `work` at 0, there may be
     /// more to do, and the next call goes on from there.
     ///
-    /// Each timeout that is handed out, moved, or looked at in vain is one unit of work, and so is
-    /// a step that finds none, but for one that passes what a sweep has emptied: it counts as 512.
+    /// Each timeout that is handed out, moved, or looked at in vain is one unit of work. So is a
+    /// node that is put right in the tree that finds the next bucket, and a step that does nothing
+    /// else; one that passes what a sweep has emptied counts as 512. A bucket is a list of pieces of
+    /// 512 timeouts: where one is taken out, each 16 that move up are a unit.
+    ///
     /// The last step may exceed `work`: it takes up to 1024 timeouts of a bucket, or up to 8192 if
-    /// it sorts them; in a hashed wheel it looks at up to 512. Finding the bucket for a step takes
-    /// at most 12 looks, whatever is pending, and is not counted.
+    /// it sorts them; in a hashed wheel it looks at up to 512, and moves up one piece for each 1024
+    /// timeouts of the bucket at most. Finding the bucket for a step takes at most 8 looks, which
+    /// are not counted.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -326,7 +330,10 @@ impl<T> Wheel<T> {
     fn expire_due(&mut self, now: u64, work: &mut usize) -> Option<Expired<T>> {
         while 0 < *work {
             let Some(entry) = self.ready.first() else {
-                *work = work.saturating_sub(self.make_ready(now)?.max(1));
+                let step = self.make_ready(now);
+                let (Ok(units) | Err(units)) = step;
+                *work = work.saturating_sub(units);
+                step.ok()?;
                 continue;
             };
             if now < entry.deadline && !self.arena.is_stale(entry) {
@@ -354,7 +361,10 @@ impl<T> Wheel<T> {
         self.now = self.now.max(now);
         while self.wake <= now && 0 < *work {
             let Some(entry) = self.ready.first() else {
-                *work = work.saturating_sub(self.make_ready(now)?.max(1));
+                let step = self.make_ready(now);
+                let (Ok(units) | Err(units)) = step;
+                *work = work.saturating_sub(units);
+                step.ok()?;
                 continue;
             };
             if !self.arena.is_stale(entry) {
@@ -369,9 +379,18 @@ impl<T> Wheel<T> {
     }
 
     /// Does a step towards making ready what is due at `now`, because nothing is ready. Returns the
-    /// work of the step, or None if nothing is due.
+    /// work of the step, as an error if nothing is due.
     #[inline(never)]
-    fn make_ready(&mut self, now: u64) -> Option<usize> {
+    fn make_ready(&mut self, now: u64) -> Result<usize, usize> {
+        let repairs = self.table.repairs();
+        let step = self.step(now);
+        let repairs = self.table.repairs().wrapping_sub(repairs);
+        step.map(|step| step.max(1) + repairs).ok_or(repairs)
+    }
+
+    /// Does the step, and returns its work, but for the nodes that it has put right.
+    #[inline(always)]
+    fn step(&mut self, now: u64) -> Option<usize> {
         if let Some(visit) = self.visit {
             return Some(self.visit_step(visit));
         }
@@ -511,9 +530,8 @@ impl<T> Wheel<T> {
     /// work of the call, however many timeouts are pending.
     ///
     /// The call subtracts its work from `work`. If it returns None with `work` at 0, it has not
-    /// found the deadline, and the next call goes on from there. Each timeout that is looked at or
-    /// moved is one unit of work. The last step may exceed `work`, as that of
-    /// [`expire_bounded`](Self::expire_bounded) may.
+    /// found the deadline, and the next call goes on from there. Work is counted, and the last step
+    /// may exceed it, as by [`expire_bounded`](Self::expire_bounded).
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
@@ -578,8 +596,11 @@ impl<T> Wheel<T> {
     /// Looks for the entry of the timeout that comes out first, until `work` ends.
     fn find_first(&mut self, work: &mut usize) -> Option<Entry> {
         while 0 < *work {
+            let repairs = self.table.repairs();
             if let Some(visit) = self.visit {
-                *work = work.saturating_sub(self.visit_step(visit).max(1));
+                let step = self.visit_step(visit).max(1);
+                let repairs = self.table.repairs().wrapping_sub(repairs);
+                *work = work.saturating_sub(step + repairs);
                 continue;
             }
             if let Some(entry) = self.ready.first() {
@@ -609,10 +630,10 @@ impl<T> Wheel<T> {
             let bucket = table.bucket_mut(number);
             let (tick, first) = bucket.earliest(until, arena, &mut sweep.stale, work)?;
             table.close(number, tick);
+            *work = work.saturating_sub(1 + table.repairs().wrapping_sub(repairs));
             if first.is_some() {
                 return first;
             }
-            *work = work.saturating_sub(1);
         }
         None
     }

@@ -20,9 +20,12 @@ pub(super) struct Table {
     limit: u32,
     /// The number of tiers of nodes above the rows, which is at least 1.
     height: u32,
-    /// The number of the bucket that was closed last. The nodes on the way to its row may note a
-    /// tick that is too early. All other nodes note the earliest tick of their children.
-    closed: u32,
+    /// The number of the bucket that was closed last, unless all is right since then. The nodes on
+    /// the way to its row may note a tick that is too early. All other nodes note the earliest tick
+    /// of their children.
+    closed: Option<u32>,
+    /// How many nodes were ever put right. Comes round.
+    repairs: usize,
     root: Option<Box<Node>>,
     spare: Spare,
 }
@@ -72,7 +75,7 @@ impl Table {
         while (limit - 1).checked_shr(ROW_BITS + height * NODE_BITS).unwrap_or(0) > 0 {
             height += 1;
         }
-        Self { limit, height, closed: 0, root: None, spare: Spare::default() }
+        Self { limit, height, closed: None, repairs: 0, root: None, spare: Spare::default() }
     }
 
     /// Appends an entry to bucket `number`.
@@ -160,9 +163,9 @@ impl Table {
     /// Notes that nothing in bucket `number` is due before `earliest`, or that it is empty.
     pub(super) fn close(&mut self, number: u32, earliest: u64) {
         // Buckets that are near one another are closed one after the other.
-        if self.closed / ROW as u32 != number / ROW as u32 {
+        if self.closed.is_none_or(|closed| closed / ROW as u32 != number / ROW as u32) {
             self.put_right();
-            self.closed = number;
+            self.closed = Some(number);
         }
         let Some(row) = self.row_mut(number) else { return };
         let at = number as usize % ROW;
@@ -178,9 +181,16 @@ impl Table {
 
     /// Puts right what the nodes on the way to the row that was closed last have noted.
     fn put_right(&mut self) {
-        if let Some(root) = &mut self.root {
-            root.put_right(self.height, self.closed);
+        if let (Some(closed), Some(root)) = (self.closed.take(), &mut self.root) {
+            root.put_right(self.height, closed);
+            self.repairs = self.repairs.wrapping_add(self.height as usize);
         }
+    }
+
+    /// Returns how many nodes were ever put right. The number comes round.
+    #[inline]
+    pub(super) fn repairs(&self) -> usize {
+        self.repairs
     }
 
     /// Drops all entries. Looks only at occupied buckets.
@@ -418,7 +428,13 @@ impl Node {
 
     /// Checks this node, on `tier`, and all below it, and returns the earliest tick that it notes.
     /// The numbers of its buckets begin with `prefix`.
-    fn check(&self, tier: u32, prefix: u32, closed: u32, check: &dyn Fn(&Row) -> u64) -> u64 {
+    fn check(
+        &self,
+        tier: u32,
+        prefix: u32,
+        closed: Option<u32>,
+        check: &dyn Fn(&Row) -> u64,
+    ) -> u64 {
         for (digit, &noted) in self.earliest.iter().enumerate() {
             let prefix = prefix << NODE_BITS | digit as u32;
             let below = match &self.children {
@@ -435,7 +451,9 @@ impl Node {
             assert_eq!(is_known, below.is_some(), "a node knows which children there are");
             let below = below.unwrap_or(u64::MAX);
             assert!(noted <= below, "no node takes what is due for later");
-            let is_closed = closed >> (ROW_BITS + (tier - 1) * NODE_BITS) == prefix && is_known;
+            let is_on_the_way =
+                |closed: u32| closed >> (ROW_BITS + (tier - 1) * NODE_BITS) == prefix;
+            let is_closed = closed.is_some_and(is_on_the_way) && is_known;
             assert!(is_closed || noted == below, "only what was closed last is to be put right");
         }
         self.earliest.into_iter().fold(u64::MAX, u64::min)

@@ -4,7 +4,7 @@
 
 use super::Wheel;
 use super::arena::Entry;
-use super::bucket::{CHUNK, Chunk};
+use super::bucket::{self, CHUNK, Chunk};
 use super::digit::{Counts, Digit};
 use super::geometry::Geometry;
 use super::hierarchical::Hierarchical;
@@ -49,8 +49,8 @@ impl Visit {
 }
 
 impl<T> Wheel<T> {
-    /// Begins to take bucket `number` apart, in which nothing is due before `tick`. Returns how
-    /// many entries were moved or looked at.
+    /// Begins to take bucket `number` apart, in which nothing is due before `tick`. Returns the work:
+    /// the entries that were moved or looked at, and the chunks that moved up.
     pub(super) fn begin_visit(&mut self, number: u32, tick: u64, now: u64) -> usize {
         debug_assert!(self.cursor <= tick && tick <= now, "the cursor moves forward");
         debug_assert!(self.ready.first().is_none(), "what is due earlier goes out first");
@@ -84,7 +84,7 @@ impl<T> Wheel<T> {
         self.visit_step(visit)
     }
 
-    /// Goes on with a visit for one step, and returns how many entries were moved or looked at.
+    /// Goes on with a visit for one step, and returns the work, as `begin_visit` does.
     pub(super) fn visit_step(&mut self, visit: Visit) -> usize {
         self.visit = Some(visit);
         match (self.geometry, visit) {
@@ -166,7 +166,7 @@ impl<T> Wheel<T> {
     fn scan(&mut self, number: u32, chunk: usize, earliest: u64, from: u64, to: u64) -> usize {
         let Self { table, ready, sweep, .. } = self;
         let bucket = table.bucket_mut(number);
-        let entries = bucket.chunk(chunk).len();
+        let mut work = bucket.chunk(chunk).len();
         let mut earliest = earliest;
         let is_gone = bucket.retain_chunk(chunk, |entry| {
             if to < entry.deadline {
@@ -181,10 +181,13 @@ impl<T> Wheel<T> {
             }
             false
         });
+        if is_gone {
+            work += bucket::moves(chunk, bucket.chunks());
+        }
         let chunk = chunk + usize::from(!is_gone);
         if chunk < bucket.chunks() && !bucket.is_empty() {
             self.visit = Some(Visit::Scan { number, chunk, earliest, from, to });
-            return entries;
+            return work;
         }
         self.work.rounds_waited += bucket.len() as u64;
         self.table.close(number, earliest);
@@ -203,9 +206,36 @@ impl<T> Wheel<T> {
                 }
             }
         }
-        entries
+        work
     }
 }
 
 /// Chunks that are demoted at once.
 const DEMOTED: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::{CHUNK, Visit};
+    use crate::mode::Mode;
+    use crate::wheel::Wheel;
+    use alloc::vec::Vec;
+
+    /// Half of the chunks stay, and those behind them are taken out one by one.
+    #[test]
+    fn chunks_that_move_up_are_work() {
+        let mut wheel = Wheel::new(Mode::hashed(1).expect("a mode"));
+        let chunks = 64;
+        for number in 0..2 * chunks * CHUNK as u64 + 1 {
+            wheel.schedule(if number < chunks * CHUNK as u64 { 1 << 40 } else { 1 }, number);
+        }
+        let mut work = Vec::new();
+        let _ = wheel.expire_bounded(1, &mut 1);
+        while let Some(visit) = wheel.visit {
+            assert!(matches!(visit, Visit::Scan { .. }));
+            work.push(wheel.visit_step(visit));
+        }
+        assert_eq!(work[chunks as usize - 2], CHUNK, "all stay up to there");
+        assert_eq!(work[chunks as usize - 1], CHUNK + 4, "64 move up, 16 for each unit");
+        wheel.check();
+    }
+}

@@ -19,7 +19,7 @@ in_each_hashed_mode! {
 /// row that is passed.
 #[test]
 fn a_call_puts_no_more_of_the_tree_right_than_a_path() {
-    /// Looks at the tree for a step, as documented.
+    /// Looks at the tree for a step: those that find a bucket, and those that put right.
     const LOOKS: u64 = 12;
     for mode in ["hashed:4096", "hashed:65536", "hashed:1048576"] {
         let mut wheel = Wheel::new(mode.parse().expect("a mode"));
@@ -38,6 +38,31 @@ fn a_call_puts_no_more_of_the_tree_right_than_a_path() {
                 is_over = expired.is_none() && work > 0;
             }
         }
+    }
+}
+
+/// As above: what is looked at in the tree is work, but for the look that finds the next bucket.
+#[test]
+fn nodes_that_are_put_right_are_work() {
+    const FINDS: u64 = 8;
+    for mode in ["hashed:65536", "hashed:1073741824"] {
+        let mut wheel = Wheel::new(mode.parse().expect("a mode"));
+        let round = wheel.mode().buckets() as u64;
+        for at in (0..round).step_by(round as usize >> 10) {
+            wheel.schedule(at + 1, 0);
+            wheel.schedule(1000 * round + at + 5, 1);
+        }
+        let mut most = 0;
+        for now in (0..round + 64).step_by(round as usize >> 11) {
+            let mut is_some = true;
+            while is_some {
+                let (before, mut work) = (steps(), 1_000);
+                is_some = wheel.expire_bounded(now, &mut work).is_some();
+                let (taken, counted) = (steps() - before, 1_000 - work as u64);
+                most = most.max(taken.saturating_sub(counted));
+            }
+        }
+        assert!(most <= FINDS, "{mode}: {most} steps that are no work");
     }
 }
 
