@@ -106,7 +106,7 @@
 //! - `metrics`: `TimerMetrics` publishes the statistics of a timer through the crate `metrics`.
 //! - `tracing`: each task runs in a span of the crate `tracing`, and an event tells of a slow one.
 //! - `serde`: reads and writes a [`Mode`] as its text, and writes statistics.
-//! - `log`: the timer warns through the crate `log`, once, if more than 64 timers are alive.
+//! - `log`: the timer warns through the crate `log`, once, if more than 64 timers have threads.
 //!
 //! The command `tickwheel replay` runs a recorded workload through several modes and compares them.
 //! It is in a package of its own, `tickwheel-cli`.

@@ -24,8 +24,9 @@
 //! | `Park` | how the worker sleeps | `Advancing`, `Life` |
 //! | `Now` | the present of a `ManualClock` | `Advancing` |
 //!
-//! Three locks are std's, and no lock is taken under them: which timers wait for which
-//! (`timer/inside.rs`), and the writer and the thread of a recording (`record/`).
+//! Locks of std's have no lock taken under them: which timers wait for which (`timer/inside.rs`), the
+//! writer and the thread of a recording (`record/`), and those that only make a type `Sync` and are
+//! never waited for.
 //!
 //! Foreign code runs with no lock held: tasks, wakers, clocks, executors, hooks, the writer of a
 //! recording, and each `Drop` of a captured value. One exception is `Advancing`, because tasks

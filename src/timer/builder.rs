@@ -174,6 +174,42 @@ impl TimerBuilder {
         self
     }
 
+    /// Records what the program does to its timeouts, as a trace for `tickwheel replay` and
+    /// `tickwheel choose`. [`Recorder`](crate::Recorder) says what is in the trace, and what a
+    /// slow or failing writer does to it.
+    ///
+    /// The trace has each timeout that is scheduled, moved, or cancelled before it ran. So each
+    /// run of a repeating timeout is a `schedule` of its own, and a sleep is scheduled when it
+    /// is polled. A deadline is the one rounded up to the timer's tick: record with a tick of
+    /// 1 ms, the default. If a timeout is cancelled after it was due and before it ran, a
+    /// replay fires it and counts a late cancel.
+    ///
+    /// The recording ends when the timer is stopped: [`stop`](crate::Timer::stop) and the drop of the
+    /// last clone wait until all is written, where they wait for the worker. If the process
+    /// ends before, about the last second is missing, and the trace has no `end`. `writer` must
+    /// not call the timer, or own it.
+    ///
+    /// Each operation reads the clock once more, to tell when it happened, and the thread
+    /// that writes reads it, too. Recording needs the feature `record`.
+    ///
+    /// ```no_run
+    /// use std::fs::File;
+    /// use std::time::Duration;
+    /// use tickwheel::Timer;
+    ///
+    /// let timer = Timer::builder().record(File::create("trace.csv")?).build()?;
+    /// let request = timer.schedule(Duration::from_secs(30), || println!("no answer"))?;
+    /// request.cancel();
+    /// timer.stop()?;
+    /// // tickwheel choose trace.csv
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "record")]
+    pub fn record(mut self, writer: impl std::io::Write + Send + 'static) -> Self {
+        self.sink = Sink::to(writer);
+        self
+    }
+
     /// Returns an error if a setting is out of its range.
     pub(super) fn check(&self) -> Result<(), BuildError> {
         if self.tick < SHORTEST_TICK || LONGEST_TICK < self.tick {

@@ -422,6 +422,14 @@ impl Timer {
     pub fn is_stopped(&self) -> bool {
         self.owner.life.is_stopped()
     }
+
+    /// Returns what was recorded so far, or None if the timer is not
+    /// [recorded](TimerBuilder::record). After [`stop`](Self::stop) nothing is added.
+    #[cfg(feature = "record")]
+    #[must_use]
+    pub fn recorded(&self) -> Option<crate::Recorded> {
+        self.engine.hub.recording.recorded()
+    }
 }
 
 impl TimerBuilder {

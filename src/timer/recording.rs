@@ -10,7 +10,7 @@ pub(super) use unrecorded::{Now, ShardLane, Sink, TimerRecording};
 mod recorded {
     use crate::platform::Instant;
     use crate::ticks::Ticks;
-    use crate::timer::{Clock, Timer, TimerBuilder};
+    use crate::timer::Clock;
     use crate::{Key, Recorded, record};
     use alloc::boxed::Box;
     use alloc::sync::Arc;
@@ -22,55 +22,15 @@ mod recorded {
     /// In milliseconds since the recording began.
     pub(in crate::timer) type Now = u64;
 
-    impl TimerBuilder {
-        /// Records what the program does to its timeouts, as a trace for `tickwheel replay` and
-        /// `tickwheel choose`. [`Recorder`](crate::Recorder) says what is in the trace, and what a
-        /// slow or failing writer does to it.
-        ///
-        /// The trace has each timeout that is scheduled, moved, or cancelled before it ran. So each
-        /// run of a repeating timeout is a `schedule` of its own, and a sleep is scheduled when it
-        /// is polled. A deadline is the one rounded up to the timer's tick: record with a tick of
-        /// 1 ms, the default. If a timeout is cancelled after it was due and before it ran, a
-        /// replay fires it and counts a late cancel.
-        ///
-        /// The recording ends when the timer is stopped: [`stop`](Timer::stop) and the drop of the
-        /// last clone wait until all is written, where they wait for the worker. If the process
-        /// ends before, about the last second is missing, and the trace has no `end`. `writer` must
-        /// not call the timer, or own it.
-        ///
-        /// Each operation reads the clock once more, to tell when it happened, and the thread
-        /// that writes reads it, too. Recording needs the feature `record`.
-        ///
-        /// ```no_run
-        /// use std::fs::File;
-        /// use std::time::Duration;
-        /// use tickwheel::Timer;
-        ///
-        /// let timer = Timer::builder().record(File::create("trace.csv")?).build()?;
-        /// let request = timer.schedule(Duration::from_secs(30), || println!("no answer"))?;
-        /// request.cancel();
-        /// timer.stop()?;
-        /// // tickwheel choose trace.csv
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        pub fn record(mut self, writer: impl Write + Send + 'static) -> Self {
-            self.sink = Some(Mutex::new(Box::new(writer)));
-            self
-        }
-    }
-
-    impl Timer {
-        /// Returns what was recorded so far, or None if the timer is not
-        /// [recorded](TimerBuilder::record). After [`stop`](Self::stop) nothing is added.
-        #[must_use]
-        pub fn recorded(&self) -> Option<Recorded> {
-            let recording = self.engine.hub.recording.0.as_ref()?;
-            Some(recording.recording.recorded())
-        }
-    }
-
     /// Where to record to. The lock lets threads share the builder, and is never waited for.
-    pub(in crate::timer) type Sink = Option<Mutex<Box<dyn Write + Send>>>;
+    #[derive(Default)]
+    pub(in crate::timer) struct Sink(Option<Mutex<Box<dyn Write + Send>>>);
+
+    impl Sink {
+        pub(in crate::timer) fn to(writer: impl Write + Send + 'static) -> Self {
+            Self(Some(Mutex::new(Box::new(writer))))
+        }
+    }
 
     pub(in crate::timer) struct TimerRecording(Option<OfTimer>);
 
@@ -93,10 +53,14 @@ mod recorded {
     impl TimerRecording {
         pub(in crate::timer) fn new(sink: Sink, shards: usize, ticks: &Ticks<Instant>) -> Self {
             let start = ticks.instant(0);
-            let Some((sink, start)) = sink.zip(start) else { return Self(None) };
+            let Some((sink, start)) = sink.0.zip(start) else { return Self(None) };
             let sink = sink.into_inner().unwrap_or_else(PoisonError::into_inner);
             let recording = record::Recording::new(sink, shards, ticks.tick());
             Self(Some(OfTimer { recording, start }))
+        }
+
+        pub(in crate::timer) fn recorded(&self) -> Option<Recorded> {
+            Some(self.0.as_ref()?.recording.recorded())
         }
 
         pub(in crate::timer) fn start(&self, clock: &Arc<dyn Clock>) -> io::Result<()> {

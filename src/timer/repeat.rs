@@ -1,6 +1,5 @@
 //! Timeouts that fire again and again.
 
-use super::shard::Shard;
 use super::task::{Next, RepeatingTask, Run, Status};
 use crate::Key;
 use crate::platform::Instant;
@@ -76,11 +75,11 @@ impl Repeating {
         Run::new(state.due, now, state.runs)
     }
 
-    /// Says that the thread that had the task has dropped it, or has given it back.
-    pub(super) fn let_go(&self, shard: &Shard) {
+    /// Says to the threads that wait that the one that had the task has dropped it, or has given
+    /// it back. [`Awaiting::wake`](super::awaiting::Awaiting::wake) says so to tasks of async code.
+    pub(super) fn let_go(&self) {
         self.lock().is_held = false;
         self.let_go.notify_all();
-        shard.awaiting.wake(&shard.hub, self.run());
     }
 
     /// What names its runs among those that tasks of async code wait for.

@@ -195,7 +195,7 @@ impl fmt::Debug for Lateness {
     }
 }
 
-/// The counters of the worker. No other thread writes them, but for the first four.
+/// Any thread writes the first four counters; only the worker writes the others.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(super) panics: AtomicU64,

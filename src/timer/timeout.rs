@@ -634,7 +634,9 @@ struct LetsGo<'a>(&'a Repeating, &'a Shard);
 
 impl Drop for LetsGo<'_> {
     fn drop(&mut self) {
-        self.0.let_go(self.1);
+        let Self(repeating, shard) = self;
+        repeating.let_go();
+        shard.awaiting.wake(&shard.hub, repeating.run());
     }
 }
 

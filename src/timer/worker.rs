@@ -273,7 +273,8 @@ fn end_run(
             None
         }
     };
-    repeating.let_go(shard);
+    repeating.let_go();
+    shard.awaiting.wake(&shard.hub, repeating.run());
     unfired
 }
 
