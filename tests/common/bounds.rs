@@ -13,7 +13,8 @@
 //! each operation, so that each is judged soon after the history, and then many. What drives, takes
 //! out or ends is judged on the other. The operation that goes first is another after each history.
 //! With `BOUNDS_PEAK=20000`, or less, each operation has a history of its own. With a million, what
-//! a single call looks at is plain. A further subject is an implementation of [`Subject`].
+//! a single call looks at is plain; `CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true` lets a release
+//! build count steps. A further subject is an implementation of [`Subject`].
 
 use crate::common::{asked, long};
 use allocation_counter::measure;
@@ -372,6 +373,7 @@ fn judge<S: Subject>(
         // If more is held then, what was freed has moved to a larger array.
         let grown = measured.bytes_current as f64;
         let moves = if 0.0 < grown { bytes - grown } else { 0.0 };
+        let moves = if moves < WHOLE_PAGES { moves } else { 0.0 };
         let may = [one_call, laid_out + by_n * live, MOVED.min(laid_out) + by_n * live];
         for (at, found) in [taken, bytes, moves].into_iter().enumerate() {
             beyond[at] = beyond[at].max(found - may[at]);
@@ -384,7 +386,8 @@ fn judge<S: Subject>(
     }
     // One call may do what earlier ones have left.
     let is_amortised = stated.mean != stated.one_call;
-    let steps = if !is_amortised { total[0] } else { total[0] - most[0] };
+    let [steps, bytes] =
+        [0, 1].map(|at| if is_amortised { total[at] - most[at] } else { total[at] });
     let each = if stated.is_cheap() { 2.0 * laid_out / calls } else { laid_out };
     let in_one_call = |at: usize| {
         [most[at], if 0.0 < beyond[at] { most[at] - beyond[at] } else { f64::INFINITY }]
@@ -395,7 +398,7 @@ fn judge<S: Subject>(
         [steps / calls, if is_amortised && calls < 20.0 { f64::INFINITY } else { allowed / calls }],
         in_one_call(1),
         in_one_call(2),
-        [total[1] / calls, BYTES[1] + rows + each],
+        [bytes / calls, BYTES[1] + rows + each],
     ]
 }
 
@@ -431,6 +434,9 @@ const BYTES: [f64; 2] = [65_536.0, 16_384.0];
 /// may move to a larger array: it sorts a bucket of 8192, and moves lists of bits and of chunks.
 const LAID_OUT: f64 = 256.0;
 const MOVED: f64 = 1_048_576.0;
+/// Bytes from which on the allocator moves an array by its pages, so that the library leaves it to
+/// it.
+const WHOLE_PAGES: f64 = if cfg!(target_os = "linux") { 33_554_432.0 } else { f64::INFINITY };
 /// The rows of 1024 timeouts, which is as many as a step takes out of a bucket.
 const ROWS: f64 = 1_024.0 * 4_096.0;
 /// A turn takes a bounded batch, which is little beside so large a part of what was pending.
