@@ -156,7 +156,13 @@ impl Driven {
             // With a limit, and with an executor that sheds: one that ran tasks here could not stop.
             builder = builder.max_pending(1 << 30).executor(drop::<Box<dyn FnOnce() + Send>>);
         }
+        #[cfg(feature = "record")]
+        if !mode.is_hashed() {
+            builder = builder.record(std::io::sink());
+        }
         let (timer, driver) = builder.build_driven().expect("in range");
+        // A recording lays out its ring for the first operation.
+        assert!(timer.schedule(Duration::ZERO, || {}).expect("it runs").cancel());
         Self { timer, driver, start: clock.now(), clock }
     }
 
@@ -221,6 +227,7 @@ impl Subject for OfTimer {
         ("build_driven", "it makes one"),
         ("timer", "it makes one"),
         ("run", "a poll of it is a turn"),
+        ("recorded", "it reads two counters"),
     ];
     const MEAN: f64 = FEW;
 
@@ -838,7 +845,9 @@ fn a_full_shared_map_files_all_values_anew_in_one_insertion_at_most() {
         assert!((0..MANY).all(|key| map.touch(&key)));
         driven.clock.jump(Duration::from_secs(50));
         let (is_in, steps) = insert(MANY);
-        assert!(!is_in && (MANY / 4..40 * MANY).contains(&steps), "{mode}: {steps} steps");
+        // Steps are counted with debug assertions only.
+        let least = if cfg!(debug_assertions) { MANY / 4 } else { 0 };
+        assert!(!is_in && (least..40 * MANY).contains(&steps), "{mode}: {steps} steps");
         for key in MANY..MANY + 100 {
             let (is_in, steps) = insert(key);
             assert!(!is_in && steps <= 1_000, "{mode}: {steps} steps again");
@@ -924,7 +933,6 @@ const OTHERS: &[(&str, &str)] = &[
     ("src/timer/hub.rs", "a call returns a field"),
     ("src/timer/stats.rs", "it holds numbers of a fixed count"),
     ("src/timer/metrics.rs", "a call reads what `Timer::stats` returns"),
-    ("src/timer/recording.rs", "a call sets a field, or reads two counters"),
     ("src/timer/clock/boot.rs", "it reads a clock"),
     ("src/timer/clock/follower.rs", "a call wakes a worker, or waits for one"),
     ("src/timer/clock/manual.rs", "a call waits for all that comes due"),

@@ -11,11 +11,11 @@ mod recorded {
     use crate::platform::Instant;
     use crate::ticks::Ticks;
     use crate::timer::Clock;
+    use crate::wheel::Growing;
     use crate::{Key, Recorded, record};
     use alloc::boxed::Box;
     use alloc::sync::Arc;
     use alloc::vec::Vec;
-    use core::mem::take;
     use std::io::{self, Write};
     use std::sync::{Mutex, PoisonError};
 
@@ -73,9 +73,10 @@ mod recorded {
         pub(in crate::timer) fn lane(&self, shard: usize) -> ShardLane {
             let named = |lane| Named {
                 lane,
-                names: Vec::new(),
+                names: Growing::new(),
                 due: Vec::new(),
-                free: Vec::new(),
+                free: Growing::new(),
+                free_len: 0,
                 count: 0,
             };
             ShardLane(self.0.as_ref().map(|timer| named(timer.recording.lane(shard))))
@@ -104,11 +105,12 @@ mod recorded {
     struct Named {
         lane: record::Lane,
         /// The names of the timeouts in the wheel, by place.
-        names: Vec<u32>,
+        names: Growing<u32>,
         /// The names of timeouts that have left the wheel because they were due: at most a batch.
         due: Vec<(Key, u32)>,
-        /// Names that were used, and that no timeout has now.
-        free: Vec<u32>,
+        /// Names that were used, and that no timeout has now: the first `free_len`.
+        free: Growing<u32>,
+        free_len: usize,
         /// How many names are used, or free.
         count: u32,
     }
@@ -193,22 +195,26 @@ mod recorded {
 
     impl Named {
         fn new_name(&mut self) -> u32 {
-            self.free.pop().unwrap_or_else(|| {
-                self.count += 1;
-                self.count - 1
-            })
+            if let Some(last) = self.free_len.checked_sub(1) {
+                self.free_len = last;
+                return self.free[last];
+            }
+            self.count += 1;
+            self.count - 1
         }
 
         fn give_back(&mut self, name: u32) {
-            self.free.push(name);
-            if self.free.len() == self.count as usize {
+            match self.free.get_mut(self.free_len) {
+                Some(free) => *free = name,
+                None => self.free.push(name),
+            }
+            self.free_len += 1;
+            if self.free_len == self.count as usize {
                 // No timeout has a name. The room for a few is kept.
-                (self.count, self.names, self.free) = match self.free.capacity() {
-                    ..KEPT => (0, take(&mut self.names), take(&mut self.free)),
-                    KEPT.. => Default::default(),
-                };
-                self.names.clear();
-                self.free.clear();
+                (self.count, self.free_len) = (0, 0);
+                if KEPT < self.free.len().max(self.names.len()) {
+                    (self.names, self.free) = (Growing::new(), Growing::new());
+                }
             }
         }
 
@@ -220,10 +226,17 @@ mod recorded {
                 places = places.max(place + 1);
                 self.count = self.count.max(self.names[place] + 1);
             }
-            self.names.truncate(places);
-            self.names.shrink_to_fit();
-            self.free.retain(|&name| name < self.count);
-            self.free.shrink_to_fit();
+            self.names.shrink_to(places);
+            let mut kept = 0;
+            for at in 0..self.free_len {
+                let name = self.free[at];
+                if name < self.count {
+                    self.free[kept] = name;
+                    kept += 1;
+                }
+            }
+            self.free_len = kept;
+            self.free.shrink_to(kept);
         }
 
         fn name(&self, key: Key) -> u32 {
@@ -232,8 +245,8 @@ mod recorded {
 
         fn set_name(&mut self, key: Key, name: u32) {
             let place = place(key);
-            if self.names.len() <= place {
-                self.names.resize(place + 1, 0);
+            while self.names.len() <= place {
+                self.names.push(0);
             }
             self.names[place] = name;
         }
