@@ -68,6 +68,8 @@ use core::task::{Poll, Waker};
 ///   timer shows `turns: 0`, as [`wake_ups`](crate::TimerStats::wake_ups) does.
 /// - **A [`ManualClock`](crate::ManualClock)** does not wait for a driver: what came due fires in
 ///   the next turn.
+/// - **Many timers**: a driver has no thread, so its timer is not among those of which the log says
+///   that they are too many.
 /// - **After `fork`** the child has the driver, too, and each process turns its own.
 ///
 /// A driver may move between threads from turn to turn.

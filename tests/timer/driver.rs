@@ -22,6 +22,10 @@ in_each_mode! {
     dropping_the_driver_ends_the_timer,
     stop_outside_of_turns_returns_at_once,
     inside_a_turn_stop_is_an_error,
+    idle_it_has_no_turn_and_before_a_far_timeout_a_handful,
+    a_task_of_a_turn_may_block_schedule_cancel_and_panic,
+    over_its_limit_it_gives_the_task_back_until_a_turn_makes_room,
+    the_longest_delay_has_no_turn_and_no_wake_up,
 }
 
 /// A timer of one shard on a clock that the test moves.
@@ -202,6 +206,77 @@ fn inside_a_turn_stop_is_an_error(mut driven: Driven) {
     driven.run();
     assert_eq!(*answer.lock().unwrap(), Some(true));
     assert_eq!(driven.log.take(), [(2, 1)], "it goes on");
+}
+
+fn idle_it_has_no_turn_and_before_a_far_timeout_a_handful(mut driven: Driven) {
+    assert_eq!([driven.driver.turn(), driven.driver.turn()], [None, None]);
+    driven.once(3_600_000, 1);
+    let mut turns = 0;
+    while let Some(next) = driven.driver.turn() {
+        driven.clock.advance(next - driven.clock.now());
+        turns += 1;
+    }
+    assert_eq!(driven.log.take(), [(3_600_000, 1)]);
+    assert!(turns <= 6, "{turns} turns");
+}
+
+fn a_task_of_a_turn_may_block_schedule_cancel_and_panic(mut driven: Driven) {
+    let far = driven.timer.schedule(ms(900), driven.log.task(1)).expect("it runs");
+    let near = driven.timer.schedule(ms(1_000), driven.log.task(2)).expect("it runs");
+    let (timer, inner) = (driven.timer.clone(), driven.log.task(3));
+    let task = move || {
+        // Whatever another thread does with the timer does not wait for this turn.
+        let other = thread::spawn(move || {
+            assert!(far.cancel() && near.reschedule(ms(1)));
+            assert!(timer.next_deadline().is_some());
+            timer.schedule(ms(2), inner).map(drop).expect("it runs");
+        });
+        other.join().expect("it does not panic");
+        panic!("as it should");
+    };
+    driven.timer.schedule(ms(1), task).expect("it runs");
+    driven.once(1, 4);
+    driven.clock.advance(ms(1));
+    driven.run();
+    assert_eq!(driven.log.take(), [(1, 4), (2, 2), (3, 3)]);
+    assert_eq!((driven.timer.pending(), driven.timer.stats().panics), (0, 1));
+}
+
+fn over_its_limit_it_gives_the_task_back_until_a_turn_makes_room(mode: Mode) {
+    let mut driven = Driven::built(mode, |builder| builder.max_pending(2));
+    [1, 2].into_iter().for_each(|number| driven.once(5, number));
+    let refused = driven.timer.schedule(ms(5), driven.log.task(3)).expect_err("full");
+    assert_eq!(refused.kind(), ScheduleErrorKind::Full);
+    driven.clock.advance(ms(5));
+    assert!(driven.timer.schedule(ms(5), || {}).is_err(), "before the turn");
+    driven.driver.turn();
+    refused.into_task()();
+    assert_eq!(driven.log.take(), [(5, 1), (5, 2), (5, 3)]);
+    [4, 5].into_iter().for_each(|number| driven.once(1, number));
+    assert!(driven.timer.schedule(ms(1), || {}).is_err());
+    driven.run();
+    assert_eq!(driven.log.take(), [(6, 4), (6, 5)]);
+}
+
+fn the_longest_delay_has_no_turn_and_no_wake_up(mode: Mode) {
+    // It is more ticks than there are, or its tick is at no instant that there is.
+    for tick in [ms(1), Duration::from_secs(3_600)] {
+        let mut driven = Driven::built(mode, |builder| builder.tick(tick));
+        let told = Count::default();
+        let hook = told.clone();
+        driven.driver.on_wake(move |_| hook.add());
+        driven.driver.turn();
+        let longest = driven.timer.schedule(Duration::MAX, driven.log.task(1)).expect("it runs");
+        assert_eq!((told.get(), driven.driver.turn()), (0, None));
+        driven.clock.advance(ms(1 << 40));
+        assert_eq!((driven.driver.turn(), driven.timer.pending()), (None, 1));
+        assert!(driven.log.take().is_empty());
+        let before = told.get();
+        assert!(longest.reschedule(tick));
+        assert_eq!(told.get(), before + 1);
+        driven.run();
+        assert_eq!(driven.log.take().len(), 1);
+    }
 }
 
 #[test]
