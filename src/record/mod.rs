@@ -5,7 +5,6 @@ mod writer;
 
 use crate::Key;
 use crate::platform::process_id;
-use crate::ticks::NEVER;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -16,8 +15,8 @@ use core::time::Duration;
 use ring::{Operation, OperationKind, Ring};
 use std::io::{self, Write};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::thread::{self, JoinHandle, Thread};
-use writer::Writer;
+use std::thread::{self, JoinHandle};
+use writer::{Log, Writer};
 
 /// Records what happens in a [`Wheel`](crate::Wheel), as a trace: `tickwheel replay` and
 /// `tickwheel choose` read it, and say which mode, number of buckets and tick suit the program.
@@ -153,21 +152,6 @@ impl fmt::Debug for Recorder {
     }
 }
 
-/// What the lanes share with the thread that writes.
-struct Log {
-    rings: Box<[Ring]>,
-    /// The length of a tick in ns.
-    tick: u64,
-    /// To wake it up.
-    writer: OnceLock<Thread>,
-    /// When the recording ended, in ms since it began. Nothing is pushed after that.
-    end: OnceLock<u64>,
-    /// How many operations were written, and how many were not because the writer has failed.
-    operations: AtomicU64,
-    unwritten: AtomicU64,
-    error: OnceLock<io::ErrorKind>,
-}
-
 /// The place of one shard, or of one wheel, in a recording. One thread at a time uses it.
 pub(crate) struct Lane {
     log: Arc<Log>,
@@ -275,24 +259,6 @@ impl Lane {
         let Ok(key) = u32::try_from(key) else { return ring.misses() };
         if ring.push(Operation { time_ms: self.time_ms, key, kind, due_ms }) {
             self.log.wake();
-        }
-    }
-}
-
-impl Log {
-    #[cold]
-    fn wake(&self) {
-        if let Some(writer) = self.writer.get() {
-            writer.unpark();
-        }
-    }
-
-    /// Returns the ms before or at `tick`; the maximum for the tick that never comes.
-    #[inline]
-    fn millis(&self, tick: u64) -> u64 {
-        match tick {
-            NEVER => u64::MAX,
-            tick => tick.saturating_mul(self.tick) / 1_000_000,
         }
     }
 }

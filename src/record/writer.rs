@@ -1,9 +1,9 @@
 //! The thread that writes a trace.
 
-use super::Log;
 use super::ring::{Operation, OperationKind, Ring};
 use crate::panics::{catch, swallow};
 use crate::platform::Instant;
+use crate::ticks::NEVER;
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
 use alloc::sync::Arc;
@@ -11,10 +11,26 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::fmt;
 use core::mem::take;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use std::io::{self, Write};
-use std::thread;
+use std::sync::OnceLock;
+use std::thread::{self, Thread};
+
+/// What the lanes share with the thread that writes.
+pub(super) struct Log {
+    pub(super) rings: Box<[Ring]>,
+    /// The length of a tick in ns.
+    pub(super) tick: u64,
+    /// To wake it up.
+    pub(super) writer: OnceLock<Thread>,
+    /// When the recording ended, in ms since it began. Nothing is pushed after that.
+    pub(super) end: OnceLock<u64>,
+    /// How many operations were written, and how many were not because the writer has failed.
+    pub(super) operations: AtomicU64,
+    pub(super) unwritten: AtomicU64,
+    pub(super) error: OnceLock<io::ErrorKind>,
+}
 
 /// Takes the operations out of the rings and writes them, in the order of time.
 pub(super) struct Writer {
@@ -30,6 +46,24 @@ pub(super) struct Writer {
     time_ms: u64,
     /// How many operations without room the trace tells of.
     missing: u64,
+}
+
+impl Log {
+    #[cold]
+    pub(super) fn wake(&self) {
+        if let Some(writer) = self.writer.get() {
+            writer.unpark();
+        }
+    }
+
+    /// Returns the ms before or at `tick`; the maximum for the tick that never comes.
+    #[inline]
+    pub(super) fn millis(&self, tick: u64) -> u64 {
+        match tick {
+            NEVER => u64::MAX,
+            tick => tick.saturating_mul(self.tick) / 1_000_000,
+        }
+    }
 }
 
 impl Writer {

@@ -1,9 +1,9 @@
 //! One connection, and the check that watches it.
 
-use super::{SILENT, Settings};
 use crate::frame::{Frame, Kind};
 use crate::room::{Held, Room, Share, within};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,6 +14,18 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
 use tokio_util::io::{InspectReader, InspectWriter};
+
+/// What a server or a client goes by.
+#[derive(Clone)]
+pub struct Settings {
+    /// Watches all connections.
+    pub timer: Timer,
+    /// How long a connection may be quiet before the client asks. After three it is given up.
+    pub interval: Duration,
+    /// Is told what happens. It is called on the timer's worker, too, so it should be quick. A
+    /// panic ends nothing.
+    pub tell: Arc<dyn Fn(Event) + Send + Sync>,
+}
 
 /// What happens on a connection, and when, by the timer's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,3 +191,19 @@ impl Link {
         self.start + Duration::from_nanos(time.load(Relaxed))
     }
 }
+
+impl Settings {
+    pub(super) fn told(&self, event: Event) {
+        // Whoever is told has said so.
+        let _ = catch_unwind(AssertUnwindSafe(|| (self.tell)(event)));
+    }
+}
+
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Settings").field("interval", &self.interval).finish_non_exhaustive()
+    }
+}
+
+/// A connection is given up after this many intervals without a sign of life.
+pub const SILENT: u32 = 3;

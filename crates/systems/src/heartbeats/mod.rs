@@ -4,7 +4,7 @@
 mod link;
 mod process;
 
-pub use link::Event;
+pub use link::{Event, SILENT, Settings};
 pub use process::{ServerProcess, open_files, serve};
 
 use crate::accept::accept;
@@ -13,25 +13,10 @@ use crate::room::Room;
 use link::{Link, Queued, Role};
 use std::io;
 use std::net::SocketAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::time::Duration;
-use tickwheel::Timer;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
-
-/// What a server or a client goes by.
-#[derive(Clone)]
-pub struct Settings {
-    /// Watches all connections.
-    pub timer: Timer,
-    /// How long a connection may be quiet before the client asks. After three it is given up.
-    pub interval: Duration,
-    /// Is told what happens. It is called on the timer's worker, too, so it should be quick. A
-    /// panic ends nothing.
-    pub tell: Arc<dyn Fn(Event) + Send + Sync>,
-}
 
 /// Answers heartbeats and requests, and closes what was silent for three intervals. Dropping it
 /// closes all connections.
@@ -117,13 +102,6 @@ impl Client {
     }
 }
 
-impl Settings {
-    fn told(&self, event: Event) {
-        // Whoever is told has said so.
-        let _ = catch_unwind(AssertUnwindSafe(|| (self.tell)(event)));
-    }
-}
-
 impl Drop for Server {
     fn drop(&mut self) {
         self.accepts.abort();
@@ -133,12 +111,6 @@ impl Drop for Server {
 impl Drop for Client {
     fn drop(&mut self) {
         self.keeps.abort();
-    }
-}
-
-impl std::fmt::Debug for Settings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Settings").field("interval", &self.interval).finish_non_exhaustive()
     }
 }
 
@@ -156,8 +128,6 @@ fn longest_pause(interval: Duration) -> Duration {
     interval.saturating_mul(LONGEST_PAUSE)
 }
 
-/// A connection is given up after this many intervals without a sign of life.
-pub const SILENT: u32 = 3;
 /// In intervals. A connection that lived longer than this ends a series of failures.
 const LONGEST_PAUSE: u32 = 16;
 /// How many clients may come at once. The system keeps to a limit of its own.

@@ -1,15 +1,43 @@
 //! The thread that knows the locks of a process, and alone speaks to Redis.
 
 use super::connection::Redis;
-use super::{Grant, LockError, OnLost};
-use redis::{Pipeline, RedisResult};
+use redis::{Pipeline, RedisError, RedisResult};
 use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tickwheel::{DelayKey, DelaySender, Timeout, Timer};
+use thiserror::Error;
+use tickwheel::{DelayKey, DelaySender, Next, Timeout, Timer};
 use tokio::sync::mpsc::UnboundedReceiver;
+
+pub(super) type OnLost = dyn Fn(&str, u64) + Send + Sync;
+
+pub(super) struct Grant {
+    pub(super) name: String,
+    pub(super) token: String,
+    pub(super) fence: u64,
+    /// The end of the lease. None since it was unlocked, or its loss was told.
+    pub(super) until: Mutex<Option<Instant>>,
+    pub(super) on_lost: Arc<OnLost>,
+}
+
+/// Says why there is no lock.
+#[derive(Debug, Error)]
+pub enum LockError {
+    /// Another owner has it, for this long unless it renews its lease.
+    #[error("another owner has the lock, for {0:?} unless it renews its lease")]
+    Taken(Duration),
+    /// Redis did not answer in time, or answered with an error.
+    #[error("Redis: {0}")]
+    Redis(#[from] RedisError),
+    /// The system has no random numbers, or the lease was over when the answer came.
+    #[error("{0}")]
+    System(#[from] io::Error),
+    /// The timer was stopped, or has too many timeouts, so nothing would watch over the lock.
+    #[error("the timer takes no more timeouts")]
+    Timer,
+}
 
 /// Does one command after the other. So no renewal of a lock is under way while the lock is given
 /// up, and none begins later. None takes longer than its deadline.
@@ -22,6 +50,57 @@ pub(super) struct Keeper {
     pub(super) held: HashMap<String, Held>,
     /// How many leases were renewed, and in how many pipelines.
     pub(super) renewals: (u64, u64),
+}
+
+impl Grant {
+    pub(super) fn until(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn ends(&self) -> Option<Instant> {
+        *self.until()
+    }
+
+    pub(super) fn is_good(&self, now: Instant) -> bool {
+        self.until().is_some_and(|until| now < until)
+    }
+
+    /// Moves the end of the lease, unless it was there: what was lost stays lost.
+    pub(super) fn extend(&self, now: Instant, until: Instant) -> bool {
+        let mut end = self.until();
+        let is_good = end.is_some_and(|end| now < end);
+        if is_good {
+            *end = Some(until);
+        }
+        is_good
+    }
+
+    /// Returns the end of the lease, unless the grant had ended.
+    pub(super) fn end(&self) -> Option<Instant> {
+        self.until().take()
+    }
+
+    /// Ends the lease now, unless it ended before. Its loss is still to be told.
+    pub(super) fn forfeit(&self, now: Instant) {
+        let mut end = self.until();
+        *end = end.map(|end| end.min(now));
+    }
+
+    /// Ends the grant, unless a renewal moved the end of the lease just before the alarm fired.
+    pub(super) fn alarm(&self, deadline: Option<Instant>) -> Next {
+        if let Some(until) = self.ends().filter(|until| deadline < Some(*until)) {
+            return Next::At(until);
+        }
+        self.lose();
+        Next::Stop
+    }
+
+    /// Ends the grant, and tells so, unless it had ended.
+    pub(super) fn lose(&self) {
+        if self.end().is_some() {
+            (self.on_lost)(&self.name, self.fence);
+        }
+    }
 }
 
 /// What the process knows of a lock that one of its owners holds.

@@ -10,20 +10,20 @@ mod holder;
 mod keeper;
 
 pub use holder::{hold, start_holder};
+pub use keeper::LockError;
 
 use connection::Redis;
-use keeper::{Ask, Command, Keeper};
-use redis::{Client, RedisError, RedisResult};
+use keeper::{Ask, Command, Grant, Keeper};
+use redis::{Client, RedisResult};
 use std::collections::HashMap;
 use std::io;
 use std::mem::take;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use thiserror::Error;
-use tickwheel::{DelayReceiver, Next, ScheduleErrorKind, Timer, delay_channel};
+use tickwheel::{DelayReceiver, ScheduleErrorKind, Timer, delay_channel};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -48,17 +48,6 @@ struct Shared {
     /// To the keeper. None while the last handle is dropped.
     commands: Option<UnboundedSender<Command>>,
     keeper: Option<JoinHandle<()>>,
-}
-
-type OnLost = dyn Fn(&str, u64) + Send + Sync;
-
-struct Grant {
-    name: String,
-    token: String,
-    fence: u64,
-    /// The end of the lease. None since it was unlocked, or its loss was told.
-    until: Mutex<Option<Instant>>,
-    on_lost: Arc<OnLost>,
 }
 
 impl Locks {
@@ -200,57 +189,6 @@ impl Drop for Shared {
     }
 }
 
-impl Grant {
-    fn until(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.until.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn ends(&self) -> Option<Instant> {
-        *self.until()
-    }
-
-    fn is_good(&self, now: Instant) -> bool {
-        self.until().is_some_and(|until| now < until)
-    }
-
-    /// Moves the end of the lease, unless it was there: what was lost stays lost.
-    fn extend(&self, now: Instant, until: Instant) -> bool {
-        let mut end = self.until();
-        let is_good = end.is_some_and(|end| now < end);
-        if is_good {
-            *end = Some(until);
-        }
-        is_good
-    }
-
-    /// Returns the end of the lease, unless the grant had ended.
-    fn end(&self) -> Option<Instant> {
-        self.until().take()
-    }
-
-    /// Ends the lease now, unless it ended before. Its loss is still to be told.
-    fn forfeit(&self, now: Instant) {
-        let mut end = self.until();
-        *end = end.map(|end| end.min(now));
-    }
-
-    /// Ends the grant, unless a renewal moved the end of the lease just before the alarm fired.
-    fn alarm(&self, deadline: Option<Instant>) -> Next {
-        if let Some(until) = self.ends().filter(|until| deadline < Some(*until)) {
-            return Next::At(until);
-        }
-        self.lose();
-        Next::Stop
-    }
-
-    /// Ends the grant, and tells so, unless it had ended.
-    fn lose(&self) {
-        if self.end().is_some() {
-            (self.on_lost)(&self.name, self.fence);
-        }
-    }
-}
-
 /// Has renewed what is due, until all locks and [`Locks`] are gone, or the timer was stopped. A
 /// thread of its own, because a task that waits would wait for the timer's worker.
 fn watch(shared: &Weak<Shared>, mut due: DelayReceiver<Arc<Grant>>) {
@@ -266,23 +204,6 @@ fn watch(shared: &Weak<Shared>, mut due: DelayReceiver<Arc<Grant>>) {
             Err(_) => thread::sleep(shared.lease / 15),
         }
     }
-}
-
-/// Says why there is no lock.
-#[derive(Debug, Error)]
-pub enum LockError {
-    /// Another owner has it, for this long unless it renews its lease.
-    #[error("another owner has the lock, for {0:?} unless it renews its lease")]
-    Taken(Duration),
-    /// Redis did not answer in time, or answered with an error.
-    #[error("Redis: {0}")]
-    Redis(#[from] RedisError),
-    /// The system has no random numbers, or the lease was over when the answer came.
-    #[error("{0}")]
-    System(#[from] io::Error),
-    /// The timer was stopped, or has too many timeouts, so nothing would watch over the lock.
-    #[error("the timer takes no more timeouts")]
-    Timer,
 }
 
 /// At most this many renewals in one pipeline: others wait for the connection meanwhile.

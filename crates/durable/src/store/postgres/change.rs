@@ -6,7 +6,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Error, Row as Found};
 
 use super::connection::{Connection, Parameter, failed};
-use super::{signed, unsigned};
+use super::connection::{signed, unsigned};
 use crate::store::{Change, Changed, Put, Replaced, Row};
 
 impl Connection {

@@ -270,6 +270,18 @@ fn begin(limit: Duration) -> String {
     )
 }
 
+/// The database has no unsigned numbers; none here is near the end.
+pub(super) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(super) fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or_default()
+}
+
+/// The partitions that the migration makes.
+pub(super) const PARTITIONS: u32 = 64;
+
 const LOCKED: &str = "somebody else has locked it";
 
 /// So many changes are tried at once where some are refused: the fewer, the sooner it is known of

@@ -5,8 +5,8 @@ use std::time::Instant;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Error, Row};
 
+use super::connection::unsigned;
 use super::connection::{Connection, Parameter};
-use super::unsigned;
 use crate::store::{Lease, share};
 
 /// What a worker asks for.

@@ -31,7 +31,7 @@ use crate::store::{
 };
 use crate::values::milliseconds;
 use connect::{Connect, GOODBYE};
-use connection::Connection;
+use connection::{Connection, unsigned};
 use lease::{Ahead, CLOCK, Taken, Wish, remove_dead, take_leases};
 pub use operate::Workers;
 use rows::{GET, Reading, Seen, read_row};
@@ -360,18 +360,6 @@ impl Store for PostgresStore {
         Some(Box::new(again))
     }
 }
-
-/// The database has no unsigned numbers; none here is near the end.
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn unsigned(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or_default()
-}
-
-/// The partitions that [`MIGRATION`] makes.
-const PARTITIONS: u32 = 64;
 
 /// How long a lease is good for, if nothing else was said.
 const LEASE: Duration = Duration::from_secs(10);

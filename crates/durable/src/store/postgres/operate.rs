@@ -4,9 +4,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio_postgres::Row;
 
+use super::PostgresStore;
+use super::connection::unsigned;
 use super::lease::CLOCK;
 use super::rows::UNREADABLE;
-use super::{PostgresStore, unsigned};
 use crate::Error;
 use crate::store::Damaged;
 

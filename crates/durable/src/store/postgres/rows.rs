@@ -7,7 +7,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::connection::{Connection, Parameter};
-use super::{PARTITIONS, signed, unsigned};
+use super::connection::{PARTITIONS, signed, unsigned};
 use crate::store::stretch::Part;
 use crate::store::{Damaged, Limit, Loaded, Page, Position, Row, Start};
 

@@ -6,8 +6,8 @@ use tokio_postgres::Error;
 use tokio_postgres::types::Type;
 
 use super::connection::{Connection, Parameter};
+use super::connection::{signed, unsigned};
 use super::rows::{Reading, read_row};
-use super::{signed, unsigned};
 use crate::store::{Held, Outcome, Settlement};
 
 impl Connection {

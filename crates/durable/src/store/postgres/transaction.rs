@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use postgres::Transaction;
 
-use super::signed;
+use super::connection::signed;
 use crate::Error;
 
 /// Puts a timeout inside a transaction of yours: it is there exactly if that commits.

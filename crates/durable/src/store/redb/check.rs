@@ -2,8 +2,8 @@
 
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 
-use super::tables::{BROKEN, DUE, NAMES, move_aside};
-use super::{PARTITION, RedbStore, row};
+use super::tables::{BROKEN, DUE, NAMES, PARTITION, move_aside};
+use super::{RedbStore, row};
 use crate::Error;
 use crate::store::Damaged;
 

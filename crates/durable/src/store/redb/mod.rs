@@ -26,8 +26,10 @@ use crate::store::{
     Start, Store,
 };
 pub use check::Report;
-use open::{BackendSource, Source};
-use tables::{BROKEN, DUE, Key, META, NAMES, Numbers, Sweep, Tables, find, key, move_aside};
+use open::{BackendSource, DEFAULT_CACHE, Source};
+use tables::{
+    BROKEN, DUE, Key, META, NAMES, Numbers, PARTITION, Sweep, Tables, find, key, move_aside,
+};
 
 /// A store in one file, by the engine redb.
 ///
@@ -242,8 +244,3 @@ fn set_aside(database: &Database, damaged: Vec<Key>) -> Result<(), redb::Error> 
     write.commit()?;
     Ok(())
 }
-
-/// The one partition of a file.
-const PARTITION: u32 = 0;
-
-const DEFAULT_CACHE: usize = 64 << 20;

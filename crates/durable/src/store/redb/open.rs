@@ -97,7 +97,7 @@ impl Source {
                 let doing = || "open a storage".to_owned();
                 let backend = (backend.0)().map_err(|error| Error::store(doing(), error))?;
                 redb::Builder::new()
-                    .set_cache_size(super::DEFAULT_CACHE)
+                    .set_cache_size(DEFAULT_CACHE)
                     .create_with_backend(Boxed(backend))
                     .map_err(|error| Error::store(doing(), error))?
             }
@@ -294,6 +294,8 @@ impl StorageBackend for Boxed {
     }
 }
 
+/// Bytes.
+pub(super) const DEFAULT_CACHE: usize = 64 << 20;
 /// The format this version writes.
 const FORMAT: u64 = 1;
 

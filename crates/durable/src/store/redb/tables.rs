@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use redb::{ReadableTable, ReadableTableMetadata, Table, TableDefinition, WriteTransaction};
 
-use super::{PARTITION, row};
+use super::row;
 use crate::store::{Change, Changed, Held, Outcome, Position, Replaced, Row, Settlement};
 
 /// Gives out the numbers of rows.
@@ -230,6 +230,8 @@ pub(super) const BROKEN: TableDefinition<'_, u64, (u64, &[u8], &[u8])> =
 /// `format` and `epoch`.
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
+/// The one partition of a file.
+pub(super) const PARTITION: u32 = 0;
 /// Where in a number the epoch begins. Numbers are given out in memory, and the epoch, which grows
 /// with each opening, keeps them from being given out twice.
 const EPOCH: u32 = 36;
