@@ -82,7 +82,14 @@ fn places() -> Vec<(String, PathBuf)> {
     let documents = documents().into_iter().filter(|path| !is_written(path)).map(|path| {
         (path.strip_prefix(root()).expect("below the root").display().to_string(), path)
     });
-    let sources = ["src", "crates/cli/src", "crates/durable/src", "crates/watch/src"];
+    let sources = [
+        "src",
+        "crates/cli/src",
+        "crates/durable/src",
+        "crates/systems/src",
+        "crates/tokio/src",
+        "crates/watch/src",
+    ];
     let sources = sources.into_iter().flat_map(|folder| {
         files(folder, "rs").into_iter().map(move |path| (folder.to_string(), path))
     });
