@@ -17,3 +17,11 @@ mod watch;
 fn long<T>(few: T, many: T) -> T {
     if std::env::var_os("TICKWHEEL_LONG").is_some() { many } else { few }
 }
+
+/// Whether who started the tests has `signal` ignored, as `nohup` has HUP and a shell has INT in what
+/// it runs behind it. The command heeds that.
+#[cfg(unix)]
+fn is_ignored(signal: &str) -> bool {
+    let line = format!("kill -s {signal} $$");
+    std::process::Command::new("sh").args(["-c", &line]).status().unwrap().success()
+}
