@@ -5,9 +5,12 @@ use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
+// A file that this process writes cannot be run while another test, as it starts a program, has it
+// open as well. So none is written here.
+
 #[test]
 fn without_its_package_it_says_how_to_get_it() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let output = watch(&folder);
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8(output.stderr).unwrap();
@@ -17,22 +20,27 @@ fn without_its_package_it_says_how_to_get_it() {
 #[cfg(unix)]
 #[test]
 fn all_arguments_go_to_the_command_beside_it() {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let other = folder.path().join("tickwheel-watch");
-    fs::write(&other, "#!/bin/sh\necho \"$@\"\nexit 3\n").unwrap();
-    fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
+    let line = r#"printf '#!/bin/sh\necho "$@"\nexit 3\n' > "$0" && chmod +x "$0""#;
+    let written = Command::new("sh").args(["-c", line]).arg(other).status();
+    assert!(written.unwrap().success());
     let output = watch(&folder);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     assert_eq!(output.stdout, b"trace.csv --ascii --help\n");
 }
 
-/// Runs a copy of the command in `folder`.
+/// Returns a folder on the command's file system.
+fn folder() -> TempDir {
+    TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// Runs the command as if it stood in `folder`.
 fn watch(folder: &TempDir) -> Output {
     let own = Path::new(env!("CARGO_BIN_EXE_tickwheel"));
-    let copy = folder.path().join(own.file_name().unwrap());
-    fs::copy(own, &copy).unwrap();
-    let mut command = Command::new(copy);
+    let link = folder.path().join(own.file_name().unwrap());
+    fs::hard_link(own, &link).unwrap();
+    let mut command = Command::new(link);
     command.args(["watch", "trace.csv", "--ascii", "--help"]).env("PATH", folder.path());
     command.output().unwrap()
 }
