@@ -177,7 +177,7 @@ fn files(folder: impl AsRef<Path>, extension: &str) -> Vec<PathBuf> {
     let entries = folder.read_dir().expect("a folder").map(|entry| entry.expect("an entry").path());
     entries
         .flat_map(|path| if path.is_dir() { files(&path, extension) } else { vec![path] })
-        .filter(|path| path.extension().is_some_and(|is| is == extension))
+        .filter(|path| path.extension().is_some_and(|its| its == extension))
         .collect()
 }
 

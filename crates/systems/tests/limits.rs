@@ -373,9 +373,9 @@ struct Limited(Resource, Rlimit);
 
 impl Limited {
     fn to(resource: Resource, current: u64) -> Self {
-        let was = getrlimit(resource);
-        setrlimit(resource, Rlimit { current: Some(current), ..was }).unwrap();
-        Self(resource, was)
+        let before = getrlimit(resource);
+        setrlimit(resource, Rlimit { current: Some(current), ..before }).unwrap();
+        Self(resource, before)
     }
 }
 
