@@ -1631,6 +1631,62 @@ fn told_by_two_threads_as_a_driver_rests_its_hook_knows_the_earlier() {
     });
 }
 
+#[test]
+fn replaced_as_a_driver_is_told_the_old_hook_knows() {
+    driven(THREE, |Race { timer, due, far, fired }, mut driver, told| {
+        timer.schedule_at(far, || unreachable!()).unwrap();
+        driver.turn();
+        let (other, task) = (timer.clone(), fired.task());
+        let here = || {
+            let count = told.clone();
+            driver.on_wake(move |_| count.add());
+            // The old hook is there until the next turn ends.
+            told.wait_for(1);
+            turns(&mut driver, due, &told, &fired, 1);
+        };
+        both(here, move || drop(other.schedule_at(due, task).unwrap()));
+        assert_eq!(timer.pending(), 1);
+    });
+}
+
+#[test]
+fn a_driver_is_dropped_as_its_timer_is_stopped() {
+    driven(THREE, |Race { timer, far, .. }, driver, _| {
+        let dropped = Arc::new(());
+        let captured = Arc::clone(&dropped);
+        let timeout = timer.schedule_at(far, move || drop(captured)).unwrap();
+        let (stopped, handle) = (timer.clone(), timeout.clone());
+        let drops = move || {
+            drop(driver);
+            handle.status()
+        };
+        let (unfired, status) = both(move || stopped.stop().unwrap(), drops);
+        assert_eq!(status, Status::Stopped, "each waits until all is over");
+        assert!(unfired.len() <= 1, "it comes back once");
+        drop(unfired);
+        assert_eq!((timer.pending(), timeout.status()), (0, Status::Stopped));
+        assert_eq!(Arc::strong_count(&dropped), 1, "nobody keeps it");
+    });
+}
+
+#[test]
+fn stopped_as_a_driver_hands_over_it_has_one_end() {
+    explore(THREE, || {
+        let (now, kept, fired) = (Instant::now(), Kept::new(), Count::new());
+        let tasks = kept.clone();
+        let builder = Timer::builder().clock(Still(now)).shards(1);
+        let builder = builder.executor(move |task| tasks.push(task));
+        let (timer, mut driver) = builder.build_driven().expect("in range");
+        let timeout = timer.schedule_at(now, fired.task()).unwrap();
+        let (_, returned) = both(|| driver.turn(), move || timer.stop().unwrap().len());
+        let handed_over = std::mem::take(&mut *kept.0.lock().unwrap());
+        assert_eq!(handed_over.len(), kept.1.get(), "nobody else took it");
+        handed_over.into_iter().for_each(|task| task());
+        let expected = if returned == 1 { Status::Stopped } else { Status::Fired };
+        assert_eq!((returned + fired.get(), timeout.status()), (1, expected));
+    });
+}
+
 /// Explores a model with a timer and its driver, which a task polls.
 fn running(switches: usize, model: impl Fn(Race, Running, Task) + Send + Sync + 'static) {
     driven(switches, move |race, driver, _| {
@@ -1648,6 +1704,21 @@ fn scheduled_as_a_driver_in_a_task_lies_down_it_fires() {
         let (other, counts) = (timer.clone(), fired.task());
         let schedule = move || drop(other.schedule_at(due, counts).unwrap());
         both(|| task.drive(&mut driver, &fired), schedule);
+        drop(driver);
+        assert_eq!((timer.pending(), task.wakers()), (0, 0));
+    });
+}
+
+#[test]
+fn a_clock_moves_as_a_driver_in_a_task_lies_down_and_it_fires() {
+    explore(TWO, || {
+        let (clock, fired, task) = (ManualClock::new(), Count::new(), Task::new());
+        let builder = Timer::builder().clock(clock.clone()).shards(1);
+        let (timer, driver) = builder.build_driven().expect("in range");
+        timer.schedule(MILLI, fired.task()).unwrap();
+        // As above.
+        let mut driver: Running = Box::pin(driver.run(|_| pending::<()>()));
+        both(|| task.drive(&mut driver, &fired), move || clock.advance(2 * MILLI));
         drop(driver);
         assert_eq!((timer.pending(), task.wakers()), (0, 0));
     });

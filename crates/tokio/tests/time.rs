@@ -305,7 +305,9 @@ async fn waits_for_a_thread() {
 fn a_paused_clock_does_not_jump_to_a_sleep_that_was_dropped() {
     let drops: [fn(Waits); 2] =
         [drop, |waits| thread::spawn(|| drop(waits)).join().expect("it ends")];
-    for (sleep, drops) in [theirs, ours].into_iter().flat_map(|sleep| drops.map(|drops| (sleep, drops))) {
+    for (sleep, drops) in
+        [theirs, ours].into_iter().flat_map(|sleep| drops.map(|drops| (sleep, drops)))
+    {
         let is_still = paused().block_on(async {
             let start = Instant::now();
             let mut near = sleep(ms(1_000));
