@@ -1,19 +1,21 @@
 //! The command `tickwheel-durable`: looks into the file or the database of a durable timer, and
 //! changes it.
 
+mod failure;
 mod place;
 mod show;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
-use tickwheel_durable::store::{Change, Limit, Page, Position, Store};
+use tickwheel_durable::store::{Change, Limit, Position};
 
-use place::{Opened, Place};
+use failure::Failure;
+use place::{Opened, Place, each_page};
 
 /// Looks into the file or the database of a durable timer, and cancels and mends there.
 #[derive(Parser)]
@@ -104,28 +106,6 @@ enum Command {
     },
 }
 
-/// Why a command ends early, or with something to tell.
-enum Failure {
-    /// The arguments, the file or the database are wrong.
-    Input(String),
-    /// A result cannot be written.
-    Output(io::Error),
-    /// A name is unknown or was not cancelled, or the check found something. All is said already.
-    Found,
-}
-
-impl From<tickwheel_durable::Error> for Failure {
-    fn from(error: tickwheel_durable::Error) -> Self {
-        Self::Input(error.to_string())
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::Output(error)
-    }
-}
-
 fn main() -> ExitCode {
     let mut output = io::BufWriter::new(io::stdout().lock());
     let done = run(Arguments::parse().command, &mut output);
@@ -200,24 +180,6 @@ fn list(
         )));
     }
     Ok(())
-}
-
-/// Calls `work` with each page while it wants more.
-fn each_page(
-    store: &mut dyn Store,
-    until: u64,
-    mut work: impl FnMut(&Page) -> Result<bool, Failure>,
-) -> Result<(), Failure> {
-    let mut after = Position::start();
-    loop {
-        let limit = Limit { rows: 1000, bytes: 1 << 20 };
-        let page = store.list(&after, until, limit)?;
-        let goes_on = work(&page)?;
-        match page.end {
-            Some(end) if goes_on => after = end,
-            _ => return Ok(()),
-        }
-    }
 }
 
 fn get(
@@ -361,17 +323,8 @@ fn check(
     }
 }
 
-/// The time that deadlines in a file are compared with.
-fn now() -> SystemTime {
-    SystemTime::now()
-}
-
 /// How near to its deadline a timeout may be on its way to a consumer, if workers run.
 const MARGIN: Duration = Duration::from_secs(1);
-
-/// What is asked of a database may take a third of it.
-#[cfg(feature = "postgres")]
-const LEASE: Duration = Duration::from_secs(180);
 
 const HELP: &str = "\
 Examples:

@@ -3,13 +3,16 @@
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::str::FromStr;
+#[cfg(feature = "postgres")]
+use std::time::Duration;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
-use tickwheel_durable::store::Store;
+use tickwheel_durable::store::{Limit, Page, Position, Store};
 use tickwheel_durable::{Error, RedbStore};
 
-use super::{Failure, show};
+use super::failure::Failure;
+use super::show;
 
 /// A file, or the URL of a database.
 #[derive(Clone)]
@@ -37,7 +40,7 @@ impl Place {
             #[cfg(feature = "postgres")]
             Self::Database(url) => {
                 let store = tickwheel_durable::PostgresStore::connect_existing(url)?;
-                Ok(Opened::Database(store.lease(super::LEASE)))
+                Ok(Opened::Database(store.lease(LEASE)))
             }
             #[cfg(not(feature = "postgres"))]
             Self::Database(_) => Err(Failure::Input(
@@ -79,7 +82,7 @@ impl Opened {
     /// The time that deadlines are compared with.
     pub(super) fn now(&mut self) -> Result<SystemTime, Error> {
         match self {
-            Self::File { .. } => Ok(super::now()),
+            Self::File { .. } => Ok(SystemTime::now()),
             #[cfg(feature = "postgres")]
             Self::Database(store) => store.now(),
         }
@@ -153,7 +156,7 @@ impl Opened {
                     store.set_aside()?.iter().map(show::damaged).collect();
                 let set_aside = damaged.len();
                 let mut timeouts = 0;
-                let read = super::each_page(store, u64::MAX, |page| {
+                let read = each_page(store, u64::MAX, |page| {
                     timeouts += page.rows.len() as u64;
                     damaged.extend(page.damaged.iter().map(show::damaged));
                     progress(timeouts, all);
@@ -195,3 +198,25 @@ impl Opened {
         }
     }
 }
+
+/// Calls `work` with each page while it wants more.
+pub(super) fn each_page(
+    store: &mut dyn Store,
+    until: u64,
+    mut work: impl FnMut(&Page) -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    let mut after = Position::start();
+    loop {
+        let limit = Limit { rows: 1000, bytes: 1 << 20 };
+        let page = store.list(&after, until, limit)?;
+        let goes_on = work(&page)?;
+        match page.end {
+            Some(end) if goes_on => after = end,
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// What is asked of a database may take a third of it.
+#[cfg(feature = "postgres")]
+const LEASE: Duration = Duration::from_secs(180);

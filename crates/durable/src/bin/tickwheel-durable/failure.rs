@@ -1,0 +1,25 @@
+//! Why a command ends early.
+
+use std::io;
+
+/// Why a command ends early, or with something to tell.
+pub(super) enum Failure {
+    /// The arguments, the file or the database are wrong.
+    Input(String),
+    /// A result cannot be written.
+    Output(io::Error),
+    /// A name is unknown or was not cancelled, or the check found something. All is said already.
+    Found,
+}
+
+impl From<tickwheel_durable::Error> for Failure {
+    fn from(error: tickwheel_durable::Error) -> Self {
+        Self::Input(error.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
