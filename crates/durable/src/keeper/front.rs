@@ -168,7 +168,8 @@ impl Place {
             _ if !self.is_behind() => self.add(Unread::new(Position::start(), recent)),
             // What was read already, after the oldest that was not begun.
             Some(end) => self.add(Unread::new(Position::before(end), recent)),
-            None => self.again = true,
+            None if Manner::ReadsToEnd.is_kept() => self.again = true,
+            None => self.add(Unread::new(Position::start(), recent)),
         }
         self.add(Unread::new(Position::before(recent), self.recent));
     }

@@ -100,6 +100,9 @@ impl<T> Keeper<T> {
         // All of them, because the store tells once what has become visible.
         let mut from: Vec<Start> = Vec::with_capacity(self.tenure.epochs.len());
         for &partition in self.tenure.epochs.keys() {
+            if self.front.complete_until(partition) >= until && !Manner::LoadsAll.is_kept() {
+                continue;
+            }
             let lease = self.tenure.lease(partition);
             let place = self.front.begin(lease, recent, lags);
             if place.loaded < Position::before(lags) && Manner::LagsBehind.is_kept() {
@@ -154,7 +157,7 @@ impl<T> Keeper<T> {
     pub(super) fn loaded_behind(&mut self, now: Now, call: BehindCall, loaded: Loaded) {
         // Where there is nothing, what takes time is dead: then time is left for other calls.
         let took = now.steady.saturating_sub(call.asked);
-        let rests = loaded.rows.is_empty() && SHORT < took;
+        let rests = loaded.rows.is_empty() && SHORT < took && Manner::Rests.is_kept();
         let pause = if rests { took.min(REST) } else { 0 };
         self.behind_pause.reset();
         self.behind_pause.until = now.steady.saturating_add(pause);

@@ -12,6 +12,12 @@ pub(super) enum Manner {
     TurnsOfCalls,
     /// The newest and the oldest unread rows take turns.
     TurnsOfOldest,
+    /// The past is read to its end before it begins again.
+    ReadsToEnd,
+    /// After a part of the past that had no rows and took long, other calls have time.
+    Rests,
+    /// Each load is of all partitions.
+    LoadsAll,
     /// A new owner reads the past last.
     PastLast,
     /// What lags behind becomes the past.
@@ -44,10 +50,13 @@ pub(super) enum Manner {
 
 impl Manner {
     #[cfg(test)]
-    pub(super) const ALL: [Self; 17] = [
+    pub(super) const ALL: [Self; 20] = [
         Self::TurnsOfPast,
         Self::TurnsOfCalls,
         Self::TurnsOfOldest,
+        Self::ReadsToEnd,
+        Self::Rests,
+        Self::LoadsAll,
         Self::PastLast,
         Self::LagsBehind,
         Self::KeepsPlaces,

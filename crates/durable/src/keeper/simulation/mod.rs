@@ -209,6 +209,29 @@ fn a_worker_that_was_stopped_while_it_read_of_the_past_soon_reads_on() {
     assert!((10_000..10_500).contains(&at), "{at}");
 }
 
+#[test]
+fn after_a_slow_part_of_the_past_without_rows_it_reads_no_other_for_as_long() {
+    let mut keeper: Keeper<()> = Keeper::new(config());
+    let mut outbox = received();
+    lease(&mut keeper, &mut outbox, now(0), Ok(leases(10_000_000)));
+    let (mut at, mut ends) = (0, Vec::new());
+    while ends.len() < 2 {
+        match keeper.poll(now(at), &mut outbox) {
+            Some(Call::Load(call)) => answer_load(&mut keeper, &mut outbox, now(at), call),
+            Some(Call::Behind(call)) => {
+                ends.push(at);
+                at += 60;
+                let end = Position::before(5_000 * ends.len() as u64);
+                let loaded = Loaded { ends: vec![Some(end)], ..Loaded::default() };
+                keeper.answer(now(at), &mut outbox, Answer::Behind(call, Ok(loaded)));
+            }
+            None => at = keeper.wake(now(at)).max(at + 1),
+            call => panic!("{call:?}"),
+        }
+    }
+    assert!(ends[0] + 120 <= ends[1], "{ends:?}");
+}
+
 /// Another owner may have handed it out, and without its clock this worker cannot tell.
 #[test]
 fn before_the_store_told_its_clock_callers_are_told_nothing_but_the_error() {
