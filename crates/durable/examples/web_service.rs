@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Without a URL it starts a PostgreSQL of its own, if the distribution's package is installed.
-//! With `sqlx` the handler is the same but for the calls: `sqlx::query(SCHEDULE).bind(name)`.
+//! `crates/systems/examples/web_on_sqlx.rs` is the same with `sqlx`.
 
 use std::error::Error;
 use std::sync::Arc;
