@@ -48,7 +48,8 @@ use crate::values::{check, check_name, deadline, lock};
 /// - **By deadline**, as far as timeouts are loaded when they come due.
 ///
 /// Clones are the same timer. When the last one is dropped, the timer commits what was asked for
-/// and stops; what consumers still hold then comes again in the next process.
+/// and stops; what consumers still hold then comes again in the next process. The drop blocks the
+/// thread until then: a task calls [`close_async`](Self::close_async) first.
 ///
 /// ```
 /// # fn main() -> Result<(), tickwheel_durable::Error> {

@@ -1,14 +1,15 @@
 //! What a database or a role is set to, and what happens to a database for a while.
 
+use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use postgres::Client;
 use tickwheel_durable::store::{Change, Store};
 use tickwheel_durable::{Cancelled, Due, DurableTimer, PostgresStore, Scheduled};
 
 use super::live::{schedule, take_all};
-use super::{HOUR, now, take, until, worker};
+use super::{HOUR, now, spawn, take, until, worker};
 use crate::server::{Server, client};
 
 #[test]
@@ -238,6 +239,43 @@ fn calls_that_wait_for_a_lost_standby_are_given_up_and_leave_no_server_process_b
     take_all(&[&timer], names);
     let far = timer.get("during").unwrap().expect("it was committed here");
     assert!(now() < far.deadline());
+    timer.close().unwrap();
+}
+
+/// Nobody tells its server process that the call is given up, so its locks stay while there is no
+/// standby.
+#[test]
+fn a_worker_that_is_killed_while_it_waits_for_a_standby_is_succeeded_when_there_is_one() {
+    let Some(server) = Server::start() else { return };
+    let url = server.tables();
+    let (sender, _lines) = mpsc::channel();
+    let mut killed = spawn(&url, &sender);
+    let mut sql = client(&url);
+    let count = |sql: &mut Client, of: &str| -> i64 {
+        sql.query_one(&format!("select count(*) from {of}"), &[]).unwrap().get(0)
+    };
+    let owned = "tickwheel_partition where owner is not null";
+    until("it owns all", || count(&mut sql, owned) == 64);
+    let due = "select tickwheel_schedule('first ' || n, now(), '') from generate_series(1, 200) n";
+    wait_for_standby(&mut sql, "nobody");
+    sql.batch_execute(&format!("set synchronous_commit = local; {due}")).unwrap();
+    let waiting = "pg_stat_activity where wait_event = 'SyncRep'";
+    until("it waits", || 0 < count(&mut sql, waiting));
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let left = count(&mut sql, waiting);
+    wait_for_standby(&mut sql, "");
+    let began = Instant::now();
+    let timer = worker(&url, Duration::from_secs(1));
+    take_all(&[&timer], schedule(&timer, "after", 200));
+    println!("{left} waited after the kill; all came {:?} after the standby did", began.elapsed());
+    until("what it had comes too", || {
+        while let Some(due) = timer.try_recv().unwrap() {
+            due.ack();
+        }
+        count(&mut sql, "tickwheel_due") == 0
+    });
+    assert_eq!(count(&mut sql, waiting), 0);
     timer.close().unwrap();
 }
 
