@@ -831,7 +831,7 @@ const FAULTS: [Fault; 12] = [
 ];
 
 /// What finds it if the keeper leaves out what it does, each way alone.
-const CHECKS: [(&str, fn()); 19] = [
+const CHECKS: [(&str, fn()); 20] = [
     ("past", a_backlog_is_read_once_and_what_becomes_due_does_not_wait_for_it),
     ("overflow", the_past_is_read_to_its_end_though_loads_overflow_all_the_time),
     ("unreadable", a_millisecond_of_a_partition_that_cannot_be_read_holds_up_nothing_else),
@@ -855,6 +855,10 @@ const CHECKS: [(&str, fn()); 19] = [
         super::a_new_owner_reads_what_is_recent_first_and_after_an_error_nothing_that_it_knows,
     ),
     ("rests", super::after_a_slow_part_of_the_past_without_rows_it_reads_no_other_for_as_long),
+    (
+        "last quarter",
+        super::nothing_is_taken_in_the_last_quarter_of_a_lease_though_the_keeper_does_not_look,
+    ),
     ("each load", super::each_load_is_of_all_partitions),
     ("full disk", model::a_full_disk_lets_what_is_due_go_on),
 ];

@@ -209,6 +209,20 @@ fn a_worker_that_was_stopped_while_it_read_of_the_past_soon_reads_on() {
     assert!((10_000..10_500).contains(&at), "{at}");
 }
 
+/// As by a process that was stopped, and whose consumers go on before its keeper.
+#[test]
+fn nothing_is_taken_in_the_last_quarter_of_a_lease_though_the_keeper_does_not_look() {
+    for (steady, is_taken) in [(44_999, true), (45_000, false)] {
+        let mut keeper: Keeper<()> = Keeper::new(config());
+        let mut outbox = received();
+        lease(&mut keeper, &mut outbox, now(0), Ok(leases(1_000_000)));
+        let Some(Call::Load(call)) = keeper.poll(now(0), &mut outbox) else { panic!("it looks") };
+        load(&mut keeper, &mut outbox, now(1_000), call);
+        keeper.poll(now(1_000), &mut outbox);
+        assert_eq!((outbox.len(), outbox.take(steady).is_some()), (1, is_taken));
+    }
+}
+
 #[test]
 fn after_a_slow_part_of_the_past_without_rows_it_reads_no_other_for_as_long() {
     let mut keeper: Keeper<()> = Keeper::new(config());
