@@ -299,6 +299,8 @@ where
         V: Clone,
     {
         if let Some(value) = self.get(&key) {
+            // That might panic. Then the value goes, too.
+            drop((key, make));
             return Ok(value);
         }
         let value = make();
@@ -311,6 +313,7 @@ where
                 Err(error) => error.into_entry(),
             };
             if let Some(first) = self.get(&key) {
+                drop((key, value, made));
                 return Ok(first);
             }
             stored = self.insert_if_absent(key, value, delay);
@@ -640,6 +643,8 @@ where
                 let end = entry.end();
                 let replaced = replace(found.entry(), entry);
                 self.refile(found, end);
+                // That might panic. Then the value goes, too.
+                drop(key);
                 Ok(Some(replaced.value))
             }
             Err(vacant) => self.store_new(vacant, key, entry).map(|()| None),
