@@ -32,6 +32,7 @@ use ready::Ready;
 use sweep::{Place, Sweep};
 use table::Table;
 use visit::Visit;
+use within::Choices;
 
 /// Holds values until their deadlines, and hands them out in order.
 ///
@@ -105,6 +106,7 @@ pub struct Wheel<T> {
     first: Option<Entry>,
     /// Whether there are so many buckets that most timeouts have a row of the table to themselves.
     is_wide: bool,
+    choices: Choices,
     work: Work,
 }
 
@@ -172,6 +174,7 @@ impl<T> Wheel<T> {
             wake: u64::MAX,
             first: None,
             is_wide: FEW_BUCKETS < geometry.buckets(),
+            choices: Choices::default(),
             work: Work::default(),
         }
     }

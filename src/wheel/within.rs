@@ -2,6 +2,7 @@
 
 use super::arena::Entry;
 use super::{Key, Wheel};
+use crate::names::ODD;
 use crate::steps;
 use core::ops::RangeInclusive;
 
@@ -17,6 +18,10 @@ impl<T> Wheel<T> {
     /// and each timeout that it finds is alone at its tick, because such a timeout may be
     /// cancelled. So timeouts whose ranges overlap meet at few ticks, whether or not they find each
     /// other. A hashed wheel finds only timeouts of the coming round.
+    ///
+    /// The wheel remembers the last few choices. A range with the same multiple gets the same tick,
+    /// or the multiple itself if that tick is not in the range. So ranges that overlap meet whatever
+    /// becomes of the timeouts that were found.
     ///
     /// [`deadline`](Self::deadline) tells the tick. If all of the range is at or before
     /// [`now`](Self::now), the timeout is due now. A range whose end is before its start counts as
@@ -34,7 +39,8 @@ impl<T> Wheel<T> {
     /// assert_eq!(wheel.deadline(third), Some(60_007));
     /// ```
     pub fn schedule_within(&mut self, range: RangeInclusive<u64>, value: T) -> Key {
-        self.schedule(self.choose(&range), value)
+        let tick = self.choose(&range);
+        self.schedule(tick, value)
     }
 
     /// Moves the timeout that `key` names to a tick in `range`. Returns false if the timeout is
@@ -60,16 +66,26 @@ impl<T> Wheel<T> {
         match self.deadline(key) {
             None => false,
             Some(deadline) if range.contains(&deadline) => true,
-            Some(_) => self.reschedule(key, self.choose(&range)),
+            Some(_) => {
+                let tick = self.choose(&range);
+                self.reschedule(key, tick)
+            }
         }
     }
 
     /// Returns the tick in `range` at which a timeout costs least.
-    pub(crate) fn choose(&self, range: &RangeInclusive<u64>) -> u64 {
+    pub(crate) fn choose(&mut self, range: &RangeInclusive<u64>) -> u64 {
         let earliest = self.now.max(*range.start());
         let latest = earliest.max(*range.end());
         let coarsest = coarsest(earliest, latest);
-        self.due_within(earliest, latest, coarsest).unwrap_or(coarsest)
+        let tick = match self.choices.of(coarsest) {
+            Some(tick) if (earliest..=latest).contains(&tick) => return tick,
+            // What is due elsewhere may be cancelled, and then each range would cost a wake-up.
+            Some(_) => coarsest,
+            None => self.due_within(earliest, latest, coarsest).unwrap_or(coarsest),
+        };
+        self.choices.note(coarsest, tick);
+        tick
     }
 
     /// Returns a tick from `earliest` to `latest` at which something is due. Of each bucket that it
@@ -112,6 +128,33 @@ impl<T> Wheel<T> {
     }
 }
 
+/// The last choices: which tick was taken for ranges of which coarsest tick.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Choices([Option<Choice>; CHOICES]);
+
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    coarsest: u64,
+    tick: u64,
+}
+
+impl Choices {
+    /// Returns the tick that was taken last for ranges of this coarsest tick.
+    fn of(&self, coarsest: u64) -> Option<u64> {
+        let choice = self.0[place(coarsest)].filter(|choice| choice.coarsest == coarsest)?;
+        Some(choice.tick)
+    }
+
+    fn note(&mut self, coarsest: u64, tick: u64) {
+        self.0[place(coarsest)] = Some(Choice { coarsest, tick });
+    }
+}
+
+/// Returns the place of a coarsest tick. Those that follow each other have different places.
+fn place(coarsest: u64) -> usize {
+    (coarsest.wrapping_mul(ODD) >> 60) as usize % CHOICES
+}
+
 /// Returns the tick from `earliest` to `latest` that is a multiple of the highest power of two.
 fn coarsest(earliest: u64, latest: u64) -> u64 {
     let Some(before) = earliest.checked_sub(1) else { return 0 };
@@ -119,6 +162,9 @@ fn coarsest(earliest: u64, latest: u64) -> u64 {
     let digit = (before ^ latest).ilog2();
     latest >> digit << digit
 }
+
+/// The choices that a wheel remembers. Ranges that a pending timeout is in have few coarsest ticks.
+const CHOICES: usize = 8;
 
 /// The most buckets that a choice looks at: that of the last tick of the range, and the occupied
 /// one before it. In a hierarchical wheel that one is in the range as a whole, or is the bucket of

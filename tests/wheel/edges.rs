@@ -166,20 +166,56 @@ fn a_range_does_not_go_to_ticks_of_what_was_cancelled(mode: Mode) {
 fn cancelled_requests_cost_heartbeats_few_wake_ups() {
     for text in ["hierarchical:64", "hashed:512", "hashed:65536"] {
         for beat in long(&[[3_000, 100], [300, 100]][..], &[[30_000, 1_000], [300, 100]]) {
-            let alone = wake_ups(text, *beat, 0);
-            for requests in [1, 20] {
+            let alone = wake_ups(text, *beat, Requests { each_tick: 0, limit: None, answered: 5 });
+            for each_tick in [1, 20] {
+                let requests = Requests { each_tick, limit: None, answered: 5 };
                 let beside = wake_ups(text, *beat, requests);
-                println!("{text}, {beat:?}: {alone} alone, {beside} beside {requests} a tick");
+                println!("{text}, {beat:?}: {alone} alone, {beside} beside {each_tick} a tick");
                 assert!(beside <= alone + alone / 8 + 3, "{text}: {beside} instead of {alone}");
             }
         }
     }
 }
 
+/// Nor beside requests of one time limit, which share a tick in each range until they are answered.
+#[test]
+fn requests_of_one_time_limit_cost_heartbeats_twice_as_many_wake_ups_at_most() {
+    let texts = ["hierarchical:64", "hierarchical:4096", "hashed:8", "hashed:512", "hashed:65536"];
+    let beats = long(&[[300, 100]][..], &[[30_000, 1_000], [3_000, 100], [300, 100]]);
+    for (text, &[period, slack]) in
+        texts.iter().flat_map(|text| beats.iter().map(move |beat| (text, beat)))
+    {
+        let beside = |each_tick, limit, answered| {
+            wake_ups(text, [period, slack], Requests { each_tick, limit: Some(limit), answered })
+        };
+        let alone = beside(0, 1, 1);
+        for limit in [period + 1, period + slack / 2, period + slack] {
+            for (each_tick, answered) in [(1, 5), (2, 5), (20, slack / 2)] {
+                let found = beside(each_tick, limit, answered);
+                let what =
+                    format!("{each_tick} a tick, of {limit} ticks, answered after {answered}");
+                println!("{text}, {period}: {alone} alone, {found} beside {what}");
+                assert!(found <= 2 * alone + 3, "{text}: {found} instead of {alone} beside {what}");
+            }
+        }
+    }
+}
+
+/// Requests beside heartbeats.
+#[derive(Clone, Copy)]
+struct Requests {
+    each_tick: u64,
+    /// The time limit that all have. If there is none, each has its own, at random.
+    limit: Option<u64>,
+    /// After so many ticks they are cancelled.
+    answered: u64,
+}
+
 /// Returns the ticks of three periods at which heartbeats came, and nothing else.
-fn wake_ups(text: &str, [period, slack]: [u64; 2], requests: u64) -> u64 {
+fn wake_ups(text: &str, [period, slack]: [u64; 2], requests: Requests) -> u64 {
     const BEATS: u64 = 10_000;
     const REQUEST: u64 = u64::MAX;
+    let Requests { each_tick, limit, answered } = requests;
     let mut wheel = Wheel::new(text.parse().expect("a mode"));
     let ahead = |now: u64| now + period..=now + period + slack;
     let (mut asked, mut sent, mut count) = (VecDeque::new(), 0, 0);
@@ -198,11 +234,12 @@ fn wake_ups(text: &str, [period, slack]: [u64; 2], requests: u64) -> u64 {
             wheel.schedule_within(ahead(now), sent);
             sent += 1;
         }
-        for number in 0..requests {
-            let after = (now * requests + number).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
-            asked.push_back(wheel.schedule(now + after % (2 * period), REQUEST));
+        for number in 0..each_tick {
+            let random = (now * each_tick + number).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+            let delay = limit.unwrap_or(random % (2 * period));
+            asked.push_back(wheel.schedule(now + delay, REQUEST));
         }
-        while 5 * requests < asked.len() as u64 {
+        while answered * each_tick < asked.len() as u64 {
             asked.pop_front().map(|key| wheel.cancel(key));
         }
     }
