@@ -105,6 +105,7 @@ mod help;
 mod channel;
 mod clock;
 mod ends;
+mod fair;
 mod foreign;
 #[cfg(feature = "hyper")]
 mod hyper;
