@@ -267,6 +267,10 @@ impl Subject for OfTimer {
         self.timeouts.iter().for_each(|timeout| _ = timeout.cancel());
     }
 
+    fn forget(&mut self) {
+        self.timeouts = Vec::new();
+    }
+
     fn len(&self) -> usize {
         self.driven.timer.pending()
     }
@@ -304,7 +308,8 @@ impl Subject for OfTimer {
                 }
                 "schedule_with" => {
                     let repeating = timer.schedule_with(delay, move |_| Next::After(delay));
-                    assert!(repeating.expect("it runs").reschedule(delay * 2));
+                    let repeating = repeating.expect("it runs");
+                    assert!(repeating.reschedule(delay * 2) && repeating.cancel());
                 }
                 "on_wake" => driver.on_wake(|_| {}),
                 // A turn is a few batches, and so counts as four calls.
@@ -472,6 +477,7 @@ trait Kind: Sized {
     fn reset(&mut self, number: u64, at: Instant);
     fn ask(&mut self) {}
     fn empty(&mut self);
+    fn forget(&mut self) {}
     fn poll(&mut self, waker: &Waker) -> bool;
     fn len(&self) -> usize;
     /// Makes a call that all kinds have. Returns false if it is unknown.
@@ -539,6 +545,10 @@ impl<K: Kind> Subject for Values<K> {
 
     fn empty(&mut self) {
         self.kind.empty();
+    }
+
+    fn forget(&mut self) {
+        self.kind.forget();
     }
 
     fn len(&self) -> usize {
@@ -637,6 +647,10 @@ impl Kind for Queue {
 
     fn empty(&mut self) {
         self.receiver.clear();
+    }
+
+    fn forget(&mut self) {
+        self.keys = Vec::new();
     }
 
     fn own(&mut self, name: &str, turn: u64, number: u64, at: Instant) -> bool {
@@ -766,6 +780,10 @@ impl Kind for Channel {
 
     fn empty(&mut self) {
         self.keys.iter().for_each(|&key| _ = self.sender.remove(key));
+    }
+
+    fn forget(&mut self) {
+        self.keys = Vec::new();
     }
 
     fn own(&mut self, name: &str, turn: u64, number: u64, at: Instant) -> bool {

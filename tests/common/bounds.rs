@@ -40,6 +40,8 @@ pub(crate) trait Subject: Sized {
     fn drive(&mut self, now: u64, work: &mut usize) -> bool;
     fn ask(&mut self);
     fn empty(&mut self);
+    /// Drops the handles and keys that the test keeps.
+    fn forget(&mut self) {}
     fn len(&self) -> usize;
     /// Calls the public operation of this name once, in turn `turn`, on timeout `number` if the
     /// operation takes one. Returns false if the operation is unknown.
@@ -260,6 +262,7 @@ pub(crate) fn keeps_its_bounds<S: Subject>(mode: Mode) {
         operations
     });
     let (mut most, mut above) = (BTreeMap::<_, [f64; FOUND.len()]>::new(), Vec::new());
+    let mut most_kept = 0;
     for (at, (history, make)) in histories::<S>().into_iter().enumerate() {
         let mut judge = |subject: &mut S, name, stated: &Stated, turns: Range<u64>| {
             let found = judge(subject, (mode, peak, turns), (name, stated));
@@ -272,7 +275,7 @@ pub(crate) fn keeps_its_bounds<S: Subject>(mode: Mode) {
                 }
             }
         };
-        let mut too_large = None;
+        let (mut too_large, mut left) = (None, Vec::new());
         let mut made = || {
             let mut subject = S::new(mode);
             let held = measure(|| make(&mut subject, mode, peak)).bytes_max as f64;
@@ -298,22 +301,46 @@ pub(crate) fn keeps_its_bounds<S: Subject>(mode: Mode) {
                 }
                 continue;
             }
-            let mut subject = made();
-            for turns in [0..3, 3..many] {
-                for (name, stated) in turn(cheap) {
-                    judge(&mut subject, name, stated, turns.clone());
+            let calls = || {
+                let mut subject = made();
+                for turns in [0..3, 3..many] {
+                    for (name, stated) in turn(cheap) {
+                        judge(&mut subject, name, stated, turns.clone());
+                    }
                 }
-            }
-            for (name, stated) in turn(costly) {
-                judge(&mut subject, name, stated, 0..2);
+                for (name, stated) in turn(costly) {
+                    judge(&mut subject, name, stated, 0..2);
+                }
+                subject
+            };
+            let kept = at_rest(calls) - at_rest(|| S::new(mode));
+            most_kept = most_kept.max(kept);
+            if AT_REST < kept {
+                left.push(format!("{history}: {kept} bytes at rest"));
             }
         }
-        above.extend(too_large);
+        above.extend(too_large.into_iter().chain(left));
     }
+    println!("{mode}: {most_kept} bytes at rest");
     for (name, most) in most {
         println!("{mode} {name}: {most:.1?}");
     }
     assert!(above.is_empty(), "{mode}:\n{}", above.join("\n"));
+}
+
+/// Returns the bytes that a subject holds after `make`, emptied and shrunk.
+fn at_rest<S: Subject>(make: impl FnOnce() -> S) -> i64 {
+    let mut kept = None;
+    let held = measure(|| {
+        let mut subject = make();
+        subject.empty();
+        subject.forget();
+        while subject.drive(1 << 61, &mut { usize::MAX }) {}
+        assert_eq!(subject.len(), 0, "it is empty");
+        subject.call("shrink_to_fit", 0, 0);
+        kept = Some(subject);
+    });
+    held.bytes_current
 }
 
 /// What calls leave of a history.
@@ -430,6 +457,8 @@ const FEW: [f64; 2] = [2_500.0, 16.0];
 /// The bytes that any call may allocate beside arrays, and the mean that a call may: a step copies
 /// what it takes apart.
 const BYTES: [f64; 2] = [65_536.0, 16_384.0];
+/// The bytes that a subject may keep of a history and of all calls, once it is emptied and shrunk.
+const AT_REST: i64 = 8_192;
 /// The bytes per timeout of an array that a call may lay out to grow into, and the most that a call
 /// may move to a larger array: it sorts a bucket of 8192, and moves lists of bits and of chunks.
 const LAID_OUT: f64 = 256.0;

@@ -66,6 +66,10 @@ impl Subject for Keyed {
         self.wheel.clear();
     }
 
+    fn forget(&mut self) {
+        self.keys = Vec::new();
+    }
+
     fn len(&self) -> usize {
         self.wheel.len()
     }
