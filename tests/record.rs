@@ -429,7 +429,11 @@ impl Loaded {
     /// begin with a short delay.
     fn bring(&self, repeats: &Repeats) {
         if Some(self.timer.now() + LONG) < repeats.timeout.deadline() {
-            repeats.timeout.reschedule(ms(1));
+            if repeats.runs.load(SeqCst) % 2 == 0 {
+                repeats.timeout.reschedule(ms(1));
+            } else {
+                repeats.timeout.reschedule_within(ms(1)..=ms(2));
+            }
         }
     }
 
@@ -455,15 +459,21 @@ impl Loaded {
 
     /// Cancels and moves what was scheduled last.
     fn disturb(&self, is_over: &AtomicBool) {
-        let mut rng = Rng::with_seed(1);
+        let (mut rng, mut ahead) = (Rng::with_seed(1), 3 * LONG);
         while !is_over.load(SeqCst) {
             let shard = rng.usize(..SHARDS);
             let made = self.made[shard].lock().unwrap();
             let late = made[made.len() - 1 - rng.usize(..made.len().min(100))].clone();
             drop(made);
-            match (late, rng.u8(..3)) {
-                (Made::Timeout(_, late), 0) => {
+            match (late, rng.u8(..8)) {
+                (Made::Timeout(_, late), 0 | 1) => {
                     late.1.fetch_add(usize::from(late.0.reschedule(ms(1))), SeqCst);
+                }
+                (Made::Timeout(_, late), 2) => {
+                    // No range is like an earlier one, in which the timeout would stay.
+                    ahead += LONG;
+                    let is_moved = late.0.reschedule_within(ahead..=ahead + LONG / 2);
+                    late.1.fetch_add(usize::from(is_moved), SeqCst);
                 }
                 (Made::Timeout(_, late), _) => _ = late.0.cancel(),
                 (Made::Future(..), _) => {}
@@ -536,19 +546,25 @@ impl Loaded {
             let made = made.lock().unwrap();
             assert_eq!(made.len(), sessions.len());
             for (at, (made, session)) in made.iter().zip(sessions).enumerate() {
-                let (&kind, is_cancelled) = match made {
+                let (&kind, is_cancelled, is_stopped) = match made {
                     Made::Timeout(kind, timeout) => {
                         let moves = timeout.1.load(SeqCst);
                         assert_eq!(session.moves, moves, "moves of {kind} {at}");
                         if moves > 0 {
                             count(kind, "moved");
                         }
-                        (kind, timeout.0.status() == Status::Cancelled)
+                        let status = timeout.0.status();
+                        (kind, status == Status::Cancelled, status == Status::Stopped)
                     }
-                    Made::Future(kind, woken) => (kind, !woken.0.load(SeqCst)),
+                    Made::Future(kind, woken) => (kind, !woken.0.load(SeqCst), false),
                 };
                 assert_eq!(session.is_cancelled, is_cancelled, "the end of {kind} {at}");
-                count(kind, if is_cancelled { "cancelled" } else { "fired" });
+                let end = match (is_cancelled, is_stopped) {
+                    (true, _) => "cancelled",
+                    (_, true) => "stopped",
+                    _ => "fired",
+                };
+                count(kind, end);
             }
         }
         for (repeating, runs) in self.repeating.iter().zip(&runs) {

@@ -4,7 +4,7 @@ use allocation_counter::{AllocationInfo, measure};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tickwheel::{ManualClock, Mode, Next, Status, Timeout, Timer, steps};
+use tickwheel::{ExpiringMap, ManualClock, Mode, Next, Status, Timeout, Timer, steps};
 
 fn timer(mode: Mode) -> Timer {
     Timer::builder().mode(mode).clock(ManualClock::new()).build().expect("in range")
@@ -174,6 +174,60 @@ fn a_timer_that_is_emptied_gives_back_its_memory() {
             }
             let memory = timer.stats().shards[0].memory;
             assert_eq!((timer.pending(), memory), (0, 0), "{mode}, {fires}");
+        }
+    }
+}
+
+/// By the call or the turn that takes out the last value, whichever it is.
+#[test]
+fn a_shared_map_that_is_emptied_gives_back_its_memory() {
+    type Map = ExpiringMap<u64, u64>;
+    let ways: [(&str, fn(&Map)); 6] = [
+        ("remove", |map| (0..MANY).for_each(|key| assert!(map.remove(&key).is_some()))),
+        ("remove_if", |map| {
+            (0..MANY).for_each(|key| assert!(map.remove_if(&key, |_| true).is_some()))
+        }),
+        ("retain", |map| map.retain(|_, _| false)),
+        ("drain", |map| assert_eq!(map.drain().count(), MOST)),
+        ("clear", Map::clear),
+        ("expiry", |_| {}),
+    ];
+    for mode in modes() {
+        for (way, empty) in ways {
+            let outlets =
+                if way == "expiry" { &["none", "hook", "receiver"][..] } else { &["none"] };
+            for &outlet in outlets {
+                let clock = ManualClock::new();
+                let builder = Timer::builder().mode(mode).clock(clock.clone()).shards(1);
+                // This thread takes the turns, so that it frees what it allocated.
+                let (timer, mut driver) = builder.build_driven().expect("in range");
+                let builder = Map::builder().shards(1);
+                let (map, mut receiver) = match outlet {
+                    "none" => (builder.build(&timer), None),
+                    "hook" => (builder.on_expired(|_, _| {}).build(&timer), None),
+                    _ => {
+                        let (map, receiver) = builder.build_with_receiver(&timer);
+                        (map, Some(receiver))
+                    }
+                };
+                let mut round = || {
+                    for key in 0..MANY {
+                        assert!(map.insert(key, key, DELAY).is_ok());
+                    }
+                    empty(&map);
+                    clock.jump(DELAY * 2);
+                    // Found by callers, too.
+                    (0..100).for_each(|key| assert!(map.insert(key, key, DELAY).is_ok()));
+                    (0..100).for_each(|key| assert!(map.remove(&key).is_some()));
+                    while driver.turn().is_some_and(|next| next <= clock.now()) {}
+                    while receiver.as_mut().is_some_and(|receiver| receiver.try_recv().is_some()) {}
+                    assert!(map.is_empty());
+                };
+                let held = measure(&mut round);
+                assert!(500_000 < held.bytes_max);
+                let kept = held.bytes_current;
+                assert!(kept < 40_000, "{kept} bytes after {way}, outlet {outlet}, in {mode}");
+            }
         }
     }
 }
