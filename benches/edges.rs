@@ -184,8 +184,11 @@ fn ask_set(turn: Turn, pending: u64, asks: bool) -> f64 {
 /// Heartbeats with slack, and at each tick requests that are answered some ticks later. A wake-up
 /// at which a request is due, too, would be there without heartbeats, and so does not count.
 fn slack() {
-    let columns = [(0, 0), (1, 0), (1, 5), (20, 0), (20, 5)];
-    let heads = columns.map(|(each, after)| format!("{each} a tick, after {after}"));
+    let columns =
+        [(0, 0, false), (1, 0, false), (1, 5, false), (20, 0, false), (20, 5, false), (2, 5, true)];
+    let heads = columns.map(|(each, after, is_one)| {
+        format!("{each} a tick, after {after}{}", if is_one { ", of one limit" } else { "" })
+    });
     for (period, slack) in [(30_000, 1_000), (300, 100)] {
         println!(
             "slack: heartbeats per wake-up that only they cause, of 10,000 each {period} ticks with \
@@ -193,14 +196,20 @@ fn slack() {
         );
         let mut report = Report::new([""].into_iter().chain(heads.iter().map(String::as_str)));
         for text in ["hierarchical:64", "hierarchical:256", "hashed:512", "hashed:65536"] {
-            let beats = |(each, after)| heartbeats(text, [period, slack], each, after);
+            let beats = |requests| heartbeats(text, [period, slack], requests);
             report.row(text, columns.map(beats));
         }
         report.print();
     }
 }
 
-fn heartbeats(text: &str, beat: [u64; 2], requests: usize, answered_after: usize) -> f64 {
+/// Of requests: how many come at each tick, after how many ticks they are cancelled, and whether all
+/// have one time limit, within the slack of the heartbeats.
+fn heartbeats(
+    text: &str,
+    beat: [u64; 2],
+    (requests, answered_after, is_one): (usize, usize, bool),
+) -> f64 {
     let [period, slack] = if is_quick() { beat.map(|ticks| ticks / 10) } else { beat };
     let heartbeats = if is_quick() { 100 } else { 10_000 };
     let ahead = |now: u64| now + period..=now + period + slack;
@@ -226,7 +235,8 @@ fn heartbeats(text: &str, beat: [u64; 2], requests: usize, answered_after: usize
             wheel.schedule_within(ahead(now), sent);
             sent += 1;
         }
-        asked.extend((0..requests).map(|_| wheel.schedule(now + rng.u64(..2 * period), REQUEST)));
+        let mut limit = || if is_one { period + slack / 2 } else { rng.u64(..2 * period) };
+        asked.extend((0..requests).map(|_| wheel.schedule(now + limit(), REQUEST)));
         while requests * answered_after < asked.len() {
             let key = asked.pop_front().expect("some are asked");
             wheel.cancel(key);

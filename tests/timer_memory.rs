@@ -182,7 +182,8 @@ fn a_timer_that_is_emptied_gives_back_its_memory() {
 #[test]
 fn a_shared_map_that_is_emptied_gives_back_its_memory() {
     type Map = ExpiringMap<u64, u64>;
-    let ways: [(&str, fn(&Map)); 6] = [
+    type Way = (&'static str, fn(&Map));
+    let ways: [Way; 6] = [
         ("remove", |map| (0..MANY).for_each(|key| assert!(map.remove(&key).is_some()))),
         ("remove_if", |map| {
             (0..MANY).for_each(|key| assert!(map.remove_if(&key, |_| true).is_some()))

@@ -75,6 +75,9 @@ impl Hash for Odd {
 /// What a call gives out.
 type Out = Vec<Odd>;
 
+/// The name of a call, and what makes it.
+type Call<M> = (&'static str, fn(&mut M) -> Out);
+
 trait Map: Sized {
     fn new(mode: Mode) -> Self;
     fn put(&mut self, key: Odd, value: Odd);
@@ -88,7 +91,7 @@ trait Map: Sized {
     }
     /// Looks whether all is in order, after what has expired is gone.
     fn check(&mut self);
-    fn calls() -> Vec<(&'static str, fn(&mut Self) -> Out)>;
+    fn calls() -> Vec<Call<Self>>;
 }
 
 fn entry((key, value): (Odd, Odd)) -> Out {
@@ -162,10 +165,10 @@ impl Map for WheelMap<Odd, Odd> {
     }
 
     fn check(&mut self) {
-        WheelMap::check(self);
+        Self::check(self);
     }
 
-    fn calls() -> Vec<(&'static str, fn(&mut Self) -> Out)> {
+    fn calls() -> Vec<Call<Self>> {
         vec![
             ("insert, a new key", |map| map.insert(odd(99), odd(99), 5).into_iter().collect()),
             ("insert", |map| map.insert(odd(7), odd(99), 5).into_iter().collect()),
@@ -288,7 +291,7 @@ impl Map for Delayed {
 
     fn check(&mut self) {}
 
-    fn calls() -> Vec<(&'static str, fn(&mut Self) -> Out)> {
+    fn calls() -> Vec<Call<Self>> {
         vec![
             ("insert", |map| map.0.insert(odd(7), odd(99), ms(5)).into_iter().collect()),
             ("insert_at", |map| {
@@ -378,7 +381,7 @@ impl Map for Shared {
         self.driver.turn();
     }
 
-    fn calls() -> Vec<(&'static str, fn(&mut Self) -> Out)> {
+    fn calls() -> Vec<Call<Self>> {
         fn out<T: IntoIterator<Item = Odd>>(stored: Result<T, impl Sized>) -> Out {
             stored.map(|value| value.into_iter().collect()).unwrap_or_default()
         }
