@@ -43,13 +43,19 @@ pub(crate) fn long<T>(few: T, many: T) -> T {
     if *IS_LONG { many } else { few }
 }
 
+/// `few`, or `many` under CI or if tests are long.
+#[allow(dead_code, reason = "not every test file has something long")]
+pub(crate) fn under_ci<T>(few: T, many: T) -> T {
+    if long(false, true) || std::env::var_os("CI").is_some() { many } else { few }
+}
+
 /// Whether situations run in `mode`. The modes between the extremes and the usual sizes do only if
 /// tests are long, or under CI.
 #[allow(dead_code, reason = "not every test file stamps situations")]
 pub(crate) fn is_run(mode: &str) -> bool {
     const IF_LONG: [&str; 5] =
-        ["hierarchical:256", "hierarchical:4096", "hashed:8", "hashed:4096", "hashed:65536"];
-    long(false, true) || std::env::var_os("CI").is_some() || !IF_LONG.contains(&mode)
+        ["hierarchical:256", "hierarchical:4096", "hashed:8", "hashed:4096", "hashed:1048576"];
+    under_ci(false, true) || !IF_LONG.contains(&mode)
 }
 
 /// Returns the number in the environment variable `name`.

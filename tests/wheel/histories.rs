@@ -5,7 +5,7 @@
 //! one call clears away afterwards. `HISTORY_OPERATIONS=10000000 cargo test --release --test wheel
 //! histories` goes on for longer; 172800000 makes `an_ordinary_day` one of 24 h, at 1 ms ticks.
 
-use crate::common::asked_or_long;
+use crate::common::{asked_or_long, under_ci};
 use allocation_counter::measure;
 use fastrand::Rng;
 use tickwheel::{Key, Mode, Wheel, WheelStats};
@@ -87,9 +87,9 @@ fn goes_on<S>(
 
 /// Schedules a crowd and cancels it: the most stale entries that went in one call.
 fn cleared_at_once(wheel: &mut Wheel<usize>) -> usize {
-    const CROWD: usize = if cfg!(debug_assertions) { 3_000 } else { 20_000 };
+    let crowd = if cfg!(debug_assertions) { under_ci(1_500, 3_000) } else { 20_000 };
     let far = wheel.now() + (1 << 20);
-    let keys: Vec<_> = (0..CROWD).map(|value| wheel.schedule(far, value)).collect();
+    let keys: Vec<_> = (0..crowd).map(|value| wheel.schedule(far, value)).collect();
     let mut stale = wheel.stats().stale;
     let cancel = |key| {
         assert!(wheel.cancel(key).is_some());

@@ -14,7 +14,8 @@ fn the_names_of_what_was_acked_are_swept_away_and_those_of_what_is_pending_stay(
     let lease = store.lease(true, &[]).unwrap().held[0];
     let mut random = fastrand::Rng::with_seed(1);
     let mut most = 0;
-    for round in 0..20 {
+    let is_whole = ["CI", "TICKWHEEL_LONG"].iter().any(|name| std::env::var_os(name).is_some());
+    for round in 0..if is_whole { 20 } else { 16 } {
         // Two thirds are due in their round, and one is due never.
         let puts: Vec<Change> = (0..1_500)
             .map(|n| put(random.u64(0..100_000), if n % 3 == 0 { u64::MAX / 2 } else { round }))

@@ -1,6 +1,6 @@
 //! What the command `tickwheel choose` promises.
 
-use crate::long;
+use crate::{long, under_ci};
 use clap::ValueEnum;
 use serde_json::Value;
 use std::fs;
@@ -16,7 +16,8 @@ use tickwheel_cli::trace::{Operation, Trace};
 #[test]
 fn every_configuration_of_a_tick_fires_the_same_timeouts() {
     for &shape in Shape::value_variants() {
-        let found = counted(&csv(operations(shape, 1_500)), Duration::from_millis(70));
+        let found =
+            counted(&csv(operations(shape, under_ci(800, 1_500))), Duration::from_millis(70));
         for tick in ["1ms", "10ms", "70ms"].map(|tick| tick.parse().unwrap()) {
             let done = found.candidates.iter().filter(|it| it.tick == tick && it.stopped.is_none());
             let fired: Vec<_> = done.map(|it| it.figures.fired_total).collect();
@@ -106,7 +107,17 @@ fn ticks_are_searched_within_the_lateness_that_is_allowed() {
 #[test]
 fn a_longer_tick_is_taken_for_its_fewer_wakeups() {
     let folder = TempDir::new().unwrap();
-    let trace = trace_of(&folder, Shape::Year, 20_000);
+    // So much else is done that only the wake-ups of the beats tell the ticks apart.
+    let beat = |time_ms| {
+        let requests = format!("{time_ms},schedule,0,300000\n{time_ms},cancel,0,\n").repeat(16);
+        format!("{time_ms},schedule,{time_ms},{}\n{requests}", 50 + time_ms % 9)
+    };
+    let beats = (7..2_100).step_by(7).map(beat).collect::<String>();
+    let trace = if under_ci(false, true) {
+        trace_of(&folder, Shape::Year, 20_000)
+    } else {
+        file_of(&folder, format!("{}\n{beats}", Trace::HEADER))
+    };
     let choice = json(&[&trace, "--max-lateness", "100ms"]);
     assert_eq!(choice["recommended"]["mode"], "hierarchical:64");
     assert_ne!(choice["recommended"]["tick"], "1 ms");
@@ -164,9 +175,8 @@ fn a_trace_that_is_too_short_for_its_delays_is_told_before_anything_is_measured(
                 30_000 + key * 7919 % 30_000
             );
         }
-        let path = folder.path().join("trace.csv");
-        fs::write(&path, csv).unwrap();
-        let choice = json(&[path.to_str().unwrap()]);
+        let path = file_of(&folder, csv);
+        let choice = json(&[&path]);
         let verdict = choice["verdict"].as_str().unwrap();
         let told = "Cannot tell: the trace is too short for its delays. 100 % of its timeouts are \
                     pending at its end";
@@ -181,15 +191,14 @@ fn a_trace_that_is_too_short_for_its_delays_is_told_before_anything_is_measured(
 #[test]
 fn a_trace_shorter_than_its_delays_is_judged_if_most_operations_find_their_timeouts() {
     let folder = TempDir::new().unwrap();
-    let path = folder.path().join("trace.csv");
     for (moves, is_short) in [(1, true), (7, false)] {
         let mut csv = format!("{}\n", Trace::HEADER);
-        for key in 0..8_000 / (1 + moves) {
+        for key in 0..under_ci(4_000, 8_000) / (1 + moves) {
             csv += &format!("{},schedule,{key},86400000\n", 50 * key);
             (0..moves).for_each(|_| csv += &format!("{},reschedule,{key},86400000\n", 50 * key));
         }
-        fs::write(&path, csv).unwrap();
-        let choice = json(&[path.to_str().unwrap()]);
+        let path = file_of(&folder, csv);
+        let choice = json(&[&path]);
         let verdict = choice["verdict"].as_str().unwrap();
         assert_eq!(verdict.contains("too short for its delays"), is_short, "{verdict}");
         assert_eq!(choice["unfit"].as_array().unwrap().is_empty(), !is_short);
@@ -200,9 +209,8 @@ fn a_trace_shorter_than_its_delays_is_judged_if_most_operations_find_their_timeo
 #[test]
 fn operations_that_are_cut_off_are_told_and_not_blamed_on_the_recording() {
     let folder = TempDir::new().unwrap();
-    let path = folder.path().join("trace.csv");
     let lines = (0..6_000).map(|key| format!("{},schedule,{key},30000\n", 10 * key));
-    fs::write(&path, format!("{}\n{}", Trace::HEADER, lines.collect::<String>())).unwrap();
+    let path = file_of(&folder, format!("{}\n{}", Trace::HEADER, lines.collect::<String>()));
     for (operations, told) in [
         ("6000", "Cannot tell: nothing was measured"),
         (
@@ -213,7 +221,7 @@ fn operations_that_are_cut_off_are_told_and_not_blamed_on_the_recording() {
         ),
         ("500", "Cannot tell: only 500 operations were read. `--operations` reads more: "),
     ] {
-        let choice = json(&[path.to_str().unwrap(), "--operations", operations]);
+        let choice = json(&[&path, "--operations", operations]);
         let verdict = choice["verdict"].as_str().unwrap();
         assert!(verdict.starts_with(told), "{verdict}");
         assert!(!verdict.contains("Record"), "{verdict}");
@@ -223,10 +231,9 @@ fn operations_that_are_cut_off_are_told_and_not_blamed_on_the_recording() {
 #[test]
 fn a_trace_that_cannot_tell_gets_the_default_tick() {
     let folder = TempDir::new().unwrap();
-    let path = folder.path().join("trace.csv");
     let lines = (0..4).map(|key| format!("{key},schedule,{key},{}\n", 300 + 50 * key));
-    fs::write(&path, format!("{}\n{}", Trace::HEADER, lines.collect::<String>())).unwrap();
-    let choice = json(&[path.to_str().unwrap(), "--max-lateness", "1s"]);
+    let path = file_of(&folder, format!("{}\n{}", Trace::HEADER, lines.collect::<String>()));
+    let choice = json(&[&path, "--max-lateness", "1s"]);
     assert!(choice["verdict"].as_str().unwrap().contains("only 4 operations"), "{choice}");
     assert_eq!(choice["code"], "Timer::builder().build()?");
 }
@@ -234,11 +241,10 @@ fn a_trace_that_cannot_tell_gets_the_default_tick() {
 #[test]
 fn a_trace_with_many_losses_is_told() {
     let folder = TempDir::new().unwrap();
-    let path = folder.path().join("trace.csv");
     let recorded = csv(operations(Shape::Short, 2_000)).replacen('\n', "\n0,begin,,\n", 1);
     for (missing, is_told) in [(20, false), (21, true)] {
-        fs::write(&path, format!("{recorded}999999,missing,{missing},\n999999,end,,\n")).unwrap();
-        let choice = json(&[path.to_str().unwrap()]);
+        let path = file_of(&folder, format!("{recorded}999999,missing,{missing},\n999999,end,,\n"));
+        let choice = json(&[&path]);
         let verdict = choice["verdict"].as_str().unwrap();
         let told = verdict.starts_with(
             "Cannot tell: the trace has lost too many operations, and the trace is too short for its \
@@ -289,10 +295,10 @@ fn json_says_all_that_was_searched() {
 #[test]
 fn with_time_all_that_is_not_hopeless_is_measured() {
     let folder = TempDir::new().unwrap();
-    let path = folder.path().join("trace.csv");
+    let limit = under_ci("1s", "2s");
     let lines = (0..1_000).map(|key| format!("{key},schedule,{key},50\n"));
-    fs::write(&path, format!("{}\n{}", Trace::HEADER, lines.collect::<String>())).unwrap();
-    let choice = json(&[path.to_str().unwrap(), "--limit-time", "2s"]);
+    let path = file_of(&folder, format!("{}\n{}", Trace::HEADER, lines.collect::<String>()));
+    let choice = json(&[&path, "--limit-time", limit]);
     assert!(16 <= choice["rounds"].as_u64().unwrap(), "{choice}");
     for figure in ["score", "cpu_ns", "quotient"] {
         let interval = ["least", "median", "most"];
@@ -308,7 +314,7 @@ fn progress_has_reading_counting_and_measuring() {
     let mut said = Vec::new();
     let modes = ["hierarchical:64", "hashed:512"].map(|mode| mode.parse().unwrap()).into();
     let configurations = Configurations::Given { modes, tick: Default::default() };
-    let time = Duration::from_secs(2);
+    let time = Duration::from_secs(under_ci(1, 2));
     let options = Options { configurations, time, ..Options::default() };
     let found = study(trace, &options, |at| said.push(at)).unwrap();
     assert!(0 < found.rounds, "{said:?}");
@@ -362,8 +368,12 @@ fn csv(operations: impl Iterator<Item = Operation>) -> String {
 }
 
 fn trace_of(folder: &TempDir, shape: Shape, number: u64) -> String {
+    file_of(folder, csv(operations(shape, number)))
+}
+
+fn file_of(folder: &TempDir, csv: String) -> String {
     let path: PathBuf = folder.path().join("trace.csv");
-    fs::write(&path, csv(operations(shape, number))).unwrap();
+    fs::write(&path, csv).unwrap();
     path.to_str().unwrap().into()
 }
 

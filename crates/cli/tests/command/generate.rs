@@ -33,7 +33,7 @@ fn every_shape_does_to_live_keys_what_needs_live_keys() {
 #[test]
 fn shapes_are_what_their_names_say() {
     let operations = |shape| {
-        let size = Size { operations: 200_000, ..Size::default() };
+        let size = Size { operations: crate::under_ci(100_000, 200_000), ..Size::default() };
         Generator::new(shape, size, 0).collect::<Vec<_>>()
     };
     let delays = |shape| {

@@ -18,6 +18,11 @@ fn long<T>(few: T, many: T) -> T {
     if std::env::var_os("TICKWHEEL_LONG").is_some() { many } else { few }
 }
 
+/// `few`, or `many` under CI or if tests are long.
+fn under_ci<T>(few: T, many: T) -> T {
+    if long(false, true) || std::env::var_os("CI").is_some() { many } else { few }
+}
+
 /// Whether who started the tests has `signal` ignored, as `nohup` has HUP and a shell has INT in what
 /// it runs behind it. The command heeds that.
 #[cfg(unix)]
