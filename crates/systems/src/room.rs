@@ -128,7 +128,7 @@ impl Share {
 impl Bytes {
     fn take(&mut self, number: u64, bytes: usize) -> io::Result<()> {
         let own = self.connections.get(&number).map_or(usize::MAX, |one| one.held + bytes);
-        while MOST_OF_ALL < self.held + bytes {
+        while MOST_STAYING < self.held + bytes {
             let largest = self.connections.iter().max_by_key(|(_, one)| one.held);
             let yields = |one: &One| own < one.held && self.leaving <= MOST_LEAVING;
             let largest = largest.filter(|(_, one)| yields(one)).map(|(number, _)| *number);
@@ -189,10 +189,12 @@ fn bytes(body: usize) -> usize {
 pub const LONGEST_BODY: usize = 1 << 20;
 /// Of one connection: four of the longest frames.
 pub const MOST_OF_ONE: usize = 4 * (LONGEST_BODY + BESIDE_BODY);
-/// Of all connections.
+/// Of all connections, those that are being closed too, however long that takes.
 pub const MOST_OF_ALL: usize = 64 * LONGEST_BODY;
 /// No other is closed while those that are being closed hold more.
-const MOST_LEAVING: usize = 16 * LONGEST_BODY;
+const MOST_LEAVING: usize = 8 * LONGEST_BODY;
+/// Of those that are not being closed.
+const MOST_STAYING: usize = MOST_OF_ALL - MOST_LEAVING - MOST_OF_ONE;
 /// What a frame takes beside its body, in lists, in a timer and in an operation that waits for it.
 const BESIDE_BODY: usize = 512;
 
@@ -231,13 +233,14 @@ mod tests {
         let frames = newcomers.iter().map_while(|share| share.try_hold(LONGEST_BODY).ok());
         let frames: Vec<_> = frames.collect();
         assert!(shares.iter().any(is_closed));
-        let leaving = room.lock().leaving;
-        assert!((1..=MOST_LEAVING + MOST_OF_ONE).contains(&leaving), "{leaving}");
-        drop((held, frames));
         let sum = |room: &Room| {
             let Bytes { held, leaving, connections, .. } = &*room.lock();
             (*held, *leaving, connections.len())
         };
+        let (staying, leaving, _) = sum(&room);
+        assert!((1..=MOST_LEAVING + MOST_OF_ONE).contains(&leaving), "{leaving}");
+        assert!(staying + leaving <= MOST_OF_ALL, "{staying} stay, {leaving} leave");
+        drop((held, frames));
         assert_eq!((sum(&room).0, sum(&room).1), (0, 0));
         drop((shares, newcomers));
         assert_eq!(sum(&room), (0, 0, 0));
