@@ -21,6 +21,7 @@
 use super::{documents, files, functions, root, text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 #[test]
 fn every_figure_has_a_source_and_agrees_with_it() {
@@ -183,10 +184,13 @@ fn agrees(figure: &str, source: &str) -> Result<(), String> {
         return Ok(());
     }
     if let Some(test) = source.strip_prefix("by ") {
-        let folders = ["tests", "src", "crates/cli", "crates/durable", "crates/systems"];
-        let mut all = folders.into_iter().flat_map(|folder| files(folder, "rs"));
+        static ALL: LazyLock<Vec<String>> = LazyLock::new(|| {
+            let folders = ["tests", "src", "crates/cli", "crates/durable", "crates/systems"];
+            let all = folders.into_iter().flat_map(|folder| files(folder, "rs"));
+            all.flat_map(|path| functions(&path)).collect()
+        });
         let end = format!("::{test}");
-        return match all.any(|path| functions(&path).iter().any(|name| name.ends_with(&end))) {
+        return match ALL.iter().any(|name| name.ends_with(&end)) {
             true => Ok(()),
             false => Err(format!("there is no test {test}")),
         };
@@ -244,7 +248,7 @@ fn quoted(file: &str, code: &str) -> Result<f64, String> {
 
 /// The constant of this name in a file whose path ends with `file`.
 fn constant(file: &str, name: &str) -> Result<f64, String> {
-    let find = |path: &PathBuf| {
+    let find = |path: &&PathBuf| {
         let text = text(path);
         let (_, rest) = text.split_once(&format!("const {name}: "))?;
         let (_, rest) = rest.split_once("= ")?;
@@ -254,19 +258,22 @@ fn constant(file: &str, name: &str) -> Result<f64, String> {
     found.ok_or_else(|| format!("{file} has no constant {name} that is a number"))
 }
 
-fn sources_named(file: &str) -> Vec<PathBuf> {
-    let folders = [
-        "src",
-        "tests",
-        "crates/cli/src",
-        "crates/durable/src",
-        "crates/durable/models/tests",
-        "crates/durable/tests",
-        "crates/systems/src",
-        "benches",
-    ];
-    let all = folders.into_iter().flat_map(|folder| files(folder, "rs"));
-    all.filter(|path| file.is_empty() || path.ends_with(Path::new(file))).collect()
+fn sources_named(file: &str) -> Vec<&'static PathBuf> {
+    static ALL: LazyLock<Vec<PathBuf>> = LazyLock::new(|| {
+        let folders = [
+            "src",
+            "tests",
+            "crates/cli/src",
+            "crates/durable/src",
+            "crates/durable/models/tests",
+            "crates/durable/tests",
+            "crates/systems/src",
+            "crates/systems/tests",
+            "benches",
+        ];
+        folders.into_iter().flat_map(|folder| files(folder, "rs")).collect()
+    });
+    ALL.iter().filter(|path| file.is_empty() || path.ends_with(file)).collect()
 }
 
 /// What an expression of numbers comes to. Durations are in nanoseconds.
