@@ -19,7 +19,7 @@
 
 use super::turns::Turns;
 use crate::platform::Instant;
-use crate::timer::{Action, Shard};
+use crate::timer::Shard;
 use crate::{Key, ScheduleErrorKind, Status};
 use alloc::sync::Arc;
 use core::fmt;
@@ -223,11 +223,7 @@ impl Sleep {
     pub(crate) fn take_out(&mut self, and: fn(Waker)) {
         let Progress::Waiting { key, .. } = self.progress else { return };
         self.progress = Progress::idle();
-        self.shard.cancel(key, |action| {
-            if let Action::Wake(waker) = action {
-                self.shard.hub.guarded(|| and(waker));
-            }
-        });
+        self.shard.cancel(key, |waker| _ = self.shard.hub.guarded(|| and(waker)));
     }
 
     pub(crate) fn poll_by(&mut self, waker: &Waker) -> Poll<Output> {

@@ -40,7 +40,7 @@ pub use timeout::{Timeout, TimeoutGuard};
 pub(crate) use hub::{Hub, PendingLimit};
 pub(crate) use inside::{Drops, waits_for_none};
 pub(crate) use life::warn_if_many;
-pub(crate) use shard::{Action, Ready, Shard, of_this_thread};
+pub(crate) use shard::{Ready, Shard, of_this_thread};
 
 use crate::platform::Instant;
 use crate::sync::{AtomicU32, Mutex, Rank};

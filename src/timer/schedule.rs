@@ -260,7 +260,8 @@ impl Timer {
         match shard.admit() {
             Ok(mut state) => {
                 let deadline = choose(&mut state.wheel);
-                let key = state.schedule(deadline, Action::Once(boxed(given)));
+                let task = boxed(given);
+                let key = state.schedule(deadline, || Action::Once(task));
                 shard.release(state, deadline);
                 Ok(Timeout::once(shard, key, deadline))
             }
@@ -284,7 +285,8 @@ impl Timer {
         let shard = self.shard();
         match shard.admit() {
             Ok(mut state) => {
-                let key = state.schedule(deadline, Action::Repeating(Arc::clone(&repeating)));
+                let action = || Action::Repeating(Arc::clone(&repeating));
+                let key = state.schedule(deadline, action);
                 repeating.lock().waits(key, boxed(task));
                 shard.release(state, deadline);
                 Ok(Timeout::repeating(shard, repeating))

@@ -179,7 +179,7 @@ impl Shard {
                 return Err(self.rejects(ScheduleErrorKind::Stopped));
             }
         }
-        let key = state.schedule(deadline, Action::Wake(waker));
+        let key = state.schedule(deadline, || Action::Wake(waker));
         self.release(state, deadline);
         Ok(Some(key))
     }
@@ -207,7 +207,8 @@ impl Shard {
         if let Some(limit) = &self.hub.limit {
             limit.take_anyway();
         }
-        Some(state.schedule(deadline, Action::Wake(waker.clone())))
+        let waker = waker.clone();
+        Some(state.schedule(deadline, || Action::Wake(waker)))
     }
 
     /// Starts the worker, unless it runs. Call this with no lock held.
@@ -238,7 +239,7 @@ impl Shard {
         if let Some(limit) = &self.hub.limit {
             limit.take_anyway();
         }
-        state.schedule(0, Action::Once(task));
+        state.schedule(0, || Action::Once(task));
         self.release(state, 0);
         Ok(())
     }
@@ -256,12 +257,17 @@ impl Shard {
         }
     }
 
-    /// Takes out a timeout that has not begun to run, and does `and` with it, with no lock held.
-    pub(crate) fn cancel(&self, key: Key, and: impl FnOnce(Action)) {
+    /// Takes out a registered waker that was not woken, and does `and` with it, with no lock held.
+    #[inline]
+    pub(crate) fn cancel(&self, key: Key, and: impl FnOnce(Waker)) {
         let mut state = self.lock();
-        let Some(action) = self.take(&mut state, key) else { return };
+        let waker = |action| match action {
+            Action::Wake(waker) => waker,
+            _ => unreachable!("the key is of a waker"),
+        };
+        let Some(waker) = self.take_as(&mut state, key, waker) else { return };
         let _emptied = self.release_cancelled(state);
-        and(action);
+        and(waker);
     }
 
     /// Releases the lock after a timeout was cancelled. The caller drops the memory that this
@@ -278,13 +284,24 @@ impl Shard {
     /// Takes out a timeout that has not begun to run.
     #[inline(always)]
     pub(super) fn take(&self, state: &mut ShardState, key: Key) -> Option<Action> {
-        if let Some(action) = state.wheel.cancel(key) {
+        self.take_as(state, key, |action| action)
+    }
+
+    /// The same, for what `into` makes of it.
+    #[inline(always)]
+    fn take_as<R>(
+        &self,
+        state: &mut ShardState,
+        key: Key,
+        into: impl Fn(Action) -> R,
+    ) -> Option<R> {
+        if let Some(action) = state.wheel.cancel_into(key, &into) {
             state.lane.cancelled(key);
             return Some(action);
         }
         let action = self.due.take(key)?;
         state.lane.due_cancelled(key);
-        Some(action)
+        Some(into(action))
     }
 
     /// Returns whether a timeout has not begun to run.
@@ -593,7 +610,7 @@ impl Shard {
 impl ShardState {
     /// Schedules a timeout that was [admitted](Shard::admit).
     #[inline]
-    pub(super) fn schedule(&mut self, deadline: u64, action: Action) -> Key {
+    pub(super) fn schedule(&mut self, deadline: u64, action: impl FnOnce() -> Action) -> Key {
         self.counts.scheduled += 1;
         self.put(deadline, action)
     }
@@ -601,12 +618,12 @@ impl ShardState {
     /// Puts a repeating timeout back into the wheel, for its next run.
     pub(super) fn put_back(&mut self, deadline: u64, action: Action) -> Key {
         self.counts.put_back += 1;
-        self.put(deadline, action)
+        self.put(deadline, || action)
     }
 
     #[inline]
-    fn put(&mut self, deadline: u64, action: Action) -> Key {
-        let key = self.wheel.schedule(deadline, action);
+    fn put(&mut self, deadline: u64, action: impl FnOnce() -> Action) -> Key {
+        let key = self.wheel.schedule_made(deadline, action);
         self.lane.scheduled(key, deadline);
         key
     }

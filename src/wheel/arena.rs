@@ -173,12 +173,12 @@ impl<T> Arena<T> {
 
     /// Stores a timeout, and returns its key and its entry.
     #[inline]
-    pub(super) fn insert(&mut self, deadline: u64, value: T) -> (Key, Entry) {
+    pub(super) fn insert(&mut self, deadline: u64, value: impl FnOnce() -> T) -> (Key, Entry) {
         let stamp = self.stamp.wrapping_add(1);
         self.stamp = stamp;
         self.len += 1;
         let Some(index) = self.spare.take().or_else(|| self.take_vacant()) else {
-            let key = self.push(deadline, stamp, value);
+            let key = self.push(deadline, stamp, value());
             return (key, Entry { index: key.index, stamp, deadline });
         };
         let slot = &mut self.slots[index as usize];
@@ -187,7 +187,7 @@ impl<T> Arena<T> {
             // Rounded up, so that this is seldom.
             self.highest = generation.saturating_add(GENERATIONS_AT_ONCE);
         }
-        *slot = Slot::Occupied(Timeout { generation, stamp, value });
+        *slot = Slot::Occupied(Timeout { generation, stamp, value: value() });
         self.deadlines[index as usize] = deadline;
         (Key { index, generation }, Entry { index, stamp, deadline })
     }
@@ -273,10 +273,9 @@ impl<T> Arena<T> {
     /// Takes out the timeout that `key` names, and returns its value and the stamp of its entry.
     /// The key names nothing from then on.
     #[inline(always)]
-    pub(super) fn remove(&mut self, key: Key) -> Option<(T, u32)> {
+    pub(super) fn remove<R>(&mut self, key: Key, into: impl FnOnce(T) -> R) -> Option<(R, u32)> {
         let is_it = |timeout: &Timeout<T>| timeout.generation == key.generation;
-        let Timeout { stamp, value, .. } = self.vacate(key.index, is_it)?;
-        Some((value, stamp))
+        self.vacate(key.index, is_it, |Timeout { stamp, value, .. }| (into(value), stamp))
     }
 
     /// Returns whether `stamp` was the last that was given out.
@@ -297,13 +296,19 @@ impl<T> Arena<T> {
     #[inline]
     pub(super) fn take(&mut self, entry: Entry) -> Option<(Key, T)> {
         let is_it = |timeout: &Timeout<T>| timeout.stamp == entry.stamp;
-        let Timeout { generation, value, .. } = self.vacate(entry.index, is_it)?;
-        Some((Key { index: entry.index, generation }, value))
+        self.vacate(entry.index, is_it, |Timeout { generation, value, .. }| {
+            (Key { index: entry.index, generation }, value)
+        })
     }
 
     /// Takes out the timeout at `index`, if there is one and `is_it` says that it is the right one.
     #[inline(always)]
-    fn vacate(&mut self, index: u32, is_it: impl Fn(&Timeout<T>) -> bool) -> Option<Timeout<T>> {
+    fn vacate<R>(
+        &mut self,
+        index: u32,
+        is_it: impl Fn(&Timeout<T>) -> bool,
+        into: impl FnOnce(Timeout<T>) -> R,
+    ) -> Option<R> {
         let slot = self.slots.get_mut(index as usize)?;
         let next = match slot {
             Slot::Occupied(timeout) if is_it(timeout) => timeout.generation.checked_add(1),
@@ -311,6 +316,7 @@ impl<T> Arena<T> {
         };
         let vacant = Slot::Vacant(next.unwrap_or(NonZeroU32::MIN));
         let Slot::Occupied(timeout) = core::mem::replace(slot, vacant) else { return None };
+        let taken = into(timeout);
         if self.vacant[index as usize / GROUP] == 0 && self.spare.is_none() {
             self.spare = Some(index);
         } else {
@@ -320,7 +326,7 @@ impl<T> Arena<T> {
         if self.len == 0 {
             self.begin_again();
         }
-        Some(timeout)
+        Some(taken)
     }
 
     /// Makes `insert` fill the slots in the order of memory, because all of them are vacant.
@@ -607,9 +613,9 @@ mod tests {
     fn a_generation_that_comes_round_skips_zero() {
         let mut arena = Arena::new();
         arena.floor = NonZeroU32::MAX;
-        let (last, _) = arena.insert(0, ());
-        arena.remove(last);
-        let (first, _) = arena.insert(0, ());
+        let (last, _) = arena.insert(0, || ());
+        arena.remove(last, drop);
+        let (first, _) = arena.insert(0, || ());
         assert_eq!((last.generation, first.generation), (NonZeroU32::MAX, NonZeroU32::MIN));
         assert!(arena.get(last).is_none());
         assert!(arena.get(first).is_some());
@@ -620,7 +626,7 @@ mod tests {
         let mut arena = Arena::new();
         arena.stamp = u32::MAX - 2;
         let mut stamps = Vec::new();
-        let (key, entry) = arena.insert(0, ());
+        let (key, entry) = arena.insert(0, || ());
         stamps.push(entry.stamp);
         let entry = |stamp| Entry { stamp, ..entry };
         for _ in 0..4 {
@@ -638,11 +644,11 @@ mod tests {
     #[test]
     fn what_is_vacated_while_its_group_is_in_use_is_used_next_and_listed_once() {
         let mut arena = Arena::new();
-        let keys: Vec<_> = (0..200).map(|_| arena.insert(0, ()).0).collect();
+        let keys: Vec<_> = (0..200).map(|_| arena.insert(0, || ()).0).collect();
         for at in [130, 7, 199, 7] {
-            let (key, _) = arena.insert(0, ());
+            let (key, _) = arena.insert(0, || ());
             for key in [keys[at], key] {
-                arena.remove(key);
+                arena.remove(key, drop);
                 arena.check();
             }
             let live = |from| arena.next_live(from).map(|(key, ..)| key.index);
@@ -652,7 +658,7 @@ mod tests {
         assert_eq!(arena.len(), 197);
         arena.shrink_to_fit();
         arena.check();
-        let again: Vec<_> = (0..3).map(|_| arena.insert(0, ()).0.index).collect();
+        let again: Vec<_> = (0..3).map(|_| arena.insert(0, || ()).0.index).collect();
         assert!([130, 7, 199].iter().all(|index| again.contains(index)), "{again:?}");
         arena.check();
     }
@@ -661,12 +667,12 @@ mod tests {
     fn emptied_it_is_filled_in_the_order_of_memory() {
         let mut arena = Arena::new();
         for turn in 0..3 {
-            let mut keys: Vec<_> = (0..1000).map(|_| arena.insert(0, ()).0).collect();
+            let mut keys: Vec<_> = (0..1000).map(|_| arena.insert(0, || ()).0).collect();
             assert!(keys.iter().map(|key| key.index).eq(0..1000));
             // Whatever the order in which they go.
             keys.sort_by_key(|key| (key.index + 7).wrapping_mul(2_654_435_769 >> turn));
             for key in keys {
-                arena.remove(key);
+                arena.remove(key, drop);
             }
             arena.check();
         }
@@ -679,9 +685,9 @@ mod tests {
         let mut stale = Vec::new();
         for turn in 0..100 {
             for used in [1 + turn % 3, 200] {
-                let keys: Vec<_> = (0..used).map(|at| arena.insert(at, ()).0).collect();
+                let keys: Vec<_> = (0..used).map(|at| arena.insert(at, || ()).0).collect();
                 assert!(stale.iter().all(|&key| arena.get(key).is_none()), "each key is new");
-                keys.iter().for_each(|&key| _ = arena.remove(key));
+                keys.iter().for_each(|&key| _ = arena.remove(key, drop));
                 stale.extend(keys);
             }
             let old = arena.renew().expect("few generations were used");
@@ -697,11 +703,11 @@ mod tests {
         for (floor, is_renewed) in [(u32::MAX / 2 - 20, true), (u32::MAX / 2, false)] {
             arena.floor = NonZeroU32::new(floor).expect("not zero");
             arena.highest = arena.floor;
-            let (key, _) = arena.insert(0, ());
-            arena.remove(key);
+            let (key, _) = arena.insert(0, || ());
+            arena.remove(key, drop);
             assert_eq!(arena.renew().is_some(), is_renewed);
         }
-        assert!(arena.insert(0, ()).0.generation.get() > u32::MAX / 2);
+        assert!(arena.insert(0, || ()).0.generation.get() > u32::MAX / 2);
     }
 
     #[test]
@@ -710,7 +716,7 @@ mod tests {
         arena.try_reserve(1000).expect("there is so much memory");
         let memory = arena.memory();
         for _ in 0..1000 {
-            arena.insert(0, ());
+            arena.insert(0, || ());
         }
         assert_eq!(arena.memory(), memory);
     }
@@ -718,14 +724,14 @@ mod tests {
     #[test]
     fn a_place_given_back_starts_above_all_that_were_there() {
         let mut arena = Arena::new();
-        let stale = [(); 3].map(|()| arena.insert(0, ()).0);
+        let stale = [(); 3].map(|()| arena.insert(0, || ()).0);
         for key in stale {
-            arena.remove(key);
+            arena.remove(key, drop);
         }
         arena.shrink_to_fit();
         assert_eq!(arena.memory(), 0);
         for _ in 0..3 {
-            arena.insert(0, ());
+            arena.insert(0, || ());
         }
         assert!(stale.iter().all(|&key| arena.get(key).is_none()));
         arena.check();
@@ -735,11 +741,11 @@ mod tests {
     fn a_place_past_half_of_its_generations_is_not_given_back() {
         let mut arena = Arena::new();
         arena.floor = NonZeroU32::new(u32::MAX / 2).expect("not zero");
-        let (key, _) = arena.insert(0, ());
-        arena.remove(key);
+        let (key, _) = arena.insert(0, || ());
+        arena.remove(key, drop);
         arena.shrink_to_fit();
         assert_eq!(arena.slots.len(), 1);
-        assert!(arena.insert(0, ()).0.generation > key.generation);
+        assert!(arena.insert(0, || ()).0.generation > key.generation);
         arena.check();
     }
 }

@@ -752,7 +752,7 @@ mod tests {
         let mut schedule =
             |bucket: &mut Bucket, arena: &mut Arena<()>, live: &mut BTreeMap<_, _>| {
                 let (deadline, at) = numbers.next().expect("for ever");
-                let (key, entry) = arena.insert(deadline, ());
+                let (key, entry) = arena.insert(deadline, || ());
                 bucket.push(entry);
                 live.insert((deadline, at), (entry.stamp, key));
             };
@@ -788,7 +788,7 @@ mod tests {
             };
             let found = entry.map(|entry| (entry.deadline, entry.stamp));
             assert_eq!(found, Some((deadline, stamp)), "turn {turn}");
-            arena.remove(key);
+            arena.remove(key, drop);
             stale += 1;
             if turn % 5 == 0 {
                 let at = turn % bucket.chunks();
@@ -814,18 +814,18 @@ mod tests {
         let mut arena = Arena::new();
         let mut bucket = Bucket::default();
         for _ in 0..CHUNK + 1 {
-            bucket.push(arena.insert(9, ()).1);
+            bucket.push(arena.insert(9, || ()).1);
         }
         let earliest = |bucket: &mut Bucket, arena: &Arena<()>| {
             let found = bucket.earliest(9, arena, &mut 0, &mut { usize::MAX });
             found.map(|(tick, _)| tick)
         };
-        let (key, newest) = arena.insert(9, ());
+        let (key, newest) = arena.insert(9, || ());
         bucket.push(newest);
         assert_eq!(earliest(&mut bucket, &arena), Some(9));
         assert!(bucket.take_back(newest.index, newest.stamp));
-        arena.remove(key);
-        bucket.push(arena.insert(5, ()).1);
+        arena.remove(key, drop);
+        bucket.push(arena.insert(5, || ()).1);
         assert_eq!(earliest(&mut bucket, &arena), Some(5));
     }
 
@@ -834,11 +834,11 @@ mod tests {
     fn looks_at_chunks_that_are_gone_are_few() {
         let mut arena = Arena::new();
         let mut bucket = Bucket::default();
-        let (_, first) = arena.insert(1, ());
+        let (_, first) = arena.insert(1, || ());
         bucket.push(first);
         for _ in 0..10 * CHUNK {
             while bucket.chunks() < 3 {
-                bucket.push(arena.insert(7, ()).1);
+                bucket.push(arena.insert(7, || ()).1);
             }
             let found = bucket.earliest(1, &arena, &mut 0, &mut { usize::MAX });
             assert_eq!(found.map(|(tick, _)| tick), Some(1));

@@ -201,6 +201,13 @@ impl<T> Wheel<T> {
     /// ```
     #[inline]
     pub fn schedule(&mut self, deadline: u64, value: T) -> Key {
+        self.schedule_made(deadline, || value)
+    }
+
+    /// Does what [`schedule`](Self::schedule) does with what `value` returns, which is made in its
+    /// place: a value that was written a moment ago is slow to copy. It must not panic.
+    #[inline]
+    pub(crate) fn schedule_made(&mut self, deadline: u64, value: impl FnOnce() -> T) -> Key {
         if self.is_empty() {
             (self.cursor, self.wake) = (self.now, u64::MAX);
         }
@@ -221,7 +228,14 @@ impl<T> Wheel<T> {
     /// ```
     #[inline(always)]
     pub fn cancel(&mut self, key: Key) -> Option<T> {
-        let (value, stamp) = self.arena.remove(key)?;
+        self.cancel_into(key, |value| value)
+    }
+
+    /// Does what [`cancel`](Self::cancel) does, and returns what `into` makes of the value, which is
+    /// copied less often if that is smaller.
+    #[inline(always)]
+    pub(crate) fn cancel_into<R>(&mut self, key: Key, into: impl FnOnce(T) -> R) -> Option<R> {
+        let (value, stamp) = self.arena.remove(key, into)?;
         if !(self.arena.is_latest(stamp) && self.take_back(key.index(), stamp)) {
             self.sweep.stale += 1;
         }
