@@ -158,6 +158,9 @@ pub use future::{
     Elapsed, Interval, Sleep, Timed, interval, interval_at, sleep, sleep_until, timeout,
     timeout_at, timer,
 };
+#[cfg(feature = "std")]
+#[doc(hidden)]
+pub use future::{Sleeps, WeakSleeps};
 pub use mode::{Mode, ModeError};
 #[cfg(feature = "record")]
 pub use record::{Recorded, Recorder};

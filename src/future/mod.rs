@@ -9,7 +9,7 @@ mod timeout;
 mod turns;
 
 pub use interval::Interval;
-pub use sleep::Sleep;
+pub use sleep::{Sleep, Sleeps, WeakSleeps};
 pub use timeout::{Elapsed, Timed};
 
 pub(crate) use turns::{Turns, Waits, wait};
@@ -51,6 +51,11 @@ impl Timer {
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
         let shard = self.shard();
         Sleep::new(shard, shard.hub.ticks.deadline(deadline))
+    }
+
+    #[doc(hidden)]
+    pub fn sleeps(&self) -> Sleeps {
+        Sleeps::new(self.shard())
     }
 
     /// Limits `future` to `delay` from now. See [`Timed`].

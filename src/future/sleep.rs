@@ -21,7 +21,7 @@ use super::turns::Turns;
 use crate::platform::Instant;
 use crate::timer::Shard;
 use crate::{Key, ScheduleErrorKind, Status};
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use core::fmt;
 use core::pin::Pin;
 use core::task::{Context, Poll, RawWakerVTable, Waker, ready};
@@ -69,6 +69,15 @@ pub struct Sleep {
     deadline: u64,
     progress: Progress,
 }
+
+/// Makes a sleep in one shard of a timer. For `tickwheel-tokio`, which looks for the timer of a
+/// runtime at each sleep, and may not keep it alive.
+#[doc(hidden)]
+pub struct Sleeps(Arc<Shard>);
+
+/// Remembers the shard, and keeps nothing alive.
+#[doc(hidden)]
+pub struct WeakSleeps(Weak<Shard>);
 
 enum Progress {
     /// The timer has nothing of it: no task polled it since it was made or reset, or it completed.
@@ -283,6 +292,31 @@ impl Sleep {
     }
 }
 
+impl Sleeps {
+    pub(crate) fn new(shard: &Arc<Shard>) -> Self {
+        Self(Arc::clone(shard))
+    }
+
+    #[inline]
+    pub fn sleep_until(self, deadline: Instant) -> Sleep {
+        let deadline = self.0.hub.ticks.deadline(deadline);
+        Sleep { shard: self.0, deadline, progress: Progress::idle() }
+    }
+
+    pub fn downgrade(&self) -> WeakSleeps {
+        WeakSleeps(Arc::downgrade(&self.0))
+    }
+}
+
+impl WeakSleeps {
+    /// Returns None if the timer was stopped.
+    #[inline]
+    pub fn upgrade(&self) -> Option<Sleeps> {
+        let shard = self.0.upgrade()?;
+        (!shard.is_stopped()).then_some(Sleeps(shard))
+    }
+}
+
 impl Progress {
     #[inline]
     fn idle() -> Self {
@@ -309,6 +343,18 @@ impl Drop for Sleep {
 impl fmt::Debug for Sleep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sleep").field("deadline", &self.deadline()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Sleeps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sleeps").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for WeakSleeps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakSleeps").finish_non_exhaustive()
     }
 }
 

@@ -11,40 +11,105 @@ use std::cell::RefCell;
 use std::future::{pending, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
-use tickwheel::Timer;
+use tickwheel::{Sleeps, Timer, WeakSleeps};
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use tokio::time::{Duration, Instant};
 
 /// The timer of a runtime that is alive.
 pub(crate) struct Driven {
-    pub(crate) runtime: Id,
+    runtime: Id,
     pub(crate) timer: Timer,
     #[cfg(feature = "test-util")]
+    alarm: Arc<Alarm>,
+}
+
+/// What a sleep needs of the timer of its runtime.
+pub(crate) struct Here {
+    pub(crate) runtime: Id,
+    pub(crate) sleeps: Sleeps,
+    #[cfg(feature = "test-util")]
     pub(crate) alarm: Arc<Alarm>,
+}
+
+/// What a thread knows of the timer that it found last.
+struct Known {
+    runtime: Id,
+    sleeps: WeakSleeps,
+    #[cfg(feature = "test-util")]
+    alarm: Weak<Alarm>,
+}
+
+/// Returns what a sleep needs, in the runtime that this thread is in.
+///
+/// # Panics
+///
+/// Outside of a runtime, and in one without timers, with tokio's words.
+#[inline]
+#[track_caller]
+pub(crate) fn here() -> Here {
+    let runtime = Handle::current().id();
+    let known = KNOWN.try_with(|known| match &*known.borrow() {
+        Some(known) if known.runtime == runtime => known.upgrade(),
+        _ => None,
+    });
+    match known {
+        Ok(Some(here)) => here,
+        _ => look(),
+    }
+}
+
+#[cold]
+#[track_caller]
+fn look() -> Here {
+    let driven = current();
+    let here = Here {
+        runtime: driven.runtime,
+        sleeps: driven.timer.sleeps(),
+        #[cfg(feature = "test-util")]
+        alarm: Arc::clone(&driven.alarm),
+    };
+    // A thread that is ending looks again each time.
+    let _ = KNOWN.try_with(|known| known.replace(Some(here.downgrade())));
+    here
+}
+
+impl Here {
+    fn downgrade(&self) -> Known {
+        Known {
+            runtime: self.runtime,
+            sleeps: self.sleeps.downgrade(),
+            #[cfg(feature = "test-util")]
+            alarm: Arc::downgrade(&self.alarm),
+        }
+    }
+}
+
+impl Known {
+    /// Returns None if the runtime has ended.
+    #[inline]
+    fn upgrade(&self) -> Option<Here> {
+        Some(Here {
+            runtime: self.runtime,
+            sleeps: self.sleeps.upgrade()?,
+            #[cfg(feature = "test-util")]
+            alarm: self.alarm.upgrade()?,
+        })
+    }
 }
 
 /// Returns the timer of the runtime that this thread is in.
 ///
 /// # Panics
 ///
-/// Outside of a runtime, and in one without timers, with tokio's words.
+/// As [`here`].
 #[track_caller]
 pub(crate) fn current() -> Arc<Driven> {
     let handle = Handle::current();
-    let runtime = handle.id();
-    let known = KNOWN.try_with(|known| known.borrow().upgrade()).ok().flatten();
-    if let Some(driven) = known.filter(|driven| driven.runtime == runtime) {
-        return driven;
-    }
     // Panics if the runtime has no timers.
     drop(tokio::time::sleep_until(Instant::now()));
-    let driven = find_or_start(handle);
-    // A thread that is ending looks again each time.
-    let _ = KNOWN.try_with(|known| known.replace(Arc::downgrade(&driven)));
-    driven
+    find_or_start(handle)
 }
 
-#[cold]
 fn find_or_start(handle: Handle) -> Arc<Driven> {
     let runtime = handle.id();
     if let Some(driven) = find(&mut lock_all(), runtime) {
@@ -148,8 +213,7 @@ fn tick_of_tokio() -> Option<std::time::Instant> {
 }
 
 thread_local! {
-    /// The timer that this thread found last.
-    static KNOWN: RefCell<Weak<Driven>> = RefCell::default();
+    static KNOWN: RefCell<Option<Known>> = const { RefCell::new(None) };
 }
 
 /// The timers of all runtimes, and of some that are gone.

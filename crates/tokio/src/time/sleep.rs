@@ -6,8 +6,6 @@ use crate::alarm::LooksAgain;
 use crate::runtime;
 use std::mem::replace;
 use std::pin::Pin;
-#[cfg(feature = "test-util")]
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use tokio::runtime::{Handle, Id};
 use tokio::task::coop;
@@ -19,16 +17,15 @@ use tokio::task::coop;
 /// As tokio's: outside of a runtime, or in one without timers.
 #[track_caller]
 pub fn sleep_until(deadline: Instant) -> Sleep {
-    let driven = runtime::current();
-    let inner = driven.timer.sleep_until(deadline.into_std());
+    let here = runtime::here();
     Sleep {
         deadline,
-        inner,
-        runtime: driven.runtime,
+        inner: here.sleeps.sleep_until(deadline.into_std()),
+        runtime: here.runtime,
         of_tokio: None,
         is_watched: false,
         #[cfg(feature = "test-util")]
-        looks_again: LooksAgain(Arc::clone(&driven.alarm)),
+        looks_again: LooksAgain(here.alarm),
     }
 }
 
@@ -127,19 +124,18 @@ impl Future for Sleep {
         if self.of_tokio.is_some() {
             return self.poll_of_tokio(context);
         }
-        let budget = ready!(coop::poll_proceed(context));
         let was_watched = replace(&mut self.is_watched, true);
         match Pin::new(&mut self.inner).poll(context) {
             Poll::Ready(Ok(())) => {}
-            Poll::Ready(Err(_)) => {
-                drop(budget);
-                return self.poll_of_tokio(context);
-            }
+            Poll::Ready(Err(_)) => return self.poll_of_tokio(context),
             // The time may have come before the driver has its turn. The first poll does not look at
             // the clock: the driver is about to.
-            Poll::Pending if was_watched && self.inner.is_elapsed() => self.inner.deregister(),
+            Poll::Pending if was_watched && self.inner.is_elapsed() => {}
             Poll::Pending => return Poll::Pending,
         }
+        // One that waits on takes nothing of the budget.
+        let budget = ready!(coop::poll_proceed(context));
+        self.inner.deregister();
         budget.made_progress();
         Poll::Ready(())
     }
