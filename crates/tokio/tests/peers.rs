@@ -3,10 +3,12 @@
 
 use fastrand::Rng;
 use std::collections::BTreeMap;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use tokio::runtime::Builder;
+use tokio::sync::mpsc::{self, UnboundedSender};
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Duration, Instant, MissedTickBehavior};
 
 /// What the steps of a task ended with, and when.
@@ -143,6 +145,69 @@ macro_rules! programs {
                 (is_one, first)
             }
 
+            /// A task that waits for many things at once, among others for tasks that it aborts.
+            pub(super) fn loops(mut rng: Rng) -> Log {
+                run(async {
+                    let (start, mut log) = (Instant::now(), Log::new());
+                    let (sender, mut messages) = mpsc::unbounded_channel();
+                    let (mut workers, mut handles) = (JoinSet::new(), Vec::new());
+                    for number in 0..rng.u64(1..6) {
+                        let work = worker(rng.fork(), start, number, sender.clone());
+                        handles.push(workers.spawn(work));
+                    }
+                    let first = start + apart(Duration::ZERO, delay(&mut rng), 10);
+                    let period = 16 * Duration::from_millis(rng.u64(1..4_000));
+                    let mut ticks = time::interval_at(first, period);
+                    let mut idle = pin!(time::sleep_until(start + apart(period, period, 11)));
+                    for _ in 0..60 {
+                        let limit = start + apart(start.elapsed(), delay(&mut rng), 12);
+                        let step = tokio::select! {
+                            biased;
+                            tick = ticks.tick() => format!("tick {:?}", tick - start),
+                            Some(message) = messages.recv() => message,
+                            Some(ended) = workers.join_next() => format!("{:?}", ended.is_ok()),
+                            () = &mut idle => {
+                                let next = apart(start.elapsed(), delay(&mut rng), 11);
+                                idle.as_mut().reset(start + next);
+                                "idle".to_owned()
+                            }
+                            late = time::timeout_at(limit, pending::<()>()) => format!("{late:?}"),
+                        };
+                        log.push((start.elapsed(), step));
+                        match rng.u8(..20) {
+                            0 => workers.abort_all(),
+                            1 | 2 => rng.choice(&handles).into_iter().for_each(AbortHandle::abort),
+                            3 => workers.detach_all(),
+                            4 => ticks.reset(),
+                            5 => {
+                                let work = worker(rng.fork(), start, 9, sender.clone());
+                                let work = time::timeout(delay(&mut rng), work);
+                                log.push((start.elapsed(), format!("{:?}", work.await.is_ok())));
+                            }
+                            _ => {}
+                        }
+                    }
+                    log
+                })
+            }
+
+            async fn worker(mut rng: Rng, start: Instant, number: u64, to: UnboundedSender<String>) {
+                for _ in 0..rng.u8(..12) {
+                    let at = start + apart(start.elapsed(), delay(&mut rng), number);
+                    match rng.u8(..3) {
+                        0 => time::sleep_until(at).await,
+                        1 => time::sleep(at - Instant::now()).await,
+                        _ => {
+                            let within = time::sleep(2 * (at - Instant::now()));
+                            assert!(time::timeout_at(at, within).await.is_err());
+                        }
+                    }
+                    if to.send(format!("{number} at {:?}", start.elapsed())).is_err() {
+                        return;
+                    }
+                }
+            }
+
             pub(super) fn queue(mut rng: Rng) -> Log {
                 run(async {
                     let (mut queue, mut keys) = (DelayQueue::new(), BTreeMap::new());
@@ -213,6 +278,12 @@ fn deadline(rng: &mut Rng, start: Instant, number: u64) -> Instant {
     start + Duration::from_millis((after / 64 + 1) * 64 + number)
 }
 
+/// Returns a time after `passed` of which each number has others, as [`deadline`].
+fn apart(passed: Duration, delay: Duration, number: u64) -> Duration {
+    let after = (passed + delay).as_millis() as u64;
+    Duration::from_millis((after / 16 + 1) * 16 + number)
+}
+
 /// Polls a future once.
 async fn once(mut future: Pin<&mut impl Future>) {
     poll_fn(|context| {
@@ -225,6 +296,11 @@ async fn once(mut future: Pin<&mut impl Future>) {
 #[test]
 fn sleeps_timeouts_and_intervals_end_when_they_end_on_tokio() {
     same(ours::waits, theirs::waits);
+}
+
+#[test]
+fn what_a_task_waits_for_comes_in_the_order_of_tokio() {
+    same(ours::loops, theirs::loops);
 }
 
 #[test]

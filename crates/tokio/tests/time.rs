@@ -7,7 +7,7 @@ use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Once, mpsc};
+use std::sync::{Arc, Barrier, Once, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use tickwheel::Timer;
@@ -123,6 +123,32 @@ fn each_runtime_has_a_driver_that_ends_with_it() {
         drop(runtime);
         let message = panics(|| assert!(poll(&mut waits).is_pending()));
         assert_eq!(message, "A Tokio 1.x context was found, but it is being shutdown.");
+    }
+}
+
+#[test]
+fn threads_that_use_a_runtime_first_at_once_share_its_driver() {
+    const THREADS: usize = 8;
+    for round in 0..40 {
+        let runtime = if round % 2 == 0 { current_thread() } else { multi_thread(2) };
+        let begin = Barrier::new(THREADS);
+        let mut sleeps: Vec<_> = thread::scope(|scope| {
+            let first_use = || {
+                let _inside = runtime.enter();
+                begin.wait();
+                sleep(ms(1))
+            };
+            let threads = [(); THREADS].map(|()| scope.spawn(first_use));
+            threads.into_iter().map(|thread| thread.join().expect("it sleeps")).collect()
+        });
+        runtime.block_on(futures::future::join_all(&mut sleeps));
+        // An end of a task that only asked whether the runtime takes tasks may be still to come.
+        let alive = || runtime.metrics().num_alive_tasks();
+        let start = std::time::Instant::now();
+        while 1 < alive() && start.elapsed() < ms(20_000) {
+            runtime.block_on(tokio::task::yield_now());
+        }
+        assert_eq!(alive(), 1, "the driver, round {round}");
     }
 }
 
