@@ -176,6 +176,13 @@ fn lock_all() -> MutexGuard<'static, Vec<(Id, Weak<Driven>)>> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Returns whether the timer of the runtime that this thread is in has come to `instant`.
+pub(crate) fn is_reached(instant: Instant) -> bool {
+    let mut sleep = pin!(tokio::time::sleep_until(instant));
+    sleep.as_mut().reset(instant);
+    sleep.is_elapsed()
+}
+
 /// Returns an instant at which a tick of this runtime's own timer began.
 ///
 /// With ticks that begin together, a deadline is rounded up once, and what is due at one tick of
@@ -185,11 +192,6 @@ fn lock_all() -> MutexGuard<'static, Vec<(Id, Weak<Driven>)>> {
 /// after the runtime was shut down: then every sleep is elapsed, and a poll, unlike this, would
 /// panic.
 fn tick_of_tokio() -> Option<std::time::Instant> {
-    let is_reached = |instant: Instant| {
-        let mut sleep = pin!(tokio::time::sleep_until(instant));
-        sleep.as_mut().reset(instant);
-        sleep.is_elapsed()
-    };
     if is_reached(Instant::now() + Duration::from_secs(3_600)) {
         return None;
     }

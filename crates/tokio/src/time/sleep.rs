@@ -24,6 +24,7 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
         runtime: here.runtime,
         of_tokio: None,
         is_watched: false,
+        waits: false,
         #[cfg(feature = "test-util")]
         looks_again: LooksAgain(here.alarm),
     }
@@ -57,10 +58,12 @@ pub struct Sleep {
     inner: tickwheel::Sleep,
     /// In which it was made.
     runtime: Id,
-    /// Waits in place of `inner`, whose timer has ended.
+    /// Waits in place of `inner`, whose timer has ended, or is ahead of tokio's.
     of_tokio: Option<Pin<Box<tokio::time::Sleep>>>,
     /// It was polled or moved: it may be elapsed.
     is_watched: bool,
+    /// The driver wakes its task, and not before tokio's timer has come to the deadline.
+    waits: bool,
     /// Dropped after `inner`, which is out of the timer then.
     #[cfg(feature = "test-util")]
     looks_again: LooksAgain,
@@ -76,7 +79,7 @@ impl Sleep {
     /// Returns whether its time has come. False, as tokio's, before it was polled or moved.
     #[must_use]
     pub fn is_elapsed(&self) -> bool {
-        self.is_watched && self.inner.is_elapsed()
+        self.is_watched && self.inner.is_elapsed() && !self.is_ahead()
     }
 
     /// Moves the deadline, earlier or later, without waking a task that waits.
@@ -86,7 +89,7 @@ impl Sleep {
 
     pub(super) fn move_to(&mut self, deadline: Instant) {
         self.deadline = deadline;
-        self.is_watched = true;
+        (self.is_watched, self.waits) = (true, false);
         self.inner.reset_at(deadline.into_std());
         #[cfg(feature = "test-util")]
         self.looks_again.looks();
@@ -105,15 +108,29 @@ impl Sleep {
         }
     }
 
-    /// Waits on tokio's timer, after ours has ended.
+    /// Returns whether this thread is in the runtime in which it was made.
+    fn is_here(&self) -> bool {
+        Handle::try_current().is_ok_and(|here| here.id() == self.runtime)
+    }
+
+    /// Returns whether tokio's timer has yet to come to the deadline, as far as can be told. Its
+    /// time comes, as on tokio, when that does: then the other tasks of the thread, and what a
+    /// timeout limits, have had their turn, however late it is.
+    fn is_ahead(&self) -> bool {
+        self.is_here() && !runtime::is_reached(self.deadline)
+    }
+
+    /// Waits on tokio's timer, because ours has ended, or is ahead of it.
     #[cold]
     fn poll_of_tokio(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let is_here = self.is_here();
         let sleep = self.of_tokio.get_or_insert_with(|| {
-            let is_here = Handle::try_current().is_ok_and(|here| here.id() == self.runtime);
             assert!(is_here, "A Tokio 1.x context was found, but it is being shutdown.");
             Box::pin(tokio::time::sleep_until(self.deadline))
         });
-        sleep.as_mut().poll(context)
+        ready!(sleep.as_mut().poll(context));
+        self.of_tokio = None;
+        Poll::Ready(())
     }
 }
 
@@ -125,13 +142,21 @@ impl Future for Sleep {
             return self.poll_of_tokio(context);
         }
         let was_watched = replace(&mut self.is_watched, true);
+        let has_waited = replace(&mut self.waits, false);
         match Pin::new(&mut self.inner).poll(context) {
+            // Its thread was held up before it could wait.
+            Poll::Ready(Ok(())) if !has_waited && self.is_ahead() => {
+                return self.poll_of_tokio(context);
+            }
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(_)) => return self.poll_of_tokio(context),
-            // The time may have come before the driver has its turn. The first poll does not look at
-            // the clock: the driver is about to.
-            Poll::Pending if was_watched && self.inner.is_elapsed() => {}
-            Poll::Pending => return Poll::Pending,
+            // The time has come, and tokio's timer knows, but the driver has yet to have its turn. At
+            // the first poll it is about to.
+            Poll::Pending if was_watched && self.is_elapsed() => {}
+            Poll::Pending => {
+                self.waits = true;
+                return Poll::Pending;
+            }
         }
         // One that waits on takes nothing of the budget.
         let budget = ready!(coop::poll_proceed(context));
