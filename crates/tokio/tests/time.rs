@@ -745,7 +745,7 @@ fn a_queue_with_much_that_is_due_gives_way_to_others() {
 }
 
 /// What a task finds that has blocked its thread beyond a deadline: whether another task had its
-/// turn before a sleep ended that was made or moved, whether a sleep is elapsed, and whether what
+/// turn before a sleep ended that was made or moved, whether the sleep is elapsed, and whether what
 /// was ready soon after came before its time limit, at its first poll and at the next.
 macro_rules! blocked_beyond_a_deadline {
     ($($time:ident)::+) => {
@@ -762,6 +762,15 @@ macro_rules! blocked_beyond_a_deadline {
             found.push(sleep.is_elapsed());
             sleep.as_mut().await;
             found.extend([other.is_finished(), sleep.is_elapsed()]);
+            // It ends, unseen, before it moves.
+            sleep.as_mut().reset(Instant::now() + ms(1));
+            assert!(futures::poll!(sleep.as_mut()).is_pending());
+            $($time)::+::sleep(ms(5)).await;
+            let other = tokio::spawn(async {});
+            sleep.as_mut().reset(Instant::now() + ms(1));
+            blocks();
+            sleep.as_mut().await;
+            found.push(other.is_finished());
             for polls in 0..3 {
                 let limited = async {
                     for _ in 0..polls {
@@ -779,7 +788,7 @@ macro_rules! blocked_beyond_a_deadline {
 
 #[test]
 fn a_task_that_blocks_beyond_a_deadline_finds_what_it_finds_on_tokio() {
-    let on_tokio = [true, false, true, true, true, true, true];
+    let on_tokio = [true, false, true, true, true, true, true, true];
     assert_eq!(blocked_beyond_a_deadline!(tokio::time), on_tokio);
     assert_eq!(blocked_beyond_a_deadline!(tickwheel_tokio::time), on_tokio);
 }
