@@ -44,7 +44,7 @@ struct Known {
 /// # Panics
 ///
 /// Outside of a runtime, and in one without timers, with tokio's words.
-#[inline]
+#[inline(always)]
 #[track_caller]
 pub(crate) fn here() -> Here {
     let runtime = Handle::current().id();
@@ -86,7 +86,7 @@ impl Here {
 
 impl Known {
     /// Returns None if the runtime has ended.
-    #[inline]
+    #[inline(always)]
     fn upgrade(&self) -> Option<Here> {
         Some(Here {
             runtime: self.runtime,

@@ -15,6 +15,8 @@ use tokio::task::coop;
 /// # Panics
 ///
 /// As tokio's: outside of a runtime, or in one without timers.
+// In its caller, a sleep is made in its place: it is large, and slow to copy once it was written.
+#[inline(always)]
 #[track_caller]
 pub fn sleep_until(deadline: Instant) -> Sleep {
     let here = runtime::here();
@@ -35,6 +37,7 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
 /// # Panics
 ///
 /// As tokio's: outside of a runtime, or in one without timers.
+#[inline]
 #[track_caller]
 pub fn sleep(duration: Duration) -> Sleep {
     sleep_until(Instant::now() + at_most_30_years(duration))
