@@ -65,7 +65,8 @@ pub struct Sleep {
     of_tokio: Option<Pin<Box<tokio::time::Sleep>>>,
     /// It was polled or moved: it may be elapsed.
     is_watched: bool,
-    /// The driver wakes its task, and not before tokio's timer has come to the deadline.
+    /// It has waited for its deadline: the driver ends that, and not before tokio's timer has come
+    /// there.
     waits: bool,
     /// Dropped after `inner`, which is out of the timer then.
     #[cfg(feature = "test-util")]
@@ -145,10 +146,9 @@ impl Future for Sleep {
             return self.poll_of_tokio(context);
         }
         let was_watched = replace(&mut self.is_watched, true);
-        let has_waited = replace(&mut self.waits, false);
         match Pin::new(&mut self.inner).poll(context) {
             // Its thread was held up before it could wait.
-            Poll::Ready(Ok(())) if !has_waited && self.is_ahead() => {
+            Poll::Ready(Ok(())) if !self.waits && self.is_ahead() => {
                 return self.poll_of_tokio(context);
             }
             Poll::Ready(Ok(())) => {}
