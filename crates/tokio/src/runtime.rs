@@ -68,8 +68,9 @@ fn look() -> Here {
         #[cfg(feature = "test-util")]
         alarm: Arc::clone(&driven.alarm),
     };
-    // A thread that is ending looks again each time.
-    let _ = KNOWN.try_with(|known| known.replace(Some(here.downgrade())));
+    // A thread that is ending looks again each time, and one that drops a timer that has ended.
+    let known = here.downgrade();
+    let _ = KNOWN.try_with(|it| it.try_borrow_mut().map(|mut it| *it = Some(known)));
     here
 }
 
