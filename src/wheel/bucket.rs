@@ -45,12 +45,16 @@ struct Many {
 struct Seen {
     len: usize,
     last: Entry,
-    passed: Passed,
+    firsts: Firsts,
 }
 
-/// For each block of entries of a chunk, a tick: those that are due until then are stale.
+/// For each block of entries of a chunk, the one that comes first, but for some that are stale.
 #[derive(Debug)]
-struct Passed([u64; CHUNK / BLOCK]);
+struct Firsts {
+    each: [Entry; CHUNK / BLOCK],
+    /// The block whose entry comes first.
+    at: usize,
+}
 
 /// A chunk before the last one, which is not empty. Numbers rise from chunk to chunk.
 #[derive(Debug)]
@@ -58,7 +62,7 @@ struct Numbered {
     number: u64,
     entries: Chunk,
     /// None where `earliest` has not looked since the entries came to their places.
-    passed: Option<Box<Passed>>,
+    firsts: Option<Box<Firsts>>,
 }
 
 impl Bucket {
@@ -110,7 +114,7 @@ impl Bucket {
         let entries = core::mem::replace(&mut self.last, Chunk::with_capacity(CHUNK));
         let many = self.many.get_or_insert_default();
         many.len += entries.len();
-        many.chunks.push_back(Numbered { number: many.next, entries, passed: None });
+        many.chunks.push_back(Numbered { number: many.next, entries, firsts: None });
         many.next += 1;
     }
 
@@ -156,6 +160,12 @@ impl Bucket {
         core::hint::black_box(entries.fold(0, |sum, entry| sum ^ entry.index));
     }
 
+    /// Returns whether there were ever several chunks, or a look at many entries.
+    #[inline]
+    pub(super) fn has_many(&self) -> bool {
+        self.many.is_some()
+    }
+
     /// Returns the number of chunks, which is at least 1.
     #[inline]
     pub(super) fn chunks(&self) -> usize {
@@ -173,7 +183,7 @@ impl Bucket {
     pub(super) fn retain_chunk(&mut self, at: usize, keep: impl FnMut(Entry) -> bool) -> bool {
         let chunk = match self.many.as_mut().and_then(|many| many.chunks.get_mut(at)) {
             Some(chunk) => {
-                chunk.passed = None;
+                chunk.firsts = None;
                 &mut chunk.entries
             }
             None => &mut self.last,
@@ -204,13 +214,13 @@ impl Bucket {
         steps::count(next.len());
         match &mut self.many {
             Some(many) if at < many.chunks.len() => {
-                let Numbered { number, entries, passed } = &mut many.chunks[at];
-                if let (true, Some(first)) = (*number < many.looked, earliest(&next)) {
+                let Numbered { number, entries, firsts } = &mut many.chunks[at];
+                if let (true, Some((_, first))) = (*number < many.looked, earliest(&next)) {
                     many.looks.push(Reverse((first.deadline, *number)));
                 }
                 entries.extend_from_slice(&next);
                 many.len += next.len();
-                *passed = None;
+                *firsts = None;
             }
             _ => self.last.extend_from_slice(&next),
         }
@@ -224,14 +234,16 @@ impl Bucket {
 
     /// Returns a tick before which nothing in the bucket is due, the last tick if the bucket is
     /// empty, and the first of the entries that are due then, if it is known: it is unless the tick
-    /// is after `until`. Drops stale entries that would come first, and counts them down in
-    /// `stale`. Returns None if `work` ends before; the next call goes on from there.
+    /// is after `until`. Nothing in the bucket is due before `noted`. Drops stale entries that would
+    /// come first, and counts them down in `stale`. Returns None if `work` ends before; the next
+    /// call goes on from there.
     ///
     /// The call looks at each chunk once, and from then on at a block of the one that seems to come
     /// first, and at what is new in the last one. So cancelling the earliest and asking, again and
     /// again, costs O(log n) each.
     pub(super) fn earliest<T>(
         &mut self,
+        noted: u64,
         until: u64,
         arena: &Arena<T>,
         stale: &mut usize,
@@ -247,21 +259,28 @@ impl Bucket {
             if *work == 0 {
                 return None;
             }
-            let found = match many.look(&look, arena, work) {
-                Ok(live) => {
+            *work = work.saturating_sub(1);
+            let at = many.place(look.number);
+            let found = match at.map(|at| many.look(at, look.noted.unwrap_or(0), arena, work)) {
+                Some(Ok(live)) => {
                     first = (live.deadline, Some(live));
                     break;
                 }
-                Err(tick) => tick,
+                Some(Err(tick)) => tick,
+                None => None,
             };
             many.note(&look, found);
-            if let (None, Some(at)) = (found, look.at) {
+            if let (None, Some(at)) = (found, at) {
                 *stale -= self.chunk(at).len();
                 self.remove_chunk(at);
                 *work = work.saturating_sub(moves(at, self.chunks()));
             }
         }
-        let last = self.earliest_of_last(until, arena, stale, work);
+        if first.1.is_some_and(|live| live.deadline <= noted) {
+            // What the last chunk has comes after it.
+            return Some(first);
+        }
+        let last = self.earliest_of_last(until, arena, stale, work)?;
         let is_last = last.0 < first.0 || last.0 == first.0 && first.1.is_none();
         Some(if is_last { last } else { first })
     }
@@ -273,39 +292,36 @@ impl Bucket {
         arena: &Arena<T>,
         stale: &mut usize,
         work: &mut usize,
-    ) -> (u64, Option<Entry>) {
-        while FEW < self.last.len() {
+    ) -> Option<(u64, Option<Entry>)> {
+        while FEW < self.last.len() || self.many.is_some() {
             let many = self.many.get_or_insert_default();
             match many.look_at_last(&self.last, until, arena, work) {
-                Ok(live) => return (live.deadline, Some(live)),
-                Err(Some(tick)) => return (tick, None),
+                Ok(live) => return Some((live.deadline, Some(live))),
+                Err(Some(tick)) => return Some((tick, None)),
                 Err(None) => {
                     *stale -= self.last.len();
                     self.remove_chunk(self.chunks() - 1);
                 }
             }
         }
-        *work = work.saturating_sub(self.last.len());
-        match earliest(&self.last) {
-            None => return (u64::MAX, None),
-            Some(first) if until < first.deadline => return (first.deadline, None),
-            Some(first) if !arena.is_stale(first) => return (first.deadline, Some(first)),
-            Some(_) => {}
-        }
-        let (mut later, mut live) = (u64::MAX, None);
-        self.retain_chunk(self.chunks() - 1, |entry| {
-            let is_first = live.is_none_or(|live: Entry| entry.deadline < live.deadline);
-            if until < entry.deadline {
-                later = later.min(entry.deadline);
-            } else if is_first && arena.is_stale(entry) {
-                *stale -= 1;
-                return false;
-            } else if is_first {
-                live = Some(entry);
+        while let Some((at, first)) = earliest(&self.last) {
+            let is_paid = 0 < *work;
+            *work = work.saturating_sub(self.last.len());
+            if until < first.deadline {
+                return Some((first.deadline, None));
             }
-            true
-        });
-        (live.map_or(later, |live| live.deadline), live)
+            if !arena.is_stale(first) {
+                return Some((first.deadline, Some(first)));
+            }
+            if !is_paid {
+                return None;
+            }
+            self.last.remove(at);
+            *stale -= 1;
+            give_back(&mut self.last);
+        }
+        *self = Self::default();
+        Some((u64::MAX, None))
     }
 
     /// Drops the entries that `keep` rejects, and gives back the memory that the others do not
@@ -350,8 +366,8 @@ impl Bucket {
         let list = self.many.as_ref().map_or(0, |many| {
             size_of::<Many>()
                 + many.chunks.capacity() * size_of::<Numbered>()
-                + many.chunks.iter().filter(|chunk| chunk.passed.is_some()).count()
-                    * size_of::<Passed>()
+                + many.chunks.iter().filter(|chunk| chunk.firsts.is_some()).count()
+                    * size_of::<Firsts>()
                 + many.looks.capacity() * size_of::<Reverse<(u64, u64)>>()
         });
         self.all().map(array).sum::<usize>() + list
@@ -367,17 +383,21 @@ impl Bucket {
         assert!(self.all().all(|chunk| !chunk.is_empty()), "none is empty");
         assert!(many.chunks.iter().is_sorted_by(|a, b| a.number < b.number), "numbers rise");
         assert!(many.chunks.iter().all(|chunk| chunk.number < many.next), "the next is new");
-        let check_passed = |passed: &Passed, entries: &[Entry]| {
-            for (passed, block) in passed.0.iter().zip(entries.chunks(BLOCK)) {
-                let is_known = |&entry: &Entry| *passed < entry.deadline || arena.is_stale(entry);
-                assert!(block.iter().all(is_known), "what was passed is stale");
+        let check_firsts = |firsts: &Firsts, entries: &[Entry]| {
+            for (first, block) in firsts.each.iter().zip(entries.chunks(BLOCK)) {
+                let at = block.iter().position(|entry| entry.is(first.index, first.stamp));
+                assert!(at.is_some() || first.index == NOTHING.index, "it is there");
+                for (place, &entry) in block.iter().enumerate() {
+                    let is_after = (first.deadline, at) <= (entry.deadline, Some(place));
+                    assert!(at.is_some() && is_after || arena.is_stale(entry), "none comes before");
+                }
             }
         };
         if let Some(seen) = many.seen.as_ref().filter(|seen| seen.is_there(&self.last)) {
-            check_passed(&seen.passed, &self.last[..seen.len]);
+            check_firsts(&seen.firsts, &self.last[..seen.len]);
         }
-        for Numbered { number, entries, passed } in &many.chunks {
-            passed.iter().for_each(|passed| check_passed(passed, entries));
+        for Numbered { number, entries, firsts } in &many.chunks {
+            firsts.iter().for_each(|firsts| check_firsts(firsts, entries));
             if many.looked <= *number {
                 continue;
             }
@@ -389,9 +409,8 @@ impl Bucket {
     }
 }
 
-/// What `earliest` is to look at: a chunk before the last one, if it is still there.
+/// What `earliest` is to look at: a chunk before the last one, which may be gone.
 struct Look {
-    at: Option<usize>,
     number: u64,
     /// The tick before which nothing in the chunk is due, if it was looked at before.
     noted: Option<u64>,
@@ -405,37 +424,39 @@ impl Many {
         }
         if self.chunks.back().is_some_and(|last| self.looked <= last.number) {
             let new = self.chunks.partition_point(|chunk| chunk.number < self.looked);
-            return Some(Look { at: Some(new), number: self.chunks[new].number, noted: None });
+            return Some(Look { number: self.chunks[new].number, noted: None });
         }
         let &Reverse((noted, number)) = self.looks.peek()?;
-        // Mostly no chunk is gone between the first one and this one.
-        let guess = number.wrapping_sub(self.chunks.front().map_or(0, |first| first.number));
-        let is_it = self.chunks.get(guess as usize).is_some_and(|chunk| chunk.number == number);
-        let at = match is_it {
-            true => Some(guess as usize),
-            false => self.chunks.binary_search_by_key(&number, |chunk| chunk.number).ok(),
-        };
-        Some(Look { at, number, noted: Some(noted) })
+        Some(Look { number, noted: Some(noted) })
     }
 
-    /// Returns the live entry that comes first in a chunk, if it is due at the tick that is noted.
-    /// Otherwise returns the tick to note: nothing in the chunk is due before. None if all of its
-    /// entries are stale.
+    /// Returns the place of a chunk, if it is still there.
+    fn place(&self, number: u64) -> Option<usize> {
+        // Mostly no chunk is gone between the first one and this one.
+        let guess = number.wrapping_sub(self.chunks.front()?.number) as usize;
+        match self.chunks.get(guess) {
+            Some(chunk) if chunk.number == number => Some(guess),
+            _ => self.chunks.binary_search_by_key(&number, |chunk| chunk.number).ok(),
+        }
+    }
+
+    /// Returns the live entry that comes first in chunk `at`, if it is due by `until`. Otherwise
+    /// returns the tick to note: nothing in the chunk is due before. None if all of its entries are
+    /// stale.
     fn look<T>(
         &mut self,
-        look: &Look,
+        at: usize,
+        until: u64,
         arena: &Arena<T>,
         work: &mut usize,
     ) -> Result<Entry, Option<u64>> {
-        *work = work.saturating_sub(1);
-        let Some(chunk) = look.at.and_then(|at| self.chunks.get_mut(at)) else { return Err(None) };
-        let Numbered { entries, passed, .. } = chunk;
-        let passed = passed.get_or_insert_with(|| {
-            let mut passed = Box::new(Passed::NONE);
-            passed.add(entries, 0, work);
-            passed
+        let Numbered { entries, firsts, .. } = &mut self.chunks[at];
+        let firsts = firsts.get_or_insert_with(|| {
+            let mut firsts = Box::new(Firsts::NOTHING);
+            firsts.add(entries, 0, work);
+            firsts
         });
-        passed.first(entries, look.noted.unwrap_or(0), arena, work)
+        firsts.first(entries, until, arena, work)
     }
 
     /// Returns the live entry that comes first in the last chunk, which has these entries, if it is
@@ -451,9 +472,9 @@ impl Many {
         if !seen.is_there(entries) {
             *seen = Seen::NOTHING;
         }
-        seen.passed.add(entries, seen.len, work);
+        seen.firsts.add(entries, seen.len, work);
         (seen.len, seen.last) = (entries.len(), *entries.last().ok_or(None)?);
-        seen.passed.first(entries, until, arena, work)
+        seen.firsts.first(entries, until, arena, work)
     }
 
     /// Notes the tick before which nothing in a chunk is due, or that all in it is stale.
@@ -475,8 +496,7 @@ impl Many {
 }
 
 impl Seen {
-    const NOTHING: Self =
-        Self { len: 0, last: Entry { index: 0, stamp: 0, deadline: 0 }, passed: Passed::NONE };
+    const NOTHING: Self = Self { len: 0, last: NOTHING, firsts: Firsts::NOTHING };
 
     /// Returns whether what was seen is the first part of these entries.
     fn is_there(&self, entries: &[Entry]) -> bool {
@@ -486,17 +506,22 @@ impl Seen {
     }
 }
 
-impl Passed {
-    const NONE: Self = Self([u64::MAX; CHUNK / BLOCK]);
+impl Firsts {
+    const NOTHING: Self = Self { each: [NOTHING; CHUNK / BLOCK], at: 0 };
 
     /// Looks at the entries from place `from` on.
-    fn add(&mut self, entries: &[Entry], from: usize, work: &mut usize) {
-        let new = entries.len() - from;
-        steps::count(new);
-        *work = work.saturating_sub(new);
-        for (at, entry) in entries.iter().enumerate().skip(from) {
-            let tick = &mut self.0[at / BLOCK];
-            *tick = (entry.deadline - 1).min(*tick);
+    fn add(&mut self, entries: &[Entry], mut from: usize, work: &mut usize) {
+        *work = work.saturating_sub(entries.len() - from);
+        while from < entries.len() {
+            let (at, to) = (from / BLOCK, entries.len().min((from / BLOCK + 1) * BLOCK));
+            let Some((_, new)) = earliest(&entries[from..to]) else { return };
+            if new.comes_before(self.each[at]) {
+                self.each[at] = new;
+                if new.comes_before(self.each[self.at]) {
+                    self.at = at;
+                }
+            }
+            from = to;
         }
     }
 
@@ -509,21 +534,38 @@ impl Passed {
         arena: &Arena<T>,
         work: &mut usize,
     ) -> Result<Entry, Option<u64>> {
-        while let Some(at) = (0..self.0.len()).min_by_key(|&at| self.0[at]) {
-            let Some(tick) = self.0[at].checked_add(1) else { break };
+        loop {
+            let first = self.each[self.at];
+            let tick = first.deadline;
+            if first.index == NOTHING.index {
+                return Err(None);
+            }
             if until < tick {
                 return Err(Some(tick));
             }
-            let block = entries.chunks(BLOCK).nth(at).unwrap_or_default();
-            steps::count(block.len());
-            *work = work.saturating_sub(block.len());
-            let is_live = |entry: &&Entry| entry.deadline == tick && !arena.is_stale(**entry);
-            if let Some(&live) = block.iter().find(is_live) {
-                return Ok(live);
+            // While the processor waits for the slot, it reads the block too, which is looked at as
+            // soon as this timeout is gone.
+            let block = entries.chunks(BLOCK).nth(self.at).unwrap_or_default();
+            if !arena.is_stale(first) {
+                let lines = block.iter().step_by(64 / size_of::<Entry>());
+                core::hint::black_box(lines.fold(0, |sum, entry| sum ^ entry.index));
+                return Ok(first);
             }
-            self.0[at] = before(block.iter().filter(|entry| tick < entry.deadline));
+            *work = work.saturating_sub(block.len());
+            self.each[self.at] = after(tick, block, arena).unwrap_or(NOTHING);
+            self.at = first_by(&self.each, |first| first.deadline).unwrap_or(0);
+            if self.each[self.at].deadline == u64::MAX {
+                let is_there = |first: &Entry| first.index != NOTHING.index;
+                self.at = self.each.iter().position(is_there).unwrap_or(0);
+            }
         }
-        Err(None)
+    }
+}
+
+impl Entry {
+    /// Returns whether it comes before an entry that was put in earlier, or that is none.
+    fn comes_before(self, other: Self) -> bool {
+        self.deadline < other.deadline || other.index == NOTHING.index
     }
 }
 
@@ -532,16 +574,29 @@ pub(super) fn moves(at: usize, chunks: usize) -> usize {
     at.min(chunks - at) / MOVED
 }
 
-/// Returns the last tick before all of these entries are due, and the last of all if there is none.
-/// No entry of a bucket is due at tick 0.
-fn before<'a>(entries: impl Iterator<Item = &'a Entry>) -> u64 {
-    entries.map(|entry| entry.deadline - 1).min().unwrap_or(u64::MAX)
+/// Returns the place of the first of the entries with the earliest deadline, and that entry.
+fn earliest(entries: &[Entry]) -> Option<(usize, Entry)> {
+    let at = first_by(entries, |entry| entry.deadline)?;
+    Some((at, entries[at]))
 }
 
-/// Returns the first of the entries with the earliest deadline.
-fn earliest(entries: &[Entry]) -> Option<Entry> {
+/// Returns the first of the entries that are due at `tick` or later, but for stale ones at `tick`.
+fn after<T>(tick: u64, entries: &[Entry], arena: &Arena<T>) -> Option<Entry> {
+    // Those that are due before come last.
+    let distance = |entry: &Entry| match entry.deadline.wrapping_sub(tick) {
+        0 if arena.is_stale(*entry) => u64::MAX,
+        distance => distance,
+    };
+    let next = entries[first_by(entries, distance)?];
+    (tick < next.deadline || distance(&next) == 0).then_some(next)
+}
+
+/// Returns the place of the first of the entries with the smallest key.
+#[inline]
+fn first_by(entries: &[Entry], key: impl Fn(&Entry) -> u64) -> Option<usize> {
     steps::count(entries.len());
-    entries.iter().min_by_key(|entry| entry.deadline).copied()
+    let keys = entries.iter().map(key).enumerate();
+    keys.min_by_key(|&(_, key)| key).map(|(at, _)| at)
 }
 
 /// Drops the entries of a chunk that `keep` rejects, and the room that is far too much then.
@@ -555,11 +610,20 @@ fn retain(chunk: &mut Chunk, mut keep: impl FnMut(Entry) -> bool) {
         kept += usize::from(keep(entry));
     }
     chunk.truncate(kept);
-    // The caller drops an empty chunk.
-    if 0 < kept && 4 * kept < chunk.capacity() {
-        chunk.grow(2 * kept);
+    give_back(chunk);
+}
+
+/// Gives back the room of a chunk that is far too much, unless the chunk is empty: then the caller
+/// drops it.
+fn give_back(chunk: &mut Chunk) {
+    let entries = chunk.len();
+    if 0 < entries && 4 * entries < chunk.capacity() {
+        chunk.grow(2 * entries);
     }
 }
+
+/// Stands for an entry where there is none. No timeout has its place.
+const NOTHING: Entry = Entry { index: u32::MAX, stamp: 0, deadline: u64::MAX };
 
 /// The entries of one chunk, which are the most that are copied when a bucket grows.
 pub(super) const CHUNK: usize = 512;
@@ -570,8 +634,8 @@ const BLOCK: usize = 32;
 /// Chunks that move up in the list of a bucket for a unit of work.
 const MOVED: usize = 16;
 
-/// Entries of a last chunk that a look goes through as a whole.
-const FEW: usize = 2 * BLOCK;
+/// Entries of an only chunk that a look goes through as a whole.
+const FEW: usize = 64;
 
 /// Looks for each chunk that `earliest` notes before it notes all anew: some are of chunks that are
 /// gone.
@@ -719,6 +783,23 @@ mod tests {
     }
 
     #[test]
+    fn what_a_look_drops_gives_its_memory_back() {
+        let (mut arena, mut bucket) = (Arena::new(), Bucket::default());
+        let mut put = |deadline| {
+            let (key, entry) = arena.insert(deadline, || ());
+            bucket.push(entry);
+            key
+        };
+        let keys: Vec<_> = (1..=64).map(&mut put).collect();
+        let full = bucket.memory();
+        keys[..61].iter().for_each(|&key| assert!(arena.remove(key, drop).is_some()));
+        let mut stale = 61;
+        let found = bucket.earliest(1, u64::MAX, &arena, &mut stale, &mut { usize::MAX });
+        assert_eq!((found.map(|(tick, _)| tick), stale), (Some(62), 0));
+        assert!(bucket.memory() <= full / 8, "{} of {full}", bucket.memory());
+    }
+
+    #[test]
     fn shrunk_it_is_as_few_chunks_as_can_be() {
         let mut bucket = bucket(8 * CHUNK);
         retain(&mut bucket, |index| index % 4 == 0);
@@ -768,7 +849,7 @@ mod tests {
             let mut steps = 0;
             let entry = loop {
                 let mut work = if turn % 7 == 0 { 1 } else { usize::MAX };
-                match bucket.earliest(noted, &arena, &mut stale, &mut work) {
+                match bucket.earliest(noted, noted, &arena, &mut stale, &mut work) {
                     Some((tick, None)) if tick < u64::MAX => {
                         assert!(noted < tick, "it gets on");
                         noted = tick;
@@ -817,7 +898,7 @@ mod tests {
             bucket.push(arena.insert(9, || ()).1);
         }
         let earliest = |bucket: &mut Bucket, arena: &Arena<()>| {
-            let found = bucket.earliest(9, arena, &mut 0, &mut { usize::MAX });
+            let found = bucket.earliest(0, 9, arena, &mut 0, &mut { usize::MAX });
             found.map(|(tick, _)| tick)
         };
         let (key, newest) = arena.insert(9, || ());
@@ -827,6 +908,33 @@ mod tests {
         arena.remove(key, drop);
         bucket.push(arena.insert(5, || ()).1);
         assert_eq!(earliest(&mut bucket, &arena), Some(5));
+    }
+
+    #[test]
+    fn at_the_last_tick_they_come_one_after_the_other() {
+        let mut arena = Arena::new();
+        let mut bucket = Bucket::default();
+        let mut keys = Vec::new();
+        for _ in 0..2 * CHUNK + 3 {
+            let (key, entry) = arena.insert(u64::MAX, || ());
+            bucket.push(entry);
+            keys.push((entry.stamp, key));
+        }
+        let mut stale = 0;
+        let earliest = |bucket: &mut Bucket, arena: &Arena<()>, stale: &mut usize| loop {
+            match bucket.earliest(u64::MAX, u64::MAX, arena, stale, &mut 1) {
+                Some((tick, entry)) => break (tick, entry.map(|entry| entry.stamp)),
+                None => assert!(!bucket.is_empty(), "its row knows nothing of that"),
+            }
+        };
+        for (stamp, key) in keys {
+            assert_eq!(earliest(&mut bucket, &arena, &mut stale), (u64::MAX, Some(stamp)));
+            arena.remove(key, drop);
+            stale += 1;
+        }
+        assert_eq!(earliest(&mut bucket, &arena, &mut stale), (u64::MAX, None));
+        assert!(bucket.is_empty() && stale == 0);
+        bucket.check(&arena);
     }
 
     /// Chunks come and go for ever behind one that comes first, and each is looked at.
@@ -840,7 +948,7 @@ mod tests {
             while bucket.chunks() < 3 {
                 bucket.push(arena.insert(7, || ()).1);
             }
-            let found = bucket.earliest(1, &arena, &mut 0, &mut { usize::MAX });
+            let found = bucket.earliest(0, 1, &arena, &mut 0, &mut { usize::MAX });
             assert_eq!(found.map(|(tick, _)| tick), Some(1));
             bucket.retain_chunk(1, |_| false);
         }

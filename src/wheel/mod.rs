@@ -4,6 +4,7 @@ mod arena;
 mod bucket;
 mod check;
 mod digit;
+mod earliest;
 mod geometry;
 mod growing;
 mod hashed;
@@ -635,17 +636,24 @@ impl<T> Wheel<T> {
                 continue;
             }
             let Self { table, arena, sweep, geometry, wake, .. } = self;
-            // Nothing in the bucket of a hashed wheel is due before `until`, nor anywhere else: a
-            // look at what comes later there may be in vain.
-            let (number, until) = match geometry {
-                Geometry::Hierarchical(_) => (table.first()?.0, u64::MAX),
+            // Nothing is due before `noted`. A look at what is due after `until` may be in vain,
+            // because it may come first in another bucket of a hashed wheel.
+            let (number, noted, until) = match geometry {
+                Geometry::Hierarchical(_) => {
+                    let (number, tick) = table.first()?;
+                    (number, tick, u64::MAX)
+                }
                 Geometry::Hashed(level) => {
-                    let there = table.pass(level.bucket(*wake), *wake);
-                    there.filter(|(_, tick)| tick == wake).or_else(|| table.soonest())?
+                    let there = level.bucket(*wake);
+                    let (number, tick) = match table.noted(there) {
+                        Some(tick) if tick == *wake => (there, tick),
+                        _ => table.soonest()?,
+                    };
+                    (number, tick, tick)
                 }
             };
             let bucket = table.bucket_mut(number);
-            let (tick, first) = bucket.earliest(until, arena, &mut sweep.stale, work)?;
+            let (tick, first) = bucket.earliest(noted, until, arena, &mut sweep.stale, work)?;
             table.close(number, tick);
             *work = work.saturating_sub(1 + table.repairs().wrapping_sub(repairs));
             if first.is_some() {

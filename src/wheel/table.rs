@@ -2,6 +2,7 @@
 
 use super::arena::{Arena, Entry};
 use super::bucket::Bucket;
+use super::earliest::{Earliest, PLACES, first};
 use crate::steps;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -57,7 +58,7 @@ struct Node {
     occupied: u64,
     /// For each child, a tick that is not after any deadline below it; the last tick if there is
     /// no child.
-    earliest: [u64; FANOUT],
+    earliest: Earliest,
     children: Children,
 }
 
@@ -102,7 +103,7 @@ impl Table {
         loop {
             let digit = digit(number, tier);
             node.occupied |= 1 << digit;
-            node.earliest[digit] = deadline.min(node.earliest[digit]);
+            node.earliest.lower(digit, deadline);
             tier -= 1;
             match &mut node.children {
                 Children::Nodes(nodes) => {
@@ -151,6 +152,13 @@ impl Table {
     pub(super) fn bucket(&self, number: u32) -> &Bucket {
         let Some(row) = self.row(number) else { unreachable!("bucket {number} has a row") };
         &row.buckets[number as usize % ROW]
+    }
+
+    /// Returns the tick that is noted for bucket `number`, if the bucket is occupied.
+    pub(super) fn noted(&self, number: u32) -> Option<u64> {
+        let at = number as usize % ROW;
+        let row = self.row(number).filter(|row| row.occupied >> at & 1 == 1)?;
+        Some(row.earliest[at])
     }
 
     /// Takes out the whole of bucket `number`, which must be occupied.
@@ -265,13 +273,17 @@ impl Table {
         self.put_right();
         let mut node = self.root.as_deref().filter(|root| root.occupied != 0)?;
         let row = loop {
-            let (soonest, _) = earliest_of(node.occupied, &node.earliest);
+            let (soonest, _) = among(node.occupied, node.earliest.first());
             match &node.children {
                 Children::Nodes(nodes) => node = nodes[soonest].as_deref()?,
                 Children::Rows(rows) => break rows[soonest].as_deref()?,
             }
         };
-        let (at, tick) = earliest_of(row.occupied.into(), &row.earliest);
+        // While the processor waits for the ticks, it reads the buckets too, two to a cache line:
+        // one of them is looked at next.
+        let buckets = row.buckets.iter().step_by(2);
+        core::hint::black_box(buckets.filter(|bucket| bucket.has_many()).count());
+        let (at, tick) = among(row.occupied.into(), first(&row.earliest));
         Some((row.base + at as u32, tick))
     }
 
@@ -349,7 +361,7 @@ impl Spare {
                     true => Children::Rows([const { None }; FANOUT]),
                     false => Children::Nodes([const { None }; FANOUT]),
                 };
-                Box::new(Node { occupied: 0, earliest: [u64::MAX; FANOUT], children })
+                Box::new(Node { occupied: 0, earliest: Earliest::NONE, children })
             }
         }
     }
@@ -361,13 +373,13 @@ impl Node {
     fn put_right(&mut self, tier: u32, closed: u32) {
         let digit = digit(closed, tier);
         let earliest = match &mut self.children {
-            Children::Rows(rows) => rows[digit].as_ref().map(|row| &row.earliest[..]),
+            Children::Rows(rows) => rows[digit].as_ref().map(|row| first(&row.earliest).1),
             Children::Nodes(nodes) => nodes[digit].as_mut().map(|node| {
                 node.put_right(tier - 1, closed);
-                &node.earliest[..]
+                node.earliest.tick()
             }),
         };
-        self.earliest[digit] = earliest.map_or(u64::MAX, |ticks| earliest_of(1, ticks).1);
+        self.earliest.set(digit, earliest.unwrap_or(u64::MAX));
     }
 
     /// Takes the empty row that covers `number` out of the tree, and the nodes below this one that
@@ -390,7 +402,7 @@ impl Node {
             }
         }
         self.occupied &= !(1 << digit);
-        self.earliest[digit] = u64::MAX;
+        self.earliest.set(digit, u64::MAX);
     }
 
     /// Returns the occupied bucket of the highest number below this node, which is on `tier`, that
@@ -435,7 +447,8 @@ impl Node {
         closed: Option<u32>,
         check: &dyn Fn(&Row) -> u64,
     ) -> u64 {
-        for (digit, &noted) in self.earliest.iter().enumerate() {
+        self.earliest.check();
+        for (digit, noted) in self.earliest.iter().enumerate() {
             let prefix = prefix << NODE_BITS | digit as u32;
             let below = match &self.children {
                 Children::Rows(rows) => rows[digit].as_ref().map(|row| {
@@ -456,7 +469,7 @@ impl Node {
             let is_closed = closed.is_some_and(is_on_the_way) && is_known;
             assert!(is_closed || noted == below, "only what was closed last is to be put right");
         }
-        self.earliest.into_iter().fold(u64::MAX, u64::min)
+        self.earliest.tick()
     }
 }
 
@@ -480,24 +493,12 @@ fn row_below_mut(
     }
 }
 
-/// Returns the position and value of the smallest tick. `members` must be nonzero; absent ticks
-/// must be `u64::MAX`.
+/// Returns the place with the earliest tick, and that tick. The last tick may be that of a place
+/// without a member.
 #[inline]
-fn earliest_of(members: u64, ticks: &[u64]) -> (usize, u64) {
-    steps::count(1);
-    // The lanes are independent, so that no comparison waits for the one before.
-    let mut lanes = [u64::MAX; 8];
-    for ticks in ticks.chunks_exact(lanes.len()) {
-        for (lane, &tick) in lanes.iter_mut().zip(ticks) {
-            *lane = tick.min(*lane);
-        }
-    }
-    let earliest = lanes.into_iter().fold(u64::MAX, u64::min);
-    let at = match earliest {
-        u64::MAX => None,
-        _ => ticks.iter().position(|&tick| tick == earliest),
-    };
-    (at.unwrap_or_else(|| members.trailing_zeros() as usize), earliest)
+fn among(members: u64, (first, tick): (usize, u64)) -> (usize, u64) {
+    let at = if tick < u64::MAX { first } else { members.trailing_zeros() as usize };
+    (at, tick)
 }
 
 /// Returns which of the children of a node on `tier` leads to a bucket.
@@ -511,15 +512,15 @@ const ROW_BITS: u32 = 4;
 /// Buckets in a row.
 pub(super) const ROW: usize = 1 << ROW_BITS;
 /// The bits of a bucket's number that one tier of nodes takes.
-const NODE_BITS: u32 = 6;
+const NODE_BITS: u32 = FANOUT.ilog2();
 /// Children of a node.
-const FANOUT: usize = 1 << NODE_BITS;
+const FANOUT: usize = PLACES;
 /// Rows, and nodes, that are kept to be used again.
 const MOST_SPARE: usize = 16;
 
 #[cfg(test)]
 mod tests {
-    use super::{Arena, Children, Entry, Node, ROW, Row, Table, earliest_of};
+    use super::{Arena, Children, Entry, Node, ROW, Row, Table};
     use alloc::collections::BTreeMap;
     use alloc::vec::Vec;
     use quickcheck::quickcheck;
@@ -601,7 +602,7 @@ mod tests {
 
     /// Returns how many ticks of what was closed a node and those below it note.
     fn early(node: &Node) -> u32 {
-        let own = node.earliest.iter().filter(|&&tick| tick < 1007).count() as u32;
+        let own = node.earliest.iter().filter(|&tick| tick < 1007).count() as u32;
         match &node.children {
             Children::Nodes(nodes) => {
                 own + nodes.iter().flatten().map(|node| early(node)).sum::<u32>()
@@ -665,16 +666,5 @@ mod tests {
         assert_eq!(table.pass(0, u64::MAX), None);
         put(&mut table, &mut Model::new(), 5, u64::MAX);
         assert_eq!(table.pass(5, u64::MAX), Some((5, u64::MAX)));
-    }
-
-    #[test]
-    fn the_earliest_of_many_is_found_wherever_it_is() {
-        for at in 0..64 {
-            let mut ticks = [u64::MAX; 64];
-            assert_eq!(earliest_of(1 << at, &ticks), (at, u64::MAX));
-            ticks[at] = 9;
-            ticks[63 - at] = ticks[63 - at].min(10);
-            assert_eq!(earliest_of(1 << at | 1 << (63 - at), &ticks), (at, 9));
-        }
     }
 }
