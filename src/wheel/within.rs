@@ -150,9 +150,9 @@ impl Choices {
     }
 }
 
-/// Returns the place of a coarsest tick. Those that follow each other have different places.
+/// Returns the place of a coarsest tick. Ranges of one delay and one length need one at a time.
 fn place(coarsest: u64) -> usize {
-    (coarsest.wrapping_mul(ODD) >> 60) as usize % CHOICES
+    (coarsest.wrapping_mul(ODD) >> (u64::BITS - CHOICES.ilog2())) as usize
 }
 
 /// Returns the tick from `earliest` to `latest` that is a multiple of the highest power of two.
@@ -163,7 +163,7 @@ fn coarsest(earliest: u64, latest: u64) -> u64 {
     latest >> digit << digit
 }
 
-/// The choices that a wheel remembers. Ranges that a pending timeout is in have few coarsest ticks.
+/// The choices that a wheel remembers, a power of two.
 const CHOICES: usize = 8;
 
 /// The most buckets that a choice looks at: that of the last tick of the range, and the occupied

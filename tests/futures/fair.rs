@@ -5,7 +5,7 @@ use crate::help::{Hand, Manual, ms};
 use std::fs;
 use std::future::{pending, ready};
 use std::path::{Path, PathBuf};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::task::{Context, Poll};
 use tickwheel::{
     DelayMap, DelayQueue, ExpiringMap, Interval, ManualClock, Mode, Timer, delay_channel,
@@ -63,7 +63,7 @@ fn sleeps_and_intervals_give_way(mode: Mode) {
     #[cfg(feature = "stream")]
     assert_gives_way("Stream for Interval", |context| {
         each(&mut interval);
-        futures::Stream::poll_next(Pin::new(&mut interval), context).is_ready()
+        futures::Stream::poll_next(pin!(&mut interval), context).is_ready()
     });
     #[cfg(feature = "hyper")]
     {
@@ -111,7 +111,7 @@ macro_rules! assert_source_gives_way {
         #[cfg(feature = "stream")]
         assert_gives_way(concat!("Stream for ", $what), |context| {
             refill(&mut source);
-            futures::Stream::poll_next(Pin::new(&mut source), context).is_ready()
+            futures::Stream::poll_next(pin!(&mut source), context).is_ready()
         });
     };
 }
