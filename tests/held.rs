@@ -345,6 +345,11 @@ impl Subject for OfTimer {
                     sleep.reset_at(at + delay);
                     timer.interval(delay).reset_at(at);
                 }
+                "sleeps" | "downgrade" | "upgrade" => {
+                    let sleeps = timer.sleeps().downgrade();
+                    let sleeps = sleeps.upgrade().expect("it is not stopped");
+                    assert!(polled(sleeps.sleep_until(at)).is_pending());
+                }
                 "timeout" => _ = polled(timer.timeout(delay, pending::<()>())),
                 "timeout_at" => _ = polled(timer.timeout_at(at, pending::<()>())),
                 "interval" | "tick" => _ = polled(timer.interval(delay).tick()),
