@@ -304,6 +304,7 @@ impl Bucket {
                 }
             }
         }
+        let mut met_stale = false;
         while let Some((at, first)) = earliest(&self.last) {
             let is_paid = 0 < *work;
             *work = work.saturating_sub(self.last.len());
@@ -316,9 +317,17 @@ impl Bucket {
             if !is_paid {
                 return None;
             }
-            self.last.remove(at);
-            *stale -= 1;
-            give_back(&mut self.last);
+            // Mostly the next one is live. If it is not, many may be stale, so all go that are.
+            let entries = self.last.len();
+            match met_stale {
+                false => {
+                    self.last.remove(at);
+                    give_back(&mut self.last);
+                }
+                true => retain(&mut self.last, |entry| !arena.is_stale(entry)),
+            }
+            *stale -= entries - self.last.len();
+            met_stale = true;
         }
         *self = Self::default();
         Some((u64::MAX, None))
@@ -534,6 +543,8 @@ impl Firsts {
         arena: &Arena<T>,
         work: &mut usize,
     ) -> Result<Entry, Option<u64>> {
+        // The blocks that had a stale entry first.
+        let mut met = 0_u16;
         loop {
             let first = self.each[self.at];
             let tick = first.deadline;
@@ -552,7 +563,13 @@ impl Firsts {
                 return Ok(first);
             }
             *work = work.saturating_sub(block.len());
-            self.each[self.at] = after(tick, block, arena).unwrap_or(NOTHING);
+            // Mostly the next one is live. If it is not, many may be stale, so all slots are read.
+            let next = match met >> self.at & 1 {
+                0 => after(tick, block, arena),
+                _ => first_live(block, arena),
+            };
+            met |= 1 << self.at;
+            self.each[self.at] = next.unwrap_or(NOTHING);
             self.at = first_by(&self.each, |first| first.deadline).unwrap_or(0);
             if self.each[self.at].deadline == u64::MAX {
                 let is_there = |first: &Entry| first.index != NOTHING.index;
@@ -589,6 +606,13 @@ fn after<T>(tick: u64, entries: &[Entry], arena: &Arena<T>) -> Option<Entry> {
     };
     let next = entries[first_by(entries, distance)?];
     (tick < next.deadline || distance(&next) == 0).then_some(next)
+}
+
+/// Returns the first of the live entries with the earliest deadline.
+fn first_live<T>(entries: &[Entry], arena: &Arena<T>) -> Option<Entry> {
+    steps::count(entries.len());
+    let live = entries.iter().filter(|&&entry| !arena.is_stale(entry));
+    live.min_by_key(|entry| entry.deadline).copied()
 }
 
 /// Returns the place of the first of the entries with the smallest key.

@@ -613,6 +613,7 @@ impl<T> Wheel<T> {
 
     /// Looks for the entry of the timeout that comes out first, until `work` ends.
     fn find_first(&mut self, work: &mut usize) -> Option<Entry> {
+        let mut looks = 0;
         while 0 < *work {
             let repairs = self.table.repairs();
             if let Some(visit) = self.visit {
@@ -636,8 +637,8 @@ impl<T> Wheel<T> {
                 continue;
             }
             let Self { table, arena, sweep, geometry, wake, .. } = self;
-            // Nothing is due before `noted`. A look at what is due after `until` may be in vain,
-            // because it may come first in another bucket of a hashed wheel.
+            // A look at what is due after `until` may be in vain, because what another bucket of a
+            // hashed wheel has may come before it. But if much is stale, it saves most looks.
             let (number, noted, until) = match geometry {
                 Geometry::Hierarchical(_) => {
                     let (number, tick) = table.first()?;
@@ -649,14 +650,16 @@ impl<T> Wheel<T> {
                         Some(tick) if tick == *wake => (there, tick),
                         _ => table.soonest()?,
                     };
-                    (number, tick, tick)
+                    (number, tick, if looks < FEW_LOOKS { tick } else { u64::MAX })
                 }
             };
+            looks += 1;
             let bucket = table.bucket_mut(number);
             let (tick, first) = bucket.earliest(noted, until, arena, &mut sweep.stale, work)?;
             table.close(number, tick);
             *work = work.saturating_sub(1 + table.repairs().wrapping_sub(repairs));
-            if first.is_some() {
+            // Nothing is due before `noted`.
+            if first.is_some() && (tick == noted || matches!(geometry, Geometry::Hierarchical(_))) {
                 return first;
             }
         }
@@ -1006,6 +1009,9 @@ impl<T> Default for Wheel<T> {
 
 /// Buckets so few that the rows which stale entries keep in the table take little memory.
 const FEW_BUCKETS: u32 = 1 << 16;
+
+/// Looks of a question after which it finds out of each bucket of a hashed wheel what is live there.
+const FEW_LOOKS: u32 = 4;
 
 /// Stamps after which a sweep looks at all entries, because stamps come round.
 const STAMPS_PER_SWEEP: u32 = 1 << 30;
