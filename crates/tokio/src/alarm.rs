@@ -14,6 +14,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use tickwheel::Driver;
 use tokio::runtime::Handle;
+#[cfg(feature = "test-util")]
+use tokio::runtime::RuntimeFlavor;
 use tokio::task::coop;
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -111,6 +113,11 @@ pub(crate) struct LooksAgain(pub(crate) std::sync::Arc<Alarm>);
 
 #[cfg(feature = "test-util")]
 impl LooksAgain {
+    /// Returns whether tokio can pause the clock, which it cannot with several threads.
+    pub(crate) fn is_pausable(&self) -> bool {
+        self.0.runtime.runtime_flavor() != RuntimeFlavor::MultiThread
+    }
+
     pub(crate) fn looks(&self) {
         if is_ending() {
             return;

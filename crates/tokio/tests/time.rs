@@ -793,6 +793,61 @@ fn a_task_that_blocks_beyond_a_deadline_finds_what_it_finds_on_tokio() {
     assert_eq!(blocked_beyond_a_deadline!(tickwheel_tokio::time), on_tokio);
 }
 
+/// What a task finds that does not let the driver have its turn. No clock of several threads can be
+/// paused: there all is as without `test-util`.
+macro_rules! before_the_turn_of_the_driver {
+    ($($time:ident)::+) => {{
+        let runtime = multi_thread(1);
+        let task = tokio::task::unconstrained(async {
+            let past = Instant::now();
+            let mut sleep = pin!($($time)::+::sleep(ms(60_000)));
+            let mut ticks = $($time)::+::interval(ms(60_000));
+            ticks.tick().await;
+            let is_waiting = poll(&mut sleep).is_pending() && poll(&mut pin!(ticks.tick())).is_pending();
+            tokio::time::sleep(ms(5)).await;
+            sleep.as_mut().reset(past);
+            ticks.reset_at(past);
+            let mut found = vec![is_waiting, poll(&mut sleep).is_ready()];
+            found.push(poll(&mut pin!(ticks.tick())).is_ready());
+            found.push((0..100).all(|_| poll(&mut sleep).is_ready()));
+            found.push((0..100).all(|_| {
+                sleep.as_mut().reset(past);
+                poll(&mut sleep).is_ready()
+            }));
+            let mut waits = pin!($($time)::+::sleep(ms(1)));
+            waits.as_mut().await;
+            found.push((0..100).all(|_| poll(&mut waits).is_ready()));
+            found
+        });
+        runtime.block_on(runtime.spawn(task)).expect("it ends")
+    }};
+}
+
+#[test]
+fn what_was_moved_into_the_past_or_has_ended_is_ready_at_each_poll_as_on_tokio() {
+    let on_tokio = [true; 6];
+    assert_eq!(before_the_turn_of_the_driver!(tokio::time), on_tokio);
+    assert_eq!(before_the_turn_of_the_driver!(tickwheel_tokio::time), on_tokio);
+}
+
+/// Blocks the only thread beyond a deadline until the sleep says that it is elapsed.
+#[test]
+fn what_says_that_it_is_elapsed_is_ready_at_the_next_poll() {
+    let runtime = multi_thread(1);
+    let task = runtime.spawn(async {
+        for _ in 0..20 {
+            let mut sleep = sleep(ms(2));
+            assert!(poll(&mut sleep).is_pending());
+            thread::sleep(ms(4));
+            while !sleep.is_elapsed() {
+                tokio::task::yield_now().await;
+            }
+            assert!(poll(&mut sleep).is_ready());
+        }
+    });
+    runtime.block_on(task).expect("it ends");
+}
+
 #[test]
 fn always_ready_it_gives_way_to_others() {
     current_thread().block_on(async {

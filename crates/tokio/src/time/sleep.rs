@@ -6,6 +6,7 @@ use crate::alarm::LooksAgain;
 use crate::runtime;
 use std::mem::replace;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 use tokio::runtime::{Handle, Id};
 use tokio::task::coop;
@@ -27,6 +28,7 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
         of_tokio: None,
         is_watched: false,
         waits: false,
+        looks: AtomicBool::new(false),
         #[cfg(feature = "test-util")]
         looks_again: LooksAgain(here.alarm),
     }
@@ -68,6 +70,9 @@ pub struct Sleep {
     /// It has waited for its deadline: the driver ends that, and not before tokio's timer has come
     /// there.
     waits: bool,
+    /// It was moved, or was told to be elapsed: the next poll reads the clock, and does not wait for
+    /// the driver if the time has come.
+    looks: AtomicBool,
     /// Dropped after `inner`, which is out of the timer then.
     #[cfg(feature = "test-util")]
     looks_again: LooksAgain,
@@ -83,7 +88,11 @@ impl Sleep {
     /// Returns whether its time has come. False, as tokio's, before it was polled or moved.
     #[must_use]
     pub fn is_elapsed(&self) -> bool {
-        self.is_watched && self.inner.is_elapsed() && !self.is_ahead()
+        let is_elapsed = self.is_watched && self.inner.is_elapsed() && !self.is_ahead();
+        if is_elapsed {
+            self.looks.store(true, Ordering::Relaxed);
+        }
+        is_elapsed
     }
 
     /// Moves the deadline, earlier or later, without waking a task that waits.
@@ -93,7 +102,7 @@ impl Sleep {
 
     pub(super) fn move_to(&mut self, deadline: Instant) {
         self.deadline = deadline;
-        (self.is_watched, self.waits) = (true, false);
+        (self.is_watched, self.waits, *self.looks.get_mut()) = (true, false, true);
         self.inner.reset_at(deadline.into_std());
         #[cfg(feature = "test-util")]
         self.looks_again.looks();
@@ -124,6 +133,15 @@ impl Sleep {
         self.is_here() && !runtime::is_reached(self.deadline)
     }
 
+    /// Returns whether a test may have paused the clock and moved it. So with more threads all is as
+    /// without the feature.
+    fn clock_may_move(&self) -> bool {
+        #[cfg(feature = "test-util")]
+        return self.looks_again.is_pausable();
+        #[cfg(not(feature = "test-util"))]
+        false
+    }
+
     /// Waits on tokio's timer, because ours has ended, or is ahead of it.
     #[cold]
     fn poll_of_tokio(&mut self, context: &mut Context<'_>) -> Poll<()> {
@@ -145,7 +163,9 @@ impl Future for Sleep {
         if self.of_tokio.is_some() {
             return self.poll_of_tokio(context);
         }
+        // The clock moved between two polls only in a test that has paused it.
         let was_watched = replace(&mut self.is_watched, true);
+        let looks = *self.looks.get_mut() || was_watched && self.clock_may_move();
         match Pin::new(&mut self.inner).poll(context) {
             // Its thread was held up before it could wait.
             Poll::Ready(Ok(())) if !self.waits && self.is_ahead() => {
@@ -154,13 +174,14 @@ impl Future for Sleep {
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(_)) => return self.poll_of_tokio(context),
             // The time has come, and tokio's timer knows, but the driver has yet to have its turn,
-            // which is soon. Only a test that moves a paused clock sees that.
-            Poll::Pending if CLOCK_MAY_MOVE && was_watched && self.is_elapsed() => {}
+            // which is soon; or it is the turn of others, after many polls that were ready.
+            Poll::Pending if looks && self.is_elapsed() => {}
             Poll::Pending => {
-                self.waits = true;
+                (self.waits, *self.looks.get_mut()) = (true, false);
                 return Poll::Pending;
             }
         }
+        *self.looks.get_mut() = true;
         // One that waits on takes nothing of the budget.
         let budget = ready!(coop::poll_proceed(context));
         self.inner.deregister();
@@ -168,5 +189,3 @@ impl Future for Sleep {
         Poll::Ready(())
     }
 }
-
-const CLOCK_MAY_MOVE: bool = cfg!(feature = "test-util");
