@@ -8,7 +8,8 @@
 //! The driver forgets what it was told before its turn, because that turn sees to it. What it is
 //! told after that it finds when it sets the sleep at the end of the turn. So no call is lost.
 
-use crate::clock::is_ending;
+use crate::clock::{is_ending, turn_at};
+use crate::runtime::reached_now;
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -43,8 +44,9 @@ impl Alarm {
     /// Takes a turn of the driver, and waits for the next one. Ready when the timer is stopped.
     pub(crate) fn poll_turn(&self, driver: &mut Driver, context: &mut Context<'_>) -> Poll<()> {
         self.lock().told = None;
+        let now = reached_now();
         // This wakes tasks, so nothing is locked.
-        let next = driver.turn();
+        let next = turn_at(now, || driver.turn());
         if driver.is_stopped() {
             return Poll::Ready(());
         }
@@ -55,7 +57,7 @@ impl Alarm {
         let next = next.map(Instant::from_std);
         match [next, state.told].into_iter().flatten().min() {
             None => state.sleep = None,
-            Some(at) if at <= Instant::now() => context.waker().wake_by_ref(),
+            Some(at) if at <= now => context.waker().wake_by_ref(),
             Some(at) => _ = state.sleeps_until(at, context),
         }
         Poll::Pending

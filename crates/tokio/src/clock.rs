@@ -1,5 +1,6 @@
 //! The present of a runtime.
 
+use std::cell::Cell;
 use std::time::Instant;
 use tickwheel::Clock;
 use tokio::runtime::Handle;
@@ -64,6 +65,35 @@ impl Clock for TokioClock {
         let _inside = self.runtime.enter();
         tokio::time::Instant::now().into_std()
     }
+}
+
+/// The clock of a runtime's own timer. In a turn of the driver it stands where tokio's timer does.
+pub(crate) struct OwnClock(pub(crate) TokioClock);
+
+impl Clock for OwnClock {
+    fn now(&self) -> Instant {
+        TURN.get().unwrap_or_else(|| self.0.now())
+    }
+}
+
+/// Takes a turn of a driver, at an instant that has passed.
+pub(crate) fn turn_at<R>(now: tokio::time::Instant, turn: impl FnOnce() -> R) -> R {
+    let _ends = EndsTurn(TURN.replace(Some(now.into_std())));
+    turn()
+}
+
+/// Tells the thread the time that it was told before.
+struct EndsTurn(Option<Instant>);
+
+impl Drop for EndsTurn {
+    fn drop(&mut self) {
+        TURN.set(self.0);
+    }
+}
+
+thread_local! {
+    /// The time, while this thread takes a turn of a driver.
+    static TURN: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 /// Returns whether this thread drops its last values, so that calls of tokio's may panic.

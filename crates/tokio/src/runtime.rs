@@ -7,6 +7,7 @@
 
 use crate::TokioClock;
 use crate::alarm::Alarm;
+use crate::clock::OwnClock;
 use std::cell::RefCell;
 use std::future::{pending, poll_fn};
 use std::pin::pin;
@@ -132,7 +133,8 @@ fn find_or_start(handle: Handle) -> Arc<Driven> {
         return driven;
     }
     let shards = handle.metrics().num_workers().saturating_mul(SHARDS_PER_WORKER).clamp(1, 256);
-    let mut builder = Timer::builder().shards(shards).clock(TokioClock::new(handle.clone()));
+    let mut builder =
+        Timer::builder().shards(shards).clock(OwnClock(TokioClock::new(handle.clone())));
     if let Some(tick) = tick_of_tokio() {
         builder = builder.ticks_from(tick);
     }
@@ -182,6 +184,25 @@ pub(crate) fn is_reached(instant: Instant) -> bool {
     let mut sleep = pin!(tokio::time::sleep_until(instant));
     sleep.as_mut().reset(instant);
     sleep.is_elapsed()
+}
+
+/// Returns the present, or the last instant that tokio's timer has come to, to a millisecond: it
+/// comes to the present when a thread waits for events, and not while that thread is held up.
+pub(crate) fn reached_now() -> Instant {
+    let now = Instant::now();
+    let before = |ticks| now.checked_sub(Duration::from_millis(ticks));
+    let is_reached = |ticks| before(ticks).is_none_or(is_reached);
+    let mut back = 1;
+    while !is_reached(back) {
+        back *= 2;
+    }
+    // Reached, and not reached.
+    let mut ahead = back / 2;
+    while ahead + 1 < back {
+        let middle = ahead + (back - ahead) / 2;
+        if is_reached(middle) { back = middle } else { ahead = middle }
+    }
+    before(back - 1).unwrap_or(now)
 }
 
 /// Returns an instant at which a tick of this runtime's own timer began.

@@ -793,6 +793,50 @@ fn a_task_that_blocks_beyond_a_deadline_finds_what_it_finds_on_tokio() {
     assert_eq!(blocked_beyond_a_deadline!(tickwheel_tokio::time), on_tokio);
 }
 
+/// Returns whether what a time limit waits for comes in time if a task blocks the thread beyond the
+/// limit, before the driver's turn, and what is ready by then leads to it in two more steps.
+macro_rules! blocked_before_the_turn_of_the_driver {
+    ($($time:ident)::+) => {
+        current_thread().block_on(async {
+            use tokio::sync::oneshot::channel;
+            loop {
+                $($time)::+::sleep(ms(1)).await;
+                let (begins, limit) = (Instant::now() + ms(20), Instant::now() + ms(60));
+                let ((first, is_first), (second, is_second)) = (channel(), channel());
+                let (last, is_last) = channel::<()>();
+                let limited = tokio::spawn($($time)::+::timeout_at(limit, is_last));
+                let blocks = tokio::spawn(async move {
+                    tokio::time::sleep_until(begins).await;
+                    let is_in_time = Instant::now() + ms(1) < limit;
+                    while Instant::now() < limit + ms(2) {
+                        thread::sleep(ms(5));
+                    }
+                    first.send(()).expect("it waits");
+                    is_in_time
+                });
+                // What the driver has to do when that begins.
+                let other = tokio::spawn($($time)::+::sleep_until(begins));
+                let step = tokio::spawn(async move { is_first.await.map(|()| second.send(())) });
+                let step_two = tokio::spawn(async move { is_second.await.map(|()| last.send(())) });
+                let came = limited.await.expect("it ends").is_ok();
+                let is_in_time = blocks.await.expect("it ends");
+                other.await.expect("it ends");
+                _ = (step.await, step_two.await);
+                // Else the machine is busy, and tokio's timer was there before.
+                if is_in_time {
+                    return came;
+                }
+            }
+        })
+    };
+}
+
+#[test]
+fn the_driver_is_not_ahead_of_the_timer_of_tokio() {
+    assert!(blocked_before_the_turn_of_the_driver!(tokio::time));
+    assert!(blocked_before_the_turn_of_the_driver!(tickwheel_tokio::time));
+}
+
 /// What a task finds that does not let the driver have its turn. No clock of several threads can be
 /// paused: there all is as without `test-util`.
 macro_rules! before_the_turn_of_the_driver {
