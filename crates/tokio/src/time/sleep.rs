@@ -70,8 +70,8 @@ pub struct Sleep {
     /// It has waited for its deadline: the driver ends that, and not before tokio's timer has come
     /// there.
     waits: bool,
-    /// It was moved, or was told to be elapsed: the next poll reads the clock, and does not wait for
-    /// the driver if the time has come.
+    /// It was moved, or said that it is elapsed, or ended: the next poll reads the clock, and does
+    /// not wait for the driver if the time has come.
     looks: AtomicBool,
     /// Dropped after `inner`, which is out of the timer then.
     #[cfg(feature = "test-util")]
