@@ -208,6 +208,30 @@ macro_rules! programs {
                 }
             }
 
+            /// Polls of a task that moves the clock itself.
+            pub(super) fn polls(mut rng: Rng) -> Log {
+                run(async {
+                    let (start, mut log) = (Instant::now(), Log::new());
+                    let mut sleeps = Vec::<Pin<Box<time::Sleep>>>::new();
+                    for _ in 0..80 {
+                        let mut micros = |most| Duration::from_micros(rng.u64(..most));
+                        let (far, near) = (micros(200_000), micros(9_000));
+                        let which = rng.usize(..=sleeps.len());
+                        let mut is_ready = None;
+                        match (rng.u8(..4), sleeps.get_mut(which)) {
+                            (0, _) => time::advance(near).await,
+                            (1, _) => time::sleep(near).await,
+                            (2, Some(sleep)) => sleep.as_mut().reset(start + far),
+                            (_, Some(sleep)) => is_ready = Some(futures::poll!(sleep).is_ready()),
+                            (_, None) => sleeps.push(Box::pin(time::sleep(far / 2))),
+                        }
+                        let elapsed = sleeps.iter().map(|sleep| sleep.is_elapsed());
+                        log.push((start.elapsed(), format!("{is_ready:?} {:?}", elapsed.collect::<Vec<_>>())));
+                    }
+                    log
+                })
+            }
+
             pub(super) fn queue(mut rng: Rng) -> Log {
                 run(async {
                     let (mut queue, mut keys) = (DelayQueue::new(), BTreeMap::new());
@@ -301,6 +325,11 @@ fn sleeps_timeouts_and_intervals_end_when_they_end_on_tokio() {
 #[test]
 fn what_a_task_waits_for_comes_in_the_order_of_tokio() {
     same(ours::loops, theirs::loops);
+}
+
+#[test]
+fn a_poll_finds_what_it_finds_on_tokio_when_its_task_moves_the_clock() {
+    same(ours::polls, theirs::polls);
 }
 
 #[test]

@@ -4,7 +4,6 @@ use super::{Duration, Instant, at_most_30_years};
 #[cfg(feature = "test-util")]
 use crate::alarm::LooksAgain;
 use crate::runtime;
-use std::mem::replace;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker, ready};
@@ -163,9 +162,9 @@ impl Future for Sleep {
         if self.of_tokio.is_some() {
             return self.poll_of_tokio(context);
         }
-        // The clock moved between two polls only in a test that has paused it.
-        let was_watched = replace(&mut self.is_watched, true);
-        let looks = *self.looks.get_mut() || was_watched && self.clock_may_move();
+        self.is_watched = true;
+        // The clock moved with no turn of the driver only in a test that has paused it.
+        let looks = *self.looks.get_mut() || self.clock_may_move();
         match Pin::new(&mut self.inner).poll(context) {
             // Its thread was held up before it could wait.
             Poll::Ready(Ok(())) if !self.waits && self.is_ahead() => {
