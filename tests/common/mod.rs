@@ -49,13 +49,11 @@ pub(crate) fn under_ci<T>(few: T, many: T) -> T {
     if long(false, true) || std::env::var_os("CI").is_some() { many } else { few }
 }
 
-/// Whether situations run in `mode`. The modes between the extremes and the usual sizes do only if
-/// tests are long, or under CI.
+/// Whether situations run in `mode`. All but those of the usual sizes do only if tests are long, or
+/// under CI.
 #[allow(dead_code, reason = "not every test file stamps situations")]
 pub(crate) fn is_run(mode: &str) -> bool {
-    const IF_LONG: [&str; 5] =
-        ["hierarchical:256", "hierarchical:4096", "hashed:8", "hashed:4096", "hashed:1048576"];
-    under_ci(false, true) || !IF_LONG.contains(&mode)
+    under_ci(false, true) || ["hierarchical:64", "hashed:512"].contains(&mode)
 }
 
 /// Returns the number in the environment variable `name`.
