@@ -28,7 +28,7 @@ fn the_names_of_what_was_acked_are_swept_away_and_those_of_what_is_pending_stay(
             .map(|row| Settlement { held: Held::new(row, lease), retry_at: None })
             .collect();
         store.commit(&acks, &[]).unwrap();
-        if round % 4 == 3 {
+        if (round + 1) % if is_whole { 4 } else { 8 } == 0 {
             let report = store.check(false, |_, _| {}).unwrap();
             assert!(report.is_whole(), "{report:?}");
             assert_eq!(report.timeouts, store.count().unwrap());

@@ -21,6 +21,11 @@ fn long<T>(few: T, many: T) -> T {
     if std::env::var_os("TICKWHEEL_LONG").is_some() { many } else { few }
 }
 
+/// `few`, or `many` under CI or if tests are long.
+fn under_ci<T>(few: T, many: T) -> T {
+    if long(false, true) || std::env::var_os("CI").is_some() { many } else { few }
+}
+
 #[test]
 fn many_workers_lose_nothing_and_make_nothing_early_and_no_two_own_a_partition() {
     let number = |variable: &str, default: u64| {
