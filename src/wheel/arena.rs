@@ -443,6 +443,11 @@ impl<T> Arena<T> {
         self.slots.len()
     }
 
+    /// Returns for how many timeouts there is room without allocating.
+    pub(super) fn room(&self) -> usize {
+        self.slots.room()
+    }
+
     /// Frees a piece of an arena that is no longer needed, and returns whether there is more.
     #[cfg(feature = "std")]
     pub(super) fn free_some(&mut self) -> bool {

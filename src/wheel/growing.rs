@@ -146,6 +146,11 @@ impl<E: Default> Growing<E> {
         self.limit = limit(self.first.capacity());
     }
 
+    /// Returns the number of elements that the larger of the arrays can hold.
+    pub(crate) fn room(&self) -> usize {
+        self.first.capacity().max(self.next.capacity())
+    }
+
     /// Returns the bytes that are allocated.
     pub(crate) fn memory(&self) -> usize {
         (self.first.capacity() + self.next.capacity()) * size_of::<E>()

@@ -29,7 +29,7 @@ use alloc::vec::Vec;
 use arena::{Arena, Entry};
 use bucket::CHUNK;
 use geometry::Geometry;
-use ready::Ready;
+use ready::{MOST_ALONE, Ready};
 use sweep::{Place, Sweep};
 use table::Table;
 use visit::Visit;
@@ -210,7 +210,7 @@ impl<T> Wheel<T> {
     #[inline]
     pub(crate) fn schedule_made(&mut self, deadline: u64, value: impl FnOnce() -> T) -> Key {
         if self.is_empty() {
-            (self.cursor, self.wake) = (self.now, u64::MAX);
+            self.begin();
         }
         let (key, entry) = self.arena.insert(deadline.max(self.now), value);
         self.wake_for(entry);
@@ -412,6 +412,9 @@ impl<T> Wheel<T> {
         if let Some(visit) = self.visit {
             return Some(self.visit_step(visit));
         }
+        if let Some(gathered) = self.ready.sort_gathered() {
+            return Some(gathered);
+        }
         if !self.ready.runs.is_empty() {
             self.ready.refill();
             return Some(CHUNK);
@@ -436,8 +439,11 @@ impl<T> Wheel<T> {
     /// So a caller that cancels what it scheduled last leaves no entries to sweep.
     fn take_back(&mut self, index: u32, stamp: u32) -> bool {
         let deadline = self.arena.deadline_at(index);
-        self.cursor < deadline
-            && self.table.take_back(self.geometry.bucket(deadline, self.cursor), index, stamp)
+        if self.cursor < deadline {
+            let number = self.geometry.bucket(deadline, self.cursor);
+            return self.table.take_back(number, index, stamp);
+        }
+        self.ready.take_back(index, stamp)
     }
 
     /// Takes out the entry of a timeout that is about to move, if it is alone in its bucket, so
@@ -452,6 +458,16 @@ impl<T> Wheel<T> {
         let number = self.geometry.bucket(deadline, self.cursor);
         if self.table.take_alone(number, key.index(), stamp) {
             self.sweep.stale = self.sweep.stale.wrapping_sub(1);
+        }
+    }
+
+    /// Begins anew, because there are no timeouts. Few are held in one array, and not in buckets.
+    #[inline(never)]
+    fn begin(&mut self) {
+        (self.cursor, self.wake) = (self.now, u64::MAX);
+        if self.now < u64::MAX && self.arena.room() <= MOST_ALONE {
+            self.cursor = u64::MAX;
+            self.ready.gather();
         }
     }
 
@@ -481,17 +497,40 @@ impl<T> Wheel<T> {
     /// Puts an entry among what is ready, because its deadline is not after the cursor.
     #[inline(never)]
     fn place_ready(&mut self, entry: Entry) {
-        if self.ready.insert(entry, self.cursor, self.now) {
-            if let Some(Place::Sorted(entries)) = &mut self.sweep.place {
-                // One that the sweep has yet to look at may have moved.
-                *entries = entries.saturating_add(1);
+        let is_alone = self.now < self.cursor && self.cursor == u64::MAX;
+        let is_in = match is_alone {
+            true => self.ready.insert_alone(entry),
+            false => self.ready.insert(entry, self.cursor, self.now),
+        };
+        if !is_in {
+            return self.place_without_room(entry);
+        }
+        if let Some(Place::Sorted(entries)) = &mut self.sweep.place {
+            // One that the sweep has yet to look at may have moved.
+            *entries = entries.saturating_add(1);
+        }
+    }
+
+    /// Makes room among what is ready for an entry, or puts all that is ready back into buckets.
+    #[cold]
+    fn place_without_room(&mut self, entry: Entry) {
+        let Self { ready, arena, sweep, .. } = self;
+        if self.cursor == u64::MAX && ready.is_full() {
+            // All entries are in this array.
+            let stale = &mut sweep.stale;
+            let has_room = ready.make_room(*stale, |entry| {
+                let is_stale = arena.is_stale(entry);
+                *stale -= usize::from(is_stale);
+                !is_stale
+            });
+            if has_room || ready.grow() {
+                return self.place_ready(entry);
             }
-            return;
         }
         // Too many entries are ready that are not due, so all of them go back into buckets. The
         // cursor is after `now` only while the bucket that `now` falls in was sorted as a whole, so
         // every other bucket holds the same deadlines for either.
-        debug_assert!(self.now < self.cursor && self.visit.is_none(), "it was sorted ahead");
+        debug_assert!(self.visit.is_none(), "it was sorted ahead");
         self.cursor = self.now;
         for entry in core::mem::take(&mut self.ready).iter() {
             steps::count(1);
@@ -629,6 +668,10 @@ impl<T> Wheel<T> {
                 self.ready.pop();
                 self.sweep.stale -= 1;
                 *work -= 1;
+                continue;
+            }
+            if let Some(gathered) = self.ready.sort_gathered() {
+                *work = work.saturating_sub(gathered);
                 continue;
             }
             if !self.ready.runs.is_empty() {
@@ -932,6 +975,7 @@ impl<T> Wheel<T> {
     pub(crate) fn take_memory(&mut self) -> Memory<T> {
         let arena = self.arena.renew();
         let table = core::mem::replace(&mut self.table, Table::new(self.geometry.buckets()));
+        self.ready = Ready::default();
         Memory { arena: arena.unwrap_or(Arena::new()), table }
     }
 
@@ -941,6 +985,7 @@ impl<T> Wheel<T> {
     pub(crate) fn end(&mut self) -> Memory<T> {
         let arena = core::mem::replace(&mut self.arena, Arena::new());
         let table = core::mem::replace(&mut self.table, Table::new(self.geometry.buckets()));
+        self.ready = Ready::default();
         Memory { arena, table }
     }
 
@@ -1019,7 +1064,7 @@ const STAMPS_PER_SWEEP: u32 = 1 << 30;
 #[cfg(test)]
 mod tests {
     use super::sweep::FEW_STALE;
-    use super::{Entry, STAMPS_PER_SWEEP, Wheel};
+    use super::{Entry, MOST_ALONE, STAMPS_PER_SWEEP, Wheel};
     use crate::mode::Mode;
     use alloc::collections::BTreeSet;
     use alloc::vec::Vec;
@@ -1114,7 +1159,7 @@ mod tests {
     fn now_and_then_all_entries_are_looked_at() {
         for mode in modes() {
             for turn in 1..=4_u32 {
-                let mut wheel = Wheel::new(mode);
+                let mut wheel = Wheel::with_capacity(mode, 2 * MOST_ALONE);
                 for value in 0..FEW_STALE as u64 {
                     let key = wheel.schedule(2 << (3 * value), value);
                     wheel.schedule(1 << 50, value);

@@ -60,6 +60,66 @@ impl Ready {
         self.sorted.get(self.head).copied()
     }
 
+    /// Gathers entries from now on, without sorting them. There must be none.
+    #[inline]
+    pub(super) fn gather(&mut self) {
+        debug_assert!(self.iter().next().is_none(), "there are no others");
+        self.head = GATHERS;
+    }
+
+    /// Sorts what was gathered, and returns the number of entries. Returns None if it is sorted.
+    pub(super) fn sort_gathered(&mut self) -> Option<usize> {
+        if self.head != GATHERS {
+            return None;
+        }
+        self.head = 0;
+        steps::count(self.sorted.len());
+        self.sorted.sort_by_key(|entry| entry.deadline);
+        Some(self.sorted.len())
+    }
+
+    /// Takes out the entry that was gathered last if it has this index and stamp. Returns whether
+    /// it did.
+    pub(super) fn take_back(&mut self, index: u32, stamp: u32) -> bool {
+        let is_it =
+            self.head == GATHERS && self.sorted.last().is_some_and(|last| last.is(index, stamp));
+        if is_it {
+            self.sorted.pop();
+        }
+        is_it
+    }
+
+    /// Returns whether the array has no room, and nothing is ready besides.
+    pub(super) fn is_full(&self) -> bool {
+        self.sorted.len() == self.sorted.capacity() && self.runs.is_empty() && self.due.is_empty()
+    }
+
+    /// Drops the `stale` entries that `keep` rejects and those that were taken out, if these are
+    /// half of all.
+    pub(super) fn make_room(&mut self, stale: usize, mut keep: impl FnMut(Entry) -> bool) -> bool {
+        let start = self.start();
+        let is_worth_it = SEVERAL <= self.sorted.len() && self.sorted.len() <= 3 * (start + stale);
+        if is_worth_it {
+            steps::count(self.sorted.len());
+            if self.head != GATHERS {
+                self.head = 0;
+            }
+            self.sorted.drain(..start);
+            self.sorted.retain(|&entry| keep(entry));
+        }
+        is_worth_it
+    }
+
+    /// Makes the array larger, unless it has as much room as a wheel of few may have.
+    pub(super) fn grow(&mut self) -> bool {
+        let room = self.sorted.capacity();
+        let grows = room < MOST_ALONE;
+        if grows {
+            self.sorted.reserve_exact(room.max(LEAST_ROOM).min(MOST_ALONE - room));
+        }
+        grows
+    }
+
     /// Takes out the first entry, and returns the entry that is the first then.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Entry> {
@@ -93,7 +153,7 @@ impl Ready {
     /// them together and not for one after the other.
     #[inline]
     pub(super) fn prefetch<T>(&self, arena: &Arena<T>) {
-        if self.head % PREFETCHED == 0 {
+        if self.head % PREFETCHED == 0 && PREFETCHED < self.sorted.len() {
             let end = self.sorted.len().min(self.head + PREFETCHED);
             arena.prefetch(&self.sorted[self.head..end]);
         }
@@ -103,7 +163,7 @@ impl Ready {
     /// runs, the call passes some of them and finds none: then call it again.
     #[inline(never)]
     pub(super) fn refill(&mut self) {
-        if self.head < self.sorted.len() {
+        if self.head < self.sorted.len() || self.head == GATHERS {
             return;
         }
         self.head = 0;
@@ -196,6 +256,36 @@ impl Ready {
         true
     }
 
+    /// Puts an entry in, if the wheel holds nothing besides, and returns true. Returns false if
+    /// there is no room, or if too many entries would have to move.
+    #[inline]
+    pub(super) fn insert_alone(&mut self, entry: Entry) -> bool {
+        let len = self.sorted.len();
+        if len == self.sorted.capacity() {
+            return false;
+        }
+        steps::count(1);
+        let is_last = self.sorted.last().is_none_or(|last| last.deadline <= entry.deadline);
+        if is_last || self.head == GATHERS {
+            self.sorted.push(entry);
+            return true;
+        }
+        let sorted = &self.sorted[self.head..];
+        let ahead = sorted.partition_point(|at| at.deadline <= entry.deadline);
+        let behind = sorted.len() - ahead;
+        if MOST_ALONE < len && MOST_MOVED < behind {
+            return false;
+        }
+        if 0 < self.head && ahead < behind {
+            self.head -= 1;
+            self.sorted.copy_within(self.head + 1..self.head + 1 + ahead, self.head);
+            self.sorted[self.head + ahead] = entry;
+        } else {
+            self.sorted.insert(self.head + ahead, entry);
+        }
+        true
+    }
+
     /// Uses the room of entries that were taken out again, if there is no other room, and these are
     /// at least half of all.
     #[inline]
@@ -207,13 +297,20 @@ impl Ready {
 
     /// Returns the sorted entries whose deadlines are not after `tick`.
     pub(super) fn until(&self, tick: u64) -> &[Entry] {
+        if self.head == GATHERS {
+            return &self.sorted;
+        }
         let sorted = &self.sorted[self.head..];
         &sorted[..sorted.partition_point(|entry| entry.deadline <= tick)]
     }
 
     /// Returns the range of the entries of `sorted` that were not taken out.
     pub(super) fn sorted(&self) -> Range<usize> {
-        self.head..self.sorted.len()
+        self.start()..self.sorted.len()
+    }
+
+    fn start(&self) -> usize {
+        if self.head == GATHERS { 0 } else { self.head }
     }
 
     /// Returns all of `sorted`, those that were taken out included.
@@ -253,7 +350,10 @@ impl Ready {
     /// Drops all entries, and gives back their memory.
     pub(super) fn clear(&mut self) {
         // Mostly there is nothing to give back. Without an array, there are no entries.
-        if 0 < self.memory() {
+        if self.sorted.capacity() <= MOST_ALONE && self.runs.is_empty() && self.due.is_empty() {
+            self.sorted.clear();
+            self.head = 0;
+        } else if 0 < self.memory() {
             *self = Self { most_sorted: self.most_sorted, ..Self::default() };
         }
     }
@@ -269,14 +369,16 @@ impl Ready {
         while self.first().is_none() && !self.runs.is_empty() {
             self.refill();
         }
-        self.sorted.drain(..core::mem::take(&mut self.head));
+        if self.head != GATHERS {
+            self.sorted.drain(..core::mem::take(&mut self.head));
+        }
         self.sorted.shrink_to_fit();
     }
 
     /// Returns the entries: those of `sorted` and `due` in order, those of `runs` in no particular
     /// order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Entry> {
-        self.sorted[self.head..].iter().copied().chain(self.runs.iter()).chain(self.due.iter())
+        self.sorted[self.start()..].iter().copied().chain(self.runs.iter()).chain(self.due.iter())
     }
 
     /// Returns the bytes that are allocated.
@@ -287,12 +389,13 @@ impl Ready {
     /// Panics unless the entries are in order, none is after `end`, and the first is at hand,
     /// unless a visit is under way or runs are being passed.
     pub(super) fn check<T>(&self, arena: &Arena<T>, end: u64, is_visited: bool) {
-        assert!(self.head <= self.sorted.len());
-        let is_at_hand = self.first().is_some() || self.iter().next().is_none();
+        let gathers = self.head == GATHERS;
+        assert!(gathers || self.head <= self.sorted.len());
+        let is_at_hand = gathers || self.first().is_some() || self.iter().next().is_none();
         let is_passing = !self.runs.is_empty();
         assert!(is_at_hand || is_visited || is_passing, "the first entry is at hand");
-        let sorted = &self.sorted[self.head..];
-        assert!(sorted.is_sorted_by_key(|entry| entry.deadline), "it is sorted");
+        let sorted = &self.sorted[self.start()..];
+        assert!(gathers || sorted.is_sorted_by_key(|entry| entry.deadline), "it is sorted");
         assert!(self.iter().all(|entry| entry.deadline <= end), "none is after the cursor");
         let due = self.due.iter().next().map(|entry| entry.deadline);
         assert!(self.due.iter().all(|entry| Some(entry.deadline) == due), "all are at the cursor");
@@ -303,6 +406,14 @@ impl Ready {
     }
 }
 
+/// Where nothing is at the front, because what is ready is gathered and not sorted.
+const GATHERS: usize = usize::MAX;
+/// The room for the entries of a wheel that holds nothing in buckets.
+pub(super) const MOST_ALONE: usize = 192;
+/// The same at first.
+const LEAST_ROOM: usize = 4;
+/// Entries among which those that are over are worth a search.
+const SEVERAL: usize = 32;
 /// The most entries that are moved to put another one in its place.
 const MOST_MOVED: usize = 32;
 /// The most entries that are not due among which others are inserted: all may have to be put back.

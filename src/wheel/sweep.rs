@@ -173,7 +173,7 @@ const LEAST_COST: usize = 2;
 #[cfg(test)]
 mod tests {
     use super::{CHUNK, FEW_STALE, Place, STALE_PER_LIVE};
-    use crate::wheel::Wheel;
+    use crate::wheel::{MOST_ALONE, Wheel};
     use alloc::vec::Vec;
 
     /// More than are looked at together.
@@ -312,7 +312,8 @@ mod tests {
 
     #[test]
     fn nothing_stale_escapes_where_one_is_inserted_before_it() {
-        let mut wheel = Wheel::new("hierarchical:256".parse().expect("a mode"));
+        let mode = "hierarchical:256".parse().expect("a mode");
+        let mut wheel = Wheel::with_capacity(mode, 2 * MOST_ALONE);
         // Four per tick, and so few that others are inserted among them.
         let keys: Vec<_> = (0..1000).map(|at| wheel.schedule(256 + at / 4, at)).collect();
         assert!(wheel.expire(256).is_some());
@@ -337,7 +338,8 @@ mod tests {
     #[test]
     fn a_scan_misses_nothing_where_its_chunk_vanishes() {
         for mode in ["hashed:1", "hashed:8", "hashed:512"] {
-            let mut wheel = Wheel::new(mode.parse().expect("a mode"));
+            let mode = mode.parse().expect("a mode");
+            let mut wheel = Wheel::with_capacity(mode, 2 * MOST_ALONE);
             let round = wheel.mode().buckets() as u64;
             let due = wheel.schedule(round, 0);
             let far = |value| wheel.schedule(round * 1_000_000, value);

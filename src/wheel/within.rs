@@ -96,6 +96,16 @@ impl<T> Wheel<T> {
         let is_due = |entry: &Entry| {
             (earliest..=latest).contains(&entry.deadline) && !arena.is_stale(*entry)
         };
+        let sorted = ready.until(latest);
+        let sorted = &sorted[sorted.len().saturating_sub(ENTRIES)..];
+        if *cursor == u64::MAX {
+            // All that is pending is ready.
+            let mut due = sorted.iter().filter(|entry| is_due(entry));
+            let first = due.next()?.deadline;
+            let is_shared = due.any(|other| other.deadline == first);
+            let is_it = |entry: &Entry| entry.deadline == coarsest && is_due(entry);
+            return Some(if !is_shared && sorted.iter().any(is_it) { coarsest } else { first });
+        }
         // Those that were put in first, because most that are cancelled soon are gone there.
         let entries =
             |number: u32| table.bucket(number).iter().take(ENTRIES).inspect(|_| steps::count(1));
@@ -121,10 +131,8 @@ impl<T> Wheel<T> {
                 return Some(coarsest);
             }
         }
-        lone.or_else(|| {
-            let mut sorted = ready.until(latest).iter().rev().take(ENTRIES);
-            sorted.find(|entry| is_due(entry)).map(|entry| entry.deadline)
-        })
+        let last = sorted.iter().rev().find(|entry| is_due(entry));
+        lone.or(last.map(|entry| entry.deadline))
     }
 }
 

@@ -5,6 +5,9 @@ use std::cell::Cell;
 use std::ops::{Deref, RangeInclusive};
 use tickwheel::{Drain, Expired, Key, Mode, Wheel};
 
+/// A wheel with room for so many holds its timeouts in buckets, however few they are.
+pub(crate) const MANY: usize = 257;
+
 /// A wheel that checks every invariant after every step while few timeouts wait. A check looks at
 /// all of them, so of many it checks as often as costs as much as some steps.
 pub(crate) struct Checked<T> {
@@ -14,7 +17,13 @@ pub(crate) struct Checked<T> {
 }
 
 impl<T> Checked<T> {
+    /// A wheel with room for so many that it holds few in buckets, too.
     pub(crate) fn new(mode: Mode) -> Self {
+        Self { wheel: Wheel::with_capacity(mode, MANY), left: Cell::new(0) }.checked()
+    }
+
+    /// A wheel that holds few in one array.
+    pub(crate) fn of_few(mode: Mode) -> Self {
         Self { wheel: Wheel::new(mode), left: Cell::new(0) }.checked()
     }
 

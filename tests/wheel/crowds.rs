@@ -5,6 +5,7 @@
 //! `CROWD_MINUTES=1 cargo test --release --test wheel crowds` gives each mode a minute of CPU time,
 //! and `CROWD_SEED` takes a seed again.
 
+use crate::checked::MANY;
 use crate::common::{asked, long};
 use crate::pair::Pair;
 use cpu_time::ThreadTime;
@@ -254,7 +255,7 @@ fn the_next_deadline_is_known_while_a_bucket_is_taken_apart(mode: Mode) {
 fn cancelling_in_order(mode: Mode, crowd: u64) -> u64 {
     // A hashed wheel looks at all buckets that are occupied, so all deadlines fall into one.
     let deadline = |value| if mode.is_hashed() { FAR + (value << 20) } else { FAR + value };
-    let mut wheel = Wheel::new(mode);
+    let mut wheel = Wheel::with_capacity(mode, MANY);
     let keys: Vec<_> = (0..crowd).map(|value| wheel.schedule(deadline(value), value)).collect();
     let begin = steps();
     for (value, key) in (0..crowd).zip(keys) {

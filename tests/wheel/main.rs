@@ -214,6 +214,7 @@ mod crowds;
 mod drops;
 mod edges;
 mod far;
+mod few;
 mod growing;
 mod growth;
 mod histories;

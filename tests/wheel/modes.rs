@@ -11,7 +11,7 @@ in_each_mode! {
 }
 
 fn a_new_wheel_is_empty_and_at_tick_zero(mode: Mode) {
-    let wheel = Checked::<u64>::new(mode);
+    let wheel = Checked::<u64>::of_few(mode);
     assert_eq!((wheel.mode(), wheel.now(), wheel.len()), (mode, 0, 0));
     assert!(wheel.is_empty());
     let stats = wheel.stats();

@@ -1,5 +1,6 @@
 //! A wheel beside a sorted map of what it should hold. Each call is made on both, and compared.
 
+use crate::checked::MANY;
 use std::collections::BTreeMap;
 use tickwheel::{Expired, Key, Mode, Wheel};
 
@@ -18,7 +19,13 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
+    /// A wheel with room for so many that it holds few in buckets, too.
     pub(crate) fn new(mode: Mode) -> Self {
+        Self { wheel: Wheel::with_capacity(mode, MANY), ..Self::of_few(mode) }
+    }
+
+    /// A wheel that holds few in one array.
+    pub(crate) fn of_few(mode: Mode) -> Self {
         Self {
             wheel: Wheel::new(mode),
             pending: BTreeMap::new(),

@@ -16,7 +16,7 @@
 //! | `wakes 5` | asks for the next wake-up |
 //! | `waits 2` | counts what is pending |
 //! | `now 9` | asks what time it is |
-//! | `work 2 1` | has looked at two buckets so far, and demoted one timeout |
+//! | `work 2 1` | has looked at two buckets so far, and demoted one timeout; a wheel of few has none |
 //! | `stale 2` | has two stale entries |
 //! | `clear`, `shrink` | are calls of the wheel |
 //! | `anew` | goes on with a new wheel |
@@ -37,8 +37,11 @@ pub(crate) fn run(mode: Mode, script: &'static str) {
         None => ("0", script),
     };
     let run = |x| {
-        let mut play = Play { mode, x, wheel: Checked::new(mode), keys: HashMap::new() };
-        script.split(';').for_each(|step| play.step(step.trim()));
+        for is_few in [false, true] {
+            let wheel = new(mode, is_few);
+            let mut play = Play { mode, x, is_few, wheel, keys: HashMap::new() };
+            script.split(';').for_each(|step| play.step(step.trim()));
+        }
     };
     let tick = |text| tick(mode, 0, text);
     for ticks in ticks.split(' ') {
@@ -51,9 +54,15 @@ pub(crate) fn run(mode: Mode, script: &'static str) {
     }
 }
 
+/// Each situation is played in buckets, and in one array.
+fn new(mode: Mode, is_few: bool) -> Checked<&'static str> {
+    if is_few { Checked::of_few(mode) } else { Checked::new(mode) }
+}
+
 struct Play {
     mode: Mode,
     x: u64,
+    is_few: bool,
     wheel: Checked<&'static str>,
     keys: HashMap<&'static str, Key>,
 }
@@ -87,9 +96,10 @@ impl Play {
             "work" => {
                 let (buckets, demotions) = at.split_once(' ').expect("two numbers");
                 let work = (self.tick(buckets), self.tick(demotions));
+                let work = if self.is_few { (0, 0) } else { work };
                 assert_eq!(self.wheel.work(), work, "{step}");
             }
-            "anew" => self.wheel = Checked::new(self.mode),
+            "anew" => self.wheel = new(self.mode, self.is_few),
             "clear" => self.wheel.clear(),
             "shrink" => self.wheel.shrink_to_fit(),
             _ => call.split(' ').for_each(|change| self.change(change)),
