@@ -78,6 +78,9 @@ use within::Choices;
 /// assert_eq!(wheel.cancel(soon), None); // it is gone
 /// ```
 ///
+/// A wheel without room for more, and with at most 128 timeouts since it was made or shrunk, holds
+/// them in one array, in either mode, and takes no more memory than a heap.
+///
 /// The schemes are those of G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels*
 /// (1987).
 #[derive(Debug)]
@@ -88,14 +91,16 @@ pub struct Wheel<T> {
     /// The timeouts whose deadlines are after `cursor`. Each is in the bucket that its deadline and
     /// `cursor` determine, so timeouts of equal deadlines are always in the same bucket.
     table: Table,
-    /// The timeouts whose deadlines are not after `cursor`, in the order in which they come.
+    /// The timeouts whose deadlines are not after `cursor`, in the order in which they come. If
+    /// these are few, all are here, and `cursor` is the last tick.
     ready: Ready,
     /// A bucket of `table` that is being taken apart, while that takes more than one step.
     visit: Option<Visit>,
     sweep: Sweep,
     /// The last tick the wheel was driven to.
     now: u64,
-    /// The tick up to which buckets have been taken apart. It stays behind `now` while nothing is
+    /// The tick up to which buckets have been taken apart; the last one if there are no buckets,
+    /// because timeouts are few. It stays behind `now` while nothing is
     /// due in the bucket that `now` falls in. It is ahead of `now` while timeouts that were sorted
     /// together wait in `ready`.
     cursor: u64,
@@ -139,7 +144,8 @@ pub struct WheelStats {
     /// The entries on each level, the finest level first: of timeouts that wait there, and stale
     /// ones. A hashed wheel has one level.
     pub timeouts_per_level: Vec<usize>,
-    /// The entries on no level: taken out of their buckets and sorted, to be handed out next.
+    /// The entries on no level: taken out of their buckets and sorted, to be handed out next, or
+    /// all of a wheel of few timeouts.
     pub sorted: usize,
     /// The number of these entries that are stale: their timeouts were cancelled or moved, and a
     /// sweep will drop them.
@@ -412,7 +418,7 @@ impl<T> Wheel<T> {
         if let Some(visit) = self.visit {
             return Some(self.visit_step(visit));
         }
-        if let Some(gathered) = self.ready.sort_gathered() {
+        if let Some(gathered) = self.sort_gathered() {
             return Some(gathered);
         }
         if !self.ready.runs.is_empty() {
@@ -443,7 +449,7 @@ impl<T> Wheel<T> {
             let number = self.geometry.bucket(deadline, self.cursor);
             return self.table.take_back(number, index, stamp);
         }
-        self.ready.take_back(index, stamp)
+        self.cursor == u64::MAX && self.ready.take_back(index, stamp)
     }
 
     /// Takes out the entry of a timeout that is about to move, if it is alone in its bucket, so
@@ -461,7 +467,8 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Begins anew, because there are no timeouts. Few are held in one array, and not in buckets.
+    /// Begins anew, because there are no timeouts. A wheel of few has nothing in buckets: all is
+    /// ready, though it is not due. At the last tick all is due.
     #[inline(never)]
     fn begin(&mut self) {
         (self.cursor, self.wake) = (self.now, u64::MAX);
@@ -492,6 +499,16 @@ impl<T> Wheel<T> {
             self.sweep.place.get_or_insert(Place::BEGIN);
             self.first = None;
         }
+    }
+
+    /// Sorts what is ready, if it is not, and returns the number of entries.
+    fn sort_gathered(&mut self) -> Option<usize> {
+        let sorted = self.ready.sort_gathered()?;
+        if let Some(Place::Sorted(entries)) = &mut self.sweep.place {
+            // Those that the sweep has yet to look at may be anywhere.
+            *entries = usize::MAX;
+        }
+        Some(sorted)
     }
 
     /// Puts an entry among what is ready, because its deadline is not after the cursor.
@@ -531,6 +548,10 @@ impl<T> Wheel<T> {
         // cursor is after `now` only while the bucket that `now` falls in was sorted as a whole, so
         // every other bucket holds the same deadlines for either.
         debug_assert!(self.visit.is_none(), "it was sorted ahead");
+        if self.wake <= self.now {
+            // Those that are due are ready again, and each comes behind the one before.
+            self.ready.settle();
+        }
         self.cursor = self.now;
         for entry in core::mem::take(&mut self.ready).iter() {
             steps::count(1);
@@ -670,7 +691,7 @@ impl<T> Wheel<T> {
                 *work -= 1;
                 continue;
             }
-            if let Some(gathered) = self.ready.sort_gathered() {
+            if let Some(gathered) = self.sort_gathered() {
                 *work = work.saturating_sub(gathered);
                 continue;
             }
@@ -761,15 +782,16 @@ impl<T> Wheel<T> {
     }
 
     /// Returns the level and the bucket in which the timeout that `key` names waits, both counted
-    /// from 0. Returns None if the timeout is gone, or if it is in no bucket because it is sorted
-    /// to be handed out next, as [`WheelStats::sorted`] counts.
+    /// from 0. Returns None if the timeout is gone, or if it is in no bucket, as
+    /// [`WheelStats::sorted`] counts: because it is sorted to be handed out next, or because the
+    /// wheel holds few timeouts, in one array.
     ///
     /// With [`iter`](Self::iter) it tells how the timeouts are spread over the buckets. While
     /// [`expire_bounded`](Self::expire_bounded) has taken a bucket apart only in part, the answer
     /// is that bucket for all of its timeouts.
     ///
     /// ```
-    /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
+    /// let mut wheel = tickwheel::Wheel::with_capacity(tickwheel::Mode::hierarchical(), 1_000);
     /// let near = wheel.schedule(3, "near");
     /// let far = wheel.schedule(64 + 3, "far");
     /// assert_eq!(wheel.bucket(near), Some((0, 3)));

@@ -13,10 +13,15 @@ use core::ops::Range;
 /// The entries of `sorted` come first, then those of `runs`, then those of `due`. If there is any
 /// entry, `sorted` has one, unless a visit is under way, or `refill` has passed many runs in vain.
 ///
+/// A wheel of few timeouts has all of them in `sorted`, and nothing else. New ones are put behind,
+/// and sorted only when one of them comes next: most that are cancelled are never sorted. So a
+/// batch costs one sort, and a timeout that is scheduled among others no search for its place.
+///
 /// What a caller may do, and when:
 ///
 /// | when | calls |
 /// |---|---|
+/// | there are no entries, and the wheel is one of few | `gather`, once; from then on `insert_alone`, `make_room`, `grow`, `take_back`, and `sort_gathered` if there is no first entry |
 /// | there are no entries, and the cursor comes to a bucket | `fill` or `sort`, once |
 /// | there were none when a visit of one tick began | `push`, until the visit ends |
 /// | there were none when a visit of many ticks began | `runs.push`; then `runs.close` and `refill` |
@@ -30,8 +35,11 @@ pub(super) struct Ready {
     /// Sorted by deadline. These are never many, so no call has much to put back.
     sorted: Vec<Entry>,
     /// The number of entries at the front of `sorted` that were taken out. Their room serves
-    /// timeouts that are scheduled before all others.
+    /// timeouts that are scheduled before all others. `GATHERS` if none was, and none is sorted.
     head: usize,
+    /// The entries before this place in `sorted` are sorted, and none behind is due before them.
+    /// Only a wheel of few has some behind, in the order in which they were scheduled.
+    end: usize,
     /// The entries that a jump of a hashed wheel takes out of its buckets.
     pub(super) runs: Runs,
     /// More entries at the cursor, or at the tick that the cursor comes to when the visit ends.
@@ -46,6 +54,7 @@ impl Default for Ready {
         Self {
             sorted: Vec::new(),
             head: 0,
+            end: 0,
             runs: Runs::default(),
             due: Bucket::default(),
             most_sorted: FEW_SORTED,
@@ -64,55 +73,70 @@ impl Ready {
     #[inline]
     pub(super) fn gather(&mut self) {
         debug_assert!(self.iter().next().is_none(), "there are no others");
-        self.head = GATHERS;
+        (self.head, self.end) = (GATHERS, 0);
     }
 
-    /// Sorts what was gathered, and returns the number of entries. Returns None if it is sorted.
+    /// Sorts all entries if the first is not known, and returns their number. Equal deadlines keep
+    /// their order.
     pub(super) fn sort_gathered(&mut self) -> Option<usize> {
         if self.head != GATHERS {
             return None;
         }
-        self.head = 0;
+        (self.head, self.end) = (0, self.sorted.len());
         steps::count(self.sorted.len());
         self.sorted.sort_by_key(|entry| entry.deadline);
         Some(self.sorted.len())
     }
 
-    /// Takes out the entry that was gathered last if it has this index and stamp. Returns whether
-    /// it did.
-    pub(super) fn take_back(&mut self, index: u32, stamp: u32) -> bool {
-        let is_it =
-            self.head == GATHERS && self.sorted.last().is_some_and(|last| last.is(index, stamp));
-        if is_it {
-            self.sorted.pop();
+    /// Sorts all entries, if some are not.
+    pub(super) fn settle(&mut self) {
+        if self.end < self.sorted.len() {
+            self.forget_taken();
+            self.head = GATHERS;
+            self.sort_gathered();
         }
-        is_it
     }
 
-    /// Returns whether the array has no room, and nothing is ready besides.
+    /// Takes out the last entry if it has this index and stamp, and another one comes first.
+    /// Returns whether it did.
+    pub(super) fn take_back(&mut self, index: u32, stamp: u32) -> bool {
+        let Some(at) = self.sorted.len().checked_sub(1) else { return false };
+        let is_back = (self.head < at || self.head == GATHERS) && self.sorted[at].is(index, stamp);
+        if is_back {
+            self.sorted.pop();
+            self.end = self.end.min(at);
+        }
+        is_back
+    }
+
+    /// Returns whether these are the entries of a wheel of few, and there is no room for another.
     pub(super) fn is_full(&self) -> bool {
-        self.sorted.len() == self.sorted.capacity() && self.runs.is_empty() && self.due.is_empty()
+        let len = self.sorted.len();
+        len <= MOST_ALONE && self.room() <= len && self.runs.is_empty() && self.due.is_empty()
     }
 
-    /// Drops the `stale` entries that `keep` rejects and those that were taken out, if these are
-    /// half of all.
-    pub(super) fn make_room(&mut self, stale: usize, mut keep: impl FnMut(Entry) -> bool) -> bool {
+    /// Returns for how many entries of a wheel of few there is room.
+    #[inline]
+    fn room(&self) -> usize {
+        self.sorted.capacity().min(MOST_ALONE)
+    }
+
+    /// Drops the `stale` entries, which `keep` rejects, and those that were taken out, if these are
+    /// a third of all. Returns whether it did.
+    pub(super) fn make_room(&mut self, stale: usize, keep: impl FnMut(Entry) -> bool) -> bool {
         let start = self.start();
         let is_worth_it = SEVERAL <= self.sorted.len() && self.sorted.len() <= 3 * (start + stale);
         if is_worth_it {
-            steps::count(self.sorted.len());
-            if self.head != GATHERS {
-                self.head = 0;
-            }
-            self.sorted.drain(..start);
-            self.sorted.retain(|&entry| keep(entry));
+            self.retain(start..self.sorted.len(), keep);
+            self.forget_taken();
         }
         is_worth_it
     }
 
-    /// Makes the array larger, unless it has as much room as a wheel of few may have.
+    /// Makes the array larger, unless it has as much room as a wheel of few may use. Returns
+    /// whether it did.
     pub(super) fn grow(&mut self) -> bool {
-        let room = self.sorted.capacity();
+        let room = self.room();
         let grows = room < MOST_ALONE;
         if grows {
             self.sorted.reserve_exact(room.max(LEAST_ROOM).min(MOST_ALONE - room));
@@ -124,7 +148,7 @@ impl Ready {
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Entry> {
         self.head += 1;
-        if self.sorted.len() <= self.head {
+        if self.end <= self.head {
             self.refill();
         }
         self.first()
@@ -136,6 +160,8 @@ impl Ready {
         debug_assert!(self.runs.is_empty(), "those at the cursor come last");
         if self.due.is_empty() && self.sorted.len() < CHUNK {
             self.reclaim();
+            let is_sorted = self.head != GATHERS && self.end == self.sorted.len();
+            self.end += usize::from(is_sorted);
             self.sorted.push(entry);
         } else {
             self.due.push(entry);
@@ -163,7 +189,12 @@ impl Ready {
     /// runs, the call passes some of them and finds none: then call it again.
     #[inline(never)]
     pub(super) fn refill(&mut self) {
-        if self.head < self.sorted.len() || self.head == GATHERS {
+        if self.head < self.end || self.head == GATHERS {
+            return;
+        }
+        if self.end < self.sorted.len() {
+            self.sorted.drain(..self.head);
+            (self.head, self.end) = (GATHERS, 0);
             return;
         }
         self.head = 0;
@@ -181,6 +212,7 @@ impl Ready {
                 self.sorted = Vec::new();
             }
         }
+        self.end = self.sorted.len();
     }
 
     /// Returns whether to sort a bucket of so many `entries` on `level` instead of demoting it.
@@ -198,6 +230,7 @@ impl Ready {
         debug_assert!(self.first().is_none() && self.due.is_empty(), "all was taken out");
         self.most_sorted = MOST_SORTED.min(self.most_sorted + self.most_sorted / 64);
         let len = bucket.len();
+        self.end = self.sorted.len() + len;
         steps::count(len);
         // Sorting by a digit looks at all its counters, so it is worth it only for enough entries.
         let most = 4 * len / digits as usize;
@@ -253,36 +286,40 @@ impl Ready {
         }
         self.reclaim();
         self.sorted.insert(self.head + ahead, entry);
+        self.end = self.sorted.len();
         true
     }
 
-    /// Puts an entry in, if the wheel holds nothing besides, and returns true. Returns false if
-    /// there is no room, or if too many entries would have to move.
+    /// Puts an entry of a wheel of few in, and returns true. Returns false if there is no room.
     #[inline]
     pub(super) fn insert_alone(&mut self, entry: Entry) -> bool {
         let len = self.sorted.len();
-        if len == self.sorted.capacity() {
+        if self.room() <= len {
             return false;
         }
         steps::count(1);
-        let is_last = self.sorted.last().is_none_or(|last| last.deadline <= entry.deadline);
-        if is_last || self.head == GATHERS {
+        if self.head == GATHERS {
             self.sorted.push(entry);
             return true;
         }
-        let sorted = &self.sorted[self.head..];
-        let ahead = sorted.partition_point(|at| at.deadline <= entry.deadline);
-        let behind = sorted.len() - ahead;
-        if MOST_ALONE < len && MOST_MOVED < behind {
-            return false;
+        let sorted = &self.sorted[self.head..self.end];
+        let is_last = sorted.last().is_none_or(|last| last.deadline <= entry.deadline);
+        if is_last {
+            self.end += usize::from(self.end == len);
+            self.sorted.push(entry);
+            return true;
         }
-        if 0 < self.head && ahead < behind {
+        let ahead = sorted.partition_point(|at| at.deadline <= entry.deadline);
+        if 0 < self.head && ahead <= MOST_MOVED {
             self.head -= 1;
             self.sorted.copy_within(self.head + 1..self.head + 1 + ahead, self.head);
             self.sorted[self.head + ahead] = entry;
-        } else {
-            self.sorted.insert(self.head + ahead, entry);
+            return true;
         }
+        self.sorted.push(entry);
+        self.end = self.head + ahead;
+        // Nothing is sorted any more if the new one comes first.
+        self.refill();
         true
     }
 
@@ -290,17 +327,27 @@ impl Ready {
     /// at least half of all.
     #[inline]
     fn reclaim(&mut self) {
-        if self.sorted.len() == self.sorted.capacity() && self.sorted.len() <= 2 * self.head {
-            self.sorted.drain(..core::mem::take(&mut self.head));
+        let (len, start) = (self.sorted.len(), self.start());
+        if len == self.sorted.capacity() && 0 < start && len <= 2 * start {
+            self.forget_taken();
         }
     }
 
-    /// Returns the sorted entries whose deadlines are not after `tick`.
-    pub(super) fn until(&self, tick: u64) -> &[Entry] {
-        if self.head == GATHERS {
-            return &self.sorted;
+    /// Drops the entries at the front that were taken out.
+    fn forget_taken(&mut self) {
+        if self.head != GATHERS {
+            self.sorted.drain(..self.head);
+            self.end -= core::mem::take(&mut self.head);
         }
-        let sorted = &self.sorted[self.head..];
+    }
+
+    /// Returns the sorted entries whose deadlines are not after `tick`, and all entries if some are
+    /// not sorted.
+    pub(super) fn until(&self, tick: u64) -> &[Entry] {
+        let sorted = &self.sorted[self.start()..];
+        if self.end < self.sorted.len() || self.head == GATHERS {
+            return sorted;
+        }
         &sorted[..sorted.partition_point(|entry| entry.deadline <= tick)]
     }
 
@@ -336,14 +383,18 @@ impl Ready {
 
     /// Drops the entries of `sorted` within `range` that `keep` rejects.
     pub(super) fn retain(&mut self, range: Range<usize>, mut keep: impl FnMut(Entry) -> bool) {
-        let mut kept = range.start;
+        let (mut kept, mut dropped) = (range.start, 0);
         steps::count(range.len());
         for at in range.clone() {
             let entry = self.sorted[at];
             self.sorted[kept] = entry;
-            kept += usize::from(keep(entry));
+            let is_kept = keep(entry);
+            kept += usize::from(is_kept);
+            dropped += usize::from(!is_kept && at < self.end);
         }
         self.sorted.drain(kept..range.end);
+        // Those before `end` that were dropped.
+        self.end -= dropped;
         self.refill();
     }
 
@@ -352,7 +403,7 @@ impl Ready {
         // Mostly there is nothing to give back. Without an array, there are no entries.
         if self.sorted.capacity() <= MOST_ALONE && self.runs.is_empty() && self.due.is_empty() {
             self.sorted.clear();
-            self.head = 0;
+            (self.head, self.end) = (0, 0);
         } else if 0 < self.memory() {
             *self = Self { most_sorted: self.most_sorted, ..Self::default() };
         }
@@ -369,9 +420,7 @@ impl Ready {
         while self.first().is_none() && !self.runs.is_empty() {
             self.refill();
         }
-        if self.head != GATHERS {
-            self.sorted.drain(..core::mem::take(&mut self.head));
-        }
+        self.forget_taken();
         self.sorted.shrink_to_fit();
     }
 
@@ -394,8 +443,13 @@ impl Ready {
         let is_at_hand = gathers || self.first().is_some() || self.iter().next().is_none();
         let is_passing = !self.runs.is_empty();
         assert!(is_at_hand || is_visited || is_passing, "the first entry is at hand");
-        let sorted = &self.sorted[self.start()..];
-        assert!(gathers || sorted.is_sorted_by_key(|entry| entry.deadline), "it is sorted");
+        assert!(gathers || self.head <= self.end && self.end <= self.sorted.len());
+        let (sorted, behind) = self.sorted.split_at(if gathers { 0 } else { self.end });
+        let sorted = sorted.get(self.start()..).unwrap_or_default();
+        assert!(sorted.is_sorted_by_key(|entry| entry.deadline), "it is sorted");
+        let last = sorted.last().map_or(0, |last| last.deadline);
+        assert!(behind.iter().all(|entry| last <= entry.deadline), "what is behind comes later");
+        assert!(behind.is_empty() || end == u64::MAX, "only a wheel of few has some behind");
         assert!(self.iter().all(|entry| entry.deadline <= end), "none is after the cursor");
         let due = self.due.iter().next().map(|entry| entry.deadline);
         assert!(self.due.iter().all(|entry| Some(entry.deadline) == due), "all are at the cursor");
@@ -406,13 +460,14 @@ impl Ready {
     }
 }
 
-/// Where nothing is at the front, because what is ready is gathered and not sorted.
+/// The place of the first entry where nothing is sorted: there is none.
 const GATHERS: usize = usize::MAX;
-/// The room for the entries of a wheel that holds nothing in buckets.
-pub(super) const MOST_ALONE: usize = 192;
-/// The same at first.
+/// The most entries of a wheel of few, stale ones and those that were taken out included: a third
+/// of them at least if 128 timeouts are live.
+pub(super) const MOST_ALONE: usize = 224;
+/// Entries for which there is room at first.
 const LEAST_ROOM: usize = 4;
-/// Entries among which those that are over are worth a search.
+/// So few entries that it is cheaper to make the array larger than to look for stale ones.
 const SEVERAL: usize = 32;
 /// The most entries that are moved to put another one in its place.
 const MOST_MOVED: usize = 32;

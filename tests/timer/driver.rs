@@ -393,8 +393,8 @@ fn a_turn_leaves_its_thread_the_shard_it_had() {
         (builder().build().expect("in range"), builder().build_driven().expect("in range"));
     let lengths = || {
         let stats = other.stats();
-        let lengths = stats.shards.iter().map(|shard| shard.timeouts_per_level.iter().sum());
-        lengths.filter(|&length: &usize| 0 < length).collect::<Vec<_>>()
+        let lengths = stats.shards.iter().map(|shard| shard.sorted);
+        lengths.filter(|&length| 0 < length).collect::<Vec<_>>()
     };
     for expected in 1..10 {
         other.schedule(ms(1_000), || {}).expect("it runs");
