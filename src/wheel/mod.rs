@@ -78,8 +78,8 @@ use within::Choices;
 /// assert_eq!(wheel.cancel(soon), None); // it is gone
 /// ```
 ///
-/// A wheel without room for more, and with at most 128 timeouts since it was made or shrunk, holds
-/// them in one array, in either mode, and takes no more memory than a heap.
+/// A wheel of few timeouts, which has no room for many, holds them in one array, in either mode. It
+/// takes little more memory than a heap.
 ///
 /// The schemes are those of G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels*
 /// (1987).

@@ -122,7 +122,7 @@ impl Ready {
     }
 
     /// Drops the `stale` entries, which `keep` rejects, and those that were taken out, if these are
-    /// a third of all. Returns whether it did.
+    /// many. Returns whether it did.
     pub(super) fn make_room(&mut self, stale: usize, keep: impl FnMut(Entry) -> bool) -> bool {
         let start = self.start();
         let is_worth_it = SEVERAL <= self.sorted.len() && self.sorted.len() <= 3 * (start + stale);
@@ -462,9 +462,9 @@ impl Ready {
 
 /// The place of the first entry where nothing is sorted: there is none.
 const GATHERS: usize = usize::MAX;
-/// The most entries of a wheel of few, stale ones and those that were taken out included: a third
-/// of them at least if 128 timeouts are live.
-pub(super) const MOST_ALONE: usize = 224;
+/// The most entries of a wheel of few, stale ones and those that were taken out included. When they
+/// have no room any more, one call puts them all into buckets.
+pub(super) const MOST_ALONE: usize = 160;
 /// Entries for which there is room at first.
 const LEAST_ROOM: usize = 4;
 /// So few entries that it is cheaper to make the array larger than to look for stale ones.

@@ -5,9 +5,6 @@ use std::cell::Cell;
 use std::ops::{Deref, RangeInclusive};
 use tickwheel::{Drain, Expired, Key, Mode, Wheel};
 
-/// A wheel with room for so many holds its timeouts in buckets, however few they are.
-pub(crate) const MANY: usize = 257;
-
 /// A wheel that checks every invariant after every step while few timeouts wait. A check looks at
 /// all of them, so of many it checks as often as costs as much as some steps.
 pub(crate) struct Checked<T> {
@@ -248,3 +245,6 @@ impl<T> Deref for Checked<T> {
         &self.wheel
     }
 }
+
+/// A wheel with room for so many holds its timeouts in buckets, however few they are.
+pub(crate) const MANY: usize = 257;
