@@ -131,8 +131,8 @@ impl<T> Wheel<T> {
                 return Some(coarsest);
             }
         }
-        let last = sorted.iter().rev().find(|entry| is_due(entry));
-        lone.or(last.map(|entry| entry.deadline))
+        let last = || sorted.iter().rev().find(|entry| is_due(entry));
+        lone.or_else(|| last().map(|entry| entry.deadline))
     }
 }
 
