@@ -8,6 +8,7 @@ in_each_mode_and_large! {
     at_the_border_all_comes_as_from_a_sorted_map,
     over_the_border_and_back_no_call_goes_by_history,
     few_take_one_array_whatever_comes_and_goes,
+    overdue_and_not_yet_sorted_they_go_over_the_border_in_order,
 }
 
 fn deadline(rng: &mut Rng, now: u64) -> u64 {
@@ -99,6 +100,16 @@ fn few_take_one_array_whatever_comes_and_goes(mode: Mode) {
         let entries = (64.max(2 * few as usize)).min(160) * 16;
         assert!(wheel.stats().memory <= arena + entries, "{}", wheel.stats().memory);
     }
+}
+
+fn overdue_and_not_yet_sorted_they_go_over_the_border_in_order(mode: Mode) {
+    let mut pair = Pair::of_few(mode);
+    (0..100).rev().for_each(|tick| pair.schedule(1 + tick));
+    assert!(!pair.expire_bounded(200, 0), "nothing is done yet");
+    (0..100).for_each(|tick| pair.schedule(1_000 + tick));
+    pair.check();
+    while pair.expire(u64::MAX) {}
+    assert!(pair.pending.is_empty());
 }
 
 /// Numbers of timeouts that one array holds, and about the most that it does.
