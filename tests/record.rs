@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel::{
     DelayQueue, ManualClock, MissedTick, Mode, Next, Recorder, Run, Sleep, Status, Timeout, Timer,
-    Wheel,
+    Wheel, WheelStats,
 };
 
 /// A disk in memory, which a test can stop and break.
@@ -331,7 +331,9 @@ impl Loaded {
     fn enter(&self) -> usize {
         let entries = || {
             let shards = self.timer.stats().shards.into_iter();
-            shards.map(|shard| shard.timeouts_per_level.iter().sum::<usize>()).collect::<Vec<_>>()
+            let entries =
+                |shard: WheelStats| shard.sorted + shard.timeouts_per_level.iter().sum::<usize>();
+            shards.map(entries).collect::<Vec<_>>()
         };
         let before = entries();
         let timeout = self.timer.schedule(LONG, || {}).unwrap();

@@ -78,8 +78,9 @@ use within::Choices;
 /// assert_eq!(wheel.cancel(soon), None); // it is gone
 /// ```
 ///
-/// A wheel of few timeouts, which has no room for many, holds them in one array, in either mode. It
-/// takes little more memory than a heap.
+/// A wheel of few timeouts holds them in one array, in either mode. It takes little more memory than
+/// a heap. Once the array would take more than 160 entries, all go into buckets. A wheel that is
+/// empty, and has room for at most 160 timeouts, begins with an array again.
 ///
 /// The schemes are those of G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels*
 /// (1987).
@@ -418,7 +419,7 @@ impl<T> Wheel<T> {
         if let Some(visit) = self.visit {
             return Some(self.visit_step(visit));
         }
-        if let Some(gathered) = self.sort_gathered() {
+        if let Some(gathered) = self.ready.sort_gathered() {
             return Some(gathered);
         }
         if !self.ready.runs.is_empty() {
@@ -499,16 +500,6 @@ impl<T> Wheel<T> {
             self.sweep.place.get_or_insert(Place::BEGIN);
             self.first = None;
         }
-    }
-
-    /// Sorts what is ready, if it is not, and returns the number of entries.
-    fn sort_gathered(&mut self) -> Option<usize> {
-        let sorted = self.ready.sort_gathered()?;
-        if let Some(Place::Sorted(entries)) = &mut self.sweep.place {
-            // Those that the sweep has yet to look at may be anywhere.
-            *entries = usize::MAX;
-        }
-        Some(sorted)
     }
 
     /// Puts an entry among what is ready, because its deadline is not after the cursor.
@@ -691,7 +682,7 @@ impl<T> Wheel<T> {
                 *work -= 1;
                 continue;
             }
-            if let Some(gathered) = self.sort_gathered() {
+            if let Some(gathered) = self.ready.sort_gathered() {
                 *work = work.saturating_sub(gathered);
                 continue;
             }
@@ -986,6 +977,9 @@ impl<T> Wheel<T> {
         ready.shrink(|entry| !arena.is_stale(entry));
         self.sweep = Sweep::default();
         self.arena.shrink_to_fit();
+        if self.is_empty() {
+            self.choices = Choices::default();
+        }
     }
 
     /// Takes the memory out of the wheel, which must be empty. No old key names what comes next.
@@ -998,6 +992,7 @@ impl<T> Wheel<T> {
         let arena = self.arena.renew();
         let table = core::mem::replace(&mut self.table, Table::new(self.geometry.buckets()));
         self.ready = Ready::default();
+        self.choices = Choices::default();
         Memory { arena: arena.unwrap_or(Arena::new()), table }
     }
 
@@ -1008,6 +1003,7 @@ impl<T> Wheel<T> {
         let arena = core::mem::replace(&mut self.arena, Arena::new());
         let table = core::mem::replace(&mut self.table, Table::new(self.geometry.buckets()));
         self.ready = Ready::default();
+        self.choices = Choices::default();
         Memory { arena, table }
     }
 
@@ -1034,7 +1030,10 @@ impl<T> Wheel<T> {
             buckets_visited: self.work.buckets_visited,
             demotions: self.work.demotions,
             rounds_waited: self.work.rounds_waited,
-            memory: self.arena.memory() + self.table.memory() + self.ready.memory(),
+            memory: self.arena.memory()
+                + self.table.memory()
+                + self.ready.memory()
+                + self.choices.memory(),
         }
     }
 }

@@ -400,11 +400,13 @@ impl Ready {
 
     /// Drops all entries, and gives back their memory.
     pub(super) fn clear(&mut self) {
-        // Mostly there is nothing to give back. Without an array, there are no entries.
-        if self.sorted.capacity() <= MOST_ALONE && self.runs.is_empty() && self.due.is_empty() {
+        // A wheel of few keeps its array. Without other arrays, there are no other entries.
+        let array = self.sorted.capacity();
+        let is_alone = self.memory() == array * size_of::<Entry>() && self.due.is_empty();
+        if is_alone && array <= MOST_ALONE {
             self.sorted.clear();
             (self.head, self.end) = (0, 0);
-        } else if 0 < self.memory() {
+        } else {
             *self = Self { most_sorted: self.most_sorted, ..Self::default() };
         }
     }
@@ -465,6 +467,8 @@ const GATHERS: usize = usize::MAX;
 /// The most entries of a wheel of few, stale ones and those that were taken out included. When they
 /// have no room any more, one call puts them all into buckets.
 pub(super) const MOST_ALONE: usize = 160;
+/// A sweep looks at them all at once, so that to sort them hides none from it.
+const _: () = assert!(MOST_ALONE <= CHUNK);
 /// Entries for which there is room at first.
 const LEAST_ROOM: usize = 4;
 /// So few entries that it is cheaper to make the array larger than to look for stale ones.

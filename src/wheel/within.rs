@@ -4,6 +4,7 @@ use super::arena::Entry;
 use super::{Key, Wheel};
 use crate::names::ODD;
 use crate::steps;
+use alloc::boxed::Box;
 use core::ops::RangeInclusive;
 
 impl<T> Wheel<T> {
@@ -136,9 +137,10 @@ impl<T> Wheel<T> {
     }
 }
 
-/// The last choices: which tick was taken for ranges of which coarsest tick.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Choices([Option<Choice>; CHOICES]);
+/// The last choices: which tick was taken for ranges of which coarsest tick. Most wheels make none,
+/// so the first one allocates.
+#[derive(Debug, Default)]
+pub(super) struct Choices(Option<Box<[Option<Choice>; CHOICES]>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Choice {
@@ -149,12 +151,17 @@ struct Choice {
 impl Choices {
     /// Returns the tick that was taken last for ranges of this coarsest tick.
     fn of(&self, coarsest: u64) -> Option<u64> {
-        let choice = self.0[place(coarsest)].filter(|choice| choice.coarsest == coarsest)?;
-        Some(choice.tick)
+        let choice = self.0.as_ref()?[place(coarsest)]?;
+        (choice.coarsest == coarsest).then_some(choice.tick)
     }
 
     fn note(&mut self, coarsest: u64, tick: u64) {
-        self.0[place(coarsest)] = Some(Choice { coarsest, tick });
+        self.0.get_or_insert_default()[place(coarsest)] = Some(Choice { coarsest, tick });
+    }
+
+    /// Returns the bytes that are allocated.
+    pub(super) fn memory(&self) -> usize {
+        self.0.as_ref().map_or(0, |choices| size_of_val(&**choices))
     }
 }
 

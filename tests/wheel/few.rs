@@ -1,5 +1,6 @@
 //! Wheels of few timeouts, which are held in one array, and wheels at the border to buckets.
 
+use crate::common::asked_or_long;
 use crate::pair::Pair;
 use fastrand::Rng;
 use tickwheel::{Mode, Wheel, steps};
@@ -9,6 +10,8 @@ in_each_mode_and_large! {
     over_the_border_and_back_no_call_goes_by_history,
     few_take_one_array_whatever_comes_and_goes,
     overdue_and_not_yet_sorted_they_go_over_the_border_in_order,
+    cleared_amid_a_jump_a_wheel_keeps_nothing,
+    whatever_is_called_all_comes_as_from_a_sorted_map,
 }
 
 fn deadline(rng: &mut Rng, now: u64) -> u64 {
@@ -110,6 +113,115 @@ fn overdue_and_not_yet_sorted_they_go_over_the_border_in_order(mode: Mode) {
     pair.check();
     while pair.expire(u64::MAX) {}
     assert!(pair.pending.is_empty());
+    let mut rng = Rng::with_seed(1);
+    for _ in 0..20 {
+        let mut pair = Pair::of_few(mode);
+        (0..rng.u64(60..160)).for_each(|_| pair.schedule(rng.u64(1..300)));
+        assert!(!pair.expire_bounded(rng.u64(150..400), 0), "nothing is done yet");
+        while pair.pending.len() < 170 {
+            pair.schedule(pair.now + rng.u64(..300));
+            pair.check();
+        }
+        pair.jump(u64::MAX, 1 + rng.usize(..300));
+        assert!(pair.pending.is_empty());
+    }
+}
+
+fn cleared_amid_a_jump_a_wheel_keeps_nothing(mode: Mode) {
+    for steps in 0..80 {
+        for mut pair in [Pair::new(mode), Pair::of_few(mode)] {
+            (0..20).for_each(|number| pair.schedule(1 + 700 * number));
+            pair.steps(steps, 1 << 20);
+            pair.clear();
+            pair.check();
+            pair.schedule(1 << 21);
+            while pair.expire(u64::MAX) {}
+            assert!(pair.pending.is_empty());
+        }
+    }
+}
+
+/// Wheels that grow over the border and shrink again, from an early and a late tick on.
+/// `FEW_OPERATIONS=1000000 cargo test --release --test wheel few` takes so many for each mode.
+fn whatever_is_called_all_comes_as_from_a_sorted_map(mode: Mode) {
+    let mut left = asked_or_long("FEW_OPERATIONS", 6_000, 200_000);
+    let mut rng = Rng::with_seed(29);
+    while 0 < left {
+        let mut pair = Pair::of_few(mode);
+        pair.wheel.reserve([0, 0, 3, 160, 161][rng.usize(..5)]);
+        pair.expire([0, 1 << 40, u64::MAX - 5_000, u64::MAX][rng.usize(..4)]);
+        let most = [3, 40, 130, 170, 200][rng.usize(..5)];
+        let mut grows = true;
+        for _ in 0..left.min(1_000) {
+            grows = if grows { pair.pending.len() < most } else { pair.pending.is_empty() };
+            any_call(&mut pair, &mut rng, grows);
+            pair.check();
+            left -= 1;
+        }
+        pair.jump(u64::MAX, 1 + rng.usize(..300));
+        assert!(pair.pending.is_empty());
+    }
+}
+
+fn any_call(pair: &mut Pair, rng: &mut Rng, grows: bool) {
+    let ahead = match rng.u8(..8) {
+        0 => 0,
+        1 => rng.u64(..3),
+        2 => u64::MAX,
+        3 | 4 => rng.u64(..300),
+        _ => rng.u64(..) >> rng.u32(1..64),
+    };
+    let tick = pair.now.saturating_add(ahead);
+    // One of the last, of which most are pending.
+    let last = pair.timeouts.len().min(300);
+    let value = (pair.timeouts.len() - last) + rng.usize(..last.max(1));
+    let is_some = 0 < last;
+    match rng.u8(..100) {
+        0..40 if grows => pair.schedule(tick),
+        0..25 if is_some => pair.cancel(value),
+        25..40 => _ = pair.expire(pair.next_deadline().unwrap_or(0).max(pair.now)),
+        40..48 => pair.schedule(tick.min(rng.u64(..))),
+        48..54 => {
+            let range = tick..=tick.saturating_add(rng.u64(..500));
+            let key = pair.wheel.schedule_within(range.clone(), pair.timeouts.len());
+            let deadline = pair.wheel.deadline(key).expect("it is pending");
+            assert!(range.contains(&deadline), "{deadline} in {range:?}");
+            pair.add(key, deadline);
+        }
+        54..66 if is_some => pair.reschedule(value, tick),
+        // Time goes on, and nothing is done yet.
+        66..72 => _ = pair.expire_bounded(pair.now.saturating_add(rng.u64(..200)), 0),
+        72..80 => pair.steps(1, pair.now.saturating_add(rng.u64(..20))),
+        80..83 => {
+            let mut work = rng.usize(..40);
+            let next = pair.wheel.next_deadline_bounded(&mut work);
+            assert!(next == pair.next_deadline() || next.is_none() && work == 0);
+        }
+        83..86 => pair.look_for_next(),
+        86..88 => pair.iterate(),
+        88 => {
+            let kept = rng.usize(1..5);
+            pair.wheel.retain(|_, _, value| *value % 5 < kept);
+            let all = pair.timeouts.len();
+            (0..all).filter(|value| kept <= value % 5).for_each(|value| _ = pair.take(value));
+        }
+        89 if rng.u8(..5) == 0 => {
+            let mut drained: Vec<_> = pair.wheel.drain().map(|expired| expired.value).collect();
+            drained.sort_unstable();
+            let mut pending: Vec<_> = pair.pending.values().copied().collect();
+            pending.sort_unstable();
+            assert_eq!(drained, pending);
+            pair.clear_map();
+        }
+        90 if rng.u8(..5) == 0 => pair.clear(),
+        91..93 => pair.wheel.shrink_to_fit(),
+        93 if rng.u8(..5) == 0 => pair.wheel.reserve(rng.usize(..200)),
+        94 => {
+            let now = pair.now.saturating_add(ahead >> 1);
+            while pair.expire(now) {}
+        }
+        _ => pair.look(),
+    }
 }
 
 /// Numbers of timeouts that one array holds, and about the most that it does.

@@ -26,7 +26,7 @@ pub struct Picture {
     /// By level and bucket, as far up as anything waits: the occupied buckets. A hashed wheel has
     /// one level.
     pub levels: Vec<HashMap<usize, u32>>,
-    /// The timeouts that are in no bucket: sorted, to be handed out next.
+    /// The timeouts that are in no bucket: sorted, to be handed out next, or few.
     pub sorted: u32,
     /// The timeouts in buckets by the rounds that they wait: none, below 8, below 64, and so on.
     /// Empty for a hierarchical wheel.
@@ -85,7 +85,7 @@ impl Turning {
     }
 
     /// The level and the bucket of the timeout of this place in the plan, and the rounds that it
-    /// waits there. None if it is gone or sorted.
+    /// waits there. None if it is gone, or in no bucket.
     pub fn place(&self, place: u32) -> Option<(usize, usize, u64)> {
         let key = *self.keys.get(&place)?;
         let (level, bucket) = self.wheel.bucket(key)?;

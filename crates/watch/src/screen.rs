@@ -276,8 +276,7 @@ impl<'a> Panel<'a> {
         }
         let y = area.y + 1 + self.levels().min(room) as u16;
         if y < area.bottom() {
-            let sorted =
-                format!("sorted, to fire next: {}", HumanCount(self.picture.sorted.into()));
+            let sorted = format!("{IN_NO_BUCKET}: {}", HumanCount(self.picture.sorted.into()));
             buffer.set_stringn(area.x, y, sorted, area.width.into(), Style::new());
         }
     }
@@ -302,6 +301,9 @@ impl<'a> Panel<'a> {
                 _ => format!("{}-{}", end(bin - 1), end(bin) - 1),
             };
             rounds += &format!("  {name}:{}", short(timeouts.into()));
+        }
+        if 0 < self.picture.sorted {
+            rounds += &format!("  {IN_NO_BUCKET}: {}", short(self.picture.sorted.into()));
         }
         let y = row.y + lines as u16;
         if y < area.bottom() {
@@ -419,6 +421,8 @@ const ASCII_BARS: symbols::bar::Set<'_> = symbols::bar::Set {
     empty: " ",
 };
 
+/// The timeouts that fire next, or all of a wheel of few.
+const IN_NO_BUCKET: &str = "sorted or few";
 /// The label of a level.
 const BEFORE: u16 = 9;
 /// The number of timeouts on a level, behind its buckets.
@@ -458,12 +462,39 @@ mod tests {
         assert_eq!(lines[2], format!("L2 4 s   |.1{} 1", ".".repeat(61)));
         assert_eq!(lines[3], format!("L1 64 ms |2{} 2", ".".repeat(62)));
         assert_eq!(lines[4], format!("L0 1 ms  |..1{} 1", ".".repeat(60)));
-        assert_eq!(lines[5], "sorted, to fire next: 0");
+        assert_eq!(lines[5], "sorted or few: 0");
         // Bucket 0 of eight lines is that of the cursor, and of the deadline 8192.
         assert!(lines[6].starts_with("hashed:512  pending 4  fired 0  waited a round 0"));
         assert_eq!(lines[7], format!("buckets  1..1{} 4", ".".repeat(60)));
         assert_eq!(lines[8], format!("{}...11{}", " ".repeat(9), ".".repeat(59)));
         assert_eq!(lines[15], "rounds left  0:3  8 on:1");
+    }
+
+    #[test]
+    fn of_few_it_is_told_and_drawn_that_they_are_in_no_bucket() {
+        let few: Vec<_> = (1..=4).map(|key| (0, key, 3 + u64::from(key))).collect();
+        let mut watch = after_events(watch_few(few), 4);
+        let told = "Timeout 4 is scheduled for 7 ms from now: hierarchical:64 has all in one \
+                    array; hashed:512 has all in one array.";
+        assert_eq!(watch.told, told);
+        let lines = drawn(&mut watch, 80, 24);
+        assert_eq!(lines[5], "sorted or few: 4");
+        assert_eq!(lines[15], "rounds left  sorted or few: 4");
+    }
+
+    #[test]
+    fn the_sentence_says_that_few_became_many() {
+        let many: Vec<_> = (1..=161).map(|key| (0, key, 5000)).collect();
+        let mut watch = watch_few(many);
+        let mut told = Vec::new();
+        for _ in 1..=161 {
+            watch = after_events(watch, 1);
+            told.push(watch.told.clone());
+        }
+        let (last, before) = told.split_last().unwrap();
+        let many = ". They are many now: hierarchical:64 puts all 160 into buckets.";
+        assert!(last.ends_with(many), "{last}");
+        assert!(before.iter().all(|told| told.ends_with("has all in one array.")), "{before:?}");
     }
 
     #[test]
@@ -719,7 +750,14 @@ mod tests {
         }
     }
 
+    /// Wheels with so much room that they hold few in buckets, too.
     fn watch(scheduled: Vec<(u64, u32, u64)>) -> Watch {
+        let mut watch = watch_few(scheduled);
+        watch.player.wheels.iter_mut().for_each(|wheel| wheel.wheel.reserve(1_000));
+        watch
+    }
+
+    fn watch_few(scheduled: Vec<(u64, u32, u64)>) -> Watch {
         let operations = scheduled.into_iter().map(|(time_ms, key, delay_ms)| {
             Ok(Operation { time_ms, key, action: Action::Schedule { delay_ms } })
         });

@@ -2,6 +2,7 @@
 
 use super::player::{Applied, Change, Event, Player};
 use indicatif::HumanCount;
+use tickwheel::WheelStats;
 use tickwheel_cli::trace::Action;
 use tickwheel_cli::units;
 
@@ -52,6 +53,9 @@ pub(super) fn line(applied: &Applied) -> String {
 /// Says where a timeout was put.
 fn places(place: u32, player: &Player) -> String {
     let places = player.wheels.iter().map(|wheel| match wheel.place(place) {
+        None if on_levels(&wheel.see().stats) == 0 => {
+            format!("{} has all in one array", wheel.mode())
+        }
         None => format!("{} sorts it among those that come next", wheel.mode()),
         Some((_, bucket, 0)) if wheel.mode().is_hashed() => {
             format!("bucket {bucket} of {}, for this round", wheel.mode())
@@ -70,13 +74,27 @@ fn mark(told: &str) -> &'static str {
     if told.is_empty() { ":" } else { ";" }
 }
 
-/// Says that sorted timeouts went back into buckets.
+fn on_levels(stats: &WheelStats) -> usize {
+    stats.timeouts_per_level.iter().sum()
+}
+
+/// Says that sorted timeouts went back into buckets, or few into buckets for the first time.
 fn put_back(event: &Event) -> String {
     let back = event.changes.iter().find_map(|change| {
-        let sorted = change.before.stats.sorted.checked_sub(change.after.stats.sorted)?;
-        (1 < sorted).then(|| {
+        let (before, after) = (&change.before.stats, &change.after.stats);
+        let sorted = before.sorted.checked_sub(after.sorted)?;
+        // A sweep drops stale ones, and puts none into a bucket.
+        let is_back = 1 < sorted && on_levels(before) + 1 < on_levels(after);
+        is_back.then(|| {
             let (mode, sorted) = (change.mode, HumanCount(sorted as u64));
-            format!(" It comes before many of the sorted, so {mode} puts all {sorted} back.")
+            match on_levels(before) {
+                0 => format!(" They are many now: {mode} puts all {sorted} into buckets."),
+                _ => {
+                    format!(
+                        " It comes before many of the sorted, so {mode} puts all {sorted} back."
+                    )
+                }
+            }
         })
     });
     back.unwrap_or_default()

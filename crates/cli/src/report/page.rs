@@ -329,7 +329,7 @@ impl Page {
         let groups = groups(0..levels);
         let values: Vec<_> = groups.iter().map(|group| total(|step| &step.levels, group)).collect();
         let names: Vec<_> = groups.iter().map(level_name).collect();
-        let sorted: Of<'_> = ("sorted", &|step| step.sorted);
+        let sorted: Of<'_> = ("sorted or few", &|step| step.sorted[0]);
         let level_series: Vec<_> = series(&names, &values).chain([sorted]).collect();
 
         let bins = steps.iter().map(|step| step.rounds.len()).max().unwrap_or(0);
@@ -337,7 +337,8 @@ impl Page {
         groups.insert(0, 0..1);
         let values: Vec<_> = groups.iter().map(|group| total(|step| &step.rounds, group)).collect();
         let names: Vec<_> = groups.iter().map(rounds_name).collect();
-        let round_series: Vec<_> = series(&names, &values).collect();
+        let sorted: Of<'_> = ("sorted or few", &|step| step.sorted[1]);
+        let round_series: Vec<_> = series(&names, &values).chain([sorted]).collect();
 
         let tick = self.tick();
         let words = format!(
@@ -352,7 +353,7 @@ impl Page {
             format!(
                 "Where the timeouts of {hierarchical} are at the end of each {}. A bucket of level \
                  0 spans {tick}, and a bucket of each other level {} times as much as one of the \
-                 level below. The sorted ones fire next.",
+                 level below. The sorted ones fire next; few are in no bucket.",
                 self.step(),
                 hierarchical.buckets(),
             ),
@@ -362,7 +363,8 @@ impl Page {
             "rounds",
             "Timeouts by rounds over time",
             format!(
-                "How many rounds the timeouts of {hashed} still wait at the end of each {}.",
+                "How many rounds the timeouts of {hashed} still wait at the end of each {}. The \
+                 sorted ones fire next; few are in no bucket.",
                 self.step(),
             ),
             &round_series,

@@ -30,8 +30,9 @@ pub(super) struct Step {
     pub(super) pending: u64,
     /// The timeouts on each level of the hierarchical wheel, the finest first.
     pub(super) levels: Vec<u64>,
-    /// The timeouts that the hierarchical wheel has sorted, to be handed out next.
-    pub(super) sorted: u64,
+    /// The timeouts that the hierarchical and the hashed wheel have in no bucket: sorted, to be
+    /// handed out next, or few.
+    pub(super) sorted: [u64; 2],
     /// The timeouts of the hashed wheel by the rounds that they wait, as in
     /// [`Picture`](crate::turning::Picture).
     pub(super) rounds: Vec<u64>,
@@ -124,15 +125,11 @@ impl Run {
         self.fired = hierarchical.fired;
         step.pending = self.pending();
         step.levels = (0..levels.levels.len()).map(|level| levels.on_level(level)).collect();
-        step.sorted = levels.sorted.into();
+        step.sorted[0] = levels.sorted.into();
         let Some(hashed) = self.wheels.get(1) else { return step };
         let rounds = hashed.picture();
         step.rounds = rounds.rounds.iter().map(|&timeouts| timeouts.into()).collect();
-        // What is due at once waits no round.
-        if 0 < rounds.sorted {
-            step.rounds.resize(step.rounds.len().max(1), 0);
-            step.rounds[0] += u64::from(rounds.sorted);
-        }
+        step.sorted[1] = rounds.sorted.into();
         step
     }
 }
@@ -195,8 +192,9 @@ mod tests {
             let steps = profile.steps.len() as u64;
             assert!(steps <= MOST_STEPS && report.span_ms / profile.step_ms == steps - 1);
             for step in &profile.steps {
-                let levels = step.levels.iter().sum::<u64>() + step.sorted;
-                assert_eq!([levels, step.rounds.iter().sum()], [step.pending; 2]);
+                let pending = [&step.levels, &step.rounds].map(|parts| parts.iter().sum::<u64>());
+                let pending = [0, 1].map(|wheel| pending[wheel] + step.sorted[wheel]);
+                assert_eq!(pending, [step.pending; 2]);
             }
         }
     }

@@ -72,7 +72,8 @@ mod tests {
                 let now = random.u64(..1 << 40);
                 let longest = 1 << random.u32(1..50);
                 let deadline = now + random.u64(1..longest);
-                let mut wheel = Wheel::new(mode);
+                // With so much room it is not one of few, and has buckets.
+                let mut wheel = Wheel::with_capacity(mode, 1_000);
                 wheel.expire(now);
                 let key = wheel.schedule(deadline, ());
                 let (level, ticks) = levels(mode, now, deadline).next().unwrap();

@@ -638,7 +638,10 @@ fn a_mode_that_is_given_twice_is_run_once() {
 
 #[test]
 fn json_is_one_object_a_mode() {
-    let output = replay_input(generated(100).as_bytes(), &["-", "--json"]);
+    // More at once than a wheel of few holds, so that there are buckets.
+    let line = |time| format!("{time},schedule,{time},5000\n");
+    let trace = HEADER.to_string() + &(0..300).map(line).collect::<String>();
+    let output = replay_input(trace.as_bytes(), &["-", "--json"]);
     assert!(output.stderr.is_empty());
     let modes: Vec<_> = json(&output).iter().map(|figures| figures["mode"].clone()).collect();
     assert_eq!(modes, ["hierarchical:64", "hashed:512", "hashed:65536"]);
