@@ -83,6 +83,9 @@ impl Bucket {
         let is_back = 1 < self.last.len() && self.last.last().is_some_and(is_it);
         if is_back {
             self.last.pop();
+            if let Some(many) = &mut self.many {
+                many.take_back(index, stamp, &self.last);
+            }
         }
         is_back
     }
@@ -395,10 +398,11 @@ impl Bucket {
         let check_firsts = |firsts: &Firsts, entries: &[Entry]| {
             for (first, block) in firsts.each.iter().zip(entries.chunks(BLOCK)) {
                 let at = block.iter().position(|entry| entry.is(first.index, first.stamp));
-                assert!(at.is_some() || first.index == NOTHING.index, "it is there");
+                assert!(at.is_some() || arena.is_stale(*first), "it is there, or was taken back");
+                let is_one = first.index != NOTHING.index;
                 for (place, &entry) in block.iter().enumerate() {
                     let is_after = (first.deadline, at) <= (entry.deadline, Some(place));
-                    assert!(at.is_some() && is_after || arena.is_stale(entry), "none comes before");
+                    assert!(is_one && is_after || arena.is_stale(entry), "none comes before");
                 }
             }
         };
@@ -484,6 +488,16 @@ impl Many {
         seen.firsts.add(entries, seen.len, work);
         (seen.len, seen.last) = (entries.len(), *entries.last().ok_or(None)?);
         seen.firsts.first(entries, until, arena, work)
+    }
+
+    /// Keeps what was seen of the last chunk, whose last entry had this index and stamp and was
+    /// taken out, so that these entries are left. The block of that entry may have noted it: then it
+    /// counts as stale.
+    fn take_back(&mut self, index: u32, stamp: u32, entries: &[Entry]) {
+        let seen = self.seen.as_mut().filter(|seen| seen.last.is(index, stamp));
+        if let (Some(seen), Some(&last)) = (seen, entries.last()) {
+            (seen.len, seen.last) = (entries.len(), last);
+        }
     }
 
     /// Notes the tick before which nothing in a chunk is due, or that all in it is stale.

@@ -88,6 +88,7 @@ in_each_mode! {
     up_to_the_end_of_time_in_steps,
     too_many_to_be_sorted_at_once_come_in_order,
     a_call_does_no_more_than_its_work_and_a_step,
+    what_was_passed_is_not_passed_again_after_a_cancel_of_the_latest,
     cancelling_takes_no_bucket_apart,
     what_is_not_due_yet_is_sorted_only_while_it_is_little,
 }
@@ -469,6 +470,43 @@ fn cancelling_takes_no_bucket_apart(mode: Mode) {
     assert_eq!(work(&wheel), before);
     assert!(wheel.stats().stale < most_stale, "some were swept");
     wheel.check();
+}
+
+/// A bucket with 300 at a tick each, of which all but the last were cancelled, and enough
+/// elsewhere that nothing is swept.
+fn passed_over(mode: Mode) -> Wheel<u64> {
+    let mut wheel = Wheel::new(mode);
+    (0..CROWD).for_each(|value| _ = wheel.schedule(u64::MAX, value));
+    let schedule = |value| wheel.schedule(FAR + value * apart(mode), value);
+    let keys: Vec<_> = (0..300).map(schedule).collect();
+    // The latest comes last, so no entry is taken back.
+    keys.iter().rev().skip(1).for_each(|&key| assert!(wheel.cancel(key).is_some()));
+    wheel
+}
+
+/// Ticks between two timeouts that share a bucket.
+fn apart(mode: Mode) -> u64 {
+    if mode.is_hashed() { mode.buckets() as u64 } else { 1 }
+}
+
+/// The latest is there while the next is looked for, and is taken back then.
+fn what_was_passed_is_not_passed_again_after_a_cancel_of_the_latest(mode: Mode) {
+    let mut wheel = passed_over(mode);
+    let last = wheel.next_deadline().expect("one is pending");
+    let soon = last - apart(mode);
+    let mut next = wheel.schedule(soon, 0);
+    for turn in 0..100 {
+        let before = steps();
+        let second = wheel.schedule(soon, turn);
+        let latest = wheel.schedule(last, turn);
+        assert!(wheel.cancel(next).is_some());
+        assert_eq!(wheel.next_deadline(), Some(soon));
+        assert!(wheel.cancel(latest).is_some());
+        next = second;
+        let taken = steps() - before;
+        assert!(turn == 0 || taken <= 500, "{mode}: {taken} steps in turn {turn}");
+        wheel.check();
+    }
 }
 
 /// Where nothing is due, looking at it is work too.
