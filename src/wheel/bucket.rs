@@ -557,8 +557,7 @@ impl Firsts {
         arena: &Arena<T>,
         work: &mut usize,
     ) -> Result<Entry, Option<u64>> {
-        // The blocks that had a stale entry first.
-        let mut met = 0_u16;
+        let mut met_stale = false;
         loop {
             let first = self.each[self.at];
             let tick = first.deadline;
@@ -577,12 +576,13 @@ impl Firsts {
                 return Ok(first);
             }
             *work = work.saturating_sub(block.len());
-            // Mostly the next one is live. If it is not, many may be stale, so all slots are read.
-            let next = match met >> self.at & 1 {
-                0 => after(tick, block, arena),
-                _ => first_live(block, arena),
+            // Mostly the next one is live. If it is not, many may be stale, so all slots of a block
+            // are read.
+            let next = match met_stale {
+                false => after(tick, block, arena),
+                true => first_live(block, arena),
             };
-            met |= 1 << self.at;
+            met_stale = true;
             self.each[self.at] = next.unwrap_or(NOTHING);
             self.at = first_by(&self.each, |first| first.deadline).unwrap_or(0);
             if self.each[self.at].deadline == u64::MAX {

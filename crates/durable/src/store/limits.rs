@@ -10,6 +10,7 @@ pub(crate) struct Limits {
     /// A statement of a look.
     pub(crate) load: u64,
     pub(crate) settle: Parts,
+    #[cfg(feature = "postgres")]
     pub(crate) change: Parts,
     /// A wait for a lock.
     pub(crate) lock: u64,
@@ -31,6 +32,7 @@ impl Limits {
         Self {
             load: (call / 3).max(1),
             settle: Parts::new(call.min(SETTLE)),
+            #[cfg(feature = "postgres")]
             change: Parts::new(call),
             lock: (call / 30).clamp(10, 1_000),
         }
