@@ -78,8 +78,8 @@ use within::Choices;
 /// assert_eq!(wheel.cancel(soon), None); // it is gone
 /// ```
 ///
-/// A wheel of few timeouts holds them in one array, in either mode. It takes little more memory than
-/// a heap. Once the array would take more than 160 entries, all go into buckets. A wheel that is
+/// A wheel of few timeouts holds them in one array, in either mode, which takes less memory than
+/// buckets. Once the array would take more than 160 entries, all go into buckets. A wheel that is
 /// empty, and has room for at most 160 timeouts, begins with an array again.
 ///
 /// The schemes are those of G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels*
@@ -240,7 +240,7 @@ impl<T> Wheel<T> {
     }
 
     /// Does what [`cancel`](Self::cancel) does, and returns what `into` makes of the value, which is
-    /// copied less often if that is smaller.
+    /// copied less often if that is smaller. `into` must not panic.
     #[inline(always)]
     pub(crate) fn cancel_into<R>(&mut self, key: Key, into: impl FnOnce(T) -> R) -> Option<R> {
         let (value, stamp) = self.arena.remove(key, into)?;
