@@ -160,7 +160,7 @@ fn a_panic_restores_the_terminal_and_is_told() {
     let name = "a_panic_restores_the_terminal_and_is_told";
     let itself = itself.display();
     terminal.run(&format!("RUST_BACKTRACE=0 {INSIDE}=1 {itself} --exact {name} --nocapture"));
-    terminal.wait_for("planted");
+    terminal.wait_for_written("planted");
     terminal.wait_for_exit(101);
     terminal.assert_is_restored();
 }

@@ -24,6 +24,8 @@ pub(crate) fn show(progress: &ProgressBar, length: Option<u64>, template: &str) 
         length.into_iter().for_each(|length| state.set_len(length));
     });
     progress.reset_eta();
+    // However short the phase is, it was shown.
+    progress.force_draw();
 }
 
 /// Shows the progress through `trace`.

@@ -25,13 +25,14 @@ fn progress_is_shown_on_a_terminal_alone_and_an_interrupt_leaves_nothing_behind(
     let folder = tempfile::TempDir::new().unwrap();
     let file = |name| folder.path().join(name).display().to_string();
     let [trace, page, said] = ["trace.csv", "page.html", "said"].map(file);
-    let size = ["--operations", "30000", "-o", &trace];
+    // So many that it measures for seconds, in which this test may be kept from its core.
+    let size = ["--operations", "300000", "-o", &trace];
     let made = Command::new(COMMAND).args(["generate", "cancelled"]).args(size).status();
     assert!(made.unwrap().success());
     let report = format!("{COMMAND} report {trace} -o {page} --limit-time 60s");
     terminal.run(&report);
-    terminal.wait_for("of 9 wheels");
-    terminal.wait_for("measuring,");
+    terminal.wait_for_written("of 9 wheels");
+    terminal.wait_for_written("measuring,");
     terminal.press("C-c");
     let screen = terminal.wait_for_exit(130);
     // One phase does not leave its line to the next.

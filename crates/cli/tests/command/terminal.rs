@@ -10,6 +10,8 @@ pub(crate) struct Terminal {
     socket: String,
     /// How many command lines were run.
     runs: u32,
+    /// All that was written to it, with what has left the screen.
+    written: tempfile::NamedTempFile,
 }
 
 impl Terminal {
@@ -22,9 +24,12 @@ impl Terminal {
             writeln!(output, "SKIPPED: nothing was run in a terminal: no tmux").unwrap();
             return None;
         }
-        let terminal = Self { socket: format!("tickwheel-{name}-{}", std::process::id()), runs: 0 };
+        let socket = format!("tickwheel-{name}-{}", std::process::id());
+        let written = tempfile::NamedTempFile::new().unwrap();
+        let terminal = Self { socket, runs: 0, written };
         let shell = "PS1= exec sh";
         terminal.tmux(&["-f/dev/null", "-u", "new-session", "-d", "-x80", "-y24", shell]);
+        terminal.tmux(&["pipe-pane", &format!("cat > {}", terminal.written.path().display())]);
         Some(terminal)
     }
 
@@ -51,16 +56,13 @@ impl Terminal {
 
     /// Waits until `text` is on the screen, where lines may break it, and returns the screen.
     pub(crate) fn wait_for(&self, text: &str) -> String {
-        let started = Instant::now();
-        loop {
-            let screen = self.tmux(&["capture-pane", "-p"]);
-            let words: Vec<_> = screen.split_whitespace().collect();
-            if words.join(" ").contains(text) {
-                return screen;
-            }
-            assert!(started.elapsed() < PATIENCE, "no {text:?} in:\n{screen}");
-            thread::sleep(Duration::from_millis(50));
-        }
+        wait_for(text, || self.tmux(&["capture-pane", "-p"]))
+    }
+
+    /// Waits until `text` was on the screen at any time.
+    pub(crate) fn wait_for_written(&self, text: &str) {
+        let written = || std::fs::read(self.written.path()).unwrap();
+        wait_for(text, || String::from_utf8_lossy(&written()).into_owned());
     }
 
     /// Waits until the last command line ends, and returns the screen.
@@ -81,6 +83,19 @@ impl Terminal {
 impl Drop for Terminal {
     fn drop(&mut self) {
         let _ = Command::new("tmux").args(["-L", &self.socket, "kill-server"]).output();
+    }
+}
+
+fn wait_for(text: &str, read: impl Fn() -> String) -> String {
+    let started = Instant::now();
+    loop {
+        let screen = read();
+        let words: Vec<_> = screen.split_whitespace().collect();
+        if words.join(" ").contains(text) {
+            return screen;
+        }
+        assert!(started.elapsed() < PATIENCE, "no {text:?} in:\n{screen}");
+        thread::sleep(Duration::from_millis(50));
     }
 }
 
