@@ -9,13 +9,13 @@ use std::io::{self, ErrorKind, Write};
 use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Barrier, Condvar, Mutex, mpsc};
+use std::sync::{Arc, Barrier, Condvar, Mutex, OnceLock, mpsc};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel::{
-    DelayQueue, ManualClock, MissedTick, Mode, Next, Recorder, Run, Sleep, Status, Timeout, Timer,
-    Wheel, WheelStats,
+    DelayQueue, Driver, ManualClock, MissedTick, Mode, Next, Recorder, Run, Sleep, Status, Timeout,
+    Timer, Wheel, WheelStats,
 };
 
 /// A disk in memory, which a test can stop and break.
@@ -202,6 +202,185 @@ fn a_timeout_that_is_moved_or_cancelled_behind_a_task_has_its_own_key() {
     let schedules = [3, 4, 5, 6].map(|key| format!("10,schedule,{key},1000"));
     assert_eq!(after[..4], schedules);
     assert_eq!(after[4..], ["10,cancel,1,", "10,reschedule,2,5"]);
+}
+
+/// Who has a timeout that is due, and whose run has not begun.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Has {
+    /// The worker, which wakes what waited for the task before.
+    Worker,
+    /// An executor that runs it on the worker.
+    Inline,
+    /// An executor that runs it later, and one that drops it.
+    Keeps,
+    Sheds,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Act {
+    Cancel,
+    Move,
+    Stop,
+}
+
+/// A timer whose timeout is due, and what is done to it before its run begins.
+struct Between {
+    timer: Timer,
+    act: Act,
+    repeats: bool,
+    /// The timeout, and one that waits all the time.
+    timeouts: Mutex<Vec<Timeout>>,
+    /// What an executor has.
+    tasks: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+    runs: AtomicUsize,
+    is_over: AtomicBool,
+}
+
+impl Between {
+    /// Schedules another, which must not get the name of the first, and acts.
+    fn act(self: &Arc<Self>) {
+        if self.is_over.swap(true, SeqCst) {
+            return;
+        }
+        let timeouts = self.timeouts.lock().unwrap();
+        let [timeout, waiting] = &timeouts[..] else { unreachable!() };
+        self.timer.schedule(ms(77), || {}).unwrap();
+        match self.act {
+            Act::Cancel => assert_eq!(timeout.cancel(), self.repeats),
+            Act::Move => assert_eq!(timeout.reschedule(ms(50)), self.repeats),
+            Act::Stop => {
+                let timer = self.timer.clone();
+                thread::spawn(move || timer.stop().unwrap());
+                // By then nothing enters the wheel, and nothing leaves it to run.
+                wait_until(|| waiting.status() == Status::Stopped);
+            }
+        }
+    }
+
+    fn schedule(self: &Arc<Self>) {
+        let this = Arc::clone(self);
+        let run = move || _ = this.runs.fetch_add(1, SeqCst);
+        let again = move |run: &dyn Fn()| {
+            run();
+            Next::After(ms(100))
+        };
+        let timeout = match self.repeats {
+            true => self.timer.schedule_with(ms(10), move |_| again(&run)).unwrap(),
+            false => self.timer.schedule(ms(10), run).unwrap(),
+        };
+        let waiting = self.timer.schedule(LONG, || {}).unwrap();
+        *self.timeouts.lock().unwrap() = vec![timeout, waiting];
+    }
+}
+
+/// Acts when it is woken.
+struct ActsAwake(Arc<Between>);
+
+impl Wake for ActsAwake {
+    fn wake(self: Arc<Self>) {
+        self.0.act();
+    }
+}
+
+#[test]
+fn taken_out_and_not_begun_each_timeout_has_the_end_that_its_handle_tells() {
+    for has in [Has::Worker, Has::Inline, Has::Keeps, Has::Sheds] {
+        for act in [Act::Cancel, Act::Move, Act::Stop] {
+            for (repeats, drives) in [(false, false), (false, true), (true, false), (true, true)] {
+                each_between(has, act, repeats, drives);
+            }
+        }
+    }
+}
+
+fn each_between(has: Has, act: Act, repeats: bool, drives: bool) {
+    let (disk, clock) = (Disk::default(), ManualClock::new());
+    let between = Arc::new(OnceLock::<Arc<Between>>::new());
+    let mut builder = Timer::builder().clock(clock.clone()).shards(1).record(disk.file());
+    let executes = Arc::clone(&between);
+    let execute = move |task: Box<dyn FnOnce() + Send>| {
+        let between = executes.get().unwrap();
+        match has {
+            Has::Inline => {
+                between.act();
+                task();
+            }
+            _ => between.tasks.lock().unwrap().push(task),
+        }
+    };
+    if has != Has::Worker {
+        builder = builder.executor(execute);
+    }
+    let (timer, mut driver) = match drives {
+        true => builder.build_driven().map(|(timer, driver)| (timer, Some(driver))).unwrap(),
+        false => (builder.build().unwrap(), None),
+    };
+    let (timeouts, tasks, runs, is_over) = Default::default();
+    let made = Between { timer, act, repeats, timeouts, tasks, runs, is_over };
+    let this = Arc::clone(between.get_or_init(|| Arc::new(made)));
+    let comes_due = move || {
+        clock.advance(ms(10));
+        driver.as_mut().map(Driver::turn);
+        driver
+    };
+    // Dropped at the end: to drop a driver stops the timer.
+    let _driver = if has == Has::Worker {
+        let ((tell, told), (go, goes)) = (mpsc::channel(), mpsc::channel());
+        let before = move || {
+            tell.send(()).unwrap();
+            goes.recv().unwrap();
+        };
+        let before = this.timer.schedule(ms(10), before).unwrap();
+        this.schedule();
+        let worker = thread::spawn(comes_due);
+        told.recv().unwrap();
+        let waker = Waker::from(Arc::new(ActsAwake(Arc::clone(&this))));
+        let mut awaits = pin!(before.cancel_and_wait_async());
+        assert!(awaits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        go.send(()).unwrap();
+        worker.join().unwrap()
+    } else {
+        this.schedule();
+        thread::spawn(comes_due).join().unwrap()
+    };
+    let tasks = std::mem::take(&mut *this.tasks.lock().unwrap());
+    if !tasks.is_empty() {
+        this.act();
+    }
+    // On a thread of its own: the one that stops the timer must not have run a task of it.
+    let ends = move || {
+        tasks.into_iter().for_each(|task| {
+            if has == Has::Keeps {
+                task()
+            }
+        })
+    };
+    thread::spawn(ends).join().unwrap();
+    this.timer.stop().unwrap();
+    let (text, case) = (disk.text(), format!("{has:?} {act:?} {repeats} {drives}"));
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    let keys_of = |op, delay| {
+        let of = lines.iter().filter(move |line| line[1] == op && line[3] == delay);
+        of.map(|line| line[2]).collect::<Vec<_>>()
+    };
+    let own = keys_of("schedule", "10").last().copied().unwrap();
+    let status = this.timeouts.lock().unwrap()[0].status();
+    let is_cancelled = status == Status::Cancelled;
+    assert_eq!(keys_of("cancel", ""), vec![own; usize::from(is_cancelled)], "{case}: {text}");
+    assert!(!is_cancelled || keys_of("schedule", "77") != [own], "{case}: {text}");
+    // A run that was moved is scheduled anew, and the name of the run before is free by then.
+    let moved = usize::from(act == Act::Move && repeats);
+    assert_eq!(keys_of("schedule", "50"), vec![own; moved], "{case}: {text}");
+    assert!(!text.contains("reschedule"), "{case}: {text}");
+    let expected = match (act, repeats) {
+        (Act::Cancel, true) => (Status::Cancelled, 0),
+        (Act::Move, true) => (Status::Stopped, 1),
+        // A task of the worker comes back.
+        (Act::Stop, true) if has == Has::Worker => (Status::Stopped, 1),
+        _ => (Status::Fired, 1),
+    };
+    let runs = if has == Has::Sheds { 0 } else { expected.1 };
+    assert_eq!((status, this.runs.load(SeqCst)), (expected.0, runs), "{case}");
 }
 
 /// Threads schedule, wait and repeat, each in a shard of its own, another thread cancels and moves,

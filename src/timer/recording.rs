@@ -14,6 +14,7 @@ mod recorded {
     use crate::wheel::Growing;
     use crate::{Key, Recorded, record};
     use alloc::boxed::Box;
+    use alloc::collections::BTreeMap;
     use alloc::sync::Arc;
     use alloc::vec::Vec;
     use std::io::{self, Write};
@@ -75,6 +76,7 @@ mod recorded {
                 lane,
                 names: Growing::new(),
                 due: Vec::new(),
+                repeating: BTreeMap::new(),
                 free: Growing::new(),
                 free_len: 0,
                 count: 0,
@@ -108,6 +110,9 @@ mod recorded {
         names: Growing<u32>,
         /// The names of timeouts that have left the wheel because they were due: at most a batch.
         due: Vec<(Key, u32)>,
+        /// The same for those that repeat, until a run has ended: also one that the worker or the
+        /// executor has can be cancelled before it begins.
+        repeating: BTreeMap<u64, u32>,
         /// Names that were used, and that no timeout has now: the first `free_len`.
         free: Growing<u32>,
         free_len: usize,
@@ -151,19 +156,34 @@ mod recorded {
 
         /// Says that a timeout has left the wheel because it is due.
         #[inline]
-        pub(in crate::timer) fn is_due(&mut self, key: Key) {
+        pub(in crate::timer) fn is_due(&mut self, key: Key, repeats: bool) {
             if let Some(named) = &mut self.0 {
-                named.due.push((key, named.name(key)));
+                let name = named.name(key);
+                if repeats {
+                    named.repeating.insert(key.to_bits(), name);
+                } else {
+                    named.due.push((key, name));
+                }
             }
         }
 
-        /// Says that all that was due has begun to run, but for what was cancelled or moved.
+        /// Says that all that was due has begun to run, but for what was cancelled or moved, and
+        /// what repeats.
         #[inline]
         pub(in crate::timer) fn ran(&mut self) {
             if let Some(named) = &mut self.0 {
                 while let Some((_, name)) = named.due.pop() {
                     named.give_back(name);
                 }
+            }
+        }
+
+        /// Says that a run of a timeout that repeats has ended.
+        #[inline]
+        pub(in crate::timer) fn has_run(&mut self, key: Key) {
+            if let Some(named) = &mut self.0 {
+                let name = named.take_due(key);
+                named.give_back(name);
             }
         }
 
@@ -221,7 +241,9 @@ mod recorded {
         /// A timeout keeps its name, so the names before the last that is in use stay.
         fn shrink_to_fit(&mut self, live: impl Iterator<Item = Key>) {
             let mut places = 0;
-            self.count = self.due.iter().map(|&(_, name)| name + 1).max().unwrap_or(0);
+            let due = self.due.iter().map(|&(_, name)| name);
+            let due = due.chain(self.repeating.values().copied());
+            self.count = due.map(|name| name + 1).max().unwrap_or(0);
             for place in live.map(place) {
                 places = places.max(place + 1);
                 self.count = self.count.max(self.names[place] + 1);
@@ -252,6 +274,9 @@ mod recorded {
         }
 
         fn take_due(&mut self, key: Key) -> u32 {
+            if let Some(name) = self.repeating.remove(&key.to_bits()) {
+                return name;
+            }
             let index = self.due.iter().position(|&(due, _)| due == key);
             self.due.swap_remove(index.expect("it is told of each that is due")).1
         }
@@ -319,10 +344,13 @@ mod unrecorded {
         pub(in crate::timer) fn cancelled(&self, _: Key) {}
 
         #[inline(always)]
-        pub(in crate::timer) fn is_due(&self, _: Key) {}
+        pub(in crate::timer) fn is_due(&self, _: Key, _: bool) {}
 
         #[inline(always)]
         pub(in crate::timer) fn ran(&self) {}
+
+        #[inline(always)]
+        pub(in crate::timer) fn has_run(&self, _: Key) {}
 
         #[inline(always)]
         pub(in crate::timer) fn due_cancelled(&self, _: Key) {}

@@ -54,7 +54,7 @@ pub(super) struct ShardState {
     looks: u64,
     pub(super) counts: ShardCounts,
     /// Records what happens in the wheel.
-    lane: ShardLane,
+    pub(super) lane: ShardLane,
     /// Nothing is scheduled or fired any more.
     pub(super) stopped: bool,
     /// The `reached` of the shard when it was closed: no timeout that is due later fired.
@@ -382,7 +382,8 @@ impl Shard {
         let mut due = self.due.lock();
         debug_assert_eq!(due.len(), 0, "what was taken out has run");
         while let Some(expired) = state.wheel.expire_bounded(now, &mut work) {
-            state.lane.is_due(expired.key);
+            let repeats = matches!(expired.value, Action::Repeating(_));
+            state.lane.is_due(expired.key, repeats);
             if due.push(expired) {
                 break;
             }

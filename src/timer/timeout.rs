@@ -350,7 +350,10 @@ impl Timeout {
         let task = match phase {
             Phase::Waiting(key, task) => {
                 // The handle has it too.
-                drop(self.shard.take(&mut shard_state, key));
+                if self.shard.take(&mut shard_state, key).is_none() {
+                    // The worker or the executor was about to run it.
+                    shard_state.lane.due_cancelled(key);
+                }
                 state.is_held = true;
                 Some(task)
             }

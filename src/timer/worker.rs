@@ -140,7 +140,7 @@ impl Engine {
                 self.hub.guarded(|| executor.execute(Box::new(move || work.run())));
             }
             _ => {
-                if let Some(unfired) = run_action(shard, action, late) {
+                if let Some(unfired) = run_action(shard, key, action, late) {
                     lock(&self.left).push(unfired);
                 }
             }
@@ -171,7 +171,8 @@ impl ExecutorTask {
         if let Some(action) = self.action.take() {
             let waited = hub.nanos().saturating_sub(self.since);
             self.waited = Some(waited);
-            let unfired = run_action(&self.shard, action, self.late.saturating_add(waited));
+            let unfired =
+                run_action(&self.shard, self.key, action, self.late.saturating_add(waited));
             debug_assert!(unfired.is_none(), "what an executor has counts as fired");
         }
     }
@@ -185,7 +186,7 @@ impl ExecutorTask {
                 if let Some(task) = repeating.take_to_run() {
                     hub.counters.misses(1);
                     let next = repeating.lock().again;
-                    let unfired = end_run(&self.shard, &repeating, task, Some(next));
+                    let unfired = end_run(&self.shard, self.key, &repeating, task, Some(next));
                     debug_assert!(unfired.is_none(), "what an executor has counts as fired");
                 }
             }
@@ -208,7 +209,7 @@ impl Drop for ExecutorTask {
 
 /// Runs what is due on this thread, `late` nanoseconds after its deadline. Returns a repeating
 /// timeout that would run again if the timer had not been stopped.
-fn run_action(shard: &Shard, action: Action, late: u64) -> Option<Unfired> {
+fn run_action(shard: &Shard, key: Key, action: Action, late: u64) -> Option<Unfired> {
     match action {
         Action::Once(task) => {
             shard.hub.run(late, task);
@@ -218,7 +219,7 @@ fn run_action(shard: &Shard, action: Action, late: u64) -> Option<Unfired> {
             let mut task = repeating.take_to_run()?;
             let run = repeating.begin_run(shard.hub.clock.now());
             let next = shard.hub.run(late, || task(&run));
-            end_run(shard, &repeating, task, next)
+            end_run(shard, key, &repeating, task, next)
         }
         Action::Wake(waker) => {
             shard.hub.guarded(|| waker.wake());
@@ -227,10 +228,11 @@ fn run_action(shard: &Shard, action: Action, late: u64) -> Option<Unfired> {
     }
 }
 
-/// Ends a run of a repeating timeout, whose task chose `next`, or panicked. Puts the timeout back
+/// Ends a run of the repeating timeout that was `key`, whose task chose `next`, or panicked. Puts the timeout back
 /// into the wheel if another run follows, or returns it if none does because the timer was stopped.
 fn end_run(
     shard: &Shard,
+    key: Key,
     repeating: &Arc<Repeating>,
     task: RepeatingTask,
     next: Option<Next>,
@@ -238,6 +240,7 @@ fn end_run(
     let hub = &shard.hub;
     let now = hub.clock.now();
     let mut shard_state = shard.lock();
+    shard_state.lane.has_run(key);
     let mut state = repeating.lock();
     let status = match next {
         // It was cancelled during the run. The thread that did so gave its place back.
