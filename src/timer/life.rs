@@ -74,10 +74,7 @@ impl Life {
     /// Drops what the worker left for the thread that stops the timer, if that has not waited.
     pub(super) fn drop_left(&self) {
         if matches!(*lock(&self.phase), LifePhase::Stopped) {
-            let left = take(&mut *lock(&self.engine.left));
-            for unfired in left {
-                self.engine.hub.guarded(|| drop(unfired));
-            }
+            self.drop_all(take(&mut *lock(&self.engine.left)));
         }
     }
 
@@ -142,11 +139,18 @@ impl Life {
 
     /// Stops the timer, and drops what is left. Waits for the worker if this thread may.
     pub(super) fn end(&self) {
-        for unfired in self.stop(self.may_wait()) {
-            self.engine.hub.guarded(|| drop(unfired));
-        }
+        self.drop_all(self.stop(self.may_wait()));
         // A driver's turn may have ended in between.
         self.drop_left();
+    }
+
+    /// Drops tasks inside of a task: one may wait for another, if an executor put them here.
+    fn drop_all(&self, unfired: Vec<Unfired>) {
+        let hub = &self.engine.hub;
+        let _inside = inside::enter(hub.id);
+        for unfired in unfired {
+            hub.guarded(|| drop(unfired));
+        }
     }
 }
 

@@ -137,7 +137,8 @@ use worker::Engine;
 /// *Inside a task* is everything that runs on the task's stack: the tasks of a timer whose executor
 /// schedules them on another timer are inside tasks of both, and a job that a work-stealing pool
 /// runs while a task on that pool waits is inside that task. A task that the executor drops is
-/// dropped inside a task, too. [`ManualClock`] says what moving a clock does inside a task.
+/// dropped inside a task, too, and so is one that the drop of the last clone drops.
+/// [`ManualClock`] says what moving a clock does inside a task.
 ///
 /// A wait ends only if other threads let it. Do not hold a lock that a task takes, and let the
 /// executor go on taking tasks, while a thread waits in `stop`. A timer knows the threads of its

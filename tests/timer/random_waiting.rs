@@ -11,11 +11,11 @@ use futures::executor::block_on;
 use std::mem::take;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Barrier, Mutex, mpsc};
-use std::task::Poll;
+use std::sync::{Arc, Barrier, Mutex, Weak, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use tickwheel::{Next, Run, Sleep, Status, StopError, Timeout, Timer};
+use tickwheel::{Next, Run, Sleep, Status, StopError, Timeout, Timer, Unfired};
 
 #[test]
 fn nothing_hangs_and_nothing_returns_before_its_promise() {
@@ -122,14 +122,36 @@ struct Fate {
     dropped: AtomicBool,
 }
 
-/// Says when it is dropped, after a while in which others may look.
-struct Captured(Arc<Fate>, Option<mpsc::Sender<()>>);
+/// Says when it is dropped, after a call, or a while in which others may look.
+struct Captured(Arc<Fate>, Option<mpsc::Sender<()>>, Weak<World>);
 
 impl Drop for Captured {
     fn drop(&mut self) {
-        thread::yield_now();
+        Calls(self.2.clone()).call();
         self.0.dropped.store(true, SeqCst);
         drop(self.1.take());
+    }
+}
+
+/// Makes a call now and then, where a value is dropped or a task is woken.
+struct Calls(Weak<World>);
+
+impl Calls {
+    fn call(&self) {
+        match self.0.upgrade() {
+            Some(world) if world.log.numbers.lock().unwrap().below(4) == 0 => {
+                world.call(Caller::Task(0));
+            }
+            // It may be the last.
+            world => drop(world),
+        }
+        thread::yield_now();
+    }
+}
+
+impl Wake for Calls {
+    fn wake(self: Arc<Self>) {
+        self.call();
     }
 }
 
@@ -297,7 +319,7 @@ impl World {
                 match caller {
                     Caller::Thread => log.awaited(block_on(waits), &timeout, &fate),
                     // The task may need this thread, so this thread does not block.
-                    _ => match Hand::new().poll(&mut waits) {
+                    _ => match waits.as_mut().poll(&mut Context::from_waker(&self.calls())) {
                         Poll::Ready(end) => log.awaited(end, &timeout, &fate),
                         Poll::Pending => log.begun.lock().unwrap().push((waits, timeout, fate)),
                     },
@@ -316,11 +338,12 @@ impl World {
         let Timed { timer: on, on_worker, is_over, .. } = &self.timers[timer];
         let (runs, begun, dropped) = Default::default();
         let fate = Arc::new(Fate { timer, repeats, runs, begun, dropped });
-        let captured = Captured(Arc::clone(&fate), Some(self.is_left.clone()));
+        let calls = Arc::downgrade(self);
+        let captured = Captured(Arc::clone(&fate), Some(self.is_left.clone()), calls);
         let is_over = on_worker.then(|| Arc::clone(is_over));
         let world = Arc::clone(self);
         let run = move || {
-            let Captured(fate, _) = &captured;
+            let Captured(fate, ..) = &captured;
             let is_over = is_over.as_ref().is_some_and(|is_over| is_over.load(SeqCst));
             assert!(!is_over, "it begins after a stop");
             assert!(!fate.runs.swap(true, SeqCst), "it runs twice at once");
@@ -352,6 +375,10 @@ impl World {
         }
     }
 
+    fn calls(self: &Arc<Self>) -> Waker {
+        Waker::from(Arc::new(Calls(Arc::downgrade(self))))
+    }
+
     /// Stops a timer, if this thread may, and looks whether it is as the page says.
     fn stop(&self, timer: usize) {
         let (Timed { timer: on, on_worker, is_over, sleeps }, log) =
@@ -361,7 +388,11 @@ impl World {
         is_over.store(true, SeqCst);
         log.unfired[timer].fetch_add(unfired.len(), SeqCst);
         let is_first = !unfired.is_empty();
-        drop(unfired);
+        // Each on a thread of its own: where one is dropped, a call may wait for another, which a
+        // timer that has this one as its executor scheduled here.
+        let drops = |unfired| thread::spawn(move || drop::<Unfired>(unfired));
+        let drops: Vec<_> = unfired.into_iter().map(drops).collect();
+        drops.into_iter().for_each(|thread| thread.join().expect("no promise was broken"));
         assert_eq!(on.pending(), 0);
         for (mut sleep, hand) in take(&mut *sleeps.lock().unwrap()) {
             count(&log.counts.woken);

@@ -271,6 +271,34 @@ fn inside_a_task_nothing_of_a_timer_with_an_executor_is_waited_for() {
     });
 }
 
+/// Waits for a timeout when it is dropped, and says whether that was refused.
+struct WaitsAsDropped(mpsc::Receiver<Timeout>, mpsc::Sender<bool>);
+
+impl Drop for WaitsAsDropped {
+    fn drop(&mut self) {
+        self.1.send(self.0.recv().unwrap().cancel_and_wait().is_err()).unwrap();
+    }
+}
+
+/// The task that it waits for is the next that the same thread drops.
+#[test]
+fn what_the_last_handle_drops_waits_for_no_task_of_an_executor() {
+    returns("waiting for a task that is dropped next", || {
+        let clock = ManualClock::new();
+        let outer = Timer::builder().clock(clock.clone()).build().expect("in range");
+        // Amid a tick, so that nothing is due.
+        clock.advance(ms(1) / 2);
+        let inner = inside_of(&outer);
+        let ((tell, told), (answers, answer)) = (mpsc::channel(), mpsc::channel());
+        let captured = WaitsAsDropped(told, answers);
+        outer.schedule(Duration::ZERO, move || drop(captured)).unwrap();
+        tell.send(inner.schedule(Duration::ZERO, || {}).unwrap()).unwrap();
+        wait_until(|| outer.pending() == 2);
+        drop((outer, inner));
+        assert!(answer.recv().unwrap());
+    });
+}
+
 /// It is inside of no task, but the task that it waits for is queued behind it.
 #[test]
 fn a_job_on_the_executors_only_thread_waits_for_no_task_of_it() {
