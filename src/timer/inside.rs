@@ -47,7 +47,7 @@ pub(super) fn enter_turn(id: u64) -> Inside {
 /// stays so until the thread has ended, or the timer and its handles are gone.
 pub(super) fn serves(id: u64, park: &Arc<CachePadded<Park>>) {
     // A thread that is ending runs no other tasks.
-    let _ = SERVED.try_with(|served| {
+    let _ = SERVED.try_with(|Served(served)| {
         let mut served = served.borrow_mut();
         let mut is_known = false;
         served.retain(|(other, park)| {
@@ -135,12 +135,24 @@ fn in_the_way_of() -> Blocked {
             }
         }
     });
-    let _ = SERVED.try_with(|served| {
-        let served = served.borrow();
-        let alive = served.iter().filter(|(_, park)| park.strong_count() > 0);
-        in_the_way_of.extend(alive.map(|&(timer, _)| timer));
-    });
+    let _ = SERVED.try_with(|served| in_the_way_of.extend(served.alive()));
     in_the_way_of
+}
+
+impl Served {
+    fn alive(&self) -> Blocked {
+        let served = self.0.borrow();
+        let alive = served.iter().filter(|(_, park)| park.strong_count() > 0);
+        alive.map(|&(timer, _)| timer).collect()
+    }
+}
+
+/// From then on the thread, which ends, is inside of tasks of these timers: destructors of other
+/// thread-local values may have the tasks that wait for it.
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = INSIDE.try_with(|timers| timers.borrow_mut().insert_many(0, self.alive()));
+    }
 }
 
 /// Notes that a thread that is in the way of these waits for `id`, unless that waits for one of
@@ -206,14 +218,17 @@ fn dropping() -> u64 {
     DROPS.with(Cell::get)
 }
 
+/// The timers for whose executors a thread has run tasks.
+#[derive(Default)]
+struct Served(RefCell<Vec<(u64, Weak<CachePadded<Park>>)>>);
+
 thread_local! {
     // The timers inside of whose tasks or turns a thread is, the innermost last. Never dropped, so
     // that it is there for destructors of other thread-local values. It owns memory only while the
-    // thread is inside five at once.
+    // thread is inside five at once, or ended and had run tasks for the executors of five.
     static INSIDE: ManuallyDrop<RefCell<SmallVec<[u64; 4]>>> = ManuallyDrop::default();
 
-    /// The timers for whose executors this thread has run tasks.
-    static SERVED: RefCell<Vec<(u64, Weak<CachePadded<Park>>)>> = RefCell::default();
+    static SERVED: Served = Served::default();
 }
 
 #[cfg(not(loom))]

@@ -170,6 +170,44 @@ fn a_destructor_of_the_workers_thread_stops_the_timer() {
     });
 }
 
+thread_local! {
+    static TASKS: RefCell<Option<StopsBehind>> = const { RefCell::new(None) };
+}
+
+/// The tasks of an executor, which are dropped when a call has stopped the timer or was refused.
+struct StopsBehind(mpsc::Receiver<BoxedTask>, Timer, Timeout, mpsc::Sender<(bool, bool)>);
+
+impl Drop for StopsBehind {
+    fn drop(&mut self) {
+        let Self(_, timer, behind, answers) = self;
+        wait_until(|| behind.status() == Status::Fired);
+        answers.send((behind.cancel_and_wait().is_err(), timer.stop().is_err())).unwrap();
+    }
+}
+
+/// The value is older than the first task that the thread ran, and so it is dropped last.
+#[test]
+fn a_destructor_of_an_executors_thread_waits_for_no_task_of_it() {
+    returns("a thread-local destructor of an executor's thread", || {
+        let (sender, receiver) = mpsc::sync_channel::<BoxedTask>(0);
+        let timer = with_executor(move |task| drop(sender.send(task)));
+        let (answers, answer) = mpsc::channel();
+        let runs = Count::default();
+        timer.schedule(Duration::ZERO, runs.task()).unwrap();
+        let behind = timer.schedule(ms(5), || {}).unwrap();
+        let (stops, waits) = (timer.clone(), behind.clone());
+        let thread = thread::spawn(move || {
+            TASKS.set(Some(StopsBehind(receiver, stops, waits, answers)));
+            let task = TASKS.with_borrow(|tasks| tasks.as_ref().map(|tasks| tasks.0.recv()));
+            task.unwrap().unwrap()();
+        });
+        assert_eq!(answer.recv().unwrap(), (true, true));
+        thread.join().unwrap();
+        assert_eq!((runs.get(), behind.status()), (1, Status::Fired));
+        timer.stop().expect("outside");
+    });
+}
+
 /// It holds up the task below it on the stack, as that task's own calls do.
 #[test]
 fn a_job_that_a_pool_runs_on_a_tasks_stack_is_inside_that_task() {
