@@ -908,6 +908,34 @@ fn dropping_ends_the_recording_inside_a_task_too() {
     assert!(disk.text().ends_with(",end,,\n"));
 }
 
+/// The thread that drops the driver has run a task for the executor, and so it does not wait.
+#[test]
+fn stop_waits_until_all_is_written_though_the_drop_of_the_driver_did_not() {
+    let (disk, clock) = (Disk::default(), ManualClock::new());
+    let builder =
+        Timer::builder().clock(clock.clone()).executor(|task: Box<dyn FnOnce() + Send>| task());
+    let (timer, mut driver) = builder.record(disk.file()).build_driven().unwrap();
+    timer.schedule(ms(5), || {}).unwrap();
+    clock.advance(ms(5));
+    let stopped = disk.stop();
+    let drops = move || {
+        driver.turn();
+        drop(driver);
+    };
+    thread::spawn(drops).join().unwrap();
+    assert!(timer.is_stopped());
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                assert!(timer.stop().unwrap().is_empty());
+                assert!(disk.text().ends_with("5,end,,\n") && disk.0.is_closed.load(SeqCst));
+            });
+        }
+        thread::sleep(ms(20));
+        drop(stopped);
+    });
+}
+
 #[test]
 fn a_timer_that_is_not_recorded_says_so() {
     assert_eq!(Timer::new().recorded(), None);

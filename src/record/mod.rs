@@ -202,12 +202,14 @@ impl Recording {
     }
 
     /// Ends the recording, if that was not done before. Nothing may be pushed after that. Waits
-    /// until all is written if `waits`.
+    /// until all is written if `waits`; if not, a later call can.
     pub(crate) fn end(&self, at_ms: u64, waits: bool) {
         let _ = self.log.end.set(at_ms);
         self.log.wake();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some((thread, process)) = thread else { return };
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = thread.take_if(|(_, process)| waits || *process != process_id());
+        drop(thread);
+        let Some((thread, process)) = taken else { return };
         if process != process_id() {
             // The thread of a parent process writes nothing of what happened here. A thread of this
             // process may have its number, and would be detached.
@@ -218,7 +220,7 @@ impl Recording {
         }
         // The writer may end the recording itself, by dropping what it owns.
         let is_other = thread.thread().id() != thread::current().id();
-        if waits && is_other {
+        if is_other {
             // What it panics with was told.
             let _ = thread.join();
         }

@@ -86,6 +86,7 @@ impl Life {
     /// Stops the timer, and returns what is left if this thread is the first to stop it. Waits for
     /// the worker if this thread may.
     pub(super) fn stop(&self, waits: Option<Waits>) -> Vec<Unfired> {
+        let Engine { hub, shards, left, .. } = &*self.engine;
         let mut phase = lock(&self.phase);
         let worker = loop {
             match replace(&mut *phase, LifePhase::Stopping) {
@@ -94,14 +95,16 @@ impl Life {
                 LifePhase::Stopping if waits.is_some() => phase = wait(&self.stopped, phase),
                 LifePhase::Stopping => return Vec::new(),
                 LifePhase::Stopped => {
-                    *phase = LifePhase::Stopped;
+                    drop(phase);
+                    // The call that stopped it may not have waited for the writer.
+                    hub.recording.end(&*hub.clock, waits.is_some());
+                    self.has_stopped();
                     return Vec::new();
                 }
             }
         };
         drop(phase);
 
-        let Engine { hub, shards, left, .. } = &*self.engine;
         for shard in shards {
             shard.close();
         }
@@ -132,9 +135,13 @@ impl Life {
             hub.guarded(|| waker.wake());
         }
         drop(inside);
+        self.has_stopped();
+        unfired
+    }
+
+    fn has_stopped(&self) {
         *lock(&self.phase) = LifePhase::Stopped;
         self.stopped.notify_all();
-        unfired
     }
 
     /// Stops the timer, and drops what is left. Waits for the worker if this thread may.
