@@ -44,7 +44,8 @@ use std::thread::{Thread, current};
 /// - A value never comes out early, by the timer's clock, counted from the call that inserted it.
 ///   It is late by less than a tick of the timer, plus the time to wake the worker and the task.
 /// - Values come out by deadline, rounded up to the tick. Values of equal deadlines come out in the
-///   order in which they were inserted, replaced or moved.
+///   order in which they were inserted, replaced or moved. A deadline that had passed by then may
+///   count, and be told, as a later one that had passed, too.
 /// - A delay may be of any length. A delay too long for [`Instant`] never ends.
 /// - It has a single timeout in its timer, and only while a task or a thread waits. It does not
 ///   keep the timer alive. Dropping the future of a call ends the wait at once, and loses no value.

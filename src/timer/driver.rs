@@ -120,8 +120,8 @@ impl Driver {
     /// or the timer was stopped: then no turn is due until the [hook](Self::on_wake) says so.
     ///
     /// The instant is the present if more is due than one turn fires, which is a few rounds of each
-    /// shard. It may be earlier than the next deadline, never later. A turn before that instant
-    /// does no harm.
+    /// shard, or if turns are to free the memory of many timeouts that are gone. It may be earlier
+    /// than the next deadline, never later. A turn before that instant does no harm.
     ///
     /// This costs a look at each shard. A loop that has one thread takes one
     /// [shard](crate::TimerBuilder::shards).

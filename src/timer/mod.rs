@@ -203,8 +203,8 @@ impl Timer {
     }
 
     /// Returns how many timeouts wait; never more than the [limit](TimerBuilder::max_pending). A
-    /// repeating timeout does not wait while it runs, though its handle says that it is
-    /// [pending](crate::Status::Pending): it runs again.
+    /// repeating timeout does not wait while it runs or the executor has it, though its handle says
+    /// that it is [pending](crate::Status::Pending): it runs again.
     ///
     /// This counts shard by shard: a timeout that ends in one shard while another begins in the
     /// next may count twice, or not at all.
@@ -271,7 +271,8 @@ impl Timer {
     }
 
     /// Returns the deadline of the timeout that is due next. Returns None if none waits, or none
-    /// that will ever be due.
+    /// that will ever be due. A deadline that had passed when the timeout was scheduled or moved may
+    /// be told as a later one, which had passed by then, too.
     ///
     /// The answer is exact, so the timer may have to look at many timeouts. It locks their shard
     /// for a bounded batch at a time.

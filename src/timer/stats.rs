@@ -20,7 +20,8 @@ pub struct TimerStats {
     /// Timeouts scheduled since the timer was built, and waits of futures. A repeating timeout
     /// counts once.
     pub scheduled: u64,
-    /// Timeouts fired since the timer was built. Each run of a repeating timeout counts.
+    /// Timeouts fired since the timer was built. Each run of a repeating timeout counts, also one
+    /// that a caller cancels when it was taken out of the wheel and has not begun.
     pub fired: u64,
     /// Timeouts cancelled since the timer was built, and waits of futures that were given up.
     pub cancelled: u64,
@@ -30,11 +31,11 @@ pub struct TimerStats {
     /// [`ScheduleErrorKind`](crate::ScheduleErrorKind).
     pub rejected: u64,
     /// Runs of repeating timeouts and ticks of intervals that were missed since the timer was
-    /// built, whatever [`MissedTick`](crate::MissedTick) did about them, and runs that the executor
-    /// dropped.
+    /// built, whatever [`MissedTick`](crate::MissedTick) did about them, and runs of repeating
+    /// timeouts that the executor dropped.
     pub missed: u64,
-    /// Panics caught since the timer was built: of tasks, of captured values when dropped, of
-    /// wakers and of the executor.
+    /// Panics caught since the timer was built: of tasks, of captured values when dropped, of the
+    /// executor, and of wakers but that of a [`Driver`](crate::Driver).
     pub panics: u64,
     /// How often the worker thread woke up, or how many turns the [`Driver`](crate::Driver) took.
     pub wake_ups: u64,
@@ -55,7 +56,8 @@ pub struct TimerStats {
     pub slow_tasks: u64,
     /// How long tasks waited for the [executor](crate::TimerBuilder::executor), by the timer's
     /// clock: from when the worker took the timeout out of the wheel until the task began to run. A
-    /// task counts when it has ended; one that the executor dropped does not.
+    /// task counts when it has ended, or was found cancelled; one that the executor dropped does
+    /// not.
     pub executor_wait: Lateness,
     /// The statistics of each shard's wheel.
     pub shards: Vec<WheelStats>,
@@ -268,13 +270,13 @@ fn class(nanos: u64) -> usize {
         return nanos as usize;
     };
     let step = (nanos >> shift) as usize - STEPS;
-    (STEPS * (shift as usize + 1) + step).min(CLASSES - 1)
+    STEPS * (shift as usize + 1) + step
 }
 
 /// Returns the longest duration of a class.
 fn upper_bound(class: usize) -> Duration {
     if class + 1 == CLASSES {
-        return Duration::MAX;
+        return Duration::from_nanos(u64::MAX);
     }
     let next = class + 1;
     Duration::from_nanos(match (next / STEPS).checked_sub(1) {
@@ -286,8 +288,7 @@ fn upper_bound(class: usize) -> Duration {
 /// The number of classes for the durations of one power of two.
 const STEPS: usize = 1 << STEP_BITS;
 const STEP_BITS: u32 = 3;
-/// Enough for 2^42 ns, more than an hour. Longer durations count as that.
-const CLASSES: usize = STEPS * (42 - STEP_BITS as usize + 1);
+const CLASSES: usize = STEPS * (u64::BITS - STEP_BITS + 1) as usize;
 
 #[cfg(all(test, not(loom)))]
 mod tests {
@@ -343,6 +344,17 @@ mod tests {
             assert!(exact <= found && found <= exact * 9 / 8, "{quantile}: {found:?}");
         }
         assert_eq!(Counters::new().lateness().quantile(0.5), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_quantile_of_hours_and_of_centuries_is_at_most_an_eighth_too_long() {
+        for nanos in (0..62).map(|bits| 3 << bits >> 1) {
+            let mut lateness = Lateness::default();
+            lateness.record(nanos);
+            lateness.record(u64::MAX);
+            let (median, exact) = (lateness.quantile(0.5), Duration::from_nanos(nanos));
+            assert!(exact <= median && median <= exact * 9 / 8, "{exact:?}: {median:?}");
+        }
     }
 
     #[test]

@@ -52,7 +52,9 @@ pub struct Unfired {
 }
 
 impl Unfired {
-    /// Returns the timeout's deadline, rounded up to the timer's tick. None means never.
+    /// Returns the timeout's deadline, rounded up to the timer's tick. If it had passed when the
+    /// timeout was scheduled or moved, it may be a later one, which had passed by then, too. None
+    /// means never.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline

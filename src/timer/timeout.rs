@@ -416,7 +416,7 @@ impl Timeout {
     /// the timeout was still pending. Allocates nothing.
     ///
     /// Of a repeating timeout it moves the next run, and the runs after that follow it. While the
-    /// task runs, the next run is the one after.
+    /// task runs, or the executor has it, the next run is the one after.
     pub fn reschedule(&self, delay: Duration) -> bool {
         let hub = &self.shard.hub;
         match &self.kind {
