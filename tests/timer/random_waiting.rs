@@ -16,7 +16,7 @@ use std::sync::{Arc, Barrier, Mutex, Weak, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use tickwheel::{Next, Run, Sleep, Status, StopError, Timeout, Timer};
+use tickwheel::{ExpiringMap, Next, Run, Sleep, Status, StopError, Timeout, Timer};
 
 #[test]
 fn nothing_hangs_and_nothing_returns_before_its_promise() {
@@ -65,14 +65,18 @@ struct Counts {
     stopped: AtomicU64,
     not_stopped: AtomicU64,
     woken: AtomicU64,
+    received: AtomicU64,
+    not_received: AtomicU64,
     panics: AtomicU64,
 }
 
 impl Counts {
-    fn each(&self) -> [&AtomicU64; 8] {
+    fn each(&self) -> [&AtomicU64; 10] {
         let Self { waited, refused, awaited, awaited_later, not_awaited, .. } = self;
-        let Self { stopped, not_stopped, woken, .. } = self;
-        [waited, refused, awaited, awaited_later, not_awaited, stopped, not_stopped, woken]
+        let Self { stopped, not_stopped, woken, received, not_received, .. } = self;
+        let waits = [waited, refused, awaited, awaited_later, not_awaited];
+        let others = [stopped, not_stopped, woken, received, not_received];
+        [waits, others].concat().try_into().expect("these are ten")
     }
 }
 
@@ -310,7 +314,8 @@ impl World {
                 let delay = Duration::from_micros(which % 300);
                 self.schedule(timer, delay, caller, kind < 8);
             }
-            (45..50, _) => self.sleep(timer),
+            (45..48, _) => self.sleep(timer),
+            (48..50, _) => self.receive(timer, Duration::from_micros(which % 300)),
             (50..65, Some((timeout, fate))) => {
                 let ended = timeout.cancel();
                 assert!(!ended || fate.repeats || fate.dropped.load(SeqCst), "not dropped");
@@ -386,6 +391,18 @@ impl World {
 
     fn calls(self: &Arc<Self>) -> Waker {
         Waker::from(Arc::new(Calls(Arc::downgrade(self))))
+    }
+
+    /// Waits for a value that only the worker brings.
+    fn receive(&self, timer: usize, delay: Duration) {
+        let counts = &self.log.counts;
+        let (map, mut receiver) =
+            ExpiringMap::builder().build_with_receiver(&self.timers[timer].timer);
+        map.insert((), (), delay).expect("it has no limit");
+        match receiver.recv().expect("the map is there") {
+            Ok(_) => count(&counts.received),
+            Err(_) => count(&counts.not_received),
+        }
     }
 
     /// Stops a timer, if this thread may, and looks whether it is as the page says.
