@@ -1,13 +1,17 @@
 //! Is what `tickwheel choose` recommends as good as anything that it searched?
 //!
 //! First, for each trace, a full search measures all modes in many rounds, side by side with the
-//! default. Then, turn by turn, `choose` runs a few times on each trace, on the machine as it is and
-//! beside threads that turn in loops. Each row has all runs so far, so that a table that is cut off
-//! says something, too. The traces are those of `shared/traces` beside the repository, where they
-//! are there, the shapes of `tickwheel generate`, and 20 random mixtures.
+//! default. Then `choose` runs a few times on each trace: next is always the trace that had the
+//! fewest runs. The traces are those of `shared/traces` beside the repository, where they are there,
+//! the shapes of `tickwheel generate`, and 20 random mixtures.
 //!
-//! `cargo bench -p tickwheel-cli --bench regret -- [--quick | --short] [--operations N] [--runs N]
-//! [--threads N] [--busy THREADS] [--minutes M] [--sentences] [--seconds S] [NAME]`
+//! `cargo bench -p tickwheel-cli --bench regret -- [--results FILE] [--quick] [--operations N]
+//! [--runs N] [--threads N] [--busy THREADS] [--minutes M] [--search S] [--sentences] [--seconds S]
+//! [NAME]`
+//!
+//! What ends is kept in the file of results, line by line. The next call with this file goes on
+//! where the last one ended, so a table of hours can be made in parts of minutes. The table has all
+//! runs in the file, those beside loops apart.
 //!
 //! The regret of a choice is how much more it costs than the best of the full search: its interval,
 //! of 99 %, is that of the worst choice. It is judged as "within 5 %" or "over 5 %" if all of it is,
@@ -17,49 +21,50 @@
 use clap::{Parser, ValueEnum};
 use cpu_time::ThreadTime;
 use fastrand::Rng;
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::fs::{self, File};
 use std::hint::black_box;
-use std::io::Cursor;
-use std::path::Path;
+use std::io::{Cursor, Write};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel_cli::generate::{Generator, Shape, Size};
 use tickwheel_cli::report::{self, report};
-use tickwheel_cli::study::{Candidate, Configurations, Interval, Options, Study, study};
+use tickwheel_cli::study::{Candidate, Configurations, Options, Study, study};
 use tickwheel_cli::tick::Tick;
 use tickwheel_cli::trace::{Action, Operation, Trace};
 
 #[derive(Parser)]
 struct Arguments {
-    /// The trace of this name, or else all whose names contain it. So a full table can be made in
-    /// pieces, a trace per call.
+    /// The trace of this name, or else all whose names contain it.
     name: Option<String>,
+
+    /// What is known already, to which what becomes known is added.
+    #[arg(long)]
+    results: Option<PathBuf>,
 
     /// Traces of 100,000 operations, if nothing else is said.
     #[arg(long)]
     quick: bool,
 
-    /// Some ten minutes: quick; the ten traces whose answer is the most doubtful, in 4 runs each,
-    /// and cache-twitter52 in 20.
-    #[arg(long)]
-    short: bool,
-
     /// The operations of a trace.
     #[arg(long)]
     operations: Option<usize>,
 
-    /// How often to choose, quiet and busy.
+    /// How often to choose.
     #[arg(long, default_value_t = 20)]
     runs: usize,
 
-    /// How many choose at a time on the machine as it is.
+    /// How many search or choose at a time.
     #[arg(long, default_value_t = 2)]
     threads: usize,
 
-    /// Threads that turn in loops beside the busy runs; 0 leaves these runs out.
-    #[arg(long, default_value_t = 8)]
+    /// Threads that turn in loops beside them.
+    #[arg(long, default_value_t = 0)]
     busy: usize,
 
     /// Only print what `replay`, `choose` and `report` say of each of ten traces, side by side.
@@ -70,10 +75,13 @@ struct Arguments {
     #[arg(long, default_value_t = 30.0)]
     seconds: f64,
 
-    /// When to begin no more runs: 60, or 10 if it is short. A sixth of this goes to the full
-    /// searches.
-    #[arg(long)]
-    minutes: Option<f64>,
+    /// When to begin nothing more.
+    #[arg(long, default_value_t = 60.0)]
+    minutes: f64,
+
+    /// The CPU time of a full search, in seconds.
+    #[arg(long, default_value_t = 20.0)]
+    search: f64,
 
     #[arg(long, hide = true)]
     bench: bool,
@@ -81,9 +89,8 @@ struct Arguments {
 
 fn main() {
     let arguments = Arguments::parse();
-    let usual = if arguments.quick || arguments.short { 100_000 } else { 1_000_000 };
-    let minutes = arguments.minutes.unwrap_or(if arguments.short { 10.0 } else { 60.0 });
-    let end = Instant::now() + Duration::from_secs_f64(60.0 * minutes);
+    let usual = if arguments.quick { 100_000 } else { 1_000_000 };
+    let end = Instant::now() + Duration::from_secs_f64(60.0 * arguments.minutes);
     let mut traces = traces(arguments.operations.unwrap_or(usual));
     if let Some(wanted) = &arguments.name {
         let is_whole = traces.iter().any(|(name, _)| name == wanted);
@@ -94,56 +101,47 @@ fn main() {
         let time = Duration::from_secs_f64(arguments.seconds);
         return print_sentences(&traces[..traces.len().min(10)], time);
     }
-    let each = Duration::from_secs_f64(10.0 * minutes / traces.len().max(1) as f64);
-    let new = |(name, operations): &(String, Vec<_>)| {
-        let runs = match arguments.short && name != STEADY {
-            true => FEW_RUNS,
-            false => arguments.runs,
-        };
-        Subject::new(name, operations, each, runs)
-    };
-    let mut subjects: Vec<_> = traces.iter().map(new).collect();
-    if arguments.short {
-        subjects.sort_by(|a, b| b.doubt().total_cmp(&a.doubt()));
-        subjects.truncate(FEW_TRACES);
-    }
-    let mut besides = vec![0, arguments.busy];
-    besides.dedup();
-    for _ in 0..arguments.runs.div_ceil(RUNS_PER_TURN) {
-        for (row, &beside) in besides.iter().enumerate() {
-            if end <= Instant::now() {
-                return;
-            }
-            println!(
-                "\n{:17} {:>13} {:>8} {:12} {:>5} {:>5}  answers beside {beside} loops",
-                "trace", "regret, %", "counted", "judged", "same", "CPU s"
-            );
-            // Beside loops, each run gets a small part of a core.
-            let threads = if beside == 0 { arguments.threads } else { RUNS_PER_TURN };
-            let is_over = AtomicBool::new(false);
-            thread::scope(|scope| {
-                for _ in 0..beside {
-                    scope.spawn(|| {
-                        while !is_over.load(Ordering::Relaxed) {
-                            black_box(0);
-                        }
-                    });
+    let mut known = arguments.results.as_deref().map_or_else(Known::default, Known::read);
+    let mut file = arguments.results.as_deref().map(|path| {
+        let file = File::options().append(true).create(true).open(path);
+        file.expect("the results can be written")
+    });
+    let traces: BTreeMap<_, _> = traces
+        .iter()
+        .map(|(name, operations)| (format!("{name}, {}", operations.len()), csv(operations)))
+        .collect();
+    let jobs = Mutex::new(known.missing(traces.keys(), &arguments).into_iter());
+    let (send, done) = mpsc::channel();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..arguments.busy {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    black_box(0);
                 }
-                for subject in &mut subjects {
-                    let missing = subject.runs - subject.rows[row].runs();
-                    let mut left = missing.min(RUNS_PER_TURN);
-                    while 0 < left && Instant::now() < end {
-                        let now = left.min(threads);
-                        subject.choose(row, now);
-                        left -= now;
-                    }
-                    subject.rows[row].print(&subject.name);
-                }
-                is_over.store(true, Ordering::Relaxed);
             });
-            print_sum(&subjects, row, beside);
         }
-    }
+        for _ in 0..arguments.threads {
+            let (send, jobs, traces) = (send.clone(), &jobs, &traces);
+            scope.spawn(move || {
+                while Instant::now() < end {
+                    let job = jobs.lock().expect("no iterator panics").next();
+                    let Some(job) = job else { return };
+                    let _ = send.send(job.run(traces));
+                }
+            });
+        }
+        drop(send);
+        for line in done {
+            if let Some(file) = &mut file {
+                let line = serde_json::to_string(&line).expect("it is plain data");
+                writeln!(file, "{line}").expect("the results can be written");
+            }
+            known.add(line);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    known.print(traces.keys());
 }
 
 /// Prints what the three commands say, and how often they contradict each other: one takes a mode
@@ -178,181 +176,197 @@ fn print_sentences(traces: &[(String, Vec<Operation>)], time: Duration) {
     println!("{} traces, {contradictions} contradictions", traces.len());
 }
 
-/// A trace, what it costs in every mode, and what was chosen for it.
-struct Subject {
-    name: String,
-    csv: String,
-    full: Study,
-    /// How often to choose.
-    runs: usize,
-    /// On the machine as it is, and beside loops.
-    rows: [Row; 2],
-}
-
-/// The runs of `choose` on one trace.
+/// What is known of the traces, each with the number of its operations.
 #[derive(Default)]
-struct Row {
-    answers: BTreeMap<String, usize>,
-    /// The regret of the worst choice.
-    worst: Option<(f64, f64)>,
+struct Known {
+    /// By mode, how many times as much as the default it costs: at least, and at most.
+    searches: BTreeMap<String, BTreeMap<String, [f64; 2]>>,
+    /// By the number of loops beside them.
+    runs: BTreeMap<usize, BTreeMap<String, Vec<Run>>>,
+}
+
+/// A line of the file of results.
+#[derive(Serialize, Deserialize)]
+enum Line {
+    Search { trace: String, modes: BTreeMap<String, [f64; 2]> },
+    Run { trace: String, beside: usize, run: Run },
+}
+
+/// A run of `choose`.
+#[derive(Serialize, Deserialize)]
+struct Run {
+    mode: String,
+    answer: String,
+    /// How much more it costs than the best, by counted work alone.
     counted: f64,
-    most_cpu: Duration,
+    cpu_seconds: f64,
 }
 
-impl Subject {
-    fn new(name: &str, operations: &[Operation], most: Duration, runs: usize) -> Self {
-        let csv = csv(operations);
-        let begun = ThreadTime::now();
-        let full = full_search(&csv, most);
-        let best = full.candidates.iter().filter_map(|it| Some((quotient(it)?, it.mode)));
-        let best = best.min_by(|a, b| a.0.median.total_cmp(&b.0.median));
-        let best = best.map_or_else(String::new, |(at, mode)| {
-            format!(": {mode} costs {:.3} to {:.3} of the default", at.least, at.most)
-        });
-        let (rounds, seconds) = (full.rounds, begun.elapsed().as_secs_f64());
-        println!("full search of {name}, {rounds} rounds in {seconds:.1} s{best}");
-        Self { name: name.into(), csv, full, runs, rows: Default::default() }
-    }
+/// What makes a line.
+enum Job {
+    /// Measures all modes for so many seconds.
+    Search(String, f64),
+    /// Chooses beside so many loops.
+    Choose(String, usize),
+}
 
-    /// How likely noise changes the answer: the width of the interval that is the nearest to where
-    /// the default is no longer taken, beside its distance from there.
-    fn doubt(&self) -> f64 {
-        if self.name == STEADY {
-            return f64::INFINITY;
+impl Job {
+    fn run(self, traces: &BTreeMap<String, String>) -> Line {
+        match self {
+            Self::Search(trace, seconds) => {
+                let configurations = Configurations::Given {
+                    modes: Options::default().configurations.modes(),
+                    tick: Tick::default(),
+                };
+                let time = Duration::from_secs_f64(seconds);
+                let options = Options { configurations, slower: 2, time, ..all() };
+                let full = study(self::trace(&traces[&trace]), &options, |_| ());
+                let cost = |it: &Candidate| match (&it.stopped, &it.measured) {
+                    (Some(_), _) => Some([STOPPED; 2]),
+                    (None, Some(at)) => Some([at.quotient.least, at.quotient.most]),
+                    (None, None) => None,
+                };
+                let full = full.expect("it is sound").candidates;
+                let modes = full.iter().filter_map(|it| Some((it.mode.to_string(), cost(it)?)));
+                Line::Search { trace, modes: modes.collect() }
+            }
+            Self::Choose(trace, beside) => {
+                let begun = ThreadTime::now();
+                let choice = study(self::trace(&traces[&trace]), &all(), |_| ());
+                let choice = choice.expect("it is sound");
+                let taken = choice.recommended();
+                let mode = taken.map_or_else(|| "nothing".into(), |taken| taken.mode.to_string());
+                let doubt = match choice.is_known() {
+                    true => "",
+                    false if choice.unfit.is_empty() => " (cannot tell)",
+                    false => " (unfit)",
+                };
+                let scores = choice.candidates.iter().map(|it| it.figures.counted_score);
+                let own = taken.map_or(f64::INFINITY, |it| it.figures.counted_score);
+                let run = Run {
+                    answer: format!("{mode}{doubt}"),
+                    mode,
+                    counted: own / scores.fold(f64::INFINITY, f64::min) - 1.0,
+                    cpu_seconds: begun.elapsed().as_secs_f64(),
+                };
+                Line::Run { trace, beside, run }
+            }
         }
-        let others = self.full.candidates.iter().filter_map(quotient);
-        let doubts = others.map(|it| (it.most - it.least) / (it.median - BORDER).abs());
-        doubts.fold(0.0, f64::max)
+    }
+}
+
+impl Known {
+    fn read(path: &Path) -> Self {
+        let mut known = Self::default();
+        let lines = fs::read_to_string(path).unwrap_or_default();
+        // The last line can be cut.
+        let lines = lines.lines().filter_map(|line| serde_json::from_str(line).ok());
+        lines.for_each(|line| known.add(line));
+        known
     }
 
-    /// Chooses once in each of so many threads.
-    fn choose(&mut self, row: usize, threads: usize) {
-        let run = || {
-            let begun = ThreadTime::now();
-            let options = Options { operations: usize::MAX, ..Options::default() };
-            let choice = study(trace(&self.csv), &options, |_| ());
-            (choice.expect("it is sound"), begun.elapsed())
+    fn add(&mut self, line: Line) {
+        match line {
+            Line::Search { trace, modes } => {
+                self.searches.insert(trace, modes);
+            }
+            Line::Run { trace, beside, run } => {
+                self.runs.entry(beside).or_default().entry(trace).or_default().push(run);
+            }
+        }
+    }
+
+    /// What is to be done: all searches, then a run on each trace, then a second one.
+    fn missing<'a>(
+        &self,
+        traces: impl Iterator<Item = &'a String> + Clone,
+        arguments: &Arguments,
+    ) -> Vec<Job> {
+        let is_unknown = |trace: &&String| !self.searches.contains_key(*trace);
+        let searches = traces.clone().filter(is_unknown);
+        let searches = searches.map(|trace| Job::Search(trace.clone(), arguments.search));
+        let beside = arguments.busy;
+        let done =
+            |trace| self.runs.get(&beside).and_then(|runs| runs.get(trace)).map_or(0, Vec::len);
+        let turns = (0..arguments.runs).flat_map(|turn| {
+            let traces = traces.clone().filter(move |&trace| done(trace) <= turn);
+            traces.map(|trace| Job::Choose(trace.clone(), beside))
+        });
+        searches.chain(turns).collect()
+    }
+
+    fn print<'a>(&self, traces: impl Iterator<Item = &'a String> + Clone) {
+        for (beside, runs) in &self.runs {
+            println!(
+                "\n{:27} {:>13} {:>8} {:12} {:>5} {:>5}  answers beside {beside} loops",
+                "trace, operations", "regret, %", "counted", "judged", "same", "CPU s"
+            );
+            let (mut judged, mut steady) = (BTreeMap::new(), 0);
+            let rows = traces.clone().filter_map(|trace| runs.get_key_value(trace));
+            for (trace, runs) in rows {
+                let mut answers: BTreeMap<_, usize> = BTreeMap::new();
+                runs.iter().for_each(|run| *answers.entry(&run.answer).or_default() += 1);
+                let same = answers.values().max().copied().unwrap_or(0);
+                let regrets = runs.iter().filter_map(|run| self.regret(trace, &run.mode));
+                let worst = regrets.max_by(|a, b| a.1.total_cmp(&b.1));
+                let most = |of: fn(&Run) -> f64| runs.iter().map(of).fold(0.0, f64::max);
+                println!(
+                    "{trace:27} {:>13} {:>8.1} {:12} {same:>2}/{:<2} {:>5.1}  {}",
+                    worst.map_or_else(
+                        || "-".into(),
+                        |(least, most)| format!("{:.1} to {:.1}", least * 100.0, most * 100.0),
+                    ),
+                    most(|run| run.counted) * 100.0,
+                    judge(worst),
+                    runs.len(),
+                    most(|run| run.cpu_seconds),
+                    answers
+                        .iter()
+                        .map(|(answer, runs)| format!("{runs} x {answer}"))
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                );
+                *judged.entry(judge(worst)).or_insert(0) += 1;
+                steady += usize::from(runs.len() * 19 <= same * 20);
+            }
+            let all: usize = judged.values().sum();
+            let judged: Vec<_> =
+                judged.iter().map(|(judged, rows)| format!("{judged}: {rows}")).collect();
+            println!(
+                "beside {beside} loops: {steady} of {all} traces with one answer in 19 of 20 runs; \
+                 regret {}",
+                judged.join(", ")
+            );
+        }
+    }
+
+    /// How much more a choice costs than the best of a full search: at least, and at most. None if
+    /// that was not measured.
+    fn regret(&self, trace: &str, taken: &str) -> Option<(f64, f64)> {
+        let modes = self.searches.get(trace)?;
+        let own = modes.get(taken)?;
+        // No other than the choice itself is better than it.
+        let best = |part: usize| {
+            let others = modes.iter().filter(|&(mode, _)| mode != taken);
+            others.map(|(_, cost)| cost[part]).fold(f64::INFINITY, f64::min)
         };
-        let choices: Vec<_> = thread::scope(|scope| {
-            let runs: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
-            runs.into_iter().map(|run| run.join().expect("it does not panic")).collect()
-        });
-        let row = &mut self.rows[row];
-        for (choice, cpu) in choices {
-            *row.answers.entry(answer(&choice)).or_default() += 1;
-            row.most_cpu = row.most_cpu.max(cpu);
-            row.counted = row.counted.max(counted_regret(&choice));
-            let worse = regret(&choice, &self.full).into_iter().chain(row.worst);
-            row.worst = worse.max_by(|a, b| a.1.total_cmp(&b.1));
-        }
+        let regret = |own: f64, best: f64| (own / best - 1.0).max(0.0);
+        Some((regret(own[0], best(1)), regret(own[1], best(0))))
     }
 }
 
-impl Row {
-    fn runs(&self) -> usize {
-        self.answers.values().sum()
-    }
-
-    fn same(&self) -> usize {
-        self.answers.values().max().copied().unwrap_or(0)
-    }
-
-    fn print(&self, name: &str) {
-        let told = self.worst.map_or_else(
-            || "-".into(),
-            |(least, most)| format!("{:.1} to {:.1}", least * 100.0, most * 100.0),
-        );
-        let answers = self.answers.iter().map(|(answer, runs)| format!("{runs} x {answer}"));
-        println!(
-            "{name:17} {told:>13} {:>8.1} {:12} {:>2}/{:<2} {:>5.1}  {}",
-            self.counted * 100.0,
-            self.judged(),
-            self.same(),
-            self.runs(),
-            self.most_cpu.as_secs_f64(),
-            answers.collect::<Vec<_>>().join(", ")
-        );
-    }
-
-    fn judged(&self) -> &'static str {
-        match self.worst {
-            None if self.runs() == 0 => "no time",
-            None => "not measured",
-            Some((_, most)) if most <= 0.05 => "within 5 %",
-            Some((least, _)) if 0.05 < least => "over 5 %",
-            Some(_) => "wide",
-        }
+fn judge(worst: Option<(f64, f64)>) -> &'static str {
+    match worst {
+        None => "not measured",
+        Some((_, most)) if most <= 0.05 => "within 5 %",
+        Some((least, _)) if 0.05 < least => "over 5 %",
+        Some(_) => "wide",
     }
 }
 
-/// Prints what all runs so far, as it is or beside so many loops, come to.
-fn print_sum(subjects: &[Subject], row: usize, beside: usize) {
-    let mut judged: BTreeMap<_, usize> = BTreeMap::new();
-    let mut steady = 0;
-    for row in subjects.iter().map(|subject| &subject.rows[row]) {
-        *judged.entry(row.judged()).or_default() += 1;
-        steady += usize::from(0 < row.runs() && row.runs() * 19 <= row.same() * 20);
-    }
-    let judged: Vec<_> = judged.iter().map(|(judged, rows)| format!("{judged}: {rows}")).collect();
-    println!(
-        "beside {beside} loops: {steady} of {} traces with one answer in 19 of 20 runs; regret {}",
-        subjects.len(),
-        judged.join(", ")
-    );
-}
-
-/// All modes, measured in as many rounds as fit into `most`.
-fn full_search(csv: &str, most: Duration) -> Study {
-    let modes = Options::default().configurations.modes();
-    let configurations = Configurations::Given { modes, tick: Tick::default() };
-    let options = Options {
-        configurations,
-        slower: 2,
-        operations: usize::MAX,
-        time: most,
-        ..Options::default()
-    };
-    study(trace(csv), &options, |_| ()).expect("it is sound")
-}
-
-/// What was recommended, and whether the trace and the rounds could tell.
-fn answer(choice: &Study) -> String {
-    let taken =
-        choice.recommended().map_or_else(|| "nothing".into(), |taken| taken.mode.to_string());
-    match choice.is_known() {
-        true => taken,
-        false if choice.unfit.is_empty() => format!("{taken} (cannot tell)"),
-        false => format!("{taken} (unfit)"),
-    }
-}
-
-/// How much more a choice costs than the best of a full search: at least, and at most. None if that
-/// was not measured, and without bounds if the search stopped the choice.
-fn regret(choice: &Study, full: &Study) -> Option<(f64, f64)> {
-    let taken = choice.recommended()?.mode;
-    let own = full.candidates.iter().find(|it| it.mode == taken)?;
-    if own.stopped.is_some() {
-        return Some((f64::INFINITY, f64::INFINITY));
-    }
-    let own = quotient(own)?;
-    let others = full.candidates.iter().filter(|it| it.mode != taken).filter_map(quotient);
-    // No other than the choice itself is better than it.
-    let least = |part: fn(&Interval) -> f64| {
-        others.clone().map(|other| part(&other)).fold(f64::INFINITY, f64::min)
-    };
-    let regret = |own: f64, best: f64| (own / best - 1.0).max(0.0);
-    Some((regret(own.least, least(|it| it.most)), regret(own.most, least(|it| it.least))))
-}
-
-/// How much more a choice costs than the best, by counted work alone.
-fn counted_regret(choice: &Study) -> f64 {
-    let scores = choice.candidates.iter().map(|it| it.figures.counted_score);
-    let own = choice.recommended().map_or(f64::INFINITY, |it| it.figures.counted_score);
-    own / scores.fold(f64::INFINITY, f64::min) - 1.0
-}
-
-fn quotient(candidate: &Candidate) -> Option<Interval> {
-    candidate.measured.as_ref().map(|at| at.quotient)
+/// A search through all operations of a trace.
+fn all() -> Options {
+    Options { operations: usize::MAX, ..Options::default() }
 }
 
 fn traces(operations: usize) -> Vec<(String, Vec<Operation>)> {
@@ -501,15 +515,5 @@ fn trace(csv: &str) -> Trace {
     Trace::new("generated", Cursor::new(csv.to_string())).expect("it has the header")
 }
 
-/// Below this share of its cost, the default is not taken.
-const BORDER: f64 = 0.955;
-
-/// The trace that is run the most often in any case: two of its modes cost the same.
-const STEADY: &str = "cache-twitter52";
-
-/// The traces of the short form, and how often it runs all but [`STEADY`].
-const FEW_TRACES: usize = 10;
-const FEW_RUNS: usize = 4;
-
-/// As many runs are made on one trace before the next trace gets its turn.
-const RUNS_PER_TURN: usize = 8;
+/// What a mode costs that was stopped.
+const STOPPED: f64 = 1e9;
