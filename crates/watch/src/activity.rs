@@ -1,6 +1,7 @@
 //! `Activity`: what happens to the timeouts, by time.
 
 use super::player::Player;
+use indicatif::HumanFloatCount;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use tickwheel_cli::study::Counts;
@@ -52,9 +53,9 @@ impl Activity {
             return String::new();
         };
         let seconds = (last.at_ns - first.at_ns) / 1e9;
-        let rate = |count: fn(&Sample) -> u64| match count(last) - count(first) {
-            0 => "0".to_string(),
-            number => units::three_digits(number as f64 / seconds.max(1e-3)).to_string(),
+        let rate = |count: fn(&Sample) -> u64| {
+            let number = (count(last) - count(first)) as f64;
+            HumanFloatCount(units::three_digits(number / seconds.max(1e-3)))
         };
         format!(
             "per second: {} scheduled, {} moved, {} cancelled, {} fired",
@@ -70,7 +71,7 @@ impl Activity {
 pub(super) fn lateness(player: &Player) -> String {
     let counts = player.planner.counts;
     format!(
-        "late by the tick: {} in the mean, {} at most; too late: {}, {}",
+        "late by the tick: mean {}, most {}; too late: {}, {}",
         units::time(player.lateness.mean()),
         units::time(player.lateness.most()),
         units::count(counts.late_cancels, "cancel"),

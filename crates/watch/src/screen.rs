@@ -70,7 +70,7 @@ impl Watch {
     fn draw_activity(&self, area: Rect, buffer: &mut Buffer) {
         let gaps = self.player.known().0.to_string();
         let lines = [self.activity.rates(), super::activity::lateness(&self.player), gaps];
-        let words = Paragraph::new(lines.join("\n"));
+        let words = Paragraph::new(lines.join("\n")).wrap(Wrap { trim: true });
         let [said, below] =
             Layout::vertical([Constraint::Length(3), Constraint::Fill(1)]).areas(area);
         words.render(said, buffer);
@@ -642,13 +642,23 @@ mod tests {
         let lines = drawn(&mut watch, 120, 40);
         let is_there = |part: &str| lines.iter().any(|line| line.contains(part));
         assert!(is_there("per second: 3 scheduled, 0 moved, 0 cancelled, 1 fired"), "{lines:?}");
-        assert!(is_there("late by the tick: 0 ns in the mean, 0 ns at most"), "{lines:?}");
+        assert!(is_there("late by the tick: mean 0 ns, most 0 ns; too late: 0 "), "{lines:?}");
         assert!(is_there("pending over time, at most 2"), "{lines:?}");
         let first = lines.iter().position(|line| line.contains("the last operations")).unwrap();
         let last = ["01.000  schedule 19 in 7 ms", "00.500  schedule 18 in 64 ms"];
         assert!((1..=2).all(|line| lines[first + line].contains(last[line - 1])), "{lines:?}");
         let is_empty = |line: &&String| line.is_empty();
         assert!(lines.iter().filter(is_empty).count() < 25, "{lines:?}");
+    }
+
+    #[test]
+    fn what_came_too_late_is_told_in_80_columns() {
+        let mut watch = watch(vec![(0, 1, 3)]);
+        let counts = &mut watch.player.planner.counts;
+        (counts.late_cancels, counts.late_reschedules) = (12_345, 1_234);
+        let lines = drawn(&mut watch, 80, 40);
+        let said = "; too late: 12,345 cancels, 1,234 moves";
+        assert!(lines.iter().any(|line| line.ends_with(said)), "{lines:?}");
     }
 
     #[test]
