@@ -72,8 +72,8 @@ pub(crate) struct Bars {
 impl Chart {
     pub(crate) fn render(&self) -> Raw<String> {
         let (svg, legend) = match &self.drawing {
-            Drawing::Columns(columns) => (columns.draw(), names(&columns.series)),
-            Drawing::Bars(bars) => (bars.draw(), bars.parts.clone()),
+            Drawing::Columns(columns) => (columns.draw(), columns.legend()),
+            Drawing::Bars(bars) => (bars.draw(), bars.legend()),
             Drawing::Ways(ways) => (draw_ways(ways), Vec::new()),
         };
         let height = match &self.drawing {
@@ -92,12 +92,12 @@ impl Chart {
                 }
                 @ if 1 < legend.len() {
                     ul(class="legend") {
-                        @ for (number, name) in legend.iter().enumerate() {
+                        @ for (number, name) in &legend {
                             li {
                                 svg(aria-hidden="true", viewBox="0 0 24 12") {
-                                    : Raw(sample(number));
+                                    : Raw(sample(*number));
                                 }
-                                : name;
+                                : *name;
                             }
                         }
                     }
@@ -152,6 +152,11 @@ impl Table {
 }
 
 impl Columns {
+    /// The color and the name of each series.
+    fn legend(&self) -> Vec<(usize, &str)> {
+        self.series.iter().map(|series| &*series.name).enumerate().collect()
+    }
+
     pub(crate) fn draw(&self) -> String {
         let number = self.series.iter().map(|series| series.values.len()).max().unwrap_or(0);
         let value = |series: &Series, at: usize| series.values.get(at).copied().unwrap_or(0.0);
@@ -189,6 +194,14 @@ impl Columns {
 }
 
 impl Bars {
+    /// The color and the name of each part that a bar has.
+    fn legend(&self) -> Vec<(usize, &str)> {
+        let is_there = |&(part, _): &(usize, &str)| {
+            self.bars.iter().any(|bar| bar.parts.get(part).is_some_and(|&value| 0.0 < value))
+        };
+        self.parts.iter().map(|name| &**name).enumerate().filter(is_there).collect()
+    }
+
     pub(crate) fn height(&self) -> f64 {
         ROW * self.bars.len() as f64
     }
@@ -286,10 +299,6 @@ fn anchor(x: f64) -> &'static str {
     }
 }
 
-fn names(series: &[Series]) -> Vec<String> {
-    series.iter().map(|series| series.name.clone()).collect()
-}
-
 /// A chart of how delays are distributed, or a sentence if they are all alike.
 pub(crate) fn delays(delays: &Delays) -> Result<Chart, String> {
     let (least, most) = match (delays.quantile(0.0), delays.quantile(1.0)) {
@@ -379,3 +388,22 @@ pub(crate) const COLORS: usize = 8;
 const NARROW: f64 = 5.0;
 /// As many marks have room below columns.
 const MOST_MARKS: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::{Bar, Bars};
+
+    #[test]
+    fn the_legend_has_the_parts_that_a_bar_has() {
+        let bar = |parts: [f64; 3]| Bar {
+            label: String::new(),
+            text: String::new(),
+            parts: parts.into(),
+            spread: None,
+            is_taken: false,
+        };
+        let bars = vec![bar([1.0, 0.0, 0.0]), bar([1.0, 0.0, 2.0])];
+        let bars = Bars { bars, parts: ["a", "b", "c"].map(String::from).into() };
+        assert_eq!(bars.legend(), [(0, "a"), (2, "c")]);
+    }
+}
