@@ -34,7 +34,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel_cli::generate::{Generator, Shape, Size};
 use tickwheel_cli::report::{self, report};
-use tickwheel_cli::study::{Candidate, Configurations, Options, Study, study};
+use tickwheel_cli::study::{Configurations, Options, Study, study};
 use tickwheel_cli::tick::Tick;
 use tickwheel_cli::trace::{Action, Operation, Trace};
 
@@ -204,7 +204,7 @@ struct Run {
 
 /// What makes a line.
 enum Job {
-    /// Measures all modes for so many seconds.
+    /// Measures all modes that are not hopeless for so many seconds.
     Search(String, f64),
     /// Chooses beside so many loops.
     Choose(String, usize),
@@ -214,21 +214,22 @@ impl Job {
     fn run(self, traces: &BTreeMap<String, String>) -> Line {
         match self {
             Self::Search(trace, seconds) => {
-                let configurations = Configurations::Given {
-                    modes: Options::default().configurations.modes(),
-                    tick: Tick::default(),
+                let run = |modes, time| {
+                    let configurations = Configurations::Given { modes, tick: Tick::default() };
+                    let options = Options { configurations, time, ..all() };
+                    let full = study(self::trace(&traces[&trace]), &options, |_| ());
+                    full.expect("it is sound").candidates
                 };
-                let time = Duration::from_secs_f64(seconds);
-                let options = Options { configurations, slower: 2, time, ..all() };
-                let full = study(self::trace(&traces[&trace]), &options, |_| ());
-                let cost = |it: &Candidate| match (&it.stopped, &it.measured) {
-                    (Some(_), _) => Some([STOPPED; 2]),
-                    (None, Some(at)) => Some([at.quotient.least, at.quotient.most]),
-                    (None, None) => None,
-                };
-                let full = full.expect("it is sound").candidates;
-                let modes = full.iter().filter_map(|it| Some((it.mode.to_string(), cost(it)?)));
-                Line::Search { trace, modes: modes.collect() }
+                let counted = run(Options::default().configurations.modes(), Duration::ZERO);
+                let scores = counted.iter().map(|it| it.figures.counted_score);
+                let most = HOPELESS * scores.fold(f64::INFINITY, f64::min);
+                let left = counted.iter().filter(|it| it.figures.counted_score <= most);
+                let left = left.map(|it| it.mode).collect();
+                let costs = run(left, Duration::from_secs_f64(seconds)).into_iter();
+                let costs =
+                    costs.filter_map(|it| Some((it.mode.to_string(), it.measured?.quotient)));
+                let modes = costs.map(|(mode, at)| (mode, [at.least, at.most])).collect();
+                Line::Search { trace, modes }
             }
             Self::Choose(trace, beside) => {
                 let begun = ThreadTime::now();
@@ -341,10 +342,13 @@ impl Known {
     }
 
     /// How much more a choice costs than the best of a full search: at least, and at most. None if
-    /// that was not measured.
+    /// nothing was measured, and without bounds if the choice was left out.
     fn regret(&self, trace: &str, taken: &str) -> Option<(f64, f64)> {
         let modes = self.searches.get(trace)?;
-        let own = modes.get(taken)?;
+        if modes.is_empty() {
+            return None;
+        }
+        let own = modes.get(taken).unwrap_or(&[f64::INFINITY; 2]);
         // No other than the choice itself is better than it.
         let best = |part: usize| {
             let others = modes.iter().filter(|&(mode, _)| mode != taken);
@@ -515,5 +519,5 @@ fn trace(csv: &str) -> Trace {
     Trace::new("generated", Cursor::new(csv.to_string())).expect("it has the header")
 }
 
-/// What a mode costs that was stopped.
-const STOPPED: f64 = 1e9;
+/// A full search leaves out what costs so many times as much as the best by counted work.
+const HOPELESS: f64 = 2.0;
