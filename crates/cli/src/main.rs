@@ -103,7 +103,7 @@ fn print_completions(shell: Shell) -> Result<(), Failure> {
     let name = command.get_name().to_string();
     let mut output = Vec::new();
     clap_complete::generate(shell, &mut command, name, &mut output);
-    command::output::print(&output)
+    command::output::print(|standard| standard.write_all(&output))
 }
 
 fn write_man_pages(folder: &Path) -> Result<(), Failure> {

@@ -3,7 +3,6 @@
 use super::Measuring;
 use super::output::print;
 use crate::Failure;
-use std::io::Write;
 use std::time::Duration;
 use tickwheel_cli::study::Configurations;
 
@@ -27,13 +26,10 @@ impl Choose {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let options = self.measuring.options(Configurations::Search(self.max_lateness));
         let (study, _) = super::studied(&self.measuring.file, &options)?;
-        let mut output = Vec::new();
-        let printed = match self.json {
+        print(|mut output| match self.json {
             true => study.write_json(&mut output),
             false => write!(output, "{study}"),
-        };
-        printed.expect("writing to memory cannot fail");
-        print(&output)
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! `tickwheel generate`.
 
-use super::output::{OutputFile, print_with};
+use super::output::{OutputFile, print};
 use super::progress::{self, Interrupt};
 use crate::Failure;
 use flate2::Compression;
@@ -62,7 +62,7 @@ impl Generate {
             }
             None => {
                 Interrupt::exits(&progress)?;
-                print_with(|output| self.write(output, &progress, &AtomicBool::new(false)))
+                print(|output| self.write(output, &progress, &AtomicBool::new(false)))
             }
         };
         progress.finish_and_clear();

@@ -109,15 +109,8 @@ impl OutputFile {
     }
 }
 
-/// Prints `output`.
-pub(crate) fn print(output: &[u8]) -> Result<(), Failure> {
-    print_with(|standard| standard.write_all(output))
-}
-
 /// Lets `write` fill standard output. A reader that has had enough is no failure.
-pub(crate) fn print_with(
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<(), Failure> {
+pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
     let mut standard = io::stdout().lock();
     match write(&mut standard).and_then(|()| standard.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

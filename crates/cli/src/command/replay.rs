@@ -5,7 +5,6 @@ use super::output::{OutputFile, print};
 use crate::Failure;
 use clap::builder::TypedValueParser;
 use std::error::Error;
-use std::io::Write;
 use tickwheel_cli::asked::{self, Asked};
 use tickwheel_cli::plot;
 use tickwheel_cli::study::{Configurations, Study};
@@ -68,13 +67,10 @@ impl Replay {
         let mut options = self.measuring.options(given);
         options.slower = self.limit_slower;
         let (study, interrupt) = super::studied(&self.measuring.file, &options)?;
-        let mut output = Vec::new();
-        let printed = match self.json {
+        print(|mut output| match self.json {
             true => study.write_json_lines(&mut output),
             false => write!(output, "{study}"),
-        };
-        printed.expect("writing to memory cannot fail");
-        print(&output)?;
+        })?;
         if let Some(plot) = &self.plot {
             let _held = interrupt.hold();
             let drawn = (plot.draw)(&study);

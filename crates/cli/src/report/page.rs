@@ -138,10 +138,7 @@ impl Page {
                 units::duration(figures.max_lateness_ns as f64),
             ]
         };
-        Table {
-            head: head.map(String::from).into(),
-            rows: self.study.shown().into_iter().map(row).collect(),
-        }
+        table(&head, self.study.shown().into_iter().map(row))
     }
 
     /// The measured scores of the modes at the tick that is recommended, or the counted ones if
@@ -430,7 +427,7 @@ impl Page {
             0 => "0".into(),
             ms => units::milliseconds(ms),
         };
-        let head = ["from".to_string()].into_iter();
+        let head: Vec<_> = ["from"].into_iter().chain(series.iter().map(|of| of.0)).collect();
         let rows = steps.iter().enumerate().map(|(number, step)| {
             let counts = series.iter().map(|of| HumanCount(of.1(step)).to_string());
             [time(number)].into_iter().chain(counts).collect()
@@ -439,10 +436,7 @@ impl Page {
             id,
             title,
             description,
-            table: Table {
-                head: head.chain(series.iter().map(|of| of.0.into())).collect(),
-                rows: rows.collect(),
-            },
+            table: table(&head, rows),
             drawing: Drawing::Columns(Columns {
                 series: series
                     .iter()

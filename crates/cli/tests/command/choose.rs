@@ -10,7 +10,9 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 use tickwheel_cli::generate::{Generator, Shape, Size};
+use tickwheel_cli::report::{self, report};
 use tickwheel_cli::study::{Configurations, Driver, Options, Progress, Study, study};
+use tickwheel_cli::tick::Tick;
 use tickwheel_cli::trace::{Operation, Trace};
 
 #[test]
@@ -348,6 +350,26 @@ fn arguments_are_checked_before_any_work() {
     let output = command(&[broken.to_str().unwrap()]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("broken.csv:2: found delay_ms `-1`"));
+}
+
+#[test]
+fn replay_choose_and_report_say_the_same_of_ten_traces() {
+    let shapes = Shape::value_variants().iter();
+    for (&shape, number) in shapes.flat_map(|shape| [500, 3_000].map(|number| (shape, number))) {
+        let csv = csv(operations(shape, number));
+        let trace = || Trace::new("generated", Cursor::new(csv.clone())).unwrap();
+        // Nothing is measured.
+        let searched = Options { time: Duration::ZERO, ..Options::default() };
+        let modes = searched.configurations.modes();
+        let configurations = Configurations::Given { modes, tick: Tick::default() };
+        let given = Options { configurations, ..searched.clone() };
+        let headline = |options| study(trace(), options, |_| ()).unwrap().headline();
+        let said = [headline(&given), headline(&searched)];
+        let options = report::Options { study: searched, ..report::Options::default() };
+        let page = report(trace(), &options, |_| ()).unwrap().to_string();
+        assert_eq!(said[0], said[1], "{shape:?} {number}");
+        assert!(page.contains(&format!("<p class=\"verdict\">{}</p>", said[0])), "{said:?}");
+    }
 }
 
 /// Searches, and measures nothing.
