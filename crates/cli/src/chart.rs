@@ -3,7 +3,6 @@
 use crate::study::Delays;
 use crate::units;
 use horrorshow::{Raw, html};
-use indicatif::HumanCount;
 use std::fmt::Write;
 
 /// A chart with all that belongs to it.
@@ -325,7 +324,7 @@ pub(crate) fn delays(delays: &Delays) -> Result<Chart, String> {
     let every = marks.len().div_ceil(MOST_MARKS).max(1);
     let rows = counts.iter().enumerate().filter(|(_, count)| 0 < **count).map(|(bin, count)| {
         let range = units::range(start_ms(bin) * 1e6, start_ms(bin + 1) * 1e6);
-        vec![range, HumanCount(*count).to_string()]
+        vec![range, units::number(*count)]
     });
     let table = table(&["delay", "timeouts"], rows);
     let all = delays.len().max(1) as f64;

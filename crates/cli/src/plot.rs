@@ -3,7 +3,6 @@
 use crate::chart::{self, Bar, Bars, Drawing};
 use crate::study::Study;
 use crate::units;
-use indicatif::HumanCount;
 #[cfg(feature = "png")]
 use std::error::Error;
 use std::fmt::Write;
@@ -25,7 +24,7 @@ pub fn svg(study: &Study) -> String {
                 ..bar
             })
             .collect(),
-        study.counts(|it| it.wakeups, |count| HumanCount(count).to_string()),
+        study.counts(|it| it.wakeups, units::number),
         study.counts(|it| it.memory_bytes, units::memory),
     ]
     .map(|bars| Bars { bars, parts: Vec::new() });

@@ -35,9 +35,14 @@ pub fn time(time: Duration) -> String {
     duration(time.as_nanos() as f64)
 }
 
+/// A number with a comma before every three digits.
+pub fn number(number: u64) -> String {
+    HumanCount(number).to_string()
+}
+
 /// "1 timeout", "2 timeouts".
 pub fn count(number: u64, name: &str) -> String {
-    format!("{} {name}{}", HumanCount(number), if number == 1 { "" } else { "s" })
+    format!("{} {name}{}", self::number(number), if number == 1 { "" } else { "s" })
 }
 
 /// "1 timeout is", "2 timeouts are".

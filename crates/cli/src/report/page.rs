@@ -12,8 +12,8 @@ use crate::turning::ROUNDS_BITS;
 use crate::units;
 use horrorshow::helper::doctype;
 use horrorshow::{Raw, html};
-use indicatif::HumanCount;
 use std::fmt;
+use std::iter;
 use std::ops::Range;
 
 /// HTML.
@@ -134,7 +134,7 @@ impl Page {
                 candidate.counted(),
                 measured(|at| units::duration(at.cpu_ns.median)),
                 units::memory(figures.memory_bytes),
-                HumanCount(figures.wakeups).to_string(),
+                units::number(figures.wakeups),
                 units::duration(figures.max_lateness_ns as f64),
             ]
         };
@@ -223,7 +223,7 @@ impl Page {
         let description = format!(
             "Timeouts pending at the end of each {}. The most at any time are {}.",
             self.step(),
-            HumanCount(self.profile.most_pending)
+            units::number(self.profile.most_pending)
         );
         let series: &[Of<'_>] = &[("pending", &|at| at.pending)];
         self.over_time("pending", "Pending over time", description, series)
@@ -246,9 +246,8 @@ impl Page {
             spread: None,
             is_taken: false,
         });
-        let rows = ends.map(|(label, count)| {
-            vec![label.into(), HumanCount(count).to_string(), percent(share(count))]
-        });
+        let rows = ends
+            .map(|(label, count)| vec![label.into(), units::number(count), percent(share(count))]);
         Chart {
             id: "ends",
             title: "How timeouts end",
@@ -279,14 +278,14 @@ impl Page {
             "Less is better. The timeouts that were handed out, moved to a finer level, or looked \
              at in vain because they wait for a later round.",
             |figures| figures.work,
-            |count| HumanCount(count).to_string(),
+            units::number,
         );
         let wakeups = self.bars(
             "wakeups",
             "Wake-ups",
             "Less is better. How often the wheel asks to be woken up.",
             |figures| figures.wakeups,
-            |count| HumanCount(count).to_string(),
+            units::number,
         );
         let memory = self.bars(
             "memory",
@@ -321,22 +320,6 @@ impl Page {
 
     fn of_the_wheels(&self) -> Section {
         let [hierarchical, hashed] = self.wheels.each_ref().map(|it| it.mode);
-        let steps = &self.profile.steps;
-        let levels = steps.iter().map(|step| step.levels.len()).max().unwrap_or(0);
-        let groups = groups(0..levels);
-        let values: Vec<_> = groups.iter().map(|group| total(|step| &step.levels, group)).collect();
-        let names: Vec<_> = groups.iter().map(level_name).collect();
-        let sorted: Of<'_> = ("sorted or few", &|step| step.sorted[0]);
-        let level_series: Vec<_> = series(&names, &values).chain([sorted]).collect();
-
-        let bins = steps.iter().map(|step| step.rounds.len()).max().unwrap_or(0);
-        let mut groups = self::groups(1..bins);
-        groups.insert(0, 0..1);
-        let values: Vec<_> = groups.iter().map(|group| total(|step| &step.rounds, group)).collect();
-        let names: Vec<_> = groups.iter().map(rounds_name).collect();
-        let sorted: Of<'_> = ("sorted or few", &|step| step.sorted[1]);
-        let round_series: Vec<_> = series(&names, &values).chain([sorted]).collect();
-
         let tick = self.tick();
         let words = format!(
             "A timeout far away waits on a coarse level of {hierarchical} and comes down as its \
@@ -344,9 +327,11 @@ impl Page {
              the other.",
             units::duration(hashed.buckets() as f64 * tick.length().as_nanos() as f64),
         );
-        let levels = self.over_time(
-            "levels",
-            "Timeouts by level over time",
+        let most = |of: fn(&Step) -> &[u64]| {
+            self.profile.steps.iter().map(|step| of(step).len()).max().unwrap_or(0)
+        };
+        let levels = self.inside(
+            ("levels", "Timeouts by level over time"),
             format!(
                 "Where the timeouts of {hierarchical} are at the end of each {}. A bucket of level \
                  0 spans {tick}, and a bucket of each other level {} times as much as one of the \
@@ -354,25 +339,48 @@ impl Page {
                 self.step(),
                 hierarchical.buckets(),
             ),
-            &level_series,
+            &groups(0..most(|step| &step.levels)),
+            |step| (&step.levels, step.sorted[0]),
+            level_name,
         );
-        let rounds = self.over_time(
-            "rounds",
-            "Timeouts by rounds over time",
+        if let Some(limit) = self.wheels[1].stopped {
+            let stopped = format!("{hashed} is not shown: it was stopped when it was {limit}.");
+            return (vec![words, stopped], vec![levels]);
+        }
+        let rounds = self.inside(
+            ("rounds", "Timeouts by rounds over time"),
             format!(
                 "How many rounds the timeouts of {hashed} still wait at the end of each {}. The \
                  sorted ones fire next; few are in no bucket.",
                 self.step(),
             ),
-            &round_series,
+            &iter::once(0..1).chain(groups(1..most(|step| &step.rounds))).collect::<Vec<_>>(),
+            |step| (&step.rounds, step.sorted[1]),
+            rounds_name,
         );
-        match self.wheels[1].stopped {
-            None => (vec![words], vec![levels, rounds]),
-            Some(limit) => {
-                let stopped = format!("{hashed} is not shown: it was stopped when it was {limit}.");
-                (vec![words, stopped], vec![levels])
-            }
-        }
+        (vec![words], vec![levels, rounds])
+    }
+
+    /// A chart of where the timeouts of a wheel are: a series for each of `groups`, and one for
+    /// those in no bucket, which `of` returns last.
+    fn inside(
+        &self,
+        (id, title): (&'static str, &'static str),
+        description: String,
+        groups: &[Range<usize>],
+        of: fn(&Step) -> (&[u64], u64),
+        name: fn(&Range<usize>) -> String,
+    ) -> Chart {
+        let sum = |group: &Range<usize>, step: &Step| {
+            of(step).0.iter().take(group.end).skip(group.start).sum()
+        };
+        let names: Vec<_> = groups.iter().map(name).collect();
+        let values: Vec<_> =
+            groups.iter().map(|group| move |step: &Step| sum(group, step)).collect();
+        let values = values.iter().map(|value| value as &dyn Fn(&Step) -> u64);
+        let sorted: Of<'_> = ("sorted or few", &|step| of(step).1);
+        let series: Vec<_> = names.iter().map(String::as_str).zip(values).chain([sorted]).collect();
+        self.over_time(id, title, description, &series)
     }
 
     /// How two timeouts of the trace wait, one of a common delay and one of a long delay.
@@ -429,7 +437,7 @@ impl Page {
         };
         let head: Vec<_> = ["from"].into_iter().chain(series.iter().map(|of| of.0)).collect();
         let rows = steps.iter().enumerate().map(|(number, step)| {
-            let counts = series.iter().map(|of| HumanCount(of.1(step)).to_string());
+            let counts = series.iter().map(|of| units::number(of.1(step)));
             [time(number)].into_iter().chain(counts).collect()
         });
         Chart {
@@ -474,23 +482,6 @@ fn groups(all: Range<usize>) -> Vec<Range<usize>> {
     all.clone().step_by(each).map(|start| start..all.end.min(start + each)).collect()
 }
 
-/// The sum of a group of the counts of a step.
-fn total<'a>(
-    counts: fn(&Step) -> &[u64],
-    group: &'a Range<usize>,
-) -> impl Fn(&Step) -> u64 + use<'a> {
-    move |step| counts(step).iter().take(group.end).skip(group.start).sum()
-}
-
-/// Series of these names and values.
-fn series<'a>(
-    names: &'a [String],
-    values: &'a [impl Fn(&Step) -> u64],
-) -> impl Iterator<Item = Of<'a>> {
-    let values = values.iter().map(|values| values as &dyn Fn(&Step) -> u64);
-    names.iter().map(String::as_str).zip(values)
-}
-
 fn level_name(levels: &Range<usize>) -> String {
     match levels.len() {
         1 => format!("level {}", levels.start),
@@ -501,7 +492,7 @@ fn level_name(levels: &Range<usize>) -> String {
 /// The rounds of bins of a profile.
 fn rounds_name(bins: &Range<usize>) -> String {
     let end = |bin: usize| 1_u128 << (bin as u32 * ROUNDS_BITS);
-    let rounded = |rounds: u128| HumanCount(rounds.try_into().unwrap_or(u64::MAX)).to_string();
+    let rounded = |rounds: u128| units::number(rounds.try_into().unwrap_or(u64::MAX));
     match bins.start {
         0 => "no round".into(),
         start => {

@@ -3,7 +3,6 @@
 use crate::chart::Way;
 use crate::tick::Tick;
 use crate::units;
-use indicatif::HumanCount;
 use tickwheel::Mode;
 
 /// Returns the way of a timeout that is scheduled at tick `now` and due `delay_ms` later, as far as
@@ -16,7 +15,8 @@ pub(super) fn way(mode: Mode, tick: Tick, now: u64, delay_ms: u64) -> Way {
         true => {
             let buckets = mode.buckets() as u64;
             let rounds = delay.saturating_sub(1) / buckets;
-            let round = |number: u64| (0, format!("round {}", HumanCount(number)), time(buckets));
+            let round =
+                |number: u64| (0, format!("round {}", units::number(number)), time(buckets));
             let mut steps: Vec<_> = match rounds {
                 0..=3 => (1..=rounds).map(round).collect(),
                 _ => vec![round(1), (0, "...".into(), String::new()), round(rounds)],

@@ -4,7 +4,6 @@ use super::delays::Delays;
 use super::plan::{Kind, Plan};
 use crate::trace::Gaps;
 use crate::units;
-use indicatif::HumanCount;
 use std::fmt;
 
 /// Why a trace cannot tell configurations apart.
@@ -115,7 +114,7 @@ impl Unfit {
 
     /// What the figures are, and what to record instead.
     pub(super) fn advice(&self) -> String {
-        let fewest = HumanCount(FEWEST_OPERATIONS);
+        let fewest = units::number(FEWEST_OPERATIONS);
         match *self {
             Self::Few { is_whole, .. } => {
                 let more = if is_whole { "Record" } else { "`--operations` reads more:" };
@@ -145,7 +144,7 @@ impl Unfit {
                 "{} missing, beside {} that {} there. Record to a faster disk, or with more room \
                  for the recorder",
                 units::are(missing, "operation"),
-                HumanCount(operations),
+                units::number(operations),
                 if operations == 1 { "is" } else { "are" },
             ),
         }

@@ -2,7 +2,6 @@
 
 use super::{Candidate, Configurations, Study};
 use crate::{table, units};
-use indicatif::HumanCount;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::{self, Display};
@@ -151,10 +150,6 @@ pub(crate) fn name(candidate: &Candidate) -> String {
     format!("{} at a tick of {}", candidate.mode, candidate.tick)
 }
 
-fn count(number: u64) -> String {
-    HumanCount(number).to_string()
-}
-
 fn measured(candidate: &Candidate, text: impl Fn(&super::Measured) -> String) -> String {
     candidate.measured.as_ref().map_or_else(|| "-".into(), text)
 }
@@ -171,28 +166,28 @@ const MEASURED: [table::Row<'static, Candidate>; 4] = [
 
 const COUNTED: [table::Row<'static, Candidate>; 10] = [
     ("score by counted work", &|it| it.counted()),
-    ("wake-ups", &|it| count(it.figures.wakeups)),
-    ("timeouts handled", &|it| count(it.figures.work)),
-    ("  in the longest call", &|it| count(it.figures.longest_call)),
-    ("buckets visited", &|it| count(it.figures.buckets_visited)),
-    ("demotions", &|it| count(it.figures.demotions)),
-    ("rounds waited", &|it| count(it.figures.rounds_waited)),
+    ("wake-ups", &|it| units::number(it.figures.wakeups)),
+    ("timeouts handled", &|it| units::number(it.figures.work)),
+    ("  in the longest call", &|it| units::number(it.figures.longest_call)),
+    ("buckets visited", &|it| units::number(it.figures.buckets_visited)),
+    ("demotions", &|it| units::number(it.figures.demotions)),
+    ("rounds waited", &|it| units::number(it.figures.rounds_waited)),
     ("most memory", &|it| units::memory(it.figures.memory_bytes)),
     ("late by the tick, mean", &|it| units::duration(it.figures.mean_lateness_ns as f64)),
     ("late by the tick, most", &|it| units::duration(it.figures.max_lateness_ns as f64)),
 ];
 
 const OPERATIONS: [table::Row<'static, Candidate>; 12] = [
-    ("scheduled", &|it| count(it.figures.counts.scheduled)),
-    ("  while pending", &|it| count(it.figures.counts.replaced)),
-    ("rescheduled", &|it| count(it.figures.counts.rescheduled)),
-    ("  when gone", &|it| count(it.figures.counts.late_reschedules)),
-    ("cancelled", &|it| count(it.figures.counts.cancelled)),
-    ("  when gone", &|it| count(it.figures.counts.late_cancels)),
-    ("peak pending", &|it| count(it.figures.peak_live)),
-    ("fired in the span", &|it| count(it.figures.fired_in_span)),
-    ("pending at its end", &|it| count(it.figures.live_at_end)),
-    ("fired in all", &|it| count(it.figures.fired_total)),
-    ("early", &|it| count(it.figures.early)),
-    ("latest, in ticks", &|it| count(it.figures.max_late_ticks)),
+    ("scheduled", &|it| units::number(it.figures.counts.scheduled)),
+    ("  while pending", &|it| units::number(it.figures.counts.replaced)),
+    ("rescheduled", &|it| units::number(it.figures.counts.rescheduled)),
+    ("  when gone", &|it| units::number(it.figures.counts.late_reschedules)),
+    ("cancelled", &|it| units::number(it.figures.counts.cancelled)),
+    ("  when gone", &|it| units::number(it.figures.counts.late_cancels)),
+    ("peak pending", &|it| units::number(it.figures.peak_live)),
+    ("fired in the span", &|it| units::number(it.figures.fired_in_span)),
+    ("pending at its end", &|it| units::number(it.figures.live_at_end)),
+    ("fired in all", &|it| units::number(it.figures.fired_total)),
+    ("early", &|it| units::number(it.figures.early)),
+    ("latest, in ticks", &|it| units::number(it.figures.max_late_ticks)),
 ];

@@ -6,7 +6,6 @@ use super::show::name;
 use super::{Candidate, Configurations, Driver, HOPELESS, Limit, MOST_ROUNDS, Measured, Study};
 use crate::tick::Tick;
 use crate::units::{self, count};
-use indicatif::HumanCount;
 use tickwheel::Mode;
 
 impl Study {
@@ -219,7 +218,7 @@ impl Study {
             " The tick is {} because it wakes up {} instead of {} at {}.",
             baseline.tick,
             count(baseline.figures.wakeups, "time"),
-            HumanCount(shortest.figures.wakeups),
+            units::number(shortest.figures.wakeups),
             shortest.tick,
         )
     }
