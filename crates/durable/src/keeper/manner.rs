@@ -46,11 +46,13 @@ pub(super) enum Manner {
     ClosesOutbox,
     /// Acks wait longer where more workers are.
     Lingers,
+    /// When the lease of another ends, the store is asked for what that had.
+    AsksAtEnds,
 }
 
 impl Manner {
     #[cfg(test)]
-    pub(super) const ALL: [Self; 20] = [
+    pub(super) const ALL: [Self; 21] = [
         Self::TurnsOfPast,
         Self::TurnsOfCalls,
         Self::TurnsOfOldest,
@@ -71,6 +73,7 @@ impl Manner {
         Self::KeepsClock,
         Self::ClosesOutbox,
         Self::Lingers,
+        Self::AsksAtEnds,
     ];
 
     #[cfg(not(test))]

@@ -127,8 +127,11 @@ impl Tenure {
         self.until = leases.good_for.map(|good_for| {
             // Counted from before the call, and by a clock that is never set.
             let good_for = milliseconds(good_for);
+            let ends = leases.others_end.filter(|_| Manner::AsksAtEnds.is_kept());
+            // What the store said after it was asked is no later by now.
+            let end = ends.map_or(u64::MAX, |end| now.steady.saturating_add(milliseconds(end) + 1));
             Times {
-                renew: asked.saturating_add(good_for / 4),
+                renew: asked.saturating_add(good_for / 4).min(end),
                 hand_out: asked.saturating_add(good_for / 4 * 3),
                 over: asked.saturating_add(good_for),
             }
@@ -212,7 +215,8 @@ impl Tenure {
 
     /// Returns how long a lease is good for.
     pub(super) fn good_for(&self) -> u64 {
-        self.until.map_or(u64::MAX, |times| (times.over - times.renew) / 3 * 4)
+        let times = self.until.zip(self.asked);
+        times.map_or(u64::MAX, |(times, asked)| times.over - asked)
     }
 
     /// Returns how long acks wait, if those of one owner wait for so long. A small part of the
@@ -224,7 +228,7 @@ impl Tenure {
 
     /// Returns how long a timeout may be due before a new owner comes: a lease and a quarter.
     pub(super) fn outlasts(&self) -> u64 {
-        self.until.map_or(u64::MAX, |times| (times.over - times.renew) / 3 * 5)
+        self.good_for().saturating_add(self.good_for() / 4)
     }
 
     /// Returns the lease of a partition that is leased.

@@ -299,6 +299,9 @@ pub struct Leases {
     /// How long they are good for, counted from the moment before the call. `None`: for as long as
     /// the store is open.
     pub good_for: Option<Duration>,
+    /// How long after the call the first lease of another owner runs out, if it is not renewed. Then
+    /// this owner asks again.
+    pub others_end: Option<Duration>,
     /// The store's own clock, in milliseconds since 1970, read between call and return. A store
     /// that several timers may have at once has one. Deadlines are then compared with this clock
     /// and not with that of the machine, and the timer looks again and again for what others did.
@@ -316,7 +319,14 @@ pub(crate) fn share(partitions: usize, owners: usize, owners_before: usize) -> u
 impl Leases {
     /// The lease of the only owner that a store can have.
     pub(crate) fn of_one(lease: Lease) -> Self {
-        Self { held: vec![lease], share: 1, owners: 1, good_for: None, clock: None }
+        Self {
+            held: vec![lease],
+            share: 1,
+            owners: 1,
+            good_for: None,
+            others_end: None,
+            clock: None,
+        }
     }
 }
 

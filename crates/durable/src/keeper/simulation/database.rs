@@ -238,11 +238,14 @@ impl Database {
             .filter(|((_, held), _)| held.owner == Some(worker))
             .map(|((partition, _), &epoch)| Lease { partition, epoch })
             .collect();
+        let others = self.workers.iter().filter(|(id, _)| **id != worker);
+        let end = others.map(|(_, (until, _))| until - clock).min();
         Leases {
             held,
             share,
             owners,
             good_for: Some(Duration::from_millis(self.lease)),
+            others_end: end.map(Duration::from_millis),
             clock: Some(clock),
         }
     }

@@ -675,6 +675,7 @@ fn leases(clock: u64) -> Leases {
         share: 64,
         owners: 1,
         good_for: Some(Duration::from_secs(60)),
+        others_end: None,
         clock: Some(clock),
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct Taken {
     pub(super) share: usize,
     /// How many workers share.
     pub(super) owners: usize,
+    /// In how many milliseconds the first lease of another runs out.
+    pub(super) others_end: Option<u64>,
     /// How many more partitions it would have, if nobody else had locked them.
     pub(super) locked: usize,
 }
@@ -56,6 +58,7 @@ pub(super) async fn take_leases(
     remove_ahead(connection, ahead).await?;
     let shares = connection.query_one(SHARES, one).await?;
     let [partitions, workers, before] = [0, 1, 2].map(|at| unsigned(shares.get(at)) as usize);
+    let others_end = shares.get::<_, Option<i64>>(3).map(unsigned);
     let share = share(partitions, workers, before);
     // Or it would take what it has just given back.
     if wish.wanted && given.is_empty() && mine.len() < share {
@@ -73,7 +76,8 @@ pub(super) async fn take_leases(
         locked = (share - mine.len()).min(unsigned(others.get(0)) as usize);
     }
     let lease = |row: &Row| Lease { partition: place(row) as u32, epoch: unsigned(row.get(1)) };
-    Ok(Taken { held: mine.iter().map(lease).collect(), share, owners: workers, locked })
+    let held = mine.iter().map(lease).collect();
+    Ok(Taken { held, share, owners: workers, others_end, locked })
 }
 
 /// Leases of which more is left than they were good for, because the clock of the database was set
@@ -122,8 +126,11 @@ const RENEW: &str = "with renewed as (
        select worker, until from tickwheel_worker
        where worker = $1 and until >= (select clock_timestamp()) for update skip locked)";
 const SHARES: &str = "select (select count(*) from tickwheel_partition),
-       count(distinct worker), count(distinct worker) filter (where worker < $1)
-     from tickwheel_worker where wants and until >= (select clock_timestamp())";
+       count(distinct worker) filter (where wants),
+       count(distinct worker) filter (where wants and worker < $1),
+       ceil(extract(epoch from min(until) filter (where worker <> $1) - clock_timestamp())
+         * 1000)::bigint
+     from tickwheel_worker where until >= (select clock_timestamp())";
 const GIVE_BACK: &str = "update tickwheel_partition set owner = null where partition = any($1)";
 const LOCK_FREE: &str = "select partition from tickwheel_partition p
      where owner is distinct from $1 and not exists (

@@ -283,8 +283,15 @@ impl Store for PostgresStore {
         })?;
         self.ahead = ahead;
         self.tell_locked(taken.locked)?;
-        let Taken { held, share, owners, .. } = taken;
-        let leases = Leases { held, share, owners, good_for: Some(good_for), clock: Some(clock) };
+        let Taken { held, share, owners, others_end, .. } = taken;
+        let leases = Leases {
+            held,
+            share,
+            owners,
+            good_for: Some(good_for),
+            others_end: others_end.map(Duration::from_millis),
+            clock: Some(clock),
+        };
         if !wanted && leases.held.is_empty() {
             self.worker = None;
         }
