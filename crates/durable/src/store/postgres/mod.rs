@@ -17,6 +17,7 @@ use std::fmt;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tickwheel::{BootClock, Clock};
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::Socket;
 use tokio_postgres::error::SqlState;
@@ -65,8 +66,9 @@ pub struct PostgresStore {
     /// inside another runtime.
     runtime: Option<Runtime>,
     connection: Option<Box<Connection>>,
-    /// When the connection was used last.
+    /// When the connection was used last, by a clock that goes on while the machine is suspended.
     used: Instant,
+    clock: BootClock,
     /// The number of this worker.
     worker: Option<i64>,
     ahead: Ahead,
@@ -159,13 +161,15 @@ impl PostgresStore {
             .enable_all()
             .build()
             .map_err(|error| Error::store("start the thread of the database", error))?;
+        let clock = BootClock::new();
         Ok(Self {
             connect,
             makes_tables,
             lease,
             runtime: Some(runtime),
             connection: None,
-            used: Instant::now(),
+            used: clock.now(),
+            clock,
             worker: None,
             ahead: Ahead::new(),
             locked: Locked::Nothing,
@@ -218,7 +222,8 @@ impl PostgresStore {
         let runtime = self.runtime.as_ref().expect("it is there until the store is dropped");
         let _guard = runtime.enter();
         // What is on the way may have forgotten one that was idle, and tells nobody.
-        let mut connection = self.connection.take().filter(|_| self.used.elapsed() < IDLE);
+        let idle = self.clock.now().duration_since(self.used);
+        let mut connection = self.connection.take().filter(|_| idle < IDLE);
         let (connect, makes_tables) = (&self.connect, self.makes_tables);
         let working = async {
             let connected = match connection.take() {
@@ -251,7 +256,7 @@ impl PostgresStore {
         let late = || Err(Error::store(&*doing, format!("no answer within {limit:?}")));
         let (connected, done) = done.unwrap_or_else(late)?;
         self.connection = Some(connected);
-        self.used = Instant::now();
+        self.used = self.clock.now();
         Ok(done)
     }
 }
