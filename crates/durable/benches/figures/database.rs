@@ -255,8 +255,26 @@ pub(crate) fn head() {
 }
 
 /// `count` timeouts are overdue when the first worker connects. What is compared with that is the
-/// same table where as many are pending and none is overdue.
+/// same table where as many are pending and none is overdue. They take turns, and the median of the
+/// turns is judged, because other work on the machine changes from minute to minute.
 pub(crate) fn backlog(url: &str, count: u64) -> Result<()> {
+    let mut parts = Vec::new();
+    let turns = if count <= FEW { 3 } else { 1 };
+    for _ in 0..turns {
+        let (rate, cpu) = overdue(url, count)?;
+        let (without, without_cpu) = capacity(url, count)?;
+        let part = rate / without;
+        let cpu = cpu.zip(without_cpu).map_or(f64::NAN, |(with, without)| with / without);
+        println!("{part:.2} of the rate without a backlog, {cpu:.2} of the CPU");
+        parts.push(part);
+    }
+    let part = median(&mut parts);
+    goal(&format!("the rate above 0.8 of that without a backlog: {part:.2}"), 0.8 < part);
+    Ok(())
+}
+
+/// Returns how many that are overdue fire per second, and the CPU of the database.
+fn overdue(url: &str, count: u64) -> Result<(f64, Option<f64>)> {
     let place = Place::new(url, "backlog")?;
     let mut client = place.client()?;
     fill(&mut client, "overdue", count, "n", HUNDRED_BYTES)?;
@@ -276,15 +294,10 @@ pub(crate) fn backlog(url: &str, count: u64) -> Result<()> {
         first.as_secs_f64(),
         done.line
     );
-    drop(place);
     goal("all come", came == count - 1);
-    done.judge();
-    let (without, cpu) = capacity(url, count)?;
     goal("the first within a second", first < Duration::from_secs(1));
-    let cpu = done.cpu.zip(cpu).map_or(f64::NAN, |(with, without)| with / without);
-    println!("{:.2} of the rate without a backlog, {cpu:.2} of the CPU", rate / without);
-    goal("the rate above 0.8 of that without a backlog", without * 0.8 < rate);
-    Ok(())
+    done.judge();
+    Ok((rate, done.cpu))
 }
 
 /// Returns how many fire per second where `pending` more are far away, and the CPU of the database:
@@ -312,9 +325,12 @@ fn capacity(url: &str, pending: u64) -> Result<(f64, Option<f64>)> {
     }
     let [timer] = timers.try_into().expect("there is one");
     timer.close()?;
-    rates.sort_by(f64::total_cmp);
-    cpus.sort_by(f64::total_cmp);
-    Ok((rates[rates.len() / 2], cpus.get(cpus.len() / 2).copied()))
+    Ok((median(&mut rates), (!cpus.is_empty()).then(|| median(&mut cpus))))
+}
+
+fn median(numbers: &mut [f64]) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
 }
 
 /// Says how many calls the timer has made of each kind since it had made so many.
@@ -493,6 +509,52 @@ pub(crate) fn locked(url: &str) -> Result<()> {
     Ok(())
 }
 
+/// A name is moved again and again while a foreign snapshot keeps all its rows.
+pub(crate) fn moved(url: &str) -> Result<()> {
+    let place = Place::new(url, "moved")?;
+    let (mut dump, mut client) = (place.client()?, place.client()?);
+    let dump = dump.build_transaction().isolation_level(postgres::IsolationLevel::RepeatableRead);
+    let mut dump = dump.start()?;
+    dump.query_one("select count(*) from tickwheel_due", &[])?;
+    let timers = place.workers(1, LEASE)?;
+    let consumers = Consumers::start(&timers);
+    let stop = Arc::clone(&consumers.stop);
+    let timer = timers[0].clone();
+    let others = thread::spawn(move || {
+        while !stop.load(Ordering::Relaxed) {
+            schedule(&timer, 200, Duration::from_secs(1)).expect("the timer is open");
+        }
+    });
+    let far = SystemTime::now() + Duration::from_secs(86_400);
+    let mut moves = 0;
+    for most in [1_000, 3_000, 10_000] {
+        client.batch_execute(&format!(
+            "do $$ begin for n in {moves} + 1..{most} loop
+               perform tickwheel_schedule('moved', now() + interval '1 day', '');
+               commit;
+             end loop; end $$"
+        ))?;
+        moves = most;
+        let mut times = Vec::new();
+        for _ in 0..20 {
+            let began = Instant::now();
+            timers[0].schedule("moved", far, &PAYLOAD)?.wait()?;
+            times.push(began.elapsed());
+        }
+        println!("| a name moved {moves} times, each more {} | | | | |", quantiles(times));
+    }
+    let mut late = consumers.end(0);
+    others.join().expect("no panic");
+    let (came, longest) = (late.len(), quantile(&mut late, 1.0));
+    println!("| meanwhile 200/s of others, {came} came, late {} | | | | |", quantiles(late));
+    goal("all others are late by less than a second", 0 < came && longest < 1_000.0);
+    dump.rollback()?;
+    for timer in timers {
+        timer.close()?;
+    }
+    Ok(())
+}
+
 /// One of two workers hears nothing more from a phase of a call on. Either its question no longer
 /// reaches the database, as when its host vanishes, or the answer no longer reaches the worker.
 pub(crate) fn silent(url: &str) -> Result<()> {
@@ -647,6 +709,8 @@ pub(crate) fn payload(url: &str) -> Result<()> {
 const LIVE: &str = "live/";
 const LONGEST: Duration = Duration::from_secs(300);
 const LEASE: Duration = Duration::from_secs(10);
+/// To put more than so many takes minutes.
+const FEW: u64 = 3_000_000;
 /// More than one worker takes in the second within which they are due.
 const CAPACITY: u64 = 300_000;
 const HUNDRED_BYTES: &str = "convert_to(rpad(n::text, 100, 'x'), 'UTF8')";

@@ -9,8 +9,8 @@
 //! cargo bench -p tickwheel-durable --features postgres --bench figures -- backlog 1000000 URL
 //! ```
 //!
-//! `postgres` runs `workers ROWS`, `backlog ROWS`, `dead ROWS`, `late PENDING`, `locked`, `silent`
-//! and `payload`, one after another. Each prints its goals, and whether it has met them.
+//! `postgres` runs `workers ROWS`, `backlog ROWS`, `dead ROWS`, `late PENDING`, `locked`, `moved`,
+//! `silent` and `payload`, one after another. Each prints its goals, and whether it has met them.
 //! `TICKWHEEL_DURABLE_BACKLOG` and `TICKWHEEL_DURABLE_DEAD` say how many rows `postgres` has.
 //!
 //! `busy LOOPS` before them runs them idle, and again beside so many loops that never rest.
@@ -64,8 +64,8 @@ fn run(words: &[&str]) -> Result<()> {
         ["mixed"] => mixed(200_000, Duration::from_secs(10)),
         #[cfg(feature = "postgres")]
         [
-            figure @ ("postgres" | "backlog" | "dead" | "workers" | "late" | "locked" | "silent"
-            | "payload"),
+            figure @ ("postgres" | "backlog" | "dead" | "workers" | "late" | "locked" | "moved"
+            | "silent" | "payload"),
             ref rest @ ..,
         ] => on_database(figure, rest),
         ["fill", file, rows, names] => fill(Path::new(file), rows.parse()?, names == "random"),
@@ -108,6 +108,9 @@ fn on_database(figure: &str, rest: &[&str]) -> Result<()> {
     }
     if is("locked") {
         database::locked(url)?;
+    }
+    if is("moved") {
+        database::moved(url)?;
     }
     if is("silent") {
         database::silent(url)?;
