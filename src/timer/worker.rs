@@ -228,8 +228,9 @@ fn run_action(shard: &Shard, key: Key, action: Action, late: u64) -> Option<Unfi
     }
 }
 
-/// Ends a run of the repeating timeout that was `key`, whose task chose `next`, or panicked. Puts the timeout back
-/// into the wheel if another run follows, or returns it if none does because the timer was stopped.
+/// Ends a run of the repeating timeout that was `key`, whose task chose `next`, or panicked. Puts
+/// the timeout back into the wheel if another run follows, or returns it if none does because the
+/// timer was stopped.
 fn end_run(
     shard: &Shard,
     key: Key,
