@@ -98,6 +98,26 @@ fn in_a_child_no_task_of_the_parent_is_waited_for() {
 }
 
 #[test]
+fn in_a_child_that_stops_a_timer_a_run_of_the_parent_is_not_pending() {
+    let _alone = alone();
+    let (timer, _) = timer(|builder| builder);
+    let (begun, begins) = mpsc::channel();
+    let (ends, end) = mpsc::channel::<()>();
+    let runs = timer.schedule_with(Duration::ZERO, move |_| {
+        begun.send(()).expect("the test waits");
+        assert!(end.recv().is_err());
+        Next::Stop
+    });
+    let runs = runs.expect("it runs");
+    begins.recv().expect("it begins");
+    let told = || (timer.pending(), runs.status());
+    let is_pending = told() == (1, Status::Pending);
+    let ended = in_a_child(|| timer.stop().is_ok() && told() == (0, Status::Fired));
+    drop(ends);
+    assert!(is_pending && ended);
+}
+
+#[test]
 fn in_a_child_a_driver_takes_turns_of_its_own() {
     let _alone = alone();
     let clock = ManualClock::new();

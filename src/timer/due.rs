@@ -24,11 +24,14 @@ pub(super) struct DueState<T> {
     running: Option<Key>,
     /// How many threads wait until `running` is another.
     waiting: usize,
+    /// The repeating timeouts that were taken out to run, and have neither ended since nor gone back
+    /// into the wheel. Grows under this lock alone, and shrinks with the shard's lock held.
+    away: usize,
 }
 
 impl<T> DueList<T> {
     pub(super) fn new() -> Self {
-        let state = DueState { queue: VecDeque::new(), running: None, waiting: 0 };
+        let state = DueState { queue: VecDeque::new(), running: None, waiting: 0, away: 0 };
         Self { state: Mutex::new(Rank::Due, state), ran: Condvar::new() }
     }
 
@@ -38,10 +41,14 @@ impl<T> DueList<T> {
     }
 
     /// Takes out the next to run. Returns it after the key of the one before, which has run, or is
-    /// handed over.
-    pub(super) fn next(&self) -> (Option<Key>, Option<Expired<T>>) {
+    /// handed over. A timeout that `repeats` is away from then on.
+    pub(super) fn next(
+        &self,
+        repeats: impl FnOnce(&T) -> bool,
+    ) -> (Option<Key>, Option<Expired<T>>) {
         let mut state = self.lock();
         let next = state.queue.pop_front();
+        state.away += usize::from(next.as_ref().is_some_and(|next| repeats(&next.value)));
         let ran = replace(&mut state.running, next.as_ref().map(|expired| expired.key));
         if state.waiting > 0 {
             self.ran.notify_all();
@@ -55,6 +62,12 @@ impl<T> DueList<T> {
         let queue = &mut self.lock().queue;
         let index = queue.iter().position(|due| due.key == key)?;
         queue.remove(index).map(|due| due.value)
+    }
+
+    /// Says that a repeating timeout that was away has ended, or goes back. The caller has the
+    /// shard's lock.
+    pub(super) fn is_back(&self) {
+        self.lock().away -= 1;
     }
 
     /// Returns whether the worker runs the task of this timeout.
@@ -76,6 +89,10 @@ impl<T> DueList<T> {
 impl<T> DueState<T> {
     pub(super) fn len(&self) -> usize {
         self.queue.len()
+    }
+
+    pub(super) fn away(&self) -> usize {
+        self.away
     }
 
     /// Returns the earliest deadline.

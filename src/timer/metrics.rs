@@ -14,7 +14,7 @@ use metrics::{Counter, Gauge, Histogram, Unit};
 ///
 /// | Metric | | |
 /// |---|---|---|
-/// | `tickwheel_pending` | gauge | timeouts that wait |
+/// | `tickwheel_pending` | gauge | timeouts that are pending |
 /// | `tickwheel_scheduled_total` | counter | timeouts scheduled |
 /// | `tickwheel_rescheduled_total` | counter | timeouts moved |
 /// | `tickwheel_cancelled_total` | counter | timeouts cancelled |
@@ -63,7 +63,7 @@ impl TimerMetrics {
             metrics::describe_counter!(name, Unit::Count, help);
             metrics::counter!(name, "timer" => timer.clone())
         };
-        metrics::describe_gauge!(PENDING, Unit::Count, "timeouts that wait");
+        metrics::describe_gauge!(PENDING, Unit::Count, "timeouts that are pending");
         metrics::describe_histogram!(LATENESS, Unit::Seconds, "how late timeouts fired");
         Self {
             counters: COUNTERS.map(register),

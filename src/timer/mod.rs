@@ -202,9 +202,9 @@ impl Timer {
         self.engine.shards.len()
     }
 
-    /// Returns how many timeouts wait; never more than the [limit](TimerBuilder::max_pending). A
-    /// repeating timeout does not wait while it runs or the executor has it, though its handle says
-    /// that it is [pending](crate::Status::Pending): it runs again.
+    /// Returns how many timeouts are [pending](crate::Status::Pending); never more than the
+    /// [limit](TimerBuilder::max_pending). A repeating timeout is pending while it runs or the
+    /// executor has it, too.
     ///
     /// This counts shard by shard: a timeout that ends in one shard while another begins in the
     /// next may count twice, or not at all.
@@ -221,8 +221,9 @@ impl Timer {
     ///
     /// To wait until no task is left that waits or runs, give each task a clone of a sender: when
     /// the last clone is dropped, the receiver of any channel ends, for a thread or in async code.
-    /// A task that panicked, that a caller cancelled or that `stop` returned and the caller dropped
-    /// has dropped its clone, too.
+    /// `recv_timeout` waits for so long at most: inside a task, take that. A task that panicked,
+    /// that a caller cancelled or that `stop` returned and the caller dropped has dropped its clone,
+    /// too.
     ///
     /// ```
     /// use std::sync::mpsc;

@@ -424,22 +424,33 @@ impl Shard {
 
     /// Takes out the next timeout that is due, to run it.
     pub(super) fn next_due(&self) -> Option<Expired<Action>> {
-        let (ran, expired) = self.due.next();
+        let repeats = |action: &Action| matches!(action, Action::Repeating(_));
+        let (ran, expired) = self.due.next(repeats);
         if let Some(ran) = ran {
             self.awaiting.wake(&self.hub, ran.to_bits());
         }
         let expired = expired?;
         // A repeating timeout keeps its place within the limit.
-        if !matches!(expired.value, Action::Repeating(_)) {
+        if !repeats(&expired.value) {
             self.hub.give_back();
         }
         Some(expired)
     }
 
-    /// Returns how many timeouts have not begun to run.
+    /// Returns how many timeouts have not begun to run, or repeat and have no end.
     pub(super) fn pending(&self) -> usize {
         let state = self.lock();
-        state.wheel.len() + self.due.lock().len()
+        let due = self.due.lock();
+        let away = if self.ends_what_is_away(&state) { 0 } else { due.away() };
+        state.wheel.len() + due.len() + away
+    }
+
+    /// Returns whether a repeating timeout that was taken out to run has fired for the last time,
+    /// though nothing says so: the timer was stopped while the executor had it, or a thread of the
+    /// process from which this one was forked.
+    pub(super) fn ends_what_is_away(&self, state: &ShardState) -> bool {
+        let hub: &Hub = &self.hub;
+        state.stopped && (hub.has_executor || !hub.is_here() && !hub.has_turned_here())
     }
 
     pub(super) fn next_deadline(&self) -> Option<u64> {

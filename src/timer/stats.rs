@@ -15,7 +15,7 @@ use core::time::Duration;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct TimerStats {
-    /// Timeouts that wait now: see [`Timer::pending`](crate::Timer::pending).
+    /// Timeouts that are pending now: see [`Timer::pending`](crate::Timer::pending).
     pub pending: usize,
     /// Timeouts scheduled since the timer was built, and waits of futures. A repeating timeout
     /// counts once.

@@ -353,12 +353,17 @@ impl Timeout {
                 if self.shard.take(&mut shard_state, key).is_none() {
                     // The worker or the executor was about to run it.
                     shard_state.lane.due_cancelled(key);
+                    self.shard.due.is_back();
                 }
                 state.is_held = true;
                 Some(task)
             }
             // Its runner drops the task.
-            Phase::Running | Phase::Ended(_) => None,
+            Phase::Running => {
+                self.shard.due.is_back();
+                None
+            }
+            Phase::Ended(_) => unreachable!("it is pending"),
         };
         drop(state);
         let _emptied = self.shard.release_cancelled(shard_state);
@@ -375,8 +380,7 @@ impl Timeout {
         match state.phase {
             Phase::Ended(status) => status,
             Phase::Waiting(key, _) if self.shard.holds(shard_state, key) => Status::Pending,
-            // As any task that the executor has when the timer is stopped.
-            _ if self.shard.hub.has_executor && shard_state.stopped => Status::Fired,
+            _ if self.shard.ends_what_is_away(shard_state) => Status::Fired,
             _ => Status::Pending,
         }
     }

@@ -255,6 +255,7 @@ fn end_run(
             if !shard_state.stopped {
                 let deadline = state.deadline;
                 let action = Action::Repeating(Arc::clone(repeating));
+                shard.due.is_back();
                 state.waits(shard_state.put_back(deadline, action), task);
                 drop(state);
                 shard.release(shard_state, deadline);
@@ -263,6 +264,9 @@ fn end_run(
             Status::Stopped
         }
     };
+    if status != Status::Cancelled {
+        shard.due.is_back();
+    }
     state.phase = Phase::Ended(status);
     let deadline = hub.ticks.instant(state.deadline);
     drop(state);

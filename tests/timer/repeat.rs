@@ -1,9 +1,13 @@
 //! Repeating timeouts: fixed rate, fixed delay, and missed runs.
 
 use crate::common::long;
-use crate::help::{Count, CountsDrop, Gate, Manual, build, ms, wait_until};
+use crate::help::{Count, CountsDrop, Gate, Hand, Kept, Manual, build, ms, wait_until};
+use futures::StreamExt;
+use futures::channel::mpsc::unbounded;
 use std::ops::ControlFlow;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel::{MissedTick, Mode, Next, Run, Status, Timeout, Timer};
 
@@ -23,6 +27,7 @@ in_each_mode! {
     the_longest_period_does_not_fire,
     it_drops_the_last_handle_from_inside,
     stopped_it_comes_back,
+    the_timer_counts_it_as_pending_as_long_as_its_handle_does,
 }
 
 fn times(ran: Vec<(u64, u32)>) -> Vec<u64> {
@@ -250,6 +255,97 @@ fn stopped_it_comes_back(manual: Manual) {
     assert_eq!(manual.log.take(), [(25, 1)]);
 }
 
+/// On the worker, and where an executor keeps each run.
+fn the_timer_counts_it_as_pending_as_long_as_its_handle_does(mode: Mode) {
+    let ends = [Status::Fired, Status::Panicked, Status::Cancelled];
+    for (end, is_elsewhere) in ends.into_iter().flat_map(|end| [(end, false), (end, true)]) {
+        let kept = Kept::default();
+        let manual = Manual::built(mode, |builder| match is_elsewhere {
+            true => builder.max_pending(1).executor(kept.executor()),
+            false => builder.max_pending(1),
+        });
+        let counts = |timer: &Timer, timeout: &Timeout| {
+            let counted = (timer.pending(), timer.stats().pending);
+            assert_eq!(counted.0, counted.1);
+            (counted.0, timeout.status())
+        };
+        let (timer, runs) = (manual.timer.clone(), Count::default());
+        let (handle, count) = (Arc::new(OnceLock::<Timeout>::new()), runs.clone());
+        let inside = Arc::clone(&handle);
+        let timeout = manual.every(10, MissedTick::Delay, move || {
+            let timeout = inside.get().expect("it is set");
+            assert_eq!(counts(&timer, timeout), (1, Status::Pending));
+            count.add();
+            match end {
+                _ if count.get() == 1 => return ControlFlow::Continue(()),
+                Status::Fired => return ControlFlow::Break(()),
+                Status::Panicked => panic!("as it should"),
+                _ => assert!(timeout.cancel()),
+            }
+            assert_eq!(counts(&timer, timeout), (0, end));
+            count.add();
+            ControlFlow::Continue(())
+        });
+        let timeout = handle.get_or_init(|| timeout);
+        let pending = || counts(&manual.timer, timeout);
+        if is_elsewhere {
+            manual.advance(10);
+            assert_eq!(pending(), (1, Status::Pending));
+            drop(kept.take());
+        }
+        for told in [(1, Status::Pending), (0, end)] {
+            manual.advance(10);
+            if is_elsewhere {
+                assert_eq!(pending(), (1, Status::Pending));
+                thread::spawn(kept.take()).join().expect("the panic is caught");
+            }
+            assert_eq!(pending(), told);
+        }
+        assert_eq!(runs.get(), if end == Status::Cancelled { 3 } else { 2 });
+        manual.idle(10); // There is room.
+        assert_eq!(manual.timer.pending(), 1);
+    }
+}
+
+/// What [`Timer::pending`] says about waiting until none is left.
+#[test]
+fn a_channel_whose_senders_tasks_hold_ends_when_none_waits_or_runs() {
+    let (kept, hand) = (Kept::default(), Hand::new());
+    let manual = Manual::with(|builder| builder.executor(kept.executor()));
+    let (sender, receiver) = mpsc::channel::<()>();
+    let (async_sender, mut async_receiver) = unbounded::<()>();
+    let task = |end: Status| {
+        let held = (sender.clone(), async_sender.clone());
+        move || {
+            let _held = &held;
+            assert_ne!(end, Status::Panicked, "as it should");
+            ControlFlow::Break(())
+        }
+    };
+    let fires = task(Status::Fired);
+    manual.after(1, move || assert!(fires().is_break()));
+    let [_, _, cancelled, stopped] =
+        [(1, Status::Fired), (1, Status::Panicked), (2, Status::Cancelled), (3, Status::Stopped)]
+            .map(|(delay, end)| manual.every(delay, MissedTick::Delay, task(end)));
+    drop((sender, async_sender));
+    manual.advance(1);
+    let mut is_over = || {
+        let is_over = receiver.recv_timeout(Duration::ZERO) == Err(RecvTimeoutError::Disconnected);
+        assert_eq!(hand.poll(&mut async_receiver.next()).is_ready(), is_over);
+        is_over
+    };
+    let runs = [kept.take(), kept.take(), kept.take()];
+    assert!(cancelled.cancel() && !is_over());
+    let unfired = manual.timer.stop().expect("outside");
+    assert_eq!((unfired.len(), stopped.status()), (1, Status::Stopped));
+    drop(unfired);
+    for run in runs {
+        assert!(!is_over());
+        thread::spawn(run).join().expect("the panic is caught");
+    }
+    assert!(is_over());
+}
+
 /// The thread that stops the timer gets it, even if it was running then.
 #[test]
 fn stopped_while_it_runs_it_comes_back_after_the_run() {
@@ -263,7 +359,7 @@ fn stopped_while_it_runs_it_comes_back_after_the_run() {
     let timeout = timer.schedule_repeating(ms(1), MissedTick::Delay, task).expect("it runs");
     gate.reached();
     let stops = timer.clone();
-    let stopping = std::thread::spawn(move || stops.stop().expect("outside"));
+    let stopping = thread::spawn(move || stops.stop().expect("outside"));
     wait_until(|| timer.is_stopped());
     gate.open();
     let unfired = stopping.join().unwrap();

@@ -232,11 +232,13 @@ fn in_shard<T: Send>(number: usize, timer: &Timer, body: impl Fn() -> T + Sync) 
 #[test]
 fn repeating_ones_that_run_while_it_stops_all_come_back() {
     let manual = Manual::with(|builder| builder.shards(2));
-    let (timer, dropped) = (&manual.timer, Count::default());
+    let (timer, begun, dropped) = (&manual.timer, Count::default(), Count::default());
     let repeating = |number| {
         let (stopping, captured) = (timer.clone(), CountsDrop(dropped.clone()));
+        let begins = begun.clone();
         let task = move |_: &Run| {
             let _captured = &captured;
+            begins.add();
             wait_until(|| stopping.is_stopped() || 0 < number);
             Next::After(ms(10))
         };
@@ -247,8 +249,10 @@ fn repeating_ones_that_run_while_it_stops_all_come_back() {
     let (clock, pending) = (manual.clock.clone(), timer.pending());
     let moving = thread::spawn(move || clock.jump(ms(2)));
     // The first of them runs.
-    wait_until(|| timer.pending() < pending);
+    begun.wait_for(1);
+    assert_eq!(timer.pending(), pending);
     let unfired = timer.stop().expect("outside");
+    assert_eq!(timer.pending(), 0);
     moving.join().expect("it does not panic");
     assert_eq!((unfired.len(), dropped.get()), (pending, 0));
     let tasks = unfired.into_iter().map(Unfired::into_task);
