@@ -445,6 +445,7 @@ impl Subject for Sessions {
                 "insert_if_absent" => _ = map.insert_if_absent(new(3), turn, delay),
                 "get_or_insert_with" => _ = map.get_or_insert_with(new(4), delay, || turn),
                 "get" => _ = black_box(map.get(&key)),
+                "peek" => _ = black_box(map.peek(&key)),
                 "get_and_reset" => _ = black_box(map.get_and_reset(&key, delay)),
                 "with" => _ = black_box(map.with(&key, |&value| value)),
                 "update" => _ = black_box(map.update(&key, |value| *value += 1)),

@@ -330,6 +330,17 @@ where
         self.with(key, V::clone)
     }
 
+    /// Returns a clone of the value of `key`, and does not count as reading it: its
+    /// [time to idle](ExpiringMapBuilder::time_to_idle) goes on. Cloning runs under the lock.
+    #[must_use]
+    pub fn peek<Q: ?Sized + Hash + Eq>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        V: Clone,
+    {
+        Some(self.find(key)?.entry().value.clone())
+    }
+
     /// Returns a clone of the value of `key`, and moves its deadline to `delay` from now. It is
     /// [`get`](Self::get) and [`reset`](Self::reset) in one look.
     pub fn get_and_reset<Q: ?Sized + Hash + Eq>(&self, key: &Q, delay: Duration) -> Option<V>

@@ -127,7 +127,10 @@ fn however_late_the_worker_is_no_passed_value_comes(mode: Mode) {
     while_the_worker_is_held_up(&manual, |_| {
         // The third has been idle for too long.
         for key in [1, 2, 3] {
-            assert_eq!((map.get(&key), map.get_and_reset(&key, ms(50))), (None, None));
+            assert_eq!(
+                (map.get(&key).or(map.peek(&key)), map.get_and_reset(&key, ms(50))),
+                (None, None)
+            );
             assert_eq!((map.with(&key, |value| *value), map.touch(&key)), (None, false));
             assert_eq!((map.remove_entry(&key), map.contains_key(&key)), (None, false));
             assert!(!map.reset(&key, ms(50)));
@@ -246,6 +249,7 @@ fn idle_it_expires(mode: Mode) {
     assert_eq!(map.update(&2, |value| *value += 1), Some(()));
     // These do not read it.
     assert!(map.contains_key(&3) && map.deadline(&3).is_some() && map.iter().count() == 5);
+    assert_eq!((map.peek(&4), map.peek(&5)), (Some(4), None));
     manual.advance(40);
     let mut first = taken(&gone);
     first.sort_unstable();
