@@ -227,6 +227,16 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_holds_at_most_four_of_the_longest_frames_and_then_waits() {
+        let share = Room::default().share();
+        let held: Vec<_> = (0..5).map_while(|_| share.try_hold(LONGEST_BODY).ok()).collect();
+        assert_eq!((held.len(), share.hold(0).now_or_never().is_some()), (4, false));
+        assert!(share.until_free().now_or_never().is_none());
+        drop(held);
+        assert!(share.until_free().now_or_never().is_some());
+    }
+
+    #[test]
     fn all_room_is_given_back_and_those_that_are_being_closed_hold_little() {
         let (room, shares, held) = full(16);
         let newcomers: Vec<_> = (0..1_000).map(|_| room.share()).collect();

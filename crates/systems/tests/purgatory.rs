@@ -442,6 +442,7 @@ fn no_operation_waits_longer_than_the_broker_lets_it() {
     brokers.clock.advance(LONGEST_WAIT - Duration::from_nanos(1));
     assert_eq!(brokers.broker.delayed(), (1, 1));
     brokers.clock.advance(Duration::from_nanos(1));
+    assert_eq!(brokers.broker.delayed(), (0, 0));
     assert_eq!((producer.wait(), consumer.wait()), (Ok(vec![0]), Ok(Vec::new())));
 }
 
@@ -510,6 +511,17 @@ fn a_log_takes_no_more_than_its_limit() {
         assert_eq!(produce(BIG), Ok(vec![1]));
     }
     assert!(matches!(produce(BIG).unwrap_err().why, Why::Closed(_)));
+}
+
+#[test]
+fn a_fetch_that_asks_for_more_than_a_frame_holds_gets_a_full_one_at_once() {
+    let _limit = within_minutes();
+    let brokers = Brokers::new(0);
+    for _ in 0..2 {
+        assert_eq!(brokers.ask(&produce(&"x".repeat(BIG))).wait(), Ok(vec![1]));
+    }
+    let answer = brokers.ask(&fetch(0, 0, u32::MAX)).wait();
+    assert_eq!(answer.map(|bytes| bytes.len()), Ok(LONGEST_BODY));
 }
 
 #[test]
