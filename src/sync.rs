@@ -40,7 +40,7 @@ use loom::{sync as locks, thread};
 pub(crate) use loom::{
     sync::{
         Condvar,
-        atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     thread::{Builder, JoinHandle, ThreadId},
     thread_local,
@@ -49,7 +49,7 @@ pub(crate) use loom::{
 use std::{sync as locks, thread};
 #[cfg(not(loom))]
 pub(crate) use {
-    core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     std::{
         sync::Condvar,
         thread::{Builder, JoinHandle, ThreadId},

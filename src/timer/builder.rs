@@ -36,6 +36,7 @@ pub struct TimerBuilder {
     pub(super) start: Option<Instant>,
     pub(super) mode: Mode,
     pub(super) max_pending: Option<usize>,
+    pub(super) wakes_together: bool,
     shards: Option<usize>,
     pub(super) executor: Option<Box<dyn Executor>>,
     pub(super) clock: Arc<dyn Clock>,
@@ -52,6 +53,7 @@ impl TimerBuilder {
             start: None,
             mode: Mode::default(),
             max_pending: None,
+            wakes_together: false,
             shards: None,
             executor: None,
             clock: Arc::new(MonotonicClock),
@@ -79,6 +81,17 @@ impl TimerBuilder {
     /// the timer counts back to it, in whole ticks, as far as an instant can be had.
     pub fn ticks_from(mut self, start: Instant) -> Self {
         self.start = Some(start);
+        self
+    }
+
+    /// Takes up to 64 wakers that are due out of the timer at once, and then wakes them one after the
+    /// other, so that a burst of futures takes less time.
+    ///
+    /// By default each is in the timer until it is woken itself: what a waker calls may drop or move
+    /// other futures, and these wake nobody then. Together with it, they may wake their tasks once
+    /// in vain.
+    pub fn wakes_together(mut self) -> Self {
+        self.wakes_together = true;
         self
     }
 
@@ -252,6 +265,7 @@ impl fmt::Debug for TimerBuilder {
             .field("tick", &self.tick)
             .field("mode", &self.mode)
             .field("max_pending", &self.max_pending)
+            .field("wakes_together", &self.wakes_together)
             .field("shards", &self.shards)
             .field("thread_name", &self.thread_name)
             .field("slow_task", &self.slow_task)

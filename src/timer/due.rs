@@ -1,6 +1,6 @@
 //! The timeouts of one shard that are due, out of the wheel, and have not begun to run.
 
-use crate::sync::{Condvar, Mutex, MutexGuard, Rank, lock, wait};
+use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, Rank, lock, wait};
 use crate::{Expired, Key};
 use alloc::collections::VecDeque;
 use core::mem::replace;
@@ -14,6 +14,9 @@ use core::mem::replace;
 /// the timeout has ended. The worker takes the next one out under the lock of this place alone.
 pub(super) struct DueList<T> {
     state: Mutex<DueState<T>>,
+    /// There may be some: cleared by the worker, under the lock of this place, and set under that of
+    /// the shard. So a thread that has that lock and finds it cleared need not look.
+    has_some: AtomicBool,
     /// Tells the threads that wait that `running` is another.
     ran: Condvar,
 }
@@ -32,7 +35,8 @@ pub(super) struct DueState<T> {
 impl<T> DueList<T> {
     pub(super) fn new() -> Self {
         let state = DueState { queue: VecDeque::new(), running: None, waiting: 0, away: 0 };
-        Self { state: Mutex::new(Rank::Due, state), ran: Condvar::new() }
+        let has_some = AtomicBool::new(false);
+        Self { state: Mutex::new(Rank::Due, state), has_some, ran: Condvar::new() }
     }
 
     /// Locks the place. A thread that wants to know about a timeout has the shard's lock.
@@ -49,11 +53,24 @@ impl<T> DueList<T> {
         let mut state = self.lock();
         let next = state.queue.pop_front();
         state.away += usize::from(next.as_ref().is_some_and(|next| repeats(&next.value)));
+        if next.is_none() {
+            self.has_some.store(false, Ordering::Release);
+        }
         let ran = replace(&mut state.running, next.as_ref().map(|expired| expired.key));
         if state.waiting > 0 {
             self.ran.notify_all();
         }
         (ran, next)
+    }
+
+    /// Says that some were put in. The caller has the shard's lock.
+    pub(super) fn fills(&self) {
+        self.has_some.store(true, Ordering::Release);
+    }
+
+    /// Returns whether this one is here. The caller has the shard's lock.
+    pub(super) fn holds(&self, key: Key) -> bool {
+        self.has_some.load(Ordering::Acquire) && self.lock().get_mut(key).is_some()
     }
 
     /// Takes out one that is not to run. The caller has the shard's lock.
@@ -100,10 +117,8 @@ impl<T> DueState<T> {
         self.queue.front().map(|expired| expired.deadline)
     }
 
-    /// Adds a timeout, and returns whether the place is full now.
-    pub(super) fn push(&mut self, expired: Expired<T>) -> bool {
+    pub(super) fn push(&mut self, expired: Expired<T>) {
         self.queue.push_back(expired);
-        self.queue.len() == MOST
     }
 
     pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
@@ -114,7 +129,3 @@ impl<T> DueState<T> {
         self.queue.pop_front()
     }
 }
-
-/// How many timeouts the worker takes out of the wheel at once: enough that the lock of the shard
-/// costs little beside the tasks, and few enough to look through.
-const MOST: usize = 64;

@@ -34,6 +34,8 @@ pub(crate) struct Hub {
     pub(super) turned_in: AtomicU32,
     pub(crate) limit: Option<PendingLimit>,
     pub(crate) has_executor: bool,
+    /// Whether a waker leaves its shard before those that are due with it are woken.
+    pub(super) wakes_together: bool,
     pub(super) on_panic: Option<Box<PanicHook>>,
     /// How long a slow task takes at least.
     pub(super) slow_task: Option<Duration>,

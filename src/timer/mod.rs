@@ -498,6 +498,7 @@ impl TimerBuilder {
             turned_in: AtomicU32::new(0),
             limit: self.max_pending.map(PendingLimit::new),
             has_executor: self.executor.is_some(),
+            wakes_together: self.wakes_together,
             on_panic: self.on_panic,
             slow_task: self.slow_task,
             park: Arc::new(CachePadded::new(Park::new())),

@@ -21,6 +21,7 @@ use core::mem::replace;
 use core::sync::atomic::AtomicUsize;
 use core::task::Waker;
 use crossbeam_utils::CachePadded;
+use smallvec::SmallVec;
 
 /// One wheel behind its lock.
 ///
@@ -116,9 +117,13 @@ pub(crate) enum Action {
     Wake(Waker),
 }
 
+/// Wakers that [are woken together](crate::TimerBuilder::wakes_together), with their deadlines. They
+/// count as fired.
+pub(super) type DueWakers = SmallVec<[(u64, Waker); MOST_DUE]>;
+
 /// What the worker finds at a shard.
 pub(super) enum Found {
-    /// Timeouts that are due, and in the [`DueList`] now: many, or a few.
+    /// Timeouts that are due, and taken out now: many, or a few.
     Due { is_burst: bool },
     /// Nothing so far, and the work that one lock allows is done.
     More,
@@ -306,7 +311,7 @@ impl Shard {
 
     /// Returns whether a timeout has not begun to run.
     pub(super) fn holds(&self, state: &ShardState, key: Key) -> bool {
-        state.wheel.get(key).is_some() || self.due.lock().get_mut(key).is_some()
+        state.wheel.get(key).is_some() || self.due.holds(key)
     }
 
     /// Moves a timeout that has not begun to run, and returns the key that it has now.
@@ -366,8 +371,9 @@ impl Shard {
         self.lock().wheel.mode()
     }
 
-    /// Takes out a few timeouts that are due at tick `now`, with a bounded amount of work.
-    pub(super) fn take_due(&self, now: u64) -> Found {
+    /// Takes out a few timeouts that are due at tick `now`, with a bounded amount of work. Some come
+    /// into `wakers`, and those that follow into the [`DueList`].
+    pub(super) fn take_due(&self, now: u64, wakers: &mut DueWakers) -> Found {
         let mut state = self.lock();
         if state.stopped {
             return Found::Nothing { until: NEVER, is_emptied: false };
@@ -384,11 +390,22 @@ impl Shard {
         while let Some(expired) = state.wheel.expire_bounded(now, &mut work) {
             let repeats = matches!(expired.value, Action::Repeating(_));
             state.lane.is_due(expired.key, repeats);
-            if due.push(expired) {
+            match expired.value {
+                // Behind a task it waits, to keep the order.
+                Action::Wake(waker) if self.hub.wakes_together && due.len() == 0 => {
+                    self.hub.give_back();
+                    wakers.push((expired.deadline, waker));
+                }
+                _ => due.push(expired),
+            }
+            if wakers.len() + due.len() == MOST_DUE {
                 break;
             }
         }
-        let taken = due.len();
+        let taken = wakers.len() + due.len();
+        if 0 < due.len() {
+            self.due.fills();
+        }
         drop(due);
         // Also while some are due, because a repeating one is back before the next look.
         if state.emptied.is_none() {
@@ -727,6 +744,10 @@ loom::lazy_static! {
 /// and get it back.
 const BATCH: usize = 128;
 
+/// How many timeouts the worker takes out of the wheel at once: enough that the lock of the shard
+/// costs little beside the tasks, and few enough to look through.
+const MOST_DUE: usize = 64;
+
 /// This many timeouts that are due at once are a burst.
 const BURST: usize = 16;
 
@@ -777,7 +798,8 @@ mod tests {
 
     #[test]
     fn stopping_wakes_what_waits() {
-        let timer = Timer::builder().clock(ManualClock::new()).build().expect("in range");
+        let builder = Timer::builder().clock(ManualClock::new()).wakes_together();
+        let timer = builder.build().expect("in range");
         let (waits, cancelled) = (Arc::new(Wakes::default()), Arc::new(Wakes::default()));
         let shard = timer.shard();
         let register = |waker: &Arc<Wakes>| {
@@ -786,15 +808,19 @@ mod tests {
         };
         let (key, other) = (register(&waits), register(&cancelled));
         shard.cancel(other, drop);
-        // Due, and taken out for the worker.
-        let due =
-            shard.register(10, Waker::noop().clone()).expect("it runs").expect("it is not due");
-        assert!(matches!(shard.take_due(10), Found::Due { .. }));
+        // Due, and taken out for the worker: before a task it counts as fired.
+        let ten = || shard.register(10, Waker::noop().clone()).expect("it runs");
+        let woken = ten().expect("it is not due");
+        let task = timer.schedule(Duration::from_millis(10), || {}).expect("it runs");
+        let due = ten().expect("it is not due");
+        assert!(matches!(shard.take_due(10, &mut DueWakers::new()), Found::Due { .. }));
         assert!(shard.reached() < u64::MAX);
-        assert!(timer.stop().expect("outside").is_empty());
+        assert_eq!(timer.stop().expect("outside").len(), 1);
+        assert_eq!(task.status(), Status::Stopped);
         assert_eq!(shard.reached(), u64::MAX);
         assert_eq!(shard.status(key, 1 << 40), Status::Stopped);
         assert_eq!(shard.status(due, 10), Status::Stopped);
+        assert_eq!(shard.status(woken, 10), Status::Fired);
         assert_eq!((waits.0.load(Relaxed), cancelled.0.load(Relaxed)), (1, 0));
         let refused = shard.register(9_999, Waker::noop().clone());
         assert_eq!(refused, Err(ScheduleErrorKind::Stopped));
@@ -811,7 +837,7 @@ mod tests {
                 shard.register(tick, Waker::noop().clone()).expect("it runs");
             }
             // They move, or are looked at.
-            assert!(matches!(shard.take_due(FAR), Found::More));
+            assert!(matches!(shard.take_due(FAR, &mut DueWakers::new()), Found::More));
             shard.close();
             let (mut tasks, mut wakers) = (Vec::new(), Vec::new());
             let mut is_over = false;

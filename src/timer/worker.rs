@@ -5,7 +5,7 @@ use super::hub::Hub;
 use super::inside;
 use super::park::Rest;
 use super::repeat::{Phase, Repeating};
-use super::shard::{self, Action, Found, Shard};
+use super::shard::{self, Action, DueWakers, Found, Shard};
 use super::task::{Next, RepeatingTask, Status, Task, Unfired};
 use crate::sync::{Mutex, lock};
 use crate::ticks::NEVER;
@@ -15,6 +15,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem::forget;
 use core::sync::atomic::Ordering::Relaxed;
+use core::task::Waker;
 
 /// What the worker works on. The clones of its timer share it with the worker.
 pub(super) struct Engine {
@@ -95,12 +96,14 @@ impl Engine {
     fn take_turn(&self, shard: &Arc<Shard>) -> Found {
         let hub = &self.hub;
         let mut now = hub.nanos();
+        let mut wakers = DueWakers::new();
         for _ in 0..TURN {
-            match shard.take_due(hub.tick_at(now)) {
+            match shard.take_due(hub.tick_at(now), &mut wakers) {
                 Found::Due { is_burst } => {
                     // In a burst the worker reads the clock once for a few tasks.
                     let together = if is_burst { TOGETHER } else { 1 };
-                    while self.fire_some(shard, together, &mut now) {}
+                    let mut wakers = wakers.drain(..);
+                    while self.fire_some(shard, &mut wakers, together, &mut now) {}
                 }
                 Found::More => {}
                 nothing @ Found::Nothing { .. } => return nothing,
@@ -111,14 +114,30 @@ impl Engine {
 
     /// Fires up to `together` of the timeouts that were taken out, and returns whether there may be
     /// more. `now` is the last reading of the clock. The clock is read again after the last task.
-    fn fire_some(&self, shard: &Arc<Shard>, together: usize, now: &mut u64) -> bool {
+    fn fire_some(
+        &self,
+        shard: &Arc<Shard>,
+        mut wakers: impl Iterator<Item = (u64, Waker)>,
+        together: usize,
+        now: &mut u64,
+    ) -> bool {
         let hub = &self.hub;
+        let fires = |deadline| {
+            let late = now.saturating_sub(hub.ticks.nanos_to(deadline));
+            hub.counters.fires(late);
+            late
+        };
         let mut fired = 0;
         while fired < together {
-            let Some(expired) = shard.next_due() else { break };
-            let late = now.saturating_sub(hub.ticks.nanos_to(expired.deadline));
-            hub.counters.fires(late);
-            self.fire(shard, expired, *now, late);
+            if let Some((deadline, waker)) = wakers.next() {
+                fires(deadline);
+                hub.guarded(|| waker.wake());
+            } else if let Some(expired) = shard.next_due() {
+                let late = fires(expired.deadline);
+                self.fire(shard, expired, *now, late);
+            } else {
+                break;
+            }
             fired += 1;
         }
         if fired > 0 {

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
-use tickwheel::{Mode, ScheduleErrorKind, Sleep, Timer};
+use tickwheel::{Mode, ScheduleErrorKind, Sleep, Timer, TimerBuilder};
 
 in_each_mode! {
     completes_at_its_deadline_and_not_before,
@@ -30,6 +30,8 @@ in_each_mode! {
     dropped_after_it_was_moved_it_leaves_nothing_behind,
     dropped_when_it_was_due_it_is_fine,
     dropped_by_a_waker_others_are_not_woken,
+    woken_together_those_that_a_waker_drops_are_woken_in_vain,
+    woken_together_they_keep_their_order_among_tasks,
     wakers_may_call_the_timer,
     many_in_one_tick_are_all_woken,
     with_a_limit_one_too_many_says_so,
@@ -349,8 +351,36 @@ fn waker_that_runs(run: impl FnOnce() + Send + 'static) -> Waker {
 }
 
 fn dropped_by_a_waker_others_are_not_woken(mode: Mode) {
-    let (manual, hand) = (Manual::new(mode), Hand::new());
-    let mut others: Vec<_> = (0..10).map(|delay| manual.timer.sleep(ms(5 + delay))).collect();
+    assert_eq!(woken_of_those_that_a_waker_drops(&Manual::new(mode)), 0);
+}
+
+fn woken_together_those_that_a_waker_drops_are_woken_in_vain(mode: Mode) {
+    let manual = Manual::built(mode, TimerBuilder::wakes_together);
+    assert_eq!(woken_of_those_that_a_waker_drops(&manual), 5);
+}
+
+fn woken_together_they_keep_their_order_among_tasks(mode: Mode) {
+    let manual = Manual::built(mode, TimerBuilder::wakes_together);
+    let mut sleeps = Vec::new();
+    for number in 0..100 {
+        let delay = 5 + u64::from(number) / 7;
+        if number % 5 == 3 {
+            manual.once(delay, number);
+            continue;
+        }
+        let (mut sleep, waker) = (manual.timer.sleep(ms(delay)), manual.log.task(number));
+        let waker = waker_that_runs(waker);
+        assert!(Pin::new(&mut sleep).poll(&mut Context::from_waker(&waker)).is_pending());
+        sleeps.push(sleep);
+    }
+    let order: Vec<_> = manual.advance(30).into_iter().map(|(_, number)| number).collect();
+    assert_eq!(order, Vec::from_iter(0..100));
+}
+
+/// Of ten that are due together with one whose waker drops them.
+fn woken_of_those_that_a_waker_drops(manual: &Manual) -> usize {
+    let hand = Hand::new();
+    let mut others: Vec<_> = (0..10).map(|at| manual.timer.sleep(ms(5 + at / 5))).collect();
     let mut sleep = manual.timer.sleep(ms(5));
     // First, that its waker is woken first.
     let others = {
@@ -364,7 +394,8 @@ fn dropped_by_a_waker_others_are_not_woken(mode: Mode) {
     };
     manual.advance(30);
     assert!(others.lock().unwrap().is_empty());
-    assert_eq!((hand.woken(), hand.wakers(), manual.timer.pending()), (0, 0, 0));
+    assert_eq!((hand.wakers(), manual.timer.pending()), (0, 0));
+    hand.woken()
 }
 
 /// A waker that calls the timer when it is woken, and when it is dropped.

@@ -135,6 +135,8 @@ fn find_or_start(handle: Handle) -> Arc<Driven> {
     let shards = handle.metrics().num_workers().saturating_mul(SHARDS_PER_WORKER).clamp(1, 256);
     let mut builder =
         Timer::builder().shards(shards).clock(OwnClock(TokioClock::new(handle.clone())));
+    // As tokio's timer does.
+    builder = builder.wakes_together();
     if let Some(tick) = tick_of_tokio() {
         builder = builder.ticks_from(tick);
     }
