@@ -9,6 +9,7 @@ use crate::TokioClock;
 use crate::alarm::Alarm;
 use crate::clock::OwnClock;
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::future::{pending, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
@@ -114,7 +115,7 @@ pub(crate) fn current() -> Arc<Driven> {
 
 fn find_or_start(handle: Handle) -> Arc<Driven> {
     let runtime = handle.id();
-    if let Some(driven) = find(&mut lock_all(), runtime) {
+    if let Some(driven) = find(&lock_all(), runtime) {
         return driven;
     }
     let probe = handle.spawn(pending::<()>());
@@ -129,7 +130,7 @@ fn find_or_start(handle: Handle) -> Arc<Driven> {
     }
     probe.abort();
     let mut all = lock_all();
-    if let Some(driven) = find(&mut all, runtime) {
+    if let Some(driven) = find(&all, runtime) {
         return driven;
     }
     let shards = handle.metrics().num_workers().saturating_mul(SHARDS_PER_WORKER).clamp(1, 256);
@@ -154,7 +155,8 @@ fn find_or_start(handle: Handle) -> Arc<Driven> {
         #[cfg(feature = "test-util")]
         alarm: Arc::clone(&alarm),
     });
-    all.push((runtime, Arc::downgrade(&driven)));
+    all.retain(|_, driven| 0 < driven.strong_count());
+    all.insert(runtime, Arc::downgrade(&driven));
     drop(all);
     let owned = Arc::clone(&driven);
     handle.spawn(async move {
@@ -169,15 +171,13 @@ fn find_or_start(handle: Handle) -> Arc<Driven> {
     driven
 }
 
-fn find(all: &mut Vec<(Id, Weak<Driven>)>, runtime: Id) -> Option<Arc<Driven>> {
-    all.retain(|(_, driven)| 0 < driven.strong_count());
-    // Of others this must not have the last reference: dropping it wakes tasks, and the lock is
-    // held.
-    let mut of_this = all.iter().filter(|(id, _)| *id == runtime);
-    of_this.find_map(|(_, driven)| driven.upgrade())
+/// Looks at none of other runtimes: this might have the last reference to one, whose drop wakes
+/// tasks, and the lock is held.
+fn find(all: &HashMap<Id, Weak<Driven>>, runtime: Id) -> Option<Arc<Driven>> {
+    all.get(&runtime)?.upgrade()
 }
 
-fn lock_all() -> MutexGuard<'static, Vec<(Id, Weak<Driven>)>> {
+fn lock_all() -> MutexGuard<'static, HashMap<Id, Weak<Driven>>> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -243,7 +243,7 @@ thread_local! {
 }
 
 /// The timers of all runtimes, and of some that are gone.
-static ALL: Mutex<Vec<(Id, Weak<Driven>)>> = Mutex::new(Vec::new());
+static ALL: LazyLock<Mutex<HashMap<Id, Weak<Driven>>>> = LazyLock::new(Mutex::default);
 
 /// For runtimes that have ended. Its driver is dropped at once.
 static STOPPED: LazyLock<Timer> =
