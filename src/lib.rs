@@ -155,12 +155,9 @@ pub use expiring::{
 };
 #[cfg(feature = "std")]
 pub use future::{
-    Elapsed, Interval, Sleep, Timed, interval, interval_at, sleep, sleep_until, timeout,
-    timeout_at, timer,
+    Elapsed, Interval, Sleep, Sleeps, Timed, WeakSleeps, interval, interval_at, sleep, sleep_until,
+    timeout, timeout_at, timer,
 };
-#[cfg(feature = "std")]
-#[doc(hidden)]
-pub use future::{Sleeps, WeakSleeps};
 pub use mode::{Mode, ModeError};
 #[cfg(feature = "record")]
 pub use record::{Recorded, Recorder};

@@ -53,7 +53,9 @@ impl Timer {
         Sleep::new(shard, shard.hub.ticks.deadline(deadline))
     }
 
-    #[doc(hidden)]
+    /// Returns what makes one sleep, in the shard that this thread uses now. It does not keep the
+    /// timer alive.
+    #[must_use]
     pub fn sleeps(&self) -> Sleeps {
         Sleeps::new(self.shard())
     }

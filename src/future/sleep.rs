@@ -70,13 +70,27 @@ pub struct Sleep {
     progress: Progress,
 }
 
-/// Makes a sleep in one shard of a timer. For `tickwheel-tokio`, which looks for the timer of a
-/// runtime at each sleep, and may not keep it alive.
-#[doc(hidden)]
+/// Makes a sleep of a timer, from [`Timer::sleeps`](crate::Timer::sleeps): for code that keeps a
+/// [`WeakSleeps`] and looks for the timer at each sleep.
 pub struct Sleeps(Arc<Shard>);
 
-/// Remembers the shard, and keeps nothing alive.
-#[doc(hidden)]
+/// Remembers a timer and keeps nothing of it alive, from [`Sleeps::downgrade`].
+///
+/// ```
+/// # futures::executor::block_on(async {
+/// use std::time::{Duration, Instant};
+/// use tickwheel::Timer;
+///
+/// let timer = Timer::new();
+/// let known = timer.sleeps().downgrade(); // in a thread-local, say
+///
+/// let sleeps = known.upgrade().expect("the timer runs");
+/// sleeps.sleep_until(Instant::now() + Duration::from_millis(5)).await?;
+/// drop(timer);
+/// assert!(known.upgrade().is_none());
+/// # Ok::<(), tickwheel::ScheduleErrorKind>(())
+/// # }).unwrap();
+/// ```
 pub struct WeakSleeps(Weak<Shard>);
 
 enum Progress {
@@ -297,19 +311,24 @@ impl Sleeps {
         Self(Arc::clone(shard))
     }
 
+    /// Returns a future that completes at `deadline`, as
+    /// [`Timer::sleep_until`](crate::Timer::sleep_until) does.
     #[inline]
     pub fn sleep_until(self, deadline: Instant) -> Sleep {
         let deadline = self.0.hub.ticks.deadline(deadline);
         Sleep { shard: self.0, deadline, progress: Progress::idle() }
     }
 
+    /// Returns what makes it again, for as long as the timer runs.
+    #[must_use]
     pub fn downgrade(&self) -> WeakSleeps {
         WeakSleeps(Arc::downgrade(&self.0))
     }
 }
 
 impl WeakSleeps {
-    /// Returns None if the timer was stopped.
+    /// Returns None if the timer was stopped or dropped.
+    #[must_use]
     #[inline]
     pub fn upgrade(&self) -> Option<Sleeps> {
         let shard = self.0.upgrade()?;
