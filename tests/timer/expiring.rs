@@ -128,7 +128,7 @@ fn however_late_the_worker_is_no_passed_value_comes(mode: Mode) {
         // The third has been idle for too long.
         for key in [1, 2, 3] {
             assert_eq!(
-                (map.get(&key).or(map.peek(&key)), map.get_and_reset(&key, ms(50))),
+                (map.get(&key).or_else(|| map.peek(&key)), map.get_and_reset(&key, ms(50))),
                 (None, None)
             );
             assert_eq!((map.with(&key, |value| *value), map.touch(&key)), (None, false));
