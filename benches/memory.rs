@@ -7,14 +7,16 @@
 //! the free end of its heap. A few boxes that a thread keeps in its cache can lie there, so
 //! everything is measured without that cache too (on other systems this makes no difference).
 //!
-//! A second table tells what a timer and a channel hold when a million are over.
+//! A second table tells what a timer and a channel hold when a million are over. Two more are of
+//! wheels, queues and maps of few timeouts, beside tokio-util's `DelayQueue`.
 //!
-//! `cargo bench --bench memory`, with `cancelled` or `left` for one of them, and `-- --quick` for a
-//! look at whether it works.
+//! `cargo bench --bench memory`, with `cancelled`, `left` or `few` for one of them, and
+//! `-- --quick` for a look at whether it works.
 
 mod report;
 
 use cap::Cap;
+use cpu_time::ThreadTime;
 use memory_stats::memory_stats;
 use report::{Report, is_asked_for, is_quick};
 use std::alloc::System;
@@ -22,7 +24,10 @@ use std::cell::Cell;
 use std::hint::black_box;
 use std::process::Command;
 use std::time::Duration;
-use tickwheel::{ManualClock, Timeout, Timer, delay_channel};
+use tickwheel::{
+    DelayMap, DelayQueue, ManualClock, Mode, Timeout, Timer, Wheel, WheelMap, delay_channel,
+};
+use tokio_util::time;
 
 /// Counts, and leaves all else to the system's.
 #[global_allocator]
@@ -38,6 +43,9 @@ fn main() {
             }
             if is_asked_for("left") {
                 what_is_left();
+            }
+            if is_asked_for("few") {
+                few();
             }
         }
     }
@@ -167,12 +175,115 @@ fn what_is_left() {
     report.print();
 }
 
+/// Of values of eight bytes, and keys of as many.
+fn few() {
+    let (runtime, clock) = (tokio::runtime::Builder::new_current_thread(), ManualClock::new());
+    let runtime = { runtime }.enable_time().start_paused(true).build().expect("a runtime");
+    let _entered = runtime.enter();
+    let timer = Timer::builder().clock(clock).build().expect("the default tick");
+    let (start, start_of_tokio) = (timer.now(), tokio::time::Instant::now());
+    let delay = |at: u64| Duration::from_millis(DELAYS[at as usize % DELAYS.len()]);
+    let wheel = || Wheel::new(Mode::hierarchical());
+    let hashed = || Wheel::new(Mode::hashed(512).expect("a mode"));
+    let put: fn(&mut Wheel<u64>, u64) = |wheel, at| {
+        wheel.schedule(DELAYS[at as usize % DELAYS.len()], at);
+    };
+    let mut subjects = [
+        Few::of("Wheel", wheel, put),
+        Few::of("Wheel, hashed:512", hashed, put),
+        Few::of(
+            "DelayQueue",
+            || DelayQueue::with_timer(&timer),
+            |queue, at| {
+                queue.insert_at(at, start + delay(at));
+            },
+        ),
+        Few::of(
+            "WheelMap",
+            || WheelMap::new(Mode::hierarchical()),
+            |map, at| {
+                map.insert(at, at, DELAYS[at as usize % DELAYS.len()]);
+            },
+        ),
+        Few::of(
+            "DelayMap",
+            || DelayMap::with_timer(&timer),
+            |map, at| {
+                map.insert_at(at, at, start + delay(at));
+            },
+        ),
+        Few::of("tokio-util's DelayQueue", time::DelayQueue::new, |queue, at| {
+            queue.insert_at(at, start_of_tokio + delay(at));
+        }),
+    ];
+    println!("\none with so many timeouts; bytes, its own included");
+    let mut report = Report::new(["", "0", "1", "4", "10", "64"]);
+    for subject in &mut subjects {
+        let bytes = [0, 1, 4, 10, 64].map(|timeouts| (subject.measure)(1, timeouts)[0]);
+        report.row(subject.name, bytes);
+    }
+    report.print();
+    let count = if is_quick() { 1_000 } else { 100_000 };
+    println!("\n{count} with four timeouts each; per one of them, the median of {TURNS} turns");
+    let heads = ["", "bytes", "make, ns", "fill, ns", "drop, ns"];
+    let mut report = Report::new(heads);
+    // In turns, so that what disturbs the machine for a while disturbs all.
+    let mut turns = || subjects.iter_mut().map(|few| (few.measure)(count, 4)).collect::<Vec<_>>();
+    let turns: Vec<_> = (0..TURNS).map(|_| turns()).collect();
+    for (at, subject) in subjects.iter().enumerate() {
+        let figures = [0, 1, 2, 3].map(|figure| {
+            let mut samples: Vec<_> = turns.iter().map(|turn| turn[at][figure]).collect();
+            samples.sort_by(f64::total_cmp);
+            samples[samples.len() / 2]
+        });
+        report.row(subject.name, figures);
+    }
+    report.print();
+}
+
+/// What can hold a few timeouts.
+struct Few<'a> {
+    name: &'static str,
+    /// Makes so many with so many timeouts each. Returns, for one of them, the bytes, and the
+    /// nanoseconds to make, to fill and to drop it.
+    measure: Box<dyn FnMut(usize, u64) -> [f64; 4] + 'a>,
+}
+
+impl<'a> Few<'a> {
+    fn of<H>(
+        name: &'static str,
+        make: impl Fn() -> H + 'a,
+        put: impl Fn(&mut H, u64) + 'a,
+    ) -> Self {
+        let measure = move |count: usize, timeouts: u64| {
+            let before = ALLOCATOR.allocated();
+            let begun = ThreadTime::now();
+            let mut all: Vec<H> = Vec::with_capacity(count);
+            all.extend((0..count).map(|_| make()));
+            let made = ThreadTime::now();
+            all.iter_mut().for_each(|one| (0..timeouts).for_each(|at| put(one, at)));
+            let filled = ThreadTime::now();
+            let bytes = ALLOCATOR.allocated() - before;
+            let full = ThreadTime::now();
+            drop(black_box(all));
+            let spans = [made.duration_since(begun), filled.duration_since(made), full.elapsed()];
+            let [make, fill, drop] = spans.map(|span| span.as_nanos() as f64);
+            [bytes as f64, make, fill, drop].map(|figure| figure / count as f64)
+        };
+        Self { name, measure: Box::new(measure) }
+    }
+}
+
 /// Allocated and resident, in MB.
 fn memory() -> [f64; 2] {
     let resident = memory_stats().expect("a system that tells").physical_mem;
     [ALLOCATOR.allocated() as f64 / 1e6, resident as f64 / 1e6]
 }
 
+/// In milliseconds: neither in order nor against it.
+const DELAYS: [u64; 8] = [3_000, 30_000, 10_000, 60_000, 1_000, 45_000, 20_000, 5_000];
+/// How often each is measured.
+const TURNS: usize = 9;
 const CAPTURED: usize = 1_024;
 const DELAY: Duration = Duration::from_secs(3_600);
 
