@@ -2,6 +2,7 @@
 
 use super::growing::{self, Growing};
 use crate::steps;
+use alloc::boxed::Box;
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
@@ -87,6 +88,23 @@ pub(super) struct Arena<T> {
     /// One word for each group of slots. The bit of a slot is set if the slot is vacant, unless it
     /// is `spare`.
     vacant: Vec<u64>,
+    /// None while there is one group at most, and no slot of it is vacant but the spare one.
+    groups: Option<Box<Groups>>,
+    /// A vacant slot that is used before all others. While all slots of a group are in use, one
+    /// that is vacated and soon used again goes here, and not through `vacant` and `open`.
+    spare: Option<u32>,
+    len: usize,
+    /// The last stamp that was given out.
+    stamp: u32,
+    /// The first generation of a new slot: above that of every slot that was ever given back.
+    floor: NonZeroU32,
+    /// No key has a later generation, unless generations came round.
+    highest: NonZeroU32,
+}
+
+/// What is known of groups of slots.
+#[derive(Debug)]
+struct Groups {
     /// One word for each 64 groups. The bit of a group is set unless all bits of its word in
     /// `vacant` are: so it is if a slot of the group is live.
     used: Vec<u64>,
@@ -98,16 +116,6 @@ pub(super) struct Arena<T> {
     /// empty. When no group is open, the first of them is opened, so that slots are used in the
     /// order of memory.
     fresh: usize,
-    /// A vacant slot that is used before all others. While all slots of a group are in use, one
-    /// that is vacated and soon used again goes here, and not through `vacant` and `open`.
-    spare: Option<u32>,
-    len: usize,
-    /// The last stamp that was given out.
-    stamp: u32,
-    /// The first generation of a new slot: above that of every slot that was ever given back.
-    floor: NonZeroU32,
-    /// No key has a later generation, unless generations came round.
-    highest: NonZeroU32,
 }
 
 /// A generation is never zero. Zero marks a vacant slot, so the choice takes no room.
@@ -138,9 +146,7 @@ impl<T> Arena<T> {
             slots: Growing::new(),
             deadlines: Growing::new(),
             vacant: Vec::new(),
-            used: Vec::new(),
-            open: Vec::new(),
-            fresh: 0,
+            groups: None,
             spare: None,
             len: 0,
             stamp: 0,
@@ -168,7 +174,15 @@ impl<T> Arena<T> {
         self.slots.try_reserve(additional)?;
         self.deadlines.try_reserve(additional)?;
         self.vacant.try_reserve(groups - self.vacant.len())?;
-        self.used.try_reserve(groups.div_ceil(GROUP) - self.used.len())
+        if groups < 2 {
+            return Ok(());
+        }
+        let used = &mut self.groups_mut().used;
+        used.try_reserve(groups.div_ceil(GROUP) - used.len())
+    }
+
+    fn groups_mut(&mut self) -> &mut Groups {
+        self.groups.get_or_insert_with(|| Box::new(Groups::of(&self.vacant)))
     }
 
     /// Stores a timeout, and returns its key and its entry.
@@ -195,39 +209,40 @@ impl<T> Arena<T> {
     /// Takes a slot out of the group that is used next.
     #[inline(always)]
     fn take_vacant(&mut self) -> Option<u32> {
-        let &group = self.open.last()?;
+        let groups = self.groups.as_mut()?;
+        let &group = groups.open.last()?;
         let vacant = &mut self.vacant[group as usize];
         let index = group * GROUP as u32 + vacant.trailing_zeros();
         if *vacant == u64::MAX {
-            self.used[group as usize / GROUP] |= 1 << (group as usize % GROUP);
+            groups.used[group as usize / GROUP] |= 1 << (group as usize % GROUP);
         }
         *vacant &= vacant.wrapping_sub(1);
         if *vacant == 0 {
-            self.open.pop();
-            self.open_fresh();
+            groups.open.pop();
+            groups.open_fresh(self.vacant.len());
         }
         Some(index)
-    }
-
-    /// Opens the first group that was not used since the arena was last empty, unless one is open.
-    fn open_fresh(&mut self) {
-        if self.open.is_empty() && self.fresh < self.vacant.len() {
-            self.open.push(self.fresh as u32);
-            self.fresh += 1;
-        }
     }
 
     /// Puts a vacant slot into its group.
     #[inline(always)]
     fn put_vacant(&mut self, index: u32) {
         let vacant = &mut self.vacant[index as usize / GROUP];
-        if *vacant == 0 {
-            self.open.push(index / GROUP as u32);
-        }
+        let before = *vacant;
         *vacant |= 1 << (index as usize % GROUP);
-        if *vacant == u64::MAX {
-            let group = index as usize / GROUP;
-            self.used[group / GROUP] &= !(1 << (group % GROUP));
+        if before == 0 || *vacant == u64::MAX {
+            self.note_vacant(index as usize / GROUP);
+        }
+    }
+
+    /// Notes that the first slot of a group is vacant, or the last one.
+    #[cold]
+    fn note_vacant(&mut self, group: usize) {
+        let is_unused = self.vacant[group] == u64::MAX;
+        let Groups { used, open, .. } = self.groups_mut();
+        match is_unused {
+            true => used[group / GROUP] &= !(1 << (group % GROUP)),
+            false => open.push(group as u32),
         }
     }
 
@@ -244,16 +259,29 @@ impl<T> Arena<T> {
         let (index, generation) = (self.slots.len(), self.floor);
         assert!(index < u32::MAX as usize, "a wheel holds at most 2^32 - 1 timeouts");
         if index % GROUP == 0 {
-            self.vacant.push(0);
-            self.fresh = self.vacant.len();
-            if index % (GROUP * GROUP) == 0 {
-                self.used.push(0);
-            }
-            self.used[index / (GROUP * GROUP)] |= 1 << (index / GROUP % GROUP);
+            self.push_group(index / GROUP);
         }
         self.slots.push(Slot::Occupied(Timeout { generation, stamp, value }));
         self.deadlines.push(deadline);
         Key { index: index as u32, generation }
+    }
+
+    /// Adds a group of which all slots will be in use.
+    #[cold]
+    fn push_group(&mut self, group: usize) {
+        if self.vacant.capacity() == 0 {
+            // Most arenas have one.
+            self.vacant.reserve_exact(1);
+        }
+        if 0 < group || self.groups.is_some() {
+            let Groups { used, fresh, .. } = self.groups_mut();
+            *fresh = group + 1;
+            if group % GROUP == 0 {
+                used.push(0);
+            }
+            used[group / GROUP] |= 1 << (group % GROUP);
+        }
+        self.vacant.push(0);
     }
 
     /// Changes the deadline of the timeout that `key` names, and returns its new entry.
@@ -332,10 +360,14 @@ impl<T> Arena<T> {
     /// Makes `insert` fill the slots in the order of memory, because all of them are vacant.
     #[cold]
     fn begin_again(&mut self) {
-        self.put_spare_back();
-        self.open.clear();
-        self.fresh = 0;
-        self.open_fresh();
+        if self.groups.is_some() {
+            self.put_spare_back();
+        }
+        if let Some(groups) = &mut self.groups {
+            groups.open.clear();
+            groups.fresh = 0;
+            groups.open_fresh(self.vacant.len());
+        }
     }
 
     /// Returns the value that `key` names.
@@ -398,7 +430,8 @@ impl<T> Arena<T> {
 
     /// Returns the first live timeout at or after index `from`, as key, deadline and value.
     pub(super) fn next_live(&self, from: u32) -> Option<(Key, u64, &T)> {
-        let index = next_live(&self.vacant, &self.used, self.spare, from)?;
+        let used = self.groups.as_ref().map_or(&[][..], |groups| &groups.used);
+        let index = next_live(&self.vacant, used, self.spare, from)?;
         match self.slots.get(index as usize)? {
             Slot::Occupied(Timeout { generation, value, .. }) => {
                 let key = Key { index, generation: *generation };
@@ -410,7 +443,8 @@ impl<T> Arena<T> {
 
     /// Returns an iterator over the live timeouts, as key, deadline and value.
     pub(super) fn iter_mut(&mut self) -> LiveMut<'_, T> {
-        let Self { slots, deadlines, vacant, used, spare, .. } = self;
+        let Self { slots, deadlines, vacant, groups, spare, .. } = self;
+        let used = groups.as_ref().map_or(&[][..], |groups| &groups.used);
         LiveMut { slots: slots.iter_mut(), deadlines, vacant, used, spare: *spare, index: 0 }
     }
 
@@ -478,27 +512,40 @@ impl<T> Arena<T> {
             *last &= (1 << (slots % GROUP)) - 1;
         }
         self.vacant.shrink_to_fit();
-        self.used = self.vacant.chunks(GROUP).map(used).collect();
         let vacant = &self.vacant;
-        self.open.retain(|&group| vacant.get(group as usize).is_some_and(|&vacant| vacant != 0));
-        self.open.shrink_to_fit();
-        self.fresh = self.fresh.min(vacant.len());
-        self.open_fresh();
+        // Without them, all slots are in use.
+        self.groups = self.groups.take().filter(|_| !matches!(vacant[..], [] | [0]));
+        if let Some(groups) = &mut self.groups {
+            let is_open = |&group: &u32| vacant.get(group as usize).is_some_and(|&bits| bits != 0);
+            groups.used = vacant.chunks(GROUP).map(used).collect();
+            groups.open.retain(is_open);
+            groups.open.shrink_to_fit();
+            groups.fresh = groups.fresh.min(vacant.len());
+            groups.open_fresh(vacant.len());
+        }
         self.highest = self.highest.max(self.floor);
     }
 
     /// Bytes allocated.
     pub(super) fn memory(&self) -> usize {
+        let groups = self.groups.as_ref().map_or(0, |groups| {
+            size_of::<Groups>()
+                + groups.used.capacity() * size_of::<u64>()
+                + groups.open.capacity() * size_of::<u32>()
+        });
         self.slots.memory()
             + self.deadlines.memory()
-            + (self.vacant.capacity() + self.used.capacity()) * size_of::<u64>()
-            + self.open.capacity() * size_of::<u32>()
+            + self.vacant.capacity() * size_of::<u64>()
+            + groups
     }
 
     /// Panics unless what is vacant is known.
     pub(super) fn check(&self) {
         let mut live = 0;
         let mut open = Vec::new();
+        let all_in_use = Groups::of(&self.vacant);
+        let groups = self.groups.as_deref().unwrap_or(&all_in_use);
+        assert!(self.groups.is_some() || self.vacant.len() <= 1, "several groups are known");
         for (index, slot) in self.slots.iter().enumerate() {
             let is_vacant = matches!(slot, Slot::Vacant(_));
             live += usize::from(!is_vacant);
@@ -507,22 +554,38 @@ impl<T> Arena<T> {
             assert!(!is_listed || !is_spare, "a vacant slot is known once");
             assert_eq!(is_listed || is_spare, is_vacant, "the vacant slots are known");
             let group = (index / GROUP) as u32;
-            if is_listed && group < self.fresh as u32 && open.last() != Some(&group) {
+            if is_listed && group < groups.fresh as u32 && open.last() != Some(&group) {
                 open.push(group);
             }
-            assert!(is_listed || group < self.fresh as u32, "no slot of a fresh group is in use");
+            assert!(is_listed || group < groups.fresh as u32, "no slot of a fresh group is in use");
             if let Slot::Occupied(Timeout { generation, .. }) = slot {
                 assert!(*generation <= self.highest, "the highest generation is known");
             }
         }
         assert_eq!(self.len, live, "the count of timeouts is right");
-        let expected: Vec<_> = self.vacant.chunks(GROUP).map(used).collect();
-        assert_eq!(self.used, expected, "the groups in use are known");
-        let mut known = self.open.clone();
+        assert_eq!(groups.used, all_in_use.used, "the groups in use are known");
+        let mut known = groups.open.clone();
         known.sort_unstable();
         assert_eq!(known, open, "the groups with a vacant slot are known");
-        let is_open = !open.is_empty() || self.fresh == self.vacant.len();
+        let is_open = !open.is_empty() || groups.fresh == self.vacant.len();
         assert!(is_open, "if there is a vacant group, one is open");
+    }
+}
+
+impl Groups {
+    /// What is known of groups of which each has a slot in use, and no other is vacant.
+    fn of(vacant: &[u64]) -> Self {
+        let used = vacant.chunks(GROUP).map(used).collect();
+        Self { used, open: Vec::new(), fresh: vacant.len() }
+    }
+
+    /// Opens the first of `groups` groups that was not used since the arena was last empty, unless
+    /// one is open.
+    fn open_fresh(&mut self, groups: usize) {
+        if self.open.is_empty() && self.fresh < groups {
+            self.open.push(self.fresh as u32);
+            self.fresh += 1;
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Growing: an array that grows a little at a time.
 
 use crate::steps;
+use alloc::boxed::Box;
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use core::iter::Chain;
@@ -16,12 +17,18 @@ use core::slice;
 #[derive(Debug)]
 pub(crate) struct Growing<E> {
     first: Vec<E>,
+    /// While `first` is shorter than this, a push goes there and does nothing else.
+    limit: usize,
+    /// The larger array, while one is laid out. Boxed, because small arrays have none.
+    next: Option<Box<Next<E>>>,
+}
+
+#[derive(Debug)]
+struct Next<E> {
     /// The elements that were moved, and new ones behind them. Before them, a blank for each
     /// element that is still in `first`. Until the first element is moved, only blanks, and no more
     /// than that.
-    next: Vec<E>,
-    /// While `first` is shorter than this, a push goes there and does nothing else.
-    limit: usize,
+    elements: Vec<E>,
     /// Whether the memory of moved elements is given back all at once.
     is_kept: bool,
 }
@@ -32,12 +39,18 @@ pub(crate) type IterMut<'a, E> = Chain<slice::IterMut<'a, E>, slice::IterMut<'a,
 
 impl<E: Default> Growing<E> {
     pub(crate) const fn new() -> Self {
-        Self { first: Vec::new(), next: Vec::new(), limit: 0, is_kept: false }
+        Self { first: Vec::new(), limit: 0, next: None }
     }
 
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.first.len().max(self.next.len())
+        self.first.len().max(self.next().len())
+    }
+
+    /// Returns the elements that were moved, and what is before them.
+    #[inline]
+    fn next(&self) -> &[E] {
+        self.next.as_ref().map_or(&[], |next| &next.elements)
     }
 
     #[inline]
@@ -51,47 +64,51 @@ impl<E: Default> Growing<E> {
 
     #[cold]
     fn push_and_move(&mut self, element: E) {
-        let len = self.first.len();
-        if self.next.len() > len || self.next.len() == self.first.capacity() && len > 0 {
-            self.next.push(element);
+        let (len, laid_out) = (self.first.len(), self.next().len());
+        if laid_out > len || laid_out == self.first.capacity() && len > 0 {
+            if let Some(next) = &mut self.next {
+                next.elements.push(element);
+            }
             self.move_step();
         } else if !(AT_ONCE..WHOLE_PAGES).contains(&(self.first.capacity() * size_of::<E>())) {
             self.first.push(element);
             self.limit = limit(self.first.capacity());
         } else {
-            if self.next.capacity() == 0 {
-                self.next.reserve_exact(2 * self.first.capacity());
-                self.limit = 0;
-            }
             self.first.push(element);
-            let blanks = (self.next.len() + STEP).min(self.first.len());
-            self.next.resize_with(blanks, E::default);
+            let next = self.next.get_or_insert_with(|| {
+                self.limit = 0;
+                let elements = Vec::with_capacity(2 * self.first.capacity());
+                Box::new(Next { elements, is_kept: false })
+            });
+            let blanks = (laid_out + STEP).min(self.first.len());
+            next.elements.resize_with(blanks, E::default);
         }
     }
 
     /// Moves a few elements, the last ones first.
     fn move_step(&mut self) {
+        let Some(next) = &mut self.next else { return };
         let kept = self.first.len().saturating_sub(STEP);
         steps::count(self.first.len() - kept);
-        for (blank, element) in self.next[kept..].iter_mut().zip(self.first.drain(kept..)) {
+        for (blank, element) in next.elements[kept..].iter_mut().zip(self.first.drain(kept..)) {
             *blank = element;
         }
         if kept == 0 {
-            self.first = core::mem::take(&mut self.next);
+            self.first = core::mem::take(&mut next.elements);
             self.limit = limit(self.first.capacity());
-            self.is_kept = false;
-        } else if !self.is_kept && (self.first.capacity() - kept) * size_of::<E>() >= AT_ONCE {
+            self.next = None;
+        } else if !next.is_kept && (self.first.capacity() - kept) * size_of::<E>() >= AT_ONCE {
             // Giving back all at once takes as long as moving all. So does a step, if the allocator
             // moves the elements that are left. Then it was the last step.
             let place = self.first.as_ptr();
             self.first.shrink_to_fit();
-            self.is_kept = place != self.first.as_ptr();
+            next.is_kept = place != self.first.as_ptr();
         }
     }
 
     /// Moves at once the elements that are still to be moved. All elements are in `first` then.
     fn settle(&mut self) {
-        while self.next.len() > self.first.len() {
+        while self.next().len() > self.first.len() {
             self.move_step();
         }
     }
@@ -104,31 +121,32 @@ impl<E: Default> Growing<E> {
 
     #[inline]
     pub(crate) fn get(&self, at: usize) -> Option<&E> {
-        if at < self.first.len() { self.first.get(at) } else { self.next.get(at) }
+        self.first.get(at).or_else(|| self.next().get(at))
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, at: usize) -> Option<&mut E> {
-        if at < self.first.len() { self.first.get_mut(at) } else { self.next.get_mut(at) }
+        self.first.get_mut(at).or_else(|| self.next.as_mut()?.elements.get_mut(at))
     }
 
     pub(crate) fn iter(&self) -> Iter<'_, E> {
-        let moved = self.next.get(self.first.len()..).unwrap_or_default();
+        let moved = self.next().get(self.first.len()..).unwrap_or_default();
         self.first.iter().chain(moved)
     }
 
     pub(crate) fn iter_mut(&mut self) -> IterMut<'_, E> {
-        let moved = self.next.get_mut(self.first.len()..).unwrap_or_default();
-        self.first.iter_mut().chain(moved)
+        let Self { first, next, .. } = self;
+        let moved = next.as_mut().and_then(|next| next.elements.get_mut(first.len()..));
+        first.iter_mut().chain(moved.unwrap_or_default())
     }
 
     /// Makes room for `additional` elements, at once, if there is enough memory.
     pub(crate) fn try_reserve(&mut self, additional: usize) -> Result<(), TryReserveError> {
         self.settle();
         let len = self.first.len().saturating_add(additional);
-        if len > limit(self.first.capacity().max(self.next.capacity())) {
+        if len > limit(self.room()) {
             self.first.try_reserve(with_room(len) - self.first.len())?;
-            self.next = Vec::new();
+            self.next = None;
             self.limit = limit(self.first.capacity());
         }
         Ok(())
@@ -137,7 +155,7 @@ impl<E: Default> Growing<E> {
     /// Drops all elements from `len` on, and gives back the memory that the others do not need.
     pub(crate) fn shrink_to(&mut self, len: usize) {
         self.settle();
-        self.next = Vec::new();
+        self.next = None;
         self.first.truncate(len);
         self.first.shrink_to(with_room(len));
         // There is less room if the next array was being laid out. If there is no memory, a push
@@ -148,18 +166,24 @@ impl<E: Default> Growing<E> {
 
     /// Returns the number of elements that the larger of the arrays can hold.
     pub(crate) fn room(&self) -> usize {
-        self.first.capacity().max(self.next.capacity())
+        let next = self.next.as_ref().map_or(0, |next| next.elements.capacity());
+        self.first.capacity().max(next)
     }
 
     /// Returns the bytes that are allocated.
     pub(crate) fn memory(&self) -> usize {
-        (self.first.capacity() + self.next.capacity()) * size_of::<E>()
+        let next = self
+            .next
+            .as_ref()
+            .map_or(0, |next| size_of::<Next<E>>() + next.elements.capacity() * size_of::<E>());
+        self.first.capacity() * size_of::<E>() + next
     }
 
     /// Frees a piece of an array that is no longer needed, and returns whether there is more.
     #[cfg(feature = "std")]
     pub(crate) fn free_some(&mut self) -> bool {
-        free_some(&mut self.next) || free_some(&mut self.first)
+        let next = self.next.as_mut().is_some_and(|next| free_some(&mut next.elements));
+        next || free_some(&mut self.first)
     }
 }
 
@@ -278,18 +302,23 @@ mod tests {
         }
     }
 
+    fn next_capacity(array: &Growing<u64>) -> usize {
+        array.next.as_ref().map_or(0, |next| next.elements.capacity())
+    }
+
     /// Pushes numbers until there are `len`, none of which may move many or give back much; returns
     /// how often some were moved.
     fn grow_in_steps(array: &mut Growing<u64>, len: usize) -> usize {
         let state = |array: &Growing<u64>| {
-            let Growing { first, next, .. } = array;
-            (first.len(), first.capacity(), next.len(), next.capacity(), array.memory())
+            let Growing { first, .. } = array;
+            let next = array.next().len();
+            (first.len(), first.capacity(), next, next_capacity(array), array.memory())
         };
         let mut before = state(array);
         let mut moves = 0;
         grow(array, len, |array| {
             let (len, capacity, laid_out, next, memory) = before;
-            let is_done = len <= STEP && array.next.capacity() == 0;
+            let is_done = len <= STEP && array.next.is_none();
             if is_done || array.first.len() < len {
                 moves += 1;
             }
@@ -297,8 +326,8 @@ mod tests {
                 assert!(len <= array.first.len() + STEP, "few are moved");
                 assert!(array.first.capacity() <= capacity, "never all of them");
             }
-            assert!(array.next.len() <= laid_out + STEP);
-            assert!(laid_out <= STEP || array.next.capacity() <= next, "laid out once");
+            assert!(array.next().len() <= laid_out + STEP);
+            assert!(laid_out <= STEP || next_capacity(array) <= next, "laid out once");
             assert!(memory <= array.memory() + AT_ONCE + STEP * size_of::<u64>());
             before = state(array);
         });
@@ -345,7 +374,7 @@ mod tests {
         let mut array = Growing::new();
         array.try_reserve(many).expect("there is so much memory");
         let mut is_left = true;
-        grow(&mut array, 2 * many, |array| is_left &= array.next.capacity() == 0);
+        grow(&mut array, 2 * many, |array| is_left &= array.next.is_none());
         assert_eq!(is_left, WHOLE_PAGES < usize::MAX);
         assert_holds_its_numbers(&array);
     }
@@ -391,11 +420,11 @@ mod tests {
     fn what_the_allocator_moves_is_given_back_at_once_that_time_only() {
         let mut array = Growing::new();
         grow(&mut array, MANY + 1, |_| {});
-        array.is_kept = true;
+        array.next.as_mut().expect("it is laid out").is_kept = true;
         let memory = array.memory();
         grow(&mut array, MANY + MANY / STEP - 1, |array| assert_eq!(array.memory(), memory));
         grow(&mut array, MANY + MANY / STEP + 1, |_| {});
-        assert!(array.memory() < memory && !array.is_kept);
+        assert!(array.memory() < memory && array.next.is_none());
     }
 
     #[test]

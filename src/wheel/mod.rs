@@ -108,9 +108,9 @@ pub struct Wheel<T> {
     /// A tick that is not after any deadline. It is the earliest deadline until that timeout is
     /// cancelled, moved or handed out.
     wake: u64,
-    /// If its deadline is `wake` and it is not stale, the entry of the timeout that comes out
-    /// first.
-    first: Option<Entry>,
+    /// The place and the stamp of the timeout that comes out first, if it is pending and its
+    /// deadline is `wake`.
+    first: (u32, u32),
     /// Whether there are so many buckets that most timeouts have a row of the table to themselves.
     is_wide: bool,
     choices: Choices,
@@ -180,7 +180,7 @@ impl<T> Wheel<T> {
             now: 0,
             cursor: 0,
             wake: u64::MAX,
-            first: None,
+            first: NOWHERE,
             is_wide: FEW_BUCKETS < geometry.buckets(),
             choices: Choices::default(),
             work: Work::default(),
@@ -422,7 +422,7 @@ impl<T> Wheel<T> {
         if let Some(gathered) = self.ready.sort_gathered() {
             return Some(gathered);
         }
-        if !self.ready.runs.is_empty() {
+        if self.ready.has_runs() {
             self.ready.refill();
             return Some(CHUNK);
         }
@@ -483,7 +483,7 @@ impl<T> Wheel<T> {
     #[inline(always)]
     fn wake_for(&mut self, entry: Entry) {
         if entry.deadline < self.wake {
-            (self.wake, self.first) = (entry.deadline, Some(entry));
+            (self.wake, self.first) = (entry.deadline, (entry.index, entry.stamp));
         }
     }
 
@@ -498,15 +498,14 @@ impl<T> Wheel<T> {
         }
         if entry.stamp % STAMPS_PER_SWEEP == 0 {
             self.sweep.place.get_or_insert(Place::BEGIN);
-            self.first = None;
+            self.first = NOWHERE;
         }
     }
 
     /// Puts an entry among what is ready, because its deadline is not after the cursor.
     #[inline(never)]
     fn place_ready(&mut self, entry: Entry) {
-        let is_alone = self.now < self.cursor && self.cursor == u64::MAX;
-        let is_in = match is_alone {
+        let is_in = match self.is_of_few() {
             true => self.ready.insert_alone(entry),
             false => self.ready.insert(entry, self.cursor, self.now),
         };
@@ -519,19 +518,22 @@ impl<T> Wheel<T> {
         }
     }
 
+    /// Returns whether all timeouts are ready, though they may not be due: then they are few, or will
+    /// go into buckets when there are more.
+    #[inline]
+    fn is_of_few(&self) -> bool {
+        self.now < self.cursor && self.cursor == u64::MAX
+    }
+
     /// Makes room among what is ready for an entry, or puts all that is ready back into buckets.
     #[cold]
     fn place_without_room(&mut self, entry: Entry) {
         let Self { ready, arena, sweep, .. } = self;
         if self.cursor == u64::MAX && ready.is_full() {
             // All entries are in this array.
-            let stale = &mut sweep.stale;
-            let has_room = ready.make_room(*stale, |entry| {
-                let is_stale = arena.is_stale(entry);
-                *stale -= usize::from(is_stale);
-                !is_stale
-            });
-            if has_room || ready.grow() {
+            let dropped = ready.make_room(sweep.stale, |entry| !arena.is_stale(entry));
+            sweep.stale -= dropped.unwrap_or(0);
+            if dropped.is_some() || ready.grow() {
                 return self.place_ready(entry);
             }
         }
@@ -653,13 +655,16 @@ impl<T> Wheel<T> {
             return Some(entry);
         }
         let entry = self.find_first(work)?;
-        (self.wake, self.first) = (entry.deadline, Some(entry));
+        (self.wake, self.first) = (entry.deadline, (entry.index, entry.stamp));
         Some(entry)
     }
 
     /// Returns the entry of the timeout that comes out first, if it is known.
     fn known_first(&self) -> Option<Entry> {
-        self.first.filter(|&first| first.deadline == self.wake && !self.arena.is_stale(first))
+        let (index, stamp) = self.first;
+        let first = Entry { index, stamp, deadline: self.wake };
+        let is_it = !self.arena.is_stale(first) && self.arena.deadline_at(index) == self.wake;
+        is_it.then_some(first)
     }
 
     /// Looks for the entry of the timeout that comes out first, until `work` ends.
@@ -686,7 +691,7 @@ impl<T> Wheel<T> {
                 *work = work.saturating_sub(gathered);
                 continue;
             }
-            if !self.ready.runs.is_empty() {
+            if self.ready.has_runs() {
                 self.ready.refill();
                 *work = work.saturating_sub(CHUNK);
                 continue;
@@ -1078,6 +1083,9 @@ const FEW_BUCKETS: u32 = 1 << 16;
 
 /// Looks of a question after which it finds out of each bucket of a hashed wheel what is live there.
 const FEW_LOOKS: u32 = 4;
+
+/// The place and the stamp of no timeout.
+const NOWHERE: (u32, u32) = (u32::MAX, 0);
 
 /// Stamps after which a sweep looks at all entries, because stamps come round.
 const STAMPS_PER_SWEEP: u32 = 1 << 30;

@@ -5,6 +5,7 @@ use super::bucket::{Bucket, CHUNK};
 use super::digit::{Counts, Digit, MOST_COUNTED};
 use super::runs::Runs;
 use crate::steps;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -24,7 +25,7 @@ use core::ops::Range;
 /// | there are no entries, and the wheel is one of few | `gather`, once; from then on `insert_alone`, `make_room`, `grow`, `take_back`, and `sort_gathered` if there is no first entry |
 /// | there are no entries, and the cursor comes to a bucket | `fill` or `sort`, once |
 /// | there were none when a visit of one tick began | `push`, until the visit ends |
-/// | there were none when a visit of many ticks began | `runs.push`; then `runs.close` and `refill` |
+/// | there were none when a visit of many ticks began | `push_run`; then `close_runs` |
 /// | at any time, for a timeout that is due at the cursor or before | `insert` |
 /// | at any time | `first`, `pop`, `retain` and their like |
 ///
@@ -40,25 +41,24 @@ pub(super) struct Ready {
     /// The entries before this place in `sorted` are sorted, and none behind is due before them.
     /// Only a wheel of few has some behind, in the order in which they were scheduled.
     end: usize,
-    /// The entries that a jump of a hashed wheel takes out of its buckets.
-    pub(super) runs: Runs,
-    /// More entries at the cursor, or at the tick that the cursor comes to when the visit ends.
-    due: Bucket,
+    /// What comes after `sorted`. Boxed, because a wheel of few never has it.
+    later: Option<Box<Later>>,
     /// The most timeouts that are sorted at once. It rises with each sorted bucket, and falls when
     /// the sorted ones go back into buckets.
     most_sorted: usize,
 }
 
+#[derive(Debug, Default)]
+struct Later {
+    /// The entries that a jump of a hashed wheel takes out of its buckets.
+    runs: Runs,
+    /// More entries at the cursor, or at the tick that the cursor comes to when the visit ends.
+    due: Bucket,
+}
+
 impl Default for Ready {
     fn default() -> Self {
-        Self {
-            sorted: Vec::new(),
-            head: 0,
-            end: 0,
-            runs: Runs::default(),
-            due: Bucket::default(),
-            most_sorted: FEW_SORTED,
-        }
+        Self { sorted: Vec::new(), head: 0, end: 0, later: None, most_sorted: FEW_SORTED }
     }
 }
 
@@ -111,8 +111,49 @@ impl Ready {
 
     /// Returns whether these are the entries of a wheel of few, and there is no room for another.
     pub(super) fn is_full(&self) -> bool {
-        let len = self.sorted.len();
-        len <= MOST_ALONE && self.room() <= len && self.runs.is_empty() && self.due.is_empty()
+        self.room() <= self.sorted.len() && self.is_small()
+    }
+
+    /// Returns whether all entries are in one array, and are no more than a wheel of few may have.
+    pub(super) fn is_small(&self) -> bool {
+        self.sorted.len() <= MOST_ALONE && self.is_last()
+    }
+
+    /// Returns whether no entries come after `sorted`.
+    fn is_last(&self) -> bool {
+        self.later.as_ref().is_none_or(|later| later.runs.is_empty() && later.due.is_empty())
+    }
+
+    /// Returns whether there are runs.
+    #[inline]
+    pub(super) fn has_runs(&self) -> bool {
+        self.later.as_ref().is_some_and(|later| !later.runs.is_empty())
+    }
+
+    #[inline]
+    fn has_due(&self) -> bool {
+        self.later.as_ref().is_some_and(|later| !later.due.is_empty())
+    }
+
+    #[inline]
+    fn later_mut(&mut self) -> &mut Later {
+        self.later.get_or_insert_default()
+    }
+
+    /// Returns the runs, if there ever were any.
+    pub(super) fn runs_mut(&mut self) -> Option<&mut Runs> {
+        self.later.as_mut().map(|later| &mut later.runs)
+    }
+
+    /// Appends an entry to the runs.
+    pub(super) fn push_run(&mut self, entry: Entry) {
+        self.later_mut().runs.push(entry);
+    }
+
+    /// Makes the first entries of the runs ready, as all of them were put in.
+    pub(super) fn close_runs(&mut self) {
+        self.later_mut().runs.close();
+        self.refill();
     }
 
     /// Returns for how many entries of a wheel of few there is room.
@@ -122,15 +163,19 @@ impl Ready {
     }
 
     /// Drops the `stale` entries, which `keep` rejects, and those that were taken out, if these are
-    /// many. Returns whether it did.
-    pub(super) fn make_room(&mut self, stale: usize, keep: impl FnMut(Entry) -> bool) -> bool {
-        let start = self.start();
-        let is_worth_it = SEVERAL <= self.sorted.len() && self.sorted.len() <= 3 * (start + stale);
-        if is_worth_it {
-            self.retain(start..self.sorted.len(), keep);
-            self.forget_taken();
+    /// many. Returns the number of stale ones, if it did.
+    pub(super) fn make_room(
+        &mut self,
+        stale: usize,
+        keep: impl FnMut(Entry) -> bool,
+    ) -> Option<usize> {
+        let (start, len) = (self.start(), self.sorted.len());
+        if len < SEVERAL || 3 * (start + stale) < len {
+            return None;
         }
-        is_worth_it
+        let dropped = self.retain(start..len, keep);
+        self.forget_taken();
+        Some(dropped)
     }
 
     /// Makes the array larger, unless it has as much room as a wheel of few may use. Returns
@@ -157,21 +202,21 @@ impl Ready {
     /// Appends an entry at the cursor.
     #[inline]
     pub(super) fn push(&mut self, entry: Entry) {
-        debug_assert!(self.runs.is_empty(), "those at the cursor come last");
-        if self.due.is_empty() && self.sorted.len() < CHUNK {
+        debug_assert!(!self.has_runs(), "those at the cursor come last");
+        if !self.has_due() && self.sorted.len() < CHUNK {
             self.reclaim();
             let is_sorted = self.head != GATHERS && self.end == self.sorted.len();
             self.end += usize::from(is_sorted);
             self.sorted.push(entry);
         } else {
-            self.due.push(entry);
+            self.later_mut().due.push(entry);
         }
     }
 
     /// Takes over a bucket of entries at the cursor. There must be no others.
     pub(super) fn fill(&mut self, bucket: Bucket) {
-        debug_assert!(self.first().is_none() && self.due.is_empty(), "there are no others");
-        self.due = bucket;
+        debug_assert!(self.first().is_none() && !self.has_due(), "there are no others");
+        self.later_mut().due = bucket;
         self.refill();
     }
 
@@ -200,17 +245,19 @@ impl Ready {
         self.head = 0;
         self.sorted.clear();
         let mut passed = 0;
-        while !self.runs.is_empty() && self.sorted.len() < CHUNK && passed < MOST_PASSED {
-            let popped = self.runs.pop().flatten();
-            passed += usize::from(popped.is_none());
-            self.sorted.extend(popped);
-        }
-        if self.sorted.is_empty() && self.runs.is_empty() {
-            self.sorted.extend_from_slice(&self.due.pop_chunk());
-            steps::count(self.sorted.len());
-            if self.sorted.is_empty() && CHUNK < self.sorted.capacity() {
-                self.sorted = Vec::new();
+        if let Some(Later { runs, due }) = self.later.as_deref_mut() {
+            while !runs.is_empty() && self.sorted.len() < CHUNK && passed < MOST_PASSED {
+                let popped = runs.pop().flatten();
+                passed += usize::from(popped.is_none());
+                self.sorted.extend(popped);
             }
+            if self.sorted.is_empty() && runs.is_empty() {
+                self.sorted.extend_from_slice(&due.pop_chunk());
+                steps::count(self.sorted.len());
+            }
+        }
+        if self.sorted.is_empty() && !self.has_runs() && CHUNK < self.sorted.capacity() {
+            self.sorted = Vec::new();
         }
         self.end = self.sorted.len();
     }
@@ -227,7 +274,7 @@ impl Ready {
     /// order. All of `sorted` must have been taken out. The deadlines may differ only in their
     /// lowest `digits` digits of `bits` bits.
     pub(super) fn sort(&mut self, mut bucket: Bucket, bits: u32, digits: u32) {
-        debug_assert!(self.first().is_none() && self.due.is_empty(), "all was taken out");
+        debug_assert!(self.first().is_none() && !self.has_due(), "all was taken out");
         self.most_sorted = MOST_SORTED.min(self.most_sorted + self.most_sorted / 64);
         let len = bucket.len();
         self.end = self.sorted.len() + len;
@@ -264,7 +311,7 @@ impl Ready {
     /// wait that are not due at `now`.
     pub(super) fn insert(&mut self, entry: Entry, cursor: u64, now: u64) -> bool {
         if entry.deadline == cursor {
-            let has_room = cursor <= now || self.due.is_empty();
+            let has_room = cursor <= now || !self.has_due();
             if has_room {
                 self.push(entry);
             }
@@ -291,7 +338,7 @@ impl Ready {
     }
 
     /// Puts an entry of a wheel of few in, and returns true. Returns false if there is no room.
-    #[inline]
+    #[inline(always)]
     pub(super) fn insert_alone(&mut self, entry: Entry) -> bool {
         let len = self.sorted.len();
         if self.room() <= len {
@@ -366,61 +413,68 @@ impl Ready {
         &self.sorted
     }
 
-    /// Returns the number of chunks in `due`, which is at least 1.
-    pub(super) fn chunks(&self) -> usize {
-        self.due.chunks()
+    /// Returns the entries at the cursor that come after `sorted`, if there ever were any.
+    pub(super) fn due_mut(&mut self) -> Option<&mut Bucket> {
+        self.later.as_mut().map(|later| &mut later.due)
     }
 
-    /// Returns the number of entries in chunk `at` of `due`.
-    pub(super) fn chunk_len(&self, at: usize) -> usize {
-        self.due.chunk(at).len()
-    }
-
-    /// Drops the entries in chunk `at` of `due` that `keep` rejects.
-    pub(super) fn retain_chunk(&mut self, at: usize, keep: impl FnMut(Entry) -> bool) {
-        self.due.retain_chunk(at, keep);
-    }
-
-    /// Drops the entries of `sorted` within `range` that `keep` rejects.
-    pub(super) fn retain(&mut self, range: Range<usize>, mut keep: impl FnMut(Entry) -> bool) {
-        let (mut kept, mut dropped) = (range.start, 0);
+    /// Drops the entries of `sorted` within `range` that `keep` rejects, and returns their number.
+    pub(super) fn retain(
+        &mut self,
+        range: Range<usize>,
+        mut keep: impl FnMut(Entry) -> bool,
+    ) -> usize {
         steps::count(range.len());
-        for at in range.clone() {
-            let entry = self.sorted[at];
-            self.sorted[kept] = entry;
-            let is_kept = keep(entry);
-            kept += usize::from(is_kept);
-            dropped += usize::from(!is_kept && at < self.end);
-        }
+        let end = self.end.clamp(range.start, range.end);
+        let entries = &mut self.sorted[..range.end];
+        let mut retain = |part: Range<usize>, mut kept: usize| {
+            for at in part {
+                let entry = entries[at];
+                entries[kept] = entry;
+                kept += usize::from(keep(entry));
+            }
+            kept
+        };
+        let sorted = retain(range.start..end, range.start);
+        let kept = retain(end..range.end, sorted);
+        self.end -= end - sorted;
         self.sorted.drain(kept..range.end);
-        // Those before `end` that were dropped.
-        self.end -= dropped;
         self.refill();
+        range.end - kept
     }
 
     /// Drops all entries, and gives back their memory.
     pub(super) fn clear(&mut self) {
-        // A wheel of few keeps its array. Without other arrays, there are no other entries.
-        let array = self.sorted.capacity();
-        let is_alone = self.memory() == array * size_of::<Entry>() && self.due.is_empty();
-        if is_alone && array <= MOST_ALONE {
+        let is_unused = |later: &Later| later.memory() == 0 && later.due.is_empty();
+        let is_alone = self.later.as_deref().is_none_or(is_unused);
+        // A wheel of few keeps its array.
+        if is_alone && self.sorted.capacity() <= MOST_ALONE {
             self.sorted.clear();
             (self.head, self.end) = (0, 0);
-        } else {
-            *self = Self { most_sorted: self.most_sorted, ..Self::default() };
+            return;
         }
+        if let Some(later) = &mut self.later {
+            **later = Later::default();
+        }
+        let later = self.later.take();
+        *self = Self { later, most_sorted: self.most_sorted, ..Self::default() };
     }
 
     /// Drops the entries that `keep` rejects, and gives back the memory that the others do not
     /// need.
     pub(super) fn shrink(&mut self, mut keep: impl FnMut(Entry) -> bool) {
-        for run in 0..self.runs.len() {
-            self.runs.retain(run, &mut keep);
+        if let Some(Later { runs, due }) = self.later.as_deref_mut() {
+            for run in 0..runs.len() {
+                runs.retain(run, &mut keep);
+            }
+            due.shrink(&mut keep);
         }
-        self.due.shrink(&mut keep);
         self.retain(self.sorted(), keep);
-        while self.first().is_none() && !self.runs.is_empty() {
+        while self.first().is_none() && self.has_runs() {
             self.refill();
+        }
+        if self.is_last() {
+            self.later = None;
         }
         self.forget_taken();
         self.sorted.shrink_to_fit();
@@ -429,12 +483,14 @@ impl Ready {
     /// Returns the entries: those of `sorted` and `due` in order, those of `runs` in no particular
     /// order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Entry> {
-        self.sorted[self.start()..].iter().copied().chain(self.runs.iter()).chain(self.due.iter())
+        let later = self.later.iter().flat_map(|later| later.runs.iter().chain(later.due.iter()));
+        self.sorted[self.start()..].iter().copied().chain(later)
     }
 
     /// Returns the bytes that are allocated.
     pub(super) fn memory(&self) -> usize {
-        self.sorted.capacity() * size_of::<Entry>() + self.runs.memory() + self.due.memory()
+        let later = self.later.as_ref().map_or(0, |later| size_of::<Later>() + later.memory());
+        self.sorted.capacity() * size_of::<Entry>() + later
     }
 
     /// Panics unless the entries are in order, none is after `end`, and the first is at hand,
@@ -443,7 +499,7 @@ impl Ready {
         let gathers = self.head == GATHERS;
         assert!(gathers || self.head <= self.sorted.len());
         let is_at_hand = gathers || self.first().is_some() || self.iter().next().is_none();
-        let is_passing = !self.runs.is_empty();
+        let is_passing = self.has_runs();
         assert!(is_at_hand || is_visited || is_passing, "the first entry is at hand");
         assert!(gathers || self.head <= self.end && self.end <= self.sorted.len());
         let (sorted, behind) = self.sorted.split_at(if gathers { 0 } else { self.end });
@@ -453,12 +509,20 @@ impl Ready {
         assert!(behind.iter().all(|entry| last <= entry.deadline), "what is behind comes later");
         assert!(behind.is_empty() || end == u64::MAX, "only a wheel of few has some behind");
         assert!(self.iter().all(|entry| entry.deadline <= end), "none is after the cursor");
-        let due = self.due.iter().next().map(|entry| entry.deadline);
-        assert!(self.due.iter().all(|entry| Some(entry.deadline) == due), "all are at the cursor");
-        let last = sorted.iter().copied().chain(self.runs.iter()).map(|entry| entry.deadline).max();
+        let Some(Later { runs, due: bucket }) = self.later.as_deref() else { return };
+        let due = bucket.iter().next().map(|entry| entry.deadline);
+        assert!(bucket.iter().all(|entry| Some(entry.deadline) == due), "all are at the cursor");
+        let last = sorted.iter().copied().chain(runs.iter()).map(|entry| entry.deadline).max();
         assert!(due.is_none() || last <= due, "those at the cursor come last");
-        self.runs.check();
-        self.due.check(arena);
+        runs.check();
+        bucket.check(arena);
+    }
+}
+
+impl Later {
+    /// Returns the bytes that are allocated, its own excluded.
+    fn memory(&self) -> usize {
+        self.runs.memory() + self.due.memory()
     }
 }
 

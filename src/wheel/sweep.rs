@@ -10,6 +10,9 @@ use super::bucket::CHUNK;
 /// towards the search, and none escapes it. A search drops every entry that was stale when it
 /// began, and each timeout that leaves pays for `SWEPT` looks. So the number of stale entries is
 /// bounded. A sweep takes no bucket apart.
+///
+/// A wheel of few needs no search but for stamps that come round: its array is small, and lets go
+/// of stale entries when it is full.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
     /// The number of entries whose timeouts were cancelled or moved.
@@ -68,6 +71,11 @@ impl<T> Wheel<T> {
     /// Looks at as many entries as are owed, and drops the stale ones.
     #[cold]
     fn sweep_some(&mut self) {
+        let is_small = self.is_of_few() && self.ready.is_small();
+        if is_small && self.sweep.place.is_none() {
+            self.sweep.owed = 0;
+            return;
+        }
         let mut place = self.sweep.place.unwrap_or(Place::BEGIN);
         while 0 < self.sweep.stale {
             self.sweep.place = Some(place);
@@ -122,24 +130,26 @@ impl<T> Wheel<T> {
                     _ => Place::Table { bucket: number, chunks: at },
                 }
             }
-            Place::Runs(runs) => {
-                let Some(at) = runs.min(ready.runs.len()).checked_sub(1) else {
+            Place::Runs(count) => {
+                let Some((at, runs)) = count.checked_sub(1).zip(ready.runs_mut()) else {
                     return Some(Place::Due(usize::MAX));
                 };
-                if !is_paid(ready.runs.run(at).len()) {
+                let at = at.min(runs.len() - 1);
+                if !is_paid(runs.run(at).len()) {
                     return None;
                 }
-                ready.runs.retain(at, keep);
+                runs.retain(at, keep);
                 Place::Runs(at)
             }
             Place::Due(chunks) => {
-                let Some(at) = chunks.min(ready.chunks()).checked_sub(1) else {
+                let Some((at, due)) = chunks.checked_sub(1).zip(ready.due_mut()) else {
                     return Some(Place::Sorted(usize::MAX));
                 };
-                if !is_paid(ready.chunk_len(at)) {
+                let at = at.min(due.chunks() - 1);
+                if !is_paid(due.chunk(at).len()) {
                     return None;
                 }
-                ready.retain_chunk(at, keep);
+                due.retain_chunk(at, keep);
                 Place::Due(at)
             }
             Place::Sorted(entries) => {

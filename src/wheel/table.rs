@@ -21,13 +21,19 @@ pub(super) struct Table {
     limit: u32,
     /// The number of tiers of nodes above the rows, which is at least 1.
     height: u32,
+    /// None if no bucket was ever occupied.
+    tree: Option<Box<Tree>>,
+}
+
+#[derive(Debug)]
+struct Tree {
+    root: Node,
     /// The number of the bucket that was closed last, unless all is right since then. The nodes on
     /// the way to its row may note a tick that is too early. All other nodes note the earliest tick
     /// of their children.
     closed: Option<u32>,
     /// How many nodes were ever put right. Comes round.
     repairs: usize,
-    root: Option<Box<Node>>,
     spare: Spare,
 }
 
@@ -76,7 +82,7 @@ impl Table {
         while (limit - 1).checked_shr(ROW_BITS + height * NODE_BITS).unwrap_or(0) > 0 {
             height += 1;
         }
-        Self { limit, height, closed: None, repairs: 0, root: None, spare: Spare::default() }
+        Self { limit, height, tree: None }
     }
 
     /// Appends an entry to bucket `number`.
@@ -97,9 +103,10 @@ impl Table {
     /// is about to get it. Makes its row, and the nodes that lead to it, if they are missing.
     #[inline(never)]
     pub(super) fn note(&mut self, number: u32, deadline: u64) -> &mut Bucket {
-        let Self { height, root, spare, .. } = self;
-        let mut tier = *height;
-        let mut node = root.get_or_insert_with(|| spare.node(tier));
+        let mut tier = self.height;
+        let tree = self.tree.get_or_insert_with(|| Box::new(Tree::new(tier)));
+        let Tree { root, spare, .. } = &mut **tree;
+        let mut node = root;
         loop {
             let digit = digit(number, tier);
             node.occupied |= 1 << digit;
@@ -171,34 +178,27 @@ impl Table {
     /// Notes that nothing in bucket `number` is due before `earliest`, or that it is empty.
     pub(super) fn close(&mut self, number: u32, earliest: u64) {
         // Buckets that are near one another are closed one after the other.
-        if self.closed.is_none_or(|closed| closed / ROW as u32 != number / ROW as u32) {
-            self.put_right();
-            self.closed = Some(number);
+        let Some(tree) = &mut self.tree else { return };
+        if tree.closed.is_none_or(|closed| closed / ROW as u32 != number / ROW as u32) {
+            tree.put_right(self.height);
+            tree.closed = Some(number);
         }
-        let Some(row) = self.row_mut(number) else { return };
+        let Some(row) = tree.row_mut(self.height, number) else { return };
         let at = number as usize % ROW;
         row.earliest[at] = earliest;
         if row.buckets[at].is_empty() {
             row.earliest[at] = u64::MAX;
             row.occupied &= !(1 << at);
-            if let (0, Some(root)) = (row.occupied, &mut self.root) {
-                root.unlink(self.height, number, &mut self.spare);
+            if row.occupied == 0 {
+                tree.root.unlink(self.height, number, &mut tree.spare);
             }
-        }
-    }
-
-    /// Puts right what the nodes on the way to the row that was closed last have noted.
-    fn put_right(&mut self) {
-        if let (Some(closed), Some(root)) = (self.closed.take(), &mut self.root) {
-            root.put_right(self.height, closed);
-            self.repairs = self.repairs.wrapping_add(self.height as usize);
         }
     }
 
     /// Returns how many nodes were ever put right. The number comes round.
     #[inline]
     pub(super) fn repairs(&self) -> usize {
-        self.repairs
+        self.tree.as_ref().map_or(0, |tree| tree.repairs)
     }
 
     /// Drops all entries. Looks only at occupied buckets.
@@ -211,7 +211,7 @@ impl Table {
     /// Returns the row that covers `number`, if there is one.
     #[inline]
     fn row(&self, number: u32) -> Option<&Row> {
-        match &self.root.as_ref()?.children {
+        match &self.tree.as_ref()?.root.children {
             // Apart, because digits are found faster on a tier that is known beforehand.
             Children::Rows(rows) => rows[digit(number, 1)].as_deref(),
             Children::Nodes(nodes) => row_below(nodes, self.height, number),
@@ -221,10 +221,7 @@ impl Table {
     /// As `row`.
     #[inline]
     fn row_mut(&mut self, number: u32) -> Option<&mut Row> {
-        match &mut self.root.as_mut()?.children {
-            Children::Rows(rows) => rows[digit(number, 1)].as_deref_mut(),
-            Children::Nodes(nodes) => row_below_mut(nodes, self.height, number),
-        }
+        self.tree.as_mut()?.row_mut(self.height, number)
     }
 
     /// Returns the occupied bucket of the lowest number, and a tick that is not after any deadline
@@ -232,7 +229,7 @@ impl Table {
     #[inline]
     pub(super) fn first(&self) -> Option<(u32, u64)> {
         steps::count(self.height as usize + 1);
-        let mut node = self.root.as_deref().filter(|root| root.occupied != 0)?;
+        let mut node = self.occupied_root()?;
         let row = loop {
             let first = node.occupied.trailing_zeros() as usize;
             match &node.children {
@@ -247,7 +244,13 @@ impl Table {
     /// Returns the occupied bucket of the highest number that is not above `number`.
     pub(super) fn last(&self, number: u32) -> Option<u32> {
         let number = number.min(self.limit - 1);
-        self.root.as_ref()?.last(self.height, number)
+        self.tree.as_ref()?.root.last(self.height, number)
+    }
+
+    /// Returns the root, unless all buckets are empty.
+    #[inline]
+    fn occupied_root(&self) -> Option<&Node> {
+        self.tree.as_ref().map(|tree| &tree.root).filter(|root| root.occupied != 0)
     }
 
     /// Returns the occupied buckets, the highest number first.
@@ -270,8 +273,8 @@ impl Table {
 
     /// Returns the occupied bucket with the earliest noted deadline, and that deadline.
     pub(super) fn soonest(&mut self) -> Option<(u32, u64)> {
-        self.put_right();
-        let mut node = self.root.as_deref().filter(|root| root.occupied != 0)?;
+        self.tree.as_mut()?.put_right(self.height);
+        let mut node = self.occupied_root()?;
         let row = loop {
             let (soonest, _) = among(node.occupied, node.earliest.first());
             match &node.children {
@@ -303,23 +306,49 @@ impl Table {
 
     /// Returns the bytes that are allocated.
     pub(super) fn memory(&self) -> usize {
-        self.root.as_ref().map_or(0, |root| root.memory())
-            + self.spare.rows.len() * size_of::<Row>()
-            + self.spare.nodes.len() * size_of::<Node>()
-            + self.spare.rows.capacity() * size_of::<Box<Row>>()
-            + self.spare.nodes.capacity() * size_of::<Box<Node>>()
+        let Some(tree) = &self.tree else { return 0 };
+        let Spare { rows, nodes } = &tree.spare;
+        size_of::<Tree>() - size_of::<Node>()
+            + tree.root.memory()
+            + rows.len() * size_of::<Row>()
+            + nodes.len() * size_of::<Node>()
+            + rows.capacity() * size_of::<Box<Row>>()
+            + nodes.capacity() * size_of::<Box<Node>>()
     }
 
     /// Panics unless rows and nodes tell the truth about their members, and every bucket is in
     /// order. Bucket `visited` may be empty although it is occupied.
     pub(super) fn check<T>(&self, arena: &Arena<T>, visited: Option<u32>) {
-        if let Some(root) = &self.root {
-            root.check(self.height, 0, self.closed, &|row| row.check(arena, visited));
-        }
-        let Spare { rows, nodes } = &self.spare;
+        let Some(tree) = &self.tree else { return };
+        tree.root.check(self.height, 0, tree.closed, &|row| row.check(arena, visited));
+        let Spare { rows, nodes } = &tree.spare;
         assert!(rows.len().max(nodes.len()) <= MOST_SPARE, "few are spare");
         assert!(rows.iter().all(|row| row.occupied == 0), "a spare row is empty");
         assert!(nodes.iter().all(|node| node.occupied == 0), "a spare node is empty");
+    }
+}
+
+impl Tree {
+    /// Makes a tree with so many tiers of nodes, and no rows.
+    fn new(height: u32) -> Self {
+        Self { root: Node::new(height), closed: None, repairs: 0, spare: Spare::default() }
+    }
+
+    /// Puts right what the nodes on the way to the row that was closed last have noted.
+    fn put_right(&mut self, height: u32) {
+        if let Some(closed) = self.closed.take() {
+            self.root.put_right(height, closed);
+            self.repairs = self.repairs.wrapping_add(height as usize);
+        }
+    }
+
+    /// As `Table::row`.
+    #[inline]
+    fn row_mut(&mut self, height: u32, number: u32) -> Option<&mut Row> {
+        match &mut self.root.children {
+            Children::Rows(rows) => rows[digit(number, 1)].as_deref_mut(),
+            Children::Nodes(nodes) => row_below_mut(nodes, height, number),
+        }
     }
 }
 
@@ -356,18 +385,21 @@ impl Spare {
         let is_lowest = tier == 1;
         match self.nodes.pop() {
             Some(node) if matches!(node.children, Children::Rows(_)) == is_lowest => node,
-            _ => {
-                let children = match is_lowest {
-                    true => Children::Rows([const { None }; FANOUT]),
-                    false => Children::Nodes([const { None }; FANOUT]),
-                };
-                Box::new(Node { occupied: 0, earliest: Earliest::NONE, children })
-            }
+            _ => Box::new(Node::new(tier)),
         }
     }
 }
 
 impl Node {
+    /// Makes a node for `tier` without children.
+    fn new(tier: u32) -> Self {
+        let children = match tier {
+            1 => Children::Rows([const { None }; FANOUT]),
+            _ => Children::Nodes([const { None }; FANOUT]),
+        };
+        Self { occupied: 0, earliest: Earliest::NONE, children }
+    }
+
     /// Puts right what this node, on `tier`, and those below it have noted on the way to bucket
     /// `closed`.
     fn put_right(&mut self, tier: u32, closed: u32) {
@@ -624,7 +656,7 @@ mod tests {
                 table.close(number, u64::MAX);
                 model.remove(&number);
             }
-            let noted = |table: &Table| table.root.as_ref().map_or(0, |root| early(root));
+            let noted = |table: &Table| table.tree.as_ref().map_or(0, |tree| early(&tree.root));
             assert!(noted(&table) <= table.height);
             assert_eq!(table.soonest().map(|(_, tick)| tick), Some(1007));
             assert_eq!(noted(&table), 0);

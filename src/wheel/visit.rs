@@ -177,7 +177,7 @@ impl<T> Wheel<T> {
                 // The entry is stale, because no timeout is due before `from`.
                 _ if entry.deadline < from => sweep.stale -= 1,
                 true => ready.push(entry),
-                false => ready.runs.push(entry),
+                false => ready.push_run(entry),
             }
             false
         });
@@ -201,8 +201,7 @@ impl<T> Wheel<T> {
                 self.visit = None;
                 self.cursor = to;
                 if from < to {
-                    self.ready.runs.close();
-                    self.ready.refill();
+                    self.ready.close_runs();
                 }
             }
         }

@@ -12,6 +12,16 @@ in_each_mode_and_large! {
     overdue_and_not_yet_sorted_they_go_over_the_border_in_order,
     cleared_amid_a_jump_a_wheel_keeps_nothing,
     whatever_is_called_all_comes_as_from_a_sorted_map,
+    over_the_borders_again_and_again_the_same_calls_take_as_many_steps,
+    cancelled_among_few_it_costs_no_look_at_another,
+}
+
+#[test]
+fn four_timeouts_take_less_than_600_bytes_the_wheel_included() {
+    let mut wheel = Wheel::new(Mode::hierarchical());
+    (0..4).for_each(|value: u64| _ = wheel.schedule(1 + value, value));
+    let bytes = size_of_val(&wheel) + wheel.stats().memory;
+    assert!(bytes < 600, "{bytes}");
 }
 
 fn deadline(rng: &mut Rng, now: u64) -> u64 {
@@ -50,6 +60,103 @@ fn at_the_border_all_comes_as_from_a_sorted_map(mode: Mode) {
         }
         while pair.expire(u64::MAX) {}
         pair.check();
+    }
+}
+
+/// Wheels that grow over each border and shrink again, as at random, with what is due not looked at
+/// and not sorted. Whatever that was, the same calls take no more steps than of a new wheel.
+fn over_the_borders_again_and_again_the_same_calls_take_as_many_steps(mode: Mode) {
+    for border in (63..=65).chain(105..=107).chain(159..=161) {
+        let new = steps_at(&mut Wheel::new(mode), border);
+        let large = steps_at(&mut Wheel::with_capacity(mode, 200), border);
+        // One call may sort a full array, and take it apart.
+        let [all, longest] =
+            [(0, 0), (1, 400)].map(|(at, array)| new[at].max(large[at]).max(array));
+        let mut rng = Rng::with_seed(border as u64);
+        let mut pair = Pair::of_few(mode);
+        for _ in 0..8 {
+            for _ in 0..20 {
+                any_at(&mut pair, &mut rng, border);
+                pair.check();
+            }
+            pair.clear();
+            if rng.bool() {
+                pair.wheel.shrink_to_fit();
+            }
+            let [now_all, now_longest] = steps_at(&mut pair.wheel, border);
+            pair.now = pair.wheel.now();
+            let is_new = now_all <= all && now_longest <= longest;
+            assert!(is_new, "{border}: {now_all} and {now_longest}, not {all} and {longest}");
+        }
+    }
+}
+
+/// Does one thing, or the same to many.
+fn any_at(pair: &mut Pair, rng: &mut Rng, border: usize) {
+    let now = pair.now;
+    let value = |rng: &mut Rng, pair: &Pair| rng.usize(..pair.timeouts.len().max(1));
+    match rng.u8(..9) {
+        0 => _ = pair.expire_bounded(now + rng.u64(..200), 0),
+        1 => pair.steps(rng.usize(..5), now),
+        2 => pair.look_for_next(),
+        3 if !pair.timeouts.is_empty() => {
+            let (value, deadline) = (value(rng, pair), deadline(rng, now));
+            pair.reschedule(value, deadline);
+        }
+        4 => {
+            while border <= pair.pending.len() + 2 {
+                let value = value(rng, pair);
+                pair.cancel(value);
+            }
+        }
+        5 => {
+            let kept = rng.usize(..border);
+            while kept < pair.pending.len() && pair.expire(now + rng.u64(..300)) {}
+        }
+        // Beyond all borders now and then.
+        kind => {
+            let most = if kind == 6 { 162 } else { border + rng.usize(..3) };
+            while pair.pending.len() < most {
+                pair.schedule(now + rng.u64(..400));
+            }
+        }
+    }
+}
+
+/// The steps that the same calls take, and those of the longest of them.
+fn steps_at(wheel: &mut Wheel<usize>, border: usize) -> [u64; 2] {
+    let (mut rng, now, mut longest) = (Rng::with_seed(7), wheel.now(), 0);
+    let begin = steps();
+    let mut counted = |call: &mut dyn FnMut()| {
+        let before = steps();
+        call();
+        longest = longest.max(steps() - before);
+    };
+    let mut keys = Vec::new();
+    for number in 0..3 * border {
+        counted(&mut || keys.push(wheel.schedule(now + 1 + rng.u64(..5_000), number)));
+        if border < keys.len() {
+            let key = keys.swap_remove(rng.usize(..keys.len()));
+            counted(&mut || _ = wheel.cancel(key));
+        }
+    }
+    let mut is_over = false;
+    while !is_over {
+        counted(&mut || is_over = wheel.expire(now + 5_000).is_none());
+    }
+    [steps() - begin, longest]
+}
+
+fn cancelled_among_few_it_costs_no_look_at_another(mode: Mode) {
+    for few in [10, 64, 105, 150] {
+        let mut wheel = Wheel::new(mode);
+        let mut rng = Rng::with_seed(few);
+        let mut keys: Vec<_> = (0..few).map(|value| wheel.schedule(value * 7, value)).collect();
+        rng.shuffle(&mut keys);
+        let before = steps();
+        keys[1..].iter().for_each(|&key| assert!(wheel.cancel(key).is_some()));
+        assert_eq!(steps(), before, "none of {few}");
+        wheel.check();
     }
 }
 
