@@ -88,7 +88,8 @@ pub(super) struct Arena<T> {
     /// One word for each group of slots. The bit of a slot is set if the slot is vacant, unless it
     /// is `spare`.
     vacant: Vec<u64>,
-    /// None while there is one group at most, and no slot of it is vacant but the spare one.
+    /// None while there is one group at most, and no slot of it is vacant but the spare one. Then
+    /// `vacant` is empty, too.
     groups: Option<Box<Groups>>,
     /// A vacant slot that is used before all others. While all slots of a group are in use, one
     /// that is vacated and soon used again goes here, and not through `vacant` and `open`.
@@ -173,16 +174,20 @@ impl<T> Arena<T> {
         let groups = self.slots.len().saturating_add(additional).div_ceil(GROUP);
         self.slots.try_reserve(additional)?;
         self.deadlines.try_reserve(additional)?;
-        self.vacant.try_reserve(groups - self.vacant.len())?;
         if groups < 2 {
             return Ok(());
         }
         let used = &mut self.groups_mut().used;
-        used.try_reserve(groups.div_ceil(GROUP) - used.len())
+        used.try_reserve(groups.div_ceil(GROUP) - used.len())?;
+        self.vacant.try_reserve(groups - self.vacant.len())
     }
 
     fn groups_mut(&mut self) -> &mut Groups {
-        self.groups.get_or_insert_with(|| Box::new(Groups::of(&self.vacant)))
+        let Self { slots, vacant, groups, .. } = self;
+        groups.get_or_insert_with(|| {
+            vacant.resize(slots.len().div_ceil(GROUP), 0);
+            Box::new(Groups::of(vacant))
+        })
     }
 
     /// Stores a timeout, and returns its key and its entry.
@@ -227,12 +232,21 @@ impl<T> Arena<T> {
     /// Puts a vacant slot into its group.
     #[inline(always)]
     fn put_vacant(&mut self, index: u32) {
-        let vacant = &mut self.vacant[index as usize / GROUP];
+        let Some(vacant) = self.vacant.get_mut(index as usize / GROUP) else {
+            return self.put_first_vacant(index);
+        };
         let before = *vacant;
         *vacant |= 1 << (index as usize % GROUP);
         if before == 0 || *vacant == u64::MAX {
             self.note_vacant(index as usize / GROUP);
         }
+    }
+
+    #[cold]
+    fn put_first_vacant(&mut self, index: u32) {
+        self.groups_mut();
+        self.vacant[0] = 1 << index;
+        self.note_vacant(0);
     }
 
     /// Notes that the first slot of a group is vacant, or the last one.
@@ -269,18 +283,15 @@ impl<T> Arena<T> {
     /// Adds a group of which all slots will be in use.
     #[cold]
     fn push_group(&mut self, group: usize) {
-        if self.vacant.capacity() == 0 {
-            // Most arenas have one.
-            self.vacant.reserve_exact(1);
+        if group == 0 && self.groups.is_none() {
+            return;
         }
-        if 0 < group || self.groups.is_some() {
-            let Groups { used, fresh, .. } = self.groups_mut();
-            *fresh = group + 1;
-            if group % GROUP == 0 {
-                used.push(0);
-            }
-            used[group / GROUP] |= 1 << (group % GROUP);
+        let Groups { used, fresh, .. } = self.groups_mut();
+        *fresh = group + 1;
+        if group % GROUP == 0 {
+            used.push(0);
         }
+        used[group / GROUP] |= 1 << (group % GROUP);
         self.vacant.push(0);
     }
 
@@ -345,7 +356,8 @@ impl<T> Arena<T> {
         let vacant = Slot::Vacant(next.unwrap_or(NonZeroU32::MIN));
         let Slot::Occupied(timeout) = core::mem::replace(slot, vacant) else { return None };
         let taken = into(timeout);
-        if self.vacant[index as usize / GROUP] == 0 && self.spare.is_none() {
+        let vacant = self.vacant.get(index as usize / GROUP);
+        if vacant.is_none_or(|&vacant| vacant == 0) && self.spare.is_none() {
             self.spare = Some(index);
         } else {
             self.put_vacant(index);
@@ -511,10 +523,12 @@ impl<T> Arena<T> {
         if let (Some(last), 1..) = (self.vacant.last_mut(), slots % GROUP) {
             *last &= (1 << (slots % GROUP)) - 1;
         }
+        if matches!(self.vacant[..], [] | [0]) {
+            // All slots are in use.
+            (self.vacant, self.groups) = (Vec::new(), None);
+        }
         self.vacant.shrink_to_fit();
         let vacant = &self.vacant;
-        // Without them, all slots are in use.
-        self.groups = self.groups.take().filter(|_| !matches!(vacant[..], [] | [0]));
         if let Some(groups) = &mut self.groups {
             let is_open = |&group: &u32| vacant.get(group as usize).is_some_and(|&bits| bits != 0);
             groups.used = vacant.chunks(GROUP).map(used).collect();
@@ -541,15 +555,17 @@ impl<T> Arena<T> {
 
     /// Panics unless what is vacant is known.
     pub(super) fn check(&self) {
-        let mut live = 0;
-        let mut open = Vec::new();
-        let all_in_use = Groups::of(&self.vacant);
+        let (mut live, mut open, mut vacant) = (0, Vec::new(), self.vacant.clone());
+        if self.groups.is_none() {
+            assert!(vacant.is_empty() && self.slots.len() <= GROUP, "several groups are known");
+            vacant.resize(self.slots.len().div_ceil(GROUP), 0);
+        }
+        let all_in_use = Groups::of(&vacant);
         let groups = self.groups.as_deref().unwrap_or(&all_in_use);
-        assert!(self.groups.is_some() || self.vacant.len() <= 1, "several groups are known");
         for (index, slot) in self.slots.iter().enumerate() {
             let is_vacant = matches!(slot, Slot::Vacant(_));
             live += usize::from(!is_vacant);
-            let is_listed = self.vacant[index / GROUP] >> (index % GROUP) & 1 == 1;
+            let is_listed = vacant[index / GROUP] >> (index % GROUP) & 1 == 1;
             let is_spare = self.spare == Some(index as u32);
             assert!(!is_listed || !is_spare, "a vacant slot is known once");
             assert_eq!(is_listed || is_spare, is_vacant, "the vacant slots are known");
@@ -567,7 +583,7 @@ impl<T> Arena<T> {
         let mut known = groups.open.clone();
         known.sort_unstable();
         assert_eq!(known, open, "the groups with a vacant slot are known");
-        let is_open = !open.is_empty() || groups.fresh == self.vacant.len();
+        let is_open = !open.is_empty() || groups.fresh == vacant.len();
         assert!(is_open, "if there is a vacant group, one is open");
     }
 }
@@ -630,7 +646,9 @@ fn next_live(vacant: &[u64], used: &[u64], spare: Option<u32>, from: u32) -> Opt
     let mut skipped = (1 << (from as usize % GROUP)) - 1;
     loop {
         steps::count(1);
-        let mut live = !vacant.get(group)? & !core::mem::take(&mut skipped);
+        // Where nothing is noted of the first group, all of it is in use.
+        let vacant_there = vacant.get(group).copied().or((group == 0).then_some(0))?;
+        let mut live = !vacant_there & !core::mem::take(&mut skipped);
         if let Some(spare) = spare.filter(|&spare| spare as usize / GROUP == group) {
             live &= !(1 << (spare as usize % GROUP));
         }
