@@ -32,12 +32,12 @@ impl<T> Wheel<T> {
     /// Panics unless every invariant holds: a slow and obvious scan, for tests.
     #[doc(hidden)]
     pub fn check(&self) {
-        let visited = self.visit.map(Visit::number);
+        let visited = self.table.visit().map(Visit::number);
         self.arena.check();
         self.table.check(&self.arena, visited);
         self.ready.check(
             &self.arena,
-            self.visit.map_or(self.cursor, Visit::end),
+            self.table.visit().map_or(self.cursor, Visit::end),
             visited.is_some(),
         );
         self.check_entries();
@@ -88,7 +88,7 @@ impl<T> Wheel<T> {
     /// Panics unless the wheel says that a live entry is in `bucket`. A visit moves entries before
     /// the cursor says so.
     fn check_told(&self, entry: Entry, bucket: Option<(usize, usize)>) {
-        if self.visit.is_none() {
+        if self.table.visit().is_none() {
             let (key, ..) = self.arena.next_live(entry.index).expect("it is live");
             assert_eq!(self.bucket(key), bucket, "the wheel knows where it is");
         }
@@ -99,7 +99,7 @@ impl<T> Wheel<T> {
     fn belongs_in(&self, deadline: u64, number: u32) -> bool {
         let is_from =
             |cursor| cursor < deadline && self.geometry.bucket(deadline, cursor) == number;
-        match (self.geometry, self.visit) {
+        match (self.geometry, self.table.visit()) {
             (Geometry::Hierarchical(_), Some(Visit::Demote { number: visited, tick })) => {
                 let is_of_it = self.geometry.bucket(deadline, self.cursor) == visited;
                 is_from(self.cursor) || is_of_it && is_from(tick)

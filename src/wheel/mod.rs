@@ -32,7 +32,6 @@ use geometry::Geometry;
 use ready::{MOST_ALONE, Ready};
 use sweep::{Place, Sweep};
 use table::Table;
-use visit::Visit;
 use within::Choices;
 
 /// Holds values until their deadlines, and hands them out in order.
@@ -95,8 +94,6 @@ pub struct Wheel<T> {
     /// The timeouts whose deadlines are not after `cursor`, in the order in which they come. If
     /// these are few, all are here, and `cursor` is the last tick.
     ready: Ready,
-    /// A bucket of `table` that is being taken apart, while that takes more than one step.
-    visit: Option<Visit>,
     sweep: Sweep,
     /// The last tick the wheel was driven to.
     now: u64,
@@ -175,7 +172,6 @@ impl<T> Wheel<T> {
             arena: Arena::new(),
             table: Table::new(geometry.buckets()),
             ready: Ready::default(),
-            visit: None,
             sweep: Sweep::default(),
             now: 0,
             cursor: 0,
@@ -416,7 +412,7 @@ impl<T> Wheel<T> {
     /// Does the step, and returns its work, but for the nodes that it has put right.
     #[inline(always)]
     fn step(&mut self, now: u64) -> Option<usize> {
-        if let Some(visit) = self.visit {
+        if let Some(visit) = self.table.visit() {
             return Some(self.visit_step(visit));
         }
         if let Some(gathered) = self.ready.sort_gathered() {
@@ -459,7 +455,7 @@ impl<T> Wheel<T> {
     fn take_alone(&mut self, key: Key) {
         let Some(stamp) = self.arena.stamp_of(key) else { return };
         let deadline = self.arena.deadline_at(key.index());
-        if deadline <= self.cursor || self.visit.is_some() {
+        if deadline <= self.cursor || self.table.visit().is_some() {
             return;
         }
         let number = self.geometry.bucket(deadline, self.cursor);
@@ -540,7 +536,7 @@ impl<T> Wheel<T> {
         // Too many entries are ready that are not due, so all of them go back into buckets. The
         // cursor is after `now` only while the bucket that `now` falls in was sorted as a whole, so
         // every other bucket holds the same deadlines for either.
-        debug_assert!(self.visit.is_none(), "it was sorted ahead");
+        debug_assert!(self.table.visit().is_none(), "it was sorted ahead");
         if self.wake <= self.now {
             // Those that are due are ready again, and each comes behind the one before.
             self.ready.settle();
@@ -563,7 +559,7 @@ impl<T> Wheel<T> {
     fn forget_entries(&mut self) {
         self.ready.clear();
         self.table.clear();
-        (self.visit, self.sweep) = (None, Sweep::default());
+        self.sweep = Sweep::default();
     }
 
     /// Returns the earliest deadline, exactly. Returns None if the wheel is empty.
@@ -672,7 +668,7 @@ impl<T> Wheel<T> {
         let mut looks = 0;
         while 0 < *work {
             let repairs = self.table.repairs();
-            if let Some(visit) = self.visit {
+            if let Some(visit) = self.table.visit() {
                 let step = self.visit_step(visit).max(1);
                 let repairs = self.table.repairs().wrapping_sub(repairs);
                 *work = work.saturating_sub(step + repairs);
@@ -974,7 +970,7 @@ impl<T> Wheel<T> {
     ///
     /// Cost: O(n + p).
     pub fn shrink_to_fit(&mut self) {
-        while let Some(visit) = self.visit {
+        while let Some(visit) = self.table.visit() {
             self.visit_step(visit);
         }
         let Self { arena, table, ready, .. } = self;

@@ -91,7 +91,7 @@ impl<T> Wheel<T> {
     /// Drops the stale entries of the piece at `place`, and returns the place where to go on.
     /// Returns None if too little is owed for a look at the piece.
     fn sweep_piece(&mut self, place: Place) -> Option<Place> {
-        let Self { table, ready, arena, sweep, visit, .. } = self;
+        let Self { table, ready, arena, sweep, .. } = self;
         let mut is_paid = |entries: usize| {
             let rest = sweep.owed.checked_sub(entries.max(LEAST_COST));
             sweep.owed = rest.unwrap_or(sweep.owed);
@@ -113,15 +113,17 @@ impl<T> Wheel<T> {
                     return None;
                 }
                 let is_gone = bucket_mut.retain_chunk(at, keep);
-                match visit {
+                let (chunks, is_empty) = (bucket_mut.chunks(), bucket_mut.is_empty());
+                match table.visit() {
                     // The visit goes on from the chunk where it was. If the bucket is empty, the
                     // visit finds that and ends.
-                    Some(visit) if visit.number() == number => {
+                    Some(mut visit) if visit.number() == number => {
                         if is_gone {
-                            visit.chunk_is_gone(at, bucket_mut.chunks());
+                            visit.chunk_is_gone(at, chunks);
+                            table.note_visit(Some(visit));
                         }
                     }
-                    _ if !bucket_mut.is_empty() => bucket_mut.merge(at),
+                    _ if !is_empty => table.bucket_mut(number).merge(at),
                     _ => table.close(number, u64::MAX),
                 }
                 match (number, at) {
@@ -363,7 +365,7 @@ mod tests {
                     wheel.cancel(key);
                 }
             }
-            assert!(wheel.visit.is_some(), "the scan is under way");
+            assert!(wheel.table.visit().is_some(), "the scan is under way");
             wheel.schedule(3 * round, 42);
             for _ in 0..CHUNK + 100 {
                 wheel.schedule(round * 2_000_000, 1);

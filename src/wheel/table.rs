@@ -3,6 +3,7 @@
 use super::arena::{Arena, Entry};
 use super::bucket::Bucket;
 use super::earliest::{Earliest, PLACES, first};
+use super::visit::Visit;
 use crate::steps;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -34,6 +35,8 @@ struct Tree {
     closed: Option<u32>,
     /// How many nodes were ever put right. Comes round.
     repairs: usize,
+    /// A bucket that is being taken apart, while that takes more than one step.
+    visit: Option<Visit>,
     spare: Spare,
 }
 
@@ -201,8 +204,23 @@ impl Table {
         self.tree.as_ref().map_or(0, |tree| tree.repairs)
     }
 
+    /// Returns how far the bucket that is being taken apart has been, if there is one.
+    #[inline]
+    pub(super) fn visit(&self) -> Option<Visit> {
+        self.tree.as_ref()?.visit
+    }
+
+    /// Notes how far a bucket has been taken apart, or that none is being.
+    #[inline]
+    pub(super) fn note_visit(&mut self, visit: Option<Visit>) {
+        if let Some(tree) = &mut self.tree {
+            tree.visit = visit;
+        }
+    }
+
     /// Drops all entries. Looks only at occupied buckets.
     pub(super) fn clear(&mut self) {
+        self.note_visit(None);
         while let Some((number, _)) = self.first() {
             self.take(number);
         }
@@ -331,7 +349,8 @@ impl Table {
 impl Tree {
     /// Makes a tree with so many tiers of nodes, and no rows.
     fn new(height: u32) -> Self {
-        Self { root: Node::new(height), closed: None, repairs: 0, spare: Spare::default() }
+        let root = Node::new(height);
+        Self { root, closed: None, repairs: 0, visit: None, spare: Spare::default() }
     }
 
     /// Puts right what the nodes on the way to the row that was closed last have noted.

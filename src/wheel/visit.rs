@@ -86,7 +86,7 @@ impl<T> Wheel<T> {
 
     /// Goes on with a visit for one step, and returns the work, as `begin_visit` does.
     pub(super) fn visit_step(&mut self, visit: Visit) -> usize {
-        self.visit = Some(visit);
+        self.table.note_visit(Some(visit));
         match (self.geometry, visit) {
             (Geometry::Hierarchical(levels), Visit::Demote { number, tick }) => {
                 self.demote(levels, number, tick)
@@ -108,7 +108,7 @@ impl<T> Wheel<T> {
         if bucket.is_empty() {
             self.table.close(number, u64::MAX);
             self.cursor = tick;
-            self.visit = None;
+            self.table.note_visit(None);
         }
         let entries = chunks.iter().map(|chunk| chunk.len()).sum();
         let Self { arena, sweep, .. } = self;
@@ -186,7 +186,8 @@ impl<T> Wheel<T> {
         }
         let chunk = chunk + usize::from(!is_gone);
         if chunk < bucket.chunks() && !bucket.is_empty() {
-            self.visit = Some(Visit::Scan { number, chunk, earliest, from, to });
+            let visit = Visit::Scan { number, chunk, earliest, from, to };
+            self.table.note_visit(Some(visit));
             return work;
         }
         self.work.rounds_waited += bucket.len() as u64;
@@ -195,10 +196,11 @@ impl<T> Wheel<T> {
         match next {
             Some((number, tick)) if tick <= to => {
                 self.work.buckets_visited += 1;
-                self.visit = Some(Visit::Scan { number, chunk: 0, earliest: u64::MAX, from, to });
+                let visit = Visit::Scan { number, chunk: 0, earliest: u64::MAX, from, to };
+                self.table.note_visit(Some(visit));
             }
             _ => {
-                self.visit = None;
+                self.table.note_visit(None);
                 self.cursor = to;
                 if from < to {
                     self.ready.close_runs();
@@ -229,7 +231,7 @@ mod tests {
         }
         let mut work = Vec::new();
         let _ = wheel.expire_bounded(1, &mut 1);
-        while let Some(visit) = wheel.visit {
+        while let Some(visit) = wheel.table.visit() {
             assert!(matches!(visit, Visit::Scan { .. }));
             work.push(wheel.visit_step(visit));
         }
