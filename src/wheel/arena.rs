@@ -647,8 +647,8 @@ fn next_live(vacant: &[u64], used: &[u64], spare: Option<u32>, from: u32) -> Opt
     loop {
         steps::count(1);
         // Where nothing is noted of the first group, all of it is in use.
-        let vacant_there = vacant.get(group).copied().or((group == 0).then_some(0))?;
-        let mut live = !vacant_there & !core::mem::take(&mut skipped);
+        let vacant = vacant.get(group).or_else(|| (group == 0).then_some(&0))?;
+        let mut live = !vacant & !core::mem::take(&mut skipped);
         if let Some(spare) = spare.filter(|&spare| spare as usize / GROUP == group) {
             live &= !(1 << (spare as usize % GROUP));
         }
