@@ -548,8 +548,8 @@ impl Firsts {
         }
     }
 
-    /// Returns the live entry that comes first, if it is due by `until`. Otherwise returns a
-    /// tick before which nothing is due. None if all entries are stale.
+    /// Returns the live entry that comes first, if it is due by `until` and `work` does not end
+    /// before. Otherwise returns a tick before which nothing is due. None if all entries are stale.
     fn first<T>(
         &mut self,
         entries: &[Entry],
@@ -564,7 +564,7 @@ impl Firsts {
             if first.index == NOTHING.index {
                 return Err(None);
             }
-            if until < tick {
+            if until < tick || met_stale && *work == 0 {
                 return Err(Some(tick));
             }
             // While the processor waits for the slot, it reads the block too, which is looked at as

@@ -13,6 +13,7 @@ in_each_mode! {
     the_next_deadline_is_known_while_the_earliest_is_pending,
     cancelling_the_earliest_and_asking_does_not_look_at_all,
     the_next_deadline_is_found_in_short_steps,
+    no_ask_passes_all_that_was_cancelled_in_two_chunks,
     a_range_does_not_go_to_ticks_of_what_was_cancelled,
     scheduled_for_now_after_a_jump_it_comes_last,
     a_key_that_panics_in_its_drop_takes_the_value_along,
@@ -113,6 +114,31 @@ fn the_next_deadline_is_found_in_short_steps(mode: Mode) {
         assert!(calls <= MANY, "each step gets on");
     }
     assert_eq!(found, earliest);
+}
+
+fn no_ask_passes_all_that_was_cancelled_in_two_chunks(mode: Mode) {
+    for many in (600..1_600).step_by(50) {
+        let mut wheel = filled(mode, many);
+        assert!(wheel.next_deadline().is_some());
+        // What comes last is scheduled last, so that none is taken back.
+        let mut keys: Vec<_> = wheel.iter().map(|(key, deadline, _)| (deadline, key)).collect();
+        keys.extend((0..512).map(|number| (far(number), wheel.schedule(far(number), number))));
+        wheel.schedule(u64::MAX, 0);
+        keys.sort_by_key(|&(deadline, _)| deadline);
+        for &(_, key) in &keys[..keys.len() * 7 / 10] {
+            assert!(wheel.cancel(key).is_some());
+        }
+        let expected = wheel.iter().map(|(_, deadline, _)| deadline).min();
+        let (mut found, mut calls) = (None, 0);
+        while found.is_none() {
+            let steps = taken(|| found = wheel.next_deadline_bounded(&mut 1));
+            assert!(steps <= 1 + 1_024, "{steps} steps with {many}");
+            calls += 1;
+            assert!(calls <= 2 * many, "each call gets on");
+        }
+        assert_eq!(found, expected);
+        wheel.check();
+    }
 }
 
 /// Where hundreds of timeouts leave something for the nodes of the tree, no call clears all away.
