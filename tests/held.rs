@@ -12,6 +12,7 @@ mod kept;
 #[path = "held/wheels.rs"]
 mod wheels;
 
+use allocation_counter::measure;
 use kept::{Subject, keeps_its_bounds};
 use std::fs;
 use std::future::pending;
@@ -230,6 +231,7 @@ impl Subject for OfTimer {
         ("recorded", "it reads two counters"),
     ];
     const MEAN: f64 = FEW;
+    const KEPT_EACH: f64 = STOPPED;
 
     fn new(mode: Mode) -> Self {
         Self { driven: Driven::new(mode), timeouts: Vec::new() }
@@ -937,11 +939,38 @@ fn no_poll_looks_at_all_that_waits() {
     }
 }
 
+/// With the names that a recording has given to its timeouts.
+#[test]
+fn a_timer_that_is_stopped_while_many_are_due_keeps_a_bit_of_each() {
+    let _alone = alone();
+    for mode in [hierarchical(), hashed()] {
+        let kept = |many: u64| {
+            let mut kept = None;
+            let held = measure(|| {
+                let mut driven = Driven::new(mode);
+                let at = |number| driven.at(kept::deadline(number));
+                let timeouts: Vec<_> =
+                    (0..many).map(|number| driven.timer.schedule_at(at(number), || {})).collect();
+                driven.drive(1 << 50);
+                driven.driver.turn();
+                driven.timer.stop().expect("outside");
+                drop(timeouts);
+                kept = Some(driven);
+            });
+            held.bytes_current
+        };
+        let (many, few) = (kept(100_000), kept(1));
+        assert!(many - few < 20_000 + (STOPPED * 100_000.0) as i64, "{mode}: {many} and {few}");
+    }
+}
+
 const MANY: u64 = 14_000;
 /// A bucket of 8192 is sorted, and a few more steps.
 const MOST: u64 = 12_000;
 /// So few that a call that looks at a tenth of what waits is found.
 const FEW: f64 = 100.0;
+/// The bytes that a stopped timer keeps per timeout that was due: a bit of a tree, for its handle.
+const STOPPED: f64 = 0.5;
 /// The files with public operations that no test here judges, and why.
 const OTHERS: &[(&str, &str)] = &[
     ("src/wheel/mod.rs", "tests/held/wheels.rs judges it"),

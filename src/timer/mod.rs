@@ -361,6 +361,9 @@ impl Timer {
     /// Stopping a stopped timer does nothing and returns no tasks. If several threads stop a timer,
     /// one of them gets all tasks, and the others return when it is done.
     ///
+    /// While a handle is there, a stopped timer keeps a bit of each timeout that was due and did not
+    /// run, in a tree of words, so that the handle can tell its end.
+    ///
     /// Cost: O(n + p).
     ///
     /// # Errors

@@ -211,6 +211,12 @@ mod recorded {
                 named.shrink_to_fit(live);
             }
         }
+
+        /// Says that nothing more is recorded here. The caller drops what this returns, which holds
+        /// the memory of all names, with no lock held.
+        pub(in crate::timer) fn end(&mut self) -> Self {
+            Self(self.0.take())
+        }
     }
 
     impl Named {
@@ -360,5 +366,9 @@ mod unrecorded {
 
         #[inline(always)]
         pub(in crate::timer) fn shrink_to_fit(&self, _: impl Iterator<Item = Key>) {}
+
+        pub(in crate::timer) fn end(&self) -> Self {
+            Self
+        }
     }
 }

@@ -532,7 +532,7 @@ impl Shard {
         let is_over = 0 < work;
         if is_over {
             // The empty wheel stays for as long as there are handles.
-            let memory = (state.wheel.end(), state.emptied.take());
+            let memory = (state.wheel.end(), state.emptied.take(), state.lane.end());
             drop(state);
             drop(memory);
         }
