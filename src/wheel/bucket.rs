@@ -300,7 +300,7 @@ impl Bucket {
             let many = self.many.get_or_insert_default();
             match many.look_at_last(&self.last, until, arena, work) {
                 Ok(live) => return Some((live.deadline, Some(live))),
-                Err(Some(tick)) => return Some((tick, None)),
+                Err(Some(tick)) => return (until < tick).then_some((tick, None)),
                 Err(None) => {
                     *stale -= self.last.len();
                     self.remove_chunk(self.chunks() - 1);
@@ -557,14 +557,14 @@ impl Firsts {
         arena: &Arena<T>,
         work: &mut usize,
     ) -> Result<Entry, Option<u64>> {
-        let mut met_stale = false;
+        let mut passed = 0;
         loop {
             let first = self.each[self.at];
             let tick = first.deadline;
             if first.index == NOTHING.index {
                 return Err(None);
             }
-            if until < tick || met_stale && *work == 0 {
+            if until < tick || FEWEST <= passed && *work == 0 {
                 return Err(Some(tick));
             }
             // While the processor waits for the slot, it reads the block too, which is looked at as
@@ -578,11 +578,11 @@ impl Firsts {
             *work = work.saturating_sub(block.len());
             // Mostly the next one is live. If it is not, many may be stale, so all slots of a block
             // are read.
-            let next = match met_stale {
-                false => after(tick, block, arena),
-                true => first_live(block, arena),
+            let next = match passed {
+                0 => after(tick, block, arena),
+                _ => first_live(block, arena),
             };
-            met_stale = true;
+            passed += 1;
             self.each[self.at] = next.unwrap_or(NOTHING);
             self.at = first_by(&self.each, |first| first.deadline).unwrap_or(0);
             if self.each[self.at].deadline == u64::MAX {
@@ -659,6 +659,10 @@ fn give_back(chunk: &mut Chunk) {
         chunk.grow(2 * entries);
     }
 }
+
+/// Blocks that a call looks at, however little its work: the last of them is left without stale
+/// entries that come first, so that the next calls get on.
+const FEWEST: usize = 2;
 
 /// Stands for an entry where there is none. No timeout has its place.
 const NOTHING: Entry = Entry { index: u32::MAX, stamp: 0, deadline: u64::MAX };
