@@ -83,6 +83,8 @@ fn over_the_borders_again_and_again_the_same_calls_take_as_many_steps(mode: Mode
             if rng.bool() {
                 pair.wheel.shrink_to_fit();
             }
+            // At the begin of a round, as a new one is.
+            let _ = pair.wheel.expire((pair.wheel.now() | (LONGEST_ROUND - 1)) + 1);
             let [now_all, now_longest] = steps_at(&mut pair.wheel, border);
             pair.now = pair.wheel.now();
             let is_new = now_all <= all && now_longest <= longest;
@@ -333,3 +335,6 @@ fn any_call(pair: &mut Pair, rng: &mut Rng, grows: bool) {
 
 /// Numbers of timeouts that one array holds, and about the most that it does.
 const BORDERS: [usize; 3] = [64, 106, 128];
+
+/// A power of two ticks, at least as many as any wheel's buckets.
+const LONGEST_ROUND: u64 = 1 << 32;
