@@ -102,13 +102,23 @@ fn both<A, B: 'static>(here: impl FnOnce() -> A, there: impl FnOnce() -> B + 'st
 }
 
 /// Explores a model with a timer on a clock that the model moves, and a sleep of 1 ms that a task
-/// has polled. At the end, nothing may be left of the sleep.
+/// has polled. At the end, nothing may be left of the sleep. The second time its waker leaves the
+/// shard before it is woken.
 fn sleep_race(
     switches: usize,
+    model: impl Fn(&Moved, &Timer, &Task, Sleep) + Copy + Send + Sync + 'static,
+) {
+    sleep_race_of(switches, |builder| builder, model);
+    sleep_race_of(switches, TimerBuilder::wakes_together, model);
+}
+
+fn sleep_race_of(
+    switches: usize,
+    with: impl Fn(TimerBuilder) -> TimerBuilder + Send + Sync + 'static,
     model: impl Fn(&Moved, &Timer, &Task, Sleep) + Send + Sync + 'static,
 ) {
     explore(switches, move || {
-        let ((clock, timer), task) = (Moved::with_timer(), Task::new());
+        let ((clock, timer), task) = (Moved::with_timer_of(&with), Task::new());
         let mut sleep = timer.sleep_until(clock.at(1));
         assert!(task.poll(&mut sleep).is_pending());
         model(&clock, &timer, &task, sleep);
@@ -402,10 +412,14 @@ struct Moved(Arc<(Instant, Mutex<Duration>, Mutex<Option<Follower>>)>);
 impl Moved {
     /// With a timer of one shard.
     fn with_timer() -> (Self, Timer) {
+        Self::with_timer_of(|builder| builder)
+    }
+
+    fn with_timer_of(with: impl Fn(TimerBuilder) -> TimerBuilder) -> (Self, Timer) {
         let state = (Instant::now(), Mutex::new(Duration::ZERO), Mutex::new(None));
         let clock = Self(Arc::new(state));
-        let timer = Timer::builder().shards(1).clock(clock.clone()).build().expect("in range");
-        (clock, timer)
+        let builder = Timer::builder().shards(1).clock(clock.clone());
+        (clock, with(builder).build().expect("in range"))
     }
 
     fn at(&self, millis: u64) -> Instant {
@@ -593,17 +607,19 @@ fn a_sleep_is_polled_as_the_timer_is_stopped() {
 
 #[test]
 fn a_sleep_is_woken_as_the_timer_is_stopped() {
-    explore(TWO, || {
-        let ((clock, timer), task) = (Moved::with_timer(), Task::new());
-        let mut sleep = timer.sleep_until(clock.at(1));
-        assert!(task.poll(&mut sleep).is_pending());
-        clock.move_to(1);
-        drop(timer);
-        // Its time has come or the timer was stopped, but it knows which.
-        let output = task.run(&mut sleep);
-        assert_eq!(task.run(&mut sleep), output);
-        assert_eq!((task.woken.0.get(), task.wakers()), (1, 0));
-    });
+    for with in [|builder| builder, TimerBuilder::wakes_together] {
+        explore(TWO, move || {
+            let ((clock, timer), task) = (Moved::with_timer_of(with), Task::new());
+            let mut sleep = timer.sleep_until(clock.at(1));
+            assert!(task.poll(&mut sleep).is_pending());
+            clock.move_to(1);
+            drop(timer);
+            // Its time has come or the timer was stopped, but it knows which.
+            let output = task.run(&mut sleep);
+            assert_eq!(task.run(&mut sleep), output);
+            assert_eq!((task.woken.0.get(), task.wakers()), (1, 0));
+        });
+    }
 }
 
 type BoxedTask = Box<dyn FnOnce() + Send>;
