@@ -231,7 +231,7 @@ impl Subject for OfTimer {
         ("recorded", "it reads two counters"),
     ];
     const MEAN: f64 = FEW;
-    const KEPT_EACH: f64 = STOPPED;
+    const KEPT_STOPPED: f64 = STOPPED;
 
     fn new(mode: Mode) -> Self {
         Self { driven: Driven::new(mode), timeouts: Vec::new() }

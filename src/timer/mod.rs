@@ -362,7 +362,8 @@ impl Timer {
     /// one of them gets all tasks, and the others return when it is done.
     ///
     /// While a handle is there, a stopped timer keeps a bit of each timeout that was due and did not
-    /// run, in a tree of words, so that the handle can tell its end.
+    /// run, so that the handle can tell its end; a word, if each place was used another number of
+    /// times.
     ///
     /// Cost: O(n + p).
     ///
