@@ -355,7 +355,8 @@ fn goal(goal: &str, is_met: bool) {
     println!("{}: {goal}", if is_met { "met" } else { "MISSED" });
 }
 
-/// `count` timeouts are due within a second, for several numbers of workers.
+/// `count` timeouts are due within a second, for several numbers of workers. What fires per second
+/// is what they can do where `count` is more than that: fewer all fire as they come due.
 pub(crate) fn workers(url: &str, count: u64) -> Result<()> {
     let mut cpu = Vec::new();
     for workers in [1, 2, 4, 8] {

@@ -95,7 +95,7 @@ fn on_database(figure: &str, rest: &[&str]) -> Result<()> {
     database::head();
     let is = |name: &str| figure == name || figure == "postgres";
     if is("workers") {
-        database::workers(url, number("", 60_000)?)?;
+        database::workers(url, number("", 600_000)?)?;
     }
     if is("backlog") {
         database::backlog(url, number("TICKWHEEL_DURABLE_BACKLOG", 100_000)?)?;
