@@ -79,6 +79,36 @@ fn a_full_disk_is_told_to_callers_while_what_is_due_goes_on_and_it_recovers() {
 }
 
 #[test]
+fn a_file_for_which_there_is_no_room_is_not_made_in_part() {
+    let Some(disk) = Mount::new() else { return };
+    let ballast = disk.0.path().join("ballast");
+    let mut file = File::create(&ballast).unwrap();
+    let mut room = 8 << 20;
+    while file.write_all(&[0; 4096]).is_ok() {
+        room -= 4096;
+    }
+    let path = disk.0.path().join("timeouts");
+    // All sizes of what is there of it when the disk is full.
+    while room < 4 << 20 {
+        file.set_len((8 << 20) - room).unwrap();
+        match DurableTimer::open(&path) {
+            Ok(timer) => {
+                timer.close().unwrap();
+                std::fs::remove_file(&path).unwrap();
+            }
+            Err(_) => assert!(!path.exists(), "with room for {room} bytes"),
+        }
+        room += 64 << 10;
+    }
+    drop(file);
+    std::fs::remove_file(ballast).unwrap();
+    let timer = DurableTimer::open(&path).unwrap();
+    timer.schedule("a", SystemTime::now(), b"").unwrap().wait().unwrap();
+    timer.recv_timeout(LONG).unwrap().expect("it is due").ack();
+    timer.close().unwrap();
+}
+
+#[test]
 fn a_folder_that_cannot_be_written_is_told_with_what_would_be_right() {
     let Some(disk) = Mount::new() else { return };
     assert!(mount(&["-o", "remount,ro"], disk.0.path()));

@@ -353,7 +353,9 @@ fn rest(client: &mut Client) -> Result<()> {
 /// Prints a goal, and whether it is met.
 fn goal(goal: &str, is_met: bool) {
     println!("{}: {goal}", if is_met { "met" } else { "MISSED" });
+    IS_ONE_MISSED.fetch_or(!is_met, Ordering::Relaxed);
 }
+
 
 /// `count` timeouts are due within a second, for several numbers of workers. What fires per second
 /// is what they can do where `count` is more than that: fewer all fire as they come due.
@@ -738,3 +740,6 @@ const AFTER_A_LOCK: &str = "savepoint part";
 
 /// Those of a connection that is made: what it begins with, and what it looks for first.
 const AT_CONNECT: [&str; 2] = ["application_name", "to_regclass("];
+
+/// Whether a goal was missed.
+pub(crate) static IS_ONE_MISSED: AtomicBool = AtomicBool::new(false);

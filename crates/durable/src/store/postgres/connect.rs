@@ -204,6 +204,12 @@ fn parameters(url: &str) -> Result<(Config, String, Option<String>), Error> {
     let doing = "read the URL of the database";
     let (url, tls) = take_tls(url);
     let mut config: Config = url.parse().map_err(|error| Error::store(doing, error))?;
+    // TLS asks whether the certificate is for a host: without a name its address is one.
+    if config.get_hosts().is_empty() {
+        for address in config.get_hostaddrs().to_vec() {
+            config.host(address.to_string());
+        }
+    }
     // Of several hosts the one that can be written to.
     if config.get_hosts().len() > 1 && config.get_target_session_attrs() == TargetSessionAttrs::Any
     {

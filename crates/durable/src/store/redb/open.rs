@@ -85,7 +85,13 @@ impl Source {
                     .create_with_backend(backend)
                     .map_err(|error| match error {
                         DatabaseError::DatabaseAlreadyOpen => Error::Locked { path: path.clone() },
-                        error => Error::store(doing(), error),
+                        error => {
+                            // Else what is there of it would be refused from now on.
+                            if is_new && metadata.len() == 0 {
+                                let _ = std::fs::remove_file(&*path);
+                            }
+                            Error::store(doing(), error)
+                        }
                     })?;
                 if is_new {
                     sync_folder(path).map_err(|error| Error::store(doing(), error))?;
