@@ -107,6 +107,9 @@ impl DurableTimer {
 
     /// Opens a timer as [`connect`](Self::connect) does, without blocking the task.
     ///
+    /// With settings of your own, open it by the [`Builder`] on a thread that may block, such as that
+    /// of tokio's `spawn_blocking`.
+    ///
     /// # Errors
     ///
     /// As for [`connect`](Self::connect).
