@@ -24,7 +24,7 @@ use core::mem::{replace, take};
 use core::time::Duration;
 use crossbeam_utils::CachePadded;
 use receiver::Unread;
-use shard::{Batch, Entry, Locked, MapShard};
+use shard::{Batch, Locked, MapShard, Stored};
 use std::hash::RandomState;
 use std::sync::{Mutex, PoisonError};
 
@@ -212,8 +212,8 @@ where
         value: V,
         delay: Duration,
     ) -> Result<Option<V>, InsertError<K, V>> {
-        let (nanos, entry) = self.entry_after(value, delay);
-        self.store(key, nanos, entry)
+        let (nanos, stored) = self.stored_after(value, delay);
+        self.store(key, nanos, stored)
     }
 
     /// Stores `value` under `key`, to expire at `deadline`, and is like [`insert`](Self::insert)
@@ -230,8 +230,8 @@ where
         value: V,
         deadline: Instant,
     ) -> Result<Option<V>, InsertError<K, V>> {
-        let (nanos, entry) = self.entry_at(value, deadline);
-        self.store(key, nanos, entry)
+        let (nanos, stored) = self.stored_at(value, deadline);
+        self.store(key, nanos, stored)
     }
 
     /// Stores `value` under `key`, to expire `delay` from now, unless `key` has a value.
@@ -261,10 +261,10 @@ where
         value: V,
         delay: Duration,
     ) -> Result<(), InsertError<K, V>> {
-        let (nanos, entry) = self.entry_after(value, delay);
+        let (nanos, stored) = self.stored_after(value, delay);
         match self.look_for(&key, nanos) {
-            Ok(_found) => Err(InsertError::new(Occupied, key, entry.value)),
-            Err(vacant) => self.store_new(vacant, key, entry),
+            Ok(_found) => Err(InsertError::new(Occupied, key, stored.value)),
+            Err(vacant) => self.store_new(vacant, key, stored),
         }
     }
 
@@ -338,7 +338,7 @@ where
         K: Borrow<Q>,
         V: Clone,
     {
-        Some(self.find(key)?.entry().value.clone())
+        Some(self.find(key)?.stored().value.clone())
     }
 
     /// Returns a clone of the value of `key`, and moves its deadline to `delay` from now. It is
@@ -348,9 +348,9 @@ where
         K: Borrow<Q>,
         V: Clone,
     {
-        let (nanos, to) = self.entry_after((), delay);
+        let (nanos, to) = self.stored_after((), delay);
         let mut found = self.find_at(nanos, key)?;
-        let value = found.entry().value.clone();
+        let value = found.stored().value.clone();
         self.move_to(found, &to);
         Some(value)
     }
@@ -391,9 +391,9 @@ where
         let nanos = self.hub().nanos();
         let idle = self.idle_from(nanos);
         let mut found = self.find_at(nanos, key)?;
-        let entry = found.entry();
-        entry.note_read(idle);
-        Some(change(&mut entry.value))
+        let stored = found.stored();
+        stored.note_read(idle);
+        Some(change(&mut stored.value))
     }
 
     /// Counts as reading the value of `key`, for its
@@ -411,7 +411,7 @@ where
     where
         K: Borrow<Q>,
     {
-        let (nanos, to) = self.entry_after((), delay);
+        let (nanos, to) = self.stored_after((), delay);
         self.find_at(nanos, key).map(|found| self.move_to(found, &to)).is_some()
     }
 
@@ -438,7 +438,7 @@ where
     where
         K: Borrow<Q>,
     {
-        let (nanos, to) = self.entry_after((), delay);
+        let (nanos, to) = self.stored_after((), delay);
         let found = self.find_at(nanos, key).and_then(|found| found.filter(is_it));
         found.map(|found| self.move_to(found, &to)).is_some()
     }
@@ -449,7 +449,7 @@ where
     where
         K: Borrow<Q>,
     {
-        let (nanos, to) = self.entry_at((), deadline);
+        let (nanos, to) = self.stored_at((), deadline);
         self.find_at(nanos, key).map(|found| self.move_to(found, &to)).is_some()
     }
 
@@ -546,9 +546,9 @@ where
             // If a clone panics, the others are dropped after the lock is released.
             let (mut keys, mut values) = (Vec::new(), Vec::new());
             let state = shard.lock();
-            for (key, _, entry) in state.map.iter().filter(|(_, _, entry)| now < entry.end()) {
+            for (key, _, stored) in state.map.iter().filter(|(_, _, stored)| now < stored.end()) {
                 keys.push(key.clone());
-                values.push((self.hub().ticks.instant(entry.end()), entry.value.clone()));
+                values.push((self.hub().ticks.instant(stored.end()), stored.value.clone()));
             }
             drop(state);
             keys.into_iter().zip(values).map(|(key, (deadline, value))| (key, deadline, value))
@@ -575,8 +575,8 @@ where
                 return Some((key, ticks.instant(deadline), value));
             }
             while let Some(map) = maps.last_mut() {
-                if let Some(Expired { key, value: entry, .. }) = map.expire(u64::MAX) {
-                    return Some((key, ticks.instant(entry.end()), entry.value));
+                if let Some(Expired { key, value: stored, .. }) = map.expire(u64::MAX) {
+                    return Some((key, ticks.instant(stored.end()), stored.value));
                 }
                 maps.pop();
             }
@@ -602,8 +602,9 @@ where
         for shard in &self.0.shards {
             let now = self.now();
             let mut state = shard.lock();
-            let rejects =
-                |key: &K, entry: &mut Entry<V>| now < entry.end() && !keeps(key, &mut entry.value);
+            let rejects = |key: &K, stored: &mut Stored<V>| {
+                now < stored.end() && !keeps(key, &mut stored.value)
+            };
             let rejected = state.map.names_of(rejects);
             let rejected: Vec<_> =
                 rejected.into_iter().map(|named| state.map.remove_named(named)).collect();
@@ -648,17 +649,17 @@ where
         (now < end).then_some(Found { shard, state, named, end })
     }
 
-    fn store(&self, key: K, nanos: u64, entry: Entry<V>) -> Result<Option<V>, InsertError<K, V>> {
+    fn store(&self, key: K, nanos: u64, stored: Stored<V>) -> Result<Option<V>, InsertError<K, V>> {
         match self.look_for(&key, nanos) {
             Ok(mut found) => {
-                let end = entry.end();
-                let replaced = replace(found.entry(), entry);
+                let end = stored.end();
+                let replaced = replace(found.stored(), stored);
                 self.refile(found, end);
                 // That might panic. Then the value goes, too.
                 drop(key);
                 Ok(Some(replaced.value))
             }
-            Err(vacant) => self.store_new(vacant, key, entry).map(|()| None),
+            Err(vacant) => self.store_new(vacant, key, stored).map(|()| None),
         }
     }
 
@@ -691,7 +692,7 @@ where
         let mut state = shard.lock();
         let mut expired = None;
         if let Some(named) = state.map.find_hashed(hash, key) {
-            let end = state.map.named(named).map_or(0, |entry| entry.end());
+            let end = state.map.named(named).map_or(0, |stored| stored.end());
             if now < end {
                 return Ok(Found { shard, state, named, end });
             }
@@ -713,17 +714,17 @@ where
         &self,
         vacant: Vacant<'_, K, V>,
         key: K,
-        entry: Entry<V>,
+        stored: Stored<V>,
     ) -> Result<(), InsertError<K, V>> {
         let Vacant { shard, mut state, hash, has_place, expired } = vacant;
         let stored = if has_place {
-            let end = entry.end();
-            state.store(hash, key, entry);
+            let end = stored.end();
+            state.store(hash, key, stored);
             shard.release(&self.0.timer, state, end);
             Ok(())
         } else {
             drop(state);
-            Err(InsertError::new(Full, key, entry.value))
+            Err(InsertError::new(Full, key, stored.value))
         };
         if let Some((expired, outlet)) = expired {
             self.0.hand_over(alloc::vec![expired], outlet);
@@ -732,22 +733,22 @@ where
     }
 
     /// Moves the deadline of a value that was found, which counts as reading it.
-    fn move_to(&self, mut found: Found<'_, K, V>, to: &Entry<()>) {
-        let entry = found.entry();
-        entry.note_read(to.idle);
-        entry.deadline = to.deadline;
-        let end = entry.end();
+    fn move_to(&self, mut found: Found<'_, K, V>, to: &Stored<()>) {
+        let stored = found.stored();
+        stored.note_read(to.idle);
+        stored.deadline = to.deadline;
+        let end = stored.end();
         self.refile(found, end);
     }
 
     fn remove_found(&self, found: Found<'_, K, V>) -> Option<(K, V)> {
         let Found { mut state, named, .. } = found;
-        let (key, entry) = state.map.remove_named(named)?;
+        let (key, stored) = state.map.remove_named(named)?;
         let memory = state.take_memory_if_emptied();
         drop(state);
         self.0.give_back(1);
         drop(memory);
-        Some((key, entry.value))
+        Some((key, stored.value))
     }
 
     /// Files a value that was found, and that ends at `end` now.
@@ -760,24 +761,24 @@ where
         found.shard.release(&self.0.timer, found.state, end);
     }
 
-    /// Returns the present, and the entry of a value that is stored or moved now, to end `delay`
-    /// from now. Before any lock is taken: the clock is foreign code.
+    /// Returns the present, and a value as it is in the map if it is stored or moved now, to end
+    /// `delay` from now. Before any lock is taken: the clock is foreign code.
     #[inline]
-    fn entry_after<T>(&self, value: T, delay: Duration) -> (u64, Entry<T>) {
+    fn stored_after<T>(&self, value: T, delay: Duration) -> (u64, Stored<T>) {
         let nanos = self.hub().nanos();
-        (nanos, self.entry(value, nanos, self.hub().deadline_from(nanos, delay)))
+        (nanos, self.stored(value, nanos, self.hub().deadline_from(nanos, delay)))
     }
 
     /// Returns the same for a value that is to end at `deadline`.
     #[inline]
-    fn entry_at<T>(&self, value: T, deadline: Instant) -> (u64, Entry<T>) {
+    fn stored_at<T>(&self, value: T, deadline: Instant) -> (u64, Stored<T>) {
         let nanos = self.hub().nanos();
-        (nanos, self.entry(value, nanos, self.hub().ticks.deadline(deadline)))
+        (nanos, self.stored(value, nanos, self.hub().ticks.deadline(deadline)))
     }
 
     #[inline]
-    fn entry<T>(&self, value: T, nanos: u64, deadline: u64) -> Entry<T> {
-        Entry { value, deadline, idle: self.idle_from(nanos) }
+    fn stored<T>(&self, value: T, nanos: u64, deadline: u64) -> Stored<T> {
+        Stored { value, deadline, idle: self.idle_from(nanos) }
     }
 
     /// Returns the tick at which a value ends that is read now.
@@ -920,13 +921,13 @@ where
 
 impl<K, V> Found<'_, K, V> {
     #[inline]
-    fn entry(&mut self) -> &mut Entry<V> {
+    fn stored(&mut self) -> &mut Stored<V> {
         self.state.map.named(self.named).expect("it was found under this lock")
     }
 
     /// Releases the lock unless `is_it` returns true for the value.
     fn filter(mut self, is_it: impl FnOnce(&V) -> bool) -> Option<Self> {
-        is_it(&self.entry().value).then_some(self)
+        is_it(&self.stored().value).then_some(self)
     }
 }
 

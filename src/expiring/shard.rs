@@ -53,13 +53,13 @@ pub(super) struct ShardState<K, V> {
     stored: u64,
 }
 
-pub(super) type Map<K, V> = WheelMap<K, Entry<V>, ()>;
+pub(super) type Map<K, V> = WheelMap<K, Stored<V>, ()>;
 
 /// Expired values that are out of the map.
 pub(super) type Batch<K, V> = Vec<Expired<V, K>>;
 
 /// A value as it is in the map.
-pub(super) struct Entry<V> {
+pub(super) struct Stored<V> {
     pub(super) value: V,
     /// The tick it was stored for.
     pub(super) deadline: u64,
@@ -172,17 +172,17 @@ impl<K, V> ShardState<K, V> {
     }
 
     /// Stores a value under a key that is not there.
-    pub(super) fn store(&mut self, hash: u64, key: K, entry: Entry<V>) {
-        let end = entry.end();
-        self.map.insert_new(hash, key, entry, end);
+    pub(super) fn store(&mut self, hash: u64, key: K, stored: Stored<V>) {
+        let end = stored.end();
+        self.map.insert_new(hash, key, stored, end);
         self.stored += 1;
     }
 
     /// Takes a value out.
     pub(super) fn take_out(&mut self, named: Key) -> Option<Expired<V, K>> {
-        let (key, entry) = self.map.remove_named(named)?;
-        let deadline = entry.end();
-        Some(Expired { key, deadline, value: entry.value })
+        let (key, stored) = self.map.remove_named(named)?;
+        let deadline = stored.end();
+        Some(Expired { key, deadline, value: stored.value })
     }
 
     /// Leaves a value that has expired to the worker, which is about to look.
@@ -204,9 +204,9 @@ impl<K, V> ShardState<K, V> {
         }
         let mut work = BATCH;
         while batch.len() < MOST {
-            let Some(expired) = self.map.expire_by(now, &mut work, Entry::end) else { break };
-            let Expired { key, deadline, value: entry } = expired;
-            batch.push(Expired { key, deadline, value: entry.value });
+            let Some(expired) = self.map.expire_by(now, &mut work, Stored::end) else { break };
+            let Expired { key, deadline, value: stored } = expired;
+            batch.push(Expired { key, deadline, value: stored.value });
         }
         // If met values are left, the batch is full of others.
         batch.len() == MOST || work == 0
@@ -230,7 +230,7 @@ impl<K, V> ShardState<K, V> {
     }
 }
 
-impl<V> Entry<V> {
+impl<V> Stored<V> {
     /// Returns the tick at which it expires.
     #[inline]
     pub(super) fn end(&self) -> u64 {

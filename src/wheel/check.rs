@@ -25,7 +25,7 @@ use super::Wheel;
 use super::arena::Entry;
 use super::geometry::Geometry;
 use super::sweep::{FEW_STALE, STALE_PER_LIVE, SWEPT};
-use super::visit::Visit;
+use super::table::Visit;
 use alloc::vec::Vec;
 
 impl<T> Wheel<T> {

@@ -3,7 +3,6 @@
 use super::arena::{Arena, Entry};
 use super::bucket::Bucket;
 use super::earliest::{Earliest, PLACES, first};
-use super::visit::Visit;
 use crate::steps;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -38,6 +37,20 @@ struct Tree {
     /// A bucket that is being taken apart, while that takes more than one step.
     visit: Option<Visit>,
     spare: Spare,
+}
+
+/// How far a bucket has been taken apart.
+///
+/// The cursor follows when the visit ends. A timeout that is scheduled before that for a tick of
+/// the bucket goes to the bucket's end. So the number of steps makes no difference.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Visit {
+    /// The timeouts of bucket `number` are placed again, because the cursor comes to `tick`.
+    Demote { number: u32, tick: u64 },
+    /// The timeouts that are due in `from..=to` are taken out of bucket `number`, from `chunk` on,
+    /// and, if that is more than one tick, out of all buckets that follow. No deadline that was
+    /// left in the chunks before `chunk` is before `earliest`.
+    Scan { number: u32, chunk: usize, earliest: u64, from: u64, to: u64 },
 }
 
 /// Rows and nodes to use again, up to `MOST_SPARE` of each: while one empties, another fills.
@@ -367,6 +380,30 @@ impl Tree {
         match &mut self.root.children {
             Children::Rows(rows) => rows[digit(number, 1)].as_deref_mut(),
             Children::Nodes(nodes) => row_below_mut(nodes, height, number),
+        }
+    }
+}
+
+impl Visit {
+    /// Returns the bucket that is being taken apart.
+    pub(super) fn number(self) -> u32 {
+        let (Self::Demote { number, .. } | Self::Scan { number, .. }) = self;
+        number
+    }
+
+    /// Returns the tick that the cursor comes to when the visit ends.
+    pub(super) fn end(self) -> u64 {
+        let (Self::Demote { tick: end, .. } | Self::Scan { to: end, .. }) = self;
+        end
+    }
+
+    /// Goes on where it was, after chunk `at` of the bucket has vanished and `chunks` are left. If
+    /// all that is left was scanned, the last chunk is scanned again: it may have room, so what is
+    /// scheduled meanwhile may go there.
+    pub(super) fn chunk_is_gone(&mut self, at: usize, chunks: usize) {
+        if let Self::Scan { chunk, .. } = self {
+            *chunk -= usize::from(at < *chunk);
+            *chunk = (*chunk).min(chunks - 1);
         }
     }
 }

@@ -8,8 +8,7 @@
 //! The driver forgets what it was told before its turn, because that turn sees to it. What it is
 //! told after that it finds when it sets the sleep at the end of the turn. So no call is lost.
 
-use crate::clock::{is_ending, turn_at};
-use crate::runtime::reached_now;
+use crate::clock::{is_ending, reached_now, turn_at};
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};

@@ -1,7 +1,8 @@
 //! The present of a runtime.
 
 use std::cell::Cell;
-use std::time::Instant;
+use std::pin::pin;
+use std::time::{Duration, Instant};
 use tickwheel::Clock;
 use tokio::runtime::Handle;
 
@@ -94,6 +95,32 @@ impl Drop for EndsTurn {
 thread_local! {
     /// The time, while this thread takes a turn of a driver.
     static TURN: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Returns whether the timer of the runtime that this thread is in has come to `instant`.
+pub(crate) fn is_reached(instant: tokio::time::Instant) -> bool {
+    let mut sleep = pin!(tokio::time::sleep_until(instant));
+    sleep.as_mut().reset(instant);
+    sleep.is_elapsed()
+}
+
+/// Returns the present, or the last instant that tokio's timer has come to, to a millisecond: it
+/// comes to the present when a thread waits for events, and not while that thread is held up.
+pub(crate) fn reached_now() -> tokio::time::Instant {
+    let now = tokio::time::Instant::now();
+    let before = |ticks| now.checked_sub(Duration::from_millis(ticks));
+    let is_reached = |ticks| before(ticks).is_none_or(is_reached);
+    let mut back = 1;
+    while !is_reached(back) {
+        back *= 2;
+    }
+    // Reached, and not reached.
+    let mut ahead = back / 2;
+    while ahead + 1 < back {
+        let middle = ahead + (back - ahead) / 2;
+        if is_reached(middle) { back = middle } else { ahead = middle }
+    }
+    before(back - 1).unwrap_or(now)
 }
 
 /// Returns whether this thread drops its last values, so that calls of tokio's may panic.

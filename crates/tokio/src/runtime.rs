@@ -7,11 +7,10 @@
 
 use crate::TokioClock;
 use crate::alarm::Alarm;
-use crate::clock::OwnClock;
+use crate::clock::{OwnClock, is_reached};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::future::{pending, poll_fn};
-use std::pin::pin;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use tickwheel::{Sleeps, Timer, WeakSleeps};
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
@@ -179,32 +178,6 @@ fn find(all: &HashMap<Id, Weak<Driven>>, runtime: Id) -> Option<Arc<Driven>> {
 
 fn lock_all() -> MutexGuard<'static, HashMap<Id, Weak<Driven>>> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Returns whether the timer of the runtime that this thread is in has come to `instant`.
-pub(crate) fn is_reached(instant: Instant) -> bool {
-    let mut sleep = pin!(tokio::time::sleep_until(instant));
-    sleep.as_mut().reset(instant);
-    sleep.is_elapsed()
-}
-
-/// Returns the present, or the last instant that tokio's timer has come to, to a millisecond: it
-/// comes to the present when a thread waits for events, and not while that thread is held up.
-pub(crate) fn reached_now() -> Instant {
-    let now = Instant::now();
-    let before = |ticks| now.checked_sub(Duration::from_millis(ticks));
-    let is_reached = |ticks| before(ticks).is_none_or(is_reached);
-    let mut back = 1;
-    while !is_reached(back) {
-        back *= 2;
-    }
-    // Reached, and not reached.
-    let mut ahead = back / 2;
-    while ahead + 1 < back {
-        let middle = ahead + (back - ahead) / 2;
-        if is_reached(middle) { back = middle } else { ahead = middle }
-    }
-    before(back - 1).unwrap_or(now)
 }
 
 /// Returns an instant at which a tick of this runtime's own timer began.

@@ -3,6 +3,7 @@
 use super::{Duration, Instant, at_most_30_years};
 #[cfg(feature = "test-util")]
 use crate::alarm::LooksAgain;
+use crate::clock::is_reached;
 use crate::runtime;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -129,7 +130,7 @@ impl Sleep {
     /// time comes, as on tokio, when that does: then the other tasks of the thread, and what a
     /// timeout limits, have had their turn, however late it is.
     fn is_ahead(&self) -> bool {
-        self.is_here() && !runtime::is_reached(self.deadline)
+        self.is_here() && !is_reached(self.deadline)
     }
 
     /// Returns whether a test may have paused the clock and moved it. So with more threads all is as
