@@ -389,7 +389,7 @@ fn judge<S: Subject>(
     let laid_out = BYTES[0] + rows + per_timeout * peak_then;
     let by_n = if stated.one_call.has("n") { bytes_each(mode) } else { 0.0 };
     let (mut beyond, mut most, mut total) = ([0.0_f64; 3], [0.0_f64; 3], [0.0; 2]);
-    let mut allowed = at_once;
+    let (mut allowed, mut more) = (at_once, 0.0);
     for turn in turns {
         let number = if turn == 1 { peak - 1 } else { turn * 7919 % peak };
         let live = subject.len() as f64 + 1.0;
@@ -398,6 +398,7 @@ fn judge<S: Subject>(
         let measured = measure(|| is_known = subject.call(name, turn, number));
         assert!(is_known, "{name}: there is no such call");
         let (taken, bytes) = ((steps() - before) as f64, measured.bytes_total as f64);
+        more += (subject.len() as f64 + 1.0 - live).max(0.0);
         let one_call = at_once.min(FEW[0] + FEW[1] * live)
             + stated.looks
             + stated.one_call.bound(mode, live, peak_then);
@@ -415,6 +416,7 @@ fn judge<S: Subject>(
         let mean = S::MEAN.max(batch);
         allowed += mean + stated.looks + stated.mean.bound(mode, live, peak_then);
     }
+    allowed += ARRAYS * peak_then.min(MOVED_WITH_EACH * more);
     // One call may do what earlier ones have left.
     let is_amortised = stated.mean != stated.one_call;
     let [steps, bytes] =
@@ -458,6 +460,11 @@ const SORTED: f64 = 12_000.0;
 /// The same where few timeouts are pending: some steps for each stale entry that no sweep has found
 /// yet, which are a chunk at most, and for each timeout.
 const FEW: [f64; 2] = [2_500.0, 16.0];
+/// The arrays that grow with the timeouts: slots, deadlines, and the names of a recording. While
+/// they grow, each new timeout moves so many elements of each, until all have moved. All of many
+/// calls may come while that is so.
+const ARRAYS: f64 = 3.0;
+const MOVED_WITH_EACH: f64 = 64.0;
 /// The bytes that any call may allocate beside arrays, and the mean that a call may: a step copies
 /// what it takes apart.
 const BYTES: [f64; 2] = [65_536.0, 16_384.0];
