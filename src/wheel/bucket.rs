@@ -283,6 +283,10 @@ impl Bucket {
             // What the last chunk has comes after it.
             return Some(first);
         }
+        if first.1.is_none() && *work == 0 {
+            // The looks are noted, so the next call begins with the last chunk.
+            return None;
+        }
         let last = self.earliest_of_last(until, arena, stale, work)?;
         let is_last = last.0 < first.0 || last.0 == first.0 && first.1.is_none();
         Some(if is_last { last } else { first })
@@ -894,7 +898,7 @@ mod tests {
                 match bucket.earliest(noted, noted, &arena, &mut stale, &mut work) {
                     Some((tick, None)) if tick < u64::MAX => {
                         assert!(noted < tick, "it gets on");
-                        noted = tick;
+                        (noted, steps) = (tick, 0);
                     }
                     Some((_, entry)) => break entry,
                     None => {

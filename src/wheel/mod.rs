@@ -600,7 +600,8 @@ impl<T> Wheel<T> {
     ///
     /// The call subtracts its work from `work`. If it returns None with `work` at 0, it has not
     /// found the deadline, and the next call goes on from there. Work is counted, and the last step
-    /// may exceed it, as by [`expire_bounded`](Self::expire_bounded).
+    /// may exceed it, as by [`expire_bounded`](Self::expire_bounded). A step that looks for the
+    /// earliest timeout of a bucket looks at up to 576.
     ///
     /// ```
     /// let mut wheel = tickwheel::Wheel::new(tickwheel::Mode::hierarchical());
