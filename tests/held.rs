@@ -13,7 +13,7 @@ mod kept;
 mod wheels;
 
 use allocation_counter::measure;
-use kept::{Subject, keeps_its_bounds};
+use kept::{Subject, grows_in_steps, keeps_its_bounds};
 use std::fs;
 use std::future::pending;
 use std::hint::black_box;
@@ -395,6 +395,7 @@ impl Subject for Sessions {
         ("kind", "it returns a field"),
     ];
     const MEAN: f64 = FEW;
+    const IS_MAP: bool = true;
 
     fn new(mode: Mode) -> Self {
         let driven = Driven::new(mode);
@@ -478,6 +479,7 @@ impl Subject for Sessions {
 trait Kind: Sized {
     const SOURCES: &[&str];
     const LEFT_OUT: &[(&str, &str)];
+    const IS_MAP: bool = false;
 
     fn new(timer: &Timer) -> Self;
     fn insert(&mut self, at: Instant, number: u64);
@@ -512,6 +514,7 @@ impl<K: Kind> Subject for Values<K> {
     const SOURCES: &[&str] = K::SOURCES;
     const LEFT_OUT: &[(&str, &str)] = K::LEFT_OUT;
     const MEAN: f64 = FEW;
+    const IS_MAP: bool = K::IS_MAP;
 
     fn new(mode: Mode) -> Self {
         let driven = Driven::new(mode);
@@ -696,6 +699,7 @@ impl Kind for Map {
     const SOURCES: &[&str] = &["src/delay/mod.rs", "src/delay/map.rs"];
     const LEFT_OUT: &[(&str, &str)] =
         &[("new", "it makes one"), ("with_timer", "it makes one"), ("with_hasher", "it makes one")];
+    const IS_MAP: bool = true;
 
     shared!();
 
@@ -851,6 +855,19 @@ fn a_channel_keeps_its_bounds() {
 fn a_shared_map_keeps_its_bounds() {
     let _alone = alone();
     modes(hierarchical(), hashed()).for_each(keeps_its_bounds::<Sessions>);
+}
+
+#[test]
+fn while_they_grow_each_insertion_keeps_to_a_few_steps() {
+    let _alone = alone();
+    for mode in [hierarchical(), hashed()] {
+        wheels::grow_in_steps(mode);
+        grows_in_steps::<OfTimer>(mode);
+        grows_in_steps::<Sessions>(mode);
+        grows_in_steps::<Values<Queue>>(mode);
+        grows_in_steps::<Values<Map>>(mode);
+        grows_in_steps::<Values<Channel>>(mode);
+    }
 }
 
 /// Values that were read stay where they were filed, until a call that needs room files them anew.

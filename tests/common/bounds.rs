@@ -31,6 +31,8 @@ pub(crate) trait Subject: Sized {
     const LEFT_OUT: &[(&str, &str)];
     /// The mean number of steps that a call may take beyond what its cost states.
     const MEAN: f64;
+    /// Whether a number is the caller's own key. Otherwise the test may keep one key for all.
+    const IS_MAP: bool = false;
     /// The bytes per timeout of the peak that one that was stopped may keep, emptied and shrunk.
     const KEPT_STOPPED: f64 = 0.0;
 
@@ -332,6 +334,32 @@ pub(crate) fn keeps_its_bounds<S: Subject>(mode: Mode) {
     assert!(above.is_empty(), "{mode}:\n{}", above.join("\n"));
 }
 
+/// Judges each insertion while a subject grows to its peak, and prints the most that one took.
+pub(crate) fn grows_in_steps<S: Subject>(mode: Mode) {
+    let peak = asked("BOUNDS_PEAK").unwrap_or_else(|| long(PEAK, LONG_PEAK) * 5);
+    let mut subject = S::new(mode);
+    let mut most = [(0, 0); 2];
+    for number in 0..peak {
+        let before = steps();
+        let key = if S::IS_MAP { number } else { 0 };
+        let measured = measure(|| subject.put(deadline(number), key));
+        let grown = measured.bytes_current.max(0) as u64;
+        let moved = if 0 < grown { measured.bytes_total - grown } else { 0 };
+        let moved = if (moved as f64) < WHOLE_PAGES { moved } else { 0 };
+        for (most, found) in most.iter_mut().zip([steps() - before, moved]) {
+            *most = (*most).max((found, number));
+        }
+    }
+    assert_eq!(subject.len() as u64, peak);
+    println!("{mode}, {}: {most:?}", std::any::type_name::<S>());
+    let [(steps, _), (moved, _)] = most;
+    let may_move = MOVED_WHOLE + peak / 32;
+    assert!(
+        steps <= GROWS && moved <= may_move,
+        "{mode}: steps and bytes, with how many: {most:?}"
+    );
+}
+
 /// Returns the bytes that a subject holds after `make`, emptied and shrunk.
 fn at_rest<S: Subject>(make: impl FnOnce() -> S) -> i64 {
     let mut kept = None;
@@ -465,6 +493,10 @@ const FEW: [f64; 2] = [2_500.0, 16.0];
 /// calls may come while that is so.
 const ARRAYS: f64 = 3.0;
 const MOVED_WITH_EACH: f64 = 64.0;
+/// The steps that one insertion may take while a subject grows.
+const GROWS: u64 = 400;
+/// The bytes of an array that one insertion may move to a larger one, beside a list of bits.
+const MOVED_WHOLE: u64 = 65_536;
 /// The bytes that any call may allocate beside arrays, and the mean that a call may: a step copies
 /// what it takes apart.
 const BYTES: [f64; 2] = [65_536.0, 16_384.0];

@@ -1,6 +1,6 @@
 //! Wheels and maps cost what their documentation says, whatever was done before, in every mode.
 
-use crate::kept::{Subject, deadline};
+use crate::kept::{Subject, deadline, grows_in_steps};
 use std::hint::black_box;
 use tickwheel::{Key, Mode, Wheel, WheelMap};
 
@@ -140,6 +140,7 @@ impl Subject for WheelMap<u64, u64> {
     const LEFT_OUT: &[(&str, &str)] =
         &[("new", "it makes one"), ("with_hasher", "it makes one"), ("check", "it is for tests")];
     const MEAN: f64 = LAST_CHUNK;
+    const IS_MAP: bool = true;
 
     fn new(mode: Mode) -> Self {
         Self::new(mode)
@@ -218,6 +219,11 @@ impl Subject for WheelMap<u64, u64> {
         }
         true
     }
+}
+
+pub(crate) fn grow_in_steps(mode: Mode) {
+    grows_in_steps::<Keyed>(mode);
+    grows_in_steps::<WheelMap<u64, u64>>(mode);
 }
 
 macro_rules! in_modes {
