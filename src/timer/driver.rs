@@ -108,10 +108,12 @@ impl Driver {
     pub fn on_wake(&mut self, hook: impl Fn(Instant) + Send + Sync + 'static) {
         let hub = &self.life.engine.hub;
         let (ticks, clock) = (hub.ticks, Arc::clone(&hub.clock));
-        self.hook = Some(Arc::new(move |tick| match tick {
-            0 => hook(clock.now()),
+        self.hook = Some(Arc::new(move |tick| match ticks.instant(tick) {
+            // Ticks may be counted from the future.
+            Some(first) if tick == 0 => hook(first.min(clock.now())),
+            Some(at) => hook(at),
             // A tick that no instant can hold does not come.
-            tick => _ = ticks.instant(tick).map(&hook),
+            None => {}
         }));
     }
 

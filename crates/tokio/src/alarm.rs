@@ -7,21 +7,25 @@
 //!
 //! The driver forgets what it was told before its turn, because that turn sees to it. What it is
 //! told after that it finds when it sets the sleep at the end of the turn. So no call is lost.
+//!
+//! tokio's timer may have come to a deadline before the driver has its turn, and then a sleep of
+//! tokio's is ready at any poll. So is one of ours: while a driver is late, each poll that would wait
+//! asks tokio's timer. No driver is late whose sleep has yet to end, because nothing is due before.
 
 use crate::clock::{is_ending, reached_now, turn_at};
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
 use tickwheel::Driver;
 use tokio::runtime::Handle;
-#[cfg(feature = "test-util")]
-use tokio::runtime::RuntimeFlavor;
 use tokio::task::coop;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 #[derive(Debug)]
 pub(crate) struct Alarm {
     runtime: Handle,
+    call: Arc<Call>,
     state: Mutex<AlarmState>,
 }
 
@@ -31,13 +35,22 @@ struct AlarmState {
     sleep: Option<Pin<Box<Sleep>>>,
     /// The earliest that threads told since the last turn began.
     told: Option<Instant>,
-    /// Of the driver's task, after its first turn.
-    waker: Option<Waker>,
+}
+
+/// Wakes the driver's task.
+#[derive(Debug)]
+struct Call {
+    /// Set by the first turn.
+    driver: OnceLock<Waker>,
+    /// The first turn is still to come, or the driver was called and has yet to have its turn.
+    is_late: AtomicBool,
 }
 
 impl Alarm {
     pub(crate) fn new(runtime: Handle) -> Self {
-        Self { runtime, state: Mutex::default() }
+        LATE.fetch_add(1, Ordering::Relaxed);
+        let call = Arc::new(Call { driver: OnceLock::new(), is_late: AtomicBool::new(true) });
+        Self { runtime, call, state: Mutex::default() }
     }
 
     /// Takes a turn of the driver, and waits for the next one. Ready when the timer is stopped.
@@ -49,15 +62,15 @@ impl Alarm {
         if driver.is_stopped() {
             return Poll::Ready(());
         }
+        self.call.driver.get_or_init(|| context.waker().clone());
         let mut state = self.lock();
-        if state.waker.is_none() {
-            state.waker = Some(context.waker().clone());
-        }
+        // What follows finds a call that came before this.
+        self.call.is_answered();
         let next = next.map(Instant::from_std);
         match [next, state.told].into_iter().flatten().min() {
             None => state.sleep = None,
-            Some(at) if at <= now => context.waker().wake_by_ref(),
-            Some(at) => _ = state.sleeps_until(at, context),
+            Some(at) if at <= now => self.call.wake_by_ref(),
+            Some(at) => _ = state.sleeps_until(at, &self.call),
         }
         Poll::Pending
     }
@@ -72,14 +85,16 @@ impl Alarm {
         if state.sleep.as_ref().is_some_and(|sleep| sleep.deadline() <= at) {
             return;
         }
-        // Without a waker the first turn is still to come.
-        let Some(waker) = state.waker.clone() else { return };
+        if self.call.driver.get().is_none() {
+            // The first turn is still to come.
+            return;
+        }
         if is_ending() {
-            return waker.wake();
+            return self.call.wake_by_ref();
         }
         // This thread may be outside of the runtime.
         let _inside = state.sleep.is_none().then(|| self.runtime.enter());
-        if state.sleeps_until(at, &mut Context::from_waker(&waker)) {
+        if state.sleeps_until(at, &self.call) {
             // This takes the place of the driver behind the task that runs on this thread.
             self.runtime.spawn(async {});
         }
@@ -92,33 +107,63 @@ impl Alarm {
 }
 
 impl AlarmState {
-    /// Makes `context` wake the driver at `at`, and returns whether it did already.
-    fn sleeps_until(&mut self, at: Instant, context: &mut Context<'_>) -> bool {
+    /// Calls the driver at `at`, and returns whether that is over.
+    fn sleeps_until(&mut self, at: Instant, call: &Arc<Call>) -> bool {
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(at)));
         if sleep.deadline() != at || sleep.is_elapsed() {
             sleep.as_mut().reset(at);
         }
+        let waker = Waker::from(Arc::clone(call));
+        let context = &mut Context::from_waker(&waker);
         let is_over = Pin::new(&mut coop::unconstrained(sleep.as_mut())).poll(context).is_ready();
         if is_over {
-            context.waker().wake_by_ref();
+            call.wake_by_ref();
         }
         is_over
     }
+}
+
+impl Call {
+    fn is_answered(&self) {
+        if self.is_late.swap(false, Ordering::Relaxed) {
+            LATE.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Wake for Call {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.is_late.swap(true, Ordering::Relaxed) {
+            LATE.fetch_add(1, Ordering::Relaxed);
+        }
+        self.driver.get().into_iter().for_each(Waker::wake_by_ref);
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.is_answered();
+    }
+}
+
+/// Returns whether a driver of this process may have something to do that tokio's timer has come to.
+#[inline]
+pub(crate) fn is_one_late() -> bool {
+    0 < LATE.load(Ordering::Relaxed)
 }
 
 /// When this is dropped, with a sleep or after it was moved, the driver looks again if the clock
 /// may be paused: it would jump to a deadline that is gone.
 #[cfg(feature = "test-util")]
 #[derive(Debug)]
-pub(crate) struct LooksAgain(pub(crate) std::sync::Arc<Alarm>);
+pub(crate) struct LooksAgain(pub(crate) Arc<Alarm>);
 
 #[cfg(feature = "test-util")]
 impl LooksAgain {
-    /// Returns whether tokio can pause the clock, which it cannot with several threads.
-    pub(crate) fn is_pausable(&self) -> bool {
-        self.0.runtime.runtime_flavor() != RuntimeFlavor::MultiThread
-    }
-
     pub(crate) fn looks(&self) {
         if is_ending() {
             return;
@@ -134,7 +179,7 @@ impl LooksAgain {
         let mut state = self.0.lock();
         if state.sleep.take().is_some() {
             // A paused clock has one thread, and its next turn sets the sleep anew.
-            state.waker.iter().for_each(Waker::wake_by_ref);
+            self.0.call.wake_by_ref();
         }
     }
 }
@@ -145,3 +190,6 @@ impl Drop for LooksAgain {
         self.looks();
     }
 }
+
+/// How many drivers are late.
+static LATE: AtomicUsize = AtomicUsize::new(0);

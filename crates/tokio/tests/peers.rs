@@ -3,12 +3,12 @@
 
 use fastrand::Rng;
 use std::collections::BTreeMap;
-use std::future::{pending, poll_fn};
+use std::future::{Pending, pending, poll_fn};
 use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{self, UnboundedSender};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinSet, unconstrained, yield_now};
 use tokio::time::{Duration, Instant, MissedTickBehavior};
 
 /// What the steps of a task ended with, and when.
@@ -232,6 +232,46 @@ macro_rules! programs {
                 })
             }
 
+            /// What a task may poll beside its like.
+            pub(super) enum Wait {
+                Sleep(Pin<Box<time::Sleep>>),
+                Timeout(Pin<Box<time::Timeout<Pending<()>>>>),
+                Ticks(time::Interval),
+            }
+
+            impl Wait {
+                pub(super) fn new(kind: u8, at: Instant) -> Self {
+                    match kind {
+                        0 => Self::Sleep(Box::pin(time::sleep_until(at))),
+                        1 => Self::Sleep(Box::pin(time::sleep(at - Instant::now()))),
+                        2 => Self::Timeout(Box::pin(time::timeout_at(at, pending()))),
+                        3 => Self::Timeout(Box::pin(time::timeout(at - Instant::now(), pending()))),
+                        4 => Self::Ticks(time::interval_at(at, Duration::from_millis(2))),
+                        _ => Self::Ticks(time::interval(Duration::from_millis(2))),
+                    }
+                }
+
+                pub(super) fn reset(&mut self, at: Instant) {
+                    match self {
+                        Self::Sleep(sleep) => sleep.as_mut().reset(at),
+                        Self::Timeout(_) => *self = Self::new(2, at),
+                        Self::Ticks(ticks) => ticks.reset_at(at),
+                    }
+                }
+
+                pub(super) fn poll(&mut self, context: &mut Context<'_>) -> bool {
+                    match self {
+                        Self::Sleep(sleep) => sleep.as_mut().poll(context).is_ready(),
+                        Self::Timeout(timeout) => timeout.as_mut().poll(context).is_ready(),
+                        Self::Ticks(ticks) => ticks.poll_tick(context).is_ready(),
+                    }
+                }
+
+                pub(super) fn is_elapsed(&self) -> bool {
+                    matches!(self, Self::Sleep(sleep) if sleep.is_elapsed())
+                }
+            }
+
             pub(super) fn queue(mut rng: Rng) -> Log {
                 run(async {
                     let (mut queue, mut keys) = (DelayQueue::new(), BTreeMap::new());
@@ -330,6 +370,77 @@ fn what_a_task_waits_for_comes_in_the_order_of_tokio() {
 #[test]
 fn a_poll_finds_what_it_finds_on_tokio_when_its_task_moves_the_clock() {
     same(ours::polls, theirs::polls);
+}
+
+/// A task that polls each of ours right after, or right before, its like of tokio's, on one thread.
+async fn beside(mut rng: Rng, seed: u64, is_paused: bool) {
+    let mut pairs = Vec::<(ours::Wait, theirs::Wait)>::new();
+    for step in 0..200 {
+        let offset = Duration::from_micros(rng.u64(..12_000));
+        let at = Instant::now() + offset - Duration::from_millis(6);
+        let which = rng.usize(..=pairs.len());
+        match (rng.u8(..16), pairs.get_mut(which)) {
+            (..5, _) => {
+                // Both read one present for a delay if the clock stands.
+                let kind = if is_paused { rng.u8(..6) } else { 2 * rng.u8(..3) };
+                pairs.push((ours::Wait::new(kind, at), theirs::Wait::new(kind, at)));
+            }
+            (5..8, Some((ours, theirs))) => {
+                ours.reset(at);
+                theirs.reset(at);
+            }
+            (8, Some(_)) => drop(pairs.swap_remove(which)),
+            // The driver waits behind these, and tokio's timer goes on meanwhile.
+            (9, _) => (0..rng.u8(..100)).for_each(|_| {
+                let polls = rng.u8(..3);
+                tokio::spawn(async move {
+                    for _ in 0..polls {
+                        yield_now().await;
+                    }
+                });
+            }),
+            (10, _) => tokio::time::sleep(Duration::from_micros(rng.u64(..3_000))).await,
+            (11, _) if is_paused => tokio::time::advance(offset / 4).await,
+            (11, _) => {
+                let busy = std::time::Instant::now();
+                while busy.elapsed() < offset / 8 {}
+            }
+            (12.., _) => yield_now().await,
+            _ => {}
+        }
+        if rng.bool() {
+            continue;
+        }
+        poll_fn(|context| {
+            for (number, (ours, theirs)) in pairs.iter_mut().enumerate() {
+                let found = if rng.bool() {
+                    (ours.poll(context), theirs.poll(context))
+                } else {
+                    let theirs = theirs.poll(context);
+                    (ours.poll(context), theirs)
+                };
+                assert_eq!(found.0, found.1, "ours and theirs, seed {seed}, {step}, {number}");
+                assert_eq!(ours.is_elapsed(), theirs.is_elapsed(), "seed {seed}, {step}, {number}");
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+}
+
+#[test]
+fn each_poll_finds_what_one_of_tokio_finds_beside_it() {
+    for seed in 0..SEEDS / 2 {
+        let is_paused = seed % 3 == 0;
+        let mut builder = Builder::new_current_thread();
+        if seed % 3 == 1 {
+            builder = Builder::new_multi_thread();
+            builder.worker_threads(1);
+        }
+        let runtime = builder.enable_time().start_paused(is_paused).build().expect("it starts");
+        let task = unconstrained(beside(Rng::with_seed(seed), seed, is_paused));
+        runtime.block_on(runtime.spawn(task)).expect("both are alike");
+    }
 }
 
 #[test]

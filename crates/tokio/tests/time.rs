@@ -13,7 +13,9 @@ use std::thread;
 use tickwheel::Timer;
 use tickwheel_tokio::TokioClock;
 use tickwheel_tokio::time::delay_queue::{Expired, Key};
-use tickwheel_tokio::time::{self, DelayQueue, Duration, Instant, Sleep, sleep, timeout};
+use tickwheel_tokio::time::{
+    self, DelayQueue, Duration, Instant, Sleep, sleep, sleep_until, timeout,
+};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::LocalSet;
 
@@ -878,6 +880,26 @@ fn what_was_moved_into_the_past_or_has_ended_is_ready_at_each_poll_as_on_tokio()
     let on_tokio = [true; 6];
     assert_eq!(before_the_turn_of_the_driver!(tokio::time), on_tokio);
     assert_eq!(before_the_turn_of_the_driver!(tickwheel_tokio::time), on_tokio);
+}
+
+#[test]
+fn ready_many_times_before_it_is_not_ahead_of_the_timer_of_tokio() {
+    current_thread().block_on(tokio::task::unconstrained(async {
+        let past = Instant::now();
+        tokio::time::sleep(ms(2)).await;
+        for polls in 30..36 {
+            let mut sleep = pin!(sleep_until(past));
+            for _ in 0..polls {
+                assert!(poll(&mut sleep).is_ready());
+                sleep.as_mut().reset(past);
+            }
+            sleep.as_mut().reset(Instant::now() + ms(1));
+            thread::sleep(ms(2));
+            // No thread has looked at tokio's timer since.
+            assert!(poll(&mut sleep).is_pending() && poll(&mut sleep).is_pending(), "{polls}");
+            sleep.await;
+        }
+    }));
 }
 
 /// Blocks the only thread beyond a deadline until the sleep says that it is elapsed.

@@ -3,6 +3,7 @@
 use super::{Duration, Instant, at_most_30_years};
 #[cfg(feature = "test-util")]
 use crate::alarm::LooksAgain;
+use crate::alarm::is_one_late;
 use crate::clock::is_reached;
 use crate::runtime;
 use std::pin::Pin;
@@ -133,15 +134,6 @@ impl Sleep {
         self.is_here() && !is_reached(self.deadline)
     }
 
-    /// Returns whether a test may have paused the clock and moved it. So with more threads all is as
-    /// without the feature.
-    fn clock_may_move(&self) -> bool {
-        #[cfg(feature = "test-util")]
-        return self.looks_again.is_pausable();
-        #[cfg(not(feature = "test-util"))]
-        false
-    }
-
     /// Waits on tokio's timer, because ours has ended, or is ahead of it.
     #[cold]
     fn poll_of_tokio(&mut self, context: &mut Context<'_>) -> Poll<()> {
@@ -164,18 +156,21 @@ impl Future for Sleep {
             return self.poll_of_tokio(context);
         }
         self.is_watched = true;
-        // The clock moved with no turn of the driver only in a test that has paused it.
-        let looks = *self.looks.get_mut() || self.clock_may_move();
-        match Pin::new(&mut self.inner).poll(context) {
+        let looks = *self.looks.get_mut();
+        let mut polled = Pin::new(&mut self.inner).poll(context);
+        if looks && polled.is_pending() {
+            // After many polls that were ready, that was the turn of others, and nothing waits yet.
+            polled = Pin::new(&mut self.inner).poll(context);
+        }
+        match polled {
             // Its thread was held up before it could wait.
             Poll::Ready(Ok(())) if !self.waits && self.is_ahead() => {
                 return self.poll_of_tokio(context);
             }
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(_)) => return self.poll_of_tokio(context),
-            // The time has come, and tokio's timer knows, but the driver has yet to have its turn,
-            // which is soon; or it is the turn of others, after many polls that were ready.
-            Poll::Pending if looks && self.is_elapsed() => {}
+            // The time has come, and tokio's timer knows, but the driver has yet to have its turn.
+            Poll::Pending if (looks || is_one_late()) && self.is_elapsed() => {}
             Poll::Pending => {
                 (self.waits, *self.looks.get_mut()) = (true, false);
                 return Poll::Pending;
