@@ -183,7 +183,10 @@ impl Sleep {
     /// ```
     #[inline]
     pub fn deregister(&mut self) {
-        self.take_out(drop);
+        // In the caller: mostly it completed, and there is nothing to take out.
+        if self.is_waiting() {
+            self.take_out(drop);
+        }
     }
 
     /// Returns the deadline: the instant asked for, rounded up to the timer's tick. Returns None if

@@ -38,19 +38,17 @@ struct AlarmState {
 }
 
 /// Wakes the driver's task.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Call {
-    /// Set by the first turn.
+    /// Set by the first turn, which comes by itself.
     driver: OnceLock<Waker>,
-    /// The first turn is still to come, or the driver was called and has yet to have its turn.
+    /// The driver was called and has yet to have its turn.
     is_late: AtomicBool,
 }
 
 impl Alarm {
     pub(crate) fn new(runtime: Handle) -> Self {
-        LATE.fetch_add(1, Ordering::Relaxed);
-        let call = Arc::new(Call { driver: OnceLock::new(), is_late: AtomicBool::new(true) });
-        Self { runtime, call, state: Mutex::default() }
+        Self { runtime, call: Arc::default(), state: Mutex::default() }
     }
 
     /// Takes a turn of the driver, and waits for the next one. Ready when the timer is stopped.
@@ -83,10 +81,6 @@ impl Alarm {
         }
         state.told = Some(at);
         if state.sleep.as_ref().is_some_and(|sleep| sleep.deadline() <= at) {
-            return;
-        }
-        if self.call.driver.get().is_none() {
-            // The first turn is still to come.
             return;
         }
         if is_ending() {
