@@ -21,9 +21,11 @@ in_each_mode! {
     the_hook_gets_each_earlier_instant_and_no_other,
     dropping_the_driver_ends_the_timer,
     stop_outside_of_turns_returns_at_once,
+    after_stop_each_handle_tells_its_end_and_a_task_comes_back,
     inside_a_turn_stop_is_an_error,
     idle_it_has_no_turn_and_before_a_far_timeout_a_handful,
     a_task_of_a_turn_may_block_schedule_cancel_and_panic,
+    a_burst_in_a_turn_does_not_block_callers,
     over_its_limit_it_gives_the_task_back_until_a_turn_makes_room,
     the_longest_delay_has_no_turn_and_no_wake_up,
 }
@@ -194,6 +196,30 @@ fn stop_outside_of_turns_returns_at_once(mut driven: Driven) {
     assert_eq!((driven.driver.turn(), driven.log.take().len()), (None, 0));
 }
 
+fn after_stop_each_handle_tells_its_end_and_a_task_comes_back(mut driven: Driven) {
+    let schedule =
+        |delay, number| driven.timer.schedule(ms(delay), driven.log.task(number)).expect("it runs");
+    let handles = [schedule(1, 1), schedule(5, 2), schedule(5, 3), schedule(9, 4)];
+    driven.clock.advance(ms(1));
+    driven.driver.turn();
+    assert!(handles[1].cancel());
+    // Due, and not in a turn yet.
+    driven.clock.advance(ms(4));
+    let left = driven.timer.stop().expect("outside");
+    let ends = handles.each_ref().map(|handle| handle.status());
+    assert_eq!(ends, [Status::Fired, Status::Cancelled, Status::Stopped, Status::Stopped]);
+    assert_eq!((left.len(), driven.timer.pending()), (2, 0));
+    assert!(driven.timer.stop().is_ok_and(|left| left.is_empty()), "again");
+    let refused = driven.timer.schedule(ms(1), driven.log.task(5)).expect_err("it is stopped");
+    assert_eq!(refused.kind(), ScheduleErrorKind::Stopped);
+    assert!(!handles.iter().any(|handle| handle.cancel() || handle.reschedule(ms(1))));
+    driven.clock.advance(ms(9));
+    assert_eq!(driven.driver.turn(), None);
+    assert_eq!(driven.log.take(), [(1, 1)]);
+    refused.into_task()();
+    assert_eq!(driven.log.take(), [(14, 5)]);
+}
+
 fn inside_a_turn_stop_is_an_error(mut driven: Driven) {
     let (timer, answer) = (driven.timer.clone(), Arc::new(Mutex::new(None)));
     let slot = Arc::clone(&answer);
@@ -240,6 +266,30 @@ fn a_task_of_a_turn_may_block_schedule_cancel_and_panic(mut driven: Driven) {
     driven.run();
     assert_eq!(driven.log.take(), [(1, 4), (2, 2), (3, 3)]);
     assert_eq!((driven.timer.pending(), driven.timer.stats().panics), (0, 1));
+}
+
+fn a_burst_in_a_turn_does_not_block_callers(mut driven: Driven) {
+    let (half, fired) = (5_000, Count::default());
+    let burst = |driven: &Driven| {
+        for _ in 0..half {
+            driven.timer.schedule(ms(100), fired.task()).expect("it runs");
+        }
+    };
+    burst(&driven);
+    let timer = driven.timer.clone();
+    let in_the_middle = move || {
+        let other = thread::spawn(move || {
+            let far = timer.schedule(ms(60_000), || {}).expect("it runs");
+            assert!(far.reschedule(ms(30_000)) && far.cancel());
+        });
+        wait_until(|| other.is_finished());
+        other.join().expect("it does not panic");
+    };
+    driven.timer.schedule(ms(100), in_the_middle).expect("it runs");
+    burst(&driven);
+    driven.clock.advance(ms(100));
+    driven.run();
+    assert_eq!((fired.get(), driven.timer.stats().panics), (2 * half, 0));
 }
 
 fn over_its_limit_it_gives_the_task_back_until_a_turn_makes_room(mode: Mode) {
