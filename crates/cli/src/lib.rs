@@ -17,6 +17,8 @@ mod chart;
 pub mod generate;
 pub mod plot;
 pub mod report;
+#[doc(hidden)]
+pub mod signals;
 pub mod study;
 mod table;
 pub mod tick;

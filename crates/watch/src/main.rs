@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 use tickwheel_cli::asked::{self, Asked};
+use tickwheel_cli::signals;
 use tickwheel_cli::tick::Tick;
 use tickwheel_cli::trace::TraceError;
 use tickwheel_watch::{Demo, Ended, KEYS, Watch, WatchError};
@@ -89,11 +90,7 @@ impl Arguments {
         let failure = |error| Failure::Watch(WatchError::Terminal(error));
         let interrupted = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&interrupted);
-        match ctrlc::try_set_handler(move || end(&flag)) {
-            // A signal is ignored, and has to stay so.
-            Ok(()) | Err(ctrlc::Error::MultipleHandlers) => {}
-            Err(error) => return Err(failure(io::Error::other(error))),
-        }
+        signals::on_end(move || end(&flag)).map_err(failure)?;
         watch.play();
         // A panic restores the terminal as well, before it says what went wrong.
         let mut terminal = ratatui::try_init().map_err(failure)?;

@@ -6,6 +6,7 @@ use std::mem::{self, Discriminant};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tickwheel_cli::signals;
 use tickwheel_cli::study::Progress;
 use tickwheel_cli::trace::Trace;
 
@@ -76,7 +77,7 @@ impl Interrupt {
     pub(crate) fn exits(progress: &ProgressBar) -> Result<Self, Failure> {
         let held = Arc::new(Mutex::new(()));
         let (lock, progress) = (Arc::clone(&held), progress.clone());
-        set_handler(move || {
+        on_end(move || {
             let _held = lock.lock().unwrap_or_else(PoisonError::into_inner);
             progress.finish_and_clear();
             std::process::exit(130);
@@ -92,15 +93,12 @@ impl Interrupt {
     pub(crate) fn is_noted() -> Result<Arc<AtomicBool>, Failure> {
         let noted = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&noted);
-        set_handler(move || flag.store(true, Ordering::Relaxed))?;
+        on_end(move || flag.store(true, Ordering::Relaxed))?;
         Ok(noted)
     }
 }
 
-pub(crate) fn set_handler(handler: impl FnMut() + 'static + Send) -> Result<(), Failure> {
-    match ctrlc::try_set_handler(handler) {
-        // A signal is ignored, as under `nohup`, and has to stay so.
-        Ok(()) | Err(ctrlc::Error::MultipleHandlers) => Ok(()),
-        Err(error) => Err(Failure::Output(format!("cannot watch for signals: {error}"))),
-    }
+fn on_end(handler: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+    signals::on_end(handler)
+        .map_err(|error| Failure::Output(format!("cannot watch for signals: {error}")))
 }

@@ -148,26 +148,42 @@ fn more_than_fits_anywhere_streams_to_a_reader_who_has_had_enough() {
 #[cfg(unix)]
 #[test]
 fn an_interrupt_leaves_nothing_behind() {
-    let folder = TempDir::new().unwrap();
     for (name, signal) in
         [("trace.csv", "INT"), ("trace.csv.gz", "INT"), ("trace.csv", "TERM"), ("trace.csv", "HUP")]
     {
-        if crate::is_ignored(signal) {
-            continue;
-        }
-        let file = folder.path().join(name);
-        let arguments = ["short", "--operations", "1000000000000", "-o", file.to_str().unwrap()];
-        let mut child = command(&arguments).stderr(Stdio::piped()).spawn().unwrap();
-        // The file under its temporary name says that the command listens for the signal.
-        while fs::read_dir(folder.path()).unwrap().count() == 0 {
-            assert!(child.try_wait().unwrap().is_none(), "it ended");
-            std::thread::yield_now();
-        }
-        let pid = child.id().to_string();
-        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
-        assert_eq!(child.wait().unwrap().code(), Some(130), "{signal}");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert_leaves_nothing(":", name, signal);
     }
+}
+
+/// As under `nohup`, or behind a script.
+#[cfg(unix)]
+#[test]
+fn a_signal_that_is_ignored_hides_no_other() {
+    for (ignored, signal) in [("HUP", "TERM"), ("INT", "TERM"), ("HUP", "INT"), ("TERM", "HUP")] {
+        assert_leaves_nothing(&format!("trap '' {ignored}"), "trace.csv", signal);
+    }
+}
+
+/// Asserts that `signal` ends the command after a shell has run `before`, and that no file stays.
+#[cfg(unix)]
+fn assert_leaves_nothing(before: &str, name: &str, signal: &str) {
+    if crate::is_ignored(signal) {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let line = format!("{before}; exec \"$0\" generate short --operations 1e12 -o \"$1\"");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &line, env!("CARGO_BIN_EXE_tickwheel")]).arg(folder.path().join(name));
+    let mut child = shell.stderr(Stdio::piped()).spawn().unwrap();
+    // The file under its temporary name says that the command listens for the signal.
+    while fs::read_dir(folder.path()).unwrap().count() == 0 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended");
+        std::thread::yield_now();
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{before}; {signal}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 /// As under `nohup`.
