@@ -387,22 +387,3 @@ pub(crate) const COLORS: usize = 8;
 const NARROW: f64 = 5.0;
 /// As many marks have room below columns.
 const MOST_MARKS: usize = 4;
-
-#[cfg(test)]
-mod tests {
-    use super::{Bar, Bars};
-
-    #[test]
-    fn the_legend_has_the_parts_that_a_bar_has() {
-        let bar = |parts: [f64; 3]| Bar {
-            label: String::new(),
-            text: String::new(),
-            parts: parts.into(),
-            spread: None,
-            is_taken: false,
-        };
-        let bars = vec![bar([1.0, 0.0, 0.0]), bar([1.0, 0.0, 2.0])];
-        let bars = Bars { bars, parts: ["a", "b", "c"].map(String::from).into() };
-        assert_eq!(bars.legend(), [(0, "a"), (2, "c")]);
-    }
-}

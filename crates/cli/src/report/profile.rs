@@ -26,7 +26,6 @@ pub(super) struct Step {
     pub(super) scheduled: u64,
     pub(super) moved: u64,
     pub(super) cancelled: u64,
-    pub(super) fired: u64,
     pub(super) pending: u64,
     /// The timeouts on each level of the hierarchical wheel, the finest first.
     pub(super) levels: Vec<u64>,
@@ -49,7 +48,7 @@ impl Profile {
     ) -> Self {
         let number = if is_both { 2 } else { 1 };
         let wheels = modes.into_iter().take(number).map(Turning::new).collect();
-        let mut run = Run { wheels, tick, step: Step::default(), fired: 0 };
+        let mut run = Run { wheels, tick, step: Step::default() };
         let mut planner = Planner::new(tick);
         let (from_ms, last_ms) = match operations {
             [first, .., last] => (first.time_ms, last.time_ms),
@@ -74,7 +73,7 @@ impl Profile {
             profile.most_pending = profile.most_pending.max(run.pending());
         }
         let last = run.take();
-        (profile.counts, profile.fired) = (planner.counts, run.fired);
+        (profile.counts, profile.fired) = (planner.counts, run.wheels[0].fired);
         profile.steps.push(last);
         profile
     }
@@ -97,8 +96,6 @@ struct Run {
     tick: Tick,
     /// What was counted since the last step ended.
     step: Step,
-    /// The timeouts that had fired then.
-    fired: u64,
 }
 
 impl Run {
@@ -121,8 +118,6 @@ impl Run {
         let hierarchical = &self.wheels[0];
         let levels = hierarchical.picture();
         let mut step = std::mem::take(&mut self.step);
-        step.fired = hierarchical.fired - self.fired;
-        self.fired = hierarchical.fired;
         step.pending = self.pending();
         step.levels = (0..levels.levels.len()).map(|level| levels.on_level(level)).collect();
         step.sorted[0] = levels.sorted.into();
@@ -146,56 +141,3 @@ impl Step {
 
 /// As many columns can be told apart.
 const MOST_STEPS: u64 = 96;
-
-#[cfg(test)]
-mod tests {
-    use super::{MOST_STEPS, Profile};
-    use crate::generate::{Generator, Shape, Size};
-    use crate::study::{Configurations, Options, study_and_keep};
-    use crate::tick::Tick;
-    use crate::trace::Trace;
-    use std::io::Cursor;
-    use std::time::Duration;
-    use tickwheel::Mode;
-
-    #[test]
-    fn the_steps_have_all_that_a_replay_counts() {
-        for (shape, operations) in [(Shape::Short, 5_000), (Shape::Year, 5_000), (Shape::Bursts, 1)]
-        {
-            let mut csv = format!("{}\n", Trace::HEADER);
-            let size = Size { operations, pending: 500.try_into().unwrap() };
-            for operation in Generator::new(shape, size, 3) {
-                csv += &format!("{operation}\n");
-            }
-            let trace = Trace::new("generated", Cursor::new(csv)).unwrap();
-            let modes = [Mode::hierarchical(), Mode::hashed(64).unwrap()];
-            let configurations =
-                Configurations::Given { modes: modes.into(), tick: Tick::default() };
-            // Counted, and not measured.
-            let options = Options { configurations, time: Duration::ZERO, ..Options::default() };
-            let (report, operations) = study_and_keep(trace, &options, &mut |_| ()).unwrap();
-            let profile = Profile::of(&operations, modes, true, Tick::default());
-            let figures = &report.candidates[0].figures;
-
-            let sum = |count: fn(&super::Step) -> u64| profile.steps.iter().map(count).sum::<u64>();
-            assert_eq!(sum(|step| step.scheduled), figures.counts.scheduled);
-            assert_eq!(sum(|step| step.moved), figures.counts.rescheduled);
-            assert_eq!(
-                sum(|step| step.cancelled),
-                figures.counts.cancelled + figures.counts.late_cancels
-            );
-            assert_eq!(sum(|step| step.fired), figures.fired_in_span);
-            let last = profile.steps.last().unwrap();
-            assert_eq!(last.pending, figures.live_at_end);
-            assert_eq!(profile.counts, figures.counts);
-            assert_eq!(profile.most_pending, figures.peak_live);
-            let steps = profile.steps.len() as u64;
-            assert!(steps <= MOST_STEPS && report.span_ms / profile.step_ms == steps - 1);
-            for step in &profile.steps {
-                let pending = [&step.levels, &step.rounds].map(|parts| parts.iter().sum::<u64>());
-                let pending = [0, 1].map(|wheel| pending[wheel] + step.sorted[wheel]);
-                assert_eq!(pending, [step.pending; 2]);
-            }
-        }
-    }
-}

@@ -59,8 +59,7 @@ const MOST_BOXES: usize = 5;
 
 #[cfg(test)]
 mod tests {
-    use super::{levels, way};
-    use crate::tick::Tick;
+    use super::levels;
     use tickwheel::{Mode, Wheel};
 
     #[test]
@@ -84,15 +83,5 @@ mod tests {
                 assert!(all.windows(2).all(|pair| pair[1].0 < pair[0].0), "{all:?}");
             }
         }
-    }
-
-    #[test]
-    fn a_hashed_way_has_its_rounds() {
-        let way = way("hashed:512".parse().unwrap(), Tick::default(), 0, 5_000);
-        assert_eq!((&*way.label, &*way.text), ("5 s in hashed:512", "9 rounds"));
-        let boxes: Vec<_> = way.boxes.iter().map(|(_, name, time)| (&**name, &**time)).collect();
-        let expected =
-            [("round 1", "512 ms"), ("...", ""), ("round 9", "512 ms"), ("then", "392 ms")];
-        assert_eq!(boxes, expected);
     }
 }

@@ -135,50 +135,7 @@ pub(super) const COUNTS: f64 = 0.05;
 
 #[cfg(test)]
 mod tests {
-    use super::{Finding, Interval, border, costs, groups, is_alike, steps};
-
-    #[test]
-    fn under_eight_samples_say_nothing() {
-        let samples: Vec<_> = (0..8).map(f64::from).collect();
-        assert_eq!(Interval::of(&[], 1), None);
-        assert_eq!(Interval::of(&samples[..1], 1), None);
-        assert_eq!(Interval::of(&samples[..7], 1), None);
-        let all = Interval { least: 0.0, median: 3.5, most: 7.0 };
-        assert_eq!(Interval::of(&samples, 1), Some(all));
-    }
-
-    #[test]
-    fn so_many_intervals_as_a_study_looks_at_hold_together() {
-        for intervals in 1..200 {
-            let number = groups(intervals);
-            let samples = |number| (0..number).map(|n| n as f64).collect::<Vec<_>>();
-            let all = Interval::of(&samples(number), intervals).unwrap();
-            assert_eq!((all.least, all.most), (0.0, (number - 1) as f64), "{intervals}");
-            assert_eq!(Interval::of(&samples(number - 1), intervals), None, "{intervals}");
-            // Each misses its median if all samples are on one side of it.
-            assert!(intervals as f64 * 2.0 * 0.5_f64.powi(number as i32) <= 0.01, "{intervals}");
-        }
-        assert_eq!([1, 3, 24].map(groups), [8, 10, 13]);
-    }
-
-    #[test]
-    fn a_group_has_the_least_time_of_each_part() {
-        let round = |n| vec![100.0 + f64::from(n), 200.0 - f64::from(n)];
-        let mut rounds: Vec<_> = (0..16).map(round).collect();
-        assert_eq!(costs(&rounds, 8), [292.0; 8]);
-        rounds[3] = vec![9e9, 9e9];
-        rounds[12] = vec![112.0, 9e9];
-        assert_eq!(costs(&rounds, 8)[..3], [292.0; 3]);
-        assert_eq!(costs(&rounds, 8)[3], 111.0 + 189.0);
-        assert_eq!(costs(&rounds[..2], 8), [300.0; 2]);
-        assert!(costs(&[], 8).is_empty());
-    }
-
-    #[test]
-    fn what_is_counted_moves_the_border_for_the_time() {
-        let borders = [0.5, 0.94, 0.96, 1.0, 1.04, 1.06, 2.0].map(border);
-        assert_eq!(borders, [0.98, 0.98, 0.955, 0.955, 0.955, 0.95, 0.95]);
-    }
+    use super::{Finding, Interval, is_alike, steps};
 
     #[test]
     fn counts_are_the_same_within_the_same_step_of_five_percent() {

@@ -398,7 +398,7 @@ impl<'a> Laboratory<'a> {
             longest = longest.max(self.started.elapsed() - begun);
             study.rounds = round + 1;
             if LOOKS.contains(&study.rounds) {
-                study.note(&contenders, &samples);
+                study.note(&samples);
                 // A machine can be slow for all of few rounds.
                 let is_early = study.rounds < SETTLES;
                 let others = contenders[1..].iter().map(|&number| &study.candidates[number]);
@@ -418,7 +418,7 @@ impl<'a> Laboratory<'a> {
                 });
             }
         }
-        study.note(&contenders, &samples);
+        study.note(&samples);
     }
 }
 
@@ -549,15 +549,16 @@ impl Study {
         [self.baseline].into_iter().chain(others.map(|(number, _)| number)).collect()
     }
 
-    /// Notes what was measured of the `contenders`, the first of which is the baseline. `samples`
-    /// are those of all candidates: of each round, the nanoseconds of each part.
-    fn note(&mut self, contenders: &[usize], samples: &[Vec<Vec<f64>>]) {
-        let scale = self.scale();
+    /// Notes what was measured. `samples` are those of all candidates: of each round, the
+    /// nanoseconds of each part.
+    #[doc(hidden)]
+    pub fn note(&mut self, samples: &[Vec<Vec<f64>>]) {
+        let (scale, contenders) = (self.scale(), self.contenders());
         let operations = scale.operations.max(1) as f64;
         // An interval for each mode beside the baseline, at each look and at the end.
         let intervals = contenders.len().saturating_sub(1).max(1) * (LOOKS.len() + 1);
         let groups = judge::groups(intervals);
-        for &number in contenders {
+        for number in contenders {
             // The rounds that both were in.
             let rounds = samples[number].len();
             let costs = |number: usize| {

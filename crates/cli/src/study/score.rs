@@ -75,27 +75,3 @@ const LITTLE_MEMORY: u64 = 1 << 20;
 /// The timeouts that a call handles in no more time than the scheduler of a busy system makes a
 /// thread wait.
 const SHORT_CALL: u64 = 4096;
-
-#[cfg(test)]
-mod tests {
-    use super::Scale;
-    use crate::study::run::Driver;
-    use crate::study::work::Figures;
-    use std::time::Duration;
-
-    #[test]
-    fn a_score_is_cpu_time_and_wakeups_and_a_twentieth_for_each_doubling() {
-        let scale = |driver| Scale { operations: 100, wake_cost: Duration::from_micros(5), driver };
-        let score = |driver, work| scale(driver).score(50.0, &work);
-        let rounded = |score: f64| (score * 1e6).round() / 1e6;
-        for driver in [Driver::Timer, Driver::Wheel] {
-            assert_eq!(score(driver, Figures::default()), 50.0);
-            assert_eq!(score(driver, Figures { wakeups: 1, ..Figures::default() }), 100.0);
-            let memory = Figures { memory_bytes: 2 << 20, ..Figures::default() };
-            assert_eq!(rounded(score(driver, memory)), 52.5);
-        }
-        let call = Figures { longest_call: 4 * 4096, ..Figures::default() };
-        assert_eq!(score(Driver::Timer, call), 50.0);
-        assert_eq!(rounded(score(Driver::Wheel, call)), 55.125);
-    }
-}

@@ -1,0 +1,103 @@
+//! What the page shows, in its tables.
+
+use std::collections::HashMap;
+use std::io::Cursor;
+use std::time::Duration;
+use tickwheel::Mode;
+use tickwheel_cli::generate::{Generator, Shape, Size};
+use tickwheel_cli::report::{self, Page, report};
+use tickwheel_cli::study::{self, Configurations};
+use tickwheel_cli::tick::Tick;
+use tickwheel_cli::trace::Trace;
+
+#[test]
+fn the_steps_have_all_that_a_replay_counts() {
+    for (shape, operations) in [(Shape::Short, 5_000), (Shape::Year, 5_000), (Shape::Bursts, 1)] {
+        let size = Size { operations, pending: 500.try_into().unwrap() };
+        let operations = Generator::new(shape, size, 3).map(|it| format!("{it}\n"));
+        let page = page_of(&operations.collect::<String>(), "hashed:64");
+        let (text, study) = (page.to_string(), page.study());
+        let figures = &study.candidates[0].figures;
+
+        let operations = columns(&text, "operations");
+        let sum = |name: &str| operations.get(name).into_iter().flatten().sum::<u64>();
+        assert_eq!(sum("scheduled"), figures.counts.scheduled);
+        assert_eq!(sum("moved"), figures.counts.rescheduled);
+        assert_eq!(sum("cancelled"), figures.counts.cancelled + figures.counts.late_cancels);
+        let ends = &columns(&text, "ends")["timeouts"];
+        let cancelled = figures.counts.cancelled + figures.counts.replaced;
+        assert_eq!(ends, &[cancelled, figures.fired_in_span, figures.live_at_end]);
+        let pending = &columns(&text, "pending")["pending"];
+        assert_eq!(pending.last(), Some(&figures.live_at_end));
+        let most = format!("The most at any time are {}.", figures.peak_live);
+        assert!(text.contains(&most), "{text}");
+        assert!(pending.len() <= 96);
+        let step_ms = (study.span_ms / 96 + 1).next_power_of_two();
+        assert_eq!(study.span_ms / step_ms, pending.len() as u64 - 1);
+        for id in ["levels", "rounds"] {
+            let mut parts = vec![0; pending.len()];
+            for column in columns(&text, id).values() {
+                parts.iter_mut().zip(column).for_each(|(sum, part)| *sum += part);
+            }
+            assert_eq!(&parts, pending, "{id}");
+        }
+    }
+}
+
+#[test]
+fn a_hashed_way_has_its_rounds() {
+    let text = page_of("0,schedule,1,5000\n", "hashed:512").to_string();
+    let way = "<th scope=\"row\">5 s in hashed:512</th><td>9 rounds</td>\
+               <td>round 1 512 ms, ..., round 9 512 ms, then 392 ms</td>";
+    assert!(text.contains(way), "{text}");
+}
+
+#[test]
+fn the_legend_has_the_parts_that_a_bar_has() {
+    let size = Size { operations: 1_000, pending: 100.try_into().unwrap() };
+    let operations = Generator::new(Shape::Short, size, 3).map(|it| format!("{it}\n"));
+    let page = page(&operations.collect::<String>(), "hashed:64", Duration::MAX);
+    let text = page.to_string();
+    let legend = figure(&text, "score").split("<ul class=\"legend\">").nth(1).unwrap();
+    let legend = legend.split("</ul>").next().unwrap();
+    let names: Vec<_> = legend.split("</svg>").skip(1).map(|it| it.split('<').next()).collect();
+    // So few timeouts take no memory that counts, and a timer caps its calls.
+    assert_eq!(names, [Some("CPU time"), Some("wake-ups")]);
+}
+
+/// The page of these operations, at a tick of 1 ms. Nothing is measured.
+fn page_of(operations: &str, hashed: &str) -> Page {
+    page(operations, hashed, Duration::ZERO)
+}
+
+fn page(operations: &str, hashed: &str, time: Duration) -> Page {
+    let trace = format!("{}\n{operations}", Trace::HEADER);
+    let modes = vec![Mode::hierarchical(), hashed.parse().unwrap()];
+    let configurations = Configurations::Given { modes: modes.clone(), tick: Tick::default() };
+    let study = study::Options { configurations, time, ..study::Options::default() };
+    let options = report::Options { modes, study, ..report::Options::default() };
+    report(Trace::new("a trace", Cursor::new(trace)).unwrap(), &options, |_| ()).unwrap()
+}
+
+/// The columns of numbers in the table of a chart, by their heads.
+fn columns(page: &str, id: &str) -> HashMap<String, Vec<u64>> {
+    let figure = figure(page, id);
+    let cells = |row: &str, tag: &str| -> Vec<String> {
+        let cells = row.split(tag).skip(1);
+        cells.map(|cell| cell.split('<').next().unwrap().replace(',', "")).collect()
+    };
+    let heads = cells(figure, "<th scope=\"col\">");
+    let mut columns = HashMap::new();
+    for row in figure.split("<th scope=\"row\">").skip(1) {
+        for (head, cell) in heads[1..].iter().zip(cells(row, "<td>")) {
+            let Ok(number) = cell.parse() else { continue };
+            columns.entry(head.clone()).or_insert_with(Vec::new).push(number);
+        }
+    }
+    columns
+}
+
+fn figure<'a>(page: &'a str, id: &str) -> &'a str {
+    let figure = page.split(&format!("<figure id=\"{id}\"")).nth(1).unwrap();
+    figure.split("</figure>").next().unwrap()
+}
