@@ -70,15 +70,10 @@ pub(crate) struct Bars {
 
 impl Chart {
     pub(crate) fn render(&self) -> Raw<String> {
-        let (svg, legend) = match &self.drawing {
-            Drawing::Columns(columns) => (columns.draw(), columns.legend()),
-            Drawing::Bars(bars) => (bars.draw(), bars.legend()),
-            Drawing::Ways(ways) => (draw_ways(ways), Vec::new()),
-        };
-        let height = match &self.drawing {
-            Drawing::Bars(bars) => bars.height(),
-            Drawing::Ways(ways) => WAY * ways.len() as f64,
-            Drawing::Columns(_) => HEIGHT,
+        let (svg, legend, height) = match &self.drawing {
+            Drawing::Columns(columns) => (columns.draw(), columns.legend(), HEIGHT),
+            Drawing::Bars(bars) => (bars.draw(), bars.legend(), bars.height()),
+            Drawing::Ways(ways) => (draw_ways(ways), Vec::new(), WAY * ways.len() as f64),
         };
         let figure = html! {
             figure(id=self.id) {
@@ -157,9 +152,8 @@ impl Columns {
     }
 
     pub(crate) fn draw(&self) -> String {
-        let number = self.series.iter().map(|series| series.values.len()).max().unwrap_or(0);
-        let value = |series: &Series, at: usize| series.values.get(at).copied().unwrap_or(0.0);
-        let sums = (0..number).map(|at| self.series.iter().map(|series| value(series, at)).sum());
+        let number = self.series.first().map_or(0, |series| series.values.len());
+        let sums = (0..number).map(|at| self.series.iter().map(|series| series.values[at]).sum());
         let top = round_up(sums.fold(0.0, f64::max));
         let y = |value: f64| BOTTOM - value / top * (BOTTOM - TOP);
         let mut svg = String::new();
@@ -173,11 +167,9 @@ impl Columns {
         let mut bases = vec![0.0; number];
         for (series_number, series) in self.series.iter().enumerate() {
             let mut path = String::new();
-            for (at, base) in bases.iter_mut().enumerate().filter(|_| top > 0.0) {
-                let value = value(series, at);
-                if value <= 0.0 {
-                    continue;
-                }
+            let values = series.values.iter().enumerate().filter(|(_, value)| 0.0 < **value);
+            for (at, value) in values {
+                let base = &mut bases[at];
                 let (x, from, to) = (LEFT + at as f64 * width, y(*base), y(*base + value));
                 let _ = write!(path, "M{x:.1} {from:.1}V{to:.1}h{filled:.1}V{from:.1}z");
                 *base += value;

@@ -20,7 +20,6 @@ pub mod report;
 #[doc(hidden)]
 pub mod signals;
 pub mod study;
-mod table;
 pub mod tick;
 pub mod trace;
 #[doc(hidden)]

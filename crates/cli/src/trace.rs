@@ -8,8 +8,6 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::str;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A trace being read: an iterator over its operations.
 ///
@@ -19,8 +17,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Trace {
     name: String,
     source: Box<dyn BufRead>,
-    size: Option<u64>,
-    bytes_read: Arc<AtomicU64>,
     /// The line that was read last, without its end.
     line: Vec<u8>,
     line_number: u64,
@@ -108,30 +104,18 @@ impl Trace {
     ///
     /// [`TraceError`] if it cannot be read, or does not begin with the header.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
-        Self::open_as(path, Ok)
+        Self::open_through(path, Ok)
     }
 
-    /// Opens the file at `path`, and reads it through what `wrap` makes of it, up to the end that a
-    /// recorder writes.
+    /// Opens the file at `path`, and reads it through what `wrap` makes of it.
     #[doc(hidden)]
-    pub fn follow<R: Read + 'static>(
-        path: &Path,
-        wrap: impl FnOnce(File) -> io::Result<R>,
-    ) -> Result<Self, TraceError> {
-        Ok(Self { stops_at_end: true, ..Self::open_as(path, wrap)? })
-    }
-
-    fn open_as<R: Read + 'static>(
+    pub fn open_through<R: Read + 'static>(
         path: &Path,
         wrap: impl FnOnce(File) -> io::Result<R>,
     ) -> Result<Self, TraceError> {
         let name = path.display().to_string();
-        let opened = File::open(path).and_then(|file| {
-            let metadata = file.metadata()?;
-            Ok((metadata.is_file().then_some(metadata.len()), wrap(file)?))
-        });
-        match opened {
-            Ok((size, source)) => Self::with_size(&name, source, size),
+        match File::open(path).and_then(wrap) {
+            Ok(source) => Self::new(&name, source),
             Err(error) => Err(TraceError {
                 file: printable(&name),
                 line: None,
@@ -141,26 +125,24 @@ impl Trace {
         }
     }
 
+    /// Like [`open_through`](Self::open_through), up to the end that a recorder writes.
+    #[doc(hidden)]
+    pub fn follow<R: Read + 'static>(
+        path: &Path,
+        wrap: impl FnOnce(File) -> io::Result<R>,
+    ) -> Result<Self, TraceError> {
+        Ok(Self { stops_at_end: true, ..Self::open_through(path, wrap)? })
+    }
+
     /// Reads from `source`; `name` is what errors and the report call it.
     ///
     /// # Errors
     ///
     /// [`TraceError`] if it cannot be read, or does not begin with the header.
     pub fn new(name: &str, source: impl Read + 'static) -> Result<Self, TraceError> {
-        Self::with_size(name, source, None)
-    }
-
-    fn with_size(
-        name: &str,
-        source: impl Read + 'static,
-        size: Option<u64>,
-    ) -> Result<Self, TraceError> {
-        let bytes_read = Arc::new(AtomicU64::new(0));
         let mut trace = Self {
             name: printable(name),
             source: Box::new(io::empty()),
-            size,
-            bytes_read: Arc::clone(&bytes_read),
             line: Vec::new(),
             line_number: 0,
             empty_line: None,
@@ -171,8 +153,7 @@ impl Trace {
             end_ms: None,
             gaps: Gaps::default(),
         };
-        let source = unpacked(Counted { source, bytes_read });
-        trace.source = source.map_err(|error| trace.unreadable(&error))?;
+        trace.source = unpacked(source).map_err(|error| trace.unreadable(&error))?;
         trace.read_header()?;
         Ok(trace)
     }
@@ -316,30 +297,6 @@ impl Trace {
         &self.name
     }
 
-    /// The bytes of the file, packed as it is; None if they are not known before it is read.
-    #[must_use]
-    pub fn size(&self) -> Option<u64> {
-        self.size
-    }
-
-    /// The bytes read so far, packed as they are.
-    #[must_use]
-    pub fn bytes_read(&self) -> u64 {
-        self.bytes_read.load(Ordering::Relaxed)
-    }
-
-    /// The operations read so far.
-    #[must_use]
-    pub fn operations(&self) -> u64 {
-        self.operations
-    }
-
-    /// The time of the operation that was read last, in ms.
-    #[must_use]
-    pub fn time_ms(&self) -> u64 {
-        self.time_ms
-    }
-
     /// When the recording ended, in ms; None if that was not read, because the trace does not say
     /// it or because it was not read to its end.
     #[must_use]
@@ -449,20 +406,6 @@ impl fmt::Display for TraceError {
 }
 
 impl Error for TraceError {}
-
-/// Counts what is read.
-struct Counted<R> {
-    source: R,
-    bytes_read: Arc<AtomicU64>,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.source.read(buffer)?;
-        self.bytes_read.fetch_add(read as u64, Ordering::Relaxed);
-        Ok(read)
-    }
-}
 
 /// Returns the source, unpacked if it begins like gzip.
 fn unpacked(source: impl Read + 'static) -> io::Result<Box<dyn BufRead>> {

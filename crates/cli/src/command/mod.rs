@@ -66,14 +66,6 @@ impl Measuring {
     }
 }
 
-/// Opens the trace in `file`, or that on standard input if `file` is `-`.
-fn open(file: &Path) -> Result<Trace, TraceError> {
-    if file == Path::new("-") {
-        return Trace::new("standard input", io::stdin());
-    }
-    Trace::open(file)
-}
-
 /// Is told how far the work is.
 type Advance<'a> = &'a mut dyn FnMut(Progress);
 
@@ -91,11 +83,9 @@ fn traced<T>(
 ) -> Result<(T, Interrupt), Failure> {
     let progress = ProgressBar::hidden();
     let interrupt = Interrupt::exits(&progress)?;
-    let trace = open(file)?;
-    progress::show_reading(&progress, &trace);
-    let size = trace.size();
     let mut phase = None;
-    let made = make(trace, &mut |at| progress::advance(&progress, size, &mut phase, at));
+    let mut advance = |at| progress::advance(&progress, &mut phase, at);
+    let made = progress::open(file, &progress).and_then(|trace| make(trace, &mut advance));
     progress.finish_and_clear();
     let made = made?;
     let Study { trace, gaps, .. } = study(&made);

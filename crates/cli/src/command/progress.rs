@@ -2,13 +2,15 @@
 
 use crate::Failure;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io;
 use std::mem::{self, Discriminant};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tickwheel_cli::signals;
 use tickwheel_cli::study::Progress;
-use tickwheel_cli::trace::Trace;
+use tickwheel_cli::trace::{Trace, TraceError};
 
 /// Shows `progress` from here on, without a length if that is not known. Where there is no terminal
 /// it stays hidden.
@@ -29,27 +31,37 @@ pub(crate) fn show(progress: &ProgressBar, length: Option<u64>, template: &str) 
     progress.force_draw();
 }
 
-/// Shows the progress through `trace`.
-pub(crate) fn show_reading(progress: &ProgressBar, trace: &Trace) {
-    let template = match trace.size() {
-        Some(_) => "{bar:40} {binary_bytes} of {binary_total_bytes} ({eta})",
-        None => "{spinner} {human_pos} operations ({per_sec})",
-    };
-    show(progress, trace.size(), template);
+/// Opens the trace in `file`, or that on standard input if `file` is `-`, and shows how much of it is
+/// read.
+pub(crate) fn open(file: &Path, progress: &ProgressBar) -> Result<Trace, TraceError> {
+    let show_operations = || show(progress, None, "{spinner} {human_pos} operations ({per_sec})");
+    if file == Path::new("-") {
+        show_operations();
+        return Trace::new("standard input", io::stdin());
+    }
+    Trace::open_through(file, |file| {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            show_operations();
+            return Ok(ProgressBar::hidden().wrap_read(file));
+        }
+        let template = "{bar:40} {binary_bytes} of {binary_total_bytes} ({eta})";
+        show(progress, Some(metadata.len()), template);
+        Ok(progress.wrap_read(file))
+    })
 }
 
-/// Notes how far a study of a trace of this size is, and in which phase.
+/// Notes how far a study is, and in which phase.
 pub(crate) fn advance(
     progress: &ProgressBar,
-    size: Option<u64>,
     phase: &mut Option<Discriminant<Progress>>,
     at: Progress,
 ) {
     let now = Some(mem::discriminant(&at));
     let is_new = mem::replace(phase, now) != now;
     match at {
-        Progress::Read(operations, bytes) => {
-            progress.set_position(if size.is_some() { bytes } else { operations });
+        Progress::Read(operations) if progress.length().is_none() => {
+            progress.set_position(operations);
         }
         Progress::Counted(done, all) => {
             if is_new {

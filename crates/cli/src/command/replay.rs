@@ -42,23 +42,15 @@ pub(crate) struct Replay {
 
     /// Draw a picture as well; SVG or PNG, as the name ends. PNG needs a command that was built
     /// with the feature `png`.
-    #[arg(long, value_name = "OUT.svg|OUT.png", value_parser = Plot::parser())]
-    plot: Option<Plot>,
-}
-
-type Picture = Result<Vec<u8>, Box<dyn Error>>;
-
-/// A picture to be written.
-#[derive(Clone)]
-struct Plot {
-    file: OutputFile,
-    draw: fn(&Study) -> Picture,
+    #[arg(long, value_name = "OUT.svg|OUT.png",
+          value_parser = OutputFile::parser().try_map(picture))]
+    plot: Option<OutputFile>,
 }
 
 impl Replay {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         if let Some(plot) = &self.plot {
-            plot.file.check_beside(&self.measuring.file)?;
+            plot.check_beside(&self.measuring.file)?;
         }
         let given = Configurations::Given {
             modes: asked::modes(&self.modes, super::say::<String>),
@@ -73,29 +65,30 @@ impl Replay {
         })?;
         if let Some(plot) = &self.plot {
             let _held = interrupt.hold();
-            let drawn = (plot.draw)(&study);
-            let picture = drawn.map_err(|error| plot.file.failure(&*error))?;
-            plot.file.write(|file| file.write_all(&picture))?;
+            let picture = draw(&study, plot).map_err(|error| plot.failure(&*error))?;
+            plot.write(|file| file.write_all(&picture))?;
         }
         Ok(())
     }
 }
 
-impl Plot {
-    fn parser() -> impl TypedValueParser<Value = Self> {
-        OutputFile::parser().try_map(Self::of)
+/// Returns the name of a file if it ends like that of a picture.
+fn picture(file: OutputFile) -> Result<OutputFile, &'static str> {
+    match file.extension().as_deref() {
+        Some("svg") => Ok(file),
+        Some("png") if cfg!(feature = "png") => Ok(file),
+        Some("png") => Err("this command was built without the feature `png`: expected a name \
+                            that ends in .svg"),
+        _ => Err("expected a name that ends in .svg or .png"),
     }
+}
 
-    fn of(file: OutputFile) -> Result<Self, &'static str> {
-        match file.extension().as_deref() {
-            Some("svg") => Ok(Self { file, draw: |study| Ok(plot::svg(study).into()) }),
-            #[cfg(feature = "png")]
-            Some("png") => Ok(Self { file, draw: plot::png }),
-            #[cfg(not(feature = "png"))]
-            Some("png") => Err("this command was built without the feature `png`: expected a \
-                                name that ends in .svg"),
-            _ => Err("expected a name that ends in .svg or .png"),
-        }
+/// Draws `study` as the name of the file says.
+fn draw(study: &Study, file: &OutputFile) -> Result<Vec<u8>, Box<dyn Error>> {
+    match file.extension().as_deref() {
+        #[cfg(feature = "png")]
+        Some("png") => plot::png(study),
+        _ => Ok(plot::svg(study).into()),
     }
 }
 

@@ -17,15 +17,8 @@ impl Delays {
     }
 
     /// How many delays there are.
-    #[must_use]
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.sorted.len() as u64
-    }
-
-    /// Whether nothing was ever scheduled.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.sorted.is_empty()
     }
 
     /// The delay that this share of all delays, from 0 to 1, does not exceed; None if there are

@@ -87,7 +87,7 @@ use serde::Serialize;
 use std::path::Path;
 use std::time::Duration;
 use tickwheel::Mode;
-use work::{GivenUp, Most};
+use work::Most;
 
 /// What to study, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,8 +193,8 @@ pub struct Measured {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Progress {
-    /// The trace is being read: the operations so far, and the bytes of the file.
-    Read(u64, u64),
+    /// The trace is being read: the operations so far.
+    Read(u64),
     /// The work of configurations is being counted: so many are done, of so many. Each can take
     /// seconds.
     Counted(u64, u64),
@@ -221,10 +221,49 @@ pub(crate) fn study_and_keep(
     options: &Options,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(Study, Vec<Operation>), TraceError> {
-    let laboratory = Laboratory::new(options);
+    let started = ThreadTime::now();
     let (operations, is_whole) = read(&mut trace, options.operations, progress)?;
     let end_ms = trace.end_ms().filter(|_| is_whole);
-    let study = laboratory.study(&trace, &operations, (is_whole, end_ms), progress);
+    let (ticks, modes) = (options.configurations.ticks(), options.configurations.modes());
+    let (mut done, wheels) = (0, (ticks.len() * modes.len()) as u64);
+    progress(Progress::Counted(done, wheels));
+    let ticks = ticks.into_iter();
+    let plans: Vec<_> = ticks.map(|tick| Plan::new(&operations, tick, end_ms)).collect();
+    let delays = operations.iter().filter_map(|operation| operation.action.delay_ms());
+    let delays = Delays::new(delays);
+    let span_ms = match (operations.first(), operations.last()) {
+        (Some(first), Some(last)) => last.time_ms - first.time_ms,
+        _ => 0,
+    };
+    let mut is_done = || {
+        done += 1;
+        progress(Progress::Counted(done, wheels));
+    };
+    let counted = plans.iter().flat_map(|plan| count(plan, &modes, options, &mut is_done));
+    let candidates: Vec<_> = counted.collect();
+    let gaps = trace.gaps();
+    let (unfit, growing) = fit::look(&plans[0], span_ms, &delays, gaps, is_whole);
+    let path = Path::new(trace.name());
+    let mut study = Study {
+        trace: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into(),
+        operations: operations.len() as u64,
+        is_whole,
+        span_ms,
+        gaps,
+        delays,
+        baseline: baseline(&candidates, unfit.is_empty()),
+        unfit,
+        growing,
+        options: options.clone(),
+        candidates,
+        rounds: 0,
+    };
+    if study.unfit.is_empty() {
+        let number = study.baseline / modes.len().max(1);
+        if let Some(plan) = plans.get(number) {
+            study.measure(plan, started, progress);
+        }
+    }
     Ok((study, operations))
 }
 
@@ -241,9 +280,7 @@ impl Study {
             return [one, other].map(Clone::clone);
         }
         let plan = Plan::new(operations, tick, None);
-        let laboratory = Laboratory::new(&self.options);
-        let counted = laboratory.count(&plan, &modes, self.scale(), &mut || ());
-        counted.try_into().expect("there are two modes")
+        count(&plan, &modes, &self.options, &mut || ()).try_into().expect("there are two modes")
     }
 }
 
@@ -261,165 +298,45 @@ fn read(
         }
         operations.push(operation);
         if operations.len() % BETWEEN_LOOKS == 0 {
-            progress(Progress::Read(operations.len() as u64, trace.bytes_read()));
+            progress(Progress::Read(operations.len() as u64));
         }
     }
     Ok((operations, true))
 }
 
-/// What counts and measures.
-struct Laboratory<'a> {
-    options: &'a Options,
-    started: ThreadTime,
-}
-
-impl<'a> Laboratory<'a> {
-    fn new(options: &'a Options) -> Self {
-        Self { options, started: ThreadTime::now() }
-    }
-
-    fn study(
-        &self,
-        trace: &Trace,
-        operations: &[Operation],
-        (is_whole, end_ms): (bool, Option<u64>),
-        progress: &mut dyn FnMut(Progress),
-    ) -> Study {
-        let (ticks, modes) =
-            (self.options.configurations.ticks(), self.options.configurations.modes());
-        let (mut done, wheels) = (0, (ticks.len() * modes.len()) as u64);
-        progress(Progress::Counted(done, wheels));
-        let ticks = ticks.into_iter();
-        let plans: Vec<_> = ticks.map(|tick| Plan::new(operations, tick, end_ms)).collect();
-        let delays = operations.iter().filter_map(|operation| operation.action.delay_ms());
-        let delays = Delays::new(delays);
-        let span_ms = match (operations.first(), operations.last()) {
-            (Some(first), Some(last)) => last.time_ms - first.time_ms,
-            _ => 0,
+/// Counts what all modes do with a plan, and calls `is_done` after each.
+fn count(
+    plan: &Plan,
+    modes: &[Mode],
+    options: &Options,
+    is_done: &mut dyn FnMut(),
+) -> Vec<Candidate> {
+    let scale = options.scale(plan.counts.operations());
+    let mut cheapest: Option<(Mode, f64)> = None;
+    let mut counted = Vec::new();
+    // A hierarchical wheel never costs much, so it tells which hashed ones do.
+    let mut order: Vec<_> = (0..modes.len()).collect();
+    order.sort_by_key(|&number| modes[number].is_hashed());
+    for number in order {
+        let mode = modes[number];
+        let times = options.slower;
+        let work = cheapest.map(|(than, ns)| (ns * f64::from(times), Limit::Work { times, than }));
+        let most = Most { time: TO_COUNT, memory: options.max_memory, work };
+        let (mut figures, stopped) = work::count(plan, mode, options.driver, most);
+        figures.counted_score = match stopped {
+            None => scale.counted(&figures, mode.buckets()),
+            Some(_) => f64::INFINITY,
         };
-        let scale = self.options.scale(operations.len() as u64);
-        let mut is_done = || {
-            done += 1;
-            progress(Progress::Counted(done, wheels));
-        };
-        let counted = plans.iter().flat_map(|plan| self.count(plan, &modes, scale, &mut is_done));
-        let candidates: Vec<_> = counted.collect();
-        let gaps = trace.gaps();
-        let (unfit, growing) = fit::look(&plans[0], span_ms, &delays, gaps, is_whole);
-        let path = Path::new(trace.name());
-        let mut study = Study {
-            trace: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into(),
-            operations: operations.len() as u64,
-            is_whole,
-            span_ms,
-            gaps,
-            delays,
-            baseline: baseline(&candidates, unfit.is_empty()),
-            unfit,
-            growing,
-            options: self.options.clone(),
-            candidates,
-            rounds: 0,
-        };
-        if study.unfit.is_empty() {
-            let number = study.baseline / modes.len().max(1);
-            if let Some(plan) = plans.get(number) {
-                self.measure(&mut study, plan, progress);
-            }
+        let ns = figures.counted_ns(mode.buckets());
+        if stopped.is_none() && cheapest.is_none_or(|(_, least)| ns < least) {
+            cheapest = Some((mode, ns));
         }
-        study
+        let candidate = Candidate { mode, tick: plan.tick, stopped, figures, measured: None };
+        counted.push((number, candidate));
+        is_done();
     }
-
-    /// Counts what all modes do with a plan, and calls `is_done` after each.
-    fn count(
-        &self,
-        plan: &Plan,
-        modes: &[Mode],
-        scale: Scale,
-        is_done: &mut dyn FnMut(),
-    ) -> Vec<Candidate> {
-        let mut cheapest: Option<(Mode, f64)> = None;
-        let mut counted = Vec::new();
-        // A hierarchical wheel never costs much, so it tells which hashed ones do.
-        let mut order: Vec<_> = (0..modes.len()).collect();
-        order.sort_by_key(|&number| modes[number].is_hashed());
-        for number in order {
-            let mode = modes[number];
-            let slower = cheapest.map(|(_, ns)| ns * f64::from(self.options.slower));
-            let most = Most {
-                time: TO_COUNT,
-                memory: self.options.max_memory,
-                counted_ns: slower.unwrap_or(f64::INFINITY),
-            };
-            let (mut figures, given_up) = work::count(plan, mode, self.options.driver, most);
-            let ns = figures.counted_ns(mode.buckets());
-            figures.counted_score = match given_up {
-                None => scale.counted(&figures, mode.buckets()),
-                Some(_) => f64::INFINITY,
-            };
-            if given_up.is_none() && cheapest.is_none_or(|(_, least)| ns < least) {
-                cheapest = Some((mode, ns));
-            }
-            let stopped = given_up.map(|reason| match (reason, cheapest) {
-                (GivenUp::Memory, _) => Limit::Memory(self.options.max_memory),
-                (GivenUp::Work, Some((than, _))) => {
-                    Limit::Work { times: self.options.slower, than }
-                }
-                (GivenUp::Time | GivenUp::Work, _) => Limit::Time(most.time),
-            });
-            let candidate = Candidate { mode, tick: plan.tick, stopped, figures, measured: None };
-            counted.push((number, candidate));
-            is_done();
-        }
-        counted.sort_by_key(|&(number, _)| number);
-        counted.into_iter().map(|(_, candidate)| candidate).collect()
-    }
-
-    /// Measures all configurations that may be as good as the baseline, side by side, until the
-    /// rounds tell. A configuration that surely costs no less is left out of later rounds, so that
-    /// the others get its time.
-    fn measure(&self, study: &mut Study, plan: &Plan, progress: &mut dyn FnMut(Progress)) {
-        let contenders = study.contenders();
-        let mut left = contenders.clone();
-        let mut samples = vec![Vec::new(); study.candidates.len()];
-        let mut longest = Duration::ZERO;
-        let mut random = Rng::with_seed(0);
-        for round in 0..MOST_ROUNDS {
-            let begun = self.started.elapsed();
-            if self.options.time <= begun + longest || left.is_empty() {
-                break;
-            }
-            progress(Progress::Measured(begun.div_duration_f64(self.options.time)));
-            let modes: Vec<_> = left.iter().map(|&number| study.candidates[number].mode).collect();
-            let times = time::round(plan, &modes, self.options.driver, &mut random);
-            left.iter().zip(times).for_each(|(&number, times)| samples[number].push(times));
-            // Another wheel gets the memory that is the fastest, in each group of rounds.
-            random.shuffle(&mut left);
-            longest = longest.max(self.started.elapsed() - begun);
-            study.rounds = round + 1;
-            if LOOKS.contains(&study.rounds) {
-                study.note(&samples);
-                // A machine can be slow for all of few rounds.
-                let is_early = study.rounds < SETTLES;
-                let others = contenders[1..].iter().map(|&number| &study.candidates[number]);
-                if others.clone().all(|other| match is_early {
-                    true => Interval::costs_more(other.quotient()),
-                    false => Interval::is_settled(other.quotient(), study.border(other)),
-                }) {
-                    return;
-                }
-                left.retain(|&number| {
-                    let other = &study.candidates[number];
-                    let is_out = match is_early {
-                        true => Interval::costs_more(other.quotient()),
-                        false => study.finding(other) == Finding::NotBetter,
-                    };
-                    number == study.baseline || !is_out
-                });
-            }
-        }
-        study.note(&samples);
-    }
+    counted.sort_by_key(|&(number, _)| number);
+    counted.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
 impl Study {
@@ -547,6 +464,52 @@ impl Study {
                 && score <= most * baseline.figures.counted_score
         });
         [self.baseline].into_iter().chain(others.map(|(number, _)| number)).collect()
+    }
+
+    /// Measures all configurations that may be as good as the baseline, side by side, until the
+    /// rounds tell. A configuration that surely costs no less is left out of later rounds, so that
+    /// the others get its time.
+    fn measure(&mut self, plan: &Plan, started: ThreadTime, progress: &mut dyn FnMut(Progress)) {
+        let contenders = self.contenders();
+        let mut left = contenders.clone();
+        let mut samples = vec![Vec::new(); self.candidates.len()];
+        let mut longest = Duration::ZERO;
+        let mut random = Rng::with_seed(0);
+        for round in 0..MOST_ROUNDS {
+            let begun = started.elapsed();
+            if self.options.time <= begun + longest || left.is_empty() {
+                break;
+            }
+            progress(Progress::Measured(begun.div_duration_f64(self.options.time)));
+            let modes: Vec<_> = left.iter().map(|&number| self.candidates[number].mode).collect();
+            let times = time::round(plan, &modes, self.options.driver, &mut random);
+            left.iter().zip(times).for_each(|(&number, times)| samples[number].push(times));
+            // Another wheel gets the memory that is the fastest, in each group of rounds.
+            random.shuffle(&mut left);
+            longest = longest.max(started.elapsed() - begun);
+            self.rounds = round + 1;
+            if LOOKS.contains(&self.rounds) {
+                self.note(&samples);
+                // A machine can be slow for all of few rounds.
+                let is_early = self.rounds < SETTLES;
+                let others = contenders[1..].iter().map(|&number| &self.candidates[number]);
+                if others.clone().all(|other| match is_early {
+                    true => Interval::costs_more(other.quotient()),
+                    false => Interval::is_settled(other.quotient(), self.border(other)),
+                }) {
+                    return;
+                }
+                left.retain(|&number| {
+                    let other = &self.candidates[number];
+                    let is_out = match is_early {
+                        true => Interval::costs_more(other.quotient()),
+                        false => self.finding(other) == Finding::NotBetter,
+                    };
+                    number == self.baseline || !is_out
+                });
+            }
+        }
+        self.note(&samples);
     }
 
     /// Notes what was measured. `samples` are those of all candidates: of each round, the

@@ -17,8 +17,8 @@ pub enum Driver {
 
 /// Looks on while a wheel runs; by default at nothing.
 pub(super) trait Observer {
-    /// Why a run can be given up.
-    type GivenUp;
+    /// Why a run can be stopped.
+    type Stopped;
 
     /// A timeout was scheduled or moved.
     #[inline]
@@ -38,7 +38,7 @@ pub(super) trait Observer {
 
     /// A step is done.
     #[inline]
-    fn step(&mut self, _wheel: &Wheel<u32>) -> Result<(), Self::GivenUp> {
+    fn step(&mut self, _wheel: &Wheel<u32>) -> Result<(), Self::Stopped> {
         Ok(())
     }
 }
@@ -62,7 +62,7 @@ impl<'a, O: Observer> Run<'a, O> {
 
     /// Makes up to so many calls more, and behind the last one waits for all that is due later.
     /// Returns whether it is over.
-    pub(super) fn advance(&mut self, calls: usize) -> Result<bool, O::GivenUp> {
+    pub(super) fn advance(&mut self, calls: usize) -> Result<bool, O::Stopped> {
         let plan = self.plan;
         let to = plan.calls.len().min(self.made.saturating_add(calls));
         for call in &plan.calls[self.made..to] {
@@ -109,7 +109,7 @@ impl<'a, O: Observer> Run<'a, O> {
 
     /// Wakes the wheel up as often as it asks for up to tick `to`, and takes out what is due.
     #[inline]
-    fn drive(&mut self, to: u64) -> Result<(), O::GivenUp> {
+    fn drive(&mut self, to: u64) -> Result<(), O::Stopped> {
         while let Some(now) = self.wheel.next_wake().filter(|&now| now <= to) {
             self.observer.wakes();
             let mut work = 0;
@@ -123,7 +123,7 @@ impl<'a, O: Observer> Run<'a, O> {
 
     /// Takes out what is due at tick `now`, until `work` is done.
     #[inline]
-    fn expire(&mut self, now: u64, work: &mut usize) -> Result<(), O::GivenUp> {
+    fn expire(&mut self, now: u64, work: &mut usize) -> Result<(), O::Stopped> {
         loop {
             let before = *work;
             let expired = self.wheel.expire_bounded(now, work);

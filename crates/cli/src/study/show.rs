@@ -1,7 +1,8 @@
 //! A study as a table for people and as JSON for programs.
 
 use super::{Candidate, Configurations, Study};
-use crate::{table, units};
+use crate::units;
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::{self, Display};
@@ -98,10 +99,10 @@ impl Study {
     }
 
     /// The rows of the table.
-    fn rows(&self) -> impl Iterator<Item = table::Row<'_, Candidate>> {
+    fn rows(&self) -> impl Iterator<Item = Row<'_, Candidate>> {
         let is_search = matches!(self.options.configurations, Configurations::Search(_));
         let is_stopped = self.candidates.iter().any(|candidate| candidate.stopped.is_some());
-        let head: [table::Row<'_, Candidate>; 3] = [
+        let head: [Row<'_, Candidate>; 3] = [
             ("", &|it| it.mode.to_string()),
             ("tick", &|it| it.tick.to_string()),
             ("stopped", &|it| it.stopped.map_or_else(|| "-".into(), |_| "yes".into())),
@@ -133,7 +134,7 @@ impl Display for Study {
         }
         writeln!(f, "delays: {}\n", self.delays)?;
         for candidates in self.shown().chunks(CANDIDATES_PER_TABLE) {
-            writeln!(f, "{}\n", table::of(candidates, self.rows()))?;
+            writeln!(f, "{}\n", table(candidates, self.rows()))?;
         }
         writeln!(f, "{}\n", self.scoring())?;
         write!(f, "{}", self.verdict())?;
@@ -150,6 +151,33 @@ pub(crate) fn name(candidate: &Candidate) -> String {
     format!("{} at a tick of {}", candidate.mode, candidate.tick)
 }
 
+/// A label, and what stands beside it for each column.
+type Row<'a, C> = (&'a str, &'a dyn Fn(&C) -> String);
+
+/// Lays out a table with a column for each of `columns`, and one of labels before them. The first
+/// row is the heading.
+fn table<'a, C: 'a>(columns: &[&C], rows: impl IntoIterator<Item = Row<'a, C>>) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    for (number, (label, text)) in rows.into_iter().enumerate() {
+        let cells =
+            [label.to_string()].into_iter().chain(columns.iter().map(|column| text(column)));
+        match number {
+            0 => table.set_header(cells),
+            _ => table.add_row(cells),
+        };
+    }
+    for (number, column) in table.column_iter_mut().enumerate() {
+        let (alignment, before) = match number {
+            0 => (CellAlignment::Left, 0),
+            _ => (CellAlignment::Right, 2),
+        };
+        column.set_cell_alignment(alignment);
+        column.set_padding((before, 0));
+    }
+    table
+}
+
 fn measured(candidate: &Candidate, text: impl Fn(&super::Measured) -> String) -> String {
     candidate.measured.as_ref().map_or_else(|| "-".into(), text)
 }
@@ -157,14 +185,14 @@ fn measured(candidate: &Candidate, text: impl Fn(&super::Measured) -> String) ->
 /// As many as fit in 80 columns.
 const CANDIDATES_PER_TABLE: usize = 3;
 
-const MEASURED: [table::Row<'static, Candidate>; 4] = [
+const MEASURED: [Row<'static, Candidate>; 4] = [
     ("score", &|it| measured(it, |at| units::duration(at.score.median))),
     ("  between", &|it| measured(it, |at| units::range(at.score.least, at.score.most))),
     ("CPU time per operation", &|it| measured(it, |at| units::duration(at.cpu_ns.median))),
     ("  between", &|it| measured(it, |at| units::range(at.cpu_ns.least, at.cpu_ns.most))),
 ];
 
-const COUNTED: [table::Row<'static, Candidate>; 10] = [
+const COUNTED: [Row<'static, Candidate>; 10] = [
     ("score by counted work", &|it| it.counted()),
     ("wake-ups", &|it| units::number(it.figures.wakeups)),
     ("timeouts handled", &|it| units::number(it.figures.work)),
@@ -177,7 +205,7 @@ const COUNTED: [table::Row<'static, Candidate>; 10] = [
     ("late by the tick, most", &|it| units::duration(it.figures.max_lateness_ns as f64)),
 ];
 
-const OPERATIONS: [table::Row<'static, Candidate>; 12] = [
+const OPERATIONS: [Row<'static, Candidate>; 12] = [
     ("scheduled", &|it| units::number(it.figures.counts.scheduled)),
     ("  while pending", &|it| units::number(it.figures.counts.replaced)),
     ("rescheduled", &|it| units::number(it.figures.counts.rescheduled)),

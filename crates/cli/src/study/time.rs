@@ -55,7 +55,7 @@ pub(super) fn round(
 struct Nobody;
 
 impl Observer for Nobody {
-    type GivenUp = Infallible;
+    type Stopped = Infallible;
 }
 
 /// Enough to make the clock of processor time, a system call, cheap; so few that others seldom come

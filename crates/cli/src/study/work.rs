@@ -1,5 +1,6 @@
 //! `Figures`: what a wheel does in a run, counted. It is the same on every machine, busy or not.
 
+use super::limits::Limit;
 use super::plan::{Counts, Plan};
 use super::run::{Driver, Observer, Run};
 use cpu_time::ThreadTime;
@@ -54,32 +55,24 @@ pub struct Figures {
     pub counted_score: f64,
 }
 
-/// When a run is given up.
+/// When a run is stopped.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Most {
     /// Of processor time.
     pub(super) time: Duration,
     /// Of bytes that the wheel holds.
     pub(super) memory: u64,
-    /// Of what [`Figures::counted_ns`] returns.
-    pub(super) counted_ns: f64,
+    /// Of what [`Figures::counted_ns`] returns, and the limit that this is.
+    pub(super) work: Option<(f64, Limit)>,
 }
 
-/// Why a run was given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum GivenUp {
-    Time,
-    Memory,
-    Work,
-}
-
-/// Counts the work of `plan` in `mode`. Of a run that is given up, it is the work up to there.
+/// Counts the work of `plan` in `mode`. Of a run that is stopped, it is the work up to there.
 pub(super) fn count(
     plan: &Plan,
     mode: Mode,
     driver: Driver,
     most: Most,
-) -> (Figures, Option<GivenUp>) {
+) -> (Figures, Option<Limit>) {
     let counter = Counter {
         figures: Figures {
             ops: plan.counts.operations(),
@@ -95,9 +88,9 @@ pub(super) fn count(
         next_look: 1,
     };
     let mut run = Run::new(plan, mode, driver, counter);
-    let given_up = run.advance(usize::MAX).err();
+    let stopped = run.advance(usize::MAX).err();
     run.observer.look_at(&run.wheel);
-    (run.observer.figures, given_up)
+    (run.observer.figures, stopped)
 }
 
 /// Counts what a wheel does.
@@ -139,20 +132,21 @@ impl Counter {
     }
 
     #[cold]
-    fn look_at_limits(&mut self, wheel: &Wheel<u32>) -> Result<(), GivenUp> {
+    fn look_at_limits(&mut self, wheel: &Wheel<u32>) -> Result<(), Limit> {
         self.until_look = STEPS_PER_LOOK;
-        if self.most.memory < self.figures.memory_bytes {
-            return Err(GivenUp::Memory);
+        let Most { time, memory, work } = self.most;
+        let counted_ns = self.figures.counted_ns(wheel.mode().buckets());
+        match work {
+            _ if memory < self.figures.memory_bytes => Err(Limit::Memory(memory)),
+            Some((most_ns, limit)) if most_ns < counted_ns => Err(limit),
+            _ if time < self.started.elapsed() => Err(Limit::Time(time)),
+            _ => Ok(()),
         }
-        if self.most.counted_ns < self.figures.counted_ns(wheel.mode().buckets()) {
-            return Err(GivenUp::Work);
-        }
-        if self.most.time < self.started.elapsed() { Err(GivenUp::Time) } else { Ok(()) }
     }
 }
 
 impl Observer for Counter {
-    type GivenUp = GivenUp;
+    type Stopped = Limit;
 
     fn placed(&mut self, wheel: &Wheel<u32>, key: Key) {
         self.figures.peak_live = self.figures.peak_live.max(wheel.len() as u64);
@@ -186,7 +180,7 @@ impl Observer for Counter {
         self.figures.live_at_end = wheel.len() as u64;
     }
 
-    fn step(&mut self, wheel: &Wheel<u32>) -> Result<(), GivenUp> {
+    fn step(&mut self, wheel: &Wheel<u32>) -> Result<(), Limit> {
         self.until_look -= 1;
         if self.until_look != 0 {
             return Ok(());
