@@ -76,6 +76,17 @@ struct Timeout {
     fires: bool,
 }
 
+/// How often keys are visited, and what for.
+struct Habits {
+    /// The mean time from one visit of a key to its next, in ns. At each visit a timeout that is
+    /// pending can be moved or cancelled.
+    between_visits_ns: u64,
+    /// Of 100 timeouts, those that nothing is done to before they are due.
+    percent_left_alone: u32,
+    /// Of 100 visits of a pending timeout, those that move it; the others cancel it.
+    percent_moved: u32,
+}
+
 impl Generator {
     /// Returns a generator of traces of this shape and size.
     #[must_use]
@@ -93,7 +104,7 @@ impl Generator {
 
     /// The time until the next visit.
     fn pause(&mut self) -> u128 {
-        let mean = self.shape.between_visits_ns() / u64::from(self.pending.get());
+        let mean = self.shape.habits().between_visits_ns / u64::from(self.pending.get());
         if self.shape != Shape::Bursts {
             return self.random.u64(0..=2 * mean).into();
         }
@@ -103,7 +114,7 @@ impl Generator {
         }
         // A tenth of all, so that each is visited once in ten bursts.
         self.together = (self.pending.get() / 10).max(1) - 1;
-        u128::from(self.random.u64(0..=2 * self.shape.between_visits_ns() / 10))
+        u128::from(self.random.u64(0..=2 * self.shape.habits().between_visits_ns / 10))
     }
 
     fn delay_ms(&mut self) -> u64 {
@@ -131,13 +142,13 @@ impl Iterator for Generator {
             self.time_ns += self.pause();
             let action = if timeout.due_ms <= time_ms {
                 let delay_ms = self.delay_ms();
-                let fires = self.random.u32(..100) < self.shape.percent_left_alone();
+                let fires = self.random.u32(..100) < self.shape.habits().percent_left_alone;
                 let due_ms = time_ms.saturating_add(delay_ms);
                 self.timeouts.insert(key, Timeout { due_ms, fires });
                 Action::Schedule { delay_ms }
             } else if timeout.fires {
                 continue;
-            } else if self.random.u32(..100) < self.shape.percent_moved() {
+            } else if self.random.u32(..100) < self.shape.habits().percent_moved {
                 let delay_ms = self.delay_ms();
                 let due_ms = time_ms.saturating_add(delay_ms);
                 self.timeouts.insert(key, Timeout { due_ms, ..timeout });
@@ -157,34 +168,16 @@ impl Iterator for Generator {
 }
 
 impl Shape {
-    /// The mean time from one visit of a key to its next, in ns. At each visit a timeout that is
-    /// pending can be moved or cancelled.
-    fn between_visits_ns(self) -> u64 {
+    fn habits(self) -> Habits {
         const SECOND: u64 = 1_000_000_000;
-        match self {
-            Self::Short => SECOND / 10,
-            Self::OneDelay => 10 * SECOND,
-            Self::Year => 600 * SECOND,
-            Self::Cancelled => SECOND / 20,
-            Self::Bursts => 10 * SECOND,
-        }
-    }
-
-    /// Of 100 timeouts, those that nothing is done to before they are due.
-    fn percent_left_alone(self) -> u32 {
-        match self {
-            Self::Cancelled => 1,
-            _ => 0,
-        }
-    }
-
-    /// Of 100 visits of a pending timeout, those that move it; the others cancel it.
-    fn percent_moved(self) -> u32 {
-        match self {
-            Self::Cancelled => 0,
-            Self::OneDelay => 90,
-            Self::Short | Self::Year | Self::Bursts => 50,
-        }
+        let (between_visits_ns, percent_left_alone, percent_moved) = match self {
+            Self::Short => (SECOND / 10, 0, 50),
+            Self::OneDelay => (10 * SECOND, 0, 90),
+            Self::Year => (600 * SECOND, 0, 50),
+            Self::Cancelled => (SECOND / 20, 1, 0),
+            Self::Bursts => (10 * SECOND, 0, 50),
+        };
+        Habits { between_visits_ns, percent_left_alone, percent_moved }
     }
 }
 

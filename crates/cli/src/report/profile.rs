@@ -50,11 +50,8 @@ impl Profile {
         let wheels = modes.into_iter().take(number).map(Turning::new).collect();
         let mut run = Run { wheels, tick, step: Step::default() };
         let mut planner = Planner::new(tick);
-        let (from_ms, last_ms) = match operations {
-            [first, .., last] => (first.time_ms, last.time_ms),
-            [one] => (one.time_ms, one.time_ms),
-            [] => (0, 0),
-        };
+        let [from_ms, last_ms] =
+            [operations.first(), operations.last()].map(|it| it.map_or(0, |it| it.time_ms));
         let mut profile = Self {
             counts: Counts::default(),
             fired: 0,

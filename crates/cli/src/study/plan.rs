@@ -239,22 +239,3 @@ fn nanoseconds(number: u128) -> Duration {
 
 /// So many keys are kept without a look.
 const FEWEST_KEYS: usize = 1 << 10;
-
-#[cfg(test)]
-mod tests {
-    use super::{FEWEST_KEYS, Plan};
-    use crate::tick::Tick;
-    use crate::trace::{Action, Operation};
-
-    #[test]
-    fn keys_that_are_gone_take_no_memory() {
-        let schedule = |key: u32| {
-            let action = Action::Schedule { delay_ms: 100 };
-            Operation { time_ms: key.into(), key, action }
-        };
-        let operations: Vec<_> = (0..100_000).map(schedule).collect();
-        let plan = Plan::new(&operations, Tick::default(), None);
-        assert!(plan.places < 8 * FEWEST_KEYS, "{}", plan.places);
-        assert_eq!((plan.counts.scheduled, plan.lateness.fired), (100_000, 100_000));
-    }
-}

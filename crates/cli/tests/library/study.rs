@@ -6,9 +6,11 @@ use std::io::Cursor;
 use std::time::{Duration, Instant};
 use tickwheel::{Mode, Ticks, Timer, Wheel};
 use tickwheel_cli::generate::{Generator, Shape, Size};
-use tickwheel_cli::study::{Configurations, Driver, Figures, Limit, Options, Study, Unfit, study};
+use tickwheel_cli::study::{
+    Configurations, Driver, Figures, Limit, Options, Planner, Study, Unfit, study,
+};
 use tickwheel_cli::tick::Tick;
-use tickwheel_cli::trace::Trace;
+use tickwheel_cli::trace::{Action, Operation, Trace};
 
 /// CPU time per operation, in nanoseconds, as rounds on two cores with a load of 22 gave it:
 /// hierarchical:64, hierarchical:16 and hashed:512 under the trace kvcache-mooncake.
@@ -447,6 +449,30 @@ fn a_score_is_cpu_time_and_wakeups_and_a_twentieth_for_each_doubling() {
     }
     assert_eq!(score(Driver::Timer, |it| it.longest_call = 4 * 4096), 50.0);
     assert_eq!(score(Driver::Wheel, |it| it.longest_call = 4 * 4096), 55.125);
+}
+
+#[test]
+fn keys_that_are_gone_take_no_memory_and_are_late_by_the_tick_all_the_same() {
+    const KEYS: u32 = 100_000;
+    let schedule = |key: u32| {
+        let action = Action::Schedule { delay_ms: 100 };
+        Operation { time_ms: key.into(), key, action }
+    };
+    let mut planner = Planner::new(Tick::default());
+    let calls = (0..KEYS).flat_map(|key| planner.calls(&schedule(key)).collect::<Vec<_>>());
+    let most = calls.map(|call| call.place).max().unwrap();
+    assert!(most < 8 << 10, "{most}");
+    assert_eq!(planner.counts.scheduled, u64::from(KEYS));
+
+    let tick: Tick = "7ms".parse().unwrap();
+    let late_ms =
+        (0..KEYS).map(|key| tick.deadline(u64::from(key) + 100) * 7 - u64::from(key) - 100);
+    let mean_ns = late_ms.sum::<u64>() * 1_000_000 / u64::from(KEYS);
+    let operations = (0..KEYS).map(|key| format!("{}\n", schedule(key)));
+    let trace = format!("{}\n{}", Trace::HEADER, operations.collect::<String>());
+    let configurations = Configurations::Given { modes: vec![Mode::default()], tick };
+    let options = Options { configurations, time: Duration::ZERO, ..Options::default() };
+    assert_eq!(study_of(trace, &options).candidates[0].figures.mean_lateness_ns, mean_ns);
 }
 
 /// Modes that cost the same.
