@@ -372,6 +372,35 @@ fn replay_choose_and_report_say_the_same_of_ten_traces() {
     }
 }
 
+#[test]
+fn a_replay_of_the_modes_that_were_searched_or_taken_takes_the_same_of_every_recorded_trace() {
+    let Some(folder) = crate::recorded() else { return };
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let traces: Vec<_> = files.filter(|path| path.extension() == Some("gz".as_ref())).collect();
+    assert!(!traces.is_empty());
+    for path in traces {
+        // Nothing is measured.
+        let searched = Options {
+            operations: long(50_000, 1_000_000),
+            time: Duration::ZERO,
+            ..Options::default()
+        };
+        let run = |options: &Options| study(Trace::open(&path).unwrap(), options, |_| ()).unwrap();
+        let replay = |modes, tick| {
+            let configurations = Configurations::Given { modes, tick };
+            run(&Options { configurations, ..searched.clone() })
+        };
+        let choice = run(&searched);
+        let taken = choice.recommended().unwrap();
+        let same_tick = choice.candidates.iter().filter(|it| it.tick == taken.tick);
+        let all = replay(same_tick.clone().map(|it| it.mode).collect(), taken.tick);
+        assert_eq!(all.headline(), choice.headline(), "{path:?}");
+        assert!(all.candidates.iter().eq(same_tick), "{path:?}");
+        let alone = replay(vec![taken.mode], taken.tick);
+        assert_eq!(alone.recommended(), Some(taken), "{path:?}");
+    }
+}
+
 /// Searches, and measures nothing.
 fn counted(csv: &str, max_lateness: Duration) -> Study {
     let trace = Trace::new("generated", Cursor::new(csv.to_string())).unwrap();

@@ -80,14 +80,7 @@ fn coarse_ticks_make_replacements_and_late_cancels_differ() {
 
 #[test]
 fn all_recorded_traces_give_their_figures() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    if !folder.is_dir() {
-        let absent = format!("{} is absent", folder.display());
-        // Not public, so that nobody can install them. Written past the capture of the test runner.
-        writeln!(std::io::stderr(), "SKIPPED: the recorded traces were not replayed: {absent}")
-            .unwrap();
-        return;
-    }
+    let Some(folder) = crate::recorded() else { return };
     let traces = [
         ("jobs-eagle", [1_985, 1_000, 0, 985, 11, 4, 475]),
         ("kvcache-mooncake", [288_500, 276_279, 12_221, 0, 186_532, 89_747, 96_723]),
