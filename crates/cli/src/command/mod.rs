@@ -108,16 +108,11 @@ pub(crate) fn say<T: Display>(message: T) {
 /// A number from 1 on, as a person writes it.
 fn operations(text: &str) -> Result<usize, String> {
     const MOST: usize = usize::MAX;
-    let expected = || {
-        format!("expected a whole number from 1 to {MOST}, as in `500000`, `1_000_000` or `1e6`")
-    };
-    let plain = text.replace('_', "");
-    let (digits, zeros) = plain.split_once(['e', 'E']).unwrap_or((&plain, "0"));
-    let number = match (digits.parse::<usize>(), zeros.parse::<u32>()) {
-        (Ok(digits), Ok(zeros)) => {
-            10_usize.checked_pow(zeros).and_then(|power| digits.checked_mul(power))
-        }
-        _ => None,
-    };
-    number.filter(|&number| 0 < number).ok_or_else(expected)
+    let number = text.replace('_', "").parse().unwrap_or(f64::NAN);
+    match number.fract() == 0.0 && (1.0..=MOST as f64).contains(&number) {
+        true => Ok(number as usize),
+        false => Err(format!(
+            "expected a whole number from 1 to {MOST}, as in `500000`, `1_000_000` or `1e6`"
+        )),
+    }
 }
