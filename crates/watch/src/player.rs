@@ -183,7 +183,7 @@ impl Player {
             applied.found |= matches!(call.kind, Kind::Reschedule | Kind::Cancel);
             if let Some(delay_ms) = operation.action.delay_ms() {
                 let due_ms = operation.time_ms.saturating_add(delay_ms);
-                self.lateness.record(due_ms, call.deadline, self.tick);
+                self.lateness.record(due_ms, self.tick);
             }
             self.wheels.iter_mut().for_each(|wheel| wheel.make(&call));
         }

@@ -84,14 +84,8 @@ pub struct Lateness {
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     place: u32,
-    /// None if nothing is pending at this place.
-    due: Option<Due>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Due {
-    ms: u64,
-    deadline: u64,
+    /// When the timeout at this place is due; None if nothing is pending there.
+    due_ms: Option<u64>,
 }
 
 impl Plan {
@@ -125,19 +119,17 @@ impl Planner {
                     self.places += 1;
                     self.places - 1
                 });
-                at.insert(Pending { place, due: None })
+                at.insert(Pending { place, due_ms: None })
             }
         };
-        if let Some(due) = at.due.filter(|due| due.deadline <= now) {
-            self.lateness.record(due.ms, due.deadline, self.tick);
-            at.due = None;
+        if let Some(ms) = at.due_ms.filter(|&ms| self.tick.deadline(ms) <= now) {
+            self.lateness.record(ms, self.tick);
+            at.due_ms = None;
         }
-        let (is_pending, place) = (at.due.is_some(), at.place);
-        at.due = operation.action.delay_ms().map(|delay_ms| {
-            let ms = operation.time_ms.saturating_add(delay_ms);
-            Due { ms, deadline: self.tick.deadline(ms) }
-        });
-        let deadline = at.due.map_or(0, |due| due.deadline);
+        let (is_pending, place) = (at.due_ms.is_some(), at.place);
+        let delay_ms = operation.action.delay_ms();
+        at.due_ms = delay_ms.map(|delay_ms| operation.time_ms.saturating_add(delay_ms));
+        let deadline = at.due_ms.map_or(0, |ms| self.tick.deadline(ms));
         let kinds = self.counts.count(operation.action, is_pending);
         kinds.into_iter().flatten().map(move |kind| Call { now, deadline, place, kind })
     }
@@ -147,11 +139,10 @@ impl Planner {
     fn forget(&mut self, now: u64) {
         let Self { keys, free, lateness, tick, .. } = self;
         keys.retain(|_, pending| {
-            let is_gone = pending.due.is_none_or(|due| due.deadline <= now);
+            let is_gone = pending.due_ms.is_none_or(|ms| tick.deadline(ms) <= now);
             if is_gone {
                 free.push(pending.place);
-                let due = pending.due.into_iter();
-                due.for_each(|due| lateness.record(due.ms, due.deadline, *tick));
+                pending.due_ms.into_iter().for_each(|ms| lateness.record(ms, *tick));
             }
             !is_gone
         });
@@ -161,11 +152,8 @@ impl Planner {
     /// Ends the trace: what is pending fires at its time.
     fn finish(self) -> Lateness {
         let Self { keys, mut lateness, tick, .. } = self;
-        for due in keys.into_values().filter_map(|pending| pending.due) {
-            if due.deadline < NEVER {
-                lateness.record(due.ms, due.deadline, tick);
-            }
-        }
+        let due_ms = keys.into_values().filter_map(|pending| pending.due_ms);
+        due_ms.filter(|&ms| tick.deadline(ms) < NEVER).for_each(|ms| lateness.record(ms, tick));
         lateness
     }
 }
@@ -214,9 +202,9 @@ impl Counts {
 }
 
 impl Lateness {
-    /// Notes a timeout that is due at `ms`, and comes out at tick `deadline`.
-    pub fn record(&mut self, ms: u64, deadline: u64, tick: Tick) {
-        let late = u128::from(deadline) * tick.length().as_nanos();
+    /// Notes a timeout that is due at `ms`.
+    pub fn record(&mut self, ms: u64, tick: Tick) {
+        let late = u128::from(tick.deadline(ms)) * tick.length().as_nanos();
         let late = late.saturating_sub(u128::from(ms) * 1_000_000);
         self.fired += 1;
         self.sum_ns += late;
