@@ -83,7 +83,7 @@ fn traced<T>(
 ) -> Result<(T, Interrupt), Failure> {
     let progress = ProgressBar::hidden();
     let interrupt = Interrupt::exits(&progress)?;
-    let mut phase = None;
+    let mut phase = "";
     let mut advance = |at| progress::advance(&progress, &mut phase, at);
     let made = progress::open(file, &progress).and_then(|trace| make(trace, &mut advance));
     progress.finish_and_clear();

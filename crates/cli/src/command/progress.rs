@@ -3,7 +3,7 @@
 use crate::Failure;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io;
-use std::mem::{self, Discriminant};
+use std::mem;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,32 +51,24 @@ pub(crate) fn open(file: &Path, progress: &ProgressBar) -> Result<Trace, TraceEr
     })
 }
 
-/// Notes how far a study is, and in which phase.
-pub(crate) fn advance(
-    progress: &ProgressBar,
-    phase: &mut Option<Discriminant<Progress>>,
-    at: Progress,
-) {
-    let now = Some(mem::discriminant(&at));
-    let is_new = mem::replace(phase, now) != now;
-    match at {
-        Progress::Read(operations) if progress.length().is_none() => {
-            progress.set_position(operations);
-        }
+/// Notes how far a study is. `phase` is what the bar says since reading is over.
+pub(crate) fn advance(progress: &ProgressBar, phase: &mut &'static str, at: Progress) {
+    let (position, length, template) = match at {
         Progress::Counted(done, all) => {
-            if is_new {
-                show(progress, Some(all), "{spinner} {bar:38} counting, {pos} of {len} wheels");
-            }
-            progress.set_position(done);
+            (done, all, "{spinner} {bar:38} counting, {pos} of {len} wheels")
         }
         Progress::Measured(share) => {
-            if is_new {
-                show(progress, Some(100), "{bar:40} measuring, {eta} at most");
-            }
-            progress.set_position((share * 100.0) as u64);
+            ((share * 100.0) as u64, 100, "{bar:40} measuring, {eta} at most")
         }
-        _ => {}
+        Progress::Read(operations) if progress.length().is_none() => {
+            return progress.set_position(operations);
+        }
+        _ => return,
+    };
+    if mem::replace(phase, template) != template {
+        show(progress, Some(length), template);
     }
+    progress.set_position(position);
 }
 
 /// What happens at Ctrl-C, SIGTERM and SIGHUP.
