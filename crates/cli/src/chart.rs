@@ -89,7 +89,8 @@ impl Chart {
                         @ for (number, name) in &legend {
                             li {
                                 svg(aria-hidden="true", viewBox="0 0 24 12") {
-                                    : Raw(sample(*number));
+                                    rect(class=format_args!("s{}", number % COLORS), x="6",
+                                        width="12", height="12");
                                 }
                                 : *name;
                             }
@@ -158,8 +159,9 @@ impl Columns {
         let y = |value: f64| BOTTOM - value / top * (BOTTOM - TOP);
         let mut svg = String::new();
         for quarter in [0.0, 0.5, 1.0] {
-            let text = (self.value)(top * quarter);
-            grid_line(&mut svg, y(top * quarter), &text);
+            let (value, y) = (top * quarter, y(top * quarter));
+            let _ = write!(svg, "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{RIGHT}\"/>");
+            text(&mut svg, LEFT - 5.0, y + 4.0, "end", "mark", &(self.value)(value));
         }
         let width = (RIGHT - LEFT) / number.max(1) as f64;
         // A gap takes too much of a narrow column.
@@ -261,15 +263,6 @@ fn draw_ways(ways: &[Way]) -> String {
         }
     }
     svg
-}
-
-fn sample(number: usize) -> String {
-    format!("<rect class=\"s{}\" x=\"6\" width=\"12\" height=\"12\"/>", number % COLORS)
-}
-
-fn grid_line(svg: &mut String, y: f64, label: &str) {
-    let _ = write!(svg, "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{RIGHT}\"/>");
-    text(svg, LEFT - 5.0, y + 4.0, "end", "mark", label);
 }
 
 pub(crate) fn text(svg: &mut String, x: f64, y: f64, anchor: &str, class: &str, text: &str) {

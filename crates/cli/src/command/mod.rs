@@ -16,7 +16,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tickwheel_cli::study::{self, Driver, Progress, Study};
-use tickwheel_cli::trace::{Gaps, Trace, TraceError};
+use tickwheel_cli::trace::{Trace, TraceError};
 
 /// What `replay`, `choose` and `report` measure, and for how long.
 #[derive(clap::Args)]
@@ -71,15 +71,15 @@ type Advance<'a> = &'a mut dyn FnMut(Progress);
 
 /// Studies the trace in `file`.
 fn studied(file: &Path, options: &study::Options) -> Result<(Study, Interrupt), Failure> {
-    traced(file, |trace, progress| study::study(trace, options, progress), |study| study)
+    let made = traced(file, |trace, progress| study::study(trace, options, progress))?;
+    warn_of_gaps(&made.0);
+    Ok(made)
 }
 
-/// Makes something of the trace in `file`, shows how far it is, and warns of what is not in the
-/// trace.
+/// Makes something of the trace in `file`, and shows how far it is.
 fn traced<T>(
     file: &Path,
     make: impl FnOnce(Trace, Advance<'_>) -> Result<T, TraceError>,
-    study: impl Fn(&T) -> &Study,
 ) -> Result<(T, Interrupt), Failure> {
     let progress = ProgressBar::hidden();
     let interrupt = Interrupt::exits(&progress)?;
@@ -87,16 +87,13 @@ fn traced<T>(
     let mut advance = |at| progress::advance(&progress, &mut phase, at);
     let made = progress::open(file, &progress).and_then(|trace| make(trace, &mut advance));
     progress.finish_and_clear();
-    let made = made?;
-    let Study { trace, gaps, .. } = study(&made);
-    warn_of(trace, *gaps);
-    Ok((made, interrupt))
+    Ok((made?, interrupt))
 }
 
-/// Says on standard error what is not in the trace of this name.
-fn warn_of(trace: &str, gaps: Gaps) {
-    for gap in gaps.to_string().lines() {
-        say(format_args!("warning: {trace}: {gap}"));
+/// Says on standard error what is not in the trace.
+fn warn_of_gaps(study: &Study) {
+    for gap in study.gaps.to_string().lines() {
+        say(format_args!("warning: {}: {gap}", study.trace));
     }
 }
 

@@ -37,38 +37,33 @@ impl OutputFile {
 
     /// Returns whether there will be a place to write to, as far as can be told beforehand.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        self.find_place().map_err(Failure::Input)
+        let target = self.target().map_err(Failure::Input)?;
+        if target.is_dir() {
+            return self.wrong("found a directory, expected a file");
+        }
+        if target.exists() && !target.is_file() {
+            return self.wrong("found a device, expected a file");
+        }
+        let folder = folder(&target);
+        match tempfile::tempfile_in(folder) {
+            Ok(_) => Ok(()),
+            Err(error) => self.wrong(&format!("cannot write into {}: {error}", folder.display())),
+        }
     }
 
     /// Like [`check`](Self::check), for what is made of the trace in `input`: it must not replace it.
     pub(crate) fn check_beside(&self, input: &Path) -> Result<(), Failure> {
         let input = if input == Path::new("-") { Path::new("/dev/stdin") } else { input };
         match (self.path.canonicalize(), input.canonicalize()) {
-            (Ok(path), Ok(input)) if path == input => Err(Failure::Input(format!(
-                "{}: found the trace itself, expected another file",
-                self.path.display()
-            ))),
+            (Ok(path), Ok(input)) if path == input => {
+                self.wrong("found the trace itself, expected another file")
+            }
             _ => self.check(),
         }
     }
 
-    fn find_place(&self) -> Result<(), String> {
-        let target = self.target()?;
-        if target.is_dir() {
-            return Err(format!("{}: found a directory, expected a file", self.path.display()));
-        }
-        if target.exists() && !target.is_file() {
-            return Err(format!("{}: found a device, expected a file", self.path.display()));
-        }
-        let folder = folder(&target);
-        match tempfile::tempfile_in(folder) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(format!(
-                "{}: cannot write into {}: {error}",
-                self.path.display(),
-                folder.display()
-            )),
-        }
+    fn wrong(&self, what: &str) -> Result<(), Failure> {
+        Err(Failure::Input(format!("{}: {what}", self.path.display())))
     }
 
     /// Lets `write` fill a file beside the one asked for, then gives it its name. If `write` or

@@ -5,7 +5,7 @@ use super::{Advance, Measuring};
 use crate::Failure;
 use std::time::Duration;
 use tickwheel_cli::asked::{self, Asked};
-use tickwheel_cli::report::{self, Options, Page};
+use tickwheel_cli::report::{self, Options};
 use tickwheel_cli::study::Configurations;
 use tickwheel_cli::tick::Tick;
 
@@ -52,7 +52,8 @@ impl Report {
         let study = self.measuring.options(Configurations::Search(self.max_lateness));
         let options = Options { modes, tick: self.tick, study };
         let write = |trace, progress: Advance<'_>| report::report(trace, &options, progress);
-        let (page, interrupt) = super::traced(file, write, Page::study)?;
+        let (page, interrupt) = super::traced(file, write)?;
+        super::warn_of_gaps(page.study());
         let page = page.to_string();
         let _held = interrupt.hold();
         self.output.write(|file| file.write_all(page.as_bytes()))

@@ -48,7 +48,7 @@ impl Profile {
     ) -> Self {
         let number = if is_both { 2 } else { 1 };
         let wheels = modes.into_iter().take(number).map(Turning::new).collect();
-        let mut run = Run { wheels, tick, step: Step::default() };
+        let mut run = Run { wheels, step: Step::default() };
         let mut planner = Planner::new(tick);
         let [from_ms, last_ms] =
             [operations.first(), operations.last()].map(|it| it.map_or(0, |it| it.time_ms));
@@ -61,7 +61,11 @@ impl Profile {
             steps: Vec::new(),
         };
         for operation in operations {
-            profile.come_to(operation.time_ms, &mut run);
+            while (profile.steps.len() as u64) < (operation.time_ms - from_ms) / profile.step_ms {
+                let end_ms = from_ms + (profile.steps.len() as u64 + 1) * profile.step_ms;
+                run.drive(tick.present(end_ms - 1));
+                profile.steps.push(run.take());
+            }
             run.drive(tick.present(operation.time_ms));
             for call in planner.calls(operation) {
                 run.wheels.iter_mut().for_each(|wheel| wheel.make(&call));
@@ -69,28 +73,15 @@ impl Profile {
             run.step.count(operation.action);
             profile.most_pending = profile.most_pending.max(run.pending());
         }
-        let last = run.take();
+        profile.steps.push(run.take());
         (profile.counts, profile.fired) = (planner.counts, run.wheels[0].fired);
-        profile.steps.push(last);
         profile
-    }
-
-    /// Ends the steps that are over at `time_ms`.
-    fn come_to(&mut self, time_ms: u64, run: &mut Run) {
-        let passed_ms = time_ms - self.from_ms;
-        while (self.steps.len() as u64) < passed_ms / self.step_ms {
-            let end_ms = self.from_ms + (self.steps.len() as u64 + 1) * self.step_ms;
-            run.drive(run.tick.present(end_ms - 1));
-            let step = run.take();
-            self.steps.push(step);
-        }
     }
 }
 
 /// One wheel or two under the trace.
 struct Run {
     wheels: Vec<Turning>,
-    tick: Tick,
     /// What was counted since the last step ended.
     step: Step,
 }
