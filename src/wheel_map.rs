@@ -1,7 +1,6 @@
 //! A wheel that finds its timeouts by the caller's own keys.
 
-use crate::names::Names;
-use crate::steps;
+use crate::names::{Names, bits_of};
 use crate::{Expired, Key, Mode, Wheel, WheelStats};
 #[cfg(feature = "std")]
 use alloc::vec::Vec;
@@ -26,8 +25,8 @@ type RandomState = ();
 /// values on a timer takes a [`DelayMap`](crate::DelayMap).
 ///
 /// Inserting, finding, moving and removing a value costs O(1), amortised, whatever its deadline,
-/// and no insertion moves more than a few names. A value takes eight bytes for the hash of its key,
-/// and about sixteen for the table, beyond what it takes in a wheel. Handing out a value calls no
+/// and no insertion moves more than a few names. A value takes four bytes for the hash of its key,
+/// and about seventeen for the table, beyond what it takes in a wheel. Handing out a value calls no
 /// code of the caller, because the map keeps the hash. A sentence that begins with "Cost" means
 /// what it does in a [`Wheel`].
 ///
@@ -70,9 +69,9 @@ pub struct WheelMap<K, V, S = RandomState> {
 
 /// A timeout's value in the wheel.
 struct Held<K, V> {
-    /// What the hasher made of the key at first. It is kept, so that a table that grows and a
-    /// timeout that expires ask no code of the caller.
-    hash: u64,
+    /// Half of what the hasher made of the key at first. It is kept, so that a timeout that expires
+    /// asks no code of the caller.
+    hash: u32,
     key: K,
     value: V,
 }
@@ -127,7 +126,7 @@ impl<K, V, S> WheelMap<K, V, S> {
     pub fn expire_bounded(&mut self, now: u64, work: &mut usize) -> Option<Expired<V, K>> {
         let Expired { key: named, deadline, value } = self.wheel.expire_bounded(now, work)?;
         let Held { hash, key, value } = value;
-        self.names.remove(hash, |&other| other == named);
+        self.names.remove(hash, is_place(named));
         Some(Expired { key, deadline, value })
     }
 
@@ -140,9 +139,9 @@ impl<K, V, S> WheelMap<K, V, S> {
     ///
     /// Cost: O(n + p / 4096).
     pub fn drain(&mut self) -> impl ExactSizeIterator<Item = Expired<V, K>> + FusedIterator {
-        if self.len() < self.names.tables() {
+        if self.len() < self.names.lines() {
             for (named, _, held) in self.wheel.iter() {
-                self.names.remove(held.hash, |&other| other == named);
+                self.names.remove(held.hash, is_place(named));
             }
         } else {
             self.names.clear();
@@ -180,7 +179,7 @@ impl<K, V, S> WheelMap<K, V, S> {
         self.wheel.retain(|named, _, held| {
             let is_kept = keeps(&held.key, &mut held.value);
             if !is_kept {
-                names.remove(held.hash, |&other| other == named);
+                names.remove(held.hash, is_place(named));
             }
             is_kept
         });
@@ -191,7 +190,7 @@ impl<K, V, S> WheelMap<K, V, S> {
     /// Cost: O(n + p).
     pub fn shrink_to_fit(&mut self) {
         self.wheel.shrink_to_fit();
-        self.names.shrink_to_fit(hash_in(&self.wheel));
+        self.names.shrink_to_fit();
     }
 
     /// Makes room for `additional` values more, so that storing them allocates only for the buckets
@@ -284,7 +283,7 @@ impl<K, V, S> WheelMap<K, V, S> {
         self.wheel.check();
         assert_eq!(self.names.len(), self.wheel.len(), "what the wheel holds is named");
         for (named, _, held) in self.wheel.iter() {
-            let found = self.names.find(held.hash, |&other| other == named);
+            let found = self.names.find(held.hash, is_place(named));
             assert!(found.is_some(), "every timeout is named by its hash");
         }
     }
@@ -306,8 +305,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> WheelMap<K, V, S> {
     /// Does what `insert` does, and returns the key too that it has no use for. So the caller can
     /// finish its work before that key is dropped, which might panic.
     pub(crate) fn replace(&mut self, key: K, value: V, deadline: u64) -> Option<(K, V)> {
-        let hash = self.hasher.hash_one(&key);
-        if let Some(named) = self.names.find(hash, is_key(&self.wheel, &key)) {
+        let hash = bits_of(self.hasher.hash_one(&key));
+        if let Some(named) = self.find_hashed(hash, &key) {
             let held = self.wheel.get_mut(named)?;
             let replaced = replace(&mut held.value, value);
             self.wheel.reschedule(named, deadline);
@@ -345,8 +344,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> WheelMap<K, V, S> {
         deadline: u64,
         make: impl FnOnce() -> V,
     ) -> (Key, Option<K>) {
-        let hash = self.hasher.hash_one(&key);
-        match self.names.find(hash, is_key(&self.wheel, &key)) {
+        let hash = bits_of(self.hasher.hash_one(&key));
+        match self.find_hashed(hash, &key) {
             Some(named) => (named, Some(key)),
             None => (self.insert_new(hash, key, make(), deadline), None),
         }
@@ -380,8 +379,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> WheelMap<K, V, S> {
     where
         K: Borrow<Q>,
     {
-        let hash = self.hasher.hash_one(key);
-        let named = self.names.remove(hash, is_key(&self.wheel, key))?;
+        let hash = bits_of(self.hasher.hash_one(key));
+        let named = self.names.remove(hash, key_in(&self.wheel, key))?;
         let held = self.wheel.cancel(named)?;
         Some((held.key, held.value))
     }
@@ -427,15 +426,24 @@ impl<K: Hash + Eq, V, S: BuildHasher> WheelMap<K, V, S> {
     where
         K: Borrow<Q>,
     {
-        self.names.find(self.hasher.hash_one(key), is_key(&self.wheel, key))
+        self.find_hashed(bits_of(self.hasher.hash_one(key)), key)
     }
 }
 
 impl<K, V, S> WheelMap<K, V, S> {
+    /// Returns the timeout of the key of that hash.
+    #[inline]
+    pub(crate) fn find_hashed<Q: ?Sized + Eq>(&self, hash: u32, key: &Q) -> Option<Key>
+    where
+        K: Borrow<Q>,
+    {
+        self.names.find(hash, key_in(&self.wheel, key))
+    }
+
     /// Inserts a value under a key of that hash, which is not there, and returns its name.
-    pub(crate) fn insert_new(&mut self, hash: u64, key: K, value: V, deadline: u64) -> Key {
+    pub(crate) fn insert_new(&mut self, hash: u32, key: K, value: V, deadline: u64) -> Key {
         let named = self.wheel.schedule(deadline, Held { hash, key, value });
-        self.names.insert(hash, named, hash_in(&self.wheel));
+        self.names.insert(hash, named.index());
         named
     }
 }
@@ -444,15 +452,6 @@ impl<K, V, S> WheelMap<K, V, S> {
 /// drops nothing while it holds the lock.
 #[cfg(feature = "std")]
 impl<K, V, S> WheelMap<K, V, S> {
-    /// Returns the timeout of the key of that hash.
-    #[inline]
-    pub(crate) fn find_hashed<Q: ?Sized + Eq>(&self, hash: u64, key: &Q) -> Option<Key>
-    where
-        K: Borrow<Q>,
-    {
-        self.names.find(hash, is_key(&self.wheel, key))
-    }
-
     /// Returns the value of a timeout.
     #[inline]
     pub(crate) fn named(&mut self, named: Key) -> Option<&mut V> {
@@ -470,7 +469,7 @@ impl<K, V, S> WheelMap<K, V, S> {
     /// Takes a timeout out.
     pub(crate) fn remove_named(&mut self, named: Key) -> Option<(K, V)> {
         let Held { hash, key, value } = self.wheel.cancel(named)?;
-        self.names.remove(hash, |&other| other == named);
+        self.names.remove(hash, is_place(named));
         Some((key, value))
     }
 
@@ -485,7 +484,7 @@ impl<K, V, S> WheelMap<K, V, S> {
     ) -> Option<Expired<V, K>> {
         loop {
             let Expired { key: named, value: held, .. } = self.wheel.expire_bounded(now, work)?;
-            self.names.remove(held.hash, |&other| other == named);
+            self.names.remove(held.hash, is_place(named));
             let Held { hash, key, value } = held;
             let deadline = deadline_of(&value);
             if deadline <= now {
@@ -503,20 +502,20 @@ impl<K, V, S> WheelMap<K, V, S> {
     }
 }
 
-/// Returns whether a timeout is that of `key`.
-fn is_key<K: Borrow<Q>, V, Q: ?Sized + Eq>(
+/// Returns the name of the timeout at a place, if its key is `key`.
+#[inline]
+fn key_in<K: Borrow<Q>, V, Q: ?Sized + Eq>(
     wheel: &Wheel<Held<K, V>>,
     key: &Q,
-) -> impl Fn(&Key) -> bool {
-    move |&named| wheel.get(named).is_some_and(|held| held.key.borrow() == key)
+) -> impl Fn(u32) -> Option<Key> {
+    move |place| {
+        let (named, held) = wheel.at(place)?;
+        (held.key.borrow() == key).then_some(named)
+    }
 }
 
-/// Returns the hash of a timeout. Every one that the table names is in the wheel.
-fn hash_in<K, V>(wheel: &Wheel<Held<K, V>>) -> impl Fn(&Key) -> u64 {
-    |&named| {
-        steps::count(1);
-        wheel.get(named).map_or(0, |held| held.hash)
-    }
+fn is_place(named: Key) -> impl Fn(u32) -> Option<()> {
+    move |place| (place == named.index()).then_some(())
 }
 
 /// A hierarchical map of 64 buckets per level.

@@ -7,7 +7,7 @@ mod shard;
 pub use builder::ExpiringMapBuilder;
 pub use receiver::ExpiredReceiver;
 
-use crate::names::ODD;
+use crate::names::{ODD, bits_of};
 use crate::platform::Instant;
 use crate::timer::{Hub, PendingLimit, Shard};
 use crate::{DelaySender, Expired, Key, Timer, timer};
@@ -644,7 +644,7 @@ where
         let now = self.hub().tick_at(nanos);
         let shard = self.shard_of(hash);
         let mut state = shard.lock();
-        let named = state.map.find_hashed(hash, key)?;
+        let named = state.map.find_hashed(bits_of(hash), key)?;
         let end = state.map.named(named)?.end();
         (now < end).then_some(Found { shard, state, named, end })
     }
@@ -691,7 +691,7 @@ where
         let shard = self.shard_of(hash);
         let mut state = shard.lock();
         let mut expired = None;
-        if let Some(named) = state.map.find_hashed(hash, key) {
+        if let Some(named) = state.map.find_hashed(bits_of(hash), key) {
             let end = state.map.named(named).map_or(0, |stored| stored.end());
             if now < end {
                 return Ok(Found { shard, state, named, end });
@@ -719,7 +719,7 @@ where
         let Vacant { shard, mut state, hash, has_place, expired } = vacant;
         let stored = if has_place {
             let end = stored.end();
-            state.store(hash, key, stored);
+            state.store(bits_of(hash), key, stored);
             shard.release(&self.0.timer, state, end);
             Ok(())
         } else {
@@ -790,7 +790,7 @@ where
 
     #[inline]
     fn shard_of(&self, hash: u64) -> &MapShard<K, V> {
-        // Other bits choose the table within the shard, and the place within that.
+        // Other bits choose the line of the table within the shard.
         let mixed = (hash.wrapping_mul(ODD) >> 50) as usize;
         &self.0.shards[mixed & (self.0.shards.len() - 1)]
     }

@@ -172,7 +172,7 @@ impl<K, V> ShardState<K, V> {
     }
 
     /// Stores a value under a key that is not there.
-    pub(super) fn store(&mut self, hash: u64, key: K, stored: Stored<V>) {
+    pub(super) fn store(&mut self, hash: u32, key: K, stored: Stored<V>) {
         let end = stored.end();
         self.map.insert_new(hash, key, stored, end);
         self.stored += 1;

@@ -29,17 +29,17 @@ impl HandedOver {
     }
 
     pub(super) fn insert(&self, key: Key) {
-        lock(&self.state).keys.insert(hash(&key), key, hash);
+        lock(&self.state).keys.insert(hash(key), key.index());
     }
 
     /// Takes out one whose task was dropped, or has run after it `waited` so many nanoseconds.
     pub(super) fn remove(&self, key: Key, waited: Option<u64>) {
         let mut state = lock(&self.state);
-        state.keys.remove(hash(&key), |&other| other == key);
+        state.keys.remove(hash(key), is_place(key));
         if let Some(waited) = waited {
             state.waits.record(waited);
         }
-        let is_large = state.keys.len() == 0 && KEPT < state.keys.tables();
+        let is_large = state.keys.len() == 0 && KEPT < state.keys.lines();
         let emptied = is_large.then(|| replace(&mut state.keys, Names::new()));
         if state.waiting > 0 {
             self.one_less.notify_all();
@@ -54,14 +54,14 @@ impl HandedOver {
 
     /// Returns whether the executor has the task of this timeout.
     pub(super) fn has(&self, key: Key) -> bool {
-        lock(&self.state).keys.find(hash(&key), |&other| other == key).is_some()
+        lock(&self.state).keys.find(hash(key), is_place(key)).is_some()
     }
 
     /// Waits until the executor does not have the task of this timeout.
     pub(super) fn wait_for(&self, key: Key) {
         let mut state = lock(&self.state);
         state.waiting += 1;
-        while state.keys.find(hash(&key), |&other| other == key).is_some() {
+        while state.keys.find(hash(key), is_place(key)).is_some() {
             state = wait(&self.one_less, state);
         }
         state.waiting -= 1;
@@ -69,7 +69,7 @@ impl HandedOver {
 
     /// Gives back the memory that the tasks that the executor has do not need.
     pub(super) fn shrink_to_fit(&self) {
-        lock(&self.state).keys.shrink_to_fit(hash);
+        lock(&self.state).keys.shrink_to_fit();
     }
 
     /// Returns the bytes that are allocated.
@@ -78,10 +78,32 @@ impl HandedOver {
     }
 }
 
-/// A key is a hash of itself, but for the seven highest bits, by which a table tells its keys apart.
-fn hash(key: &Key) -> u64 {
-    key.to_bits().wrapping_mul(ODD)
+/// Tells all keys of one place apart: their generations differ.
+fn hash(key: Key) -> u32 {
+    let [place, generation] = [key.to_bits() as u32, (key.to_bits() >> 32) as u32];
+    let spread = place.wrapping_mul(ODD as u32);
+    generation ^ spread ^ spread >> 16
 }
 
-/// The tables that are kept while the executor has no task.
-const KEPT: usize = 32;
+fn is_place(key: Key) -> impl Fn(u32) -> Option<()> {
+    move |place| (place == key.index()).then_some(())
+}
+
+/// The lines that are kept while the executor has no task.
+const KEPT: usize = 256;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_timeouts_that_had_one_place_each_has_its_own_end() {
+        let handed_over = HandedOver::new();
+        let [first, second] = [1 << 32 | 5, 2 << 32 | 5].map(Key::from_bits);
+        handed_over.insert(first);
+        assert!(!handed_over.has(second));
+        handed_over.insert(second);
+        handed_over.remove(first, None);
+        assert_eq!([first, second].map(|key| handed_over.has(key)), [false, true]);
+    }
+}

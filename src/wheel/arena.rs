@@ -35,7 +35,7 @@ pub struct Key {
 impl Key {
     /// Returns the place in the arena.
     #[inline]
-    pub(super) fn index(self) -> u32 {
+    pub(crate) fn index(self) -> u32 {
         self.index
     }
 
@@ -388,6 +388,17 @@ impl<T> Arena<T> {
         match self.slots.get(key.index as usize)? {
             Slot::Occupied(timeout) if timeout.generation == key.generation => Some(&timeout.value),
             _ => None,
+        }
+    }
+
+    /// Returns the timeout at `index`.
+    #[inline]
+    pub(super) fn at(&self, index: u32) -> Option<(Key, &T)> {
+        match self.slots.get(index as usize)? {
+            Slot::Occupied(Timeout { generation, value, .. }) => {
+                Some((Key { index, generation: *generation }, value))
+            }
+            Slot::Vacant(_) => None,
         }
     }
 

@@ -761,6 +761,12 @@ impl<T> Wheel<T> {
         self.arena.get(key)
     }
 
+    /// Returns the timeout at a place.
+    #[inline]
+    pub(crate) fn at(&self, place: u32) -> Option<(Key, &T)> {
+        self.arena.at(place)
+    }
+
     /// Returns the value that `key` names, to change it in place, or None if the timeout is gone.
     #[inline]
     #[must_use]
