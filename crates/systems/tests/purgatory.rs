@@ -520,8 +520,11 @@ fn a_fetch_that_asks_for_more_than_a_frame_holds_gets_a_full_one_at_once() {
     for _ in 0..2 {
         assert_eq!(brokers.ask(&produce(&"x".repeat(BIG))).wait(), Ok(vec![1]));
     }
-    let answer = brokers.ask(&fetch(0, 0, u32::MAX)).wait();
-    assert_eq!(answer.map(|bytes| bytes.len()), Ok(LONGEST_BODY));
+    let answer = brokers.ask(&fetch(0, 0, u32::MAX));
+    // Answers come in the order in which asks end.
+    assert_eq!(brokers.ask(&produce("")).wait(), Ok(vec![1]));
+    assert_eq!(brokers.client.account().pending, 0, "it waits for more than a frame");
+    assert_eq!(answer.wait().map(|bytes| bytes.len()), Ok(LONGEST_BODY));
 }
 
 #[test]

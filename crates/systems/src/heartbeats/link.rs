@@ -207,3 +207,33 @@ impl std::fmt::Debug for Settings {
 
 /// A connection is given up after this many intervals without a sign of life.
 pub const SILENT: u32 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+    use tickwheel::ManualClock;
+
+    #[test]
+    fn a_frame_that_is_not_read_ends_after_three_intervals_and_not_before() {
+        let clock = ManualClock::new();
+        let timer = Timer::builder().clock(clock.clone()).build().unwrap();
+        let interval = Duration::from_secs(1);
+        let settings = Settings { timer: timer.clone(), interval, tell: Arc::new(|_| {}) };
+        let link = Link::new(&settings, &Room::default());
+        let (sender, mut frames) = mpsc::channel(2);
+        for _ in 0..2 {
+            sender.try_send((Frame::heartbeat(Kind::Alive), None)).unwrap();
+        }
+        // One fits, and nobody reads.
+        let (output, _input) = tokio::io::duplex(20);
+        let mut write = pin!(link.write(output, &mut frames));
+        assert!(write.as_mut().now_or_never().is_none());
+        assert_eq!(timer.pending(), 1, "it has a limit");
+        clock.advance(3 * interval - Duration::from_nanos(1));
+        assert!(write.as_mut().now_or_never().is_none());
+        clock.advance(Duration::from_nanos(1));
+        let end = write.now_or_never().expect("its limit has come");
+        assert_eq!(end.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+}

@@ -244,3 +244,34 @@ pub const FRAME_LIMIT: Duration = Duration::from_secs(5);
 /// When the system asks a client that is quiet whether it is there, and how long it waits for each
 /// answer.
 const QUIET: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+    use std::pin::pin;
+    use tickwheel::ManualClock;
+
+    #[test]
+    fn an_answer_that_is_not_read_ends_at_its_limit_and_not_before() {
+        let clock = ManualClock::new();
+        let timer = Timer::builder().clock(clock.clone()).build().unwrap();
+        let room = Room::default();
+        let share = room.share();
+        let serves = Serves { timer: timer.clone(), room, handle: drop, gone: |_| {} };
+        let (answers, queue) = unbounded_channel();
+        for _ in 0..2 {
+            answers.send(Some((vec![7; 100], share.try_hold(100).unwrap()))).unwrap();
+        }
+        // One fits, and nobody reads.
+        let (output, _input) = tokio::io::duplex(150);
+        let mut write = pin!(serves.write(output, queue));
+        assert!(write.as_mut().now_or_never().is_none());
+        assert_eq!(timer.pending(), 1, "it has a limit");
+        clock.advance(FRAME_LIMIT - Duration::from_nanos(1));
+        assert!(write.as_mut().now_or_never().is_none());
+        clock.advance(Duration::from_nanos(1));
+        let end = write.now_or_never().expect("its limit has come");
+        assert_eq!(end.unwrap_err().kind(), ErrorKind::TimedOut);
+    }
+}
