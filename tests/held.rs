@@ -676,6 +676,8 @@ impl Kind for Queue {
             "clear" => queue.clear(),
             "drain" => _ = queue.drain().count(),
             "iter" => _ = black_box(queue.iter().count()),
+            "iter_mut" => _ = black_box(queue.iter_mut().count()),
+            "retain" => queue.retain(|_, _, _| turn % 2 == 0),
             "reserve" => queue.reserve(turn as usize),
             "deadline" => _ = black_box(key.map(|key| queue.deadline(key))),
             "next_deadline" => {

@@ -116,6 +116,16 @@ impl<T> Delayed<Wheel<T>> {
         drop(self.drain());
     }
 
+    /// Drops each value for which `keeps` returns false, as [`Wheel::retain`] does. The deadline is
+    /// None if the value never comes out.
+    ///
+    /// Cost: O(n + p / 4096).
+    pub fn retain(&mut self, mut keeps: impl FnMut(Key, Option<Instant>, &mut T) -> bool) {
+        self.sleep.wake();
+        let ticks = self.hub().ticks;
+        self.source.retain(|key, deadline, value| keeps(key, ticks.instant(deadline), value));
+    }
+
     /// Makes room for `additional` values more. Does nothing if there is not enough memory.
     ///
     /// Cost: O(n).
@@ -132,6 +142,18 @@ impl<T> Delayed<Wheel<T>> {
     ) -> impl ExactSizeIterator<Item = (Key, Option<Instant>, &T)> + FusedIterator + Clone {
         let ticks = self.hub().ticks;
         self.source.iter().map(move |(key, deadline, value)| (key, ticks.instant(deadline), value))
+    }
+
+    /// Returns an iterator over all values, to change them in place. It is like
+    /// [`iter`](Self::iter) otherwise.
+    ///
+    /// Cost: O(n + p / 4096).
+    pub fn iter_mut(
+        &mut self,
+    ) -> impl ExactSizeIterator<Item = (Key, Option<Instant>, &mut T)> + FusedIterator {
+        let ticks = self.hub().ticks;
+        let all = self.source.iter_mut();
+        all.map(move |(key, deadline, value)| (key, ticks.instant(deadline), value))
     }
 
     /// Returns the deadline of the value that `key` names, rounded up to the timer's tick. Returns

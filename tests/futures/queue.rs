@@ -105,12 +105,13 @@ fn peek_is_right_while_a_bucket_is_taken_apart(mode: Mode) {
 }
 
 fn emptied_it_wakes_who_waits(mode: Mode) {
-    for is_cleared in [true, false] {
+    let ways: [fn(&mut Kind); 2] = [Kind::clear, |queue| queue.retain(|_, _, _| false)];
+    for empty in ways.map(Some).into_iter().chain([None]) {
         let mut held = Held::new(mode);
         let keys = [held.insert(1, 10), held.insert(2, 20)];
         assert!(held.poll().is_pending());
-        if is_cleared {
-            held.kind.clear();
+        if let Some(empty) = empty {
+            empty(&mut held.kind);
         } else {
             assert_eq!((held.kind.remove(keys[0]), held.hand.woken()), (Some(1), 0));
             assert_eq!(held.kind.remove(keys[1]), Some(2));
@@ -142,6 +143,16 @@ fn values_are_listed_and_taken_out_with_their_deadlines(mode: Mode) {
     let mut listed: Vec<_> = held.kind.iter().map(|(key, at, value)| (key, at, *value)).collect();
     listed.sort_unstable();
     assert_eq!(listed, all);
+    for (key, at, value) in held.kind.iter_mut() {
+        *value += u32::from((key, at, *value) == never);
+    }
+    all.iter_mut().filter(|one| **one == never).for_each(|one| one.2 = 3);
+    let late = held.insert(4, 7);
+    held.kind.retain(|key, at, value| {
+        let is_in = all.contains(&(key, at, *value));
+        assert_eq!(is_in, key != late);
+        is_in
+    });
     let mut drained: Vec<_> = held.kind.drain().collect();
     drained.sort_unstable();
     assert_eq!((drained, held.kind.len(), held.poll()), (all, 0, EMPTY));
