@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
-use tickwheel::{ExpiringMap, ManualClock, Timer};
+use tickwheel::{Due, ExpiringMap, ManualClock, Timer};
 
 #[derive(Clone)]
 struct Session {
@@ -23,7 +23,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let sessions = ExpiringMap::builder()
         .time_to_idle(Duration::from_secs(1_800))
         .max_len(10_000) // a flood of logins is refused
-        .on_expired(move |number: u64, session: Session| {
+        .on_expired(move |due: Due<Session, u64>| {
+            let (number, session) = (due.key, due.value);
             println!("{number}: {} was here for {} requests", session.user, session.requests);
             count.fetch_add(1, Relaxed);
         })

@@ -1321,7 +1321,7 @@ fn stored_in_a_map_by_two_threads_an_expired_value_makes_room() {
 /// A map of one shard, whose hook counts.
 fn counted_map(Race { timer, fired, .. }: &Race) -> ExpiringMap<u32, u32> {
     let count = fired.clone();
-    ExpiringMap::builder().shards(1).on_expired(move |_, _| count.add()).build(timer)
+    ExpiringMap::builder().shards(1).on_expired(move |_| count.add()).build(timer)
 }
 
 /// Explores a model with a map whose hook counts, and stops the timer in the end.
@@ -1430,7 +1430,7 @@ fn as_it_expires(
     explore(TWO_CALLERS, move || {
         let ((clock, timer), count) = (Moved::with_timer(), Count::new());
         let hook = count.clone();
-        let map = ExpiringMap::builder().shards(1).on_expired(move |_, _| hook.add()).build(&timer);
+        let map = ExpiringMap::builder().shards(1).on_expired(move |_| hook.add()).build(&timer);
         map.insert_at(0, 0, clock.at(1)).unwrap();
         let moving = clock.clone();
         let ((was_there, left), ()) = both(|| call(&clock, &map), move || moving.move_to(1));

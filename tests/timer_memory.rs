@@ -206,7 +206,7 @@ fn a_shared_map_that_is_emptied_gives_back_its_memory() {
                 let builder = Map::builder().shards(1);
                 let (map, mut receiver) = match outlet {
                     "none" => (builder.build(&timer), None),
-                    "hook" => (builder.on_expired(|_, _| {}).build(&timer), None),
+                    "hook" => (builder.on_expired(|_| {}).build(&timer), None),
                     _ => {
                         let (map, receiver) = builder.build_with_receiver(&timer);
                         (map, Some(receiver))

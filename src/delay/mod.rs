@@ -113,7 +113,7 @@ pub trait Source {
 }
 
 /// A value whose time has come, from a [`DelayQueue`], a [`DelayMap`], a [`DelayReceiver`] or an
-/// [`ExpiredReceiver`](crate::ExpiredReceiver).
+/// [`ExpiringMap`](crate::ExpiringMap).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Due<T, K = Key> {
     /// The key that the value had. It is stale by now. From a map, the caller's own key.
@@ -503,11 +503,16 @@ impl<S: Source> Delayed<S> {
     }
 
     fn due(&self, expired: Expired<S::Value, S::Key>) -> DueFrom<S> {
+        Due::of(expired, self.hub())
+    }
+}
+
+impl<T, K> Due<T, K> {
+    pub(crate) fn of(expired: Expired<T, K>, hub: &Hub) -> Self {
         let Expired { key, deadline, value } = expired;
-        let hub = self.hub();
         // A value that is due has an instant.
         let deadline = hub.ticks.instant(deadline).unwrap_or_else(|| hub.clock.now());
-        Due { key, deadline, value }
+        Self { key, deadline, value }
     }
 }
 

@@ -4,7 +4,7 @@ use super::receiver::ExpiredValues;
 use super::shard::MapShard;
 use super::{ExpiredReceiver, ExpiringMap, Outlet, Shared, Turn};
 use crate::timer::PendingLimit;
-use crate::{Timer, delay_channel};
+use crate::{Due, Timer, delay_channel};
 use alloc::sync::{Arc, Weak};
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
@@ -24,7 +24,7 @@ use std::thread::available_parallelism;
 /// let timer = Timer::new();
 /// let sessions: ExpiringMap<u64, String> = ExpiringMap::builder()
 ///     .time_to_idle(Duration::from_secs(600))
-///     .on_expired(|id, name| println!("the session {id} of {name} is over"))
+///     .on_expired(|due| println!("the session {} of {} is over", due.key, due.value))
 ///     .build(&timer);
 /// # drop(sessions);
 /// ```
@@ -78,13 +78,14 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         self
     }
 
-    /// Sets what becomes of each value that expires. By default it is dropped.
+    /// Sets what becomes of each value that expires. By default it is dropped. The hook gets it with
+    /// its key, and with the deadline at which it ended.
     ///
     /// The timer's worker calls `hook`, or its [`Executor`](crate::Executor), with no lock held.
     /// The timer counts and tells a panic of `hook` as it does a task's. An executor may leave the
     /// call out, and then the value is dropped. The call may come after another value was stored
     /// under the same key, because a value that has expired counts as absent at once.
-    pub fn on_expired(mut self, hook: impl Fn(K, V) + Send + Sync + 'static) -> Self {
+    pub fn on_expired(mut self, hook: impl Fn(Due<V, K>) + Send + Sync + 'static) -> Self {
         self.outlet = Outlet::Hook(Arc::new(hook));
         self
     }

@@ -10,7 +10,7 @@ pub use receiver::ExpiredReceiver;
 use crate::names::{ODD, bits_of};
 use crate::platform::Instant;
 use crate::timer::{Hub, PendingLimit, Shard};
-use crate::{DelaySender, Expired, Key, Timer, timer};
+use crate::{DelaySender, Due, Expired, Key, Timer, timer};
 use InsertErrorKind::{Full, Occupied};
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
@@ -127,7 +127,7 @@ enum Outlet<K, V> {
     Receiver(DelaySender<Unread<K, V>>),
 }
 
-type Hook<K, V> = dyn Fn(K, V) + Send + Sync;
+type Hook<K, V> = dyn Fn(Due<V, K>) + Send + Sync;
 
 /// Calls of the hook. If they are left out, each value is dropped by itself.
 struct Calls<K, V> {
@@ -890,8 +890,8 @@ impl<K, V, S> Shared<K, V, S> {
 
 impl<K, V> Calls<K, V> {
     fn call(mut self) {
-        for Expired { key, value, .. } in take(&mut self.batch) {
-            self.hub.guarded(|| (self.hook)(key, value));
+        for expired in take(&mut self.batch) {
+            self.hub.guarded(|| (self.hook)(Due::of(expired, &self.hub)));
         }
     }
 }

@@ -16,7 +16,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 use tickwheel::{
-    Clock, DelayQueue, ExpiredReceiver, ExpiringMap, ExpiringMapBuilder, InsertError,
+    Clock, DelayQueue, Due, ExpiredReceiver, ExpiringMap, ExpiringMapBuilder, InsertError,
     InsertErrorKind::{self, Full, Occupied},
     ManualClock, Mode, ScheduleErrorKind, Timer, delay_channel,
 };
@@ -30,6 +30,7 @@ in_each_mode! {
     moved_later_it_expires_then,
     read_again_and_again_it_stays_until_its_deadline,
     idle_it_expires,
+    the_hook_gets_the_deadline_at_which_a_value_ended,
     a_drain_and_an_iteration_tell_the_deadlines,
     a_map_is_like_a_sorted_one,
     the_worker_takes_many_out_in_turns,
@@ -50,6 +51,21 @@ fn refused<K: Debug, V: Debug, R: Debug>(
     (kind, key, value)
 }
 
+fn the_hook_gets_the_deadline_at_which_a_value_ended(mode: Mode) {
+    let manual = Manual::new(mode);
+    let (ended, start) = (Arc::<Mutex<Vec<_>>>::default(), manual.timer.now());
+    let ends = Arc::clone(&ended);
+    let builder = ExpiringMap::builder().time_to_idle(ms(30));
+    let map = builder.on_expired(move |due| ends.lock().unwrap().push(due)).build(&manual.timer);
+    map.insert("idle", 1, ms(1_000)).unwrap();
+    map.insert("over", 2, ms(20)).unwrap();
+    manual.jump(500);
+    let mut ended = std::mem::take(&mut *ended.lock().unwrap());
+    ended.sort_by_key(|due| due.deadline);
+    let wanted = [("over", 20, 2), ("idle", 30, 1)];
+    assert_eq!(ended, wanted.map(|(key, at, value)| Due { key, deadline: start + ms(at), value }));
+}
+
 type Gone = Arc<Mutex<Vec<(u64, u32, u32)>>>;
 
 /// A map of one shard whose hook writes when it got what.
@@ -59,7 +75,7 @@ fn logged(
 ) -> (ExpiringMap<u32, u32>, Gone) {
     let (gone, log) = (Gone::default(), manual.log.clone());
     let entries = Arc::clone(&gone);
-    let hook = move |key, value| entries.lock().unwrap().push((log.now(), key, value));
+    let hook = move |Due { key, value, .. }| entries.lock().unwrap().push((log.now(), key, value));
     (with(ExpiringMap::builder().shards(1)).on_expired(hook).build(&manual.timer), gone)
 }
 
@@ -463,7 +479,7 @@ fn on_an_executor_each_value_is_handed_over_once(mode: Mode) {
     assert!(handed_over.into_iter().eq((0..100).map(|key| (10, key, key))));
     // What the executor leaves out is dropped.
     let value = Arc::new(());
-    let map = ExpiringMap::builder().on_expired(|_, _| unreachable!()).build(&manual.timer);
+    let map = ExpiringMap::builder().on_expired(|_| unreachable!()).build(&manual.timer);
     map.insert(1, Arc::clone(&value), ms(10)).unwrap();
     manual.advance(10);
     assert_eq!((map.len(), Arc::strong_count(&value)), (0, 2));
@@ -471,8 +487,7 @@ fn on_an_executor_each_value_is_handed_over_once(mode: Mode) {
     assert_eq!(Arc::strong_count(&value), 1);
     // A panic as one is dropped joins no other.
     let dropped = Count::default();
-    let map =
-        ExpiringMap::builder().shards(1).on_expired(|_, _| unreachable!()).build(&manual.timer);
+    let map = ExpiringMap::builder().shards(1).on_expired(|_| unreachable!()).build(&manual.timer);
     for key in 0..3 {
         map.insert(key, PanicsInDrop(dropped.clone()), ms(10)).unwrap();
     }
@@ -484,7 +499,7 @@ fn on_an_executor_each_value_is_handed_over_once(mode: Mode) {
 fn a_receiver_gets_each_value_that_expires(mode: Mode) {
     let manual = Manual::new(mode);
     let (map, mut receiver) =
-        ExpiringMap::builder().on_expired(|_, _| unreachable!()).build_with_receiver(&manual.timer);
+        ExpiringMap::builder().on_expired(|_| unreachable!()).build_with_receiver(&manual.timer);
     let hand = Hand::new();
     for key in 0..1_000 {
         map.insert(key, 2 * key, ms(u64::from(key) + 1)).unwrap();
@@ -566,7 +581,7 @@ fn many_threads_and_each_value_has_one_end(mode: Mode) {
     let ends = Arc::new(Mutex::new(Vec::new()));
     let builder = || ExpiringMap::builder().shards(2).time_to_idle(ms(30));
     let expired = Arc::clone(&ends);
-    let hooked = builder().on_expired(move |_, value| expired.lock().unwrap().push(value));
+    let hooked = builder().on_expired(move |due| expired.lock().unwrap().push(due.value));
     each_value_has_one_end(&manual, hooked.build(&manual.timer), &ends);
     // The same with three receivers.
     let (map, receiver) = builder().build_with_receiver(&manual.timer);
@@ -650,7 +665,7 @@ fn beyond_its_limit_a_map_gives_key_and_value_back() {
         let mut builder = ExpiringMap::builder().shards(4).max_len(10);
         if has_hook {
             let count = gone.clone();
-            builder = builder.on_expired(move |_, _| count.add());
+            builder = builder.on_expired(move |_| count.add());
         }
         let map = builder.build(&manual.timer);
         for key in 0..10 {
@@ -757,7 +772,7 @@ fn the_limit_of_the_timer_does_not_refuse_a_map() {
 fn after_the_timer_was_stopped_a_map_works_on_and_shows_no_passed_value() {
     for is_dropped in [false, true] {
         let Manual { clock, timer, .. } = Manual::with(|builder| builder);
-        let map = ExpiringMap::builder().on_expired(|_, _| unreachable!()).build(&timer);
+        let map = ExpiringMap::builder().on_expired(|_| unreachable!()).build(&timer);
         for key in 0..100 {
             map.insert(key, key, ms(10)).unwrap();
         }
@@ -819,7 +834,7 @@ fn after_a_map_is_emptied_the_worker_looks_when_the_next_value_ends_and_not_befo
 #[test]
 fn after_the_timer_was_stopped_expired_values_make_room() {
     let manual = Manual::with(|builder| builder);
-    let map = ExpiringMap::builder().max_len(10).on_expired(|_, _| {}).build(&manual.timer);
+    let map = ExpiringMap::builder().max_len(10).on_expired(|_| {}).build(&manual.timer);
     for key in 0..10 {
         map.insert(key, key, ms(10)).unwrap();
     }
@@ -839,7 +854,7 @@ fn after_the_timer_was_stopped_what_callers_had_found_expired_makes_room() {
     let map = ExpiringMap::builder()
         .shards(1)
         .max_len(10)
-        .on_expired(|_, _| unreachable!())
+        .on_expired(|_| unreachable!())
         .build(&manual.timer);
     for key in 0..10 {
         map.insert(key, key, ms(50)).unwrap();
@@ -865,7 +880,7 @@ fn after_the_timer_was_stopped_what_callers_had_found_expired_makes_room() {
 fn a_timer_that_is_stopped_takes_no_turn_of_a_map() {
     let (manual, told) = (Manual::with(|builder| builder), Count::default());
     let count = told.clone();
-    let map = ExpiringMap::builder().on_expired(move |_, _| count.add()).build(&manual.timer);
+    let map = ExpiringMap::builder().on_expired(move |_| count.add()).build(&manual.timer);
     map.insert(1, 1, ms(50)).unwrap();
     thread::scope(|scope| {
         while_the_worker_is_held_up(&manual, |_| {
@@ -881,7 +896,7 @@ fn a_timer_is_stopped_inside_a_hook() {
     let manual = Manual::with(|builder| builder);
     let (timer, count) = (manual.timer.clone(), Count::default());
     let seen = count.clone();
-    let hook = move |_, _| {
+    let hook = move |_| {
         assert!(timer.stop().is_err());
         seen.add();
     };
@@ -960,9 +975,9 @@ fn a_hook_and_a_drop_may_call_the_map_and_panic() {
     let told = Count::default();
     let hook_map: Arc<OnceLock<ExpiringMap<u32, PanicsInDrop>>> = Arc::default();
     let (seen, inner) = (told.clone(), Arc::clone(&hook_map));
-    let hook = move |key: u32, _value| {
+    let hook = move |due: Due<_, u32>| {
         seen.add();
-        assert!(!inner.get().unwrap().contains_key(&key));
+        assert!(!inner.get().unwrap().contains_key(&due.key));
         panic!("as it was meant to be");
     };
     let map = ExpiringMap::builder().on_expired(hook).build(&manual.timer);
@@ -1176,7 +1191,7 @@ fn a_map_may_be_dropped_by_its_own_hook() {
     let holder: Arc<Mutex<Option<ExpiringMap<u32, u32>>>> = Arc::default();
     let (last, count) = (Arc::clone(&holder), Count::default());
     let seen = count.clone();
-    let hook = move |_, _| {
+    let hook = move |_| {
         drop(last.lock().unwrap().take());
         seen.add();
     };
