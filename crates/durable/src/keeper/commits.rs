@@ -94,23 +94,27 @@ impl<T> Keeper<T> {
                 continue;
             }
             let ended = self.flights.end(number);
-            let mut lose = |why: String| self.lost = Some(not_settled(&ended.name, why));
-            match outcome {
-                Outcome::Settled(None) => self.counts.acked += 1,
+            let lost = match outcome {
+                Outcome::Settled(None) => {
+                    self.counts.acked += 1;
+                    None
+                }
                 Outcome::Settled(Some(row)) => {
                     self.counts.retried += 1;
                     self.insert_if_loaded(row);
+                    None
                 }
                 Outcome::Fenced => {
                     self.counts.fenced += 1;
                     fenced.push((ended.lease.partition, Position::before(ended.deadline)));
-                    if self.closing {
-                        lose("another worker has its partition".to_owned());
-                    }
+                    self.closing.then(|| "another worker has its partition".to_owned())
                 }
-                Outcome::Locked => lose("somebody else has locked it".to_owned()),
-                Outcome::Refused(why) => lose(why),
-                Outcome::Gone => {}
+                Outcome::Locked => Some("somebody else has locked it".to_owned()),
+                Outcome::Refused(why) => Some(why),
+                Outcome::Gone => None,
+            };
+            if let Some(why) = lost {
+                self.lose(1, not_settled(&ended.name, why));
             }
         }
         self.flights.settled_since = now.steady;

@@ -37,12 +37,19 @@ pub(super) struct Flight {
     pub(super) deadline: u64,
     pub(super) lease: Lease,
     pub(super) bytes: usize,
-    pub(super) is_settled: bool,
+    /// When it was settled.
+    settled_at: Option<u64>,
     /// When it was locked or refused first.
     held_up_at: u64,
     /// How often it was locked or refused, and how often refused.
     held_up: u32,
     refused: u32,
+}
+
+impl Flight {
+    pub(super) fn is_settled(&self) -> bool {
+        self.settled_at.is_some()
+    }
 }
 
 impl Flights {
@@ -100,7 +107,7 @@ impl Flights {
             deadline: row.deadline,
             lease,
             bytes: row.bytes(),
-            is_settled: false,
+            settled_at: None,
             held_up_at: 0,
             held_up: 0,
             refused: 0,
@@ -114,10 +121,10 @@ impl Flights {
     /// Takes what a consumer did with the timeout of this number.
     pub(super) fn settle(&mut self, now: Now, number: u64, settled: Settled) {
         let Some(flight) = self.by_number.get_mut(&number) else { return };
-        if flight.is_settled {
+        if flight.is_settled() {
             return;
         }
-        flight.is_settled = true;
+        flight.settled_at = Some(now.steady);
         self.unsettled -= 1;
         if self.settled.is_empty() {
             self.settled_since = now.steady;
@@ -174,6 +181,24 @@ impl Flights {
     /// each.
     pub(super) fn take_settled(&mut self, count: usize) -> Vec<(u64, Settled)> {
         self.settled.drain(..count).collect()
+    }
+
+    /// Forgets all that were settled by this steady time, and returns how many.
+    pub(super) fn end_settled_before(&mut self, time: u64) -> usize {
+        let is_over = |flight: &Flight| flight.settled_at.is_some_and(|at| at <= time);
+        let over = self.by_number.iter().filter(|(_, flight)| is_over(flight));
+        let over: Vec<u64> = over.map(|(&number, _)| number).collect();
+        for &number in &over {
+            self.end(number);
+        }
+        let by_number = &self.by_number;
+        let is_left = |(number, _): &(u64, Settled)| by_number.contains_key(number);
+        self.settled.retain(is_left);
+        self.again.retain(|_, again| {
+            again.retain(is_left);
+            !again.is_empty()
+        });
+        over.len()
     }
 
     /// Forgets one.

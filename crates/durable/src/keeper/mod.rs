@@ -71,10 +71,13 @@ pub(crate) struct Keeper<T> {
     behind_pause: Pause,
     commit_pause: Pause,
     last_error: Option<Error>,
-    /// Why what was to be settled or given back at the end was not.
+    /// Why what was to be settled or given back at the end was not, and how many were not settled.
     lost: Option<Error>,
+    lost_count: usize,
 
     closing: bool,
+    /// The steady time since when.
+    closing_since: Option<u64>,
     waits: bool,
     released: bool,
 
@@ -110,7 +113,9 @@ impl<T> Keeper<T> {
             commit_pause: Pause::default(),
             last_error: None,
             lost: None,
+            lost_count: 0,
             closing: false,
+            closing_since: None,
             waits: false,
             released: false,
             replies: Vec::new(),
@@ -144,8 +149,17 @@ impl<T> Keeper<T> {
     }
 
     /// Why what was to be settled or given back at the end was not.
-    pub(crate) fn lost(&self) -> Option<&Error> {
-        self.lost.as_ref()
+    pub(crate) fn lost(&self) -> Option<Error> {
+        let error = self.lost.clone()?;
+        Some(match self.lost_count {
+            0 | 1 => error,
+            count => Error::store(format!("settle {count} timeouts, which come again"), error),
+        })
+    }
+
+    fn lose(&mut self, count: usize, error: Error) {
+        self.lost_count += count;
+        self.lost = Some(error);
     }
 
     /// Whether all is done after [`close`](Self::close).
@@ -255,7 +269,7 @@ impl<T> Keeper<T> {
                 // no more.
                 if call.is_last {
                     self.released = true;
-                    self.lost = Some(error.clone());
+                    self.lost.get_or_insert(error.clone());
                 }
                 self.tell(error);
             }
@@ -271,7 +285,7 @@ impl<T> Keeper<T> {
                     // settled comes again.
                     for (number, _) in self.flights.take_settled(self.flights.settled.len()) {
                         self.flights.end(number);
-                        self.lost = Some(error.clone());
+                        self.lose(1, error.clone());
                     }
                 }
                 let tickets = call.tickets.into_iter();
@@ -395,6 +409,9 @@ impl<T> Keeper<T> {
             let since = now.steady.saturating_sub(self.tenure.good_for());
             self.abandoned = outbox.notice_abandoned(since).or(self.abandoned);
         }
+        if self.closing {
+            self.closing_since.get_or_insert(now.steady);
+        }
         self.receives = outbox.is_asked();
         if self.receives || self.closing {
             self.abandoned = None;
@@ -457,6 +474,7 @@ impl<T> Keeper<T> {
     fn next_call(&mut self, now: Now) -> Option<Call<T>> {
         let (asked, wanted, given_back) = (now.steady, self.wants(), self.given_back(now));
         let lease = |is_last| LeaseCall { asked, wanted, given_back, is_last };
+        self.give_up(now);
         if self.closing && self.is_idle() {
             if !self.tenure.is_shared() {
                 self.released = true;
@@ -482,6 +500,23 @@ impl<T> Keeper<T> {
                 _ => self.commit(now).map(Call::Commit),
             }
         })
+    }
+
+    /// A timer that closes has a lease for what was asked for, and for what was settled. A store may
+    /// need longer for each than a call may take, and there may be thousands.
+    fn give_up(&mut self, now: Now) {
+        let Some(began) = now.steady.checked_sub(self.tenure.lasts) else { return };
+        if self.closing_since.is_none_or(|since| began < since) {
+            return;
+        }
+        let count = self.flights.end_settled_before(began);
+        if 0 < count {
+            let slow = || Error::store("settle all within a lease", "the store takes too long");
+            let error = self.lost.take().unwrap_or_else(slow);
+            self.lose(count, error);
+        }
+        let refused = self.commands.drain(..).map(|command| (command.ticket, Err(Error::Closed)));
+        self.replies.extend(refused);
     }
 
     /// Whether nothing is left that a timer that closes waits for.

@@ -19,6 +19,8 @@ pub(super) struct Tenure {
     /// known, so they are not handed out of again under the same epoch.
     leaving: HashMap<u32, Leaving>,
     until: Option<Times>,
+    /// How long a lease is good for, whether there is one or not.
+    pub(super) lasts: u64,
     /// How many owners share the store.
     owners: u64,
     /// The steady time of the last call that was answered.
@@ -124,6 +126,7 @@ pub(super) enum News {
 impl Tenure {
     /// Takes what the store answered to a call at the steady time `asked`.
     pub(super) fn take(&mut self, now: Now, asked: u64, leases: Leases) -> Option<News> {
+        self.lasts = leases.good_for.map_or(u64::MAX, milliseconds);
         self.until = leases.good_for.map(|good_for| {
             // Counted from before the call, and by a clock that is never set.
             let good_for = milliseconds(good_for);

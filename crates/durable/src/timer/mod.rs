@@ -49,7 +49,7 @@ use crate::values::{check, check_name, deadline, lock};
 ///
 /// Clones are the same timer. When the last one is dropped, the timer commits what was asked for
 /// and stops; what consumers still hold then comes again in the next process. The drop blocks the
-/// thread until then: a task calls [`close_async`](Self::close_async) first.
+/// thread until then, two leases of a database at most: a task calls [`close_async`](Self::close_async) first.
 ///
 /// ```
 /// # fn main() -> Result<(), tickwheel_durable::Error> {
@@ -293,11 +293,14 @@ impl DurableTimer {
     /// consumers still hold a timeout of a partition, others take that partition over when it is
     /// settled, or after a lease.
     ///
+    /// Whatever a database does, this ends two leases after consumers have settled all.
+    ///
     /// # Errors
     ///
-    /// The store's, if the last acks could not be committed, so that their timeouts come again, or
-    /// the leases could not be given back, so that they run out. What went wrong before is no error
-    /// of this.
+    /// The store's, if acks could not be committed within a lease, so that so many timeouts come
+    /// again, or the leases could not be given back, so that they run out. What went wrong before is
+    /// no error of this. A change that is not made within a lease is answered with
+    /// [`Error::Closed`].
     pub fn close(self) -> Result<(), Error> {
         block_on(self.close_async())
     }

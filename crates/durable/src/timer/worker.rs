@@ -98,7 +98,7 @@ impl Worker {
         }
         shared.is_closed.store(true, Ordering::SeqCst);
         let closed = match result {
-            Ok(()) => self.keeper.lost().cloned().map_or(Ok(()), Err),
+            Ok(()) => self.keeper.lost().map_or(Ok(()), Err),
             Err(panic) => Err(Error::panicked("close the timer", &*panic)),
         };
         let Self { calls, reads, store, closing, receiver, keeper, .. } = self;

@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tickwheel_durable::store::{Limit, Position, Store};
 use tickwheel_durable::{Cancelled, Due, DurableTimer, PostgresStore, Scheduled};
 
 use super::live::{schedule, take_all};
-use super::{HOUR, now, received, take, until, worker};
+use super::{HOUR, LONG, now, received, take, until, worker};
 use crate::server::{Server, client};
 
 /// A worker with this lease, and what it tells of errors.
@@ -88,7 +88,7 @@ fn what_the_database_refuses_to_settle_holds_up_its_name_alone_and_is_told() {
 fn acks_that_take_longer_than_a_call_may_are_settled_by_and_by_also_by_a_timer_that_closes() {
     let Some(server) = Server::start() else { return };
     let url = server.database();
-    let (timer, told) = told_worker(&url, Duration::from_secs(3));
+    let (timer, told) = told_worker(&url, Duration::from_secs(10));
     let held = |name: &str, count: u64| -> Vec<Due> {
         schedule(&timer, name, count);
         (0..count).map(|_| take(&timer)).collect()
@@ -119,6 +119,37 @@ fn acks_that_take_longer_than_a_call_may_are_settled_by_and_by_also_by_a_timer_t
     timer.close().unwrap();
     let left = "select count(*) from tickwheel_due";
     assert_eq!(sql.query_one(left, &[]).unwrap().get::<_, i64>(0), 0);
+}
+
+#[test]
+fn a_timer_that_closes_ends_whatever_a_trigger_takes_and_says_how_many_come_again() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let mut sql = client(&url);
+    for closes in [true, false] {
+        let (timer, _) = told_worker(&url, Duration::from_secs(2));
+        schedule(&timer, &format!("stuck {closes}"), 300);
+        let held: Vec<Due> = (0..300).map(|_| take(&timer)).collect();
+        let slow = "create function slow() returns trigger language plpgsql as
+                      'begin perform pg_sleep(9); return old; end';
+                    create trigger slow before delete on tickwheel_due for each row
+                      execute function slow()";
+        sql.batch_execute(slow).unwrap();
+        held.into_iter().for_each(Due::ack);
+        let began = Instant::now();
+        if closes {
+            let error = timer.close().unwrap_err().to_string();
+            assert!(error.contains("settle 300 timeouts, which come again"), "{error}");
+        } else {
+            drop(timer);
+        }
+        let took = began.elapsed();
+        assert!(took < LONG / 3, "{took:?}");
+        let left = sql.query_one("select count(*) from tickwheel_due", &[]).unwrap();
+        assert_eq!(left.get::<_, i64>(0), 300);
+        let clean = "drop function slow cascade; delete from tickwheel_due";
+        sql.batch_execute(clean).unwrap();
+    }
 }
 
 #[test]

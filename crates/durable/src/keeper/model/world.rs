@@ -365,7 +365,7 @@ impl World {
         assert_eq!(keeper.front.bytes(), near);
         let flights = keeper.flights.by_number.values();
         assert_eq!(keeper.flights.bytes, flights.clone().map(|flight| flight.bytes).sum::<usize>());
-        let unsettled = flights.filter(|flight| !flight.is_settled).count();
+        let unsettled = flights.filter(|flight| !flight.is_settled()).count();
         assert_eq!(keeper.flights.unsettled, unsettled);
         assert!(unsettled <= self.config.in_flight);
         assert!(keeper.flights.len() <= self.config.in_flight * 2, "a crash brings back too many");

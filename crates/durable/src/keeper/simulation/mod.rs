@@ -557,6 +557,64 @@ fn close_tells_that_the_last_ack_was_not_committed() {
     }
 }
 
+/// Each call decides one, and takes ten seconds of a lease of sixty.
+#[test]
+fn a_timer_that_closes_ends_within_two_leases_and_says_how_many_come_again() {
+    for waits in [true, false] {
+        let mut keeper: Keeper<u64> = Keeper::new(config());
+        let mut outbox = received();
+        let (mut at, mut closed, mut replies, mut first) = (0, false, Vec::new(), false);
+        while !keeper.is_closed() {
+            assert!(at < 10_000 + 120_000, "{} of 40 are left", keeper.bytes());
+            match keeper.poll(now(at), &mut outbox) {
+                Some(Call::Lease(call)) => {
+                    let leases = Leases { held: leases(0).held, ..leases(1_000_000 + at) };
+                    let held = if call.is_last { Vec::new() } else { leases.held };
+                    let leases = Leases { held, ..leases };
+                    keeper.answer(now(at), &mut outbox, Answer::Lease(call, Ok(leases)));
+                }
+                Some(Call::Load(call)) => {
+                    let row = |n| Row { name: format!("{n}").into(), number: n, ..row(900_000) };
+                    let rows = if first { Vec::new() } else { (1..=40).map(row).collect() };
+                    first = true;
+                    let loaded = Loaded { rows, ends: vec![None], ..Loaded::default() };
+                    keeper.answer(now(at), &mut outbox, Answer::Load(call, Ok(loaded)));
+                }
+                Some(Call::Behind(call)) => {
+                    let ends = vec![None; call.from.len()];
+                    let loaded = Loaded { ends, ..Loaded::default() };
+                    keeper.answer(now(at), &mut outbox, Answer::Behind(call, Ok(loaded)));
+                }
+                Some(Call::Commit(call)) => {
+                    at += 10_000;
+                    let outcomes = vec![Outcome::Refused("it takes too long".to_owned())];
+                    let changed = vec![Err(Error::store("put it", "it takes too long"))];
+                    let done = Done { outcomes, changed };
+                    keeper.answer(now(at), &mut outbox, Answer::Commit(call, Ok(done)));
+                }
+                None if !closed && outbox.len() == 40 => {
+                    while let Some((taken, _)) = outbox.take(at) {
+                        keeper.settle(now(at), taken.number, Settled::Ack);
+                    }
+                    for ticket in 0..40 {
+                        let change = Change::put(&format!("slow {ticket}"), 2_000_000, &[]);
+                        keeper.command(Command { ticket, change });
+                    }
+                    keeper.close(&mut outbox, waits);
+                    closed = true;
+                }
+                None => at = keeper.wake(now(at)).clamp(at + 1, at + 1_000),
+            }
+            replies.append(&mut keeper.replies);
+        }
+        let lost = keeper.lost().expect("all are lost").to_string();
+        assert!(lost.contains("settle 40 timeouts") && lost.contains("too long"), "{lost}");
+        let last = replies.last().map(|(_, reply)| reply);
+        assert!(replies.len() == 40 && matches!(last, Some(Err(Error::Closed))), "{replies:?}");
+        assert_eq!((keeper.in_flight(), keeper.bytes()), (0, 0));
+    }
+}
+
 #[test]
 fn what_the_store_refuses_is_tried_again_and_told_more_and_more_rarely() {
     let (mut keeper, mut outbox) = holds_one();
