@@ -1,5 +1,7 @@
 //! Commits: what consumers settled and what callers ask for, and what came of it.
 
+use std::collections::{HashSet, VecDeque};
+
 use crate::Error;
 use crate::keeper::Keeper;
 use crate::keeper::manner::Manner;
@@ -13,14 +15,12 @@ impl<T> Keeper<T> {
         // Without the store's clock it cannot be told what may be out.
         if !self.commit_pause.is_over(now.steady) || !self.tenure.is_known {
             let error = self.last_error.clone().unwrap_or(Error::Closed);
-            let refused = self.commands.drain(..);
-            self.replies.extend(refused.map(|command| (command.ticket, Err(error.clone()))));
+            self.refuse_commands(&error);
             return None;
         }
         self.flights.take_up(now);
-        let lingers =
-            self.commands.is_empty() && now.steady < self.lingers_until() && !self.closing;
-        if self.commands.is_empty() && (self.flights.settled.is_empty() || lingers) {
+        let lingers = now.steady < self.lingers_until() && !self.closing;
+        if !self.has_commands() && (self.flights.settled.is_empty() || lingers) {
             return None;
         }
         let time = self.tenure.time(now);
@@ -41,9 +41,9 @@ impl<T> Keeper<T> {
         // for a full disk, and then nobody could make room.
         let failed = self.commit_pause.failures > 0 && Manner::SettlesAlone.is_kept();
         let alone = failed && settled > 0;
-        let most = if alone { 0 } else { self.group() };
+        let commands = if alone { Vec::new() } else { self.take_commands() };
         let (changes, tickets): (Vec<Change>, Vec<T>) =
-            self.commands.drain(..most).map(|Command { ticket, change }| (change, ticket)).unzip();
+            commands.into_iter().map(|Command { ticket, change }| (change, ticket)).unzip();
         self.counts.commits += 1;
         self.counts.changes += (settlements.len() + changes.len()) as u64;
         Some(CommitCall { settlements, changes, tickets })
@@ -59,16 +59,41 @@ impl<T> Keeper<T> {
         self.flights.settled_since.saturating_add(linger)
     }
 
-    /// Returns how many commands go into one commit.
-    fn group(&self) -> usize {
+    /// Takes the commands that go into one commit. Those of names that the store refused last, or
+    /// that a commit had no time for, take turns with the others, because they may take long again.
+    /// Those of one name keep their order.
+    fn take_commands(&mut self) -> Vec<Command<T>> {
+        if !self.left.is_empty() || !self.refused.is_empty() {
+            let left: HashSet<&str> = self.left.iter().map(|left| &*left.change.name).collect();
+            let is_left = |Command { change, .. }: &Command<T>| {
+                left.contains(&*change.name) || self.refused.contains(&change.name)
+            };
+            let commands = std::mem::take(&mut self.commands);
+            let (left, others): (VecDeque<_>, _) = commands.into_iter().partition(is_left);
+            self.left.extend(left);
+            self.commands = others;
+        }
+        self.is_turn_of_left =
+            !self.left.is_empty() && (!self.is_turn_of_left || self.commands.is_empty());
+        let commands = if self.is_turn_of_left { &mut self.left } else { &mut self.commands };
         let mut bytes = 0;
-        let commands = self.commands.iter().take(self.config.group);
-        let fits = commands.take_while(|command| {
+        let fits = commands.iter().take(self.config.group).take_while(|command| {
             let has_room = bytes < GROUP_BYTES;
             bytes += command.change.bytes();
             has_room
         });
-        fits.count()
+        let most = fits.count();
+        commands.drain(..most).collect()
+    }
+
+    pub(super) fn has_commands(&self) -> bool {
+        !self.commands.is_empty() || !self.left.is_empty()
+    }
+
+    /// Answers all commands with this error.
+    pub(super) fn refuse_commands(&mut self, error: &Error) {
+        let refused = self.left.drain(..).chain(self.commands.drain(..));
+        self.replies.extend(refused.map(|command| (command.ticket, Err(error.clone()))));
     }
 
     pub(super) fn committed(
@@ -118,8 +143,15 @@ impl<T> Keeper<T> {
             }
         }
         self.flights.settled_since = now.steady;
+        if MOST_REFUSED < self.refused.len() {
+            self.refused.clear();
+        }
         let mut asked = call.tickets.into_iter().zip(call.changes);
         for (changed, (ticket, change)) in done.changed.into_iter().zip(asked.by_ref()) {
+            match &changed {
+                Ok(_) => drop(self.refused.remove(&change.name)),
+                Err(_) => drop(self.refused.insert(change.name.clone())),
+            }
             let reply = changed.map(|Changed { row, replaced }| {
                 let found = self.take_out(now, outbox, &change, replaced);
                 if let Some(row) = row {
@@ -130,8 +162,12 @@ impl<T> Keeper<T> {
             self.replies.push((ticket, reply));
         }
         // There was no time for the others.
-        for (ticket, change) in asked.rev() {
-            self.commands.push_front(Command { ticket, change });
+        let others = asked.map(|(ticket, change)| Command { ticket, change });
+        if self.is_turn_of_left {
+            let rest = std::mem::take(&mut self.left);
+            self.left = others.chain(rest).collect();
+        } else {
+            self.left.extend(others);
         }
         if !fenced.is_empty() {
             self.forget();
@@ -189,6 +225,9 @@ impl<T> Keeper<T> {
 fn not_settled(name: &str, why: String) -> Error {
     Error::store(format!("settle {name:?}"), why)
 }
+
+/// The most names of refused changes that are remembered.
+const MOST_REFUSED: usize = 10_000;
 
 /// The bytes of changes at which a commit is full: one that takes too long fails as a whole.
 const GROUP_BYTES: usize = 1 << 20;

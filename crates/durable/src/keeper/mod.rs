@@ -20,7 +20,8 @@ mod pause;
 mod tenure;
 mod words;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
 
 use crate::Error;
 use crate::store::{Leases, Position};
@@ -41,6 +42,11 @@ pub(crate) struct Keeper<T> {
     flights: Flights,
     tenure: Tenure,
     commands: VecDeque<Command<T>>,
+    /// Those that may take long, and whether the last commit was of those.
+    left: VecDeque<Command<T>>,
+    is_turn_of_left: bool,
+    /// The names of which the store refused the last change.
+    refused: HashSet<Arc<str>>,
     /// Whether a call is under way.
     is_pending: bool,
     /// Whether the store was told that this worker wants partitions.
@@ -95,6 +101,9 @@ impl<T> Keeper<T> {
             flights: Flights::default(),
             tenure: Tenure::default(),
             commands: VecDeque::new(),
+            left: VecDeque::new(),
+            is_turn_of_left: false,
+            refused: HashSet::new(),
             is_pending: false,
             wanted: false,
             wanted_since: 0,
@@ -515,14 +524,13 @@ impl<T> Keeper<T> {
             let error = self.lost.take().unwrap_or_else(slow);
             self.lose(count, error);
         }
-        let refused = self.commands.drain(..).map(|command| (command.ticket, Err(Error::Closed)));
-        self.replies.extend(refused);
+        self.refuse_commands(&Error::Closed);
     }
 
     /// Whether nothing is left that a timer that closes waits for.
     fn is_idle(&self) -> bool {
         let holds = if self.waits { self.flights.len() } else { self.flights.settled.len() };
-        self.commands.is_empty() && holds == 0
+        !self.has_commands() && holds == 0
     }
 
     fn leased(&mut self, now: Now, outbox: &mut Outbox, call: LeaseCall, leases: Leases) {

@@ -565,7 +565,7 @@ fn a_timer_that_closes_ends_within_two_leases_and_says_how_many_come_again() {
         let mut outbox = received();
         let (mut at, mut closed, mut replies, mut first) = (0, false, Vec::new(), false);
         while !keeper.is_closed() {
-            assert!(at < 10_000 + 120_000, "{} of 40 are left", keeper.bytes());
+            assert!(at < 10_000 + 120_000, "it is not closed");
             match keeper.poll(now(at), &mut outbox) {
                 Some(Call::Lease(call)) => {
                     let leases = Leases { held: leases(0).held, ..leases(1_000_000 + at) };
@@ -613,6 +613,46 @@ fn a_timer_that_closes_ends_within_two_leases_and_says_how_many_come_again() {
         assert!(replies.len() == 40 && matches!(last, Some(Err(Error::Closed))), "{replies:?}");
         assert_eq!((keeper.in_flight(), keeper.bytes()), (0, 0));
     }
+}
+
+#[test]
+fn what_may_take_long_takes_turns_with_the_rest_and_each_name_keeps_its_order() {
+    let mut keeper: Keeper<u64> = Keeper::new(config());
+    let mut outbox = received();
+    let mut asked = 0;
+    let mut ask = |keeper: &mut Keeper<u64>, names: &str| {
+        for name in names.chars() {
+            let change = Change::put(&name.to_string(), 2_000_000, &[]);
+            keeper.command(Command { ticket: asked, change });
+            asked += 1;
+        }
+    };
+    // What is asked for while each of the commits is under way, and what that was of.
+    let turns = [("abc", "x"), ("bcx", "abc"), ("de", "bcbcx"), ("", "de"), ("", "cbcxe")];
+    let (mut at, mut tried, mut replies) = (0, Vec::new(), Vec::new());
+    ask(&mut keeper, "x");
+    while tried.len() < turns.len() {
+        let call = keeper.poll(now(at), &mut outbox);
+        let answer = match call {
+            Some(Call::Lease(call)) => Answer::Lease(call, Ok(leases(1_000_000))),
+            Some(Call::Load(call)) => Answer::Load(call, Ok(Loaded::default())),
+            Some(Call::Behind(call)) => Answer::Behind(call, Ok(Loaded::default())),
+            Some(Call::Commit(call)) => {
+                let names: String = call.changes.iter().map(|change| &*change.name).collect();
+                ask(&mut keeper, turns[tried.len()].0);
+                tried.push(names);
+                let changed = vec![Err(Error::store("put it", "it is locked"))];
+                Answer::Commit(call, Ok(Done { outcomes: Vec::new(), changed }))
+            }
+            None => {
+                at += 1;
+                continue;
+            }
+        };
+        keeper.answer(now(at), &mut outbox, answer);
+        replies.extend(keeper.replies.drain(..).map(|(ticket, _)| ticket));
+    }
+    assert_eq!(tried, turns.map(|(_, tried)| tried), "{replies:?}");
 }
 
 #[test]
