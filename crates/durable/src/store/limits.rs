@@ -9,9 +9,7 @@ use crate::values::milliseconds;
 pub(crate) struct Limits {
     /// A statement of a look.
     pub(crate) load: u64,
-    pub(crate) settle: Parts,
-    #[cfg(feature = "postgres")]
-    pub(crate) change: Parts,
+    pub(crate) commit: Parts,
     /// A wait for a lock.
     pub(crate) lock: u64,
 }
@@ -31,10 +29,8 @@ impl Limits {
         let call = milliseconds(call);
         Self {
             load: (call / 3).max(1),
-            settle: Parts::new(call.min(SETTLE)),
-            #[cfg(feature = "postgres")]
-            change: Parts::new(call),
-            lock: (call / 30).clamp(10, 1_000),
+            commit: Parts::new(call.min(COMMIT)),
+            lock: (call / 30).clamp(10, LOCK),
         }
     }
 }
@@ -45,7 +41,10 @@ impl Parts {
     }
 }
 
-/// An ack that is too long is tried again and again, and each time a look waits for it. So a longer
-/// lease gives acks no more time: where one of many is too long, all are done in half of this.
-/// A change is refused once, and its caller is told: it has the time of the lease.
-const SETTLE: u64 = 1_500;
+/// What is too long is tried again and again, an ack by the timer and a change by its caller, and
+/// each time a look waits for it. So a longer lease gives it no more time: where one of many is too
+/// long, all are done in half of this.
+const COMMIT: u64 = 1_500;
+
+/// A look waits for that too.
+const LOCK: u64 = 250;

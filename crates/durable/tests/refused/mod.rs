@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tickwheel_durable::store::{Limit, Position, Store};
-use tickwheel_durable::{Cancelled, Due, DurableTimer, PostgresStore, Scheduled};
+use tickwheel_durable::store::{Change, Limit, Position, Store};
+use tickwheel_durable::{Cancelled, Due, DurableTimer, PostgresStore, Scheduled, schedule_in};
 
 use super::live::{schedule, take_all};
 use super::{HOUR, LONG, now, received, take, until, worker};
@@ -150,6 +150,39 @@ fn a_timer_that_closes_ends_whatever_a_trigger_takes_and_says_how_many_come_agai
         let clean = "drop function slow cascade; delete from tickwheel_due";
         sql.batch_execute(clean).unwrap();
     }
+}
+
+/// Whatever the lease, because all others wait for it meanwhile.
+#[test]
+fn a_put_that_takes_long_is_an_error_to_its_caller_and_in_a_transaction_of_his_it_is_none() {
+    let Some(server) = Server::start() else { return };
+    let url = server.tables();
+    let mut other = client(&url);
+    other
+        .batch_execute(
+            "create function slow() returns trigger language plpgsql as
+               'begin perform pg_sleep(1.5); return new; end';
+             create trigger slow before insert on tickwheel_due for each row
+               when (new.name like 'slow%') execute function slow()",
+        )
+        .unwrap();
+    let mut store = PostgresStore::connect(&url).unwrap().lease(HOUR);
+    let puts = ["first", "slow", "last"].map(|name| Change::put(name, 1 << 41, b""));
+    // The last may be left for the next call.
+    let mut left = &puts[..];
+    while !left.is_empty() {
+        let changed = store.commit(&[], left).unwrap().changed;
+        for (put, changed) in left.iter().zip(&changed) {
+            let error = changed.as_ref().err().map(ToString::to_string);
+            let is_told = |error: String| error.contains("in a transaction of yours it has more");
+            assert_eq!(error.is_some_and(is_told), &*put.name == "slow", "{put:?}, {changed:?}");
+        }
+        left = &left[changed.len()..];
+    }
+    let mut transaction = other.transaction().unwrap();
+    schedule_in(&mut transaction, "slow", now(), b"").unwrap();
+    transaction.commit().unwrap();
+    assert_eq!(store.count().unwrap(), 3);
 }
 
 #[test]

@@ -32,9 +32,11 @@ pub(super) struct Database {
     pub(super) manners: Manners,
     /// Names that a foreign transaction has touched, and when it ends.
     locks: HashMap<Arc<str>, u64>,
+    /// The names of those that are new, so that to be told takes so long for each.
+    new: HashMap<Arc<str>, u64>,
     /// Names whose rows a trigger keeps, and until when.
     refused: HashMap<Arc<str>, u64>,
-    /// Names whose rows take long to settle: how long, and until when.
+    /// Names whose rows take long to settle or to change: how long, and until when.
     slow: HashMap<Arc<str>, (u64, u64)>,
     /// When the workers that wait for such a lock let go of their partitions.
     shared: HashMap<u32, u64>,
@@ -109,6 +111,7 @@ impl Database {
             latency: rng.u64(1..20),
             manners: GOOD,
             locks: HashMap::new(),
+            new: HashMap::new(),
             refused: HashMap::new(),
             slow: HashMap::new(),
             shared: HashMap::new(),
@@ -135,6 +138,12 @@ impl Database {
     /// A foreign transaction touches this name, and ends then.
     pub(super) fn lock(&mut self, name: &str, until: u64) {
         self.locks.insert(name.into(), until);
+    }
+
+    /// A foreign transaction puts this name, and ends then: to find that takes `time`.
+    pub(super) fn lock_new(&mut self, name: &str, time: u64, until: u64) {
+        self.lock(name, until);
+        self.new.insert(name.into(), time);
     }
 
     /// A trigger keeps the row of this name until then.
@@ -423,10 +432,11 @@ impl Database {
         is_locked: impl Fn(&Arc<str>) -> bool,
     ) -> (Done, u64) {
         let mut done = Done::default();
+        let parts = self.limits().commit;
         let takes = |name| self.slow.get(name).map_or(0, |&(time, _)| time);
         let all: u64 = call.settlements.iter().map(|settled| takes(&settled.held.name)).sum();
         let limit = match self.manners.settles_in_parts {
-            true => self.limits().settle.group,
+            true => parts.group,
             false => self.lease / 3,
         };
         if limit < all && !self.manners.settles_in_parts {
@@ -435,7 +445,7 @@ impl Database {
         // The group has failed before it is done in parts, and so have the parts that have what
         // takes long.
         let halves = u64::from(call.settlements.len().max(1).ilog2());
-        let failed = if limit < all { limit + halves * self.limits().settle.half } else { 0 };
+        let failed = if limit < all { limit + halves * parts.half } else { 0 };
         let mut took = 0;
         for settlement in &call.settlements {
             let name = &settlement.held.name;
@@ -457,14 +467,29 @@ impl Database {
             }
             done.outcomes.push(outcome);
         }
+        let all: u64 = call.changes.iter().map(|change| takes(&change.name)).sum();
+        let halves = u64::from(call.changes.len().max(1).ilog2());
+        let mut failed_too = if parts.group < all { halves * parts.half } else { 0 };
+        if failed == 0 && parts.group < all {
+            failed_too += parts.group;
+        }
+        let mut changed = 0;
         for change in &call.changes {
-            let is_refused = is_locked(&change.name) || self.refused.contains_key(&change.name);
+            let name = &change.name;
+            if parts.group < changed {
+                break;
+            }
+            let waits = self.new.get(name).filter(|_| is_locked(name));
+            let time = takes(name) + waits.copied().unwrap_or_default();
+            changed += time.min(parts.group + 1);
+            let is_refused =
+                parts.group < time || is_locked(name) || self.refused.contains_key(name);
             done.changed.push(match is_refused {
-                true => Err(Error::store("put or cancel it", "it is locked, or a trigger")),
+                true => Err(Error::store("put or cancel it", "it is locked, slow, or a trigger")),
                 false => Ok(self.tables.change(change)),
             });
         }
-        (done, failed + took)
+        (done, failed + took + failed_too + changed)
     }
 
     /// Returns when the last of what was done to it is over.

@@ -629,6 +629,66 @@ fn a_name_that_somebody_has_locked_holds_up_no_other_and_no_lease_is_lost() {
         // Of twenty seconds.
         assert!(found.waited < 500, "{found:?}");
     }
+    // A lease that is longer lets nobody wait longer.
+    let found = run(Size { lease: 100_000, ..ONE }, lock);
+    assert!(found.late < 1_000, "{found:?}");
+}
+
+/// Callers ask for changes of these names again as soon as they are answered, and others put a
+/// timeout each 20 ms, due at once. Returns the latest, and the longest that a free put waited.
+fn ask_again_and_again(mut simulation: Simulation, names: &[String]) -> (u64, u64) {
+    simulation.pass(LONG);
+    simulation.told.late.clear();
+    let (mut free, mut waited) = (None, 0);
+    for n in 0..20_000 / 20 {
+        let time = simulation.time;
+        let deadline = time + simulation.databases[0].clock;
+        simulation.databases[0].put(&Change::put(&format!("live {n}"), deadline, &[]));
+        let far = |name: &str| Change::put(name, deadline + 3_600_000, &[]);
+        if n == 0 || names.iter().all(|name| simulation.told.answered.contains_key(&**name)) {
+            for name in names {
+                simulation.told.answered.remove(&**name);
+                simulation.command(0, far(name));
+            }
+        }
+        if let Some(at) = simulation.told.answered.remove("free") {
+            waited = waited.max(at - free.take().expect("it was asked for"));
+        }
+        if free.is_none() && 0 < n {
+            free = Some(time);
+            simulation.command(0, far("free"));
+        }
+        simulation.pass(20);
+    }
+    waited = waited.max(free.map_or(0, |at| simulation.time - at));
+    simulation.pass(2_000);
+    (simulation.told.late.iter().copied().max().expect("all come"), waited)
+}
+
+#[test]
+fn names_that_are_new_in_an_open_transaction_hold_up_no_free_put() {
+    let mut simulation = Simulation::calm(seed(), ONE_LONG);
+    let names: Vec<String> = (0..60).map(|n| format!("new {n}")).collect();
+    for name in &names {
+        simulation.databases[0].lock_new(name, 40, u64::MAX);
+    }
+    let (late, waited) = ask_again_and_again(simulation, &names);
+    assert!(late < 1_000 && waited < 2_000, "{late} and {waited} ms");
+}
+
+#[test]
+fn a_put_that_takes_long_and_is_made_again_and_again_holds_up_no_other() {
+    for (count, takes) in [(1, 2_500), (20, 500)] {
+        for lease in [LONG, 60_000] {
+            let mut simulation = Simulation::calm(seed(), Size { lease, ..ONE });
+            let names: Vec<String> = (0..count).map(|n| format!("slow {n}")).collect();
+            for name in &names {
+                simulation.databases[0].slow(name, takes, u64::MAX);
+            }
+            let (late, _) = ask_again_and_again(simulation, &names);
+            assert!(late < 1_000, "{late} ms with a lease of {lease} ms");
+        }
+    }
 }
 
 #[test]

@@ -117,6 +117,8 @@ struct Told {
     given_up: u64,
     held_up: usize,
     late: Vec<u64>,
+    /// When a change of each name was answered last.
+    answered: HashMap<Arc<str>, u64>,
     /// By number: when a timeout was taken first, and how late that was.
     fired_at: HashMap<u64, (u64, u64)>,
 }

@@ -164,6 +164,13 @@ impl Simulation {
         self.wake(seat, 0);
     }
 
+    /// Lets a caller ask this worker for a change.
+    pub(super) fn command(&mut self, seat: usize, change: Change) {
+        let ticket = change.name.clone();
+        self.seats[seat].keeper.command(Command { ticket, change });
+        self.wake(seat, 0);
+    }
+
     /// Returns how many partitions each seat hands out of.
     pub(super) fn shares(&self) -> Vec<usize> {
         self.seats.iter().map(|seat| seat.keeper.partitions()).collect()
@@ -461,7 +468,8 @@ impl Simulation {
             return;
         }
         let mut changed = self.lately_changed.remove(id).unwrap_or_default().into_iter();
-        for (_, reply) in replies {
+        for (name, reply) in replies {
+            told.answered.insert(name, self.time);
             let Ok(found) = reply else { continue };
             let Changed { row, replaced } = changed.next().expect("each reply is of a change");
             if found == Found::Pending {

@@ -10,7 +10,7 @@ use tokio_postgres::{Client, Error, Row};
 
 use super::connect::Guard;
 use super::places::Places;
-use crate::store::limits::{Limits, Parts};
+use crate::store::limits::Limits;
 use crate::store::{Change, Done, Outcome, Settlement};
 use crate::values::milliseconds;
 
@@ -85,13 +85,12 @@ impl Connection {
         changes: &[Change],
     ) -> Result<Done, Error> {
         // What is too long for this is tried again alone.
-        let parts = if settlements.is_empty() { self.limits.change } else { self.limits.settle };
-        self.begin_for(parts.group).await?;
+        let time = self.limits.commit.group;
+        self.begin_for(time).await?;
         let mut done = Done { outcomes: self.settle(settlements).await?, changed: Vec::new() };
         let began = Instant::now();
         for run in runs(changes) {
-            if !done.changed.is_empty() && self.limits.change.group < milliseconds(began.elapsed())
-            {
+            if !done.changed.is_empty() && time < milliseconds(began.elapsed()) {
                 break;
             }
             done.changed.extend(self.change(run).await?);
@@ -116,7 +115,6 @@ impl Connection {
         // commit would fail all of it.
         self.execute("set local lock_timeout = 5; set constraints all immediate").await?;
         let settled = self.in_parts(
-            self.limits.settle,
             vec![settlements],
             async |part| {
                 let work = async |free: &[Settlement]| self.settle(free).await;
@@ -129,14 +127,13 @@ impl Connection {
         );
         let outcomes = settled.await?;
         let changed = self.in_parts(
-            self.limits.change,
             runs(changes).flat_map(|run| run.chunks(PART)).collect(),
             async |part| {
                 let work = async |free: &[Change]| self.change(free).await;
                 let locked = |change: &Change| Err(failed(change, LOCKED));
                 self.unlocked(part, |change| &change.name, locked, work).await
             },
-            |change, error| Err(failed(change, error)),
+            |change, error| Err(self.refused(change, error)),
         );
         let changed = changed.await?;
         self.end().await?;
@@ -151,12 +148,11 @@ impl Connection {
     /// and one that is alone. One alone has as long as a group.
     async fn in_parts<A, R>(
         &self,
-        parts: Parts,
         mut left: Vec<&[A]>,
         work: impl AsyncFn(&[A]) -> Result<Vec<R>, Error>,
         refused: impl Fn(&A, Error) -> R,
     ) -> Result<Vec<R>, Error> {
-        let began = Instant::now();
+        let (parts, began) = (self.limits.commit, Instant::now());
         let mut done = Vec::new();
         let mut end = "";
         left.retain(|part| !part.is_empty());
@@ -189,6 +185,15 @@ impl Connection {
         }
         self.execute(end).await?;
         Ok(done)
+    }
+
+    /// Returns the error of a change that is alone. Where it took too long it says what may.
+    fn refused(&self, change: &Change, error: Error) -> crate::Error {
+        if error.code() != Some(&SqlState::QUERY_CANCELED) {
+            return failed(change, error);
+        }
+        let (time, words) = (self.limits.commit.group, words(&error));
+        failed(change, format!("{words}: it has {time} ms; in a transaction of yours it has more"))
     }
 
     /// Does this work, except for what is of a name that somebody else has locked.

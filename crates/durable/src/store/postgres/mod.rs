@@ -55,6 +55,10 @@ pub use transaction::{cancel_in, schedule_in};
 /// Every call ends: after a third of the lease it is given up with an error, and what an operator
 /// reads of a timer after a minute. After an error the connection is made again at the next call.
 ///
+/// A change that takes longer than a quarter of a second, as by a trigger, or than an eighteenth of
+/// the lease if that is less, is an error to its caller: all others wait for it meanwhile. By
+/// `schedule_in` it may take any time.
+///
 /// A commit that waits for a lost standby is given up in the same way. The server is told to stop
 /// waiting: then it has the commit, and frees its locks. The caller gets an error, because no standby
 /// may have it.
