@@ -84,10 +84,10 @@ pub enum Error {
         /// What was wrong.
         reason: &'static str,
     },
-    /// Consumers have settled none for long: what is due waits for them, because they hold as many
-    /// as they may or because they take none.
+    /// Consumers have settled none for long, or some of them have not: what is due waits for them,
+    /// because they hold as many as they may or because they take none.
     Held {
-        /// How many they hold. With none, they take none.
+        /// How many they hold for long. With none, they take none.
         timeouts: usize,
     },
     /// The engine of the store panicked, or the timer's own thread did.
@@ -211,7 +211,7 @@ impl fmt::Display for Error {
             Self::Held { timeouts } => write!(
                 f,
                 "cannot hand out what is due: consumers hold {timeouts} timeouts, and have settled \
-                 none for a minute; are they stuck?"
+                 none of them for a minute; are they stuck?"
             ),
             Self::Panicked { doing, message } => write!(f, "cannot {doing}: a panic: {message}"),
         }

@@ -1,10 +1,11 @@
 //! The timeouts that were handed out and are still in the store.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::keeper::manner::Manner;
+use crate::keeper::outbox::Outbox;
 use crate::keeper::words::{Now, Settled};
 use crate::store::{Held, Lease, Row};
 
@@ -39,6 +40,8 @@ pub(super) struct Flight {
     pub(super) bytes: usize,
     /// When it was settled.
     settled_at: Option<u64>,
+    /// Whether a consumer had it when that was counted last.
+    was_held: bool,
     /// When it was locked or refused first.
     held_up_at: u64,
     /// How often it was locked or refused, and how often refused.
@@ -108,6 +111,7 @@ impl Flights {
             lease,
             bytes: row.bytes(),
             settled_at: None,
+            was_held: false,
             held_up_at: 0,
             held_up: 0,
             refused: 0,
@@ -130,6 +134,16 @@ impl Flights {
             self.settled_since = now.steady;
         }
         self.settled.push_back((number, settled));
+    }
+
+    /// Returns how many consumers have held since this was counted last.
+    pub(super) fn count_held(&mut self, outbox: &Outbox) -> usize {
+        let waiting: HashSet<u64> = outbox.waiting().map(|(row, _)| row.number).collect();
+        let taken = self
+            .by_number
+            .iter_mut()
+            .filter(|(number, flight)| !flight.is_settled() && !waiting.contains(number));
+        taken.map(|(_, flight)| usize::from(std::mem::replace(&mut flight.was_held, true))).sum()
     }
 
     /// Lets the settlement of one that is locked in the store, or refused, be tried again. Returns

@@ -69,6 +69,9 @@ pub(crate) struct Keeper<T> {
     turn: u8,
     /// The steady time since when something waits for consumers, and they have settled none.
     held_since: Option<u64>,
+    /// How many consumers held a minute long when that was counted last, and when.
+    held_long: usize,
+    held_counted: u64,
     /// When somebody asked last for what is due, if all was given back because nobody did.
     abandoned: Option<u64>,
 
@@ -115,6 +118,8 @@ impl<T> Keeper<T> {
             refreshed: 0,
             turn: 0,
             held_since: None,
+            held_long: 0,
+            held_counted: 0,
             abandoned: None,
             lease_pause: Pause::default(),
             load_pause: Pause::default(),
@@ -454,11 +459,21 @@ impl<T> Keeper<T> {
             self.counts.late_total = self.counts.late_total.saturating_add(late);
             outbox.push(now.steady, row, lease.epoch);
         }
+        // Others may settle what they take meanwhile.
+        let is_due = |deadline| deadline <= time;
+        if 0 < self.held_long && self.front.next_deadline().is_some_and(is_due) {
+            self.held_since = None;
+            self.troubles.push(Error::Held { timeouts: std::mem::take(&mut self.held_long) });
+        }
     }
 
     /// Notices that what is due waits for consumers for long: they hold as many as they may, or
     /// they take no other.
     fn notice_held(&mut self, now: Now, outbox: &Outbox) {
+        if self.held_counted + HELD <= now.steady {
+            self.held_counted = now.steady;
+            self.held_long = self.flights.count_held(outbox);
+        }
         let (held, waiting) = (self.flights.unsettled - outbox.len(), outbox.len());
         // Where there is room, a consumer that takes is not stuck.
         let (waits, timeouts, taken) = match self.has_room_to_fly() {
@@ -475,7 +490,7 @@ impl<T> Keeper<T> {
         let settled = *self.held_since.get_or_insert(now.steady);
         if settled.max(taken) + HELD <= now.steady {
             // Again in a minute.
-            self.held_since = None;
+            (self.held_since, self.held_counted, self.held_long) = (None, now.steady, 0);
             self.troubles.push(Error::Held { timeouts });
         }
     }

@@ -71,7 +71,6 @@ impl Outbox {
     }
 
     /// Returns what waits, the first first.
-    #[cfg(test)]
     pub(crate) fn waiting(&self) -> impl DoubleEndedIterator<Item = &(Row, u64)> {
         self.waiting.iter()
     }

@@ -114,6 +114,44 @@ fn consumers_that_settle_nothing_for_a_minute_are_told_of() {
 }
 
 /// One that hangs has one of many places, and nobody takes what is in the others.
+/// All but one hang.
+#[test]
+fn consumers_that_hang_are_told_of_though_another_settles() {
+    let mut world = World::new(1);
+    world.config = Config { near_rows: 900, near_bytes: 1 << 20, in_flight: 10, ..world.config };
+    world.restart();
+    (0..300).for_each(|name| world.put(&format!("{name}"), 0));
+    for _ in 0..10 {
+        world.settle_down();
+        world.take();
+    }
+    for (seconds, told) in [(59, &[][..]), (66, &[9]), (120, &[9, 9, 9])] {
+        for _ in 0..seconds {
+            world.settle_one(9, Settled::Ack);
+            world.settle_down();
+            world.take();
+            world.pass(1_000);
+        }
+        assert_eq!(world.held_told(), told);
+    }
+}
+
+/// One who needs long for each has the others wait for him, and holds none of them for long.
+#[test]
+fn a_consumer_who_is_slow_and_settles_is_not_told_of() {
+    let mut world = World::new(1);
+    world.config = Config { near_rows: 900, near_bytes: 1 << 20, in_flight: 10, ..world.config };
+    world.restart();
+    (0..50).for_each(|name| world.put(&format!("{name}"), 0));
+    for _ in 0..12 {
+        world.settle_down();
+        world.take();
+        world.pass(30_000);
+        world.settle_one(0, Settled::Ack);
+    }
+    assert_eq!(world.held_told(), []);
+}
+
 #[test]
 fn a_consumer_that_takes_nothing_more_for_a_minute_is_told_of() {
     let mut world = World::new(1);
