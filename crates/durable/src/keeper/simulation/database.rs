@@ -38,6 +38,13 @@ pub(super) struct Database {
     refused: HashMap<Arc<str>, u64>,
     /// Names whose rows take long to settle or to change: how long, and until when.
     slow: HashMap<Arc<str>, (u64, u64)>,
+    /// A partition that a foreign transaction has locked, and until when.
+    pub(super) locked_partition: Option<(u32, u64)>,
+    /// How long what a commit has locked stays so after its worker has given it up.
+    pub(super) leaves_locks: u64,
+    /// Until when names are locked, and partitions get no other owner, because of that.
+    left_names: HashMap<Arc<str>, u64>,
+    left: HashMap<u32, u64>,
     /// When the workers that wait for such a lock let go of their partitions.
     shared: HashMap<u32, u64>,
     /// The deadlines of deleted rows that a foreign snapshot keeps, sorted, by partition. `None`:
@@ -114,6 +121,10 @@ impl Database {
             new: HashMap::new(),
             refused: HashMap::new(),
             slow: HashMap::new(),
+            locked_partition: None,
+            leaves_locks: 0,
+            left_names: HashMap::new(),
+            left: HashMap::new(),
             shared: HashMap::new(),
             dead: None,
             dead_until: u64::MAX,
@@ -138,6 +149,31 @@ impl Database {
     /// A foreign transaction touches this name, and ends then.
     pub(super) fn lock(&mut self, name: &str, until: u64) {
         self.locks.insert(name.into(), until);
+    }
+
+    /// The server goes on for a while with a commit that its worker gives up then.
+    pub(super) fn leave_locks(&mut self, call: &CommitCall<Arc<str>>, given_up: u64) {
+        if self.leaves_locks == 0 {
+            return;
+        }
+        let until = given_up + self.leaves_locks;
+        for settlement in &call.settlements {
+            self.left_names.insert(settlement.held.name.clone(), until);
+            self.left.insert(settlement.held.lease.partition, until);
+        }
+        for change in &call.changes {
+            self.left_names.insert(change.name.clone(), until);
+        }
+    }
+
+    pub(super) fn has_left_locks(&self) -> bool {
+        !self.left.is_empty()
+    }
+
+    /// Whether somebody else has locked this partition.
+    fn is_locked(&self, partition: u32) -> bool {
+        let locked = self.locked_partition.filter(|(_, until)| self.time < *until);
+        locked.is_some_and(|(locked, _)| locked == partition)
     }
 
     /// A foreign transaction puts this name, and ends then: to find that takes `time`.
@@ -211,11 +247,16 @@ impl Database {
     ) -> Leases {
         self.renewed(1);
         let mut mine = 0;
+        let locked: Vec<bool> =
+            (0..self.partitions.len() as u32).map(|place| self.is_locked(place)).collect();
         for (place, partition) in (0..).zip(&mut self.partitions) {
             if partition.owner != Some(worker) {
                 continue;
             }
-            if call.given_back.contains(&place) {
+            if locked[place as usize] {
+                // It stays with its owner, who hands out nothing of it.
+                partition.until = clock + self.lease;
+            } else if call.given_back.contains(&place) {
                 partition.owner = None;
             } else {
                 partition.until = clock + self.lease;
@@ -233,6 +274,10 @@ impl Database {
         for at in 0..if takes { self.partitions.len() } else { 0 } {
             let place = (start + at) % self.partitions.len();
             let partition = &mut self.partitions[place];
+            let is_left = self.left.get(&(place as u32)).is_some_and(|until| self.time < *until);
+            if locked[place] || is_left {
+                continue;
+            }
             let is_free = partition.owner.is_none()
                 || partition.owner != Some(worker) && partition.until < clock;
             if is_free && mine < share {
@@ -244,7 +289,7 @@ impl Database {
         let held = (0..)
             .zip(&self.partitions)
             .zip(&self.tables.epochs)
-            .filter(|((_, held), _)| held.owner == Some(worker))
+            .filter(|((place, held), _)| held.owner == Some(worker) && !locked[*place as usize])
             .map(|((partition, _), &epoch)| Lease { partition, epoch })
             .collect();
         let others = self.workers.iter().filter(|(id, _)| **id != worker);
@@ -401,9 +446,13 @@ impl Database {
     /// Commits, and returns how long that takes.
     pub(super) fn commit(&mut self, time: u64, call: &CommitCall<Arc<str>>) -> (Done, u64) {
         self.locks.retain(|_, until| time < *until);
+        self.left_names.retain(|_, until| time < *until);
         self.refused.retain(|_, until| time < *until);
         self.slow.retain(|_, (_, until)| time < *until);
-        let waits = |name: &Arc<str>| self.locks.get(name).map_or(0, |until| until - time);
+        let waits = |name: &Arc<str>| {
+            let until = self.locks.get(name).max(self.left_names.get(name));
+            until.map_or(0, |until| until - time)
+        };
         let settled = call.settlements.iter().map(|settlement| waits(&settlement.held.name));
         let changed = call.changes.iter().map(|change| waits(&change.name));
         if !self.manners.skips_locked {
@@ -415,7 +464,8 @@ impl Database {
             let (done, took) = self.apply(call, |_| false);
             return (done, wait + took);
         }
-        let locked: Vec<Arc<str>> = self.locks.keys().cloned().collect();
+        let locked = self.locks.keys().chain(self.left_names.keys());
+        let locked: Vec<Arc<str>> = locked.cloned().collect();
         let is_locked = settled.chain(changed).any(|wait| 0 < wait);
         let mut wait = if is_locked { self.limits().lock } else { 0 };
         self.waited += wait;
@@ -455,7 +505,9 @@ impl Database {
             let time = self.slow.get(name).map_or(0, |&(time, _)| time);
             took += time.min(limit + 1);
             let outcome = match self.refused.contains_key(name) {
-                _ if is_locked(name) => Outcome::Locked,
+                _ if is_locked(name) || self.is_locked(settlement.held.lease.partition) => {
+                    Outcome::Locked
+                }
                 _ if limit < time => Outcome::Refused("it takes too long".to_owned()),
                 true => Outcome::Refused("a trigger".to_owned()),
                 false => self.tables.settle(settlement),
@@ -498,7 +550,8 @@ impl Database {
         let slow = self.slow.values().map(|(_, until)| until);
         let dead = self.dead.as_ref().map(|_| self.dead_until);
         let damaged = self.damaged.map(|(.., until)| until);
-        let all = names.chain(slow).copied().chain(dead).chain(damaged);
+        let locked = self.locked_partition.map(|(_, until)| until);
+        let all = names.chain(slow).copied().chain(dead).chain(damaged).chain(locked);
         all.fold(self.heals_at, u64::max)
     }
 

@@ -68,8 +68,10 @@ fn run_with(
     for n in 0..8_000 / 5 {
         let database = &mut simulation.databases[0];
         let deadline = simulation.time + database.clock + 200;
-        let number = database.put(&Change::put(&format!("live {n}"), deadline, &[])).number;
-        numbers.push((simulation.time + 200, number));
+        let row = database.put(&Change::put(&format!("live {n}"), deadline, &[]));
+        if database.locked_partition.is_none_or(|(place, _)| place != row.partition) {
+            numbers.push((simulation.time + 200, row.number));
+        }
         simulation.pass(5);
     }
     simulation.pass(over.saturating_sub(simulation.time));
@@ -186,6 +188,18 @@ fn silence(database: &mut Database, time: u64) -> u64 {
     database.silent_until = time + 300_000;
     database.heals_at = time + 1_500;
     time + 1_500
+}
+
+/// And it goes on for a while with what was given up.
+fn silence_with_locks(database: &mut Database, time: u64) -> u64 {
+    database.leaves_locks = database.lease / 3;
+    silence(database, time)
+}
+
+/// Somebody has locked a partition. Nobody hands out of it.
+fn lock_partition(database: &mut Database, time: u64) -> u64 {
+    database.locked_partition = Some((BAD, time + 20_000));
+    time + 20_000
 }
 
 fn overdue_and_dead(database: &mut Database, time: u64) -> u64 {
@@ -444,6 +458,34 @@ fn late_of_another(seed: u64, manners: Manners) -> Option<u64> {
         simulation.told.late.iter().copied().max()
     });
     late.max().flatten()
+}
+
+#[test]
+fn what_a_vanished_host_has_locked_is_free_when_its_lease_is_over() {
+    for seed in seed()..seed() + 3 {
+        let mut simulation = Simulation::calm(seed, TWO);
+        simulation.databases[0].leaves_locks = LEASE / 3;
+        simulation.pass(LEASE * 3);
+        simulation.told.late.clear();
+        for n in 0..8_000 / 5 {
+            let time = simulation.time;
+            let database = &mut simulation.databases[0];
+            match n {
+                // All calls that are made now are given up.
+                200 => (database.silent_until, database.heals_at) = (time + 300_000, time + 100),
+                220 => simulation.stop(1, time + 60_000),
+                _ => {}
+            }
+            let database = &mut simulation.databases[0];
+            database.put(&Change::put(&format!("live {n}"), time + database.clock + 200, &[]));
+            simulation.pass(5);
+        }
+        assert!(simulation.databases[0].has_left_locks(), "with seed {seed}");
+        simulation.pass(2_000);
+        assert_eq!(simulation.databases[0].tables.len(), 0, "with seed {seed}");
+        let late = simulation.told.late.iter().max();
+        assert!(late < Some(&(LEASE * 5 / 4 + CALLS)), "{late:?} with seed {seed}");
+    }
 }
 
 /// Puts a timeout each 5 ms for so long, due in 200 ms, and lets all of them come.
@@ -878,7 +920,7 @@ const TWO: Size = Size { workers: 2, stores: 1, partitions: 12, lease: LEASE };
 const ONE_LONG: Size = Size { lease: LONG, ..ONE };
 const TWO_LONG: Size = Size { lease: LONG, ..TWO };
 
-const FAULTS: [Fault; 12] = [
+const FAULTS: [Fault; 14] = [
     Fault::new("thousands are overdue", backlog),
     Fault { before: backlog, ..Fault::new("thousands were overdue", nothing) },
     Fault::new("a snapshot keeps what is dead", dead_for_long),
@@ -893,7 +935,12 @@ const FAULTS: [Fault; 12] = [
     Fault::new("an ack takes longer than a call may", slow),
     Fault::new("many acks take long", slow_some),
     Fault::new("a page is damaged", damage),
+    Fault::new("somebody locks a partition", lock_partition),
     Fault { touches_all: true, ..Fault::new("nothing is answered", silence) },
+    Fault {
+        touches_all: true,
+        ..Fault::new("what was given up leaves locks behind", silence_with_locks)
+    },
 ];
 
 /// What finds it if the keeper leaves out what it does, each way alone.

@@ -370,6 +370,9 @@ impl Simulation {
             Ok(end) => (answer, end),
             Err(end) => {
                 told.given_up += 1;
+                if let Answer::Commit(call, _) = &answer {
+                    self.databases[database].leave_locks(call, end);
+                }
                 self.lately_changed.remove(&id);
                 (answer.lose(Error::store("wait any longer", "no answer")), end)
             }
@@ -555,6 +558,7 @@ impl Simulation {
                 self.databases[database].heals_at =
                     self.time + self.rng.u64(0..self.size.lease / 2);
                 self.databases[database].silent_until = self.time + self.size.lease * 10;
+                self.databases[database].leaves_locks = self.rng.u64(0..self.size.lease / 3);
             }
             2 => {
                 let seat = self.rng.usize(0..self.seats.len());
@@ -593,6 +597,10 @@ impl Simulation {
                 let (place, deadline) =
                     (self.rng.u32(0..self.size.partitions), clock + self.rng.u64(0..4_000));
                 self.databases[database].damaged = Some((place, deadline, until));
+            }
+            7 => {
+                let place = self.rng.u32(0..self.size.partitions);
+                self.databases[database].locked_partition = Some((place, until));
             }
             _ => {}
         }
