@@ -477,7 +477,8 @@ impl Study {
         let mut random = Rng::with_seed(0);
         for round in 0..MOST_ROUNDS {
             let begun = started.elapsed();
-            if self.options.time <= begun + longest || left.is_empty() {
+            // Beside other programs a round can take longer than each before it.
+            if self.options.time <= begun + 2 * longest || left.is_empty() {
                 break;
             }
             progress(Progress::Measured(begun.div_duration_f64(self.options.time)));
