@@ -63,7 +63,7 @@ impl Alarm {
         self.call.driver.get_or_init(|| context.waker().clone());
         let mut state = self.lock();
         // What follows finds a call that came before this.
-        self.call.is_answered();
+        self.call.answers();
         let next = next.map(Instant::from_std);
         match [next, state.told].into_iter().flatten().min() {
             None => state.sleep = None,
@@ -118,7 +118,7 @@ impl AlarmState {
 }
 
 impl Call {
-    fn is_answered(&self) {
+    fn answers(&self) {
         if self.is_late.swap(false, Ordering::Relaxed) {
             LATE.fetch_sub(1, Ordering::Relaxed);
         }
@@ -140,7 +140,7 @@ impl Wake for Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.is_answered();
+        self.answers();
     }
 }
 

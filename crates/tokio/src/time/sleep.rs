@@ -157,12 +157,7 @@ impl Future for Sleep {
         }
         self.is_watched = true;
         let looks = *self.looks.get_mut();
-        let mut polled = Pin::new(&mut self.inner).poll(context);
-        if looks && polled.is_pending() {
-            // After many polls that were ready, that was the turn of others, and nothing waits yet.
-            polled = Pin::new(&mut self.inner).poll(context);
-        }
-        match polled {
+        match Pin::new(&mut self.inner).poll(context) {
             // Its thread was held up before it could wait.
             Poll::Ready(Ok(())) if !self.waits && self.is_ahead() => {
                 return self.poll_of_tokio(context);
@@ -171,8 +166,13 @@ impl Future for Sleep {
             Poll::Ready(Err(_)) => return self.poll_of_tokio(context),
             // The time has come, and tokio's timer knows, but the driver has yet to have its turn.
             Poll::Pending if (looks || is_one_late()) && self.is_elapsed() => {}
+            // After many polls that were ready, that was the turn of others, and nothing waits yet.
+            Poll::Pending if looks => {
+                *self.looks.get_mut() = false;
+                return self.poll(context);
+            }
             Poll::Pending => {
-                (self.waits, *self.looks.get_mut()) = (true, false);
+                self.waits = true;
                 return Poll::Pending;
             }
         }
