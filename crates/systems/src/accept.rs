@@ -60,7 +60,10 @@ mod tests {
                 _ => Err(kind.into()),
             })
         };
-        let rest = |time| ready(rests.borrow_mut().push(time));
+        let rest = |time| {
+            rests.borrow_mut().push(time);
+            ready(())
+        };
         first(accept, rest).now_or_never().expect("nothing else is waited for");
         rests.into_inner()
     }
