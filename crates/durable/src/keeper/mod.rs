@@ -283,7 +283,7 @@ impl<T> Keeper<T> {
                 // no more.
                 if call.is_last {
                     self.released = true;
-                    self.lost.get_or_insert(error.clone());
+                    self.lost.get_or_insert_with(|| error.clone());
                 }
                 self.tell(error);
             }
