@@ -10,6 +10,9 @@ pub(crate) struct Limits {
     /// A statement of a look.
     pub(crate) load: u64,
     pub(crate) commit: Parts,
+    /// A commit for which nothing waits, as of an operator.
+    #[cfg(feature = "postgres")]
+    pub(crate) alone: Parts,
     /// A wait for a lock.
     pub(crate) lock: u64,
 }
@@ -30,6 +33,8 @@ impl Limits {
         Self {
             load: (call / 3).max(1),
             commit: Parts::new(call.min(COMMIT)),
+            #[cfg(feature = "postgres")]
+            alone: Parts::new(call),
             lock: (call / 30).clamp(10, LOCK),
         }
     }

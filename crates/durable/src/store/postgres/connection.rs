@@ -10,7 +10,7 @@ use tokio_postgres::{Client, Error, Row};
 
 use super::connect::Guard;
 use super::places::Places;
-use crate::store::limits::Limits;
+use crate::store::limits::{Limits, Parts};
 use crate::store::{Change, Done, Outcome, Settlement};
 use crate::values::milliseconds;
 
@@ -81,16 +81,16 @@ impl Connection {
     /// or anything is refused or takes long.
     pub(super) async fn commit(
         &self,
+        parts: Parts,
         settlements: &[Settlement],
         changes: &[Change],
     ) -> Result<Done, Error> {
         // What is too long for this is tried again alone.
-        let time = self.limits.commit.group;
-        self.begin_for(time).await?;
+        self.begin_for(parts.group).await?;
         let mut done = Done { outcomes: self.settle(settlements).await?, changed: Vec::new() };
         let began = Instant::now();
         for run in runs(changes) {
-            if !done.changed.is_empty() && time < milliseconds(began.elapsed()) {
+            if !done.changed.is_empty() && parts.group < milliseconds(began.elapsed()) {
                 break;
             }
             done.changed.extend(self.change(run).await?);
@@ -106,6 +106,7 @@ impl Connection {
     /// is alone, and the last for which there is no time.
     pub(super) async fn commit_what_can_be(
         &self,
+        parts: Parts,
         settlements: &[Settlement],
         changes: &[Change],
     ) -> Result<Done, Error> {
@@ -115,6 +116,7 @@ impl Connection {
         // commit would fail all of it.
         self.execute("set local lock_timeout = 5; set constraints all immediate").await?;
         let settled = self.in_parts(
+            parts,
             vec![settlements],
             async |part| {
                 let work = async |free: &[Settlement]| self.settle(free).await;
@@ -127,13 +129,14 @@ impl Connection {
         );
         let outcomes = settled.await?;
         let changed = self.in_parts(
+            parts,
             runs(changes).flat_map(|run| run.chunks(PART)).collect(),
             async |part| {
                 let work = async |free: &[Change]| self.change(free).await;
                 let locked = |change: &Change| Err(failed(change, LOCKED));
                 self.unlocked(part, |change| &change.name, locked, work).await
             },
-            |change, error| Err(self.refused(change, error)),
+            |change, error| Err(refused(change, error, parts.group)),
         );
         let changed = changed.await?;
         self.end().await?;
@@ -148,11 +151,12 @@ impl Connection {
     /// and one that is alone. One alone has as long as a group.
     async fn in_parts<A, R>(
         &self,
+        parts: Parts,
         mut left: Vec<&[A]>,
         work: impl AsyncFn(&[A]) -> Result<Vec<R>, Error>,
         refused: impl Fn(&A, Error) -> R,
     ) -> Result<Vec<R>, Error> {
-        let (parts, began) = (self.limits.commit, Instant::now());
+        let began = Instant::now();
         let mut done = Vec::new();
         let mut end = "";
         left.retain(|part| !part.is_empty());
@@ -185,15 +189,6 @@ impl Connection {
         }
         self.execute(end).await?;
         Ok(done)
-    }
-
-    /// Returns the error of a change that is alone. Where it took too long it says what may.
-    fn refused(&self, change: &Change, error: Error) -> crate::Error {
-        if error.code() != Some(&SqlState::QUERY_CANCELED) {
-            return failed(change, error);
-        }
-        let (time, words) = (self.limits.commit.group, words(&error));
-        failed(change, format!("{words}: it has {time} ms; in a transaction of yours it has more"))
     }
 
     /// Does this work, except for what is of a name that somebody else has locked.
@@ -243,6 +238,15 @@ fn is_locked(error: &Error) -> bool {
 /// Returns what the server said: the driver says "db error" and leaves the rest to its source.
 fn words(error: &Error) -> String {
     error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+/// Returns the error of a change that is alone. Where it took too long it says what may.
+fn refused(change: &Change, error: Error, time: u64) -> crate::Error {
+    if error.code() != Some(&SqlState::QUERY_CANCELED) {
+        return failed(change, error);
+    }
+    let words = words(&error);
+    failed(change, format!("{words}: it has {time} ms; in a transaction of yours it has more"))
 }
 
 pub(super) fn failed(

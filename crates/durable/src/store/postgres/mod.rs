@@ -55,7 +55,7 @@ pub use transaction::{cancel_in, schedule_in};
 /// Every call ends: after a third of the lease it is given up with an error, and what an operator
 /// reads of a timer after a minute. After an error the connection is made again at the next call.
 ///
-/// A change that takes longer than a quarter of a second, as by a trigger, or than an eighteenth of
+/// A timer's change that takes longer than a quarter of a second, as by a trigger, or than an eighteenth of
 /// the lease if that is less, is an error to its caller: all others wait for it meanwhile. By
 /// `schedule_in` it may take any time.
 ///
@@ -73,6 +73,8 @@ pub struct PostgresStore {
     /// When the connection was used last, by a clock that goes on while the machine is suspended.
     used: Instant,
     clock: BootClock,
+    /// Whether it is a timer's.
+    serves: bool,
     /// The number of this worker.
     worker: Option<i64>,
     ahead: Ahead,
@@ -174,6 +176,7 @@ impl PostgresStore {
             connection: None,
             used: clock.now(),
             clock,
+            serves: false,
             worker: None,
             ahead: Ahead::new(),
             locked: Locked::Nothing,
@@ -268,6 +271,7 @@ impl PostgresStore {
 impl Store for PostgresStore {
     fn lease(&mut self, wanted: bool, given_back: &[u32]) -> Result<Leases, Error> {
         let (good_for, seconds) = (self.lease, self.lease.as_secs_f64());
+        self.serves = true;
         if wanted && self.worker.is_none() {
             self.worker = Some(self.run("take a number from", async |connection| {
                 connection.begin().await?;
@@ -329,11 +333,14 @@ impl Store for PostgresStore {
     fn commit(&mut self, settlements: &[Settlement], changes: &[Change]) -> Result<Done, Error> {
         let most = settlements.len().min(self.settles);
         let settlements = &settlements[..most];
+        let serves = self.serves;
         let done = self.run("commit to", async |connection| {
-            match connection.commit(settlements, changes).await {
+            let limits = connection.limits;
+            let parts = if serves { limits.commit } else { limits.alone };
+            match connection.commit(parts, settlements, changes).await {
                 // Something is locked or refused, or takes long: all else does not.
                 Err(error) if error.as_db_error().is_some() => {
-                    connection.commit_what_can_be(settlements, changes).await
+                    connection.commit_what_can_be(parts, settlements, changes).await
                 }
                 done => done,
             }
