@@ -676,8 +676,8 @@ fn a_name_that_somebody_has_locked_holds_up_no_other_and_no_lease_is_lost() {
     assert!(found.late < 1_000, "{found:?}");
 }
 
-/// Callers ask for changes of these names again as soon as they are answered, and others put a
-/// timeout each 20 ms, due at once. Returns the latest, and the longest that a free put waited.
+/// Callers ask for changes of these names again as soon as they are answered, and others put
+/// timeouts that are due at once. Returns the latest, and the longest that a free put waited.
 fn ask_again_and_again(mut simulation: Simulation, names: &[String]) -> (u64, u64) {
     simulation.pass(LONG);
     simulation.told.late.clear();
