@@ -356,7 +356,6 @@ fn goal(goal: &str, is_met: bool) {
     IS_ONE_MISSED.fetch_or(!is_met, Ordering::Relaxed);
 }
 
-
 /// `count` timeouts are due within a second, for several numbers of workers. What fires per second
 /// is what they can do where `count` is more than that: fewer all fire as they come due.
 pub(crate) fn workers(url: &str, count: u64) -> Result<()> {
