@@ -167,7 +167,10 @@ impl<T> Keeper<T> {
         let error = self.lost.clone()?;
         Some(match self.lost_count {
             0 | 1 => error,
-            count => Error::store(format!("settle {count} timeouts, which come again"), error),
+            count => Error::store(
+                format!("settle {count} timeouts, which come again"),
+                error.to_string(),
+            ),
         })
     }
 
