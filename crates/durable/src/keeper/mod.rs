@@ -532,6 +532,10 @@ impl<T> Keeper<T> {
     /// A timer that closes has a lease for what was asked for, and for what was settled. A store may
     /// need longer for each than a call may take, and there may be thousands.
     fn give_up(&mut self, now: Now) {
+        if !self.tenure.is_known {
+            // A store that fails ends it, too.
+            return;
+        }
         let Some(began) = now.steady.checked_sub(self.tenure.lasts) else { return };
         if self.closing_since.is_none_or(|since| began < since) {
             return;

@@ -13,7 +13,7 @@ use super::outbox::Outbox;
 use super::words::{LeaseCall, LoadCall};
 use super::{Answer, Call, Command, Config, Keeper, Now, Settled};
 use crate::Error;
-use crate::store::{Change, Done, Lease, Leases, Loaded, Outcome, Position, Row};
+use crate::store::{Change, Changed, Done, Lease, Leases, Loaded, Outcome, Position, Row};
 use world::Simulation;
 
 /// `few`, or `many` if `TICKWHEEL_LONG` is set, as `.ci/full long` sets it.
@@ -615,6 +615,30 @@ fn a_timer_that_closes_ends_within_two_leases_and_says_how_many_come_again() {
         assert!(replies.len() == 40 && matches!(last, Some(Err(Error::Closed))), "{replies:?}");
         assert_eq!((keeper.in_flight(), keeper.bytes()), (0, 0));
     }
+}
+
+#[test]
+fn a_timer_that_closes_before_its_store_ever_answered_commits_what_was_asked_for() {
+    let mut keeper: Keeper<()> = Keeper::new(config());
+    let mut outbox = received();
+    keeper.command(Command { ticket: (), change: Change::put("a", 2_000_000, &[]) });
+    keeper.close(&mut outbox, true);
+    let mut at = 0;
+    while keeper.replies.is_empty() {
+        match keeper.poll(now(at), &mut outbox) {
+            Some(Call::Lease(call)) => {
+                keeper.answer(now(at), &mut outbox, Answer::Lease(call, Ok(leases(1_000_000))));
+            }
+            Some(Call::Commit(call)) => {
+                let changed = vec![Ok(Changed { row: None, replaced: None })];
+                let done = Done { outcomes: Vec::new(), changed };
+                keeper.answer(now(at), &mut outbox, Answer::Commit(call, Ok(done)));
+            }
+            Some(call) => past(&mut keeper, &mut outbox, now(at), Some(call)),
+            None => at += 1,
+        }
+    }
+    assert!(matches!(keeper.replies[..], [((), Ok(_))]), "{:?}", keeper.replies);
 }
 
 #[test]
