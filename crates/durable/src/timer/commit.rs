@@ -1,13 +1,14 @@
 use std::fmt;
-use std::future::{Future, IntoFuture};
+use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use oneshot::{AsyncReceiver, Receiver};
+use futures_channel::oneshot::Receiver;
 
 use super::handle::check_thread;
+use super::shared::Answered;
 use crate::Error;
 use crate::block_on::{block_on, block_on_until};
 use crate::keeper::Found;
@@ -21,25 +22,19 @@ use crate::keeper::Found;
 /// Dropping it does not take the change back.
 #[must_use = "the change is durable when this has completed, and an error is told here only"]
 pub struct Commit<T> {
-    state: State,
+    receiver: Receiver<Answered>,
     done: fn(Found) -> T,
     /// The thread that answers.
     answers: ThreadId,
 }
 
-enum State {
-    Waiting(Receiver<Result<Found, Error>>),
-    Polled(AsyncReceiver<Result<Found, Error>>),
-    Over,
-}
-
 impl<T> Commit<T> {
     pub(super) fn new(
-        receiver: Receiver<Result<Found, Error>>,
+        receiver: Receiver<Answered>,
         done: fn(Found) -> T,
         answers: ThreadId,
     ) -> Self {
-        Self { state: State::Waiting(receiver), done, answers }
+        Self { receiver, done, answers }
     }
 
     /// Blocks the thread until the change is durable, and returns what it did.
@@ -51,15 +46,7 @@ impl<T> Commit<T> {
     /// first.
     pub fn wait(self) -> Result<T, Error> {
         check_thread(self.answers)?;
-        match self.state {
-            State::Waiting(receiver) => match receiver.recv() {
-                Ok(reply) => reply.map(self.done),
-                Err(_) => Err(Error::Closed),
-            },
-            // It was polled before.
-            State::Polled(_) => block_on(self),
-            State::Over => Err(Error::Closed),
-        }
+        block_on(self)
     }
 
     /// Blocks the thread as [`wait`](Self::wait) does, for so long at most. `None`: the store has
@@ -83,20 +70,10 @@ impl<T> Future for Commit<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let mut receiver = match std::mem::replace(&mut this.state, State::Over) {
-            State::Waiting(receiver) => receiver.into_future(),
-            State::Polled(receiver) => receiver,
-            // It has completed; there is nothing more to come.
-            State::Over => return Poll::Ready(Err(Error::Closed)),
-        };
-        match Pin::new(&mut receiver).poll(context) {
-            Poll::Pending => {
-                this.state = State::Polled(receiver);
-                Poll::Pending
-            }
-            Poll::Ready(Ok(reply)) => Poll::Ready(reply.map(this.done)),
-            Poll::Ready(Err(_)) => Poll::Ready(Err(Error::Closed)),
-        }
+        // When it has completed, there is nothing more to come.
+        let reply =
+            ready!(Pin::new(&mut this.receiver).poll(context)).unwrap_or(Err(Error::Closed));
+        Poll::Ready(reply.map(this.done))
     }
 }
 

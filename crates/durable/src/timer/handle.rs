@@ -5,10 +5,13 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle, ThreadId};
 
+use futures_channel::oneshot;
+
 use super::due::Due;
 use super::shared::{Answered, Message, Shared, Ticket};
 use super::worker::{Clock, Hook, Worker};
 use crate::Error;
+use crate::block_on::block_on;
 use crate::error::caught;
 use crate::keeper::{Command, Config, Settled};
 use crate::store::{Change, Store};
@@ -75,7 +78,7 @@ impl Handle {
         self.send(Message::Read(Box::new(move |store| {
             let _ = sender.send(caught("read the store", || read(store)));
         })))?;
-        receiver.recv().unwrap_or(Err(Error::Closed))
+        block_on(receiver).unwrap_or(Err(Error::Closed))
     }
 
     pub(super) fn send(&self, message: Message) -> Result<(), Error> {

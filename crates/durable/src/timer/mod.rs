@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use event_listener::Listener;
+use futures_channel::oneshot;
 
 pub use builder::Builder;
 pub use commit::Commit;
@@ -115,7 +116,7 @@ impl DurableTimer {
     /// As for [`connect`](Self::connect).
     #[cfg(feature = "postgres")]
     pub async fn connect_async(url: &str) -> Result<Self, Error> {
-        let (sender, receiver) = oneshot::async_channel();
+        let (sender, receiver) = oneshot::channel();
         let url = url.to_owned();
         std::thread::Builder::new()
             .name("tickwheel-durable/connect".to_owned())
@@ -314,7 +315,7 @@ impl DurableTimer {
     /// As for [`close`](Self::close).
     pub async fn close_async(self) -> Result<(), Error> {
         check_thread(self.handle.thread_id)?;
-        let (sender, receiver) = oneshot::async_channel();
+        let (sender, receiver) = oneshot::channel();
         self.handle.send(Message::Close { waits: true, done: Some(sender) })?;
         // A task that gives this up does not wait for the thread.
         let thread = self.handle.take_thread();

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use event_listener::Event;
+use futures_channel::oneshot;
 use tickwheel::{BootClock, Clock};
 
 use super::stats::Stats;

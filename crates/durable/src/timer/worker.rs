@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use event_listener::IntoNotification;
+use futures_channel::oneshot;
 
 use super::shared::{Message, Read, Shared, Ticket};
 use super::stats::Stats;

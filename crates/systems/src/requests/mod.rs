@@ -10,6 +10,8 @@ pub use faults::{Fault, Seen};
 pub use server::{FRAME_LIMIT, Reply, Request, Server};
 
 use crate::frame::{Frame, Kind, LONGEST_BODY};
+use futures::channel::oneshot;
+use futures::executor::block_on;
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufReader, Write};
 use std::mem::take;
@@ -188,7 +190,7 @@ impl Answer {
     ///
     /// If the time is over, the connection was closed, or there was no room.
     pub fn wait(self) -> Outcome {
-        self.receiver.recv().expect(ENDS)
+        block_on(self.receiver).expect(ENDS)
     }
 }
 

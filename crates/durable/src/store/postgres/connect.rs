@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_channel::oneshot;
 use tokio::time::Instant;
 use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode, TargetSessionAttrs};
 use tokio_postgres::tls::{MakeTlsConnect, TlsStream};
@@ -70,7 +71,7 @@ where
                 let connecting = config.connect(tls.clone());
                 match tokio::time::timeout(limit, connecting).await {
                     Ok(Ok((client, connection))) => {
-                        let (drops, dropped) = oneshot::async_channel();
+                        let (drops, dropped) = oneshot::channel();
                         let in_doubt = Arc::new(AtomicBool::new(false));
                         let (token, tls) = (client.cancel_token(), tls.clone());
                         let cancel = async move {
@@ -93,7 +94,7 @@ where
 /// with its locks: it is told to cancel what it still does.
 async fn until_dropped<S: TlsStream + Unpin>(
     mut connection: tokio_postgres::Connection<Socket, S>,
-    dropped: oneshot::AsyncReceiver<()>,
+    dropped: oneshot::Receiver<()>,
     in_doubt: Arc<AtomicBool>,
     cancel: impl Future<Output = ()>,
 ) {
