@@ -210,7 +210,8 @@ fn it_allocates_a_wheel_and_a_table_alone(mode: Mode) {
         };
         rounds(&mut map);
         let allocations = allocation_counter::measure(|| rounds(&mut map)).count_total;
-        assert!(allocations < 200, "{allocations} allocations");
+        // One key in twenty finds its line of the table full.
+        assert!(allocations < 400, "{allocations} allocations");
         map.clear();
         map.shrink_to_fit();
         std::mem::forget(map);
