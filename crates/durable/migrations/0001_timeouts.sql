@@ -18,6 +18,7 @@ create table tickwheel_due (
     -- Milliseconds since 1970.
     deadline bigint not null check (deadline >= 0),
     number bigint not null default nextval('tickwheel_number'),
+    -- How often it was handed out, as far as that was counted.
     attempt int not null default 0,
     -- The transaction that put it. What was not visible at an earlier look is found by this.
     put_by xid8 not null default pg_current_xact_id(),
@@ -65,6 +66,16 @@ create table tickwheel_broken (
     -- Null if it cannot be read. Then the row of this number is still there, with the last of all
     -- deadlines, because it may be that it cannot be deleted either.
     payload bytea
+);
+
+-- What was handed out as often as it may be, and not acked.
+create table tickwheel_dead (
+    name text collate "C" primary key,
+    -- The last deadline, and when it was found dead, in milliseconds since 1970.
+    deadline bigint not null,
+    died bigint not null,
+    attempt int not null,
+    payload bytea not null
 );
 
 create sequence tickwheel_worker_number;
@@ -157,6 +168,66 @@ begin
 end
 $$;
 
+-- Makes dead letters of these timeouts, each in the place of an older one, and returns the numbers
+-- of those that were there.
+create function tickwheel_bury(names text[], numbers bigint[], died bigint)
+returns table (number bigint)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+    gone record;
+begin
+    for gone in
+        delete from tickwheel_due due using unnest(names, numbers) u(name, number)
+        cross join lateral (
+            select d.ctid as row from tickwheel_due d
+            where d.name >= u.name and d.name <= u.name and d.number = u.number
+            order by d.name limit 1) place
+        where due.ctid = place.row and due.number = u.number
+        returning due.*
+    loop
+        insert into tickwheel_dead as dead (name, deadline, died, attempt, payload)
+        values (gone.name, gone.deadline, $3, gone.attempt, gone.payload)
+        on conflict (name) do update set deadline = excluded.deadline, died = excluded.died,
+            attempt = excluded.attempt, payload = excluded.payload;
+        if not found then
+            raise exception 'a trigger has skipped a dead letter';
+        end if;
+        number := gone.number;
+        return next;
+    end loop;
+end
+$$;
+
+-- Makes a timeout of the dead letter of this name, due now and never handed out, unless a timeout
+-- has the name; and tells whether there was a dead letter, and the new timeout. An operator who may
+-- not put others may do this.
+create function tickwheel_revive(name text, at bigint default null)
+returns table (was_dead boolean, number bigint, partition int, payload bytea)
+language plpgsql security definer as $$
+#variable_conflict use_column
+declare
+    letter record;
+begin
+    select * into letter from tickwheel_dead dead where dead.name = $1 collate "C" for update;
+    if not found then
+        return query select false, null::bigint, null::int, null::bytea;
+        return;
+    end if;
+    return query
+    insert into tickwheel_due as due (name, deadline, payload)
+    values (letter.name,
+        coalesce($2, ceil(extract(epoch from clock_timestamp()) * 1000)::bigint), letter.payload)
+    on conflict (name) do nothing
+    returning true, due.number, due.partition, due.payload;
+    if found then
+        delete from tickwheel_dead dead where dead.name = letter.name;
+    else
+        return query select true, null::bigint, null::int, null::bytea;
+    end if;
+end
+$$;
+
 -- Reads rows of these partitions after a deadline and a name, of each so many, until they are so
 -- many bytes, and sets aside what cannot be read; of all, or of the rows of these numbers.
 create function tickwheel_set_aside(partitions int[], deadlines bigint[], names text[],
@@ -220,6 +291,7 @@ begin
     foreach function in array array['tickwheel_put_now()',
         'tickwheel_put(text[], bigint[], bytea[])',
         'tickwheel_schedule(text, timestamptz, bytea)', 'tickwheel_cancel(text)',
+        'tickwheel_bury(text[], bigint[], bigint)', 'tickwheel_revive(text, bigint)',
         'tickwheel_set_aside(int[], bigint[], text[], bigint[], bigint, bigint, bigint[])']
     loop
         execute format('alter function %s set search_path = %I, pg_temp', function,
@@ -227,6 +299,7 @@ begin
     end loop;
 end
 $$;
+revoke execute on function tickwheel_revive(text, bigint) from public;
 -- The join in it is one of as many as are put, and their payloads have room in memory.
 alter function tickwheel_put(text[], bigint[], bytea[]) set enable_hashjoin = on;
 alter function tickwheel_put(text[], bigint[], bytea[]) set work_mem = '8MB';

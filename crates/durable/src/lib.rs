@@ -49,13 +49,15 @@ mod timer;
 mod values;
 
 pub use error::Error;
-pub use keeper::{Cancelled, Scheduled};
+pub use keeper::{Cancelled, Retried, Scheduled};
 pub use store::MemoryStore;
 #[cfg(feature = "postgres")]
 pub use store::postgres::{MIGRATION, PostgresStore, Workers, cancel_in, schedule_in};
 #[cfg(feature = "redb")]
 pub use store::redb::{RedbStore, Report};
-pub use timer::{Builder, Commit, Due, DueStream, DurableTimer, Iter, Pending, Stats};
+pub use timer::{
+    Builder, Commit, DeadLetter, DeadLetters, Due, DueStream, DurableTimer, Iter, Pending, Stats,
+};
 
 /// The examples in the documents are run as tests too.
 #[cfg(all(doctest, feature = "redb"))]

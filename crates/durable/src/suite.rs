@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::store::{
-    Change, Changed, Held, Lease, Limit, Outcome, Page, Position, Replaced, Row, Settlement, Start,
-    Store,
+    Change, Changed, Dead, Held, Lease, Limit, Outcome, Page, Position, Replaced, Row, Settlement,
+    Start, Store, Then,
 };
 
 /// Checks everything that [`Store`] asks for and that one process can see, on stores that `empty`
@@ -29,6 +29,7 @@ pub fn check<S: Store>(mut empty: impl FnMut() -> S) {
     settles_only_what_is_the_same(empty());
     refuses_an_older_epoch(empty());
     applies_changes_in_order(empty());
+    counts_and_keeps_what_is_dead(empty());
     takes_the_longest_and_the_shortest(empty());
     agrees_with_a_map(empty());
 }
@@ -51,6 +52,11 @@ pub fn check_reopening<S: Store>(mut open: impl FnMut() -> S) {
             let (row, _) = put(&mut store, &format!("{round}/{n}"), round, &[n]);
             numbers.push(row.number);
         }
+        let limit = Limit { rows: usize::MAX, bytes: usize::MAX };
+        let letters = store.list_dead("", limit).unwrap().letters;
+        assert_eq!(letters.len() as u64, round, "all that was dead is there");
+        let (row, _) = put(&mut store, &format!("dead {round}"), round, b"dead");
+        settle(&mut store, held(&row, &leases), Then::Dead { at: round });
         // And none of what was never put.
         assert_eq!(store.get("6/0").unwrap(), None);
     }
@@ -159,6 +165,96 @@ fn refuses_an_older_epoch(mut store: impl Store) {
     assert_eq!(store.get("a").unwrap(), Some(row));
 }
 
+fn counts_and_keeps_what_is_dead(mut store: impl Store) {
+    let leases = lease(&mut store);
+    let dead = |store: &mut dyn Store, after: &str, rows| {
+        let page = store.list_dead(after, Limit { rows, bytes: usize::MAX }).unwrap();
+        assert!(page.damaged.is_empty());
+        (page.letters, page.end)
+    };
+    let (row, _) = put(&mut store, "a", 10, b"1");
+    for attempt in [1, 2, 1, 2] {
+        let Outcome::Settled(Some(counted)) =
+            settle(&mut store, held(&row, &leases), Then::Counted { attempt })
+        else {
+            panic!("what is counted has its row")
+        };
+        assert_eq!(counted, Row { attempt, ..row.clone() }, "all else stays, its number too");
+        assert_eq!(all(&mut store), [counted]);
+    }
+    let mut old = held(&row, &leases);
+    old.number += 1;
+    assert_eq!(settle(&mut store, old.clone(), Then::Counted { attempt: 9 }), Outcome::Gone);
+    assert_eq!(settle(&mut store, old.clone(), Then::Dead { at: 9 }), Outcome::Gone);
+    (old.number, old.lease.epoch) = (row.number, old.lease.epoch - 1);
+    assert_eq!(settle(&mut store, old.clone(), Then::Counted { attempt: 9 }), Outcome::Fenced);
+    assert_eq!(settle(&mut store, old, Then::Dead { at: 9 }), Outcome::Fenced);
+    assert!(dead(&mut store, "", 9).0.is_empty());
+
+    let die = Then::Dead { at: 99 };
+    assert_eq!(settle(&mut store, held(&row, &leases), die), Outcome::Settled(None));
+    assert_eq!((store.count().unwrap(), store.get("a").unwrap()), (0, None));
+    let a = Dead {
+        name: "a".into(),
+        deadline: 10,
+        payload: Arc::from(&b"1"[..]),
+        attempt: 2,
+        died: 99,
+    };
+    assert_eq!(store.get_dead("a").unwrap(), Some(a.clone()));
+    assert_eq!(store.get_dead("b").unwrap(), None);
+    for name in ["e", "c", "b", "d"] {
+        let (row, _) = put(&mut store, name, 20, &[7; 100]);
+        assert_eq!(settle(&mut store, held(&row, &leases), die), Outcome::Settled(None));
+    }
+    let names = |(letters, end): (Vec<Dead>, Option<Arc<str>>)| {
+        let names = letters.iter().map(|letter| &*letter.name).collect::<String>();
+        (names, end.map(|end| end.to_string()))
+    };
+    let page = |text: &str, end: Option<&str>| (text.to_owned(), end.map(str::to_owned));
+    assert_eq!(names(dead(&mut store, "", 9)), page("abcde", None));
+    assert_eq!(names(dead(&mut store, "", 2)), page("ab", Some("b")));
+    assert_eq!(names(dead(&mut store, "b", 2)), page("cd", Some("d")));
+    assert_eq!(names(dead(&mut store, "d", 2)), page("e", None));
+    let bytes = store.list_dead("a", Limit { rows: 9, bytes: 150 }).unwrap();
+    assert_eq!(names((bytes.letters, bytes.end)), page("bc", Some("c")));
+
+    // A later one of the same name takes its place.
+    let (row, _) = put(&mut store, "e", 30, b"later");
+    settle(&mut store, held(&row, &leases), die);
+    assert_eq!(&store.get_dead("e").unwrap().unwrap().payload[..], b"later");
+    // One that was scheduled anew stays as it is, and so does the letter.
+    let (pending, _) = put(&mut store, "e", 40, b"new");
+    let revive = |name: &str| Change::revive(name, 77);
+    let changed = change(
+        &mut store,
+        &[
+            revive("a"),
+            revive("a"),
+            revive("nobody"),
+            revive("e"),
+            Change::drop_dead("b"),
+            Change::drop_dead("b"),
+            Change::cancel("c"),
+        ],
+    );
+    let was_dead: Vec<bool> = changed.iter().map(|changed| changed.was_dead).collect();
+    assert_eq!(was_dead, [true, false, false, true, true, false, false]);
+    assert!(changed[1..].iter().all(|changed| changed.row.is_none()));
+    assert!(changed.iter().all(|changed| changed.replaced.is_none()));
+    let revived = changed[0].row.clone().expect("it is a timeout again");
+    let now = (&*revived.name, revived.deadline, &revived.payload[..], revived.attempt);
+    assert_eq!(now, ("a", 77, &b"1"[..], 0));
+    assert_ne!(revived.number, row.number);
+    assert_eq!(store.get("a").unwrap(), Some(revived.clone()));
+    assert_eq!(store.get("e").unwrap(), Some(pending.clone()));
+    assert_eq!(names(dead(&mut store, "", 9)), page("cde", None));
+    assert_eq!(ack(&mut store, held(&revived, &leases)), Outcome::Settled(None));
+    assert_eq!(ack(&mut store, held(&pending, &leases)), Outcome::Settled(None));
+    // What was acked leaves nothing that a letter would take for a timeout.
+    assert!(change(&mut store, &[revive("e")])[0].row.is_some());
+}
+
 fn applies_changes_in_order(mut store: impl Store) {
     let leases = lease(&mut store);
     let (row, _) = put(&mut store, "a", 10, b"1");
@@ -166,18 +262,18 @@ fn applies_changes_in_order(mut store: impl Store) {
     let cancel = || Change::cancel("a");
     let done = store
         .commit(
-            &[Settlement { held: held(&row, &leases), retry_at: None }],
+            &[Settlement { held: held(&row, &leases), then: Then::Done }],
             &[cancel(), put(20), put(30), cancel(), put(40)],
         )
         .unwrap();
     assert_eq!(done.outcomes, [Outcome::Settled(None)], "settlements come first");
     let changed: Vec<Changed> = done.changed.into_iter().map(Result::unwrap).collect();
     let [
-        Changed { row: None, replaced: None },
-        Changed { row: Some(first), replaced: None },
-        Changed { row: Some(third), replaced: Some(second) },
-        Changed { row: None, replaced: Some(cancelled) },
-        Changed { row: Some(last), replaced: None },
+        Changed { row: None, replaced: None, .. },
+        Changed { row: Some(first), replaced: None, .. },
+        Changed { row: Some(third), replaced: Some(second), .. },
+        Changed { row: None, replaced: Some(cancelled), .. },
+        Changed { row: Some(last), replaced: None, .. },
     ] = &changed[..]
     else {
         panic!("changes are applied one after another: {changed:?}")
@@ -223,8 +319,11 @@ fn agrees_with_a_map(mut store: impl Store) {
             match (random(5), model.get(&*name).filter(|_| !is_settled)) {
                 (0, _) => changes.push(Change::cancel(&name)),
                 (n @ 1..3, Some(row)) => {
-                    let retry_at = (n == 2).then(|| random(100));
-                    settlements.push(Settlement { held: held(row, &leases), retry_at });
+                    let then = match n {
+                        1 => Then::Done,
+                        _ => Then::Again { at: random(100), attempt: row.attempt + 1 },
+                    };
+                    settlements.push(Settlement { held: held(row, &leases), then });
                 }
                 _ => {
                     let payload: Vec<u8> = (0..random(300)).map(|n| n as u8).collect();
@@ -236,9 +335,12 @@ fn agrees_with_a_map(mut store: impl Store) {
         assert_eq!(done.outcomes.len(), settlements.len(), "one outcome for each settlement");
         assert_eq!(done.changed.len(), changes.len(), "one outcome for each change");
         for (settlement, outcome) in settlements.into_iter().zip(done.outcomes) {
-            let Settlement { held, retry_at } = &settlement;
+            let Settlement { held, then } = &settlement;
             let Outcome::Settled(after) = outcome else { panic!("{outcome:?} of {settlement:?}") };
-            assert_eq!(after.as_ref().map(|row| row.deadline), *retry_at);
+            let expected = after
+                .as_ref()
+                .map_or(Then::Done, |row| Then::Again { at: row.deadline, attempt: row.attempt });
+            assert_eq!(expected, *then);
             let before = model.remove(&held.name).expect("what is settled was there");
             if let Some(row) = after {
                 assert_eq!(row.attempt, before.attempt + 1);
@@ -247,10 +349,10 @@ fn agrees_with_a_map(mut store: impl Store) {
             }
         }
         for (change, changed) in changes.into_iter().zip(done.changed) {
-            let Changed { row, replaced } = changed.unwrap();
+            let Changed { row, replaced, .. } = changed.unwrap();
             let before = model.remove(&change.name).as_ref().map(Replaced::from);
             assert_eq!(replaced, before);
-            assert_eq!(row.is_some(), change.put.is_some());
+            assert_eq!(row.is_some(), change.as_put().is_some());
             model.extend(row.map(|row| (change.name, row)));
         }
         let mut rows: Vec<Row> = model.values().cloned().collect();
@@ -273,15 +375,15 @@ fn held(row: &Row, leases: &[Lease]) -> Held {
 }
 
 fn ack(store: &mut impl Store, held: Held) -> Outcome {
-    settle(store, Settlement { held, retry_at: None })
+    settle(store, held, Then::Done)
 }
 
 fn retry(store: &mut impl Store, held: Held, deadline: u64) -> Outcome {
-    settle(store, Settlement { held, retry_at: Some(deadline) })
+    settle(store, held, Then::Again { at: deadline, attempt: 1 })
 }
 
-fn settle(store: &mut impl Store, settlement: Settlement) -> Outcome {
-    let mut done = store.commit(&[settlement], &[]).unwrap();
+fn settle(store: &mut impl Store, held: Held, then: Then) -> Outcome {
+    let mut done = store.commit(&[Settlement { held, then }], &[]).unwrap();
     assert_eq!(done.outcomes.len(), 1);
     done.outcomes.remove(0)
 }
@@ -293,7 +395,7 @@ fn put(
     payload: &[u8],
 ) -> (Row, Option<Replaced>) {
     let mut changed = change(store, &[Change::put(name, deadline, payload)]);
-    let Some(Changed { row: Some(row), replaced }) = changed.pop() else {
+    let Some(Changed { row: Some(row), replaced, .. }) = changed.pop() else {
         panic!("a put has its row")
     };
     assert_ne!(row.number, 0, "0 is no number");

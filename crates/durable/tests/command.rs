@@ -53,6 +53,52 @@ fn cancel_removes_names_and_tells_those_that_are_unknown() {
 }
 
 #[test]
+fn dead_letters_are_listed_shown_retried_and_dropped() {
+    let folder = TempDir::new().unwrap();
+    let file = file(&folder);
+    let timer = DurableTimer::builder().max_attempts(1).open(&file).unwrap();
+    let now = SystemTime::now();
+    for (name, payload) in [("x", &b"eur 7"[..]), ("y\n", &[0, 255]), ("z", b"")] {
+        timer.schedule(name, now - HOUR, payload).unwrap().wait().unwrap();
+    }
+    for _ in 0..4 {
+        drop(timer.recv_timeout(HOUR).unwrap().expect("it is due"));
+    }
+    timer.close().unwrap();
+    let dead = |words: &[&str]| run(&[&["dead"], words].concat());
+    let rows = json(&["dead", "ls", text(&file), "--json"]);
+    let names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["old", "x", "y\n", "z"]);
+    assert_eq!((&rows[1]["payload"], &rows[1]["attempts"]), (&"eur 7".into(), &1.into()));
+    assert_eq!(rows[2]["payload_hex"], "00ff");
+    assert!(rows[1]["deadline_ms"].as_u64() < rows[1]["died_ms"].as_u64());
+    let some = json(&["dead", "ls", text(&file), "--json", "--after", "old", "--limit", "2"]);
+    assert_eq!(some[..], rows[1..3]);
+    let (code, output, _) = dead(&["ls", text(&file)]);
+    assert_eq!((code, output.lines().count()), (0, 5), "{output}");
+    let (code, output, _) = dead(&["get", text(&file), "x"]);
+    assert!(code == 0 && output.contains("attempts  1") && output.contains("eur 7"), "{output}");
+    assert_eq!(command(&["dead", "get", text(&file), "y\n", "--payload"]).stdout, [0, 255]);
+    let (code, output, _) = dead(&["get", text(&file), "a"]);
+    assert!(code == 1 && output.contains("not dead"), "{output}");
+    assert_eq!(json(&["stats", text(&file), "--json"])[0]["dead"], 4);
+
+    let (code, output, _) = dead(&["retry", text(&file), "x", "a"]);
+    assert!(
+        code == 1 && output.contains("x: retried") && output.contains("a: unknown"),
+        "{output}"
+    );
+    assert_eq!(json(&["ls", text(&file), "--json", "--overdue"])[0]["name"], "x");
+    let row = &json(&["get", text(&file), "x", "--json"])[0];
+    assert_eq!((&row["attempt"], &row["payload"]), (&1.into(), &"eur 7".into()));
+    assert_eq!(json(&["dead", "drop", text(&file), "z", "old", "--json"])[1]["dead"], "dropped");
+    let left = json(&["dead", "ls", text(&file), "--json"]);
+    assert_eq!(left[..], rows[2..3]);
+    let (code, output, _) = run(&["check", text(&file)]);
+    assert!(code == 0 && output.contains("dead             1"), "{output}");
+}
+
+#[test]
 fn stats_and_check_of_a_whole_file() {
     let folder = TempDir::new().unwrap();
     let file = file(&folder);
@@ -73,10 +119,17 @@ fn check_finds_a_damaged_timeout_and_repair_sets_it_aside() {
         timer.schedule(&format!("{n}"), at, &[0xa0 + n; 64]).unwrap().wait().unwrap();
     }
     timer.close().unwrap();
+    let timer = DurableTimer::builder().max_attempts(1).open(&file).unwrap();
+    for name in ["dead", "gone"] {
+        let payload = [name.as_bytes()[0]; 64];
+        timer.schedule(name, SystemTime::now(), &payload).unwrap().wait().unwrap();
+        drop(timer.recv_timeout(HOUR).unwrap().expect("it is due"));
+    }
+    timer.close().unwrap();
     // In every copy of the page: the engine's own sums are not looked at after a close.
     let mut bytes = fs::read(&file).unwrap();
     for at in 0..bytes.len() - 64 {
-        if bytes[at..at + 64] == [0xa1; 64] {
+        if [[0xa1; 64], [b'g'; 64]].contains(&bytes[at..at + 64].try_into().unwrap()) {
             bytes[at + 9] = 7;
         }
     }
@@ -85,11 +138,15 @@ fn check_finds_a_damaged_timeout_and_repair_sets_it_aside() {
     let (code, output, errors) = run(&["check", text(&file)]);
     assert_eq!(code, 1, "{output}{errors}");
     assert!(output.contains("damaged: 1, due") && output.contains("--repair"), "{output}");
+    assert!(output.contains("damaged: gone, due"), "{output}");
+    let (code, output, errors) = run(&["dead", "ls", text(&file)]);
+    assert!(code == 2 && output.contains("dead\n") && errors.contains("damaged"), "{output}");
     let (code, output, _) = run(&["check", text(&file), "--repair"]);
     assert!(code == 0 && output.contains("is mended"), "{output}");
     let (code, output, _) = run(&["check", text(&file), "--json"]);
     let report: Value = serde_json::from_str(&output).unwrap();
-    assert_eq!((code, &report["timeouts"], &report["set_aside"]), (0, &2.into(), &1.into()));
+    assert_eq!((code, &report["timeouts"], &report["set_aside"]), (0, &2.into(), &2.into()));
+    assert_eq!(report["dead"], 1);
 }
 
 #[test]

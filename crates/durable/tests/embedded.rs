@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures::StreamExt;
 use futures::executor::block_on;
 use tickwheel_durable::{
-    Cancelled, DurableTimer, Error, MAX_NAME, MAX_PAYLOAD, MemoryStore, Scheduled,
+    Cancelled, DurableTimer, Error, MAX_NAME, MAX_PAYLOAD, MemoryStore, Retried, Scheduled,
 };
 
 fn now() -> SystemTime {
@@ -497,6 +497,119 @@ fn a_file_that_is_removed_while_open_is_told_and_nothing_is_called_durable() {
     }
     assert_eq!(take(&timer).name(), "b");
     assert!(timer.get("a").unwrap().is_some());
+}
+
+fn timer_with_most(folder: &tempfile::TempDir, most: u32) -> DurableTimer {
+    DurableTimer::builder()
+        .max_attempts(most)
+        .redeliver(Duration::ZERO)
+        .open(folder.path().join("timeouts"))
+        .unwrap()
+}
+
+#[test]
+fn what_was_handed_out_as_often_as_it_may_be_is_a_dead_letter_and_comes_no_more() {
+    let folder = folder();
+    let timer = timer_with_most(&folder, 3);
+    timer.schedule("poison", now(), b"eur 20").unwrap().wait().unwrap();
+    take(&timer).retry(Duration::ZERO);
+    drop(take(&timer));
+    let due = take(&timer);
+    assert_eq!(due.attempt(), 3);
+    assert!(timer.dead_letter("poison").unwrap().is_none(), "a consumer has it");
+    let panicked = thread::spawn(move || {
+        let _due = due;
+        panic!("a consumer that panics");
+    });
+    panicked.join().unwrap_err();
+    // The next is handed out after that was committed.
+    timer.schedule("good", now(), b"").unwrap().wait().unwrap();
+    let due = take(&timer);
+    assert_eq!((due.name(), due.attempt()), ("good", 1));
+    due.ack();
+    let letter = timer.dead_letter("poison").unwrap().expect("it is dead");
+    assert_eq!((letter.name(), letter.payload(), letter.attempts()), ("poison", &b"eur 20"[..], 3));
+    assert!(letter.deadline() <= letter.died());
+    assert_eq!(timer.stats().dead, 1);
+    assert_eq!(timer.get("poison").unwrap(), None, "it is not pending");
+    assert_eq!(timer.cancel("poison").unwrap().wait().unwrap(), Cancelled::Unknown);
+    timer.close().unwrap();
+
+    let timer = timer_with_most(&folder, 3);
+    assert!(timer.recv_timeout(Duration::ZERO).unwrap().is_none());
+    let letters: Vec<_> = timer.dead_letters().collect::<Result<_, _>>().unwrap();
+    assert_eq!(letters, [letter]);
+}
+
+#[test]
+fn a_dead_letter_is_retried_or_dropped_and_one_whose_name_is_pending_stays() {
+    let folder = folder();
+    let timer = timer_with_most(&folder, 1);
+    let kill = |names: &[String]| {
+        for name in names {
+            timer.schedule(name, now(), name.as_bytes()).unwrap().wait().unwrap();
+        }
+        names.iter().for_each(|_| drop(take(&timer)));
+        while timer.dead_letters().count() < names.len() {
+            thread::yield_now();
+        }
+    };
+    // More than a page.
+    let names: Vec<String> = (0..1_001).map(|n| format!("{n:04}")).collect();
+    kill(&names);
+    let found: Vec<_> = timer.dead_letters().map(|it| it.unwrap().name().to_owned()).collect();
+    assert_eq!(found, names, "all of them, by name");
+    let retry = |name: &str| timer.retry_dead(name).unwrap().wait().unwrap();
+    assert_eq!(retry("0007"), Retried::Retried);
+    assert_eq!(retry("0007"), Retried::Unknown);
+    let due = take(&timer);
+    assert_eq!((due.name(), due.payload(), due.attempt()), ("0007", &b"0007"[..], 1));
+    assert!(now().duration_since(due.deadline()).unwrap() < LONG, "it was due at that moment");
+    due.ack();
+    timer.schedule("0008", now() + HOUR, b"new").unwrap().wait().unwrap();
+    assert_eq!(retry("0008"), Retried::Pending);
+    assert_eq!(timer.get("0008").unwrap().unwrap().payload(), b"new");
+    assert_eq!(timer.dead_letter("0008").unwrap().unwrap().payload(), b"0008");
+    assert!(timer.drop_dead("0008").unwrap().wait().unwrap());
+    assert!(!timer.drop_dead("0008").unwrap().wait().unwrap());
+    assert_eq!(timer.dead_letters().count(), names.len() - 2);
+    assert_eq!(timer.len().unwrap(), 1, "dead letters are not pending");
+}
+
+#[test]
+fn what_no_consumer_asked_for_was_not_handed_out_however_often_the_timer_is_opened() {
+    let folder = folder();
+    for _ in 0..3 {
+        let timer = timer_with_most(&folder, 1);
+        for name in ["a", "b", "c"] {
+            timer.schedule(name, now(), b"").unwrap().wait().unwrap();
+        }
+        // It asks for one, and leaves.
+        assert!(timer.try_recv().unwrap().is_none());
+        timer.close().unwrap();
+    }
+    let timer = timer_with_most(&folder, 1);
+    for name in ["a", "b", "c"] {
+        let due = take(&timer);
+        assert_eq!((due.name(), due.attempt()), (name, 1));
+        due.ack();
+    }
+    assert_eq!(timer.dead_letters().count(), 0);
+}
+
+#[test]
+fn a_cancel_takes_back_what_was_counted_and_no_consumer_has() {
+    let folder = folder();
+    let timer = timer_with_most(&folder, 1);
+    assert!(timer.try_recv().unwrap().is_none());
+    timer.schedule("a", now(), b"").unwrap().wait().unwrap();
+    while timer.stats().waiting == 0 {
+        thread::yield_now();
+    }
+    assert_eq!(timer.cancel("a").unwrap().wait().unwrap(), Cancelled::Cancelled);
+    assert!(timer.try_recv().unwrap().is_none());
+    timer.close().unwrap();
+    assert!(timer_with_most(&folder, 1).is_empty().unwrap());
 }
 
 const HOUR: Duration = Duration::from_secs(3600);

@@ -27,6 +27,64 @@ fn no_kill_loses_a_timeout_or_makes_one_early_or_brings_back_a_cancelled_one() {
     println!("{kills} kills: {}", promises.check());
 }
 
+/// One that kills its process each time, beside others.
+#[test]
+fn what_kills_its_process_comes_as_often_as_it_may_and_is_a_dead_letter_and_all_others_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("timeouts.redb");
+    let timer = DurableTimer::open(&path).unwrap();
+    for n in 0..50 {
+        let name = if n == 20 { "poison".to_owned() } else { format!("good {n}") };
+        let at = UNIX_EPOCH + Duration::from_millis(n);
+        timer.schedule(&name, at, b"").unwrap().wait().unwrap();
+    }
+    timer.close().unwrap();
+    let mut came = Vec::new();
+    for life in 1.. {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "poisoned_child", "--nocapture"])
+            .env("TICKWHEEL_DURABLE_FILE", &path)
+            .output()
+            .unwrap();
+        let lines = String::from_utf8(output.stdout).unwrap();
+        came.extend(
+            lines.lines().filter_map(|line| line.strip_prefix("@fired ")).map(str::to_owned),
+        );
+        if output.status.success() {
+            assert_eq!(life, MOST + 1, "it kills as often as it may");
+            break;
+        }
+    }
+    let times = |name: &str| came.iter().filter(|line| line.starts_with(name)).count();
+    assert_eq!(times("poison "), MOST as usize, "{came:?}");
+    (0..50).filter(|n| *n != 20).for_each(|n| assert_eq!(times(&format!("good {n} ")), 1));
+    let timer = DurableTimer::open(&path).unwrap();
+    let dead: Vec<_> = timer.dead_letters().map(Result::unwrap).collect();
+    let dead: Vec<_> = dead.iter().map(|letter| (letter.name(), letter.attempts())).collect();
+    assert_eq!(dead, [("poison", MOST)]);
+    assert!(timer.is_empty().unwrap());
+}
+
+/// The child of the test above.
+#[test]
+fn poisoned_child() {
+    let (Ok(path), Err(_)) =
+        (std::env::var("TICKWHEEL_DURABLE_FILE"), std::env::var("TICKWHEEL_DURABLE_LIFE"))
+    else {
+        return;
+    };
+    let timer = DurableTimer::builder().max_attempts(MOST).open(path).unwrap();
+    while !timer.is_empty().unwrap() {
+        let Some(due) = timer.recv_timeout(Duration::from_millis(20)).unwrap() else { continue };
+        tell(&format!("fired {} {}", due.name(), due.attempt()));
+        if due.name() == "poison" {
+            std::process::abort();
+        }
+        due.ack();
+    }
+    timer.close().unwrap();
+}
+
 /// The child, when it is run by the test above.
 #[test]
 fn child() {
@@ -229,3 +287,6 @@ impl Promises {
         told
     }
 }
+
+/// How often a timeout is handed out at most, where some kill.
+const MOST: u32 = 3;

@@ -1,7 +1,7 @@
 //! What a check of a file finds: the index of names, and what acks leave in it.
 
 use tickwheel_durable::RedbStore;
-use tickwheel_durable::store::{Change, Held, Limit, Position, Settlement, Store};
+use tickwheel_durable::store::{Change, Held, Limit, Position, Settlement, Store, Then};
 
 fn put(name: u64, deadline: u64) -> Change {
     Change::put(&format!("{name}"), deadline, &[])
@@ -25,7 +25,7 @@ fn the_names_of_what_was_acked_are_swept_away_and_those_of_what_is_pending_stay(
         let due = store.list(&Position::start(), round, limit).unwrap().rows;
         let acks: Vec<Settlement> = due
             .iter()
-            .map(|row| Settlement { held: Held::new(row, lease), retry_at: None })
+            .map(|row| Settlement { held: Held::new(row, lease), then: Then::Done })
             .collect();
         store.commit(&acks, &[]).unwrap();
         if (round + 1) % if is_whole { 4 } else { 8 } == 0 {

@@ -1,6 +1,7 @@
 //! The timer on PostgreSQL. The tests start a server of their own.
 
 mod conditions;
+mod dead;
 mod live;
 #[cfg(feature = "cli")]
 mod operator;

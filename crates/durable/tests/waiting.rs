@@ -7,7 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use tickwheel_durable::store::{
-    Change, Done, Leases, Limit, Loaded, Page, Position, Row, Settlement, Start, Store,
+    Change, Dead, DeadPage, Done, Leases, Limit, Loaded, Page, Position, Row, Settlement, Start,
+    Store,
 };
 use tickwheel_durable::{Cancelled, Due, DurableTimer, Error, MemoryStore, Scheduled};
 
@@ -56,6 +57,14 @@ impl Store for Held {
 
     fn count(&mut self) -> Result<u64, Error> {
         self.store.count()
+    }
+
+    fn list_dead(&mut self, after: &str, limit: Limit) -> Result<DeadPage, Error> {
+        self.store.list_dead(after, limit)
+    }
+
+    fn get_dead(&mut self, name: &str) -> Result<Option<Dead>, Error> {
+        self.store.get_dead(name)
     }
 }
 

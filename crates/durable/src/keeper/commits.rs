@@ -7,7 +7,9 @@ use crate::keeper::Keeper;
 use crate::keeper::manner::Manner;
 use crate::keeper::outbox::Outbox;
 use crate::keeper::words::{Command, CommitCall, Found, Now, Settled};
-use crate::store::{Change, Changed, Done, Outcome, Position, Replaced, Row, Settlement};
+use crate::store::{
+    Act, Change, Changed, Done, Outcome, Position, Replaced, Row, Settlement, Then,
+};
 
 impl<T> Keeper<T> {
     /// Settlements come first, so that a name that was acked is unknown to a cancel after it.
@@ -19,22 +21,30 @@ impl<T> Keeper<T> {
             return None;
         }
         self.flights.take_up(now);
-        let lingers = now.steady < self.lingers_until() && !self.closing;
-        if !self.has_commands() && (self.flights.settled.is_empty() || lingers) {
+        let lingers = now.steady < self.lingers_until() && !self.is_closing();
+        if !self.has_commands() && (self.flights.settled() == 0 || lingers) {
             return None;
         }
         let time = self.tenure.time(now);
-        let settled = self.flights.settled.len().min(self.config.group);
+        let settled = self.flights.settled().min(self.config.group);
         let settlements: Vec<Settlement> = self
             .flights
             .first_settled(settled)
-            .map(|(held, settled)| {
-                let delay = match settled {
-                    Settled::Ack => None,
-                    Settled::Retry { delay } => Some(delay),
-                    Settled::Dropped => Some(self.config.redeliver),
+            .map(|(held, settled, before)| {
+                let attempt = before.saturating_add(1);
+                let again = |delay: u64| match self.config.max_attempts {
+                    Some(most) if most <= attempt => Then::Dead { at: time },
+                    _ => Then::Again { at: time.saturating_add(delay), attempt },
                 };
-                Settlement { held, retry_at: delay.map(|delay| time.saturating_add(delay)) }
+                let then = match settled {
+                    Settled::Ack => Then::Done,
+                    Settled::Retry { delay } => again(delay),
+                    Settled::Dropped => again(self.config.redeliver),
+                    Settled::Count => Then::Counted { attempt },
+                    Settled::Uncount => Then::Counted { attempt: before },
+                    Settled::Bury => Then::Dead { at: time },
+                };
+                Settlement { held, then }
             })
             .collect();
         // After a failure what was handed out goes alone: what callers want put may be too much
@@ -42,8 +52,13 @@ impl<T> Keeper<T> {
         let failed = self.commit_pause.failures > 0 && Manner::SettlesAlone.is_kept();
         let alone = failed && settled > 0;
         let commands = if alone { Vec::new() } else { self.take_commands() };
-        let (changes, tickets): (Vec<Change>, Vec<T>) =
+        let (mut changes, tickets): (Vec<Change>, Vec<T>) =
             commands.into_iter().map(|Command { ticket, change }| (change, ticket)).unzip();
+        for change in &mut changes {
+            if let Act::Revive { at } = &mut change.act {
+                *at = time;
+            }
+        }
         self.counts.commits += 1;
         self.counts.changes += (settlements.len() + changes.len()) as u64;
         Some(CommitCall { settlements, changes, tickets })
@@ -52,7 +67,8 @@ impl<T> Keeper<T> {
     /// Returns until when acks wait for a commit to go along with. The more workers share the store
     /// the longer, so that all together commit no more often than one would.
     pub(super) fn lingers_until(&self) -> u64 {
-        if self.config.group <= self.flights.settled.len() || !self.has_room_for_flights() {
+        let counts = 0 < self.flights.counting;
+        if self.config.group <= self.flights.settled() || !self.has_room_for_flights() || counts {
             return 0;
         }
         let linger = self.tenure.lingers(self.config.linger);
@@ -106,9 +122,14 @@ impl<T> Keeper<T> {
         // The others are still the first: there was no time for them.
         let settled = self.flights.take_settled(done.outcomes.len().min(call.settlements.len()));
         let mut fenced = Vec::new();
-        for ((number, settled), outcome) in settled.into_iter().zip(done.outcomes) {
+        let answers = settled.into_iter().zip(&call.settlements).zip(done.outcomes);
+        for (((number, settled), Settlement { then, .. }), outcome) in answers {
+            if let (Settled::Count, Outcome::Settled(Some(row))) = (settled, &outcome) {
+                self.counted(now, outbox, row.clone());
+                continue;
+            }
             let is_refused = matches!(outcome, Outcome::Refused(_));
-            if !self.closing && (is_refused || outcome == Outcome::Locked) {
+            if !self.is_closing() && (is_refused || outcome == Outcome::Locked) {
                 let (name, refused) = self.flights.try_again(now, (number, settled), is_refused);
                 // The longer it lasts, the rarer it is told.
                 if let Outcome::Refused(why) = outcome
@@ -119,26 +140,32 @@ impl<T> Keeper<T> {
                 continue;
             }
             let ended = self.flights.end(number);
+            let is_held = !settled.is_by_keeper();
             let lost = match outcome {
                 Outcome::Settled(None) => {
-                    self.counts.acked += 1;
+                    let count = match then {
+                        Then::Done => &mut self.counts.acked,
+                        _ => &mut self.counts.dead,
+                    };
+                    *count += 1;
                     None
                 }
                 Outcome::Settled(Some(row)) => {
-                    self.counts.retried += 1;
+                    self.counts.retried += u64::from(is_held);
                     self.insert_if_loaded(row);
                     None
                 }
                 Outcome::Fenced => {
                     self.counts.fenced += 1;
                     fenced.push((ended.lease.partition, Position::before(ended.deadline)));
-                    self.closing.then(|| "another worker has its partition".to_owned())
+                    self.is_closing().then(|| "another worker has its partition".to_owned())
                 }
                 Outcome::Locked => Some("somebody else has locked it".to_owned()),
                 Outcome::Refused(why) => Some(why),
                 Outcome::Gone => None,
             };
-            if let Some(why) = lost {
+            // What no consumer had is no loss.
+            if let Some(why) = lost.filter(|_| is_held) {
                 self.lose(1, not_settled(&ended.name, why));
             }
         }
@@ -152,8 +179,14 @@ impl<T> Keeper<T> {
                 Ok(_) => drop(self.refused.remove(&change.name)),
                 Err(_) => drop(self.refused.insert(change.name.clone())),
             }
-            let reply = changed.map(|Changed { row, replaced }| {
-                let found = self.take_out(now, outbox, &change, replaced);
+            let reply = changed.map(|Changed { row, replaced, was_dead }| {
+                let found = match (&change.act, was_dead) {
+                    (Act::Put(_) | Act::Cancel, _) => self.take_out(now, outbox, &change, replaced),
+                    (_, false) => Found::Nothing,
+                    // The name is that of another timeout.
+                    (Act::Revive { .. }, true) if row.is_none() => Found::Firing,
+                    (_, true) => Found::Pending,
+                };
                 if let Some(row) = row {
                     self.insert_if_loaded(row);
                 }
@@ -179,6 +212,19 @@ impl<T> Keeper<T> {
         self.bound();
     }
 
+    /// Hands out a row that was counted, unless that is not allowed any more.
+    fn counted(&mut self, now: Now, outbox: &mut Outbox, row: Row) {
+        let (lease, attempt) = self.flights.go_on(&row);
+        let is_allowed = !self.is_closing()
+            && self.tenure.may_hand_out(now)
+            && self.tenure.holds(lease)
+            && row.deadline <= self.tenure.time(now);
+        match is_allowed {
+            true => self.push(now, outbox, Row { attempt, ..row }, lease.epoch),
+            false => self.flights.settle(now, row.number, Settled::Uncount),
+        }
+    }
+
     /// Forgets a row that is gone from the store.
     fn take_out(
         &mut self,
@@ -200,7 +246,8 @@ impl<T> Keeper<T> {
             if outbox.take_back(number) {
                 self.flights.take_back(number);
             } else {
-                is_held = true;
+                // What the keeper has settled finds no row.
+                is_held |= self.flights.is_held(number);
             }
         }
         if is_held || self.may_be_out(now, deadline) { Found::Firing } else { Found::Pending }

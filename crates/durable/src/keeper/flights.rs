@@ -21,7 +21,9 @@ pub(super) struct Flights {
     /// The bytes of all.
     pub(super) bytes: usize,
     /// What consumers settled, in order.
-    pub(super) settled: VecDeque<(u64, Settled)>,
+    settled: VecDeque<(u64, Settled)>,
+    /// How many of these are to be counted, to be handed out.
+    pub(super) counting: usize,
     /// When the first of `settled` came.
     pub(super) settled_since: u64,
     /// What is locked in the store or refused by it, by when it is tried again.
@@ -38,8 +40,13 @@ pub(super) struct Flight {
     pub(super) deadline: u64,
     pub(super) lease: Lease,
     pub(super) bytes: usize,
-    /// When it was settled.
+    /// How often it was handed out before.
+    pub(super) attempt: u32,
+    /// Whether this time was counted before it was handed out.
+    is_counted: bool,
+    /// When it was settled, and whether by the keeper.
     settled_at: Option<u64>,
+    is_settled_by_keeper: bool,
     /// Whether a consumer had it when that was counted last.
     was_held: bool,
     /// When it was locked or refused first.
@@ -98,6 +105,11 @@ impl Flights {
         self.by_number.contains_key(&number)
     }
 
+    /// Whether a consumer has it, or had it and settled it.
+    pub(super) fn is_held(&self, number: u64) -> bool {
+        self.by_number.get(&number).is_some_and(|flight| !flight.is_settled_by_keeper)
+    }
+
     /// Returns the numbers of those that have this name.
     pub(super) fn named(&self, name: &str) -> Vec<u64> {
         let named = self.by_number.iter().filter(|(_, flight)| &*flight.name == name);
@@ -110,7 +122,10 @@ impl Flights {
             deadline: row.deadline,
             lease,
             bytes: row.bytes(),
+            attempt: row.attempt,
+            is_counted: false,
             settled_at: None,
+            is_settled_by_keeper: false,
             was_held: false,
             held_up_at: 0,
             held_up: 0,
@@ -129,11 +144,34 @@ impl Flights {
             return;
         }
         flight.settled_at = Some(now.steady);
+        flight.is_settled_by_keeper = settled.is_by_keeper();
         self.unsettled -= 1;
         if self.settled.is_empty() {
             self.settled_since = now.steady;
         }
+        self.push_settled((number, settled));
+    }
+
+    fn push_settled(&mut self, (number, settled): (u64, Settled)) {
+        self.counting += usize::from(settled == Settled::Count);
         self.settled.push_back((number, settled));
+    }
+
+    /// How many consumers, or the keeper, have settled.
+    pub(super) fn settled(&self) -> usize {
+        self.settled.len()
+    }
+
+    /// Lets one that was counted be handed out. Returns its lease, and how often it was before.
+    pub(super) fn go_on(&mut self, row: &Row) -> (Lease, u32) {
+        let flight = self.by_number.get_mut(&row.number).expect("it is in flight");
+        flight.is_counted = true;
+        (flight.settled_at, flight.is_settled_by_keeper) = (None, false);
+        self.unsettled += 1;
+        self.held_up -= usize::from(0 < flight.held_up);
+        flight.held_up = 0;
+        self.bytes += row.bytes() - std::mem::replace(&mut flight.bytes, row.bytes());
+        (flight.lease, flight.attempt)
     }
 
     /// Returns how many consumers have held since this was counted last.
@@ -175,13 +213,22 @@ impl Flights {
     pub(super) fn take_up(&mut self, now: Now) {
         while let Some(first) = self.again.first_entry().filter(|first| *first.key() <= now.steady)
         {
-            self.settled.extend(first.remove());
+            first.remove().into_iter().for_each(|settled| self.push_settled(settled));
         }
     }
 
     /// Returns when something that was locked or refused is to be tried again.
     pub(super) fn tries_again_at(&self) -> Option<u64> {
         self.again.first_key_value().map(|(&again, _)| again)
+    }
+
+    /// Takes back one that no consumer had taken. If it was counted, that is settled.
+    pub(super) fn recall(&mut self, now: Now, number: u64) -> Option<(u32, u64)> {
+        if self.by_number.get(&number).is_some_and(|flight| flight.is_counted) {
+            self.settle(now, number, Settled::Uncount);
+            return None;
+        }
+        Some(self.take_back(number))
     }
 
     /// Forgets one that no consumer had taken, and returns its partition and its deadline.
@@ -194,25 +241,31 @@ impl Flights {
     /// Takes the first that were settled out of the list; `end` or `try_again` is to be called for
     /// each.
     pub(super) fn take_settled(&mut self, count: usize) -> Vec<(u64, Settled)> {
-        self.settled.drain(..count).collect()
+        let taken = Vec::from_iter(self.settled.drain(..count));
+        self.counting -= taken.iter().filter(|(_, settled)| *settled == Settled::Count).count();
+        taken
     }
 
-    /// Forgets all that were settled by this steady time, and returns how many.
+    /// Forgets all that were settled by this steady time, and returns how many of them consumers
+    /// settled.
     pub(super) fn end_settled_before(&mut self, time: u64) -> usize {
         let is_over = |flight: &Flight| flight.settled_at.is_some_and(|at| at <= time);
         let over = self.by_number.iter().filter(|(_, flight)| is_over(flight));
         let over: Vec<u64> = over.map(|(&number, _)| number).collect();
+        let held = over.iter().filter(|&&number| self.is_held(number)).count();
         for &number in &over {
             self.end(number);
         }
         let by_number = &self.by_number;
         let is_left = |(number, _): &(u64, Settled)| by_number.contains_key(number);
         self.settled.retain(is_left);
+        let counts = |(_, settled): &&(u64, Settled)| *settled == Settled::Count;
+        self.counting = self.settled.iter().filter(counts).count();
         self.again.retain(|_, again| {
             again.retain(is_left);
             !again.is_empty()
         });
-        over.len()
+        held
     }
 
     /// Forgets one.
@@ -230,12 +283,16 @@ impl Flights {
         flight
     }
 
-    /// Returns the first that were settled, as the store knows them.
-    pub(super) fn first_settled(&self, count: usize) -> impl Iterator<Item = (Held, Settled)> + '_ {
+    /// Returns the first that were settled, as the store knows them, and how often each was handed
+    /// out before.
+    pub(super) fn first_settled(
+        &self,
+        count: usize,
+    ) -> impl Iterator<Item = (Held, Settled, u32)> + '_ {
         self.settled.iter().take(count).map(|&(number, settled)| {
-            let Flight { name, deadline, lease, .. } = &self.by_number[&number];
+            let Flight { name, deadline, lease, attempt, .. } = &self.by_number[&number];
             let held = Held { name: name.clone(), deadline: *deadline, number, lease: *lease };
-            (held, settled)
+            (held, settled, *attempt)
         })
     }
 }

@@ -10,7 +10,7 @@ use crate::store::{Damaged, Lease, Limit, Loaded, Position, Start};
 
 impl<T> Keeper<T> {
     pub(super) fn wants_load(&self, time: u64) -> bool {
-        !self.closing
+        !self.is_closing()
             && self.has_room_in_memory()
             && self.incomplete(time.saturating_add(self.horizon() / 2)).next().is_some()
     }
@@ -18,7 +18,7 @@ impl<T> Keeper<T> {
     /// Whether it is time to look for what others did.
     pub(super) fn wants_look(&self, now: Now) -> bool {
         self.tenure.is_shared()
-            && !self.closing
+            && !self.is_closing()
             && !self.tenure.is_empty()
             && self.look_next <= now.steady
             && self.has_room_to_look()
@@ -26,7 +26,7 @@ impl<T> Keeper<T> {
 
     /// Whether there is room for more of the past. It may fill a quarter of the memory.
     pub(super) fn has_room_behind(&self) -> bool {
-        !self.closing
+        !self.is_closing()
             && self.known() < self.config.near_rows
             && self.bytes() < self.config.near_bytes
             && !self.has_full_past()

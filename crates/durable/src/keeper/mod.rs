@@ -24,7 +24,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::Error;
-use crate::store::{Leases, Position};
+use crate::store::{Leases, Position, Row};
 use flights::Flights;
 use front::Front;
 use manner::Manner;
@@ -33,7 +33,7 @@ use pause::Pause;
 use tenure::{News, Tenure};
 use words::LeaseCall;
 pub(crate) use words::{Answer, Call, Command, Config, Counts, Found, Now, Settled};
-pub use words::{Cancelled, Scheduled};
+pub use words::{Cancelled, Retried, Scheduled};
 
 #[derive(Debug)]
 pub(crate) struct Keeper<T> {
@@ -57,6 +57,10 @@ pub(crate) struct Keeper<T> {
     sees_free: bool,
     /// Whether anybody takes what is due.
     receives: bool,
+    /// Whether something comes for each that asks, where that is counted.
+    is_sated: bool,
+    /// The steady time since when something is due, nobody asks for it, and consumers hold none.
+    unasked_since: Option<u64>,
 
     /// The time by which was last handed out. If the clock is before it, the clock was set back.
     handed_out_at: u64,
@@ -84,8 +88,7 @@ pub(crate) struct Keeper<T> {
     lost: Option<Error>,
     lost_count: usize,
 
-    closing: bool,
-    /// The steady time since when.
+    /// The steady time since when it closes.
     closing_since: Option<u64>,
     waits: bool,
     released: bool,
@@ -112,6 +115,8 @@ impl<T> Keeper<T> {
             wanted_since: 0,
             sees_free: false,
             receives: false,
+            is_sated: false,
+            unasked_since: None,
             handed_out_at: 0,
             look_next: 0,
             refresh_at: 0,
@@ -128,7 +133,6 @@ impl<T> Keeper<T> {
             last_error: None,
             lost: None,
             lost_count: 0,
-            closing: false,
             closing_since: None,
             waits: false,
             released: false,
@@ -151,15 +155,15 @@ impl<T> Keeper<T> {
 
     /// Hands out nothing from now on, takes back what no consumer has taken, and commits what was
     /// asked for. With `waits` it goes on until consumers have settled what they hold.
-    pub(crate) fn close(&mut self, outbox: &mut Outbox, waits: bool) {
-        self.closing = true;
+    pub(crate) fn close(&mut self, now: Now, outbox: &mut Outbox, waits: bool) {
+        self.closing_since.get_or_insert(now.steady);
         self.waits = waits;
-        self.recall(outbox);
+        self.recall(now, outbox);
     }
 
     /// Whether settlements can wait: the keeper will look by itself soon.
     pub(crate) fn lingers(&self) -> bool {
-        self.is_pending || !self.flights.settled.is_empty() && self.has_room_to_fly()
+        self.is_pending || 0 < self.flights.settled() && self.has_room_to_fly()
     }
 
     /// Why what was to be settled or given back at the end was not.
@@ -177,6 +181,10 @@ impl<T> Keeper<T> {
     fn lose(&mut self, count: usize, error: Error) {
         self.lost_count += count;
         self.lost = Some(error);
+    }
+
+    fn is_closing(&self) -> bool {
+        self.closing_since.is_some()
     }
 
     /// Whether all is done after [`close`](Self::close).
@@ -213,6 +221,7 @@ impl<T> Keeper<T> {
             at(over);
         }
         if self.has_room_to_fly()
+            && !self.is_sated
             && self.tenure.may_hand_out(now)
             && let Some(deadline) = self.front.next_deadline()
         {
@@ -235,7 +244,7 @@ impl<T> Keeper<T> {
             None if self.tenure.is_empty() => at(self.lease_pause.until),
             None => {}
         }
-        if !self.flights.settled.is_empty() {
+        if 0 < self.flights.settled() {
             at(self.commit_pause.until.max(self.lingers_until()));
         }
         if let Some(again) = self.flights.tries_again_at() {
@@ -247,7 +256,7 @@ impl<T> Keeper<T> {
         if self.wants_load(time) {
             at(self.load_pause.until);
         }
-        if self.tenure.is_shared() && !self.tenure.is_empty() && !self.closing {
+        if self.tenure.is_shared() && !self.tenure.is_empty() && !self.is_closing() {
             if self.has_room_to_look() {
                 at(self.look_next.max(self.load_pause.until));
             }
@@ -267,7 +276,7 @@ impl<T> Keeper<T> {
                 self.load_pause.reset();
                 self.tell_damaged(std::mem::take(&mut loaded.damaged));
                 match self.tenure.notice_clock(now, call.asked, loaded.clock) {
-                    true => self.begin_anew(outbox),
+                    true => self.begin_anew(now, outbox),
                     false => self.loaded(now, call, loaded),
                 }
             }
@@ -293,21 +302,23 @@ impl<T> Keeper<T> {
             Answer::Behind(call, Err(error)) => self.failed_behind(now, &call, true, error),
             Answer::Load(_, Err(error)) => {
                 self.load_pause.fail(now.steady);
-                self.failed(outbox, error);
+                self.failed(now, outbox, error);
             }
             Answer::Commit(call, Err(error)) => {
                 self.commit_pause.fail(now.steady);
-                if self.closing {
+                if self.is_closing() {
                     // A timer that closes does not wait for a store that fails: what was not
                     // settled comes again.
-                    for (number, _) in self.flights.take_settled(self.flights.settled.len()) {
+                    for (number, settled) in self.flights.take_settled(self.flights.settled()) {
                         self.flights.end(number);
-                        self.lose(1, error.clone());
+                        if !settled.is_by_keeper() {
+                            self.lose(1, error.clone());
+                        }
                     }
                 }
                 let tickets = call.tickets.into_iter();
                 self.replies.extend(tickets.map(|ticket| (ticket, Err(error.clone()))));
-                self.failed(outbox, error);
+                self.failed(now, outbox, error);
             }
         }
     }
@@ -342,8 +353,8 @@ impl<T> Keeper<T> {
     /// what is locked in the store or refused by it there may be more. So are bytes: what becomes due has room
     /// beside them.
     fn has_room_to_fly(&self) -> bool {
-        !self.closing
-            && self.flights.unsettled < self.config.in_flight
+        !self.is_closing()
+            && self.flights.unsettled + self.flights.counting < self.config.in_flight
             && self.has_room_for_flights()
     }
 
@@ -365,7 +376,7 @@ impl<T> Keeper<T> {
 
     /// Whether the store is asked for partitions: else others have them, who hand out of them.
     fn wants(&self) -> bool {
-        self.receives && !self.closing
+        self.receives && !self.is_closing()
     }
 
     /// Whether the leases will be good when a load is answered.
@@ -405,16 +416,16 @@ impl<T> Keeper<T> {
         let time = self.tenure.time(now);
         // A store's clock is known better with each lease, which is no clock that was set.
         if time < self.handed_out_at && !self.tenure.is_shared() {
-            self.recall(outbox);
+            self.recall(now, outbox);
             self.forget();
         }
         self.handed_out_at = time;
         if self.tenure.is_over(now) {
-            self.recall(outbox);
+            self.recall(now, outbox);
             self.tenure.clear();
             self.forget();
         }
-        if self.flights.are_held_up_for(HELD, now) && !self.closing {
+        if self.flights.are_held_up_for(HELD, now) && !self.is_closing() {
             let (count, most) = (self.flights.held_up(), self.most_flights());
             self.troubles.push(Error::store(
                 format!("settle {count} timeouts"),
@@ -424,13 +435,18 @@ impl<T> Keeper<T> {
         // Consumers that hold something may be long about it.
         if outbox.len() == self.flights.unsettled {
             let since = now.steady.saturating_sub(self.tenure.good_for());
-            self.abandoned = outbox.notice_abandoned(since).or(self.abandoned);
+            let unasked = match self.has_unasked(now) {
+                true => *self.unasked_since.get_or_insert(now.steady),
+                false => u64::MAX,
+            };
+            let waits = 0 < outbox.len() || unasked < since;
+            self.abandoned = outbox.notice_abandoned(since, waits).or(self.abandoned);
         }
-        if self.closing {
-            self.closing_since.get_or_insert(now.steady);
+        if outbox.len() < self.flights.unsettled || !self.has_unasked(now) {
+            self.unasked_since = None;
         }
         self.receives = outbox.is_asked();
-        if self.receives || self.closing {
+        if self.receives || self.is_closing() {
             self.abandoned = None;
         }
         if self.abandoned.is_some_and(|asked| asked + HELD <= now.steady) {
@@ -452,15 +468,25 @@ impl<T> Keeper<T> {
         }
         let time = self.tenure.time(now);
         self.notice_held(now, outbox);
+        self.is_sated = false;
         while self.has_room_to_fly() {
+            // Counted is what somebody asks for: what waits for nobody would be dead after a few
+            // crashes, and no consumer would have seen it.
+            self.is_sated = self.config.max_attempts.is_some()
+                && outbox.wanted() <= outbox.len() + self.flights.counting;
+            if self.is_sated {
+                return;
+            }
             let Some(row) = self.front.expire(time) else { return };
             let lease = self.tenure.lease(row.partition);
             self.flights.begin(&row, lease);
-            let late = time.saturating_sub(row.deadline);
-            self.counts.handed_out += 1;
-            self.counts.late_max = self.counts.late_max.max(late);
-            self.counts.late_total = self.counts.late_total.saturating_add(late);
-            outbox.push(now.steady, row, lease.epoch);
+            match self.config.max_attempts {
+                None => self.push(now, outbox, row, lease.epoch),
+                Some(most) if most <= row.attempt => {
+                    self.flights.settle(now, row.number, Settled::Bury);
+                }
+                Some(_) => self.flights.settle(now, row.number, Settled::Count),
+            }
         }
         // Others may settle what they take meanwhile.
         let is_due = |deadline| deadline <= time;
@@ -468,6 +494,20 @@ impl<T> Keeper<T> {
             self.held_since = None;
             self.troubles.push(Error::Held { timeouts: std::mem::take(&mut self.held_long) });
         }
+    }
+
+    fn push(&mut self, now: Now, outbox: &mut Outbox, row: Row, epoch: u64) {
+        let late = self.tenure.time(now).saturating_sub(row.deadline);
+        self.counts.handed_out += 1;
+        self.counts.late_max = self.counts.late_max.max(late);
+        self.counts.late_total = self.counts.late_total.saturating_add(late);
+        outbox.push(now.steady, row, epoch);
+    }
+
+    /// Whether something is due that waits until somebody asks for it.
+    fn has_unasked(&mut self, now: Now) -> bool {
+        let time = self.tenure.time(now);
+        self.is_sated && self.front.next_deadline().is_some_and(|deadline| deadline <= time)
     }
 
     /// Notices that what is due waits for consumers for long: they hold as many as they may, or
@@ -482,11 +522,15 @@ impl<T> Keeper<T> {
         let (waits, timeouts, taken) = match self.has_room_to_fly() {
             true => {
                 let takes = 0 < held || outbox.is_asked();
-                (takes && 0 < waiting, held, outbox.asked().unwrap_or_default())
+                (
+                    takes && (0 < waiting || self.has_unasked(now)),
+                    held,
+                    outbox.asked().unwrap_or_default(),
+                )
             }
             false => (0 < self.flights.unsettled, self.flights.unsettled, 0),
         };
-        if self.closing || !waits {
+        if self.is_closing() || !waits {
             self.held_since = None;
             return;
         }
@@ -502,7 +546,7 @@ impl<T> Keeper<T> {
         let (asked, wanted, given_back) = (now.steady, self.wants(), self.given_back(now));
         let lease = |is_last| LeaseCall { asked, wanted, given_back, is_last };
         self.give_up(now);
-        if self.closing && self.is_idle() {
+        if self.is_closing() && self.is_idle() {
             if !self.tenure.is_shared() {
                 self.released = true;
                 return None;
@@ -551,7 +595,7 @@ impl<T> Keeper<T> {
 
     /// Whether nothing is left that a timer that closes waits for.
     fn is_idle(&self) -> bool {
-        let holds = if self.waits { self.flights.len() } else { self.flights.settled.len() };
+        let holds = if self.waits { self.flights.len() } else { self.flights.settled() };
         !self.has_commands() && holds == 0
     }
 
@@ -576,8 +620,8 @@ impl<T> Keeper<T> {
         let share = leases.share;
         match self.tenure.take(now, call.asked, leases) {
             None => {}
-            Some(News::OtherLeases) => self.keep_leased(outbox),
-            Some(News::ClockWasSet) => self.begin_anew(outbox),
+            Some(News::OtherLeases) => self.keep_leased(now, outbox),
+            Some(News::ClockWasSet) => self.begin_anew(now, outbox),
         }
         let share = if self.wants() || !self.tenure.is_shared() { share } else { 0 };
         self.leave(now, outbox, share);
@@ -587,31 +631,31 @@ impl<T> Keeper<T> {
     fn leave(&mut self, now: Now, outbox: &mut Outbox, share: usize) {
         if share < self.tenure.epochs.len() {
             // What nobody has taken is not in flight.
-            self.recall(outbox);
+            self.recall(now, outbox);
             self.tenure.leave(now, share, |partition| self.flights.of(partition));
-            self.keep_leased(outbox);
+            self.keep_leased(now, outbox);
         }
     }
 
     /// Forgets all, because the store's clock was set: what is further away than the margin may be
     /// known, by the clock of now.
-    fn begin_anew(&mut self, outbox: &mut Outbox) {
-        self.recall(outbox);
+    fn begin_anew(&mut self, now: Now, outbox: &mut Outbox) {
+        self.recall(now, outbox);
         self.forget();
         self.front.clear();
     }
 
     /// Forgets what may not be handed out.
-    fn keep_leased(&mut self, outbox: &mut Outbox) {
-        self.recall(outbox);
+    fn keep_leased(&mut self, now: Now, outbox: &mut Outbox) {
+        self.recall(now, outbox);
         self.forget();
         self.front.retain(|lease| self.tenure.holds(lease));
     }
 
     /// What was done and what not is not known.
-    fn failed(&mut self, outbox: &mut Outbox, error: Error) {
+    fn failed(&mut self, now: Now, outbox: &mut Outbox, error: Error) {
         self.tell(error);
-        self.recall(outbox);
+        self.recall(now, outbox);
         self.forget();
     }
 
@@ -622,14 +666,15 @@ impl<T> Keeper<T> {
     }
 
     /// Takes back what is handed out and not taken.
-    fn recall(&mut self, outbox: &mut Outbox) {
+    fn recall(&mut self, now: Now, outbox: &mut Outbox) {
         let mut recalled = outbox.drain().peekable();
         if recalled.peek().is_none() {
             return;
         }
         for number in recalled {
-            let (partition, deadline) = self.flights.take_back(number);
-            self.front.forget(partition, Position::before(deadline));
+            if let Some((partition, deadline)) = self.flights.recall(now, number) {
+                self.front.forget(partition, Position::before(deadline));
+            }
         }
         // They are no longer near nor in flight, and before `loaded`.
         self.forget();

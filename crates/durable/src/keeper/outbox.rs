@@ -13,6 +13,10 @@ pub(crate) struct Outbox {
     /// The steady time at which somebody asked last for what is due, or at which something came
     /// when nothing waited. `None`: nobody receives.
     asked: Option<u64>,
+    /// Whether somebody asked since something came, and found nothing.
+    missed: bool,
+    /// How many wait for something.
+    pub(crate) listeners: usize,
 }
 
 impl Outbox {
@@ -20,7 +24,18 @@ impl Outbox {
         if self.waiting.is_empty() && self.asked.is_some() {
             self.asked = Some(steady);
         }
+        self.missed = false;
         self.waiting.push_back((row, epoch));
+    }
+
+    /// How many are wanted.
+    pub(super) fn wanted(&self) -> usize {
+        self.listeners.max(usize::from(self.missed))
+    }
+
+    /// Whether somebody found nothing.
+    pub(crate) fn is_missed(&self) -> bool {
+        self.missed
     }
 
     /// Lets nothing be taken from this steady time on.
@@ -38,13 +53,10 @@ impl Outbox {
         self.asked
     }
 
-    /// Notices that nobody has asked since that steady time, though something waits. Returns when
+    /// Notices that nobody has asked since that steady time, if something waits. Returns when
     /// somebody asked last, if so.
-    pub(super) fn notice_abandoned(&mut self, since: u64) -> Option<u64> {
-        if self.waiting.is_empty() {
-            return None;
-        }
-        self.asked.take_if(|asked| *asked < since)
+    pub(super) fn notice_abandoned(&mut self, since: u64, waits: bool) -> Option<u64> {
+        self.asked.take_if(|asked| waits && *asked < since)
     }
 
     /// Takes the first, with the epoch it was handed out under. The keeper may be late to see that
@@ -54,7 +66,9 @@ impl Outbox {
         if self.until.is_some_and(|until| until <= steady) {
             return None;
         }
-        self.waiting.pop_front()
+        let taken = self.waiting.pop_front();
+        self.missed |= taken.is_none();
+        taken
     }
 
     /// Takes back the one of this number. False: a consumer has it.

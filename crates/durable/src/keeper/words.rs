@@ -31,6 +31,8 @@ pub(crate) struct Config {
     /// If the store has several owners: how long before its deadline a timeout is read at the
     /// earliest. Who cancels it earlier is told that it will not come.
     pub(crate) margin: u64,
+    /// How often a timeout is handed out at most.
+    pub(crate) max_attempts: Option<u32>,
 }
 
 /// The present.
@@ -79,7 +81,19 @@ pub enum Cancelled {
     Cancelled,
     /// A consumer has been handed the timeout, and goes on with it. It is not handed out again.
     Firing,
-    /// No timeout has this name: it never had one, it was acked, or it was cancelled before.
+    /// No timeout has this name: it never had one, it was acked, it is dead, or it was cancelled
+    /// before.
+    Unknown,
+}
+
+/// What [`DurableTimer::retry_dead`](crate::DurableTimer::retry_dead) did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Retried {
+    /// The dead letter is a timeout again, due now.
+    Retried,
+    /// The name was scheduled anew, so the dead letter stays.
+    Pending,
+    /// No dead letter has this name.
     Unknown,
 }
 
@@ -87,8 +101,23 @@ pub enum Cancelled {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settled {
     Ack,
-    Retry { delay: u64 },
+    Retry {
+        delay: u64,
+    },
     Dropped,
+    /// By the keeper: it is about to be handed out, and that is counted first.
+    Count,
+    /// By the keeper: it was counted, and no consumer took it.
+    Uncount,
+    /// By the keeper: it was handed out as often as it may be.
+    Bury,
+}
+
+impl Settled {
+    /// Whether no consumer had it.
+    pub(crate) fn is_by_keeper(self) -> bool {
+        matches!(self, Self::Count | Self::Uncount | Self::Bury)
+    }
 }
 
 /// A call of the store, with what its answer is for.
@@ -159,6 +188,7 @@ pub(crate) struct Counts {
     pub(crate) forgotten: u64,
     pub(crate) errors: u64,
     pub(crate) damaged: u64,
+    pub(crate) dead: u64,
     pub(crate) late_max: u64,
     pub(crate) late_total: u64,
 }
@@ -166,7 +196,7 @@ pub(crate) struct Counts {
 impl Change {
     /// Returns the bytes that the change takes in memory, nearly.
     pub(crate) fn bytes(&self) -> usize {
-        CHANGE + self.name.len() + self.put.as_ref().map_or(0, |put| put.payload.len())
+        CHANGE + self.name.len() + self.as_put().map_or(0, |put| put.payload.len())
     }
 }
 

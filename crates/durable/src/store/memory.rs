@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Error;
 use crate::store::{
-    Change, Changed, Done, Filling, Held, Lease, Leases, Limit, Loaded, Outcome, Page, Position,
-    Put, Replaced, Row, Settlement, Start, Store,
+    Act, Change, Changed, Dead, DeadPage, Done, Filling, Held, Lease, Leases, Limit, Loaded,
+    Outcome, Page, Position, Put, Replaced, Row, Settlement, Start, Store, Then,
 };
 
 /// A store in memory, for tests of programs that use a timer. Nothing in it outlives the process.
@@ -60,6 +60,24 @@ impl Store for MemoryStore {
     fn count(&mut self) -> Result<u64, Error> {
         Ok(self.tables().len() as u64)
     }
+
+    fn list_dead(&mut self, after: &str, limit: Limit) -> Result<DeadPage, Error> {
+        let mut page = DeadPage::default();
+        let mut bytes = 0;
+        let range = (Bound::Excluded(after), Bound::Unbounded);
+        for (_, dead) in self.tables().dead.range::<str, _>(range) {
+            if page.is_full(limit, bytes) {
+                break;
+            }
+            bytes += dead.payload.len();
+            page.letters.push(dead.clone());
+        }
+        Ok(page)
+    }
+
+    fn get_dead(&mut self, name: &str) -> Result<Option<Dead>, Error> {
+        Ok(self.tables().dead.get(name).cloned())
+    }
 }
 
 /// Rows in partitions, and the newest epoch of each.
@@ -68,6 +86,7 @@ pub(crate) struct Tables {
     /// The rows of each partition.
     due: Vec<BTreeMap<Position, Row>>,
     deadlines: BTreeMap<Arc<str>, u64>,
+    pub(crate) dead: BTreeMap<Arc<str>, Dead>,
     number: u64,
     pub(crate) epochs: Vec<u64>,
 }
@@ -77,6 +96,7 @@ impl Tables {
         Self {
             due: vec![BTreeMap::new(); partitions],
             deadlines: BTreeMap::new(),
+            dead: BTreeMap::new(),
             number: 0,
             epochs: vec![0; partitions],
         }
@@ -97,7 +117,7 @@ impl Tables {
     }
 
     pub(crate) fn settle(&mut self, settlement: &Settlement) -> Outcome {
-        let Settlement { held: Held { name, number, deadline, lease }, retry_at } = settlement;
+        let Settlement { held: Held { name, number, deadline, lease }, then } = settlement;
         if lease.epoch != self.epochs[lease.partition as usize] {
             return Outcome::Fenced;
         }
@@ -105,29 +125,61 @@ impl Tables {
             return Outcome::Gone;
         }
         let mut row = self.remove(name).expect("the row was found");
-        Outcome::Settled(retry_at.map(|deadline| {
-            row.deadline = deadline;
-            row.attempt = row.attempt.saturating_add(1);
-            self.insert(row)
-        }))
+        Outcome::Settled(match *then {
+            Then::Done => None,
+            Then::Again { at, attempt } => {
+                Some(self.insert_new(Row { deadline: at, attempt, ..row }))
+            }
+            Then::Counted { attempt } => {
+                row.attempt = attempt;
+                self.insert(row.clone());
+                Some(row)
+            }
+            Then::Dead { at } => {
+                self.dead.insert(row.name.clone(), row.dead(at));
+                None
+            }
+        })
     }
 
-    pub(crate) fn change(&mut self, Change { name, put }: &Change) -> Changed {
-        let replaced = self.remove(name).as_ref().map(Replaced::from);
-        let row = put.clone().map(|Put { deadline, payload }| {
-            let (partition, name) = (self.partition(name), name.clone());
-            self.insert(Row { name, deadline, payload, attempt: 0, number: 0, partition })
-        });
-        Changed { row, replaced }
+    pub(crate) fn change(&mut self, Change { name, act }: &Change) -> Changed {
+        let mut changed = Changed { row: None, replaced: None, was_dead: false };
+        match act {
+            Act::Put(put) => {
+                changed.replaced = self.remove(name).as_ref().map(Replaced::from);
+                changed.row = Some(self.put(name, put.clone()));
+            }
+            Act::Cancel => changed.replaced = self.remove(name).as_ref().map(Replaced::from),
+            Act::Revive { .. } if self.find(name).is_some() => {
+                changed.was_dead = self.dead.contains_key(name);
+            }
+            Act::Revive { at } => {
+                let dead = self.dead.remove(name);
+                changed.was_dead = dead.is_some();
+                changed.row =
+                    dead.map(|dead| self.put(name, Put { deadline: *at, payload: dead.payload }));
+            }
+            Act::Drop => changed.was_dead = self.dead.remove(name).is_some(),
+        }
+        changed
+    }
+
+    fn put(&mut self, name: &Arc<str>, Put { deadline, payload }: Put) -> Row {
+        let (partition, name) = (self.partition(name), name.clone());
+        self.insert_new(Row { name, deadline, payload, attempt: 0, number: 0, partition })
     }
 
     /// Puts the row under a number that no row ever had.
-    fn insert(&mut self, mut row: Row) -> Row {
+    fn insert_new(&mut self, mut row: Row) -> Row {
         self.number += 1;
         row.number = self.number;
-        self.deadlines.insert(row.name.clone(), row.deadline);
-        self.due[row.partition as usize].insert(row.position(), row.clone());
+        self.insert(row.clone());
         row
+    }
+
+    fn insert(&mut self, row: Row) {
+        self.deadlines.insert(row.name.clone(), row.deadline);
+        self.due[row.partition as usize].insert(row.position(), row);
     }
 
     fn remove(&mut self, name: &str) -> Option<Row> {
@@ -154,7 +206,7 @@ impl Tables {
         filling.page()
     }
 
-    fn find(&self, name: &str) -> Option<&Row> {
+    pub(crate) fn find(&self, name: &str) -> Option<&Row> {
         let (name, &deadline) = self.deadlines.get_key_value(name)?;
         self.due[self.partition(name) as usize].get(&Position { deadline, name: name.clone() })
     }

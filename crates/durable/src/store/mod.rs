@@ -105,6 +105,13 @@ pub trait Store: Send {
     /// Returns the number of rows, in all partitions.
     fn count(&mut self) -> Result<u64, Error>;
 
+    /// Returns the dead letters whose names come after `after`, in the order of their names, and at
+    /// most as many as `limit` says.
+    fn list_dead(&mut self, after: &str, limit: Limit) -> Result<DeadPage, Error>;
+
+    /// Returns the dead letter of this name.
+    fn get_dead(&mut self, name: &str) -> Result<Option<Dead>, Error>;
+
     /// Opens the store once more, for what operators read while the timer works. `None`, which is
     /// the default: they read between the calls of the timer.
     fn again(&self) -> Option<Box<dyn Store>> {
@@ -121,7 +128,8 @@ pub struct Row {
     pub deadline: u64,
     /// The payload.
     pub payload: Arc<[u8]>,
-    /// How often the timeout was retried.
+    /// How often the timeout was handed out, as far as that was counted: by [`Then::Counted`]
+    /// before it was handed out, or by [`Then::Again`] after.
     pub attempt: u32,
     /// Tells this timeout from earlier ones of the same name, and from itself before a retry.
     pub number: u64,
@@ -133,6 +141,12 @@ impl Row {
     /// Returns where the row stands in the order of the store.
     pub fn position(&self) -> Position {
         Position { deadline: self.deadline, name: self.name.clone() }
+    }
+
+    /// Returns the dead letter that the row becomes.
+    pub(crate) fn dead(self, died: u64) -> Dead {
+        let Self { name, deadline, payload, attempt, .. } = self;
+        Dead { name, deadline, payload, attempt, died }
     }
 
     /// Returns the bytes that a row takes in memory, nearly.
@@ -335,8 +349,25 @@ impl Leases {
 pub struct Change {
     /// The name.
     pub name: Arc<str>,
-    /// What to put in the place of the timeout that has this name. `None` cancels it.
-    pub put: Option<Put>,
+    /// What is done with it.
+    pub act: Act,
+}
+
+/// What a [`Change`] does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Puts a timeout in the place of the one that has the name.
+    Put(Put),
+    /// Removes the timeout that has the name.
+    Cancel,
+    /// Puts the dead letter of the name as a timeout that was never handed out, and removes the
+    /// letter. If a timeout has the name, nothing is done.
+    Revive {
+        /// Its deadline, in milliseconds since 1970.
+        at: u64,
+    },
+    /// Removes the dead letter of the name.
+    Drop,
 }
 
 /// A timeout to put.
@@ -351,22 +382,101 @@ pub struct Put {
 impl Change {
     /// Puts a timeout, in the place of the one that has the same name.
     pub fn put(name: &str, deadline: u64, payload: &[u8]) -> Self {
-        Self { name: name.into(), put: Some(Put { deadline, payload: payload.into() }) }
+        Self { name: name.into(), act: Act::Put(Put { deadline, payload: payload.into() }) }
     }
 
     /// Removes the timeout of this name.
     pub fn cancel(name: &str) -> Self {
-        Self { name: name.into(), put: None }
+        Self { name: name.into(), act: Act::Cancel }
+    }
+
+    /// Makes a timeout of the dead letter of this name.
+    pub fn revive(name: &str, at: u64) -> Self {
+        Self { name: name.into(), act: Act::Revive { at } }
+    }
+
+    /// Removes the dead letter of this name.
+    pub fn drop_dead(name: &str) -> Self {
+        Self { name: name.into(), act: Act::Drop }
+    }
+
+    /// Returns what is put.
+    pub(crate) fn as_put(&self) -> Option<&Put> {
+        match &self.act {
+            Act::Put(put) => Some(put),
+            _ => None,
+        }
     }
 }
 
-/// What a consumer did with a timeout that was handed out.
+/// What comes of a timeout that was handed out, or is about to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settlement {
     /// The timeout.
     pub held: Held,
-    /// The new deadline if it is to come again, which counts as an attempt. `None`: it is done.
-    pub retry_at: Option<u64>,
+    /// What comes of it.
+    pub then: Then,
+}
+
+/// What comes of a timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// It is done: the row is removed.
+    Done,
+    /// It comes again: the row has another deadline and another number.
+    Again {
+        /// The deadline.
+        at: u64,
+        /// How often it was handed out.
+        attempt: u32,
+    },
+    /// It is about to be handed out, or is not after all. All else of the row stays, its number
+    /// too.
+    Counted {
+        /// How often it was handed out, this time included.
+        attempt: u32,
+    },
+    /// It was handed out as often as it may be: the row is removed and kept as the dead letter of
+    /// its name, in the place of an older one.
+    Dead {
+        /// The time, in milliseconds since 1970.
+        at: u64,
+    },
+}
+
+/// A timeout that was handed out as often as it may be, and not acked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dead {
+    /// The name.
+    pub name: Arc<str>,
+    /// The last deadline, in milliseconds since 1970.
+    pub deadline: u64,
+    /// The payload.
+    pub payload: Arc<[u8]>,
+    /// How often it was handed out.
+    pub attempt: u32,
+    /// When it was found dead, in milliseconds since 1970.
+    pub died: u64,
+}
+
+/// What [`Store::list_dead`] returns.
+#[derive(Clone, Debug, Default)]
+pub struct DeadPage {
+    /// The dead letters, in the order of their names.
+    pub letters: Vec<Dead>,
+    /// The name at which the page ends, if it ends because of the limit.
+    pub end: Option<Arc<str>>,
+    /// Those that are damaged.
+    pub damaged: Vec<Damaged>,
+}
+
+impl DeadPage {
+    /// Whether the page is full, with so many bytes. To be asked if there is one more letter.
+    pub(crate) fn is_full(&mut self, limit: Limit, bytes: usize) -> bool {
+        let is_full = limit.rows <= self.letters.len() || limit.bytes <= bytes;
+        self.end = self.letters.last().filter(|_| is_full).map(|last| last.name.clone());
+        self.end.is_some()
+    }
 }
 
 /// A timeout that was handed out.
@@ -418,7 +528,7 @@ pub struct Done {
 /// What came of a [`Settlement`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The row is gone, or is this one if it was retried.
+    /// The row is gone, or is this one if it comes again or was counted.
     Settled(Option<Row>),
     /// No row has that name and that number any more.
     Gone,
@@ -438,6 +548,8 @@ pub struct Changed {
     pub row: Option<Row>,
     /// The row that had the name before.
     pub replaced: Option<Replaced>,
+    /// Whether there was a dead letter, for [`Act::Revive`] and [`Act::Drop`].
+    pub was_dead: bool,
 }
 
 /// What a row costs beside its name and its payload: two allocations, the entry in the wheel and

@@ -39,6 +39,7 @@ impl Default for Builder {
                 refresh: 60_000,
                 look: 200,
                 margin: 1_000,
+                max_attempts: None,
             },
             #[cfg(feature = "redb")]
             cache: 64 << 20,
@@ -96,6 +97,25 @@ impl Builder {
     /// Sets how long after it was dropped a [`Due`](crate::Due) comes again. Default 30 s.
     pub fn redeliver(mut self, delay: Duration) -> Self {
         self.config.redeliver = milliseconds(delay);
+        self
+    }
+
+    /// Sets how often a timeout is handed out at most. Default: until it is acked.
+    ///
+    /// A timeout that was handed out so often and was not acked is dead. It is handed out no more,
+    /// and is kept as a [dead letter](DurableTimer::dead_letters), whatever became of the consumers:
+    /// they retried it, dropped it, or died with their process.
+    ///
+    /// For that, each timeout is counted in the store before a consumer gets it, which costs it one
+    /// more write there, and a commit when a consumer asks for it. While the store cannot commit,
+    /// nothing is handed out. If the process dies between that
+    /// commit and the consumer, or its lease is lost, the timeout was counted and not seen, so it
+    /// may be dead one hand-out early; never late. What other consumers of that process hold counts
+    /// too: they have not acked it. What was handed out before this was set counts
+    /// as often as it was [retried](crate::Due::retry) or dropped. All timers of a store must be set
+    /// alike.
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.config.max_attempts = Some(attempts);
         self
     }
 
@@ -176,6 +196,7 @@ impl Builder {
             (1 << 20 <= config.near_bytes, "near", "1 MB or more"),
             (1 <= config.group, "group", "1 or more"),
             (1 <= config.in_flight, "in_flight", "1 or more"),
+            (config.max_attempts != Some(0), "max_attempts", "1 or more"),
             (config.in_flight <= config.near_rows, "in_flight", "at most what `near` allows"),
         ];
         match checks.into_iter().find(|(holds, ..)| !holds) {

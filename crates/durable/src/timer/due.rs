@@ -40,7 +40,8 @@ impl Due {
     }
 
     /// Returns 1 for the first time it is handed out, and one more for each time it came back by
-    /// [`retry`](Self::retry) or by being dropped. A crash does not count.
+    /// [`retry`](Self::retry) or by being dropped. A crash counts only with
+    /// [`Builder::max_attempts`](crate::Builder::max_attempts).
     pub fn attempt(&self) -> u32 {
         self.row.attempt.saturating_add(1)
     }
@@ -60,7 +61,18 @@ impl Due {
         self.settled = Settled::Ack;
     }
 
-    /// Schedules it again, `delay` from now.
+    /// Schedules it again, `delay` from now. With [`attempt`](Self::attempt) the delay can grow:
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # fn fail(due: tickwheel_durable::Due) {
+    /// let delay = Duration::from_secs(1 << due.attempt().min(10)); // 2 s, 4 s, to 17 minutes
+    /// due.retry(delay);
+    /// # }
+    /// ```
+    ///
+    /// If it was handed out as often as [`Builder::max_attempts`](crate::Builder::max_attempts)
+    /// says, it is dead instead.
     pub fn retry(mut self, delay: Duration) {
         self.settled = Settled::Retry { delay: milliseconds(delay) };
     }

@@ -93,10 +93,10 @@ impl Handle {
     pub(super) fn try_take(&self) -> Result<Option<Option<Due>>, Error> {
         self.shared.check_process()?;
         let mut outbox = lock(&self.shared.outbox);
-        let is_first = !outbox.is_asked();
+        let (is_asked, is_missed) = (outbox.is_asked(), outbox.is_missed());
         let taken = outbox.take(self.shared.steady());
         drop(outbox);
-        if is_first {
+        if !is_asked || self.shared.counts && !is_missed && taken.is_none() {
             // From now on the keeper wants something to hand out.
             let _ = self.sender.send(Message::Wake);
         }

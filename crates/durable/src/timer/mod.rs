@@ -2,6 +2,7 @@
 
 mod builder;
 mod commit;
+mod dead;
 mod due;
 mod handle;
 mod pending;
@@ -21,6 +22,7 @@ use futures_channel::oneshot;
 
 pub use builder::Builder;
 pub use commit::Commit;
+pub use dead::{DeadLetter, DeadLetters};
 pub use due::Due;
 use handle::{Handle, check_thread, join};
 pub use pending::{Iter, Pending};
@@ -30,7 +32,7 @@ pub use stream::DueStream;
 
 use crate::Error;
 use crate::block_on::block_on;
-use crate::keeper::{Cancelled, Found, Scheduled};
+use crate::keeper::{Cancelled, Found, Retried, Scheduled};
 use crate::store::Change;
 use crate::values::{check, check_name, deadline, lock};
 
@@ -43,8 +45,8 @@ use crate::values::{check, check_name, deadline, lock};
 /// scheduling again is harmless and is also how a timeout is moved.
 ///
 /// - **At least once.** A timeout whose [`Commit`] completed is handed out until a consumer calls
-///   [`Due::ack`]. After a crash it may come again, so let consumers take the name as their
-///   idempotence key.
+///   [`Due::ack`], or as often as [`Builder::max_attempts`] says. After a crash it may come again, so
+///   let consumers take the name as their idempotence key.
 /// - **Never early** by the system's clock of that moment, whatever was done to the clock.
 /// - **By deadline**, as far as timeouts are loaded when they come due.
 ///
@@ -256,6 +258,52 @@ impl DurableTimer {
     /// It is not a snapshot: a timeout that is moved meanwhile may come twice or not at all.
     pub fn iter(&self) -> Iter {
         Iter::new(self.handle.clone())
+    }
+
+    /// Returns all dead letters by name: timeouts that were handed out as often as
+    /// [`Builder::max_attempts`] says, and not acked. Blocks at each page.
+    ///
+    /// A name has one, the newest, until it is [retried](Self::retry_dead) or
+    /// [dropped](Self::drop_dead). It is not pending: the name may be scheduled anew.
+    pub fn dead_letters(&self) -> DeadLetters {
+        DeadLetters::new(self.handle.clone())
+    }
+
+    /// Returns the dead letter of this name. Blocks until the store has answered.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub fn dead_letter(&self, name: &str) -> Result<Option<DeadLetter>, Error> {
+        check_name(name)?;
+        let name = name.to_owned();
+        Ok(self.handle.read(move |store| store.get_dead(&name))?.map(DeadLetter))
+    }
+
+    /// Makes a timeout of the dead letter of this name, due now and never handed out, unless the
+    /// name was scheduled anew.
+    ///
+    /// # Errors
+    ///
+    /// As for [`schedule`](Self::schedule).
+    pub fn retry_dead(&self, name: &str) -> Result<Commit<Retried>, Error> {
+        check_name(name)?;
+        // The keeper knows the time.
+        self.ask(Change::revive(name, 0), |found| match found {
+            Found::Nothing => Retried::Unknown,
+            Found::Pending => Retried::Retried,
+            Found::Firing => Retried::Pending,
+        })
+    }
+
+    /// Drops the dead letter of this name. The [`Commit`] tells whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`schedule`](Self::schedule).
+    pub fn drop_dead(&self, name: &str) -> Result<Commit<bool>, Error> {
+        check_name(name)?;
+        self.ask(Change::drop_dead(name), |found| found != Found::Nothing)
     }
 
     /// Returns the number of pending timeouts, those in flight too. Blocks until the store has

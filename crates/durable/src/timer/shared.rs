@@ -25,6 +25,8 @@ pub(super) struct Shared {
     pub(super) waiting: AtomicUsize,
     /// The most of them.
     pub(super) backlog: usize,
+    /// Whether what is handed out is counted, which is when somebody asks for it.
+    pub(super) counts: bool,
     pub(super) is_closed: AtomicBool,
     /// The message of the panic that ended the thread.
     pub(super) panic: Mutex<Option<String>>,
@@ -45,6 +47,7 @@ impl Shared {
             settlements: Mutex::new(Settlements { wake_at, ..Settlements::default() }),
             waiting: AtomicUsize::new(0),
             backlog,
+            counts: config.max_attempts.is_some(),
             is_closed: AtomicBool::new(false),
             panic: Mutex::default(),
             stats: Mutex::default(),

@@ -45,6 +45,9 @@ pub struct Stats {
     pub errors: u64,
     /// Damaged timeouts that were set aside.
     pub damaged: u64,
+    /// Timeouts that were handed out as often as [`Builder::max_attempts`](crate::Builder::max_attempts)
+    /// says, and are dead letters now.
+    pub dead: u64,
     /// How late all timeouts together were handed out.
     pub late: Duration,
     /// How late the latest timeout was handed out. One that came due while no process ran counts.
@@ -68,6 +71,7 @@ impl Stats {
             ("forgotten", self.forgotten),
             ("errors", self.errors),
             ("damaged", self.damaged),
+            ("dead", self.dead),
         ] {
             counter!(format!("tickwheel_durable_{name}_total")).absolute(value);
         }

@@ -40,6 +40,8 @@ pub(super) struct Worker {
     on_error: Hook,
     closing: Vec<oneshot::Sender<Result<(), Error>>>,
     commit_time: CommitTime,
+    /// How many had been handed out when consumers were notified last.
+    handed_out: u64,
     /// The steady time at which nothing waited for a consumer, or all were notified once more.
     notified: u64,
     /// When the metrics were told.
@@ -84,6 +86,7 @@ impl Worker {
             on_error,
             closing: Vec::new(),
             commit_time: CommitTime::default(),
+            handed_out: 0,
             notified: 0,
             #[cfg(feature = "metrics")]
             told: Instant::now(),
@@ -128,12 +131,14 @@ impl Worker {
 
     fn poll(&mut self) {
         let now = self.now();
-        let handed_out = self.keeper.counts.handed_out;
         let mut outbox = lock(&self.shared.outbox);
+        outbox.listeners = self.shared.due.total_listeners();
         let call = self.keeper.poll(now, &mut outbox);
         let waiting = outbox.len();
         drop(outbox);
-        let new = (self.keeper.counts.handed_out - handed_out) as usize;
+        let new = (self.keeper.counts.handed_out - self.handed_out) as usize;
+        self.handed_out = self.keeper.counts.handed_out;
+        let new = new.min(waiting);
         // Who was notified may never look, as a stream that nobody polls: what is new is for others.
         self.shared.due.notify(waiting - new);
         self.shared.due.notify(new.additional());
@@ -178,7 +183,8 @@ impl Worker {
             Message::Damaged(damaged) => self.keeper.tell_damaged(damaged),
             Message::Close { waits, done } => {
                 self.closing.extend(done);
-                self.keeper.close(&mut lock(&self.shared.outbox), waits);
+                let now = self.now();
+                self.keeper.close(now, &mut lock(&self.shared.outbox), waits);
                 self.shared.is_closed.store(true, Ordering::SeqCst);
                 self.shared.due.notify(usize::MAX);
             }
@@ -238,6 +244,7 @@ impl Worker {
             forgotten: counts.forgotten,
             errors: counts.errors,
             damaged: counts.damaged,
+            dead: counts.dead,
             late: Duration::from_millis(counts.late_total),
             late_max: Duration::from_millis(counts.late_max),
         };

@@ -10,8 +10,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use postgres::Client;
-use tickwheel_durable::store::{Change, Held, Limit, Outcome, Position, Settlement, Start, Store};
-use tickwheel_durable::{Cancelled, Due, DurableTimer, PostgresStore, Scheduled, schedule_in};
+use tickwheel_durable::store::{
+    Change, Held, Limit, Outcome, Position, Settlement, Start, Store, Then,
+};
+use tickwheel_durable::{
+    Cancelled, Due, DurableTimer, PostgresStore, Retried, Scheduled, schedule_in,
+};
 
 use super::{HOUR, LONG, now, received, take, until, worker};
 use crate::server::{Server, client};
@@ -1006,7 +1010,7 @@ fn what_is_elsewhere_in_the_table_since_it_was_read_is_acked_and_what_is_in_its_
     let ack = |name: &&str| {
         let row = rows.iter().find(|row| &*row.name == *name).unwrap();
         let lease = leases.iter().find(|lease| lease.partition == row.partition).unwrap();
-        Settlement { held: Held::new(row, *lease), retry_at: None }
+        Settlement { held: Held::new(row, *lease), then: Then::Done }
     };
     let acks: Vec<Settlement> = ["gone", "a", "b", "d"].iter().map(ack).collect();
     let done = store.commit(&acks, &[]).unwrap();
@@ -1182,6 +1186,25 @@ fn a_worker_a_caller_and_an_operator_need_what_the_readme_grants() {
     assert!(scheduling.get("b").unwrap().is_some() && scheduling.get("e").unwrap().is_none());
     assert_eq!(scheduling.iter().next().unwrap().unwrap().name(), "b");
     scheduling.close().unwrap();
+    // What is dead, to both.
+    let store = PostgresStore::connect(&of("worker")).unwrap();
+    let most = DurableTimer::builder().max_attempts(1).redeliver(Duration::ZERO);
+    let counting = most.open_store(store).unwrap();
+    timer.close().unwrap();
+    for name in ["f", "g"] {
+        caller
+            .batch_execute(&format!("select timers.tickwheel_schedule('{name}', now(), '')"))
+            .unwrap();
+        drop(take(&counting));
+    }
+    until("they are dead", || counting.stats().dead == 2);
+    counting.close().unwrap();
+    let timer = DurableTimer::connect(&of("worker")).unwrap();
+    let scheduling = DurableTimer::connect(&of("caller")).unwrap();
+    assert_eq!(scheduling.dead_letters().count(), 2);
+    assert_eq!(scheduling.retry_dead("f").unwrap().wait().unwrap(), Retried::Retried);
+    scheduling.close().unwrap();
+    take_all(&[&timer], HashSet::from(["f".to_owned()]));
     // It has tables of its own.
     owner.batch_execute("create table public.orders (id text)").unwrap();
     owner.batch_execute("grant insert on public.orders to caller").unwrap();
@@ -1198,6 +1221,15 @@ fn a_worker_a_caller_and_an_operator_need_what_the_readme_grants() {
     assert!(operator.get("b").unwrap().is_some());
     assert!(operator.commit(&[], &[Change::cancel("b")]).unwrap().changed[0].is_ok());
     assert!(operator.commit(&[], &[Change::put("b", 1, b"")]).unwrap().changed[0].is_err());
+    let revived = operator.commit(&[], &[Change::revive("g", 1)]).unwrap();
+    assert!(revived.changed[0].as_ref().unwrap().row.is_some());
+    assert!(
+        !operator.commit(&[], &[Change::drop_dead("g")]).unwrap().changed[0]
+            .as_ref()
+            .unwrap()
+            .was_dead
+    );
+    take_all(&[&timer], HashSet::from(["g".to_owned()]));
     // Who may make tables and has no path to these is told, and makes no others.
     for connect in [PostgresStore::connect, PostgresStore::connect_existing] {
         let error = connect(&url).unwrap_err().to_string();

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use crate::server::{Server, client};
+use crate::{LEASE, take, worker};
 
 /// Runs the command, and returns its exit code, its output and its errors.
 fn run(words: &[&str]) -> (i32, String, String) {
@@ -68,6 +69,33 @@ fn of_many_that_are_cancelled_each_is_told_though_one_is_locked_and_the_time_is_
     lunch.rollback().unwrap();
     let left = "select count(*) from tickwheel_due";
     assert_eq!(client.query_one(left, &[]).unwrap().get::<_, i64>(0), 1);
+}
+
+#[test]
+fn what_is_dead_in_a_database_is_listed_retried_and_dropped_while_a_worker_runs() {
+    let Some(server) = Server::start() else { return };
+    let url = server.tables();
+    client(&url)
+        .batch_execute(
+            "insert into tickwheel_dead
+             select 'order ' || n, 1000, 2000, 3, 'eur 20' from generate_series(1, 3) n",
+        )
+        .unwrap();
+    let worker = worker(&url, LEASE);
+    let (code, output, errors) = run(&["dead", "ls", &url, "--after", "order 1"]);
+    assert!(code == 0 && output.lines().count() == 3, "{output}{errors}");
+    let (code, output, _) = run(&["dead", "retry", &url, "order 2"]);
+    assert!(code == 0 && output.contains("order 2: retried"), "{output}");
+    let due = take(&worker);
+    assert_eq!((due.name(), due.payload(), due.attempt()), ("order 2", &b"eur 20"[..], 1));
+    due.ack();
+    let (code, output, _) = run(&["dead", "drop", &url, "order 3", "order 2"]);
+    assert!(code == 1 && output.contains("order 2: unknown"), "{output}");
+    let (code, output, _) = run(&["dead", "get", &url, "order 1"]);
+    assert!(code == 0 && output.contains("died      1970-01-01T00:00:02"), "{output}");
+    let (_, output, _) = run(&["stats", &url]);
+    assert!(output.contains("dead             1"), "{output}");
+    worker.close().unwrap();
 }
 
 #[test]

@@ -12,12 +12,12 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
-use tickwheel_durable::store::{Change, Limit, Position};
+use tickwheel_durable::store::{Act, Change, Changed, Limit, Position};
 
 use failure::Failure;
-use place::{Opened, Place, each_page};
+use place::{Opened, Place, each_dead_page, each_page};
 
-/// Looks into the file or the database of a durable timer, and cancels and mends there.
+/// Looks into the file or the database of a durable timer, and cancels, retries and mends there.
 #[derive(Parser)]
 #[command(name = "tickwheel-durable", version, after_help = HELP)]
 struct Arguments {
@@ -79,6 +79,10 @@ enum Command {
         json: bool,
     },
 
+    /// Lists, shows, retries or drops dead letters: what was handed out as often as it may be.
+    #[command(subcommand)]
+    Dead(DeadCommand),
+
     /// Shows how much is pending and overdue.
     Stats {
         /// The timer's file, or the URL of its database.
@@ -101,6 +105,76 @@ enum Command {
         repair: bool,
 
         /// Print a JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Subcommand)]
+enum DeadCommand {
+    /// Lists dead letters by name.
+    Ls {
+        /// The timer's file, or the URL of its database.
+        #[arg(value_name = "FILE-OR-URL")]
+        place: Place,
+
+        /// List only names that come after this one.
+        #[arg(long, value_name = "NAME", default_value = "")]
+        after: String,
+
+        /// List so many at most.
+        #[arg(long, value_name = "COUNT")]
+        limit: Option<u64>,
+
+        /// Print one JSON object per dead letter, one per line.
+        #[arg(long)]
+        json: bool,
+    },
+
+    /// Shows the dead letter of a name.
+    Get {
+        /// The timer's file, or the URL of its database.
+        #[arg(value_name = "FILE-OR-URL")]
+        place: Place,
+
+        /// The name.
+        name: String,
+
+        /// Print the payload and nothing else, as it is.
+        #[arg(long, conflicts_with = "json")]
+        payload: bool,
+
+        /// Print a JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+
+    /// Makes timeouts of dead letters, due now and never handed out.
+    Retry {
+        /// The timer's file, or the URL of its database.
+        #[arg(value_name = "FILE-OR-URL")]
+        place: Place,
+
+        /// The names.
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+
+        /// Print one JSON object per name, one per line.
+        #[arg(long)]
+        json: bool,
+    },
+
+    /// Drops dead letters.
+    Drop {
+        /// The timer's file, or the URL of its database.
+        #[arg(value_name = "FILE-OR-URL")]
+        place: Place,
+
+        /// The names.
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+
+        /// Print one JSON object per name, one per line.
         #[arg(long)]
         json: bool,
     },
@@ -143,6 +217,24 @@ fn run(command: Command, output: &mut impl Write) -> Result<(), Failure> {
             get(&mut place.open()?, &name, payload, json, output)
         }
         Command::Cancel { place, names, json } => cancel(&mut place.open()?, &names, json, output),
+        Command::Dead(command) => match command {
+            DeadCommand::Ls { place, after, limit, json } => {
+                list_dead(&mut place.open()?, &after, limit, json, output)
+            }
+            DeadCommand::Get { place, name, payload, json } => {
+                get_dead(&mut place.open()?, &name, payload, json, output)
+            }
+            DeadCommand::Retry { place, names, json } => {
+                let mut opened = place.open()?;
+                let now = show::milliseconds(opened.now()?);
+                let changes = names.iter().map(|name| Change::revive(name, now)).collect();
+                change_dead(&mut opened, changes, json, output)
+            }
+            DeadCommand::Drop { place, names, json } => {
+                let changes = names.iter().map(|name| Change::drop_dead(name)).collect();
+                change_dead(&mut place.open()?, changes, json, output)
+            }
+        },
         Command::Stats { place, json } => stats(&mut place.open()?, json, output),
         Command::Check { place, repair, json } => check(&mut place.open()?, repair, json, output),
     }
@@ -249,6 +341,97 @@ fn cancel(
     if is_done { Ok(()) } else { Err(Failure::Found) }
 }
 
+fn list_dead(
+    opened: &mut Opened,
+    after: &str,
+    limit: Option<u64>,
+    json: bool,
+    output: &mut impl Write,
+) -> Result<(), Failure> {
+    let mut left = limit.unwrap_or(u64::MAX);
+    if !json {
+        writeln!(output, "{}", show::DEAD_HEADER)?;
+    }
+    let mut damaged = 0;
+    each_dead_page(opened.store(), after, |page| {
+        damaged += page.damaged.len();
+        for dead in page.letters.iter().take(usize::try_from(left).unwrap_or(usize::MAX)) {
+            left -= 1;
+            let line = if json { show::dead(dead).to_string() } else { show::dead_line(dead) };
+            writeln!(output, "{line}")?;
+        }
+        Ok(0 < left)
+    })?;
+    if 0 < damaged {
+        return Err(Failure::Input(format!("{damaged} dead letters are damaged; see `check`")));
+    }
+    Ok(())
+}
+
+fn get_dead(
+    opened: &mut Opened,
+    name: &str,
+    payload: bool,
+    json: bool,
+    output: &mut impl Write,
+) -> Result<(), Failure> {
+    let Some(dead) = opened.store().get_dead(name)? else {
+        if json {
+            writeln!(output, "null")?;
+        } else if !payload {
+            writeln!(output, "{name:?} is not dead")?;
+        }
+        return Err(Failure::Found);
+    };
+    if payload {
+        output.write_all(&dead.payload)?;
+    } else if json {
+        writeln!(output, "{}", show::dead(&dead))?;
+    } else {
+        writeln!(output, "{}", show::dead_block(&dead))?;
+    }
+    Ok(())
+}
+
+/// Retries or drops.
+fn change_dead(
+    opened: &mut Opened,
+    changes: Vec<Change>,
+    json: bool,
+    output: &mut impl Write,
+) -> Result<(), Failure> {
+    let mut left = &changes[..];
+    let mut is_done = true;
+    while !left.is_empty() {
+        // The last of many may be missing: they are asked for again.
+        let done = opened.store().commit(&[], left)?;
+        let (answered, rest) = left.split_at(done.changed.len());
+        left = rest;
+        for (Change { name, act }, changed) in answered.iter().zip(done.changed) {
+            let retries = matches!(act, Act::Revive { .. });
+            let (answer, text) = match changed {
+                Ok(Changed { row: Some(_), .. }) => ("retried", "retried: it is due now"),
+                Ok(Changed { was_dead: true, .. }) if retries => {
+                    ("pending", "pending: it was scheduled anew, and the dead letter stays")
+                }
+                Ok(Changed { was_dead: true, .. }) => ("dropped", "dropped"),
+                Ok(_) => ("unknown", "unknown: it is not dead"),
+                Err(error) => {
+                    say(&error.to_string());
+                    ("failed", "failed: it is as it was")
+                }
+            };
+            is_done &= matches!(answer, "retried" | "dropped");
+            if json {
+                writeln!(output, "{}", json!({ "name": **name, "dead": answer }))?;
+            } else {
+                writeln!(output, "{}: {text}", name.escape_debug())?;
+            }
+        }
+    }
+    if is_done { Ok(()) } else { Err(Failure::Found) }
+}
+
 fn stats(opened: &mut Opened, json: bool, output: &mut impl Write) -> Result<(), Failure> {
     let now = opened.now()?;
     let pending = opened.store().count()?;
@@ -257,12 +440,18 @@ fn stats(opened: &mut Opened, json: bool, output: &mut impl Write) -> Result<(),
         overdue += page.rows.len() as u64;
         Ok(true)
     })?;
+    let mut dead = 0;
+    each_dead_page(opened.store(), "", |page| {
+        dead += page.letters.len();
+        Ok(true)
+    })?;
     let one = Limit { rows: 1, bytes: usize::MAX };
     let first = opened.store().list(&Position::start(), u64::MAX, one)?;
     let earliest = first.rows.first().map(|row| show::time(row.deadline));
     let mut facts = vec![
         ("pending", json!(pending)),
         ("overdue", json!(overdue)),
+        ("dead", json!(dead)),
         ("earliest", json!(earliest)),
     ];
     facts.extend(opened.facts()?);
@@ -332,6 +521,8 @@ Examples:
   tickwheel-durable ls postgresql://user@host/database --overdue --json
   tickwheel-durable get timeouts.redb order-17/payment
   tickwheel-durable cancel timeouts.redb order-17/payment
+  tickwheel-durable dead ls timeouts.redb
+  tickwheel-durable dead retry timeouts.redb order-17/payment
   tickwheel-durable check timeouts.redb --repair
 
 A file belongs to one process: stop the program that has it first. A database can be looked into

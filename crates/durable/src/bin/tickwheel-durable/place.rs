@@ -3,12 +3,13 @@
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 #[cfg(feature = "postgres")]
 use std::time::Duration;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
-use tickwheel_durable::store::{Limit, Page, Position, Store};
+use tickwheel_durable::store::{DeadPage, Limit, Page, Position, Store};
 use tickwheel_durable::{Error, RedbStore};
 
 use super::failure::Failure;
@@ -131,6 +132,7 @@ impl Opened {
                 Ok(Checked {
                     facts: vec![
                         ("timeouts", json!(report.timeouts)),
+                        ("dead", json!(report.dead)),
                         ("damaged", json!(report.damaged.len())),
                         ("set_aside", json!(report.set_aside)),
                         ("unnamed", json!(report.unnamed)),
@@ -209,6 +211,23 @@ pub(super) fn each_page(
     loop {
         let limit = Limit { rows: 1000, bytes: 1 << 20 };
         let page = store.list(&after, until, limit)?;
+        let goes_on = work(&page)?;
+        match page.end {
+            Some(end) if goes_on => after = end,
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// Calls `work` with each page of dead letters while it wants more.
+pub(super) fn each_dead_page(
+    store: &mut dyn Store,
+    after: &str,
+    mut work: impl FnMut(&DeadPage) -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    let mut after = Arc::from(after);
+    loop {
+        let page = store.list_dead(&after, Limit { rows: 1000, bytes: 1 << 20 })?;
         let goes_on = work(&page)?;
         match page.end {
             Some(end) if goes_on => after = end,

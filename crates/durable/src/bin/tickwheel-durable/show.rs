@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use humantime::{format_duration, format_rfc3339_millis};
 use serde_json::{Value, json};
-use tickwheel_durable::store::{Damaged, Row};
+use tickwheel_durable::store::{Damaged, Dead, Row};
 
 pub(super) fn milliseconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(LAST))
@@ -26,30 +26,72 @@ pub(super) fn line(row: &Row, now: SystemTime) -> String {
 }
 
 pub(super) fn block(row: &Row, now: SystemTime) -> String {
-    let payload = match str::from_utf8(&row.payload) {
-        Ok(text) => text.escape_debug().to_string(),
-        Err(_) => format!("{} (hexadecimal)", hexadecimal(&row.payload)),
-    };
     format!(
-        "name      {}\ndeadline  {} ({})\nattempt   {}\npayload   {payload}",
+        "name      {}\ndeadline  {} ({})\nattempt   {}\npayload   {}",
         row.name.escape_debug(),
         time(row.deadline),
         left(row, now),
         row.attempt.saturating_add(1),
+        payload(&row.payload),
     )
 }
 
+fn payload(bytes: &[u8]) -> String {
+    match str::from_utf8(bytes) {
+        Ok(text) => text.escape_debug().to_string(),
+        Err(_) => format!("{} (hexadecimal)", hexadecimal(bytes)),
+    }
+}
+
+pub(super) fn dead_line(dead: &Dead) -> String {
+    format!(
+        "{:<25} {:<25} {:>8} {:>6}  {}",
+        time(dead.died),
+        time(dead.deadline),
+        dead.attempt,
+        dead.payload.len(),
+        dead.name.escape_debug(),
+    )
+}
+
+pub(super) fn dead_block(dead: &Dead) -> String {
+    format!(
+        "name      {}\ndied      {}\ndeadline  {}\nattempts  {}\npayload   {}",
+        dead.name.escape_debug(),
+        time(dead.died),
+        time(dead.deadline),
+        dead.attempt,
+        payload(&dead.payload),
+    )
+}
+
+pub(super) fn dead(dead: &Dead) -> Value {
+    let value = json!({
+        "name": &*dead.name,
+        "died": time(dead.died),
+        "died_ms": dead.died,
+        "deadline": time(dead.deadline),
+        "deadline_ms": dead.deadline,
+        "attempts": dead.attempt,
+    });
+    with_payload(value, &dead.payload)
+}
+
 pub(super) fn row(row: &Row, now: SystemTime) -> Value {
-    let mut value = json!({
+    let value = json!({
         "name": &*row.name,
         "deadline": time(row.deadline),
         "deadline_ms": row.deadline,
         "overdue": row.deadline <= milliseconds(now),
         "attempt": row.attempt.saturating_add(1),
     });
-    match str::from_utf8(&row.payload) {
+    with_payload(value, &row.payload)
+}
+
+fn with_payload(mut value: Value, payload: &[u8]) -> Value {
+    match str::from_utf8(payload) {
         Ok(text) => value["payload"] = json!(text),
-        Err(_) => value["payload_hex"] = json!(hexadecimal(&row.payload)),
+        Err(_) => value["payload_hex"] = json!(hexadecimal(payload)),
     }
     value
 }
@@ -79,6 +121,9 @@ fn hexadecimal(bytes: &[u8]) -> String {
 
 pub(super) const HEADER: &str =
     "DEADLINE                  IN                         ATTEMPT  BYTES  NAME";
+
+pub(super) const DEAD_HEADER: &str =
+    "DIED                      DEADLINE                  ATTEMPTS  BYTES  NAME";
 
 /// The last moment that can be written with a year of four digits.
 const LAST: u64 = 253_402_300_799_999;

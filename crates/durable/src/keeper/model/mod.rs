@@ -219,7 +219,7 @@ fn close_waits_for_what_consumers_hold() {
     world.put("b", 0);
     world.settle_down();
     world.take();
-    world.keeper.close(&mut world.outbox, true);
+    world.keeper.close(world.now, &mut world.outbox, true);
     world.settle_down();
     assert!(!world.keeper.is_closed());
     world.settle_one(0, Settled::Ack);
@@ -243,7 +243,7 @@ fn close_tells_of_acks_that_it_lost_and_of_no_older_error() {
             world.settle_down();
             assert_eq!(world.failed, 1);
         }
-        world.keeper.close(&mut world.outbox, false);
+        world.keeper.close(world.now, &mut world.outbox, false);
         world.settle_down();
         assert!(world.keeper.is_closed());
         assert_eq!(world.keeper.lost().is_some(), loses, "{:?}", world.keeper.lost());

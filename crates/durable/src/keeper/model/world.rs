@@ -7,7 +7,7 @@ use fastrand::Rng;
 
 use crate::keeper::outbox::Outbox;
 use crate::keeper::{Answer, Call, Command, Config, Found, Keeper, Now, Settled};
-use crate::store::{Change, Changed, Limit, Position, Row, Settlement, Store};
+use crate::store::{Act, Change, Changed, Limit, Outcome, Position, Row, Settlement, Store, Then};
 use crate::{Error, MemoryStore};
 
 pub(super) struct World {
@@ -31,6 +31,15 @@ pub(super) struct World {
     /// What consumers took: number and attempt, and the life in which they did.
     pub(super) taken: HashMap<(u64, u32), u64>,
     settled: HashMap<u64, Settled>,
+    /// How often consumers took a timeout, by the number it was put under.
+    times: HashMap<u64, u32>,
+    /// That number, by the number of now.
+    put_as: HashMap<u64, u64>,
+    /// Numbers that were counted, and the life in which they were.
+    counted: HashSet<(u64, u64)>,
+    /// How many became dead letters, and how many of these were revived.
+    pub(super) died: u64,
+    pub(super) revived: u64,
     /// Numbers after whose cancel or move the caller was told that they will not come.
     dead: HashSet<u64>,
     life: u64,
@@ -53,13 +62,14 @@ impl World {
             refresh: if rng.bool() { u64::MAX / 2 } else { rng.u64(100..5_000) },
             look: 200,
             margin: 1_000,
+            max_attempts: rng.bool().then(|| rng.u32(1..5)),
         };
         Self {
             rng,
             keeper: Keeper::new(config.clone()),
             config,
             store: MemoryStore::new(),
-            outbox: Outbox::default(),
+            outbox: received(),
             now: Now { wall: 1_000_000, steady: 1_000 },
             held: Vec::new(),
             asked: HashMap::new(),
@@ -70,6 +80,11 @@ impl World {
             failed: 0,
             taken: HashMap::new(),
             settled: HashMap::new(),
+            times: HashMap::new(),
+            put_as: HashMap::new(),
+            counted: HashSet::new(),
+            died: 0,
+            revived: 0,
             dead: HashSet::new(),
             life: 0,
             done: Vec::new(),
@@ -103,7 +118,15 @@ impl World {
                     self.step();
                 }
                 92..94 => self.kill(),
-                94..97 => self.failures = if self.rng.bool() { 0 } else { self.rng.u32(0..60) },
+                94 => {
+                    let name = self.random_name();
+                    let change = match self.rng.u32(0..3) {
+                        0 => Change::drop_dead(&name),
+                        _ => Change::revive(&name, 0),
+                    };
+                    self.ask(change);
+                }
+                95..97 => self.failures = if self.rng.bool() { 0 } else { self.rng.u32(0..60) },
                 _ => {
                     self.step();
                 }
@@ -131,6 +154,12 @@ impl World {
                 self.settle_one(0, Settled::Ack);
             }
             if self.store.count().unwrap() == 0 {
+                let all = Limit { rows: usize::MAX, bytes: usize::MAX };
+                let letters = self.store.list_dead("", all).unwrap().letters;
+                for letter in &letters {
+                    let most = self.config.max_attempts.expect("without, none dies");
+                    assert!(most <= letter.attempt, "{letter:?}");
+                }
                 return;
             }
             self.pass(50);
@@ -178,7 +207,15 @@ impl World {
         let before = self.taken.insert((row.number, row.attempt), self.life);
         assert_ne!(before, Some(self.life), "twice without a crash in between: {row:?}");
         if let Some(now) = self.store.get(&row.name).unwrap() {
+            let counts = u32::from(self.config.max_attempts.is_some());
+            let now = Row { attempt: now.attempt.saturating_sub(counts), ..now };
             assert!(now.number != row.number || now == row, "not as it was put: {row:?}");
+        }
+        if let Some(most) = self.config.max_attempts {
+            let put_as = self.put_as.get(&row.number).unwrap_or(&row.number);
+            let times = self.times.entry(*put_as).or_default();
+            *times += 1;
+            assert!(*times <= most, "it came more often than {most} times: {row:?}");
         }
         self.held.push(row);
     }
@@ -239,8 +276,9 @@ impl World {
 
     pub(super) fn restart(&mut self) {
         self.keeper = Keeper::new(self.config.clone());
-        self.outbox = Outbox::default();
+        self.outbox = received();
         self.held.clear();
+        self.settled.clear();
         self.asked.clear();
         self.life += 1;
     }
@@ -282,40 +320,83 @@ impl World {
 
     fn execute(&mut self, call: Call<u64>) -> Answer<u64> {
         let full = self.puts_fail
-            && matches!(&call, Call::Commit(commit) if commit.changes.iter().any(|c| c.put.is_some()));
+            && matches!(&call, Call::Commit(commit) if commit.changes.iter().any(|c| c.as_put().is_some()));
         let fails = self.rng.u32(0..100) < self.failures || full;
         if fails && (full || self.rng.bool()) {
             return call.fail(Error::store("do it", "before"));
         }
+        if let Call::Commit(call) = &call {
+            self.check_settlements(&call.settlements);
+        }
         let answer = call.make(&mut self.store);
         if let Answer::Commit(call, Ok(done)) = &answer {
-            self.check_settlements(&call.settlements);
+            for (settlement, outcome) in call.settlements.iter().zip(&done.outcomes) {
+                let number = settlement.held.number;
+                let put_as = *self.put_as.get(&number).unwrap_or(&number);
+                match (settlement.then, outcome) {
+                    (Then::Again { .. }, Outcome::Settled(Some(row))) => {
+                        self.put_as.insert(row.number, put_as);
+                    }
+                    (Then::Dead { .. }, Outcome::Settled(None)) => self.died += 1,
+                    _ => {}
+                }
+            }
             self.done = done.changed.iter().map(|changed| changed.clone().unwrap()).collect();
         }
         if fails { answer.lose(Error::store("do it", "after")) } else { answer }
     }
 
-    /// Nothing is acked or moved but by a consumer.
-    fn check_settlements(&self, settlements: &[Settlement]) {
+    /// Nothing is acked or moved but by a consumer, nothing is counted twice in a life, and nothing
+    /// is dead before it was counted as often as it may be.
+    fn check_settlements(&mut self, settlements: &[Settlement]) {
         for settlement in settlements {
-            let settled = self.settled.get(&settlement.held.number);
-            let acks = settlement.retry_at.is_none();
-            assert!(
-                settled.is_some_and(|settled| acks == matches!(settled, Settled::Ack)),
-                "{settlement:?} when the consumer did {settled:?}"
-            );
+            let Settlement { held, then } = settlement;
+            let settled = self.settled.get(&held.number);
+            let row = self.store.get(&held.name).unwrap();
+            let row = row.filter(|row| row.number == held.number);
+            let is_held = self.held.iter().any(|row| row.number == held.number);
+            let most = self.config.max_attempts;
+            let is_right = match *then {
+                Then::Done => matches!(settled, Some(Settled::Ack)),
+                Then::Again { attempt, .. } => {
+                    matches!(settled, Some(Settled::Retry { .. } | Settled::Dropped))
+                        && most.is_none_or(|most| attempt < most)
+                }
+                Then::Dead { .. } => {
+                    !matches!(settled, Some(Settled::Ack))
+                        && !is_held
+                        && row.is_none_or(|row| most.is_some_and(|most| most <= row.attempt))
+                }
+                Then::Counted { attempt } => {
+                    let place = (held.number, self.life);
+                    !is_held
+                        && row.is_none_or(|row| match row.attempt {
+                            before if before < attempt => self.counted.insert(place),
+                            before => before == attempt || self.counted.remove(&place),
+                        })
+                }
+            };
+            assert!(is_right, "{settlement:?} when the consumer did {settled:?}");
         }
     }
 
     fn check_replies(&mut self) {
         let mut done = std::mem::take(&mut self.done).into_iter();
         for (ticket, reply) in std::mem::take(&mut self.keeper.replies) {
-            let Change { name, put } = self.asked.remove(&ticket).expect("one reply for each");
+            let change = self.asked.remove(&ticket).expect("one reply for each");
+            let (name, put) = (change.name.clone(), change.as_put().cloned());
             let Ok(found) = reply else {
                 self.failed += 1;
                 continue;
             };
-            let Changed { row, replaced } = done.next().expect("a change has its outcome");
+            let Changed { row, replaced, was_dead } =
+                done.next().expect("a change has its outcome");
+            if matches!(change.act, Act::Revive { .. } | Act::Drop) {
+                self.revived += u64::from(was_dead && (row.is_some() || change.act == Act::Drop));
+                assert_eq!(found == Found::Nothing, !was_dead);
+                assert!(row.is_none() || found == Found::Pending);
+                continue;
+            }
             assert_eq!(row.is_some(), put.is_some());
             if let Some((row, put)) = row.zip(put) {
                 let asked = (&name, put.deadline, &put.payload);
@@ -384,7 +465,7 @@ impl World {
         let keeper = &self.keeper;
         if self.failures > 0
             || self.puts_fail
-            || keeper.closing
+            || keeper.is_closing()
             || !keeper.has_room_to_fly()
             || self.config.near_rows <= keeper.flights.len()
             || self.config.near_bytes <= keeper.bytes()
@@ -400,6 +481,13 @@ impl World {
             );
         }
     }
+}
+
+/// An outbox with many consumers.
+fn received() -> Outbox {
+    let mut outbox = Outbox::default();
+    outbox.listeners = usize::MAX;
+    outbox
 }
 
 fn all(store: &mut MemoryStore) -> Vec<Row> {

@@ -603,17 +603,20 @@ fn a_worker_on_which_nobody_receives_owns_nothing() {
     simulation.receive(1);
     rain(&mut simulation, LEASE * 3);
     assert_eq!(simulation.shares(), [24, 0]);
-    let mut simulation =
-        Simulation::calm(seed(), Size { workers: 2, stores: 1, partitions: 24, lease: LEASE });
-    rain(&mut simulation, LEASE * 3);
-    assert_eq!(simulation.shares(), [12, 12]);
-    // Its consumers go away.
-    simulation.silence(1);
-    simulation.told.late.clear();
-    rain(&mut simulation, LEASE * 4);
-    assert_eq!(simulation.shares(), [24, 0]);
-    assert!(simulation.told.late.iter().max() < Some(&(LEASE * 3 / 2)));
-    assert_eq!(simulation.told.again, 0);
+    for most in [None, Some(3)] {
+        let size = Size { workers: 2, stores: 1, partitions: 24, lease: LEASE };
+        let mut simulation = Simulation::calm(seed(), size).with_most(most);
+        rain(&mut simulation, LEASE * 3);
+        assert_eq!(simulation.shares(), [12, 12]);
+        // Its consumers go away.
+        simulation.silence(1);
+        simulation.told.late.clear();
+        rain(&mut simulation, LEASE * 4);
+        assert_eq!(simulation.shares(), [24, 0]);
+        let late = simulation.told.late.iter().max();
+        assert!(late < Some(&(LEASE * 3 / 2)), "{late:?} with {most:?}");
+        assert_eq!(simulation.told.again, 0);
+    }
 }
 
 /// For less than a lease nothing can be reached, and meanwhile thousands become due: what becomes

@@ -39,13 +39,15 @@ fn many_workers_lose_nothing_and_make_nothing_early_and_no_two_own_a_partition()
     };
     let mut told = Told::default();
     for seed in first..first + seeds {
-        Simulation::new(seed, size.of(seed)).run(&mut told);
+        let most = (seed % 2 == 1).then_some(3);
+        Simulation::new(seed, size.of(seed)).with_most(most).run(&mut told);
     }
     told.late.sort_unstable();
     let late = |quantile: usize| told.late[(told.late.len() - 1) * quantile / 1000];
     println!(
         "{seeds} seeds from {first} of {size:?}: {} put, {} fired, {} again, {} acks fenced, \
-         {} cancelled, {} moved, {} kills, {} closed, {} pauses, {} cuts, {} given up; late {} / {} / {} ms",
+         {} cancelled, {} moved, {} kills, {} closed, {} pauses, {} cuts, {} given up, {} dead, {} revived, \
+         {} poisoned; late {} / {} / {} ms",
         told.put,
         told.fired,
         told.again,
@@ -57,6 +59,9 @@ fn many_workers_lose_nothing_and_make_nothing_early_and_no_two_own_a_partition()
         told.pauses,
         told.cuts,
         told.given_up,
+        told.dead,
+        told.revived,
+        told.poisoned,
         late(500),
         late(990),
         late(1000),
@@ -67,6 +72,9 @@ fn many_workers_lose_nothing_and_make_nothing_early_and_no_two_own_a_partition()
             && told.fenced > 0
             && told.cancelled > 0
             && told.moved > 0
+            && told.dead > 0
+            && told.revived > 0
+            && told.poisoned > 0
     );
 }
 
@@ -83,6 +91,7 @@ fn config() -> Config {
         refresh: 60_000,
         look: 200,
         margin: 1_000,
+        max_attempts: None,
     }
 }
 
@@ -115,6 +124,9 @@ struct Told {
     pauses: u64,
     cuts: u64,
     given_up: u64,
+    dead: u64,
+    revived: u64,
+    poisoned: u64,
     held_up: usize,
     late: Vec<u64>,
     /// When a change of each name was answered last.
@@ -541,7 +553,7 @@ fn close_tells_that_the_last_ack_was_not_committed() {
     ] {
         let (mut keeper, mut outbox) = holds_one();
         keeper.settle(now(2), 1, Settled::Ack);
-        keeper.close(&mut outbox, true);
+        keeper.close(now(2), &mut outbox, true);
         while keeper.in_flight() + keeper.bytes() > 0 {
             match keeper.poll(now(2), &mut outbox) {
                 Some(Call::Commit(call)) => {
@@ -602,7 +614,7 @@ fn a_timer_that_closes_ends_within_two_leases_and_says_how_many_come_again() {
                         let change = Change::put(&format!("slow {ticket}"), 2_000_000, &[]);
                         keeper.command(Command { ticket, change });
                     }
-                    keeper.close(&mut outbox, waits);
+                    keeper.close(now(at), &mut outbox, waits);
                     closed = true;
                 }
                 None => at = keeper.wake(now(at)).clamp(at + 1, at + 1_000),
@@ -622,7 +634,7 @@ fn a_timer_that_closes_before_its_store_ever_answered_commits_what_was_asked_for
     let mut keeper: Keeper<()> = Keeper::new(config());
     let mut outbox = received();
     keeper.command(Command { ticket: (), change: Change::put("a", 2_000_000, &[]) });
-    keeper.close(&mut outbox, true);
+    keeper.close(now(0), &mut outbox, true);
     let mut at = 0;
     while keeper.replies.is_empty() {
         match keeper.poll(now(at), &mut outbox) {
@@ -630,7 +642,7 @@ fn a_timer_that_closes_before_its_store_ever_answered_commits_what_was_asked_for
                 keeper.answer(now(at), &mut outbox, Answer::Lease(call, Ok(leases(1_000_000))));
             }
             Some(Call::Commit(call)) => {
-                let changed = vec![Ok(Changed { row: None, replaced: None })];
+                let changed = vec![Ok(Changed { row: None, replaced: None, was_dead: false })];
                 let done = Done { outcomes: Vec::new(), changed };
                 keeper.answer(now(at), &mut outbox, Answer::Commit(call, Ok(done)));
             }
@@ -724,7 +736,7 @@ fn a_worker_that_closes_gives_back_what_it_does_not_know_of() {
     let mut outbox = received();
     lease(&mut keeper, &mut outbox, now(0), Ok(leases(1_000_000)));
     // Longer than the lease.
-    keeper.close(&mut outbox, true);
+    keeper.close(now(0), &mut outbox, true);
     let Some(Call::Lease(call)) = keeper.poll(now(70_000), &mut outbox) else { panic!("gives") };
     assert!(call.given_back.is_empty() && !call.wanted);
     let held = leases(1_070_000);

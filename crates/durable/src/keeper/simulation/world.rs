@@ -10,8 +10,8 @@ use super::{Size, Told, config, received};
 use crate::Error;
 use crate::keeper::outbox::Outbox;
 use crate::keeper::words::CommitCall;
-use crate::keeper::{Answer, Call, Command, Found, Keeper, Now, Settled};
-use crate::store::{Change, Changed, Held, Outcome};
+use crate::keeper::{Answer, Call, Command, Config, Found, Keeper, Now, Settled};
+use crate::store::{Change, Changed, Held, Outcome, Row, Then};
 
 /// A worker's keeper of one database.
 struct Seat {
@@ -21,6 +21,8 @@ struct Seat {
     database: usize,
     /// Never used again.
     id: u64,
+    /// How many its keeper had handed out when that was looked at last.
+    handed_out: u64,
     /// The true time at which it is to be woken: what wakes it earlier is stale, and what wakes it
     /// later was held up by a pause.
     wakes_at: u64,
@@ -44,6 +46,8 @@ enum Event {
     Take(usize, u64),
     Ask,
     Trouble,
+    /// A consumer takes what kills its process.
+    Poison(usize, u64),
 }
 
 pub(super) struct Simulation {
@@ -69,6 +73,15 @@ pub(super) struct Simulation {
     /// What was put and must come, if nothing else happens to it.
     expected: HashSet<(usize, u64)>,
     quiet: bool,
+    /// How often a timeout is handed out at most.
+    most: Option<u32>,
+    /// How often a timeout was taken, by the number it was put under; and that number.
+    times: HashMap<(usize, u64), u32>,
+    put_as: HashMap<(usize, u64), u64>,
+    /// What was counted, by whom, and under which epoch.
+    counted: HashSet<(usize, u64, u64, u64)>,
+    /// What became a dead letter.
+    buried: HashSet<(usize, u64)>,
     lately_changed: HashMap<u64, Vec<Changed>>,
 }
 
@@ -100,6 +113,11 @@ impl Simulation {
             dead: HashSet::new(),
             expected: HashSet::new(),
             quiet: false,
+            most: None,
+            times: HashMap::new(),
+            put_as: HashMap::new(),
+            counted: HashSet::new(),
+            buried: HashSet::new(),
             lately_changed: HashMap::new(),
         };
         for worker in 0..size.workers {
@@ -118,12 +136,19 @@ impl Simulation {
 
     fn seat(&mut self, worker: usize, database: usize) -> Seat {
         self.next += 1;
+        let mut outbox = if worker < self.received { received() } else { Outbox::default() };
+        outbox.listeners = match worker < self.received {
+            true if self.most.is_some() && !self.quiet => self.rng.usize(1..20),
+            true => 40,
+            false => 0,
+        };
         Seat {
-            keeper: Keeper::new(config()),
-            outbox: if worker < self.received { received() } else { Outbox::default() },
+            keeper: Keeper::new(Config { max_attempts: self.most, ..config() }),
+            outbox,
             worker,
             database,
             id: self.next,
+            handed_out: 0,
             wakes_at: 0,
         }
     }
@@ -134,6 +159,23 @@ impl Simulation {
         self.lately_changed.remove(&id);
         self.seats[seat] = self.seat(worker, database);
         self.wake(seat, 100);
+    }
+
+    fn kill(&mut self, worker: usize) {
+        for seat in 0..self.seats.len() {
+            if self.seats[seat].worker == worker {
+                self.sit_down(seat);
+            }
+        }
+    }
+
+    /// Lets a timeout be handed out so often at most.
+    pub(super) fn with_most(mut self, most: Option<u32>) -> Self {
+        self.most = most;
+        if most.is_some() {
+            (0..self.seats.len()).for_each(|seat| self.sit_down(seat));
+        }
+        self
     }
 
     /// Nobody asks for anything, and nothing happens.
@@ -155,12 +197,16 @@ impl Simulation {
     /// Lets the consumers of this worker, and of those after it, go away.
     pub(super) fn silence(&mut self, worker: usize) {
         self.received = worker;
+        for seat in self.seats.iter_mut().filter(|seat| worker <= seat.worker) {
+            seat.outbox.listeners = 0;
+        }
     }
 
     /// Closes the timer in this seat. When that is done, another sits there.
     pub(super) fn close(&mut self, seat: usize) {
+        let now = self.now(seat);
         let Seat { keeper, outbox, .. } = &mut self.seats[seat];
-        keeper.close(outbox, true);
+        keeper.close(now, outbox, true);
         self.wake(seat, 0);
     }
 
@@ -258,7 +304,7 @@ impl Simulation {
             | Event::Answer(seat, ..)
             | Event::Settle(seat, ..)
             | Event::Take(seat, _) => Some(*seat),
-            Event::Arrives(..) | Event::Ask | Event::Trouble => None,
+            Event::Arrives(..) | Event::Ask | Event::Trouble | Event::Poison(..) => None,
         };
         if let Some(seat) = seat {
             let until = self.workers[self.seats[seat].worker].paused_until;
@@ -294,16 +340,22 @@ impl Simulation {
             Event::Ask if !self.quiet => self.ask(told),
             Event::Trouble if !self.quiet => self.trouble(told),
             Event::Ask | Event::Trouble => {}
+            Event::Poison(seat, id) => {
+                if self.seats[seat].id == id {
+                    told.poisoned += 1;
+                    self.kill(self.seats[seat].worker);
+                }
+            }
         }
     }
 
     fn poll(&mut self, seat: usize, told: &mut Told) {
         let now = self.now(seat);
-        let Seat { keeper, outbox, database, id, .. } = &mut self.seats[seat];
+        let Seat { keeper, outbox, database, id, handed_out: before, .. } = &mut self.seats[seat];
         let (database, id) = (*database, *id);
-        let before = outbox.len();
         let call = keeper.poll(now, outbox);
-        let handed_out = outbox.len().saturating_sub(before);
+        let handed_out = (keeper.counts.handed_out - *before) as usize;
+        *before = keeper.counts.handed_out;
         let clock = self.time + self.databases[database].clock;
         // The worker that hands out is the owner at that moment, and for a while.
         for (row, epoch) in outbox.waiting().rev().take(handed_out) {
@@ -407,11 +459,14 @@ impl Simulation {
                 (Answer::Behind(call, Ok(loaded)), took)
             }
             Call::Commit(call) => {
+                let held = call.settlements.iter().map(|settlement| &settlement.held);
+                let before: Vec<Option<Row>> =
+                    held.map(|held| database.tables.find(&held.name).cloned()).collect();
                 let (done, took) = database.commit(time, &call);
-                self.check_settlements(index, &call, &done.outcomes, told);
+                self.check_settlements(index, id, &call, &before, &done.outcomes, told);
                 let changed: Vec<Changed> = done.changed.iter().flatten().cloned().collect();
                 // What was done is done, whoever hears of it.
-                for Changed { row, replaced } in &changed {
+                for Changed { row, replaced, .. } in &changed {
                     if let Some(replaced) = replaced {
                         self.expected.remove(&(index, replaced.number));
                     }
@@ -427,20 +482,63 @@ impl Simulation {
     fn check_settlements(
         &mut self,
         database: usize,
+        id: u64,
         call: &CommitCall<Ticket>,
+        before: &[Option<Row>],
         outcomes: &[Outcome],
         told: &mut Told,
     ) {
-        for (settlement, outcome) in call.settlements.iter().zip(outcomes) {
+        let all = call.settlements.iter().zip(before).zip(outcomes);
+        for ((settlement, before), outcome) in all {
             match outcome {
                 Outcome::Settled(row) => {
-                    self.check_settled(database, &settlement.held);
-                    self.expected.extend(row.iter().map(|row| (database, row.number)));
+                    let held = &settlement.held;
+                    let before = before.as_ref().expect("it was there").attempt;
+                    match settlement.then {
+                        Then::Done | Then::Again { .. } => self.check_settled(database, held),
+                        Then::Counted { attempt } => {
+                            self.check_counted(database, id, held, before, attempt);
+                            continue;
+                        }
+                        Then::Dead { .. } => {
+                            assert!(self.most.is_some_and(|most| most <= before), "dead too soon");
+                            self.check_epoch(database, held);
+                            self.expected.remove(&(database, held.number));
+                            self.buried.insert((database, held.number));
+                            told.dead += 1;
+                        }
+                    }
+                    if let Some(row) = row {
+                        let put_as = self.put_as(database, held.number);
+                        self.put_as.insert((database, row.number), put_as);
+                        self.expected.insert((database, row.number));
+                    }
                 }
                 Outcome::Fenced => told.fenced += 1,
                 Outcome::Gone | Outcome::Locked | Outcome::Refused(_) => {}
             }
         }
+    }
+
+    /// In one process and under one epoch nothing is counted twice.
+    fn check_counted(&mut self, database: usize, id: u64, held: &Held, before: u32, attempt: u32) {
+        self.check_epoch(database, held);
+        let place = (database, held.number, id, held.lease.epoch);
+        let is_right = match before {
+            before if before < attempt => self.counted.insert(place),
+            before => before == attempt || self.counted.remove(&place),
+        };
+        assert!(is_right, "counted twice");
+    }
+
+    fn check_epoch(&self, database: usize, held: &Held) {
+        let newest = self.databases[database].tables.epochs[held.lease.partition as usize];
+        assert_eq!(held.lease.epoch, newest, "settled under an old epoch");
+    }
+
+    /// Returns the number that the timeout of this number was put under.
+    fn put_as(&self, database: usize, number: u64) -> u64 {
+        self.put_as.get(&(database, number)).copied().unwrap_or(number)
     }
 
     /// What is acked or moved was taken by a consumer, under the newest epoch.
@@ -474,8 +572,10 @@ impl Simulation {
         for (name, reply) in replies {
             told.answered.insert(name, self.time);
             let Ok(found) = reply else { continue };
-            let Changed { row, replaced } = changed.next().expect("each reply is of a change");
-            if found == Found::Pending {
+            let Changed { row, replaced, was_dead } =
+                changed.next().expect("each reply is of a change");
+            told.revived += u64::from(was_dead && row.is_some());
+            if found == Found::Pending && !was_dead {
                 let told = if row.is_some() { &mut told.moved } else { &mut told.cancelled };
                 *told += 1;
                 self.dead.insert((*database, replaced.expect("there was one").number));
@@ -499,6 +599,16 @@ impl Simulation {
         assert!(!self.dead.contains(&(database, row.number)), "cancelled or moved, and came");
         let before = self.taken.entry((database, row.number)).or_default();
         assert!(!before.contains(&(id, epoch)), "twice in one process under one epoch");
+        assert!(!self.buried.contains(&(database, row.number)), "dead, and came");
+        if let Some(most) = self.most {
+            let put_as = self.put_as.get(&(database, row.number)).copied().unwrap_or(row.number);
+            let times = self.times.entry((database, put_as)).or_default();
+            *times += 1;
+            assert!(*times <= most, "it came more often than {most} times");
+            let now = self.databases[database].tables.find(&row.name);
+            let now = now.filter(|now| now.number == row.number);
+            assert!(now.is_none_or(|now| row.attempt < now.attempt), "handed out and not counted");
+        }
         told.again += u64::from(!before.is_empty());
         before.push((id, epoch));
         told.fired += 1;
@@ -511,7 +621,11 @@ impl Simulation {
             "taken when another owned it"
         );
         told.fired_at.entry(row.number).or_insert((time, clock - row.deadline));
-        let settled = match self.rng.u32(0..20) {
+        if self.most.is_some() && !self.quiet && row.name.ends_with("77") {
+            let delay = self.rng.u64(0..self.holds);
+            return self.after(delay, Event::Poison(seat, id));
+        }
+        let settled = match self.rng.u32(0..if self.most.is_some() { 6 } else { 20 }) {
             _ if self.consumes => Settled::Ack,
             0 => Settled::Retry { delay: self.rng.u64(0..500) },
             1 => Settled::Dropped,
@@ -526,8 +640,16 @@ impl Simulation {
         let seat = self.rng.usize(0..self.seats.len());
         let clock = self.time + self.databases[self.seats[seat].database].clock;
         for _ in 0..self.rng.usize(1..8) {
-            let name: Arc<str> = format!("{}", self.rng.u32(0..3_000)).into();
-            let change = if self.rng.u32(0..5) == 0 {
+            let mut name: Arc<str> = format!("{}", self.rng.u32(0..3_000)).into();
+            let dead = &self.databases[self.seats[seat].database].tables.dead;
+            let letter = self.rng.choice(dead.keys()).filter(|_| self.rng.u32(0..30) == 0);
+            let change = if let Some(letter) = letter.cloned() {
+                name = letter;
+                match self.rng.u32(0..3) {
+                    0 => Change::drop_dead(&name),
+                    _ => Change::revive(&name, 0),
+                }
+            } else if self.rng.u32(0..5) == 0 {
                 Change::cancel(&name)
             } else {
                 Change::put(&name, clock + self.rng.u64(0..4_000), &[])
@@ -606,11 +728,7 @@ impl Simulation {
         }
         if self.rng.bool() {
             told.kills += 1;
-            for seat in 0..self.seats.len() {
-                if self.seats[seat].worker == worker {
-                    self.sit_down(seat);
-                }
-            }
+            self.kill(worker);
         } else {
             told.pauses += 1;
             self.workers[worker].paused_until = until;

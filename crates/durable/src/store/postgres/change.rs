@@ -1,23 +1,79 @@
-//! Changes: puts and cancels, by name.
+//! Changes: puts and cancels, by name; and dead letters.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use tokio_postgres::types::Type;
 use tokio_postgres::{Error, Row as Found};
 
 use super::connection::{Connection, Parameter, failed};
 use super::connection::{signed, unsigned};
-use crate::store::{Change, Changed, Put, Replaced, Row};
+use crate::store::{Act, Change, Changed, Dead, DeadPage, Limit, Put, Replaced, Row};
 
 impl Connection {
     /// Makes the changes of one run.
     pub(super) async fn change(&self, run: &[Change]) -> Result<Vec<Came>, Error> {
         let names: Vec<&str> = run.iter().map(|change| &*change.name).collect();
-        let puts: Vec<&Put> = run.iter().filter_map(|change| change.put.as_ref()).collect();
-        match puts.is_empty() {
-            true => self.cancel(run, &names).await,
-            false => self.put(&names, &puts).await,
+        let puts: Vec<&Put> = run.iter().filter_map(Change::as_put).collect();
+        match run.first().map(|change| &change.act) {
+            Some(Act::Put(_)) => self.put(&names, &puts).await,
+            Some(Act::Cancel) => self.cancel(run, &names).await,
+            Some(Act::Revive { at }) => self.revive(&names, *at).await,
+            Some(Act::Drop) => {
+                let gone = self.query(DROP, &[(&names, Type::TEXT_ARRAY)]).await?;
+                let gone: HashSet<&str> = gone.iter().map(|row| row.get(0)).collect();
+                let changed = |name: &&str| {
+                    Ok(Changed { row: None, replaced: None, was_dead: gone.contains(name) })
+                };
+                Ok(names.iter().map(changed).collect())
+            }
+            None => Ok(Vec::new()),
         }
+    }
+
+    /// Makes timeouts of dead letters, one after another: they are few.
+    async fn revive(&self, names: &[&str], at: u64) -> Result<Vec<Came>, Error> {
+        let mut changed = Vec::with_capacity(names.len());
+        for name in names {
+            let parameters = [(name as _, Type::TEXT), (&signed(at) as _, Type::INT8)];
+            let found = self.query_one(REVIVE, &parameters).await?;
+            let row = found.get::<_, Option<i64>>(1).map(|number| Row {
+                name: (*name).into(),
+                deadline: at,
+                payload: Arc::from(found.get::<_, &[u8]>(3)),
+                attempt: 0,
+                number: unsigned(number),
+                partition: found.get::<_, i32>(2) as u32,
+            });
+            changed.push(Ok(Changed { row, replaced: None, was_dead: found.get(0) }));
+        }
+        Ok(changed)
+    }
+
+    pub(super) async fn list_dead(&self, after: &str, limit: Limit) -> Result<DeadPage, Error> {
+        let (rows, bytes) = (signed(limit.rows as u64), signed(limit.bytes as u64));
+        let parameters: [Parameter<'_>; 3] =
+            [(&after, Type::TEXT), (&rows, Type::INT8), (&bytes, Type::INT8)];
+        self.begin().await?;
+        let rows = self.query(LIST_DEAD, &parameters).await?;
+        self.end().await?;
+        let mut page = DeadPage::default();
+        let mut is_cut = limit.rows <= rows.len();
+        for row in &rows {
+            match dead(row)? {
+                Some(letter) => page.letters.push(letter),
+                None => is_cut = true,
+            }
+        }
+        page.end = page.letters.last().filter(|_| is_cut).map(|last| last.name.clone());
+        Ok(page)
+    }
+
+    pub(super) async fn get_dead(&self, name: &str) -> Result<Option<Dead>, Error> {
+        self.begin().await?;
+        let rows = self.query(GET_DEAD, &[(&name, Type::TEXT)]).await?;
+        self.end().await?;
+        rows.first().map_or(Ok(None), dead)
     }
 
     async fn cancel(&self, run: &[Change], names: &[&str]) -> Result<Vec<Came>, Error> {
@@ -30,7 +86,7 @@ impl Connection {
             None if found.contains_key(&*change.name) => {
                 Err(failed(change, "a trigger has kept it"))
             }
-            gone => Ok(Changed { row: None, replaced: gone.copied() }),
+            gone => Ok(Changed { row: None, replaced: gone.copied(), was_dead: false }),
         };
         Ok(run.iter().map(changed).collect())
     }
@@ -62,6 +118,7 @@ impl Connection {
                     partition: row.get::<_, i32>(3) as u32,
                 }),
                 replaced: old.get(name).copied().or_else(unseen),
+                was_dead: false,
             })
         });
         Ok(changed.collect())
@@ -77,6 +134,18 @@ fn replaced(rows: &[Found]) -> HashMap<&str, Replaced> {
     rows.iter().map(|row| (row.get(0), replaced(row))).collect()
 }
 
+/// `None`: it has no room in the page.
+fn dead(row: &Found) -> Result<Option<Dead>, Error> {
+    let Some(payload) = row.try_get::<_, Option<&[u8]>>(4)? else { return Ok(None) };
+    Ok(Some(Dead {
+        name: Arc::from(row.try_get::<_, &str>(0)?),
+        deadline: unsigned(row.try_get(1)?),
+        payload: Arc::from(payload),
+        attempt: u32::try_from(row.try_get::<_, i32>(3)?).unwrap_or_default(),
+        died: unsigned(row.try_get(2)?),
+    }))
+}
+
 /// In order of the names, so that two workers do not wait for each other.
 const FIND: &str = "select name, number, deadline from tickwheel_due where name = any($1)
      order by name for update";
@@ -84,3 +153,12 @@ const PUT: &str = "select name, number, is_new, partition from tickwheel_put($1,
 const CANCEL: &str = "delete from tickwheel_due where ctid = any(array(
        select d.ctid from tickwheel_due d where d.name = any($1) order by d.name))
      returning name, number, deadline";
+const REVIVE: &str = "select was_dead, number, partition, payload from tickwheel_revive($1, $2)";
+const DROP: &str = "delete from tickwheel_dead where name = any($1) returning name";
+const GET_DEAD: &str = "select name, deadline, died, attempt, payload from tickwheel_dead
+     where name = $1";
+const LIST_DEAD: &str = "select name, deadline, died, attempt,
+       case when sum(octet_length(payload)) over (order by name rows unbounded preceding)
+         - octet_length(payload) < $3 then payload end
+     from (select * from tickwheel_dead where name > $1 order by name limit $2) dead
+     order by name";

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
+use std::mem::discriminant;
 use std::time::{Duration, Instant};
 
 use tokio_postgres::error::SqlState;
@@ -11,7 +12,7 @@ use tokio_postgres::{Client, Error, Row};
 use super::connect::Guard;
 use super::places::Places;
 use crate::store::limits::{Limits, Parts};
-use crate::store::{Change, Done, Outcome, Settlement};
+use crate::store::{Act, Change, Done, Outcome, Settlement};
 use crate::values::milliseconds;
 
 /// A connection to the database, or to a pooler that lends one for each transaction: no statement
@@ -221,7 +222,7 @@ fn runs(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
         let end = left
             .iter()
             .position(|change| {
-                change.put.is_some() != first.put.is_some() || !names.insert(&change.name)
+                discriminant(&change.act) != discriminant(&first.act) || !names.insert(&change.name)
             })
             .unwrap_or(left.len());
         let (run, rest) = left.split_at(end);
@@ -253,7 +254,12 @@ pub(super) fn failed(
     change: &Change,
     error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
 ) -> crate::Error {
-    let doing = if change.put.is_some() { "put" } else { "cancel" };
+    let doing = match change.act {
+        Act::Put(_) => "put",
+        Act::Cancel => "cancel",
+        Act::Revive { .. } => "retry the dead letter",
+        Act::Drop => "drop the dead letter",
+    };
     crate::Error::store(format!("{doing} {:?}", change.name), error)
 }
 

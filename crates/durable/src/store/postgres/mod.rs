@@ -28,7 +28,8 @@ use crate::Error;
 use crate::block_on::block_on;
 use crate::store::stretch::Stretch;
 use crate::store::{
-    Change, Done, Leases, Limit, Loaded, Page, Position, Row, Settlement, Start, Store,
+    Change, Dead, DeadPage, Done, Leases, Limit, Loaded, Page, Position, Row, Settlement, Start,
+    Store,
 };
 use crate::values::milliseconds;
 use connect::{Connect, GOODBYE};
@@ -376,6 +377,16 @@ impl Store for PostgresStore {
             connection.end().await?;
             Ok(count)
         })
+    }
+
+    fn list_dead(&mut self, after: &str, limit: Limit) -> Result<DeadPage, Error> {
+        self.run("list dead letters in", async |connection| {
+            connection.list_dead(after, limit).await
+        })
+    }
+
+    fn get_dead(&mut self, name: &str) -> Result<Option<Dead>, Error> {
+        self.run("find a dead letter in", async |connection| connection.get_dead(name).await)
     }
 
     fn again(&self) -> Option<Box<dyn Store>> {

@@ -267,8 +267,12 @@ impl Connection {
 
     /// Reads a row, and remembers where it is.
     fn read_placed(&self, row: &tokio_postgres::Row) -> Reading {
-        let reading = read_row(row, 0);
-        if let (Reading::Row(read), Ok(place)) = (&reading, row.try_get(6)) {
+        self.read_placed_from(row, 0)
+    }
+
+    pub(super) fn read_placed_from(&self, row: &tokio_postgres::Row, from: usize) -> Reading {
+        let reading = read_row(row, from);
+        if let (Reading::Row(read), Ok(place)) = (&reading, row.try_get(from + 6)) {
             self.places.borrow_mut().insert(read.number, place);
         }
         reading

@@ -8,7 +8,7 @@ use tokio_postgres::types::Type;
 use super::connection::{Connection, Parameter};
 use super::connection::{signed, unsigned};
 use super::rows::{Reading, read_row};
-use crate::store::{Held, Outcome, Settlement};
+use crate::store::{Held, Outcome, Settlement, Then};
 
 impl Connection {
     /// Settles all, or waits for a row that somebody else has locked.
@@ -17,7 +17,8 @@ impl Connection {
         let mut outcomes = Vec::with_capacity(settlements.len());
         let mut indices = HashMap::new();
         let (mut placed, mut retried) = (Columns::default(), Columns::default());
-        for (index, Settlement { held, retry_at }) in settlements.iter().enumerate() {
+        let (mut counted, mut dead, mut died) = (Columns::default(), Columns::default(), 0);
+        for (index, Settlement { held, then }) in settlements.iter().enumerate() {
             outcomes.push(match epochs.get(&held.lease.partition) {
                 None => Outcome::Locked,
                 Some(epoch) if *epoch != held.lease.epoch => Outcome::Fenced,
@@ -28,11 +29,25 @@ impl Connection {
             }
             indices.insert(signed(held.number), index);
             let place = self.places.borrow_mut().take(held.number);
-            if let Some(at) = retry_at {
-                retried.push(held, *at);
-            } else if let Some(place) = place {
-                placed.push(held, 0);
-                placed.places.push(place);
+            match *then {
+                Then::Again { at, attempt } => {
+                    retried.push(held, at);
+                    retried.attempts.push(signed_attempt(attempt));
+                }
+                Then::Counted { attempt } => {
+                    counted.push(held, 0);
+                    counted.attempts.push(signed_attempt(attempt));
+                }
+                Then::Dead { at } => {
+                    dead.push(held, 0);
+                    died = signed(at);
+                }
+                Then::Done => {
+                    if let Some(place) = place {
+                        placed.push(held, 0);
+                        placed.places.push(place);
+                    }
+                }
             }
         }
         if !placed.names.is_empty() {
@@ -43,8 +58,8 @@ impl Connection {
         }
         let mut acked = Columns::default();
         let left = settlements.iter().zip(&outcomes);
-        for (Settlement { held, retry_at }, outcome) in left {
-            if retry_at.is_none() && *outcome == Outcome::Gone {
+        for (Settlement { held, then }, outcome) in left {
+            if *then == Then::Done && *outcome == Outcome::Gone {
                 acked.push(held, 0);
             }
         }
@@ -55,11 +70,29 @@ impl Connection {
             }
         }
         if !retried.names.is_empty() {
-            let parameters = [retried.names(), retried.numbers(), retried.deadlines()];
+            let Columns { attempts, .. } = &retried;
+            let attempts = (attempts as _, Type::INT4_ARRAY);
+            let parameters = [retried.names(), retried.numbers(), retried.deadlines(), attempts];
             for row in self.query(RETRY, &parameters).await? {
                 let Some(&index) = indices.get(&row.get(0)) else { continue };
                 let Reading::Row(retried) = read_row(&row, 1) else { continue };
                 outcomes[index] = Outcome::Settled(Some(retried));
+            }
+        }
+        if !counted.names.is_empty() {
+            let attempts = (&counted.attempts as _, Type::INT4_ARRAY);
+            let parameters = [counted.names(), counted.numbers(), attempts];
+            for row in self.query(COUNT, &parameters).await? {
+                let Some(&index) = indices.get(&row.get(0)) else { continue };
+                let Reading::Row(counted) = self.read_placed_from(&row, 1) else { continue };
+                outcomes[index] = Outcome::Settled(Some(counted));
+            }
+        }
+        if !dead.names.is_empty() {
+            let parameters = [dead.names(), dead.numbers(), (&died as _, Type::INT8)];
+            for row in self.query(BURY, &parameters).await? {
+                let Some(&index) = indices.get(&row.get(0)) else { continue };
+                outcomes[index] = Outcome::Settled(None);
             }
         }
         self.find_kept(settlements, &mut outcomes).await?;
@@ -121,6 +154,8 @@ struct Columns<'a> {
     names: Vec<&'a str>,
     numbers: Vec<i64>,
     deadlines: Vec<i64>,
+    /// How often each was handed out, where that is set.
+    attempts: Vec<i32>,
     /// Where each is in the table, where that is known of all.
     places: Vec<Box<str>>,
 }
@@ -149,6 +184,11 @@ impl<'a> Columns<'a> {
     }
 }
 
+/// The database has no unsigned numbers.
+fn signed_attempt(attempt: u32) -> i32 {
+    i32::try_from(attempt).unwrap_or(i32::MAX)
+}
+
 /// Owners cannot change while their acks are looked at. Leases can be renewed meanwhile.
 const LOCK_PARTITIONS: &str =
     "select partition, epoch from tickwheel_partition where partition = any($1)
@@ -171,9 +211,10 @@ const ACK: &str = "delete from tickwheel_due due
      where due.ctid = place.row and due.number = u.number
      returning u.number";
 const RETRY: &str = "update tickwheel_due due
-     set deadline = u.deadline, attempt = due.attempt + 1, number = nextval('tickwheel_number'),
+     set deadline = u.deadline, attempt = u.attempt, number = nextval('tickwheel_number'),
        put_by = pg_current_xact_id()
-     from unnest($1::text[], $2::bigint[], $3::bigint[]) u(name, number, deadline)
+     from unnest($1::text[], $2::bigint[], $3::bigint[], $4::int[])
+       u(name, number, deadline, attempt)
      cross join lateral (
        select d.ctid as row from tickwheel_due d
        where d.name >= u.name and d.name <= u.name and d.number = u.number
@@ -181,6 +222,17 @@ const RETRY: &str = "update tickwheel_due due
      where due.ctid = place.row and due.number = u.number
      returning u.number, due.partition, due.deadline, due.name, due.number, due.attempt,
        due.payload";
+/// It is in no index, so this writes no other page if the row's has room.
+const COUNT: &str = "update tickwheel_due due set attempt = u.attempt
+     from unnest($1::text[], $2::bigint[], $3::int[]) u(name, number, attempt)
+     cross join lateral (
+       select d.ctid as row from tickwheel_due d
+       where d.name >= u.name and d.name <= u.name and d.number = u.number
+       order by d.name limit 1) place
+     where due.ctid = place.row and due.number = u.number
+     returning u.number, due.partition, due.deadline, due.name, due.number, due.attempt,
+       due.payload, due.ctid::text";
+const BURY: &str = "select number from tickwheel_bury($1, $2, $3)";
 const KEPT: &str = "select d.number from unnest($1::text[], $2::bigint[]) u(name, number)
      cross join lateral (
        select d.number from tickwheel_due d

@@ -2,7 +2,7 @@
 
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 
-use super::tables::{BROKEN, DUE, NAMES, PARTITION, move_aside};
+use super::tables::{BROKEN, DEAD, DUE, NAMES, PARTITION, decode_dead, move_aside};
 use super::{RedbStore, row};
 use crate::Error;
 use crate::store::Damaged;
@@ -13,8 +13,11 @@ use crate::store::Damaged;
 pub struct Report {
     /// The timeouts that are whole.
     pub timeouts: u64,
+    /// The dead letters that are whole.
+    pub dead: u64,
     /// The timeouts that are damaged, in the order of the store. A timer sets them aside when it
-    /// comes to them, and so does a repair.
+    /// comes to them, and so does a repair. After them, the damaged dead letters, which only a
+    /// repair sets aside.
     pub damaged: Vec<Damaged>,
     /// The timeouts that were set aside before.
     pub set_aside: u64,
@@ -99,6 +102,17 @@ fn look(database: &Database, progress: &mut impl FnMut(u64, u64)) -> Result<Repo
         report.unnamed += u64::from(entry != Some((deadline, row::index_sum(name, deadline))));
     }
     progress(all, all);
+    for entry in read.open_table(DEAD)?.iter()? {
+        let (name, value) = entry?;
+        let (name, (deadline, value)) = (name.value(), value.value());
+        match decode_dead(name, deadline, value) {
+            Ok(_) => report.dead += 1,
+            Err(reason) => {
+                let name = String::from_utf8_lossy(name).into_owned();
+                report.damaged.push(Damaged { deadline, name, reason });
+            }
+        }
+    }
     for entry in names.iter()? {
         let (name, entry) = entry?;
         let (name, (deadline, sum)) = (name.value(), entry.value());
@@ -130,6 +144,16 @@ fn mend(database: &Database) -> Result<(), redb::Error> {
             aside.extend(old.map(|old| (old.value().0, name.to_vec())));
         }
         move_aside(&mut due, &mut broken, aside)?;
+        let mut dead = write.open_table(DEAD)?;
+        let next = broken.last()?.map_or(0, |(number, _)| number.value() + 1);
+        let is_damaged = |name: &[u8], (deadline, value): (u64, &[u8])| {
+            decode_dead(name, deadline, value).is_err()
+        };
+        for (number, entry) in (next..).zip(dead.extract_if(is_damaged)?) {
+            let (name, value) = entry?;
+            let (deadline, value) = value.value();
+            broken.insert(number, (deadline, name.value(), value))?;
+        }
     }
     write.commit()?;
     Ok(())

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use super::RedbStore;
 use super::disk::Disk;
 use crate::Error;
-use crate::store::{Change, Held, Limit, Position, Row, Settlement, Store};
+use crate::store::{Change, Held, Limit, Position, Row, Settlement, Store, Then};
 
 #[test]
 fn damage_is_an_error_or_a_row_set_aside_or_the_last_commit() {
@@ -190,8 +190,11 @@ impl Whole {
             let held = Held::new(row, leases[0]);
             match n % 3 {
                 0 => changes.push(Change::cancel(&row.name)),
-                1 => settlements.push(Settlement { held, retry_at: None }),
-                _ => settlements.push(Settlement { held, retry_at: Some(n as u64) }),
+                1 => settlements.push(Settlement { held, then: Then::Done }),
+                _ => {
+                    let then = Then::Again { at: n as u64, attempt: 1 };
+                    settlements.push(Settlement { held, then });
+                }
             }
         }
         for settlements in settlements.chunks(100) {

@@ -22,13 +22,14 @@ use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, Sto
 use crate::Error;
 use crate::error::message;
 use crate::store::{
-    Change, Damaged, Done, Filling, Lease, Leases, Limit, Loaded, Page, Position, Row, Settlement,
-    Start, Store,
+    Change, Damaged, Dead, DeadPage, Done, Filling, Lease, Leases, Limit, Loaded, Page, Position,
+    Row, Settlement, Start, Store,
 };
 pub use check::Report;
 use open::{BackendSource, DEFAULT_CACHE, Source};
 use tables::{
-    BROKEN, DUE, Key, META, NAMES, Numbers, PARTITION, Sweep, Tables, find, key, move_aside,
+    BROKEN, DEAD, DUE, Key, META, NAMES, Numbers, PARTITION, Sweep, Tables, decode_dead, find, key,
+    move_aside,
 };
 
 /// A store in one file, by the engine redb.
@@ -206,6 +207,42 @@ impl Store for RedbStore {
 
     fn count(&mut self) -> Result<u64, Error> {
         self.run("read", |database, _| Ok(database.begin_read()?.open_table(DUE)?.len()?))
+    }
+
+    fn list_dead(&mut self, after: &str, limit: Limit) -> Result<DeadPage, Error> {
+        self.run("read", |database, _| {
+            let dead = database.begin_read()?.open_table(DEAD)?;
+            let (mut page, mut bytes) = (DeadPage::default(), 0);
+            let rest = (Bound::Excluded(after.as_bytes()), Bound::Unbounded);
+            for entry in dead.range::<&[u8]>(rest)? {
+                let (name, value) = entry?;
+                if page.is_full(limit, bytes) {
+                    break;
+                }
+                let (name, (deadline, value)) = (name.value(), value.value());
+                bytes += value.len();
+                match decode_dead(name, deadline, value) {
+                    Ok(letter) => page.letters.push(letter),
+                    Err(reason) => page.damaged.push(Damaged {
+                        deadline,
+                        name: String::from_utf8_lossy(name).into_owned(),
+                        reason,
+                    }),
+                }
+            }
+            Ok(page)
+        })
+    }
+
+    fn get_dead(&mut self, name: &str) -> Result<Option<Dead>, Error> {
+        self.run("read", |database, _| {
+            let dead = database.begin_read()?.open_table(DEAD)?;
+            let entry = dead.get(name.as_bytes())?;
+            Ok(entry.and_then(|entry| {
+                let (deadline, value) = entry.value();
+                decode_dead(name.as_bytes(), deadline, value).ok()
+            }))
+        })
     }
 }
 

@@ -11,7 +11,7 @@ use redb::{
     backends::FileBackend,
 };
 
-use super::tables::{BROKEN, DUE, META, NAMES};
+use super::tables::{BROKEN, DEAD, DUE, META, NAMES};
 use crate::Error;
 
 /// Where the database is.
@@ -150,6 +150,7 @@ fn make_tables(database: &Database) -> Result<(), redb::Error> {
     let write = database.begin_write()?;
     write.open_table(DUE)?;
     write.open_table(NAMES)?;
+    write.open_table(DEAD)?;
     write.open_table(BROKEN)?;
     write.open_table(META)?.insert("format", FORMAT)?;
     write.commit()?;

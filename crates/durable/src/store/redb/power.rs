@@ -8,7 +8,7 @@ use fastrand::Rng;
 use super::disk::Disk;
 use crate::keeper::outbox::Outbox;
 use crate::keeper::{Answer, Call, Command, Config, Keeper, Now, Settled};
-use crate::store::{Change, Changed, Limit, Outcome, Position, Row, Settlement, Store};
+use crate::store::{Change, Changed, Limit, Outcome, Position, Row, Settlement, Store, Then};
 
 #[test]
 fn no_power_cut_loses_or_changes_what_was_committed() {
@@ -112,6 +112,7 @@ fn live(rng: &mut Rng, store: &mut impl Store, mut rows: Rows, told: &mut Told) 
         refresh: 5_000,
         look: 200,
         margin: 1_000,
+        max_attempts: None,
     });
     let mut outbox = Outbox::default();
     let mut now = Now { wall: 1_000_000, steady: 0 };
@@ -170,22 +171,23 @@ fn live(rng: &mut Rng, store: &mut impl Store, mut rows: Rows, told: &mut Told) 
 }
 
 fn apply(mut rows: Rows, settlements: &[Settlement], changes: &[Change], told: &mut Told) -> Rows {
-    for Settlement { held, retry_at } in settlements {
+    for Settlement { held, then } in settlements {
         if rows.get(&held.name).is_none_or(|row| row.number != held.number) {
             continue;
         }
         let row = rows.remove(&held.name).expect("it is there");
-        match *retry_at {
-            None => told.acked += 1,
-            Some(deadline) => {
-                let row = Row { deadline, attempt: row.attempt + 1, number: 0, ..row };
+        match *then {
+            Then::Done => told.acked += 1,
+            Then::Again { at, attempt } => {
+                let row = Row { deadline: at, attempt, number: 0, ..row };
                 rows.insert(held.name.clone(), row);
             }
+            Then::Counted { .. } | Then::Dead { .. } => unreachable!("no most is set"),
         }
     }
-    for Change { name, put } in changes {
+    for change @ Change { name, .. } in changes {
         rows.remove(name);
-        rows.extend(put.clone().map(|put| {
+        rows.extend(change.as_put().cloned().map(|put| {
             let row = Row {
                 name: name.clone(),
                 deadline: put.deadline,

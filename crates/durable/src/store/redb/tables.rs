@@ -5,7 +5,9 @@ use std::ops::Bound;
 use redb::{ReadableTable, ReadableTableMetadata, Table, TableDefinition, WriteTransaction};
 
 use super::row;
-use crate::store::{Change, Changed, Held, Outcome, Position, Replaced, Row, Settlement};
+use crate::store::{
+    Act, Change, Changed, Dead, Held, Outcome, Position, Replaced, Row, Settlement, Then,
+};
 
 /// Gives out the numbers of rows.
 #[derive(Debug, Default)]
@@ -39,13 +41,19 @@ pub(super) type Key = (u64, Vec<u8>);
 pub(super) struct Tables<'a> {
     due: Table<'a, (u64, &'static [u8]), &'static [u8]>,
     names: Table<'a, &'static [u8], (u64, u32)>,
+    dead: Table<'a, &'static [u8], (u64, &'static [u8])>,
     epoch: u64,
 }
 
 impl<'a> Tables<'a> {
     pub(super) fn open(write: &'a WriteTransaction) -> Result<Self, redb::Error> {
         let epoch = write.open_table(META)?.get("epoch")?.map_or(0, |epoch| epoch.value());
-        Ok(Self { due: write.open_table(DUE)?, names: write.open_table(NAMES)?, epoch })
+        Ok(Self {
+            due: write.open_table(DUE)?,
+            names: write.open_table(NAMES)?,
+            dead: write.open_table(DEAD)?,
+            epoch,
+        })
     }
 
     pub(super) fn settle(
@@ -57,13 +65,22 @@ impl<'a> Tables<'a> {
             return Ok(Outcome::Fenced);
         }
         let Some(mut row) = self.take(&settlement.held)? else { return Ok(Outcome::Gone) };
-        let Some(deadline) = settlement.retry_at else { return Ok(Outcome::Settled(None)) };
-        row.deadline = deadline;
-        row.attempt = row.attempt.saturating_add(1);
-        row.number = numbers.next();
-        let name = row.name.as_bytes();
-        self.names.insert(name, (deadline, row::index_sum(name, deadline)))?;
-        self.due.insert((deadline, name), &row::encode(&row)[..])?;
+        match settlement.then {
+            Then::Done => return Ok(Outcome::Settled(None)),
+            Then::Again { at, attempt } => {
+                row = Row { deadline: at, attempt, number: numbers.next(), ..row };
+                let name = row.name.as_bytes();
+                self.names.insert(name, (at, row::index_sum(name, at)))?;
+            }
+            Then::Counted { attempt } => row.attempt = attempt,
+            Then::Dead { at } => {
+                // Its number is of no use any more: the time of its death is in its place.
+                let value = row::encode(&Row { number: at, ..row.clone() });
+                self.dead.insert(row.name.as_bytes(), (row.deadline, &value[..]))?;
+                return Ok(Outcome::Settled(None));
+            }
+        }
+        self.due.insert((row.deadline, row.name.as_bytes()), &row::encode(&row)[..])?;
         Ok(Outcome::Settled(Some(row)))
     }
 
@@ -72,19 +89,42 @@ impl<'a> Tables<'a> {
         change: &Change,
         numbers: &mut Numbers,
     ) -> Result<Changed, redb::Error> {
-        let Some(put) = &change.put else {
-            return Ok(Changed { row: None, replaced: self.cancel(change.name.as_bytes())? });
-        };
-        let row = Row {
+        let mut row = Row {
             name: change.name.clone(),
-            deadline: put.deadline,
-            payload: put.payload.clone(),
+            deadline: 0,
+            payload: [].into(),
             attempt: 0,
-            number: numbers.next(),
+            number: 0,
             partition: PARTITION,
         };
-        let replaced = self.put(&row)?;
-        Ok(Changed { row: Some(row), replaced })
+        let name = change.name.as_bytes();
+        let mut changed = Changed { row: None, replaced: None, was_dead: false };
+        match &change.act {
+            Act::Put(put) => (row.deadline, row.payload) = (put.deadline, put.payload.clone()),
+            Act::Cancel => return Ok(Changed { replaced: self.cancel(name)?, ..changed }),
+            Act::Drop => {
+                return Ok(Changed { was_dead: self.dead.remove(name)?.is_some(), ..changed });
+            }
+            Act::Revive { at } => {
+                let dead = self.dead.get(name)?.map(|dead| {
+                    let (deadline, value) = dead.value();
+                    decode_dead(name, deadline, value)
+                });
+                changed.was_dead = dead.is_some();
+                let Some(Ok(dead)) = dead else { return Ok(changed) };
+                let entry = self.names.get(name)?.map(|entry| entry.value());
+                if let Some(deadline) = find(&self.due, name, entry)?
+                    && self.due.get((deadline, name))?.is_some()
+                {
+                    return Ok(changed);
+                }
+                self.dead.remove(name)?;
+                (row.deadline, row.payload) = (*at, dead.payload);
+            }
+        }
+        row.number = numbers.next();
+        changed.replaced = self.put(&row)?;
+        Ok(Changed { row: Some(row), ..changed })
     }
 
     /// Removes the row that was handed out, if it is still the same. Its name stays.
@@ -141,7 +181,7 @@ impl<'a> Tables<'a> {
     ) -> Result<(), redb::Error> {
         let acked = settlements
             .iter()
-            .filter(|settlement| settlement.retry_at.is_none())
+            .filter(|settlement| matches!(settlement.then, Then::Done | Then::Dead { .. }))
             .map(|settlement| settlement.held.deadline);
         let count = acked.clone().count();
         sweep.until = sweep.until.max(acked.max().unwrap_or_default());
@@ -199,6 +239,13 @@ pub(super) fn find(
     Ok(None)
 }
 
+/// Returns the dead letter of this name and entry, or what is wrong with it.
+pub(super) fn decode_dead(name: &[u8], deadline: u64, value: &[u8]) -> Result<Dead, &'static str> {
+    let row = row::decode(deadline, name, value, PARTITION)?;
+    let died = row.number;
+    Ok(row.dead(died))
+}
+
 /// Moves rows to where no load finds them.
 pub(super) fn move_aside(
     due: &mut Table<'_, (u64, &'static [u8]), &'static [u8]>,
@@ -224,6 +271,8 @@ pub(super) const DUE: TableDefinition<'_, (u64, &[u8]), &[u8]> = TableDefinition
 /// The deadline of each name, and a checksum of both. The name of a timeout that was acked stays
 /// here until a sweep: then there is no row of that deadline and name.
 pub(super) const NAMES: TableDefinition<'_, &[u8], (u64, u32)> = TableDefinition::new("names");
+/// Dead letters: deadline and row, which has the time of its death in the place of its number.
+pub(super) const DEAD: TableDefinition<'_, &[u8], (u64, &[u8])> = TableDefinition::new("dead");
 /// Damaged rows, in the order they were found: deadline, name, value.
 pub(super) const BROKEN: TableDefinition<'_, u64, (u64, &[u8], &[u8])> =
     TableDefinition::new("broken");
