@@ -254,8 +254,13 @@ impl<T> Keeper<T> {
     }
 
     fn insert_if_loaded(&mut self, row: Row) {
-        if self.front.reaches(&row) && self.tenure.has(row.partition) {
-            self.front.insert(row);
+        if !self.front.reaches(&row) {
+            return;
+        }
+        match self.tenure.has(row.partition) {
+            true => self.front.insert(row),
+            // The lease is over. If it is renewed under the same epoch, what is known stays known.
+            false => self.front.forget(row.partition, Position::before(row.deadline)),
         }
     }
 

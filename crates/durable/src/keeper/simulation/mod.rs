@@ -13,7 +13,9 @@ use super::outbox::Outbox;
 use super::words::{LeaseCall, LoadCall};
 use super::{Answer, Call, Command, Config, Keeper, Now, Settled};
 use crate::Error;
-use crate::store::{Change, Changed, Done, Lease, Leases, Loaded, Outcome, Position, Row};
+use crate::store::{
+    Change, Changed, Done, Lease, Leases, Loaded, Outcome, Position, Row, Settlement, Then,
+};
 use world::Simulation;
 
 /// `few`, or `many` if `TICKWHEEL_LONG` is set, as `.ci/full long` sets it.
@@ -480,6 +482,48 @@ fn what_came_when_the_lease_was_over_is_read_again_if_nobody_else_had_it() {
         }
     }
     assert_eq!(outbox.len(), 1);
+}
+
+/// A count writes no transaction into the row, so no look tells of it.
+#[test]
+fn what_is_counted_back_while_no_lease_is_held_is_read_again_if_nobody_else_had_it() {
+    let config = Config { max_attempts: Some(3), refresh: u64::MAX / 2, ..config() };
+    let mut keeper: Keeper<()> = Keeper::new(config);
+    let mut outbox = received();
+    outbox.listeners = 1;
+    lease(&mut keeper, &mut outbox, now(0), Ok(leases(1_000_200)));
+    let mut counts = Vec::new();
+    for (at, leased) in
+        [(1, true), (70_000, false), (70_010, false), (80_000, true), (80_001, true)]
+    {
+        while let Some(call) = keeper.poll(now(at), &mut outbox) {
+            match call {
+                Call::Lease(call) => {
+                    let leases = match leased {
+                        true => Ok(leases(1_000_200 + at)),
+                        false => Err(Error::store("reach it", "cut")),
+                    };
+                    keeper.answer(now(at), &mut outbox, Answer::Lease(call, leases));
+                }
+                Call::Commit(call) => {
+                    let [Settlement { then: Then::Counted { attempt }, .. }] = call.settlements[..]
+                    else {
+                        panic!("{call:?}")
+                    };
+                    counts.push((at, attempt));
+                    let row = Row { attempt, ..row(1_000_100) };
+                    let outcomes = vec![Outcome::Settled(Some(row))];
+                    let done = Done { outcomes, changed: Vec::new() };
+                    keeper.answer(now(at), &mut outbox, Answer::Commit(call, Ok(done)));
+                }
+                Call::Load(call) => answer_load(&mut keeper, &mut outbox, now(at), call),
+                call => past(&mut keeper, &mut outbox, now(at), Some(call)),
+            }
+        }
+    }
+    // Nobody took it the first time.
+    assert_eq!(counts, [(1, 1), (70_010, 0), (80_000, 1)]);
+    assert_eq!(outbox.take(80_001).map(|(row, epoch)| (row.attempt, epoch)), Some((0, 1)));
 }
 
 #[test]
