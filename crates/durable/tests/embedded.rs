@@ -612,6 +612,27 @@ fn a_cancel_takes_back_what_was_counted_and_no_consumer_has() {
     assert!(timer_with_most(&folder, 1).is_empty().unwrap());
 }
 
+#[test]
+fn what_a_consumer_holds_for_too_long_comes_again_and_its_ack_is_of_no_effect() {
+    let folder = folder();
+    let timer = DurableTimer::builder()
+        .visibility(Duration::from_millis(50))
+        .redeliver(Duration::ZERO)
+        .open(folder.path().join("timeouts"))
+        .unwrap();
+    timer.schedule("stuck", now(), b"").unwrap().wait().unwrap();
+    let stuck = take(&timer);
+    let again = take(&timer);
+    assert_eq!((again.name(), again.attempt()), ("stuck", 2));
+    stuck.extend(HOUR);
+    stuck.ack();
+    drop(again);
+    assert_eq!(timer.len().unwrap(), 1);
+    assert!(1 <= timer.stats().expired);
+    timer.close().unwrap();
+    assert_eq!(timer_with_most(&folder, 9).len().unwrap(), 1);
+}
+
 const HOUR: Duration = Duration::from_secs(3600);
 /// Longer than anything here takes on any machine.
 const LONG: Duration = Duration::from_secs(60);

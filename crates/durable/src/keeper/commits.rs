@@ -40,6 +40,7 @@ impl<T> Keeper<T> {
                     Settled::Ack => Then::Done,
                     Settled::Retry { delay } => again(delay),
                     Settled::Dropped => again(self.config.redeliver),
+                    Settled::Extend { .. } => unreachable!("it settles nothing"),
                     Settled::Count => Then::Counted { attempt },
                     Settled::Uncount => Then::Counted { attempt: before },
                     Settled::Bury => Then::Dead { at: time },

@@ -1,7 +1,7 @@
 //! The timeouts that were handed out and are still in the store.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::keeper::manner::Manner;
@@ -26,6 +26,8 @@ pub(super) struct Flights {
     pub(super) counting: usize,
     /// When the first of `settled` came.
     pub(super) settled_since: u64,
+    /// What consumers hold, by the time until which they may.
+    until: BTreeSet<(u64, u64)>,
     /// What is locked in the store or refused by it, by when it is tried again.
     again: BTreeMap<u64, Vec<(u64, Settled)>>,
     /// How many are held up so, those that are being tried again included.
@@ -47,7 +49,9 @@ pub(super) struct Flight {
     /// When it was settled, and whether by the keeper.
     settled_at: Option<u64>,
     is_settled_by_keeper: bool,
-    /// Whether a consumer had it when that was counted last.
+    /// Until when a consumer may hold it, if that is said.
+    until: Option<u64>,
+    /// Whether a consumer had it when that was counted last, and has not asked for more time since.
     was_held: bool,
     /// When it was locked or refused first.
     held_up_at: u64,
@@ -126,6 +130,7 @@ impl Flights {
             is_counted: false,
             settled_at: None,
             is_settled_by_keeper: false,
+            until: None,
             was_held: false,
             held_up_at: 0,
             held_up: 0,
@@ -137,11 +142,28 @@ impl Flights {
         self.by_number.insert(row.number, flight);
     }
 
+    /// Lets a consumer hold the timeout of this number until then, or longer if it may already.
+    pub(super) fn hold_until(&mut self, number: u64, until: u64) {
+        let flight = self.by_number.get_mut(&number).filter(|flight| !flight.is_settled());
+        let Some(flight) = flight.filter(|flight| flight.until < Some(until)) else { return };
+        let before = flight.until.replace(until);
+        self.until.extend([(until, number)]);
+        self.until.remove(&(before.unwrap_or_default(), number));
+    }
+
+    /// When the first is held for too long.
+    pub(super) fn expires_at(&self) -> Option<u64> {
+        self.until.first().map(|&(until, _)| until)
+    }
+
     /// Takes what a consumer did with the timeout of this number.
     pub(super) fn settle(&mut self, now: Now, number: u64, settled: Settled) {
         let Some(flight) = self.by_number.get_mut(&number) else { return };
         if flight.is_settled() {
             return;
+        }
+        if let Some(until) = flight.until.take() {
+            self.until.remove(&(until, number));
         }
         flight.settled_at = Some(now.steady);
         flight.is_settled_by_keeper = settled.is_by_keeper();
@@ -207,6 +229,17 @@ impl Flights {
         let again = (now.steady.saturating_add(pause) / AGAIN + 1) * AGAIN;
         self.again.entry(again).or_default().push((number, settled));
         (flight.name.clone(), flight.refused)
+    }
+
+    /// Settles what was held for too long. Returns how many.
+    pub(super) fn expire(&mut self, now: Now) -> u64 {
+        let mut count = 0;
+        while let Some(&(_, number)) = self.until.first().filter(|(until, _)| *until <= now.steady)
+        {
+            self.settle(now, number, Settled::Dropped);
+            count += 1;
+        }
+        count
     }
 
     /// Takes up again what was locked or refused.

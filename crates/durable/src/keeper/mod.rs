@@ -149,7 +149,12 @@ impl<T> Keeper<T> {
 
     /// Takes what a consumer did with the timeout of this number.
     pub(crate) fn settle(&mut self, now: Now, number: u64, settled: Settled) {
-        self.flights.settle(now, number, settled);
+        match settled {
+            Settled::Extend { time } => {
+                self.flights.hold_until(number, now.steady.saturating_add(time));
+            }
+            _ => self.flights.settle(now, number, settled),
+        }
         self.held_since = None;
     }
 
@@ -198,6 +203,12 @@ impl<T> Keeper<T> {
         if self.released {
             return None;
         }
+        if let Some(visibility) = self.config.visibility {
+            for (number, taken) in outbox.taken() {
+                self.flights.hold_until(number, taken.saturating_add(visibility));
+            }
+            self.counts.expired += self.flights.expire(now);
+        }
         self.notice(now, outbox);
         self.hand_out(now, outbox);
         if Manner::ClosesOutbox.is_kept() {
@@ -219,6 +230,9 @@ impl<T> Keeper<T> {
         let time = self.tenure.time(now);
         if let Some((_, over)) = self.tenure.ends() {
             at(over);
+        }
+        if let Some(expires) = self.flights.expires_at() {
+            at(expires);
         }
         if self.has_room_to_fly()
             && !self.is_sated

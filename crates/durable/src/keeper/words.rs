@@ -33,6 +33,8 @@ pub(crate) struct Config {
     pub(crate) margin: u64,
     /// How often a timeout is handed out at most.
     pub(crate) max_attempts: Option<u32>,
+    /// How long a consumer may hold a timeout.
+    pub(crate) visibility: Option<u64>,
 }
 
 /// The present.
@@ -105,6 +107,10 @@ pub(crate) enum Settled {
         delay: u64,
     },
     Dropped,
+    /// The consumer goes on, for so long at most from now on.
+    Extend {
+        time: u64,
+    },
     /// By the keeper: it is about to be handed out, and that is counted first.
     Count,
     /// By the keeper: it was counted, and no consumer took it.
@@ -189,6 +195,7 @@ pub(crate) struct Counts {
     pub(crate) errors: u64,
     pub(crate) damaged: u64,
     pub(crate) dead: u64,
+    pub(crate) expired: u64,
     pub(crate) late_max: u64,
     pub(crate) late_total: u64,
 }

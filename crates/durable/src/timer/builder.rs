@@ -40,6 +40,7 @@ impl Default for Builder {
                 look: 200,
                 margin: 1_000,
                 max_attempts: None,
+                visibility: None,
             },
             #[cfg(feature = "redb")]
             cache: 64 << 20,
@@ -116,6 +117,16 @@ impl Builder {
     /// alike.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.config.max_attempts = Some(attempts);
+        self
+    }
+
+    /// Sets how long a consumer may hold a timeout. Default: for as long as the process lives.
+    ///
+    /// After that time, and a second at most, the timeout comes again as if it was dropped, and what
+    /// the consumer does with it then is of no effect. [`Due::extend`](crate::Due::extend) gives one
+    /// more time. Nothing of it is written to the store.
+    pub fn visibility(mut self, time: Duration) -> Self {
+        self.config.visibility = Some(milliseconds(time));
         self
     }
 
@@ -197,6 +208,7 @@ impl Builder {
             (1 <= config.group, "group", "1 or more"),
             (1 <= config.in_flight, "in_flight", "1 or more"),
             (config.max_attempts != Some(0), "max_attempts", "1 or more"),
+            (config.visibility != Some(0), "visibility", "1 ms or more"),
             (config.in_flight <= config.near_rows, "in_flight", "at most what `near` allows"),
         ];
         match checks.into_iter().find(|(holds, ..)| !holds) {

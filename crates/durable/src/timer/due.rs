@@ -55,6 +55,14 @@ impl Due {
         self.epoch
     }
 
+    /// Lets the consumer hold it for `time` from now on, if
+    /// [`Builder::visibility`](crate::Builder::visibility) says a time that is over before.
+    ///
+    /// If that time is over already, this has no effect: the timeout comes again.
+    pub fn extend(&self, time: Duration) {
+        self.tell(Settled::Extend { time: milliseconds(time) });
+    }
+
     /// Says that it is done. The timer commits that with the next group; if the process crashes
     /// before, the timeout comes again.
     pub fn ack(mut self) {
@@ -78,13 +86,19 @@ impl Due {
     }
 }
 
-impl Drop for Due {
-    fn drop(&mut self) {
-        let wakes = lock(&self.shared.settlements).push(self.row.number, self.settled);
+impl Due {
+    fn tell(&self, settled: Settled) {
+        let wakes = lock(&self.shared.settlements).push(self.row.number, settled);
         if wakes {
             // If the timer is gone, the timeout comes again in the next one.
             let _ = self.sender.send(Message::Wake);
         }
+    }
+}
+
+impl Drop for Due {
+    fn drop(&mut self) {
+        self.tell(self.settled);
     }
 }
 

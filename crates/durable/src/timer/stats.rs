@@ -45,6 +45,9 @@ pub struct Stats {
     pub errors: u64,
     /// Damaged timeouts that were set aside.
     pub damaged: u64,
+    /// Timeouts that consumers held for longer than
+    /// [`Builder::visibility`](crate::Builder::visibility) says.
+    pub expired: u64,
     /// Timeouts that were handed out as often as [`Builder::max_attempts`](crate::Builder::max_attempts)
     /// says, and are dead letters now.
     pub dead: u64,
@@ -72,6 +75,7 @@ impl Stats {
             ("errors", self.errors),
             ("damaged", self.damaged),
             ("dead", self.dead),
+            ("expired", self.expired),
         ] {
             counter!(format!("tickwheel_durable_{name}_total")).absolute(value);
         }

@@ -245,6 +245,7 @@ impl Worker {
             errors: counts.errors,
             damaged: counts.damaged,
             dead: counts.dead,
+            expired: counts.expired,
             late: Duration::from_millis(counts.late_total),
             late_max: Duration::from_millis(counts.late_max),
         };

@@ -157,6 +157,24 @@ fn a_count_or_a_dead_letter_that_a_trigger_skips_is_told_and_tried_again() {
     owner.close().unwrap();
 }
 
+/// Its lease is renewed all the time: without a visibility the timeout would never come again.
+#[test]
+fn what_a_consumer_holds_for_too_long_comes_again_while_its_worker_lives() {
+    let Some(server) = Server::start() else { return };
+    let url = server.tables();
+    let store = PostgresStore::connect(&url).unwrap().lease(LEASE);
+    let builder = DurableTimer::builder().visibility(Duration::from_millis(50));
+    let owner = received(builder.redeliver(Duration::ZERO).open_store(store).unwrap());
+    owner.schedule("stuck", now(), b"").unwrap().wait().unwrap();
+    let stuck = take(&owner);
+    let again = take(&owner);
+    assert_eq!((again.name(), again.attempt()), ("stuck", 2));
+    stuck.ack();
+    drop(again);
+    owner.close().unwrap();
+    assert_eq!(DurableTimer::connect(&url).unwrap().len().unwrap(), 1);
+}
+
 /// A worker that sets no most pays for none: it writes no row before its ack.
 #[test]
 fn without_a_most_nothing_is_counted_in_the_store() {

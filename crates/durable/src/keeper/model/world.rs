@@ -63,6 +63,7 @@ impl World {
             look: 200,
             margin: 1_000,
             max_attempts: rng.bool().then(|| rng.u32(1..5)),
+            visibility: None,
         };
         Self {
             rng,

@@ -49,7 +49,7 @@ fn many_workers_lose_nothing_and_make_nothing_early_and_no_two_own_a_partition()
     println!(
         "{seeds} seeds from {first} of {size:?}: {} put, {} fired, {} again, {} acks fenced, \
          {} cancelled, {} moved, {} kills, {} closed, {} pauses, {} cuts, {} given up, {} dead, {} revived, \
-         {} poisoned; late {} / {} / {} ms",
+         {} poisoned, {} expired; late {} / {} / {} ms",
         told.put,
         told.fired,
         told.again,
@@ -64,6 +64,7 @@ fn many_workers_lose_nothing_and_make_nothing_early_and_no_two_own_a_partition()
         told.dead,
         told.revived,
         told.poisoned,
+        told.expired,
         late(500),
         late(990),
         late(1000),
@@ -77,6 +78,7 @@ fn many_workers_lose_nothing_and_make_nothing_early_and_no_two_own_a_partition()
             && told.dead > 0
             && told.revived > 0
             && told.poisoned > 0
+            && told.expired > 0
     );
 }
 
@@ -94,6 +96,7 @@ fn config() -> Config {
         look: 200,
         margin: 1_000,
         max_attempts: None,
+        visibility: None,
     }
 }
 
@@ -129,6 +132,7 @@ struct Told {
     dead: u64,
     revived: u64,
     poisoned: u64,
+    expired: u64,
     held_up: usize,
     late: Vec<u64>,
     /// When a change of each name was answered last.
@@ -524,6 +528,49 @@ fn what_is_counted_back_while_no_lease_is_held_is_read_again_if_nobody_else_had_
     // Nobody took it the first time.
     assert_eq!(counts, [(1, 1), (70_010, 0), (80_000, 1)]);
     assert_eq!(outbox.take(80_001).map(|(row, epoch)| (row.attempt, epoch)), Some((0, 1)));
+}
+
+#[test]
+fn what_a_consumer_holds_for_too_long_comes_again_unless_it_asked_for_more_time() {
+    for (extends, over) in [(None, 1_001), (Some(100), 1_001), (Some(2_000), 2_500)] {
+        let config = Config { visibility: Some(1_000), ..config() };
+        let (mut keeper, mut outbox) = (Keeper::new(config), received());
+        lease(&mut keeper, &mut outbox, now(0), Ok(leases(1_000_200)));
+        let (mut at, mut again) = (1, None);
+        while again.is_none() {
+            assert!(at < 5_000, "it never comes again");
+            match keeper.poll(now(at), &mut outbox) {
+                Some(Call::Load(call)) => answer_load(&mut keeper, &mut outbox, now(at), call),
+                Some(Call::Commit(call)) => {
+                    again = Some(at);
+                    let [Settlement { then: Then::Again { attempt: 1, .. }, .. }] =
+                        call.settlements[..]
+                    else {
+                        panic!("{call:?}")
+                    };
+                }
+                Some(call) => past(&mut keeper, &mut outbox, now(at), Some(call)),
+                None => {
+                    if outbox.take(at).is_some() {
+                        assert_eq!(at, 1);
+                        continue;
+                    }
+                    if at == 500
+                        && let Some(time) = extends
+                    {
+                        keeper.settle(now(at), 1, Settled::Extend { time });
+                    }
+                    let next = if at < 500 { 500 } else { u64::MAX };
+                    at = keeper.wake(now(at)).clamp(at + 1, next);
+                }
+            }
+        }
+        // It goes along with another commit if there is one.
+        assert!((over..over + 10).contains(&again.unwrap()), "{again:?} with {extends:?}");
+        // What the consumer does now is too late.
+        keeper.settle(now(at), 1, Settled::Ack);
+        assert_eq!((keeper.counts.expired, keeper.in_flight()), (1, 0));
+    }
 }
 
 #[test]

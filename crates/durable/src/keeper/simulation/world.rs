@@ -143,7 +143,12 @@ impl Simulation {
             false => 0,
         };
         Seat {
-            keeper: Keeper::new(Config { max_attempts: self.most, ..config() }),
+            keeper: Keeper::new(Config {
+                max_attempts: self.most,
+                // Some consumers hold one for longer.
+                visibility: self.most.map(|_| 80),
+                ..config()
+            }),
             outbox,
             worker,
             database,
@@ -570,6 +575,7 @@ impl Simulation {
 
     fn reply(&mut self, seat: usize, told: &mut Told) {
         let Seat { keeper, database, id, .. } = &mut self.seats[seat];
+        told.expired += std::mem::take(&mut keeper.counts.expired);
         let held_up = |error: &Error| error.to_string().contains("locked or refused");
         told.held_up += keeper.troubles.drain(..).filter(held_up).count();
         let replies = std::mem::take(&mut keeper.replies);
