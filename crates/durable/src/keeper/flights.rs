@@ -142,13 +142,18 @@ impl Flights {
         self.by_number.insert(row.number, flight);
     }
 
-    /// Lets a consumer hold the timeout of this number until then, or longer if it may already.
-    pub(super) fn hold_until(&mut self, number: u64, until: u64) {
+    /// Takes that a consumer goes on with the timeout of this number, and lets it hold that until
+    /// then, or longer if it may already.
+    pub(super) fn hold_until(&mut self, number: u64, until: Option<u64>) {
         let flight = self.by_number.get_mut(&number).filter(|flight| !flight.is_settled());
-        let Some(flight) = flight.filter(|flight| flight.until < Some(until)) else { return };
-        let before = flight.until.replace(until);
-        self.until.extend([(until, number)]);
-        self.until.remove(&(before.unwrap_or_default(), number));
+        let Some(flight) = flight else { return };
+        flight.was_held = false;
+        if flight.until < until {
+            if let Some(before) = std::mem::replace(&mut flight.until, until) {
+                self.until.remove(&(before, number));
+            }
+            self.until.extend(until.map(|until| (until, number)));
+        }
     }
 
     /// When the first is held for too long.

@@ -151,7 +151,8 @@ impl<T> Keeper<T> {
     pub(crate) fn settle(&mut self, now: Now, number: u64, settled: Settled) {
         match settled {
             Settled::Extend { time } => {
-                self.flights.hold_until(number, now.steady.saturating_add(time));
+                let until = self.config.visibility.map(|_| now.steady.saturating_add(time));
+                self.flights.hold_until(number, until);
             }
             _ => self.flights.settle(now, number, settled),
         }
@@ -205,7 +206,7 @@ impl<T> Keeper<T> {
         }
         if let Some(visibility) = self.config.visibility {
             for (number, taken) in outbox.taken() {
-                self.flights.hold_until(number, taken.saturating_add(visibility));
+                self.flights.hold_until(number, Some(taken.saturating_add(visibility)));
             }
             self.counts.expired += self.flights.expire(now);
         }

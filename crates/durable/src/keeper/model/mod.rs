@@ -113,45 +113,75 @@ fn consumers_that_settle_nothing_for_a_minute_are_told_of() {
     assert_eq!(world.held_told(), [3; 2], "once a minute");
 }
 
-/// One that hangs has one of many places, and nobody takes what is in the others.
 /// All but one hang.
 #[test]
 fn consumers_that_hang_are_told_of_though_another_settles() {
-    let mut world = World::new(1);
-    world.config = Config { near_rows: 900, near_bytes: 1 << 20, in_flight: 10, ..world.config };
-    world.restart();
-    (0..300).for_each(|name| world.put(&format!("{name}"), 0));
-    for _ in 0..10 {
-        world.settle_down();
-        world.take();
+    for max_attempts in [None, Some(2)] {
+        let mut world = many_are_due(max_attempts);
+        take_many(&mut world, 10);
+        for (seconds, told) in [(59, &[][..]), (66, &[9]), (120, &[9, 9, 9])] {
+            for _ in 0..seconds {
+                world.settle_one(9, Settled::Ack);
+                take_many(&mut world, 1);
+                world.pass(1_000);
+            }
+            assert_eq!(world.held_told(), told, "with {max_attempts:?}");
+        }
     }
-    for (seconds, told) in [(59, &[][..]), (66, &[9]), (120, &[9, 9, 9])] {
-        for _ in 0..seconds {
+}
+
+#[test]
+fn consumers_that_ask_for_more_time_do_not_hang() {
+    for visibility in [None, Some(30_000)] {
+        let mut world = many_are_due(None);
+        take_many(&mut world, 10);
+        world.keeper.config.visibility = visibility;
+        for second in 0..240 {
             world.settle_one(9, Settled::Ack);
-            world.settle_down();
-            world.take();
+            take_many(&mut world, 1);
+            for row in world.held.iter().filter(|_| second % 20 == 0) {
+                let more = Settled::Extend { time: 25_000 };
+                world.keeper.settle(world.now, row.number, more);
+            }
             world.pass(1_000);
         }
-        assert_eq!(world.held_told(), told);
+        assert_eq!(world.held_told(), [], "with {visibility:?}");
+        assert_eq!(world.keeper.counts.expired, 0);
     }
 }
 
 /// One who needs long for each has the others wait for him, and holds none of them for long.
 #[test]
 fn a_consumer_who_is_slow_and_settles_is_not_told_of() {
-    let mut world = World::new(1);
-    world.config = Config { near_rows: 900, near_bytes: 1 << 20, in_flight: 10, ..world.config };
-    world.restart();
-    (0..50).for_each(|name| world.put(&format!("{name}"), 0));
-    for _ in 0..12 {
-        world.settle_down();
-        world.take();
-        world.pass(30_000);
-        world.settle_one(0, Settled::Ack);
+    for max_attempts in [None, Some(2)] {
+        let mut world = many_are_due(max_attempts);
+        for _ in 0..12 {
+            take_many(&mut world, 1);
+            world.pass(30_000);
+            world.settle_one(0, Settled::Ack);
+        }
+        assert_eq!(world.held_told(), [], "with {max_attempts:?}");
     }
-    assert_eq!(world.held_told(), []);
 }
 
+/// Ten may be held.
+fn many_are_due(max_attempts: Option<u32>) -> World {
+    let mut world = World::new(1);
+    let places = Config { near_rows: 900, near_bytes: 1 << 20, in_flight: 10, ..world.config };
+    world.config = Config { max_attempts, ..places };
+    world.restart();
+    (0..300).for_each(|name| world.put(&format!("{name}"), 0));
+    world
+}
+
+fn take_many(world: &mut World, count: usize) {
+    for _ in 0..count {
+        world.settle_down();
+        world.take();
+    }
+}
+
+/// One that hangs has one of many places, and nobody takes what is in the others.
 #[test]
 fn a_consumer_that_takes_nothing_more_for_a_minute_is_told_of() {
     let mut world = World::new(1);

@@ -574,6 +574,22 @@ fn what_a_consumer_holds_for_too_long_comes_again_unless_it_asked_for_more_time(
 }
 
 #[test]
+fn a_consumer_that_asks_for_more_time_wakes_nobody_where_it_has_any_time() {
+    let (mut keeper, mut outbox) = holds_one();
+    keeper.settle(now(2), 1, Settled::Extend { time: 100 });
+    for at in [2, 102, 1_000] {
+        while let Some(call) = keeper.poll(now(at), &mut outbox) {
+            match call {
+                Call::Load(call) => answer_load(&mut keeper, &mut outbox, now(at), call),
+                call => past(&mut keeper, &mut outbox, now(at), Some(call)),
+            }
+        }
+        assert!(at < keeper.wake(now(at)), "at {at}");
+    }
+    assert_eq!((keeper.counts.expired, keeper.in_flight()), (0, 1));
+}
+
+#[test]
 fn a_clock_that_is_slewed_makes_a_timeout_early_by_what_it_loses_between_two_looks() {
     let mut keeper: Keeper<()> = Keeper::new(config());
     let mut outbox = received();
