@@ -14,7 +14,7 @@ use super::words::{LeaseCall, LoadCall};
 use super::{Answer, Call, Command, Config, Keeper, Now, Settled};
 use crate::Error;
 use crate::store::{
-    Change, Changed, Done, Lease, Leases, Loaded, Outcome, Position, Row, Settlement, Then,
+    Act, Change, Changed, Done, Lease, Leases, Loaded, Outcome, Position, Row, Settlement, Then,
 };
 use world::Simulation;
 
@@ -802,7 +802,10 @@ fn what_may_take_long_takes_turns_with_the_rest_and_each_name_keeps_its_order() 
     let mut asked = 0;
     let mut ask = |keeper: &mut Keeper<u64>, names: &str| {
         for name in names.chars() {
-            let change = Change::put(&name.to_string(), 2_000_000, &[]);
+            let change = match name {
+                'b' => Change::revive("b", 0),
+                _ => Change::put(&name.to_string(), 2_000_000, &[]),
+            };
             keeper.command(Command { ticket: asked, change });
             asked += 1;
         }
@@ -819,6 +822,8 @@ fn what_may_take_long_takes_turns_with_the_rest_and_each_name_keeps_its_order() 
             Some(Call::Behind(call)) => Answer::Behind(call, Ok(Loaded::default())),
             Some(Call::Commit(call)) => {
                 let names: String = call.changes.iter().map(|change| &*change.name).collect();
+                let is_now = |change: &Change| !matches!(change.act, Act::Revive { at: 0 });
+                assert!(call.changes.iter().all(is_now), "a dead letter is due now: {call:?}");
                 ask(&mut keeper, turns[tried.len()].0);
                 tried.push(names);
                 let changed = vec![Err(Error::store("put it", "it is locked"))];
