@@ -52,7 +52,8 @@ use crate::values::{check, check_name, deadline, lock};
 ///
 /// Clones are the same timer. When the last one is dropped, the timer commits what was asked for
 /// and stops; what consumers still hold then comes again in the next process. The drop blocks the
-/// thread until then, two leases of a database at most: a task calls [`close_async`](Self::close_async) first.
+/// thread until then, two leases of a database at most: a task calls
+/// [`close_async`](Self::close_async) first.
 ///
 /// ```
 /// # fn main() -> Result<(), tickwheel_durable::Error> {

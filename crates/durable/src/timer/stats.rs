@@ -48,8 +48,8 @@ pub struct Stats {
     /// Timeouts that consumers held for longer than
     /// [`Builder::visibility`](crate::Builder::visibility) says.
     pub expired: u64,
-    /// Timeouts that were handed out as often as [`Builder::max_attempts`](crate::Builder::max_attempts)
-    /// says, and are dead letters now.
+    /// Timeouts that were handed out as often as
+    /// [`Builder::max_attempts`](crate::Builder::max_attempts) says, and are dead letters now.
     pub dead: u64,
     /// How late all timeouts together were handed out.
     pub late: Duration,
