@@ -1,6 +1,6 @@
 //! Commits: what consumers settled and what callers ask for, and what came of it.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 
 use crate::Error;
 use crate::keeper::Keeper;
@@ -80,21 +80,25 @@ impl<T> Keeper<T> {
     /// that a commit had no time for, take turns with the others, because they may take long again.
     /// Those of one name keep their order.
     fn take_commands(&mut self) -> Vec<Command<T>> {
+        // Only as many are looked at as may go into one commit: thousands may wait.
+        let mut first = self.commands.len().min(self.config.group);
         if !self.left.is_empty() || !self.refused.is_empty() {
             let left: HashSet<&str> = self.left.iter().map(|left| &*left.change.name).collect();
             let is_left = |Command { change, .. }: &Command<T>| {
                 left.contains(&*change.name) || self.refused.contains(&change.name)
             };
-            let commands = std::mem::take(&mut self.commands);
-            let (left, others): (VecDeque<_>, _) = commands.into_iter().partition(is_left);
+            let (left, others): (Vec<_>, Vec<_>) = self.commands.drain(..first).partition(is_left);
+            first = others.len();
             self.left.extend(left);
-            self.commands = others;
+            others.into_iter().rev().for_each(|command| self.commands.push_front(command));
         }
-        self.is_turn_of_left =
-            !self.left.is_empty() && (!self.is_turn_of_left || self.commands.is_empty());
-        let commands = if self.is_turn_of_left { &mut self.left } else { &mut self.commands };
+        self.is_turn_of_left = !self.left.is_empty() && (!self.is_turn_of_left || first == 0);
+        let (commands, most) = match self.is_turn_of_left {
+            true => (&mut self.left, self.config.group),
+            false => (&mut self.commands, first),
+        };
         let mut bytes = 0;
-        let fits = commands.iter().take(self.config.group).take_while(|command| {
+        let fits = commands.iter().take(most).take_while(|command| {
             let has_room = bytes < GROUP_BYTES;
             bytes += command.change.bytes();
             has_room

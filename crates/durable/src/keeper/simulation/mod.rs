@@ -841,6 +841,47 @@ fn what_may_take_long_takes_turns_with_the_rest_and_each_name_keeps_its_order() 
 }
 
 #[test]
+fn however_few_go_into_a_commit_each_name_keeps_its_order() {
+    let mut keeper: Keeper<u64> = Keeper::new(Config { group: 2, ..config() });
+    let mut outbox = received();
+    let names: Vec<char> = "xxaxyxbyxaxxybxcaxyxxb".chars().collect();
+    for (ticket, name) in (0..).zip(&names) {
+        let change = Change::put(&name.to_string(), 2_000_000, &[]);
+        keeper.command(Command { ticket, change });
+    }
+    let (mut at, mut commits, mut replies) = (0, 0, Vec::new());
+    while replies.len() < names.len() {
+        let answer = match keeper.poll(now(at), &mut outbox) {
+            Some(Call::Lease(call)) => Answer::Lease(call, Ok(leases(1_000_000))),
+            Some(Call::Load(call)) => Answer::Load(call, Ok(Loaded::default())),
+            Some(Call::Behind(call)) => Answer::Behind(call, Ok(Loaded::default())),
+            Some(Call::Commit(call)) => {
+                commits += 1;
+                // Of each third there was no time for the last one.
+                let decided = call.changes.len().min(if commits % 3 == 0 { 1 } else { 2 });
+                let of = |change: &Change| match &*change.name {
+                    "x" | "y" => Err(Error::store("put it", "it is locked")),
+                    _ => Ok(Changed { row: None, replaced: None, was_dead: false }),
+                };
+                let changed = call.changes[..decided].iter().map(of).collect();
+                Answer::Commit(call, Ok(Done { outcomes: Vec::new(), changed }))
+            }
+            None => {
+                at += 1;
+                continue;
+            }
+        };
+        keeper.answer(now(at), &mut outbox, answer);
+        replies.extend(keeper.replies.drain(..).map(|(ticket, _)| ticket));
+    }
+    for name in "xyabc".chars() {
+        let of: Vec<u64> =
+            replies.iter().copied().filter(|&ticket| names[ticket as usize] == name).collect();
+        assert!(of.is_sorted(), "{name}: {replies:?}");
+    }
+}
+
+#[test]
 fn what_the_store_refuses_is_tried_again_and_told_more_and_more_rarely() {
     let (mut keeper, mut outbox) = holds_one();
     keeper.settle(now(2), 1, Settled::Ack);
