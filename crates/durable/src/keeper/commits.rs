@@ -135,7 +135,9 @@ impl<T> Keeper<T> {
             }
             let is_refused = matches!(outcome, Outcome::Refused(_));
             if !self.is_closing() && (is_refused || outcome == Outcome::Locked) {
-                let (name, refused) = self.flights.try_again(now, (number, settled), is_refused);
+                let lease = self.tenure.good_for();
+                let settlement = (number, settled);
+                let (name, refused) = self.flights.try_again(now, settlement, is_refused, lease);
                 // The longer it lasts, the rarer it is told.
                 if let Outcome::Refused(why) = outcome
                     && refused.is_power_of_two()

@@ -211,13 +211,14 @@ impl Flights {
         taken.map(|(_, flight)| usize::from(std::mem::replace(&mut flight.was_held, true))).sum()
     }
 
-    /// Lets the settlement of one that is locked in the store, or refused, be tried again. Returns
-    /// its name, and how often it was refused.
+    /// Lets the settlement of one that is locked in the store, or refused, be tried again, no later
+    /// than half a lease from now. Returns its name, and how often it was refused.
     pub(super) fn try_again(
         &mut self,
         now: Now,
         (number, settled): (u64, Settled),
         is_refused: bool,
+        lease: u64,
     ) -> (Arc<str>, u32) {
         let flight = self.by_number.get_mut(&number).expect("it is in flight");
         flight.refused = flight.refused.saturating_add(u32::from(is_refused));
@@ -229,6 +230,8 @@ impl Flights {
         }
         // The commit has waited for the lock: the longer it was locked, the rarer are such waits.
         let pause = AGAIN << if Manner::TriesRarely.is_kept() { flight.held_up.min(4) } else { 0 };
+        // It may be due: who owned it anew would hand it out soon.
+        let pause = pause.min((lease / 2).max(AGAIN));
         flight.held_up = flight.held_up.saturating_add(1);
         // Many share one wait.
         let again = (now.steady.saturating_add(pause) / AGAIN + 1) * AGAIN;

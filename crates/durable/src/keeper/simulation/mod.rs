@@ -28,6 +28,17 @@ fn under_ci<T>(few: T, many: T) -> T {
     if long(false, true) || std::env::var_os("CI").is_some() { many } else { few }
 }
 
+/// Says which seed a panic was with.
+struct TellsSeed(u64);
+
+impl Drop for TellsSeed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("with seed {}", self.0);
+        }
+    }
+}
+
 #[test]
 fn many_workers_lose_nothing_and_make_nothing_early_and_no_two_own_a_partition() {
     let number = |variable: &str, default: u64| {
@@ -41,6 +52,7 @@ fn many_workers_lose_nothing_and_make_nothing_early_and_no_two_own_a_partition()
     };
     let mut told = Told::default();
     for seed in first..first + seeds {
+        let _telling = TellsSeed(seed);
         let most = (seed % 2 == 1).then_some(3);
         Simulation::new(seed, size.of(seed)).with_most(most).run(&mut told);
     }
@@ -645,6 +657,36 @@ fn the_more_workers_the_longer_acks_wait_unless_they_take_the_room_of_what_is_du
     // A small part of the lease, however many they are.
     assert_eq!(commits_at(1_000, 1 << 20), (1_501, 1));
     assert_eq!(commits_at(8, 4), (1, 1));
+}
+
+/// Where each is counted, what is locked waits to be handed out.
+#[test]
+fn however_long_it_was_locked_what_is_due_is_tried_again_within_half_a_lease() {
+    for good_for in [1, 2, 10, 60] {
+        let leases =
+            |clock| Leases { good_for: Some(Duration::from_secs(good_for)), ..leases(clock) };
+        let mut keeper: Keeper<()> = Keeper::new(Config { max_attempts: Some(3), ..config() });
+        let mut outbox = received();
+        let (mut at, mut tried, mut longest) = (0, None, 0);
+        while at < 30_000 {
+            match keeper.poll(now(at), &mut outbox) {
+                Some(Call::Lease(call)) => {
+                    let leases = leases(1_000_200 + at);
+                    keeper.answer(now(at), &mut outbox, Answer::Lease(call, Ok(leases)));
+                }
+                Some(Call::Load(call)) => answer_load(&mut keeper, &mut outbox, now(at), call),
+                Some(Call::Commit(call)) => {
+                    longest = longest.max(at - tried.replace(at).unwrap_or(at));
+                    let done = Done { outcomes: vec![Outcome::Locked], changed: Vec::new() };
+                    keeper.answer(now(at), &mut outbox, Answer::Commit(call, Ok(done)));
+                }
+                Some(call) => past(&mut keeper, &mut outbox, now(at), Some(call)),
+                None => at = keeper.wake(now(at)).max(at + 1),
+            }
+        }
+        let most = (good_for * 500).min(4_000);
+        assert!((most..=most + 250).contains(&longest), "{longest} ms at a lease of {good_for} s");
+    }
 }
 
 /// The store told of it, and who closes the timer must hear that it comes again.
