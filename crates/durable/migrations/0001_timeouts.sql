@@ -36,13 +36,13 @@ create index tickwheel_due_order on tickwheel_due (partition, deadline, name);
 -- And by this what was put behind what it has read.
 create index tickwheel_due_new on tickwheel_due (partition, put_by, deadline);
 
--- A dump brings the numbers of transactions that were, and an update of a deadline by hand brings
--- those of the row before.
+-- A dump brings numbers of transactions that were, and of timeouts that another may have by now; an
+-- update of a deadline by hand brings those of the row before. What is set aside keeps its number.
 create function tickwheel_put_now() returns trigger
 language plpgsql as $$
 begin
     new.put_by := pg_current_xact_id();
-    if tg_op = 'UPDATE' then
+    if new.deadline < 9223372036854775807 then
         new.number := nextval('tickwheel_number');
     end if;
     return new;
@@ -51,7 +51,6 @@ $$;
 create trigger tickwheel_due_put_now before insert on tickwheel_due
     for each row when (new.put_by <> pg_current_xact_id())
     execute function tickwheel_put_now();
--- What is set aside keeps its number.
 create trigger tickwheel_due_moved before update on tickwheel_due
     for each row when (new.deadline <> old.deadline and new.number = old.number
         and new.deadline < 9223372036854775807)

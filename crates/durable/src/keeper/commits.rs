@@ -245,7 +245,7 @@ impl<T> Keeper<T> {
         let is_known = number != 0;
         self.front.remove(&change.name, is_known.then_some(number));
         let flights = match is_known {
-            true => Vec::from_iter(self.flights.has(number).then_some(number)),
+            true => Vec::from_iter(self.flights.has(&change.name, number).then_some(number)),
             false => self.flights.named(&change.name),
         };
         let mut is_held = false;

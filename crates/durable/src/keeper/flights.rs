@@ -105,7 +105,13 @@ impl Flights {
         self.by_partition.get(&partition).copied().unwrap_or_default()
     }
 
-    pub(super) fn has(&self, number: u64) -> bool {
+    /// Whether the timeout of this name and number is in flight.
+    pub(super) fn has(&self, name: &str, number: u64) -> bool {
+        self.by_number.get(&number).is_some_and(|flight| &*flight.name == name)
+    }
+
+    /// Whether one of this number is. A copy of a table may have the numbers of others.
+    pub(super) fn has_number(&self, number: u64) -> bool {
         self.by_number.contains_key(&number)
     }
 

@@ -176,7 +176,7 @@ impl<T> Keeper<T> {
             }
         }
         for row in loaded.rows {
-            if read.contains(&row.partition) && !self.flights.has(row.number) {
+            if read.contains(&row.partition) && !self.flights.has(&row.name, row.number) {
                 self.front.insert(row);
             }
         }
@@ -250,7 +250,7 @@ impl<T> Keeper<T> {
             } else if let Some(place) = self.front.place(lease) {
                 place.loaded = row.position();
             }
-            if !self.flights.has(row.number) {
+            if !self.flights.has(&row.name, row.number) {
                 self.front.insert(row);
             }
         }

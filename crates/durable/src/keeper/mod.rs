@@ -493,6 +493,11 @@ impl<T> Keeper<T> {
                 return;
             }
             let Some(row) = self.front.expire(time) else { return };
+            if self.flights.has_number(row.number) {
+                // It waits for the other one.
+                self.front.forget(row.partition, Position::before(row.deadline));
+                continue;
+            }
             let lease = self.tenure.lease(row.partition);
             self.flights.begin(&row, lease);
             match self.config.max_attempts {

@@ -146,6 +146,59 @@ fn a_table_that_is_locked_for_longer_than_a_lease_loses_nothing() {
     }
 }
 
+/// They do not wait for each other for as long as the lock is there: it is there until all have
+/// their answer.
+#[test]
+fn while_the_table_is_locked_each_of_many_callers_has_an_answer() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let timer = worker(&url, Duration::from_secs(10));
+    take_all(&[&timer], schedule(&timer, "first", 10));
+    let mut other = client(&url);
+    let mut index = other.transaction().unwrap();
+    index.batch_execute("lock table tickwheel_due in share mode").unwrap();
+    let began = Instant::now();
+    let put = |n| timer.schedule(&format!("during {n}"), now() + HOUR, b"").unwrap();
+    let commits: Vec<_> = (0..3_000).map(put).collect();
+    for commit in commits {
+        let error = commit.wait().unwrap_err().to_string();
+        assert!(error.contains("locked the table tickwheel_due"), "{error}");
+    }
+    println!("3000 answers after {:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(120));
+    index.rollback().unwrap();
+    until("a put is taken", || put(0).wait().is_ok());
+    take_all(&[&timer], schedule(&timer, "after", 100));
+    timer.close().unwrap();
+}
+
+/// A look asks of each of them whether it has ended.
+#[test]
+fn a_thousand_open_transactions_hold_up_no_look() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let mut sql = client(&url);
+    for n in 0..1_000 {
+        let open = format!("begin; select pg_current_xact_id(); prepare transaction '{n}'");
+        sql.batch_execute(&open).unwrap();
+    }
+    // Each of them began before this, and may have put something that is not seen yet.
+    sql.batch_execute("create table other ()").unwrap();
+    let timer = worker(&url, Duration::from_secs(30));
+    for n in 0..10 {
+        sql.batch_execute(&format!("select tickwheel_schedule('{n}', now(), '')")).unwrap();
+        let due = take(&timer);
+        assert_eq!(due.name(), n.to_string());
+        due.ack();
+    }
+    timer.close().unwrap();
+    let log = std::fs::read_to_string(server.data().with_file_name("log")).unwrap();
+    assert!(!log.contains("due to statement timeout"), "{log}");
+    for n in 0..1_000 {
+        sql.batch_execute(&format!("rollback prepared '{n}'")).unwrap();
+    }
+}
+
 #[test]
 fn tables_that_are_rewritten_while_a_worker_runs_lose_nothing() {
     let Some(server) = Server::start() else { return };

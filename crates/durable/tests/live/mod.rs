@@ -238,6 +238,48 @@ fn what_is_restored_from_a_dump_while_a_worker_runs_is_found() {
     timer.close().unwrap();
 }
 
+/// A copy brings them, if it brings no sequence.
+#[test]
+fn two_timeouts_of_one_number_are_two_timeouts() {
+    let Some(server) = Server::start() else { return };
+    let url = server.tables();
+    let mut sql = client(&url);
+    let copy = |prefix: &str| {
+        format!(
+            "insert into tickwheel_due (name, deadline, payload, put_by, number)
+             select '{prefix} ' || n, 1000, '', '3', n from generate_series(1, 100) n;"
+        )
+    };
+    // Where triggers are not disabled, the numbers are new.
+    sql.batch_execute(&(copy("a") + &copy("b"))).unwrap();
+    let numbers = "select count(distinct number) from tickwheel_due";
+    assert_eq!(sql.query_one(numbers, &[]).unwrap().get::<_, i64>(0), 200);
+    sql.batch_execute(&format!(
+        "delete from tickwheel_due; set session_replication_role = replica; {} {}
+         set session_replication_role = origin",
+        copy("a"),
+        copy("b")
+    ))
+    .unwrap();
+    // All are read before the first is acked.
+    let timer =
+        DurableTimer::builder().in_flight(200).open_store(PostgresStore::connect(&url).unwrap());
+    let timer = timer.unwrap();
+    let mut held = Vec::from_iter((0..100).map(|_| take(&timer)));
+    let names = || -> HashSet<String> {
+        timer.iter().map(|pending| pending.unwrap().name().to_owned()).collect()
+    };
+    for due in held.drain(..) {
+        let (acked, before) = (due.name().to_owned(), names());
+        due.ack();
+        until("it is acked", || !names().contains(&acked));
+        let gone: HashSet<String> = before.difference(&names()).cloned().collect();
+        assert_eq!(gone, HashSet::from([acked]));
+    }
+    take_all(&[&timer], names());
+    timer.close().unwrap();
+}
+
 /// A payload whose pages are gone is an error of the whole statement: of what is due soon, of what
 /// was put behind what has been read, and among many that are overdue.
 #[test]

@@ -89,7 +89,7 @@ impl Server {
     pub(crate) fn go(&self) {
         let settings = format!(
             "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories={} -c fsync={} \
-             -c max_connections=200",
+             -c max_connections=200 -c max_prepared_transactions=1000",
             self.port,
             self.folder.path().display(),
             std::env::var("TICKWHEEL_DURABLE_FSYNC").unwrap_or_else(|_| "off".to_owned()),

@@ -435,7 +435,7 @@ impl World {
         if !keeper.is_pending {
             for row in &rows {
                 let is_near = keeper.front.rows().any(|near| near == row);
-                let flies = keeper.flights.has(row.number);
+                let flies = keeper.flights.has(&row.name, row.number);
                 assert!(!(is_near && flies), "near and in flight: {row:?}");
                 let is_known = keeper.front.reaches(row);
                 assert!(is_near || flies || !is_known, "it is before what is loaded: {row:?}");
@@ -477,7 +477,7 @@ impl World {
         }
         for row in all(&mut self.store) {
             assert!(
-                self.now.wall < row.deadline || keeper.flights.has(row.number),
+                self.now.wall < row.deadline || keeper.flights.has(&row.name, row.number),
                 "due and not handed out: {row:?}, {keeper:?}"
             );
         }

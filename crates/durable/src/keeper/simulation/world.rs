@@ -229,7 +229,7 @@ impl Simulation {
 
     /// Lets a worker do nothing until then.
     pub(super) fn stop(&mut self, worker: usize, until: u64) {
-        self.workers[worker].paused_until = until;
+        self.workers[worker].paused_until = self.workers[worker].paused_until.max(until);
     }
 
     /// Lets this time pass.
@@ -745,7 +745,7 @@ impl Simulation {
             self.kill(worker);
         } else {
             told.pauses += 1;
-            self.workers[worker].paused_until = until;
+            self.workers[worker].paused_until = self.workers[worker].paused_until.max(until);
         }
         let delay = self.rng.u64(100..1_500);
         self.after(delay, Event::Trouble);

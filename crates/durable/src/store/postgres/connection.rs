@@ -116,6 +116,12 @@ impl Connection {
         // The failed commit has waited for the locks already. What is checked at the end of a
         // commit would fail all of it.
         self.execute("set local lock_timeout = 5; set constraints all immediate").await?;
+        if self.is_table_locked().await? {
+            self.execute("rollback").await?;
+            let refused = changes.iter().map(|change| Err(failed(change, TABLE_LOCKED)));
+            let outcomes = vec![Outcome::Locked; settlements.len()];
+            return Ok(Done { outcomes, changed: refused.collect() });
+        }
         let settled = self.in_parts(
             parts,
             vec![settlements],
@@ -142,6 +148,16 @@ impl Connection {
         let changed = changed.await?;
         self.end().await?;
         Ok(Done { outcomes, changed })
+    }
+
+    /// Whether somebody has locked the table, so that nothing can be changed. Then it is not tried
+    /// with each: callers would wait for each other for as long as the lock is there.
+    async fn is_table_locked(&self) -> Result<bool, Error> {
+        match self.execute("lock table tickwheel_due in row exclusive mode").await {
+            Ok(()) => Ok(false),
+            Err(error) if is_locked(&error) => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     /// Does this work in parts, before each of which a savepoint is made. A part in which something
@@ -298,6 +314,7 @@ pub(super) fn unsigned(number: i64) -> u64 {
 pub(super) const PARTITIONS: u32 = 64;
 
 const LOCKED: &str = "somebody else has locked it";
+const TABLE_LOCKED: &str = "somebody else has locked the table tickwheel_due";
 
 /// So many changes are tried at once where some are refused: the fewer, the sooner it is known of
 /// the first.

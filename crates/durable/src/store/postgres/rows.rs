@@ -418,7 +418,8 @@ fn list() -> String {
 /// well: its rows are not read, because none is visible. The first row has the snapshot of now,
 /// the server, its clock, and how many partitions have no owner.
 /// Rows of a dump may have the numbers of transactions that are not yet here: they are not new.
-/// Only one index has the order that is asked for, so the planner has no choice.
+/// Only one index has the order that is asked for, so the planner has no choice. The snapshot of now
+/// is made once: to make one takes as long as the transactions that are open are many.
 const NEWS: &str = "select -1, (select count(*) from tickwheel_partition where owner is null),
        pg_current_snapshot()::text, floor(extract(epoch from clock_timestamp()) * 1000)::bigint, 0, convert_to(
        concat_ws(' ', extract(epoch from pg_postmaster_start_time()),
@@ -431,7 +432,8 @@ const NEWS: &str = "select -1, (select count(*) from tickwheel_partition where o
        cross join lateral (
          (select d.*, d.ctid as place from tickwheel_due d
           where d.partition = u.partition and d.put_by >= pg_snapshot_xmax($4::text::pg_snapshot)
-            and d.put_by < pg_snapshot_xmax(pg_current_snapshot()) and d.deadline <= u.deadline
+            and d.put_by < (select pg_snapshot_xmax(pg_current_snapshot()))
+            and d.deadline <= u.deadline
             and (d.deadline, d.name) <= (u.deadline, u.name)
           order by d.put_by, d.deadline limit $5)
          union all
@@ -441,7 +443,7 @@ const NEWS: &str = "select -1, (select count(*) from tickwheel_partition where o
               and (d.put_by, d.deadline) <= (xid, u.deadline)
               and (d.deadline, d.name) <= (u.deadline, u.name)
             order by d.put_by, d.deadline limit $5) over
-          where pg_visible_in_snapshot(xid, pg_current_snapshot()))) due
+          where pg_visible_in_snapshot(xid, (select pg_current_snapshot())))) due
        limit $5) new";
 /// What comes after the positions, so many of each partition. What is too much has no payload.
 const LOAD: &str = "select due.partition, due.deadline, due.name, due.number, due.attempt,
