@@ -160,7 +160,7 @@ impl Shard {
     ///
     /// The clock is read only if the shard refuses the waker, or the worker would have to wake up
     /// for it. Otherwise a waker that is overdue waits for the worker, which is about to look
-    /// anyway.
+    /// anyway, unless it has had its turn for that tick.
     pub(crate) fn register(
         &self,
         deadline: u64,
@@ -171,9 +171,11 @@ impl Shard {
             Err(_) if self.hub.is_past(deadline) => return Ok(None),
             Err(kind) => return Err(self.rejects(kind)),
         };
-        if deadline < state.watched {
+        // Written under the lock.
+        let is_reached = deadline <= self.reached.load(Ordering::Relaxed);
+        if is_reached || deadline < state.watched {
             drop(state);
-            if self.hub.is_past(deadline) {
+            if is_reached || self.hub.is_past(deadline) {
                 self.hub.give_back();
                 return Ok(None);
             }

@@ -423,6 +423,22 @@ fn many_threads_schedule_and_one_loop_fires_all() {
     fired.wait_for(8_000);
 }
 
+/// A sleep that was moved into the past waits for the next turn, and hides no other.
+#[test]
+fn what_is_due_at_a_tick_that_had_its_turn_is_ready_at_its_first_poll() {
+    let Driven { clock, timer, mut driver, .. } = Driven::new();
+    clock.advance(ms(10));
+    driver.turn();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut moved = timer.sleep(ms(10));
+    assert!(pin!(&mut moved).poll(&mut context).is_pending());
+    moved.reset(ms(0));
+    assert!(pin!(timer.sleep(ms(0))).poll(&mut context).is_ready());
+    assert!(pin!(timer.sleep(ms(1))).poll(&mut context).is_pending());
+    driver.turn();
+    assert!(pin!(moved).poll(&mut context).is_ready());
+}
+
 #[test]
 fn a_driver_that_nobody_turns_shows() {
     let mut driven = Driven::new();

@@ -40,7 +40,7 @@ struct AlarmState {
 /// Wakes the driver's task.
 #[derive(Debug, Default)]
 struct Call {
-    /// Set by the first turn, which comes by itself.
+    /// Set by the first turn of its task, which comes by itself.
     driver: OnceLock<Waker>,
     /// The driver was called and has yet to have its turn.
     is_late: AtomicBool,

@@ -7,7 +7,7 @@
 
 use crate::TokioClock;
 use crate::alarm::Alarm;
-use crate::clock::{OwnClock, is_reached};
+use crate::clock::{OwnClock, is_reached, reached_now, turn_at};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::future::{pending, poll_fn};
@@ -148,6 +148,8 @@ fn find_or_start(handle: Handle) -> Arc<Driven> {
     let alarm = Arc::new(Alarm::new(handle.clone()));
     let told = Arc::clone(&alarm);
     driver.on_wake(move |at| told.tell(at.into()));
+    // From now on the alarm is told, whenever the task that drives has its first turn.
+    turn_at(reached_now(), || driver.turn());
     let driven = Arc::new(Driven {
         runtime,
         timer,

@@ -29,7 +29,7 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
         of_tokio: None,
         is_watched: false,
         waits: false,
-        looks: AtomicBool::new(true),
+        looks: AtomicBool::new(false),
         #[cfg(feature = "test-util")]
         looks_again: LooksAgain(here.alarm),
     }
@@ -71,8 +71,8 @@ pub struct Sleep {
     /// It has waited for its deadline: the driver ends that, and not before tokio's timer has come
     /// there.
     waits: bool,
-    /// It is new, was moved, said that it is elapsed, or ended: the next poll reads the clock, and
-    /// does not wait for the driver if the time has come.
+    /// It was moved, or said that it is elapsed, or ended: the next poll reads the clock, and does
+    /// not wait for the driver if the time has come.
     looks: AtomicBool,
     /// Dropped after `inner`, which is out of the timer then.
     #[cfg(feature = "test-util")]
