@@ -89,7 +89,7 @@ impl TimerBuilder {
     ///
     /// By default each is in the timer until it is woken itself: what a waker calls may drop or move
     /// other futures, and these wake nobody then. Together with it, they may wake their tasks once
-    /// in vain.
+    /// in vain. They count as one task in [`longest_task`](crate::TimerStats::longest_task).
     pub fn wakes_together(mut self) -> Self {
         self.wakes_together = true;
         self

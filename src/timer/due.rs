@@ -69,8 +69,14 @@ impl<T> DueList<T> {
     }
 
     /// Returns whether this one is here. The caller has the shard's lock.
+    #[inline]
     pub(super) fn holds(&self, key: Key) -> bool {
-        self.has_some.load(Ordering::Acquire) && self.lock().get_mut(key).is_some()
+        self.has_some.load(Ordering::Acquire) && self.has(key)
+    }
+
+    #[cold]
+    fn has(&self, key: Key) -> bool {
+        self.lock().get_mut(key).is_some()
     }
 
     /// Takes out one that is not to run. The caller has the shard's lock.

@@ -161,6 +161,7 @@ impl Shard {
     /// The clock is read only if the shard refuses the waker, or the worker would have to wake up
     /// for it. Otherwise a waker that is overdue waits for the worker, which is about to look
     /// anyway, unless it has had its turn for that tick.
+    #[inline(always)]
     pub(crate) fn register(
         &self,
         deadline: u64,
@@ -312,6 +313,7 @@ impl Shard {
     }
 
     /// Returns whether a timeout has not begun to run.
+    #[inline]
     pub(super) fn holds(&self, state: &ShardState, key: Key) -> bool {
         state.wheel.get(key).is_some() || self.due.holds(key)
     }
@@ -346,11 +348,13 @@ impl Shard {
     }
 
     /// Returns what became of a timeout that no handle cancelled, by its key and its deadline.
+    #[inline(always)]
     pub(crate) fn status(&self, key: Key, deadline: u64) -> Status {
         self.status_of(&self.lock(), key, deadline)
     }
 
     /// The same, for a caller that has the lock.
+    #[inline]
     pub(super) fn status_of(&self, state: &ShardState, key: Key, deadline: u64) -> Status {
         if self.holds(state, key) {
             Status::Pending

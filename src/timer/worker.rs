@@ -15,7 +15,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem::forget;
 use core::sync::atomic::Ordering::Relaxed;
-use core::task::Waker;
 
 /// What the worker works on. The clones of its timer share it with the worker.
 pub(super) struct Engine {
@@ -100,10 +99,10 @@ impl Engine {
         for _ in 0..TURN {
             match shard.take_due(hub.tick_at(now), &mut wakers) {
                 Found::Due { is_burst } => {
+                    self.wake(&mut wakers, &mut now);
                     // In a burst the worker reads the clock once for a few tasks.
                     let together = if is_burst { TOGETHER } else { 1 };
-                    let mut wakers = wakers.drain(..);
-                    while self.fire_some(shard, &mut wakers, together, &mut now) {}
+                    while self.fire_some(shard, together, &mut now) {}
                 }
                 Found::More => {}
                 nothing @ Found::Nothing { .. } => return nothing,
@@ -112,40 +111,47 @@ impl Engine {
         Found::More
     }
 
+    /// Wakes what [is woken together](crate::TimerBuilder::wakes_together). `now` is the last reading
+    /// of the clock, which is read again after that.
+    fn wake(&self, wakers: &mut DueWakers, now: &mut u64) {
+        if wakers.is_empty() {
+            return;
+        }
+        for (deadline, waker) in wakers.drain(..) {
+            self.fires(deadline, *now);
+            self.hub.guarded(|| waker.wake());
+        }
+        self.took(now);
+    }
+
     /// Fires up to `together` of the timeouts that were taken out, and returns whether there may be
     /// more. `now` is the last reading of the clock. The clock is read again after the last task.
-    fn fire_some(
-        &self,
-        shard: &Arc<Shard>,
-        mut wakers: impl Iterator<Item = (u64, Waker)>,
-        together: usize,
-        now: &mut u64,
-    ) -> bool {
-        let hub = &self.hub;
-        let fires = |deadline| {
-            let late = now.saturating_sub(hub.ticks.nanos_to(deadline));
-            hub.counters.fires(late);
-            late
-        };
+    fn fire_some(&self, shard: &Arc<Shard>, together: usize, now: &mut u64) -> bool {
         let mut fired = 0;
         while fired < together {
-            if let Some((deadline, waker)) = wakers.next() {
-                fires(deadline);
-                hub.guarded(|| waker.wake());
-            } else if let Some(expired) = shard.next_due() {
-                let late = fires(expired.deadline);
-                self.fire(shard, expired, *now, late);
-            } else {
-                break;
-            }
+            let Some(expired) = shard.next_due() else { break };
+            let late = self.fires(expired.deadline, *now);
+            self.fire(shard, expired, *now, late);
             fired += 1;
         }
         if fired > 0 {
-            let end = hub.nanos();
-            hub.counters.took(end.saturating_sub(*now));
-            *now = end;
+            self.took(now);
         }
         fired == together
+    }
+
+    /// Counts a timeout that fires at `now`, and returns how many nanoseconds it is late.
+    fn fires(&self, deadline: u64, now: u64) -> u64 {
+        let late = now.saturating_sub(self.hub.ticks.nanos_to(deadline));
+        self.hub.counters.fires(late);
+        late
+    }
+
+    /// Counts the time that has passed since `now`, and moves that to the present.
+    fn took(&self, now: &mut u64) {
+        let end = self.hub.nanos();
+        self.hub.counters.took(end.saturating_sub(*now));
+        *now = end;
     }
 
     /// Fires a timeout that was taken out at `now`, `late` nanoseconds after its deadline.
