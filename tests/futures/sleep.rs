@@ -32,6 +32,7 @@ in_each_mode! {
     dropped_by_a_waker_others_are_not_woken,
     woken_together_those_that_a_waker_drops_are_woken_in_vain,
     woken_together_they_keep_their_order_among_tasks,
+    woken_together_they_make_what_follows_late,
     wakers_may_call_the_timer,
     many_in_one_tick_are_all_woken,
     with_a_limit_one_too_many_says_so,
@@ -375,6 +376,25 @@ fn woken_together_they_keep_their_order_among_tasks(mode: Mode) {
     }
     let order: Vec<_> = manual.advance(30).into_iter().map(|(_, number)| number).collect();
     assert_eq!(order, Vec::from_iter(0..100));
+}
+
+/// On the worker the clock only moves, as if the first waker took so long.
+fn woken_together_they_make_what_follows_late(mode: Mode) {
+    let manual = Manual::built(mode, |builder| builder.wakes_together().shards(1));
+    let clock = manual.clock.clone();
+    let slow = waker_that_runs(move || clock.advance(ms(10)));
+    let mut sleeps = [slow, Waker::noop().clone()].map(|waker| {
+        let mut sleep = manual.timer.sleep(ms(5));
+        assert!(Pin::new(&mut sleep).poll(&mut Context::from_waker(&waker)).is_pending());
+        sleep
+    });
+    manual.once(5, 1);
+    assert_eq!(manual.advance(5), [(15, 1)]);
+    let stats = manual.timer.stats();
+    assert_eq!((stats.fired, stats.lateness.count()), (3, 3));
+    // The second waker goes by the reading before the first.
+    assert_eq!((stats.lateness.sum(), stats.longest_task), (ms(10), ms(10)));
+    assert!(sleeps.iter_mut().all(|sleep| sleep.is_elapsed()));
 }
 
 /// Of ten that are due together with one whose waker drops them.
