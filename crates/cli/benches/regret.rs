@@ -103,8 +103,14 @@ fn main() {
     }
     let mut known = arguments.results.as_deref().map_or_else(Known::default, Known::read);
     let mut file = arguments.results.as_deref().map(|path| {
+        let is_cut = fs::read(path).is_ok_and(|all| all.last().is_some_and(|end| *end != b'\n'));
         let file = File::options().append(true).create(true).open(path);
-        file.expect("the results can be written")
+        let mut file = file.expect("the results can be written");
+        // What comes next does not get lost with the line of a call that was killed.
+        if is_cut {
+            writeln!(file).expect("the results can be written");
+        }
+        file
     });
     let traces: BTreeMap<_, _> = traces
         .iter()
