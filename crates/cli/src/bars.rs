@@ -16,15 +16,6 @@ impl Study {
     pub(crate) fn scores(&self) -> Vec<(&Candidate, Bar)> {
         let is_measured = self.is_measured();
         let counted = |it: &Candidate| it.figures.counted_score;
-        let score = |it: &Candidate| match &it.measured {
-            Some(measured) => measured.score.median,
-            None => counted(it),
-        };
-        let mut shown: Vec<_> = self.at_its_tick().collect();
-        shown.sort_by(|a, b| {
-            let is_unmeasured = |it: &Candidate| it.measured.is_none();
-            is_unmeasured(a).cmp(&is_unmeasured(b)).then(score(a).total_cmp(&score(b)))
-        });
         let bar = |it: &Candidate| Bar {
             label: it.mode.to_string(),
             text: match self.doubt(it) {
@@ -32,8 +23,8 @@ impl Study {
                 Some(doubt) if it.measured.is_none() && is_measured => {
                     format!("{doubt}; counted {}", units::duration(counted(it)))
                 }
-                Some(doubt) if is_measured => format!("{}, {doubt}", units::duration(score(it))),
-                _ => units::duration(score(it)),
+                Some(doubt) if is_measured => format!("{}, {doubt}", units::duration(it.score())),
+                _ => units::duration(it.score()),
             },
             parts: match &it.measured {
                 Some(measured) => measured.parts.into(),
@@ -43,6 +34,7 @@ impl Study {
             spread: it.measured.as_ref().map(|at| [at.score.least, at.score.most]),
             is_taken: self.recommended() == Some(it),
         };
+        let shown = Self::by_score(self.at_its_tick());
         shown.into_iter().map(|it| (it, bar(it))).collect()
     }
 

@@ -22,24 +22,16 @@ pub(crate) enum Drawing {
     Ways(Vec<Way>),
 }
 
-/// Numbers, with a heading for each column.
-pub(crate) struct Table {
-    pub(crate) head: Vec<String>,
-    pub(crate) rows: Vec<Vec<String>>,
-}
+/// Rows of numbers, the first of which is the heading.
+pub(crate) type Table = Vec<Vec<String>>;
 
 /// Columns beside each other, each a stack with a part of each series.
 pub(crate) struct Columns {
-    pub(crate) series: Vec<Series>,
+    /// Each with its name.
+    pub(crate) series: Vec<(String, Vec<f64>)>,
     /// Marks below the columns: where, from 0 to 1, and what.
     pub(crate) marks: Vec<(f64, String)>,
     pub(crate) value: fn(f64) -> String,
-}
-
-/// Values with a name.
-pub(crate) struct Series {
-    pub(crate) name: String,
-    pub(crate) values: Vec<f64>,
 }
 
 /// A bar with what stands above it, one part behind the other.
@@ -100,7 +92,7 @@ impl Chart {
                 figcaption : prose(&self.description);
                 details {
                     summary : format_args!("Numbers: {}", self.title);
-                    : self.table.render(self.title);
+                    : numbers(&self.table, self.title);
                 }
             }
         };
@@ -119,42 +111,40 @@ pub(crate) fn prose(text: &str) -> Raw<String> {
     Raw(prose.to_string())
 }
 
-impl Table {
-    /// A table that scrolls by itself if it is too wide or too long.
-    pub(crate) fn render(&self, name: &str) -> Raw<String> {
-        let table = html! {
-            div(class="scroll", role="region", tabindex="0",
-                aria-label=format_args!("Table: {name}")) {
-                table {
-                    thead { tr {
-                        @ for head in &self.head { th(scope="col") : head; }
-                    } }
-                    tbody {
-                        @ for row in &self.rows {
-                            tr {
-                                @ for (number, cell) in row.iter().enumerate() {
-                                    @ if number == 0 { th(scope="row") : cell; }
-                                    else { td : cell; }
-                                }
+/// A table that scrolls by itself if it is too wide or too long.
+pub(crate) fn numbers(table: &Table, name: &str) -> Raw<String> {
+    let (head, rows) = table.split_at(1);
+    let table = html! {
+        div(class="scroll", role="region", tabindex="0", aria-label=format_args!("Table: {name}")) {
+            table {
+                thead { tr {
+                    @ for head in &head[0] { th(scope="col") : head; }
+                } }
+                tbody {
+                    @ for row in rows {
+                        tr {
+                            @ for (number, cell) in row.iter().enumerate() {
+                                @ if number == 0 { th(scope="row") : cell; }
+                                else { td : cell; }
                             }
                         }
                     }
                 }
             }
-        };
-        Raw(table.to_string())
-    }
+        }
+    };
+    Raw(table.to_string())
 }
 
 impl Columns {
     /// The color and the name of each series.
     fn legend(&self) -> Vec<(usize, &str)> {
-        self.series.iter().map(|series| &*series.name).enumerate().collect()
+        self.series.iter().map(|(name, _)| &**name).enumerate().collect()
     }
 
     pub(crate) fn draw(&self) -> String {
-        let number = self.series.first().map_or(0, |series| series.values.len());
-        let sums = (0..number).map(|at| self.series.iter().map(|series| series.values[at]).sum());
+        let number = self.series.first().map_or(0, |(_, values)| values.len());
+        let sums = (0..number).map(|at| self.series.iter().map(|(_, values)| values[at]).sum());
         let top = round_up(sums.fold(0.0, f64::max));
         let y = |value: f64| BOTTOM - value / top * (BOTTOM - TOP);
         let mut svg = String::new();
@@ -167,9 +157,9 @@ impl Columns {
         // A gap takes too much of a narrow column.
         let filled = if width < NARROW { width + 0.1 } else { 0.88 * width };
         let mut bases = vec![0.0; number];
-        for (series_number, series) in self.series.iter().enumerate() {
+        for (series_number, (_, values)) in self.series.iter().enumerate() {
             let mut path = String::new();
-            let values = series.values.iter().enumerate().filter(|(_, value)| 0.0 < **value);
+            let values = values.iter().enumerate().filter(|(_, value)| 0.0 < **value);
             for (at, value) in values {
                 let base = &mut bases[at];
                 let (x, from, to) = (LEFT + at as f64 * width, y(*base), y(*base + value));
@@ -313,6 +303,7 @@ pub(crate) fn delays(delays: &Delays) -> Result<Chart, String> {
     });
     let table = table(&["delay", "timeouts"], rows);
     let all = delays.len().max(1) as f64;
+    let shares = counts.iter().map(|&count| count as f64 / all);
     Ok(Chart {
         id: "delays",
         title: "Delays",
@@ -321,10 +312,7 @@ pub(crate) fn delays(delays: &Delays) -> Result<Chart, String> {
             delays
         ),
         drawing: Drawing::Columns(Columns {
-            series: vec![Series {
-                name: "delays".into(),
-                values: counts.iter().map(|&count| count as f64 / all).collect(),
-            }],
+            series: vec![("delays".into(), shares.collect())],
             marks: marks.into_iter().step_by(every).collect(),
             value: percent,
         }),
@@ -334,7 +322,8 @@ pub(crate) fn delays(delays: &Delays) -> Result<Chart, String> {
 
 /// A table of these columns.
 pub(crate) fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
-    Table { head: head.iter().map(|&head| head.into()).collect(), rows: rows.into_iter().collect() }
+    let head = head.iter().map(|&head| head.into()).collect();
+    [head].into_iter().chain(rows).collect()
 }
 
 /// A share in percent, to three digits.

@@ -140,22 +140,23 @@ impl Iterator for Generator {
             let time_ms = u64::try_from(self.time_ns / 1_000_000).unwrap_or(u64::MAX);
             let timeout = self.timeouts.get(&key).copied().unwrap_or_default();
             self.time_ns += self.pause();
-            let action = if timeout.due_ms <= time_ms {
-                let delay_ms = self.delay_ms();
-                let fires = self.random.u32(..100) < self.shape.habits().percent_left_alone;
-                let due_ms = time_ms.saturating_add(delay_ms);
-                self.timeouts.insert(key, Timeout { due_ms, fires });
-                Action::Schedule { delay_ms }
-            } else if timeout.fires {
+            let is_pending = time_ms < timeout.due_ms;
+            let habits = self.shape.habits();
+            if is_pending && timeout.fires {
                 continue;
-            } else if self.random.u32(..100) < self.shape.habits().percent_moved {
+            }
+            let action = if is_pending && habits.percent_moved <= self.random.u32(..100) {
+                self.timeouts.insert(key, Timeout::default());
+                Action::Cancel
+            } else {
                 let delay_ms = self.delay_ms();
                 let due_ms = time_ms.saturating_add(delay_ms);
-                self.timeouts.insert(key, Timeout { due_ms, ..timeout });
-                Action::Reschedule { delay_ms }
-            } else {
-                self.timeouts.insert(key, Timeout { due_ms: 0, ..timeout });
-                Action::Cancel
+                let fires = !is_pending && self.random.u32(..100) < habits.percent_left_alone;
+                self.timeouts.insert(key, Timeout { due_ms, fires });
+                match is_pending {
+                    true => Action::Reschedule { delay_ms },
+                    false => Action::Schedule { delay_ms },
+                }
             };
             return Some(Operation { time_ms, key, action });
         }

@@ -15,6 +15,8 @@ pub mod asked;
 mod bars;
 mod chart;
 pub mod generate;
+#[doc(hidden)]
+pub mod picture;
 pub mod plot;
 pub mod report;
 #[doc(hidden)]
@@ -22,7 +24,5 @@ pub mod signals;
 pub mod study;
 pub mod tick;
 pub mod trace;
-#[doc(hidden)]
-pub mod turning;
 #[doc(hidden)]
 pub mod units;

@@ -6,7 +6,6 @@ use crate::units;
 #[cfg(feature = "png")]
 use std::error::Error;
 use std::fmt::Write;
-use std::ops::Add;
 
 /// Draws `study`: its verdict; the score, the wake-ups and the memory of each mode; and how the
 /// delays of the trace are distributed, if they are not all alike.
@@ -16,14 +15,9 @@ use std::ops::Add;
 pub fn svg(study: &Study) -> String {
     let mut svg = String::new();
     let mut y = heading(study, &mut svg);
-    let scores = study.scores().into_iter().map(|(_, bar)| Bar { spread: None, ..bar });
+    let whole = |bar: Bar| Bar { spread: None, parts: vec![bar.parts.iter().sum()], ..bar };
     let charts = [
-        scores
-            .map(|bar| Bar {
-                parts: bar.parts.into_iter().reduce(f64::add).into_iter().collect(),
-                ..bar
-            })
-            .collect(),
+        study.scores().into_iter().map(|(_, bar)| whole(bar)).collect(),
         study.counts(|it| it.wakeups, units::number),
         study.counts(|it| it.memory_bytes, units::memory),
     ]

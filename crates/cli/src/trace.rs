@@ -108,8 +108,7 @@ impl Trace {
     }
 
     /// Opens the file at `path`, and reads it through what `wrap` makes of it.
-    #[doc(hidden)]
-    pub fn open_through<R: Read + 'static>(
+    fn open_through<R: Read + 'static>(
         path: &Path,
         wrap: impl FnOnce(File) -> io::Result<R>,
     ) -> Result<Self, TraceError> {
@@ -125,7 +124,8 @@ impl Trace {
         }
     }
 
-    /// Like [`open_through`](Self::open_through), up to the end that a recorder writes.
+    /// Opens the file at `path`, and reads it through what `wrap` makes of it, up to the end that a
+    /// recorder writes.
     #[doc(hidden)]
     pub fn follow<R: Read + 'static>(
         path: &Path,
@@ -236,11 +236,8 @@ impl Trace {
     fn parse(&self) -> Result<Line, TraceError> {
         let fields: Vec<_> = self.line.split(|&byte| byte == b',').collect();
         let [time_ms, op, key, delay_ms] = fields[..] else {
-            let found = format!(
-                "{} in {}",
-                units::count(fields.len() as u64, "column"),
-                quoted(&self.line)
-            );
+            let columns = units::count(fields.len() as u64, "column");
+            let found = format!("{columns} in {}", quoted(&self.line));
             return Err(self.error(&found, "4 columns: `time_ms,op,key,delay_ms`"));
         };
         let time_ms = self.number("time_ms", time_ms, u64::MAX)?;
@@ -321,11 +318,9 @@ impl Trace {
 
     fn unreadable(&self, error: &io::Error) -> TraceError {
         let expected = match error.kind() {
-            _ if error.get_ref().is_some_and(|inner| inner.is::<TrailingBytes>()) => {
-                "the end of the file, or another gzip member"
-            }
             io::ErrorKind::UnexpectedEof => "the rest of the gzip data",
-            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => "sound gzip data",
+            io::ErrorKind::InvalidData => "the end of the file, or another gzip member",
+            io::ErrorKind::InvalidInput => "sound gzip data",
             _ => "a trace that can be read",
         };
         let line = (0 < self.line_number).then_some(self.line_number);
@@ -380,12 +375,9 @@ impl fmt::Display for Gaps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { missing, torn_after } = *self;
         if let Some(operations) = torn_after {
-            writeln!(
-                f,
-                "the trace breaks off after {}: the program was killed or still runs, or the file \
-                 was cut",
-                units::count(operations, "operation")
-            )?;
+            let operations = units::count(operations, "operation");
+            let causes = "the program was killed or still runs, or the file was cut";
+            writeln!(f, "the trace breaks off after {operations}: {causes}")?;
         }
         if 0 < missing {
             let operations = units::are(missing, "operation");
@@ -433,24 +425,13 @@ impl<R: BufRead> Read for Members<R> {
             if begins_like_gzip(&mut source)? {
                 self.decoder = Some(GzDecoder::new(source));
             } else if !source.fill_buf()?.is_empty() {
-                return Err(io::Error::other(TrailingBytes));
+                let found = "trailing bytes after the gzip data";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, found));
             }
         }
         Ok(0)
     }
 }
-
-/// There are bytes behind gzip data, and they are no gzip data.
-#[derive(Debug)]
-struct TrailingBytes;
-
-impl fmt::Display for TrailingBytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("trailing bytes after the gzip data")
-    }
-}
-
-impl Error for TrailingBytes {}
 
 /// Looks at the next bytes without reading them. A single byte is enough where the source has no
 /// more at the moment.
@@ -497,10 +478,11 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-const FOREIGN: [(&[u8], &str); 5] = [
+const FOREIGN: [(&[u8], &str); 6] = [
     (b"PK\x03\x04", "a zip archive"),
     (b"\x28\xb5\x2f\xfd", "zstd data"),
     (b"\xfd7zXZ\x00", "xz data"),
+    (b"BZh", "bzip2 data"),
     (b"\xff\xfe", "UTF-16 text"),
     (b"\xfe\xff", "UTF-16 text"),
 ];

@@ -85,8 +85,8 @@ impl Sample {
         Self {
             at_ns: player.now_ns(),
             counts: player.planner.counts,
-            fired: wheel.map_or(0, |wheel| wheel.fired),
-            pending: wheel.map_or(0, |wheel| wheel.wheel.len() as u64),
+            fired: wheel.map_or(0, |wheel| wheel.see().fired),
+            pending: wheel.map_or(0, |wheel| wheel.wheel().len() as u64),
         }
     }
 }

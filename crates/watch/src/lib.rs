@@ -31,6 +31,7 @@ mod follow;
 mod player;
 mod screen;
 mod telling;
+mod turning;
 
 pub use demo::Demo;
 
@@ -52,8 +53,8 @@ use std::time::{Duration, Instant};
 use tickwheel::Mode;
 use tickwheel_cli::tick::Tick;
 use tickwheel_cli::trace::{Operation, TraceError};
-use tickwheel_cli::turning::{Seen, Turning};
 use tickwheel_cli::units;
+use turning::{Seen, Turning};
 
 /// Wheels on a screen, and the keys that turn them.
 pub struct Watch {

@@ -1,6 +1,7 @@
 //! `Player`: a trace under several wheels at once, event by event.
 
 use super::follow::State;
+use super::turning::{Seen, Turning};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -9,8 +10,6 @@ use tickwheel::Mode;
 use tickwheel_cli::study::{Kind, Lateness, Planner};
 use tickwheel_cli::tick::{NEVER, Tick};
 use tickwheel_cli::trace::{Gaps, Operation, TraceError};
-use tickwheel_cli::turning::Seen;
-use tickwheel_cli::turning::Turning;
 
 /// What a [`Player`] plays.
 pub(super) type Operations = Box<dyn Iterator<Item = Result<Operation, TraceError>>>;
@@ -185,7 +184,7 @@ impl Player {
                 let due_ms = operation.time_ms.saturating_add(delay_ms);
                 self.lateness.record(due_ms, self.tick);
             }
-            self.wheels.iter_mut().for_each(|wheel| wheel.make(&call));
+            self.wheels.iter_mut().for_each(|wheel| wheel.run.make(&call));
         }
         self.recent.truncate(MOST_RECENT - 1);
         self.recent.push_front(applied);
@@ -196,7 +195,7 @@ impl Player {
     fn rest_at(&mut self, now: u64) {
         self.now = now.max(self.now);
         for wheel in &mut self.wheels {
-            wheel.drive(now);
+            wheel.run.come_to(now);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Draws a [`Watch`].
 
+use super::turning::Turning;
 use super::{Pace, Watch, telling};
 use indicatif::HumanCount;
 use ratatui::Frame;
@@ -11,8 +12,8 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{
     Block, Clear, Padding, Paragraph, RenderDirection, Sparkline, Widget, Wrap,
 };
+use tickwheel_cli::picture::{Picture, ROUNDS_BITS};
 use tickwheel_cli::tick::Tick;
-use tickwheel_cli::turning::{Picture, ROUNDS_BITS, Turning};
 use tickwheel_cli::units;
 
 impl Watch {
@@ -191,7 +192,7 @@ struct Panel<'a> {
 
 impl<'a> Panel<'a> {
     fn new(wheel: &'a Turning, tick: Tick, marks: &'static Marks) -> Self {
-        Self { wheel, picture: wheel.picture(), tick, marks }
+        Self { wheel, picture: Picture::of(wheel.wheel()), tick, marks }
     }
 
     /// The lines that it takes to show everything, at this width.
@@ -330,7 +331,7 @@ impl Widget for Panel<'_> {
             Span::from(mode.to_string()).bold(),
             Span::from(format!(
                 "  pending {}  fired {}  {moved}",
-                HumanCount(self.wheel.wheel.len() as u64),
+                HumanCount(self.wheel.wheel().len() as u64),
                 HumanCount(seen.fired),
             )),
         ]);
@@ -439,6 +440,7 @@ const LEAST_BELOW: u16 = 3;
 
 #[cfg(test)]
 mod tests {
+    use crate::turning::Turning;
     use crate::{Demo, Ended, Pace, Watch};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -447,8 +449,8 @@ mod tests {
     use std::io::Write;
     use std::path::Path;
     use std::time::{Duration, Instant};
+    use tickwheel_cli::picture::Picture;
     use tickwheel_cli::trace::{Action, Operation, Trace, TraceError};
-    use tickwheel_cli::turning::Turning;
 
     #[test]
     fn each_timeout_is_drawn_in_the_bucket_in_which_it_waits() {
@@ -503,9 +505,9 @@ mod tests {
         for second in 1..=20 {
             watch.player.play(second * 1000, Instant::now() + Duration::from_secs(60)).unwrap();
             for wheel in &watch.player.wheels {
-                let (picture, stats) = (wheel.picture(), wheel.see().stats);
+                let (picture, stats) = (Picture::of(wheel.wheel()), wheel.see().stats);
                 let drawn = picture.levels.iter().flat_map(HashMap::values).sum::<u32>() as usize;
-                assert_eq!(drawn + picture.sorted as usize, wheel.wheel.len());
+                assert_eq!(drawn + picture.sorted as usize, wheel.wheel().len());
                 let entries = stats.timeouts_per_level.iter().sum::<usize>() + stats.sorted;
                 assert_eq!(drawn + picture.sorted as usize + stats.stale, entries);
                 for (level, buckets) in picture.levels.iter().enumerate() {
@@ -517,7 +519,7 @@ mod tests {
                 assert_eq!(rounds, if wheel.mode().is_hashed() { drawn } else { 0 });
             }
         }
-        assert!(watch.player.wheels.iter().all(|wheel| 1000 < wheel.wheel.len()));
+        assert!(watch.player.wheels.iter().all(|wheel| 1000 < wheel.wheel().len()));
     }
 
     #[test]
@@ -530,7 +532,7 @@ mod tests {
                     are demoted; 1 timeout fires.";
         assert!(watch.told.starts_with(told), "{}", watch.told);
         assert_eq!(watch.player.now(), 5000, "it jumped over five seconds");
-        let levels = watch.player.wheels[0].picture().levels;
+        let levels = Picture::of(watch.player.wheels[0].wheel()).levels;
         let left = levels.iter().map(|buckets| buckets.values().sum::<u32>());
         assert_eq!(left.clone().sum::<u32>(), 199);
         assert_eq!(left.skip(2).sum::<u32>(), 0, "none is left on level 2");
@@ -691,7 +693,7 @@ mod tests {
         press(&mut watch, ' ');
         write!(file, "ule,2,90\n20,cancel,2,\n").unwrap();
         until(&mut watch, |watch| 0 < watch.player.planner.counts.cancelled).unwrap();
-        assert_eq!((watch.player.now(), watch.player.wheels[0].fired), (20, 1));
+        assert_eq!((watch.player.now(), watch.player.wheels[0].see().fired), (20, 1));
         assert_eq!(watch.pace, Pace::Playing);
         writeln!(file, "21,end,,").unwrap();
         until(&mut watch, |watch| watch.pace == Pace::Over).unwrap();
@@ -763,7 +765,7 @@ mod tests {
     /// Wheels with so much room that they hold few in buckets, too.
     fn watch(scheduled: Vec<(u64, u32, u64)>) -> Watch {
         let mut watch = watch_few(scheduled);
-        watch.player.wheels.iter_mut().for_each(|wheel| wheel.wheel.reserve(1_000));
+        watch.player.wheels.iter_mut().for_each(|wheel| wheel.run.wheel.reserve(1_000));
         watch
     }
 

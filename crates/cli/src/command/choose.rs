@@ -1,7 +1,6 @@
 //! `tickwheel choose`.
 
 use super::Measuring;
-use super::output::print;
 use crate::Failure;
 use std::time::Duration;
 use tickwheel_cli::study::Configurations;
@@ -26,10 +25,7 @@ impl Choose {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let options = self.measuring.options(Configurations::Search(self.max_lateness));
         let (study, _) = super::studied(&self.measuring.file, &options)?;
-        print(|mut output| match self.json {
-            true => study.write_json(&mut output),
-            false => write!(output, "{study}"),
-        })
+        super::print_study(&study, self.json)
     }
 }
 

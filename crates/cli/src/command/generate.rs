@@ -1,7 +1,7 @@
 //! `tickwheel generate`.
 
 use super::output::{OutputFile, print};
-use super::progress::{self, Interrupt};
+use super::progress;
 use crate::Failure;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -50,7 +50,7 @@ impl Generate {
         }
         let done = match &self.output {
             Some(file) => {
-                let interrupted = Interrupt::is_noted()?;
+                let interrupted = progress::noted_when_interrupted()?;
                 file.write(|mut output| {
                     if file.extension().as_deref() != Some("gz") {
                         return self.write(output, &progress, &interrupted);
@@ -61,7 +61,7 @@ impl Generate {
                 })
             }
             None => {
-                Interrupt::exits(&progress)?;
+                progress::exit_when_interrupted(&progress)?;
                 print(|output| self.write(output, &progress, &AtomicBool::new(false)))
             }
         };

@@ -10,10 +10,10 @@ pub(crate) mod report;
 use crate::Failure;
 use bytesize::ByteSize;
 use indicatif::ProgressBar;
-use progress::Interrupt;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tickwheel_cli::study::{self, Driver, Progress, Study};
 use tickwheel_cli::trace::{Trace, TraceError};
@@ -69,6 +69,9 @@ impl Measuring {
 /// Is told how far the work is.
 type Advance<'a> = &'a mut dyn FnMut(Progress);
 
+/// Ends the process when it is interrupted, but not while somebody holds it.
+type Interrupt = Arc<Mutex<()>>;
+
 /// Studies the trace in `file`.
 fn studied(file: &Path, options: &study::Options) -> Result<(Study, Interrupt), Failure> {
     let made = traced(file, |trace, progress| study::study(trace, options, progress))?;
@@ -76,18 +79,32 @@ fn studied(file: &Path, options: &study::Options) -> Result<(Study, Interrupt), 
     Ok(made)
 }
 
-/// Makes something of the trace in `file`, and shows how far it is.
+/// Makes something of the trace in `file`, or that on standard input if `file` is `-`, and shows how
+/// far it is.
 fn traced<T>(
     file: &Path,
     make: impl FnOnce(Trace, Advance<'_>) -> Result<T, TraceError>,
 ) -> Result<(T, Interrupt), Failure> {
     let progress = ProgressBar::hidden();
-    let interrupt = Interrupt::exits(&progress)?;
+    let interrupt = progress::exit_when_interrupted(&progress)?;
     let mut phase = "";
     let mut advance = |at| progress::advance(&progress, &mut phase, at);
-    let made = progress::open(file, &progress).and_then(|trace| make(trace, &mut advance));
+    advance(Progress::Read(0));
+    let trace = match file == Path::new("-") {
+        true => Trace::new("standard input", io::stdin()),
+        false => Trace::open(file),
+    };
+    let made = trace.and_then(|trace| make(trace, &mut advance));
     progress.finish_and_clear();
     Ok((made?, interrupt))
+}
+
+/// Prints a study: a table, or JSON.
+fn print_study(study: &Study, is_json: bool) -> Result<(), Failure> {
+    output::print(|output| match is_json {
+        true => writeln!(output, "{}", serde_json::to_string(study)?),
+        false => write!(output, "{study}"),
+    })
 }
 
 /// Says on standard error what is not in the trace.

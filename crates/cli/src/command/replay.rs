@@ -1,7 +1,7 @@
 //! `tickwheel replay`.
 
 use super::Measuring;
-use super::output::{OutputFile, print};
+use super::output::OutputFile;
 use crate::Failure;
 use clap::builder::TypedValueParser;
 use std::error::Error;
@@ -36,7 +36,7 @@ pub(crate) struct Replay {
     #[command(flatten)]
     measuring: Measuring,
 
-    /// Print one JSON object per mode, one per line, instead of the table.
+    /// Print one JSON object with all modes instead of the table.
     #[arg(long)]
     json: bool,
 
@@ -59,12 +59,9 @@ impl Replay {
         let mut options = self.measuring.options(given);
         options.slower = self.limit_slower;
         let (study, interrupt) = super::studied(&self.measuring.file, &options)?;
-        print(|mut output| match self.json {
-            true => study.write_json_lines(&mut output),
-            false => write!(output, "{study}"),
-        })?;
+        super::print_study(&study, self.json)?;
         if let Some(plot) = &self.plot {
-            let _held = interrupt.hold();
+            let _held = interrupt.lock();
             let picture = draw(&study, plot).map_err(|error| plot.failure(&*error))?;
             plot.write(|file| file.write_all(&picture))?;
         }

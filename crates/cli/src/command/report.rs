@@ -55,7 +55,7 @@ impl Report {
         let (page, interrupt) = super::traced(file, write)?;
         super::warn_of_gaps(page.study());
         let page = page.to_string();
-        let _held = interrupt.hold();
+        let _held = interrupt.lock();
         self.output.write(|file| file.write_all(page.as_bytes()))
     }
 }

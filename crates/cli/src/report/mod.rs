@@ -69,8 +69,8 @@ pub fn report(
     let modes = [of_kind(false, Mode::hierarchical()), of_kind(true, hashed)];
     let (study, operations) = study_and_keep(trace, &options.study, &mut progress)?;
     let wheels = study.counted(&operations, modes, options.tick);
-    let is_both = wheels[1].stopped.is_none();
-    let profile = Profile::of(&operations, modes, is_both, options.tick);
+    let number = if wheels[1].stopped.is_none() { 2 } else { 1 };
+    let profile = Profile::of(&operations, &modes[..number], options.tick);
     Ok(Page { profile, study, wheels })
 }
 
@@ -79,32 +79,5 @@ impl Page {
     #[must_use]
     pub fn study(&self) -> &Study {
         &self.study
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Options, report};
-    use crate::study;
-    use crate::trace::Trace;
-    use std::io::Cursor;
-    use std::time::Duration;
-
-    /// Of some thousand timeouts in one bucket, each tick looks at all.
-    #[test]
-    fn a_wheel_that_takes_too_long_is_not_run_for_the_page() {
-        let lines = (0..4_000).map(|key| format!("{key},schedule,{key},2000\n"));
-        let csv = format!("{}\n{}", Trace::HEADER, lines.collect::<String>());
-        let study = study::Options { time: Duration::ZERO, ..study::Options::default() };
-        let modes = vec!["hashed:1".parse().unwrap()];
-        let options = Options { modes, study, ..Options::default() };
-        let trace = Trace::new("generated", Cursor::new(csv)).unwrap();
-        let page = report(trace, &options, |_| ()).unwrap();
-        assert!(page.profile.steps.iter().all(|step| step.rounds.is_empty()));
-        let page = page.to_string();
-        let said = "hashed:1 is not shown: it was stopped when it was over 20 times the work of \
-                    hierarchical:64.";
-        assert!(page.contains(said), "{page}");
-        assert!(page.contains("<figure id=\"levels\"") && !page.contains("<figure id=\"rounds\""));
     }
 }

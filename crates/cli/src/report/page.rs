@@ -4,11 +4,11 @@ use super::Page;
 use super::profile::Step;
 use super::way::way;
 use crate::chart::{
-    Bar, Bars, COLORS, Chart, Columns, Drawing, Series, Table, delays, percent, prose, table,
+    Bar, Bars, COLORS, Chart, Columns, Drawing, delays, numbers, percent, prose, table,
 };
-use crate::study::{self, Candidate, Figures};
+use crate::picture::ROUNDS_BITS;
+use crate::study::{self, Counts, Figures};
 use crate::tick::Tick;
-use crate::turning::ROUNDS_BITS;
 use crate::units;
 use horrorshow::helper::doctype;
 use horrorshow::{Raw, html};
@@ -66,8 +66,8 @@ impl fmt::Display for Page {
                                         p : prose(sentence);
                                     }
                                     p : self.study.scoring();
-                                    : self.configurations()
-                                        .render("The configurations to choose from");
+                                    : numbers(&self.study.table(&self.study.shown()),
+                                        "The configurations to choose from");
                                 }
                                 : self.scores().render();
                                 : self.ways().render();
@@ -110,37 +110,6 @@ impl Page {
         )
     }
 
-    /// The table of the configurations to choose from.
-    fn configurations(&self) -> Table {
-        let head = [
-            "configuration",
-            "score",
-            "between",
-            "counted",
-            "CPU time",
-            "memory",
-            "wake-ups",
-            "late at most",
-        ];
-        let row = |candidate: &Candidate| {
-            let figures = &candidate.figures;
-            let measured = |text: fn(&study::Measured) -> String| {
-                candidate.measured.as_ref().map_or_else(|| "not measured".into(), text)
-            };
-            vec![
-                format!("{}, {}", candidate.mode, candidate.tick),
-                measured(|at| units::duration(at.score.median)),
-                measured(|at| units::range(at.score.least, at.score.most)),
-                candidate.counted(),
-                measured(|at| units::duration(at.cpu_ns.median)),
-                units::memory(figures.memory_bytes),
-                units::number(figures.wakeups),
-                units::duration(figures.max_lateness_ns as f64),
-            ]
-        };
-        table(&head, self.study.shown().into_iter().map(row))
-    }
-
     /// The measured scores of the modes at the tick that is recommended, or the counted ones if
     /// nothing was measured. What was not measured, or is not sure, says so.
     fn scores(&self) -> Chart {
@@ -155,23 +124,22 @@ impl Page {
             [bar.label.clone(), bar.text.clone()].into_iter().chain(cells).collect()
         });
         let table = table(&[&["mode", "score"][..], &parts[..]].concat(), rows);
-        let description = match is_measured {
+        let source = match is_measured {
             true => format!(
-                "Less is better; the frame is around the recommended one. At a tick of {tick}. The \
-                 thin line is where the median lies, with a confidence of 99 %, by {} rounds at \
-                 most. What was not measured was stopped, or costs more by its counted work, which \
-                 has no parts.",
+                "The thin line is where the median lies, with a confidence of 99 %, by {} rounds \
+                 at most. What was not measured was stopped, or costs more by its counted work, \
+                 which has no parts.",
                 self.study.rounds,
             ),
-            false => format!(
-                "Less is better; the frame is around the recommended one. At a tick of {tick}. By \
-                 counted work: nothing was measured."
-            ),
+            false => "By counted work: nothing was measured.".into(),
         };
         Chart {
             id: "score",
             title: "What each mode costs per operation",
-            description,
+            description: format!(
+                "Less is better; the frame is around the recommended one. At a tick of {tick}. \
+                 {source}"
+            ),
             drawing: Drawing::Bars(Bars {
                 bars,
                 parts: match is_measured {
@@ -196,27 +164,20 @@ impl Page {
     }
 
     fn operations(&self) -> Chart {
-        let steps = &self.profile.steps;
-        let all: u64 = steps.iter().map(|at| at.scheduled + at.moved + at.cancelled).sum();
-        let count = |of: fn(&Step) -> u64| steps.iter().map(of).sum::<u64>();
-        let share = |of| percent(count(of) as f64 / all.max(1) as f64);
+        let series = [
+            self.series("scheduled", |at| at.scheduled),
+            self.series("moved", |at| at.moved),
+            self.series("cancelled", |at| at.cancelled),
+        ];
+        let sums = series.each_ref().map(|(_, values)| values.iter().sum::<u64>());
+        let all = sums.iter().sum::<u64>().max(1);
+        let [scheduled, moved, cancelled] = sums.map(|sum| percent(sum as f64 / all as f64));
         let description = format!(
-            "Operations in each {}: {} schedule, {} move and {} cancel a timeout.",
+            "Operations in each {}: {scheduled} schedule, {moved} move and {cancelled} cancel a \
+             timeout.",
             self.step(),
-            share(|at| at.scheduled),
-            share(|at| at.moved),
-            share(|at| at.cancelled),
         );
-        self.over_time(
-            "operations",
-            "Operations over time",
-            description,
-            &[
-                ("scheduled", &|at| at.scheduled),
-                ("moved", &|at| at.moved),
-                ("cancelled", &|at| at.cancelled),
-            ],
-        )
+        self.over_time("operations", "Operations over time", description, series)
     }
 
     fn pending(&self) -> Chart {
@@ -225,12 +186,13 @@ impl Page {
             self.step(),
             units::number(self.profile.most_pending)
         );
-        let series: &[Of<'_>] = &[("pending", &|at| at.pending)];
+        let series = [self.series("pending", |at| at.pending)];
         self.over_time("pending", "Pending over time", description, series)
     }
 
     fn ends(&self) -> Chart {
-        let (counts, timeouts) = (self.profile.counts, self.profile.counts.timeouts());
+        let counts = self.counts();
+        let timeouts = counts.timeouts();
         let cancelled = counts.cancelled + counts.replaced;
         let moves = counts.rescheduled - counts.late_reschedules;
         let ends = [
@@ -327,9 +289,6 @@ impl Page {
              the other.",
             units::duration(hashed.buckets() as f64 * tick.length().as_nanos() as f64),
         );
-        let most = |of: fn(&Step) -> &[u64]| {
-            self.profile.steps.iter().map(|step| of(step).len()).max().unwrap_or(0)
-        };
         let levels = self.inside(
             ("levels", "Timeouts by level over time"),
             format!(
@@ -339,9 +298,7 @@ impl Page {
                 self.step(),
                 hierarchical.buckets(),
             ),
-            &groups(0..most(|step| &step.levels)),
-            |step| (&step.levels, step.sorted[0]),
-            level_name,
+            0,
         );
         if let Some(limit) = self.wheels[1].stopped {
             let stopped = format!("{hashed} is not shown: it was stopped when it was {limit}.");
@@ -354,33 +311,34 @@ impl Page {
                  sorted ones fire next; few are in no bucket.",
                 self.step(),
             ),
-            &iter::once(0..1).chain(groups(1..most(|step| &step.rounds))).collect::<Vec<_>>(),
-            |step| (&step.rounds, step.sorted[1]),
-            rounds_name,
+            1,
         );
         (vec![words], vec![levels, rounds])
     }
 
-    /// A chart of where the timeouts of a wheel are: a series for each of `groups`, and one for
-    /// those in no bucket, which `of` returns last.
+    /// A chart of where the timeouts of a wheel are: on which levels or for how many rounds, and
+    /// how many are in no bucket.
     fn inside(
         &self,
         (id, title): (&'static str, &'static str),
         description: String,
-        groups: &[Range<usize>],
-        of: fn(&Step) -> (&[u64], u64),
-        name: fn(&Range<usize>) -> String,
+        wheel: usize,
     ) -> Chart {
-        let sum = |group: &Range<usize>, step: &Step| {
-            of(step).0.iter().take(group.end).skip(group.start).sum()
+        let most = self.profile.steps.iter().map(|step| step.wheels[wheel].0.len()).max();
+        let most = most.unwrap_or(0);
+        let groups: Vec<_> = match self.wheels[wheel].mode.is_hashed() {
+            true => {
+                iter::once(0..1).chain(groups(1..most)).map(|it| (rounds_name(&it), it)).collect()
+            }
+            false => groups(0..most).map(|it| (level_name(&it), it)).collect(),
         };
-        let names: Vec<_> = groups.iter().map(name).collect();
-        let values: Vec<_> =
-            groups.iter().map(|group| move |step: &Step| sum(group, step)).collect();
-        let values = values.iter().map(|value| value as &dyn Fn(&Step) -> u64);
-        let sorted: Of<'_> = ("sorted or few", &|step| of(step).1);
-        let series: Vec<_> = names.iter().map(String::as_str).zip(values).chain([sorted]).collect();
-        self.over_time(id, title, description, &series)
+        let series = groups.into_iter().map(|(name, group)| {
+            self.series(name, |step| {
+                step.wheels[wheel].0.iter().take(group.end).skip(group.start).sum()
+            })
+        });
+        let sorted = self.series("sorted or few", |step| step.wheels[wheel].1);
+        self.over_time(id, title, description, series.chain([sorted]))
     }
 
     /// How two timeouts of the trace wait, one of a common delay and one of a long delay.
@@ -397,7 +355,7 @@ impl Page {
             let places: Vec<_> = places.collect();
             vec![way.label.clone(), way.text.clone(), places.join(", ").replace("... ", "...")]
         });
-        let timeouts = self.profile.counts.timeouts().max(1) as f64;
+        let timeouts = self.counts().timeouts().max(1) as f64;
         let [hierarchical, hashed] = &self.wheels;
         let mean = match self.wheels.iter().all(|it| it.stopped.is_none()) {
             true => format!(
@@ -420,45 +378,52 @@ impl Page {
         }
     }
 
+    /// A name, and a number for each step of the profile.
+    fn series(&self, name: impl Into<String>, of: impl Fn(&Step) -> u64) -> (String, Vec<u64>) {
+        (name.into(), self.profile.steps.iter().map(of).collect())
+    }
+
     /// A chart with a column for each step of the profile. Leaves out series of nothing but zeros.
     fn over_time(
         &self,
         id: &'static str,
         title: &'static str,
         description: String,
-        series: &[Of<'_>],
+        series: impl IntoIterator<Item = (String, Vec<u64>)>,
     ) -> Chart {
-        let steps = &self.profile.steps;
-        let is_there = |of: &&Of<'_>| steps.iter().any(|step| 0 < of.1(step));
-        let series: Vec<_> = series.iter().filter(is_there).collect();
+        let is_there = |(_, values): &(String, Vec<u64>)| values.iter().any(|&value| 0 < value);
+        let series: Vec<_> = series.into_iter().filter(is_there).collect();
+        let number = self.profile.steps.len();
         let time = |step: usize| match (step as u64).saturating_mul(self.profile.step_ms) {
             0 => "0".into(),
             ms => units::milliseconds(ms),
         };
-        let head: Vec<_> = ["from"].into_iter().chain(series.iter().map(|of| of.0)).collect();
-        let rows = steps.iter().enumerate().map(|(number, step)| {
-            let counts = series.iter().map(|of| units::number(of.1(step)));
-            [time(number)].into_iter().chain(counts).collect()
+        let head: Vec<_> = ["from"].into_iter().chain(series.iter().map(|it| &*it.0)).collect();
+        let rows = (0..number).map(|step| {
+            let counts = series.iter().map(|(_, values)| units::number(values[step]));
+            [time(step)].into_iter().chain(counts).collect()
         });
+        let marks = [0, number / 2, number].map(|at| (at as f64 / number.max(1) as f64, time(at)));
+        let table = table(&head, rows);
+        let drawn = |(name, values): (String, Vec<u64>)| {
+            (name, values.into_iter().map(|value| value as f64).collect())
+        };
         Chart {
             id,
             title,
             description,
-            table: table(&head, rows),
+            table,
             drawing: Drawing::Columns(Columns {
-                series: series
-                    .iter()
-                    .map(|of| Series {
-                        name: of.0.into(),
-                        values: steps.iter().map(|step| of.1(step) as f64).collect(),
-                    })
-                    .collect(),
-                marks: [0, steps.len() / 2, steps.len()]
-                    .map(|step| (step as f64 / steps.len().max(1) as f64, time(step)))
-                    .into(),
+                series: series.into_iter().map(drawn).collect(),
+                marks: marks.into(),
                 value: count,
             }),
         }
+    }
+
+    /// What the operations do at that tick, in any wheel.
+    fn counts(&self) -> Counts {
+        self.wheels[0].figures.counts
     }
 
     /// The tick of the wheels that are shown.
@@ -472,14 +437,11 @@ impl Page {
     }
 }
 
-/// A series over the steps of a profile: its name, and its value in a step.
-type Of<'a> = (&'a str, &'a dyn Fn(&Step) -> u64);
-
 /// Divides a range into as few parts of the same length as can be told apart by color, with one
 /// color left.
-fn groups(all: Range<usize>) -> Vec<Range<usize>> {
+fn groups(all: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let each = all.len().div_ceil(COLORS - 1).max(1);
-    all.clone().step_by(each).map(|start| start..all.end.min(start + each)).collect()
+    all.clone().step_by(each).map(move |start| start..all.end.min(start + each))
 }
 
 fn level_name(levels: &Range<usize>) -> String {

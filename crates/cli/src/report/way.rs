@@ -56,32 +56,3 @@ fn levels(mode: Mode, now: u64, deadline: u64) -> impl Iterator<Item = (usize, u
 
 /// As many boxes with text have room beside each other.
 const MOST_BOXES: usize = 5;
-
-#[cfg(test)]
-mod tests {
-    use super::levels;
-    use tickwheel::{Mode, Wheel};
-
-    #[test]
-    fn the_way_begins_where_a_wheel_puts_the_timeout() {
-        let mut random = fastrand::Rng::with_seed(1);
-        for mode in ["hierarchical:64", "hierarchical:2", "hierarchical:256"] {
-            let mode: Mode = mode.parse().unwrap();
-            for _ in 0..1_000 {
-                let now = random.u64(..1 << 40);
-                let longest = 1 << random.u32(1..50);
-                let deadline = now + random.u64(1..longest);
-                // With so much room it is not one of few, and has buckets.
-                let mut wheel = Wheel::with_capacity(mode, 1_000);
-                wheel.expire(now);
-                let key = wheel.schedule(deadline, ());
-                let (level, ticks) = levels(mode, now, deadline).next().unwrap();
-                assert_eq!(wheel.bucket(key).unwrap().0, level, "{now} {deadline} {mode}");
-                assert!(now + ticks <= deadline);
-                let all: Vec<_> = levels(mode, now, deadline).collect();
-                assert_eq!(all.iter().map(|(_, ticks)| ticks).sum::<u64>(), deadline - now);
-                assert!(all.windows(2).all(|pair| pair[1].0 < pair[0].0), "{all:?}");
-            }
-        }
-    }
-}

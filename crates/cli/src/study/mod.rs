@@ -72,7 +72,11 @@ pub use plan::Counts;
 #[doc(hidden)]
 pub use plan::{Call, Kind, Lateness, Planner};
 pub use run::Driver;
+#[doc(hidden)]
+pub use run::{Fired, Observer, Run};
 pub(crate) use show::name;
+#[doc(hidden)]
+pub use time::Budget;
 pub use work::Figures;
 
 use crate::tick::Tick;
@@ -227,14 +231,11 @@ pub(crate) fn study_and_keep(
     let (ticks, modes) = (options.configurations.ticks(), options.configurations.modes());
     let (mut done, wheels) = (0, (ticks.len() * modes.len()) as u64);
     progress(Progress::Counted(done, wheels));
-    let ticks = ticks.into_iter();
-    let plans: Vec<_> = ticks.map(|tick| Plan::new(&operations, tick, end_ms)).collect();
+    let plan = |tick| Plan::new(&operations, tick, end_ms);
+    let plans: Vec<_> = ticks.into_iter().map(plan).collect();
     let delays = operations.iter().filter_map(|operation| operation.action.delay_ms());
     let delays = Delays::new(delays);
-    let span_ms = match (operations.first(), operations.last()) {
-        (Some(first), Some(last)) => last.time_ms - first.time_ms,
-        _ => 0,
-    };
+    let span_ms = operations.last().map_or(0, |last| last.time_ms - operations[0].time_ms);
     let mut is_done = || {
         done += 1;
         progress(Progress::Counted(done, wheels));
@@ -313,15 +314,14 @@ fn count(
 ) -> Vec<Candidate> {
     let scale = options.scale(plan.counts.operations());
     let mut cheapest: Option<(Mode, f64)> = None;
-    let mut counted = Vec::new();
+    let mut counted: Vec<Candidate> = Vec::new();
     // A hierarchical wheel never costs much, so it tells which hashed ones do.
-    let mut order: Vec<_> = (0..modes.len()).collect();
-    order.sort_by_key(|&number| modes[number].is_hashed());
-    for number in order {
-        let mode = modes[number];
+    let mut order = modes.to_vec();
+    order.sort_by_key(Mode::is_hashed);
+    for mode in order {
         let times = options.slower;
         let work = cheapest.map(|(than, ns)| (ns * f64::from(times), Limit::Work { times, than }));
-        let most = Most { time: TO_COUNT, memory: options.max_memory, work };
+        let most = Most { memory: options.max_memory, work };
         let (mut figures, stopped) = work::count(plan, mode, options.driver, most);
         figures.counted_score = match stopped {
             None => scale.counted(&figures, mode.buckets()),
@@ -331,12 +331,11 @@ fn count(
         if stopped.is_none() && cheapest.is_none_or(|(_, least)| ns < least) {
             cheapest = Some((mode, ns));
         }
-        let candidate = Candidate { mode, tick: plan.tick, stopped, figures, measured: None };
-        counted.push((number, candidate));
+        counted.push(Candidate { mode, tick: plan.tick, stopped, figures, measured: None });
         is_done();
     }
-    counted.sort_by_key(|&(number, _)| number);
-    counted.into_iter().map(|(_, candidate)| candidate).collect()
+    counted.sort_by_key(|it| modes.iter().position(|&mode| mode == it.mode));
+    counted
 }
 
 impl Study {
@@ -396,6 +395,16 @@ impl Study {
     pub(crate) fn at_its_tick(&self) -> impl Iterator<Item = &Candidate> {
         let tick = self.tick();
         self.candidates.iter().filter(move |it| it.tick == tick)
+    }
+
+    /// Returns `candidates`, those that were measured first, and the best of each kind first.
+    pub(crate) fn by_score<'a>(
+        candidates: impl Iterator<Item = &'a Candidate>,
+    ) -> Vec<&'a Candidate> {
+        let mut sorted: Vec<_> = candidates.collect();
+        sorted.sort_by(|a, b| a.score().total_cmp(&b.score()));
+        sorted.sort_by_key(|it| it.measured.is_none());
+        sorted
     }
 
     /// Says how much of the trace was studied.
@@ -473,41 +482,36 @@ impl Study {
         let contenders = self.contenders();
         let mut left = contenders.clone();
         let mut samples = vec![Vec::new(); self.candidates.len()];
-        let mut longest = Duration::ZERO;
+        let mut budget = Budget::new(self.options.time);
         let mut random = Rng::with_seed(0);
         for round in 0..MOST_ROUNDS {
-            let begun = started.elapsed();
-            // Beside other programs a round can take longer than each before it.
-            if self.options.time <= begun + 2 * longest || left.is_empty() {
+            let spent = started.elapsed();
+            if left.is_empty() || !budget.has_room(spent) {
                 break;
             }
-            progress(Progress::Measured(begun.div_duration_f64(self.options.time)));
+            progress(Progress::Measured(spent.div_duration_f64(self.options.time)));
             let modes: Vec<_> = left.iter().map(|&number| self.candidates[number].mode).collect();
             let times = time::round(plan, &modes, self.options.driver, &mut random);
             left.iter().zip(times).for_each(|(&number, times)| samples[number].push(times));
             // Another wheel gets the memory that is the fastest, in each group of rounds.
             random.shuffle(&mut left);
-            longest = longest.max(started.elapsed() - begun);
             self.rounds = round + 1;
             if LOOKS.contains(&self.rounds) {
                 self.note(&samples);
                 // A machine can be slow for all of few rounds.
                 let is_early = self.rounds < SETTLES;
-                let others = contenders[1..].iter().map(|&number| &self.candidates[number]);
-                if others.clone().all(|other| match is_early {
+                let is_out = |other: &Candidate| match is_early {
                     true => Interval::costs_more(other.quotient()),
-                    false => Interval::is_settled(other.quotient(), self.border(other)),
-                }) {
+                    false => self.finding(other) == Finding::NotBetter,
+                };
+                let is_known = |other: &Candidate| {
+                    let is_settled = Interval::is_settled(other.quotient(), self.border(other));
+                    is_out(other) || !is_early && is_settled
+                };
+                if contenders[1..].iter().all(|&number| is_known(&self.candidates[number])) {
                     return;
                 }
-                left.retain(|&number| {
-                    let other = &self.candidates[number];
-                    let is_out = match is_early {
-                        true => Interval::costs_more(other.quotient()),
-                        false => self.finding(other) == Finding::NotBetter,
-                    };
-                    number == self.baseline || !is_out
-                });
+                left.retain(|&number| number == self.baseline || !is_out(&self.candidates[number]));
             }
         }
         self.note(&samples);
@@ -551,6 +555,12 @@ impl Candidate {
             None => units::duration(self.figures.counted_score),
             Some(_) => "-".into(),
         }
+    }
+
+    /// The measured score, or the counted one if it was not measured.
+    pub(crate) fn score(&self) -> f64 {
+        let counted = self.figures.counted_score;
+        self.measured.as_ref().map_or(counted, |measured| measured.score.median)
     }
 
     /// Its score, divided by that of the configuration that it is compared with.
@@ -635,9 +645,6 @@ impl Default for Options {
         }
     }
 }
-
-/// The processor time that a mode may take while its work is counted.
-const TO_COUNT: Duration = Duration::from_secs(10);
 
 /// A configuration is not measured if its counted score is over this many times that of the
 /// baseline.

@@ -131,7 +131,7 @@ impl Planner {
         at.due_ms = delay_ms.map(|delay_ms| operation.time_ms.saturating_add(delay_ms));
         let deadline = at.due_ms.map_or(0, |ms| self.tick.deadline(ms));
         let kinds = self.counts.count(operation.action, is_pending);
-        kinds.into_iter().flatten().map(move |kind| Call { now, deadline, place, kind })
+        kinds.iter().map(move |&kind| Call { now, deadline, place, kind })
     }
 
     /// Forgets what is gone by tick `now`. It is called when so many keys are new as were left the
@@ -160,35 +160,26 @@ impl Planner {
 
 impl Counts {
     /// Counts an operation, and returns the calls that it makes.
-    fn count(&mut self, action: Action, is_pending: bool) -> [Option<Kind>; 2] {
-        match (action, is_pending) {
-            (Action::Schedule { .. }, true) => {
+    fn count(&mut self, action: Action, is_pending: bool) -> &'static [Kind] {
+        let (found, gone) = (u64::from(is_pending), u64::from(!is_pending));
+        let (calls, calls_when_gone): (&[Kind], &[Kind]) = match action {
+            Action::Schedule { .. } => {
                 self.scheduled += 1;
-                self.replaced += 1;
-                [Some(Kind::Cancel), Some(Kind::Schedule)]
+                self.replaced += found;
+                (&[Kind::Cancel, Kind::Schedule], &[Kind::Schedule])
             }
-            (Action::Schedule { .. }, false) => {
-                self.scheduled += 1;
-                [Some(Kind::Schedule), None]
-            }
-            (Action::Reschedule { .. }, true) => {
+            Action::Reschedule { .. } => {
                 self.rescheduled += 1;
-                [Some(Kind::Reschedule), None]
+                self.late_reschedules += gone;
+                (&[Kind::Reschedule], &[Kind::Schedule])
             }
-            (Action::Reschedule { .. }, false) => {
-                self.rescheduled += 1;
-                self.late_reschedules += 1;
-                [Some(Kind::Schedule), None]
+            Action::Cancel => {
+                self.cancelled += found;
+                self.late_cancels += gone;
+                (&[Kind::Cancel], &[Kind::Nothing])
             }
-            (Action::Cancel, true) => {
-                self.cancelled += 1;
-                [Some(Kind::Cancel), None]
-            }
-            (Action::Cancel, false) => {
-                self.late_cancels += 1;
-                [Some(Kind::Nothing), None]
-            }
-        }
+        };
+        if is_pending { calls } else { calls_when_gone }
     }
 
     /// The timeouts that came to be.

@@ -1,8 +1,11 @@
-//! Runs a plan through a wheel, with the calls that a timer or a loop of one's own makes.
+//! Runs a plan through a wheel, with the calls that a timer or a loop of one's own makes. Nothing
+//! else makes them.
 
 use super::plan::{Call, Kind, Plan};
 use crate::tick::NEVER;
+use std::convert::Infallible;
 use std::hint::black_box;
+use std::ops::Range;
 use tickwheel::{Expired, Key, Mode, Wheel};
 
 /// What drives the wheel.
@@ -16,7 +19,7 @@ pub enum Driver {
 }
 
 /// Looks on while a wheel runs; by default at nothing.
-pub(super) trait Observer {
+pub trait Observer {
     /// Why a run can be stopped.
     type Stopped;
 
@@ -43,48 +46,54 @@ pub(super) trait Observer {
     }
 }
 
-/// A wheel under a plan.
-pub(super) struct Run<'a, O> {
-    plan: &'a Plan,
+/// Counts the timeouts that fire.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fired(pub u64);
+
+/// A wheel under the calls of a plan.
+#[derive(Debug)]
+pub struct Run<O> {
     driver: Driver,
-    pub(super) wheel: Wheel<u32>,
-    keys: Vec<Option<Key>>,
-    /// The calls that were made.
-    made: usize,
-    pub(super) observer: O,
+    /// Each value is its place in the plan.
+    pub wheel: Wheel<u32>,
+    /// By place. The key of a timeout that is gone finds nothing.
+    pub keys: Vec<Option<Key>>,
+    /// What looks on.
+    pub observer: O,
 }
 
-impl<'a, O: Observer> Run<'a, O> {
-    pub(super) fn new(plan: &'a Plan, mode: Mode, driver: Driver, observer: O) -> Self {
-        let keys = vec![None; plan.places];
-        Self { plan, driver, wheel: Wheel::new(mode), keys, made: 0, observer }
+impl<O: Observer> Run<O> {
+    /// Returns a run with room for so many places. It can have others, too.
+    pub fn new(mode: Mode, driver: Driver, places: usize, observer: O) -> Self {
+        Self { driver, wheel: Wheel::new(mode), keys: vec![None; places], observer }
     }
 
-    /// Makes up to so many calls more, and behind the last one waits for all that is due later.
-    /// Returns whether it is over.
-    pub(super) fn advance(&mut self, calls: usize) -> Result<bool, O::Stopped> {
-        let plan = self.plan;
-        let to = plan.calls.len().min(self.made.saturating_add(calls));
-        for call in &plan.calls[self.made..to] {
+    /// Makes these calls of a plan, and behind the last one waits for all that is due later.
+    pub(super) fn advance(&mut self, plan: &Plan, calls: Range<usize>) -> Result<(), O::Stopped> {
+        let to = plan.calls.len().min(calls.end);
+        for call in &plan.calls[calls.start..to] {
             self.drive(call.now)?;
             self.make(call);
             self.observer.step(&self.wheel)?;
         }
-        self.made = to;
         if to < plan.calls.len() {
-            return Ok(false);
+            return Ok(());
         }
         if let Some(end) = plan.end {
             self.drive(end)?;
         }
         self.observer.ends(&self.wheel);
-        self.drive(NEVER - 1)?;
-        Ok(true)
+        self.drive(NEVER - 1)
     }
 
+    /// Makes a call of a wheel that was driven to its tick.
     #[inline]
-    fn make(&mut self, call: &Call) {
-        let key = &mut self.keys[call.place as usize];
+    pub fn make(&mut self, call: &Call) {
+        let place = call.place as usize;
+        if self.keys.len() <= place {
+            self.keys.resize(place + 1, None);
+        }
+        let key = &mut self.keys[place];
         match (call.kind, *key) {
             (Kind::Schedule, _) => {
                 let new = self.wheel.schedule(call.deadline, call.place);
@@ -109,7 +118,7 @@ impl<'a, O: Observer> Run<'a, O> {
 
     /// Wakes the wheel up as often as it asks for up to tick `to`, and takes out what is due.
     #[inline]
-    fn drive(&mut self, to: u64) -> Result<(), O::Stopped> {
+    pub fn drive(&mut self, to: u64) -> Result<(), O::Stopped> {
         while let Some(now) = self.wheel.next_wake().filter(|&now| now <= to) {
             self.observer.wakes();
             let mut work = 0;
@@ -132,6 +141,28 @@ impl<'a, O: Observer> Run<'a, O> {
             let Some(expired) = expired else { return Ok(()) };
             black_box(expired.value);
         }
+    }
+}
+
+impl Run<Fired> {
+    /// Returns a run that is shown.
+    pub fn shown(mode: Mode) -> Self {
+        Self::new(mode, Driver::Wheel, 0, Fired(0))
+    }
+
+    /// Wakes the wheel up as often as it asks for up to tick `now`, and tells it that time.
+    pub fn come_to(&mut self, now: u64) {
+        let Ok(()) = self.drive(now);
+        self.wheel.expire(now);
+    }
+}
+
+impl Observer for Fired {
+    type Stopped = Infallible;
+
+    #[inline]
+    fn worked(&mut self, _now: u64, _units: usize, expired: Option<&Expired<u32>>) {
+        self.0 += u64::from(expired.is_some());
     }
 }
 

@@ -1,11 +1,10 @@
 //! The processor time of a run.
 
 use super::plan::Plan;
-use super::run::{Driver, Observer, Run};
+use super::run::{Driver, Fired, Run};
 #[cfg(not(windows))]
 use cpu_time::ThreadTime as Clock;
 use fastrand::Rng;
-use std::convert::Infallible;
 use std::time::Duration;
 #[cfg(windows)]
 use std::time::Instant as Clock;
@@ -36,13 +35,14 @@ pub(super) fn round(
     while !is_enough {
         let moves = random.usize(..MOST_MOVES);
         let _moved: Vec<_> = (0..moves).map(|_| vec![0_u8; random.usize(..LONGEST_MOVE)]).collect();
-        let new = |&mode| Run::new(plan, mode, driver, Nobody);
+        let new = |&mode| Run::new(mode, driver, plan.places, Fired(0));
         let mut wheels: Vec<_> = modes.iter().map(new).collect();
         let turns = (0..parts).flat_map(|part| (0..modes.len()).map(move |turn| (part, turn)));
         for (part, turn) in turns {
             let number = (part + turn) % modes.len();
+            let first = part * CALLS_PER_PART;
             let begun = Clock::now();
-            let Ok(_) = wheels[number].advance(CALLS_PER_PART);
+            let Ok(()) = wheels[number].advance(plan, first..first + CALLS_PER_PART);
             let time = &mut times[number][part];
             *time = time.min(begun.elapsed().as_nanos() as f64);
         }
@@ -51,11 +51,29 @@ pub(super) fn round(
     times
 }
 
-/// Looks at nothing.
-struct Nobody;
+/// Whether a study has processor time for another round.
+#[derive(Debug)]
+pub struct Budget {
+    limit: Duration,
+    /// When the last round began.
+    begun: Option<Duration>,
+    longest: Duration,
+}
 
-impl Observer for Nobody {
-    type Stopped = Infallible;
+impl Budget {
+    /// Returns the budget of a study that has just begun.
+    pub fn new(limit: Duration) -> Self {
+        Self { limit, begun: None, longest: Duration::ZERO }
+    }
+
+    /// Returns whether a round that begins when the study has taken `spent` ends within the limit.
+    /// Beside other programs it can take longer than each before it, so twice the longest must fit.
+    pub fn has_room(&mut self, spent: Duration) -> bool {
+        if let Some(begun) = self.begun.replace(spent) {
+            self.longest = self.longest.max(spent.saturating_sub(begun));
+        }
+        spent + 2 * self.longest < self.limit
+    }
 }
 
 /// Enough to make the clock of processor time, a system call, cheap; so few that others seldom come

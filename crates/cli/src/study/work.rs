@@ -58,8 +58,6 @@ pub struct Figures {
 /// When a run is stopped.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Most {
-    /// Of processor time.
-    pub(super) time: Duration,
     /// Of bytes that the wheel holds.
     pub(super) memory: u64,
     /// Of what [`Figures::counted_ns`] returns, and the limit that this is.
@@ -87,8 +85,8 @@ pub(super) fn count(
         until_look: STEPS_PER_LOOK,
         next_look: 1,
     };
-    let mut run = Run::new(plan, mode, driver, counter);
-    let stopped = run.advance(usize::MAX).err();
+    let mut run = Run::new(mode, driver, plan.places, counter);
+    let stopped = run.advance(plan, 0..usize::MAX).err();
     run.observer.look_at(&run.wheel);
     (run.observer.figures, stopped)
 }
@@ -134,12 +132,12 @@ impl Counter {
     #[cold]
     fn look_at_limits(&mut self, wheel: &Wheel<u32>) -> Result<(), Limit> {
         self.until_look = STEPS_PER_LOOK;
-        let Most { time, memory, work } = self.most;
+        let Most { memory, work } = self.most;
         let counted_ns = self.figures.counted_ns(wheel.mode().buckets());
         match work {
             _ if memory < self.figures.memory_bytes => Err(Limit::Memory(memory)),
             Some((most_ns, limit)) if most_ns < counted_ns => Err(limit),
-            _ if time < self.started.elapsed() => Err(Limit::Time(time)),
+            _ if TO_COUNT < self.started.elapsed() => Err(Limit::Time(TO_COUNT)),
             _ => Ok(()),
         }
     }
@@ -207,6 +205,9 @@ const LINE_BITS: u32 = 13;
 const LINE_SHIFT: u32 = u64::BITS - LINE_BITS;
 /// Spreads the buckets over the lines: 2^64 by the golden ratio.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The processor time that a mode may take.
+const TO_COUNT: Duration = Duration::from_secs(10);
 
 /// The clock of processor time takes a system call.
 const STEPS_PER_LOOK: u32 = 4096;

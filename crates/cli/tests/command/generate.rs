@@ -103,7 +103,8 @@ fn every_shape_replays_without_a_surprise() {
         generate(&[name, "--operations", "2000", "--pending", "300", "-o", trace]);
         let mode = ["--mode", "hierarchical", "--limit-time", "0s"];
         let output = run(&[&["replay", trace, "--json"][..], &mode].concat());
-        let figures: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let study: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let figures = &study["candidates"][0];
         assert_eq!(figures["ops"], 2000, "{name}");
         for surprise in ["replaced", "late_cancels", "late_reschedules"] {
             assert_eq!(figures[surprise], 0, "{surprise} of {name}");

@@ -263,6 +263,7 @@ fn files_of_other_kinds_are_named() {
         (&b"PK\x03\x04\x14\x00"[..], "found a zip archive"),
         (b"\x28\xb5\x2f\xfd\x04\x00", "found zstd data"),
         (b"\xfd7zXZ\x00\x00", "found xz data"),
+        (b"BZh91AY&SY", "found bzip2 data"),
         (b"\xff\xfet\x00i\x00m\x00e\x00", "found UTF-16 text"),
         (b"\xfe\xff\x00t\x00i\x00m\x00e", "found UTF-16 text"),
     ] {
@@ -630,7 +631,7 @@ fn a_mode_that_is_given_twice_is_run_once() {
 }
 
 #[test]
-fn json_is_one_object_a_mode() {
+fn json_has_an_object_for_each_mode() {
     // More at once than a wheel of few holds, so that there are buckets.
     let line = |time| format!("{time},schedule,{time},5000\n");
     let trace = HEADER.to_string() + &(0..300).map(line).collect::<String>();
@@ -913,9 +914,11 @@ fn assert_refused(folder: &TempDir, trace: &Path, place: &str, found: &str, expe
     assert_eq!(names_in(folder), before);
 }
 
+/// The modes of a replay.
 fn json(output: &Output) -> Vec<Value> {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let mut study: Value = serde_json::from_slice(&output.stdout).unwrap();
+    serde_json::from_value(study["candidates"].take()).unwrap()
 }
 
 fn count(figures: &Value, column: &str) -> u64 {

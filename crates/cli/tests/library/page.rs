@@ -1,14 +1,16 @@
 //! What the page shows, in its tables.
 
+use fastrand::Rng;
 use std::collections::HashMap;
 use std::io::Cursor;
 use std::time::Duration;
-use tickwheel::Mode;
+use tickwheel::{Mode, Wheel};
 use tickwheel_cli::generate::{Generator, Shape, Size};
 use tickwheel_cli::report::{self, Page, report};
 use tickwheel_cli::study::{self, Configurations};
 use tickwheel_cli::tick::Tick;
 use tickwheel_cli::trace::Trace;
+use tickwheel_cli::units::UNITS;
 
 #[test]
 fn the_steps_have_all_that_a_replay_counts() {
@@ -45,6 +47,42 @@ fn the_steps_have_all_that_a_replay_counts() {
 }
 
 #[test]
+fn the_way_begins_where_a_wheel_puts_the_timeout() {
+    let mut random = Rng::with_seed(1);
+    for mode in ["hierarchical:64", "hierarchical:2", "hierarchical:256"] {
+        for _ in 0..100 {
+            let now = random.u64(..1 << 40);
+            let longest = 1 << random.u32(1..50);
+            let delay = random.u64(1..=longest);
+            // With so much room it is not one of few, and has buckets.
+            let mut wheel = Wheel::with_capacity(mode.parse().unwrap(), 1_000);
+            wheel.expire(now);
+            let key = wheel.schedule(now + delay, ());
+            let (level, _) = wheel.bucket(key).unwrap();
+            let operation = format!("{now},schedule,1,{delay}\n");
+            let text = page(&operation, [mode, "hashed:512"], Duration::ZERO).to_string();
+            let row = text.split(&format!(" in {mode}</th><td>")).nth(1).unwrap();
+            let places = row.split("</td><td>").nth(1).unwrap().split("</td>").next().unwrap();
+            assert!(places.starts_with(&format!("level {level} ")), "{level} {places}");
+            let levels: Vec<_> = places.split(", ").filter(|place| *place != "...").collect();
+            let level = |place: &str| place.split(' ').nth(1).unwrap().parse::<u32>().unwrap();
+            assert!(levels.is_sorted_by(|one, next| level(next) < level(one)), "{places}");
+            if places.contains("...") {
+                continue;
+            }
+            let nanoseconds = |place: &str| {
+                let [number, unit] = [2, 3].map(|at| place.split(' ').nth(at).unwrap());
+                let (_, unit) = UNITS.into_iter().find(|(name, _)| *name == unit).unwrap();
+                number.parse::<f64>().unwrap() * unit
+            };
+            let waits: f64 = levels.iter().map(|place| nanoseconds(place)).sum();
+            // Each has three digits.
+            assert!((waits / (delay as f64 * 1e6) - 1.0).abs() < 0.005, "{delay} {places}");
+        }
+    }
+}
+
+#[test]
 fn a_hashed_way_has_its_rounds() {
     let text = page_of("0,schedule,1,5000\n", "hashed:512").to_string();
     let way = "<th scope=\"row\">5 s in hashed:512</th><td>9 rounds</td>\
@@ -56,7 +94,8 @@ fn a_hashed_way_has_its_rounds() {
 fn the_legend_has_the_parts_that_a_bar_has() {
     let size = Size { operations: 1_000, pending: 100.try_into().unwrap() };
     let operations = Generator::new(Shape::Short, size, 3).map(|it| format!("{it}\n"));
-    let page = page(&operations.collect::<String>(), "hashed:64", Duration::MAX);
+    let page =
+        page(&operations.collect::<String>(), ["hierarchical:64", "hashed:64"], Duration::MAX);
     let text = page.to_string();
     let legend = figure(&text, "score").split("<ul class=\"legend\">").nth(1).unwrap();
     let legend = legend.split("</ul>").next().unwrap();
@@ -65,14 +104,25 @@ fn the_legend_has_the_parts_that_a_bar_has() {
     assert_eq!(names, [Some("CPU time"), Some("wake-ups")]);
 }
 
-/// The page of these operations, at a tick of 1 ms. Nothing is measured.
-fn page_of(operations: &str, hashed: &str) -> Page {
-    page(operations, hashed, Duration::ZERO)
+/// Of some thousand timeouts in one bucket, each tick looks at all.
+#[test]
+fn a_wheel_that_takes_too_long_is_not_run_for_the_page() {
+    let operations = (0..4_000).map(|key| format!("{key},schedule,{key},2000\n"));
+    let page = page_of(&operations.collect::<String>(), "hashed:1").to_string();
+    let said = "hashed:1 is not shown: it was stopped when it was over 20 times the work of \
+                hierarchical:64.";
+    assert!(page.contains(said), "{page}");
+    assert!(page.contains("<figure id=\"levels\"") && !page.contains("<figure id=\"rounds\""));
 }
 
-fn page(operations: &str, hashed: &str, time: Duration) -> Page {
+/// The page of these operations, at a tick of 1 ms. Nothing is measured.
+fn page_of(operations: &str, hashed: &str) -> Page {
+    page(operations, ["hierarchical:64", hashed], Duration::ZERO)
+}
+
+fn page(operations: &str, modes: [&str; 2], time: Duration) -> Page {
     let trace = format!("{}\n{operations}", Trace::HEADER);
-    let modes = vec![Mode::hierarchical(), hashed.parse().unwrap()];
+    let modes = modes.map(|mode| mode.parse::<Mode>().unwrap()).to_vec();
     let configurations = Configurations::Given { modes: modes.clone(), tick: Tick::default() };
     let study = study::Options { configurations, time, ..study::Options::default() };
     let options = report::Options { modes, study, ..report::Options::default() };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tickwheel::{Mode, Ticks, Timer, Wheel};
 use tickwheel_cli::generate::{Generator, Shape, Size};
 use tickwheel_cli::study::{
-    Configurations, Driver, Figures, Limit, Options, Planner, Study, Unfit, study,
+    Budget, Configurations, Driver, Figures, Limit, Options, Planner, Study, Unfit, study,
 };
 use tickwheel_cli::tick::Tick;
 use tickwheel_cli::trace::{Action, Operation, Trace};
@@ -70,6 +70,23 @@ fn rounds_that_disagree_cannot_tell_and_say_what_would_help() {
     study.rounds = MOST_ROUNDS;
     let said = study.verdict();
     assert!(said.contains(". Fewer programs beside it would help."), "{said}");
+}
+
+/// A round can take twice as long as each before it.
+#[test]
+fn a_round_begins_only_if_twice_the_longest_still_fits() {
+    let has_room = |limit: u64, begun: &[u64]| {
+        let mut budget = Budget::new(Duration::from_millis(limit));
+        begun.iter().map(|&at| budget.has_room(Duration::from_millis(at))).collect::<Vec<_>>()
+    };
+    assert_eq!(has_room(0, &[0]), [false]);
+    assert_eq!(has_room(100, &[99]), [true]);
+    assert_eq!(has_room(100, &[100]), [false]);
+    // The longest took 20, then 30; a shorter one after it does not make room.
+    assert_eq!(has_room(100, &[10, 30, 59, 60]), [true, true, false, false]);
+    assert_eq!(has_room(100, &[0, 30, 39, 40]), [true, true, true, false]);
+    assert_eq!(has_room(100, &[50, 80]), [true, false]);
+    assert_eq!(has_room(100, &[200]), [false]);
 }
 
 /// Modes are measured again and again, undisturbed and where other programs make every second
