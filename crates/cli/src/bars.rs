@@ -21,7 +21,8 @@ impl Study {
             text: match self.doubt(it) {
                 Some("stopped") => "stopped".into(),
                 Some(doubt) if it.measured.is_none() && is_measured => {
-                    format!("{doubt}; counted {}", units::duration(counted(it)))
+                    let times = units::three_digits(self.times_counted(it));
+                    format!("{doubt}: {times} x the work")
                 }
                 Some(doubt) if is_measured => format!("{}, {doubt}", units::duration(it.score())),
                 _ => units::duration(it.score()),

@@ -7,7 +7,6 @@ use clap_complete::Shell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
-use tickwheel_cli::trace::TraceError;
 
 /// Timing wheels, hierarchical and hashed.
 #[derive(Parser)]
@@ -109,12 +108,6 @@ fn print_completions(shell: Shell) -> Result<(), Failure> {
 fn write_man_pages(folder: &Path) -> Result<(), Failure> {
     clap_mangen::generate_to(Arguments::command(), folder)
         .map_err(|error| Failure::Output(format!("{}: {error}", folder.display())))
-}
-
-impl From<TraceError> for Failure {
-    fn from(error: TraceError) -> Self {
-        Self::Input(error.to_string())
-    }
 }
 
 const EXIT_CODES: &str = "\

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use tickwheel::Wheel;
 
 /// Where the timeouts of a wheel are.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Picture {
     /// By level and bucket, as far up as anything waits: the occupied buckets. A hashed wheel has
     /// one level.

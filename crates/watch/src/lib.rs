@@ -416,6 +416,10 @@ impl Watch {
             _ => return,
         };
         if self.pace != Pace::Over {
+            // What was told last does not know of the rest.
+            if self.pace == Pace::Playing && 0 < self.tally.operations {
+                self.told = self.tally.told(&self.player);
+            }
             self.pace = Pace::Over;
             self.told += " ";
             self.told += end;

@@ -29,15 +29,16 @@ struct Arguments {
     demo: bool,
 
     /// Follow a recording that a running program writes into FILE, a file or a pipe.
-    #[arg(long, requires = "file")]
+    #[arg(long, requires = "file", conflicts_with = "demo")]
     follow: bool,
 
-    /// A mode to show: `hierarchical:BUCKETS` (a level) or `hashed:BUCKETS` (in all). Can be given
-    /// more than once.
+    /// The modes to show, with commas between them or each after a `--mode` of its own:
+    /// `hierarchical:BUCKETS` (a level) or `hashed:BUCKETS` (in all).
     #[arg(
         long = "mode",
         value_name = "MODE",
         default_values = ["hierarchical:64", "hashed:512"],
+        value_delimiter = ',',
         default_values_if("follow", ArgPredicate::Equals("true".into()), ["hierarchical:64"]),
     )]
     modes: Vec<Asked>,

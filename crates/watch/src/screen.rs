@@ -709,6 +709,9 @@ mod tests {
         let mut watch = Watch::follow("a program", file.path(), modes, tick());
         watch.play();
         until(&mut watch, |watch| watch.pace == Pace::Over).unwrap();
+        let told = "In the last 21 ms: 1 operation, 1 fired; 0 demoted by hierarchical:64. The \
+                    recording is over.";
+        assert_eq!(watch.told, told);
 
         std::fs::write(file.path(), format!("{}\n0,wait,1,2\n", Trace::HEADER)).unwrap();
         let mut watch = Watch::follow("a program", file.path(), modes, tick());

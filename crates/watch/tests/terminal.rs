@@ -173,4 +173,12 @@ fn without_a_terminal_there_is_an_error() {
     assert!(said.contains("standard output is no terminal"), "{said}");
 }
 
+#[test]
+fn a_made_up_server_is_not_followed() {
+    let output = Command::new(COMMAND).args(["--follow", "--demo"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("'--follow' cannot be used with '--demo'"), "{said}");
+}
+
 const COMMAND: &str = env!("CARGO_BIN_EXE_tickwheel-watch");

@@ -38,7 +38,7 @@ pub(crate) struct Measuring {
     wake_cost: Duration,
 
     /// The most memory that a wheel may hold, as in `512MiB` or `8GiB`.
-    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
+    #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = size)]
     max_memory: ByteSize,
 
     /// The most operations to read of the trace, as in `500000`, `1_000_000` or `1e6`.
@@ -96,7 +96,8 @@ fn traced<T>(
     };
     let made = trace.and_then(|trace| make(trace, &mut advance));
     progress.finish_and_clear();
-    Ok((made?, interrupt))
+    let made = made.map_err(|error| Failure::Input(error.to_string()))?;
+    Ok((made, interrupt))
 }
 
 /// Prints a study: a table, or JSON.
@@ -117,6 +118,10 @@ fn warn_of_gaps(study: &Study) {
 /// Says something on standard error, if anybody can hear it.
 pub(crate) fn say<T: Display>(message: T) {
     let _ = writeln!(io::stderr(), "tickwheel: {message}");
+}
+
+fn size(text: &str) -> Result<ByteSize, &'static str> {
+    text.parse().map_err(|_| "expected a size, as in `512MiB` or `8GiB`")
 }
 
 /// A number from 1 on, as a person writes it.

@@ -76,8 +76,7 @@ impl OutputFile {
         let target = self.target().map_err(Failure::Output)?;
         let written = new_file(folder(&target)).and_then(|mut file| {
             write(&mut file)?;
-            file.persist(&target).map_err(|error| error.error)?;
-            Ok(())
+            file.persist(&target).map(drop).map_err(|error| error.error)
         });
         written.map_err(|error| match error.kind() {
             io::ErrorKind::Interrupted => Failure::Interrupted,

@@ -38,9 +38,11 @@ pub(crate) fn advance(progress: &ProgressBar, phase: &mut &'static str, at: Prog
         Progress::Counted(done, all) => {
             (done, Some(all), "{spinner} {bar:38} counting, {pos} of {len} wheels")
         }
-        Progress::Measured(share) => {
-            ((share * 100.0) as u64, Some(100), "{bar:40} measuring, {eta} at most")
-        }
+        Progress::Measured(share) => (
+            (share * 100.0) as u64,
+            Some(100),
+            "{bar:40} measuring, {pos} % of the CPU time that it may take",
+        ),
         _ => return,
     };
     if mem::replace(phase, template) != template {

@@ -14,12 +14,13 @@ use tickwheel_cli::tick::Tick;
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Replay {
-    /// A mode to run: `hierarchical:BUCKETS` (a level) or `hashed:BUCKETS` (in all). Can be given
-    /// more than once.
+    /// The modes to run, with commas between them or each after a `--mode` of its own:
+    /// `hierarchical:BUCKETS` (a level) or `hashed:BUCKETS` (in all).
     #[arg(
         long = "mode",
         value_name = "MODE",
         default_values = ["hierarchical:64", "hashed:512", "hashed:65536"],
+        value_delimiter = ',',
     )]
     modes: Vec<Asked>,
 

@@ -23,6 +23,7 @@ pub(crate) struct Report {
         long = "mode",
         value_name = "MODE",
         default_values = ["hierarchical:64", "hashed:512"],
+        value_delimiter = ',',
     )]
     modes: Vec<Asked>,
 

@@ -127,9 +127,10 @@ impl Page {
         let source = match is_measured {
             true => format!(
                 "The thin line is where the median lies, with a confidence of 99 %, by {} rounds \
-                 at most. What was not measured was stopped, or costs more by its counted work, \
-                 which has no parts.",
+                 at most. What was not measured was stopped, or costs so many times as much as \
+                 {} by its counted work.",
                 self.study.rounds,
+                self.study.baseline().map_or_else(String::new, |it| it.mode.to_string()),
             ),
             false => "By counted work: nothing was measured.".into(),
         };
@@ -152,15 +153,10 @@ impl Page {
     }
 
     fn of_the_trace(&self) -> Section {
-        let mut words = Vec::new();
-        let mut charts = Vec::new();
-        let delays = &self.study.delays;
-        match self::delays(delays) {
-            Ok(chart) => charts.push(chart),
-            Err(sentence) => words.push(sentence),
-        }
-        charts.extend([self.operations(), self.pending(), self.ends()]);
-        (words, charts)
+        let delays = delays(&self.study.delays);
+        let words = delays.as_ref().err().cloned();
+        let charts = [self.operations(), self.pending(), self.ends()];
+        (words.into_iter().collect(), delays.into_iter().chain(charts).collect())
     }
 
     fn operations(&self) -> Chart {

@@ -91,7 +91,6 @@ use serde::Serialize;
 use std::path::Path;
 use std::time::Duration;
 use tickwheel::Mode;
-use work::Most;
 
 /// What to study, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -259,11 +258,9 @@ pub(crate) fn study_and_keep(
         candidates,
         rounds: 0,
     };
-    if study.unfit.is_empty() {
-        let number = study.baseline / modes.len().max(1);
-        if let Some(plan) = plans.get(number) {
-            study.measure(plan, started, progress);
-        }
+    let plan = plans.iter().find(|plan| plan.tick == study.tick());
+    if let Some(plan) = plan.filter(|_| study.unfit.is_empty()) {
+        study.measure(plan, started, progress);
     }
     Ok((study, operations))
 }
@@ -321,8 +318,8 @@ fn count(
     for mode in order {
         let times = options.slower;
         let work = cheapest.map(|(than, ns)| (ns * f64::from(times), Limit::Work { times, than }));
-        let most = Most { memory: options.max_memory, work };
-        let (mut figures, stopped) = work::count(plan, mode, options.driver, most);
+        let (mut figures, stopped) =
+            work::count(plan, mode, options.driver, options.max_memory, work);
         figures.counted_score = match stopped {
             None => scale.counted(&figures, mode.buckets()),
             Some(_) => f64::INFINITY,
@@ -454,8 +451,12 @@ impl Study {
 
     /// Returns the quotient below which a configuration is taken.
     fn border(&self, candidate: &Candidate) -> f64 {
-        let baseline = self.candidates[self.baseline].figures.counted_score;
-        judge::border(candidate.figures.counted_score / baseline)
+        judge::border(self.times_counted(candidate))
+    }
+
+    /// Returns the counted score, divided by that of the baseline.
+    pub(crate) fn times_counted(&self, candidate: &Candidate) -> f64 {
+        candidate.figures.counted_score / self.candidates[self.baseline].figures.counted_score
     }
 
     /// Returns the numbers of the configurations that are measured: the baseline first, then all
@@ -466,11 +467,10 @@ impl Study {
         let is_given = matches!(self.options.configurations, Configurations::Given { .. });
         let most = if is_given { f64::INFINITY } else { HOPELESS };
         let others = self.candidates.iter().enumerate().filter(|(number, candidate)| {
-            let score = candidate.figures.counted_score;
             *number != self.baseline
                 && candidate.stopped.is_none()
                 && candidate.tick == baseline.tick
-                && score <= most * baseline.figures.counted_score
+                && self.times_counted(candidate) <= most
         });
         [self.baseline].into_iter().chain(others.map(|(number, _)| number)).collect()
     }

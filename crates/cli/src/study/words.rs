@@ -67,7 +67,7 @@ impl Study {
         };
         let (rounds, less) = (count(self.rounds as u64, "round"), COUNTS * 100.0);
         let sure = format!(" The confidence is {} % after {rounds}.{default}", CONFIDENCE * 100.0);
-        let (tick, stakes) = (self.tick_reason(baseline), self.stakes(baseline));
+        let (tick, stakes) = (self.tick_reason(baseline), self.stakes());
         let (reason, details) = match self.answer() {
             Answer::Unfit => {
                 let reasons: Vec<_> = self.unfit.iter().map(Unfit::name).collect();
@@ -225,7 +225,7 @@ impl Study {
 
     /// Says what another choice would cost, if the baseline is as good as any; empty if that is not
     /// much.
-    fn stakes(&self, baseline: &Candidate) -> String {
+    fn stakes(&self) -> String {
         let is_hopeless = |it: &&Candidate| matches!(it.stopped, Some(Limit::Work { .. }));
         let stopped = self.at_its_tick().find(is_hopeless);
         let stopped = stopped.and_then(|it| Some((it, it.stopped?)));
@@ -236,9 +236,7 @@ impl Study {
         }
         let times = |it: &Candidate| match it.quotient() {
             Some(quotient) => (quotient.median, ""),
-            None => {
-                (it.figures.counted_score / baseline.figures.counted_score, " By counted work,")
-            }
+            None => (self.times_counted(it), " By counted work,"),
         };
         let done = self.at_its_tick().filter(|other| other.stopped.is_none());
         let worst = done.map(|it| (it, times(it))).max_by(|a, b| a.1.0.total_cmp(&b.1.0));

@@ -55,21 +55,16 @@ pub struct Figures {
     pub counted_score: f64,
 }
 
-/// When a run is stopped.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Most {
-    /// Of bytes that the wheel holds.
-    pub(super) memory: u64,
-    /// Of what [`Figures::counted_ns`] returns, and the limit that this is.
-    pub(super) work: Option<(f64, Limit)>,
-}
-
 /// Counts the work of `plan` in `mode`. Of a run that is stopped, it is the work up to there.
+///
+/// The wheel may hold `most_memory` bytes. `most_work` is the most that [`Figures::counted_ns`] may
+/// return, and the limit that this is.
 pub(super) fn count(
     plan: &Plan,
     mode: Mode,
     driver: Driver,
-    most: Most,
+    most_memory: u64,
+    most_work: Option<(f64, Limit)>,
 ) -> (Figures, Option<Limit>) {
     let counter = Counter {
         figures: Figures {
@@ -80,7 +75,8 @@ pub(super) fn count(
             ..Figures::default()
         },
         lines: vec![u64::MAX; LINES],
-        most,
+        most_memory,
+        most_work,
         started: ThreadTime::now(),
         until_look: STEPS_PER_LOOK,
         next_look: 1,
@@ -96,7 +92,8 @@ struct Counter {
     figures: Figures,
     /// A cache of buckets: the bucket that each line holds.
     lines: Vec<u64>,
-    most: Most,
+    most_memory: u64,
+    most_work: Option<(f64, Limit)>,
     started: ThreadTime,
     until_look: u32,
     /// The number of pending timeouts at which the memory is looked at again.
@@ -132,10 +129,11 @@ impl Counter {
     #[cold]
     fn look_at_limits(&mut self, wheel: &Wheel<u32>) -> Result<(), Limit> {
         self.until_look = STEPS_PER_LOOK;
-        let Most { memory, work } = self.most;
         let counted_ns = self.figures.counted_ns(wheel.mode().buckets());
-        match work {
-            _ if memory < self.figures.memory_bytes => Err(Limit::Memory(memory)),
+        match self.most_work {
+            _ if self.most_memory < self.figures.memory_bytes => {
+                Err(Limit::Memory(self.most_memory))
+            }
             Some((most_ns, limit)) if most_ns < counted_ns => Err(limit),
             _ if TO_COUNT < self.started.elapsed() => Err(Limit::Time(TO_COUNT)),
             _ => Ok(()),

@@ -335,7 +335,7 @@ fn arguments_are_checked_before_any_work() {
     let cases: &[(&[&str], &str)] = &[
         (&["--max-lateness", "1ns"], "expected at least 1us"),
         (&["--max-lateness", "soon"], "expected a duration"),
-        (&["--max-memory", "much"], "much"),
+        (&["--max-memory", "much"], "expected a size, as in `512MiB`"),
         (&["--wake-cost", "little"], "expected number"),
         (&["--operations", "0"], "expected a whole number from 1 to "),
     ];

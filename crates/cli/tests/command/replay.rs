@@ -624,7 +624,7 @@ fn a_mode_of_another_size_is_said() {
 
 #[test]
 fn a_mode_that_is_given_twice_is_run_once() {
-    let modes = ["--mode", "hashed:64", "--mode", "hierarchical:64", "--mode", "hashed:64"];
+    let modes = ["--mode", "hashed:64,hierarchical:64", "--mode", "hashed:64"];
     let output = replay_input(generated(100).as_bytes(), &[&["-", "--json"][..], &modes].concat());
     let modes: Vec<_> = json(&output).iter().map(|figures| figures["mode"].clone()).collect();
     assert_eq!(modes, ["hashed:64", "hierarchical:64"]);

@@ -6,6 +6,7 @@ use std::io::Cursor;
 use std::time::{Duration, Instant};
 use tickwheel::{Mode, Ticks, Timer, Wheel};
 use tickwheel_cli::generate::{Generator, Shape, Size};
+use tickwheel_cli::plot;
 use tickwheel_cli::study::{
     Budget, Configurations, Driver, Figures, Limit, Options, Planner, Study, Unfit, study,
 };
@@ -251,6 +252,16 @@ fn a_mode_that_was_stopped_is_told() {
     (figures.rounds_waited, figures.demotions) = (0, 1);
     let said = ": it had demoted timeouts 1 time.";
     assert!(study.verdict().ends_with(said), "{}", study.verdict());
+}
+
+/// On the scale of what was measured it has no bar.
+#[test]
+fn a_mode_that_was_not_measured_says_how_much_its_work_is() {
+    let mut study = equals(["hierarchical:64", "hashed:64"]);
+    study.candidates[1].measured = None;
+    study.candidates[1].figures.counted_score *= 1.26;
+    let picture = plot::svg(&study);
+    assert!(picture.contains(">not measured: 1.26 x the work<"), "{picture}");
 }
 
 /// A mode that was stopped early has counted little, and one that was measured is known better.
