@@ -296,9 +296,12 @@ impl Page {
             ),
             0,
         );
-        if let Some(limit) = self.wheels[1].stopped {
-            let stopped = format!("{hashed} is not shown: it was stopped when it was {limit}.");
-            return (vec![words, stopped], vec![levels]);
+        let stopped = self.wheels[1]
+            .stopped
+            .map(|limit| format!("{hashed} is not shown: it was stopped when it was {limit}."));
+        let words = [words].into_iter().chain(stopped).collect();
+        if self.profile.steps.iter().any(|step| step.wheels.len() < 2) {
+            return (words, vec![levels]);
         }
         let rounds = self.inside(
             ("rounds", "Timeouts by rounds over time"),
@@ -309,7 +312,7 @@ impl Page {
             ),
             1,
         );
-        (vec![words], vec![levels, rounds])
+        (words, vec![levels, rounds])
     }
 
     /// A chart of where the timeouts of a wheel are: on which levels or for how many rounds, and
