@@ -526,21 +526,23 @@ impl Study {
         // An interval for each mode beside the baseline, at each look and at the end.
         let intervals = contenders.len().saturating_sub(1).max(1) * (LOOKS.len() + 1);
         let groups = judge::groups(intervals);
+        let costs = |number: usize, rounds: usize| -> Vec<f64> {
+            let costs = judge::costs(&samples[number][..rounds], groups);
+            costs.into_iter().map(|ns| ns / operations).collect()
+        };
         for number in contenders {
             // The rounds that both were in.
             let rounds = samples[number].len();
-            let costs = |number: usize| {
-                let costs = judge::costs(&samples[number][..rounds], groups);
-                costs.into_iter().map(|ns| ns / operations).collect::<Vec<_>>()
-            };
-            let scores = |number: usize| {
-                let work = &self.candidates[number].figures;
-                costs(number).into_iter().map(|cpu_ns| scale.score(cpu_ns, work)).collect()
-            };
-            let (own, base): (Vec<_>, Vec<_>) = (scores(number), scores(self.baseline));
-            let quotients = own.iter().zip(base).map(|(own, base)| own / base).collect();
-            let intervals =
-                [costs(number), own, quotients].map(|samples| Interval::of(&samples, intervals));
+            let (own, base) = (costs(number, rounds), costs(self.baseline, rounds));
+            let score = |ns, number: usize| scale.score(ns, &self.candidates[number].figures);
+            let quotient = |(&own, &base)| score(own, number) / score(base, self.baseline);
+            let quotients = own.iter().zip(&base).map(quotient).collect();
+            // Of few rounds, the least times are longer on a busy machine. What was left out early
+            // is shown as if it had been in as many rounds as the baseline.
+            let whole = costs(self.baseline, samples[self.baseline].len());
+            let own: Vec<_> = (0..own.len()).map(|at| own[at] / base[at] * whole[at]).collect();
+            let scores = own.iter().map(|&ns| score(ns, number)).collect();
+            let intervals = [own, scores, quotients].map(|it| Interval::of(&it, intervals));
             let [Some(cpu_ns), Some(score), Some(quotient)] = intervals else { continue };
             let parts = scale.parts(cpu_ns.median, &self.candidates[number].figures);
             self.candidates[number].measured = Some(Measured { cpu_ns, score, parts, quotient });

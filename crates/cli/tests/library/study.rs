@@ -27,6 +27,20 @@ fn rounds_of_a_busy_machine_give_the_default_to_a_search_and_to_modes_that_were_
     assert_eq!(study.verdict(), verdict);
 }
 
+/// The machine was busy in the first rounds, after which one mode was left out.
+#[test]
+fn a_mode_with_fewer_rounds_is_shown_beside_those_with_all() {
+    let (base, other) = ([[200.0; 16], [100.0; 16]].concat(), [220.0; 16]);
+    let study = measured(&[("hierarchical:64", &base), ("hashed:512", &other)]);
+    let measured = study.candidates[1].measured.as_ref().unwrap();
+    for (shown, expected) in
+        [(measured.quotient, 1.1), (measured.score, 110.0), (measured.cpu_ns, 110.0)]
+    {
+        assert!((shown.median / expected - 1.0).abs() < 1e-9, "{measured:?}");
+    }
+    assert!((measured.parts[0] / 110.0 - 1.0).abs() < 1e-9, "{measured:?}");
+}
+
 #[test]
 fn what_costs_less_is_named_with_how_much_and_how_sure_it_is() {
     let base: Vec<_> = (0..16).map(|n| 100.0 + f64::from(n)).collect();
