@@ -43,6 +43,7 @@
 mod block_on;
 mod error;
 mod keeper;
+mod moving;
 pub mod store;
 pub mod suite;
 mod timer;
@@ -50,6 +51,7 @@ mod values;
 
 pub use error::Error;
 pub use keeper::{Cancelled, Retried, Scheduled};
+pub use moving::{Moved, move_all};
 pub use store::MemoryStore;
 #[cfg(feature = "postgres")]
 pub use store::postgres::{MIGRATION, PostgresStore, Workers, cancel_in, schedule_in};
