@@ -57,6 +57,8 @@ pub use store::MemoryStore;
 pub use store::postgres::{MIGRATION, PostgresStore, Workers, cancel_in, schedule_in};
 #[cfg(feature = "redb")]
 pub use store::redb::{RedbStore, Report};
+#[cfg(feature = "redb")]
+pub use timer::Backup;
 pub use timer::{
     Builder, Commit, DeadLetter, DeadLetters, Due, DueStream, DurableTimer, Iter, Pending, Stats,
 };

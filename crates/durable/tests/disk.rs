@@ -79,6 +79,27 @@ fn a_full_disk_is_told_to_callers_while_what_is_due_goes_on_and_it_recovers() {
 }
 
 #[test]
+fn a_backup_for_which_there_is_no_room_is_told_and_leaves_nothing() {
+    let Some(disk) = Mount::new() else { return };
+    let folder = TempDir::new().unwrap();
+    let timer = DurableTimer::open(folder.path().join("timeouts")).unwrap();
+    let far = SystemTime::now() + LONG * 60;
+    let put = |n| timer.schedule(&format!("far {n}"), far, &[1; 60_000]).unwrap();
+    for commit in (0..200).map(put).collect::<Vec<_>>() {
+        commit.wait().unwrap();
+    }
+    let copy = disk.0.path().join("copy");
+    let told = timer.backup(&copy).unwrap_err().to_string();
+    assert!(told.contains("No space left") || told.contains("os error 28"), "{told}");
+    assert_eq!(std::fs::read_dir(disk.0.path()).unwrap().count(), 0);
+    // The timer goes on, and a backup where there is room is whole.
+    timer.schedule("now", SystemTime::now(), b"").unwrap().wait().unwrap();
+    timer.recv_timeout(LONG).unwrap().expect("it is due").ack();
+    assert!(200 <= timer.backup(folder.path().join("copy")).unwrap().timeouts);
+    timer.close().unwrap();
+}
+
+#[test]
 fn a_file_for_which_there_is_no_room_is_not_made_in_part() {
     let Some(disk) = Mount::new() else { return };
     let ballast = disk.0.path().join("ballast");

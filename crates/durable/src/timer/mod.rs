@@ -1,5 +1,7 @@
 //! The timer: threads that have a store and a keeper, and what callers hold of them.
 
+#[cfg(feature = "redb")]
+mod backup;
 mod builder;
 mod commit;
 mod dead;
@@ -20,6 +22,8 @@ use std::time::{Duration, Instant, SystemTime};
 use event_listener::Listener;
 use futures_channel::oneshot;
 
+#[cfg(feature = "redb")]
+pub use backup::Backup;
 pub use builder::Builder;
 pub use commit::Commit;
 pub use dead::{DeadLetter, DeadLetters};
@@ -324,6 +328,24 @@ impl DurableTimer {
     /// As for [`get`](Self::get).
     pub fn is_empty(&self) -> Result<bool, Error> {
         Ok(self.len()? == 0)
+    }
+
+    /// Copies all that is pending, that is in flight and that is dead into a new file at this path,
+    /// while the timer works. Blocks the thread for about as long as it would take to schedule it.
+    ///
+    /// The copy is what the store was at one moment of the call. It has its name when it is whole;
+    /// until then it is `PATH.part`.
+    ///
+    /// To restore it, put the file in the place of the timer's while no process has that. What was
+    /// acked since the copy comes again then, and [`Due::epoch`] begins anew.
+    ///
+    /// # Errors
+    ///
+    /// The stores', if something is at the path, another backup of this timer is under way, or the
+    /// store is a database: that has backups of its own.
+    #[cfg(feature = "redb")]
+    pub fn backup(&self, path: impl AsRef<Path>) -> Result<Backup, Error> {
+        backup::backup(&self.handle, path.as_ref())
     }
 
     /// Returns what the timer has done and what it holds in memory. Does not block.

@@ -1,5 +1,9 @@
 //! What callers, consumers and the timer's threads share.
 
+#[cfg(feature = "redb")]
+use std::collections::HashSet;
+#[cfg(feature = "redb")]
+use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -10,6 +14,8 @@ use tickwheel::{BootClock, Clock};
 
 use super::stats::Stats;
 use crate::Error;
+#[cfg(feature = "redb")]
+use crate::keeper::Call;
 use crate::keeper::outbox::Outbox;
 use crate::keeper::{Answer, Command, Config, Found, Settled};
 use crate::store::{Damaged, Store};
@@ -31,6 +37,8 @@ pub(super) struct Shared {
     /// The message of the panic that ended the thread.
     pub(super) panic: Mutex<Option<String>>,
     pub(super) stats: Mutex<Stats>,
+    #[cfg(feature = "redb")]
+    pub(super) touched: Mutex<Touched>,
     /// The process that has the thread.
     pub(super) process: AtomicU32,
     clock: BootClock,
@@ -51,6 +59,8 @@ impl Shared {
             is_closed: AtomicBool::new(false),
             panic: Mutex::default(),
             stats: Mutex::default(),
+            #[cfg(feature = "redb")]
+            touched: Mutex::default(),
             process: AtomicU32::new(std::process::id()),
             clock,
             started: clock.now(),
@@ -107,6 +117,28 @@ impl Settlements {
     pub(super) fn sleep(&mut self, lingers: bool) -> bool {
         self.keeper_lingers = lingers;
         self.list.is_empty() || lingers && self.list.len() < self.wake_at
+    }
+}
+
+/// The names that commits may have changed since a backup began.
+#[cfg(feature = "redb")]
+#[derive(Debug, Default)]
+pub(super) enum Touched {
+    #[default]
+    NoBackup,
+    Names(HashSet<Arc<str>>),
+    /// Others change the store too, and what they change is not known.
+    Shared,
+}
+
+#[cfg(feature = "redb")]
+impl Touched {
+    /// Notes what a commit is about to change.
+    pub(super) fn note<T>(&mut self, call: &Call<T>) {
+        if let (Self::Names(names), Call::Commit(call)) = (self, call) {
+            names.extend(call.settlements.iter().map(|it| it.held.name.clone()));
+            names.extend(call.changes.iter().map(|change| change.name.clone()));
+        }
     }
 }
 

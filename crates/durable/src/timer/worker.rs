@@ -10,6 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 use event_listener::IntoNotification;
 use futures_channel::oneshot;
 
+#[cfg(feature = "redb")]
+use super::shared::Touched;
 use super::shared::{Message, Read, Shared, Ticket};
 use super::stats::Stats;
 use crate::Error;
@@ -67,13 +69,19 @@ impl Worker {
         if let Some(store) = store.again() {
             let (other, asked) = mpsc::channel();
             let (sender, name) = (sender.clone(), format!("{name}/reads"));
-            let serve = move || serve(store, &asked, &sender);
+            let again = Arc::clone(&shared);
+            let serve = move || serve(store, &asked, &sender, &again);
             thread::Builder::new().name(name).spawn(serve).map_err(failed)?;
             reads = other;
+            #[cfg(feature = "redb")]
+            {
+                *lock(&shared.touched) = Touched::Shared;
+            }
         }
+        let served = Arc::clone(&shared);
         let store = thread::Builder::new()
             .name(format!("{name}/store"))
-            .spawn(move || serve(store, &asked, &sender))
+            .spawn(move || serve(store, &asked, &sender, &served))
             .map_err(failed)?;
         let worker = Self {
             keeper: Keeper::new(config),
@@ -270,10 +278,17 @@ enum Work {
 }
 
 /// Works until nobody can ask for more.
-fn serve(mut store: Box<dyn Store>, asked: &Receiver<Work>, answers: &Sender<Message>) {
+fn serve(
+    mut store: Box<dyn Store>,
+    asked: &Receiver<Work>,
+    answers: &Sender<Message>,
+    #[cfg_attr(not(feature = "redb"), expect(unused_variables))] shared: &Shared,
+) {
     for work in asked {
         match work {
             Work::Call(call) => {
+                #[cfg(feature = "redb")]
+                lock(&shared.touched).note(&call);
                 let began = Instant::now();
                 let answer = call.make(&mut *store);
                 let _ = answers.send(Message::Answer(answer, began.elapsed()));
