@@ -44,6 +44,7 @@ mod block_on;
 mod error;
 mod keeper;
 mod moving;
+mod sql;
 pub mod store;
 pub mod suite;
 mod timer;
@@ -52,6 +53,9 @@ mod values;
 pub use error::Error;
 pub use keeper::{Cancelled, Retried, Scheduled};
 pub use moving::{Moved, move_all};
+#[cfg(feature = "postgres")]
+pub use sql::{cancel_in_async, schedule_in_async};
+pub use sql::{cancel_sql, schedule_sql};
 pub use store::MemoryStore;
 #[cfg(feature = "postgres")]
 pub use store::postgres::{MIGRATION, PostgresStore, Workers, cancel_in, schedule_in};

@@ -20,7 +20,8 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tickwheel_durable::{
-    Cancelled, Due, DurableTimer, Error, PostgresStore, Scheduled, cancel_in, schedule_in, suite,
+    Cancelled, Due, DurableTimer, Error, PostgresStore, Scheduled, cancel_in, cancel_in_async,
+    cancel_sql, schedule_in, schedule_in_async, schedule_sql, suite,
 };
 
 use server::{Server, client};
@@ -152,6 +153,91 @@ fn any_driver_schedules_and_cancels_in_its_transaction_by_sql() {
     assert_eq!(came, expected.map(|(name, payload)| (name.to_owned(), payload.into())));
     assert!(timer.get("far").unwrap().is_some());
     timer.close().unwrap();
+}
+
+#[test]
+fn a_transaction_of_tokio_postgres_schedules_and_cancels_by_a_call() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let timer = DurableTimer::connect(&url).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let (task_url, at) = (url.clone(), now());
+    // As a task that may go from thread to thread.
+    let task = runtime.spawn(async move {
+        let (mut client, connection) =
+            tokio_postgres::connect(&task_url, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let transaction = client.transaction().await.unwrap();
+        schedule_in_async(&transaction, "order-1", at, b"eur 20").await.unwrap();
+        transaction.rollback().await.unwrap();
+        let transaction = client.transaction().await.unwrap();
+        schedule_in_async(&transaction, "order-2", at, b"eur 20").await.unwrap();
+        schedule_in_async(&transaction, "order-3", at, b"").await.unwrap();
+        assert!(cancel_in_async(&transaction, "order-3").await.unwrap());
+        assert!(!cancel_in_async(&transaction, "order-4").await.unwrap());
+        // What is not allowed is refused here, and the transaction goes on.
+        let error = schedule_in_async(&transaction, "", at, b"").await.unwrap_err();
+        assert!(matches!(error, Error::EmptyName), "{error}");
+        let error = cancel_in_async(&transaction, "a\0").await.unwrap_err();
+        assert!(matches!(error, Error::NulInName), "{error}");
+        transaction.commit().await.unwrap();
+        // By a client, at once; and an error has the words of the server.
+        schedule_in_async(&client, "order-5", now() + HOUR, &[0; 65_536]).await.unwrap();
+        client.batch_execute("begin read only").await.unwrap();
+        let error = schedule_in_async(&client, "order-6", at, b"").await.unwrap_err();
+        let words = error.to_string();
+        assert!(words.contains("order-6") && words.contains("read-only"), "{words}");
+    });
+    runtime.block_on(task).unwrap();
+    let due = take(&timer);
+    assert_eq!((due.name(), due.payload()), ("order-2", &b"eur 20"[..]));
+    assert!(due.deadline() >= at && due.deadline() < at + Duration::from_millis(1));
+    due.ack();
+    let names: Vec<String> = timer.iter().map(|it| it.unwrap().name().to_owned()).collect();
+    assert_eq!(names.iter().filter(|name| *name != "order-2").collect::<Vec<_>>(), ["order-5"]);
+    timer.close().unwrap();
+}
+
+#[test]
+fn a_transaction_of_sqlx_schedules_and_cancels_by_sql_and_typed_parameters() {
+    use sqlx::{Connection, PgConnection};
+
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let timer = DurableTimer::connect(&url).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let at = now();
+    runtime.block_on(async {
+        let mut connection = PgConnection::connect(&url).await.unwrap();
+        for (name, commits) in [("order-1", false), ("order-2", true)] {
+            let mut transaction = connection.begin().await.unwrap();
+            let (sql, (name, at, payload)) = schedule_sql(name, at, b"eur 20").unwrap();
+            let put = sqlx::query(sql).bind(name).bind(at).bind(payload);
+            put.execute(&mut *transaction).await.unwrap();
+            match commits {
+                true => transaction.commit().await.unwrap(),
+                false => transaction.rollback().await.unwrap(),
+            }
+        }
+        let (sql, (name, at, payload)) = schedule_sql("order-3", now() + HOUR, b"").unwrap();
+        let put = sqlx::query(sql).bind(name).bind(at).bind(payload);
+        put.execute(&mut connection).await.unwrap();
+        for is_there in [true, false] {
+            let (sql, name) = cancel_sql("order-3").unwrap();
+            let cancelled: bool =
+                sqlx::query_scalar(sql).bind(name).fetch_one(&mut connection).await.unwrap();
+            assert_eq!(cancelled, is_there);
+        }
+    });
+    let due = take(&timer);
+    assert_eq!((due.name(), due.payload()), ("order-2", &b"eur 20"[..]));
+    assert!(due.deadline() >= at && due.deadline() < at + Duration::from_millis(1));
+    due.ack();
+    assert!(timer.get("order-1").unwrap().is_none() && timer.get("order-3").unwrap().is_none());
+    timer.close().unwrap();
+    assert!(matches!(schedule_sql("", at, b""), Err(Error::EmptyName)));
+    assert!(matches!(schedule_sql("a", at, &[0; 65_537]), Err(Error::LongPayload { .. })));
+    assert!(matches!(cancel_sql("a\0"), Err(Error::NulInName)));
 }
 
 #[test]

@@ -1,0 +1,99 @@
+//! Scheduling inside a transaction of the caller's, by drivers that are asynchronous.
+
+use std::time::SystemTime;
+
+use crate::Error;
+use crate::values::{check, check_name, deadline};
+
+/// Returns the SQL that puts a timeout, and its three parameters: for a transaction of any driver,
+/// which has the timeout exactly if that commits.
+///
+/// With `sqlx`:
+///
+/// ```text
+/// let (sql, (name, at, payload)) = schedule_sql("order-17/payment", at, b"eur 20")?;
+/// sqlx::query(sql).bind(name).bind(at).bind(payload).execute(&mut *transaction).await?;
+/// ```
+///
+/// It is the same as [`DurableTimer::schedule`](crate::DurableTimer::schedule), and needs no timer
+/// in this process. The transaction holds a lock on the name until it ends.
+///
+/// # Errors
+///
+/// If the name or the payload is not allowed.
+#[expect(clippy::type_complexity, reason = "it is to be taken apart")]
+pub fn schedule_sql<'a>(
+    name: &'a str,
+    at: SystemTime,
+    payload: &'a [u8],
+) -> Result<(&'static str, (&'a str, i64, &'a [u8])), Error> {
+    check(name, payload)?;
+    // There it is signed.
+    let deadline = i64::try_from(deadline(at)).unwrap_or(i64::MAX);
+    Ok((SCHEDULE, (name, deadline, payload)))
+}
+
+/// Returns the SQL that cancels a timeout in a transaction of any driver, and its parameter. It
+/// selects whether the timeout was there.
+///
+/// A timeout whose deadline is near may be handed out all the same: until the transaction commits,
+/// the worker that owns it does not know.
+///
+/// # Errors
+///
+/// If the name is not allowed.
+pub fn cancel_sql(name: &str) -> Result<(&'static str, &str), Error> {
+    check_name(name)?;
+    Ok(("select tickwheel_cancel($1)", name))
+}
+
+/// Puts a timeout inside a transaction of `tokio-postgres`, as
+/// [`schedule_in`](crate::schedule_in) does in one of `postgres`.
+///
+/// `transaction` may also be a client, which puts it at once.
+///
+/// # Errors
+///
+/// If the name or the payload is not allowed, and the database's.
+#[cfg(feature = "postgres")]
+pub async fn schedule_in_async(
+    transaction: &(impl tokio_postgres::GenericClient + Sync),
+    name: &str,
+    at: SystemTime,
+    payload: &[u8],
+) -> Result<(), Error> {
+    use tokio_postgres::types::Type;
+
+    let (sql, (name, at, payload)) = schedule_sql(name, at, payload)?;
+    let parameters: [Parameter<'_>; 3] =
+        [(&name, Type::TEXT), (&at, Type::INT8), (&payload, Type::BYTEA)];
+    let put = transaction.query_typed_one(sql, &parameters).await;
+    put.map_err(|error| Error::store(format!("schedule {name:?} in a transaction"), error))?;
+    Ok(())
+}
+
+/// Cancels a timeout inside a transaction of `tokio-postgres`, as [`cancel_in`](crate::cancel_in)
+/// does in one of `postgres`. Returns whether it was there.
+///
+/// # Errors
+///
+/// As for [`schedule_in_async`].
+#[cfg(feature = "postgres")]
+pub async fn cancel_in_async(
+    transaction: &(impl tokio_postgres::GenericClient + Sync),
+    name: &str,
+) -> Result<bool, Error> {
+    use tokio_postgres::types::Type;
+
+    let (sql, name) = cancel_sql(name)?;
+    let row = transaction.query_typed_one(sql, &[(&name, Type::TEXT)]).await;
+    let row =
+        row.map_err(|error| Error::store(format!("cancel {name:?} in a transaction"), error))?;
+    Ok(row.get(0))
+}
+
+#[cfg(feature = "postgres")]
+type Parameter<'a> = (&'a (dyn tokio_postgres::types::ToSql + Sync), tokio_postgres::types::Type);
+
+const SCHEDULE: &str =
+    "select from tickwheel_put(array[$1::text], array[$2::bigint], array[$3::bytea])";
