@@ -99,6 +99,116 @@ fn dead_letters_are_listed_shown_retried_and_dropped() {
 }
 
 #[test]
+fn names_that_begin_alike_are_listed_counted_and_cancelled_page_by_page() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("timeouts.redb");
+    let timer = DurableTimer::builder().max_attempts(1).open(&file).unwrap();
+    let now = SystemTime::now();
+    for name in ["order-17", "order-17/a", "order-18", "order-2"] {
+        timer.schedule(name, now - HOUR, b"").unwrap().wait().unwrap();
+    }
+    for _ in 0..4 {
+        drop(timer.recv_timeout(HOUR).unwrap().expect("it is due"));
+    }
+    // Over two pages of the store, deadlines in no order.
+    let names = (0..2_500).map(|n| format!("order-{n}/payment"));
+    let at = |n: u64| now + HOUR + Duration::from_millis(n * 7_919 % 1_000);
+    let put = |(n, name): (u64, String)| timer.schedule(&name, at(n), b"").unwrap();
+    let commits: Vec<_> = (0..).zip(names).map(put).collect();
+    for commit in commits {
+        commit.wait().unwrap();
+    }
+    timer.schedule("order-17", now - HOUR, b"").unwrap().wait().unwrap();
+    timer.close().unwrap();
+    let expected = |name: &str| name.starts_with("order-17");
+    let all: Vec<Value> = json(&["ls", text(&file), "--json"])
+        .into_iter()
+        .filter(|row| expected(row["name"].as_str().unwrap()))
+        .collect();
+    assert_eq!(all.len(), 1 + 111);
+    let listed = |words: &[&str]| {
+        json(&[&["ls", text(&file), "--json", "--prefix", "order-17"], words].concat())
+    };
+    assert_eq!(listed(&[]), all);
+    assert_eq!(listed(&["--overdue"]), all[..1]);
+    let mut pages = listed(&["--limit", "50"]);
+    while let Some(last) = pages.last().cloned() {
+        let after = format!("{}:{}", last["deadline_ms"], last["name"].as_str().unwrap());
+        let page = listed(&["--limit", "50", "--after", &after]);
+        if page.is_empty() {
+            break;
+        }
+        pages.extend(page);
+        assert!(pages.len() <= all.len(), "a page begins after the one before");
+    }
+    assert_eq!(pages, all);
+    let stats = |prefix| json(&["stats", text(&file), "--json", "--prefix", prefix]).remove(0);
+    let stats_of = stats("order-17");
+    let counts = ["pending", "overdue", "dead"].map(|count| stats_of[count].as_u64().unwrap());
+    assert_eq!(counts, [112, 1, 2]);
+    assert_eq!(stats_of["earliest"], all[0]["deadline"]);
+    assert_eq!(stats("nobody")["earliest"], Value::Null);
+    let dead = |words: &[&str]| -> Vec<String> {
+        let rows = json(&[&["dead", "ls", text(&file), "--json"], words].concat());
+        rows.iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(dead(&["--prefix", "order-17"]), ["order-17", "order-17/a"]);
+    assert_eq!(dead(&["--prefix", "order-17", "--limit", "1"]), ["order-17"]);
+    assert_eq!(dead(&["--prefix", "order-17", "--after", "order-17"]), ["order-17/a"]);
+    assert_eq!(dead(&["--prefix", "order-1", "--after", "order-17/a"]), ["order-18"]);
+
+    let cancelled = json(&["cancel", text(&file), "--prefix", "order-17", "--json"]);
+    assert_eq!(cancelled.len(), 112);
+    assert!(cancelled.iter().all(|line| line["cancel"] == "cancelled"));
+    assert_eq!(listed(&[]).len(), 0);
+    assert_eq!(json(&["ls", text(&file), "--json"]).len(), 2_500 - 111, "all others stay");
+    let (code, _, errors) = run(&["cancel", text(&file), "--prefix", "order-17"]);
+    assert!(code == 1 && errors.contains("begins like this"), "{errors}");
+    for wrong in [
+        &["cancel", text(&file), "--prefix", ""][..],
+        &["cancel", text(&file), "--prefix", "order", "order-2/payment"],
+        &["cancel", text(&file)],
+        &["ls", text(&file), "--after", "order-2"],
+    ] {
+        assert_eq!(run(wrong).0, 2, "{wrong:?}");
+    }
+    assert_eq!(json(&["ls", text(&file), "--json"]).len(), 2_500 - 111);
+}
+
+#[test]
+fn move_goes_from_file_to_file_and_tells_what_stays() {
+    let folder = TempDir::new().unwrap();
+    let file = file(&folder);
+    let all = json(&["ls", text(&file), "--json"]);
+    let other = folder.path().join("other.redb");
+    let (code, output, errors) = run(&["move", text(&file), text(&other)]);
+    assert!(code == 0 && output.contains("timeouts         3"), "{output}{errors}");
+    assert_eq!(json(&["ls", text(&other), "--json"]), all);
+    assert_eq!(json(&["ls", text(&file), "--json"]).len(), 0);
+
+    let timer = DurableTimer::open(&file).unwrap();
+    timer.schedule("a", SystemTime::now(), b"").unwrap().wait().unwrap();
+    timer.schedule("c", SystemTime::now(), b"").unwrap().wait().unwrap();
+    timer.close().unwrap();
+    let (code, output, errors) = run(&["move", text(&file), text(&other), "--json"]);
+    assert!(code == 1 && errors.contains("a: stayed"), "{output}{errors}");
+    let facts: Value = serde_json::from_str(&output).unwrap();
+    assert_eq!((&facts["timeouts"], &facts["stayed"]), (&1.into(), &1.into()));
+    assert_eq!((&facts["pending_from"], &facts["pending_to"]), (&1.into(), &4.into()));
+
+    let (code, _, errors) = run(&["move", text(&file), text(&file)]);
+    assert!(code == 2 && errors.contains("both are the same"), "{errors}");
+    let missing = folder.path().join("missing.redb");
+    let (code, _, errors) = run(&["move", text(&missing), text(&folder.path().join("new"))]);
+    assert!(code == 2 && errors.contains("no such file"), "{errors}");
+    assert!(!folder.path().join("new").exists(), "nothing is made for it");
+    let timer = DurableTimer::open(&other).unwrap();
+    let (code, _, errors) = run(&["move", text(&file), text(&other)]);
+    assert!(code == 2 && errors.contains("in use by another timer"), "{errors}");
+    timer.close().unwrap();
+}
+
+#[test]
 fn stats_and_check_of_a_whole_file() {
     let folder = TempDir::new().unwrap();
     let file = file(&folder);

@@ -1,9 +1,17 @@
 //! The command `tickwheel-durable` on a database.
 
-use std::process::Command;
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use postgres::Client;
+use tempfile::TempDir;
+use tickwheel_durable::store::{Change, Held, Outcome, Row, Settlement, Store, Then};
+use tickwheel_durable::{DurableTimer, RedbStore};
 
 use crate::server::{Server, client};
-use crate::{LEASE, take, worker};
+use crate::{HOUR, LEASE, now, take, worker};
 
 /// Runs the command, and returns its exit code, its output and its errors.
 fn run(words: &[&str]) -> (i32, String, String) {
@@ -128,4 +136,169 @@ fn check_waits_for_a_large_database_and_tells_what_was_set_aside() {
         output.contains("damaged: bad, due 1970-01-02") && !output.contains("well"),
         "{output}"
     );
+}
+
+/// Puts into a file 1,200 timeouts, some of which were handed out, and 30 dead letters, whose names
+/// have timeouts too.
+fn fill(file: &str) {
+    let mut store = RedbStore::open(file).unwrap();
+    let lease = store.lease(true, &[]).unwrap().held[0];
+    let mut put = |changes: &[Change], then: &dyn Fn(usize) -> Vec<Then>| {
+        let changed = store.commit(&[], changes).unwrap().changed;
+        let rows = changed.into_iter().map(|changed| changed.unwrap().row.unwrap());
+        let settle = |(n, row): (usize, Row)| {
+            let held = Held::new(&row, lease);
+            then(n).into_iter().map(move |then| Settlement { held: held.clone(), then })
+        };
+        let settled: Vec<Settlement> = rows.enumerate().flat_map(settle).collect();
+        let outcomes = store.commit(&settled, &[]).unwrap().outcomes;
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Settled(_))));
+    };
+    let letters: Vec<_> =
+        (0..30).map(|n| Change::put(&format!("n {n}"), 1_000 + n, &[n as u8; 9])).collect();
+    put(&letters, &|n| {
+        vec![Then::Counted { attempt: n as u32 % 4 }, Then::Dead { at: 2_000 + n as u64 / 7 }]
+    });
+    let far = |n: u64| Change::put(&format!("n {n}"), 4_000_000_000_000 + n / 5, &n.to_le_bytes());
+    let rows: Vec<_> = (0..1_200).map(far).collect();
+    put(&rows, &|n| if n % 7 == 0 { vec![Then::Counted { attempt: 2 }] } else { vec![] });
+}
+
+/// All that is in a file or a database, in words.
+fn listed(place: &str) -> (String, String) {
+    let [rows, letters] = [&["ls"][..], &["dead", "ls"]].map(|words| {
+        let (code, output, errors) = run(&[words, &[place, "--json"]].concat());
+        assert_eq!(code, 0, "{errors}");
+        output
+    });
+    (rows, letters)
+}
+
+#[test]
+fn all_goes_from_a_file_to_a_database_and_back() {
+    let Some(server) = Server::start() else { return };
+    let (url, folder) = (server.database(), TempDir::new().unwrap());
+    let file = folder.path().join("timeouts.redb");
+    let file = file.to_str().unwrap();
+    fill(file);
+    let all = listed(file);
+    assert_eq!((all.0.lines().count(), all.1.lines().count()), (1_200, 30));
+    let (code, output, errors) = run(&["move", file, &url]);
+    assert_eq!(code, 0, "{output}{errors}");
+    for line in ["timeouts         1200", "dead             30", "pending from     0"] {
+        assert!(output.contains(line), "{output}");
+    }
+    assert_eq!(listed(&url), all);
+    assert_eq!(listed(file), Default::default());
+    // The leases are free again, and what is due comes.
+    let worker = worker(&url, LEASE);
+    worker.schedule("now", now(), b"").unwrap().wait().unwrap();
+    let due = take(&worker);
+    assert_eq!(due.name(), "now");
+    let (code, _, errors) = run(&["move", &url, file]);
+    assert!(code == 2 && errors.contains("has 1 workers: stop them first"), "{errors}");
+    due.ack();
+    worker.close().unwrap();
+    let back = folder.path().join("back.redb");
+    let back = back.to_str().unwrap();
+    let (code, output, errors) = run(&["move", &url, back, "--json"]);
+    assert!(code == 0 && output.contains("\"timeouts\":1200"), "{output}{errors}");
+    assert_eq!(listed(back), all);
+    assert_eq!(listed(&url), Default::default());
+}
+
+#[test]
+fn a_move_that_is_killed_again_and_again_loses_nothing() {
+    let Some(server) = Server::start() else { return };
+    let (url, folder) = (server.database(), TempDir::new().unwrap());
+    let file = folder.path().join("timeouts.redb");
+    let file = file.to_str().unwrap();
+    fill(file);
+    let all = listed(file);
+    let mut client = client(&url);
+    let over = |client: &mut Client| {
+        // As if the leases of the one before had run out.
+        let _ = client.batch_execute("delete from tickwheel_worker");
+    };
+    let (mut killed, mut pause) = (0, 1);
+    for (from, to) in [(file, &*url), (&*url, file)] {
+        loop {
+            let mut child = Command::new(env!("CARGO_BIN_EXE_tickwheel-durable"))
+                .args(["move", from, to])
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            thread::sleep(Duration::from_millis(pause));
+            // So that it comes to its end on any machine.
+            pause += pause / 4 + fastrand::u64(1..8);
+            let ended = child.try_wait().unwrap();
+            child.kill().unwrap();
+            let status = child.wait().unwrap();
+            if ended.is_some_and(|status| status.success()) {
+                break;
+            }
+            let mut words = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut words).unwrap();
+            assert!(status.code().is_none(), "{words}");
+            killed += 1;
+            over(&mut client);
+            if client.query_one("select to_regclass('tickwheel_due') is null", &[]).unwrap().get(0)
+            {
+                continue;
+            }
+            let [(here, _), (there, _)] = [listed(from), listed(to)];
+            let names = |rows: &str| -> std::collections::HashSet<String> {
+                rows.lines().map(|line| serde_json::from_str(line).unwrap()).map(name).collect()
+            };
+            let [mut here, there] = [names(&here), names(&there)];
+            here.extend(there);
+            for n in 0..1_200 {
+                assert!(here.contains(&format!("n {n}")), "n {n} is lost");
+            }
+        }
+        pause = 1;
+        assert_eq!(listed(to), all);
+        assert_eq!(listed(from), Default::default());
+    }
+    println!("killed {killed} times");
+    assert!(0 < killed);
+}
+
+fn name(row: serde_json::Value) -> String {
+    row["name"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_database_that_goes_away_ends_a_move_and_another_goes_on() {
+    let Some(server) = Server::start() else { return };
+    let (url, folder) = (server.tables(), TempDir::new().unwrap());
+    let file = folder.path().join("timeouts.redb");
+    let file = file.to_str().unwrap();
+    fill(file);
+    let all = listed(file);
+    // Its connection is cut once, within a batch.
+    let mut client = client(&url);
+    client
+        .batch_execute(
+            "create function cut() returns trigger language plpgsql as $$ begin
+               if new.name = 'n 700' then perform pg_terminate_backend(pg_backend_pid()); end if;
+               return new; end $$;
+             create trigger cut before insert on tickwheel_due for each row execute function cut()",
+        )
+        .unwrap();
+    let (code, output, errors) = run(&["move", file, &url]);
+    assert!(code == 2 && errors.contains("commit to the database"), "{output}{errors}");
+    client.batch_execute("drop trigger cut on tickwheel_due").unwrap();
+    let (code, output, errors) = run(&["move", file, &url]);
+    assert_eq!(code, 0, "{output}{errors}");
+    assert_eq!(listed(&url), all);
+    let open = DurableTimer::open(file).unwrap();
+    let (code, _, errors) = run(&["move", file, &url]);
+    assert!(code == 2 && errors.contains("in use by another timer"), "{errors}");
+    open.schedule("n 1", now() + HOUR, b"other").unwrap().wait().unwrap();
+    open.close().unwrap();
+    let (code, output, errors) = run(&["move", file, &url]);
+    assert!(code == 1 && output.contains("stayed           1"), "{output}{errors}");
+    assert!(errors.contains("n 1: stayed"), "{errors}");
 }

@@ -1,5 +1,5 @@
-//! The command `tickwheel-durable`: looks into the file or the database of a durable timer, and
-//! changes it.
+//! The command `tickwheel-durable`: looks into the file or the database of a durable timer, changes
+//! it, and moves it.
 
 mod failure;
 mod place;
@@ -7,17 +7,20 @@ mod show;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
+use tickwheel_durable::move_all;
 use tickwheel_durable::store::{Act, Change, Changed, Limit, Position};
 
 use failure::Failure;
-use place::{Opened, Place, each_dead_page, each_page};
+use place::{Opened, PAGE, Place, each_dead, each_page};
 
-/// Looks into the file or the database of a durable timer, and cancels, retries and mends there.
+/// Looks into the file or the database of a durable timer, cancels, retries and mends there, and
+/// moves it.
 #[derive(Parser)]
 #[command(name = "tickwheel-durable", version, after_help = HELP)]
 struct Arguments {
@@ -36,6 +39,15 @@ enum Command {
         /// List only what is past its deadline.
         #[arg(long)]
         overdue: bool,
+
+        /// List only names that begin like this. All are read for it.
+        #[arg(long, default_value = "")]
+        prefix: String,
+
+        /// List only what comes after this deadline, in milliseconds since 1970, and this name: the
+        /// last of the page before.
+        #[arg(long, value_name = "DEADLINE_MS:NAME")]
+        after: Option<After>,
 
         /// List so many at most.
         #[arg(long, value_name = "COUNT")]
@@ -64,15 +76,20 @@ enum Command {
         json: bool,
     },
 
-    /// Cancels timeouts by name, and tells what came of each.
+    /// Cancels timeouts by name or by prefix, and tells what came of each.
     Cancel {
         /// The timer's file, or the URL of its database.
         #[arg(value_name = "FILE-OR-URL")]
         place: Place,
 
         /// The names.
-        #[arg(required = true, value_name = "NAME")]
+        #[arg(required_unless_present = "prefix", value_name = "NAME")]
         names: Vec<String>,
+
+        /// Cancel all names that begin like this. All are read for it, and those that are scheduled
+        /// meanwhile may be left.
+        #[arg(long, conflicts_with = "names")]
+        prefix: Option<Prefix>,
 
         /// Print one JSON object per name, one per line.
         #[arg(long)]
@@ -83,11 +100,34 @@ enum Command {
     #[command(subcommand)]
     Dead(DeadCommand),
 
+    /// Moves all timeouts and dead letters from one file or database into another.
+    ///
+    /// Wherever it is cut off, nothing is lost, and another run goes on from there. Stop the
+    /// workers of both before, and let nobody schedule until it is done. It makes the file or the
+    /// tables to move to if there are none, and leaves those to move from with nothing in them.
+    Move {
+        /// The file, or the URL of the database, that has them.
+        #[arg(value_name = "FROM")]
+        from: Place,
+
+        /// The file, or the URL of the database, that gets them.
+        #[arg(value_name = "TO")]
+        to: Place,
+
+        /// Print a JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+
     /// Shows how much is pending and overdue.
     Stats {
         /// The timer's file, or the URL of its database.
         #[arg(value_name = "FILE-OR-URL")]
         place: Place,
+
+        /// Count only names that begin like this. All are read for it.
+        #[arg(long)]
+        prefix: Option<Prefix>,
 
         /// Print a JSON object.
         #[arg(long)]
@@ -117,6 +157,10 @@ enum DeadCommand {
         /// The timer's file, or the URL of its database.
         #[arg(value_name = "FILE-OR-URL")]
         place: Place,
+
+        /// List only names that begin like this.
+        #[arg(long, default_value = "")]
+        prefix: String,
 
         /// List only names that come after this one.
         #[arg(long, value_name = "NAME", default_value = "")]
@@ -210,16 +254,25 @@ fn say(message: &str) {
 /// Does it, and writes what it finds to `output`.
 fn run(command: Command, output: &mut impl Write) -> Result<(), Failure> {
     match command {
-        Command::Ls { place, overdue, limit, json } => {
-            list(&mut place.open()?, overdue, limit, json, output)
+        Command::Ls { place, overdue, prefix, after, limit, json } => {
+            let which = Which { overdue, prefix, after, limit };
+            list(&mut place.open()?, which, json, output)
         }
         Command::Get { place, name, payload, json } => {
             get(&mut place.open()?, &name, payload, json, output)
         }
-        Command::Cancel { place, names, json } => cancel(&mut place.open()?, &names, json, output),
+        Command::Cancel { place, prefix: Some(Prefix(prefix)), json, .. } => {
+            cancel_prefix(&mut place.open()?, &prefix, json, output)
+        }
+        Command::Cancel { place, names, json, .. } => {
+            match cancel(&mut place.open()?, &names, json, output)? {
+                true => Ok(()),
+                false => Err(Failure::Found),
+            }
+        }
         Command::Dead(command) => match command {
-            DeadCommand::Ls { place, after, limit, json } => {
-                list_dead(&mut place.open()?, &after, limit, json, output)
+            DeadCommand::Ls { place, prefix, after, limit, json } => {
+                list_dead(&mut place.open()?, &prefix, &after, limit, json, output)
             }
             DeadCommand::Get { place, name, payload, json } => {
                 get_dead(&mut place.open()?, &name, payload, json, output)
@@ -235,28 +288,67 @@ fn run(command: Command, output: &mut impl Write) -> Result<(), Failure> {
                 change_dead(&mut place.open()?, changes, json, output)
             }
         },
-        Command::Stats { place, json } => stats(&mut place.open()?, json, output),
+        Command::Move { from, to, json } => move_to(&from, &to, json, output),
+        Command::Stats { place, prefix: Some(Prefix(prefix)), json } => {
+            stats_of(&mut place.open()?, &prefix, json, output)
+        }
+        Command::Stats { place, prefix: None, json } => stats(&mut place.open()?, json, output),
         Command::Check { place, repair, json } => check(&mut place.open()?, repair, json, output),
     }
 }
 
+/// A prefix of names, which is not empty: all names begin like that.
+#[derive(Clone)]
+struct Prefix(String);
+
+impl FromStr for Prefix {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.is_empty() { Err("expected a character or more") } else { Ok(Self(text.into())) }
+    }
+}
+
+/// A place in a list.
+#[derive(Clone)]
+struct After(Position);
+
+impl FromStr for After {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let expected = "expected milliseconds, a colon and a name, as in 1800000000000:order-17";
+        let (deadline, name) = text.split_once(':').ok_or(expected)?;
+        let deadline = deadline.parse().map_err(|_| expected)?;
+        Ok(Self(Position { deadline, name: name.into() }))
+    }
+}
+
+/// What is listed.
+struct Which {
+    overdue: bool,
+    prefix: String,
+    after: Option<After>,
+    limit: Option<u64>,
+}
+
 fn list(
     opened: &mut Opened,
-    overdue: bool,
-    limit: Option<u64>,
+    which: Which,
     json: bool,
     output: &mut impl Write,
 ) -> Result<(), Failure> {
     let now = opened.now()?;
-    let until = if overdue { show::milliseconds(now) } else { u64::MAX };
-    let mut left = limit.unwrap_or(u64::MAX);
+    let until = if which.overdue { show::milliseconds(now) } else { u64::MAX };
+    let mut left = which.limit.unwrap_or(u64::MAX);
     if !json {
         writeln!(output, "{}", show::HEADER)?;
     }
     let mut damaged = 0;
-    each_page(opened.store(), until, |page| {
+    let after = which.after.map_or_else(Position::start, |After(after)| after);
+    each_page(opened.store(), after, until, |page| {
         damaged += page.damaged.len();
-        for row in &page.rows {
+        for row in page.rows.iter().filter(|row| row.name.starts_with(&which.prefix)) {
             if left == 0 {
                 return Ok(false);
             }
@@ -300,13 +392,36 @@ fn get(
     Ok(())
 }
 
-fn cancel(
+fn cancel_prefix(
     opened: &mut Opened,
-    names: &[String],
+    prefix: &str,
     json: bool,
     output: &mut impl Write,
 ) -> Result<(), Failure> {
-    let changes: Vec<Change> = names.iter().map(|name| Change::cancel(name)).collect();
+    let (mut found, mut is_done) = (0, true);
+    let mut next = Some(Position::start());
+    while let Some(after) = next {
+        let page = opened.store().list(&after, u64::MAX, PAGE)?;
+        let names = page.rows.iter().map(|row| &row.name);
+        let names: Vec<_> = names.filter(|name| name.starts_with(prefix)).collect();
+        found += names.len();
+        is_done &= cancel(opened, &names, json, output)?;
+        next = page.end;
+    }
+    if found == 0 {
+        say("no timeout has a name that begins like this");
+    }
+    if 0 < found && is_done { Ok(()) } else { Err(Failure::Found) }
+}
+
+/// Cancels, and returns whether all were there.
+fn cancel(
+    opened: &mut Opened,
+    names: &[impl AsRef<str>],
+    json: bool,
+    output: &mut impl Write,
+) -> Result<bool, Failure> {
+    let changes: Vec<Change> = names.iter().map(|name| Change::cancel(name.as_ref())).collect();
     let mut left = &changes[..];
     let mut is_done = true;
     while !left.is_empty() {
@@ -338,11 +453,12 @@ fn cancel(
             }
         }
     }
-    if is_done { Ok(()) } else { Err(Failure::Found) }
+    Ok(is_done)
 }
 
 fn list_dead(
     opened: &mut Opened,
+    prefix: &str,
     after: &str,
     limit: Option<u64>,
     json: bool,
@@ -353,7 +469,7 @@ fn list_dead(
         writeln!(output, "{}", show::DEAD_HEADER)?;
     }
     let mut damaged = 0;
-    each_dead_page(opened.store(), after, |page| {
+    each_dead(opened.store(), prefix, after, |page| {
         damaged += page.damaged.len();
         for dead in page.letters.iter().take(usize::try_from(left).unwrap_or(usize::MAX)) {
             left -= 1;
@@ -432,16 +548,48 @@ fn change_dead(
     if is_done { Ok(()) } else { Err(Failure::Found) }
 }
 
+fn move_to(from: &Place, to: &Place, json: bool, output: &mut impl Write) -> Result<(), Failure> {
+    if from == to {
+        return Err(Failure::Input("both are the same: expected two places".into()));
+    }
+    let mut from = from.open()?.for_move()?;
+    let mut to = to.make()?.for_move()?;
+    let progress = progress_bar();
+    let moved = move_all(from.store(), to.store(), |done, all| {
+        progress.set_length(all);
+        progress.set_position(done);
+    });
+    progress.finish_and_clear();
+    let moved = moved?;
+    let (left, there) = (from.store().count()?, to.store().count()?);
+    let facts = [
+        ("timeouts", json!(moved.timeouts)),
+        ("dead", json!(moved.dead)),
+        ("stayed", json!(moved.stayed.len())),
+        ("damaged", json!(moved.damaged.len())),
+        ("pending_from", json!(left)),
+        ("pending_to", json!(there)),
+    ];
+    print_facts(&facts, json, output)?;
+    for name in &moved.stayed {
+        say(&format!("{}: stayed: TO has something else of this name", name.escape_debug()));
+    }
+    for damaged in &moved.damaged {
+        say(&format!("damaged: {}", show::damaged(damaged)));
+    }
+    if moved.stayed.is_empty() && moved.damaged.is_empty() { Ok(()) } else { Err(Failure::Found) }
+}
+
 fn stats(opened: &mut Opened, json: bool, output: &mut impl Write) -> Result<(), Failure> {
     let now = opened.now()?;
     let pending = opened.store().count()?;
     let mut overdue = 0;
-    each_page(opened.store(), show::milliseconds(now), |page| {
+    each_page(opened.store(), Position::start(), show::milliseconds(now), |page| {
         overdue += page.rows.len() as u64;
         Ok(true)
     })?;
     let mut dead = 0;
-    each_dead_page(opened.store(), "", |page| {
+    each_dead(opened.store(), "", "", |page| {
         dead += page.letters.len();
         Ok(true)
     })?;
@@ -455,6 +603,35 @@ fn stats(opened: &mut Opened, json: bool, output: &mut impl Write) -> Result<(),
         ("earliest", json!(earliest)),
     ];
     facts.extend(opened.facts()?);
+    print_facts(&facts, json, output)
+}
+
+fn stats_of(
+    opened: &mut Opened,
+    prefix: &str,
+    json: bool,
+    output: &mut impl Write,
+) -> Result<(), Failure> {
+    let now = show::milliseconds(opened.now()?);
+    let (mut pending, mut overdue, mut dead, mut earliest) = (0_u64, 0_u64, 0, None);
+    each_page(opened.store(), Position::start(), u64::MAX, |page| {
+        for row in page.rows.iter().filter(|row| row.name.starts_with(prefix)) {
+            pending += 1;
+            overdue += u64::from(row.deadline <= now);
+            earliest.get_or_insert_with(|| show::time(row.deadline));
+        }
+        Ok(true)
+    })?;
+    each_dead(opened.store(), prefix, "", |page| {
+        dead += page.letters.len();
+        Ok(true)
+    })?;
+    let facts = [
+        ("pending", json!(pending)),
+        ("overdue", json!(overdue)),
+        ("dead", json!(dead)),
+        ("earliest", json!(earliest)),
+    ];
     print_facts(&facts, json, output)
 }
 
@@ -486,12 +663,7 @@ fn check(
     json: bool,
     output: &mut impl Write,
 ) -> Result<(), Failure> {
-    let progress = ProgressBar::hidden();
-    if io::stderr().is_terminal() {
-        let template = "{bar:40} {human_pos} of {human_len} timeouts ({eta})";
-        progress.set_style(ProgressStyle::with_template(template).expect("the template is sound"));
-        progress.set_draw_target(ProgressDrawTarget::stderr());
-    }
+    let progress = progress_bar();
     let checked = opened.check(repair, |done, all| {
         progress.set_length(all);
         progress.set_position(done);
@@ -512,6 +684,17 @@ fn check(
     }
 }
 
+/// A bar on a terminal, and nothing elsewhere.
+fn progress_bar() -> ProgressBar {
+    let progress = ProgressBar::hidden();
+    if io::stderr().is_terminal() {
+        let template = "{bar:40} {human_pos} of {human_len} timeouts ({eta})";
+        progress.set_style(ProgressStyle::with_template(template).expect("the template is sound"));
+        progress.set_draw_target(ProgressDrawTarget::stderr());
+    }
+    progress
+}
+
 /// How near to its deadline a timeout may be on its way to a consumer, if workers run.
 const MARGIN: Duration = Duration::from_secs(1);
 
@@ -524,10 +707,11 @@ Examples:
   tickwheel-durable dead ls timeouts.redb
   tickwheel-durable dead retry timeouts.redb order-17/payment
   tickwheel-durable check timeouts.redb --repair
+  tickwheel-durable move timeouts.redb postgresql://user@host/database
 
 A file belongs to one process: stop the program that has it first. A database can be looked into
-while its workers run; the command takes no share of their work. Both are never made by it.
+while its workers run; the command takes no share of their work. Only `move` makes one.
 
 Exit code: 0 when done, 1 if a name is unknown or cannot be cancelled, if the check found something,
-or if a result cannot be written, 2 for arguments that are wrong, or a file or a database that
+if something was not moved, or if a result cannot be written, 2 for arguments that are wrong, or a file or a database that
 cannot be read.";

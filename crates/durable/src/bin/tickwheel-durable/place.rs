@@ -16,7 +16,7 @@ use super::failure::Failure;
 use super::show;
 
 /// A file, or the URL of a database.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) enum Place {
     File(PathBuf),
     Database(#[cfg_attr(not(feature = "postgres"), expect(dead_code))] String),
@@ -32,6 +32,21 @@ impl FromStr for Place {
 }
 
 impl Place {
+    /// Opens it to put all that another place has there, and makes it if it is not there.
+    pub(super) fn make(&self) -> Result<Opened, Failure> {
+        match self {
+            Self::File(path) => {
+                Ok(Opened::File { store: RedbStore::open(path)?, path: path.clone() })
+            }
+            #[cfg(feature = "postgres")]
+            Self::Database(url) => {
+                Ok(Opened::Database(tickwheel_durable::PostgresStore::connect(url)?))
+            }
+            #[cfg(not(feature = "postgres"))]
+            Self::Database(_) => self.open(),
+        }
+    }
+
     /// Opens what is there, and makes nothing.
     pub(super) fn open(&self) -> Result<Opened, Failure> {
         match self {
@@ -92,6 +107,25 @@ impl Opened {
     /// Whether others may be handing out timeouts at this moment.
     pub(super) fn has_workers(&self) -> bool {
         !matches!(self, Self::File { .. })
+    }
+
+    /// Prepares it for a move: refuses if it has workers, and takes leases for a short time, so that
+    /// workers wait no longer if this command is killed.
+    pub(super) fn for_move(self) -> Result<Self, Failure> {
+        match self {
+            Self::File { .. } => Ok(self),
+            #[cfg(feature = "postgres")]
+            Self::Database(mut store) => {
+                let workers = store.workers()?.alive;
+                if workers == 0 {
+                    return Ok(Self::Database(store.lease(MOVE_LEASE)));
+                }
+                Err(Failure::Input(format!(
+                    "the database has {workers} workers: stop them first; one that died counts \
+                     until its lease has run out"
+                )))
+            }
+        }
     }
 
     /// What only this kind of store can tell.
@@ -158,7 +192,7 @@ impl Opened {
                     store.set_aside()?.iter().map(show::damaged).collect();
                 let set_aside = damaged.len();
                 let mut timeouts = 0;
-                let read = each_page(store, u64::MAX, |page| {
+                let read = each_page(store, Position::start(), u64::MAX, |page| {
                     timeouts += page.rows.len() as u64;
                     damaged.extend(page.damaged.iter().map(show::damaged));
                     progress(timeouts, all);
@@ -201,16 +235,15 @@ impl Opened {
     }
 }
 
-/// Calls `work` with each page while it wants more.
+/// Calls `work` with each page after this place while it wants more.
 pub(super) fn each_page(
     store: &mut dyn Store,
+    mut after: Position,
     until: u64,
     mut work: impl FnMut(&Page) -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
-    let mut after = Position::start();
     loop {
-        let limit = Limit { rows: 1000, bytes: 1 << 20 };
-        let page = store.list(&after, until, limit)?;
+        let page = store.list(&after, until, PAGE)?;
         let goes_on = work(&page)?;
         match page.end {
             Some(end) if goes_on => after = end,
@@ -219,22 +252,41 @@ pub(super) fn each_page(
     }
 }
 
-/// Calls `work` with each page of dead letters while it wants more.
-pub(super) fn each_dead_page(
+/// Calls `work` with each page of dead letters whose names begin like this and come after that
+/// one, while it wants more.
+pub(super) fn each_dead(
     store: &mut dyn Store,
+    prefix: &str,
     after: &str,
     mut work: impl FnMut(&DeadPage) -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
-    let mut after = Arc::from(after);
+    // A page has what comes after a name, and the first may be the prefix itself.
+    if after < prefix
+        && let Some(letter) = store.get_dead(prefix)?
+        && !work(&DeadPage { letters: vec![letter], ..DeadPage::default() })?
+    {
+        return Ok(());
+    }
+    let mut after: Arc<str> = Arc::from(after.max(prefix));
     loop {
-        let page = store.list_dead(&after, Limit { rows: 1000, bytes: 1 << 20 })?;
+        let mut page = store.list_dead(&after, PAGE)?;
+        let is_past = page.letters.last().is_some_and(|last| !last.name.starts_with(prefix));
+        page.letters.retain(|letter| letter.name.starts_with(prefix));
+        page.damaged.retain(|damaged| damaged.name.starts_with(prefix));
         let goes_on = work(&page)?;
         match page.end {
-            Some(end) if goes_on => after = end,
+            Some(end) if goes_on && !is_past => after = end,
             _ => return Ok(()),
         }
     }
 }
+
+/// What is read at once.
+pub(super) const PAGE: Limit = Limit { rows: 1000, bytes: 1 << 20 };
+
+/// A call of a move may take a third of it.
+#[cfg(feature = "postgres")]
+const MOVE_LEASE: Duration = Duration::from_secs(30);
 
 /// What is asked of a database may take a third of it.
 #[cfg(feature = "postgres")]
