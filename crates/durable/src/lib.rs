@@ -64,7 +64,8 @@ pub use store::redb::{RedbStore, Report};
 #[cfg(feature = "redb")]
 pub use timer::Backup;
 pub use timer::{
-    Builder, Commit, DeadLetter, DeadLetters, Due, DueStream, DurableTimer, Iter, Pending, Stats,
+    Backoff, Builder, Commit, DeadLetter, DeadLetters, Due, DueStream, DurableTimer, Iter, Pending,
+    Stats,
 };
 
 /// The examples in the documents are run as tests too.

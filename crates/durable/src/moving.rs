@@ -41,6 +41,9 @@ pub struct Moved {
 /// or cancelled in `from` meanwhile is seen. Nothing may be scheduled in `to` by the names that are
 /// moved.
 ///
+/// [`Due::epoch`](crate::Due::epoch) begins anew there: a receiver that refuses older ones is to
+/// forget those of the first store.
+///
 /// What `to` has already stays as it is, and what has the same name in `from` stays there.
 ///
 /// ```

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures::StreamExt;
 use futures::executor::block_on;
 use tickwheel_durable::{
-    Cancelled, DurableTimer, Error, MAX_NAME, MAX_PAYLOAD, MemoryStore, Retried, Scheduled,
+    Backoff, Cancelled, DurableTimer, Error, MAX_NAME, MAX_PAYLOAD, MemoryStore, Retried, Scheduled,
 };
 
 fn now() -> SystemTime {
@@ -133,6 +133,38 @@ fn a_dropped_timeout_comes_again_and_a_retried_one_when_it_was_asked_for() {
     let due = take(&timer);
     assert_eq!(due.attempt(), 4);
     due.ack();
+    timer.close().unwrap();
+}
+
+#[test]
+fn what_fails_comes_again_after_a_delay_that_grows() {
+    let hours = Arc::new(AtomicU64::new(0));
+    let clock = {
+        let hours = hours.clone();
+        move || now() + HOUR * hours.load(Ordering::SeqCst) as u32
+    };
+    let timer =
+        DurableTimer::builder().clock(clock.clone()).open_store(MemoryStore::new()).unwrap();
+    timer.schedule("a", clock(), b"payload").unwrap().wait().unwrap();
+    let backoff = Backoff::exponential(HOUR, 3 * HOUR);
+    for (attempt, delay) in [(1, 1), (2, 2), (3, 3), (4, 3)] {
+        let due = take(&timer);
+        assert_eq!((due.attempt(), due.payload()), (attempt, &b"payload"[..]));
+        let began = clock();
+        due.back_off(&backoff);
+        let pending = loop {
+            let pending = timer.get("a").unwrap().expect("it is pending");
+            if pending.attempt() == attempt + 1 {
+                break pending;
+            }
+            thread::sleep(Duration::from_millis(5));
+        };
+        let (least, rounded) = (HOUR * delay as u32, Duration::from_millis(2));
+        assert!(began + least <= pending.deadline() + rounded);
+        assert!(pending.deadline() <= clock() + least + rounded);
+        hours.fetch_add(delay, Ordering::SeqCst);
+    }
+    take(&timer).ack();
     timer.close().unwrap();
 }
 

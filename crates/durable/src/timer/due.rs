@@ -69,15 +69,7 @@ impl Due {
         self.settled = Settled::Ack;
     }
 
-    /// Schedules it again, `delay` from now. With [`attempt`](Self::attempt) the delay can grow:
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # fn fail(due: tickwheel_durable::Due) {
-    /// let delay = Duration::from_secs(1 << due.attempt().min(10)); // 2 s, 4 s, to 17 minutes
-    /// due.retry(delay);
-    /// # }
-    /// ```
+    /// Schedules it again, `delay` from now. With [`back_off`](Self::back_off) the delay grows.
     ///
     /// If it was handed out as often as [`Builder::max_attempts`](crate::Builder::max_attempts)
     /// says, it is dead instead.

@@ -1,5 +1,6 @@
 //! The timer: threads that have a store and a keeper, and what callers hold of them.
 
+mod backoff;
 #[cfg(feature = "redb")]
 mod backup;
 mod builder;
@@ -22,6 +23,7 @@ use std::time::{Duration, Instant, SystemTime};
 use event_listener::Listener;
 use futures_channel::oneshot;
 
+pub use backoff::Backoff;
 #[cfg(feature = "redb")]
 pub use backup::Backup;
 pub use builder::Builder;

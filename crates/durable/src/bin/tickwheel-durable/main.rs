@@ -105,6 +105,7 @@ enum Command {
     /// Wherever it is cut off, nothing is lost, and another run goes on from there. Stop the
     /// workers of both before, and let nobody schedule until it is done. It makes the file or the
     /// tables to move to if there are none, and leaves those to move from with nothing in them.
+    /// Epochs begin anew.
     Move {
         /// The file, or the URL of the database, that has them.
         #[arg(value_name = "FROM")]
