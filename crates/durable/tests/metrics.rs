@@ -1,6 +1,6 @@
 //! What a recorder of the crate `metrics` hears.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -26,9 +26,32 @@ fn a_recorder_hears_what_the_timer_did() {
         if heard.get("tickwheel_durable_acked_total") == Some(&DebugValue::Counter(1)) {
             assert_eq!(heard["tickwheel_durable_handed_out_total"], DebugValue::Counter(1));
             assert_eq!(heard["tickwheel_durable_in_flight"], DebugValue::Gauge(0.0.into()));
+            // The dashboard shows all of it, and nothing else.
+            let words = DASHBOARD.split(|c: char| c != '_' && !c.is_ascii_alphanumeric());
+            let shown: HashSet<&str> =
+                words.filter(|word| word.starts_with("tickwheel_durable_")).collect();
+            assert_eq!(shown, heard.keys().map(String::as_str).collect());
             break;
         }
         assert!(began.elapsed() < Duration::from_secs(60), "{heard:?}");
         thread::sleep(Duration::from_millis(50));
     }
 }
+
+#[cfg(feature = "cli")]
+#[test]
+fn the_dashboard_is_json_in_which_each_panel_has_its_own_place() {
+    let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let mut places = HashSet::new();
+    for panel in panels {
+        let [x, y, width, height] =
+            ["x", "y", "w", "h"].map(|key| panel["gridPos"][key].as_u64().unwrap());
+        assert!(x + width <= 24, "{panel}");
+        for place in (x..x + width).flat_map(|x| (y..y + height).map(move |y| (x, y))) {
+            assert!(places.insert(place), "{panel} is over another");
+        }
+    }
+}
+
+const DASHBOARD: &str = include_str!("../grafana.json");
