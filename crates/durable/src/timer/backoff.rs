@@ -47,8 +47,8 @@ impl Backoff {
         Self { first: delay, most: delay, growth: Growth::Adds, spread: 0 }
     }
 
-    /// Makes each delay shorter by up to so many percent, so that those that failed together do not
-    /// come again together. None is shorter than nothing.
+    /// Makes each delay shorter by up to so many percent, at most by all of it, so that those that
+    /// failed together do not come again together.
     ///
     /// By how much depends on the name and the attempt alone, so it is the same in each process.
     pub const fn spread(mut self, percent: u32) -> Self {
@@ -56,7 +56,7 @@ impl Backoff {
         self
     }
 
-    /// Returns how long the timeout of this name waits that was handed out for the `attempt`th time.
+    /// Returns how long the timeout of this name waits after it was handed out so often.
     pub fn delay(&self, name: &str, attempt: u32) -> Duration {
         let times = match self.growth {
             Growth::Doubles => 2_u32.saturating_pow(attempt.saturating_sub(1)),
