@@ -714,5 +714,5 @@ A file belongs to one process: stop the program that has it first. A database ca
 while its workers run; the command takes no share of their work. Only `move` makes one.
 
 Exit code: 0 when done, 1 if a name is unknown or cannot be cancelled, if the check found something,
-if something was not moved, or if a result cannot be written, 2 for arguments that are wrong, or a file or a database that
-cannot be read.";
+if something was not moved, or if a result cannot be written, 2 for arguments that are wrong, or a
+file or a database that cannot be read.";

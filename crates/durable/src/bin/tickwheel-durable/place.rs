@@ -109,8 +109,8 @@ impl Opened {
         !matches!(self, Self::File { .. })
     }
 
-    /// Prepares it for a move: refuses if it has workers, and takes leases for a short time, so that
-    /// workers wait no longer if this command is killed.
+    /// Prepares it for a move: refuses if it has workers, and takes leases for a short time, so
+    /// that workers wait no longer if this command is killed.
     pub(super) fn for_move(self) -> Result<Self, Failure> {
         match self {
             Self::File { .. } => Ok(self),
