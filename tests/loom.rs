@@ -771,6 +771,25 @@ fn a_clock_moved_inside_a_task_tells_the_other_timer() {
     });
 }
 
+/// A task on a thread of the executor moves the clock on, to where another thread wants it.
+#[test]
+fn a_clock_that_a_task_moves_on_is_there_when_all_that_was_due_has_fired() {
+    explore(THREE, || {
+        let (clock, kept) = (ManualClock::new(), Kept::new());
+        let tasks = kept.clone();
+        let builder = Timer::builder().shards(1).clock(clock.clone());
+        let timer = builder.executor(move |task| tasks.push(task)).build().unwrap();
+        let moved = clock.clone();
+        timer.schedule(Duration::ZERO, move || moved.advance(MILLI)).unwrap();
+        let due = timer.schedule(MILLI, || {}).unwrap();
+        let here = || {
+            clock.advance(MILLI);
+            assert_eq!(due.status(), Status::Fired);
+        };
+        both(here, kept.take());
+    });
+}
+
 /// A task that tells whether it runs at this moment, and how often it has ended.
 fn watched(panics: bool) -> (impl FnMut() + Send + 'static, Arc<AtomicUsize>, Count) {
     let (running, ended) = (Arc::new(AtomicUsize::new(0)), Count::new());

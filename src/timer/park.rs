@@ -33,6 +33,7 @@
 //! | a driver is dropped as it is told | the timeout comes back, or is refused | `a_driver_is_dropped_as_a_timeout_is_scheduled` |
 //! | a driver moves to another thread | the thread that turned it has left all it knew here | `a_driver_turns_on_one_thread_and_then_on_another` |
 //! | a clock jumps | each request has a number; a look that began later answers it | `the_clock_advances_when_all_that_was_due_has_fired` |
+//! | a task moves the clock on while a thread advances it | the thread looks how far it is before all rests, and not after that | `a_clock_that_a_task_moves_on_is_there_when_all_that_was_due_has_fired` |
 //! | tasks of several timers on one clock schedule on each other | the clock goes on when all of them have rested since they were asked | `the_clock_waits_for_what_another_timers_task_schedules`, `a_clock_moved_inside_a_task_tells_the_other_timer` |
 
 use crate::panics::{catch, swallow};

@@ -174,9 +174,11 @@ impl ManualClock {
             self.move_to(target);
         }
         loop {
+            // Before all is quiet, because a task may move the clock after that.
+            let is_there = target <= self.now();
             // Only when all is quiet is it known what comes next.
             let next = Follower::settle_all(&self.followers());
-            if target <= self.now() {
+            if is_there {
                 break;
             }
             self.move_to(next.map_or(target, |next| next.min(target)));
