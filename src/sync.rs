@@ -1,4 +1,5 @@
-//! Locks, atomics and threads: those of std, or loom's where the tests of races run.
+//! Locks, atomics and threads: those of std, or loom's where the tests of races run, or shuttle's
+//! where a seed decides which thread goes on (`crates/simulation`).
 //!
 //! Reference counts stay those of std: they are proven there, and each of loom's would multiply the
 //! work of a model.
@@ -35,9 +36,10 @@
 //! lock below, and that of another map.
 
 #[cfg(loom)]
-use loom::{sync as locks, thread};
-#[cfg(loom)]
-pub(crate) use loom::{
+use loom as model;
+#[cfg(any(loom, shuttle))]
+pub(crate) use model::{
+    lazy_static,
     sync::{
         Condvar,
         atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
@@ -45,9 +47,13 @@ pub(crate) use loom::{
     thread::{Builder, JoinHandle, ThreadId},
     thread_local,
 };
-#[cfg(not(loom))]
+#[cfg(any(loom, shuttle))]
+use model::{sync as locks, thread};
+#[cfg(shuttle)]
+use shuttle as model;
+#[cfg(not(any(loom, shuttle)))]
 use std::{sync as locks, thread};
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) use {
     core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     std::{
@@ -60,6 +66,14 @@ pub(crate) use {
 use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 use std::sync::{PoisonError, TryLockError};
+
+/// How a thread parks. Loom has no park that ends by itself, and none of its models parks.
+pub(crate) mod parking {
+    #[cfg(shuttle)]
+    pub(crate) use shuttle::thread::{Thread, current, park, park_timeout};
+    #[cfg(not(shuttle))]
+    pub(crate) use std::thread::{Thread, current, park, park_timeout};
+}
 
 /// A lock of one [`Rank`] in the order of all locks.
 pub(crate) struct Mutex<T> {
@@ -143,7 +157,7 @@ pub(crate) fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cold]
 fn wait_for_lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    let tries = if cfg!(loom) { 0 } else { TRIES };
+    let tries = if cfg!(any(loom, shuttle)) { 0 } else { TRIES };
     for _ in 0..tries {
         core::hint::spin_loop();
         if let Some(guard) = try_lock(mutex) {
@@ -163,7 +177,7 @@ pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexG
     MutexGuard { inner: condvar.wait(inner).unwrap_or_else(PoisonError::into_inner), held }
 }
 
-/// Waits until `condvar` is notified or `timeout` has passed. Under loom no time passes.
+/// Waits until `condvar` is notified or `timeout` has passed. Under loom and shuttle no time passes.
 pub(crate) fn wait_timeout<'a, T>(
     condvar: &Condvar,
     guard: MutexGuard<'a, T>,
@@ -239,7 +253,7 @@ mod ordered {
 /// has other work meanwhile.
 const TRIES: usize = 500;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use core::panic::AssertUnwindSafe;

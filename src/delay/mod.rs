@@ -11,6 +11,7 @@ pub use queue::DelayQueue;
 
 use crate::future::{Elapsed, Sleep, Turns, Waits, wait};
 use crate::platform::Instant;
+use crate::sync::parking::{Thread, current};
 use crate::ticks::NEVER;
 use crate::timer::{Hub, Shard};
 use crate::{Expired, Key, ScheduleErrorKind, Timer};
@@ -21,7 +22,6 @@ use core::cell::Cell;
 use core::mem::take;
 use core::task::{Context, Poll, Waker, ready};
 use core::time::Duration;
-use std::thread::{Thread, current};
 
 /// Holds values, and hands out each when its time has come: to a task that [awaits](Self::next) it,
 /// or to a thread that [blocks](Self::recv).

@@ -8,6 +8,7 @@ use super::recording::TimerRecording;
 use super::stats::Counters;
 use crate::panics::{Payload, catch, swallow};
 use crate::platform::{Instant, process_id};
+use crate::sync::parking::{park, park_timeout};
 use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 use crate::ticks::{NEVER, Ticks};
 use alloc::boxed::Box;
@@ -19,7 +20,6 @@ use core::ops::RangeInclusive;
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use crossbeam_utils::CachePadded;
-use std::thread;
 
 /// The part of a timer that its handles, shards and worker share. It knows no shard and owns no
 /// executor, because handles keep it alive.
@@ -139,11 +139,11 @@ impl Hub {
         match self.left(until) {
             Left::Nothing => {}
             Left::Until(instant) => {
-                thread::park_timeout(instant.saturating_duration_since(Instant::now()));
+                park_timeout(instant.saturating_duration_since(Instant::now()));
             }
             // The clock tells the worker alone.
-            Left::Unknown if until < NEVER && self.has_executor => thread::park_timeout(LOOK),
-            Left::Unknown => thread::park(),
+            Left::Unknown if until < NEVER && self.has_executor => park_timeout(LOOK),
+            Left::Unknown => park(),
         }
     }
 
@@ -334,7 +334,7 @@ mod tests {
         }
 
         fn wait(&self, duration: Duration) -> Option<Duration> {
-            thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(20));
             Some(duration)
         }
     }

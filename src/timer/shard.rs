@@ -735,12 +735,12 @@ thread_local! {
 /// In `SHARD`: this thread has used none. No timer has so many.
 const NO_SHARD: usize = usize::MAX;
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 // It begins anew with each execution of a model, so that all are the same.
-#[cfg(loom)]
-loom::lazy_static! {
+#[cfg(any(loom, shuttle))]
+crate::sync::lazy_static! {
     static ref NEXT: AtomicUsize = AtomicUsize::new(0);
 }
 

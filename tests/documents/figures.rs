@@ -267,6 +267,7 @@ fn sources_named(file: &str) -> Vec<&'static PathBuf> {
             "crates/durable/src",
             "crates/durable/models/tests",
             "crates/durable/tests",
+            "crates/simulation/tests",
             "crates/systems/src",
             "crates/systems/tests",
             "benches",

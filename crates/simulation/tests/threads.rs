@@ -1,0 +1,958 @@
+//! Threads, jobs and tasks that call whole timers at random, on a clock that they move themselves.
+//!
+//! A seed decides what they do and which of them goes on at each lock, atomic and wait: each run of
+//! a seed is like the other. Nothing is early, what is due has fired when the clock has moved, each
+//! timeout has one end, `stop` gives back what did not run, and all that was captured is dropped.
+//! What waits for ever is a deadlock, which shuttle reports.
+//!
+//! `TICKWHEEL_SIMULATION_SEEDS` says how many seeds, and `TICKWHEEL_SIMULATION_FIRST` the first of
+//! them: one that has failed, to take it again.
+
+use fastrand::Rng;
+use shuttle::future::block_on;
+use shuttle::rand::{RngCore, thread_rng};
+use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
+use shuttle::sync::{Condvar, Mutex, mpsc};
+use shuttle::thread::{self, JoinHandle};
+use shuttle::{Config, FailurePersistence, MaxSteps, Runner, thread_local};
+use simulated::{
+    DelayKey, DelayReceiver, DelaySender, Driver, ExpiringMap, ManualClock, MissedTick, Next, Run,
+    ScheduleError, ScheduleErrorKind, Sleep, Status, StopError, Timeout, Timer, delay_channel,
+};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::mem::take;
+use std::ops::ControlFlow;
+use std::panic::{self, AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+#[test]
+fn no_order_of_threads_breaks_a_promise() {
+    let first = asked("TICKWHEEL_SIMULATION_FIRST").unwrap_or(0);
+    let long = std::env::var_os("TICKWHEEL_LONG").is_some();
+    let seeds = asked("TICKWHEEL_SIMULATION_SEEDS").unwrap_or(if long { MANY } else { FEW });
+    let (seed, counts) = (Arc::new(AtomicU64::new(first)), Arc::<Counts>::default());
+    let scheduler = Seeds::new(first..first + seeds, Arc::clone(&seed));
+    let mut config = Config::new();
+    config.stack_size = 1 << 18;
+    config.failure_persistence = FailurePersistence::None;
+    config.max_steps = MaxSteps::FailAfter(1_000_000);
+    config.silence_warnings = true;
+    count_panics();
+    let counted = Arc::clone(&counts);
+    let run = move || Runner::new(scheduler, config).run(move || world(&counted));
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+        let seed = seed.load(Relaxed);
+        eprintln!("again: TICKWHEEL_SIMULATION_FIRST={seed} TICKWHEEL_SIMULATION_SEEDS=1");
+        resume_unwind(panic);
+    }
+    println!("{seeds} seeds from {first}: {counts:?}");
+    let kinds = counts.0.lock().unwrap().len();
+    assert!(kinds == KINDS || seeds < FEW, "{kinds} kinds of events");
+}
+
+/// Counts panics, also those that a timer catches.
+fn count_panics() {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        PANICS.fetch_add(1, Relaxed);
+        hook(panic);
+    }));
+}
+
+static PANICS: AtomicU64 = AtomicU64::new(0);
+
+fn asked(name: &str) -> Option<u64> {
+    let asked = std::env::var(name).ok()?;
+    Some(asked.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
+
+/// Takes one seed after the other, and decides by it.
+struct Seeds {
+    next: std::ops::Range<u64>,
+    /// The one that is under way.
+    seed: Arc<AtomicU64>,
+    /// What the threads do.
+    draws: Rng,
+    /// Which of them goes on.
+    order: Rng,
+    manner: Manner,
+}
+
+/// How threads take turns: races of two steps show where threads change often, and those of many
+/// where one goes on for long while another stands still.
+enum Manner {
+    /// Of 64 times a thread goes on so many, and else whichever.
+    GoesOn(u64),
+    /// The thread with the highest rank goes on. One of 64 times, and if it gives way, it takes the
+    /// lowest.
+    Ranks(Vec<i64>),
+}
+
+impl Seeds {
+    fn new(next: std::ops::Range<u64>, seed: Arc<AtomicU64>) -> Self {
+        let [draws, order] = [0, 0].map(Rng::with_seed);
+        Self { next, seed, draws, order, manner: Manner::GoesOn(0) }
+    }
+}
+
+impl Scheduler for Seeds {
+    fn new_execution(&mut self) -> Option<Schedule> {
+        let seed = self.next.next()?;
+        self.seed.store(seed, Relaxed);
+        self.draws = Rng::with_seed(seed);
+        self.order = self.draws.fork();
+        self.manner = match self.order.u64(..4) {
+            3 => Manner::Ranks(Vec::new()),
+            often => Manner::GoesOn([0, 48, 62][often as usize]),
+        };
+        Some(Schedule::new(seed))
+    }
+
+    fn next_task(
+        &mut self,
+        tasks: &[&Task],
+        current: Option<TaskId>,
+        is_yielding: bool,
+    ) -> Option<TaskId> {
+        let gives_way = is_yielding || self.order.u64(..64) == 0;
+        let chosen = match &mut self.manner {
+            Manner::GoesOn(often) => {
+                let goes_on = !is_yielding && self.order.u64(..64) < *often;
+                let current = tasks.iter().find(|task| goes_on && Some(task.id()) == current);
+                current.unwrap_or_else(|| &tasks[self.order.usize(..tasks.len())])
+            }
+            Manner::Ranks(ranks) => {
+                let most = tasks.iter().map(|task| usize::from(task.id())).max()?;
+                while ranks.len() <= most {
+                    ranks.push(self.order.i64(1..));
+                }
+                if let Some(current) = current.filter(|_| gives_way) {
+                    ranks[usize::from(current)] =
+                        ranks.iter().fold(0, |low, &rank| low.min(rank)) - 1;
+                }
+                tasks.iter().max_by_key(|task| ranks[usize::from(task.id())])?
+            }
+        };
+        Some(chosen.id())
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        self.draws.u64(..)
+    }
+}
+
+/// A number below `limit`, by the seed.
+fn draw(limit: u64) -> u64 {
+    thread_rng().next_u64() % limit
+}
+
+/// How often each of these was.
+#[derive(Debug, Default)]
+struct Counts(std::sync::Mutex<BTreeMap<&'static str, u64>>);
+
+impl Counts {
+    fn add(&self, what: &'static str) {
+        *self.0.lock().unwrap().entry(what).or_default() += 1;
+    }
+}
+
+/// A few timers on one clock, and the calls that threads, jobs and tasks make to them.
+struct World {
+    clock: ManualClock,
+    timers: Vec<Timed>,
+    map: ExpiringMap<u64, Value>,
+    sender: DelaySender<Value>,
+    log: Arc<Log>,
+}
+
+struct Timed {
+    timer: Timer,
+    kind: Kind,
+    has_limit: bool,
+    /// A `stop` has returned.
+    is_over: Arc<AtomicBool>,
+    /// Each waited when it was put here.
+    sleeps: Mutex<Vec<(Sleep, Instant, Arc<Woken>)>>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Worker,
+    Driven,
+    /// The executor runs each task at once.
+    Inline,
+    /// A thread runs them, which several timers share.
+    Pool,
+    /// A thread of its own runs them later, in another order, and drops some.
+    Late,
+    /// It drops every third.
+    Sheds,
+    /// It schedules them on the first timer.
+    Nests,
+}
+
+impl Kind {
+    const ALL: [Self; 7] = [
+        Self::Worker,
+        Self::Driven,
+        Self::Inline,
+        Self::Pool,
+        Self::Late,
+        Self::Sheds,
+        Self::Nests,
+    ];
+
+    /// Tasks run on the worker.
+    fn on_worker(self) -> bool {
+        matches!(self, Self::Worker | Self::Driven | Self::Inline | Self::Sheds)
+    }
+}
+
+/// What outlives the timers. Its locks are std's: no thread switches while it holds one.
+struct Log {
+    counts: Arc<Counts>,
+    timeouts: std::sync::Mutex<Vec<Known>>,
+    /// Waits that were begun on a thread that they may need.
+    begun: std::sync::Mutex<Vec<Begun>>,
+    /// Keys of the channel's values.
+    keys: std::sync::Mutex<Vec<DelayKey>>,
+    /// How many came back from the `stop` of each timer.
+    unfired: [AtomicUsize; 3],
+    /// How many say so of those that are not in `timeouts`.
+    stopped: [AtomicUsize; 3],
+    values: Arc<Values>,
+    ends: Ends,
+}
+
+type Known = (Arc<Timeout>, Arc<Fate>);
+type BoxedTask = Box<dyn FnOnce() + Send>;
+type Begun =
+    (Pin<Box<dyn Future<Output = Result<bool, StopError>> + Send>>, Arc<Timeout>, Arc<Fate>);
+
+/// Tells who waits that something has ended.
+#[derive(Default)]
+struct Ends {
+    lock: Mutex<()>,
+    told: Condvar,
+}
+
+impl Ends {
+    fn tell(&self) {
+        drop(self.lock.lock());
+        self.told.notify_all();
+    }
+
+    fn wait_until(&self, is_so: impl Fn() -> bool) {
+        let mut guard = self.lock.lock().unwrap();
+        while !is_so() {
+            guard = self.told.wait(guard).unwrap();
+        }
+    }
+}
+
+/// What became of a task, which belongs to a timer.
+struct Fate {
+    timer: usize,
+    repeats: bool,
+    /// When it may begin.
+    earliest: std::sync::Mutex<Instant>,
+    moved: AtomicBool,
+    cancelled: AtomicBool,
+    runs: AtomicBool,
+    begun: AtomicUsize,
+    dropped: AtomicBool,
+}
+
+impl Fate {
+    /// Looks at a task that somebody has waited for.
+    fn check(&self, timeout: &Timeout) {
+        assert!(!self.runs.load(Relaxed), "it runs");
+        let is_dropped = self.dropped.load(Relaxed);
+        // `stop` gives back what it took out.
+        assert!(is_dropped || timeout.status() == Status::Stopped, "it was not dropped");
+    }
+}
+
+/// Captured by a task: says when it is dropped, after a call.
+struct Captured(Arc<Fate>, Calls);
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        self.1.call();
+        assert!(!self.0.dropped.swap(true, Relaxed), "dropped twice");
+        self.1.log.ends.tell();
+    }
+}
+
+/// Makes a call now and then, where a value is dropped or a task is woken.
+struct Calls {
+    world: Weak<World>,
+    log: Arc<Log>,
+}
+
+impl Calls {
+    fn call(&self) {
+        if HAS_UNFIRED.with(Cell::get) || draw(4) > 0 {
+            return thread::yield_now();
+        }
+        match self.world.upgrade() {
+            // It may be the last.
+            Some(world) => world.call(Caller::Task(0)),
+            // The last is being dropped, and the handles are good nevertheless.
+            None => self.log.wait_for_any(),
+        }
+    }
+}
+
+impl Wake for Calls {
+    fn wake(self: Arc<Self>) {
+        self.call();
+    }
+}
+
+thread_local! {
+    /// This thread drops what came back from a `stop`. If another timer's executor put a task
+    /// there, who waits for that task here waits for itself, and no timer knows.
+    static HAS_UNFIRED: Cell<bool> = Cell::new(false);
+}
+
+/// A waker that counts.
+struct Woken(AtomicU64, Calls);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+        self.1.call();
+    }
+}
+
+/// The values of the channel and the map.
+#[derive(Debug, Default)]
+struct Values {
+    alive: AtomicUsize,
+}
+
+struct Value {
+    earliest: Instant,
+    values: Arc<Values>,
+}
+
+impl Value {
+    fn new(values: &Arc<Values>, earliest: Instant) -> Self {
+        values.alive.fetch_add(1, Relaxed);
+        Self { earliest, values: Arc::clone(values) }
+    }
+}
+
+impl Clone for Value {
+    fn clone(&self) -> Self {
+        Self::new(&self.values, self.earliest)
+    }
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        self.values.alive.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Who makes a call.
+#[derive(Clone, Copy, PartialEq)]
+enum Caller {
+    Thread,
+    /// A job on a thread of an executor, inside of no task.
+    Job,
+    /// A task, whose tasks make calls up to so many levels.
+    Task(u32),
+}
+
+/// Runs one world to its end.
+fn world(counts: &Arc<Counts>) {
+    let clock = ManualClock::new();
+    let log = Arc::new(Log {
+        counts: Arc::clone(counts),
+        timeouts: Default::default(),
+        begun: Default::default(),
+        keys: Default::default(),
+        unfired: Default::default(),
+        stopped: Default::default(),
+        values: Arc::default(),
+        ends: Ends::default(),
+    });
+    let (jobs, queue) = mpsc::channel::<BoxedTask>();
+    let pool = thread::spawn(move || queue.iter().for_each(|job| job()));
+    let (timers, threads) = build(&clock, &jobs);
+    let expired = Arc::clone(counts);
+    let map = ExpiringMap::builder()
+        .shards(1 + draw(2) as usize)
+        .on_expired(move |_| expired.add("values expired"))
+        .build(&timers[0].timer);
+    let (sender, receiver) = delay_channel(&timers[0].timer);
+    let consumer = thread::spawn({
+        let (clock, counts) = (clock.clone(), Arc::clone(counts));
+        move || consume(&clock, receiver, &counts)
+    });
+    // A timer knows the threads of its executor by the tasks that they have run.
+    for (number, timed) in timers.iter().enumerate().filter(|(_, timed)| timed.kind == Kind::Pool) {
+        timed.run_now(number, &log);
+    }
+    let world = Arc::new(World { clock, timers, map, sender, log: Arc::clone(&log) });
+    let callers: Vec<_> = (0..1 + draw(3))
+        .map(|_| {
+            let world = Arc::clone(&world);
+            thread::spawn(move || (0..1 + draw(6)).for_each(|_| world.call(Caller::Thread)))
+        })
+        .collect();
+    let mut ends = Vec::new();
+    for _ in 0..draw(4) {
+        let (world, is_over) = (Arc::clone(&world), Arc::<AtomicBool>::default());
+        let over = Over(Arc::clone(&is_over), Arc::clone(&log));
+        ends.push(is_over);
+        let job = move || {
+            world.call(Caller::Job);
+            drop((world, over));
+        };
+        jobs.send(Box::new(job)).expect("the pool is there");
+    }
+    join(callers);
+    for is_over in ends {
+        log.ends.wait_until(|| is_over.load(Relaxed));
+    }
+    log.finish_begun();
+    let stops = match draw(3) {
+        0 => {
+            world.finish();
+            true
+        }
+        1 => true,
+        _ => false,
+    };
+    if stops {
+        (0..world.timers.len()).rev().for_each(|timer| world.stop(timer));
+    } else {
+        counts.add("worlds dropped");
+    }
+    drop(world);
+    drop(jobs);
+    join(vec![pool, consumer]);
+    join(threads);
+    log.finish_begun();
+    log.check_ends(stops);
+    // A worker may have the last of the world.
+    for round in 0.. {
+        if log.values.alive.load(Relaxed) == 0 {
+            break;
+        }
+        assert!(round < 10_000, "a value is not dropped");
+        thread::yield_now();
+    }
+    assert_eq!(PANICS.load(Relaxed), 0, "a promise was broken where a timer caught it");
+}
+
+fn join(threads: Vec<JoinHandle<()>>) {
+    for thread in threads {
+        thread.join().expect("no promise was broken there");
+    }
+}
+
+fn build(clock: &ManualClock, jobs: &mpsc::Sender<BoxedTask>) -> (Vec<Timed>, Vec<JoinHandle<()>>) {
+    let (mut timers, mut threads) = (Vec::<Timed>::new(), Vec::new());
+    for number in 0..1 + draw(3) {
+        let kind = Kind::ALL[draw(if number == 0 { 6 } else { 7 }) as usize];
+        let mut builder = Timer::builder().clock(clock.clone()).shards(1 + draw(2) as usize);
+        if draw(4) == 0 {
+            builder = builder.mode("hashed:8".parse().expect("a mode"));
+        }
+        if draw(4) == 0 {
+            builder = builder.wakes_together();
+        }
+        let has_limit = kind != Kind::Pool && draw(8) == 0;
+        if has_limit {
+            builder = builder.max_pending(LIMIT);
+        }
+        builder = match kind {
+            Kind::Worker | Kind::Driven => builder,
+            Kind::Inline => builder.executor(|task: BoxedTask| task()),
+            Kind::Pool => {
+                let jobs = jobs.clone();
+                builder.executor(move |task| drop(jobs.send(task)))
+            }
+            Kind::Late => {
+                let (later, queue) = mpsc::channel();
+                threads.push(thread::spawn(move || run_later(&queue)));
+                builder.executor(move |task| drop(later.send(task)))
+            }
+            Kind::Sheds => {
+                let nth = AtomicU64::new(0);
+                builder.executor(move |task: BoxedTask| {
+                    if nth.fetch_add(1, Relaxed) % 3 != 1 {
+                        task();
+                    }
+                })
+            }
+            Kind::Nests => {
+                let outer = timers[0].timer.clone();
+                builder.executor(move |task| drop(outer.schedule(Duration::ZERO, task)))
+            }
+        };
+        let timer = if kind == Kind::Driven {
+            let (timer, driver) = builder.build_driven().expect("in range");
+            let clock = clock.clone();
+            threads.push(thread::spawn(move || drive(driver, &clock)));
+            timer
+        } else {
+            builder.build().expect("in range")
+        };
+        let (is_over, sleeps) = (Arc::default(), Mutex::default());
+        timers.push(Timed { timer, kind, has_limit, is_over, sleeps });
+    }
+    (timers, threads)
+}
+
+/// Runs what was sent in any order, and drops some of it.
+fn run_later(queue: &mpsc::Receiver<BoxedTask>) {
+    let mut kept = Vec::new();
+    while let Ok(task) = queue.recv() {
+        kept.push(task);
+        while !kept.is_empty() {
+            kept.extend(queue.try_iter());
+            let task = kept.swap_remove(draw(kept.len() as u64) as usize);
+            if draw(8) == 0 { drop(task) } else { task() }
+        }
+    }
+}
+
+/// Drops what was refused, and says why it was.
+fn refused<F>(error: ScheduleError<F>) -> ScheduleErrorKind {
+    let kind = error.kind();
+    drop(error);
+    kind
+}
+
+/// Turns a driver until its timer is stopped.
+fn drive(mut driver: Driver, clock: &ManualClock) {
+    if draw(2) == 0 {
+        return block_on(driver.run(|_| pending::<()>()));
+    }
+    let told = Arc::new((Mutex::new(false), Condvar::new()));
+    let tells = Arc::clone(&told);
+    driver.on_wake(move |_| {
+        *tells.0.lock().unwrap() = true;
+        tells.1.notify_all();
+    });
+    while !driver.is_stopped() {
+        if driver.turn().is_some_and(|next| next <= clock.now()) {
+            continue;
+        }
+        let mut is_told = told.0.lock().unwrap();
+        while !*is_told && !driver.is_stopped() {
+            is_told = told.1.wait(is_told).unwrap();
+        }
+        *is_told = false;
+    }
+}
+
+/// Blocks for each value of the channel.
+fn consume(clock: &ManualClock, mut receiver: DelayReceiver<Value>, counts: &Counts) {
+    loop {
+        match receiver.recv() {
+            Some(Ok(due)) => {
+                counts.add("values received");
+                assert!(due.value.earliest <= clock.now(), "a value is early");
+            }
+            Some(Err(_)) => break counts.add("receivers that failed"),
+            None => break,
+        }
+    }
+}
+
+impl World {
+    /// Makes a call.
+    fn call(self: &Arc<Self>, caller: Caller) {
+        let (log, counts) = (&self.log, &self.log.counts);
+        counts.add("calls");
+        let timer = draw(self.timers.len() as u64) as usize;
+        let Timed { timer: on, .. } = &self.timers[timer];
+        let chosen = log.any();
+        let delay = MILLI * draw(6) as u32;
+        match (draw(100), chosen) {
+            (..6, _) if caller == Caller::Thread => self.timers[timer].run_now(timer, log),
+            (..30, _) | (_, None) => self.schedule(timer, delay, caller),
+            (30..35, _) => self.sleep(timer, delay),
+            (35..41, _) => self.send(delay),
+            (41..47, _) => self.use_map(delay),
+            (47..59, Some((timeout, fate))) => {
+                if timeout.cancel() {
+                    counts.add("cancelled");
+                    assert!(fate.repeats || fate.dropped.load(Relaxed), "it was not dropped");
+                    // A run of a repeating one may have begun.
+                    fate.cancelled.fetch_or(!fate.repeats, Relaxed);
+                }
+            }
+            (59..65, Some((timeout, fate))) => {
+                fate.moved.store(true, Relaxed);
+                let until = self.clock.now() + delay;
+                {
+                    let mut earliest = fate.earliest.lock().unwrap();
+                    *earliest = until.min(*earliest);
+                }
+                if timeout.reschedule(delay) {
+                    counts.add("moved");
+                }
+            }
+            (65..75, Some(_)) => log.wait_for_any(),
+            (75..82, Some((timeout, fate))) => {
+                let waits = Arc::clone(&timeout);
+                let mut waits = Box::pin(async move { waits.cancel_and_wait_async().await });
+                match caller {
+                    Caller::Thread => log.awaited(block_on(waits), &timeout, &fate),
+                    // The task may need this thread, so this thread does not block.
+                    _ => match waits.as_mut().poll(&mut Context::from_waker(&self.waker())) {
+                        Poll::Ready(end) => log.awaited(end, &timeout, &fate),
+                        Poll::Pending => log.begun.lock().unwrap().push((waits, timeout, fate)),
+                    },
+                }
+            }
+            (82..90, _) => self.advance(delay, caller == Caller::Thread),
+            (90, _) => assert!(!self.timers[timer].has_limit || on.pending() <= LIMIT),
+            (91, _) => drop(on.next_deadline()),
+            (92, _) => drop(on.stats()),
+            (93, _) => on.shrink_to_fit(),
+            (94, Some((timeout, _))) => drop(Timeout::clone(&timeout)),
+            (98.., _) => self.stop(timer),
+            _ => drop(on.clone()),
+        }
+    }
+
+    fn schedule(self: &Arc<Self>, timer: usize, delay: Duration, caller: Caller) {
+        let depth = match caller {
+            Caller::Task(0) => return,
+            Caller::Task(depth) => depth - 1,
+            _ => 2,
+        };
+        let Timed { timer: on, kind, is_over, has_limit, .. } = &self.timers[timer];
+        let repeats = draw(4) == 0;
+        let fate = Arc::new(Fate {
+            timer,
+            repeats,
+            earliest: std::sync::Mutex::new(self.clock.now() + delay),
+            moved: AtomicBool::default(),
+            cancelled: AtomicBool::default(),
+            runs: AtomicBool::default(),
+            begun: AtomicUsize::default(),
+            dropped: AtomicBool::default(),
+        });
+        let captured = Captured(Arc::clone(&fate), self.calls());
+        let (on_worker, is_over) = (kind.on_worker(), Arc::clone(is_over));
+        let clock = self.clock.clone();
+        let run = move || {
+            let Captured(fate, Calls { world, log }) = &captured;
+            let now = clock.now();
+            let is_early = now < *fate.earliest.lock().unwrap();
+            assert!(fate.begun.fetch_add(1, Relaxed) > 0 || !is_early, "it is early");
+            assert!(!fate.cancelled.load(Relaxed), "it begins after it was cancelled");
+            assert!(!on_worker || !is_over.load(Relaxed), "it begins after a stop");
+            assert!(!fate.runs.swap(true, Relaxed), "it runs twice at once");
+            log.counts.add("runs");
+            for _ in 0..draw(3) {
+                if let Some(world) = world.upgrade() {
+                    world.call(Caller::Task(depth));
+                }
+            }
+            fate.runs.store(false, Relaxed);
+        };
+        let period = delay.max(MILLI);
+        let scheduled = match (repeats, draw(3)) {
+            (false, 0) => {
+                let latest = delay + MILLI * draw(3) as u32;
+                on.schedule_within(delay..=latest, run).map_err(refused)
+            }
+            (false, _) => on.schedule(delay, run).map_err(refused),
+            (true, 0) => {
+                let task = move |times: &Run| {
+                    run();
+                    if times.count() < 3 { Next::After(period) } else { Next::Stop }
+                };
+                on.schedule_with(delay, task).map_err(refused)
+            }
+            (true, missed) => {
+                let missed = [MissedTick::Burst, MissedTick::Skip][missed as usize - 1];
+                let mut left = 3;
+                let task = move || {
+                    run();
+                    left -= 1;
+                    if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                };
+                on.schedule_repeating(period, missed, task).map_err(refused)
+            }
+        };
+        match scheduled {
+            Ok(timeout) => self.log.timeouts.lock().unwrap().push((Arc::new(timeout), fate)),
+            Err(kind) => {
+                let full = ScheduleErrorKind::Full;
+                assert!(kind == ScheduleErrorKind::Stopped || *has_limit && kind == full);
+                assert!(fate.dropped.load(Relaxed), "what is refused comes back");
+                self.log.counts.add("rejected");
+            }
+        }
+    }
+
+    /// Sleeps once more, or looks whether a sleep is over, moves it or drops it.
+    fn sleep(self: &Arc<Self>, timer: usize, delay: Duration) {
+        let Timed { timer: on, sleeps, .. } = &self.timers[timer];
+        let until = self.clock.now() + delay;
+        let last = if draw(2) == 0 { sleeps.lock().unwrap().pop() } else { None };
+        let mut sleep = match last {
+            Some((sleep, ..)) if draw(2) == 0 => return drop(sleep),
+            Some((mut sleep, ..)) => {
+                sleep.reset(delay);
+                sleep
+            }
+            None => on.sleep(delay),
+        };
+        let woken = Arc::new(Woken(AtomicU64::new(0), self.calls()));
+        match Pin::new(&mut sleep).poll(&mut Context::from_waker(&Arc::clone(&woken).into())) {
+            Poll::Pending => sleeps.lock().unwrap().push((sleep, until, woken)),
+            Poll::Ready(Ok(())) => {
+                self.log.counts.add("sleeps");
+                assert!(until <= self.clock.now(), "a sleep is short");
+            }
+            Poll::Ready(Err(_)) => self.log.counts.add("sleeps that failed"),
+        }
+    }
+
+    fn send(&self, delay: Duration) {
+        let mut keys = self.log.keys.lock().unwrap();
+        let key = match keys.len() as u64 {
+            0 => None,
+            keys_left if draw(2) == 0 => Some(keys.swap_remove(draw(keys_left) as usize)),
+            _ => None,
+        };
+        drop(keys);
+        match key {
+            Some(key) => drop(self.sender.remove(key)),
+            None => {
+                let value = Value::new(&self.log.values, self.clock.now() + delay);
+                if let Ok(key) = self.sender.insert(value, delay) {
+                    self.log.keys.lock().unwrap().push(key);
+                }
+            }
+        }
+    }
+
+    fn use_map(&self, delay: Duration) {
+        let (key, map) = (draw(2), &self.map);
+        match draw(6) {
+            0 => drop(map.remove(&key)),
+            1 => drop(map.get(&key)),
+            2 => drop(map.reset(&key, delay)),
+            3 => drop(map.touch(&key)),
+            _ => {
+                let value = Value::new(&self.log.values, self.clock.now() + delay);
+                drop(map.insert(key, value, delay));
+            }
+        }
+    }
+
+    /// Moves the clock. Outside of tasks, what was due by then has fired.
+    fn advance(&self, duration: Duration, is_outside: bool) {
+        let known = self.log.known();
+        let until = self.clock.now() + duration;
+        if draw(2) == 0 {
+            self.clock.advance(duration)
+        } else {
+            self.clock.jump(duration)
+        }
+        for (timeout, fate) in known.iter().filter(|_| is_outside) {
+            let Timed { timer, kind, .. } = &self.timers[fate.timer];
+            if fate.repeats || fate.moved.load(Relaxed) || *kind == Kind::Driven {
+                continue;
+            }
+            let is_due = timeout.deadline().is_some_and(|deadline| deadline <= until);
+            let is_late = is_due && timeout.status() == Status::Pending;
+            assert!(!is_late || timer.is_stopped(), "it is late");
+        }
+    }
+
+    /// Lets time pass until all that is pending has come to its end.
+    fn finish(&self) {
+        let is_left = |(timeout, fate): &Known| {
+            // Whose executor drops its runs comes to no end.
+            let is_endless = fate.repeats && self.timers[fate.timer].kind == Kind::Nests;
+            let is_over = timeout.status() != Status::Pending && fate.dropped.load(Relaxed);
+            !is_endless && !is_over
+        };
+        for round in 0.. {
+            self.clock.advance(Duration::from_secs(1));
+            let known = self.log.known();
+            // One that has ended may have scheduled another meanwhile.
+            if !known.iter().any(is_left) && known.len() == self.log.known().len() {
+                break;
+            }
+            assert!(round < 10_000, "a timeout comes to no end");
+            thread::yield_now();
+        }
+        // The last of them may have begun to sleep. Those without an end may still do so.
+        self.clock.advance(Duration::from_secs(1));
+        let now = self.clock.now();
+        for timed in self.timers.iter().filter(|timed| timed.kind != Kind::Driven) {
+            for (_, until, woken) in &*timed.sleeps.lock().unwrap() {
+                let is_woken = 0 < woken.0.load(Relaxed);
+                assert!(is_woken || now <= *until, "a sleep was not woken");
+            }
+        }
+    }
+
+    /// Stops a timer, if this thread may, and looks whether it is as the page says.
+    fn stop(&self, timer: usize) {
+        let (Timed { timer: on, kind, is_over, sleeps, .. }, log) =
+            (&self.timers[timer], &self.log);
+        let Ok(unfired) = on.stop() else { return log.counts.add("not stopped") };
+        log.counts.add("stopped");
+        is_over.store(true, Relaxed);
+        log.unfired[timer].fetch_add(unfired.len(), Relaxed);
+        unfired.iter().for_each(|_| log.counts.add("came back"));
+        let is_first = !unfired.is_empty();
+        HAS_UNFIRED.with(|has| has.set(true));
+        drop(unfired);
+        HAS_UNFIRED.with(|has| has.set(false));
+        assert_eq!(on.pending(), 0);
+        let sleeps = take(&mut *sleeps.lock().unwrap());
+        for (mut sleep, _, woken) in sleeps {
+            assert!(0 < woken.0.load(Relaxed), "a sleep was not woken");
+            let waker = Waker::noop();
+            let end = Pin::new(&mut sleep).poll(&mut Context::from_waker(waker));
+            assert!(end.is_ready(), "a sleep does not end");
+        }
+        for (timeout, fate) in log.known().iter().filter(|(_, fate)| fate.timer == timer) {
+            let status = timeout.status();
+            assert_ne!(status, Status::Pending, "it has no end");
+            assert!(!kind.on_worker() || !fate.runs.load(Relaxed), "it runs on the worker");
+            let came_back = is_first && status == Status::Stopped;
+            assert!(!came_back || fate.dropped.load(Relaxed), "it has not come back");
+        }
+    }
+
+    fn calls(self: &Arc<Self>) -> Calls {
+        Calls { world: Arc::downgrade(self), log: Arc::clone(&self.log) }
+    }
+
+    fn waker(self: &Arc<Self>) -> Waker {
+        Arc::new(self.calls()).into()
+    }
+}
+
+impl Timed {
+    /// Schedules what is due, and waits until it is over. No clock moves meanwhile, so the worker
+    /// has to be told.
+    fn run_now(&self, number: usize, log: &Arc<Log>) {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Over(Arc::clone(&is_over), Arc::clone(log));
+        if let Ok(timeout) = self.timer.schedule(Duration::ZERO, move || drop(over)) {
+            log.ends.wait_until(|| is_over.load(Relaxed));
+            log.counts.add("over at once");
+            let is_stopped = timeout.status() == Status::Stopped;
+            log.stopped[number].fetch_add(is_stopped.into(), Relaxed);
+        }
+    }
+}
+
+/// Says that it was dropped.
+struct Over(Arc<AtomicBool>, Arc<Log>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+        self.1.ends.tell();
+    }
+}
+
+impl Log {
+    /// All timeouts, with what became of their tasks.
+    fn known(&self) -> Vec<Known> {
+        self.timeouts.lock().unwrap().clone()
+    }
+
+    /// One of them.
+    fn any(&self) -> Option<Known> {
+        let timeouts = self.timeouts.lock().unwrap();
+        timeouts.get(draw(timeouts.len().max(1) as u64) as usize).cloned()
+    }
+
+    fn wait_for_any(&self) {
+        let Some((timeout, fate)) = self.any() else { return };
+        match timeout.cancel_and_wait() {
+            Ok(_) => {
+                self.counts.add("waited");
+                fate.check(&timeout);
+                fate.cancelled.store(true, Relaxed);
+            }
+            Err(_) => self.counts.add("refused"),
+        }
+    }
+
+    fn awaited(&self, end: Result<bool, StopError>, timeout: &Timeout, fate: &Fate) {
+        match end {
+            Ok(_) => {
+                self.counts.add("awaited");
+                fate.check(timeout);
+                fate.cancelled.store(true, Relaxed);
+            }
+            Err(_) => self.counts.add("not awaited"),
+        }
+    }
+
+    /// Waits for the ends of waits that threads of executors have begun. Every other one is given
+    /// up.
+    fn finish_begun(&self) {
+        let begun = take(&mut *self.begun.lock().unwrap());
+        for (waits, timeout, fate) in begun.into_iter().step_by(2) {
+            self.awaited(block_on(waits), &timeout, &fate);
+        }
+    }
+
+    /// Looks at the ends when all is over.
+    fn check_ends(&self, all_stopped: bool) {
+        let mut stopped = self.stopped.each_ref().map(|count| count.load(Relaxed));
+        for (timeout, fate) in self.known() {
+            // Who dropped a last clone inside of a task did not wait.
+            self.ends.wait_until(|| fate.dropped.load(Relaxed));
+            let (status, begun) = (timeout.status(), fate.begun.load(Relaxed));
+            assert!(!fate.runs.load(Relaxed), "{status:?}");
+            match status {
+                Status::Cancelled | Status::Stopped => assert!(fate.repeats || begun == 0),
+                // One that is shed has fired.
+                Status::Fired => assert!(begun <= if fate.repeats { 3 } else { 1 }),
+                status => panic!("{status:?}"),
+            }
+            stopped[fate.timer] += usize::from(status == Status::Stopped);
+        }
+        let unfired = self.unfired.each_ref().map(|count| count.load(Relaxed));
+        // What came back from the first has tasks of those that nest, too.
+        for timer in (1..stopped.len()).filter(|_| all_stopped) {
+            assert_eq!(stopped[timer], unfired[timer], "stopped, and came back");
+        }
+    }
+}
+
+/// The seeds that are taken, and if tests are long.
+const FEW: u64 = 1_000;
+const MANY: u64 = 50_000;
+
+const MILLI: Duration = Duration::from_millis(1);
+
+/// How many kinds of events there are, so that none stays away unseen.
+const KINDS: usize = 19;
+
+/// The most timeouts of a timer with a limit.
+const LIMIT: usize = 3;
