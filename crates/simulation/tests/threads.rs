@@ -743,7 +743,9 @@ impl World {
             Some(key) => drop(self.sender.remove(key)),
             None => {
                 let value = Value::new(&self.log.values, self.clock.now() + delay);
+                let is_over = self.timers[0].is_over.load(Relaxed);
                 if let Ok(key) = self.sender.insert(value, delay) {
+                    assert!(!is_over, "nothing is taken after a stop");
                     self.log.keys.lock().unwrap().push(key);
                 }
             }
@@ -809,6 +811,23 @@ impl World {
             for (_, until, woken) in &*timed.sleeps.lock().unwrap() {
                 let is_woken = 0 < woken.0.load(Relaxed);
                 assert!(is_woken || now <= *until, "a sleep was not woken");
+            }
+        }
+        // Channel and map wait on the first, and what comes to no end may call any.
+        if self.timers.iter().all(|timed| timed.kind != Kind::Nests) {
+            let timers = self.timers.iter().enumerate().skip(1);
+            for (number, timed) in timers.filter(|(_, timed)| timed.has_limit) {
+                let (mut taken, mut rounds) = (0, 0);
+                while taken < LIMIT && !timed.timer.is_stopped() {
+                    match timed.timer.schedule(Duration::from_secs(3_600), || {}) {
+                        Ok(_) => taken += 1,
+                        // A waker on a driver may be about to find that its place is not needed.
+                        Err(_) => thread::yield_now(),
+                    }
+                    rounds += 1;
+                    assert!(rounds < 10_000, "a place is not free again");
+                }
+                self.log.stopped[number].fetch_add(taken, Relaxed);
             }
         }
     }
