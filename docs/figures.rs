@@ -30,8 +30,8 @@ fn wake_ups() -> String {
     section(
         "Wake-ups",
         &format!(
-            "{} heartbeats, each {} s after the one before, for a minute. With slack each is \
-             scheduled by `schedule_within`.",
+            "{} heartbeats, each {} s after the one before, for a minute, at ticks of 1 ms. With \
+             slack each is scheduled by `schedule_within`.",
             grouped(HEARTBEATS),
             PERIOD.as_secs()
         ),
@@ -44,7 +44,8 @@ fn wake_ups() -> String {
 /// Returns how many beats there were, and at how many instants.
 fn heartbeats(mode: &str, threads: u64, slack: Duration) -> (String, String) {
     let clock = ManualClock::new();
-    let builder = Timer::builder().mode(mode.parse().expect("a mode")).shards(threads as usize);
+    let builder = Timer::builder().tick(Duration::from_millis(1));
+    let builder = builder.mode(mode.parse().expect("a mode")).shards(threads as usize);
     let timer = builder.clock(clock.clone()).build().expect("in range");
     let beaten = Arc::new(Mutex::new((0, BTreeSet::new())));
     let beat = Beat { timer, clock: clock.clone(), slack, beaten };

@@ -26,8 +26,7 @@
 //! A wheel counts time in *ticks*: a `u64` that begins at 0. The caller of a [`Wheel`] decides how
 //! long a tick is, and every `u64` is a valid deadline. [`Ticks`] converts instants to ticks and
 //! back. It rounds deadlines up and the present down, because a timeout would be early if both were
-//! rounded alike. A [`Timer`] has ticks of 1 ms; the [builder](TimerBuilder::tick) sets others,
-//! from 1 us to 1 h.
+//! rounded alike. The [builder](TimerBuilder::tick) of a [`Timer`] sets them, from 1 us to 1 h.
 //!
 //! # Never early
 //!
@@ -36,8 +35,8 @@
 //! - A [`Timer`], and each future and [`DelayQueue`] on it, measures a delay by the timer's own
 //!   [`Clock`], from the call that schedules. The default clock is the system's monotonic one:
 //!   setting the time of day does not move a deadline. [`Clock`] says what other clocks do, in a
-//!   suspend for example. A task runs late by less than one tick, plus
-//!   the time to wake the worker thread, plus the tasks ahead of it.
+//!   suspend for example. A task runs late by less than one tick, or than 1 ms by default, plus the
+//!   time to wake the worker thread, plus the tasks ahead of it.
 //!
 //! # Examples
 //!

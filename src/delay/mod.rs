@@ -42,7 +42,8 @@ use core::time::Duration;
 /// With the feature `stream` it is a `Stream`.
 ///
 /// - A value never comes out early, by the timer's clock, counted from the call that inserted it.
-///   It is late by less than a tick of the timer, plus the time to wake the worker and the task.
+///   It is late by less than a tick of the timer, or than 1 ms by
+///   [default](crate::TimerBuilder::tick), plus the time to wake the worker and the task.
 /// - Values come out by deadline, rounded up to the tick. Values of equal deadlines come out in the
 ///   order in which they were inserted, replaced or moved. A deadline that had passed by then may
 ///   count, and be told, as a later one that had passed, too.

@@ -11,8 +11,8 @@ use core::time::Duration;
 /// Ticks at a fixed rate, from [`Timer::interval`](crate::Timer::interval).
 ///
 /// A tick never comes before it is due, by the timer's clock. It is late by less than a tick of the
-/// timer, plus the time to wake the worker and the task. The rate does not drift, whether or not
-/// the period is a multiple of the timer's tick.
+/// timer, or than 1 ms by [default](crate::TimerBuilder::tick), plus the time to wake the worker and
+/// the task. The rate does not drift, whether or not the period is a multiple of the timer's tick.
 ///
 /// A tick is missed if no task took it before the next was due as well. [`MissedTick`] says what
 /// happens then.

@@ -30,7 +30,8 @@ use core::time::Duration;
 /// A future that completes when its time has come, from [`Timer::sleep`](crate::Timer::sleep).
 ///
 /// A sleep never completes early, by the timer's clock, counted from the call that made the sleep.
-/// It is late by less than a tick of the timer, plus the time to wake the worker and the task.
+/// It is late by less than a tick of the timer, or than 1 ms by [default](crate::TimerBuilder::tick),
+/// plus the time to wake the worker and the task.
 ///
 /// A sleep does nothing until a task polls it. The first poll registers a clone of the waker with
 /// the timer, unless the time has come already. Another poll takes no lock, unless its waker is

@@ -32,7 +32,7 @@ use std::thread::available_parallelism;
 /// ```
 #[must_use]
 pub struct TimerBuilder {
-    pub(super) tick: Duration,
+    tick: Option<Duration>,
     pub(super) start: Option<Instant>,
     pub(super) mode: Mode,
     pub(super) max_pending: Option<usize>,
@@ -49,7 +49,7 @@ pub struct TimerBuilder {
 impl TimerBuilder {
     pub(super) fn new() -> Self {
         Self {
-            tick: Duration::from_millis(1),
+            tick: None,
             start: None,
             mode: Mode::default(),
             max_pending: None,
@@ -64,13 +64,25 @@ impl TimerBuilder {
         }
     }
 
-    /// Sets the length of a tick, from 1 microsecond to 1 hour. The default is 1 millisecond.
+    /// Sets the length of a tick, from 1 microsecond to 1 hour.
     ///
     /// The timer rounds deadlines up to whole ticks. So a timeout is late by up to one tick, and
     /// all timeouts that are due in one tick cost one wake-up. A short tick costs nothing while
     /// nothing is due.
+    ///
+    /// # By default
+    ///
+    /// A tick is a sixteenth of a millisecond, and timeouts that are due soon after each other fire
+    /// together: the worker wakes up for the last of those that are due less than 1 ms after the
+    /// first. So a timeout is late by less than 1 ms, and by less than a tick if none is due soon
+    /// after it; and however many fire, the worker wakes up once per millisecond at most. With a
+    /// tick that the caller sets, no timeout waits for a later one.
+    ///
+    /// The default is 1 ms, without such a wait, for hashed wheels, whose rounds would be shorter;
+    /// with a [`Driver`](crate::Driver), because many event loops and runtimes count milliseconds;
+    /// and for a timer that is [recorded](Self::record), because traces do.
     pub fn tick(mut self, tick: Duration) -> Self {
-        self.tick = tick;
+        self.tick = Some(tick);
         self
     }
 
@@ -193,8 +205,8 @@ impl TimerBuilder {
     ///
     /// The trace has each timeout that is scheduled, moved, or cancelled before it ran. So each
     /// run of a repeating timeout is a `schedule` of its own, and a sleep is scheduled when it
-    /// is polled. A deadline is the one rounded up to the timer's tick: record with a tick of
-    /// 1 ms, the default. If a timeout is cancelled after it was due and before it ran, a
+    /// is polled. A deadline is the one rounded up to the timer's tick, which is 1 ms if the caller
+    /// sets no other. If a timeout is cancelled after it was due and before it ran, a
     /// replay fires it and counts a late cancel.
     ///
     /// The recording ends when the timer is stopped: [`stop`](crate::Timer::stop) and the drop of the
@@ -220,13 +232,15 @@ impl TimerBuilder {
     #[cfg(feature = "record")]
     pub fn record(mut self, writer: impl std::io::Write + Send + 'static) -> Self {
         self.sink = Sink::to(writer);
+        self.tick.get_or_insert(COARSE.0);
         self
     }
 
     /// Returns an error if a setting is out of its range.
     pub(super) fn check(&self) -> Result<(), BuildError> {
-        if self.tick < SHORTEST_TICK || LONGEST_TICK < self.tick {
-            return Err(BuildError::Tick(self.tick));
+        if let Some(tick) = self.tick.filter(|tick| !(SHORTEST_TICK..=LONGEST_TICK).contains(tick))
+        {
+            return Err(BuildError::Tick(tick));
         }
         if self.max_pending == Some(0) {
             return Err(BuildError::MaxPending);
@@ -240,12 +254,22 @@ impl TimerBuilder {
         Ok(())
     }
 
+    /// Returns the length of a tick, and the number of ticks that a timeout may wait for later ones.
+    /// `has_thread` says that the timer has no driver.
+    pub(super) fn tick_and_slack(&self, has_thread: bool) -> (Duration, u64) {
+        match self.tick {
+            Some(tick) => (tick, 0),
+            None if has_thread && !self.mode.is_hashed() => FINE,
+            None => COARSE,
+        }
+    }
+
     /// Returns an instant at which a tick begins, not after the present: before the first tick
     /// deadlines would be early.
-    pub(super) fn first_tick(&self) -> Instant {
+    pub(super) fn first_tick(&self, tick: Duration) -> Instant {
         let now = self.clock.now();
         let Some(start) = self.start else { return now };
-        let tick = self.tick.as_nanos();
+        let tick = tick.as_nanos();
         let ahead = start.saturating_duration_since(now).as_nanos().div_ceil(tick) * tick;
         let ahead = u64::try_from(ahead).map(Duration::from_nanos).ok();
         ahead.and_then(|ahead| start.checked_sub(ahead)).unwrap_or(now)
@@ -273,6 +297,12 @@ impl fmt::Debug for TimerBuilder {
     }
 }
 
+/// What a tick is by default, and for how many a timeout may wait for later ones. Together they are
+/// a millisecond. That is a power of two of ticks, so that
+/// [`schedule_within`](crate::Timer::schedule_within) chooses as if they were milliseconds.
+const FINE: (Duration, u64) = (Duration::from_nanos(62_500), 15);
+/// The same where a short tick costs more than it brings.
+const COARSE: (Duration, u64) = (Duration::from_millis(1), 0);
 const SHORTEST_TICK: Duration = Duration::from_micros(1);
 const LONGEST_TICK: Duration = Duration::from_secs(3_600);
 const MOST_SHARDS: usize = 1_024;

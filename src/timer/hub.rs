@@ -110,8 +110,9 @@ impl Hub {
         deadline <= self.tick_at(self.nanos())
     }
 
-    /// Returns how long a thread is to sleep until tick `until`.
-    pub(super) fn left(&self, until: u64) -> Left {
+    /// Returns how long a thread is to sleep until tick `last`, unless tick `until`, which is not
+    /// after that, has come.
+    pub(super) fn left(&self, until: u64, last: u64) -> Left {
         if until == NEVER {
             return Left::Unknown;
         }
@@ -121,22 +122,23 @@ impl Hub {
         if until <= self.tick_at(nanos) {
             return Left::Nothing;
         }
-        let left = match self.ticks.nanos_to(until) {
+        let left = match self.ticks.nanos_to(last) {
             // A tick that no instant can hold does not come.
-            u64::MAX => match self.ticks.instant(until) {
+            u64::MAX => match self.ticks.instant(last) {
                 Some(instant) => instant.saturating_duration_since(self.clock.now()),
                 None => return Left::Unknown,
             },
-            until => Duration::from_nanos(until.saturating_sub(nanos)),
+            last => Duration::from_nanos(last.saturating_sub(nanos)),
         };
         let instant = self.clock.wait(left).and_then(|wait| read.checked_add(wait));
         instant.map_or(Left::Unknown, Left::Until)
     }
 
-    /// Parks this thread until tick `until` at the latest, whatever the worker does meanwhile: it
-    /// may be in the executor, which waits for this thread.
+    /// Parks this thread until tick `until`, or for as long after that as the worker may wait for
+    /// others, whatever the worker does meanwhile: it may be in the executor, which waits for this
+    /// thread.
     pub(crate) fn park_until(&self, until: u64) {
-        match self.left(until) {
+        match self.left(until, self.park.latest_with(until)) {
             Left::Nothing => {}
             Left::Until(instant) => {
                 park_timeout(instant.saturating_duration_since(Instant::now()));
@@ -344,7 +346,7 @@ mod tests {
         let timer = Timer::builder().clock(LosesCore).build().expect("in range");
         let hub = &timer.shard().hub;
         let until = hub.deadline_after(Duration::from_secs(3_600));
-        let Left::Until(instant) = hub.left(until) else { panic!("it is an hour away") };
+        let Left::Until(instant) = hub.left(until, until) else { panic!("it is an hour away") };
         assert!(Some(instant) <= hub.ticks.instant(until));
     }
 }

@@ -70,7 +70,8 @@ use worker::Engine;
 /// # Guarantees
 ///
 /// - A task never runs early, by the timer's own clock, counted from the call. It is late by less
-///   than one tick, plus the time to wake the worker, plus the tasks ahead of it on the worker.
+///   than one tick, or than 1 ms by [default](TimerBuilder::tick), plus the time to wake the worker,
+///   plus the tasks ahead of it on the worker.
 /// - Each timeout has exactly one end: it fires, it is cancelled, or the timer is stopped.
 /// - A timer with nothing to do does nothing: its worker sleeps until the next deadline, and other
 ///   threads wake it up only for an earlier one.
@@ -177,8 +178,8 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// Makes a timer of hierarchical wheels and ticks of 1 ms, on the monotonic clock. Its worker
-    /// starts with the first timeout.
+    /// Makes a timer of hierarchical wheels on the monotonic clock. Its worker starts with the first
+    /// timeout.
     #[must_use]
     pub fn new() -> Self {
         let timer = Self::builder().assemble(true);
@@ -492,7 +493,8 @@ impl TimerBuilder {
         static ID: AtomicU64 = AtomicU64::new(1);
 
         let shards = self.shards_or_default();
-        let ticks = Ticks::new(self.first_tick(), self.tick);
+        let (tick, slack) = self.tick_and_slack(has_thread);
+        let ticks = Ticks::new(self.first_tick(tick), tick);
         let hub = Arc::new(Hub {
             id: ID.fetch_add(1, Relaxed),
             recording: TimerRecording::new(self.sink, shards, &ticks),
@@ -505,7 +507,7 @@ impl TimerBuilder {
             wakes_together: self.wakes_together,
             on_panic: self.on_panic,
             slow_task: self.slow_task,
-            park: Arc::new(CachePadded::new(Park::new())),
+            park: Arc::new(CachePadded::new(Park::new(slack))),
             counters: CachePadded::new(Counters::new()),
         });
         let life = Arc::new_cyclic(|life: &Weak<Life>| {

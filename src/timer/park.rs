@@ -54,6 +54,9 @@ use core::task::Waker;
 /// a thread writes down here while the worker looks is not lost: the worker takes the earlier of
 /// the tick it found and the tick it was told.
 pub(super) struct Park {
+    /// The number of ticks for which a timeout may wait for others that are due later, so that all
+    /// of them cost one wake-up.
+    slack: u64,
     state: Mutex<ParkState>,
     /// A worker thread waits here.
     told: Condvar,
@@ -62,9 +65,11 @@ pub(super) struct Park {
 }
 
 pub(super) struct ParkState {
-    /// The worker looks again at this tick at the latest: the earliest that it was told since it
-    /// began to look, and once it sleeps also the one it found.
+    /// The worker looks again at this tick, or as long after it as [`Park::slack`] allows: the
+    /// earliest that it was told since it began to look, and once it sleeps also the one it found.
     target: u64,
+    /// While the worker sleeps, it comes too late for a deadline before this tick.
+    too_late_for: u64,
     /// The worker sleeps, and no thread has told it of an earlier tick since it fell asleep.
     asleep: bool,
     /// The last thread that told the worker since that fell asleep; None if none did, or the worker
@@ -134,9 +139,10 @@ pub(super) enum Left {
 }
 
 impl Park {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(slack: u64) -> Self {
         let state = ParkState {
             target: NEVER,
+            too_late_for: NEVER,
             asleep: false,
             told_by: None,
             stopping: false,
@@ -150,16 +156,28 @@ impl Park {
             answered: 0,
             fired: 0,
         };
-        Self { state: Mutex::new(Rank::Park, state), told: Condvar::new(), settled: Condvar::new() }
+        let (told, settled) = (Condvar::new(), Condvar::new());
+        Self { slack, state: Mutex::new(Rank::Park, state), told, settled }
+    }
+
+    /// Returns the latest tick at which a timeout may fire that is due at tick `first`.
+    pub(super) fn latest_with(&self, first: u64) -> u64 {
+        first.saturating_add(self.slack)
+    }
+
+    /// Returns the last of `ticks` for which what is due at tick `first` may wait; `first` itself if
+    /// there is none.
+    pub(super) fn last_with(&self, first: u64, ticks: impl IntoIterator<Item = u64>) -> u64 {
+        let latest = self.latest_with(first);
+        ticks.into_iter().filter(|&tick| tick <= latest).fold(first, u64::max)
     }
 
     /// Makes the worker look at tick `deadline` at the latest.
     pub(super) fn wake_by(&self, deadline: u64) {
         let mut state = lock(&self.state);
-        let is_earlier = deadline < state.target;
-        if is_earlier {
-            state.target = deadline;
-        }
+        let is_earlier = deadline < state.too_late_for;
+        state.target = state.target.min(deadline);
+        state.too_late_for = state.too_late_for.min(deadline);
         // The thread that told the worker of something earlier may not have come to notify it.
         if state.told_by.is_some() || state.asleep && is_earlier {
             self.tell(state, deadline);
@@ -211,21 +229,23 @@ impl Park {
         lock(&self.state).rest()
     }
 
-    /// Lies down to sleep until tick `until`, unless the timer is stopped, the tick has come, or a
-    /// thread asked the worker to look at the clock.
+    /// Lies down to sleep, unless the timer is stopped, tick `until` has come, or a thread asked the
+    /// worker to look at the clock. What is due at that tick waits for tick `last`, if the worker
+    /// sleeps for a time that it knows.
     ///
     /// `asked` is the number that the worker had before it looked, and `fired` how many timeouts
-    /// have fired. `left` tells how long it is until a tick; it reads the clock, and so runs with
-    /// no lock held.
+    /// have fired. `left` tells how long it is until these ticks; it reads the clock, and so runs
+    /// with no lock held.
     pub(super) fn lie_down(
         &self,
         mut until: u64,
+        mut last: u64,
         asked: u64,
         fired: u64,
-        left: impl Fn(u64) -> Left,
+        left: impl Fn(u64, u64) -> Left,
     ) -> Rest<'_> {
         loop {
-            let left = left(until);
+            let left = left(until, last);
             let mut state = lock(&self.state);
             if state.stopping {
                 return Rest::Ends;
@@ -233,6 +253,7 @@ impl Park {
             if state.target < until {
                 // A thread told of something earlier since the clock was read.
                 until = state.target;
+                last = self.last_with(until, [last]);
                 continue;
             }
             if left == Left::Nothing || state.asked != asked {
@@ -240,6 +261,11 @@ impl Park {
                 return Rest::Looks(state.asked);
             }
             (state.target, state.fired) = (until, fired);
+            state.too_late_for = match left {
+                Left::Until(_) => last.saturating_sub(self.slack),
+                // A clock that tells the worker knows nothing of `last`.
+                Left::Unknown | Left::Nothing => until,
+            };
             if state.answered != asked {
                 state.answered = asked;
                 self.settled.notify_all();
@@ -372,12 +398,13 @@ mod tests {
 
     #[test]
     fn a_thread_that_is_about_to_notify_the_worker_holds_up_no_other() {
-        let park = Park::new();
+        let park = Park::new(0);
         thread::scope(|scope| {
-            let worker = scope.spawn(|| match park.lie_down(NEVER, 0, 0, |_| Left::Unknown) {
-                Rest::Sleeps(state, left) => park.sleep(state, left),
-                _ => unreachable!("nothing is due"),
-            });
+            let worker =
+                scope.spawn(|| match park.lie_down(NEVER, NEVER, 0, 0, |_, _| Left::Unknown) {
+                    Rest::Sleeps(state, left) => park.sleep(state, left),
+                    _ => unreachable!("nothing is due"),
+                });
             let mut state = lock(&park.state);
             while !state.asleep {
                 drop(state);
@@ -394,8 +421,29 @@ mod tests {
     }
 
     #[test]
+    fn a_worker_is_told_of_what_it_would_come_too_late_for() {
+        let is_told = |slack, left, deadline| {
+            let park = Park::new(slack);
+            let rest = park.lie_down(14, 16, 0, 0, |_, _| left);
+            assert!(matches!(rest, Rest::Sleeps(..)));
+            drop(rest);
+            park.wake_by(deadline);
+            let state = lock(&park.state);
+            assert_eq!(state.target, deadline.min(14));
+            !state.asleep
+        };
+        let wakes_itself = Left::Until(Instant::now());
+        let deadlines = [8, 9, 13, 14, 17];
+        let told = deadlines.map(|deadline| is_told(7, wakes_itself, deadline));
+        assert_eq!(told, [true, false, false, false, false]);
+        // When the clock has come to its deadline, nobody else may tell the worker.
+        let told = deadlines.map(|deadline| is_told(7, Left::Unknown, deadline));
+        assert_eq!(told, [true, true, true, false, false]);
+    }
+
+    #[test]
     fn a_worker_that_was_told_of_something_earlier_does_not_rest() {
-        let park = Park::new();
+        let park = Park::new(0);
         park.starts();
         // As `sleep` leaves it while the thread waits.
         lock(&park.state).asleep = true;

@@ -127,9 +127,9 @@ pub(super) enum Found {
     Due { is_burst: bool },
     /// Nothing so far, and the work that one lock allows is done.
     More,
-    /// Nothing before this tick. `is_emptied` says that there is memory to
-    /// [free](Shard::free_some).
-    Nothing { until: u64, is_emptied: bool },
+    /// Nothing before tick `next`; what is due then may wait for `last`, when something is due, too.
+    /// `is_emptied` says that there is memory to [free](Shard::free_some).
+    Nothing { next: u64, last: u64, is_emptied: bool },
 }
 
 /// The worker runs, and the clock was read for a recording: see [`Shard::place`].
@@ -382,7 +382,7 @@ impl Shard {
     pub(super) fn take_due(&self, now: u64, wakers: &mut DueWakers) -> Found {
         let mut state = self.lock();
         if state.stopped {
-            return Found::Nothing { until: NEVER, is_emptied: false };
+            return Found::Nothing { next: NEVER, last: NEVER, is_emptied: false };
         }
         // Only the worker writes `reached`, and mostly it is there already.
         if self.reached.load(Ordering::Relaxed) < now {
@@ -423,9 +423,13 @@ impl Shard {
         if work == 0 {
             return Found::More;
         }
-        state.watched = state.wheel.next_wake().unwrap_or(NEVER);
+        let next = state.wheel.next_wake().unwrap_or(NEVER);
+        let latest = self.hub.park.latest_with(next);
+        let last = if next < latest { state.wheel.last_until(latest) } else { None };
+        state.watched = next;
         state.looks += 1;
-        Found::Nothing { until: state.watched, is_emptied: state.emptied.is_some() }
+        let last = next.max(last.unwrap_or(next));
+        Found::Nothing { next, last, is_emptied: state.emptied.is_some() }
     }
 
     /// Frees a bounded part of the memory of a wheel that was emptied, with no lock held. The
@@ -785,7 +789,8 @@ mod tests {
     #[test]
     fn a_waker_is_registered_replaced_moved_and_woken() {
         let clock = ManualClock::new();
-        let timer = Timer::builder().clock(clock.clone()).build().expect("in range");
+        let builder = Timer::builder().tick(Duration::from_millis(1)).clock(clock.clone());
+        let timer = builder.build().expect("in range");
         let (first, second) = (Arc::new(Wakes::default()), Arc::new(Wakes::default()));
         let shard = timer.shard();
         let registered = shard.register(10, Waker::from(Arc::clone(&first)));
@@ -804,8 +809,8 @@ mod tests {
 
     #[test]
     fn stopping_wakes_what_waits() {
-        let builder = Timer::builder().clock(ManualClock::new()).wakes_together();
-        let timer = builder.build().expect("in range");
+        let builder = Timer::builder().tick(Duration::from_millis(1)).clock(ManualClock::new());
+        let timer = builder.wakes_together().build().expect("in range");
         let (waits, cancelled) = (Arc::new(Wakes::default()), Arc::new(Wakes::default()));
         let shard = timer.shard();
         let register = |waker: &Arc<Wakes>| {

@@ -37,7 +37,7 @@ pub(super) fn run(engine: Arc<Engine>) {
         while let Rest::Sleeps(state, left) = rest {
             let until = hub.park.sleep(state, left);
             hub.counters.wakes_up();
-            rest = engine.lie_down(until, asked);
+            rest = engine.lie_down(until, until, asked);
         }
         match rest {
             Rest::Looks(request) => asked = request,
@@ -61,14 +61,16 @@ impl Engine {
     /// Looks at every shard once, fires some of what is due, and lies down if that was all.
     /// Answers the request `asked`.
     pub(super) fn turn(&self, asked: u64) -> Rest<'_> {
-        let (mut until, mut is_more, mut emptied) = (NEVER, false, None);
+        let (mut until, mut last, mut is_more, mut emptied) = (NEVER, NEVER, false, None);
         for (number, shard) in self.shards.iter().enumerate() {
             // What a task schedules goes where its own timeout was: chains stay together, and the
             // order within them does not depend on threads.
             shard::keep_to(number);
             match self.take_turn(shard) {
-                Found::Nothing { until: tick, is_emptied } => {
-                    until = until.min(tick);
+                Found::Nothing { next, last: later, is_emptied } => {
+                    let ticks = [until, last, next, later];
+                    until = until.min(next);
+                    last = self.hub.park.last_with(until, ticks);
                     emptied = if is_emptied { Some(shard) } else { emptied };
                 }
                 _ => is_more = true,
@@ -81,13 +83,13 @@ impl Engine {
                 shard.free_some();
                 Rest::Looks(asked)
             }
-            None => self.lie_down(until, asked),
+            None => self.lie_down(until, last, asked),
         }
     }
 
-    fn lie_down(&self, until: u64, asked: u64) -> Rest<'_> {
+    fn lie_down(&self, until: u64, last: u64, asked: u64) -> Rest<'_> {
         let fired = self.hub.counters.fired.load(Relaxed);
-        self.hub.park.lie_down(until, asked, fired, |until| self.hub.left(until))
+        self.hub.park.lie_down(until, last, asked, fired, |until, last| self.hub.left(until, last))
     }
 
     /// Fires what is due in one shard, and returns what it finds then: nothing, unless there is

@@ -137,6 +137,25 @@ impl<T> Wheel<T> {
     }
 }
 
+impl<T> Wheel<T> {
+    /// Returns the last tick up to `latest` at which something is due, if the wheel finds one at
+    /// once: among 64 entries of the last bucket that may have one, and of what is sorted.
+    /// O(levels).
+    #[cfg(feature = "std")]
+    pub(crate) fn last_until(&self, latest: u64) -> Option<u64> {
+        let Self { table, ready, arena, geometry, cursor, .. } = self;
+        let sorted = ready.until(latest);
+        let sorted = sorted[sorted.len().saturating_sub(ENTRIES)..].iter().rev().copied();
+        let number = (*cursor < latest).then(|| geometry.bucket(latest, *cursor));
+        let bucket = number.and_then(|number| table.last(number)).into_iter();
+        let entries = bucket.flat_map(|number| table.bucket(number).iter().take(ENTRIES));
+        sorted.chain(entries).fold(None, |last, entry: Entry| {
+            let is_later = last < Some(entry.deadline) && entry.deadline <= latest;
+            if is_later && !arena.is_stale(entry) { Some(entry.deadline) } else { last }
+        })
+    }
+}
+
 /// The last choices: which tick was taken for ranges of which coarsest tick. Most wheels make none,
 /// so the first one allocates.
 #[derive(Debug, Default)]
@@ -193,6 +212,23 @@ const ENTRIES: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::coarsest;
+
+    #[test]
+    #[cfg(feature = "std")]
+    fn the_last_tick_at_which_something_is_due_is_found_and_one_that_was_cancelled_is_not() {
+        // Few are in one array, sorted or not; many are in buckets, or some of them are sorted.
+        for (others, now) in [(0, 0), (0, 90), (1_000, 0), (1_000, 90)] {
+            let mut wheel = super::Wheel::new(crate::Mode::hierarchical());
+            let keys = [103, 110, 100, 90, 300].map(|tick| wheel.schedule(tick, ()));
+            (0..others).for_each(|other| _ = wheel.schedule(100_000 + other, ()));
+            while wheel.expire(now).is_some() {}
+            assert_eq!(wheel.last_until(115), Some(110), "{others}, {now}");
+            assert_eq!(wheel.last_until(109), Some(103), "{others}, {now}");
+            wheel.cancel(keys[1]);
+            assert_eq!(wheel.last_until(115), Some(103), "{others}, {now}");
+            assert_eq!(wheel.last_until(80), None, "{others}, {now}");
+        }
+    }
 
     #[test]
     fn the_coarsest_tick_is_the_one_that_a_search_finds() {

@@ -61,7 +61,7 @@ impl Manual {
 
     pub(crate) fn built(mode: Mode, with: impl FnOnce(TimerBuilder) -> TimerBuilder) -> Self {
         let clock = ManualClock::new();
-        let builder = Timer::builder().mode(mode).clock(clock.clone());
+        let builder = Timer::builder().mode(mode).tick(ms(1)).clock(clock.clone());
         let timer = with(builder).build().expect("in range");
         let log = Log::new(&clock);
         Self { start: clock.now(), clock, timer, log }

@@ -34,12 +34,28 @@ fn numbers_at_the_ends_of_their_ranges_work() {
 }
 
 #[test]
+fn the_default_tick_depends_on_the_mode_and_on_who_drives_the_timer() {
+    let clock = ManualClock::new();
+    let tick = |timer: Timer| {
+        let timeout = timer.schedule(Duration::from_nanos(1), || {}).expect("it runs");
+        timeout.deadline().expect("an instant holds it") - clock.now()
+    };
+    let builder = || Timer::builder().clock(clock.clone());
+    let hashed = Mode::hashed(512).expect("in range");
+    assert_eq!(tick(build(|_| builder())), Duration::from_nanos(62_500));
+    assert_eq!(tick(build(|_| builder().mode(hashed))), ms(1));
+    assert_eq!(tick(builder().build_driven().expect("in range").0), ms(1));
+    #[cfg(feature = "record")]
+    assert_eq!(tick(build(|_| builder().record(std::io::sink()))), ms(1));
+}
+
+#[test]
 fn ticks_begin_where_the_caller_says() {
     let clock = ManualClock::new();
     let now = clock.now();
     let apart = [0, 1, 400, 999, 1_000, 12_345_678].map(Duration::from_micros);
     for start in apart.into_iter().flat_map(|apart| [now - apart, now + apart]) {
-        let timer = build(|it| it.clock(clock.clone()).ticks_from(start));
+        let timer = build(|it| it.tick(ms(1)).clock(clock.clone()).ticks_from(start));
         for delay in [0, 300, 999, 1_000, 7_001].map(Duration::from_micros) {
             let timeout = timer.schedule(delay, || {}).expect("it runs");
             let deadline = timeout.deadline().expect("an instant holds it");

@@ -1,7 +1,9 @@
 //! What is late, by how much, and how one sees it.
 
 use crate::help::{Count, Gate, Manual, build, ms, wait_until};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+use tickwheel::{Clock, Follower, Timer, TimerBuilder};
 
 in_each_mode! {
     a_blocked_worker_skips_nothing,
@@ -56,4 +58,59 @@ fn a_slow_task_shows_in_the_stats() {
     wait_until(|| timer.stats().lateness.count() == 2 && fired.get() == 1);
     wait_until(|| timer.stats().longest_task >= ms(20));
     assert!(timer.stats().lateness.max() >= ms(20));
+}
+
+/// Stands where the test puts it, and notes for how long the worker asks to sleep.
+#[derive(Clone)]
+struct Asked(Arc<(Instant, Mutex<[Duration; 2]>, OnceLock<Follower>)>);
+
+impl Asked {
+    fn new() -> Self {
+        Self(Arc::new((Instant::now(), Mutex::default(), OnceLock::new())))
+    }
+
+    /// Lets the worker sleep as it asks to until all has fired, and returns for how long it did.
+    fn waits(&self, timer: &Timer) -> Vec<Duration> {
+        let mut waits = Vec::new();
+        loop {
+            _ = self.0.2.get().expect("the timer follows it").settle();
+            if timer.pending() == 0 {
+                return waits;
+            }
+            let [passed, wait] = &mut *self.0.1.lock().expect("no panics");
+            *passed += *wait;
+            waits.push(*wait);
+        }
+    }
+}
+
+impl Clock for Asked {
+    fn now(&self) -> Instant {
+        self.0.0 + self.0.1.lock().expect("no panics")[0]
+    }
+
+    fn wait(&self, duration: Duration) -> Option<Duration> {
+        self.0.1.lock().expect("no panics")[1] = duration;
+        None
+    }
+
+    fn follow(&self, follower: Follower) {
+        self.0.2.set(follower).expect("one timer");
+    }
+}
+
+#[test]
+fn by_default_what_is_due_within_a_millisecond_fires_together() {
+    let waits = |with: fn(TimerBuilder) -> TimerBuilder| {
+        let clock = Asked::new();
+        let timer = build(|builder| with(builder).clock(clock.clone()));
+        for delay in [10_100, 10_300, 10_900, 11_200, 18_200] {
+            timer.schedule(Duration::from_micros(delay), || {}).expect("it runs");
+        }
+        clock.waits(&timer).iter().map(Duration::as_micros).collect::<Vec<_>>()
+    };
+    // At 10.9375, 11.25 and 18.25 ms.
+    assert_eq!(waits(|builder| builder), [10_937, 312, 7_000]);
+    let alone = |builder: TimerBuilder| builder.tick(Duration::from_nanos(62_500));
+    assert_eq!(waits(alone), [10_125, 187, 625, 312, 7_000]);
 }

@@ -325,7 +325,7 @@ fn what_the_last_handle_drops_waits_for_no_task_of_an_executor() {
         let clock = ManualClock::new();
         let outer = Timer::builder().clock(clock.clone()).build().expect("in range");
         // Amid a tick, so that nothing is due.
-        clock.advance(ms(1) / 2);
+        clock.advance(Duration::from_nanos(1));
         let inner = inside_of(&outer);
         let ((tell, told), (answers, answer)) = (mpsc::channel(), mpsc::channel());
         let captured = WaitsAsDropped(told, answers);
