@@ -226,7 +226,9 @@ impl Driver {
     fn turn_told_by(&mut self, bell: impl FnOnce(u64) -> Option<Bell>) -> Turned {
         let hub = &self.life.engine.hub;
         // Before it begins, so that a thread that stops the timer knows.
-        hub.turned_in.store(process_id(), Ordering::Release);
+        if !hub.has_turned_here() {
+            hub.turned_in.store(process_id(), Ordering::Release);
+        }
         let (asked, last_bell) = hub.park.begin_turn();
         let _turning = asked.map(|_| Turning::new(hub));
         swallow(last_bell);

@@ -1,4 +1,24 @@
 //! One wheel behind its lock, for the threads that keep to it.
+//!
+//! # Lines of the processor's cache
+//!
+//! A line that two cores write in turn makes each of them wait. Those that a call writes, and who
+//! else writes them:
+//!
+//! | what is there | written by | and by |
+//! |---|---|---|
+//! | the count of the shard's `Arc` | `schedule`, the drop of a handle | other threads of the shard, and those that drop its handles |
+//! | `state`: the lock, and the head of the wheel | each call that changes a timeout | other threads of the shard; the worker, once per wake-up |
+//! | a slot, its deadline, an entry and its row; seldom a node | the same calls | the same threads |
+//! | the box of the task | `schedule`, `cancel` | the worker, if it runs the task |
+//! | `PendingLimit`, if there is one | `schedule`, `cancel` | all threads, and the worker |
+//! | `Park` | `schedule` and moves, to what is earlier than all of the shard | all threads, and the worker |
+//! | `due` | calls for a timeout that is due | the worker, once per wake-up and for each task |
+//! | `handed_over` | `cancel_and_wait` | the worker and the executor's threads, for each task |
+//! | `Counters` | `schedule`, if it is refused | the worker, for each task |
+//!
+//! Each has lines of its own. So what calls only read is in lines that are seldom written: a `Hub`
+//! hardly ever after it was made, and the rest of a `Shard` once per wake-up, for `reached`.
 
 use super::awaiting::Awaiting;
 use super::due::DueList;
@@ -41,7 +61,7 @@ pub(crate) struct Shard {
     /// Tells waiting threads that the thread that cancelled a task has dropped it.
     pub(super) dropped: Condvar,
     pub(super) due: CachePadded<DueList<Action>>,
-    pub(super) handed_over: HandedOver,
+    pub(super) handed_over: CachePadded<HandedOver>,
     pub(super) awaiting: Awaiting,
 }
 
@@ -151,7 +171,7 @@ impl Shard {
         };
         let state = CachePadded::new(Mutex::new(Rank::Shard, state));
         let (reached, due) = (AtomicU64::new(0), CachePadded::new(DueList::new()));
-        let (dropped, handed_over) = (Condvar::new(), HandedOver::new());
+        let (dropped, handed_over) = (Condvar::new(), CachePadded::new(HandedOver::new()));
         let awaiting = Awaiting::new();
         Self { hub, worker, reached, state, dropped, due, handed_over, awaiting }
     }
@@ -773,6 +793,7 @@ mod tests {
     use crate::{ManualClock, Next, Timer};
     use alloc::task::Wake;
     use core::pin::Pin;
+    use core::ptr::from_ref;
     use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     use core::task::Context;
     use core::time::Duration;
@@ -784,6 +805,34 @@ mod tests {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Relaxed);
         }
+    }
+
+    #[test]
+    fn what_different_threads_write_has_lines_of_its_own() {
+        const LINE: usize = align_of::<CachePadded<u8>>();
+        fn lines<T>(part: &T) -> [usize; 2] {
+            let begin = from_ref(part).addr();
+            [begin / LINE, (begin + size_of::<T>() - 1) / LINE]
+        }
+        let timer = Timer::builder().clock(ManualClock::new()).max_pending(1).build();
+        let timer = timer.expect("in range");
+        let shard: &Shard = timer.shard();
+        let hub: &Hub = &shard.hub;
+        let read = [lines(&shard.hub), lines(&shard.worker), lines(&hub.clock), lines(&hub.ticks)];
+        let written = [
+            lines(&shard.state),
+            lines(&shard.due),
+            lines(&shard.handed_over),
+            lines(&hub.counters),
+            lines(&hub.limit),
+            lines(&*hub.park),
+        ];
+        for (at, part) in written.iter().enumerate() {
+            let mut others = read.iter().chain(&written[at + 1..]);
+            assert!(others.all(|other| part[1] < other[0] || other[1] < part[0]), "{at}");
+        }
+        // The count of its `Arc` is before it.
+        assert!(LINE <= align_of::<Shard>());
     }
 
     #[test]
