@@ -77,6 +77,9 @@ impl Timer {
     /// Schedules `task` to run once, at `deadline`, or at once if that has passed, and returns the
     /// handle to the timeout.
     ///
+    /// This reads no clock, and that is much of what scheduling costs: a caller that schedules many
+    /// at once reads [`now`](Self::now) for all of them.
+    ///
     /// # Errors
     ///
     /// As [`schedule`](Self::schedule).
