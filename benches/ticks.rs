@@ -93,8 +93,12 @@ impl Load {
                 } else {
                     let (at, late) = (Instant::now() + delay, Arc::clone(&late));
                     let task = move || late.lock().expect("no panics").push(at.elapsed());
-                    let delays = delay..=delay + self.slack;
-                    timer.schedule_within(delays, task).expect("as above");
+                    let timeout = if self.slack.is_zero() {
+                        timer.schedule(delay, task)
+                    } else {
+                        timer.schedule_within(delay..=delay + self.slack, task)
+                    };
+                    timeout.expect("as above");
                 }
             }
             made = wanted;

@@ -110,8 +110,8 @@ impl Hub {
         deadline <= self.tick_at(self.nanos())
     }
 
-    /// Returns how long a thread is to sleep until tick `last`, unless tick `until`, which is not
-    /// after that, has come.
+    /// Returns how long a thread is to sleep until tick `last`. `until` is a tick before that, or
+    /// the same: if it has come, and the clock does not say how long to sleep, nothing is left.
     pub(super) fn left(&self, until: u64, last: u64) -> Left {
         if until == NEVER {
             return Left::Unknown;
@@ -119,7 +119,8 @@ impl Hub {
         // Before the other clock, so that what passes in between is not slept again.
         let read = Instant::now();
         let nanos = self.nanos();
-        if until <= self.tick_at(nanos) {
+        let now = self.tick_at(nanos);
+        if last <= now {
             return Left::Nothing;
         }
         let left = match self.ticks.nanos_to(last) {
@@ -131,13 +132,20 @@ impl Hub {
             last => Duration::from_nanos(last.saturating_sub(nanos)),
         };
         let instant = self.clock.wait(left).and_then(|wait| read.checked_add(wait));
-        instant.map_or(Left::Unknown, Left::Until)
+        match instant {
+            Some(instant) => Left::Until(instant),
+            None if until <= now => Left::Nothing,
+            None => Left::Unknown,
+        }
     }
 
     /// Parks this thread until tick `until`, or for as long after that as the worker may wait for
     /// others, whatever the worker does meanwhile: it may be in the executor, which waits for this
     /// thread.
     pub(crate) fn park_until(&self, until: u64) {
+        if self.is_past(until) {
+            return;
+        }
         match self.left(until, self.park.latest_with(until)) {
             Left::Nothing => {}
             Left::Until(instant) => {
@@ -325,7 +333,7 @@ const LOOK: Duration = Duration::from_millis(10);
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{Clock, Timer};
+    use crate::{Clock, ManualClock, Timer};
 
     /// A thread loses its core before it knows how long to sleep.
     struct LosesCore;
@@ -338,6 +346,20 @@ mod tests {
         fn wait(&self, duration: Duration) -> Option<Duration> {
             std::thread::sleep(Duration::from_millis(20));
             Some(duration)
+        }
+    }
+
+    #[test]
+    fn what_has_come_due_since_the_look_waits_for_the_last_if_the_clock_says_how_long() {
+        for (timer, waits) in [
+            (Timer::builder().build(), true),
+            (Timer::builder().clock(ManualClock::new()).build(), false),
+        ] {
+            let timer = timer.expect("in range");
+            let hub = &timer.shard().hub;
+            let left = hub.left(0, hub.deadline_after(Duration::from_secs(3_600)));
+            assert_eq!(matches!(left, Left::Until(_)), waits);
+            assert_eq!(left == Left::Nothing, !waits);
         }
     }
 

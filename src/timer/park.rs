@@ -229,8 +229,8 @@ impl Park {
         lock(&self.state).rest()
     }
 
-    /// Lies down to sleep, unless the timer is stopped, tick `until` has come, or a thread asked the
-    /// worker to look at the clock. What is due at that tick waits for tick `last`, if the worker
+    /// Lies down to sleep, unless the timer is stopped, tick `last` has come, or a thread asked the
+    /// worker to look at the clock. What is due at tick `until` waits for tick `last`, if the worker
     /// sleeps for a time that it knows.
     ///
     /// `asked` is the number that the worker had before it looked, and `fired` how many timeouts
