@@ -65,7 +65,7 @@ impl Frame {
     ///
     /// If the stream ends in the middle of a frame, or holds something else than frames.
     pub fn read(reader: &mut impl BufRead) -> io::Result<Option<Self>> {
-        if reader.fill_buf()?.is_empty() {
+        if is_over(reader)? {
             return Ok(None);
         }
         let mut header = Header::default();
@@ -137,6 +137,17 @@ impl Frame {
     }
 }
 
+/// Returns whether the stream ends here. As for `read_exact`, a read that was interrupted is made
+/// again: Linux interrupts one with a time limit when a stopped process goes on.
+fn is_over(reader: &mut impl BufRead) -> io::Result<bool> {
+    loop {
+        match reader.fill_buf() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            filled => return Ok(filled?.is_empty()),
+        }
+    }
+}
+
 fn check(body: usize) -> io::Result<()> {
     if body <= LONGEST_BODY {
         return Ok(());
@@ -154,6 +165,7 @@ const BEFORE_BODY: usize = size_of::<Header>() - 4;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::BufReader;
 
     fn bytes() -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -173,6 +185,29 @@ mod tests {
                 (Kind::Response, u64::MAX - 1, 100)
             );
         }
+        assert_eq!(Frame::read(&mut reader).unwrap(), None);
+    }
+
+    /// Every second read is interrupted.
+    struct Interrupted<'a>(&'a [u8], bool);
+
+    impl Read for Interrupted<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.1 = !self.1;
+            if self.1 {
+                Err(ErrorKind::Interrupted.into())
+            } else {
+                Read::read(&mut self.0, buffer)
+            }
+        }
+    }
+
+    #[test]
+    fn a_read_that_is_interrupted_is_made_again() {
+        let bytes = bytes();
+        let mut reader = BufReader::with_capacity(1, Interrupted(&bytes, false));
+        let frame = Frame::read(&mut reader).unwrap().expect("it is there");
+        assert_eq!((frame.id, frame.body), (u64::MAX - 1, vec![7; 100]));
         assert_eq!(Frame::read(&mut reader).unwrap(), None);
     }
 
