@@ -13,6 +13,7 @@ mod kept;
 mod wheels;
 
 use allocation_counter::measure;
+use common::SameHashes;
 use kept::{Subject, grows_in_steps, keeps_its_bounds};
 use std::fs;
 use std::future::pending;
@@ -116,7 +117,8 @@ fn a_channel_is_locked_for_no_more() {
 fn a_shared_map_is_locked_for_no_more() {
     let _alone = alone();
     for (timer, clock) in timers() {
-        let map = ExpiringMap::builder().shards(1).build(&timer);
+        let builder = ExpiringMap::builder().shards(1);
+        let map = builder.hasher(SameHashes::default()).build(&timer);
         let fill = || {
             for number in 0..MANY {
                 assert!(map.insert(number, number, delay(number)).is_ok_and(|old| old.is_none()));
@@ -382,7 +384,7 @@ impl Subject for OfTimer {
 /// A map that threads share, in which each value has a time to idle, too.
 struct Sessions {
     driven: Driven,
-    map: ExpiringMap<u64, u64>,
+    map: ExpiringMap<u64, u64, SameHashes>,
 }
 
 impl Subject for Sessions {
@@ -400,7 +402,8 @@ impl Subject for Sessions {
     fn new(mode: Mode) -> Self {
         let driven = Driven::new(mode);
         let idle = Duration::from_millis(1 << 62);
-        let map = ExpiringMap::builder().shards(1).time_to_idle(idle).build(&driven.timer);
+        let builder = ExpiringMap::builder().shards(1).time_to_idle(idle);
+        let map = builder.hasher(SameHashes::default()).build(&driven.timer);
         Self { driven, map }
     }
 
@@ -694,7 +697,7 @@ impl Kind for Queue {
 }
 
 struct Map {
-    receiver: DelayMap<u64, u64>,
+    receiver: DelayMap<u64, u64, SameHashes>,
 }
 
 impl Kind for Map {
@@ -706,7 +709,7 @@ impl Kind for Map {
     shared!();
 
     fn new(timer: &Timer) -> Self {
-        Self { receiver: DelayMap::with_timer(timer) }
+        Self { receiver: DelayMap::with_hasher(timer, SameHashes::default()) }
     }
 
     fn insert(&mut self, at: Instant, number: u64) {
@@ -879,6 +882,7 @@ fn a_full_shared_map_files_all_values_anew_in_one_insertion_at_most() {
     for mode in [hierarchical(), hashed()] {
         let driven = Driven::new(mode);
         let builder = ExpiringMap::builder().shards(1).max_len(MANY as usize);
+        let builder = builder.hasher(SameHashes::default());
         let map = builder.time_to_idle(Duration::from_secs(60)).build(&driven.timer);
         let insert = |key: u64| {
             let before = steps();

@@ -1,5 +1,6 @@
 //! Wheels and maps cost what their documentation says, whatever was done before, in every mode.
 
+use crate::common::SameHashes;
 use crate::kept::{Subject, deadline, grows_in_steps};
 use std::hint::black_box;
 use tickwheel::{Key, Mode, Wheel, WheelMap};
@@ -135,7 +136,9 @@ fn disturb(wheel: &mut Wheel<u64>, key: Option<Key>, turn: u64) {
     }
 }
 
-impl Subject for WheelMap<u64, u64> {
+type Map = WheelMap<u64, u64, SameHashes>;
+
+impl Subject for Map {
     const SOURCES: &[&str] = &["src/wheel_map.rs"];
     const LEFT_OUT: &[(&str, &str)] =
         &[("new", "it makes one"), ("with_hasher", "it makes one"), ("check", "it is for tests")];
@@ -143,7 +146,7 @@ impl Subject for WheelMap<u64, u64> {
     const IS_MAP: bool = true;
 
     fn new(mode: Mode) -> Self {
-        Self::new(mode)
+        Self::with_hasher(mode, SameHashes::default())
     }
 
     fn put(&mut self, deadline: u64, number: u64) {
@@ -223,14 +226,14 @@ impl Subject for WheelMap<u64, u64> {
 
 pub(crate) fn grow_in_steps(mode: Mode) {
     grows_in_steps::<Keyed>(mode);
-    grows_in_steps::<WheelMap<u64, u64>>(mode);
+    grows_in_steps::<Map>(mode);
 }
 
 macro_rules! in_modes {
     ($($module:ident: $mode:literal $is_short:literal,)*) => {
         $(
             mod $module {
-                use super::{Keyed, WheelMap};
+                use super::{Keyed, Map};
                 use crate::{common::long, kept::keeps_its_bounds};
 
                 #[test]
@@ -243,7 +246,7 @@ macro_rules! in_modes {
                 #[test]
                 fn a_map_keeps_its_bounds() {
                     if long($is_short, true) {
-                        keeps_its_bounds::<WheelMap<u64, u64>>($mode.parse().expect("a mode"));
+                        keeps_its_bounds::<Map>($mode.parse().expect("a mode"));
                     }
                 }
             }

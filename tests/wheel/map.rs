@@ -1,7 +1,7 @@
 //! A wheel map is a hash map and a wheel in one, for all operations, even if its keys panic
 //! or contradict themselves.
 
-use crate::common::{Numbers, asked_or_long, long};
+use crate::common::{Numbers, SameHashes, asked_or_long, long};
 use crate::stamps::modes;
 use bomb::Bomb;
 use quickcheck::{Arbitrary, Gen, QuickCheck};
@@ -615,7 +615,8 @@ fn retain_that_panics_keeps_the_others(mode: Mode) {
 fn ten_million_operations_with_few_live_do_not_grow(mode: Mode) {
     // A debug build does a five-hundredth of the operations, because each takes ten times as long.
     let rounds = if cfg!(debug_assertions) { 5_000 } else { 2_500_000 };
-    let (mut map, mut numbers) = (WheelMap::new(mode), Numbers(11));
+    let mut map = WheelMap::with_hasher(mode, SameHashes::default());
+    let mut numbers = Numbers(11);
     let mut round = |rounds: u64| {
         for _ in 0..rounds {
             // Four operations. The keys never come again.
@@ -669,7 +670,7 @@ fn a_map_reserves_nothing_for_names_if_values_have_no_room() {
 
 #[test]
 fn room_is_made_in_few_steps_however_much_it_is() {
-    let mut map = WheelMap::new(Mode::hierarchical());
+    let mut map = WheelMap::with_hasher(Mode::hierarchical(), SameHashes::default());
     (0..5_000_u64).for_each(|key| _ = map.insert(key, key, 7));
     let before = tickwheel::steps();
     map.reserve(1 << 20);
