@@ -26,7 +26,7 @@ type RandomState = ();
 ///
 /// Inserting, finding, moving and removing a value costs O(1), amortised, whatever its deadline,
 /// and no insertion moves more than a few names. A value takes four bytes for the hash of its key,
-/// and about seventeen for the table, beyond what it takes in a wheel. Handing out a value calls no
+/// and about twelve for the table, beyond what it takes in a wheel. Handing out a value calls no
 /// code of the caller, because the map keeps the hash. A sentence that begins with "Cost" means
 /// what it does in a [`Wheel`].
 ///
@@ -34,6 +34,9 @@ type RandomState = ();
 ///
 /// The default hasher is that of std's `HashMap`. Without std there is no default: name one, and
 /// make the map with [`with_hasher`](Self::with_hasher).
+///
+/// The costs are those of keys with hashes that differ: a call looks at all keys that have the hash
+/// of its own. So keys that an attacker chooses need a hasher that begins at random, as std's does.
 ///
 /// # Keys and values that misbehave
 ///
@@ -63,7 +66,7 @@ type RandomState = ();
 pub struct WheelMap<K, V, S = RandomState> {
     wheel: Wheel<Held<K, V>>,
     /// Names each timeout of the wheel once, by the hash that is kept with it.
-    names: Names,
+    names: Names<u16, 10>,
     hasher: S,
 }
 
@@ -190,7 +193,7 @@ impl<K, V, S> WheelMap<K, V, S> {
     /// Cost: O(n + p).
     pub fn shrink_to_fit(&mut self) {
         self.wheel.shrink_to_fit();
-        self.names.shrink_to_fit();
+        self.names.shrink_to_fit(hash_in(&self.wheel));
     }
 
     /// Makes room for `additional` values more, so that storing them allocates only for the buckets
@@ -443,7 +446,7 @@ impl<K, V, S> WheelMap<K, V, S> {
     /// Inserts a value under a key of that hash, which is not there, and returns its name.
     pub(crate) fn insert_new(&mut self, hash: u32, key: K, value: V, deadline: u64) -> Key {
         let named = self.wheel.schedule(deadline, Held { hash, key, value });
-        self.names.insert(hash, named.index());
+        self.names.insert(hash, named.index(), hash_in(&self.wheel));
         named
     }
 }
@@ -512,6 +515,11 @@ fn key_in<K: Borrow<Q>, V, Q: ?Sized + Eq>(
         let (named, held) = wheel.at(place)?;
         (held.key.borrow() == key).then_some(named)
     }
+}
+
+/// Returns the hash of the timeout at a place.
+fn hash_in<K, V>(wheel: &Wheel<Held<K, V>>) -> impl Fn(u16, u32) -> u32 {
+    |_, place| wheel.at(place).expect("what is named is there").1.hash
 }
 
 fn is_place(named: Key) -> impl Fn(u32) -> Option<()> {

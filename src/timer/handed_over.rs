@@ -15,7 +15,8 @@ pub(super) struct HandedOver {
 }
 
 struct HandedOverState {
-    keys: Names,
+    /// By hashes that tell all of one place apart.
+    keys: Names<u32, 7>,
     /// How many threads wait.
     waiting: usize,
     /// How long tasks waited to run.
@@ -29,7 +30,7 @@ impl HandedOver {
     }
 
     pub(super) fn insert(&self, key: Key) {
-        lock(&self.state).keys.insert(hash(key), key.index());
+        lock(&self.state).keys.insert(hash(key), key.index(), |hash, _| hash);
     }
 
     /// Takes out one whose task was dropped, or has run after it `waited` so many nanoseconds.
@@ -69,7 +70,7 @@ impl HandedOver {
 
     /// Gives back the memory that the tasks that the executor has do not need.
     pub(super) fn shrink_to_fit(&self) {
-        lock(&self.state).keys.shrink_to_fit();
+        lock(&self.state).keys.shrink_to_fit(|hash, _| hash);
     }
 
     /// Returns the bytes that are allocated.

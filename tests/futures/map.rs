@@ -1,6 +1,5 @@
 //! The delay map: what it has in common with a queue and a channel, and what it alone has.
 
-use crate::common::SameHashes;
 use crate::help::{Hand, Manual, ms};
 use bomb::Bomb;
 use std::collections::HashMap;
@@ -198,7 +197,7 @@ fn it_allocates_a_wheel_and_a_table_alone(mode: Mode) {
     let (manual, hand) = (Manual::new(mode), Hand::new());
     let held = allocation_counter::measure(|| {
         // Its hashes are the same in each run, and so are its allocations.
-        let hasher = SameHashes::default();
+        let hasher = BuildHasherDefault::<DefaultHasher>::default();
         let mut map = DelayMap::with_hasher(&manual.timer, hasher);
         for key in 0..1_000 {
             map.insert(key, key, ms(1_000_000));
