@@ -1,6 +1,6 @@
 //! A delay queue that any number of threads fill, and one task or thread empties.
 
-use super::{Delayed, Source};
+use super::{Delayed, Source, WORK};
 use crate::platform::Instant;
 use crate::sync::{
     AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Rank, ThreadId, lock, lock_soon,
@@ -532,6 +532,47 @@ pub struct Channel<T> {
 }
 
 impl<T> Channel<T> {
+    /// Drives the channel to tick `now`, or nowhere if there is none, takes out values that are due,
+    /// up to `most` of one shard, and gives each to `take` under the lock. Takes out none too if
+    /// `work` is used up, from which it subtracts what it does.
+    fn take_due(
+        &mut self,
+        now: Option<u64>,
+        work: &mut usize,
+        most: usize,
+        mut take: impl FnMut(Expired<T, DelayKey>),
+    ) {
+        self.now = self.now.max(now.unwrap_or(0));
+        let mut taken = 0;
+        while taken == 0 && 0 < *work {
+            let (number, next, others) = self.shared.earliest();
+            if self.now < next {
+                return;
+            }
+            // Senders have their turn while a bucket of a million is taken apart.
+            let allowed = BATCH.min(*work);
+            let mut left = allowed;
+            let Some(mut state) = self.shared.lock(number) else { return };
+            while taken < most {
+                let due = state.wheel.next_due(self.now, &mut left);
+                // Otherwise another shard is next.
+                let is_first = due.is_some_and(|deadline| deadline <= others);
+                let expired = if is_first { state.wheel.expire(self.now) } else { None };
+                let Some(Expired { key, deadline, value }) = expired else { break };
+                let key = DelayKey { shard: number as u32, key };
+                take(Expired { key, deadline, value });
+                taken += 1;
+            }
+            // If these were the last values and all senders are gone, the other receivers need no
+            // wake-up: each looks again at the tick of the first of them, at the latest.
+            self.shared.looked(number, &mut state);
+            let memory = state.take_memory_if_emptied();
+            drop(state);
+            drop(memory);
+            *work -= allowed - left;
+        }
+    }
+
     /// Says until when this receiver waits, unless it is woken, and who is to be woken then.
     fn wait_until(&self, watched: u64) {
         let mut waiting = lock(&self.shared.waiting);
@@ -550,31 +591,27 @@ impl<T> Source for Channel<T> {
     type Value = T;
 
     fn expire(&mut self, now: Option<u64>, work: &mut usize) -> Option<Expired<T, DelayKey>> {
-        self.now = self.now.max(now.unwrap_or(0));
-        while 0 < *work {
-            let (number, next, others) = self.shared.earliest();
-            if self.now < next {
-                return None;
+        let mut first = None;
+        self.take_due(now, work, 1, |expired| first = Some(expired));
+        first
+    }
+
+    fn expire_some(
+        &mut self,
+        now: u64,
+        mut most: usize,
+        mut take: impl FnMut(Expired<T, DelayKey>),
+    ) {
+        let mut taken = Vec::with_capacity(most.min(AT_ONCE));
+        while 0 < most {
+            let at_once = most.min(AT_ONCE);
+            self.take_due(Some(now), &mut { WORK }, at_once, |expired| taken.push(expired));
+            if taken.is_empty() {
+                return;
             }
-            // Senders have their turn while a bucket of a million is taken apart.
-            let allowed = BATCH.min(*work);
-            let mut left = allowed;
-            let mut state = self.shared.lock(number)?;
-            let due = state.wheel.next_due(self.now, &mut left);
-            // Otherwise another shard is next.
-            let is_first = due.is_some_and(|deadline| deadline <= others);
-            let expired = if is_first { state.wheel.expire(self.now) } else { None };
-            self.shared.looked(number, &mut state);
-            let memory = state.take_memory_if_emptied();
-            drop(state);
-            drop(memory);
-            *work -= allowed - left;
-            let Some(Expired { key, deadline, value }) = expired else { continue };
-            // If this was the last value and all senders are gone, the other receivers need no
-            // wake-up: each looks again at the tick of this value, at the latest.
-            return Some(Expired { key: DelayKey { shard: number as u32, key }, deadline, value });
+            most -= taken.len();
+            taken.drain(..).for_each(&mut take);
         }
-        None
     }
 
     fn watch(&mut self, waker: &Waker) -> Option<u64> {
@@ -791,6 +828,9 @@ impl<T> core::error::Error for SendError<T> {}
 
 /// Units of work of the wheel at once, under the lock.
 const BATCH: usize = 128;
+
+/// The most values that leave a shard under one lock.
+const AT_ONCE: usize = 32;
 
 /// In `senders`: the channel was closed.
 const CLOSED: usize = 1 << (usize::BITS - 1);

@@ -96,6 +96,20 @@ pub trait Source {
         work: &mut usize,
     ) -> Option<Expired<Self::Value, Self::Key>>;
 
+    /// Takes out values that are due at tick `now`, up to `most`, as [`expire`](Self::expire) does,
+    /// and gives each to `take`.
+    fn expire_some(
+        &mut self,
+        now: u64,
+        most: usize,
+        mut take: impl FnMut(Expired<Self::Value, Self::Key>),
+    ) {
+        for _ in 0..most {
+            let Some(expired) = self.expire(Some(now), &mut { WORK }) else { return };
+            take(expired);
+        }
+    }
+
     /// Returns the tick at which to look again, at the latest, or None if there is nothing to wait
     /// for. A source that others change wakes `waker` for an earlier tick.
     fn watch(&mut self, waker: &Waker) -> Option<u64>;
@@ -418,10 +432,9 @@ impl<S: Source> Delayed<S> {
         batch.push(first);
         // Read once: more values come due for as long as the thread takes some out.
         let now = self.now();
-        while batch.len() - len < max {
-            let Some(expired) = self.source.expire(Some(now), &mut { WORK }) else { break };
-            batch.push(self.due(expired));
-        }
+        let Self { source, sleep, .. } = self;
+        let hub = &sleep.shard().hub;
+        source.expire_some(now, max - 1, |expired| batch.push(Due::of(expired, hub)));
         batch.len() - len
     }
 

@@ -53,6 +53,10 @@ impl<K, V> Source for ExpiredValues<K, V> {
         self.0.expire(now, work).map(|expired| expired.value.expired)
     }
 
+    fn expire_some(&mut self, now: u64, most: usize, mut take: impl FnMut(Expired<V, K>)) {
+        self.0.expire_some(now, most, |expired| take(expired.value.expired));
+    }
+
     fn watch(&mut self, waker: &Waker) -> Option<u64> {
         self.0.watch(waker)
     }

@@ -8,6 +8,7 @@ use shared::{Held, some};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
@@ -463,10 +464,16 @@ fn random_operations_of_many_threads_give_what_a_sorted_map_gives(mode: Mode) {
     }
 }
 
-/// All that is due.
+/// All that is due: a batch, one, and so on.
 fn take(receiver: &mut DelayReceiver<u32>, hand: &Hand) -> Vec<u32> {
     let mut values = Vec::new();
     loop {
+        let mut batch = Vec::new();
+        let polled = pin!(receiver.next_batch(&mut batch, 3)).poll(&mut hand.context());
+        if let Poll::Ready(taken) = polled {
+            assert_eq!((taken, batch.len() <= 3), (Ok(batch.len()), true));
+        }
+        values.extend(batch.into_iter().map(|due| due.value));
         match receiver.poll_expired(&mut hand.context()) {
             Poll::Ready(Some(due)) => values.push(due.expect("it runs").value),
             // It gives way to others now and then.
