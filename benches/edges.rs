@@ -83,7 +83,7 @@ fn asks() {
     for pending in
         if is_quick() { [1 << 10, 1 << 12, 1 << 14] } else { [1 << 16, 1 << 20, 1 << 22] }
     {
-        for turn in [Turn::Schedule, Turn::CancelEarliest, Turn::Move] {
+        for turn in [Turn::Schedule, Turn::CancelEarliest, Turn::CancelAgain, Turn::Move] {
             let [set, set_asked] = [false, true].map(|asks| ask_set(turn, pending, asks));
             for text in ["hierarchical:64", "hashed:512", "hashed:65536"] {
                 let [wheel, _] = ask_wheel(text, turn, pending, false);
@@ -100,8 +100,10 @@ fn asks() {
 #[derive(Clone, Copy, Debug)]
 enum Turn {
     Schedule,
-    /// And one is scheduled.
+    /// And one is scheduled. The first turns look at each timeout once.
     CancelEarliest,
+    /// The same, after as many turns.
+    CancelAgain,
     /// One of all, at random.
     Move,
 }
@@ -122,16 +124,16 @@ fn ask_wheel(text: &str, turn: Turn, pending: u64, asks: bool) -> [f64; 2] {
         }
     };
     ask(&mut wheel);
-    let total = time(|| {
+    let mut turns = || {
         for _ in 0..TURNS {
             match turn {
                 Turn::Schedule => _ = wheel.schedule(coarse(&mut rng), 0),
-                Turn::CancelEarliest if asks => {
+                Turn::CancelEarliest | Turn::CancelAgain if asks => {
                     let (key, ..) = wheel.peek().expect("many are pending");
                     wheel.cancel(key);
                     wheel.schedule(coarse(&mut rng), 0);
                 }
-                Turn::CancelEarliest => {
+                Turn::CancelEarliest | Turn::CancelAgain => {
                     let at = rng.usize(..keys.len());
                     wheel.cancel(keys[at]);
                     keys[at] = wheel.schedule(coarse(&mut rng), 0);
@@ -142,7 +144,8 @@ fn ask_wheel(text: &str, turn: Turn, pending: u64, asks: bool) -> [f64; 2] {
                 black_box(wheel.next_deadline());
             }
         }
-    });
+    };
+    let total = time_of(turn, &mut turns);
     for _ in 0..TURNS / 10 {
         if let Some((key, ..)) = wheel.peek() {
             wheel.cancel(key);
@@ -152,23 +155,31 @@ fn ask_wheel(text: &str, turn: Turn, pending: u64, asks: bool) -> [f64; 2] {
     [total * 1e3 / TURNS as f64, dearest]
 }
 
+/// The time of all turns, of the second ones if they are done again.
+fn time_of(turn: Turn, mut turns: impl FnMut()) -> f64 {
+    if matches!(turn, Turn::CancelAgain) {
+        turns();
+    }
+    time(turns)
+}
+
 fn ask_set(turn: Turn, pending: u64, asks: bool) -> f64 {
     let mut rng = Rng::with_seed(1);
     let mut set = BTreeSet::new();
     let mut keys: Vec<(u64, u64)> = (0..pending).map(|at| (coarse(&mut rng), at)).collect();
     set.extend(keys.iter().copied());
     let mut next = pending;
-    let total = time(|| {
+    let turns = || {
         for _ in 0..TURNS {
             next += 1;
             let new = (coarse(&mut rng), next);
             match turn {
                 Turn::Schedule => _ = set.insert(new),
-                Turn::CancelEarliest if asks => {
+                Turn::CancelEarliest | Turn::CancelAgain if asks => {
                     set.pop_first();
                     set.insert(new);
                 }
-                Turn::CancelEarliest | Turn::Move => {
+                Turn::CancelEarliest | Turn::CancelAgain | Turn::Move => {
                     let at = rng.usize(..keys.len());
                     set.remove(&std::mem::replace(&mut keys[at], new));
                     set.insert(new);
@@ -178,7 +189,8 @@ fn ask_set(turn: Turn, pending: u64, asks: bool) -> f64 {
                 black_box(set.first());
             }
         }
-    });
+    };
+    let total = time_of(turn, turns);
     total * 1e3 / TURNS as f64
 }
 

@@ -163,12 +163,6 @@ impl Bucket {
         core::hint::black_box(entries.fold(0, |sum, entry| sum ^ entry.index));
     }
 
-    /// Returns whether there were ever several chunks, or a look at many entries.
-    #[inline]
-    pub(super) fn has_many(&self) -> bool {
-        self.many.is_some()
-    }
-
     /// Returns the number of chunks, which is at least 1.
     #[inline]
     pub(super) fn chunks(&self) -> usize {

@@ -9,7 +9,8 @@
 //!    that count as sorted are sorted by deadline. The tick that is noted for a chunk is not after
 //!    any deadline in it.
 //! 4. The noted deadline of a bucket is not after the deadline of any timeout in it. That of a node
-//!    is not after any below it. `wake` is not after any deadline.
+//!    is not after any below it. In a hashed wheel it tells the bucket. `wake` is not after any
+//!    deadline.
 //! 5. Exactly the buckets with entries are marked as occupied. Each node knows which of its
 //!    children lead to one. A row or node without members is not in the tree.
 //! 6. A slot is live or vacant, and the bit of its group says which. One vacant slot may be spare,
@@ -69,6 +70,10 @@ impl<T> Wheel<T> {
             }
         }
         for number in self.table.iter() {
+            if let Geometry::Hashed(level) = self.geometry {
+                let noted = self.table.noted(number).map(|tick| level.bucket(tick));
+                assert_eq!(noted, Some(number), "the tick that is noted tells the bucket");
+            }
             for entry in self.table.bucket(number).iter() {
                 if is_live(entry) {
                     let is_there = self.belongs_in(entry.deadline, number);

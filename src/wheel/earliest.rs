@@ -1,8 +1,7 @@
-//! Earliest: a tick for each of some places, and which is the earliest.
+//! Earliest: a tick for each of some places, and the earliest of all.
 
-use crate::steps;
-
-/// A tick for each of `PLACES` places. Finding the earliest looks at two times eight ticks.
+/// A tick for each of `PLACES` places. Finding the earliest looks at eight ticks, and so does
+/// changing one.
 #[derive(Debug)]
 pub(super) struct Earliest {
     each: [u64; PLACES],
@@ -26,23 +25,13 @@ impl Earliest {
     #[inline]
     pub(super) fn set(&mut self, at: usize, tick: u64) {
         self.each[at] = tick;
-        let eight = &self.each[at / EIGHT * EIGHT..][..EIGHT];
-        self.eights[at / EIGHT] = eight.iter().copied().fold(u64::MAX, u64::min);
+        self.eights[at / EIGHT] = earliest(&self.each[at / EIGHT * EIGHT..][..EIGHT]);
     }
 
     /// Returns the earliest tick.
     #[inline]
     pub(super) fn tick(&self) -> u64 {
-        self.eights.into_iter().fold(u64::MAX, u64::min)
-    }
-
-    /// Returns the first place with the earliest tick, and that tick.
-    #[inline]
-    pub(super) fn first(&self) -> (usize, u64) {
-        steps::count(1);
-        let (eight, tick) = first(&self.eights);
-        let (at, _) = first(&self.each[eight * EIGHT..][..EIGHT]);
-        (eight * EIGHT + at, tick)
+        earliest(&self.eights)
     }
 
     /// Returns the tick of each place.
@@ -58,11 +47,10 @@ impl Earliest {
     }
 }
 
-/// Returns the first place with the earliest of some ticks, and that tick.
+/// Returns the earliest of some ticks, or the last tick if there are none.
 #[inline]
-pub(super) fn first(ticks: &[u64]) -> (usize, u64) {
-    let ticks = ticks.iter().copied().enumerate();
-    ticks.min_by_key(|&(_, tick)| tick).unwrap_or((0, u64::MAX))
+pub(super) fn earliest(ticks: &[u64]) -> u64 {
+    ticks.iter().copied().fold(u64::MAX, u64::min)
 }
 
 /// The places of an `Earliest`.
@@ -72,7 +60,7 @@ const EIGHT: usize = 8;
 
 #[cfg(test)]
 mod tests {
-    use super::{Earliest, PLACES, first};
+    use super::{Earliest, PLACES};
     use quickcheck::quickcheck;
 
     quickcheck! {
@@ -88,7 +76,7 @@ mod tests {
                     ticks[at] = tick.min(ticks[at]);
                 }
                 earliest.check();
-                assert_eq!((earliest.first(), earliest.tick()), (first(&ticks), first(&ticks).1));
+                assert_eq!(Some(&earliest.tick()), ticks.iter().min());
                 assert!(earliest.iter().eq(ticks));
             }
             true
@@ -99,12 +87,11 @@ mod tests {
     fn the_earliest_of_many_is_found_wherever_it_is() {
         let mut earliest = Earliest::NONE;
         for at in 0..PLACES {
-            assert_eq!(earliest.first(), (0, u64::MAX));
+            assert_eq!(earliest.tick(), u64::MAX);
             earliest.lower(PLACES - 1 - at, 9);
-            earliest.set(at, 9);
-            assert_eq!(earliest.first(), (at.min(PLACES - 1 - at), 9));
+            assert_eq!(earliest.tick(), 9);
             earliest.set(at, 8);
-            assert_eq!(earliest.first(), (at, 8));
+            assert_eq!(earliest.tick(), 8);
             earliest.set(at, u64::MAX);
             earliest.set(PLACES - 1 - at, u64::MAX);
         }

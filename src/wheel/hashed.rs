@@ -37,6 +37,16 @@ impl Hashed {
         if near.is_none() && ROW as u64 <= self.round() / 2 {
             near = table.pass(self.bucket(next_row), next_row);
         }
-        near.or_else(|| table.soonest())
+        near.or_else(|| self.soonest(table))
+    }
+
+    /// Returns the occupied bucket with the earliest noted tick, and that tick.
+    ///
+    /// What is noted for a bucket is the deadline of an entry that is or was there, so the tick
+    /// tells the bucket: no row is read to find it.
+    #[inline]
+    pub(super) fn soonest(self, table: &mut Table) -> Option<(u32, u64)> {
+        let tick = table.soonest()?;
+        Some((self.bucket(tick), tick))
     }
 }

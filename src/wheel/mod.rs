@@ -707,15 +707,18 @@ impl<T> Wheel<T> {
                     let there = level.bucket(*wake);
                     let (number, tick) = match table.noted(there) {
                         Some(tick) if tick == *wake => (there, tick),
-                        _ => table.soonest()?,
+                        _ => level.soonest(table)?,
                     };
+                    table.prefetch(number);
                     (number, tick, if looks < FEW_LOOKS { tick } else { u64::MAX })
                 }
             };
             looks += 1;
             let bucket = table.bucket_mut(number);
             let (tick, first) = bucket.earliest(noted, until, arena, &mut sweep.stale, work)?;
-            table.close(number, tick);
+            if first.is_none() || tick != noted {
+                table.close(number, tick);
+            }
             *work = work.saturating_sub(1 + table.repairs().wrapping_sub(repairs));
             // Nothing is due before `noted`.
             if first.is_some() && (tick == noted || matches!(geometry, Geometry::Hierarchical(_))) {

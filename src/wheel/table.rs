@@ -2,7 +2,7 @@
 
 use super::arena::{Arena, Entry};
 use super::bucket::Bucket;
-use super::earliest::{Earliest, PLACES, first};
+use super::earliest::{Earliest, PLACES, earliest};
 use crate::steps;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 /// The buckets of a wheel, allocated a row at a time where they are used.
 ///
 /// The leaves of the tree are the rows. Each row and each node above knows which of its members are
-/// occupied, and for each member a tick that is not after any deadline there. So the bucket that
-/// comes up next is found in a few steps, by number or by deadline. Putting an entry in notes its
+/// occupied, and for each member a tick that is not after any deadline there. So the bucket of the
+/// lowest number is found in a few steps, and the earliest of all ticks at once. Putting an entry in notes its
 /// deadline on the way down. Closing a bucket puts right what the row notes, and later, once for
 /// many buckets of a row, what the nodes above it do: see `closed`. A row or node without members
 /// leaves the tree. So a table takes memory by what is occupied, and never moves it.
@@ -302,23 +302,20 @@ impl Table {
         (row.occupied >> (number % ROW as u32) & 1 == 1).then_some((number, tick))
     }
 
-    /// Returns the occupied bucket with the earliest noted deadline, and that deadline.
-    pub(super) fn soonest(&mut self) -> Option<(u32, u64)> {
-        self.tree.as_mut()?.put_right(self.height);
-        let mut node = self.occupied_root()?;
-        let row = loop {
-            let (soonest, _) = among(node.occupied, node.earliest.first());
-            match &node.children {
-                Children::Nodes(nodes) => node = nodes[soonest].as_deref()?,
-                Children::Rows(rows) => break rows[soonest].as_deref()?,
-            }
-        };
-        // While the processor waits for the ticks, it reads the buckets too, two to a cache line:
-        // one of them is looked at next.
-        let buckets = row.buckets.iter().step_by(2);
-        core::hint::black_box(buckets.filter(|bucket| bucket.has_many()).count());
-        let (at, tick) = among(row.occupied.into(), first(&row.earliest));
-        Some((row.base + at as u32, tick))
+    /// Returns the earliest tick that is noted for a bucket, if one is occupied.
+    pub(super) fn soonest(&mut self) -> Option<u64> {
+        steps::count(1);
+        let tree = self.tree.as_mut()?;
+        tree.put_right(self.height);
+        (tree.root.occupied != 0).then(|| tree.root.earliest.tick())
+    }
+
+    /// Reads the ticks of the row of bucket `number` ahead, which are looked at when what comes first
+    /// there is gone. The processor then waits for them and for the bucket together.
+    pub(super) fn prefetch(&self, number: u32) {
+        // One tick of each cache line, wherever the first line begins.
+        let ticks = self.row(number).map(|row| row.earliest.iter().step_by(64 / size_of::<u64>()));
+        core::hint::black_box(ticks.into_iter().flatten().fold(0, |sum, tick| sum ^ tick));
     }
 
     /// Drops the entries that `keep` rejects, and gives back the memory that the others do not
@@ -461,7 +458,7 @@ impl Node {
     fn put_right(&mut self, tier: u32, closed: u32) {
         let digit = digit(closed, tier);
         let earliest = match &mut self.children {
-            Children::Rows(rows) => rows[digit].as_ref().map(|row| first(&row.earliest).1),
+            Children::Rows(rows) => rows[digit].as_ref().map(|row| earliest(&row.earliest)),
             Children::Nodes(nodes) => nodes[digit].as_mut().map(|node| {
                 node.put_right(tier - 1, closed);
                 node.earliest.tick()
@@ -581,14 +578,6 @@ fn row_below_mut(
     }
 }
 
-/// Returns the place with the earliest tick, and that tick. The last tick may be that of a place
-/// without a member.
-#[inline]
-fn among(members: u64, (first, tick): (usize, u64)) -> (usize, u64) {
-    let at = if tick < u64::MAX { first } else { members.trailing_zeros() as usize };
-    (at, tick)
-}
-
 /// Returns which of the children of a node on `tier` leads to a bucket.
 #[inline]
 fn digit(number: u32, tier: u32) -> usize {
@@ -627,7 +616,7 @@ mod tests {
         assert_eq!(table.first().map(|(number, _)| number), first);
         let earliest = |deadlines: &Vec<u64>| *deadlines.iter().min().expect("it is occupied");
         let soonest = model.values().map(earliest).min();
-        assert_eq!(table.soonest().map(|(_, tick)| tick), soonest);
+        assert_eq!(table.soonest(), soonest);
         for (&number, deadlines) in model {
             let entries = table.bucket(number).iter().map(|entry| entry.deadline);
             assert!(entries.eq(deadlines.iter().copied()));
@@ -714,7 +703,7 @@ mod tests {
             }
             let noted = |table: &Table| table.tree.as_ref().map_or(0, |tree| early(&tree.root));
             assert!(noted(&table) <= table.height);
-            assert_eq!(table.soonest().map(|(_, tick)| tick), Some(1007));
+            assert_eq!(table.soonest(), Some(1007));
             assert_eq!(noted(&table), 0);
             check(&mut table, &model);
         }

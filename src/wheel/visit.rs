@@ -7,6 +7,7 @@ use super::arena::Entry;
 use super::bucket::{self, CHUNK, Chunk};
 use super::digit::{Counts, Digit};
 use super::geometry::Geometry;
+use super::hashed::Hashed;
 use super::hierarchical::Hierarchical;
 use super::table::Visit;
 use core::cmp::Ordering;
@@ -54,10 +55,10 @@ impl<T> Wheel<T> {
             (Geometry::Hierarchical(levels), Visit::Demote { number, tick }) => {
                 self.demote(levels, number, tick)
             }
-            (_, Visit::Scan { number, chunk, earliest, from, to }) => {
-                self.scan(number, chunk, earliest, from, to)
+            (Geometry::Hashed(level), Visit::Scan { number, chunk, earliest, from, to }) => {
+                self.scan(level, number, chunk, earliest, from, to)
             }
-            _ => unreachable!("a hashed wheel demotes nothing"),
+            _ => unreachable!("each mode has its own way to visit a bucket"),
         }
     }
 
@@ -126,7 +127,15 @@ impl<T> Wheel<T> {
     /// Takes the entries that are due out of one chunk. Goes on to the next bucket after the last
     /// chunk.
     #[inline(never)]
-    fn scan(&mut self, number: u32, chunk: usize, earliest: u64, from: u64, to: u64) -> usize {
+    fn scan(
+        &mut self,
+        level: Hashed,
+        number: u32,
+        chunk: usize,
+        earliest: u64,
+        from: u64,
+        to: u64,
+    ) -> usize {
         let Self { table, ready, sweep, .. } = self;
         let bucket = table.bucket_mut(number);
         let mut work = bucket.chunk(chunk).len();
@@ -155,7 +164,7 @@ impl<T> Wheel<T> {
         }
         self.work.rounds_waited += bucket.len() as u64;
         self.table.close(number, earliest);
-        let next = if from < to { self.table.soonest() } else { None };
+        let next = if from < to { level.soonest(&mut self.table) } else { None };
         match next {
             Some((number, tick)) if tick <= to => {
                 self.work.buckets_visited += 1;
