@@ -4,8 +4,9 @@
 //!
 //! [`may_wait`] answers for each call that waits for the worker or the executor of a timer: `stop`,
 //! `cancel_and_wait`, and the drop of the last clone. A thread *stands in the way* of a timer while
-//! it is inside a task of that timer, and from the first task that it ran for that timer's executor
-//! on: other tasks may be queued for this very thread. The answer is no in three cases:
+//! it is inside a task of that timer, or drops one that `stop` returned, and from the first task
+//! that it ran for that timer's executor on: other tasks may be queued for this very thread. The
+//! answer is no in three cases:
 //!
 //! - The thread stands in the way of the timer, or of one whose threads wait for it, or of one
 //!   whose threads wait for that one, and so on. The list of who waits for whom is `WAITING`.

@@ -151,12 +151,10 @@ impl Life {
         self.drop_left();
     }
 
-    /// Drops tasks inside of a task: one may wait for another, if an executor put them here.
+    /// Drops tasks, none of which waits for another: see [`Unfired`].
     fn drop_all(&self, unfired: Vec<Unfired>) {
-        let hub = &self.engine.hub;
-        let _inside = inside::enter(hub.id);
         for unfired in unfired {
-            hub.guarded(|| drop(unfired));
+            self.engine.hub.guarded(|| drop(unfired));
         }
     }
 }

@@ -131,6 +131,7 @@ use worker::Engine;
 /// | the same, and a task of this timer waits for that other timer, or for one that waits for it | [`StopError`] | stops the timer and does not wait |
 /// | outside of tasks, on a thread that has run a task for the [`Executor`] of this timer | [`StopError`] | stops the timer and does not wait |
 /// | the same, for the executor of another timer | as inside a task of that other timer | as inside a task of that other timer |
+/// | in the `Drop` of an [`Unfired`] | as inside a task of the timer that it comes from | the same |
 /// | in the `Drop` of a value that a cancelled task captured | [`StopError`] | stops the timer and does not wait |
 /// | in code that runs under the lock of an [`ExpiringMap`](crate::ExpiringMap) | [`StopError`] | stops the timer and does not wait |
 /// | in a destructor of a thread-local value of the worker | [`StopError`] | stops the timer and does not wait |

@@ -557,7 +557,8 @@ impl Shard {
                     None => continue,
                 },
             };
-            tasks.push(Unfired { deadline: self.hub.ticks.instant(expired.deadline), task });
+            let deadline = self.hub.ticks.instant(expired.deadline);
+            tasks.push(Unfired { deadline, task, timer: self.hub.id });
         }
         let is_over = 0 < work;
         if is_over {

@@ -1,9 +1,11 @@
 //! Tasks, and what becomes of them.
 
+use super::inside;
 use crate::platform::Instant;
 use crate::ticks::Ticks;
 use alloc::boxed::Box;
 use core::fmt;
+use core::mem::replace;
 use core::time::Duration;
 
 /// A task as the timer holds it.
@@ -45,10 +47,15 @@ impl fmt::Debug for Task {
 
 /// A timeout that was pending when its timer was stopped, from
 /// [`Timer::stop`](crate::Timer::stop).
+///
+/// To drop it counts as inside a task of its timer: a value that the task captured may wait for
+/// what the same thread drops next.
 #[derive(Debug)]
 pub struct Unfired {
     pub(super) deadline: Option<Instant>,
     pub(super) task: Task,
+    /// The timer's number.
+    pub(super) timer: u64,
 }
 
 impl Unfired {
@@ -62,8 +69,20 @@ impl Unfired {
 
     /// Returns the task, which the timer does not run.
     #[must_use]
-    pub fn into_task(self) -> Task {
-        self.task
+    pub fn into_task(mut self) -> Task {
+        self.take_task()
+    }
+
+    /// Leaves a task that captures nothing.
+    fn take_task(&mut self) -> Task {
+        replace(&mut self.task, Task::Once(Box::new(|| {})))
+    }
+}
+
+impl Drop for Unfired {
+    fn drop(&mut self) {
+        let _inside = inside::enter(self.timer);
+        drop(self.take_task());
     }
 }
 

@@ -302,7 +302,7 @@ fn end_run(
         hub.give_back();
     }
     let unfired = match status {
-        Status::Stopped => Some(Unfired { deadline, task: Task::Repeating(task) }),
+        Status::Stopped => Some(Unfired { deadline, task: Task::Repeating(task), timer: hub.id }),
         _ => {
             hub.guarded(|| drop(task));
             None

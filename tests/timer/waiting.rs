@@ -321,7 +321,16 @@ impl Drop for WaitsAsDropped {
 /// The task that it waits for is the next that the same thread drops.
 #[test]
 fn what_the_last_handle_drops_waits_for_no_task_of_an_executor() {
-    returns("waiting for a task that is dropped next", || {
+    is_refused_where_tasks_are_dropped(drop);
+}
+
+#[test]
+fn what_a_stopped_timer_gave_back_waits_for_no_task_of_an_executor() {
+    is_refused_where_tasks_are_dropped(|outer| drop(outer.stop().expect("outside")));
+}
+
+fn is_refused_where_tasks_are_dropped(drop_tasks: fn(Timer)) {
+    returns("waiting for a task that is dropped next", move || {
         let clock = ManualClock::new();
         let outer = Timer::builder().clock(clock.clone()).build().expect("in range");
         // Amid a tick, so that nothing is due.
@@ -332,7 +341,8 @@ fn what_the_last_handle_drops_waits_for_no_task_of_an_executor() {
         outer.schedule(Duration::ZERO, move || drop(captured)).unwrap();
         tell.send(inner.schedule(Duration::ZERO, || {}).unwrap()).unwrap();
         wait_until(|| outer.pending() == 2);
-        drop((outer, inner));
+        drop_tasks(outer);
+        drop(inner);
         assert!(answer.recv().unwrap());
     });
 }
