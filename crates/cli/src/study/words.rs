@@ -62,7 +62,8 @@ impl Study {
     fn choice(&self, baseline: &Candidate) -> (String, String) {
         let title = self.title(baseline);
         let default = match self.is_default(baseline) {
-            true => format!(" The default is {}.", name(baseline)),
+            // A timer's own tick is finer, and it lets timeouts of a millisecond fire together.
+            true => format!(" The default is {}.", name(baseline).replacen(" at", ", here at", 1)),
             false => String::new(),
         };
         let (rounds, less) = (count(self.rounds as u64, "round"), COUNTS * 100.0);

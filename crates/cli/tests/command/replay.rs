@@ -651,8 +651,8 @@ fn json_has_an_object_for_each_mode() {
 fn few_operations_get_no_verdict() {
     let output = replay_input(generated(10).as_bytes(), &["-"]);
     let verdict = "Cannot tell: the trace has only 10 operations. Record at least 1,000, and better a \
-                   million. Take the default until then. The default is hierarchical:64 at a tick of \
-                   1 ms.";
+                   million. Take the default until then. The default is hierarchical:64, here at a \
+                   tick of 1 ms.";
     assert!(text(&output.stdout).contains(verdict), "{}", text(&output.stdout));
 }
 
