@@ -11,10 +11,10 @@ use alloc::vec::Vec;
 ///
 /// The leaves of the tree are the rows. Each row and each node above knows which of its members are
 /// occupied, and for each member a tick that is not after any deadline there. So the bucket of the
-/// lowest number is found in a few steps, and the earliest of all ticks at once. Putting an entry in notes its
-/// deadline on the way down. Closing a bucket puts right what the row notes, and later, once for
-/// many buckets of a row, what the nodes above it do: see `closed`. A row or node without members
-/// leaves the tree. So a table takes memory by what is occupied, and never moves it.
+/// lowest number is found in a few steps, and the earliest of all ticks at once. Putting an entry in
+/// notes its deadline on the way down. Closing a bucket puts right what the row notes, and later,
+/// once for many buckets of a row, what the nodes above it do: see `closed`. A row or node without
+/// members leaves the tree. So a table takes memory by what is occupied, and never moves it.
 #[derive(Debug)]
 pub(super) struct Table {
     /// All numbers of buckets are below this one.
