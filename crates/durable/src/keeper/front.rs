@@ -16,6 +16,9 @@ pub(super) struct Front {
     pub(super) past: Rows,
     /// All other rows.
     pub(super) present: Rows,
+    /// What was due before this comes with the past, also if it is found now: many may have been
+    /// put at once, and were committed late.
+    pub(super) lags: u64,
     /// Whether the next row comes from `past`. Past and present take turns, so that a timeout that
     /// becomes due does not wait for a backlog.
     is_turn_of_past: bool,
@@ -216,6 +219,7 @@ impl Front {
         Self {
             past: Rows::new(),
             present: Rows::new(),
+            lags: 0,
             is_turn_of_past: false,
             is_turn_of_oldest: true,
             keys: HashMap::new(),
@@ -310,7 +314,8 @@ impl Front {
 
     /// Returns whether the row belongs to the past.
     pub(super) fn is_past(&self, row: &Row) -> bool {
-        self.places.get(&row.partition).is_some_and(|place| row.deadline < place.recent)
+        let place = self.places.get(&row.partition);
+        place.is_some_and(|place| row.deadline < place.recent.max(self.lags))
     }
 
     pub(super) fn len(&self) -> usize {

@@ -70,6 +70,15 @@ impl<T> Keeper<T> {
             && self.front.present.bytes + self.flights.bytes < bytes
     }
 
+    /// What was due before this lags behind: it is a backlog, and what becomes due does not wait for
+    /// it.
+    pub(super) fn lags(&self, time: u64) -> u64 {
+        match self.tenure.is_shared() && Manner::PastLast.is_kept() {
+            true => time.saturating_sub(self.config.margin),
+            false => 0,
+        }
+    }
+
     /// How far ahead rows are loaded. Of what is further away than the margin another caller may be
     /// told that it will not come; the rest of the margin is for a clock that is slewed.
     fn horizon(&self) -> u64 {
@@ -87,11 +96,7 @@ impl<T> Keeper<T> {
         }
         let recent = time.saturating_sub(self.tenure.outlasts());
         self.refresh_one(now, recent);
-        // What lags behind is a backlog, and what becomes due does not wait for it.
-        let lags = match self.tenure.is_shared() && Manner::PastLast.is_kept() {
-            true => time.saturating_sub(self.config.margin),
-            false => 0,
-        };
+        let lags = self.lags(time);
         // A look finds what is before the positions, whatever room there is for what is after.
         let until = match self.is_filled() {
             true => 0,

@@ -211,6 +211,7 @@ impl<T> Keeper<T> {
             self.counts.expired += self.flights.expire(now);
         }
         self.notice(now, outbox);
+        self.front.lags = self.lags(self.tenure.time(now));
         self.hand_out(now, outbox);
         if Manner::ClosesOutbox.is_kept() {
             outbox.close_at(self.tenure.hands_out_until());

@@ -19,7 +19,7 @@ use super::show;
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Place {
     File(PathBuf),
-    Database(#[cfg_attr(not(feature = "postgres"), expect(dead_code))] String),
+    Database(String),
 }
 
 impl FromStr for Place {

@@ -246,6 +246,47 @@ fn a_worker_that_was_stopped_while_it_read_of_the_past_soon_reads_on() {
     assert!((10_000..10_500).contains(&at), "{at}");
 }
 
+/// As of a transaction that puts many for now, and ends later.
+#[test]
+fn many_that_are_committed_late_take_turns_with_what_becomes_due() {
+    let mut keeper: Keeper<()> = Keeper::new(config());
+    let mut outbox = received();
+    let (mut at, mut before) = (0, Vec::new());
+    while !before.contains(&"due".into()) {
+        assert!(at < 25_000, "{before:?}");
+        match keeper.poll(now(at), &mut outbox) {
+            Some(Call::Lease(call)) => {
+                let leases = Ok(leases(1_000_000 + at));
+                keeper.answer(now(at), &mut outbox, Answer::Lease(call, leases));
+            }
+            Some(Call::Load(call)) => {
+                let late = (0..40).map(|n| (format!("late {n}"), 1_010_000));
+                let all = late.chain([("due".to_owned(), 1_019_500)]).zip(1..);
+                let rows = all.map(|((name, deadline), number)| Row {
+                    name: name.into(),
+                    number,
+                    ..row(deadline)
+                });
+                let rows = if 20_000 <= at { rows.collect() } else { Vec::new() };
+                let ends = vec![None; call.from.len()];
+                let loaded = Loaded { rows, ends, ..Loaded::default() };
+                keeper.answer(now(at), &mut outbox, Answer::Load(call, Ok(loaded)));
+            }
+            Some(Call::Behind(call)) => {
+                let ends = vec![None; call.from.len()];
+                let loaded = Loaded { ends, ..Loaded::default() };
+                keeper.answer(now(at), &mut outbox, Answer::Behind(call, Ok(loaded)));
+            }
+            Some(call) => panic!("{call:?}"),
+            None => match outbox.take(at) {
+                Some((taken, _)) => before.push(taken.name),
+                None => at = keeper.wake(now(at)).max(at + 1),
+            },
+        }
+    }
+    assert!(before.len() <= 2, "{before:?}");
+}
+
 /// As by a process that was stopped, and whose consumers go on before its keeper.
 #[test]
 fn nothing_is_taken_in_the_last_quarter_of_a_lease_though_the_keeper_does_not_look() {
