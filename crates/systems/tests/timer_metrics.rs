@@ -34,8 +34,8 @@ fn value(page: &str, sample: &str) -> f64 {
 /// A timer that did a bit of everything, and its clock.
 fn busy() -> (Timer, ManualClock) {
     let clock = ManualClock::new();
-    let builder = Timer::builder().clock(clock.clone()).max_pending(300).slow_task(ms(10));
-    let timer = builder.build().unwrap();
+    let builder = Timer::builder().tick(ms(1)).clock(clock.clone());
+    let timer = builder.max_pending(300).slow_task(ms(10)).build().unwrap();
     let slow = clock.clone();
     timer.schedule(ms(5_000), move || slow.advance(ms(20))).unwrap();
     timer.schedule(ms(6_000), || panic!("as the test wants it")).unwrap();
