@@ -196,10 +196,10 @@ const LOCK_PARTITIONS: &str =
     "select partition, epoch from tickwheel_partition where partition = any($1)
      order by partition for key share skip locked";
 /// Deletes rows where they were when they were read. Another may be there by now: of another name,
-/// with the same number, if it came by a copy of the table.
+/// with the same number, if it came by a copy of the table. No index has the name that is compared.
 const ACK_AT: &str = "delete from tickwheel_due due
      using unnest($1::text[]::tid[], $2::bigint[], $3::text[]) u(place, number, name)
-     where due.ctid = u.place and due.number = u.number and due.name = u.name
+     where due.ctid = u.place and due.number = u.number and due.name || '' = u.name
      returning u.number";
 /// The order asks for the index of names. A planner that takes the table for empty, because all of
 /// it is dead, would else read it as a whole. The number is looked at again after a wait for a put
