@@ -153,11 +153,15 @@ impl Connection {
     /// Whether somebody has locked the table, so that nothing can be changed. Then it is not tried
     /// with each: callers would wait for each other for as long as the lock is there.
     async fn is_table_locked(&self) -> Result<bool, Error> {
+        self.execute("savepoint look").await?;
         match self.execute("lock table tickwheel_due in row exclusive mode").await {
-            Ok(()) => Ok(false),
-            Err(error) if is_locked(&error) => Ok(true),
-            Err(error) => Err(error),
+            Err(error) if error.as_db_error().is_none() => return Err(error),
+            Err(error) if is_locked(&error) => return Ok(true),
+            // What else the server refuses is told of each.
+            _ => {}
         }
+        self.execute("rollback to look; release look").await?;
+        Ok(false)
     }
 
     /// Does this work in parts, before each of which a savepoint is made. A part in which something
