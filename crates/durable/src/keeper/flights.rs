@@ -217,8 +217,8 @@ impl Flights {
         taken.map(|(_, flight)| usize::from(std::mem::replace(&mut flight.was_held, true))).sum()
     }
 
-    /// Lets the settlement of one that is locked in the store, or refused, be tried again, no later
-    /// than half a lease from now. Returns its name, and how often it was refused.
+    /// Lets the settlement of one that is locked in the store, or refused, be tried again: `AGAIN`
+    /// after half a lease at the latest. Returns its name, and how often it was refused.
     pub(super) fn try_again(
         &mut self,
         now: Now,
