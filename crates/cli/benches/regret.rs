@@ -16,7 +16,8 @@
 //! The regret of a choice is how much more it costs than the best of the full search: its interval,
 //! of 99 %, is that of the worst choice. It is judged as "within 5 %" or "over 5 %" if all of it is,
 //! and else as "wide". The regret by counted work is the same on every machine. A trace that is
-//! unfit is not measured.
+//! unfit is not measured. Runs have the same answer if they take the same mode. Beside the answer
+//! stands in how many of them the rounds could not tell.
 
 use clap::{Parser, ValueEnum};
 use cpu_time::ThreadTime;
@@ -313,7 +314,9 @@ impl Known {
             for (trace, runs) in rows {
                 let mut answers: BTreeMap<_, usize> = BTreeMap::new();
                 runs.iter().for_each(|run| *answers.entry(&run.answer).or_default() += 1);
-                let same = answers.values().max().copied().unwrap_or(0);
+                let mut taken: BTreeMap<_, usize> = BTreeMap::new();
+                runs.iter().for_each(|run| *taken.entry(&run.mode).or_default() += 1);
+                let same = taken.values().max().copied().unwrap_or(0);
                 let regrets = runs.iter().filter_map(|run| self.regret(trace, &run.mode));
                 let worst = regrets.max_by(|a, b| a.1.total_cmp(&b.1));
                 let most = |of: fn(&Run) -> f64| runs.iter().map(of).fold(0.0, f64::max);

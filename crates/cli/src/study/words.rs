@@ -68,6 +68,9 @@ impl Study {
         };
         let (rounds, less) = (count(self.rounds as u64, "round"), COUNTS * 100.0);
         let sure = format!(" The confidence is {} % after {rounds}.{default}", CONFIDENCE * 100.0);
+        // Where the rounds cannot tell, another run often can. Both have one headline.
+        let nothing_surely_less =
+            format!("no mode that was measured surely costs over {less} % less");
         let (tick, stakes) = (self.tick_reason(baseline), self.stakes());
         let (reason, details) = match self.answer() {
             Answer::Unfit => {
@@ -129,7 +132,7 @@ impl Study {
                 ),
                 default,
             ),
-            Answer::Same => (format!("no mode that was measured costs over {less} % less"), sure),
+            Answer::Same => (nothing_surely_less, format!(" None of them does.{sure}")),
             Answer::Unknown(unknown) => {
                 let names = list(unknown.iter().map(|it| it.mode.to_string()), "or");
                 let longer = match self.rounds {
@@ -137,9 +140,10 @@ impl Study {
                     _ => ", or a longer `--limit-time`,",
                 };
                 (
-                    format!("{rounds} cannot tell whether {names} costs over {less} % less"),
+                    nothing_surely_less,
                     format!(
-                        "{} Fewer programs beside it{longer} would help.{default}",
+                        " {rounds} cannot tell whether {names} costs over {less} % less.{} Fewer \
+                         programs beside it{longer} would help.{default}",
                         unknown.into_iter().map(beside).collect::<String>()
                     ),
                 )
