@@ -68,9 +68,8 @@ impl Study {
         };
         let (rounds, less) = (count(self.rounds as u64, "round"), COUNTS * 100.0);
         let sure = format!(" The confidence is {} % after {rounds}.{default}", CONFIDENCE * 100.0);
-        // Where the rounds cannot tell, another run often can. Both have one headline.
-        let nothing_surely_less =
-            format!("no mode that was measured surely costs over {less} % less");
+        // One for both, because where these rounds cannot tell, those of another run often can.
+        let kept = format!("no mode that was measured surely costs over {less} % less");
         let (tick, stakes) = (self.tick_reason(baseline), self.stakes());
         let (reason, details) = match self.answer() {
             Answer::Unfit => {
@@ -132,15 +131,13 @@ impl Study {
                 ),
                 default,
             ),
-            Answer::Same => (nothing_surely_less, format!(" None of them does.{sure}")),
+            Answer::Same => (kept, format!(" None of them does.{sure}")),
             Answer::Unknown(unknown) => {
                 let names = list(unknown.iter().map(|it| it.mode.to_string()), "or");
-                let longer = match self.rounds {
-                    MOST_ROUNDS => "",
-                    _ => ", or a longer `--limit-time`,",
-                };
+                let is_last = self.rounds == MOST_ROUNDS;
+                let longer = if is_last { "" } else { ", or a longer `--limit-time`," };
                 (
-                    nothing_surely_less,
+                    kept,
                     format!(
                         " {rounds} cannot tell whether {names} costs over {less} % less.{} Fewer \
                          programs beside it{longer} would help.{default}",
@@ -358,8 +355,7 @@ fn timer(mode: Mode, tick: Tick) -> String {
 
 /// The code that makes a wheel, and what numbers its ticks.
 fn wheel(mode: Mode, tick: Tick) -> String {
-    let (mode, tick) = (constructor(mode), duration(tick));
-    format!("(Wheel::new({mode}), Ticks::new(Instant::now(), {tick}))")
+    format!("(Wheel::new({}), Ticks::new(Instant::now(), {}))", constructor(mode), duration(tick))
 }
 
 fn constructor(mode: Mode) -> String {
