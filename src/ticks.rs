@@ -104,6 +104,10 @@ impl<I: Moment> Ticks<I> {
         if tick == NEVER {
             return None;
         }
+        // Dividing 128 bits takes longer than all else that is done for a value that is due.
+        if let Some(nanos) = tick.checked_mul(self.length.get()) {
+            return self.start.after(Duration::from_nanos(nanos));
+        }
         let nanos = u128::from(tick) * u128::from(self.length.get());
         let seconds = u64::try_from(nanos / NANOS_PER_SECOND).ok()?;
         let nanos = u32::try_from(nanos % NANOS_PER_SECOND).ok()?;

@@ -553,12 +553,11 @@ impl<T> Channel<T> {
             let allowed = BATCH.min(*work);
             let mut left = allowed;
             let Some(mut state) = self.shared.lock(number) else { return };
+            // What is due later than `others` comes after a value of another shard.
+            let until = self.now.min(others);
             while taken < most {
-                let due = state.wheel.next_due(self.now, &mut left);
-                // Otherwise another shard is next.
-                let is_first = due.is_some_and(|deadline| deadline <= others);
-                let expired = if is_first { state.wheel.expire(self.now) } else { None };
-                let Some(Expired { key, deadline, value }) = expired else { break };
+                let Some(expired) = state.wheel.expire_bounded(until, &mut left) else { break };
+                let Expired { key, deadline, value } = expired;
                 let key = DelayKey { shard: number as u32, key };
                 take(Expired { key, deadline, value });
                 taken += 1;

@@ -388,30 +388,6 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Returns the deadline of the next timeout that is due, which stays in the wheel, and otherwise
-    /// does what [`expire_bounded`](Self::expire_bounded) does. One unit of work takes it out then.
-    #[cfg(feature = "std")]
-    pub(crate) fn next_due(&mut self, now: u64, work: &mut usize) -> Option<u64> {
-        self.now = self.now.max(now);
-        while self.wake <= now && 0 < *work {
-            let Some(entry) = self.ready.first() else {
-                let step = self.make_ready(now);
-                let (Ok(units) | Err(units)) = step;
-                *work = work.saturating_sub(units);
-                step.ok()?;
-                continue;
-            };
-            if !self.arena.is_stale(entry) {
-                self.wake = entry.deadline;
-                return Some(entry.deadline).filter(|&deadline| deadline <= now);
-            }
-            self.ready.pop();
-            self.sweep.stale -= 1;
-            *work -= 1;
-        }
-        None
-    }
-
     /// Does a step towards making ready what is due at `now`, because nothing is ready. Returns the
     /// work of the step, as an error if nothing is due.
     #[inline(never)]

@@ -2,7 +2,8 @@
 
 use super::{Task, Threaded, counted};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 use tickwheel::{DelayKey, DelaySender, Timeout, Timer, delay_channel};
@@ -99,6 +100,8 @@ pub(crate) struct TickwheelChannel(DelaySender<Value>);
 pub(crate) enum Value {
     /// It counts itself.
     Counted,
+    /// It counts there.
+    CountedIn(Arc<AtomicUsize>),
     Task(Task),
 }
 
@@ -114,6 +117,7 @@ impl Threaded for TickwheelChannel {
                 for due in batch.drain(..) {
                     match due.value {
                         Value::Counted => counted()(),
+                        Value::CountedIn(ran) => _ = ran.fetch_add(1, Relaxed),
                         // As the timer does.
                         Value::Task(task) => _ = catch_unwind(AssertUnwindSafe(task)),
                     }
@@ -134,6 +138,10 @@ impl Threaded for TickwheelChannel {
 
     fn after(&self, delay: Duration, task: Task) {
         assert!(self.0.insert(Value::Task(task), delay).is_ok());
+    }
+
+    fn count_after(&self, delay: Duration, ran: Arc<AtomicUsize>) {
+        assert!(self.0.insert(Value::CountedIn(ran), delay).is_ok());
     }
 }
 

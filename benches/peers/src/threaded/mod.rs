@@ -6,8 +6,8 @@ pub(crate) mod handles;
 pub(crate) mod hhwt_thread;
 pub(crate) mod netty;
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 /// One timer that any number of threads share.
@@ -23,6 +23,11 @@ pub(crate) trait Threaded: Sync + Sized {
 
     /// Runs `task` after `delay`.
     fn after(&self, delay: Duration, task: Task);
+
+    /// Adds one to `ran` after `delay`.
+    fn count_after(&self, delay: Duration, ran: Arc<AtomicUsize>) {
+        self.after(delay, Box::new(move || _ = ran.fetch_add(1, Relaxed)));
+    }
 
     /// Returns when a timeout of 1 ms fired, or None if it did not within `patience`.
     fn fire_one(&self, patience: Duration) -> Option<Instant> {

@@ -61,9 +61,7 @@ pub(super) fn until_all_ran<T: Threaded>(
     let ran = Arc::new(AtomicUsize::new(0));
     let due = Instant::now() + IDLE + ROOM + TO_SCHEDULE * timeouts as u32;
     for _ in 0..timeouts {
-        let ran = ran.clone();
-        let task = Box::new(move || _ = ran.fetch_add(1, Relaxed));
-        timer.after(due.saturating_duration_since(Instant::now()), task);
+        timer.count_after(due.saturating_duration_since(Instant::now()), ran.clone());
     }
     let is_in_time = Instant::now() + IDLE <= due;
     thread::sleep((due - IDLE).saturating_duration_since(Instant::now()));
