@@ -976,7 +976,15 @@ impl<K, V> fmt::Debug for InsertError<K, V> {
 
 impl<K, V> fmt::Display for InsertError<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.kind {
+        self.kind.fmt(f)
+    }
+}
+
+impl core::error::Error for InsertErrorKind {}
+
+impl fmt::Display for InsertErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Full => "the map has as many values as its limit allows",
             Occupied => "the key has a value",
         })

@@ -659,6 +659,17 @@ fn on_the_systems_clock_values_expire_by_themselves() {
 }
 
 #[test]
+fn the_kind_of_a_refusal_is_an_error_that_says_the_same() {
+    let map = ExpiringMap::builder().max_len(1).build(&Timer::new());
+    map.insert(1, 1, ms(1_000)).unwrap();
+    for refused in [map.insert_if_absent(1, 2, ms(1)).err(), map.insert(2, 2, ms(1)).err()] {
+        let refused = refused.expect("there is no room, or a value");
+        let kind: Box<dyn std::error::Error + Send + Sync> = refused.kind().into();
+        assert_eq!(kind.to_string(), refused.to_string());
+    }
+}
+
+#[test]
 fn beyond_its_limit_a_map_gives_key_and_value_back() {
     for has_hook in [false, true] {
         let (manual, gone) = (Manual::with(|builder| builder), Count::default());
