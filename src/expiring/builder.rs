@@ -85,6 +85,8 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     /// The timer counts and tells a panic of `hook` as it does a task's. An executor may leave the
     /// call out, and then the value is dropped. The call may come after another value was stored
     /// under the same key, because a value that has expired counts as absent at once.
+    ///
+    /// Keep the timer: once it is stopped, or all its handles are dropped, nothing calls the hook.
     pub fn on_expired(mut self, hook: impl Fn(Due<V, K>) + Send + Sync + 'static) -> Self {
         self.outlet = Outlet::Hook(Arc::new(hook));
         self

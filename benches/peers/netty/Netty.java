@@ -12,6 +12,7 @@ import java.util.concurrent.atomic.AtomicLong;
 /** The workloads with threads, as in src/workloads/threads.rs and burst.rs, on Netty's timer. */
 final class Netty {
     static final int KEPT = 1_000;
+    static final int FEW_KEPT = 100;
     /** So that the compiler has done its work before time is taken. */
     static final long WARM_NS = 3_000_000_000L;
 
@@ -27,6 +28,7 @@ final class Netty {
         int size = Integer.parseInt(arguments[1]);
         switch (arguments[0]) {
             case "threads" -> throughput(size, Long.parseLong(arguments[2]));
+            case "oversubscribed" -> oversubscribed(size, Long.parseLong(arguments[2]));
             case "burst" -> burst(size);
             case "accuracy" -> accuracy(size);
             default -> throw new IllegalArgumentException(arguments[0]);
@@ -85,11 +87,62 @@ final class Netty {
 
     static void round(Timeout[] kept) {
         for (int at = 0; at < KEPT; at++) {
-            if (kept[at] != null) {
-                kept[at].cancel();
-            }
-            kept[at] = TIMER.newTimeout(it -> FIRED.incrementAndGet(), 30, TimeUnit.SECONDS);
+            replace(kept, at);
         }
+    }
+
+    /** How long a pair takes where there are more threads than cores. */
+    static void oversubscribed(int threads, long milliseconds) throws Exception {
+        var warm = new CyclicBarrier(threads + 1);
+        var calls = new long[threads][];
+        var workers = new Thread[threads];
+        for (int at = 0; at < threads; at++) {
+            int number = at;
+            workers[at] = new Thread(() -> calls[number] = timed(warm));
+            workers[at].start();
+        }
+        warm.await();
+        Thread.sleep(milliseconds);
+        stops = true;
+        for (var worker : workers) {
+            worker.join();
+        }
+        long[] all = Arrays.stream(calls).flatMapToLong(Arrays::stream).sorted().toArray();
+        print(FIRED.get(), "call p99.9", quantile(all, 0.999), "call p99.99",
+            quantile(all, 0.9999), "call max", quantile(all, 1.0), "call p50",
+            quantile(all, 0.5), "schedule + cancel", milliseconds * 1e6 / all.length);
+    }
+
+    static long[] timed(CyclicBarrier warm) {
+        var kept = new Timeout[FEW_KEPT];
+        var calls = new long[1 << 20];
+        long start = System.nanoTime();
+        while (System.nanoTime() - start < WARM_NS) {
+            for (int at = 0; at < FEW_KEPT; at++) {
+                replace(kept, at);
+            }
+        }
+        try {
+            warm.await();
+        } catch (Exception error) {
+            throw new IllegalStateException(error);
+        }
+        int count = 0;
+        while (!stops && count + FEW_KEPT <= calls.length) {
+            for (int at = 0; at < FEW_KEPT; at++) {
+                long before = System.nanoTime();
+                replace(kept, at);
+                calls[count++] = System.nanoTime() - before;
+            }
+        }
+        return Arrays.copyOf(calls, count);
+    }
+
+    static void replace(Timeout[] kept, int at) {
+        if (kept[at] != null) {
+            kept[at].cancel();
+        }
+        kept[at] = TIMER.newTimeout(it -> FIRED.incrementAndGet(), 30, TimeUnit.SECONDS);
     }
 
     static void burst(int timeouts) throws Exception {

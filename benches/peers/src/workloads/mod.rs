@@ -87,6 +87,7 @@ pub(crate) fn run<S: Subject>(case: &Case) -> Sample {
 pub(crate) fn run_threaded<T: Threaded>(case: &Case) -> Sample {
     match case.workload.as_str() {
         "threads" => threads::throughput::<T>(case.size, case.milliseconds),
+        "oversubscribed" => threads::oversubscribed::<T>(case.size, case.milliseconds),
         "burst" => burst::run::<T>(case.size),
         "accuracy" => threads::accuracy::<T>(case.size),
         other => unreachable!("{other} is not for a subject with a thread of its own"),
@@ -127,6 +128,13 @@ const LEAST: usize = if cfg!(test) { 2_000 } else { 100_000 };
 
 const FIRE: &[Metric] = &[ns("schedule + fire"), ns("schedule"), ns("fire")];
 const THREADS: &[Metric] = &[ns("schedule + cancel"), ("behind", DURATION), ("processors", "")];
+const OVERSUBSCRIBED: &[Metric] = &[
+    ("call p99.9", DURATION),
+    ("call p99.99", DURATION),
+    ("call max", DURATION),
+    ("call p50", DURATION),
+    ns("schedule + cancel"),
+];
 const BURST: &[Metric] = &[
     ("with a caller", DURATION),
     ("alone", DURATION),
@@ -192,6 +200,10 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     workload("threads", HAS_THREADS, THREADS,
         "Each thread keeps 1,000 timeouts of 30 s, and cancels the oldest for each new one.")
         .at("threads", &[1, 2, 4], &[1, 2, 4]),
+    workload("oversubscribed", HAS_THREADS, OVERSUBSCRIBED,
+        "Each of many threads keeps 100 timeouts of 30 s, cancels the oldest for each new one, and \
+         times each such pair.")
+        .at("threads", &[64, 256], &[64]),
     workload("burst", HAS_THREADS, BURST,
         "Real time: all come due at once, and it takes so long until all have run: while another \
          thread cancels and schedules without a rest, and alone.")

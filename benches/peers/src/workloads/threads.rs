@@ -5,6 +5,7 @@ use crate::log::{Fault, Faults};
 use crate::random::Delays;
 use crate::threaded::{FIRED, Threaded};
 use cpu_time::ProcessTime;
+use hdrhistogram::Histogram;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Barrier, mpsc};
 use std::thread;
@@ -50,6 +51,55 @@ pub(super) fn throughput<T: Threaded>(threads: usize, milliseconds: u64) -> Samp
         ("behind", behind(&timer).as_nanos() as f64),
         // Fewer than threads: the machine was busy, and the rate says nothing.
         ("processors", processors),
+    ];
+    Sample::of(faults, &values)
+}
+
+/// How long a call takes where there are more threads than cores, so that one that holds a lock, or
+/// has begun to write, may lose its core.
+pub(super) fn oversubscribed<T: Threaded>(threads: usize, milliseconds: u64) -> Sample {
+    const MOST: u64 = 1 << 40;
+    let histogram = || Histogram::<u64>::new_with_max(MOST, 3).expect("three digits");
+    let timer = T::new();
+    let begin = Barrier::new(threads + 1);
+    let stop = AtomicBool::new(false);
+    let (mut calls, elapsed) = (histogram(), Duration::from_millis(milliseconds));
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut replace = timer.replacer();
+                    let mut kept: Vec<_> = (0..FEW_KEPT).map(|_| T::Slot::default()).collect();
+                    let mut calls = histogram();
+                    begin.wait();
+                    while !stop.load(Relaxed) {
+                        for slot in &mut kept {
+                            let start = Instant::now();
+                            replace(slot, DELAY);
+                            calls.saturating_record(start.elapsed().as_nanos() as u64);
+                        }
+                    }
+                    calls
+                })
+            })
+            .collect();
+        begin.wait();
+        thread::sleep(elapsed);
+        stop.store(true, Relaxed);
+        for worker in workers {
+            calls.add(worker.join().expect("it does not panic")).expect("the same range");
+        }
+    });
+    let mut faults = Faults::default();
+    faults.add(Fault::Early, FIRED.load(Relaxed));
+    let at = |share| calls.value_at_quantile(share) as f64;
+    let each = elapsed.as_nanos() as f64 / calls.len() as f64;
+    let values = [
+        ("call p99.9", at(0.999)),
+        ("call p99.99", at(0.9999)),
+        ("call max", at(1.0)),
+        ("call p50", at(0.5)),
+        ("schedule + cancel", each),
     ];
     Sample::of(faults, &values)
 }
@@ -103,6 +153,9 @@ pub(super) fn accuracy<T: Threaded>(count: usize) -> Sample {
 
 /// The timeouts that each thread keeps.
 const KEPT: usize = 1_000;
+
+/// The same of many threads.
+const FEW_KEPT: usize = 100;
 
 const DELAY: Duration = Duration::from_secs(30);
 
