@@ -1,5 +1,6 @@
 //! Wheels of few timeouts, which are held in one array, and wheels at the border to buckets.
 
+use crate::checked::Checked;
 use crate::common::asked_or_long;
 use crate::pair::Pair;
 use fastrand::Rng;
@@ -11,6 +12,7 @@ in_each_mode_and_large! {
     few_take_one_array_whatever_comes_and_goes,
     overdue_and_not_yet_sorted_they_go_over_the_border_in_order,
     cleared_amid_a_jump_a_wheel_keeps_nothing,
+    shrunk_to_few_and_emptied_a_wheel_keeps_nothing,
     whatever_is_called_all_comes_as_from_a_sorted_map,
     over_the_borders_again_and_again_the_same_calls_take_as_many_steps,
     cancelled_among_few_it_costs_no_look_at_another,
@@ -252,6 +254,24 @@ fn cleared_amid_a_jump_a_wheel_keeps_nothing(mode: Mode) {
 
 /// Wheels that grow over the border and shrink again, from an early and a late tick on.
 /// `FEW_OPERATIONS=1000000 cargo test --release --test wheel few` takes so many for each mode.
+/// What is due lies in two places, of which one fits into the wheel itself once it is shrunk.
+fn shrunk_to_few_and_emptied_a_wheel_keeps_nothing(mode: Mode) {
+    let mut wheel = Checked::new(mode);
+    let keys: Vec<_> = (0..2_000).map(|value| wheel.schedule(0, value)).collect();
+    let (left, gone): (Vec<_>, _) =
+        (0..keys.len()).partition(|at| [0, 1, keys.len() - 1].contains(at));
+    gone.into_iter().for_each(|at| _ = wheel.cancel(keys[at]));
+    wheel.shrink_to_fit();
+    wheel.check();
+    left.into_iter().for_each(|at| _ = wheel.cancel(keys[at]));
+    wheel.check();
+    assert!(wheel.stats().stale == 0 && wheel.stats().sorted == 0);
+    wheel.schedule(7, 0);
+    assert_eq!(wheel.expire(7).map(|it| it.value), Some(0));
+    assert!(wheel.expire(7).is_none());
+    wheel.check();
+}
+
 fn whatever_is_called_all_comes_as_from_a_sorted_map(mode: Mode) {
     let mut left = asked_or_long("FEW_OPERATIONS", 6_000, 200_000);
     let mut rng = Rng::with_seed(29);
