@@ -556,8 +556,8 @@ impl<T> Channel<T> {
             // What is due later than `others` comes after a value of another shard.
             let until = self.now.min(others);
             while taken < most {
-                let Some(expired) = state.wheel.expire_bounded(until, &mut left) else { break };
-                let Expired { key, deadline, value } = expired;
+                let expired = state.wheel.expire_until(self.now, until, &mut left);
+                let Some(Expired { key, deadline, value }) = expired else { break };
                 let key = DelayKey { shard: number as u32, key };
                 take(Expired { key, deadline, value });
                 taken += 1;

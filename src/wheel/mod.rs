@@ -302,7 +302,7 @@ impl<T> Wheel<T> {
     /// ```
     #[inline]
     pub fn expire(&mut self, now: u64) -> Option<Expired<T>> {
-        self.expire_while(now, |_| true)
+        self.expire_while(now, now, |_| true)
     }
 
     /// Returns the next timeout that is due, as [`expire`](Self::expire) does, and caps the work of
@@ -340,7 +340,20 @@ impl<T> Wheel<T> {
     /// ```
     #[inline]
     pub fn expire_bounded(&mut self, now: u64, work: &mut usize) -> Option<Expired<T>> {
-        self.expire_while(now, |units| {
+        self.expire_until(now, now, work)
+    }
+
+    /// Does what [`expire_bounded`](Self::expire_bounded) does, and leaves what is due after `until`
+    /// in the wheel, ready. Driven in short steps from one deadline to the next, a hashed wheel would
+    /// scan its buckets for each.
+    #[inline]
+    pub(crate) fn expire_until(
+        &mut self,
+        now: u64,
+        until: u64,
+        work: &mut usize,
+    ) -> Option<Expired<T>> {
+        self.expire_while(now, until, |units| {
             *work = work.saturating_sub(units);
             0 < *work
         })
@@ -352,6 +365,7 @@ impl<T> Wheel<T> {
     fn expire_while(
         &mut self,
         now: u64,
+        until: u64,
         mut spends: impl FnMut(usize) -> bool,
     ) -> Option<Expired<T>> {
         if self.now < now {
@@ -363,7 +377,7 @@ impl<T> Wheel<T> {
         loop {
             let is_over;
             if let Some(entry) = self.ready.first() {
-                if now < entry.deadline && !self.arena.is_stale(entry) {
+                if until < entry.deadline && !self.arena.is_stale(entry) {
                     self.wake = entry.deadline;
                     return None;
                 }
