@@ -508,9 +508,10 @@ fn of_two_workers_that_wait_for_values_of_each_other_one_is_refused() {
             let task = move || {
                 barrier.wait();
                 let received = receiver.recv().map(|due| due.map(|due| due.value));
+                // First, or the other may tell what it received before this one tells anything.
+                results.send(received).unwrap();
                 // The other waits for what is in this timer, once this task has ended.
                 _ = sender.insert((), Duration::ZERO);
-                results.send(received).unwrap();
             };
             timer.schedule(Duration::ZERO, task).unwrap();
         }
