@@ -63,8 +63,8 @@ pub(super) fn oversubscribed<T: Threaded>(threads: usize, milliseconds: u64) -> 
     let timer = T::new();
     let begin = Barrier::new(threads + 1);
     let stop = AtomicBool::new(false);
-    let (mut calls, elapsed) = (histogram(), Duration::from_millis(milliseconds));
-    thread::scope(|scope| {
+    let mut calls = histogram();
+    let elapsed = thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|_| {
                 scope.spawn(|| {
@@ -84,11 +84,13 @@ pub(super) fn oversubscribed<T: Threaded>(threads: usize, milliseconds: u64) -> 
             })
             .collect();
         begin.wait();
-        thread::sleep(elapsed);
+        let started = Instant::now();
+        thread::sleep(Duration::from_millis(milliseconds));
         stop.store(true, Relaxed);
         for worker in workers {
             calls.add(worker.join().expect("it does not panic")).expect("the same range");
         }
+        started.elapsed()
     });
     let mut faults = Faults::default();
     faults.add(Fault::Early, FIRED.load(Relaxed));
