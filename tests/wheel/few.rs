@@ -252,8 +252,6 @@ fn cleared_amid_a_jump_a_wheel_keeps_nothing(mode: Mode) {
     }
 }
 
-/// Wheels that grow over the border and shrink again, from an early and a late tick on.
-/// `FEW_OPERATIONS=1000000 cargo test --release --test wheel few` takes so many for each mode.
 /// What is due lies in two places, of which one fits into the wheel itself once it is shrunk.
 fn shrunk_to_few_and_emptied_a_wheel_keeps_nothing(mode: Mode) {
     let mut wheel = Checked::new(mode);
@@ -272,6 +270,8 @@ fn shrunk_to_few_and_emptied_a_wheel_keeps_nothing(mode: Mode) {
     wheel.check();
 }
 
+/// Wheels that grow over the border and shrink again, from an early and a late tick on.
+/// `FEW_OPERATIONS=1000000 cargo test --release --test wheel few` takes so many for each mode.
 fn whatever_is_called_all_comes_as_from_a_sorted_map(mode: Mode) {
     let mut left = asked_or_long("FEW_OPERATIONS", 6_000, 200_000);
     let mut rng = Rng::with_seed(29);
