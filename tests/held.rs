@@ -108,6 +108,12 @@ fn a_channel_is_locked_for_no_more() {
         }
         assert_bounded("receive");
         fill();
+        clock.jump(Duration::from_secs(600));
+        while !receiver.is_empty() {
+            _ = polled(receiver.next_batch(&mut Vec::new(), MANY as usize));
+        }
+        assert_bounded("next_batch");
+        fill();
         drop(receiver);
         assert_bounded("drop");
     }
