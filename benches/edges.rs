@@ -13,6 +13,7 @@ mod report;
 use cpu_time::ThreadTime;
 use fastrand::Rng;
 use report::{Report, is_asked_for, is_quick};
+use std::array;
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::RandomState;
 use std::hint::black_box;
@@ -77,24 +78,37 @@ fn steps() {
 
 /// All are in one coarse bucket, or spread over those of a hashed wheel.
 fn asks() {
-    println!("asks: ns for each turn, of a wheel and of a BTreeSet");
-    let heads = ["", "pending", "wheel", "wheel, ask", "set", "set, ask", "dearest ask, us"];
+    println!("asks: ns for each turn, of a wheel and of a BTreeSet; medians of three rounds");
+    let heads =
+        ["", "pending", "wheel", "wheel, ask", "set", "set, ask", "of it", "dearest ask, us"];
     let mut report = Report::new(heads);
     for pending in
         if is_quick() { [1 << 10, 1 << 12, 1 << 14] } else { [1 << 16, 1 << 20, 1 << 22] }
     {
         for turn in [Turn::Schedule, Turn::CancelEarliest, Turn::CancelAgain, Turn::Move] {
-            let [set, set_asked] = [false, true].map(|asks| ask_set(turn, pending, asks));
-            for text in ["hierarchical:64", "hashed:512", "hashed:65536"] {
-                let [wheel, _] = ask_wheel(text, turn, pending, false);
-                let [asked, dearest] = ask_wheel(text, turn, pending, true);
-                let figures = [pending as f64, wheel, asked, set, set_asked, dearest];
-                report.row(&format!("{turn:?}, {text}"), figures);
+            let rounds = [0; 3].map(|_| {
+                let [set, set_asked] = [false, true].map(|asks| ask_set(turn, pending, asks));
+                MODES.map(|text| {
+                    let [wheel, _] = ask_wheel(text, turn, pending, false);
+                    let [asked, dearest] = ask_wheel(text, turn, pending, true);
+                    [wheel, asked, set, set_asked, asked / set_asked, dearest]
+                })
+            });
+            for (at, text) in MODES.into_iter().enumerate() {
+                let medians: [f64; 6] = array::from_fn(|figure| {
+                    let [median, _] =
+                        spread(rounds.iter().map(|round| round[at][figure]).collect());
+                    median
+                });
+                report
+                    .row(&format!("{turn:?}, {text}"), [pending as f64].into_iter().chain(medians));
             }
         }
     }
     report.print();
 }
+
+const MODES: [&str; 3] = ["hierarchical:64", "hashed:512", "hashed:65536"];
 
 /// What is done before each ask.
 #[derive(Clone, Copy, Debug)]

@@ -83,8 +83,9 @@ pub(super) fn oversubscribed<T: Threaded>(threads: usize, milliseconds: u64) -> 
                 })
             })
             .collect();
-        begin.wait();
+        // Before they begin: this thread may be the last of all to have a core again.
         let started = Instant::now();
+        begin.wait();
         thread::sleep(Duration::from_millis(milliseconds));
         stop.store(true, Relaxed);
         for worker in workers {
