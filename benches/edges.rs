@@ -108,8 +108,6 @@ fn asks() {
     report.print();
 }
 
-const MODES: [&str; 3] = ["hierarchical:64", "hashed:512", "hashed:65536"];
-
 /// What is done before each ask.
 #[derive(Clone, Copy, Debug)]
 enum Turn {
@@ -374,6 +372,7 @@ const TABLES: [Table; 6] = [
     ("memory", memory),
 ];
 
+const MODES: [&str; 3] = ["hierarchical:64", "hashed:512", "hashed:65536"];
 const TURNS: u64 = 20_000;
 
 /// The value of a request. Heartbeats are numbered from 0 on.

@@ -58,7 +58,7 @@ pub use sql::{cancel_in_async, schedule_in_async};
 pub use sql::{cancel_sql, schedule_sql};
 pub use store::MemoryStore;
 #[cfg(feature = "postgres")]
-pub use store::postgres::{MIGRATION, PostgresStore, Workers, cancel_in, schedule_in};
+pub use store::postgres::{MIGRATION, PostgresStore, Worker, Workers, cancel_in, schedule_in};
 #[cfg(feature = "redb")]
 pub use store::redb::{RedbStore, Report};
 #[cfg(feature = "redb")]

@@ -128,6 +128,18 @@ fn loads_in_order_and_in_pages(mut store: impl Store) {
         let page = store.list(&Position::before(until), until, limit).unwrap();
         assert_eq!(page.rows.len(), 20, "a position may be before all names of a deadline");
     }
+    let counted = |ends: &[u64], most: u64, store: &mut dyn Store| {
+        let counted = store.count_until(ends, most).unwrap();
+        counted.iter().map(|it| (it.rows, it.is_all)).collect::<Vec<_>>()
+    };
+    let all = counted(&[0, 4, 8, 1 << 60], 1_000, &mut store);
+    assert_eq!(all, [20, 80, 80, 20].map(|rows| (rows, true)), "each is counted once");
+    assert_eq!(counted(&[], 1_000, &mut store), []);
+    let cut = counted(&[4, 1 << 60], 1, &mut store);
+    for (at, whole) in [100, 100].into_iter().enumerate() {
+        let (rows, is_all) = cut[at];
+        assert!((1..whole).contains(&rows) && !is_all, "{rows} rows are told as all");
+    }
     let loaded = store.load(&[], u64::MAX, limit).unwrap();
     assert!(loaded.rows.is_empty(), "without a lease nothing is loaded");
 }

@@ -5,6 +5,8 @@ mod dead;
 mod live;
 #[cfg(feature = "cli")]
 mod operator;
+#[cfg(feature = "cli")]
+mod page;
 mod pooler;
 mod refused;
 mod server;

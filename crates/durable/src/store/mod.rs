@@ -105,6 +105,28 @@ pub trait Store: Send {
     /// Returns the number of rows, in all partitions.
     fn count(&mut self) -> Result<u64, Error>;
 
+    /// Counts the rows of several stretches of time: of each, those whose deadline is after the end
+    /// of the one before and at most its own. `ends` are in order. It stops at `most` rows of a
+    /// stretch, or of each partition in it: what an operator looks at costs as much however many
+    /// are pending. A damaged row may count.
+    fn count_until(&mut self, ends: &[u64], most: u64) -> Result<Vec<Counted>, Error> {
+        let mut after = Position::start();
+        let mut counted = Vec::new();
+        for &end in ends {
+            let (mut rows, mut is_all) = (0, false);
+            while rows < most && !is_all {
+                let limit = Limit { rows: (most - rows).min(1000) as usize, bytes: 1 << 20 };
+                let page = self.list(&after, end, limit)?;
+                rows += page.rows.len() as u64;
+                is_all = page.end.is_none();
+                after = page.end.unwrap_or(after);
+            }
+            counted.push(Counted { rows, is_all });
+            after = Position::before(end.saturating_add(1));
+        }
+        Ok(counted)
+    }
+
     /// Returns the dead letters whose names come after `after`, in the order of their names, and at
     /// most as many as `limit` says.
     fn list_dead(&mut self, after: &str, limit: Limit) -> Result<DeadPage, Error>;
@@ -238,6 +260,15 @@ pub struct Page {
     pub end: Option<Position>,
     /// The damaged rows that were found and set aside.
     pub damaged: Vec<Damaged>,
+}
+
+/// How many rows [`Store::count_until`] found in a stretch of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// The rows that were counted.
+    pub rows: u64,
+    /// Whether these are all. If not, it stopped at the limit.
+    pub is_all: bool,
 }
 
 /// Fills a page, as all stores do.

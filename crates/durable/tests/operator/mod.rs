@@ -6,12 +6,14 @@ use std::thread;
 use std::time::Duration;
 
 use postgres::Client;
+use serde_json::Value;
 use tempfile::TempDir;
 use tickwheel_durable::store::{Change, Held, Outcome, Row, Settlement, Store, Then};
 use tickwheel_durable::{DurableTimer, RedbStore};
 
+use crate::page::Page;
 use crate::server::{Server, client};
-use crate::{HOUR, LEASE, now, take, worker};
+use crate::{HOUR, LEASE, now, take, until, worker};
 
 /// Runs the command, and returns its exit code, its output and its errors.
 fn run(words: &[&str]) -> (i32, String, String) {
@@ -264,7 +266,7 @@ fn a_move_that_is_killed_again_and_again_loses_nothing() {
     assert!(0 < killed);
 }
 
-fn name(row: serde_json::Value) -> String {
+fn name(row: Value) -> String {
     row["name"].as_str().unwrap().to_owned()
 }
 
@@ -300,4 +302,35 @@ fn a_database_that_goes_away_ends_a_move_and_another_goes_on() {
     let (code, output, errors) = run(&["move", file, &url]);
     assert!(code == 1 && output.contains("stayed           1"), "{output}{errors}");
     assert!(errors.contains("n 1: stayed"), "{errors}");
+}
+
+#[test]
+fn the_page_of_a_database_shows_its_workers_and_tells_while_it_is_away() {
+    let Some(server) = Server::start() else { return };
+    let url = server.tables();
+    let _worker = worker(&url, LEASE);
+    let mut client = client(&url);
+    let late = "select tickwheel_schedule('order ' || n, now() + interval '2 h', '')
+                from generate_series(1, 5000) n";
+    client.batch_execute(late).unwrap();
+    let page = Page::of(&url, &[]);
+    let mut state = page.json("/state");
+    until("the worker has all partitions", || {
+        state = page.json("/state");
+        state["workers"][0]["owned"] == 64 && state["put_per_second"].is_number()
+    });
+    assert_eq!((&state["free_partitions"], &state["error"]), (&0.into(), &Value::Null));
+    assert!(state["workers"][0]["lease_left_ms"].as_u64().unwrap() <= LEASE.as_millis() as u64);
+    assert_eq!((&state["bands"][4]["rows"], &state["pending"]), (&5000.into(), &5000.into()));
+    let place = state["place"].as_str().unwrap();
+    assert!(place.starts_with("postgresql://") && !place.contains(['@', '?']), "{place}");
+
+    server.stop("fast");
+    until("it is told", || {
+        state = page.json("/state");
+        state["error"].is_string()
+    });
+    assert_eq!(state["pending"], 5000, "what was seen last stays");
+    server.go();
+    until("it is read again", || page.json("/state")["error"].is_null());
 }

@@ -3,9 +3,12 @@
 
 mod failure;
 mod place;
+mod serve;
 mod show;
 
 use std::io::{self, IsTerminal, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
@@ -14,10 +17,11 @@ use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use tickwheel_durable::move_all;
-use tickwheel_durable::store::{Act, Change, Changed, Limit, Position};
+use tickwheel_durable::store::{Change, Limit, Position};
 
 use failure::Failure;
-use place::{Opened, PAGE, Place, each_dead, each_page};
+use place::{Opened, PAGE, Place, change_each, each_dead, each_page};
+use serve::Manner;
 
 /// Looks into the file or the database of a durable timer, cancels, retries and mends there, and
 /// moves it.
@@ -133,6 +137,29 @@ enum Command {
         /// Print a JSON object.
         #[arg(long)]
         json: bool,
+    },
+
+    /// Serves a page that shows it live: what is pending, workers, dead letters.
+    ///
+    /// A file is shown only while no timer has it open. Rates are of a database, by its own
+    /// statistics.
+    Serve {
+        /// The timer's file, or the URL of its database.
+        #[arg(value_name = "FILE-OR-URL")]
+        place: Place,
+
+        /// Listen there. Port 0 is any that is free.
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7878")]
+        listen: SocketAddr,
+
+        /// Let the page retry and drop dead letters.
+        #[arg(long)]
+        changes: bool,
+
+        /// Ask callers for the token in this file, of 16 or more letters, digits, - and _. Needed
+        /// where other machines can reach the address; it goes there as it is, so put TLS before it.
+        #[arg(long, value_name = "FILE")]
+        token_file: Option<PathBuf>,
     },
 
     /// Reads all of it and tells what is damaged.
@@ -294,6 +321,9 @@ fn run(command: Command, output: &mut impl Write) -> Result<(), Failure> {
             stats_of(&mut place.open()?, &prefix, json, output)
         }
         Command::Stats { place, prefix: None, json } => stats(&mut place.open()?, json, output),
+        Command::Serve { place, listen, changes, token_file } => {
+            serve::serve(&place, &Manner { listen, changes, token_file }, output)
+        }
         Command::Check { place, repair, json } => check(&mut place.open()?, repair, json, output),
     }
 }
@@ -470,7 +500,7 @@ fn list_dead(
         writeln!(output, "{}", show::DEAD_HEADER)?;
     }
     let mut damaged = 0;
-    each_dead(opened.store(), prefix, after, |page| {
+    each_dead(opened.store(), prefix, after, PAGE, |page| {
         damaged += page.damaged.len();
         for dead in page.letters.iter().take(usize::try_from(left).unwrap_or(usize::MAX)) {
             left -= 1;
@@ -517,35 +547,21 @@ fn change_dead(
     json: bool,
     output: &mut impl Write,
 ) -> Result<(), Failure> {
-    let mut left = &changes[..];
     let mut is_done = true;
-    while !left.is_empty() {
-        // The last of many may be missing: they are asked for again.
-        let done = opened.store().commit(&[], left)?;
-        let (answered, rest) = left.split_at(done.changed.len());
-        left = rest;
-        for (Change { name, act }, changed) in answered.iter().zip(done.changed) {
-            let retries = matches!(act, Act::Revive { .. });
-            let (answer, text) = match changed {
-                Ok(Changed { row: Some(_), .. }) => ("retried", "retried: it is due now"),
-                Ok(Changed { was_dead: true, .. }) if retries => {
-                    ("pending", "pending: it was scheduled anew, and the dead letter stays")
-                }
-                Ok(Changed { was_dead: true, .. }) => ("dropped", "dropped"),
-                Ok(_) => ("unknown", "unknown: it is not dead"),
-                Err(error) => {
-                    say(&error.to_string());
-                    ("failed", "failed: it is as it was")
-                }
-            };
-            is_done &= matches!(answer, "retried" | "dropped");
-            if json {
-                writeln!(output, "{}", json!({ "name": **name, "dead": answer }))?;
-            } else {
-                writeln!(output, "{}: {text}", name.escape_debug())?;
-            }
+    change_each(opened.store(), &changes, |change, changed| {
+        let (answer, text) = show::dead_changed(change, &changed);
+        if let Err(error) = changed {
+            say(&error.to_string());
         }
-    }
+        is_done &= matches!(answer, "retried" | "dropped");
+        let name = &*change.name;
+        if json {
+            writeln!(output, "{}", json!({ "name": name, "dead": answer }))?;
+        } else {
+            writeln!(output, "{}: {text}", name.escape_debug())?;
+        }
+        Ok(())
+    })?;
     if is_done { Ok(()) } else { Err(Failure::Found) }
 }
 
@@ -590,7 +606,7 @@ fn stats(opened: &mut Opened, json: bool, output: &mut impl Write) -> Result<(),
         Ok(true)
     })?;
     let mut dead = 0;
-    each_dead(opened.store(), "", "", |page| {
+    each_dead(opened.store(), "", "", PAGE, |page| {
         dead += page.letters.len();
         Ok(true)
     })?;
@@ -623,7 +639,7 @@ fn stats_of(
         }
         Ok(true)
     })?;
-    each_dead(opened.store(), prefix, "", |page| {
+    each_dead(opened.store(), prefix, "", PAGE, |page| {
         dead += page.letters.len();
         Ok(true)
     })?;

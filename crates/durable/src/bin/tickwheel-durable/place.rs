@@ -1,6 +1,7 @@
 //! Where timeouts rest: a file, or a database.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -9,7 +10,9 @@ use std::time::Duration;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
-use tickwheel_durable::store::{DeadPage, Limit, Page, Position, Store};
+#[cfg(feature = "postgres")]
+use tickwheel_durable::Workers;
+use tickwheel_durable::store::{Change, Changed, DeadPage, Limit, Page, Position, Store};
 use tickwheel_durable::{Error, RedbStore};
 
 use super::failure::Failure;
@@ -28,6 +31,21 @@ impl FromStr for Place {
     fn from_str(text: &str) -> Result<Self, Infallible> {
         let is_url = ["postgres://", "postgresql://"].iter().any(|it| text.starts_with(it));
         Ok(if is_url { Self::Database(text.to_owned()) } else { Self::File(text.into()) })
+    }
+}
+
+/// Without what a URL says of who connects.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Database(url) => {
+                let (kind, rest) = url.split_once("://").unwrap_or(("postgresql", url));
+                let rest = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
+                let place = rest.split_once('?').map_or(rest, |(place, _)| place);
+                write!(f, "{kind}://{place}")
+            }
+        }
     }
 }
 
@@ -125,6 +143,35 @@ impl Opened {
                      until its lease has run out"
                 )))
             }
+        }
+    }
+
+    /// Each worker, and how many partitions have none, where there are workers.
+    pub(super) fn each_worker(&mut self) -> Result<Option<(Value, u64)>, Error> {
+        match self {
+            Self::File { .. } => Ok(None),
+            #[cfg(feature = "postgres")]
+            Self::Database(store) => {
+                let Workers { partitions, owned, .. } = store.workers()?;
+                let workers = store.each_worker()?;
+                let workers = workers.iter().map(|worker| {
+                    json!({
+                        "number": worker.number,
+                        "lease_left_ms": worker.lease_left.as_millis() as u64,
+                        "owned": worker.owned,
+                    })
+                });
+                Ok(Some((workers.collect(), partitions.saturating_sub(owned))))
+            }
+        }
+    }
+
+    /// How many timeouts were put and how many left, where that is counted.
+    pub(super) fn turnover(&mut self) -> Result<Option<(u64, u64)>, Error> {
+        match self {
+            Self::File { .. } => Ok(None),
+            #[cfg(feature = "postgres")]
+            Self::Database(store) => store.turnover().map(Some),
         }
     }
 
@@ -258,6 +305,7 @@ pub(super) fn each_dead(
     store: &mut dyn Store,
     prefix: &str,
     after: &str,
+    limit: Limit,
     mut work: impl FnMut(&DeadPage) -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
     // A page has what comes after a name, and the first may be the prefix itself.
@@ -269,16 +317,36 @@ pub(super) fn each_dead(
     }
     let mut after: Arc<str> = Arc::from(after.max(prefix));
     loop {
-        let mut page = store.list_dead(&after, PAGE)?;
-        let is_past = page.letters.last().is_some_and(|last| !last.name.starts_with(prefix));
+        let mut page = store.list_dead(&after, limit)?;
+        if page.letters.last().is_some_and(|last| !last.name.starts_with(prefix)) {
+            page.end = None;
+        }
         page.letters.retain(|letter| letter.name.starts_with(prefix));
         page.damaged.retain(|damaged| damaged.name.starts_with(prefix));
         let goes_on = work(&page)?;
         match page.end {
-            Some(end) if goes_on && !is_past => after = end,
+            Some(end) if goes_on => after = end,
             _ => return Ok(()),
         }
     }
+}
+
+/// Commits all changes, and calls `told` with what became of each.
+pub(super) fn change_each(
+    store: &mut dyn Store,
+    mut changes: &[Change],
+    mut told: impl FnMut(&Change, Result<Changed, Error>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    while !changes.is_empty() {
+        // The last of many may be missing: they are asked for again.
+        let done = store.commit(&[], changes)?;
+        let (answered, rest) = changes.split_at(done.changed.len());
+        changes = rest;
+        for (change, changed) in answered.iter().zip(done.changed) {
+            told(change, changed)?;
+        }
+    }
+    Ok(())
 }
 
 /// What is read at once.

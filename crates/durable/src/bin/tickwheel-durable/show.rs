@@ -4,7 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use humantime::{format_duration, format_rfc3339_millis};
 use serde_json::{Value, json};
-use tickwheel_durable::store::{Damaged, Dead, Row};
+use tickwheel_durable::Error;
+use tickwheel_durable::store::{Act, Change, Changed, Damaged, Dead, Row};
 
 pub(super) fn milliseconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(LAST))
@@ -63,6 +64,22 @@ pub(super) fn dead_block(dead: &Dead) -> String {
         dead.attempt,
         payload(&dead.payload),
     )
+}
+
+/// What became of a dead letter that was to change: for scripts, and for people.
+pub(super) fn dead_changed(
+    change: &Change,
+    changed: &Result<Changed, Error>,
+) -> (&'static str, &'static str) {
+    match changed {
+        Ok(Changed { row: Some(_), .. }) => ("retried", "retried: it is due now"),
+        Ok(Changed { was_dead: true, .. }) if matches!(change.act, Act::Revive { .. }) => {
+            ("pending", "pending: it was scheduled anew, and the dead letter stays")
+        }
+        Ok(Changed { was_dead: true, .. }) => ("dropped", "dropped"),
+        Ok(_) => ("unknown", "unknown: it is not dead"),
+        Err(_) => ("failed", "failed: it is as it was"),
+    }
 }
 
 pub(super) fn dead(dead: &Dead) -> Value {

@@ -28,14 +28,14 @@ use crate::Error;
 use crate::block_on::block_on;
 use crate::store::stretch::Stretch;
 use crate::store::{
-    Change, Dead, DeadPage, Done, Leases, Limit, Loaded, Page, Position, Row, Settlement, Start,
-    Store,
+    Change, Counted, Dead, DeadPage, Done, Leases, Limit, Loaded, Page, Position, Row, Settlement,
+    Start, Store,
 };
 use crate::values::milliseconds;
 use connect::{Connect, GOODBYE};
 use connection::{Connection, unsigned};
 use lease::{Ahead, CLOCK, Taken, Wish, remove_dead, take_leases};
-pub use operate::Workers;
+pub use operate::{Worker, Workers};
 use rows::{GET, Reading, Seen, read_row};
 pub use schema::MIGRATION;
 use schema::set_up;
@@ -376,6 +376,15 @@ impl Store for PostgresStore {
             let count = unsigned(connection.query_one(count, &[]).await?.get(0));
             connection.end().await?;
             Ok(count)
+        })
+    }
+
+    fn count_until(&mut self, ends: &[u64], most: u64) -> Result<Vec<Counted>, Error> {
+        self.run("count in", async |connection| {
+            connection.begin().await?;
+            let counted = connection.count_until(ends, most).await?;
+            connection.end().await?;
+            Ok(counted)
         })
     }
 

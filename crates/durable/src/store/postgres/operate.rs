@@ -23,6 +23,18 @@ pub struct Workers {
     pub owned: u64,
 }
 
+/// One worker of a database, as [`PostgresStore::each_worker`] finds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Worker {
+    /// Its number, which is never used again.
+    pub number: u64,
+    /// How long its lease is good for, if it does not renew it.
+    pub lease_left: Duration,
+    /// The partitions that it owns.
+    pub owned: u64,
+}
+
 impl PostgresStore {
     /// Returns the number of workers and of what they own.
     ///
@@ -47,6 +59,38 @@ impl PostgresStore {
             connection.end().await?;
             let number = |at| unsigned(row.get(at));
             Ok(Workers { alive: number(0), partitions: number(1), owned: number(2) })
+        })
+    }
+
+    /// Returns each worker that has a lease, by number.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Store`].
+    pub fn each_worker(&mut self) -> Result<Vec<Worker>, Error> {
+        self.run("look at the workers", async |connection| {
+            connection.begin().await?;
+            let rows = connection.query(EACH_WORKER, &[]).await?;
+            connection.end().await?;
+            let worker = |row: &Row| Worker {
+                number: unsigned(row.get(0)),
+                lease_left: Duration::from_millis(unsigned(row.get(1))),
+                owned: unsigned(row.get(2)),
+            };
+            Ok(rows.iter().map(worker).collect())
+        })
+    }
+
+    /// Returns how many timeouts were put into the table, and how many left it, by an ack or a
+    /// cancel, as far as the server's statistics know. Moves and retries change neither.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Store`].
+    pub fn turnover(&mut self) -> Result<(u64, u64), Error> {
+        self.run("read the statistics", async |connection| {
+            let row = connection.query_one(TURNOVER, &[]).await?;
+            Ok((unsigned(row.get(0)), unsigned(row.get(1))))
         })
     }
 
@@ -82,4 +126,10 @@ impl PostgresStore {
     }
 }
 
+const EACH_WORKER: &str =
+    "select worker, floor(extract(epoch from max(until) - clock_timestamp()) * 1000)::bigint,
+       (select count(*) from tickwheel_partition where owner = worker)
+     from tickwheel_worker where until >= clock_timestamp() group by worker order by worker";
+const TURNOVER: &str =
+    "select n_tup_ins, n_tup_del from pg_stat_all_tables where relid = 'tickwheel_due'::regclass";
 const SET_ASIDE: &str = "select deadline, name from tickwheel_broken order by number";

@@ -1,5 +1,6 @@
 //! Reading rows, and what has become visible since.
 
+use std::iter;
 use std::sync::Arc;
 
 use tokio_postgres::Error;
@@ -9,7 +10,7 @@ use tokio_postgres::types::Type;
 use super::connection::{Connection, Parameter};
 use super::connection::{PARTITIONS, signed, unsigned};
 use crate::store::stretch::Part;
-use crate::store::{Damaged, Limit, Loaded, Page, Position, Row, Start};
+use crate::store::{Counted, Damaged, Limit, Loaded, Page, Position, Row, Start};
 
 /// A row as it was found.
 pub(super) enum Reading {
@@ -278,6 +279,18 @@ impl Connection {
         reading
     }
 
+    pub(super) async fn count_until(&self, ends: &[u64], most: u64) -> Result<Vec<Counted>, Error> {
+        let last: Vec<i64> = ends.iter().map(|&end| signed(end)).collect();
+        let next = |end: &i64| end.saturating_add(1);
+        let first: Vec<i64> = iter::once(0).chain(last.iter().map(next)).take(last.len()).collect();
+        let parameters: [Parameter<'_>; 3] =
+            [(&first, Type::INT8_ARRAY), (&last, Type::INT8_ARRAY), (&signed(most), Type::INT8)];
+        let rows = self.query(COUNT_UNTIL, &parameters).await?;
+        let counted =
+            |row: &tokio_postgres::Row| Counted { rows: unsigned(row.get(0)), is_all: row.get(1) };
+        Ok(rows.iter().map(counted).collect())
+    }
+
     pub(super) async fn list(
         &self,
         after: &Position,
@@ -458,6 +471,16 @@ const LOAD: &str = "select due.partition, due.deadline, due.name, due.number, du
 pub(super) const GET: &str = "select partition, deadline, name, number, attempt, payload
      from tickwheel_due where name = $1";
 
+/// Reads the index only.
+const COUNT_UNTIL: &str = "select sum(rows)::bigint, bool_and(rows < $3)
+     from unnest($1::bigint[], $2::bigint[]) with ordinality stretch(first, last, place)
+     cross join generate_series(0, 63) at(partition)
+     cross join lateral (
+       select count(*) as rows from (
+         select from tickwheel_due due
+         where due.partition = at.partition and due.deadline between first and last
+         limit $3) few) counted
+     group by place order by place";
 const SET_ASIDE: &str =
     "select name, deadline from tickwheel_set_aside($1, $2, $3, $4, $5, $6, $7)";
 

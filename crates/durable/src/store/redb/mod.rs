@@ -22,8 +22,8 @@ use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, Sto
 use crate::Error;
 use crate::error::message;
 use crate::store::{
-    Change, Damaged, Dead, DeadPage, Done, Filling, Lease, Leases, Limit, Loaded, Page, Position,
-    Row, Settlement, Start, Store,
+    Change, Counted, Damaged, Dead, DeadPage, Done, Filling, Lease, Leases, Limit, Loaded, Page,
+    Position, Row, Settlement, Start, Store,
 };
 pub use check::Report;
 use open::{BackendSource, DEFAULT_CACHE, Source};
@@ -207,6 +207,30 @@ impl Store for RedbStore {
 
     fn count(&mut self) -> Result<u64, Error> {
         self.run("read", |database, _| Ok(database.begin_read()?.open_table(DUE)?.len()?))
+    }
+
+    fn count_until(&mut self, ends: &[u64], most: u64) -> Result<Vec<Counted>, Error> {
+        self.run("count in", |database, _| {
+            let due = database.begin_read()?.open_table(DUE)?;
+            let (mut counted, mut first) = (Vec::new(), 0);
+            for &end in ends {
+                let mut stretch = Counted { rows: 0, is_all: true };
+                for entry in due.range((first, &[][..])..)? {
+                    let (deadline, _) = entry?.0.value();
+                    if end < deadline {
+                        break;
+                    }
+                    stretch.is_all = stretch.rows < most;
+                    if !stretch.is_all {
+                        break;
+                    }
+                    stretch.rows += 1;
+                }
+                counted.push(stretch);
+                first = end.saturating_add(1);
+            }
+            Ok(counted)
+        })
     }
 
     fn list_dead(&mut self, after: &str, limit: Limit) -> Result<DeadPage, Error> {

@@ -1,0 +1,239 @@
+//! What the page of the command `tickwheel-durable serve` promises.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+use std::{env, fs};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tickwheel_durable::DurableTimer;
+
+mod page;
+
+use page::Page;
+
+#[test]
+fn a_page_shows_what_is_pending_and_what_is_dead() {
+    let folder = TempDir::new().unwrap();
+    let page = Page::of(&file(&folder), &[]);
+    let state = page.json("/state");
+    let band =
+        |at: usize| (state["bands"][at]["name"].as_str(), state["bands"][at]["rows"].as_u64());
+    assert_eq!(band(0), (Some("overdue"), Some(1)));
+    assert_eq!(band(3), (Some("in an hour"), Some(2)));
+    assert_eq!(band(4), (Some("in a day"), Some(250)));
+    assert_eq!((&state["pending"], &state["is_all"]), (&json!(253), &json!(true)));
+    assert_eq!((&state["changes"], &state["error"]), (&json!(false), &Value::Null));
+    assert!(state["first_ms"].as_u64() < state["now_ms"].as_u64(), "{state}");
+
+    let dead = page.json("/dead");
+    let names = |page: &Value| -> Vec<String> {
+        let rows = page["rows"].as_array().unwrap();
+        rows.iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&dead), ["dead 0", "dead 1", "dead 2"]);
+    assert_eq!((&dead["rows"][1]["payload"], &dead["next"]), (&json!("eur 1"), &Value::Null));
+    assert_eq!(names(&page.json("/dead?prefix=dead%201")), ["dead 1"]);
+    assert_eq!(names(&page.json("/dead?prefix=d&after=dead%201")), ["dead 2"]);
+    assert_eq!(names(&page.json("/dead?prefix=e")), [""; 0]);
+}
+
+#[test]
+fn a_long_list_comes_in_pages_that_leave_nothing_out() {
+    let folder = TempDir::new().unwrap();
+    let page = Page::of(&file(&folder), &[]);
+    for (prefix, all) in [("", 253), ("late/", 250), ("late/24", 11), ("soon", 2), ("no", 0)] {
+        let (mut names, mut next) = (Vec::new(), String::new());
+        loop {
+            let part = page.json(&format!("/pending?prefix={prefix}{next}"));
+            let rows = part["rows"].as_array().unwrap();
+            names.extend(rows.iter().map(|row| row["name"].as_str().unwrap().to_owned()));
+            let Some(after_ms) = part["next"]["after_ms"].as_str() else { break };
+            let after = part["next"]["after"].as_str().unwrap();
+            next = format!("&after_ms={after_ms}&after={after}");
+        }
+        assert_eq!(names.len(), all, "{prefix}: {names:?}");
+        assert!(names.iter().all(|name| name.starts_with(prefix)));
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all, "{prefix}: none comes twice");
+    }
+    assert_eq!(page.ask("GET", "/pending?after_ms=soon", &[], "").0, 400);
+}
+
+#[test]
+fn dead_letters_change_only_if_the_page_may_change_them() {
+    let folder = TempDir::new().unwrap();
+    let file = file(&folder);
+    let names = json!(["dead 0", "nobody"]).to_string();
+    let kind = [("Content-Type", "application/json")];
+    let reader = Page::of(&file, &[]);
+    for path in ["/dead/retry", "/dead/drop"] {
+        let (code, _, body) = reader.ask("POST", path, &kind, &names);
+        assert!(code == 403 && body.contains("read only"), "{code} {body}");
+    }
+    assert_eq!(reader.json("/dead")["rows"].as_array().unwrap().len(), 3);
+    drop(reader);
+
+    let page = Page::of(&file, &["--changes"]);
+    let (_, _, told) = page.ask("POST", "/dead/retry", &kind, &names);
+    assert!(told.contains("retried: it is due now") && told.contains("it is not dead"), "{told}");
+    assert_eq!(page.json("/state")["bands"][0]["rows"], 2, "what changed is seen at once");
+    let (_, _, told) = page.ask("POST", "/dead/drop", &kind, r#"["dead 1"]"#);
+    assert!(told.contains("dropped"), "{told}");
+    assert_eq!(page.json("/dead")["rows"][0]["name"], "dead 2");
+    let many: Vec<String> = (0..101).map(|at| at.to_string()).collect();
+    assert_eq!(page.ask("POST", "/dead/drop", &kind, &json!(many).to_string()).0, 413);
+    assert_eq!(page.ask("POST", "/dead/drop", &kind, r#"{"names": 1}"#).0, 422);
+    assert_eq!(page.ask("GET", "/dead/drop", &[], "").0, 405);
+}
+
+/// As a page from elsewhere could, by a script, by a form, or by a name that leads to this machine.
+#[test]
+fn no_page_from_elsewhere_reads_or_changes_anything() {
+    let folder = TempDir::new().unwrap();
+    let page = Page::of(&file(&folder), &["--changes"]);
+    let names = r#"["dead 0"]"#;
+    let kind = ("Content-Type", "application/json");
+    for host in ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "10.0.0.1", ""] {
+        assert_eq!(page.ask("GET", "/state", &[("Host", host)], "").0, 403, "{host}");
+    }
+    for origin in ["http://evil.example", "null", "https://127.0.0.1"] {
+        let from = [kind, ("Origin", origin)];
+        assert_eq!(page.ask("POST", "/dead/drop", &from, names).0, 403, "{origin}");
+    }
+    let form = [("Content-Type", "text/plain")];
+    assert_eq!(page.ask("POST", "/dead/drop", &form, names).0, 415);
+    assert_eq!(page.json("/dead")["rows"].as_array().unwrap().len(), 3);
+    for host in ["localhost", "LOCALHOST:7878", "127.0.0.1", "127.0.0.9:1", "[::1]:7878"] {
+        let own = format!("http://{host}");
+        let (code, headers, _) = page.ask("GET", "/", &[("Host", host), ("Origin", &own)], "");
+        assert_eq!(code, 200, "{host}");
+        assert!(headers.contains("default-src 'self'"), "{headers}");
+    }
+}
+
+#[test]
+fn where_other_machines_reach_it_callers_must_know_a_token() {
+    let folder = TempDir::new().unwrap();
+    let file = file(&folder);
+    let everywhere = ["--listen", "0.0.0.0:0"];
+    let refused = |words: &[&str], why: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tickwheel-durable"));
+        let done = command.arg("serve").arg(&file).args(everywhere).args(words).output().unwrap();
+        let errors = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.code() == Some(2) && errors.contains(why), "{errors}");
+    };
+    refused(&[], "expected --token-file");
+    let token_file = folder.path().join("token");
+    let words = ["--token-file", token_file.to_str().unwrap()];
+    refused(&words, "token: ");
+    for bad in ["", "short", "with spaces and more", "semicolons;;;;;;;;;"] {
+        fs::write(&token_file, bad).unwrap();
+        refused(&words, "expected a token of 16 or more");
+    }
+    fs::write(&token_file, "0123456789abcdef\n").unwrap();
+    let page = Page::of(&file, &[&everywhere[..], &words].concat());
+    let code = |headers: &[(&str, &str)], path: &str| page.ask("GET", path, headers, "").0;
+    assert_eq!(code(&[], "/state"), 401);
+    assert_eq!(code(&[("Authorization", "Bearer 0123456789abcdeX")], "/state"), 401);
+    assert_eq!(code(&[("Authorization", "Bearer 0123456789abcdef")], "/state"), 200);
+    assert_eq!(code(&[("Host", "timers.example")], "/?token=0123456789abcde"), 401);
+    let (moved, headers, _) = page.ask("GET", "/?token=0123456789abcdef", &[], "");
+    assert_eq!(moved, 303);
+    let headers = headers.to_ascii_lowercase();
+    let cookie = "set-cookie: tickwheel_token=0123456789abcdef; httponly; samesite=strict";
+    assert!(headers.contains(cookie) && headers.contains("location: /\r\n"), "{headers}");
+    let known = ("Cookie", "a=b; tickwheel_token=0123456789abcdef");
+    assert_eq!(code(&[known], "/state"), 200);
+    assert_eq!(code(&[known, ("Origin", "http://evil.example")], "/state"), 403);
+}
+
+/// Otherwise the next timer would have to read all of the file first.
+#[cfg(unix)]
+#[test]
+fn it_closes_the_file_when_it_is_told_to_end() {
+    for signal in ["-INT", "-TERM"] {
+        let folder = TempDir::new().unwrap();
+        let file = file(&folder);
+        let mut page = Page::of(&file, &[]);
+        assert_eq!(page.ask("GET", "/", &[], "").0, 200);
+        let id = page.command.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        assert!(page.command.wait().unwrap().success());
+        let timer = DurableTimer::open(&file).unwrap();
+        assert_eq!(timer.len().unwrap(), 253);
+    }
+}
+
+/// On a phone, a tablet and a desktop, light and dark: all is shown, by keyboard too, no text is cut,
+/// and axe-core finds nothing.
+#[test]
+fn a_browser_shows_it_and_retries_by_keyboard() {
+    let skip = |absent: &str| {
+        assert!(env::var_os("CI").is_none(), "{absent}");
+        // Written past the capture of the test runner, so that it is seen.
+        writeln!(std::io::stderr(), "SKIPPED: no browser opened the page: {absent}").unwrap();
+    };
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = env::split_paths(&path).collect();
+    let mut all = names.iter().flat_map(|name| folders.iter().map(move |at| at.join(name)));
+    let Some(browser) = all.find(|path| path.is_file()) else { return skip("Chromium is absent") };
+    let checker = Path::new(env!("CARGO_TARGET_TMPDIR")).join("serve");
+    fs::create_dir_all(&checker).unwrap();
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for name in ["package.json", "package-lock.json"] {
+        let of_the_command = here.join("../cli/tests/page").join(name);
+        if fs::copy(of_the_command, checker.join(name)).is_err() {
+            return skip("this is not the repository");
+        }
+    }
+    fs::copy(here.join("tests/page/check.mjs"), checker.join("check.mjs")).unwrap();
+    let words = ["ci", "--no-audit", "--no-fund", "--ignore-scripts"];
+    match Command::new("npm").args(words).current_dir(&checker).output() {
+        Ok(done) if done.status.success() => {}
+        Ok(done) => return skip(&format!("npm ci: {}", String::from_utf8_lossy(&done.stderr))),
+        Err(error) => return skip(&format!("npm: {error}")),
+    }
+    let folder = TempDir::new().unwrap();
+    let page = Page::of(&file(&folder), &["--changes"]);
+    let mut node = Command::new("node");
+    let url = format!("http://127.0.0.1:{}/", page.port);
+    node.arg("check.mjs").arg(browser).arg(url).arg(&checker).current_dir(&checker);
+    let done = node.output().expect("where npm is, node is");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// A file with 253 that are pending, of which one is overdue, and three dead letters.
+fn file(folder: &TempDir) -> PathBuf {
+    let file = folder.path().join("timeouts.redb");
+    let timer = DurableTimer::builder().max_attempts(1).open(&file).unwrap();
+    let now = SystemTime::now();
+    for at in 0..3 {
+        let payload = format!("eur {at}");
+        put(&timer, &format!("dead {at}"), now - HOUR, payload.as_bytes());
+    }
+    for _ in 0..3 {
+        drop(timer.recv_timeout(HOUR).unwrap().expect("it is due"));
+    }
+    timer.close().unwrap();
+    let timer = DurableTimer::open(&file).unwrap();
+    for at in 0..250 {
+        put(&timer, &format!("late/{at}"), now + 2 * HOUR, &[at]);
+    }
+    put(&timer, "soon/1", now + HOUR / 2, b"<b>no tag</b>");
+    put(&timer, "soon/2", now + HOUR / 2, b"");
+    put(&timer, &"x".repeat(255), now - HOUR, &[b'y'; 300]);
+    timer.close().unwrap();
+    file
+}
+
+/// It is committed when the timer is closed.
+fn put(timer: &DurableTimer, name: &str, deadline: SystemTime, payload: &[u8]) {
+    let _ = timer.schedule(name, deadline, payload).unwrap();
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
