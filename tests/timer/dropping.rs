@@ -161,3 +161,27 @@ fn a_repeating_one_that_drops_the_last_handle_is_dropped_with_the_turn_of_its_ru
     assert_eq!(dropped.get(), 1);
     assert_eq!(driver.turn(), None);
 }
+
+/// The run that stops the timer is the last, and its task is dropped at the end of the turn: here
+/// with the last handle in it.
+#[test]
+fn what_a_stop_has_left_may_hold_the_last_handle_of_a_driven_timer() {
+    let panics = Count::default();
+    let counted = panics.clone();
+    let builder = Timer::builder().on_panic(move |_| counted.add());
+    let (timer, mut driver) = builder.build_driven().expect("in range");
+    let dropped = Count::default();
+    let (captured, last) = (CountsDrop(dropped.clone()), timer.clone());
+    let task = move || {
+        let _captured = &captured;
+        assert!(last.stop().expect("it does not wait").is_empty());
+        ControlFlow::Continue(())
+    };
+    timer.schedule_repeating(ms(1), MissedTick::Skip, task).expect("it runs");
+    drop(timer);
+    wait_until(|| {
+        driver.turn();
+        dropped.get() == 1
+    });
+    assert_eq!((driver.turn(), panics.get()), (None, 0));
+}

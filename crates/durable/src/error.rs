@@ -32,6 +32,13 @@ pub enum Error {
         /// What would be right.
         expected: &'static str,
     },
+    /// There is no such cron expression, or no such time zone.
+    Cron {
+        /// The expression, or the name of the time zone.
+        what: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Callers have asked for more than the store can commit, and have not waited for it.
     Backlog {
         /// The bytes of names and payloads that wait.
@@ -148,6 +155,7 @@ impl fmt::Display for Error {
                 crate::MAX_PAYLOAD
             ),
             Self::Setting { setting, expected } => write!(f, "`{setting}` must be {expected}"),
+            Self::Cron { what, why } => write!(f, "{what:?}: {why}"),
             Self::Backlog { bytes } => write!(
                 f,
                 "changes of {bytes} bytes wait for the store: wait for some of the commits before \

@@ -37,6 +37,7 @@
 //! - `redb` (default): [`DurableTimer::open`] and [`RedbStore`].
 //! - `postgres`: `DurableTimer::connect` and `PostgresStore`, for many workers on one database.
 //! - `tls`: connections to it with TLS, by rustls.
+//! - `cron`: `Recurring::cron`, for timeouts that come again by a cron expression in a time zone.
 //! - `metrics`: tells what [`Stats`] has to the recorder of the crate `metrics`, once a second.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -44,6 +45,7 @@ mod block_on;
 mod error;
 mod keeper;
 mod moving;
+mod recurring;
 mod sql;
 pub mod store;
 pub mod suite;
@@ -53,6 +55,7 @@ mod values;
 pub use error::Error;
 pub use keeper::{Cancelled, Retried, Scheduled};
 pub use moving::{Moved, move_all};
+pub use recurring::Recurring;
 #[cfg(feature = "postgres")]
 pub use sql::{cancel_in_async, schedule_in_async};
 pub use sql::{cancel_sql, schedule_sql};
@@ -61,6 +64,7 @@ pub use store::MemoryStore;
 pub use store::postgres::{MIGRATION, PostgresStore, Worker, Workers, cancel_in, schedule_in};
 #[cfg(feature = "redb")]
 pub use store::redb::{RedbStore, Report};
+pub use tickwheel::MissedTick;
 #[cfg(feature = "redb")]
 pub use timer::Backup;
 pub use timer::{

@@ -137,6 +137,35 @@ fn a_dropped_timeout_comes_again_and_a_retried_one_when_it_was_asked_for() {
 }
 
 #[test]
+fn what_recurs_comes_again_as_new_and_yields_to_who_schedules_or_cancels_it() {
+    let folder = folder();
+    let timer = timer_with_most(&folder, 2);
+    timer.schedule("tick", now(), b"1").unwrap().wait().unwrap();
+    for run in 0..5 {
+        take(&timer).retry(Duration::ZERO);
+        let due = take(&timer);
+        assert_eq!((due.attempt(), due.payload()), (2, &b"1"[..]), "run {run}");
+        due.ack_and_schedule(now());
+    }
+    // Whoever schedules or cancels it while it runs has the last word.
+    let due = take(&timer);
+    assert_eq!(due.attempt(), 1);
+    timer.schedule("tick", now() + Duration::from_secs(3600), b"2").unwrap().wait().unwrap();
+    due.ack_and_schedule(now());
+    assert_eq!(timer.cancel("tick").unwrap().wait().unwrap(), Cancelled::Cancelled);
+    timer.schedule("tick", now(), b"3").unwrap().wait().unwrap();
+    let due = take(&timer);
+    assert_eq!(timer.cancel("tick").unwrap().wait().unwrap(), Cancelled::Firing);
+    due.ack_and_schedule(now() + Duration::from_secs(3600));
+    timer.schedule("other", now(), b"").unwrap().wait().unwrap();
+    let other = take(&timer);
+    assert_eq!(other.name(), "other");
+    other.ack();
+    assert!(timer.get("tick").unwrap().is_none() && timer.dead_letters().next().is_none());
+    timer.close().unwrap();
+}
+
+#[test]
 fn what_fails_comes_again_after_a_delay_that_grows() {
     let hours = Arc::new(AtomicU64::new(0));
     let clock = {

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tickwheel_durable::{Cancelled, DurableTimer, Scheduled};
+use tickwheel_durable::{Cancelled, DurableTimer, MissedTick, Recurring, Scheduled};
 
 #[test]
 fn no_kill_loses_a_timeout_or_makes_one_early_or_brings_back_a_cancelled_one() {
@@ -83,6 +83,65 @@ fn poisoned_child() {
         due.ack();
     }
     timer.close().unwrap();
+}
+
+#[test]
+fn one_that_recurs_has_one_next_run_whatever_kills_its_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("timeouts.redb");
+    let timer = DurableTimer::open(&path).unwrap();
+    timer.schedule("tick", UNIX_EPOCH, b"0").unwrap().wait().unwrap();
+    timer.close().unwrap();
+    let (mut runs, mut twice) = (0, 0);
+    for _ in 0..12 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "recurring_child", "--nocapture"])
+            .env("TICKWHEEL_DURABLE_FILE", &path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut left = fastrand::usize(1..200);
+        for line in output.lines().map_while(Result::ok) {
+            let Some(run) = line.strip_prefix("@run ") else { continue };
+            let run: u64 = run.parse().unwrap();
+            assert!(run == runs || run + 1 == runs, "{run} comes after {runs} runs");
+            twice += u64::from(run < runs);
+            runs = runs.max(run + 1);
+            left -= 1;
+            if left == 0 {
+                thread::sleep(Duration::from_micros(fastrand::u64(0..5_000)));
+                child.kill().unwrap();
+                // What it has said by now counts as well.
+                left = usize::MAX;
+            }
+        }
+        child.wait().unwrap();
+        let timer = DurableTimer::open(&path).unwrap();
+        let next: Vec<_> = timer.iter().map(Result::unwrap).collect();
+        let [next] = &next[..] else { panic!("{} are scheduled", next.len()) };
+        let at = milliseconds(next.deadline()) as u64;
+        assert!(at == runs || at + 1 == runs, "{at} is scheduled after {runs} runs");
+        timer.close().unwrap();
+    }
+    println!("12 kills, {runs} runs, {twice} of them twice");
+}
+
+/// The child of the test above: its runs are a millisecond apart, long ago.
+#[test]
+fn recurring_child() {
+    let (Ok(path), Err(_)) =
+        (std::env::var("TICKWHEEL_DURABLE_FILE"), std::env::var("TICKWHEEL_DURABLE_LIFE"))
+    else {
+        return;
+    };
+    let every = Recurring::every(Duration::from_millis(1)).missed(MissedTick::Burst);
+    let timer = DurableTimer::open(path).unwrap();
+    while let Some(due) = timer.recv().unwrap() {
+        tell(&format!("run {}", milliseconds(due.deadline())));
+        let next = every.next(due.deadline(), SystemTime::now()).unwrap();
+        due.ack_and_schedule(next);
+    }
 }
 
 /// The child, when it is run by the test above.

@@ -795,7 +795,7 @@ impl World {
             !is_endless && !is_over
         };
         for round in 0.. {
-            self.clock.advance(Duration::from_secs(1));
+            self.clock.advance(WHILE);
             let known = self.log.known();
             // One that has ended may have scheduled another meanwhile.
             if !known.iter().any(is_left) && known.len() == self.log.known().len() {
@@ -805,7 +805,7 @@ impl World {
             thread::yield_now();
         }
         // The last of them may have begun to sleep. Those without an end may still do so.
-        self.clock.advance(Duration::from_secs(1));
+        self.clock.advance(WHILE);
         let now = self.clock.now();
         for timed in self.timers.iter().filter(|timed| timed.kind != Kind::Driven) {
             for (_, until, woken) in &*timed.sleeps.lock().unwrap() {
@@ -969,6 +969,9 @@ const FEW: u64 = 1_000;
 const MANY: u64 = 50_000;
 
 const MILLI: Duration = Duration::from_millis(1);
+
+/// Longer than any delay. A repeating timeout without an end may fire at each tick of it.
+const WHILE: Duration = Duration::from_millis(50);
 
 /// How many kinds of events there are, so that none stays away unseen.
 const KINDS: usize = 19;

@@ -40,6 +40,7 @@ impl<T> Keeper<T> {
                     Settled::Ack => Then::Done,
                     Settled::Retry { delay } => again(delay),
                     Settled::Dropped => again(self.config.redeliver),
+                    Settled::Next { at } => Then::Again { at, attempt: 0 },
                     Settled::Extend { .. } => unreachable!("it settles nothing"),
                     Settled::Count => Then::Counted { attempt },
                     Settled::Uncount => Then::Counted { attempt: before },

@@ -107,6 +107,10 @@ pub(crate) enum Settled {
         delay: u64,
     },
     Dropped,
+    /// It is done, and comes again then.
+    Next {
+        at: u64,
+    },
     /// The consumer goes on, for so long at most from now on.
     Extend {
         time: u64,

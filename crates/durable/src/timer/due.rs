@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use super::shared::{Message, Shared};
 use crate::keeper::Settled;
 use crate::store::Row;
-use crate::values::{lock, milliseconds, time};
+use crate::values::{self, lock, milliseconds, time};
 
 /// A timeout that is due, in the hands of a consumer.
 ///
@@ -67,6 +67,17 @@ impl Due {
     /// before, the timeout comes again.
     pub fn ack(mut self) {
         self.settled = Settled::Ack;
+    }
+
+    /// Says that this run is done, and that the name comes again at `deadline`, with this payload.
+    /// Both are one change: wherever the process crashes, either this run comes again or the next
+    /// one is scheduled, and never both or none. If the name was scheduled anew or cancelled
+    /// meanwhile, that stays.
+    ///
+    /// The next run begins anew: its [`attempt`](Self::attempt) is 1.
+    /// [`Recurring`](crate::Recurring) knows when it is due.
+    pub fn ack_and_schedule(mut self, deadline: SystemTime) {
+        self.settled = Settled::Next { at: values::deadline(deadline) };
     }
 
     /// Schedules it again, `delay` from now. With [`back_off`](Self::back_off) the delay grows.

@@ -227,6 +227,7 @@ impl World {
         }
         let index = self.rng.usize(0..self.held.len());
         let settled = match self.rng.u32(0..4) {
+            0 if self.rng.bool() => Settled::Next { at: self.now.wall + self.rng.u64(0..2_000) },
             0 => Settled::Retry { delay: self.rng.u64(0..2_000) },
             1 => Settled::Dropped,
             _ => Settled::Ack,
@@ -335,7 +336,8 @@ impl World {
                 let number = settlement.held.number;
                 let put_as = *self.put_as.get(&number).unwrap_or(&number);
                 match (settlement.then, outcome) {
-                    (Then::Again { .. }, Outcome::Settled(Some(row))) => {
+                    // The next of one that recurs is as one that was put.
+                    (Then::Again { attempt: 1.., .. }, Outcome::Settled(Some(row))) => {
                         self.put_as.insert(row.number, put_as);
                     }
                     (Then::Dead { .. }, Outcome::Settled(None)) => self.died += 1,
@@ -359,6 +361,7 @@ impl World {
             let most = self.config.max_attempts;
             let is_right = match *then {
                 Then::Done => matches!(settled, Some(Settled::Ack)),
+                Then::Again { at, attempt: 0 } => settled == Some(&Settled::Next { at }),
                 Then::Again { attempt, .. } => {
                     matches!(settled, Some(Settled::Retry { .. } | Settled::Dropped))
                         && most.is_none_or(|most| attempt < most)

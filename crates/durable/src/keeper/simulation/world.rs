@@ -522,8 +522,11 @@ impl Simulation {
                         }
                     }
                     if let Some(row) = row {
-                        let put_as = self.put_as(database, held.number);
-                        self.put_as.insert((database, row.number), put_as);
+                        let recurs = matches!(settlement.then, Then::Again { attempt: 0, .. });
+                        if !recurs {
+                            let put_as = self.put_as(database, held.number);
+                            self.put_as.insert((database, row.number), put_as);
+                        }
                         self.expected.insert((database, row.number));
                     }
                 }
@@ -641,6 +644,7 @@ impl Simulation {
         }
         let settled = match self.rng.u32(0..if self.most.is_some() { 6 } else { 20 }) {
             _ if self.consumes => Settled::Ack,
+            0 if self.rng.bool() => Settled::Next { at: clock + self.rng.u64(0..500) },
             0 => Settled::Retry { delay: self.rng.u64(0..500) },
             1 => Settled::Dropped,
             _ => Settled::Ack,

@@ -132,6 +132,7 @@ fn live(rng: &mut Rng, store: &mut impl Store, mut rows: Rows, told: &mut Told) 
         }
         if let Some((row, _)) = outbox.take(now.steady) {
             let settled = match rng.u32(0..4) {
+                0 if rng.bool() => Settled::Next { at: now.wall + 500 },
                 0 => Settled::Retry { delay: 500 },
                 1 => Settled::Dropped,
                 _ => Settled::Ack,
