@@ -97,14 +97,12 @@ impl Ready {
         }
     }
 
-    /// Takes out the last entry if it has this index and stamp, and another one comes first.
-    /// Returns whether it did.
+    /// Takes out the last entry if it has this index and stamp. Returns whether it did.
     pub(super) fn take_back(&mut self, index: u32, stamp: u32) -> bool {
-        let Some(at) = self.sorted.len().checked_sub(1) else { return false };
-        let is_back = (self.head < at || self.head == GATHERS) && self.sorted[at].is(index, stamp);
+        let is_back = self.sorted.last().is_some_and(|last| last.is(index, stamp));
         if is_back {
             self.sorted.pop();
-            self.end = self.end.min(at);
+            self.end = self.end.min(self.sorted.len());
         }
         is_back
     }
@@ -464,7 +462,7 @@ impl Ready {
     /// need.
     pub(super) fn shrink(&mut self, mut keep: impl FnMut(Entry) -> bool) {
         if let Some(Later { runs, due }) = self.later.as_deref_mut() {
-            for run in 0..runs.len() {
+            for run in 0..=runs.last() {
                 runs.retain(run, &mut keep);
             }
             due.shrink(&mut keep);
@@ -556,6 +554,7 @@ const MOST_SORTED_FINE: usize = 8192;
 #[cfg(test)]
 mod tests {
     use super::{Arena, CHUNK, Entry, FEW_SORTED, MOST_INSERTED, MOST_MOVED, MOST_SORTED, Ready};
+    use crate::steps::steps;
     use crate::wheel::bucket::Bucket;
     use alloc::vec::Vec;
 
@@ -685,6 +684,44 @@ mod tests {
         assert!(ready.insert(entry(3 * CHUNK, 100), 100, 100));
         let expected = [0].into_iter().chain(CHUNK as u32..=3 * CHUNK as u32);
         assert!(take(&mut ready).into_iter().eq(expected.map(|index| (100, index))));
+    }
+
+    /// A wheel of few that has these.
+    fn few(deadlines: impl IntoIterator<Item = u64>) -> Ready {
+        let mut ready = Ready::default();
+        ready.gather();
+        for (index, deadline) in deadlines.into_iter().enumerate() {
+            assert!(ready.insert_alone(entry(index, deadline)) || ready.grow());
+            if ready.sorted().len() == index {
+                assert!(ready.insert_alone(entry(index, deadline)), "there is room then");
+            }
+        }
+        ready
+    }
+
+    #[test]
+    fn few_are_not_sorted_until_one_comes_next_and_then_once() {
+        let mut ready = few([10, 30, 20]);
+        assert!(ready.first().is_none());
+        assert_eq!(ready.sort_gathered(), Some(3));
+        assert_eq!(ready.sort_gathered(), None);
+        let before = steps();
+        ready.settle();
+        assert_eq!(steps(), before, "they are sorted");
+        assert!(ready.insert_alone(entry(3, 15)));
+        ready.settle();
+        assert_eq!(take(&mut ready), [(10, 0), (15, 3), (20, 2), (30, 1)]);
+    }
+
+    #[test]
+    fn the_last_of_few_is_taken_back_and_no_other() {
+        let mut ready = few([30, 10, 20]);
+        assert!(!ready.take_back(0, 0));
+        assert!(ready.take_back(2, 0));
+        assert!(!ready.take_back(2, 0), "it is gone");
+        ready.sort_gathered();
+        assert!(ready.take_back(0, 0), "it is the last now");
+        assert_eq!(take(&mut ready), [(10, 1)]);
     }
 
     #[test]
