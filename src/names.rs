@@ -401,9 +401,11 @@ mod tests {
     }
 
     #[test]
-    fn nearly_all_are_found_in_the_first_line_whatever_the_keys_have_in_common() {
-        for shift in [0, 8, 20, 32, 40, 50] {
-            let hash = |number| bits_of(u64::from(number) << shift);
+    fn nearly_all_are_found_at_first_look_whatever_the_keys_have_in_common() {
+        let shifted = [0, 8, 20, 32, 40, 50].map(|shift| (shift, 0));
+        // The last are small negative numbers.
+        for (shift, flip) in shifted.into_iter().chain([(0, u64::MAX)]) {
+            let hash = |number| bits_of((u64::from(number) << shift) ^ flip);
             let hash_of = |_, number| hash(number);
             let mut names = Names::<u16, 10>::new();
             for number in 0..1 << 14 {
@@ -413,6 +415,15 @@ mod tests {
                     assert!(8 * behind <= names.len, "{behind} of {}, {shift}", names.len);
                 }
             }
+            let mut looks = 0;
+            for number in 0..1 << 14 {
+                let mut is_it = |other| {
+                    looks += 1;
+                    (other == number).then_some(())
+                };
+                assert!(names.find(hash(number), &mut is_it).is_some());
+            }
+            assert!(looks <= names.len + names.len / 8, "{looks} of {}, {shift}", names.len);
         }
     }
 }
