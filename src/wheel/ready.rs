@@ -381,6 +381,7 @@ impl Ready {
     /// Drops the entries at the front that were taken out.
     fn forget_taken(&mut self) {
         if self.head != GATHERS {
+            steps::count(self.sorted.len() - self.head);
             self.sorted.drain(..self.head);
             self.end -= core::mem::take(&mut self.head);
         }
@@ -642,6 +643,7 @@ mod tests {
     fn room_before_the_first_is_used_again() {
         for ahead in [1, 5, MOST_MOVED + 5] {
             let mut ready = sorted([1 << 40], 6, 9);
+            let before = steps();
             for index in 0..100_000_u64 {
                 assert!(ready.insert(entry(0, index), 1 << 41, 0));
                 if ahead as u64 <= index {
@@ -653,6 +655,7 @@ mod tests {
                 }
             }
             assert!(ready.memory() <= 8 * (ahead + 2) * size_of::<Entry>(), "{}", ready.memory());
+            assert!(steps() - before <= 4 * 100_000, "not all are moved for each");
         }
     }
 
@@ -711,6 +714,29 @@ mod tests {
         assert!(ready.insert_alone(entry(3, 15)));
         ready.settle();
         assert_eq!(take(&mut ready), [(10, 0), (15, 3), (20, 2), (30, 1)]);
+    }
+
+    #[test]
+    fn one_of_few_is_put_in_its_place_if_that_moves_few_to_room_that_is_there() {
+        let is_all_sorted = |ready: &Ready| ready.until(0).is_empty();
+        for (taken, ahead) in [(0, 0), (0, 2), (1, 0), (1, MOST_MOVED), (1, MOST_MOVED + 1)] {
+            let mut ready = few((1..=100).map(|at| 10 * at));
+            assert_eq!(ready.until(0).len(), 100, "none is sorted");
+            ready.sort_gathered();
+            (0..taken).for_each(|_| _ = ready.pop());
+            assert_eq!(ready.until(40).len(), 4 - taken);
+            let deadline = 10 * (taken + ahead) as u64 + 5;
+            assert!(ready.insert_alone(entry(100, deadline)));
+            ready.check(&Arena::<()>::new(), u64::MAX, false);
+            let is_easy = 0 < taken && ahead <= MOST_MOVED;
+            assert_eq!(is_all_sorted(&ready), is_easy, "{taken} taken, {ahead} ahead");
+            ready.settle();
+            assert!(is_all_sorted(&ready));
+            let expected = (taken as u64 + 1..=100).map(|at| 10 * at).chain([deadline]);
+            let mut expected: Vec<_> = expected.collect();
+            expected.sort_unstable();
+            assert!(take(&mut ready).iter().map(|taken| taken.0).eq(expected));
+        }
     }
 
     #[test]

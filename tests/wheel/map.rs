@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use tickwheel::{Mode, WheelMap};
+use tickwheel::{Mode, WheelMap, steps};
 
 #[path = "../common/bomb.rs"]
 mod bomb;
@@ -661,6 +661,16 @@ fn emptied_and_shrunk_it_holds_nothing(mode: Mode) {
 }
 
 /// No computer has room for so many values of four megabytes.
+#[test]
+fn clearing_few_of_what_were_many_does_not_look_at_all_names() {
+    let mut map = WheelMap::new(Mode::default());
+    (0..100_000).for_each(|key| _ = map.insert(key, (), 1 << 40));
+    (10..100_000).for_each(|key| _ = map.remove(&key));
+    let before = steps();
+    map.clear();
+    assert!(steps() - before < 1_000, "{}", steps() - before);
+}
+
 #[test]
 fn a_map_reserves_nothing_for_names_if_values_have_no_room() {
     let mut map = WheelMap::<u64, [u8; 4 << 20]>::new(Mode::hierarchical());
