@@ -554,9 +554,13 @@ const MOST_SORTED_FINE: usize = 8192;
 
 #[cfg(test)]
 mod tests {
-    use super::{Arena, CHUNK, Entry, FEW_SORTED, MOST_INSERTED, MOST_MOVED, MOST_SORTED, Ready};
+    use super::{
+        Arena, CHUNK, Entry, FEW_SORTED, MOST_ALONE, MOST_INSERTED, MOST_MOVED, MOST_PASSED,
+        MOST_SORTED, Ready,
+    };
     use crate::steps::steps;
     use crate::wheel::bucket::Bucket;
+    use crate::wheel::runs::RUN;
     use alloc::vec::Vec;
 
     /// Numbered in the order in which they are put in, so that equal deadlines can be told apart.
@@ -737,6 +741,43 @@ mod tests {
             expected.sort_unstable();
             assert!(take(&mut ready).iter().map(|taken| taken.0).eq(expected));
         }
+    }
+
+    #[test]
+    fn at_the_last_tick_one_comes_behind_those_of_few_that_are_not_sorted() {
+        let mut ready = few([10, 12, 20, 30, 25]);
+        ready.sort_gathered();
+        assert!(ready.insert_alone(entry(5, 15)));
+        assert!(ready.insert(entry(6, u64::MAX), u64::MAX, u64::MAX));
+        ready.check(&Arena::<()>::new(), u64::MAX, false);
+        ready.settle();
+        let expected = [10, 12, 15, 20, 25, 30, u64::MAX];
+        assert!(take(&mut ready).iter().map(|taken| taken.0).eq(expected));
+    }
+
+    #[test]
+    fn few_take_no_more_room_than_they_may_have() {
+        let ready = few(0..MOST_ALONE as u64);
+        assert!(ready.is_full());
+        assert_eq!(ready.memory(), MOST_ALONE * size_of::<Entry>());
+    }
+
+    #[test]
+    fn a_refill_passes_few_of_the_runs_that_were_emptied() {
+        let runs = 10 * MOST_PASSED;
+        let mut ready = Ready::default();
+        (0..runs * RUN).for_each(|index| ready.push_run(entry(index, index as u64)));
+        ready.close_runs();
+        let later = ready.runs_mut().expect("there are some");
+        (0..runs - 1).for_each(|number| later.retain(number, |_| false));
+        (0..CHUNK).for_each(|_| _ = ready.pop());
+        let mut calls = 1;
+        while ready.first().is_none() {
+            ready.refill();
+            calls += 1;
+        }
+        assert_eq!(calls, 10);
+        assert_eq!(take(&mut ready).len(), RUN);
     }
 
     #[test]

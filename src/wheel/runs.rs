@@ -117,7 +117,7 @@ impl Runs {
 }
 
 /// Timeouts that are sorted at once.
-const RUN: usize = 1024;
+pub(super) const RUN: usize = 1024;
 
 #[cfg(test)]
 mod tests {

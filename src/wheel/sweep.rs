@@ -394,6 +394,20 @@ mod tests {
         sweep_all(&mut wheel);
     }
 
+    /// There the cursor is where that of a wheel of few is.
+    #[test]
+    fn a_sweep_keeps_up_with_what_is_sorted_at_the_end_of_time() {
+        let mut wheel = Wheel::with_capacity(crate::Mode::default(), 2 * MOST_ALONE);
+        wheel.schedule(u64::MAX - 100, CROWD);
+        let keys: Vec<_> =
+            (0..CROWD).map(|at| wheel.schedule(u64::MAX - 1 - at % 60, at)).collect();
+        assert!(wheel.expire(u64::MAX - 100).is_some());
+        assert!(wheel.expire(u64::MAX - 60).is_some());
+        assert!(MOST_ALONE < wheel.ready.sorted().len(), "all are sorted");
+        cancel_most(&mut wheel, &keys);
+        expire_all(&mut wheel);
+    }
+
     #[test]
     fn a_sweep_begins_when_eight_and_three_per_timeout_are_stale_and_one_more() {
         let mut wheel = Wheel::with_capacity(crate::Mode::default(), 2 * MOST_ALONE);
