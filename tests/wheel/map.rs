@@ -662,6 +662,13 @@ fn emptied_and_shrunk_it_holds_nothing(mode: Mode) {
 
 /// No computer has room for so many values of four megabytes.
 #[test]
+fn a_map_shows_its_keys_and_values() {
+    let mut map = WheelMap::new(Mode::default());
+    map.insert("ann", 1, 10);
+    assert_eq!(format!("{map:?}"), r#"{"ann": 1}"#);
+}
+
+#[test]
 fn clearing_few_of_what_were_many_does_not_look_at_all_names() {
     let mut map = WheelMap::new(Mode::default());
     (0..100_000).for_each(|key| _ = map.insert(key, (), 1 << 40));
