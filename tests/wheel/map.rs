@@ -669,6 +669,17 @@ fn a_map_shows_its_keys_and_values() {
 }
 
 #[test]
+fn a_map_has_its_mode_and_the_room_that_was_made() {
+    for mode in modes() {
+        let mut map = WheelMap::<u64, u64>::new(mode);
+        assert_eq!(map.mode(), mode);
+        let before = map.stats().memory;
+        map.reserve(1_000);
+        assert!(before + 16_000 < map.stats().memory);
+    }
+}
+
+#[test]
 fn clearing_few_of_what_were_many_does_not_look_at_all_names() {
     let mut map = WheelMap::new(Mode::default());
     (0..100_000).for_each(|key| _ = map.insert(key, (), 1 << 40));
