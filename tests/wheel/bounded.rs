@@ -564,3 +564,14 @@ const FAR: u64 = 1 << 20;
 
 /// A crowd that is too large to be sorted at once.
 const HUGE: u64 = if cfg!(debug_assertions) { 8_000 } else { 20_000 };
+
+/// In a tree of several tiers, what came out leaves nodes that the next call puts right.
+#[test]
+fn what_a_call_puts_right_in_the_tree_counts_as_work() {
+    let mut wheel = Wheel::with_capacity(Mode::hashed(1 << 20).expect("a mode"), 1_000);
+    [1, 1 << 19].map(|deadline| wheel.schedule(deadline, ()));
+    assert!(wheel.expire(1).is_some());
+    let mut work = 100;
+    assert!(wheel.expire_bounded(100, &mut work).is_none());
+    assert!((90..100).contains(&work), "{work} is left");
+}
