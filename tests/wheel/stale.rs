@@ -308,10 +308,10 @@ const DEADLINES: [fn(u64) -> u64; 3] = [spread, in_one_bucket, at_one_tick];
 
 /// Asking for the next deadline passes them, and leaves them where they are.
 fn stale_ones_before_the_next_of_their_bucket_are_forgotten_as_it_comes(mode: Mode) {
-    const EARLY: u64 = 2 << 20;
-    const LATE: u64 = 5 << 20;
+    const EARLY: u64 = 1 << 40;
+    const LATE: u64 = EARLY + (3 << 20);
     let mut wheel = Wheel::with_capacity(mode, 2_000);
-    (0..1_000).for_each(|other| _ = wheel.schedule((1 << 40) + 1 + 2 * other, 0));
+    (0..1_000).for_each(|other| _ = wheel.schedule((1 << 50) + 1 + 2 * other, 0));
     let deadline = |value| if value % 2 == 0 { EARLY } else { LATE };
     let keys: Vec<_> = (0..600).map(|value| wheel.schedule(deadline(value), value)).collect();
     keys.iter().step_by(2).for_each(|&key| _ = wheel.cancel(key));
