@@ -557,14 +557,6 @@ fn what_is_not_due_yet_is_sorted_only_while_it_is_little(mode: Mode) {
     assert_eq!(next, HUGE);
 }
 
-/// More than a few chunks, and more than are sorted at once.
-const CROWD: u64 = 2000;
-/// Far enough to be on a coarse level.
-const FAR: u64 = 1 << 20;
-
-/// A crowd that is too large to be sorted at once.
-const HUGE: u64 = if cfg!(debug_assertions) { 8_000 } else { 20_000 };
-
 /// In a tree of several tiers, what came out leaves nodes that the next call puts right.
 #[test]
 fn what_a_call_puts_right_in_the_tree_counts_as_work() {
@@ -575,3 +567,11 @@ fn what_a_call_puts_right_in_the_tree_counts_as_work() {
     assert!(wheel.expire_bounded(100, &mut work).is_none());
     assert!((90..100).contains(&work), "{work} is left");
 }
+
+/// More than a few chunks, and more than are sorted at once.
+const CROWD: u64 = 2000;
+/// Far enough to be on a coarse level.
+const FAR: u64 = 1 << 20;
+
+/// A crowd that is too large to be sorted at once.
+const HUGE: u64 = if cfg!(debug_assertions) { 8_000 } else { 20_000 };

@@ -299,13 +299,6 @@ fn what_is_cleared_away_leaves_the_others_in_order(mode: Mode) {
     }
 }
 
-/// Stale entries that there may be anyway.
-const FEW: usize = 64;
-/// Stale entries that there may be for each timeout.
-const EACH: usize = 8;
-
-const DEADLINES: [fn(u64) -> u64; 3] = [spread, in_one_bucket, at_one_tick];
-
 /// Asking for the next deadline passes them, and leaves them where they are.
 fn stale_ones_before_the_next_of_their_bucket_are_forgotten_as_it_comes(mode: Mode) {
     const EARLY: u64 = 1 << 40;
@@ -323,3 +316,10 @@ fn stale_ones_before_the_next_of_their_bucket_are_forgotten_as_it_comes(mode: Mo
     }
     assert!(wheel.expire(LATE).is_none());
 }
+
+/// Stale entries that there may be anyway.
+const FEW: usize = 64;
+/// Stale entries that there may be for each timeout.
+const EACH: usize = 8;
+
+const DEADLINES: [fn(u64) -> u64; 3] = [spread, in_one_bucket, at_one_tick];
