@@ -218,6 +218,7 @@ mod tests {
         }
         assert_eq!(work[chunks as usize - 2], CHUNK, "all stay up to there");
         assert_eq!(work[chunks as usize - 1], CHUNK + 4, "64 move up, 16 for each unit");
+        assert_eq!(work[2 * chunks as usize - 5], CHUNK, "few are behind, and move down");
         wheel.check();
     }
 }
