@@ -700,9 +700,9 @@ fn a_map_reserves_nothing_for_names_if_values_have_no_room() {
 fn room_is_made_in_few_steps_however_much_it_is() {
     let mut map = WheelMap::with_hasher(Mode::hierarchical(), SameHashes::default());
     (0..5_000_u64).for_each(|key| _ = map.insert(key, key, 7));
-    let before = tickwheel::steps();
+    let before = steps();
     map.reserve(1 << 20);
-    assert!(tickwheel::steps() - before <= 5_000, "the keys stay where they are");
+    assert!(steps() - before <= 5_000, "the keys stay where they are");
     map.check();
 }
 
