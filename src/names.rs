@@ -340,6 +340,7 @@ mod tests {
     ) -> usize {
         let (mut len, mut behind, mut used) = (0, 0, 0);
         assert_eq!(names.pieces.iter().map(Vec::len).sum::<usize>(), names.lines);
+        assert!(names.pieces.iter().all(|piece| piece.capacity() <= PIECE));
         for (at, line) in names.pieces.iter().flatten().enumerate() {
             let lines = once(line).chain(chain(names, line.more));
             for (number, one) in lines.enumerate() {
@@ -401,11 +402,18 @@ mod tests {
     }
 
     #[test]
-    fn nearly_all_are_found_in_the_first_line_whatever_the_keys_have_in_common() {
-        for shift in [0, 8, 20, 32, 40, 50] {
-            let hash = |number| bits_of(u64::from(number) << shift);
+    fn nearly_all_are_found_at_first_look_whatever_the_keys_have_in_common() {
+        are_found_at_first_look::<u16, 10>();
+        are_found_at_first_look::<u32, 7>();
+    }
+
+    fn are_found_at_first_look<H: Part, const N: usize>() {
+        let shifted = [0, 8, 20, 32, 40, 50].map(|shift| (shift, 0));
+        // The last are small negative numbers.
+        for (shift, flip) in shifted.into_iter().chain([(0, u64::MAX)]) {
+            let hash = |number| bits_of((u64::from(number) << shift) ^ flip);
             let hash_of = |_, number| hash(number);
-            let mut names = Names::<u16, 10>::new();
+            let mut names = Names::<H, N>::new();
             for number in 0..1 << 14 {
                 names.insert(hash(number), number, hash_of);
                 if 1_000 < names.len && names.len % 1_000 == 0 {
@@ -413,6 +421,15 @@ mod tests {
                     assert!(8 * behind <= names.len, "{behind} of {}, {shift}", names.len);
                 }
             }
+            let mut looks = 0;
+            for number in 0..1 << 14 {
+                let mut is_it = |other| {
+                    looks += 1;
+                    (other == number).then_some(())
+                };
+                assert!(names.find(hash(number), &mut is_it).is_some());
+            }
+            assert!(looks <= names.len + names.len / 8, "{looks} of {}, {shift}", names.len);
         }
     }
 }

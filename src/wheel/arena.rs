@@ -700,6 +700,18 @@ mod tests {
     use core::num::NonZeroU32;
 
     #[test]
+    #[cfg(feature = "std")]
+    fn a_key_of_any_generation_is_the_same_as_a_number() {
+        for generation in [1, 2, 3, u32::MAX] {
+            let generation = NonZeroU32::new(generation).expect("it is not 0");
+            for index in [0, 1, 7, u32::MAX] {
+                let key = Key { index, generation };
+                assert_eq!(Key::from_bits(key.to_bits()), key);
+            }
+        }
+    }
+
+    #[test]
     fn a_slot_costs_eight_bytes_beyond_its_value() {
         assert_eq!(size_of::<Slot<u64>>(), 8 + 8);
         assert_eq!(size_of::<Slot<()>>(), 8);

@@ -49,12 +49,13 @@ impl Geometry {
     }
 
     /// Returns whether bucket `number` begins after `now`, so that the cursor can come to `now`
-    /// before it. The bucket comes up next, and nothing in it is due before `tick`.
+    /// before it. The bucket comes up next, and nothing in it is due before `tick`, which is after
+    /// `now`.
     #[inline]
     pub(super) fn begins_after(self, now: u64, number: u32, tick: u64) -> bool {
         match self {
             Self::Hierarchical(levels) => now < levels.start(number, tick),
-            Self::Hashed(_) => now < tick,
+            Self::Hashed(_) => true,
         }
     }
 

@@ -335,6 +335,19 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "std")]
+    fn it_is_freed_piece_by_piece_and_no_element_by_itself() {
+        let mut growing = Growing::new();
+        (0..1_u64 << 17).for_each(|element| growing.push(element));
+        let most = growing.memory() / super::PIECE + 1;
+        let mut calls = 1;
+        while growing.free_some() {
+            calls += 1;
+        }
+        assert!(calls <= most, "{calls}, and not {most}");
+    }
+
+    #[test]
     fn a_push_moves_few_and_gives_back_little() {
         let mut array = Growing::new();
         grow(&mut array, MANY, |_| {});

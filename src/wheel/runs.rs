@@ -67,9 +67,9 @@ impl Runs {
         Some(popped)
     }
 
-    /// Returns the number of runs, including the one that is being filled.
-    pub(super) fn len(&self) -> usize {
-        self.sorted.len() + 1
+    /// Returns the number of the last run, which is the one that is being filled.
+    pub(super) fn last(&self) -> usize {
+        self.sorted.len()
     }
 
     /// Returns the entries of run `number`.
@@ -117,7 +117,7 @@ impl Runs {
 }
 
 /// Timeouts that are sorted at once.
-const RUN: usize = 1024;
+pub(super) const RUN: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -183,7 +183,7 @@ mod tests {
                             .eq(expected.drain(..20).map(|at| at.1))
                     );
                     let is_kept = |index| index % 2000 < kept;
-                    for number in (0..runs.len()).rev() {
+                    for number in (0..=runs.last()).rev() {
                         let before = runs.memory();
                         runs.retain(number, |entry| is_kept(entry.index));
                         assert!(runs.memory() <= before);
@@ -204,7 +204,7 @@ mod tests {
         let full = runs.memory();
         assert!((0..2 * RUN).all(|_| runs.pop().is_some()));
         assert!(runs.memory() <= full * 2 / 3, "{} of {full}", runs.memory());
-        for number in 0..runs.len() {
+        for number in 0..=runs.last() {
             runs.retain(number, |entry| entry.index % 100 == 0);
         }
         assert!(runs.memory() <= full / 10, "{} of {full}", runs.memory());
@@ -226,7 +226,7 @@ mod tests {
             let expected = put(&mut runs, 2 * RUN as u32, |index| index % 5);
             assert!(0 < runs.memory());
             assert_eq!(take(&mut runs), expected);
-            assert_eq!((runs.memory(), runs.len()), (0, 1));
+            assert_eq!((runs.memory(), runs.last()), (0, 0));
             assert!(runs.pop().is_none());
         }
     }

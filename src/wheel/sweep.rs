@@ -136,7 +136,7 @@ impl<T> Wheel<T> {
                 let Some((at, runs)) = count.checked_sub(1).zip(ready.runs_mut()) else {
                     return Some(Place::Due(usize::MAX));
                 };
-                let at = at.min(runs.len() - 1);
+                let at = at.min(runs.last());
                 if !is_paid(runs.run(at).len()) {
                     return None;
                 }
@@ -230,6 +230,7 @@ mod tests {
         wheel.schedule(1 << 50, 0);
         while wheel.sweep.place.is_some() {
             let stale = wheel.sweep.stale;
+            assert!(0 < stale, "it is over as soon as none is left");
             let key = wheel.schedule(1 << 50, 0);
             wheel.cancel(key);
             assert!(wheel.sweep.stale <= stale, "it is taken back");
@@ -374,6 +375,79 @@ mod tests {
             assert_eq!(wheel.expire(3 * round).map(|expired| expired.value), Some(42));
             wheel.check();
         }
+    }
+
+    #[test]
+    fn a_scan_misses_nothing_where_chunks_before_it_vanish() {
+        const CHUNKS: usize = 8;
+        for mode in ["hashed:1", "hashed:8"] {
+            let mode = mode.parse().expect("a mode");
+            let mut wheel = Wheel::with_capacity(mode, 2 * MOST_ALONE);
+            let round = wheel.mode().buckets() as u64;
+            let is_due = |at: usize| [5 * CHUNK + 7, 6 * CHUNK + 7].contains(&at);
+            let deadline = |at| if is_due(at) { round } else { 1_000_000 * round };
+            let keys: Vec<_> =
+                (0..CHUNKS * CHUNK).map(|at| wheel.schedule(deadline(at), at as u64)).collect();
+            for _ in 0..3 {
+                assert!(wheel.expire_bounded(round, &mut 1).is_none());
+            }
+            for (at, &key) in keys.iter().enumerate() {
+                if !(is_due(at) || 3 * CHUNK < at && at % 64 == 0) {
+                    wheel.cancel(key);
+                }
+            }
+            assert!(wheel.table.visit().is_some(), "the scan is under way");
+            let (number, _) = wheel.table.first().expect("it is occupied");
+            assert!(wheel.table.bucket(number).chunks() < CHUNKS - 2, "some have vanished");
+            wheel.check();
+            let due = core::iter::from_fn(|| wheel.expire(round));
+            assert!(due.map(|expired| expired.deadline).eq([round; 2]));
+            wheel.check();
+        }
+    }
+
+    #[test]
+    fn a_sweep_looks_at_all_of_the_bucket_below_one_that_is_gone_meanwhile() {
+        let mut wheel = Wheel::new("hashed:8".parse().expect("a mode"));
+        for value in 0..600 {
+            wheel.schedule(7, value);
+        }
+        let keys: Vec<_> = (0..2 * CROWD).map(|at| wheel.schedule((1 << 20) + 2, at)).collect();
+        let is_there = |_: &_, place| matches!(place, Place::Table { bucket: 7, chunks: 1 });
+        cancel_until(&mut wheel, &keys, is_there);
+        // A jump takes all of bucket 7 out, and hands none out meanwhile.
+        while !wheel.table.bucket(7).is_empty() {
+            assert!(wheel.expire_bounded(15, &mut 1).is_none());
+        }
+        assert!(2 < wheel.table.bucket(2).chunks(), "more than are left of the one above");
+        sweep_all(&mut wheel);
+    }
+
+    /// There the cursor is where that of a wheel of few is.
+    #[test]
+    fn a_sweep_keeps_up_with_what_is_sorted_at_the_end_of_time() {
+        let mut wheel = Wheel::with_capacity(crate::Mode::default(), 2 * MOST_ALONE);
+        wheel.schedule(u64::MAX - 100, CROWD);
+        let keys: Vec<_> =
+            (0..CROWD).map(|at| wheel.schedule(u64::MAX - 1 - at % 60, at)).collect();
+        assert!(wheel.expire(u64::MAX - 100).is_some());
+        assert!(wheel.expire(u64::MAX - 60).is_some());
+        assert!(MOST_ALONE < wheel.ready.sorted().len(), "all are sorted");
+        cancel_most(&mut wheel, &keys);
+        expire_all(&mut wheel);
+    }
+
+    #[test]
+    fn a_sweep_begins_when_eight_and_three_per_timeout_are_stale_and_one_more() {
+        let mut wheel = Wheel::with_capacity(crate::Mode::default(), 2 * MOST_ALONE);
+        let keys: Vec<_> = (0..500).map(|at| wheel.schedule(1 << 40, at)).collect();
+        for &key in &keys[..377] {
+            wheel.cancel(key);
+        }
+        assert_eq!((wheel.sweep.stale, wheel.len()), (8 + 3 * 123, 123));
+        assert_eq!(wheel.sweep.owed, 0);
+        wheel.cancel(keys[377]);
+        assert_ne!(wheel.sweep.owed, 0);
     }
 
     /// Sorting moves entries from where the sweep has yet to come to where it has been.

@@ -193,6 +193,15 @@ mod tests {
     use crate::wheel::Wheel;
     use alloc::vec::Vec;
 
+    #[test]
+    fn a_bucket_of_one_chunk_is_scanned_once() {
+        let mut wheel = Wheel::new(Mode::hashed(1).expect("a mode"));
+        wheel.schedule(1, 0);
+        (1..400).for_each(|number| _ = wheel.schedule(1 << 40, number));
+        assert!(wheel.expire(1).is_some());
+        assert!(wheel.table.visit().is_none());
+    }
+
     /// Half of the chunks stay, and those behind them are taken out one by one.
     #[test]
     fn chunks_that_move_up_are_work() {
@@ -209,6 +218,7 @@ mod tests {
         }
         assert_eq!(work[chunks as usize - 2], CHUNK, "all stay up to there");
         assert_eq!(work[chunks as usize - 1], CHUNK + 4, "64 move up, 16 for each unit");
+        assert_eq!(work[2 * chunks as usize - 5], CHUNK, "few are behind, and move down");
         wheel.check();
     }
 }

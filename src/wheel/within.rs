@@ -211,7 +211,17 @@ const ENTRIES: usize = 64;
 
 #[cfg(test)]
 mod tests {
-    use super::coarsest;
+    use super::{Choices, coarsest};
+
+    #[test]
+    fn the_last_choices_are_remembered_for_ranges_of_several_delays() {
+        let mut choices = Choices::default();
+        let ranges = || (1..=4).map(|delay| (delay * 10_240, delay * 10_240 + 7));
+        ranges().for_each(|(coarsest, tick)| choices.note(coarsest, tick));
+        let known = ranges().filter(|&(coarsest, tick)| choices.of(coarsest) == Some(tick));
+        assert!(3 <= known.count(), "not all have one place");
+        assert_ne!(choices.memory(), 0);
+    }
 
     #[test]
     #[cfg(feature = "std")]

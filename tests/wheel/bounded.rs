@@ -557,6 +557,32 @@ fn what_is_not_due_yet_is_sorted_only_while_it_is_little(mode: Mode) {
     assert_eq!(next, HUGE);
 }
 
+#[test]
+fn each_stale_entry_before_the_next_is_work_of_who_asks() {
+    let mut wheel = Wheel::with_capacity(Mode::hierarchical(), 1_000);
+    let keys: Vec<_> = (0..1_000).map(|at| wheel.schedule(64 + at / 16, at)).collect();
+    assert!(wheel.expire(64).is_some());
+    // So few that no sweep begins.
+    keys[1..700].iter().for_each(|&key| _ = wheel.cancel(key));
+    let (mut work, mut calls) = (100, 1);
+    while wheel.next_deadline_bounded(&mut work).is_none() {
+        assert_eq!(work, 0);
+        (work, calls) = (100, calls + 1);
+    }
+    assert_eq!(calls, 7);
+}
+
+/// In a tree of several tiers, what came out leaves nodes that the next call puts right.
+#[test]
+fn what_a_call_puts_right_in_the_tree_counts_as_work() {
+    let mut wheel = Wheel::with_capacity(Mode::hashed(1 << 20).expect("a mode"), 1_000);
+    [1, 1 << 19].into_iter().for_each(|deadline| _ = wheel.schedule(deadline, ()));
+    assert!(wheel.expire(1).is_some());
+    let mut work = 100;
+    assert!(wheel.expire_bounded(100, &mut work).is_none());
+    assert!((90..100).contains(&work), "{work} is left");
+}
+
 /// More than a few chunks, and more than are sorted at once.
 const CROWD: u64 = 2000;
 /// Far enough to be on a coarse level.

@@ -13,6 +13,8 @@ in_each_hierarchical_mode! {
 in_each_hashed_mode! {
     a_far_crowd_is_never_demoted,
     a_jump_past_a_crowd_visits_each_bucket_once,
+    buckets_of_one_jump_are_counted_one_by_one,
+    each_wait_of_a_timeout_for_another_round_is_counted,
 }
 
 in_each_mode! {
@@ -112,6 +114,23 @@ fn jumped_past(mode: Mode, distance: u64) -> Checked<u64> {
     let expected: Vec<_> = (0..PAST).map(|value| (1 + value * 11, value)).collect();
     assert_eq!(wheel.jump_in_steps(distance, usize::MAX), expected);
     wheel
+}
+
+fn buckets_of_one_jump_are_counted_one_by_one(mode: Mode) {
+    let mut wheel = Checked::new(mode);
+    (1..=3).for_each(|value| _ = wheel.schedule(value, value));
+    assert_eq!(wheel.jump(3 * mode.buckets() as u64 + 5).len(), 3);
+    assert_eq!(wheel.stats().buckets_visited, mode.buckets().min(3) as u64);
+}
+
+fn each_wait_of_a_timeout_for_another_round_is_counted(mode: Mode) {
+    let mut wheel = Checked::new(mode);
+    let tick = |round| round * mode.buckets() as u64;
+    (1..=10).for_each(|round| _ = wheel.schedule(tick(round), round));
+    for round in 1..=10 {
+        assert_eq!(wheel.jump(tick(round)).len(), 1);
+    }
+    assert_eq!(wheel.stats().rounds_waited, (0..10).sum::<u64>());
 }
 
 fn a_jump_past_a_crowd_visits_each_bucket_once(mode: Mode) {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use tickwheel::{Mode, WheelMap};
+use tickwheel::{Mode, WheelMap, steps};
 
 #[path = "../common/bomb.rs"]
 mod bomb;
@@ -662,6 +662,34 @@ fn emptied_and_shrunk_it_holds_nothing(mode: Mode) {
 
 /// No address space has room for so many values of 64 KiB.
 #[test]
+fn a_map_shows_its_keys_and_values() {
+    let mut map = WheelMap::new(Mode::default());
+    map.insert("ann", 1, 10);
+    assert_eq!(format!("{map:?}"), r#"{"ann": 1}"#);
+}
+
+#[test]
+fn a_map_has_its_mode_and_the_room_that_was_made() {
+    for mode in modes() {
+        let mut map = WheelMap::<u64, u64>::new(mode);
+        assert_eq!(map.mode(), mode);
+        let before = map.stats().memory;
+        map.reserve(1_000);
+        assert!(before + 16_000 < map.stats().memory);
+    }
+}
+
+#[test]
+fn clearing_few_of_what_were_many_does_not_look_at_all_names() {
+    let mut map = WheelMap::new(Mode::default());
+    (0..100_000).for_each(|key| _ = map.insert(key, (), 1 << 40));
+    (10..100_000).for_each(|key| _ = map.remove(&key));
+    let before = steps();
+    map.clear();
+    assert!(steps() - before < 1_000, "{}", steps() - before);
+}
+
+#[test]
 fn a_map_reserves_nothing_for_names_if_values_have_no_room() {
     let mut map = WheelMap::<u64, [u8; 1 << 16]>::new(Mode::hierarchical());
     map.reserve(u32::MAX as usize);
@@ -672,9 +700,9 @@ fn a_map_reserves_nothing_for_names_if_values_have_no_room() {
 fn room_is_made_in_few_steps_however_much_it_is() {
     let mut map = WheelMap::with_hasher(Mode::hierarchical(), SameHashes::default());
     (0..5_000_u64).for_each(|key| _ = map.insert(key, key, 7));
-    let before = tickwheel::steps();
+    let before = steps();
     map.reserve(1 << 20);
-    assert!(tickwheel::steps() - before <= 5_000, "the keys stay where they are");
+    assert!(steps() - before <= 5_000, "the keys stay where they are");
     map.check();
 }
 

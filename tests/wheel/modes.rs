@@ -63,7 +63,18 @@ fn text_that_names_no_mode_is_an_error() {
     assert!(matches!("hashed:0".parse::<Mode>(), Err(ModeError::Buckets { .. })));
     for mode in modes() {
         assert_eq!(mode.to_string().parse(), Ok(mode));
+        assert_eq!(format!("{mode:?}"), format!("Mode({mode})"));
     }
+    assert_eq!("hierarchical".parse(), Ok(Mode::hierarchical()));
+}
+
+#[test]
+fn what_is_no_mode_is_told_with_what_would_be() {
+    let told = |text: &str| text.parse::<Mode>().expect_err("it is no mode").to_string();
+    assert_eq!(told("hierarchical:1"), "1 buckets asked for: expected 2 to 1073741824");
+    let syntax = "\"calendar\" is no mode: expected `hierarchical`, `hierarchical:BUCKETS` or \
+                  `hashed:BUCKETS`, with a number of buckets up to 1073741824";
+    assert_eq!(told("calendar"), syntax);
 }
 
 #[test]

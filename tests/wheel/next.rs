@@ -2,7 +2,7 @@
 
 use crate::checked::Checked;
 use crate::common::{Numbers, long};
-use tickwheel::Mode;
+use tickwheel::{Mode, Wheel};
 
 in_each_mode! {
     an_empty_wheel_has_none: "next none; wakes none; to 2^40; next none; wakes none",
@@ -22,6 +22,7 @@ in_each_mode! {
         "a@4 b@2 c@2 d@900 e@3; next 2; take 900: b@2; next 2; take 900: c@2; next 3; "
         "take 900: e@3; next 4; take 900: a@4; next 900; take 900: d@900; next none",
     peeking_shows_what_comes_out_next_and_leaves_it,
+    of_many_at_one_deadline_the_first_is_next_though_one_before_was_cancelled,
     the_next_is_known_before_the_first_drive:
         "a@100 b@100; next 100; wakes 100; to 99; to 100: a@100 b@100",
     the_next_is_due_now_while_something_is_due:
@@ -38,6 +39,17 @@ in_each_mode! {
         "to 99; to 100: c@100; walk 300: a@200 b@300",
     emptied_wheel_asks_for_no_wake_up,
     an_hour_away_is_a_handful_of_wake_ups,
+}
+
+/// They are in one bucket, whose noted deadline is that of the one that is gone.
+fn of_many_at_one_deadline_the_first_is_next_though_one_before_was_cancelled(mode: Mode) {
+    let mut wheel = Wheel::with_capacity(mode, 2_000);
+    let gone = wheel.schedule(1 << 40, 0);
+    let deadline = (1 << 40) + (1 << 20);
+    let keys: Vec<_> = (1..1_000).map(|value| wheel.schedule(deadline, value)).collect();
+    wheel.cancel(gone);
+    assert_eq!(wheel.peek(), Some((keys[0], deadline, &1)));
+    wheel.check();
 }
 
 fn far_timeout_does_not_hide_a_near_one(mode: Mode) {

@@ -3,9 +3,10 @@
 
 use crate::checked::Checked;
 use crate::common::{Numbers, long};
-use tickwheel::{Key, Mode};
+use tickwheel::{Key, Mode, Wheel};
 
 in_each_mode! {
+    stale_ones_before_the_next_of_their_bucket_are_forgotten_as_it_comes,
     a_cancelled_one_is_cleared_away_later,
     one_cancelled_as_soon_as_scheduled_leaves_nothing_behind,
     stale_entries_stay_few_while_all_are_cancelled,
@@ -296,6 +297,24 @@ fn what_is_cleared_away_leaves_the_others_in_order(mode: Mode) {
             assert_eq!(wheel.jump_in_steps(1 << 40, 100), expected);
         }
     }
+}
+
+/// Asking for the next deadline passes them, and leaves them where they are.
+fn stale_ones_before_the_next_of_their_bucket_are_forgotten_as_it_comes(mode: Mode) {
+    const EARLY: u64 = 1 << 40;
+    const LATE: u64 = EARLY + (3 << 20);
+    let mut wheel = Wheel::with_capacity(mode, 2_000);
+    (0..1_000).for_each(|other| _ = wheel.schedule((1 << 50) + 1 + 2 * other, 0));
+    let deadline = |value| if value % 2 == 0 { EARLY } else { LATE };
+    let keys: Vec<_> = (0..600).map(|value| wheel.schedule(deadline(value), value)).collect();
+    keys.iter().step_by(2).for_each(|&key| _ = wheel.cancel(key));
+    assert_eq!(wheel.next_deadline(), Some(LATE));
+    wheel.check();
+    for value in (1..600).step_by(2) {
+        assert_eq!(wheel.expire(LATE).map(|expired| expired.value), Some(value));
+        wheel.check();
+    }
+    assert!(wheel.expire(LATE).is_none());
 }
 
 /// Stale entries that there may be anyway.

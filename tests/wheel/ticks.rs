@@ -66,6 +66,20 @@ where
 }
 
 #[test]
+fn the_present_is_never_the_last_tick_however_late() {
+    for length in [1, 2, 3, 1_000_000] {
+        let ticks = Ticks::new(Duration::ZERO, Duration::from_nanos(length));
+        let nanos = u128::from(u64::MAX) * u128::from(length);
+        let second = 1_000_000_000;
+        let last = Duration::new((nanos / second) as u64, (nanos % second) as u32);
+        assert_eq!(ticks.now(last - NS), u64::MAX - 1);
+        for later in [last, last + NS, Duration::MAX] {
+            assert_eq!(ticks.now(later), u64::MAX - 1, "{later:?}");
+        }
+    }
+}
+
+#[test]
 fn random_instants_are_never_early_and_less_than_a_tick_late() {
     let cases = asked_or_long("TICKS_CASES", 20_000, 200_000);
     let numbers = &mut Numbers(0x71c5);

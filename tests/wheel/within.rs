@@ -10,6 +10,9 @@ in_each_hierarchical_mode! {
     // `b` is in the bucket of the last tick.
     something_beyond_the_range_hides_nothing: "a@3cube+1 b@5cube+2; c@3cube..5cube+1; c=3cube+1",
     a_tick_that_two_share_is_taken_before_that_of_one: "a@523 b@523 c@590; d@513..600; d=523",
+    // The wheel has made no choice before, which it would remember.
+    what_is_due_at_the_coarsest_tick_is_found_before_one_that_is_alone:
+        "a@512 b@590; c@500..600; c=512; anew; a@590 b@512; c@500..600; c=512",
     // A bucket was sorted as a whole, so its later ticks are in no bucket any more.
     what_is_sorted_ahead_is_found:
         "a@2^40+1 b@2^40+3 c@2^40+3; take 2^40+1: a@2^40+1; d@2^40+2..2^40+3; d=2^40+3; "
