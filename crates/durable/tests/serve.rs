@@ -233,7 +233,7 @@ fn file(folder: &TempDir) -> PathBuf {
 
 /// It is committed when the timer is closed.
 fn put(timer: &DurableTimer, name: &str, deadline: SystemTime, payload: &[u8]) {
-    let _ = timer.schedule(name, deadline, payload).unwrap();
+    drop(timer.schedule(name, deadline, payload).unwrap());
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
