@@ -130,7 +130,7 @@ fn word<'a>(part: &'a HashMap<String, String>, name: &str) -> &'a str {
 }
 
 async fn retry(State(server): Shared, Json(names): Json<Vec<String>>) -> Response {
-    change(server, names, |name, now| Change::revive(name, now)).await
+    change(server, names, Change::revive).await
 }
 
 async fn drop_dead(State(server): Shared, Json(names): Json<Vec<String>>) -> Response {
