@@ -113,8 +113,8 @@ impl Recurring {
     }
 
     /// Returns when the next run is due after the one that was due at `due`, if it is `now`. Returns
-    /// None if there is none: the expression names no day that comes, as 30 February, or the end of
-    /// the calendar is near.
+    /// None if there is none: the expression names no day that ever comes, or the end of the
+    /// calendar is near.
     ///
     /// After a [`retry`](crate::Due::retry), `due` is the deadline of the retry. A program that
     /// wants the times of a period to stay as they were keeps the first in the payload.
