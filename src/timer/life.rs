@@ -74,7 +74,7 @@ impl Life {
     /// Drops what the worker left for the thread that stops the timer, if that has not waited.
     pub(super) fn drop_left(&self) {
         if matches!(*lock(&self.phase), LifePhase::Stopped) {
-            // The lock is released first: what a task captured may end this timer as it is dropped.
+            // The lock is released first: what a task captured may call as it is dropped.
             let left = take(&mut *lock(&self.engine.left));
             self.drop_all(left);
         }

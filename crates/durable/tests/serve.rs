@@ -1,8 +1,8 @@
 //! What the page of the command `tickwheel-durable serve` promises.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 use std::{env, fs};
 
@@ -33,10 +33,10 @@ fn a_page_shows_what_is_pending_and_what_is_dead() {
         let rows = page["rows"].as_array().unwrap();
         rows.iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(names(&dead), ["dead 0", "dead 1", "dead 2"]);
+    assert_eq!(names(&dead), ["dead 0", "dead 1", "dead 10", "dead 2"]);
     assert_eq!((&dead["rows"][1]["payload"], &dead["next"]), (&json!("eur 1"), &Value::Null));
-    assert_eq!(names(&page.json("/dead?prefix=dead%201")), ["dead 1"]);
-    assert_eq!(names(&page.json("/dead?prefix=d&after=dead%201")), ["dead 2"]);
+    assert_eq!(names(&page.json("/dead?prefix=dead%201")), ["dead 1", "dead 10"]);
+    assert_eq!(names(&page.json("/dead?prefix=d&after=dead%201")), ["dead 10", "dead 2"]);
     assert_eq!(names(&page.json("/dead?prefix=e")), [""; 0]);
 }
 
@@ -74,16 +74,17 @@ fn dead_letters_change_only_if_the_page_may_change_them() {
         let (code, _, body) = reader.ask("POST", path, &kind, &names);
         assert!(code == 403 && body.contains("read only"), "{code} {body}");
     }
-    assert_eq!(reader.json("/dead")["rows"].as_array().unwrap().len(), 3);
+    assert_eq!(reader.json("/dead")["rows"].as_array().unwrap().len(), 4);
     drop(reader);
 
     let page = Page::of(&file, &["--changes"]);
+    assert_eq!(page.json("/state")["bands"][0]["rows"], 1);
     let (_, _, told) = page.ask("POST", "/dead/retry", &kind, &names);
     assert!(told.contains("retried: it is due now") && told.contains("it is not dead"), "{told}");
     assert_eq!(page.json("/state")["bands"][0]["rows"], 2, "what changed is seen at once");
     let (_, _, told) = page.ask("POST", "/dead/drop", &kind, r#"["dead 1"]"#);
     assert!(told.contains("dropped"), "{told}");
-    assert_eq!(page.json("/dead")["rows"][0]["name"], "dead 2");
+    assert_eq!(page.json("/dead")["rows"][0]["name"], "dead 10");
     let many: Vec<String> = (0..101).map(|at| at.to_string()).collect();
     assert_eq!(page.ask("POST", "/dead/drop", &kind, &json!(many).to_string()).0, 413);
     assert_eq!(page.ask("POST", "/dead/drop", &kind, r#"{"names": 1}"#).0, 422);
@@ -106,7 +107,7 @@ fn no_page_from_elsewhere_reads_or_changes_anything() {
     }
     let form = [("Content-Type", "text/plain")];
     assert_eq!(page.ask("POST", "/dead/drop", &form, names).0, 415);
-    assert_eq!(page.json("/dead")["rows"].as_array().unwrap().len(), 3);
+    assert_eq!(page.json("/dead")["rows"].as_array().unwrap().len(), 4);
     for host in ["localhost", "LOCALHOST:7878", "127.0.0.1", "127.0.0.9:1", "[::1]:7878"] {
         let own = format!("http://{host}");
         let (code, headers, _) = page.ask("GET", "/", &[("Host", host), ("Origin", &own)], "");
@@ -122,7 +123,15 @@ fn where_other_machines_reach_it_callers_must_know_a_token() {
     let everywhere = ["--listen", "0.0.0.0:0"];
     let refused = |words: &[&str], why: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tickwheel-durable"));
-        let done = command.arg("serve").arg(&file).args(everywhere).args(words).output().unwrap();
+        command.arg("serve").arg(&file).args(everywhere).args(words);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        if !line.is_empty() {
+            child.kill().unwrap();
+        }
+        let done = child.wait_with_output().unwrap();
+        assert_eq!(line, "", "it serves with {words:?}");
         let errors = String::from_utf8_lossy(&done.stderr).into_owned();
         assert!(done.status.code() == Some(2) && errors.contains(why), "{errors}");
     };
@@ -207,16 +216,16 @@ fn a_browser_shows_it_and_retries_by_keyboard() {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// A file with 253 that are pending, of which one is overdue, and three dead letters.
+/// A file with 253 that are pending, of which one is overdue, and four dead letters.
 fn file(folder: &TempDir) -> PathBuf {
     let file = folder.path().join("timeouts.redb");
     let timer = DurableTimer::builder().max_attempts(1).open(&file).unwrap();
     let now = SystemTime::now();
-    for at in 0..3 {
+    for at in [0, 1, 2, 10] {
         let payload = format!("eur {at}");
         put(&timer, &format!("dead {at}"), now - HOUR, payload.as_bytes());
     }
-    for _ in 0..3 {
+    for _ in 0..4 {
         drop(timer.recv_timeout(HOUR).unwrap().expect("it is due"));
     }
     timer.close().unwrap();
