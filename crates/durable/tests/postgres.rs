@@ -22,8 +22,8 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tickwheel_durable::{
-    Cancelled, Due, DurableTimer, Error, PostgresStore, Scheduled, cancel_in, cancel_in_async,
-    cancel_sql, schedule_in, schedule_in_async, schedule_sql, suite,
+    Cancelled, Due, DurableTimer, Error, MissedTick, PostgresStore, Recurring, Scheduled,
+    cancel_in, cancel_in_async, cancel_sql, schedule_in, schedule_in_async, schedule_sql, suite,
 };
 
 use server::{Server, client};
@@ -198,6 +198,38 @@ fn a_transaction_of_tokio_postgres_schedules_and_cancels_by_a_call() {
     let names: Vec<String> = timer.iter().map(|it| it.unwrap().name().to_owned()).collect();
     assert_eq!(names.iter().filter(|name| *name != "order-2").collect::<Vec<_>>(), ["order-5"]);
     timer.close().unwrap();
+}
+
+#[test]
+fn what_recurs_is_acked_and_scheduled_in_one_change_also_by_another_worker() {
+    let Some(server) = Server::start() else { return };
+    let url = server.tables();
+    let workers = [worker(&url, LEASE), worker(&url, LEASE)];
+    let put = workers[0].schedule("tick", now(), b"1").unwrap();
+    put.wait().unwrap();
+    let every = Recurring::every(Duration::from_millis(1)).missed(MissedTick::Burst);
+    let mut deadline = None;
+    for run in 0..20 {
+        let mut due = None;
+        until("the next run is due", || {
+            due = workers.iter().find_map(|worker| worker.try_recv().unwrap());
+            due.is_some()
+        });
+        let due = due.unwrap();
+        assert!(deadline.is_none_or(|deadline| deadline == due.deadline()), "run {run}");
+        assert_eq!((due.attempt(), due.payload()), (1, &b"1"[..]));
+        let next = every.next(due.deadline(), now()).unwrap();
+        deadline = Some(next);
+        due.ack_and_schedule(next);
+    }
+    for worker in workers {
+        worker.close().unwrap();
+    }
+    let mut client = client(&url);
+    let rows = client.query("select deadline from tickwheel_due", &[]).unwrap();
+    let left: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+    let next = deadline.unwrap().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
+    assert_eq!(left, [next]);
 }
 
 #[test]
