@@ -165,7 +165,8 @@ for (const button of document.querySelectorAll("[data-act]")) {
 async function watch() {
   if (!document.hidden) {
     try {
-      show(await ask("/state"));
+      // A database that does not answer holds it up for longer.
+      show(await ask("/state", { signal: AbortSignal.timeout(10000) }));
     } catch (error) {
       say(one("#status"), `No answer from the server: ${error.message}`, true);
     }
