@@ -1,10 +1,11 @@
 //! What the page of the command `tickwheel-durable serve` promises.
 
 use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime};
-use std::{env, fs};
+use std::time::{Duration, Instant, SystemTime};
+use std::{env, fs, thread};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -169,9 +170,24 @@ fn it_closes_the_file_when_it_is_told_to_end() {
         let file = file(&folder);
         let mut page = Page::of(&file, &[]);
         assert_eq!(page.ask("GET", "/", &[], "").0, 200);
+        // Whoever sends half a request, and reads nothing, holds it up for little.
+        let mut silent = TcpStream::connect(("127.0.0.1", page.port)).unwrap();
+        silent.write_all(b"GET / HTTP/1.1\r\nHost:").unwrap();
+        let mut asked = TcpStream::connect(("127.0.0.1", page.port)).unwrap();
+        let body = "POST /dead/drop HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n";
+        asked.write_all(body.as_bytes()).unwrap();
+        thread::sleep(Duration::from_millis(100));
         let id = page.command.id().to_string();
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
-        assert!(page.command.wait().unwrap().success());
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = page.command.try_wait().unwrap() {
+                break status;
+            }
+            assert!(began.elapsed() < Duration::from_secs(120), "{signal}: it does not end");
+            thread::sleep(Duration::from_millis(20));
+        };
+        assert!(status.success());
         let timer = DurableTimer::open(&file).unwrap();
         assert_eq!(timer.len().unwrap(), 253);
     }

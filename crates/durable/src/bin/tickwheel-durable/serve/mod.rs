@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
@@ -67,15 +68,26 @@ pub(super) fn serve(
         .enable_all()
         .build()
         .map_err(in_words)?;
-    runtime.block_on(async {
+    let served = runtime.block_on(async {
         let listener = TcpListener::bind(manner.listen).await.map_err(in_words)?;
         let address = listener.local_addr().map_err(in_words)?;
         let may =
             if manner.changes { "dead letters can be retried and dropped" } else { "read only" };
         writeln!(output, "{place} is shown at http://{address}/ ({may}). Ctrl-C ends it.")?;
         output.flush()?;
-        axum::serve(listener, app).with_graceful_shutdown(interrupted()).await.map_err(in_words)
-    })
+        // Whoever sends half a request, or reads nothing, does not hold it up for longer.
+        let given_up = async {
+            interrupted().await;
+            tokio::time::sleep(GRACE).await;
+        };
+        let served = axum::serve(listener, app).with_graceful_shutdown(interrupted());
+        tokio::select! {
+            served = served => served.map_err(in_words),
+            () = given_up => Ok(()),
+        }
+    });
+    runtime.shutdown_timeout(GRACE);
+    served
 }
 
 /// Waits for Ctrl-C, or for a signal to end.
@@ -164,3 +176,6 @@ async fn answer(
 fn refuse(code: StatusCode, why: &str) -> Response {
     (code, Json(json!({ "error": why }))).into_response()
 }
+
+/// How long callers have to end once it is interrupted, and then a look that is under way.
+const GRACE: Duration = Duration::from_secs(2);
