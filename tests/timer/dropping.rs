@@ -4,7 +4,7 @@ use crate::help::{Count, CountsDrop, Gate, Manual, build, ms, threads_named, wai
 use std::ops::ControlFlow;
 use std::sync::{Arc, Barrier, OnceLock};
 use std::time::Duration;
-use tickwheel::{MissedTick, Mode, Status, Timeout, Timer};
+use tickwheel::{Driver, MissedTick, Mode, Status, Timeout, Timer, TimerBuilder};
 
 in_each_mode! {
     drops_what_is_pending,
@@ -144,11 +144,18 @@ fn two_timers_may_drop_each_other() {
 /// The driver stays.
 #[test]
 fn a_repeating_one_that_drops_the_last_handle_is_dropped_with_the_turn_of_its_run() {
-    let (timer, mut driver) = Timer::builder().build_driven().expect("in range");
     let dropped = Count::default();
-    let (captured, mut last) = (CountsDrop(dropped.clone()), Some(timer.clone()));
+    let mut driver = ended_in_a_run(Timer::builder(), CountsDrop(dropped.clone()));
+    assert_eq!(dropped.get(), 1);
+    assert_eq!(driver.turn(), None);
+}
+
+/// Turns a driver until a repeating task, which captures that too, drops the last handle.
+fn ended_in_a_run(builder: TimerBuilder, captured: impl Send + 'static) -> Driver {
+    let (timer, mut driver) = builder.build_driven().expect("in range");
+    let mut both = (Some(timer.clone()), captured);
     let task = move || {
-        let _captured = &captured;
+        let (last, _captured) = &mut both;
         drop(last.take());
         ControlFlow::Continue(())
     };
@@ -158,8 +165,7 @@ fn a_repeating_one_that_drops_the_last_handle_is_dropped_with_the_turn_of_its_ru
         driver.turn();
         driver.is_stopped()
     });
-    assert_eq!(dropped.get(), 1);
-    assert_eq!(driver.turn(), None);
+    driver
 }
 
 /// Its task is dropped at the end of the turn, and with that what it captured, which calls.
@@ -177,18 +183,6 @@ fn what_is_left_of_a_driven_timer_is_dropped_with_no_lock_held() {
     let timeout = other.schedule(ms(3_600_000), || {}).expect("it runs");
     let counted = panics.clone();
     let builder = Timer::builder().on_panic(move |_| counted.add());
-    let (timer, mut driver) = builder.build_driven().expect("in range");
-    let (captured, mut last) = (Cancels(timeout.clone()), Some(timer.clone()));
-    let task = move || {
-        let _captured = &captured;
-        drop(last.take());
-        ControlFlow::Continue(())
-    };
-    timer.schedule_repeating(ms(1), MissedTick::Skip, task).expect("it runs");
-    drop(timer);
-    wait_until(|| {
-        driver.turn();
-        driver.is_stopped()
-    });
+    ended_in_a_run(builder, Cancels(timeout.clone()));
     assert_eq!((timeout.status(), panics.get()), (Status::Cancelled, 0));
 }
