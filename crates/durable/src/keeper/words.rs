@@ -71,8 +71,8 @@ pub enum Scheduled {
     /// A timeout of this name was pending. It has the new deadline and the new payload now, and
     /// will not come at its old deadline.
     Moved,
-    /// A consumer had been handed the earlier timeout of this name, and goes on with it. The new
-    /// one comes as well.
+    /// A consumer had been handed the earlier timeout of this name, and goes on with it; in
+    /// PostgreSQL it may have been, or not. The new one comes as well.
     Firing,
 }
 
@@ -82,6 +82,9 @@ pub enum Cancelled {
     /// The timeout was pending, and will not be handed out.
     Cancelled,
     /// A consumer has been handed the timeout, and goes on with it. It is not handed out again.
+    ///
+    /// In PostgreSQL also less than a second before its deadline: another worker may have handed it
+    /// out, or nobody has and nobody will.
     Firing,
     /// No timeout has this name: it never had one, it was acked, it is dead, or it was cancelled
     /// before.

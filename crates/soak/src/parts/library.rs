@@ -1,0 +1,223 @@
+//! A timer with threads that schedule, move and cancel; futures; a channel; a map.
+
+use super::{Figures, Over, nap, word};
+use fastrand::Rng;
+use futures::executor::block_on;
+use std::collections::VecDeque;
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+use tickwheel::{
+    DelayKey, DelayReceiver, DelaySender, ExpiredReceiver, ExpiringMap, Mode, Status, Timeout,
+    Timer, delay_channel,
+};
+
+pub(super) fn library() {
+    let (over, figures) = (Over::default(), Figures::new());
+    let timers = [Mode::hierarchical(), Mode::hashed(512).expect("a mode")]
+        .map(|mode| Timer::builder().mode(mode).build().expect("a timer"));
+    let [counts, sent, kept] = [0; 3].map(|_| Arc::<Counts>::default());
+    let mut threads = Vec::new();
+    let mut channels = Vec::new();
+    for timer in &timers {
+        for _ in 0..2 {
+            let (timer, counts) = (timer.clone(), Arc::clone(&counts));
+            let (figures, over) = (Arc::clone(&figures), over.clone());
+            threads.push(thread::spawn(move || requests(&timer, &counts, &figures, &over)));
+        }
+        let (awaited, stopped) = (timer.clone(), over.clone());
+        threads.push(thread::spawn(move || block_on(awaits(&awaited, &stopped))));
+        let (sender, receiver) = delay_channel(timer);
+        let (counts, over) = (Arc::clone(&sent), over.clone());
+        let sends = sender.clone();
+        threads.push(thread::spawn(move || send(&sends, &counts, &over)));
+        let (counts, figures) = (Arc::clone(&sent), Arc::clone(&figures));
+        let receives = thread::spawn(move || receive(receiver, &counts, &figures));
+        channels.push((sender, receives));
+    }
+    let (map, expired) = ExpiringMap::builder().build_with_receiver(&timers[0]);
+    let kept_by = (map.clone(), Arc::clone(&kept), over.clone());
+    threads.push(thread::spawn(move || keep(&kept_by.0, &kept_by.1, &kept_by.2)));
+    let expires = {
+        let (counts, figures) = (Arc::clone(&kept), Arc::clone(&figures));
+        thread::spawn(move || expire(expired, &counts, &figures))
+    };
+    let told = timers.clone();
+    figures.tell(&over, move || told.iter().map(Timer::pending).sum());
+
+    while let Some(word) = word() {
+        let Some(many) = word.strip_prefix("burst ").and_then(|many| many.parse().ok()) else {
+            continue;
+        };
+        let timer = &timers[fastrand::usize(..2)];
+        for _ in 0..many {
+            let deadline = Instant::now() + Duration::from_millis(fastrand::u64(..2_000));
+            counts.schedule(timer, deadline, &figures);
+        }
+    }
+    over.end();
+    threads.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
+    for (sender, receives) in channels {
+        sender.close();
+        receives.join().expect("it does not panic");
+    }
+    kept.unfired.fetch_add(map.drain().count() as u64, SeqCst);
+    drop(map);
+    expires.join().expect("it does not panic");
+    for timer in &timers {
+        let unfired = timer.stop().expect("it is called by no task").len();
+        counts.unfired.fetch_add(unfired as u64, SeqCst);
+    }
+    counts.balance("timers");
+    sent.balance("channels");
+    kept.balance("map");
+}
+
+/// Each timeout that was scheduled has one end.
+#[derive(Debug, Default)]
+struct Counts {
+    scheduled: AtomicU64,
+    fired: AtomicU64,
+    cancelled: AtomicU64,
+    unfired: AtomicU64,
+}
+
+impl Counts {
+    fn schedule(
+        self: &Arc<Self>,
+        timer: &Timer,
+        deadline: Instant,
+        figures: &Arc<Figures>,
+    ) -> Timeout {
+        self.scheduled.fetch_add(1, SeqCst);
+        let (counts, figures) = (Arc::clone(self), Arc::clone(figures));
+        let task = move || {
+            figures.came(deadline);
+            counts.fired.fetch_add(1, SeqCst);
+        };
+        timer.schedule_at(deadline, task).expect("it has no limit")
+    }
+
+    fn balance(&self, what: &str) {
+        let [scheduled, fired, cancelled, unfired] =
+            [&self.scheduled, &self.fired, &self.cancelled, &self.unfired]
+                .map(|count| count.load(SeqCst));
+        let ended = fired + cancelled + unfired;
+        assert!(
+            scheduled == ended,
+            "{what}: of {scheduled}, {fired} fired, {cancelled} were cancelled, {unfired} were left"
+        );
+    }
+}
+
+/// Requests that are answered, nearly all; some are moved, some are months away.
+fn requests(timer: &Timer, counts: &Arc<Counts>, figures: &Arc<Figures>, over: &Over) {
+    let (mut rng, mut open) = (Rng::new(), VecDeque::new());
+    while !over.is_over() {
+        for _ in 0..50 {
+            let delay = match rng.u32(..256) {
+                0 => Duration::from_secs(86_400 * rng.u64(1..100)),
+                1..=16 => Duration::from_micros(rng.u64(..50_000)),
+                _ => Duration::from_millis(rng.u64(1_000..60_000)),
+            };
+            open.push_back(counts.schedule(timer, Instant::now() + delay, figures));
+        }
+        while OPEN < open.len() {
+            let oldest = open.pop_front().expect("many are open");
+            if oldest.cancel() {
+                counts.cancelled.fetch_add(1, SeqCst);
+            }
+        }
+        let moved: &Timeout = &open[rng.usize(..open.len())];
+        // Later only: its task knows the first deadline.
+        moved.reschedule(Duration::from_secs(120));
+        nap(Duration::from_millis(4));
+    }
+    // What cannot be cancelled runs, or has run.
+    for timeout in open {
+        match timeout.cancel_and_wait().expect("it is called by no task") {
+            true => _ = counts.cancelled.fetch_add(1, SeqCst),
+            false => assert_eq!(timeout.status(), Status::Fired),
+        }
+    }
+}
+
+/// Sleeps, and futures with a time limit, which some of them miss.
+async fn awaits(timer: &Timer, over: &Over) {
+    while !over.is_over() {
+        let (delay, begun) = (Duration::from_micros(fastrand::u64(..20_000)), Instant::now());
+        timer.sleep(delay).await.expect("the timer runs");
+        assert!(delay <= begun.elapsed(), "a sleep of {delay:?} took {:?}", begun.elapsed());
+        let short = timer.timeout(delay, pending::<()>()).await;
+        assert!(short.is_err(), "nothing came");
+        let long = timer.timeout(Duration::from_secs(600), timer.sleep(delay)).await;
+        assert!(long.is_ok(), "it took ten minutes");
+    }
+}
+
+type Sent = Instant;
+
+/// Sends values that most often are taken back.
+fn send(sender: &DelaySender<Sent>, counts: &Counts, over: &Over) {
+    let (mut rng, mut open) = (Rng::new(), VecDeque::<DelayKey>::new());
+    while !over.is_over() {
+        for _ in 0..20 {
+            let delay = Duration::from_millis(if rng.u32(..8) == 0 { 20 } else { 30_000 });
+            let deadline = Instant::now() + delay;
+            open.push_back(sender.insert_at(deadline, deadline).expect("it is open"));
+            counts.scheduled.fetch_add(1, SeqCst);
+        }
+        while OPEN < open.len() {
+            let oldest = open.pop_front().expect("many are open");
+            if sender.remove(oldest).is_some() {
+                counts.cancelled.fetch_add(1, SeqCst);
+            }
+        }
+        nap(Duration::from_millis(4));
+    }
+    for key in open {
+        if sender.remove(key).is_some() {
+            counts.cancelled.fetch_add(1, SeqCst);
+        }
+    }
+}
+
+/// Receives until the channel is closed and empty.
+fn receive(mut receiver: DelayReceiver<Sent>, counts: &Counts, figures: &Figures) {
+    while let Some(due) = receiver.recv() {
+        figures.came(due.expect("the timer runs").value);
+        counts.fired.fetch_add(1, SeqCst);
+    }
+}
+
+/// Keeps values, many of which are replaced or removed.
+fn keep(map: &ExpiringMap<u64, Instant>, counts: &Counts, over: &Over) {
+    let mut rng = Rng::new();
+    while !over.is_over() {
+        for _ in 0..20 {
+            let (key, delay) = (rng.u64(..20_000), Duration::from_millis(rng.u64(..20_000)));
+            let old = match rng.u32(..4) {
+                0 | 1 => map.remove(&key),
+                _ => {
+                    counts.scheduled.fetch_add(1, SeqCst);
+                    let deadline = Instant::now() + delay;
+                    map.insert_at(key, deadline, deadline).expect("it has no limit")
+                }
+            };
+            counts.cancelled.fetch_add(old.is_some().into(), SeqCst);
+        }
+        nap(Duration::from_millis(4));
+    }
+}
+
+fn expire(mut expired: ExpiredReceiver<u64, Instant>, counts: &Counts, figures: &Figures) {
+    while let Some(due) = expired.recv() {
+        figures.came(due.expect("the timer runs").value);
+        counts.fired.fetch_add(1, SeqCst);
+    }
+}
+
+/// Handles that one thread keeps.
+const OPEN: usize = 20_000;
