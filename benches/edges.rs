@@ -79,13 +79,14 @@ fn steps() {
 /// All are in one coarse bucket, or spread over those of a hashed wheel.
 fn asks() {
     println!("asks: ns for each turn, of a wheel and of a BTreeSet; medians of three rounds");
+    println!("FromEmpty: for each turn and each schedule before; what a call costs amortised");
     let heads =
         ["", "pending", "wheel", "wheel, ask", "set", "set, ask", "of it", "dearest ask, us"];
     let mut report = Report::new(heads);
     for pending in
         if is_quick() { [1 << 10, 1 << 12, 1 << 14] } else { [1 << 16, 1 << 20, 1 << 22] }
     {
-        for turn in [Turn::Schedule, Turn::CancelEarliest, Turn::CancelAgain, Turn::Move] {
+        for turn in ALL_TURNS {
             let rounds = [0; 3].map(|_| {
                 let [set, set_asked] = [false, true].map(|asks| ask_set(turn, pending, asks));
                 MODES.map(|text| {
@@ -116,6 +117,8 @@ enum Turn {
     CancelEarliest,
     /// The same, after as many turns.
     CancelAgain,
+    /// The same, from the first schedule on: then what was put off then is paid for, too.
+    FromEmpty,
     /// One of all, at random.
     Move,
 }
@@ -128,7 +131,8 @@ fn coarse(rng: &mut Rng) -> u64 {
 fn ask_wheel(text: &str, turn: Turn, pending: u64, asks: bool) -> [f64; 2] {
     let mut rng = Rng::with_seed(1);
     let mut wheel = Wheel::new(mode(text));
-    let mut keys: Vec<Key> = (0..pending).map(|at| wheel.schedule(coarse(&mut rng), at)).collect();
+    let mut keys: Vec<Key> = Vec::with_capacity(pending as usize);
+    let before = time(|| keys.extend((0..pending).map(|at| wheel.schedule(coarse(&mut rng), at))));
     let mut dearest = 0_f64;
     let mut ask = |wheel: &mut Wheel<u64>| {
         if asks {
@@ -140,12 +144,12 @@ fn ask_wheel(text: &str, turn: Turn, pending: u64, asks: bool) -> [f64; 2] {
         for _ in 0..TURNS {
             match turn {
                 Turn::Schedule => _ = wheel.schedule(coarse(&mut rng), 0),
-                Turn::CancelEarliest | Turn::CancelAgain if asks => {
+                Turn::CancelEarliest | Turn::CancelAgain | Turn::FromEmpty if asks => {
                     let (key, ..) = wheel.peek().expect("many are pending");
                     wheel.cancel(key);
                     wheel.schedule(coarse(&mut rng), 0);
                 }
-                Turn::CancelEarliest | Turn::CancelAgain => {
+                Turn::CancelEarliest | Turn::CancelAgain | Turn::FromEmpty => {
                     let at = rng.usize(..keys.len());
                     wheel.cancel(keys[at]);
                     keys[at] = wheel.schedule(coarse(&mut rng), 0);
@@ -157,29 +161,34 @@ fn ask_wheel(text: &str, turn: Turn, pending: u64, asks: bool) -> [f64; 2] {
             }
         }
     };
-    let total = time_of(turn, &mut turns);
+    let each = time_of(turn, [before, pending as f64], &mut turns);
     for _ in 0..TURNS / 10 {
         if let Some((key, ..)) = wheel.peek() {
             wheel.cancel(key);
         }
         ask(&mut wheel);
     }
-    [total * 1e3 / TURNS as f64, dearest]
+    [each, dearest]
 }
 
-/// The time of all turns, of the second ones if they are done again.
-fn time_of(turn: Turn, mut turns: impl FnMut()) -> f64 {
+/// The time of a turn in ns, of the second ones if they are done again. So many schedules took so
+/// long before.
+fn time_of(turn: Turn, [before, schedules]: [f64; 2], mut turns: impl FnMut()) -> f64 {
     if matches!(turn, Turn::CancelAgain) {
         turns();
     }
-    time(turns)
+    let (total, calls) = match turn {
+        Turn::FromEmpty => (before + time(turns), schedules + TURNS as f64),
+        _ => (time(turns), TURNS as f64),
+    };
+    total * 1e3 / calls
 }
 
 fn ask_set(turn: Turn, pending: u64, asks: bool) -> f64 {
     let mut rng = Rng::with_seed(1);
     let mut set = BTreeSet::new();
     let mut keys: Vec<(u64, u64)> = (0..pending).map(|at| (coarse(&mut rng), at)).collect();
-    set.extend(keys.iter().copied());
+    let before = time(|| keys.iter().for_each(|&key| _ = set.insert(key)));
     let mut next = pending;
     let turns = || {
         for _ in 0..TURNS {
@@ -187,11 +196,11 @@ fn ask_set(turn: Turn, pending: u64, asks: bool) -> f64 {
             let new = (coarse(&mut rng), next);
             match turn {
                 Turn::Schedule => _ = set.insert(new),
-                Turn::CancelEarliest | Turn::CancelAgain if asks => {
+                Turn::CancelEarliest | Turn::CancelAgain | Turn::FromEmpty if asks => {
                     set.pop_first();
                     set.insert(new);
                 }
-                Turn::CancelEarliest | Turn::CancelAgain | Turn::Move => {
+                Turn::CancelEarliest | Turn::CancelAgain | Turn::FromEmpty | Turn::Move => {
                     let at = rng.usize(..keys.len());
                     set.remove(&std::mem::replace(&mut keys[at], new));
                     set.insert(new);
@@ -202,8 +211,7 @@ fn ask_set(turn: Turn, pending: u64, asks: bool) -> f64 {
             }
         }
     };
-    let total = time_of(turn, turns);
-    total * 1e3 / TURNS as f64
+    time_of(turn, [before, pending as f64], turns)
 }
 
 /// Heartbeats with slack, and at each tick requests that are answered some ticks later. A wake-up
@@ -373,6 +381,8 @@ const TABLES: [Table; 6] = [
 ];
 
 const MODES: [&str; 3] = ["hierarchical:64", "hashed:512", "hashed:65536"];
+const ALL_TURNS: [Turn; 5] =
+    [Turn::Schedule, Turn::CancelEarliest, Turn::CancelAgain, Turn::FromEmpty, Turn::Move];
 const TURNS: u64 = 20_000;
 
 /// The value of a request. Heartbeats are numbered from 0 on.
