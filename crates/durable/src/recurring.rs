@@ -3,7 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 #[cfg(feature = "cron")]
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::{
+    Timestamp, Zoned,
+    tz::{AmbiguousOffset, TimeZone},
+};
 use tickwheel::MissedTick;
 
 #[cfg(feature = "cron")]
@@ -66,8 +69,9 @@ impl Recurring {
     /// month, month and day of the week; six begin with a second. Two days that are both given are
     /// either of them. The expressions are those of the crate `croner`.
     ///
-    /// Where clocks go forward, a time of day that is left out is due when they have. Where they go
-    /// back, one that comes twice is due the first time, but for what is due each hour or more often.
+    /// Where clocks go forward, times of day that are left out are due once, when they have. Where
+    /// they go back, one that comes twice is due the first time. What is due in all hours of the day
+    /// is left out and comes twice as they do.
     ///
     /// # Errors
     ///
@@ -138,9 +142,35 @@ impl Recurring {
             Rule::Cron(cron, zone) => {
                 let from = if self.missed == MissedTick::Burst { due } else { due.max(now) };
                 let from = Timestamp::try_from(from).ok()?.to_zoned(zone.clone());
-                let next = cron.find_next_occurrence(&from, false).ok()?;
-                Some(next.timestamp().into())
+                let is_hourly = cron.pattern.hours.values().len() == 24;
+                let next = match is_hourly {
+                    true => cron.find_next_occurrence(&from, false).ok()?.timestamp(),
+                    false => next_time_of_day(cron, &from)?,
+                };
+                Some(next.into())
             }
+        }
+    }
+}
+
+/// Returns when the next time of day of an expression comes. By itself, `croner` leaves out what is
+/// skipped, and runs twice what comes twice, if there are several in a day.
+#[cfg(feature = "cron")]
+fn next_time_of_day(cron: &croner::Cron, after: &Zoned) -> Option<Timestamp> {
+    let zone = after.time_zone();
+    // Where nothing is skipped and nothing comes twice.
+    let mut next = after.datetime().to_zoned(TimeZone::UTC).ok()?;
+    loop {
+        next = cron.find_next_occurrence(&next, false).ok()?;
+        let times = zone.to_ambiguous_timestamp(next.datetime());
+        let first = times.earlier().ok()?;
+        let due = match times.offset() {
+            // It is before the clocks go forward.
+            AmbiguousOffset::Gap { .. } => zone.following(first).next()?.timestamp(),
+            _ => first,
+        };
+        if after.timestamp() < due {
+            return Some(due);
         }
     }
 }
@@ -238,6 +268,37 @@ mod tests {
             assert_eq!(
                 runs("30 * * * *", "Europe/Berlin", "2026-10-24T23:40:00Z", 3),
                 ["2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-25T02:30:00Z"]
+            );
+        }
+
+        #[test]
+        fn several_times_of_day_are_each_due_once_as_a_single_one_is() {
+            assert_eq!(
+                runs("0,30 2,14 * * *", "Europe/Berlin", "2026-03-28T13:00:00Z", 4),
+                [
+                    "2026-03-28T13:30:00Z",
+                    "2026-03-29T01:00:00Z",
+                    "2026-03-29T12:00:00Z",
+                    "2026-03-29T12:30:00Z",
+                ]
+            );
+            assert_eq!(
+                runs("30 2,14 * * *", "Europe/Berlin", "2026-10-24T13:00:00Z", 3),
+                ["2026-10-25T00:30:00Z", "2026-10-25T13:30:00Z", "2026-10-26T01:30:00Z"]
+            );
+            let second_time = runs("*/20 2 * * *", "Europe/Berlin", "2026-10-25T01:10:00Z", 1);
+            assert_eq!(second_time, ["2026-10-26T01:00:00Z"]);
+        }
+
+        #[test]
+        fn a_day_that_a_country_left_out_does_not_end_what_recurs() {
+            assert_eq!(
+                runs("0 9 * * *", "Pacific/Apia", "2011-12-29T00:00:00Z", 3),
+                ["2011-12-29T19:00:00Z", "2011-12-30T10:00:00Z", "2011-12-30T19:00:00Z"]
+            );
+            assert_eq!(
+                runs("0 * * * *", "Pacific/Apia", "2011-12-30T09:00:00Z", 2),
+                ["2011-12-30T10:00:00Z", "2011-12-30T11:00:00Z"]
             );
         }
 
