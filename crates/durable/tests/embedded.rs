@@ -162,7 +162,9 @@ fn what_recurs_comes_again_as_new_and_yields_to_who_schedules_or_cancels_it() {
     assert_eq!(other.name(), "other");
     other.ack();
     assert!(timer.get("tick").unwrap().is_none() && timer.dead_letters().next().is_none());
+    let closed = timer.clone();
     timer.close().unwrap();
+    assert_eq!((closed.stats().acked, closed.stats().retried), (6, 5), "5 runs, and the other");
 }
 
 #[test]

@@ -159,7 +159,10 @@ impl<T> Keeper<T> {
                     None
                 }
                 Outcome::Settled(Some(row)) => {
-                    self.counts.retried += u64::from(is_held);
+                    match settled {
+                        Settled::Next { .. } => self.counts.acked += 1,
+                        _ => self.counts.retried += u64::from(is_held),
+                    }
                     self.insert_if_loaded(row);
                     None
                 }

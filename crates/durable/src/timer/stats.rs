@@ -22,7 +22,7 @@ pub struct Stats {
     pub partitions: usize,
     /// Timeouts handed out.
     pub handed_out: u64,
-    /// Timeouts acked, durably.
+    /// Timeouts acked, durably, by [`Due::ack_and_schedule`](crate::Due::ack_and_schedule) too.
     pub acked: u64,
     /// Timeouts that were scheduled again by [`Due::retry`](crate::Due::retry) or because they were
     /// dropped.
