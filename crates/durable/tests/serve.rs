@@ -159,6 +159,15 @@ fn where_other_machines_reach_it_callers_must_know_a_token() {
     let known = ("Cookie", "a=b; tickwheel_token=0123456789abcdef");
     assert_eq!(code(&[known], "/state"), 200);
     assert_eq!(code(&[known, ("Origin", "http://evil.example")], "/state"), 403);
+    // As through a proxy that speaks TLS.
+    let proxied = |site| {
+        let origin = ("Origin", "https://timers.example");
+        code(&[known, origin, ("Sec-Fetch-Site", site)], "/state")
+    };
+    assert_eq!(
+        (proxied("same-origin"), proxied("cross-site"), proxied("same-site")),
+        (200, 403, 403)
+    );
 }
 
 /// Otherwise the next timer would have to read all of the file first.

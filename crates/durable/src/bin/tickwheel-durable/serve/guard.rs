@@ -57,8 +57,12 @@ pub(super) async fn check(
 ) -> Response {
     let headers = request.headers();
     let host = text(headers, header::HOST);
-    let own = |origin: &str| host.is_some_and(|host| origin == format!("http://{host}"));
-    let mut response = if text(headers, header::ORIGIN).is_some_and(|origin| !own(origin)) {
+    // Before it there may be TLS, and then the page has another address. The browser knows.
+    let is_own = |origin: &str| {
+        host.is_some_and(|host| origin == format!("http://{host}"))
+            || text(headers, SEC_FETCH_SITE) == Some("same-origin")
+    };
+    let mut response = if text(headers, header::ORIGIN).is_some_and(|origin| !is_own(origin)) {
         refuse(StatusCode::FORBIDDEN, "another page asks: expected one of this server")
     } else if guard.token.is_none() {
         if host.is_some_and(is_local) {
@@ -116,6 +120,7 @@ fn of_query(uri: &Uri) -> Option<String> {
 /// The shortest token.
 const LEAST: usize = 16;
 const COOKIE: &str = "tickwheel_token";
+const SEC_FETCH_SITE: header::HeaderName = header::HeaderName::from_static("sec-fetch-site");
 
 /// The page asks nobody but this server, and nobody keeps what it shows.
 const ALWAYS: [(header::HeaderName, &str); 4] = [
