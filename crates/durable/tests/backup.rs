@@ -134,6 +134,19 @@ fn what_is_in_the_way_is_told_and_nothing_is_left_behind() {
 }
 
 #[test]
+fn a_backup_takes_no_file_that_somebody_has_open_for_the_rest_of_one_that_was_killed() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("copy.redb.part");
+    let timer = DurableTimer::open(&file).unwrap();
+    schedule(&timer, [("a".to_owned(), HOUR)]);
+    let error = timer.backup(folder.path().join("copy.redb")).unwrap_err();
+    assert!(matches!(&error, Error::Locked { path } if *path == file), "{error}");
+    schedule(&timer, [("b".to_owned(), HOUR)]);
+    timer.close().unwrap();
+    assert_eq!(contents(&file).0.len(), 2);
+}
+
+#[test]
 fn what_changes_behind_what_was_read_is_in_the_backup_as_it_became() {
     let folder = TempDir::new().unwrap();
     let (slow, began, goes_on) = Slow::new();

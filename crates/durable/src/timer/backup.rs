@@ -37,7 +37,7 @@ pub(super) fn backup(handle: &Handle, path: &Path) -> Result<Backup, Error> {
     }
     let path = std::path::absolute(path).map_err(failed)?;
     let watched = Watched::begin(handle, path.display())?;
-    let part = Part::new(&path).map_err(failed)?;
+    let part = Part::new(&path)?;
     let mut store = RedbStore::open_with_cache(&part.0, CACHE)?;
     let backup = copy(&watched, &mut store)?;
     // It is whole before it has its name.
@@ -172,14 +172,18 @@ fn apply(side: &mut Side<'_>, found: Vec<Found>) -> Result<(), Error> {
 struct Part(PathBuf);
 
 impl Part {
-    fn new(path: &Path) -> io::Result<Self> {
+    fn new(path: &Path) -> Result<Self, Error> {
         let mut name = path.as_os_str().to_owned();
         name.push(".part");
-        let part = Self(name.into());
-        // Of a backup that was killed.
-        match fs::remove_file(&part.0) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(part),
+        // Of a backup that was killed, unless somebody has it open.
+        if let Err(locked @ Error::Locked { .. }) = RedbStore::open_existing(&name) {
+            return Err(locked);
+        }
+        match fs::remove_file(&name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::store(format!("remove {}", Path::new(&name).display()), error))
+            }
+            _ => Ok(Self(name.into())),
         }
     }
 
