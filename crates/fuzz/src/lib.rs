@@ -10,11 +10,13 @@
 
 mod bounds;
 mod bytes;
+mod mode;
 mod timer;
 mod wheel;
 mod wheel_map;
 mod zoo;
 
+pub use mode::mode;
 pub use timer::timer;
 pub use wheel::wheel;
 pub use wheel_map::wheel_map;
@@ -23,4 +25,5 @@ pub use wheel_map::wheel_map;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: &[Target] = &[("timer", timer), ("wheel", wheel), ("wheel_map", wheel_map)];
+pub const TARGETS: &[Target] =
+    &[("mode", mode), ("timer", timer), ("wheel", wheel), ("wheel_map", wheel_map)];
