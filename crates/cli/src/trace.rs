@@ -161,7 +161,7 @@ impl Trace {
     fn read_header(&mut self) -> Result<(), TraceError> {
         let expected = || format!("the header `{}`", Self::HEADER);
         // A decoder tells an error once.
-        let found = self.source.fill_buf().map(foreign);
+        let found = peek(&mut self.source).map(foreign);
         if let Some(found) = found.map_err(|error| self.unreadable(&error))? {
             self.line_number = 1;
             return Err(self.error(found, &format!("{}, plain or gzip", expected())));
@@ -433,17 +433,20 @@ impl<R: BufRead> Read for Members<R> {
     }
 }
 
-/// Looks at the next bytes without reading them. A single byte is enough where the source has no
-/// more at the moment.
+/// Looks at the next bytes. A single byte is enough where the source has no more at the moment.
 fn begins_like_gzip(source: &mut impl BufRead) -> io::Result<bool> {
-    let start = loop {
-        match source.fill_buf() {
-            Ok(start) => break start,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    };
+    let start = peek(source)?;
     Ok(!start.is_empty() && start.iter().zip(&GZIP_MAGIC).all(|(byte, magic)| byte == magic))
+}
+
+/// Looks at the next bytes without reading them. A read that was interrupted is made again.
+fn peek(source: &mut impl BufRead) -> io::Result<&[u8]> {
+    while let Err(error) = source.fill_buf() {
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    source.fill_buf()
 }
 
 /// What data are that begin so, if they are of a kind that is often taken for a trace.

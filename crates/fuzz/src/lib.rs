@@ -12,12 +12,14 @@ mod bounds;
 mod bytes;
 mod mode;
 mod timer;
+mod trace;
 mod wheel;
 mod wheel_map;
 mod zoo;
 
 pub use mode::mode;
 pub use timer::timer;
+pub use trace::trace;
 pub use wheel::wheel;
 pub use wheel_map::wheel_map;
 
@@ -25,5 +27,10 @@ pub use wheel_map::wheel_map;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: &[Target] =
-    &[("mode", mode), ("timer", timer), ("wheel", wheel), ("wheel_map", wheel_map)];
+pub const TARGETS: &[Target] = &[
+    ("mode", mode),
+    ("timer", timer),
+    ("trace", trace),
+    ("wheel", wheel),
+    ("wheel_map", wheel_map),
+];

@@ -2,3 +2,4 @@
 
 mod page;
 mod study;
+mod trace;
