@@ -44,6 +44,11 @@ impl<'a> Bytes<'a> {
         ops
     }
 
+    /// All bytes that were not read.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.0
+    }
+
     /// The next byte, or None at the end.
     fn next(&mut self) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;

@@ -10,14 +10,18 @@
 
 mod bounds;
 mod bytes;
+mod frames;
 mod mode;
+mod recurring;
 mod timer;
 mod trace;
 mod wheel;
 mod wheel_map;
 mod zoo;
 
+pub use frames::frames;
 pub use mode::mode;
+pub use recurring::recurring;
 pub use timer::timer;
 pub use trace::trace;
 pub use wheel::wheel;
@@ -28,7 +32,9 @@ pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
 pub const TARGETS: &[Target] = &[
+    ("frames", frames),
     ("mode", mode),
+    ("recurring", recurring),
     ("timer", timer),
     ("trace", trace),
     ("wheel", wheel),
