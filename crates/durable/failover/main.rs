@@ -48,19 +48,21 @@ fn main() -> Result<()> {
         off,
         &setting("cluster", "1"),
     )?;
-    let account = run(&cluster, kind, times.parse()?, off)?;
+    let (account, ended) = run(&cluster, kind, times.parse()?, off)?;
     let is_good = account.tell();
+    ended?;
     if is_synchronous && !is_good { Err("a promise was broken".into()) } else { Ok(()) }
 }
 
-fn run(cluster: &Cluster, kind: &str, times: u64, off: i64) -> Result<Account> {
+/// Returns the account, and whether all failovers took place.
+fn run(cluster: &Cluster, kind: &str, times: u64, off: i64) -> Result<(Account, Result<()>)> {
     let url = cluster.url()?;
     let workers: Vec<DurableTimer> =
         (0..WORKERS).map(|_| DurableTimer::connect(&url)).collect::<std::result::Result<_, _>>()?;
     let account = Account::default();
     let (is_over, is_empty) = (AtomicBool::new(false), AtomicBool::new(false));
     account.primaries.lock().push((Instant::now(), offset(cluster.primary().unwrap_or(1), off)));
-    thread::scope(|scope| {
+    let ended = thread::scope(|scope| {
         for (number, timer) in workers.iter().enumerate() {
             let (account, is_over, is_empty) = (&account, &is_over, &is_empty);
             scope.spawn(move || call(timer, number, account, is_over));
@@ -80,18 +82,16 @@ fn run(cluster: &Cluster, kind: &str, times: u64, off: i64) -> Result<Account> {
             println!("{} did not come", account.waiting());
         }
         ended
-    })?;
+    });
     for timer in workers {
         timer.close()?;
     }
-    Ok(account)
+    Ok((account, ended))
 }
 
 /// Takes the primary away, waits for another, and for all to be there again.
 fn fail(cluster: &Cluster, kind: &str, off: i64, account: &Account) -> Result<String> {
-    if !until(Duration::from_secs(120), || cluster.is_ready()) {
-        return Err("the cluster is not ready after two minutes".into());
-    }
+    cluster.wait_until_ready()?;
     thread::sleep(Duration::from_millis(fastrand::u64(2_000..6_000)));
     let primary = cluster.primary().ok_or("no primary")?;
     let node = primary.to_string();
@@ -321,10 +321,19 @@ impl Cluster {
         if !command.status()?.success() {
             return Err("no cluster".into());
         }
-        match until(Duration::from_secs(120), || self.is_ready()) {
-            true => Ok(()),
-            false => Err(format!("no cluster; its logs are in {}", self.folder.display()).into()),
+        self.wait_until_ready()
+    }
+
+    /// Waits until all nodes are there. One that cannot follow the primary is copied anew, as an
+    /// operator would.
+    fn wait_until_ready(&self) -> Result<()> {
+        for _ in 0..3 {
+            if until(Duration::from_secs(60), || self.is_ready()) {
+                return Ok(());
+            }
+            let _ = self.command("mend", &[]).status()?;
         }
+        Err("the cluster is not ready after three minutes".into())
     }
 
     fn command(&self, action: &str, words: &[&str]) -> Command {

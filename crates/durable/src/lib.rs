@@ -53,7 +53,7 @@ mod timer;
 mod values;
 
 pub use error::Error;
-pub use keeper::{Cancelled, Retried, Scheduled};
+pub use keeper::{Cancelled, Event, Retried, Scheduled};
 pub use moving::{Moved, move_all};
 pub use recurring::Recurring;
 #[cfg(feature = "postgres")]

@@ -413,6 +413,65 @@ impl Rush {
     }
 }
 
+/// What a timeout costs from its put to its ack, where ever more are pending, up to `most`. Their
+/// names are spread like those of UUIDs. Those of the measured ones are too, or follow each other.
+pub(crate) fn scale(url: &str, most: u64) -> Result<()> {
+    let place = Place::new(url, "scale")?;
+    let mut client = place.client()?;
+    let mut before = 0;
+    for pending in [1_000_000, 10_000_000, 50_000_000].into_iter().filter(|&some| some <= most) {
+        while before < pending {
+            // In parts, so that no transaction is long.
+            let next = pending.min(before + 1_000_000);
+            client.execute(
+                "insert into tickwheel_due (name, deadline, payload)
+                 select md5('far' || n), extract(epoch from now())::bigint * 1000 + 86400000
+                   + n * 7919 % 2592000000, convert_to(rpad(n::text, 100, 'x'), 'UTF8')
+                 from generate_series($1::bigint + 1, $2::bigint) n",
+                &[&(before as i64), &(next as i64)],
+            )?;
+            before = next;
+        }
+        rest(&mut client)?;
+        let size = "select pg_total_relation_size('tickwheel_due') / $1::bigint";
+        let size: i64 = client.query_one(size, &[&(pending as i64)])?.get(0);
+        for names in ["ascending", "random"] {
+            let done = lives(&place, pending, names)?;
+            println!("| {pending} pending, {size} bytes each, names {names} | | {} |", done.line);
+        }
+    }
+    Ok(())
+}
+
+/// Puts, fires and acks timeouts by four workers.
+fn lives(place: &Place, pending: u64, names: &str) -> Result<Done> {
+    let timers = place.workers(4, LEASE)?;
+    let consumers = Consumers::start(&timers);
+    let work = Work::begin(place)?;
+    let begin = SystemTime::now() + Duration::from_secs(15);
+    let mut commits = Vec::new();
+    for n in 0..LIVES {
+        let name = match names {
+            "random" => format!("{:032x}", fastrand::u128(..)),
+            _ => format!("{pending:012}/{n:012}"),
+        };
+        let at = begin + Duration::from_micros(n * 50);
+        commits.push(timers[n as usize % timers.len()].schedule(&name, at, &PAYLOAD)?);
+    }
+    for commit in commits {
+        commit.wait()?;
+    }
+    let came = consumers.end(LIVES).len() as u64;
+    let acked = || timers.iter().map(|timer| timer.stats().acked).sum::<u64>();
+    until("all are acked", || LIVES <= acked())?;
+    goal("all come", came == LIVES);
+    let done = work.end(LIVES)?;
+    for timer in timers {
+        timer.close()?;
+    }
+    Ok(done)
+}
+
 /// 10,000 timeouts are due per second for ten seconds, and `pending` more are far away.
 pub(crate) fn late(url: &str, pending: u64) -> Result<()> {
     let place = Place::new(url, "late")?;
@@ -715,6 +774,10 @@ const LEASE: Duration = Duration::from_secs(10);
 const FEW: u64 = 3_000_000;
 /// More than one worker takes in the second within which they are due.
 const CAPACITY: u64 = 300_000;
+
+/// How many are measured where many are pending.
+const LIVES: u64 = 100_000;
+
 const HUNDRED_BYTES: &str = "convert_to(rpad(n::text, 100, 'x'), 'UTF8')";
 
 /// Words of the statement of each phase.

@@ -13,6 +13,8 @@
 //! `silent` and `payload`, one after another. Each prints its goals, and whether it has met them.
 //! `TICKWHEEL_DURABLE_BACKLOG` and `TICKWHEEL_DURABLE_DEAD` say how many rows `postgres` has.
 //!
+//! `scale ROWS` alone tells what a timeout costs where 1, 10 and 50 million are pending, up to `ROWS`.
+//!
 //! `busy LOOPS` before them runs them idle, and again beside so many loops that never rest.
 //!
 //! Without words the program runs the first three, with few rows. `TMPDIR` says on which disk.
@@ -70,7 +72,7 @@ fn run(words: &[&str]) -> Result<()> {
         #[cfg(feature = "postgres")]
         [
             figure @ ("postgres" | "backlog" | "dead" | "workers" | "late" | "locked" | "moved"
-            | "silent" | "payload"),
+            | "silent" | "payload" | "scale"),
             ref rest @ ..,
         ] => on_database(figure, rest),
         ["fill", file, rows, names] => fill(Path::new(file), rows.parse()?, names == "random"),
@@ -122,6 +124,9 @@ fn on_database(figure: &str, rest: &[&str]) -> Result<()> {
     }
     if is("payload") {
         database::payload(url)?;
+    }
+    if figure == "scale" {
+        database::scale(url, number("", 1_000_000)?)?;
     }
     Ok(())
 }

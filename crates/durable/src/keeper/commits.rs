@@ -1,15 +1,17 @@
 //! Commits: what consumers settled and what callers ask for, and what came of it.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use crate::Error;
 use crate::keeper::Keeper;
 use crate::keeper::manner::Manner;
 use crate::keeper::outbox::Outbox;
-use crate::keeper::words::{Command, CommitCall, Found, Now, Settled};
+use crate::keeper::words::{Command, CommitCall, Event, Found, Now, Settled};
 use crate::store::{
     Act, Change, Changed, Done, Outcome, Position, Replaced, Row, Settlement, Then,
 };
+use crate::values::time;
 
 impl<T> Keeper<T> {
     /// Settlements come first, so that a name that was acked is unknown to a cancel after it.
@@ -149,6 +151,7 @@ impl<T> Keeper<T> {
             }
             let ended = self.flights.end(number);
             let is_held = !settled.is_by_keeper();
+            self.tell_settled(&ended.name, settled, &outcome);
             let lost = match outcome {
                 Outcome::Settled(None) => {
                     let count = match then {
@@ -198,6 +201,7 @@ impl<T> Keeper<T> {
                     (Act::Revive { .. }, true) if row.is_none() => Found::Firing,
                     (_, true) => Found::Pending,
                 };
+                self.tell_changed(&change, row.as_ref(), found, was_dead);
                 if let Some(row) = row {
                     self.insert_if_loaded(row);
                 }
@@ -221,6 +225,37 @@ impl<T> Keeper<T> {
             self.front.forget(partition, before);
         }
         self.bound();
+    }
+
+    /// Tells what came of what a consumer, or the keeper, settled.
+    fn tell_settled(&mut self, name: &Arc<str>, settled: Settled, outcome: &Outcome) {
+        let (Some(events), Outcome::Settled(again)) = (&mut self.events, outcome) else { return };
+        let name = || name.clone();
+        match (settled, again) {
+            (Settled::Ack, _) => events.push(Event::Acked { name: name() }),
+            (Settled::Uncount, _) => {}
+            (_, None) => events.push(Event::Dead { name: name() }),
+            (_, Some(row)) => {
+                if matches!(settled, Settled::Next { .. }) {
+                    events.push(Event::Acked { name: name() });
+                }
+                events.push(Event::Again { name: name(), deadline: time(row.deadline) });
+            }
+        }
+    }
+
+    /// Tells what came of what a caller asked for.
+    fn tell_changed(&mut self, change: &Change, row: Option<&Row>, found: Found, was_dead: bool) {
+        let Some(events) = &mut self.events else { return };
+        let name = change.name.clone();
+        match (&change.act, row) {
+            (Act::Put(_) | Act::Revive { .. }, Some(row)) => {
+                events.push(Event::Scheduled { name, deadline: time(row.deadline) });
+            }
+            (Act::Cancel, _) if found != Found::Nothing => events.push(Event::Cancelled { name }),
+            (Act::Drop, _) if was_dead => events.push(Event::Dropped { name }),
+            _ => {}
+        }
     }
 
     /// Hands out a row that was counted, unless that is not allowed any more.

@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::store::{Leases, Position, Row};
+use crate::values::time;
 use flights::Flights;
 use front::Front;
 use manner::Manner;
@@ -33,7 +34,7 @@ use pause::Pause;
 use tenure::{News, Tenure};
 use words::LeaseCall;
 pub(crate) use words::{Answer, Call, Command, Config, Counts, Found, Now, Settled};
-pub use words::{Cancelled, Retried, Scheduled};
+pub use words::{Cancelled, Event, Retried, Scheduled};
 
 #[derive(Debug)]
 pub(crate) struct Keeper<T> {
@@ -96,6 +97,8 @@ pub(crate) struct Keeper<T> {
     pub(crate) replies: Vec<(T, Result<Found, Error>)>,
     /// What the person who runs the timer should hear of.
     pub(crate) troubles: Vec<Error>,
+    /// What was done, if somebody wants to hear of it.
+    pub(crate) events: Option<Vec<Event>>,
     pub(crate) counts: Counts,
 }
 
@@ -138,6 +141,7 @@ impl<T> Keeper<T> {
             released: false,
             replies: Vec::new(),
             troubles: Vec::new(),
+            events: None,
             counts: Counts::default(),
         }
     }
@@ -522,6 +526,11 @@ impl<T> Keeper<T> {
         self.counts.handed_out += 1;
         self.counts.late_max = self.counts.late_max.max(late);
         self.counts.late_total = self.counts.late_total.saturating_add(late);
+        if let Some(events) = &mut self.events {
+            let attempt = row.attempt.saturating_add(1);
+            let (name, deadline) = (row.name.clone(), time(row.deadline));
+            events.push(Event::HandedOut { name, deadline, attempt });
+        }
         outbox.push(now.steady, row, epoch);
     }
 

@@ -1,5 +1,8 @@
 //! What goes into a keeper and what comes out of it.
 
+use std::sync::Arc;
+use std::time::SystemTime;
+
 use crate::Error;
 use crate::error::caught;
 use crate::store::{Change, Done, Leases, Limit, Loaded, Settlement, Start, Store};
@@ -100,6 +103,63 @@ pub enum Retried {
     Pending,
     /// No dead letter has this name.
     Unknown,
+}
+
+/// What a timer did with a timeout, as [`Builder::on_event`](crate::Builder::on_event) tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// It is durable: it was scheduled, moved, or a dead letter that was retried.
+    #[non_exhaustive]
+    Scheduled {
+        /// Its name.
+        name: Arc<str>,
+        /// Its deadline.
+        deadline: SystemTime,
+    },
+    /// It was cancelled. A consumer may have it all the same, and go on with it.
+    #[non_exhaustive]
+    Cancelled {
+        /// Its name.
+        name: Arc<str>,
+    },
+    /// It waits for a consumer of this process. If none takes it, this may come again.
+    #[non_exhaustive]
+    HandedOut {
+        /// Its name.
+        name: Arc<str>,
+        /// Its deadline.
+        deadline: SystemTime,
+        /// As [`Due::attempt`](crate::Due::attempt).
+        attempt: u32,
+    },
+    /// A consumer has acked it.
+    #[non_exhaustive]
+    Acked {
+        /// Its name.
+        name: Arc<str>,
+    },
+    /// It comes again: a consumer has retried it, dropped it, held it for too long, or acked it and
+    /// said when the next is; then [`Acked`](Self::Acked) came before.
+    #[non_exhaustive]
+    Again {
+        /// Its name.
+        name: Arc<str>,
+        /// Its new deadline.
+        deadline: SystemTime,
+    },
+    /// It was handed out as often as it may be, and is a dead letter.
+    #[non_exhaustive]
+    Dead {
+        /// Its name.
+        name: Arc<str>,
+    },
+    /// The dead letter was dropped.
+    #[non_exhaustive]
+    Dropped {
+        /// Its name.
+        name: Arc<str>,
+    },
 }
 
 /// What a consumer did with a timeout.

@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use super::DurableTimer;
 use super::handle::Handle;
-use super::worker::{Clock, Hook};
+use super::worker::Hooks;
 use crate::Error;
-use crate::keeper::Config;
+use crate::keeper::{Config, Event};
 use crate::store::Store;
 use crate::values::milliseconds;
 
@@ -20,8 +20,7 @@ pub struct Builder {
     cache: usize,
     backlog: usize,
     thread_name: String,
-    clock: Clock,
-    on_error: Hook,
+    hooks: Hooks,
 }
 
 impl Default for Builder {
@@ -46,8 +45,11 @@ impl Default for Builder {
             cache: 64 << 20,
             backlog: 64 << 20,
             thread_name: "tickwheel-durable".to_owned(),
-            clock: Box::new(SystemTime::now),
-            on_error: Box::new(|_| ()),
+            hooks: Hooks {
+                clock: Box::new(SystemTime::now),
+                on_error: Box::new(|_| ()),
+                on_event: None,
+            },
         }
     }
 }
@@ -150,7 +152,7 @@ impl Builder {
     ///
     /// The timer reads it once a second at least.
     pub fn clock(mut self, clock: impl Fn() -> SystemTime + Send + 'static) -> Self {
-        self.clock = Box::new(clock);
+        self.hooks.clock = Box::new(clock);
         self
     }
 
@@ -158,7 +160,42 @@ impl Builder {
     /// it found damaged. The hook runs on the timer's thread, so it must be short, and what waits
     /// for the timer is [`Error::OwnThread`] there. The crate `log` gets the same errors.
     pub fn on_error(mut self, hook: impl FnMut(&Error) + Send + 'static) -> Self {
-        self.on_error = Box::new(hook);
+        self.hooks.on_error = Box::new(hook);
+        self
+    }
+
+    /// Sets the hook that the timer calls with what it did, for an audit. Default none.
+    ///
+    /// It hears of a change once that is durable, of one name in the order in which it happened. It
+    /// does not hear of what other workers do, or callers by SQL, or what the store did before an
+    /// error or a crash. The hook runs on the timer's thread, as that of
+    /// [`on_error`](Self::on_error).
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use tickwheel_durable::{DurableTimer, Event, MemoryStore};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (sender, audit) = mpsc::channel();
+    /// let timer = DurableTimer::builder()
+    ///     .on_event(move |event| drop(sender.send(event.clone())))
+    ///     .open_store(MemoryStore::default())?;
+    /// timer.schedule("order-17", std::time::SystemTime::now(), b"")?.wait()?;
+    /// timer.recv()?.expect("it is due").ack();
+    /// timer.close()?;
+    ///
+    /// let names = audit.iter().map(|event| match event {
+    ///     Event::Scheduled { name, .. } => format!("{name} scheduled"),
+    ///     Event::HandedOut { name, attempt, .. } => format!("{name} handed out {attempt}"),
+    ///     Event::Acked { name, .. } => format!("{name} acked"),
+    ///     other => format!("{other:?}"),
+    /// });
+    /// assert!(names.eq(["order-17 scheduled", "order-17 handed out 1", "order-17 acked"]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_event(mut self, hook: impl FnMut(&Event) + Send + 'static) -> Self {
+        self.hooks.on_event = Some(Box::new(hook));
         self
     }
 
@@ -187,15 +224,7 @@ impl Builder {
     /// [`Error::Setting`], and [`Error::Store`] if the system gives no thread.
     pub fn open_store(self, store: impl Store + 'static) -> Result<DurableTimer, Error> {
         self.check()?;
-        let clock = self.clock;
-        let handle = Handle::start(
-            self.config,
-            store,
-            clock,
-            self.on_error,
-            self.backlog,
-            self.thread_name,
-        )?;
+        let handle = Handle::start(self.config, store, self.hooks, self.backlog, self.thread_name)?;
         Ok(DurableTimer::new(handle))
     }
 

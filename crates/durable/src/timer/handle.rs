@@ -9,7 +9,7 @@ use futures_channel::oneshot;
 
 use super::due::Due;
 use super::shared::{Answered, Message, Shared, Ticket};
-use super::worker::{Clock, Hook, Worker};
+use super::worker::{Hooks, Worker};
 use crate::Error;
 use crate::block_on::block_on;
 use crate::error::caught;
@@ -30,8 +30,7 @@ impl Handle {
     pub(super) fn start(
         config: Config,
         store: impl Store + 'static,
-        clock: Clock,
-        on_error: Hook,
+        hooks: Hooks,
         backlog: usize,
         thread_name: String,
     ) -> Result<Self, Error> {
@@ -43,8 +42,7 @@ impl Handle {
             Box::new(store),
             messages,
             Arc::clone(&shared),
-            clock,
-            on_error,
+            hooks,
             thread_name,
         )?;
         let thread_id = thread.thread().id();

@@ -16,12 +16,18 @@ use super::shared::{Message, Read, Shared, Ticket};
 use super::stats::Stats;
 use crate::Error;
 use crate::error::message;
-use crate::keeper::{Answer, Call, Config, Keeper, Now};
+use crate::keeper::{Answer, Call, Config, Event, Keeper, Now};
 use crate::store::Store;
 use crate::values::{lock, milliseconds_since_1970};
 
-pub(super) type Clock = Box<dyn Fn() -> SystemTime + Send>;
-pub(super) type Hook = Box<dyn FnMut(&Error) + Send>;
+type Clock = Box<dyn Fn() -> SystemTime + Send>;
+
+/// The code of others that the timer calls.
+pub(super) struct Hooks {
+    pub(super) clock: Clock,
+    pub(super) on_error: Box<dyn FnMut(&Error) + Send>,
+    pub(super) on_event: Option<Box<dyn FnMut(&Event) + Send>>,
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 struct CommitTime {
@@ -38,8 +44,7 @@ pub(super) struct Worker {
     store: JoinHandle<()>,
     receiver: Receiver<Message>,
     shared: Arc<Shared>,
-    clock: Clock,
-    on_error: Hook,
+    hooks: Hooks,
     closing: Vec<oneshot::Sender<Result<(), Error>>>,
     commit_time: CommitTime,
     /// How many had been handed out when consumers were notified last.
@@ -58,8 +63,7 @@ impl Worker {
         store: Box<dyn Store>,
         messages: (Sender<Message>, Receiver<Message>),
         shared: Arc<Shared>,
-        clock: Clock,
-        on_error: Hook,
+        hooks: Hooks,
         name: String,
     ) -> Result<JoinHandle<()>, Error> {
         let failed = |error| Error::store("start the timer's threads", error);
@@ -83,15 +87,16 @@ impl Worker {
             .name(format!("{name}/store"))
             .spawn(move || serve(store, &asked, &sender, &served))
             .map_err(failed)?;
+        let mut keeper = Keeper::new(config);
+        keeper.events = hooks.on_event.as_ref().map(|_| Vec::new());
         let worker = Self {
-            keeper: Keeper::new(config),
+            keeper,
             calls,
             reads,
             store,
             receiver,
             shared,
-            clock,
-            on_error,
+            hooks,
             closing: Vec::new(),
             commit_time: CommitTime::default(),
             handed_out: 0,
@@ -222,9 +227,11 @@ impl Worker {
     fn tell(&mut self) {
         for error in std::mem::take(&mut self.keeper.troubles) {
             log::error!("{error}");
-            let hook = &mut self.on_error;
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| hook(&error))) {
-                log::error!("the hook `on_error` panicked: {}", message(&*panic));
+            call("on_error", &mut *self.hooks.on_error, &error);
+        }
+        if let (Some(hook), Some(events)) = (&mut self.hooks.on_event, &mut self.keeper.events) {
+            for event in events.drain(..) {
+                call("on_event", &mut **hook, &event);
             }
         }
         for (ticket, reply) in self.keeper.replies.drain(..) {
@@ -267,7 +274,14 @@ impl Worker {
     }
 
     fn now(&self) -> Now {
-        Now { wall: milliseconds_since_1970((self.clock)()), steady: self.shared.steady() }
+        Now { wall: milliseconds_since_1970((self.hooks.clock)()), steady: self.shared.steady() }
+    }
+}
+
+/// Calls a hook. If it panics, the timer goes on.
+fn call<T>(name: &str, hook: &mut dyn FnMut(&T), with: &T) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| hook(with))) {
+        log::error!("the hook `{name}` panicked: {}", message(&*panic));
     }
 }
 
