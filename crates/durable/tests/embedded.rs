@@ -699,3 +699,47 @@ fn what_a_consumer_holds_for_too_long_comes_again_and_its_ack_is_of_no_effect() 
 const HOUR: Duration = Duration::from_secs(3600);
 /// Longer than anything here takes on any machine.
 const LONG: Duration = Duration::from_secs(60);
+
+#[test]
+fn consumers_get_no_more_in_any_span_than_the_rate_limit_says_and_all_in_the_end() {
+    let per = Duration::from_millis(200);
+    for attempts in [u32::MAX, 3] {
+        let builder = DurableTimer::builder().rate_limit(2, per).max_attempts(attempts);
+        let timer = builder.open_store(MemoryStore::default()).unwrap();
+        for n in 0..7 {
+            timer.schedule(&n.to_string(), now(), b"").unwrap().wait().unwrap();
+        }
+        // What may be taken waits for the first, and is not saved up.
+        thread::sleep(per * 3);
+        let taken: Vec<_> = (0..7)
+            .map(|n| {
+                let before = std::time::Instant::now();
+                let due = take(&timer);
+                let after = std::time::Instant::now();
+                // A consumer that holds one does not hold up the next.
+                if n % 2 == 0 {
+                    due.ack()
+                } else {
+                    std::mem::forget(due)
+                }
+                (before, after)
+            })
+            .collect();
+        // It was taken between these, wherever the thread lost its core.
+        for (n, (before, _)) in taken.iter().enumerate() {
+            for later in [2, 4, 6].into_iter().filter(|later| n + later < taken.len()) {
+                let since = taken[n + later].1 - *before;
+                assert!(per * later as u32 / 2 <= since, "{n} and {later} after it: {since:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_rate_limit_of_none_and_one_in_no_time_are_refused() {
+    for (timeouts, per) in [(0, Duration::from_secs(1)), (1, Duration::ZERO)] {
+        let builder = DurableTimer::builder().rate_limit(timeouts, per);
+        let error = builder.open_store(MemoryStore::default()).unwrap_err();
+        assert!(matches!(error, Error::Setting { setting: "rate_limit", .. }), "{error}");
+    }
+}

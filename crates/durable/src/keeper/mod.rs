@@ -16,6 +16,7 @@ mod front;
 mod load;
 mod manner;
 pub(crate) mod outbox;
+mod pace;
 mod pause;
 mod tenure;
 mod words;
@@ -30,10 +31,11 @@ use flights::Flights;
 use front::Front;
 use manner::Manner;
 use outbox::Outbox;
+use pace::Pace;
 use pause::Pause;
 use tenure::{News, Tenure};
 use words::LeaseCall;
-pub(crate) use words::{Answer, Call, Command, Config, Counts, Found, Now, Settled};
+pub(crate) use words::{Answer, Call, Command, Config, Counts, Found, Now, Rate, Settled};
 pub use words::{Cancelled, Event, Retried, Scheduled};
 
 #[derive(Debug)]
@@ -79,6 +81,9 @@ pub(crate) struct Keeper<T> {
     held_counted: u64,
     /// When somebody asked last for what is due, if all was given back because nobody did.
     abandoned: Option<u64>,
+    pace: Option<Pace>,
+    /// The steady time until which the pace lets nothing be handed out.
+    paced_until: u64,
 
     lease_pause: Pause,
     load_pause: Pause,
@@ -105,6 +110,8 @@ pub(crate) struct Keeper<T> {
 impl<T> Keeper<T> {
     pub(crate) fn new(config: Config) -> Self {
         Self {
+            pace: config.rate.map(Pace::new),
+            paced_until: 0,
             config,
             front: Front::new(),
             flights: Flights::default(),
@@ -208,9 +215,14 @@ impl<T> Keeper<T> {
         if self.released {
             return None;
         }
-        if let Some(visibility) = self.config.visibility {
+        if self.config.visibility.is_some() || self.pace.is_some() {
             for (number, taken) in outbox.taken() {
-                self.flights.hold_until(number, Some(taken.saturating_add(visibility)));
+                if let Some(visibility) = self.config.visibility {
+                    self.flights.hold_until(number, Some(taken.saturating_add(visibility)));
+                }
+                if let Some(pace) = &mut self.pace {
+                    pace.note(taken);
+                }
             }
             self.counts.expired += self.flights.expire(now);
         }
@@ -245,7 +257,8 @@ impl<T> Keeper<T> {
             && self.tenure.may_hand_out(now)
             && let Some(deadline) = self.front.next_deadline()
         {
-            at(now.steady.saturating_add(deadline.saturating_sub(time)));
+            let due = now.steady.saturating_add(deadline.saturating_sub(time));
+            at(due.max(self.paced_until));
         }
         if self.is_pending {
             return wake;
@@ -489,7 +502,16 @@ impl<T> Keeper<T> {
         let time = self.tenure.time(now);
         self.notice_held(now, outbox);
         self.is_sated = false;
+        self.paced_until = 0;
         while self.has_room_to_fly() {
+            if let Some(pace) = &mut self.pace {
+                let next = pace.next(now.steady, outbox.len() + self.flights.counting);
+                outbox.is_paced = next.is_none();
+                self.paced_until = next.unwrap_or(u64::MAX);
+                if now.steady < self.paced_until {
+                    return;
+                }
+            }
             // Counted is what somebody asks for: what waits for nobody would be dead after a few
             // crashes, and no consumer would have seen it.
             self.is_sated = self.config.max_attempts.is_some()

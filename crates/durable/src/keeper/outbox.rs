@@ -19,6 +19,8 @@ pub(crate) struct Outbox {
     taken: Option<Vec<(u64, u64)>>,
     /// How many wait for something.
     pub(crate) listeners: usize,
+    /// Whether the keeper waits until something is taken.
+    pub(crate) is_paced: bool,
 }
 
 impl Outbox {

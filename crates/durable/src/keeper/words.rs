@@ -38,6 +38,14 @@ pub(crate) struct Config {
     pub(crate) max_attempts: Option<u32>,
     /// How long a consumer may hold a timeout.
     pub(crate) visibility: Option<u64>,
+    pub(crate) rate: Option<Rate>,
+}
+
+/// The most timeouts that consumers may take in any span of so many milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rate {
+    pub(crate) timeouts: usize,
+    pub(crate) per: u64,
 }
 
 /// The present.

@@ -9,7 +9,7 @@ use super::DurableTimer;
 use super::handle::Handle;
 use super::worker::Hooks;
 use crate::Error;
-use crate::keeper::{Config, Event};
+use crate::keeper::{Config, Event, Rate};
 use crate::store::Store;
 use crate::values::milliseconds;
 
@@ -40,6 +40,7 @@ impl Default for Builder {
                 margin: 1_000,
                 max_attempts: None,
                 visibility: None,
+                rate: None,
             },
             #[cfg(feature = "redb")]
             cache: 64 << 20,
@@ -129,6 +130,15 @@ impl Builder {
     /// more time. Nothing of it is written to the store.
     pub fn visibility(mut self, time: Duration) -> Self {
         self.config.visibility = Some(milliseconds(time));
+        self
+    }
+
+    /// Sets how many timeouts consumers get at most in any span of `per`. Default: no limit.
+    ///
+    /// What is retried, dropped or held for too long and comes again counts again. Each timer of a
+    /// store has its own limit. What is due waits in the store, and is late.
+    pub fn rate_limit(mut self, timeouts: usize, per: Duration) -> Self {
+        self.config.rate = Some(Rate { timeouts, per: milliseconds(per) });
         self
     }
 
@@ -238,6 +248,8 @@ impl Builder {
             (1 <= config.in_flight, "in_flight", "1 or more"),
             (config.max_attempts != Some(0), "max_attempts", "1 or more"),
             (config.visibility != Some(0), "visibility", "1 ms or more"),
+            (config.rate.is_none_or(|rate| 1 <= rate.timeouts), "rate_limit", "1 or more"),
+            (config.rate.is_none_or(|rate| 1 <= rate.per), "rate_limit", "1 ms or more"),
             (config.in_flight <= config.near_rows, "in_flight", "at most what `near` allows"),
         ];
         match checks.into_iter().find(|(holds, ..)| !holds) {

@@ -93,8 +93,9 @@ impl Handle {
         let mut outbox = lock(&self.shared.outbox);
         let (is_asked, is_missed) = (outbox.is_asked(), outbox.is_missed());
         let taken = outbox.take(self.shared.steady());
+        let is_paced = taken.is_some() && std::mem::take(&mut outbox.is_paced);
         drop(outbox);
-        if !is_asked || self.shared.counts && !is_missed && taken.is_none() {
+        if !is_asked || self.shared.counts && !is_missed && taken.is_none() || is_paced {
             // From now on the keeper wants something to hand out.
             let _ = self.sender.send(Message::Wake);
         }

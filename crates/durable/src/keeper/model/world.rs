@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 
 use crate::keeper::outbox::Outbox;
-use crate::keeper::{Answer, Call, Command, Config, Found, Keeper, Now, Settled};
+use crate::keeper::{Answer, Call, Command, Config, Found, Keeper, Now, Rate, Settled};
 use crate::store::{Act, Change, Changed, Limit, Outcome, Position, Row, Settlement, Store, Then};
 use crate::{Error, MemoryStore};
 
@@ -30,6 +30,8 @@ pub(super) struct World {
     pub(super) failed: u64,
     /// What consumers took: number and attempt, and the life in which they did.
     pub(super) taken: HashMap<(u64, u32), u64>,
+    /// When they did, in this life.
+    times_taken: Vec<u64>,
     settled: HashMap<u64, Settled>,
     /// How often consumers took a timeout, by the number it was put under.
     times: HashMap<u64, u32>,
@@ -64,6 +66,7 @@ impl World {
             margin: 1_000,
             max_attempts: rng.bool().then(|| rng.u32(1..5)),
             visibility: None,
+            rate: rng.bool().then(|| Rate { timeouts: rng.usize(1..6), per: rng.u64(1..600) }),
         };
         Self {
             rng,
@@ -80,6 +83,7 @@ impl World {
             lively: false,
             failed: 0,
             taken: HashMap::new(),
+            times_taken: Vec::new(),
             settled: HashMap::new(),
             times: HashMap::new(),
             put_as: HashMap::new(),
@@ -204,6 +208,12 @@ impl World {
         let Some((row, epoch)) = self.outbox.take(self.now.steady) else { return };
         assert!(row.deadline <= self.now.wall, "early: {row:?} at {:?}", self.now);
         assert!(epoch > 0);
+        if let Some(Rate { timeouts, per }) = self.config.rate {
+            let before = self.times_taken.iter().rev().nth(timeouts - 1);
+            let is_slow = before.is_none_or(|before| before + per < self.now.steady);
+            assert!(is_slow, "more than {timeouts} in {per} ms");
+        }
+        self.times_taken.push(self.now.steady);
         assert!(!self.dead.contains(&row.number), "cancelled or moved, and came: {row:?}");
         let before = self.taken.insert((row.number, row.attempt), self.life);
         assert_ne!(before, Some(self.life), "twice without a crash in between: {row:?}");
@@ -279,6 +289,7 @@ impl World {
     pub(super) fn restart(&mut self) {
         self.keeper = Keeper::new(self.config.clone());
         self.outbox = received();
+        self.times_taken.clear();
         self.held.clear();
         self.settled.clear();
         self.asked.clear();
@@ -475,6 +486,7 @@ impl World {
             || self.config.near_bytes <= keeper.bytes()
             || !keeper.load_pause.is_over(self.now.steady)
             || !keeper.lease_pause.is_over(self.now.steady)
+            || self.has_its_rate()
         {
             return;
         }
@@ -484,6 +496,15 @@ impl World {
                 "due and not handed out: {row:?}, {keeper:?}"
             );
         }
+    }
+
+    /// Whether consumers took, or may take, as many as they may at once.
+    fn has_its_rate(&self) -> bool {
+        let ready = self.outbox.len() + self.keeper.flights.counting;
+        self.config.rate.is_some_and(|Rate { timeouts, per }| {
+            let late = self.times_taken.iter().rev();
+            timeouts <= ready + late.take_while(|&&taken| self.now.steady - taken <= per).count()
+        })
     }
 }
 

@@ -109,6 +109,7 @@ fn config() -> Config {
         margin: 1_000,
         max_attempts: None,
         visibility: None,
+        rate: None,
     }
 }
 

@@ -114,6 +114,7 @@ fn live(rng: &mut Rng, store: &mut impl Store, mut rows: Rows, told: &mut Told) 
         margin: 1_000,
         max_attempts: None,
         visibility: None,
+        rate: None,
     });
     let mut outbox = Outbox::default();
     let mut now = Now { wall: 1_000_000, steady: 0 };
