@@ -3,7 +3,7 @@
 
 mod world;
 
-use crate::keeper::{Config, Settled};
+use crate::keeper::{Config, Rate, Settled};
 use crate::store::Store;
 use world::World;
 
@@ -161,6 +161,33 @@ fn a_consumer_who_is_slow_and_settles_is_not_told_of() {
             world.settle_one(0, Settled::Ack);
         }
         assert_eq!(world.held_told(), [], "with {max_attempts:?}");
+    }
+}
+
+#[test]
+fn the_keeper_wakes_when_the_rate_lets_the_next_be_taken() {
+    for max_attempts in [None, Some(2)] {
+        let mut world = many_are_due(max_attempts);
+        world.settle_down();
+        world.config.rate = Some(Rate { timeouts: 2, per: 100 });
+        world.restart();
+        world.settle_down();
+        assert_eq!(world.outbox.len(), 2);
+        assert!(world.outbox.is_paced, "it waits until one is taken");
+        world.take();
+        world.now.steady += 10;
+        world.take();
+        world.settle_down();
+        assert!(!world.outbox.is_paced);
+        for next in [91, 10, 91] {
+            let wake = world.keeper.wake(world.now);
+            assert_eq!(wake, world.now.steady + next);
+            world.now.steady = wake;
+            world.settle_down();
+            assert_eq!(world.outbox.len(), 1);
+            world.take();
+            world.settle_down();
+        }
     }
 }
 

@@ -66,7 +66,7 @@ impl World {
             margin: 1_000,
             max_attempts: rng.bool().then(|| rng.u32(1..5)),
             visibility: None,
-            rate: rng.bool().then(|| Rate { timeouts: rng.usize(1..6), per: rng.u64(1..600) }),
+            rate: None,
         };
         Self {
             rng,
@@ -97,6 +97,11 @@ impl World {
     }
 
     pub(super) fn run(&mut self, steps: usize) {
+        if self.rng.bool() {
+            let (timeouts, per) = (self.rng.usize(1..6), self.rng.u64(1..600));
+            self.config.rate = Some(Rate { timeouts, per });
+            self.restart();
+        }
         self.lively = true;
         for _ in 0..steps {
             match self.rng.u32(0..100) {
