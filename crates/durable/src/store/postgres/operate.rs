@@ -42,7 +42,7 @@ impl PostgresStore {
     ///
     /// [`Error::Store`].
     pub fn workers(&mut self) -> Result<Workers, Error> {
-        self.run("count the workers", async |connection| {
+        self.run("count the workers of", async |connection| {
             connection.begin().await?;
             let row = connection
                 .query_one(
@@ -68,7 +68,7 @@ impl PostgresStore {
     ///
     /// [`Error::Store`].
     pub fn each_worker(&mut self) -> Result<Vec<Worker>, Error> {
-        self.run("look at the workers", async |connection| {
+        self.run("look at the workers of", async |connection| {
             connection.begin().await?;
             let rows = connection.query(EACH_WORKER, &[]).await?;
             connection.end().await?;
@@ -88,7 +88,7 @@ impl PostgresStore {
     ///
     /// [`Error::Store`].
     pub fn turnover(&mut self) -> Result<(u64, u64), Error> {
-        self.run("read the statistics", async |connection| {
+        self.run("read the statistics of", async |connection| {
             let row = connection.query_one(TURNOVER, &[]).await?;
             Ok((unsigned(row.get(0)), unsigned(row.get(1))))
         })
@@ -119,7 +119,7 @@ impl PostgresStore {
     ///
     /// [`Error::Store`].
     pub fn now(&mut self) -> Result<SystemTime, Error> {
-        let milliseconds = self.run("read the clock", async |connection| {
+        let milliseconds = self.run("read the clock of", async |connection| {
             Ok(unsigned(connection.query_one(CLOCK, &[]).await?.get(0)))
         })?;
         Ok(UNIX_EPOCH + Duration::from_millis(milliseconds))
