@@ -68,9 +68,10 @@ fn a_long_list_comes_in_pages_that_leave_nothing_out() {
 fn dead_letters_change_only_if_the_page_may_change_them() {
     let folder = TempDir::new().unwrap();
     let file = file(&folder);
-    let names = json!(["dead 0", "nobody"]).to_string();
     let kind = [("Content-Type", "application/json")];
     let reader = Page::of(&file, &[]);
+    let died = reader.json("/dead")["rows"][0]["died_ms"].clone();
+    let names = json!([["dead 0", died], ["nobody", 0]]).to_string();
     for path in ["/dead/retry", "/dead/drop"] {
         let (code, _, body) = reader.ask("POST", path, &kind, &names);
         assert!(code == 403 && body.contains("read only"), "{code} {body}");
@@ -83,10 +84,16 @@ fn dead_letters_change_only_if_the_page_may_change_them() {
     let (_, _, told) = page.ask("POST", "/dead/retry", &kind, &names);
     assert!(told.contains("retried: it is due now") && told.contains("it is not dead"), "{told}");
     assert_eq!(page.json("/state")["bands"][0]["rows"], 2, "what changed is seen at once");
-    let (_, _, told) = page.ask("POST", "/dead/drop", &kind, r#"["dead 1"]"#);
+    let died = page.json("/dead")["rows"][0]["died_ms"].as_u64().unwrap();
+    let (_, _, told) =
+        page.ask("POST", "/dead/drop", &kind, &json!([["dead 1", died - 1]]).to_string());
+    assert!(told.contains("once more since it was shown"), "{told}");
+    assert_eq!(page.json("/dead")["rows"][0]["name"], "dead 1");
+    let (_, _, told) =
+        page.ask("POST", "/dead/drop", &kind, &json!([["dead 1", died]]).to_string());
     assert!(told.contains("dropped"), "{told}");
     assert_eq!(page.json("/dead")["rows"][0]["name"], "dead 10");
-    let many: Vec<String> = (0..101).map(|at| at.to_string()).collect();
+    let many: Vec<(String, u64)> = (0..101).map(|at| (at.to_string(), 0)).collect();
     assert_eq!(page.ask("POST", "/dead/drop", &kind, &json!(many).to_string()).0, 413);
     assert_eq!(page.ask("POST", "/dead/drop", &kind, r#"{"names": 1}"#).0, 422);
     assert_eq!(page.ask("GET", "/dead/drop", &[], "").0, 405);
@@ -97,7 +104,7 @@ fn dead_letters_change_only_if_the_page_may_change_them() {
 fn no_page_from_elsewhere_reads_or_changes_anything() {
     let folder = TempDir::new().unwrap();
     let page = Page::of(&file(&folder), &["--changes"]);
-    let names = r#"["dead 0"]"#;
+    let names = r#"[["dead 0", 0]]"#;
     let kind = ("Content-Type", "application/json");
     for host in ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "10.0.0.1", ""] {
         assert_eq!(page.ask("GET", "/state", &[("Host", host)], "").0, 403, "{host}");

@@ -119,15 +119,24 @@ impl Looker {
         Ok(json!({ "rows": letters, "next": next }))
     }
 
-    /// Changes dead letters, and tells what became of each.
+    /// Changes dead letters of these names that died then, and tells what became of each.
     pub(super) fn change(
         &mut self,
-        names: &[String],
+        letters: &[(String, u64)],
         to: fn(&str, u64) -> Change,
     ) -> Result<Value, Failure> {
         let now = show::milliseconds(self.opened.now()?);
-        let changes: Vec<Change> = names.iter().map(|name| to(name, now)).collect();
-        let mut told = Vec::new();
+        let (mut changes, mut told) = (Vec::new(), Vec::new());
+        for (name, died) in letters {
+            match self.opened.store().get_dead(name)? {
+                Some(letter) if letter.died != *died => told.push(json!({
+                    "name": name,
+                    "told": "unseen",
+                    "error": "it has died once more since it was shown, and stays",
+                })),
+                _ => changes.push(to(name, now)),
+            }
+        }
         change_each(self.opened.store(), &changes, |change, changed| {
             let (_, text) = show::dead_changed(change, &changed);
             let why = changed.err().map(|error: Error| error.to_string());
@@ -147,8 +156,8 @@ const MOST: u64 = 1_000;
 const SOME: Limit = Limit { rows: 100, bytes: 1 << 20 };
 /// How often a call looks for a prefix.
 const LOOKS: usize = 20;
-/// The most names that one request may change.
-pub(super) const NAMES_AT_ONCE: usize = 100;
+/// The most that one request may change.
+pub(super) const LETTERS_AT_ONCE: usize = 100;
 
 /// Stretches of time, each up to so many milliseconds from now.
 const BANDS: [(&str, u64); 8] = [

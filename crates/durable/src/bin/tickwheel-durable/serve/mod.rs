@@ -26,7 +26,7 @@ use tokio::runtime::Builder;
 use super::failure::Failure;
 use super::place::Place;
 use guard::Guard;
-use look::{Looker, NAMES_AT_ONCE};
+use look::{LETTERS_AT_ONCE, Looker};
 
 /// What the page may do, and for whom.
 pub(super) struct Manner {
@@ -141,23 +141,30 @@ fn word<'a>(part: &'a HashMap<String, String>, name: &str) -> &'a str {
     part.get(name).map_or("", String::as_str)
 }
 
-async fn retry(State(server): Shared, Json(names): Json<Vec<String>>) -> Response {
-    change(server, names, Change::revive).await
+/// Dead letters as they were shown: their names, and when they died.
+type Letters = Json<Vec<(String, u64)>>;
+
+async fn retry(State(server): Shared, letters: Letters) -> Response {
+    change(server, letters, Change::revive).await
 }
 
-async fn drop_dead(State(server): Shared, Json(names): Json<Vec<String>>) -> Response {
-    change(server, names, |name, _| Change::drop_dead(name)).await
+async fn drop_dead(State(server): Shared, letters: Letters) -> Response {
+    change(server, letters, |name, _| Change::drop_dead(name)).await
 }
 
-async fn change(server: Arc<Server>, names: Vec<String>, to: fn(&str, u64) -> Change) -> Response {
+async fn change(
+    server: Arc<Server>,
+    Json(letters): Letters,
+    to: fn(&str, u64) -> Change,
+) -> Response {
     if !server.changes {
         let why = "this page is read only: it was not started with --changes";
         return refuse(StatusCode::FORBIDDEN, why);
     }
-    if NAMES_AT_ONCE < names.len() {
-        return refuse(StatusCode::PAYLOAD_TOO_LARGE, "expected a hundred names at most");
+    if LETTERS_AT_ONCE < letters.len() {
+        return refuse(StatusCode::PAYLOAD_TOO_LARGE, "expected a hundred letters at most");
     }
-    answer(server, move |looker| looker.change(&names, to)).await
+    answer(server, move |looker| looker.change(&letters, to)).await
 }
 
 /// Answers with what `work` finds, on a thread that may wait for the place.

@@ -49,8 +49,10 @@ function show(state) {
     ["Pending", count(state.pending, state.is_all)],
     ["Overdue", count(overdue.rows, overdue.is_all), overdue.rows > 0],
   ];
-  if (overdue.rows) figures.push(["Late by", lasting(state.now_ms - state.first_ms), true]);
-  else if (state.pending) figures.push(["Next in", lasting(state.first_ms - state.now_ms)]);
+  // The first may be done since they were counted.
+  const first = state.first_ms ?? state.now_ms;
+  if (overdue.rows) figures.push(["Late by", lasting(state.now_ms - first), true]);
+  else if (state.pending) figures.push(["Next in", lasting(first - state.now_ms)]);
   if (state.put_per_second !== undefined) {
     figures.push(["Put per second", number.format(Math.round(state.put_per_second))]);
     figures.push(["Done or cancelled per second", number.format(Math.round(state.left_per_second))]);
@@ -106,25 +108,32 @@ const lists = {
     const shown = cells({ Name: row.name, Died: row.died, Attempts: row.attempts, Payload: payload(row) });
     if (!one("#dead .choose").hidden) {
       const choose = element("td", undefined, { "data-head": "Choose" });
-      choose.append(element("input", undefined, { type: "checkbox", value: row.name, "aria-label": `Choose ${row.name}` }));
+      const letter = JSON.stringify([row.name, row.died_ms]);
+      choose.append(element("input", undefined, { type: "checkbox", value: letter, "aria-label": `Choose ${row.name}` }));
       shown.prepend(choose);
     }
     return shown;
   },
 };
 
+// How often each list was asked for.
+const asked = { pending: 0, dead: 0 };
+
 async function list(kind, next) {
   const where = one(`#${kind}`);
   const told = one(".told", where);
-  const query = new URLSearchParams({ prefix: one("input[name=prefix]", where).value, ...next });
+  const prefix = next?.prefix ?? one("input[name=prefix]", where).value;
+  const turn = ++asked[kind];
   try {
-    const page = await ask(`/${kind}?${query}`);
+    const page = await ask(`/${kind}?${new URLSearchParams({ ...next, prefix })}`);
+    // Another look began since.
+    if (turn < asked[kind]) return;
     const rows = page.rows.map(lists[kind]);
     if (next) one("tbody", where).append(...rows);
     else one("tbody", where).replaceChildren(...rows);
     const more = one(".more", where);
     more.hidden = !page.next;
-    more.onclick = () => list(kind, page.next);
+    more.onclick = () => list(kind, { ...page.next, prefix });
     const isNone = !one("tbody", where).childElementCount;
     say(told, isNone ? (page.next ? "None among those that were looked at so far." : "None.") : "");
   } catch (error) {
@@ -134,14 +143,14 @@ async function list(kind, next) {
 
 async function act(kind) {
   const where = one("#dead");
-  const names = [...where.querySelectorAll("tbody input:checked")].map((input) => input.value);
+  const letters = [...where.querySelectorAll("tbody input:checked")].map((input) => JSON.parse(input.value));
   const told = one(".told", where);
-  if (!names.length) return say(told, "None is chosen.", true);
-  if (kind === "drop" && !confirm(`Drop ${names.length} dead letters for good?`)) return;
+  if (!letters.length) return say(told, "None is chosen.", true);
+  if (kind === "drop" && !confirm(`Drop ${letters.length} dead letters for good?`)) return;
   try {
     const all = [];
-    for (let at = 0; at < names.length; at += 100) {
-      const body = JSON.stringify(names.slice(at, at + 100));
+    for (let at = 0; at < letters.length; at += 100) {
+      const body = JSON.stringify(letters.slice(at, at + 100));
       all.push(...await ask(`/dead/${kind}`, { method: "POST", body, headers: { "Content-Type": "application/json" } }));
     }
     await list("dead");
