@@ -4,7 +4,9 @@
 --     psql "$URL" -1 -f migrations/0001_timeouts.sql
 
 create table tickwheel_meta (
-    format int not null
+    format int not null,
+    -- Whether workers hand out nothing. Each looks at it as it renews its lease.
+    paused boolean not null default false
 );
 insert into tickwheel_meta values (1);
 

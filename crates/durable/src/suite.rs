@@ -31,6 +31,7 @@ pub fn check<S: Store>(mut empty: impl FnMut() -> S) {
     applies_changes_in_order(empty());
     counts_and_keeps_what_is_dead(empty());
     takes_the_longest_and_the_shortest(empty());
+    tells_whether_it_is_paused(empty());
     agrees_with_a_map(empty());
 }
 
@@ -45,6 +46,8 @@ pub fn check_reopening<S: Store>(mut open: impl FnMut() -> S) {
     let mut numbers = Vec::new();
     for round in 0..5_u64 {
         let mut store = open();
+        assert_eq!(store.is_paused().unwrap(), round % 2 == 1, "whether it was paused is kept");
+        store.pause(round % 2 == 0).unwrap();
         let leases = lease(&mut store);
         epochs.extend(leases.iter().map(|lease| lease.epoch));
         assert_eq!(store.count().unwrap(), round * 10, "all that was committed is there");
@@ -69,6 +72,14 @@ pub fn check_reopening<S: Store>(mut open: impl FnMut() -> S) {
     assert_eq!(rows.len(), 50);
     for row in rows {
         assert_eq!(Some(row.clone()), store.get(&row.name).unwrap());
+    }
+}
+
+fn tells_whether_it_is_paused(mut store: impl Store) {
+    for pauses in [false, true, true, false, false] {
+        store.pause(pauses).unwrap();
+        assert_eq!(store.is_paused().unwrap(), pauses);
+        assert_eq!(store.lease(true, &[]).unwrap().is_paused, pauses);
     }
 }
 

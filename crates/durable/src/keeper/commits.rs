@@ -262,7 +262,7 @@ impl<T> Keeper<T> {
     fn counted(&mut self, now: Now, outbox: &mut Outbox, row: Row) {
         let (lease, attempt) = self.flights.go_on(&row);
         let is_allowed = !self.is_closing()
-            && self.tenure.may_hand_out(now)
+            && self.may_hand_out(now)
             && self.tenure.holds(lease)
             && row.deadline <= self.tenure.time(now);
         match is_allowed {

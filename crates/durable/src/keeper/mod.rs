@@ -81,6 +81,10 @@ pub(crate) struct Keeper<T> {
     held_counted: u64,
     /// When somebody asked last for what is due, if all was given back because nobody did.
     abandoned: Option<u64>,
+    /// Whether nothing is handed out, because an operator says so.
+    pub(crate) is_paused: bool,
+    /// When one of this process has said so: a call for leases from before does not know.
+    pause_told: Option<u64>,
     pace: Option<Pace>,
     /// The steady time until which the pace lets nothing be handed out.
     paced_until: u64,
@@ -110,6 +114,8 @@ pub(crate) struct Keeper<T> {
 impl<T> Keeper<T> {
     pub(crate) fn new(config: Config) -> Self {
         Self {
+            is_paused: false,
+            pause_told: None,
             pace: config.rate.map(Pace::new),
             paced_until: 0,
             config,
@@ -254,7 +260,7 @@ impl<T> Keeper<T> {
         }
         if self.has_room_to_fly()
             && !self.is_sated
-            && self.tenure.may_hand_out(now)
+            && self.may_hand_out(now)
             && let Some(deadline) = self.front.next_deadline()
         {
             let due = now.steady.saturating_add(deadline.saturating_sub(time));
@@ -496,7 +502,7 @@ impl<T> Keeper<T> {
     }
 
     fn hand_out(&mut self, now: Now, outbox: &mut Outbox) {
-        if !self.tenure.may_hand_out(now) {
+        if !self.may_hand_out(now) {
             return;
         }
         let time = self.tenure.time(now);
@@ -669,6 +675,9 @@ impl<T> Keeper<T> {
             // What is settled one after another is given back together.
             self.lease_pause.until = now.steady.saturating_add(pause::FIRST);
         }
+        if self.pause_told.is_none_or(|told| told < call.asked) {
+            self.set_paused(now, outbox, leases.is_paused);
+        }
         let share = leases.share;
         match self.tenure.take(now, call.asked, leases) {
             None => {}
@@ -677,6 +686,24 @@ impl<T> Keeper<T> {
         }
         let share = if self.wants() || !self.tenure.is_shared() { share } else { 0 };
         self.leave(now, outbox, share);
+    }
+
+    /// Hands out nothing until it is told otherwise, or again, after the store has noted that.
+    pub(crate) fn pause(&mut self, now: Now, outbox: &mut Outbox, pauses: bool) {
+        self.pause_told = Some(now.steady);
+        self.set_paused(now, outbox, pauses);
+    }
+
+    fn set_paused(&mut self, now: Now, outbox: &mut Outbox, pauses: bool) {
+        self.is_paused = pauses;
+        if pauses {
+            self.is_sated = false;
+            self.recall(now, outbox);
+        }
+    }
+
+    pub(super) fn may_hand_out(&self, now: Now) -> bool {
+        !self.is_paused && self.tenure.may_hand_out(now)
     }
 
     /// Hands out nothing more of all but so many partitions, to give them back.

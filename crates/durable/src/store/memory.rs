@@ -35,9 +35,10 @@ impl MemoryStore {
 
 impl Store for MemoryStore {
     fn lease(&mut self, _wanted: bool, _given_back: &[u32]) -> Result<Leases, Error> {
-        let epoch = &mut self.tables().epochs[0];
-        *epoch += 1;
-        Ok(Leases::of_one(Lease { partition: 0, epoch: *epoch }))
+        let mut tables = self.tables();
+        tables.epochs[0] += 1;
+        let lease = Lease { partition: 0, epoch: tables.epochs[0] };
+        Ok(Leases::of_one(lease, tables.is_paused))
     }
 
     fn load(&mut self, from: &[Start], until: u64, limit: Limit) -> Result<Loaded, Error> {
@@ -78,6 +79,15 @@ impl Store for MemoryStore {
     fn get_dead(&mut self, name: &str) -> Result<Option<Dead>, Error> {
         Ok(self.tables().dead.get(name).cloned())
     }
+
+    fn is_paused(&mut self) -> Result<bool, Error> {
+        Ok(self.tables().is_paused)
+    }
+
+    fn pause(&mut self, pauses: bool) -> Result<(), Error> {
+        self.tables().is_paused = pauses;
+        Ok(())
+    }
 }
 
 /// Rows in partitions, and the newest epoch of each.
@@ -89,6 +99,7 @@ pub(crate) struct Tables {
     pub(crate) dead: BTreeMap<Arc<str>, Dead>,
     number: u64,
     pub(crate) epochs: Vec<u64>,
+    is_paused: bool,
 }
 
 impl Tables {
@@ -99,6 +110,7 @@ impl Tables {
             dead: BTreeMap::new(),
             number: 0,
             epochs: vec![0; partitions],
+            is_paused: false,
         }
     }
 

@@ -134,6 +134,18 @@ pub trait Store: Send {
     /// Returns the dead letter of this name.
     fn get_dead(&mut self, name: &str) -> Result<Option<Dead>, Error>;
 
+    /// Notes that nothing is to be handed out, or that it is again. What was noted survives as a
+    /// commit does, and [`lease`](Self::lease) tells it to each owner. The default cannot.
+    fn pause(&mut self, pauses: bool) -> Result<(), Error> {
+        let doing = if pauses { "pause" } else { "resume" };
+        Err(Error::store(doing, "this store cannot keep it"))
+    }
+
+    /// Whether it was noted that nothing is to be handed out. The default is that it was not.
+    fn is_paused(&mut self) -> Result<bool, Error> {
+        Ok(false)
+    }
+
     /// Opens the store once more, for what operators read while the timer works. `None`, which is
     /// the default: they read between the calls of the timer.
     fn again(&self) -> Option<Box<dyn Store>> {
@@ -351,6 +363,8 @@ pub struct Leases {
     /// that several timers may have at once has one. Deadlines are then compared with this clock
     /// and not with that of the machine, and the timer looks again and again for what others did.
     pub clock: Option<u64>,
+    /// Whether nothing is to be handed out, by [`Store::pause`].
+    pub is_paused: bool,
 }
 
 /// Returns the share of an owner: all shares together are all partitions, and no two differ by
@@ -363,7 +377,7 @@ pub(crate) fn share(partitions: usize, owners: usize, owners_before: usize) -> u
 
 impl Leases {
     /// The lease of the only owner that a store can have.
-    pub(crate) fn of_one(lease: Lease) -> Self {
+    pub(crate) fn of_one(lease: Lease, is_paused: bool) -> Self {
         Self {
             held: vec![lease],
             share: 1,
@@ -371,6 +385,7 @@ impl Leases {
             good_for: None,
             others_end: None,
             clock: None,
+            is_paused,
         }
     }
 }

@@ -350,6 +350,34 @@ impl DurableTimer {
         backup::backup(&self.handle, path.as_ref())
     }
 
+    /// Hands out nothing until [`resume`](Self::resume), as while what consumers need is down. Blocks
+    /// until the store has answered.
+    ///
+    /// It holds for all timers of the store, each of a database within a quarter of its lease, and
+    /// after a restart too. Calls and acks go on, and consumers keep what they hold.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get), or if the store cannot keep it.
+    pub fn pause(&self) -> Result<(), Error> {
+        self.set_paused(true)
+    }
+
+    /// Hands out again what is due, after [`pause`](Self::pause). Blocks until the store has
+    /// answered.
+    ///
+    /// # Errors
+    ///
+    /// As for [`pause`](Self::pause).
+    pub fn resume(&self) -> Result<(), Error> {
+        self.set_paused(false)
+    }
+
+    fn set_paused(&self, pauses: bool) -> Result<(), Error> {
+        self.handle.read(move |store| store.pause(pauses))?;
+        self.handle.send(Message::Pause(pauses))
+    }
+
     /// Returns what the timer has done and what it holds in memory. Does not block.
     pub fn stats(&self) -> Stats {
         let waiting = lock(&self.handle.shared.outbox).len();

@@ -163,6 +163,8 @@ pub(super) enum Message {
         waits: bool,
         done: Option<oneshot::Sender<Result<(), Error>>>,
     },
+    /// An operator has paused the store, or resumed it.
+    Pause(bool),
     Wake,
 }
 

@@ -20,6 +20,8 @@ pub struct Stats {
     pub held_up: usize,
     /// Partitions that this timer owns.
     pub partitions: usize,
+    /// Whether nothing is handed out, by [`DurableTimer::pause`](crate::DurableTimer::pause).
+    pub is_paused: bool,
     /// Timeouts handed out.
     pub handed_out: u64,
     /// Timeouts acked, durably, by [`Due::ack_and_schedule`](crate::Due::ack_and_schedule) too.
@@ -86,6 +88,7 @@ impl Stats {
             ("waiting", self.waiting as f64),
             ("held_up", self.held_up as f64),
             ("partitions", self.partitions as f64),
+            ("paused", f64::from(u8::from(self.is_paused))),
             ("commit_seconds_sum", self.commit_time.as_secs_f64()),
             ("commit_seconds_max", self.commit_time_max.as_secs_f64()),
             ("late_seconds_sum", self.late.as_secs_f64()),

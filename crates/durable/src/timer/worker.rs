@@ -201,6 +201,10 @@ impl Worker {
                 self.shared.is_closed.store(true, Ordering::SeqCst);
                 self.shared.due.notify(usize::MAX);
             }
+            Message::Pause(pauses) => {
+                let now = self.now();
+                self.keeper.pause(now, &mut lock(&self.shared.outbox), pauses);
+            }
             Message::Wake => {}
         }
     }
@@ -246,6 +250,7 @@ impl Worker {
             in_flight: self.keeper.in_flight(),
             waiting: 0,
             held_up: self.keeper.held_up(),
+            is_paused: self.keeper.is_paused,
             partitions: self.keeper.partitions(),
             handed_out: counts.handed_out,
             acked: counts.acked,

@@ -334,3 +334,16 @@ fn the_page_of_a_database_shows_its_workers_and_tells_while_it_is_away() {
     server.go();
     until("it is read again", || page.json("/state")["error"].is_null());
 }
+
+#[test]
+fn an_operator_pauses_and_resumes_by_the_command() {
+    let Some(server) = Server::start() else { return };
+    let url = server.tables();
+    for (word, is_paused) in [("pause", true), ("pause", true), ("resume", false)] {
+        let (code, output, errors) = run(&[word, &url]);
+        assert!(code == 0 && output.is_empty(), "{output}{errors}");
+        let (_, output, _) = run(&["stats", &url, "--json"]);
+        let stats: Value = serde_json::from_str(&output).unwrap();
+        assert_eq!(stats["paused"], is_paused);
+    }
+}

@@ -124,6 +124,23 @@ enum Command {
         json: bool,
     },
 
+    /// Lets all timers there hand out nothing, until `resume`.
+    ///
+    /// Workers hear of it within a quarter of their lease. Scheduling goes on, and consumers settle
+    /// what they hold.
+    Pause {
+        /// The timer's file, or the URL of its database.
+        #[arg(value_name = "FILE-OR-URL")]
+        place: Place,
+    },
+
+    /// Lets timers hand out again what is due.
+    Resume {
+        /// The timer's file, or the URL of its database.
+        #[arg(value_name = "FILE-OR-URL")]
+        place: Place,
+    },
+
     /// Shows how much is pending and overdue.
     Stats {
         /// The timer's file, or the URL of its database.
@@ -317,6 +334,8 @@ fn run(command: Command, output: &mut impl Write) -> Result<(), Failure> {
             }
         },
         Command::Move { from, to, json } => move_to(&from, &to, json, output),
+        Command::Pause { place } => Ok(place.open()?.store().pause(true)?),
+        Command::Resume { place } => Ok(place.open()?.store().pause(false)?),
         Command::Stats { place, prefix: Some(Prefix(prefix)), json } => {
             stats_of(&mut place.open()?, &prefix, json, output)
         }
@@ -618,6 +637,7 @@ fn stats(opened: &mut Opened, json: bool, output: &mut impl Write) -> Result<(),
         ("overdue", json!(overdue)),
         ("dead", json!(dead)),
         ("earliest", json!(earliest)),
+        ("paused", json!(opened.store().is_paused()?)),
     ];
     facts.extend(opened.facts()?);
     print_facts(&facts, json, output)

@@ -136,7 +136,11 @@ impl World {
                     };
                     self.ask(change);
                 }
-                95..97 => self.failures = if self.rng.bool() { 0 } else { self.rng.u32(0..60) },
+                95 => {
+                    let pauses = self.rng.bool();
+                    self.pause(pauses);
+                }
+                96 => self.failures = if self.rng.bool() { 0 } else { self.rng.u32(0..60) },
                 _ => {
                     self.step();
                 }
@@ -154,6 +158,7 @@ impl World {
     pub(super) fn finish(&mut self) {
         self.failures = 0;
         self.lively = false;
+        self.pause(false);
         self.now.wall = self.now.wall.max(2_000_000);
         for _ in 0..10_000 {
             self.settle_down();
@@ -193,6 +198,11 @@ impl World {
         self.put(&name, deadline);
     }
 
+    fn pause(&mut self, pauses: bool) {
+        self.store.pause(pauses).unwrap();
+        self.keeper.pause(self.now, &mut self.outbox, pauses);
+    }
+
     pub(super) fn put(&mut self, name: &str, deadline: u64) {
         let payload: Vec<u8> = (0..self.rng.usize(0..20)).map(|_| self.rng.u8(..)).collect();
         self.ask(Change::put(name, deadline, &payload));
@@ -213,6 +223,7 @@ impl World {
         let Some((row, epoch)) = self.outbox.take(self.now.steady) else { return };
         assert!(row.deadline <= self.now.wall, "early: {row:?} at {:?}", self.now);
         assert!(epoch > 0);
+        assert!(!self.store.is_paused().unwrap(), "it came while nothing was to be handed out");
         if let Some(Rate { timeouts, per }) = self.config.rate {
             let before = self.times_taken.iter().rev().nth(timeouts - 1);
             let is_slow = before.is_none_or(|before| before + per < self.now.steady);
@@ -492,6 +503,7 @@ impl World {
             || !keeper.load_pause.is_over(self.now.steady)
             || !keeper.lease_pause.is_over(self.now.steady)
             || self.has_its_rate()
+            || self.store.is_paused().unwrap()
         {
             return;
         }

@@ -301,6 +301,7 @@ impl Database {
             good_for: Some(Duration::from_millis(self.lease)),
             others_end: end.map(Duration::from_millis),
             clock: Some(clock),
+            is_paused: false,
         }
     }
 

@@ -1085,6 +1085,7 @@ fn leases(clock: u64) -> Leases {
         good_for: Some(Duration::from_secs(60)),
         others_end: None,
         clock: Some(clock),
+        is_paused: false,
     }
 }
 

@@ -285,15 +285,17 @@ impl Store for PostgresStore {
         }
         let wish = self.worker.map(|worker| Wish { worker, seconds, wanted, given_back });
         let mut ahead = self.ahead.clone();
-        let (taken, clock) = self.run("take leases from", async |connection| {
+        let (taken, is_paused, clock) = self.run("take leases from", async |connection| {
             let mut taken = Taken { owners: 1, ..Taken::default() };
             if let Some(wish) = &wish {
                 connection.begin().await?;
                 taken = take_leases(connection, wish, &mut ahead).await?;
                 connection.end().await?;
             }
+            let is_paused = connection.query_one(IS_PAUSED, &[]).await?.get(0);
             // Last, so that little time passes until the worker has it: by so much it is late.
-            Ok((taken, unsigned(connection.query_one(CLOCK, &[]).await?.get(0))))
+            let clock = unsigned(connection.query_one(CLOCK, &[]).await?.get(0));
+            Ok((taken, is_paused, clock))
         })?;
         self.ahead = ahead;
         self.tell_locked(taken.locked)?;
@@ -305,6 +307,7 @@ impl Store for PostgresStore {
             good_for: Some(good_for),
             others_end: others_end.map(Duration::from_millis),
             clock: Some(clock),
+            is_paused,
         };
         if !wanted && leases.held.is_empty() {
             self.worker = None;
@@ -398,6 +401,24 @@ impl Store for PostgresStore {
         self.run("find a dead letter in", async |connection| connection.get_dead(name).await)
     }
 
+    fn is_paused(&mut self) -> Result<bool, Error> {
+        self.run("read", async |connection| {
+            connection.begin().await?;
+            let is_paused = connection.query_one(IS_PAUSED, &[]).await?.get(0);
+            connection.end().await?;
+            Ok(is_paused)
+        })
+    }
+
+    fn pause(&mut self, pauses: bool) -> Result<(), Error> {
+        self.run(if pauses { "pause" } else { "resume" }, async |connection| {
+            connection.begin().await?;
+            let paused = "update tickwheel_meta set paused = $1";
+            connection.query(paused, &[(&pauses, Type::BOOL)]).await?;
+            connection.end().await
+        })
+    }
+
     fn again(&self) -> Option<Box<dyn Store>> {
         let again = Self::new(self.connect.clone(), false, self.lease.max(READS * 3)).ok()?;
         Some(Box::new(again))
@@ -410,6 +431,8 @@ const LEASE: Duration = Duration::from_secs(10);
 /// After these the same may be tried again.
 const CONFLICTS: [SqlState; 2] =
     [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE];
+
+const IS_PAUSED: &str = "select coalesce(bool_or(paused), false) from tickwheel_meta";
 
 /// A connection that was idle for so long is made anew; a worker that owns something looks sooner.
 const IDLE: Duration = Duration::from_secs(5);

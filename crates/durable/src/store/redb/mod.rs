@@ -138,19 +138,19 @@ impl RedbStore {
 
 impl Store for RedbStore {
     fn lease(&mut self, _wanted: bool, _given_back: &[u32]) -> Result<Leases, Error> {
-        let epoch = self.run("take the lease of", |database, _| {
+        let (epoch, is_paused) = self.run("take the lease of", |database, _| {
             let write = database.begin_write()?;
-            let epoch = {
+            let (epoch, is_paused) = {
                 let mut meta = write.open_table(META)?;
                 let epoch = meta.get("epoch")?.map_or(0, |epoch| epoch.value()) + 1;
                 meta.insert("epoch", epoch)?;
-                epoch
+                (epoch, meta.get(PAUSED)?.is_some())
             };
             write.commit()?;
-            Ok(epoch)
+            Ok((epoch, is_paused))
         })?;
         self.state.numbers = Numbers { epoch, next: 0 };
-        Ok(Leases::of_one(Lease { partition: PARTITION, epoch }))
+        Ok(Leases::of_one(Lease { partition: PARTITION, epoch }, is_paused))
     }
 
     fn load(&mut self, from: &[Start], until: u64, limit: Limit) -> Result<Loaded, Error> {
@@ -258,6 +258,27 @@ impl Store for RedbStore {
         })
     }
 
+    fn is_paused(&mut self) -> Result<bool, Error> {
+        self.run("read", |database, _| {
+            Ok(database.begin_read()?.open_table(META)?.get(PAUSED)?.is_some())
+        })
+    }
+
+    fn pause(&mut self, pauses: bool) -> Result<(), Error> {
+        self.run(if pauses { "pause" } else { "resume" }, |database, _| {
+            let write = database.begin_write()?;
+            {
+                let mut meta = write.open_table(META)?;
+                match pauses {
+                    true => meta.insert(PAUSED, 1)?,
+                    false => meta.remove(PAUSED)?,
+                };
+            }
+            write.commit()?;
+            Ok(())
+        })
+    }
+
     fn get_dead(&mut self, name: &str) -> Result<Option<Dead>, Error> {
         self.run("read", |database, _| {
             let dead = database.begin_read()?.open_table(DEAD)?;
@@ -305,3 +326,6 @@ fn set_aside(database: &Database, damaged: Vec<Key>) -> Result<(), redb::Error> 
     write.commit()?;
     Ok(())
 }
+
+/// The key of what is there while nothing is handed out.
+const PAUSED: &str = "paused";

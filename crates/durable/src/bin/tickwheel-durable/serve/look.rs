@@ -66,6 +66,7 @@ impl Looker {
             "pending": counted.iter().map(|counted| counted.rows).sum::<u64>(),
             "is_all": counted.iter().all(|counted| counted.is_all),
             "first_ms": first.rows.first().map(|row| row.deadline),
+            "is_paused": self.opened.store().is_paused()?,
         });
         if let Some((workers, free)) = self.opened.each_worker()? {
             state["workers"] = workers;

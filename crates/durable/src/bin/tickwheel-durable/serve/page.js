@@ -42,6 +42,7 @@ function show(state) {
   document.title = `Durable timers: ${state.place}`;
   const status = one("#status");
   if (state.error) say(status, `Not read: ${state.error}`, true);
+  else if (state.is_paused) say(status, "Paused: nothing is handed out until it is resumed.", true);
   else say(status, state.changes ? "Live." : "Live, read only.");
   if (!state.bands) return;
   const overdue = state.bands[0];
