@@ -199,8 +199,7 @@ cargo run --release -p documents
 ```
 
 Instructions per operation are in [instructions.txt](../benches/instructions.txt), which `cargo bench
--p tickwheel --bench instructions` compares. Times differ from machine to machine: [benchmarks.md](benchmarks.md)
-has them, with the machine, the date and the command.
+-p tickwheel --bench instructions` compares. Times are in [benchmarks.md](benchmarks.md).
 ";
 
 const HEARTBEATS: u64 = 10_000;

@@ -1260,6 +1260,8 @@ fn a_worker_a_caller_and_an_operator_need_what_the_readme_grants() {
         .unwrap();
     assert_eq!(operator.workers().unwrap().alive, 1);
     use tickwheel_durable::store::{Change, Store};
+    operator.pause(true).unwrap();
+    timer.resume().unwrap();
     assert!(operator.get("b").unwrap().is_some());
     assert!(operator.commit(&[], &[Change::cancel("b")]).unwrap().changed[0].is_ok());
     assert!(operator.commit(&[], &[Change::put("b", 1, b"")]).unwrap().changed[0].is_err());
