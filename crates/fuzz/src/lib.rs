@@ -10,6 +10,7 @@
 
 mod bounds;
 mod bytes;
+mod damaged;
 mod frames;
 mod mode;
 mod recurring;
@@ -19,6 +20,7 @@ mod wheel;
 mod wheel_map;
 mod zoo;
 
+pub use damaged::damaged;
 pub use frames::frames;
 pub use mode::mode;
 pub use recurring::recurring;
@@ -32,6 +34,7 @@ pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
 pub const TARGETS: &[Target] = &[
+    ("damaged", damaged),
     ("frames", frames),
     ("mode", mode),
     ("recurring", recurring),
