@@ -51,7 +51,8 @@ impl Damage {
                 let end = contents.len().min(at + PAGE);
                 contents[at..end].fill(0);
             }
-            Self::Cut(_) => contents.truncate(at),
+            // `RedbStore::open` refuses an empty file before redb sees it.
+            Self::Cut(_) => contents.truncate(at.max(1)),
         }
     }
 }

@@ -40,7 +40,9 @@ pub fn trace(data: &[u8]) {
     let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
     packer.write_all(data).expect("it is memory");
     let mut packed = packer.finish().expect("it is memory");
-    assert_eq!(Found::in_all(Pieces { rest: Cursor::new(packed.clone()), reads: 0 }), found);
+    let unpacked = Found::in_all(Pieces { rest: Cursor::new(packed.clone()), reads: 0 });
+    // What is packed and begins like a foreign format may come in pieces too small to name it.
+    assert_eq!(unpacked.but_for_words(), found.but_for_words());
     packed.truncate(packed.len() - 1 - data.len() % (packed.len() / 2));
     let cut = Found::in_all(Cursor::new(packed));
     assert!(found.operations.starts_with(&cut.operations), "what is read was there");
@@ -82,6 +84,11 @@ impl Found {
             Err(error) => found.error = told(error),
         }
         found
+    }
+
+    fn but_for_words(&self) -> (&[Operation], Option<u64>, Gaps, Option<Option<u64>>) {
+        let line = self.error.as_ref().map(|(line, _)| *line);
+        (&self.operations, self.end_ms, self.gaps, line)
     }
 }
 
