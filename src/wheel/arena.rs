@@ -413,17 +413,6 @@ impl<T> Arena<T> {
         }
     }
 
-    /// Returns the timeout that `entry` stands for, as key, deadline and value. Returns None if the
-    /// entry is stale.
-    pub(super) fn peek(&self, entry: Entry) -> Option<(Key, u64, &T)> {
-        match self.slots.get(entry.index as usize)? {
-            Slot::Occupied(Timeout { generation, stamp, value }) if *stamp == entry.stamp => {
-                Some((Key { index: entry.index, generation: *generation }, entry.deadline, value))
-            }
-            _ => None,
-        }
-    }
-
     /// Returns whether the timeout that `entry` stands for is gone, or was moved to a newer entry.
     #[inline]
     pub(super) fn is_stale(&self, entry: Entry) -> bool {

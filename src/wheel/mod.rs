@@ -643,7 +643,8 @@ impl<T> Wheel<T> {
     #[must_use]
     pub fn peek(&mut self) -> Option<(Key, u64, &T)> {
         let entry = self.next_entry(&mut { usize::MAX })?;
-        self.arena.peek(entry)
+        let (key, value) = self.arena.at(entry.index)?;
+        Some((key, entry.deadline, value))
     }
 
     /// Returns the entry of the timeout that comes out next.

@@ -391,7 +391,7 @@ impl Ready {
     /// not sorted.
     pub(super) fn until(&self, tick: u64) -> &[Entry] {
         let sorted = &self.sorted[self.start()..];
-        if self.end < self.sorted.len() || self.head == GATHERS {
+        if self.end < self.sorted.len() {
             return sorted;
         }
         &sorted[..sorted.partition_point(|entry| entry.deadline <= tick)]
@@ -800,6 +800,18 @@ mod tests {
             calls += 1;
         }
         assert_eq!(calls, 10);
+        assert_eq!(take(&mut ready).len(), RUN);
+    }
+
+    #[test]
+    fn shrunk_it_has_the_first_at_hand_behind_any_number_of_emptied_runs() {
+        let runs = 3 * MOST_PASSED;
+        let mut ready = Ready::default();
+        (0..runs * RUN).for_each(|index| ready.push_run(entry(index, index as u64)));
+        ready.close_runs();
+        let last = ((runs - 1) * RUN) as u64;
+        ready.shrink(|entry| last <= entry.deadline);
+        assert_eq!(ready.first().map(|entry| entry.deadline), Some(last));
         assert_eq!(take(&mut ready).len(), RUN);
     }
 

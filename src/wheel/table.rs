@@ -156,8 +156,9 @@ impl Table {
     /// Takes the only entry out of bucket `number` if it has this index and stamp, and closes the
     /// bucket. Returns whether it did.
     pub(super) fn take_alone(&mut self, number: u32, index: u32, stamp: u32) -> bool {
-        let Some(row) = self.row_mut(number) else { return false };
-        let is_taken = row.buckets[number as usize % ROW].take_alone(index, stamp);
+        let row = self.row_mut(number);
+        let at = number as usize % ROW;
+        let is_taken = row.is_some_and(|row| row.buckets[at].take_alone(index, stamp));
         if is_taken {
             self.close(number, u64::MAX);
         }

@@ -92,6 +92,27 @@ fn no_call_passes_all_runs_that_a_sweep_has_emptied() {
     );
 }
 
+/// All that comes next is stale, and the runs behind it are empty, but for the last.
+#[test]
+fn behind_runs_that_a_sweep_has_emptied_the_last_is_found() {
+    const LAST: u64 = 40_000;
+    for shrinks in [false, true] {
+        let mut wheel = Wheel::new("hashed:8".parse().expect("a mode"));
+        let mut keys: Vec<_> = (1..=LAST).map(|tick| wheel.schedule(tick, tick)).collect();
+        keys.pop();
+        while wheel.expire_bounded(FAR, &mut 1).is_none() {}
+        for key in keys.into_iter().rev() {
+            wheel.cancel(key);
+        }
+        if shrinks {
+            wheel.shrink_to_fit();
+        }
+        wheel.check();
+        assert_eq!(wheel.next_deadline(), Some(LAST));
+        assert_eq!(wheel.expire(FAR).map(|expired| expired.value), Some(LAST));
+    }
+}
+
 #[test]
 fn no_call_moves_what_there_is() {
     let modes = ["hashed:1048576", "hierarchical:1048576", "hashed:512", "hierarchical:64"];

@@ -14,6 +14,7 @@ in_each_mode! {
     iterating_shows_what_is_due_too,
     keys_from_iterating_cancel_exactly_that_timeout,
     iterators_know_how_many_are_left,
+    an_iterator_is_printed_as_what_is_left,
     iterating_mutably_reaches_each_timeout_once,
     in_the_middle_of_a_step_all_are_reached,
     retaining_keeps_exactly_the_others,
@@ -91,6 +92,19 @@ fn iterators_know_how_many_are_left(mode: Mode) {
         assert_eq!(drain.len(), drained);
     }
     assert!(drain.next().is_none());
+}
+
+fn an_iterator_is_printed_as_what_is_left(mode: Mode) {
+    let mut wheel = Checked::new(mode);
+    for deadline in [1, 2, 4000] {
+        wheel.schedule(deadline, ());
+    }
+    let mut iter = wheel.iter();
+    assert!(iter.next().is_some());
+    assert_eq!(format!("{iter:?}"), format!("{:?}", iter.clone().collect::<Vec<_>>()));
+    let mut iter = wheel.unchecked().iter_mut();
+    assert!(iter.next().is_some());
+    assert_eq!(format!("{iter:?}"), "IterMut { left: 2, .. }");
 }
 
 fn iterating_mutably_reaches_each_timeout_once(mode: Mode) {
