@@ -18,6 +18,7 @@ mod bomb;
 mod shared;
 
 in_each_mode! {
+    values_are_changed_in_place,
     replaced_it_comes_at_its_new_time,
     emptied_in_any_way_it_wakes_who_waits,
     a_key_that_panics_in_drop_hides_no_wake_up,
@@ -90,6 +91,20 @@ fn check(map: &mut Kind, key: u32, held: Option<(u32, Instant)>, next: Option<In
 fn poll<S>(map: &mut DelayMap<u32, u32, S>, hand: &Hand) -> Poll<Option<(u32, u32)>> {
     map.poll_expired(&mut hand.context())
         .map(|due| due.map(|due| due.expect("the timer runs")).map(|due| (due.key, due.value)))
+}
+
+fn values_are_changed_in_place(mode: Mode) {
+    let manual = Manual::new(mode);
+    let mut map = DelayMap::with_timer(&manual.timer);
+    map.insert("soon", 1, ms(1));
+    *map.get_mut("soon").expect("it waits") += 10;
+    assert_eq!(map.get_mut("late"), None);
+    assert_eq!(format!("{map:?}"), r#"{"soon": 11}"#);
+    map.insert("never", 2, Duration::MAX);
+    for (_, deadline, value) in map.iter_mut() {
+        *value *= if deadline.is_some() { 2 } else { 3 };
+    }
+    assert_eq!((map.get("soon"), map.get("never")), (Some(&22), Some(&6)));
 }
 
 fn replaced_it_comes_at_its_new_time(mode: Mode) {

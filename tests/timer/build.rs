@@ -1,9 +1,11 @@
 //! Settings that can be built, and settings that cannot.
 
 use crate::help::{Count, build, ms, threads_named};
+use std::error::Error;
+use std::io::ErrorKind::PermissionDenied;
 use std::time::Duration;
 use tickwheel::{BuildError, ManualClock, Mode, ScheduleError, Task, Timeout, Timer};
-use tickwheel::{Status, TimerBuilder, Unfired};
+use tickwheel::{ScheduleErrorKind, Status, TimerBuilder, Unfired};
 
 #[test]
 fn numbers_out_of_range_are_errors() {
@@ -21,6 +23,19 @@ fn numbers_out_of_range_are_errors() {
     for (builder, error) in cases {
         assert!(error.to_string().is_ascii() && !error.to_string().is_empty(), "{error:?}");
         assert_eq!(builder.build().expect_err("out of range"), error);
+    }
+}
+
+#[test]
+fn each_error_says_what_is_wrong() {
+    let denied = PermissionDenied;
+    for (error, words) in [
+        (&BuildError::Recorder(denied) as &dyn Error, "recording could not be started: permission"),
+        (&ScheduleErrorKind::Worker(denied), "worker thread: permission"),
+        (&ScheduleErrorKind::Full, "as its limit allows"),
+        (&ScheduleErrorKind::Deadlock, "could be for ever"),
+    ] {
+        assert!(error.to_string().contains(words), "{error}");
     }
 }
 
