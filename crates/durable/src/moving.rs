@@ -38,8 +38,8 @@ pub struct Moved {
 /// until then: the last batch would come twice, and a dead letter of it may be pending.
 ///
 /// It takes the leases of both, so no worker hands out anything of them meanwhile. What is
-/// scheduled or cancelled in `from` meanwhile is seen. Nothing may be scheduled in `to` by the
-/// names that are moved.
+/// scheduled or cancelled in `from` meanwhile is seen, if it was not moved yet. Nothing may be
+/// scheduled in `to` by the names that are moved.
 ///
 /// [`Due::epoch`](crate::Due::epoch) begins anew there: a receiver that refuses older ones is to
 /// forget those of the first store.
@@ -176,8 +176,9 @@ impl Mover<'_> {
             if changed.replaced.is_some() && !halves.contains(&row.name) {
                 error = Some(Error::store(
                     format!("move {:?}", row.name),
-                    "a timeout of this name was scheduled in the other store meanwhile, and is \
-                     replaced; schedule it again, and let callers wait until all is moved",
+                    "a timeout of this name was scheduled meanwhile: if here, it is moved; if in the \
+                     other store, it is replaced; schedule it again, and let callers wait until all \
+                     is moved",
                 ));
             }
         }

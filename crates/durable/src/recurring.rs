@@ -57,7 +57,8 @@ enum Rule {
 }
 
 impl Recurring {
-    /// Comes again one `period` after it was due. Less than a millisecond counts as one.
+    /// Comes again one `period` after it was due. It counts in whole milliseconds, rounded up, and
+    /// as one at least.
     #[must_use]
     pub fn every(period: Duration) -> Self {
         let rule = Rule::Every(period.max(Duration::from_millis(1)));
