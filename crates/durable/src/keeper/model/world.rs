@@ -253,7 +253,10 @@ impl World {
         }
         let index = self.rng.usize(0..self.held.len());
         let settled = match self.rng.u32(0..4) {
-            0 if self.rng.bool() => Settled::Next { at: self.now.wall + self.rng.u64(0..2_000) },
+            // Runs that were missed are made up for.
+            0 if self.rng.bool() => {
+                Settled::Next { at: (self.now.wall + self.rng.u64(0..2_000)).saturating_sub(1_000) }
+            }
             0 => Settled::Retry { delay: self.rng.u64(0..2_000) },
             1 => Settled::Dropped,
             _ => Settled::Ack,

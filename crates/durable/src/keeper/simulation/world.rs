@@ -644,7 +644,9 @@ impl Simulation {
         }
         let settled = match self.rng.u32(0..if self.most.is_some() { 6 } else { 20 }) {
             _ if self.consumes => Settled::Ack,
-            0 if self.rng.bool() => Settled::Next { at: clock + self.rng.u64(0..500) },
+            0 if self.rng.bool() => {
+                Settled::Next { at: (clock + self.rng.u64(0..500)).saturating_sub(250) }
+            }
             0 => Settled::Retry { delay: self.rng.u64(0..500) },
             1 => Settled::Dropped,
             _ => Settled::Ack,
