@@ -22,11 +22,13 @@ use crate::values::{lock, milliseconds_since_1970};
 
 type Clock = Box<dyn Fn() -> SystemTime + Send>;
 
+type Hook<T> = Box<dyn FnMut(&T) + Send>;
+
 /// The code of others that the timer calls.
 pub(super) struct Hooks {
     pub(super) clock: Clock,
-    pub(super) on_error: Box<dyn FnMut(&Error) + Send>,
-    pub(super) on_event: Option<Box<dyn FnMut(&Event) + Send>>,
+    pub(super) on_error: Hook<Error>,
+    pub(super) on_event: Option<Hook<Event>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
