@@ -1187,6 +1187,52 @@ fn a_standby_that_is_promoted_goes_on_and_nothing_is_lost() {
     }
 }
 
+#[test]
+fn each_namespace_of_a_database_has_timeouts_workers_and_a_pause_of_its_own() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let of = |namespace: &str| format!("{url}?namespace={namespace}");
+    let error = PostgresStore::connect_existing(&of("emails")).unwrap_err().to_string();
+    assert!(error.contains("emails has none"), "{error}");
+    let [emails, orders] =
+        ["emails", "orders"].map(|name| DurableTimer::connect(&of(name)).unwrap());
+    // It says which there are.
+    let error = PostgresStore::connect(&url).unwrap_err().to_string();
+    assert!(error.contains("namespace=emails") || error.contains("namespace=orders"), "{error}");
+    for (timer, payload) in [(&emails, "email"), (&orders, "order")] {
+        let put = timer.schedule("a", now() + HOUR, payload.as_bytes()).unwrap().wait();
+        assert_eq!(put.unwrap(), Scheduled::New);
+    }
+    assert_eq!(&*emails.get("a").unwrap().unwrap().payload(), b"email");
+    // Each has all partitions.
+    until("both have their share", || {
+        [&emails, &orders].map(|timer| timer.try_recv().unwrap().is_none()) == [true; 2]
+            && [&emails, &orders].map(|timer| timer.stats().partitions) == [64; 2]
+    });
+    emails.pause().unwrap();
+    let mut sql = client(&url);
+    for namespace in ["emails", "orders"] {
+        let schedule = format!("select {namespace}.tickwheel_schedule('b', now(), '{namespace}')");
+        assert!(sql.query_one(&schedule, &[]).unwrap().get::<_, bool>(0), "the name is new");
+    }
+    let due = take(&orders);
+    assert_eq!((due.name(), due.payload()), ("b", &b"orders"[..]));
+    due.ack();
+    assert!(emails.try_recv().unwrap().is_none() && !orders.stats().is_paused);
+    emails.resume().unwrap();
+    let due = take(&emails);
+    assert_eq!((due.name(), due.payload()), ("b", &b"emails"[..]));
+    due.ack();
+    assert_eq!(orders.cancel("a").unwrap().wait().unwrap(), Cancelled::Cancelled);
+    assert_eq!([emails.len().unwrap(), orders.len().unwrap()], [1, 0]);
+    let mut operator = PostgresStore::connect_existing(&of("orders")).unwrap();
+    assert_eq!(operator.each_worker().unwrap().len(), 1);
+    operator.turnover().unwrap();
+    assert!(operator.set_aside().unwrap().is_empty());
+    emails.close().unwrap();
+    orders.close().unwrap();
+}
+
 /// The list of the README.
 #[test]
 fn a_worker_a_caller_and_an_operator_need_what_the_readme_grants() {

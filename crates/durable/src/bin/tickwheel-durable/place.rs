@@ -42,8 +42,10 @@ impl fmt::Display for Place {
             Self::Database(url) => {
                 let (kind, rest) = url.split_once("://").unwrap_or(("postgresql", url));
                 let rest = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
-                let place = rest.split_once('?').map_or(rest, |(place, _)| place);
-                write!(f, "{kind}://{place}")
+                let (place, words) = rest.split_once('?').unwrap_or((rest, ""));
+                write!(f, "{kind}://{place}")?;
+                let namespace = words.split('&').find(|word| word.starts_with("namespace="));
+                namespace.map_or(Ok(()), |namespace| write!(f, "?{namespace}"))
             }
         }
     }

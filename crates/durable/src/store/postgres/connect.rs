@@ -184,26 +184,40 @@ fn without_hosts(config: &Config) -> Config {
     copy
 }
 
-/// What the parameters say of TLS and the driver does not know.
+/// What the parameters say and the driver does not know.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Tls {
+struct Ours {
     mode: Option<String>,
     root: Option<String>,
+    namespace: Option<String>,
 }
 
-pub(super) fn by_url(url: &str) -> Result<Connect, Error> {
-    let (config, mode, root) = parameters(url)?;
-    if mode == "disable" {
-        return Ok(by_config(config, NoTls));
-    }
-    with_tls(config, &mode, root.as_deref())
+/// Returns how to connect, and the schema of the tables if that is said.
+pub(super) fn by_url(url: &str) -> Result<(Connect, Option<String>), Error> {
+    let (config, Ours { mode, root, namespace }) = parameters(url)?;
+    let connect = match mode.as_deref() {
+        Some("disable") => by_config(config, NoTls),
+        mode => with_tls(config, mode.unwrap_or("prefer"), root.as_deref())?,
+    };
+    Ok((connect, namespace))
 }
 
-/// Reads a URL, or `key=value` words: how to connect, the mode of TLS, and the file of what it is
-/// to trust.
-fn parameters(url: &str) -> Result<(Config, String, Option<String>), Error> {
+/// Reads a URL, or `key=value` words: how to connect, and what is ours, with the mode of TLS.
+fn parameters(url: &str) -> Result<(Config, Ours), Error> {
     let doing = "read the URL of the database";
-    let (url, tls) = take_tls(url);
+    let (url, ours) = take_ours(url);
+    let is_letter = |it: char| it.is_ascii_lowercase() || it == '_';
+    let is_name = |name: &str| {
+        name.starts_with(is_letter)
+            && name.chars().all(|it| is_letter(it) || it.is_ascii_digit())
+            && name.len() <= LONGEST_NAMESPACE
+            && !name.starts_with("pg_")
+    };
+    if ours.namespace.as_deref().is_some_and(|name| !is_name(name)) {
+        let right = "`namespace` must be a letter and then letters, digits and _, in lower case, up \
+                     to 63, and must not begin with pg_";
+        return Err(Error::store(doing, right));
+    }
     let mut config: Config = url.parse().map_err(|error| Error::store(doing, error))?;
     // TLS asks whether the certificate is for a host: without a name its address is one.
     if config.get_hosts().is_empty() {
@@ -220,7 +234,7 @@ fn parameters(url: &str) -> Result<(Config, String, Option<String>), Error> {
         config.application_name("tickwheel-durable");
     }
     // What was not found there the driver may have understood.
-    let mode = tls.mode.unwrap_or_else(|| {
+    let mode = ours.mode.clone().unwrap_or_else(|| {
         let mode = match config.get_ssl_mode() {
             SslMode::Disable => "disable",
             SslMode::Require => "require",
@@ -237,7 +251,7 @@ fn parameters(url: &str) -> Result<(Config, String, Option<String>), Error> {
             return Err(Error::store(doing, right));
         }
     });
-    Ok((config, mode, tls.root))
+    Ok((config, Ours { mode: Some(mode), ..ours }))
 }
 
 #[cfg(feature = "tls")]
@@ -258,13 +272,15 @@ fn with_tls(config: Config, mode: &str, root: Option<&str>) -> Result<Connect, E
     Ok(by_config(config, NoTls))
 }
 
-/// Takes the parameters `sslmode` and `sslrootcert` out of a URL, or out of `key=value` words.
-fn take_tls(url: &str) -> (String, Tls) {
-    let mut tls = Tls::default();
+/// Takes the parameters `sslmode`, `sslrootcert` and `namespace` out of a URL, or out of `key=value`
+/// words.
+fn take_ours(url: &str) -> (String, Ours) {
+    let mut ours = Ours::default();
     let mut is_other = |key: &str, value: String| {
         match key {
-            "sslmode" => tls.mode = Some(value),
-            "sslrootcert" => tls.root = Some(value),
+            "sslmode" => ours.mode = Some(value),
+            "sslrootcert" => ours.root = Some(value),
+            "namespace" => ours.namespace = Some(value),
             _ => return true,
         }
         false
@@ -289,7 +305,7 @@ fn take_tls(url: &str) -> (String, Tls) {
     } else {
         url.to_owned()
     };
-    (rest, tls)
+    (rest, ours)
 }
 
 /// Takes the first of `key=value` words, with blanks around each part and a value that may be in
@@ -335,15 +351,19 @@ fn decode(text: &str) -> String {
 /// How long a connection has to tell the server that it ends.
 pub(super) const GOODBYE: Duration = Duration::from_secs(1);
 
+/// The server cuts longer names off.
+const LONGEST_NAMESPACE: usize = 63;
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_parameters_of_tls_are_taken_out_and_all_others_stay() {
-        let tls = |mode: Option<&str>, root: Option<&str>| Tls {
+        let tls = |mode: Option<&str>, root: Option<&str>| Ours {
             mode: mode.map(str::to_owned),
             root: root.map(str::to_owned),
+            namespace: None,
         };
         for (url, rest, expected) in [
             ("postgresql://u@h/d", "postgresql://u@h/d", tls(None, None)),
@@ -367,7 +387,7 @@ mod tests {
             ("password=a://b sslmode\t=\nrequire", "password=a://b", tls(Some("require"), None)),
             ("host=h password='sslmode = a", "host=h password='sslmode = a", tls(None, None)),
         ] {
-            assert_eq!(take_tls(url), (rest.to_owned(), expected), "{url}");
+            assert_eq!(take_ours(url), (rest.to_owned(), expected), "{url}");
         }
     }
 
@@ -399,6 +419,20 @@ mod tests {
                 .get_connect_timeout(),
             Some(&Duration::from_secs(1))
         );
+    }
+
+    #[test]
+    fn a_namespace_is_taken_out_and_one_that_needs_quotes_is_refused() {
+        for url in ["postgresql://u@h/d?namespace=emails_2", "host=h namespace = emails_2"] {
+            assert_eq!(parameters(url).unwrap().1.namespace.as_deref(), Some("emails_2"), "{url}");
+        }
+        let long = "a".repeat(64);
+        for name in ["", "2", "Emails", "a-b", "a'", "a%20b", "pg_catalog", &long] {
+            let error = parameters(&format!("postgresql://u@h/d?namespace={name}")).unwrap_err();
+            assert!(error.to_string().contains("`namespace` must be"), "{error}");
+        }
+        // It is not where it is looked for. Forgotten, the worker would be another's.
+        assert!(parameters("postgresql://u:a?b@h/d?namespace=emails").is_err());
     }
 
     #[test]

@@ -29,18 +29,22 @@ pub(super) struct Connection {
 pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 impl Connection {
-    pub(super) fn new((client, guard): (Client, Guard), limit: Duration) -> Self {
+    pub(super) fn new(
+        (client, guard): (Client, Guard),
+        limit: Duration,
+        namespace: Option<&str>,
+    ) -> Self {
         Self {
             client,
             guard,
-            begin: begin(limit),
+            begin: begin(limit, namespace),
             limits: Limits::new(limit),
             places: RefCell::default(),
         }
     }
 
-    pub(super) fn with_limit(self, limit: Duration) -> Self {
-        Self::new((self.client, self.guard), limit)
+    pub(super) fn with_limit(self, limit: Duration, namespace: Option<&str>) -> Self {
+        Self::new((self.client, self.guard), limit, namespace)
     }
 
     pub(super) async fn begin(&self) -> Result<(), Error> {
@@ -287,11 +291,16 @@ pub(super) fn failed(
 /// takes no answer: a server on Linux can, and others would log that they cannot. Whatever the
 /// database is set to, an acknowledged commit is on the disk. Whatever the statistics say, the
 /// statements use the indexes. A policy that would hide rows is an error: they would wait unsaid.
-fn begin(limit: Duration) -> String {
+fn begin(limit: Duration, namespace: Option<&str>) -> String {
+    let path = namespace.map_or_else(String::new, |namespace| {
+        format!(
+            "select set_config('search_path', '{namespace}, ' || current_setting('search_path'), true);"
+        )
+    });
     let lock = Limits::new(limit).lock;
     let limit = limit.as_millis().max(1);
     format!(
-        "begin isolation level read committed;
+        "begin isolation level read committed; {path}
          set local statement_timeout = {limit};
          set local idle_in_transaction_session_timeout = {limit};
          set local lock_timeout = {lock};

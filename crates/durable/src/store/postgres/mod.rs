@@ -65,6 +65,8 @@ pub use transaction::{cancel_in, schedule_in};
 /// may have it.
 pub struct PostgresStore {
     connect: Connect,
+    /// The schema of the tables, if the search path does not say it.
+    namespace: Option<String>,
     makes_tables: bool,
     lease: Duration,
     /// What drives the connection. Calls wait for it on their own thread, so they may be made from
@@ -119,6 +121,11 @@ impl PostgresStore {
     /// Connects to the database at this URL, or by these `key=value` parameters. Makes the tables
     /// where they are missing.
     ///
+    /// The parameter `namespace` names a schema for the tables, which is made if it is missing.
+    /// Each namespace of a database has timeouts, workers and a pause of its own; in SQL,
+    /// `emails.tickwheel_schedule(...)` is that of `emails`. Without it, the tables are found by the
+    /// `search_path`.
+    ///
     /// TLS is by the usual parameters: `sslmode` is `disable`, `prefer` (the default), `require`,
     /// `verify-ca` or `verify-full`, and `sslrootcert` is a file with the certificates to trust in
     /// the place of those of the system. All but `disable` and `prefer` need the feature `tls`;
@@ -128,7 +135,8 @@ impl PostgresStore {
     ///
     /// [`Error::Store`] if there is no connection or no permission, and [`Error::NewerFormat`].
     pub fn connect(url: &str) -> Result<Self, Error> {
-        Self::begin(connect::by_url(url)?, true)
+        let (connect, namespace) = connect::by_url(url)?;
+        Self::begin(connect, namespace, true)
     }
 
     /// Connects as [`connect`](Self::connect) does, and makes no tables.
@@ -137,7 +145,8 @@ impl PostgresStore {
     ///
     /// As for [`connect`](Self::connect), and if the tables are missing.
     pub fn connect_existing(url: &str) -> Result<Self, Error> {
-        Self::begin(connect::by_url(url)?, false)
+        let (connect, namespace) = connect::by_url(url)?;
+        Self::begin(connect, namespace, false)
     }
 
     /// Connects as this configuration says, with TLS of your own or with `NoTls`.
@@ -152,16 +161,25 @@ impl PostgresStore {
         T::TlsConnect: Send,
         <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
     {
-        Self::begin(connect::by_config(config, tls), true)
+        Self::begin(connect::by_config(config, tls), None, true)
     }
 
-    fn begin(connect: Connect, makes_tables: bool) -> Result<Self, Error> {
-        let mut store = Self::new(connect, makes_tables, LEASE)?;
+    fn begin(
+        connect: Connect,
+        namespace: Option<String>,
+        makes_tables: bool,
+    ) -> Result<Self, Error> {
+        let mut store = Self::new(connect, namespace, makes_tables, LEASE)?;
         store.run("connect to", async |_| Ok(()))?;
         Ok(store)
     }
 
-    fn new(connect: Connect, makes_tables: bool, lease: Duration) -> Result<Self, Error> {
+    fn new(
+        connect: Connect,
+        namespace: Option<String>,
+        makes_tables: bool,
+        lease: Duration,
+    ) -> Result<Self, Error> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("tickwheel-durable/net")
@@ -171,6 +189,7 @@ impl PostgresStore {
         let clock = BootClock::new();
         Ok(Self {
             connect,
+            namespace,
             makes_tables,
             lease,
             runtime: Some(runtime),
@@ -194,7 +213,9 @@ impl PostgresStore {
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         let connection = self.connection.take();
-        self.connection = connection.map(|connection| Box::new(connection.with_limit(lease / 3)));
+        self.connection = connection.map(|connection| {
+            Box::new(connection.with_limit(lease / 3, self.namespace.as_deref()))
+        });
         self
     }
 
@@ -233,13 +254,14 @@ impl PostgresStore {
         let idle = self.clock.now().duration_since(self.used);
         let mut connection = self.connection.take().filter(|_| idle < IDLE);
         let (connect, makes_tables) = (&self.connect, self.makes_tables);
+        let namespace = self.namespace.as_deref();
         let working = async {
             let connected = match connection.take() {
                 Some(connected) => connected,
                 None => {
                     let client = connect(limit).await.map_err(|e| Error::store(&*doing, e))?;
-                    let connected = Box::new(Connection::new(client, limit));
-                    set_up(&connected, makes_tables).await?;
+                    let connected = Box::new(Connection::new(client, limit, namespace));
+                    set_up(&connected, namespace, makes_tables).await?;
                     connected
                 }
             };
@@ -286,13 +308,13 @@ impl Store for PostgresStore {
         let wish = self.worker.map(|worker| Wish { worker, seconds, wanted, given_back });
         let mut ahead = self.ahead.clone();
         let (taken, is_paused, clock) = self.run("take leases from", async |connection| {
-            let mut taken = Taken { owners: 1, ..Taken::default() };
-            if let Some(wish) = &wish {
-                connection.begin().await?;
-                taken = take_leases(connection, wish, &mut ahead).await?;
-                connection.end().await?;
-            }
+            connection.begin().await?;
+            let taken = match &wish {
+                Some(wish) => take_leases(connection, wish, &mut ahead).await?,
+                None => Taken { owners: 1, ..Taken::default() },
+            };
             let is_paused = connection.query_one(IS_PAUSED, &[]).await?.get(0);
+            connection.end().await?;
             // Last, so that little time passes until the worker has it: by so much it is late.
             let clock = unsigned(connection.query_one(CLOCK, &[]).await?.get(0));
             Ok((taken, is_paused, clock))
@@ -420,7 +442,8 @@ impl Store for PostgresStore {
     }
 
     fn again(&self) -> Option<Box<dyn Store>> {
-        let again = Self::new(self.connect.clone(), false, self.lease.max(READS * 3)).ok()?;
+        let (connect, namespace) = (self.connect.clone(), self.namespace.clone());
+        let again = Self::new(connect, namespace, false, self.lease.max(READS * 3)).ok()?;
         Some(Box::new(again))
     }
 }

@@ -89,7 +89,9 @@ impl PostgresStore {
     /// [`Error::Store`].
     pub fn turnover(&mut self) -> Result<(u64, u64), Error> {
         self.run("read the statistics of", async |connection| {
+            connection.begin().await?;
             let row = connection.query_one(TURNOVER, &[]).await?;
+            connection.end().await?;
             Ok((unsigned(row.get(0)), unsigned(row.get(1))))
         })
     }

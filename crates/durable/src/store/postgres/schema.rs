@@ -6,13 +6,18 @@ use std::path::PathBuf;
 use super::connection::Connection;
 use crate::Error;
 
-/// Makes the tables where they are missing, if `makes`.
-pub(super) async fn set_up(connection: &Connection, makes: bool) -> Result<(), Error> {
+/// Makes the tables where they are missing, if `makes`; in this schema, if one is named.
+pub(super) async fn set_up(
+    connection: &Connection,
+    namespace: Option<&str>,
+    makes: bool,
+) -> Result<(), Error> {
     let failed = |error| Error::store("set up the tables of tickwheel-durable", error);
     connection.begin().await.map_err(failed)?;
+    let prefix = namespace.map_or_else(String::new, |namespace| format!("{namespace}."));
     let exists = async || {
-        let exists = "select to_regclass('tickwheel_meta') is not null";
-        connection.query_one(exists, &[]).await.map(|row| row.get::<_, bool>(0)).map_err(failed)
+        let exists = format!("select to_regclass('{prefix}tickwheel_meta') is not null");
+        connection.query_one(&exists, &[]).await.map(|row| row.get::<_, bool>(0)).map_err(failed)
     };
     let encoding = "select current_setting('server_encoding')";
     let encoding = connection.query_one(encoding, &[]).await.map_err(failed)?;
@@ -33,18 +38,29 @@ pub(super) async fn set_up(connection: &Connection, makes: bool) -> Result<(), E
     if !has_tables {
         let doing = "find the tables of tickwheel-durable";
         // A second set would be empty, and its worker idle without a word.
-        let elsewhere = connection.query(ELSEWHERE, &[]).await.map_err(failed)?;
+        let elsewhere = match namespace {
+            None => connection.query(ELSEWHERE, &[]).await.map_err(failed)?,
+            Some(_) => Vec::new(),
+        };
         if let Some(schema) = elsewhere.first().map(|row| row.get::<_, String>(0)) {
             return Err(Error::store(
                 doing,
                 format!(
-                    "they are in the schema {schema}: have the right of `usage` on it and it in \
-                     `search_path`, or run migrations/0001_timeouts.sql by hand to have them in another too"
+                    "they are in the schema {schema}: add `namespace={schema}` to the URL, or have the \
+                     right of `usage` on it and it in `search_path`, or run migrations/0001_timeouts.sql by hand to have them in another too"
                 ),
             ));
         }
         if !makes {
-            return Err(Error::store(doing, "the database has none; is it the right one?"));
+            let place = namespace.unwrap_or("the database");
+            return Err(Error::store(doing, format!("{place} has none; is it the right one?")));
+        }
+        if let Some(namespace) = namespace {
+            let make = format!("create schema if not exists {namespace}");
+            connection
+                .execute(&make)
+                .await
+                .map_err(|error| Error::store(format!("make the schema {namespace}"), error))?;
         }
         connection.execute(MIGRATION).await.map_err(|error| {
             Error::store(
