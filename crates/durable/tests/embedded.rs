@@ -696,10 +696,6 @@ fn what_a_consumer_holds_for_too_long_comes_again_and_its_ack_is_of_no_effect() 
     assert_eq!(timer_with_most(&folder, 9).len().unwrap(), 1);
 }
 
-const HOUR: Duration = Duration::from_secs(3600);
-/// Longer than anything here takes on any machine.
-const LONG: Duration = Duration::from_secs(60);
-
 #[test]
 fn consumers_get_no_more_in_any_span_than_the_rate_limit_says_and_all_in_the_end() {
     let per = Duration::from_millis(200);
@@ -743,3 +739,7 @@ fn a_rate_limit_of_none_and_one_in_no_time_are_refused() {
         assert!(matches!(error, Error::Setting { setting: "rate_limit", .. }), "{error}");
     }
 }
+
+const HOUR: Duration = Duration::from_secs(3600);
+/// Longer than anything here takes on any machine.
+const LONG: Duration = Duration::from_secs(60);
