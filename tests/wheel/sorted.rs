@@ -40,6 +40,19 @@ fn many_in_a_bucket_of_the_second_level_are_sorted_at_once(mode: Mode) {
     assert_eq!(wheel.work(), (1, 0));
 }
 
+#[test]
+fn a_crowd_in_a_bucket_of_the_second_level_comes_in_order_where_a_level_has_many() {
+    let mode: Mode = "hierarchical:1024".parse().expect("a mode");
+    let mut wheel = Checked::new(mode);
+    for value in 0..2_000 {
+        wheel.unchecked().schedule(1024 + value * 7 % 1024, value);
+    }
+    let came = wheel.jump_in_steps(2047, usize::MAX);
+    assert_eq!(came.len(), 2_000);
+    let rounds = |(deadline, value): &(u64, u64)| (*deadline, *value);
+    assert!(came.is_sorted_by_key(rounds), "by deadline, and of one as scheduled");
+}
+
 fn one_alone_in_a_far_bucket_comes_straight_out_of_it(mode: Mode) {
     for bit in 0..63 {
         let deadline = (1 << bit) + (0x5a5a_5a5a_5a5a_5a5a & ((1 << bit) - 1));
