@@ -1,11 +1,12 @@
 //! What the page of the command `tickwheel-durable serve` promises.
 
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
-use std::{env, fs, thread};
+use std::{env, fs, io, thread};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -62,6 +63,58 @@ fn a_long_list_comes_in_pages_that_leave_nothing_out() {
         assert_eq!(names.len(), all, "{prefix}: none comes twice");
     }
     assert_eq!(page.ask("GET", "/pending?after_ms=soon", &[], "").0, 400);
+}
+
+/// JSON writes a control character in six bytes.
+#[test]
+fn an_answer_is_small_however_long_payloads_are() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("timeouts.redb");
+    let payloads = [vec![1; 65_536], vec![255; 65_536], "\u{e9}x".repeat(342).into_bytes()];
+    let timer = DurableTimer::builder().max_attempts(1).open(&file).unwrap();
+    for at in 0..300 {
+        put(&timer, &format!("{at:03}"), SystemTime::now() - HOUR, &payloads[at % 3]);
+    }
+    for _ in 0..150 {
+        drop(timer.recv_timeout(HOUR).unwrap().expect("it is due"));
+    }
+    timer.close().unwrap();
+    let page = Page::of(&file, &[]);
+    let mut shown = HashMap::new();
+    for list in ["/dead", "/pending"] {
+        let mut next = String::new();
+        loop {
+            let (_, _, body) = page.ask("GET", &format!("{list}?{next}"), &[], "");
+            assert!(body.len() < 1 << 20, "{list}: {} bytes", body.len());
+            let part: Value = serde_json::from_str(&body).unwrap();
+            for row in part["rows"].as_array().unwrap() {
+                shown.insert(row["name"].as_str().unwrap().to_owned(), row.clone());
+            }
+            let Some(after) = part["next"]["after"].as_str() else { break };
+            next = format!(
+                "after={after}&after_ms={}",
+                part["next"]["after_ms"].as_str().unwrap_or("0")
+            );
+        }
+    }
+    assert_eq!(shown.len(), 300);
+    for at in 0..300 {
+        let row = &shown[&format!("{at:03}")];
+        let (field, payload) = match at % 3 {
+            0 => ("payload", "\u{1}".repeat(1024)),
+            1 => ("payload_hex", "ff".repeat(1024)),
+            _ => ("payload", "\u{e9}x".repeat(341)),
+        };
+        assert_eq!(
+            (&row[field], &row["payload_bytes"]),
+            (&json!(payload), &json!(payloads[at % 3].len()))
+        );
+    }
+    drop(page);
+    let mut get = Command::new(env!("CARGO_BIN_EXE_tickwheel-durable"));
+    let got = get.args(["dead", "get"]).arg(&file).args(["000", "--json"]).output().unwrap();
+    let whole: Value = serde_json::from_slice(&got.stdout).unwrap();
+    assert_eq!(whole["payload"].as_str().map(str::len), Some(65_536));
 }
 
 #[test]
@@ -161,9 +214,9 @@ fn where_other_machines_reach_it_callers_must_know_a_token() {
     let (moved, headers, _) = page.ask("GET", "/?token=0123456789abcdef", &[], "");
     assert_eq!(moved, 303);
     let headers = headers.to_ascii_lowercase();
-    let cookie = "set-cookie: tickwheel_token=0123456789abcdef; httponly; samesite=strict";
+    let cookie = "set-cookie: tickwheel_token_=0123456789abcdef; httponly; samesite=strict";
     assert!(headers.contains(cookie) && headers.contains("location: /\r\n"), "{headers}");
-    let known = ("Cookie", "a=b; tickwheel_token=0123456789abcdef");
+    let known = ("Cookie", "a=b; tickwheel_token_=0123456789abcdef");
     assert_eq!(code(&[known], "/state"), 200);
     assert_eq!(code(&[known, ("Origin", "http://evil.example")], "/state"), 403);
     // As through a proxy that speaks TLS.
@@ -175,6 +228,36 @@ fn where_other_machines_reach_it_callers_must_know_a_token() {
         (proxied("same-origin"), proxied("cross-site"), proxied("same-site")),
         (200, 403, 403)
     );
+}
+
+/// A browser sends a cookie to all ports of a host.
+#[test]
+fn one_browser_may_see_two_pages_of_one_host() {
+    let folders = [TempDir::new().unwrap(), TempDir::new().unwrap()];
+    let tokens = ["0123456789abcdef", "fedcba9876543210"];
+    let pages: Vec<Page> = folders
+        .iter()
+        .zip(tokens)
+        .map(|(folder, token)| {
+            let token_file = folder.path().join("token");
+            fs::write(&token_file, token).unwrap();
+            Page::of(&file(folder), &["--token-file", token_file.to_str().unwrap()])
+        })
+        .collect();
+    let mut cookies = HashMap::new();
+    for (page, token) in pages.iter().zip(tokens) {
+        let host = format!("localhost:{}", page.port);
+        let (_, headers, _) = page.ask("GET", &format!("/?token={token}"), &[("Host", &host)], "");
+        let cookie = headers.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+        let (name, value) = cookie.split_once(';').unwrap().0.split_once('=').unwrap();
+        cookies.insert(name.to_owned(), value.to_owned());
+    }
+    let all: Vec<String> = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let all = all.join("; ");
+    for page in &pages {
+        let headers = [("Host", &*format!("localhost:{}", page.port)), ("Cookie", &all)];
+        assert_eq!(page.ask("GET", "/state", &headers, "").0, 200);
+    }
 }
 
 /// Otherwise the next timer would have to read all of the file first.
@@ -209,6 +292,35 @@ fn it_closes_the_file_when_it_is_told_to_end() {
     }
 }
 
+/// Otherwise 32 callers who do so would lock all others out for ever.
+#[test]
+fn whoever_does_not_finish_a_request_makes_room_for_others() {
+    let folder = TempDir::new().unwrap();
+    let page = Page::of(&file(&folder), &[]);
+    let begin = |text: &str| {
+        let mut stream = TcpStream::connect(("127.0.0.1", page.port)).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream
+    };
+    let half = "POST /dead/drop HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    let body = format!("{half}Content-Length: 9\r\n\r\n[");
+    let mut silent: Vec<TcpStream> =
+        ["", half, &body].iter().cycle().take(32).map(|text| begin(text)).collect();
+    // It waits until one of them has lost its place.
+    assert_eq!(page.ask("GET", "/", &[], "").0, 200);
+    let is_closed = |stream: &TcpStream| {
+        stream.set_nonblocking(true).unwrap();
+        let closed = stream.peek(&mut [0]).is_ok();
+        stream.set_nonblocking(false).unwrap();
+        closed
+    };
+    assert!(silent.iter().any(is_closed), "more than 32 are served at once");
+    for stream in &mut silent {
+        io::copy(stream, &mut io::sink()).expect("it is closed within a minute");
+    }
+}
+
 /// On a phone, a tablet and a desktop, light and dark: all is shown, by keyboard too, no text is cut,
 /// and axe-core finds nothing.
 #[test]
@@ -216,7 +328,7 @@ fn a_browser_shows_it_and_retries_by_keyboard() {
     let skip = |absent: &str| {
         assert!(env::var_os("CI").is_none(), "{absent}");
         // Written past the capture of the test runner, so that it is seen.
-        writeln!(std::io::stderr(), "SKIPPED: no browser opened the page: {absent}").unwrap();
+        writeln!(io::stderr(), "SKIPPED: no browser opened the page: {absent}").unwrap();
     };
     let names = ["chromium", "chromium-browser", "google-chrome"];
     let path = env::var_os("PATH").unwrap_or_default();
@@ -267,7 +379,7 @@ fn file(folder: &TempDir) -> PathBuf {
     }
     put(&timer, "soon/1", now + HOUR / 2, b"<b>no tag</b>");
     put(&timer, "soon/2", now + HOUR / 2, b"");
-    put(&timer, &"x".repeat(255), now - HOUR, &[b'y'; 300]);
+    put(&timer, &"x".repeat(255), now - HOUR, &[b'y'; 3000]);
     timer.close().unwrap();
     file
 }

@@ -39,6 +39,9 @@ for (const colorScheme of ["light", "dark"]) {
       say("it is wider than the screen");
     }
     if (await page.locator("b").count()) say("a payload became a tag");
+    if (!(await page.getByText("y... (cut: it has 3,000 bytes)").count())) {
+      say("a long payload is not said to be cut");
+    }
     await page.evaluate(axe);
     const found = await page.evaluate(() => globalThis.axe.run());
     for (const { id, nodes } of found.violations) {

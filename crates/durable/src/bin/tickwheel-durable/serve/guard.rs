@@ -57,6 +57,7 @@ pub(super) async fn check(
 ) -> Response {
     let headers = request.headers();
     let host = text(headers, header::HOST);
+    let name = format!("tickwheel_token_{}", host.map_or("", |host| name_and_port(host).1));
     // Before it there may be TLS, and then the page has another address. The browser knows.
     let is_own = |origin: &str| {
         host.is_some_and(|host| origin == format!("http://{host}"))
@@ -73,11 +74,11 @@ pub(super) async fn check(
                 "expected an address of this machine, as 127.0.0.1 or localhost",
             )
         }
-    } else if guard.is(bearer(headers)) || guard.is(cookie(headers)) {
+    } else if guard.is(bearer(headers)) || guard.is(cookie(headers, &name)) {
         next.run(request).await
     } else if let Some(given) = of_query(request.uri()).filter(|given| guard.is(Some(given))) {
         // From here on the browser knows it, and no address shows it.
-        let cookie = format!("{COOKIE}={given}; HttpOnly; SameSite=Strict; Path=/");
+        let cookie = format!("{name}={given}; HttpOnly; SameSite=Strict; Path=/");
         let to = [(header::SET_COOKIE, cookie), (header::LOCATION, "/".to_owned())];
         (StatusCode::SEE_OTHER, to).into_response()
     } else {
@@ -95,22 +96,27 @@ fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
 
 /// Returns whether the name, with a port or not, is one that no other machine can have.
 fn is_local(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
+    let (name, _) = name_and_port(host);
     let address = name.trim_start_matches('[').trim_end_matches(']');
     name.eq_ignore_ascii_case("localhost")
         || address.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+}
+
+/// Returns an empty port if the host has none.
+fn name_and_port(host: &str) -> (&str, &str) {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => (name, port),
+        _ => (host, ""),
+    }
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     text(headers, header::AUTHORIZATION)?.strip_prefix("Bearer ")
 }
 
-fn cookie(headers: &HeaderMap) -> Option<&str> {
+fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let all = text(headers, header::COOKIE)?;
-    all.split("; ").find_map(|one| one.strip_prefix(COOKIE)?.strip_prefix('='))
+    all.split("; ").find_map(|one| one.strip_prefix(name)?.strip_prefix('='))
 }
 
 fn of_query(uri: &Uri) -> Option<String> {
@@ -119,7 +125,6 @@ fn of_query(uri: &Uri) -> Option<String> {
 
 /// The shortest token.
 const LEAST: usize = 16;
-const COOKIE: &str = "tickwheel_token";
 const SEC_FETCH_SITE: header::HeaderName = header::HeaderName::from_static("sec-fetch-site");
 
 /// The page asks nobody but this server, and nobody keeps what it shows.

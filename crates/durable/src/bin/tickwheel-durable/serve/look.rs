@@ -1,10 +1,11 @@
 //! What the page shows, as JSON.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tickwheel_durable::Error;
-use tickwheel_durable::store::{Change, Limit, Position};
+use tickwheel_durable::store::{Change, Dead, Limit, Position, Row};
 
 use crate::failure::Failure;
 use crate::place::{Opened, change_each, each_dead};
@@ -92,12 +93,9 @@ impl Looker {
         let next = loop {
             let page = self.opened.store().list(&after, u64::MAX, SOME)?;
             looked += 1;
-            rows.extend(
-                page.rows
-                    .iter()
-                    .filter(|row| row.name.starts_with(prefix))
-                    .map(|row| show::row(row, now)),
-            );
+            rows.extend(page.rows.iter().filter(|row| row.name.starts_with(prefix)).map(|row| {
+                with_cut(&row.payload, |payload| show::row(&Row { payload, ..row.clone() }, now))
+            }));
             match page.end {
                 // A rare prefix is looked for further at the next call.
                 Some(end) if rows.is_empty() && looked < LOOKS => after = end,
@@ -113,7 +111,9 @@ impl Looker {
     pub(super) fn dead(&mut self, prefix: &str, after: &str) -> Result<Value, Failure> {
         let (mut letters, mut next) = (Vec::new(), None);
         each_dead(self.opened.store(), prefix, after, SOME, |page| {
-            letters.extend(page.letters.iter().map(show::dead));
+            letters.extend(page.letters.iter().map(|dead| {
+                with_cut(&dead.payload, |payload| show::dead(&Dead { payload, ..dead.clone() }))
+            }));
             next = page.end.as_deref().map(|end| json!({ "after": end }));
             Ok(next.is_none())
         })?;
@@ -149,12 +149,30 @@ impl Looker {
     }
 }
 
+/// Shows a payload, or the beginning of a long one and how long all of it is: in JSON, it can be six
+/// times as long.
+fn with_cut(payload: &Arc<[u8]>, shown: impl FnOnce(Arc<[u8]>) -> Value) -> Value {
+    let Some(part) = payload.get(..SHOWN).filter(|part| part.len() < payload.len()) else {
+        return shown(payload.clone());
+    };
+    let part = match str::from_utf8(part) {
+        // The last character goes on.
+        Err(error) if error.error_len().is_none() => &part[..error.valid_up_to()],
+        _ => part,
+    };
+    let mut value = shown(part.into());
+    value["payload_bytes"] = json!(payload.len());
+    value
+}
+
 /// How long what was seen is good for.
 const REST: Duration = Duration::from_secs(1);
 /// What is counted of a stretch of time, or of each partition in it.
 const MOST: u64 = 1_000;
 /// What one look reads.
 const SOME: Limit = Limit { rows: 100, bytes: 1 << 20 };
+/// How many bytes of a payload are shown.
+const SHOWN: usize = 1 << 10;
 /// How often a call looks for a prefix.
 const LOOKS: usize = 20;
 /// The most that one request may change.

@@ -3,6 +3,7 @@
 //! However many look at it, the place is read once a second at most, and each look reads so much at
 //! most, however much is pending.
 
+mod callers;
 mod guard;
 mod look;
 
@@ -10,7 +11,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Query, State};
@@ -22,6 +23,7 @@ use serde_json::{Value, json};
 use tickwheel_durable::store::{Change, Position};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
+use tokio::sync::Mutex;
 
 use super::failure::Failure;
 use super::place::Place;
@@ -36,8 +38,9 @@ pub(super) struct Manner {
     pub(super) token_file: Option<PathBuf>,
 }
 
+#[derive(Clone)]
 struct Server {
-    looker: Mutex<Looker>,
+    looker: Arc<Mutex<Looker>>,
     changes: bool,
 }
 
@@ -48,8 +51,8 @@ pub(super) fn serve(
     output: &mut impl Write,
 ) -> Result<(), Failure> {
     let guard = Guard::new(manner)?;
-    let looker = Mutex::new(Looker::new(place.open()?, place.to_string()));
-    let server = Arc::new(Server { looker, changes: manner.changes });
+    let looker = Arc::new(Mutex::new(Looker::new(place.open()?, place.to_string())));
+    let server = Server { looker, changes: manner.changes };
     let app = Router::new()
         .route("/", get(|| file("text/html; charset=utf-8", include_str!("page.html"))))
         .route("/page.css", get(|| file("text/css; charset=utf-8", include_str!("page.css"))))
@@ -62,12 +65,8 @@ pub(super) fn serve(
         .with_state(server)
         .layer(middleware::from_fn_with_state(Arc::new(guard), guard::check));
     let in_words = |error: io::Error| Failure::Input(format!("{}: {error}", manner.listen));
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(1)
-        .max_blocking_threads(4)
-        .enable_all()
-        .build()
-        .map_err(in_words)?;
+    let runtime =
+        Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(in_words)?;
     let served = runtime.block_on(async {
         let listener = TcpListener::bind(manner.listen).await.map_err(in_words)?;
         let address = listener.local_addr().map_err(in_words)?;
@@ -75,16 +74,8 @@ pub(super) fn serve(
             if manner.changes { "dead letters can be retried and dropped" } else { "read only" };
         writeln!(output, "{place} is shown at http://{address}/ ({may}). Ctrl-C ends it.")?;
         output.flush()?;
-        // Whoever sends half a request, or reads nothing, does not hold it up for longer.
-        let given_up = async {
-            interrupted().await;
-            tokio::time::sleep(GRACE).await;
-        };
-        let served = axum::serve(listener, app).with_graceful_shutdown(interrupted());
-        tokio::select! {
-            served = served => served.map_err(in_words),
-            () = given_up => Ok(()),
-        }
+        callers::serve(listener, app, interrupted(), GRACE).await;
+        Ok(())
     });
     runtime.shutdown_timeout(GRACE);
     served
@@ -110,7 +101,7 @@ async fn file(kind: &'static str, text: &'static str) -> Response {
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
 
-type Shared = State<Arc<Server>>;
+type Shared = State<Server>;
 
 /// Which page of a list: a prefix, and the place after which it begins.
 type Part = Query<HashMap<String, String>>;
@@ -152,11 +143,7 @@ async fn drop_dead(State(server): Shared, letters: Letters) -> Response {
     change(server, letters, |name, _| Change::drop_dead(name)).await
 }
 
-async fn change(
-    server: Arc<Server>,
-    Json(letters): Letters,
-    to: fn(&str, u64) -> Change,
-) -> Response {
+async fn change(server: Server, Json(letters): Letters, to: fn(&str, u64) -> Change) -> Response {
     if !server.changes {
         let why = "this page is read only: it was not started with --changes";
         return refuse(StatusCode::FORBIDDEN, why);
@@ -167,13 +154,14 @@ async fn change(
     answer(server, move |looker| looker.change(&letters, to)).await
 }
 
-/// Answers with what `work` finds, on a thread that may wait for the place.
+/// Answers with what `work` finds, on a thread that may wait for the place. A caller who hangs up
+/// before its turn leaves no work.
 async fn answer(
-    server: Arc<Server>,
+    server: Server,
     work: impl FnOnce(&mut Looker) -> Result<Value, Failure> + Send + 'static,
 ) -> Response {
-    let call = move || work(&mut server.looker.lock().unwrap_or_else(PoisonError::into_inner));
-    match tokio::task::spawn_blocking(call).await {
+    let mut looker = server.looker.lock_owned().await;
+    match tokio::task::spawn_blocking(move || work(&mut looker)).await {
         Ok(Ok(value)) => Json(value).into_response(),
         Ok(Err(failure)) => refuse(StatusCode::BAD_GATEWAY, &failure.to_string()),
         Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),

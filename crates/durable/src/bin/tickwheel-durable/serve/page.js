@@ -98,7 +98,10 @@ function cells(values) {
   return row;
 }
 
-const payload = (row) => row.payload ?? `${row.payload_hex} (hexadecimal)`;
+function payload(row) {
+  const cut = row.payload_bytes ? `... (cut: it has ${number.format(row.payload_bytes)} bytes)` : "";
+  return row.payload_hex ? `${row.payload_hex}${cut} (hexadecimal)` : row.payload + cut;
+}
 
 const lists = {
   pending: (row) => cells({
