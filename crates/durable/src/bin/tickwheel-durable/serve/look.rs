@@ -149,8 +149,8 @@ impl Looker {
     }
 }
 
-/// Shows a payload, or the beginning of a long one and how long all of it is. JSON can be six
-/// times as long as what it shows.
+/// Shows a payload, or the beginning of a long one and how long all of it is: JSON needs much more
+/// room for characters that do not print.
 fn with_cut(payload: &Arc<[u8]>, shown: impl FnOnce(Arc<[u8]>) -> Value) -> Value {
     let Some(part) = payload.get(..SHOWN).filter(|part| part.len() < payload.len()) else {
         return shown(payload.clone());
