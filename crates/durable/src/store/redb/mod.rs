@@ -128,11 +128,22 @@ impl RedbStore {
             Err(panic) => Error::panicked(format!("{doing} {}", self.source.name()), &*panic),
         };
         // An engine that met an error refuses all that follows until it is opened again.
+        self.close();
+        Err(error)
+    }
+
+    /// Closes the database. The engine may panic if the file is damaged.
+    fn close(&mut self) {
         let database = self.database.take();
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(database))) {
-            log::error!("{}: closing after an error: {}", self.source.name(), message(&*panic));
+            log::error!("close {}: {}", self.source.name(), message(&*panic));
         }
-        Err(error)
+    }
+}
+
+impl Drop for RedbStore {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
