@@ -1224,6 +1224,9 @@ fn each_namespace_of_a_database_has_timeouts_workers_and_a_pause_of_its_own() {
     assert_eq!((due.name(), due.payload()), ("b", &b"emails"[..]));
     due.ack();
     assert_eq!(orders.cancel("a").unwrap().wait().unwrap(), Cancelled::Cancelled);
+    until("what was taken is acked", || {
+        [&emails, &orders].map(|timer| timer.stats().acked) == [1; 2]
+    });
     assert_eq!([emails.len().unwrap(), orders.len().unwrap()], [1, 0]);
     let mut operator = PostgresStore::connect_existing(&of("orders")).unwrap();
     assert_eq!(operator.each_worker().unwrap().len(), 1);
