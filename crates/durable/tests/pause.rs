@@ -4,7 +4,7 @@
 #[allow(dead_code)]
 mod server;
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use tickwheel_durable::{Cancelled, DurableTimer, Error, MemoryStore};
 
@@ -14,6 +14,15 @@ fn put(timer: &DurableTimer, name: &str) {
 
 fn take(timer: &DurableTimer) -> tickwheel_durable::Due {
     timer.recv_timeout(LONG).unwrap().expect("one is due")
+}
+
+/// Waits until the timer tells that it is paused, or that it is not.
+fn until(timer: &DurableTimer, is_paused: bool) {
+    let began = Instant::now();
+    while timer.stats().is_paused != is_paused {
+        assert!(began.elapsed() < LONG);
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]
@@ -57,13 +66,14 @@ fn it_is_paused_after_a_restart_too() {
     put(&timer, "a");
     timer.close().unwrap();
     let timer = DurableTimer::open(&file).unwrap();
+    until(&timer, true);
     assert!(timer.recv_timeout(Duration::from_millis(200)).unwrap().is_none());
-    assert!(timer.stats().is_paused);
     timer.resume().unwrap();
-    assert_eq!(take(&timer).name(), "a");
-    assert!(!timer.stats().is_paused);
+    until(&timer, false);
+    drop(take(&timer));
     timer.close().unwrap();
-    assert!(!DurableTimer::open(&file).unwrap().stats().is_paused);
+    let timer = DurableTimer::open(&file).unwrap();
+    assert_eq!(take(&timer).name(), "a", "it was resumed for good");
 }
 
 #[cfg(feature = "postgres")]
@@ -78,13 +88,7 @@ fn one_worker_pauses_all_of_a_database_and_an_operator_resumes_them() {
         DurableTimer::builder().open_store(store.lease(Duration::from_secs(4))).unwrap()
     };
     let timers = [open(), open()];
-    let all = |is_paused: bool| {
-        let began = std::time::Instant::now();
-        while timers.iter().any(|timer| timer.stats().is_paused != is_paused) {
-            assert!(began.elapsed() < LONG);
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    };
+    let all = |is_paused| timers.iter().for_each(|timer| until(timer, is_paused));
     // Each has a share.
     for timer in &timers {
         assert!(timer.try_recv().unwrap().is_none());
@@ -99,7 +103,7 @@ fn one_worker_pauses_all_of_a_database_and_an_operator_resumes_them() {
     assert!(operator.is_paused().unwrap());
     operator.pause(false).unwrap();
     all(false);
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     let mut came = 0;
     while came < 100 {
         assert!(began.elapsed() < LONG);
