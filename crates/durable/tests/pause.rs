@@ -70,7 +70,7 @@ fn it_is_paused_after_a_restart_too() {
     assert!(timer.recv_timeout(Duration::from_millis(200)).unwrap().is_none());
     timer.resume().unwrap();
     until(&timer, false);
-    drop(take(&timer));
+    take(&timer).retry(Duration::ZERO);
     timer.close().unwrap();
     let timer = DurableTimer::open(&file).unwrap();
     assert_eq!(take(&timer).name(), "a", "it was resumed for good");

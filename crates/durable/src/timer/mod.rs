@@ -353,8 +353,9 @@ impl DurableTimer {
     /// Hands out nothing until [`resume`](Self::resume), as while what consumers need is down. Blocks
     /// until the store has answered.
     ///
-    /// It holds for all timers of the store, each of a database within a quarter of its lease, and
-    /// after a restart too. Calls and acks go on, and consumers keep what they hold.
+    /// When it returns, consumers get nothing more from this timer. It holds for all timers of the
+    /// store, the others of a database within a quarter of their lease, and after a restart too.
+    /// Calls and acks go on, and consumers keep what they hold.
     ///
     /// # Errors
     ///
@@ -375,7 +376,9 @@ impl DurableTimer {
 
     fn set_paused(&self, pauses: bool) -> Result<(), Error> {
         self.handle.read(move |store| store.pause(pauses))?;
-        self.handle.send(Message::Pause(pauses))
+        let (done, receiver) = oneshot::channel();
+        self.handle.send(Message::Pause { pauses, done })?;
+        block_on(receiver).map_err(|_| Error::Closed)
     }
 
     /// Returns what the timer has done and what it holds in memory. Does not block.

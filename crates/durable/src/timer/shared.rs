@@ -163,8 +163,11 @@ pub(super) enum Message {
         waits: bool,
         done: Option<oneshot::Sender<Result<(), Error>>>,
     },
-    /// An operator has paused the store, or resumed it.
-    Pause(bool),
+    /// The store was paused, or resumed.
+    Pause {
+        pauses: bool,
+        done: oneshot::Sender<()>,
+    },
     Wake,
 }
 

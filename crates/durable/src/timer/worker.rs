@@ -203,9 +203,10 @@ impl Worker {
                 self.shared.is_closed.store(true, Ordering::SeqCst);
                 self.shared.due.notify(usize::MAX);
             }
-            Message::Pause(pauses) => {
+            Message::Pause { pauses, done } => {
                 let now = self.now();
                 self.keeper.pause(now, &mut lock(&self.shared.outbox), pauses);
+                let _ = done.send(());
             }
             Message::Wake => {}
         }
