@@ -1204,6 +1204,7 @@ fn each_namespace_of_a_database_has_timeouts_workers_and_a_pause_of_its_own() {
         assert_eq!(put.unwrap(), Scheduled::New);
     }
     assert_eq!(emails.get("a").unwrap().unwrap().payload(), b"email");
+    PostgresStore::connect(&of("order")).unwrap(); // a word of SQL
     // Each has all partitions.
     until("both have their share", || {
         [&emails, &orders].map(|timer| timer.try_recv().unwrap().is_none()) == [true; 2]

@@ -214,8 +214,8 @@ fn parameters(url: &str) -> Result<(Config, Ours), Error> {
             && !name.starts_with("pg_")
     };
     if ours.namespace.as_deref().is_some_and(|name| !is_name(name)) {
-        let right = "`namespace` must be a letter and then letters, digits and _, in lower case, up \
-                     to 63, and must not begin with pg_";
+        let right = "`namespace` must be of letters in lower case, digits and _, up to 63, and must \
+                     begin with no digit and not with pg_";
         return Err(Error::store(doing, right));
     }
     let mut config: Config = url.parse().map_err(|error| Error::store(doing, error))?;

@@ -56,7 +56,8 @@ pub(super) async fn set_up(
             return Err(Error::store(doing, format!("{place} has none; is it the right one?")));
         }
         if let Some(namespace) = namespace {
-            let make = format!("create schema if not exists {namespace}");
+            // In quotes, because it may be a word of SQL.
+            let make = format!("create schema if not exists \"{namespace}\"");
             connection
                 .execute(&make)
                 .await
