@@ -1021,6 +1021,18 @@ fn a_worker_that_closes_gives_back_what_it_does_not_know_of() {
     assert!(keeper.is_closed() && keeper.lost().is_none());
 }
 
+#[test]
+fn an_answer_from_before_a_pause_does_not_end_it_and_one_from_after_it_does() {
+    let mut keeper: Keeper<()> = Keeper::new(config());
+    let mut outbox = received();
+    let Some(Call::Lease(call)) = keeper.poll(now(0), &mut outbox) else { panic!("asks") };
+    keeper.pause(now(1), &mut outbox, true);
+    keeper.answer(now(2), &mut outbox, Answer::Lease(call, Ok(leases(1_000_000))));
+    assert!(keeper.is_paused);
+    lease(&mut keeper, &mut outbox, now(50_000), Ok(leases(1_050_000)));
+    assert!(!keeper.is_paused, "an operator has resumed it");
+}
+
 /// A keeper whose consumer holds the one timeout that there is.
 fn holds_one() -> (Keeper<()>, Outbox) {
     let (mut keeper, mut outbox) = (Keeper::new(config()), received());
