@@ -1,4 +1,4 @@
-//! What a run writes: to the terminal, and into docs/benchmarks.md.
+//! What a run writes: all tables to the terminal, and what a visitor reads into docs/benchmarks.md.
 
 use crate::results::Results;
 use crate::tables;
@@ -7,9 +7,13 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 
-/// All tables. How costs grow is told by the pictures in the directory `pictures`, or by tables.
+/// All tables, or with the directory `pictures` a page to look at: what these show has no tables.
 pub(crate) fn page(results: &Results, pictures: Option<&Path>) -> String {
-    let mut page = results.about.clone() + &tables::pick(results) + &tables::behind(results);
+    let mut page = results.about.clone();
+    if let Some(folder) = pictures {
+        page += &format!("- [All figures]({}/{ALL})\n", folder.display());
+    }
+    page += &(tables::pick(results) + &tables::behind(results) + &tables::wrong(results));
     for workload in WORKLOADS {
         let name = workload.name;
         let sizes = results.sizes_of(name);
@@ -17,17 +21,17 @@ pub(crate) fn page(results: &Results, pictures: Option<&Path>) -> String {
             Some(0) => page += &tables::longest_calls(results, workload),
             // In the table of the first.
             Some(_) => {}
-            None if workload.grows() => {
-                if let Some(&main) = sizes.iter().rfind(|&&size| size <= MAIN) {
-                    page += &tables::detail(results, workload, main);
+            None if workload.grows() && 1 < sizes.len() => match pictures {
+                Some(folder) => {
+                    let (folder, about) = (folder.display(), workload.about);
+                    page += &format!("\n### {name}\n\n{about}\n\n![{name}]({folder}/{name}.svg)\n");
                 }
-                if 1 < sizes.len() {
-                    page += &match pictures {
-                        Some(folder) => format!("\n![{name}]({}/{name}.svg)\n", folder.display()),
-                        None => tables::growth(results, workload),
-                    };
+                None => {
+                    let main = sizes.iter().rfind(|&&size| size <= MAIN);
+                    page.extend(main.map(|&main| tables::detail(results, workload, main)));
+                    page += &tables::growth(results, workload);
                 }
-            }
+            },
             None => page.extend(sizes.iter().map(|&size| tables::detail(results, workload, size))),
         }
     }
@@ -40,6 +44,9 @@ pub(crate) fn write(
     path: &Path,
     pictures: Option<&Path>,
 ) -> Result<(), Box<dyn Error>> {
+    if let Some(pictures) = pictures {
+        fs::write(pictures.join(ALL), page(results, None))?;
+    }
     // As seen from the document.
     let directory = path.parent().unwrap_or(path);
     let pictures = pictures.map(|pictures| pictures.strip_prefix(directory).unwrap_or(pictures));
@@ -58,6 +65,9 @@ fn replaced(document: &str, written: &str) -> Result<String, String> {
 
 const BEGIN: &str = "<!-- Written by the program, from here on. -->";
 const END: &str = "<!-- Written by the program, up to here. -->";
+
+/// The file beside the pictures that has all tables.
+const ALL: &str = "results.txt";
 
 /// The size of the table that tells all, of those workloads that have several.
 const MAIN: usize = 1_000_000;

@@ -82,6 +82,14 @@ pub enum Error {
         /// What the engine said.
         source: Arc<dyn error::Error + Send + Sync>,
     },
+    /// Another database of the fleet has the partition of this name, or it is on its way. Nothing was
+    /// done.
+    Elsewhere {
+        /// The name of the timeout.
+        name: String,
+        /// The database to ask, or the one that it comes from.
+        place: String,
+    },
     /// A timeout was damaged in the store. It was set aside, and all others go on.
     Damaged {
         /// The name, as far as it could be read.
@@ -207,6 +215,11 @@ impl fmt::Display for Error {
                 }
                 Ok(())
             }
+            Self::Elsewhere { name, place } => write!(
+                f,
+                "the partition of {name:?} is not in this database: ask {place}; if it is on its \
+                 way from there, try again"
+            ),
             Self::Damaged { name, deadline, reason } => write!(
                 f,
                 "the timeout {name:?}, due {deadline} ms after 1970, is damaged and was set aside: \

@@ -61,7 +61,10 @@ pub use sql::{cancel_in_async, schedule_in_async};
 pub use sql::{cancel_sql, schedule_sql};
 pub use store::MemoryStore;
 #[cfg(feature = "postgres")]
-pub use store::postgres::{MIGRATION, PostgresStore, Worker, Workers, cancel_in, schedule_in};
+pub use store::postgres::{
+    DatabaseId, Home, HomeState, Homes, MIGRATION, MovedPartition, PostgresStore, Worker, Workers,
+    abandon_move, cancel_in, join_fleet, move_partition, schedule_in,
+};
 #[cfg(feature = "redb")]
 pub use store::redb::{RedbStore, Report};
 pub use tickwheel::MissedTick;

@@ -68,7 +68,7 @@ pub async fn schedule_in_async(
     let parameters: [Parameter<'_>; 3] =
         [(&name, Type::TEXT), (&at, Type::INT8), (&payload, Type::BYTEA)];
     let put = transaction.query_typed_one(sql, &parameters).await;
-    put.map_err(|error| Error::store(format!("schedule {name:?} in a transaction"), error))?;
+    put.map_err(|error| failed("schedule", name, error))?;
     Ok(())
 }
 
@@ -87,9 +87,13 @@ pub async fn cancel_in_async(
 
     let (sql, name) = cancel_sql(name)?;
     let row = transaction.query_typed_one(sql, &[(&name, Type::TEXT)]).await;
-    let row =
-        row.map_err(|error| Error::store(format!("cancel {name:?} in a transaction"), error))?;
-    Ok(row.get(0))
+    Ok(row.map_err(|error| failed("cancel", name, error))?.get(0))
+}
+
+#[cfg(feature = "postgres")]
+fn failed(doing: &str, name: &str, error: tokio_postgres::Error) -> Error {
+    let elsewhere = crate::store::postgres::elsewhere(name, &error);
+    elsewhere.unwrap_or_else(|| Error::store(format!("{doing} {name:?} in a transaction"), error))
 }
 
 #[cfg(feature = "postgres")]

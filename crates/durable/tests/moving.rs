@@ -373,7 +373,8 @@ impl Store for Shared {
         let held = vec![Lease { partition: 0, epoch: 1 }];
         let good_for = Some(std::time::Duration::from_secs(9));
         let (share, owners, others_end, clock) = (1, 2, None, Some(0));
-        Ok(Leases { held, share, owners, good_for, others_end, clock, is_paused: false })
+        let (is_paused, yielding) = (false, Vec::new());
+        Ok(Leases { held, share, owners, good_for, others_end, clock, is_paused, yielding })
     }
 
     fn load(&mut self, from: &[Start], until: u64, limit: Limit) -> Result<Loaded, Error> {

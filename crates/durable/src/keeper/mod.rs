@@ -493,7 +493,7 @@ impl<T> Keeper<T> {
             self.troubles.push(Error::Held { timeouts: 0 });
         }
         if !self.wants() && self.tenure.is_shared() {
-            self.leave(now, outbox, 0);
+            self.leave(now, outbox, 0, &[]);
         }
         if !self.tenure.is_shared() && self.refresh_at <= now.steady {
             self.refresh_at = now.steady + self.config.refresh;
@@ -678,14 +678,14 @@ impl<T> Keeper<T> {
         if self.pause_told.is_none_or(|told| told < call.asked) {
             self.set_paused(now, outbox, leases.is_paused);
         }
-        let share = leases.share;
+        let (share, yielding) = (leases.share, leases.yielding.clone());
         match self.tenure.take(now, call.asked, leases) {
             None => {}
             Some(News::OtherLeases) => self.keep_leased(now, outbox),
             Some(News::ClockWasSet) => self.begin_anew(now, outbox),
         }
         let share = if self.wants() || !self.tenure.is_shared() { share } else { 0 };
-        self.leave(now, outbox, share);
+        self.leave(now, outbox, share, &yielding);
     }
 
     /// Hands out nothing until it is told otherwise, or again, after the store has noted that.
@@ -706,12 +706,14 @@ impl<T> Keeper<T> {
         !self.is_paused && self.tenure.may_hand_out(now)
     }
 
-    /// Hands out nothing more of all but so many partitions, to give them back.
-    fn leave(&mut self, now: Now, outbox: &mut Outbox, share: usize) {
-        if share < self.tenure.epochs.len() {
+    /// Hands out nothing more of these partitions, and of all others but so many, to give them
+    /// back.
+    fn leave(&mut self, now: Now, outbox: &mut Outbox, share: usize, yielding: &[u32]) {
+        let yields = yielding.iter().any(|partition| self.tenure.has(*partition));
+        if yields || share < self.tenure.epochs.len() {
             // What nobody has taken is not in flight.
             self.recall(now, outbox);
-            self.tenure.leave(now, share, |partition| self.flights.of(partition));
+            self.tenure.leave(now, share, yielding, |partition| self.flights.of(partition));
             self.keep_leased(now, outbox);
         }
     }

@@ -174,12 +174,21 @@ impl Tenure {
         self.until = None;
     }
 
-    /// Lets all but so many partitions be given back, first those of which least is in flight.
-    pub(super) fn leave(&mut self, now: Now, share: usize, in_flight: impl Fn(u32) -> usize) {
-        let mut most: Vec<u32> = self.epochs.keys().copied().collect();
+    /// Lets these partitions be given back, and of the others all but so many, first those of which
+    /// least is in flight.
+    pub(super) fn leave(
+        &mut self,
+        now: Now,
+        share: usize,
+        yielding: &[u32],
+        in_flight: impl Fn(u32) -> usize,
+    ) {
+        let all = self.epochs.keys().copied();
+        let (mut left, mut most): (Vec<u32>, Vec<u32>) = all.partition(|it| yielding.contains(it));
         most.sort_by_key(|&partition| (Reverse(in_flight(partition)), partition));
+        left.extend(most.into_iter().skip(share));
         let until = now.steady.saturating_add(self.good_for());
-        for partition in most.into_iter().skip(share) {
+        for partition in left {
             let epoch = self.epochs.remove(&partition).expect("it is leased");
             self.leaving.insert(partition, Leaving { epoch, until });
         }

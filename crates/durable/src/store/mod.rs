@@ -365,6 +365,8 @@ pub struct Leases {
     pub clock: Option<u64>,
     /// Whether nothing is to be handed out, by [`Store::pause`].
     pub is_paused: bool,
+    /// Those of `held` that the owner is to give back whatever its share is.
+    pub yielding: Vec<u32>,
 }
 
 /// Returns the share of an owner: all shares together are all partitions, and no two differ by
@@ -386,6 +388,7 @@ impl Leases {
             others_end: None,
             clock: None,
             is_paused,
+            yielding: Vec::new(),
         }
     }
 }

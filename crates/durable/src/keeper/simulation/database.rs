@@ -302,6 +302,7 @@ impl Database {
             others_end: end.map(Duration::from_millis),
             clock: Some(clock),
             is_paused: false,
+            yielding: Vec::new(),
         }
     }
 

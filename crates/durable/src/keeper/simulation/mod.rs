@@ -1033,6 +1033,35 @@ fn an_answer_from_before_a_pause_does_not_end_it_and_one_from_after_it_does() {
     assert!(!keeper.is_paused, "an operator has resumed it");
 }
 
+/// As one that moves to another database.
+#[test]
+fn what_yields_is_given_back_when_nothing_of_it_is_held_whatever_the_share_is() {
+    let (mut keeper, mut outbox) = holds_one();
+    let (mut at, mut acks, mut is_settled) = (15_000, false, false);
+    let given = loop {
+        match keeper.poll(now(at), &mut outbox) {
+            Some(Call::Lease(call)) if !call.given_back.is_empty() => break call,
+            Some(Call::Lease(call)) => {
+                let leases = Leases { yielding: vec![0], ..leases(1_000_200 + at) };
+                keeper.answer(now(at), &mut outbox, Answer::Lease(call, Ok(leases)));
+            }
+            Some(Call::Commit(call)) => {
+                let done = Done { outcomes: vec![Outcome::Settled(None)], changed: Vec::new() };
+                keeper.answer(now(at), &mut outbox, Answer::Commit(call, Ok(done)));
+                is_settled = true;
+            }
+            Some(call) => panic!("it has nothing to look for: {call:?}"),
+            None if 40_000 <= at && !acks => {
+                keeper.settle(now(at), 1, Settled::Ack);
+                acks = true;
+            }
+            None => at = keeper.wake(now(at)).clamp(at + 1, at + 1_000),
+        }
+    };
+    assert!(is_settled && at < 60_000, "{at}");
+    assert_eq!((&given.given_back[..], given.wanted), (&[0][..], true));
+}
+
 /// A keeper whose consumer holds the one timeout that there is.
 fn holds_one() -> (Keeper<()>, Outbox) {
     let (mut keeper, mut outbox) = (Keeper::new(config()), received());
@@ -1098,6 +1127,7 @@ fn leases(clock: u64) -> Leases {
         others_end: None,
         clock: Some(clock),
         is_paused: false,
+        yielding: Vec::new(),
     }
 }
 

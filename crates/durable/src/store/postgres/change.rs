@@ -21,7 +21,7 @@ impl Connection {
             Some(Act::Revive { at }) => self.revive(&names, *at).await,
             Some(Act::Drop) => {
                 let gone = self.query(DROP, &[(&names, Type::TEXT_ARRAY)]).await?;
-                let gone: HashSet<&str> = gone.iter().map(|row| row.get(0)).collect();
+                let gone: HashSet<&str> = gone.iter().filter_map(|row| row.get(0)).collect();
                 let changed = |name: &&str| {
                     Ok(Changed { row: None, replaced: None, was_dead: gone.contains(name) })
                 };
@@ -131,7 +131,7 @@ type Came = Result<Changed, crate::Error>;
 fn replaced(rows: &[Found]) -> HashMap<&str, Replaced> {
     let replaced =
         |row: &Found| Replaced { number: unsigned(row.get(1)), deadline: unsigned(row.get(2)) };
-    rows.iter().map(|row| (row.get(0), replaced(row))).collect()
+    rows.iter().filter_map(|row| Some((row.get::<_, Option<&str>>(0)?, replaced(row)))).collect()
 }
 
 /// `None`: it has no room in the page.
@@ -146,19 +146,31 @@ fn dead(row: &Found) -> Result<Option<Dead>, Error> {
     }))
 }
 
-/// In order of the names, so that two workers do not wait for each other.
-const FIND: &str = "select name, number, deadline from tickwheel_due where name = any($1)
-     order by name for update";
+/// In order of the names, so that two workers do not wait for each other. One row of NULL if there
+/// is none, here and in what follows.
+const FIND: &str = "with checked as materialized (select tickwheel_check_home($1))
+     select due.* from checked left join (
+       select name, number, deadline from tickwheel_due where name = any($1)
+       order by name for update) due on true";
 const PUT: &str = "select name, number, is_new, partition from tickwheel_put($1, $2, $3)";
-const CANCEL: &str = "delete from tickwheel_due where ctid = any(array(
-       select d.ctid from tickwheel_due d where d.name = any($1) order by d.name))
-     returning name, number, deadline";
+const CANCEL: &str = "with checked as materialized (select tickwheel_check_home($1)),
+     gone as (
+       delete from tickwheel_due where ctid = any(array(
+         select d.ctid from tickwheel_due d where d.name = any($1) order by d.name))
+       returning name, number, deadline)
+     select gone.* from checked left join gone on true";
 const REVIVE: &str = "select was_dead, number, partition, payload from tickwheel_revive($1, $2)";
-const DROP: &str = "delete from tickwheel_dead where name = any($1) returning name";
+const DROP: &str = "with checked as materialized (select tickwheel_check_home($1)),
+     gone as (delete from tickwheel_dead where name = any($1) returning name)
+     select gone.* from checked left join gone on true";
 const GET_DEAD: &str = "select name, deadline, died, attempt, payload from tickwheel_dead
-     where name = $1";
+     where name = $1 and ('x' || left(md5(name), 8))::bit(32)::int & 63 in (
+       select partition from tickwheel_partition where state in ('here', 'moving'))";
 const LIST_DEAD: &str = "select name, deadline, died, attempt,
        case when sum(octet_length(payload)) over (order by name rows unbounded preceding)
          - octet_length(payload) < $3 then payload end
-     from (select * from tickwheel_dead where name > $1 order by name limit $2) dead
+     from (select * from tickwheel_dead where name > $1
+         and ('x' || left(md5(name), 8))::bit(32)::int & 63 in (
+           select partition from tickwheel_partition where state in ('here', 'moving'))
+       order by name limit $2) dead
      order by name";

@@ -36,6 +36,38 @@ impl Guard {
 /// Makes a connection within a limit; called again after each error.
 pub(super) type Connect = Arc<dyn Fn(Duration) -> Connecting + Send + Sync>;
 
+/// A database.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) connect: Connect,
+    /// The schema of the tables, if the search path does not say it.
+    pub(super) namespace: Option<String>,
+    /// What to call it: without user and password.
+    pub(super) name: String,
+}
+
+impl Place {
+    pub(super) fn new(config: &Config, connect: Connect, namespace: Option<String>) -> Self {
+        let ports = config.get_ports();
+        let (hosts, addresses) = (config.get_hosts(), config.get_hostaddrs());
+        let each = (0..hosts.len().max(addresses.len())).map(|at| {
+            let host = match hosts.get(at) {
+                Some(Host::Tcp(host)) => host.clone(),
+                #[cfg(unix)]
+                Some(Host::Unix(path)) => path.display().to_string(),
+                None => addresses.get(at).map_or_else(String::new, ToString::to_string),
+            };
+            let port = ports.get(at).or_else(|| ports.first());
+            port.map_or(host.clone(), |port| format!("{host}:{port}"))
+        });
+        let hosts = each.collect::<Vec<_>>().join(",");
+        let database = config.get_dbname().or_else(|| config.get_user()).unwrap_or_default();
+        let namespace_of = namespace.as_ref().map(|it| format!("?namespace={it}"));
+        let name = format!("{hosts}/{database}{}", namespace_of.unwrap_or_default());
+        Self { connect, namespace, name }
+    }
+}
+
 /// Returns how to connect by this configuration. What the connection does runs as a task of the
 /// runtime that connects, until its client is dropped.
 ///
@@ -192,14 +224,14 @@ struct Ours {
     namespace: Option<String>,
 }
 
-/// Returns how to connect, and the schema of the tables if that is said.
-pub(super) fn by_url(url: &str) -> Result<(Connect, Option<String>), Error> {
+/// Returns the database at a URL.
+pub(super) fn by_url(url: &str) -> Result<Place, Error> {
     let (config, Ours { mode, root, namespace }) = parameters(url)?;
     let connect = match mode.as_deref() {
-        Some("disable") => by_config(config, NoTls),
-        mode => with_tls(config, mode.unwrap_or("prefer"), root.as_deref())?,
+        Some("disable") => by_config(config.clone(), NoTls),
+        mode => with_tls(config.clone(), mode.unwrap_or("prefer"), root.as_deref())?,
     };
-    Ok((connect, namespace))
+    Ok(Place::new(&config, connect, namespace))
 }
 
 /// Reads a URL, or `key=value` words: how to connect, and what is ours, with the mode of TLS.
@@ -433,6 +465,19 @@ mod tests {
         }
         // It is not where it is looked for. Forgotten, the worker would be another's.
         assert!(parameters("postgresql://u:a?b@h/d?namespace=emails").is_err());
+    }
+
+    #[test]
+    fn a_place_is_told_by_hosts_and_database_and_not_by_user_and_password() {
+        for (url, name) in [
+            ("postgresql://u:secret@h:5433/d", "h:5433/d"),
+            ("postgresql://u:secret@h/d?namespace=emails", "h/d?namespace=emails"),
+            ("postgresql://u@a:1,b:2/d", "a:1,b:2/d"),
+            ("host=/run/postgresql user=u", "/run/postgresql/u"),
+            ("hostaddr=127.0.0.1 port=5 dbname=d password=secret", "127.0.0.1:5/d"),
+        ] {
+            assert_eq!(by_url(url).unwrap().name, name, "{url}");
+        }
     }
 
     #[test]

@@ -267,11 +267,21 @@ fn words(error: &Error) -> String {
 
 /// Returns the error of a change that is alone. Where it took too long it says what may.
 fn refused(change: &Change, error: Error, time: u64) -> crate::Error {
+    if let Some(elsewhere) = elsewhere(&change.name, &error) {
+        return elsewhere;
+    }
     if error.code() != Some(&SqlState::QUERY_CANCELED) {
         return failed(change, error);
     }
     let words = words(&error);
     failed(change, format!("{words}: it has {time} ms; in a transaction of yours it has more"))
+}
+
+/// Returns the error of a name whose partition another database has, if it is that.
+pub(crate) fn elsewhere(name: &str, error: &Error) -> Option<crate::Error> {
+    let said = error.as_db_error().filter(|said| said.code().code() == ELSEWHERE)?;
+    let place = said.detail().unwrap_or_default().to_owned();
+    Some(crate::Error::Elsewhere { name: name.to_owned(), place })
 }
 
 pub(super) fn failed(
@@ -303,7 +313,7 @@ fn begin(limit: Duration, namespace: Option<&str>) -> String {
         "begin isolation level read committed; {path}
          set local statement_timeout = {limit};
          set local idle_in_transaction_session_timeout = {limit};
-         set local lock_timeout = {lock};
+         set local lock_timeout = {lock}; set local tickwheel.format = 2;
          select set_config('tcp_user_timeout', '{limit}', true) where version() like '%linux%';
          select set_config('synchronous_commit', 'on', true)
            where current_setting('synchronous_commit') = 'off';
@@ -325,6 +335,9 @@ pub(super) fn unsigned(number: i64) -> u64 {
 
 /// The partitions that the migration makes.
 pub(super) const PARTITIONS: u32 = 64;
+
+/// What the tables say of a partition that another database has.
+const ELSEWHERE: &str = "TW001";
 
 const LOCKED: &str = "somebody else has locked it";
 const TABLE_LOCKED: &str = "somebody else has locked the table tickwheel_due";

@@ -29,6 +29,8 @@ pub(super) struct Taken {
     pub(super) others_end: Option<u64>,
     /// How many more partitions it would have, if nobody else had locked them.
     pub(super) locked: usize,
+    /// Those of `held` that are to be given back, because they move to another database.
+    pub(super) yielding: Vec<u32>,
 }
 
 /// Gives back what is given back, renews the rest of what this worker has, and takes what is free
@@ -45,6 +47,8 @@ pub(super) async fn take_leases(
     let mine = connection.query(LOCK_MINE, one).await?;
     let is_given = |row: &Row| wish.given_back.contains(&(place(row) as u32));
     let (given, mut mine): (Vec<Row>, Vec<Row>) = mine.into_iter().partition(is_given);
+    let yields = |row: &&Row| row.get::<_, bool>(2);
+    let yielding: Vec<u32> = mine.iter().filter(yields).map(|row| place(row) as u32).collect();
     if !given.is_empty() {
         let given: Vec<i32> = given.iter().map(place).collect();
         connection.query(GIVE_BACK, &[(&given, Type::INT4_ARRAY)]).await?;
@@ -77,7 +81,7 @@ pub(super) async fn take_leases(
     }
     let lease = |row: &Row| Lease { partition: place(row) as u32, epoch: unsigned(row.get(1)) };
     let held = mine.iter().map(lease).collect();
-    Ok(Taken { held, share, owners: workers, others_end, locked })
+    Ok(Taken { held, share, owners: workers, others_end, locked, yielding })
 }
 
 /// Leases of which more is left than they were good for, because the clock of the database was set
@@ -114,18 +118,21 @@ pub(super) async fn remove_dead(connection: &Connection) -> Result<(), Error> {
 /// What others have taken meanwhile has another owner, and what somebody else has locked may get
 /// one: the worker does not hand out of that. An ack keeps an owner from changing, and does not hold
 /// up its renewal.
-const LOCK_MINE: &str = "select partition, epoch from tickwheel_partition where owner = $1
-     order by partition for no key update skip locked";
+const LOCK_MINE: &str =
+    "select partition, epoch, coalesce(yields >= (select clock_timestamp()), false)
+     from tickwheel_partition where owner = $1 order by partition for no key update skip locked";
 /// Its older leases that have not run out are removed. Those that have are not looked for, because
 /// a foreign snapshot may keep many. The clock is selected, because a call of it in each row would
 /// not be a condition of the index. One that somebody else has locked runs out by itself.
 const RENEW: &str = "with renewed as (
        insert into tickwheel_worker
-       values ($1, clock_timestamp() + $2 * interval '1 second', $3, $2 * interval '1 second'))
+       values ($1, clock_timestamp() + $2 * interval '1 second', $3, $2 * interval '1 second', 2))
      delete from tickwheel_worker where (worker, until) in (
        select worker, until from tickwheel_worker
        where worker = $1 and until >= (select clock_timestamp()) for update skip locked)";
-const SHARES: &str = "select (select count(*) from tickwheel_partition),
+const SHARES: &str = "select
+       (select count(*) from tickwheel_partition where state in ('here', 'moving')
+         and coalesce(yields < (select clock_timestamp()), true)),
        count(distinct worker) filter (where wants),
        count(distinct worker) filter (where wants and worker < $1),
        ceil(extract(epoch from min(until) filter (where worker <> $1) - clock_timestamp())
@@ -133,19 +140,22 @@ const SHARES: &str = "select (select count(*) from tickwheel_partition),
      from tickwheel_worker where until >= (select clock_timestamp())";
 const GIVE_BACK: &str = "update tickwheel_partition set owner = null where partition = any($1)";
 const LOCK_FREE: &str = "select partition from tickwheel_partition p
-     where owner is distinct from $1 and not exists (
+     where owner is distinct from $1 and state in ('here', 'moving')
+       and coalesce(yields < (select clock_timestamp()), true) and not exists (
        select from tickwheel_worker w
        where w.worker = p.owner and w.until >= (select clock_timestamp()))
      order by random() limit $2 for update of p skip locked";
 /// Looks again for the lease of the owner, which may have renewed it before the lock.
 const TAKE: &str = "update tickwheel_partition p set owner = $1, epoch = epoch + 1
-     where partition = any($2) and not exists (
+     where partition = any($2) and state in ('here', 'moving')
+       and coalesce(yields < (select clock_timestamp()), true) and not exists (
        select from tickwheel_worker w
        where w.worker = p.owner and w.until >= (select clock_timestamp()))
      returning partition, epoch";
 /// Counts what this worker or nobody owns, and the worker did not get.
 const OUT_OF_REACH: &str = "select count(*) from tickwheel_partition p
-     where partition <> all($2) and (owner = $1 or not exists (
+     where partition <> all($2) and state in ('here', 'moving')
+       and coalesce(yields < (select clock_timestamp()), true) and (owner = $1 or not exists (
        select from tickwheel_worker w
        where w.worker = p.owner and w.until >= (select clock_timestamp())))";
 const END: &str = "delete from tickwheel_worker where (worker, until) in (

@@ -3,6 +3,7 @@
 mod change;
 mod connect;
 mod connection;
+mod fleet;
 mod lease;
 mod operate;
 mod places;
@@ -32,8 +33,12 @@ use crate::store::{
     Start, Store,
 };
 use crate::values::milliseconds;
-use connect::{Connect, GOODBYE};
+use connect::{GOODBYE, Place};
+pub(crate) use connection::elsewhere;
 use connection::{Connection, unsigned};
+pub use fleet::{
+    DatabaseId, Home, HomeState, Homes, MovedPartition, abandon_move, join_fleet, move_partition,
+};
 use lease::{Ahead, CLOCK, Taken, Wish, remove_dead, take_leases};
 pub use operate::{Worker, Workers};
 use rows::{GET, Reading, Seen, read_row};
@@ -64,9 +69,7 @@ pub use transaction::{cancel_in, schedule_in};
 /// waiting: then it has the commit, and frees its locks. The caller gets an error, because no standby
 /// may have it.
 pub struct PostgresStore {
-    connect: Connect,
-    /// The schema of the tables, if the search path does not say it.
-    namespace: Option<String>,
+    place: Place,
     makes_tables: bool,
     lease: Duration,
     /// What drives the connection. Calls wait for it on their own thread, so they may be made from
@@ -135,8 +138,7 @@ impl PostgresStore {
     ///
     /// [`Error::Store`] if there is no connection or no permission, and [`Error::NewerFormat`].
     pub fn connect(url: &str) -> Result<Self, Error> {
-        let (connect, namespace) = connect::by_url(url)?;
-        Self::begin(connect, namespace, true)
+        Self::begin(connect::by_url(url)?, true)
     }
 
     /// Connects as [`connect`](Self::connect) does, and makes no tables.
@@ -145,8 +147,7 @@ impl PostgresStore {
     ///
     /// As for [`connect`](Self::connect), and if the tables are missing.
     pub fn connect_existing(url: &str) -> Result<Self, Error> {
-        let (connect, namespace) = connect::by_url(url)?;
-        Self::begin(connect, namespace, false)
+        Self::begin(connect::by_url(url)?, false)
     }
 
     /// Connects as this configuration says, with TLS of your own or with `NoTls`.
@@ -161,25 +162,17 @@ impl PostgresStore {
         T::TlsConnect: Send,
         <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
     {
-        Self::begin(connect::by_config(config, tls), None, true)
+        let connect = connect::by_config(config.clone(), tls);
+        Self::begin(Place::new(&config, connect, None), true)
     }
 
-    fn begin(
-        connect: Connect,
-        namespace: Option<String>,
-        makes_tables: bool,
-    ) -> Result<Self, Error> {
-        let mut store = Self::new(connect, namespace, makes_tables, LEASE)?;
+    fn begin(place: Place, makes_tables: bool) -> Result<Self, Error> {
+        let mut store = Self::new(place, makes_tables, LEASE)?;
         store.run("connect to", async |_| Ok(()))?;
         Ok(store)
     }
 
-    fn new(
-        connect: Connect,
-        namespace: Option<String>,
-        makes_tables: bool,
-        lease: Duration,
-    ) -> Result<Self, Error> {
+    fn new(place: Place, makes_tables: bool, lease: Duration) -> Result<Self, Error> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("tickwheel-durable/net")
@@ -188,8 +181,7 @@ impl PostgresStore {
             .map_err(|error| Error::store("start the thread of the database", error))?;
         let clock = BootClock::new();
         Ok(Self {
-            connect,
-            namespace,
+            place,
             makes_tables,
             lease,
             runtime: Some(runtime),
@@ -214,7 +206,7 @@ impl PostgresStore {
         self.lease = lease;
         let connection = self.connection.take();
         self.connection = connection.map(|connection| {
-            Box::new(connection.with_limit(lease / 3, self.namespace.as_deref()))
+            Box::new(connection.with_limit(lease / 3, self.place.namespace.as_deref()))
         });
         self
     }
@@ -253,8 +245,8 @@ impl PostgresStore {
         // What is on the way may have forgotten one that was idle, and tells nobody.
         let idle = self.clock.now().duration_since(self.used);
         let mut connection = self.connection.take().filter(|_| idle < IDLE);
-        let (connect, makes_tables) = (&self.connect, self.makes_tables);
-        let namespace = self.namespace.as_deref();
+        let (connect, makes_tables) = (&self.place.connect, self.makes_tables);
+        let namespace = self.place.namespace.as_deref();
         let working = async {
             let connected = match connection.take() {
                 Some(connected) => connected,
@@ -321,7 +313,7 @@ impl Store for PostgresStore {
         })?;
         self.ahead = ahead;
         self.tell_locked(taken.locked)?;
-        let Taken { held, share, owners, others_end, .. } = taken;
+        let Taken { held, share, owners, others_end, yielding, .. } = taken;
         let leases = Leases {
             held,
             share,
@@ -330,6 +322,7 @@ impl Store for PostgresStore {
             others_end: others_end.map(Duration::from_millis),
             clock: Some(clock),
             is_paused,
+            yielding,
         };
         if !wanted && leases.held.is_empty() {
             self.worker = None;
@@ -397,8 +390,7 @@ impl Store for PostgresStore {
         self.run("count in", async |connection| {
             connection.begin().await?;
             connection.execute("set local enable_seqscan = on").await?;
-            let count = "select count(*) from tickwheel_due";
-            let count = unsigned(connection.query_one(count, &[]).await?.get(0));
+            let count = unsigned(connection.query_one(COUNT, &[]).await?.get(0));
             connection.end().await?;
             Ok(count)
         })
@@ -442,8 +434,7 @@ impl Store for PostgresStore {
     }
 
     fn again(&self) -> Option<Box<dyn Store>> {
-        let (connect, namespace) = (self.connect.clone(), self.namespace.clone());
-        let again = Self::new(connect, namespace, false, self.lease.max(READS * 3)).ok()?;
+        let again = Self::new(self.place.clone(), false, self.lease.max(READS * 3)).ok()?;
         Some(Box::new(again))
     }
 }
@@ -455,6 +446,9 @@ const LEASE: Duration = Duration::from_secs(10);
 const CONFLICTS: [SqlState; 2] =
     [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE];
 
+/// What another database has is not counted, though it may still be here, or be on its way.
+const COUNT: &str = "select count(*) from tickwheel_due where partition in (
+       select partition from tickwheel_partition where state in ('here', 'moving'))";
 const IS_PAUSED: &str = "select coalesce(bool_or(paused), false) from tickwheel_meta";
 
 /// A connection that was idle for so long is made anew; a worker that owns something looks sooner.

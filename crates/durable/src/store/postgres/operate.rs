@@ -52,7 +52,7 @@ impl PostgresStore {
                        count(*),
                        count(*) filter (where owner in (
                          select worker from tickwheel_worker where until >= clock_timestamp()))
-                     from tickwheel_partition",
+                     from tickwheel_partition where state in ('here', 'moving')",
                     &[],
                 )
                 .await?;

@@ -420,6 +420,8 @@ fn list() -> String {
              preceding) - octet_length(payload) < $5 then payload end
          from (select * from ({}) all_due
            where number not in (select number from tickwheel_broken)
+             and partition in (select partition from tickwheel_partition
+               where state in ('here', 'moving'))
            order by deadline, name limit $4) due
          order by deadline, name",
         parts.join(" union all ")
@@ -433,7 +435,9 @@ fn list() -> String {
 /// Rows of a dump may have the numbers of transactions that are not yet here: they are not new.
 /// Only one index has the order that is asked for, so the planner has no choice. The snapshot of now
 /// is made once: to make one takes as long as the transactions that are open are many.
-const NEWS: &str = "select -1, (select count(*) from tickwheel_partition where owner is null),
+const NEWS: &str = "select -1, (select count(*) from tickwheel_partition
+         where owner is null and state in ('here', 'moving')
+           and coalesce(yields < (select clock_timestamp()), true)),
        pg_current_snapshot()::text, floor(extract(epoch from clock_timestamp()) * 1000)::bigint, 0, convert_to(
        concat_ws(' ', extract(epoch from pg_postmaster_start_time()),
          extract(epoch from pg_stat_get_bgwriter_stat_reset_time())), 'UTF8'), null
@@ -469,12 +473,14 @@ const LOAD: &str = "select due.partition, due.deadline, due.name, due.number, du
          and d.deadline <= $4
        order by d.deadline, d.name limit $5) due";
 pub(super) const GET: &str = "select partition, deadline, name, number, attempt, payload
-     from tickwheel_due where name = $1";
+     from tickwheel_due where name = $1 and partition in (select partition
+       from tickwheel_partition where state in ('here', 'moving'))";
 
 /// Reads the index only.
 const COUNT_UNTIL: &str = "select sum(rows)::bigint, bool_and(rows < $3)
      from unnest($1::bigint[], $2::bigint[]) with ordinality stretch(first, last, place)
-     cross join generate_series(0, 63) at(partition)
+     cross join (select partition from tickwheel_partition
+       where state in ('here', 'moving')) at
      cross join lateral (
        select count(*) as rows from (
          select from tickwheel_due due

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use super::connection::Connection;
 use crate::Error;
 
-/// Makes the tables where they are missing, if `makes`; in this schema, if one is named.
+/// Makes the tables where they are missing, if `makes`, and brings older ones to this version; in
+/// this schema, if one is named.
 pub(super) async fn set_up(
     connection: &Connection,
     namespace: Option<&str>,
@@ -30,9 +31,7 @@ pub(super) async fn set_up(
     }
     let mut has_tables = exists().await?;
     if !has_tables && makes {
-        // Any number, the same for all: two workers may find the tables missing at once.
-        let alone = "set local lock_timeout = 0; select pg_advisory_xact_lock(7463812)";
-        connection.execute(alone).await.map_err(failed)?;
+        connection.execute(ALONE).await.map_err(failed)?;
         has_tables = exists().await?;
     }
     if !has_tables {
@@ -47,7 +46,7 @@ pub(super) async fn set_up(
                 doing,
                 format!(
                     "they are in the schema {schema}: add `namespace={schema}` to the URL, or have the \
-                     right of `usage` on it and it in `search_path`, or run migrations/0001_timeouts.sql by hand to have them in another too"
+                     right of `usage` on it and it in `search_path`, or run the migrations by hand to have them in another too"
                 ),
             ));
         }
@@ -65,8 +64,7 @@ pub(super) async fn set_up(
         }
         connection.execute(MIGRATION).await.map_err(|error| {
             Error::store(
-                "make the tables of tickwheel-durable; run migrations/0001_timeouts.sql by hand as \
-                 a user who may",
+                "make the tables of tickwheel-durable; run the migrations by hand as a user who may",
                 error,
             )
         })?;
@@ -79,20 +77,49 @@ pub(super) async fn set_up(
         .map_or(0, |row| row.get(0));
     let path = PathBuf::from("the database");
     match format.cmp(&FORMAT) {
-        Ordering::Equal => connection.end().await.map_err(failed),
         Ordering::Greater => {
-            Err(Error::NewerFormat { path, found: format as u64, known: FORMAT as u64 })
+            return Err(Error::NewerFormat { path, found: format as u64, known: FORMAT as u64 });
         }
-        // With a second format, the first is upgraded here, in this transaction.
-        Ordering::Less => Err(Error::Foreign { path }),
+        Ordering::Less if format != ALONE_FORMAT => return Err(Error::Foreign { path }),
+        _ => {}
     }
+    let knows_fleets = async || {
+        let knows = format!("{KNOWS_FLEETS} to_regclass('{prefix}tickwheel_partition'))");
+        connection.query_one(&knows, &[]).await.map(|row| row.get::<_, bool>(0)).map_err(failed)
+    };
+    if !knows_fleets().await? {
+        let doing = "bring the tables of tickwheel-durable to this version; run \
+                     migrations/0002_fleet.sql by hand as a user who may";
+        if !makes {
+            return Err(Error::store(doing, "a worker of this version does it as it connects"));
+        }
+        connection.execute(ALONE).await.map_err(failed)?;
+        if !knows_fleets().await? {
+            connection.execute(FLEET).await.map_err(|error| Error::store(doing, error))?;
+        }
+    }
+    connection.end().await.map_err(failed)
 }
 
 /// The statements that make the tables, to be run by hand where a program may not.
-pub const MIGRATION: &str = include_str!("../../../migrations/0001_timeouts.sql");
+pub const MIGRATION: &str = concat!(
+    include_str!("../../../migrations/0001_timeouts.sql"),
+    include_str!("../../../migrations/0002_fleet.sql")
+);
 
-/// The format of the tables this version knows.
-const FORMAT: i32 = 1;
+const FLEET: &str = include_str!("../../../migrations/0002_fleet.sql");
+
+/// The newest format of the tables this version knows: that of a database in a fleet.
+const FORMAT: i32 = 2;
+
+/// That of a database that is in no fleet, which older workers know too.
+const ALONE_FORMAT: i32 = 1;
+
+/// Any number, the same for all: two workers may find the tables missing at once.
+const ALONE: &str = "set local lock_timeout = 0; select pg_advisory_xact_lock(7463812)";
+
+const KNOWS_FLEETS: &str = "select exists (select from pg_attribute
+     where attname = 'state' and not attisdropped and attrelid =";
 
 /// The encodings whose bytes are in the order of those of UTF-8: what is known of a partition ends
 /// at a name.

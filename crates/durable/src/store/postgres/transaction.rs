@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use postgres::Transaction;
 
-use super::connection::signed;
+use super::connection::{elsewhere, signed};
 use crate::Error;
 
 /// Puts a timeout inside a transaction of yours: it is there exactly if that commits.
@@ -22,7 +22,10 @@ pub fn schedule_in(
     payload: &[u8],
 ) -> Result<(), Error> {
     crate::values::check(name, payload)?;
-    let failed = |error| Error::store(format!("schedule {name:?} in a transaction"), error);
+    let failed = |error| {
+        let doing = || format!("schedule {name:?} in a transaction");
+        elsewhere(name, &error).unwrap_or_else(|| Error::store(doing(), error))
+    };
     let deadline = crate::values::deadline(at);
     let put = "select from tickwheel_put(array[$1::text], array[$2::bigint], array[$3::bytea])";
     transaction.query_one(put, &[&name, &signed(deadline), &payload]).map_err(failed)?;
@@ -39,7 +42,10 @@ pub fn schedule_in(
 /// As for [`schedule_in`].
 pub fn cancel_in(transaction: &mut Transaction<'_>, name: &str) -> Result<bool, Error> {
     crate::values::check(name, &[])?;
-    let failed = |error| Error::store(format!("cancel {name:?} in a transaction"), error);
+    let failed = |error| {
+        let doing = || format!("cancel {name:?} in a transaction");
+        elsewhere(name, &error).unwrap_or_else(|| Error::store(doing(), error))
+    };
     let row = transaction.query_one("select tickwheel_cancel($1)", &[&name]).map_err(failed)?;
     Ok(row.get(0))
 }
