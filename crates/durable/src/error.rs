@@ -125,6 +125,23 @@ impl Error {
         Self::Store { doing: doing.into(), source: Arc::from(source.into()) }
     }
 
+    /// Says in which database of several it happened, if it does not say that already.
+    pub(crate) fn at(self, place: &str) -> Self {
+        let at = |doing: String| match doing.contains(place) {
+            true => doing,
+            false => format!("{doing} at {place}"),
+        };
+        match self {
+            Self::Store { doing, source } => Self::Store { doing: at(doing), source },
+            Self::Panicked { doing, message } => Self::Panicked { doing: at(doing), message },
+            Self::NewerFormat { found, known, .. } => {
+                Self::NewerFormat { path: place.into(), found, known }
+            }
+            Self::Foreign { .. } => Self::Foreign { path: place.into() },
+            error => error,
+        }
+    }
+
     /// Makes an error of a panic.
     pub(crate) fn panicked(doing: impl Into<String>, panic: &(dyn Any + Send)) -> Self {
         Self::Panicked { doing: doing.into(), message: message(panic) }

@@ -35,7 +35,8 @@
 //! # Features
 //!
 //! - `redb` (default): [`DurableTimer::open`] and [`RedbStore`].
-//! - `postgres`: `DurableTimer::connect` and `PostgresStore`, for many workers on one database.
+//! - `postgres`: `DurableTimer::connect` and `PostgresStore`, for many workers on one database, and
+//!   `Fleet`, for several databases.
 //! - `tls`: connections to it with TLS, by rustls.
 //! - `cron`: `Recurring::cron`, for timeouts that come again by a cron expression in a time zone.
 //! - `metrics`: tells what [`Stats`] has to the recorder of the crate `metrics`, once a second.
@@ -43,6 +44,8 @@
 
 mod block_on;
 mod error;
+#[cfg(feature = "postgres")]
+mod fleet;
 mod keeper;
 mod moving;
 mod recurring;
@@ -53,6 +56,8 @@ mod timer;
 mod values;
 
 pub use error::Error;
+#[cfg(feature = "postgres")]
+pub use fleet::{Fleet, FleetCommit, FleetDatabase, FleetDeadLetters, FleetIter, FleetStream};
 pub use keeper::{Cancelled, Event, Retried, Scheduled};
 pub use moving::{Moved, move_all};
 pub use recurring::Recurring;

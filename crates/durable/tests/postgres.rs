@@ -10,6 +10,7 @@ mod page;
 mod pooler;
 mod refused;
 mod server;
+mod several;
 #[cfg(feature = "tls")]
 mod tls;
 

@@ -87,6 +87,16 @@ pub enum Scheduled {
     Firing,
 }
 
+impl Scheduled {
+    pub(crate) fn of(found: Found) -> Self {
+        match found {
+            Found::Nothing => Self::New,
+            Found::Pending => Self::Moved,
+            Found::Firing => Self::Firing,
+        }
+    }
+}
+
 /// What [`DurableTimer::cancel`](crate::DurableTimer::cancel) found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cancelled {
@@ -102,6 +112,16 @@ pub enum Cancelled {
     Unknown,
 }
 
+impl Cancelled {
+    pub(crate) fn of(found: Found) -> Self {
+        match found {
+            Found::Nothing => Self::Unknown,
+            Found::Pending => Self::Cancelled,
+            Found::Firing => Self::Firing,
+        }
+    }
+}
+
 /// What [`DurableTimer::retry_dead`](crate::DurableTimer::retry_dead) did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Retried {
@@ -111,6 +131,16 @@ pub enum Retried {
     Pending,
     /// No dead letter has this name.
     Unknown,
+}
+
+impl Retried {
+    pub(crate) fn of(found: Found) -> Self {
+        match found {
+            Found::Nothing => Self::Unknown,
+            Found::Pending => Self::Retried,
+            Found::Firing => Self::Pending,
+        }
+    }
 }
 
 /// What a timer did with a timeout, as [`Builder::on_event`](crate::Builder::on_event) tells it.

@@ -3,14 +3,20 @@
 use std::fmt;
 #[cfg(feature = "redb")]
 use std::path::Path;
+#[cfg(feature = "postgres")]
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use super::DurableTimer;
 use super::handle::Handle;
 use super::worker::Hooks;
+#[cfg(feature = "postgres")]
+use super::worker::{Clock, Hook, call};
 use crate::Error;
 use crate::keeper::{Config, Event, Rate};
 use crate::store::Store;
+#[cfg(feature = "postgres")]
+use crate::values::lock;
 use crate::values::milliseconds;
 
 /// Makes a [`DurableTimer`].
@@ -47,6 +53,7 @@ impl Default for Builder {
             backlog: 64 << 20,
             thread_name: "tickwheel-durable".to_owned(),
             hooks: Hooks {
+                place: None,
                 clock: Box::new(SystemTime::now),
                 on_error: Box::new(|_| ()),
                 on_event: None,
@@ -238,6 +245,34 @@ impl Builder {
         Ok(DurableTimer::new(handle))
     }
 
+    /// Opens a timer on each of these databases, which share the names of one fleet; and connects to
+    /// them.
+    ///
+    /// All that was set holds for each of them: consumers may hold as many timeouts as
+    /// [`in_flight`](Self::in_flight) says of each database, and get as many of each as
+    /// [`rate_limit`](Self::rate_limit) says. With [`max_attempts`](Self::max_attempts), a consumer
+    /// that waits may have one timeout of each database counted, and gets the others when it asks
+    /// again. The hooks and the clock are shared by all, and called by one thread at a time.
+    /// Errors name the database.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setting`], and as for [`Fleet::connect`](crate::Fleet::connect).
+    #[cfg(feature = "postgres")]
+    pub fn open_fleet(self, urls: &[impl AsRef<str>]) -> Result<crate::Fleet, Error> {
+        self.check()?;
+        let Self { config, backlog, thread_name, hooks, .. } = self;
+        let opener = Opener {
+            config,
+            backlog,
+            thread_name,
+            clock: Arc::new(Mutex::new(hooks.clock)),
+            on_error: Arc::new(Mutex::new(hooks.on_error)),
+            on_event: hooks.on_event.map(|hook| Arc::new(Mutex::new(hook))),
+        };
+        crate::Fleet::open(opener, urls)
+    }
+
     fn check(&self) -> Result<(), Error> {
         let config = &self.config;
         let checks = [
@@ -256,6 +291,47 @@ impl Builder {
             None => Ok(()),
             Some((_, setting, expected)) => Err(Error::Setting { setting, expected }),
         }
+    }
+}
+
+/// Opens the timers of a fleet.
+#[cfg(feature = "postgres")]
+pub(crate) struct Opener {
+    config: Config,
+    pub(crate) backlog: usize,
+    thread_name: String,
+    clock: Arc<Mutex<Clock>>,
+    on_error: Arc<Mutex<Hook<Error>>>,
+    on_event: Option<Arc<Mutex<Hook<Event>>>>,
+}
+
+#[cfg(feature = "postgres")]
+impl Opener {
+    /// Opens the timer on the store of the database that is called so.
+    pub(crate) fn open(
+        &self,
+        store: impl Store + 'static,
+        place: &str,
+    ) -> Result<DurableTimer, Error> {
+        let (clock, on_error) = (Arc::clone(&self.clock), Arc::clone(&self.on_error));
+        let on_event = self
+            .on_event
+            .clone()
+            .map(|hook| -> Hook<Event> { Box::new(move |event: &Event| (*lock(&hook))(event)) });
+        let hooks = Hooks {
+            place: Some(place.to_owned()),
+            clock: Box::new(move || (*lock(&clock))()),
+            on_error: Box::new(move |error: &Error| (*lock(&on_error))(error)),
+            on_event,
+        };
+        let (config, name) = (self.config.clone(), self.thread_name.clone());
+        Ok(DurableTimer::new(Handle::start(config, store, hooks, self.backlog, name)?))
+    }
+
+    /// Tells an error that is of no timer.
+    pub(crate) fn tell(&self, error: &Error) {
+        log::error!("{error}");
+        call("on_error", &mut **lock(&self.on_error), error);
     }
 }
 

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle, ThreadId};
 use futures_channel::oneshot;
 
 use super::due::Due;
-use super::shared::{Answered, Message, Shared, Ticket};
+use super::shared::{Answered, Message, Reply, Shared, Ticket};
 use super::worker::{Hooks, Worker};
 use crate::Error;
 use crate::block_on::block_on;
@@ -51,9 +51,14 @@ impl Handle {
 
     /// Asks for a change. What it found comes to the receiver.
     pub(super) fn ask(&self, change: Change) -> Result<oneshot::Receiver<Answered>, Error> {
+        let (reply, receiver) = oneshot::channel();
+        self.ask_for(change, Reply::Caller(reply)).map(|()| receiver)
+    }
+
+    /// Asks for a change. What it found is told by the reply, unless this is an error.
+    pub(super) fn ask_for(&self, change: Change, reply: Reply) -> Result<(), Error> {
         let bytes = change.bytes();
         let waiting = self.shared.waiting.fetch_add(bytes, Ordering::Relaxed);
-        let (reply, receiver) = oneshot::channel();
         let ticket = Ticket { reply, bytes };
         let sent = if self.shared.backlog < waiting {
             Err(Error::Backlog { bytes: waiting })
@@ -63,7 +68,7 @@ impl Handle {
         if sent.is_err() {
             self.shared.waiting.fetch_sub(bytes, Ordering::Relaxed);
         }
-        sent.map(|()| receiver)
+        sent
     }
 
     /// Reads the store, and blocks until it has answered.
@@ -123,13 +128,24 @@ impl Handle {
     }
 }
 
+impl Handle {
+    /// Lets the timer commit what was asked for and stop, whatever consumers hold.
+    pub(super) fn give_up(&self) {
+        let _ = self.sender.send(Message::Close { waits: false, done: None });
+    }
+
+    /// Gives up as [`give_up`](Self::give_up) does, and waits until the timer has stopped.
+    pub(super) fn stop(&self) {
+        self.give_up();
+        join(self.take_thread());
+    }
+}
+
 impl Drop for Handle {
     fn drop(&mut self) {
-        if self.shared.check_process().is_err() {
-            return;
+        if self.shared.check_process().is_ok() {
+            self.stop();
         }
-        let _ = self.sender.send(Message::Close { waits: false, done: None });
-        join(self.take_thread());
     }
 }
 
@@ -145,6 +161,6 @@ pub(super) fn join(thread: Option<JoinHandle<()>>) {
 }
 
 /// Refuses to wait for the timer's thread on that thread.
-pub(super) fn check_thread(waits_for: ThreadId) -> Result<(), Error> {
+pub(crate) fn check_thread(waits_for: ThreadId) -> Result<(), Error> {
     if thread::current().id() == waits_for { Err(Error::OwnThread) } else { Ok(()) }
 }

@@ -18,6 +18,8 @@ use std::fmt;
 #[cfg(feature = "redb")]
 use std::path::Path;
 use std::sync::Arc;
+#[cfg(feature = "postgres")]
+use std::thread::ThreadId;
 use std::time::{Duration, Instant, SystemTime};
 
 use event_listener::Listener;
@@ -27,12 +29,17 @@ pub use backoff::Backoff;
 #[cfg(feature = "redb")]
 pub use backup::Backup;
 pub use builder::Builder;
+#[cfg(feature = "postgres")]
+pub(crate) use builder::Opener;
 pub use commit::Commit;
 pub use dead::{DeadLetter, DeadLetters};
 pub use due::Due;
-use handle::{Handle, check_thread, join};
+pub(crate) use handle::check_thread;
+use handle::{Handle, join};
 pub use pending::{Iter, Pending};
 use shared::Message;
+#[cfg(feature = "postgres")]
+use shared::Reply;
 pub use stats::Stats;
 pub use stream::DueStream;
 
@@ -155,11 +162,7 @@ impl DurableTimer {
         payload: &[u8],
     ) -> Result<Commit<Scheduled>, Error> {
         check(name, payload)?;
-        self.ask(Change::put(name, deadline(at), payload), |found| match found {
-            Found::Nothing => Scheduled::New,
-            Found::Pending => Scheduled::Moved,
-            Found::Firing => Scheduled::Firing,
-        })
+        self.ask(Change::put(name, deadline(at), payload), Scheduled::of)
     }
 
     /// Cancels the timeout of this name.
@@ -172,11 +175,7 @@ impl DurableTimer {
     /// As for [`schedule`](Self::schedule).
     pub fn cancel(&self, name: &str) -> Result<Commit<Cancelled>, Error> {
         check_name(name)?;
-        self.ask(Change::cancel(name), |found| match found {
-            Found::Nothing => Cancelled::Unknown,
-            Found::Pending => Cancelled::Cancelled,
-            Found::Firing => Cancelled::Firing,
-        })
+        self.ask(Change::cancel(name), Cancelled::of)
     }
 
     /// Blocks the thread until a timeout is due, and returns it. `None`: the timer was closed.
@@ -296,11 +295,7 @@ impl DurableTimer {
     pub fn retry_dead(&self, name: &str) -> Result<Commit<Retried>, Error> {
         check_name(name)?;
         // The keeper knows the time.
-        self.ask(Change::revive(name, 0), |found| match found {
-            Found::Nothing => Retried::Unknown,
-            Found::Pending => Retried::Retried,
-            Found::Firing => Retried::Pending,
-        })
+        self.ask(Change::revive(name, 0), Retried::of)
     }
 
     /// Drops the dead letter of this name. The [`Commit`] tells whether there was one.
@@ -430,6 +425,35 @@ impl DurableTimer {
 
     fn ask<T>(&self, change: Change, done: fn(Found) -> T) -> Result<Commit<T>, Error> {
         Ok(Commit::new(self.handle.ask(change)?, done, self.handle.thread_id))
+    }
+}
+
+/// For the fleet that has the timer.
+#[cfg(feature = "postgres")]
+impl DurableTimer {
+    /// Asks for a change. `then` runs on the timer's thread with what it found, unless this is an
+    /// error. It is dropped if the timer ends without an answer.
+    pub(crate) fn ask_then(
+        &self,
+        change: Change,
+        then: impl FnOnce(Result<Found, Error>) + Send + 'static,
+    ) -> Result<(), Error> {
+        self.handle.ask_for(change, Reply::Then(Box::new(then)))
+    }
+
+    /// Returns which thread answers and calls the hooks.
+    pub(crate) fn thread_id(&self) -> ThreadId {
+        self.handle.thread_id
+    }
+
+    /// Stops the timer as dropping the last clone does.
+    pub(crate) fn stop(&self) {
+        self.handle.stop();
+    }
+
+    /// Stops the timer, and does not wait until it has.
+    pub(crate) fn give_up(&self) {
+        self.handle.give_up();
     }
 }
 

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "redb")]
 use std::collections::HashSet;
+use std::fmt;
 #[cfg(feature = "redb")]
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -147,9 +148,34 @@ pub(super) type Answered = Result<Found, Error>;
 /// Where a reply goes.
 #[derive(Debug)]
 pub(super) struct Ticket {
-    pub(super) reply: oneshot::Sender<Answered>,
+    pub(super) reply: Reply,
     /// What the command counts for in the backlog.
     pub(super) bytes: usize,
+}
+
+/// How a reply gets there.
+pub(super) enum Reply {
+    Caller(oneshot::Sender<Answered>),
+    /// It runs on the timer's thread.
+    #[cfg(feature = "postgres")]
+    Then(Box<dyn FnOnce(Answered) + Send>),
+}
+
+impl Reply {
+    pub(super) fn send(self, answered: Answered) {
+        match self {
+            // The caller may have dropped the `Commit`.
+            Self::Caller(caller) => drop(caller.send(answered)),
+            #[cfg(feature = "postgres")]
+            Self::Then(then) => then(answered),
+        }
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply").finish_non_exhaustive()
+    }
 }
 
 pub(super) enum Message {

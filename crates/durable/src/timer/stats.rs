@@ -61,9 +61,13 @@ pub struct Stats {
 
 #[cfg(feature = "metrics")]
 impl Stats {
-    /// Tells all of it to the recorder of the crate `metrics`.
-    pub(super) fn tell(&self) {
-        use metrics::{counter, gauge};
+    /// Tells all of it to the recorder of the crate `metrics`: of one database of several under its
+    /// label.
+    pub(super) fn tell(&self, place: Option<&str>) {
+        use metrics::{Label, counter, gauge};
+
+        let label = |place: &str| Label::new("database", place.to_owned());
+        let labels: Vec<Label> = place.map(label).into_iter().collect();
 
         for (name, value) in [
             ("handed_out", self.handed_out),
@@ -79,7 +83,8 @@ impl Stats {
             ("dead", self.dead),
             ("expired", self.expired),
         ] {
-            counter!(format!("tickwheel_durable_{name}_total")).absolute(value);
+            let name = format!("tickwheel_durable_{name}_total");
+            counter!(name, labels.clone()).absolute(value);
         }
         for (name, value) in [
             ("near", self.near as f64),
@@ -94,7 +99,7 @@ impl Stats {
             ("late_seconds_sum", self.late.as_secs_f64()),
             ("late_seconds_max", self.late_max.as_secs_f64()),
         ] {
-            gauge!(format!("tickwheel_durable_{name}")).set(value);
+            gauge!(format!("tickwheel_durable_{name}"), labels.clone()).set(value);
         }
     }
 }

@@ -23,7 +23,7 @@ impl DueStream {
         Self { handle, listener: None }
     }
 
-    pub(super) fn poll_due(
+    pub(crate) fn poll_due(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<Option<Due>, Error>> {

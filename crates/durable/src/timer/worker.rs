@@ -20,12 +20,14 @@ use crate::keeper::{Answer, Call, Config, Event, Keeper, Now};
 use crate::store::Store;
 use crate::values::{lock, milliseconds_since_1970};
 
-type Clock = Box<dyn Fn() -> SystemTime + Send>;
+pub(super) type Clock = Box<dyn Fn() -> SystemTime + Send>;
 
-type Hook<T> = Box<dyn FnMut(&T) + Send>;
+pub(super) type Hook<T> = Box<dyn FnMut(&T) + Send>;
 
-/// The code of others that the timer calls.
+/// The code of others that the timer calls, and what it tells them of itself.
 pub(super) struct Hooks {
+    /// What the database is called, if it is one of several.
+    pub(super) place: Option<String>,
     pub(super) clock: Clock,
     pub(super) on_error: Hook<Error>,
     pub(super) on_event: Option<Hook<Event>>,
@@ -233,6 +235,10 @@ impl Worker {
     /// Tells callers and operators what came of it.
     fn tell(&mut self) {
         for error in std::mem::take(&mut self.keeper.troubles) {
+            let error = match &self.hooks.place {
+                Some(place) => error.at(place),
+                None => error,
+            };
             log::error!("{error}");
             call("on_error", &mut *self.hooks.on_error, &error);
         }
@@ -243,8 +249,7 @@ impl Worker {
         }
         for (ticket, reply) in self.keeper.replies.drain(..) {
             self.shared.waiting.fetch_sub(ticket.bytes, Ordering::Relaxed);
-            // The caller may have dropped the `Commit`.
-            let _ = ticket.reply.send(reply);
+            ticket.reply.send(reply);
         }
         let counts = self.keeper.counts;
         let stats = Stats {
@@ -276,7 +281,7 @@ impl Worker {
         if TOLD_EVERY <= self.told.elapsed() {
             self.told = Instant::now();
             let waiting = lock(&self.shared.outbox).len();
-            Stats { waiting, ..stats.clone() }.tell();
+            Stats { waiting, ..stats.clone() }.tell(self.hooks.place.as_deref());
         }
         *lock(&self.shared.stats) = stats;
     }
@@ -287,7 +292,7 @@ impl Worker {
 }
 
 /// Calls a hook. If it panics, the timer goes on.
-fn call<T>(name: &str, hook: &mut dyn FnMut(&T), with: &T) {
+pub(super) fn call<T>(name: &str, hook: &mut dyn FnMut(&T), with: &T) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| hook(with))) {
         log::error!("the hook `{name}` panicked: {}", message(&*panic));
     }
