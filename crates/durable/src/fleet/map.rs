@@ -178,7 +178,7 @@ pub(super) mod tests {
     use std::collections::HashMap;
     use std::time::Duration;
 
-    use HomeState::{Coming, Gone, Here, Moving, Yielding};
+    use HomeState::{Coming, Gone, Here, Moving};
 
     use super::*;
 
@@ -215,7 +215,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_database_that_has_a_partition_has_it_while_it_is_copied_or_to_be_given_back() {
-        for state in [Here, Moving, Yielding] {
+        for state in [Here, Moving] {
             let other = (state != Here).then_some(1);
             let here = Some((state, other, 3));
             assert_eq!(routed(&[Some((Gone, Some(2), 3)), here]), Route::At(1));
@@ -344,7 +344,7 @@ pub(super) mod tests {
         let gone = read(homes(2, |_| (Gone, Some(1), 0)), first);
         assert_eq!(contradiction(&here(1, 0, first), &gone), None);
         let last = |partition| match partition {
-            63 => (Yielding, Some(1), 0),
+            63 => (Moving, Some(1), 0),
             _ => (Gone, Some(1), 0),
         };
         assert_eq!(contradiction(&here(1, 0, first), &read(homes(2, last), first)), Some(63));

@@ -471,7 +471,7 @@ mod tests {
     fn a_place_is_told_by_hosts_and_database_and_not_by_user_and_password() {
         for (url, name) in [
             ("postgresql://u:secret@h:5433/d", "h:5433/d"),
-            ("postgresql://u:secret@h/d?namespace=emails", "h/d?namespace=emails"),
+            ("postgresql://u:secret@h/d?namespace=emails", "h:5432/d?namespace=emails"),
             ("postgresql://u@a:1,b:2/d", "a:1,b:2/d"),
             ("host=/run/postgresql user=u", "/run/postgresql/u"),
             ("hostaddr=127.0.0.1 port=5 dbname=d password=secret", "127.0.0.1:5/d"),

@@ -25,7 +25,7 @@ use crate::Error;
 ///
 /// It is in the tables, so a copy of a database has that of the original.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DatabaseId(u128);
+pub struct DatabaseId(pub(crate) u128);
 
 impl DatabaseId {
     /// Reads a UUID as the database writes it.

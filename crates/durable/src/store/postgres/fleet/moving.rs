@@ -247,7 +247,7 @@ impl Carrier<'_> {
                 self.from.yield_until(self.way, Some(YIELD))?;
                 asked = Some(Instant::now());
             }
-            while self.catch_up()? {}
+            while self.catch_up()? || self.copy_dead()? {}
             progress(self.moved.timeouts);
             match self.switch(lock)? {
                 Turn::Waits(why) if YIELD < began.elapsed() && why != OWNER => {
