@@ -2,6 +2,8 @@
 //! it, and moves it.
 
 mod failure;
+#[cfg(feature = "postgres")]
+mod fleet;
 mod place;
 mod serve;
 mod show;
@@ -103,6 +105,12 @@ enum Command {
     /// Lists, shows, retries or drops dead letters: what was handed out as often as it may be.
     #[command(subcommand)]
     Dead(DeadCommand),
+
+    /// Shows, moves and balances what several databases share: each has some of 64 partitions of
+    /// names.
+    #[cfg(feature = "postgres")]
+    #[command(subcommand)]
+    Fleet(fleet::FleetCommand),
 
     /// Moves all timeouts and dead letters from one file or database into another.
     ///
@@ -333,6 +341,8 @@ fn run(command: Command, output: &mut impl Write) -> Result<(), Failure> {
                 change_dead(&mut place.open()?, changes, json, output)
             }
         },
+        #[cfg(feature = "postgres")]
+        Command::Fleet(command) => fleet::run(command, output),
         Command::Move { from, to, json } => move_to(&from, &to, json, output),
         Command::Pause { place } => Ok(place.open()?.store().pause(true)?),
         Command::Resume { place } => Ok(place.open()?.store().pause(false)?),
@@ -590,7 +600,7 @@ fn move_to(from: &Place, to: &Place, json: bool, output: &mut impl Write) -> Res
     }
     let mut from = from.open()?.for_move()?;
     let mut to = to.make()?.for_move()?;
-    let progress = progress_bar();
+    let progress = progress_bar(TIMEOUTS);
     let moved = move_all(from.store(), to.store(), |done, all| {
         progress.set_length(all);
         progress.set_position(done);
@@ -700,7 +710,7 @@ fn check(
     json: bool,
     output: &mut impl Write,
 ) -> Result<(), Failure> {
-    let progress = progress_bar();
+    let progress = progress_bar(TIMEOUTS);
     let checked = opened.check(repair, |done, all| {
         progress.set_length(all);
         progress.set_position(done);
@@ -722,15 +732,16 @@ fn check(
 }
 
 /// A bar on a terminal, and nothing elsewhere.
-fn progress_bar() -> ProgressBar {
+fn progress_bar(template: &str) -> ProgressBar {
     let progress = ProgressBar::hidden();
     if io::stderr().is_terminal() {
-        let template = "{bar:40} {human_pos} of {human_len} timeouts ({eta})";
         progress.set_style(ProgressStyle::with_template(template).expect("the template is sound"));
         progress.set_draw_target(ProgressDrawTarget::stderr());
     }
     progress
 }
+
+const TIMEOUTS: &str = "{bar:40} {human_pos} of {human_len} timeouts ({eta})";
 
 /// How near to its deadline a timeout may be on its way to a consumer, if workers run.
 const MARGIN: Duration = Duration::from_secs(1);
@@ -745,10 +756,12 @@ Examples:
   tickwheel-durable dead retry timeouts.redb order-17/payment
   tickwheel-durable check timeouts.redb --repair
   tickwheel-durable move timeouts.redb postgresql://user@host/database
+  tickwheel-durable fleet balance postgresql://user@one/database postgresql://user@two/database
 
 A file belongs to one process: stop the program that has it first. A database can be looked into
-while its workers run; the command takes no share of their work. Only `move` makes one.
+while its workers run; the command takes no share of their work. Only `move` and `fleet join` make
+one.
 
-Exit code: 0 when done, 1 if a name is unknown or cannot be cancelled, if the check found something,
-if something was not moved, or if a result cannot be written, 2 for arguments that are wrong, or a
-file or a database that cannot be read.";
+Exit code: 0 when done, 1 if a name is unknown or cannot be cancelled, if the check or `fleet status`
+found something, if something was not moved, or if a result cannot be written, 2 for arguments that
+are wrong, or a file or a database that cannot be read.";

@@ -356,7 +356,7 @@ pub(super) const PAGE: Limit = Limit { rows: 1000, bytes: 1 << 20 };
 
 /// A call of a move may take a third of it.
 #[cfg(feature = "postgres")]
-const MOVE_LEASE: Duration = Duration::from_secs(30);
+pub(super) const MOVE_LEASE: Duration = Duration::from_secs(30);
 
 /// What is asked of a database may take a third of it.
 #[cfg(feature = "postgres")]
