@@ -2,6 +2,7 @@
 
 mod conditions;
 mod dead;
+mod fleet;
 mod live;
 #[cfg(feature = "cli")]
 mod operator;

@@ -1,0 +1,470 @@
+//! Several databases that share the partitions of names.
+
+#[cfg(feature = "cli")]
+mod command;
+#[cfg(feature = "cli")]
+mod kills;
+mod upgrade;
+
+use std::collections::{BTreeMap, HashSet};
+use std::thread;
+use std::time::Duration;
+
+use postgres::Client;
+use tickwheel_durable::store::{Change, Held, Outcome, Row, Settlement, Store, Then};
+use tickwheel_durable::{
+    Cancelled, Error, HomeState, PostgresStore, Retried, Scheduled, cancel_in, join,
+    move_partition, schedule_in,
+};
+
+use super::{HOUR, now, take, until, worker};
+use crate::server::{Server, client};
+
+/// Makes the databases of a fleet. The first has all partitions.
+fn fleet<const N: usize>(server: &Server) -> [String; N] {
+    let urls = [(); N].map(|()| server.tables());
+    for new in &urls[1..] {
+        join(&mut store(new), &mut store(&urls[0])).unwrap();
+    }
+    urls
+}
+
+fn store(url: &str) -> PostgresStore {
+    PostgresStore::connect(url).unwrap().lease(LEASE)
+}
+
+/// What a database is called.
+fn place(url: &str) -> &str {
+    url.rsplit_once('@').unwrap().1
+}
+
+/// So many names of a partition.
+fn names(sql: &mut Client, partition: i32, count: i64) -> Vec<String> {
+    let names = "select 'order ' || n from generate_series(1, 1000000) n
+         where ('x' || left(md5('order ' || n), 8))::bit(32)::int & 63 = $1 limit $2";
+    let rows = sql.query(names, &[&partition, &count]).unwrap();
+    assert_eq!(rows.len() as i64, count);
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// Names with deadlines, attempts and payloads.
+type Rows = BTreeMap<String, (i64, i32, Vec<u8>)>;
+/// Names with deadlines, times of death, attempts and payloads.
+type Letters = BTreeMap<String, (i64, i64, i32, Vec<u8>)>;
+
+/// Returns all that a database has of a partition.
+fn of(sql: &mut Client, partition: i32) -> (Rows, Letters) {
+    let rows = "select name, deadline, attempt, payload from tickwheel_due where partition = $1";
+    let rows = sql.query(rows, &[&partition]).unwrap();
+    let letters = "select name, deadline, died, attempt, payload from tickwheel_dead
+         where ('x' || left(md5(name), 8))::bit(32)::int & 63 = $1";
+    let letters = sql.query(letters, &[&partition]).unwrap();
+    (
+        rows.iter().map(|row| (row.get(0), (row.get(1), row.get(2), row.get(3)))).collect(),
+        letters
+            .iter()
+            .map(|row| (row.get(0), (row.get(1), row.get(2), row.get(3), row.get(4))))
+            .collect(),
+    )
+}
+
+#[test]
+fn a_moved_partition_is_as_it_was_and_comes_at_its_new_place_alone() {
+    let Some(server) = Server::start() else { return };
+    let [here, there] = fleet(&server);
+    let (mut old, mut new) = (client(&here), client(&there));
+    let (moved, stays) = (names(&mut old, MOVED, 340), names(&mut old, STAYS, 30));
+    let put = "insert into tickwheel_due (name, deadline, attempt, payload)
+         select name, case n % 3 when 0 then n else 4000000000000 + n end, n % 4,
+           convert_to(name, 'UTF8')
+         from unnest($1::text[]) with ordinality u(name, n)";
+    old.execute(put, &[&&moved[..300]]).unwrap();
+    old.execute(put, &[&stays]).unwrap();
+    let bury = "insert into tickwheel_dead
+         select name, n, 2000 + n, 3, convert_to(name, 'UTF8')
+         from unnest($1::text[]) with ordinality u(name, n)";
+    // Some of them are pending too.
+    old.execute(bury, &[&&moved[280..320]]).unwrap();
+    old.execute(bury, &[&stays]).unwrap();
+    let [before, others] = [MOVED, STAYS].map(|partition| of(&mut old, partition));
+    let (mut from, mut to) = (store(&here), store(&there));
+    let epoch = from.homes().unwrap().partitions[MOVED as usize].epoch;
+
+    let done = move_partition(&mut from, &mut to, MOVED as u32, |_| ()).unwrap();
+    assert_eq!((done.timeouts, done.dead), (300, 40));
+    assert_eq!(of(&mut new, MOVED), before);
+    assert_eq!(of(&mut old, MOVED), Default::default());
+    assert_eq!(of(&mut old, STAYS), others);
+    let homes = [&mut from, &mut to].map(|store| store.homes().unwrap());
+    let [left, got] = homes.each_ref().map(|homes| &homes.partitions[MOVED as usize]);
+    assert!(matches!((left.state, got.state), (HomeState::Gone, HomeState::Here)));
+    assert_eq!((left.other, left.moves), (Some(homes[1].id), got.moves));
+    assert!(epoch < got.epoch);
+    let again = move_partition(&mut from, &mut to, MOVED as u32, |_| ()).unwrap();
+    assert_eq!((again.timeouts, again.dead), (0, 0), "it is there already");
+
+    let workers = [&here, &there].map(|url| worker(url, LEASE));
+    for (worker, names) in workers.iter().zip([&stays[..], &moved[..300]]) {
+        let due = (1..).zip(names).filter(|(n, _)| n % 3 == 0);
+        let mut due: BTreeMap<&str, u32> = due.map(|(n, name)| (&**name, n % 4 + 1)).collect();
+        while !due.is_empty() {
+            let came = take(worker);
+            assert_eq!(due.remove(came.name()), Some(came.attempt()), "{came:?}");
+            assert_eq!(came.payload(), came.name().as_bytes());
+            came.ack();
+        }
+        assert!(worker.try_recv().unwrap().is_none());
+    }
+    for worker in workers {
+        worker.close().unwrap();
+    }
+}
+
+#[test]
+fn callers_at_the_old_place_are_told_the_new_one_and_served_there() {
+    let Some(server) = Server::start() else { return };
+    let [here, there] = fleet(&server);
+    let (mut old, mut new) = (client(&here), client(&there));
+    let [pending, dead, fresh] = &names(&mut old, MOVED, 3)[..] else { panic!("three names") };
+    old.execute("select tickwheel_schedule($1, now() + interval '1 h', '')", &[pending]).unwrap();
+    old.execute("insert into tickwheel_dead values ($1, 1, 2, 3, '')", &[dead]).unwrap();
+    move_partition(&mut store(&here), &mut store(&there), MOVED as u32, |_| ()).unwrap();
+
+    for (call, name) in [
+        ("select tickwheel_schedule($1, now() + interval '1 h', '')", fresh),
+        ("select tickwheel_cancel($1)", pending),
+        ("select was_dead from tickwheel_revive($1)", dead),
+    ] {
+        let error = old.query(call, &[name]).unwrap_err();
+        let error = error.as_db_error().unwrap();
+        assert_eq!(error.code().code(), "TW001", "{error}");
+        assert!(error.message().contains(place(&there)), "{error}");
+        assert!(new.query_one(call, &[name]).unwrap().get::<_, bool>(0), "{call}");
+    }
+    new.execute("insert into tickwheel_dead values ($1, 1, 2, 3, '')", &[dead]).unwrap();
+
+    let [caller, other] = [&here, &there].map(|url| worker(url, LEASE));
+    let far = now() + HOUR;
+    let refusals = [
+        caller.schedule(fresh, far, b"").unwrap().wait().map(drop),
+        caller.cancel(fresh).unwrap().wait().map(drop),
+        caller.retry_dead(fresh).unwrap().wait().map(drop),
+        caller.drop_dead(fresh).unwrap().wait().map(drop),
+        schedule_in(&mut old.transaction().unwrap(), fresh, far, b""),
+        cancel_in(&mut old.transaction().unwrap(), fresh).map(drop),
+    ];
+    for refused in refusals {
+        let error = refused.unwrap_err();
+        let words = format!("{fresh:?} belongs to {} now", place(&there));
+        assert!(error.to_string().contains(&*words), "{error}");
+        let Error::Elsewhere { name, place: told, .. } = error else { panic!("{error:?}") };
+        assert_eq!((&*name, &*told), (&**fresh, place(&there)));
+    }
+    // One that is refused is no error of the others.
+    let stays = &names(&mut old, STAYS, 1)[0];
+    let both = [fresh, stays].map(|name| caller.schedule(name, far, b"").unwrap());
+    let [refused, put] = both.map(|commit| commit.wait());
+    assert!(refused.is_err());
+    assert_eq!(put.unwrap(), Scheduled::New);
+    assert_eq!(caller.stats().errors, 0);
+
+    assert_eq!(other.schedule(fresh, far, b"").unwrap().wait().unwrap(), Scheduled::Moved);
+    assert_eq!(other.cancel(fresh).unwrap().wait().unwrap(), Cancelled::Cancelled);
+    other.cancel(dead).unwrap().wait().unwrap();
+    assert_eq!(other.retry_dead(dead).unwrap().wait().unwrap(), Retried::Retried);
+    let due = take(&other);
+    assert_eq!(due.name(), dead);
+    due.ack();
+    for timer in [caller, other] {
+        timer.close().unwrap();
+    }
+}
+
+/// What a worker and callers do, to be looked for later.
+struct Changes {
+    worker: PostgresStore,
+    callers: PostgresStore,
+    /// What was put, as the worker has read it, and nobody has changed.
+    rows: Vec<Row>,
+    new: Vec<String>,
+    expected: (Rows, Letters),
+    done: u64,
+}
+
+impl Changes {
+    /// Puts far timeouts of these names.
+    fn begin(url: &str, mut names: Vec<String>) -> Self {
+        let mut worker = store(url);
+        worker.lease(true, &[]).unwrap();
+        let new = names.split_off(names.len() - NEW);
+        let (rows, expected) = Default::default();
+        let mut changes = Self { worker, callers: store(url), rows, new, expected, done: 0 };
+        let put = |name: &String| Change::put(name, FAR + fastrand::u64(..1000), b"first");
+        changes.rows = changes.put(names.iter().map(put).collect());
+        fastrand::shuffle(&mut changes.rows);
+        changes
+    }
+
+    fn put(&mut self, puts: Vec<Change>) -> Vec<Row> {
+        let mut rows = Vec::new();
+        while rows.len() < puts.len() {
+            let done = self.callers.commit(&[], &puts[rows.len()..]).unwrap();
+            rows.extend(done.changed.into_iter().map(|it| it.unwrap().row.unwrap()));
+        }
+        for row in &rows {
+            let value = (row.deadline as i64, row.attempt as i32, row.payload.to_vec());
+            self.expected.0.insert(row.name.to_string(), value);
+        }
+        rows
+    }
+
+    /// Does each thing that may be done to a timeout.
+    fn change(&mut self) {
+        let mut next = || self.rows.pop().expect("there are enough");
+        let [cancelled, moved, again] = [(); 3].map(|()| next());
+        let [acked, retried, counted, dead] = [(); 4].map(|()| next());
+        let cancels = [&cancelled, &again].map(|row| Change::cancel(&row.name));
+        for changed in self.callers.commit(&[], &cancels).unwrap().changed {
+            assert!(changed.unwrap().replaced.is_some(), "it was there");
+        }
+        self.expected.0.remove(&*cancelled.name);
+        let new = self.new.pop().expect("there are enough");
+        let names = [&moved.name, &again.name, &*new];
+        let put = |name: &str| Change::put(name, FAR + 2_000 + self.done, b"second");
+        let puts = names.map(put).to_vec();
+        self.put(puts);
+
+        // It may have the partition no longer, because its lease was over.
+        let held = self.worker.lease(true, &[]).unwrap().held;
+        let Some(lease) = held.into_iter().find(|lease| lease.partition == MOVED as u32) else {
+            return;
+        };
+        let (at, died) = (FAR + 3_000 + self.done, 5_000 + self.done);
+        let settlements = [
+            (&acked, Then::Done),
+            (&retried, Then::Again { at, attempt: 2 }),
+            (&counted, Then::Counted { attempt: 3 }),
+            (&dead, Then::Dead { at: died }),
+        ]
+        .map(|(row, then)| Settlement { held: Held::new(row, lease), then });
+        let outcomes = self.worker.commit(&settlements, &[]).unwrap().outcomes;
+        for outcome in &outcomes {
+            assert!(matches!(outcome, Outcome::Settled(_)), "{outcome:?}");
+        }
+        let (rows, letters) = &mut self.expected;
+        rows.remove(&*acked.name);
+        rows.get_mut(&*counted.name).unwrap().1 = 3;
+        let row = rows.get_mut(&*retried.name).unwrap();
+        (row.0, row.1) = (at as i64, 2);
+        let (deadline, attempt, payload) = rows.remove(&*dead.name).unwrap();
+        letters.insert(dead.name.to_string(), (deadline, died as i64, attempt, payload));
+        self.done += 1;
+    }
+}
+
+/// The server ends the connections of the mover again and again, in all its steps that tell how far
+/// it is.
+#[test]
+fn what_changes_while_a_partition_is_copied_is_there_when_it_has_moved() {
+    let Some(server) = Server::start() else { return };
+    let [here, there] = fleet(&server);
+    let (mut old, mut new) = (client(&here), client(&there));
+    let names = names(&mut old, MOVED, 6_000);
+    let mut changes = Changes::begin(&here, names);
+    let (mut calls, mut cuts) = (0, 0);
+    let mover = |url: &str| store(&format!("{url}?application_name=mover"));
+    loop {
+        let (mut from, mut to) = (mover(&here), mover(&there));
+        let (since, cuts_before) = (calls, cuts);
+        let moved = move_partition(&mut from, &mut to, MOVED as u32, |_| {
+            calls += 1;
+            if changes.done < CHANGES {
+                changes.change();
+            }
+            // A little later each time.
+            if cuts < CUTS && calls - since == cuts + 1 {
+                cuts += 1;
+                let side = if cuts % 2 == 0 { &mut old } else { &mut new };
+                cut(side, "mover");
+            }
+        });
+        match moved {
+            Ok(_) => break,
+            Err(error) => assert!(cuts_before < cuts, "{error}"),
+        }
+    }
+    println!("{} rounds of changes in {calls} calls, {cuts} cuts", changes.done);
+    assert!(1 < changes.done && 1 < cuts);
+    assert_eq!(of(&mut new, MOVED), changes.expected);
+    assert_eq!(of(&mut old, MOVED), Default::default());
+}
+
+/// Ends all connections of this name to a database.
+fn cut(sql: &mut Client, application: &str) {
+    let cut = "select pg_terminate_backend(pid, 60000) from pg_stat_activity
+               where application_name = $1 and datname = current_database()";
+    sql.query(cut, &[&application]).unwrap();
+}
+
+#[test]
+fn an_open_transaction_holds_up_the_move_of_its_partition_and_no_other_caller() {
+    let Some(server) = Server::start() else { return };
+    let [here, there] = fleet(&server);
+    let (mut old, mut new) = (client(&here), client(&there));
+    let [held, others @ ..] = &names(&mut old, MOVED, 41)[..] else { panic!("enough names") };
+    let stays = names(&mut old, STAYS, 40);
+    let mut other = client(&here);
+    let mut lunch = other.transaction().unwrap();
+    schedule_in(&mut lunch, held, now() + HOUR, b"eur 20").unwrap();
+    let (from, to) = (format!("{here}?application_name=mover"), there.clone());
+    let mover = thread::spawn(move || {
+        move_partition(&mut store(&from), &mut store(&to), MOVED as u32, |_| ())
+    });
+    let mut waits = || {
+        let waits = "select from pg_locks join pg_stat_activity using (pid)
+                     where not granted and application_name = 'mover'";
+        until("it waits", || !old.query(waits, &[]).unwrap().is_empty());
+    };
+    // None of them waits until the transaction ends: it ends after them.
+    let mut callers = client(&here);
+    callers.batch_execute("set statement_timeout = '60 s'").unwrap();
+    for pair in others.iter().zip(&stays) {
+        waits();
+        for name in [pair.0, pair.1] {
+            let put = "select tickwheel_schedule($1, now() + interval '1 h', '')";
+            callers.query_one(put, &[name]).unwrap();
+        }
+    }
+    waits();
+    assert!(!mover.is_finished());
+    lunch.commit().unwrap();
+    let moved = mover.join().unwrap().unwrap();
+    assert_eq!(moved.timeouts, 41);
+    let there: HashSet<String> = of(&mut new, MOVED).0.into_keys().collect();
+    assert_eq!(there, names(&mut old, MOVED, 41).into_iter().collect());
+    assert_eq!(of(&mut old, STAYS).0.len(), 40);
+}
+
+/// A worker with something in the hands of a consumer gives its partition back when that is settled.
+#[test]
+fn a_partition_moves_from_under_its_worker_when_its_consumers_have_settled() {
+    let Some(server) = Server::start() else { return };
+    let [here, there] = fleet(&server);
+    let mut sql = client(&here);
+    let names = names(&mut sql, MOVED, 2);
+    let workers = [&here, &there].map(|url| worker(url, HOUR));
+    workers[0].schedule(&names[0], now(), b"").unwrap().wait().unwrap();
+    let due = take(&workers[0]);
+    let (from, to) = (here.clone(), there.clone());
+    let mover = thread::spawn(move || {
+        move_partition(&mut store(&from), &mut store(&to), MOVED as u32, |_| ())
+    });
+    let mut watched = store(&here);
+    until("it is to be given back", || {
+        let state = watched.homes().unwrap().partitions[MOVED as usize].state;
+        assert!(state.is_here(), "a consumer holds one, and the lease is long");
+        matches!(state, HomeState::Yielding)
+    });
+    workers[0].schedule(&names[1], now(), b"").unwrap().wait().unwrap();
+    due.ack();
+    mover.join().unwrap().unwrap();
+    let due = loop {
+        // Before it was asked for the partition, the first may have read it.
+        if let Some(due) = workers.iter().find_map(|worker| worker.try_recv().unwrap()) {
+            break due;
+        }
+        thread::sleep(Duration::from_millis(1));
+    };
+    assert_eq!(due.name(), names[1]);
+    due.ack();
+    until("all is acked", || workers.iter().all(|worker| worker.is_empty().unwrap()));
+    for worker in workers {
+        assert_eq!(worker.stats().fenced, 0);
+        worker.close().unwrap();
+    }
+}
+
+#[test]
+fn join_refuses_what_is_not_new_or_not_ready_and_tells_why() {
+    let Some(server) = Server::start() else { return };
+    let [member, joined] = fleet(&server);
+    let refused = |new: &str, member: &str, why: &str| {
+        let error = join(&mut store(new), &mut store(member)).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    };
+    let [other, other_joined] = fleet(&server);
+    refused(&member, &member, "same database");
+    refused(&joined, &member, "already");
+    refused(&other, &member, "fleet");
+    refused(&other_joined, &member, "fleet");
+    refused(&server.database_of("LATIN1"), &member, "UTF8");
+    let alone = server.tables();
+    let mut sql = client(&alone);
+    for (put, remove, why) in [
+        ("select tickwheel_schedule('a', now(), '')", "delete from tickwheel_due", "timeouts"),
+        (
+            "insert into tickwheel_dead values ('a', 1, 2, 3, '')",
+            "delete from tickwheel_dead",
+            "dead letters",
+        ),
+        (OLDER, "delete from tickwheel_worker", "workers"),
+    ] {
+        sql.batch_execute(put).unwrap();
+        refused(&alone, &member, why);
+        sql.batch_execute(remove).unwrap();
+    }
+    // A worker that knows nothing of fleets would not see what is refused.
+    let old = server.tables();
+    client(&old).batch_execute(OLDER).unwrap();
+    refused(&alone, &old, "older");
+    assert_eq!(store(&old).homes().unwrap().partitions.len(), 64);
+    client(&old).batch_execute("delete from tickwheel_worker").unwrap();
+    join(&mut store(&alone), &mut store(&old)).unwrap();
+}
+
+/// The move is refused, and all stays as it is.
+#[test]
+fn a_partition_is_moved_only_between_databases_of_one_fleet_and_from_where_it_is() {
+    let Some(server) = Server::start() else { return };
+    let ([one, two, three], alone) = (fleet(&server), server.tables());
+    let move_to = |from: &str, to: &str, partition: i32| {
+        move_partition(&mut store(from), &mut store(to), partition as u32, |_| ())
+    };
+    let refused = |from: &str, to: &str, why: &str| {
+        let error = move_to(from, to, MOVED).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    };
+    refused(&one, &one, "same database");
+    refused(&one, &alone, "fleet");
+    refused(&alone, &one, "fleet");
+    refused(&two, &three, place(&one));
+    assert!(move_to(&one, &two, 64).unwrap_err().to_string().contains("63"));
+    move_to(&one, &two, MOVED).unwrap();
+    refused(&one, &three, place(&two));
+    // All the way round.
+    move_to(&two, &three, MOVED).unwrap();
+    move_to(&three, &one, MOVED).unwrap();
+    let home = &store(&one).homes().unwrap().partitions[MOVED as usize];
+    assert!(matches!(home.state, HomeState::Here));
+}
+
+/// A worker of the version before, by its statement.
+const OLDER: &str = "insert into tickwheel_worker
+     values (1, clock_timestamp() + 3600 * interval '1 second', true, 3600 * interval '1 second')";
+
+/// The partition that is moved, and one that stays.
+const MOVED: i32 = 17;
+const STAYS: i32 = 40;
+
+/// Long enough for a busy machine.
+const LEASE: Duration = Duration::from_secs(10);
+
+/// Milliseconds since 1970 that do not come soon.
+const FAR: u64 = 4_000_000_000_000;
+
+/// How often all is changed at most, and how many names are new then.
+const CHANGES: u64 = 100;
+const NEW: usize = 200;
+
+/// How often the connections of a mover are cut.
+const CUTS: u64 = 6;
