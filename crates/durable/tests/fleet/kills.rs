@@ -8,9 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use postgres::Client;
-use tickwheel_durable::{
-    Cancelled, DurableTimer, Error, HomeState, Scheduled, cancel_in, schedule_in,
-};
+use tickwheel_durable::{Cancelled, DurableTimer, Error, Scheduled, cancel_in, schedule_in};
 
 use super::command::{command, run};
 use super::{LEASE, cut, fleet, names, store};
@@ -202,20 +200,12 @@ fn consume(timer: &DurableTimer, account: &Account, is_empty: &AtomicBool) {
     }
 }
 
-/// What the databases say of a partition that is being moved.
-fn states(urls: [&str; 2], partition: i32) -> [String; 2] {
-    urls.map(|url| {
-        let state = store(url).homes().unwrap().partitions[partition as usize].state;
-        let is_known = matches!(
-            state,
-            HomeState::Here
-                | HomeState::Moving
-                | HomeState::Yielding
-                | HomeState::Gone
-                | HomeState::Coming
-        );
-        assert!(is_known);
-        format!("{state:?}")
+/// What both databases say of each partition that is being moved.
+fn states(urls: [&str; 2]) -> impl Iterator<Item = String> {
+    let homes = urls.map(|url| store(url).homes().unwrap());
+    MOVED.into_iter().map(move |partition| {
+        let [from, to] = homes.each_ref().map(|homes| homes.partitions[partition as usize].state);
+        format!("{from:?}/{to:?}")
     })
 }
 
@@ -231,7 +221,7 @@ fn mover(from: &str, to: &str) -> Child {
 
 /// Lets partitions go to and fro, and returns whether they came to the end of their way. Nobody
 /// knows where it is then.
-fn disturb(urls: &[String], from: usize, seen: &mut BTreeSet<[String; 2]>) -> bool {
+fn disturb(urls: &[String], from: usize, seen: &mut BTreeSet<String>) -> bool {
     let [from, to] = [from, 1 - from].map(|place| &*urls[place]);
     let mut child = mover(from, to);
     // Another, which may be in its way.
@@ -254,9 +244,7 @@ fn disturb(urls: &[String], from: usize, seen: &mut BTreeSet<[String; 2]>) -> bo
         is_done |= child.wait().unwrap().success();
     }
     // So long as nobody moves them.
-    for partition in MOVED {
-        seen.insert(states([from, to], partition));
-    }
+    seen.extend(states([from, to]));
     let output = child.wait_with_output().unwrap();
     let words = String::from_utf8(output.stderr).unwrap();
     let may_fail = cuts.is_some() || other.is_some();
@@ -292,10 +280,14 @@ fn moves_that_are_killed_again_and_again_lose_nothing_and_break_no_promise() {
         for timer in &timers {
             scope.spawn(move || consume(timer, account, is_empty));
         }
-        for _ in 0..2 {
-            scope.spawn(move || call(callers, account));
-            scope.spawn(move || call_in_transactions(urls, account));
-        }
+        let calling: Vec<_> = (0..4)
+            .map(|n| {
+                scope.spawn(move || match n % 2 {
+                    0 => call(callers, account),
+                    _ => call_in_transactions(urls, account),
+                })
+            })
+            .collect();
         // A test that fails ends its threads too.
         let over = Over(account, is_empty);
         for _ in 0..rounds {
@@ -307,6 +299,7 @@ fn moves_that_are_killed_again_and_again_lose_nothing_and_break_no_promise() {
         let status = child.wait().unwrap();
         assert!(status.success(), "{:?}", child.wait_with_output().unwrap());
         account.is_over.store(true, Ordering::Relaxed);
+        calling.into_iter().for_each(|caller| caller.join().unwrap());
         until("all come", || account.waiting() == 0);
         drop(over);
     });
