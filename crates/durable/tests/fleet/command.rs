@@ -1,13 +1,13 @@
 //! The command `tickwheel-durable fleet`.
 
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
-use tickwheel_durable::{HomeState, schedule_in};
+use tickwheel_durable::HomeState;
 
 use super::{LEASE, MOVED, fleet, names, place, store};
 use crate::server::{Server, client};
-use crate::{HOUR, now, until, worker};
+use crate::{HOUR, now, take, until, worker};
 
 pub(super) fn command(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tickwheel-durable"));
@@ -97,37 +97,40 @@ fn databases_are_joined_balanced_and_emptied_by_the_command_while_workers_run() 
     }
 }
 
-/// Begins a move that waits for a transaction, and kills it when the partition is in this state.
-fn cut_off(from: &str, to: &str, state: impl Fn(HomeState) -> bool) {
-    let mut caller = client(from);
-    let name = &names(&mut caller, MOVED, 1)[0];
-    let mut lunch = caller.transaction().unwrap();
-    schedule_in(&mut lunch, name, now() + HOUR, b"").unwrap();
-    let mut child: Child = command(&["move", from, to, &MOVED.to_string()])
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut watched = store(from);
-    until("it is that far", || state(watched.homes().unwrap().partitions[MOVED as usize].state));
-    child.kill().unwrap();
-    child.wait().unwrap();
-    lunch.commit().unwrap();
-}
-
 #[test]
 fn a_move_that_was_cut_off_is_shown_and_a_balance_ends_it_first() {
     let Some(server) = Server::start() else { return };
     let [one, two] = fleet(&server);
-    cut_off(&one, &two, |state| matches!(state, HomeState::Yielding));
+    let name = &names(&mut client(&one), MOVED, 1)[0];
+    let worker = worker(&one, LEASE * 2);
+    worker.schedule(name, now(), b"").unwrap().wait().unwrap();
+    let due = take(&worker);
+    // It waits for the consumer.
+    let partition = MOVED.to_string();
+    let mut child = command(&["move", &one, &two, &partition]).spawn().unwrap();
+    let mut watched = store(&two);
+    until("it is on its way", || {
+        watched.homes().unwrap().partitions[MOVED as usize].state == HomeState::Coming
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    due.retry(HOUR);
+    until("it comes again", || worker.stats().retried == 1);
+
     let words = format!("partitions {MOVED}: on their way from");
     let (code, output, errors) = run(&["status", &one, &two]);
     assert!(code == 0 && output.contains(&*words), "{output}{errors}");
     let status = json(&["status", "--json", &one, &two]);
     assert_eq!(status[0]["leaving"][0]["partition"], MOVED);
     assert_eq!(status[1]["coming"][0]["partition"], MOVED);
+    let (code, _, errors) = run(&["move", &one, &two, "0"]);
+    assert!(code == 2 && errors.contains("end that move first"), "{errors}");
     let moved = json(&["balance", "--json", &one, &two]);
     assert_eq!((&moved[0]["partition"], &moved[0]["timeouts"]), (&MOVED.into(), &1.into()));
     assert_eq!((moved.len(), shares(&[&one, &two])), (32, vec![32, 32]));
+    let (code, output, _) = run(&["abandon", &one, "7"]);
+    assert!(code == 1 && output.contains("partition 7: unknown"), "{output}");
+    worker.close().unwrap();
 }
 
 #[test]
@@ -150,8 +153,8 @@ fn what_is_wrong_with_a_fleet_is_found_and_nothing_is_moved_then() {
         (&["balance", "file.redb"], 2, "expected the URL of a database"),
         (&["move", &one, &two, "64"], 2, "from 0 to 63"),
         (&["move", &one, &one, "0"], 2, "the same database"),
-        (&["move", &one, &alone, "0"], 2, "fleet"),
-        (&["join", &two, &one], 2, "already"),
+        (&["move", &one, &alone, "0"], 2, "join the fleet"),
+        (&["join", &one, &two], 2, "of a fleet already"),
         (&["join", &server.database(), silent], 2, "connect to the database"),
     ] {
         let (found, output, errors) = run(words);

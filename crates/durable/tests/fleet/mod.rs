@@ -7,24 +7,25 @@ mod kills;
 mod upgrade;
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use postgres::Client;
-use tickwheel_durable::store::{Change, Held, Outcome, Row, Settlement, Store, Then};
+use tickwheel_durable::store::{Change, Held, Lease, Outcome, Row, Settlement, Store, Then};
 use tickwheel_durable::{
-    Cancelled, Error, HomeState, PostgresStore, Retried, Scheduled, cancel_in, join,
-    move_partition, schedule_in,
+    Cancelled, Error, HomeState, PostgresStore, Retried, Scheduled, abandon_move, cancel_in,
+    join_fleet, move_partition, schedule_in,
 };
 
-use super::{HOUR, now, take, until, worker};
+use super::{HOUR, LONG, now, take, until, worker};
 use crate::server::{Server, client};
 
 /// Makes the databases of a fleet. The first has all partitions.
 fn fleet<const N: usize>(server: &Server) -> [String; N] {
     let urls = [(); N].map(|()| server.tables());
     for new in &urls[1..] {
-        join(&mut store(new), &mut store(&urls[0])).unwrap();
+        join_fleet(&mut store(new), &mut store(&urls[0])).unwrap();
     }
     urls
 }
@@ -73,6 +74,7 @@ fn a_moved_partition_is_as_it_was_and_comes_at_its_new_place_alone() {
     let Some(server) = Server::start() else { return };
     let [here, there] = fleet(&server);
     let (mut old, mut new) = (client(&here), client(&there));
+    old.batch_execute("set tickwheel.format = 2").unwrap();
     let (moved, stays) = (names(&mut old, MOVED, 340), names(&mut old, STAYS, 30));
     let put = "insert into tickwheel_due (name, deadline, attempt, payload)
          select name, case n % 3 when 0 then n else 4000000000000 + n end, n % 4,
@@ -155,10 +157,19 @@ fn callers_at_the_old_place_are_told_the_new_one_and_served_there() {
     ];
     for refused in refusals {
         let error = refused.unwrap_err();
-        let words = format!("{fresh:?} belongs to {} now", place(&there));
-        assert!(error.to_string().contains(&*words), "{error}");
+        let words = error.to_string();
+        assert!(words.contains(&format!("ask {}", place(&there))), "{words}");
         let Error::Elsewhere { name, place: told, .. } = error else { panic!("{error:?}") };
         assert_eq!((&*name, &*told), (&**fresh, place(&there)));
+    }
+    for (statement, why) in [
+        ("delete from tickwheel_due", "tickwheel_cancel"),
+        ("begin isolation level repeatable read; select tickwheel_cancel('a')", "read committed"),
+    ] {
+        let error = old.batch_execute(statement).unwrap_err();
+        let error = error.as_db_error().unwrap().message();
+        assert!(error.contains(why), "{error}");
+        old.batch_execute("rollback").unwrap();
     }
     // One that is refused is no error of the others.
     let stays = &names(&mut old, STAYS, 1)[0];
@@ -188,7 +199,8 @@ struct Changes {
     rows: Vec<Row>,
     new: Vec<String>,
     expected: (Rows, Letters),
-    done: u64,
+    rounds: u64,
+    settled: u64,
 }
 
 impl Changes {
@@ -198,7 +210,8 @@ impl Changes {
         worker.lease(true, &[]).unwrap();
         let new = names.split_off(names.len() - NEW);
         let (rows, expected) = Default::default();
-        let mut changes = Self { worker, callers: store(url), rows, new, expected, done: 0 };
+        let (callers, rounds, settled) = (store(url), 0, 0);
+        let mut changes = Self { worker, callers, rows, new, expected, rounds, settled };
         let put = |name: &String| Change::put(name, FAR + fastrand::u64(..1000), b"first");
         changes.rows = changes.put(names.iter().map(put).collect());
         fastrand::shuffle(&mut changes.rows);
@@ -230,16 +243,20 @@ impl Changes {
         self.expected.0.remove(&*cancelled.name);
         let new = self.new.pop().expect("there are enough");
         let names = [&moved.name, &again.name, &*new];
-        let put = |name: &str| Change::put(name, FAR + 2_000 + self.done, b"second");
+        let put = |name: &str| Change::put(name, FAR + 2_000 + self.rounds, b"second");
         let puts = names.map(put).to_vec();
         self.put(puts);
 
-        // It may have the partition no longer, because its lease was over.
-        let held = self.worker.lease(true, &[]).unwrap().held;
-        let Some(lease) = held.into_iter().find(|lease| lease.partition == MOVED as u32) else {
+        self.rounds += 1;
+        let leases = self.worker.lease(true, &[]).unwrap();
+        if leases.yielding.contains(&(MOVED as u32)) {
+            self.worker.lease(true, &[MOVED as u32]).unwrap();
             return;
-        };
-        let (at, died) = (FAR + 3_000 + self.done, 5_000 + self.done);
+        }
+        // It may have given it back, or its lease was over.
+        let is_it = |lease: &Lease| lease.partition == MOVED as u32;
+        let Some(lease) = leases.held.into_iter().find(is_it) else { return };
+        let (at, died) = (FAR + 3_000 + self.rounds, 5_000 + self.rounds);
         let settlements = [
             (&acked, Then::Done),
             (&retried, Then::Again { at, attempt: 2 }),
@@ -258,7 +275,7 @@ impl Changes {
         (row.0, row.1) = (at as i64, 2);
         let (deadline, attempt, payload) = rows.remove(&*dead.name).unwrap();
         letters.insert(dead.name.to_string(), (deadline, died as i64, attempt, payload));
-        self.done += 1;
+        self.settled += 4;
     }
 }
 
@@ -278,7 +295,7 @@ fn what_changes_while_a_partition_is_copied_is_there_when_it_has_moved() {
         let (since, cuts_before) = (calls, cuts);
         let moved = move_partition(&mut from, &mut to, MOVED as u32, |_| {
             calls += 1;
-            if changes.done < CHANGES {
+            if changes.rounds < CHANGES {
                 changes.change();
             }
             // A little later each time.
@@ -293,8 +310,9 @@ fn what_changes_while_a_partition_is_copied_is_there_when_it_has_moved() {
             Err(error) => assert!(cuts_before < cuts, "{error}"),
         }
     }
-    println!("{} rounds of changes in {calls} calls, {cuts} cuts", changes.done);
-    assert!(1 < changes.done && 1 < cuts);
+    let Changes { rounds, settled, .. } = changes;
+    println!("{rounds} rounds of changes, {settled} settled, {calls} calls, {cuts} cuts");
+    assert!(1 < rounds && 1 < settled && 1 < cuts);
     assert_eq!(of(&mut new, MOVED), changes.expected);
     assert_eq!(of(&mut old, MOVED), Default::default());
 }
@@ -307,19 +325,24 @@ fn cut(sql: &mut Client, application: &str) {
 }
 
 #[test]
-fn an_open_transaction_holds_up_the_move_of_its_partition_and_no_other_caller() {
+fn open_transactions_hold_up_a_move_and_no_other_caller() {
     let Some(server) = Server::start() else { return };
     let [here, there] = fleet(&server);
     let (mut old, mut new) = (client(&here), client(&there));
-    let [held, others @ ..] = &names(&mut old, MOVED, 41)[..] else { panic!("enough names") };
+    let of_moved = names(&mut old, MOVED, 42);
+    let [first, second, others @ ..] = &of_moved[..] else { panic!("enough names") };
     let stays = names(&mut old, STAYS, 40);
-    let mut other = client(&here);
-    let mut lunch = other.transaction().unwrap();
-    schedule_in(&mut lunch, held, now() + HOUR, b"eur 20").unwrap();
-    let (from, to) = (format!("{here}?application_name=mover"), there.clone());
-    let mover = thread::spawn(move || {
-        move_partition(&mut store(&from), &mut store(&to), MOVED as u32, |_| ())
+    // One is open before it begins, and one while it copies.
+    let [mut lunch, mut dinner] = [first, second].map(|name| {
+        let mut sql = client(&here);
+        sql.batch_execute("begin").unwrap();
+        (sql, name)
     });
+    let put = |(sql, name): &mut (Client, &String)| {
+        let put = "select tickwheel_schedule($1, now() + interval '1 h', 'eur 20')";
+        sql.query_one(put, &[name]).unwrap();
+    };
+    put(&mut lunch);
     let mut waits = || {
         let waits = "select from pg_locks join pg_stat_activity using (pid)
                      where not granted and application_name = 'mover'";
@@ -328,55 +351,78 @@ fn an_open_transaction_holds_up_the_move_of_its_partition_and_no_other_caller() 
     // None of them waits until the transaction ends: it ends after them.
     let mut callers = client(&here);
     callers.batch_execute("set statement_timeout = '60 s'").unwrap();
-    for pair in others.iter().zip(&stays) {
+    let mut call = |names: &[String]| {
         waits();
-        for name in [pair.0, pair.1] {
+        for name in names {
             let put = "select tickwheel_schedule($1, now() + interval '1 h', '')";
             callers.query_one(put, &[name]).unwrap();
         }
-    }
-    waits();
-    assert!(!mover.is_finished());
-    lunch.commit().unwrap();
-    let moved = mover.join().unwrap().unwrap();
-    assert_eq!(moved.timeouts, 41);
+        waits();
+    };
+    thread::scope(|scope| {
+        let (from, to) = (format!("{here}?application_name=mover"), &there);
+        let (begun, has_begun) = mpsc::channel();
+        let (go, goes) = mpsc::channel::<()>();
+        let mover = scope.spawn(move || {
+            let mut is_first = true;
+            move_partition(&mut store(&from), &mut store(to), MOVED as u32, |_| {
+                if std::mem::take(&mut is_first) {
+                    begun.send(()).unwrap();
+                    goes.recv().unwrap();
+                }
+            })
+        });
+        call(&others[..20]);
+        call(&stays[..20]);
+        lunch.0.batch_execute("commit").unwrap();
+        has_begun.recv_timeout(LONG).unwrap();
+        put(&mut dinner);
+        go.send(()).unwrap();
+        call(&others[20..]);
+        call(&stays[20..]);
+        assert!(!mover.is_finished());
+        dinner.0.batch_execute("commit").unwrap();
+        mover.join().unwrap().unwrap();
+    });
     let there: HashSet<String> = of(&mut new, MOVED).0.into_keys().collect();
-    assert_eq!(there, names(&mut old, MOVED, 41).into_iter().collect());
-    assert_eq!(of(&mut old, STAYS).0.len(), 40);
+    assert_eq!(there, of_moved.into_iter().collect());
+    assert_eq!(of(&mut client(&here), STAYS).0.len(), 40);
 }
 
 /// A worker with something in the hands of a consumer gives its partition back when that is settled.
 #[test]
-fn a_partition_moves_from_under_its_worker_when_its_consumers_have_settled() {
+fn a_partition_leaves_its_worker_when_consumers_have_settled_what_they_hold() {
     let Some(server) = Server::start() else { return };
     let [here, there] = fleet(&server);
     let mut sql = client(&here);
     let names = names(&mut sql, MOVED, 2);
-    let workers = [&here, &there].map(|url| worker(url, HOUR));
+    let workers = [&here, &there].map(|url| worker(url, LEASE * 2));
     workers[0].schedule(&names[0], now(), b"").unwrap().wait().unwrap();
     let due = take(&workers[0]);
     let (from, to) = (here.clone(), there.clone());
     let mover = thread::spawn(move || {
         move_partition(&mut store(&from), &mut store(&to), MOVED as u32, |_| ())
     });
-    let mut watched = store(&here);
     until("it is to be given back", || {
-        let state = watched.homes().unwrap().partitions[MOVED as usize].state;
-        assert!(state.is_here(), "a consumer holds one, and the lease is long");
-        matches!(state, HomeState::Yielding)
+        let yields = "select yields is not null, state from tickwheel_partition
+                      where partition = $1";
+        let row = sql.query_one(yields, &[&MOVED]).unwrap();
+        row.get(0)
     });
+    // Callers go on.
     workers[0].schedule(&names[1], now(), b"").unwrap().wait().unwrap();
+    assert!(!mover.is_finished());
     due.ack();
     mover.join().unwrap().unwrap();
-    let due = loop {
+    let mut left: HashSet<&str> = HashSet::from([&*names[1]]);
+    until("the other comes, at either", || {
         // Before it was asked for the partition, the first may have read it.
-        if let Some(due) = workers.iter().find_map(|worker| worker.try_recv().unwrap()) {
-            break due;
+        for due in workers.iter().filter_map(|worker| worker.try_recv().unwrap()) {
+            assert!(left.remove(due.name()), "{due:?}");
+            due.ack();
         }
-        thread::sleep(Duration::from_millis(1));
-    };
-    assert_eq!(due.name(), names[1]);
-    due.ack();
+        left.is_empty()
+    });
     until("all is acked", || workers.iter().all(|worker| worker.is_empty().unwrap()));
     for worker in workers {
         assert_eq!(worker.stats().fenced, 0);
@@ -385,21 +431,62 @@ fn a_partition_moves_from_under_its_worker_when_its_consumers_have_settled() {
 }
 
 #[test]
+fn a_move_that_is_abandoned_leaves_the_partition_and_another_begins_anew() {
+    let Some(server) = Server::start() else { return };
+    let [here, there, third] = fleet(&server);
+    let (mut old, mut new) = (client(&here), client(&there));
+    let names = names(&mut old, MOVED, 2_000);
+    let put = "select tickwheel_schedule(name, now() + interval '1 h', '')
+               from unnest($1::text[]) name";
+    old.execute(put, &[&names]).unwrap();
+    let move_to = |to: &str, progress: &mut dyn FnMut(u64)| {
+        move_partition(&mut store(&here), &mut store(to), MOVED as u32, progress)
+    };
+    let mut is_abandoned = false;
+    let error = move_to(&there, &mut |_| {
+        if !std::mem::replace(&mut is_abandoned, true) {
+            assert!(abandon_move(&mut store(&here), MOVED as u32).unwrap());
+        }
+    });
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("abandoned"), "{error}");
+    assert!(!abandon_move(&mut store(&here), MOVED as u32).unwrap(), "it is not on its way");
+    assert_eq!(of(&mut old, MOVED).0.len(), names.len());
+    // What was copied comes nowhere, and is not in the way of another move.
+    let worker = worker(&there, LEASE);
+    let fresh = &names[0];
+    assert!(matches!(
+        worker.schedule(fresh, now(), b"").unwrap().wait(),
+        Err(Error::Elsewhere { .. })
+    ));
+    old.execute("select tickwheel_cancel(name) from unnest($1::text[]) name", &[&&names[..7]])
+        .unwrap();
+    move_to(&third, &mut |_| ()).unwrap();
+    assert_eq!(of(&mut client(&third), MOVED).0.len(), names.len() - 7);
+    move_partition(&mut store(&third), &mut store(&there), MOVED as u32, |_| ()).unwrap();
+    assert_eq!(of(&mut new, MOVED).0.len(), names.len() - 7);
+    worker.close().unwrap();
+}
+
+#[test]
 fn join_refuses_what_is_not_new_or_not_ready_and_tells_why() {
     let Some(server) = Server::start() else { return };
     let [member, joined] = fleet(&server);
     let refused = |new: &str, member: &str, why: &str| {
-        let error = join(&mut store(new), &mut store(member)).unwrap_err().to_string();
+        let error = join_fleet(&mut store(new), &mut store(member)).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     };
+    refused(&member, &member, "one database");
+    refused(&member, &joined, "of a fleet already");
+    // It was cut off before its answer.
+    join_fleet(&mut store(&joined), &mut store(&member)).unwrap();
     let [other, other_joined] = fleet(&server);
-    refused(&member, &member, "same database");
-    refused(&joined, &member, "already");
-    refused(&other, &member, "fleet");
-    refused(&other_joined, &member, "fleet");
+    refused(&other_joined, &member, "of a fleet already");
+    refused(&other, &member, "of a fleet already");
     refused(&server.database_of("LATIN1"), &member, "UTF8");
     let alone = server.tables();
     let mut sql = client(&alone);
+    sql.batch_execute("set tickwheel.format = 2").unwrap();
     for (put, remove, why) in [
         ("select tickwheel_schedule('a', now(), '')", "delete from tickwheel_due", "timeouts"),
         (
@@ -415,11 +502,14 @@ fn join_refuses_what_is_not_new_or_not_ready_and_tells_why() {
     }
     // A worker that knows nothing of fleets would not see what is refused.
     let old = server.tables();
-    client(&old).batch_execute(OLDER).unwrap();
-    refused(&alone, &old, "older");
-    assert_eq!(store(&old).homes().unwrap().partitions.len(), 64);
-    client(&old).batch_execute("delete from tickwheel_worker").unwrap();
-    join(&mut store(&alone), &mut store(&old)).unwrap();
+    let mut older = client(&old);
+    older.batch_execute(OLDER).unwrap();
+    refused(&alone, &old, "older version");
+    older.batch_execute("delete from tickwheel_worker").unwrap();
+    join_fleet(&mut store(&alone), &mut store(&old)).unwrap();
+    // None comes back.
+    let error = older.batch_execute(OLDER).unwrap_err().to_string();
+    assert!(error.contains("db error"), "{error}");
 }
 
 /// The move is refused, and all stays as it is.
@@ -434,9 +524,9 @@ fn a_partition_is_moved_only_between_databases_of_one_fleet_and_from_where_it_is
         let error = move_to(from, to, MOVED).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     };
-    refused(&one, &one, "same database");
-    refused(&one, &alone, "fleet");
-    refused(&alone, &one, "fleet");
+    refused(&one, &one, "one database");
+    refused(&one, &alone, "join the fleet");
+    refused(&alone, &one, "join the fleet");
     refused(&two, &three, place(&one));
     assert!(move_to(&one, &two, 64).unwrap_err().to_string().contains("63"));
     move_to(&one, &two, MOVED).unwrap();

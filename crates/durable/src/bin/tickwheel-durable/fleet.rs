@@ -8,7 +8,10 @@ use std::str::FromStr;
 use clap::Subcommand;
 use serde_json::{Value, json};
 use tickwheel_durable::store::{Counted, Store};
-use tickwheel_durable::{Error, HomeState, Homes, PostgresStore, join, move_partition};
+use tickwheel_durable::{
+    Error, HomeState, Homes, MovedPartition, PostgresStore, abandon_move, join_fleet,
+    move_partition,
+};
 
 use super::failure::Failure;
 use super::place::{MOVE_LEASE, Place};
@@ -46,7 +49,8 @@ pub(super) enum FleetCommand {
 
     /// Moves partitions from one database of a fleet to another, while workers and callers go on.
     ///
-    /// Wherever it is cut off, nothing is lost, and another run goes on from there.
+    /// Wherever it is cut off, nothing is lost, and another run goes on from there. A database gives
+    /// one partition away at a time.
     Move {
         /// The URL of the database that has them.
         #[arg(value_name = "FROM-URL")]
@@ -55,6 +59,20 @@ pub(super) enum FleetCommand {
         /// The URL of the database that gets them.
         #[arg(value_name = "TO-URL")]
         to: Database,
+
+        /// The partitions, as in 0-15,33.
+        partitions: Partitions,
+
+        /// Print one JSON object per partition, one per line.
+        #[arg(long)]
+        json: bool,
+    },
+
+    /// Gives up moves that have not taken place yet: the database keeps these partitions.
+    Abandon {
+        /// The URL of the database that has them.
+        #[arg(value_name = "FROM-URL")]
+        from: Database,
 
         /// The partitions, as in 0-15,33.
         partitions: Partitions,
@@ -95,17 +113,21 @@ pub(super) fn run(command: FleetCommand, output: &mut impl Write) -> Result<(), 
             // First: nothing is made if it is not there.
             let mut opened = open(&member).map_err(at(&member))?;
             let mut made = PostgresStore::connect(&new.0).map_err(at(&new))?.lease(MOVE_LEASE);
-            Ok(join(&mut made, &mut opened)?)
+            Ok(join_fleet(&mut made, &mut opened)?)
         }
         FleetCommand::Move { from, to, partitions: Partitions(partitions), json } => {
             let mut members = members(&[from, to])?;
             let steps = partitions.into_iter().map(|partition| Step { partition, from: 0, to: 1 });
             carry_out(&mut members, &Vec::from_iter(steps), json, output)
         }
+        FleetCommand::Abandon { from, partitions, json } => {
+            abandon(&from, &partitions, json, output)
+        }
         FleetCommand::Balance { databases, without, dry_run, json } => {
             let mut members = members(&databases)?;
             let steps = balance(&mut members, without.as_ref())?;
             if !dry_run {
+                clean(&mut members)?;
                 return carry_out(&mut members, &steps, json, output);
             }
             for step in &steps {
@@ -305,7 +327,7 @@ impl Map {
                 });
                 spots.push(match (home.state, other) {
                     (HomeState::Coming, Some(from)) => Spot::Coming(from),
-                    (HomeState::Moving | HomeState::Yielding, Some(to)) => Spot::Leaving(to),
+                    (HomeState::Moving, Some(to)) => Spot::Leaving(to),
                     (state, _) if state.is_here() => Spot::Here,
                     (_, to) => Spot::Gone(to),
                 });
@@ -451,6 +473,30 @@ fn status(databases: &[Database], json: bool, output: &mut impl Write) -> Result
     if silent.is_empty() && faults.is_empty() { Ok(()) } else { Err(Failure::Found) }
 }
 
+fn abandon(
+    from: &Database,
+    partitions: &Partitions,
+    json: bool,
+    output: &mut impl Write,
+) -> Result<(), Failure> {
+    let mut store = open(from).map_err(at(from))?;
+    let mut is_done = true;
+    for &partition in &partitions.0 {
+        let stays = abandon_move(&mut store, partition).map_err(at(from))?;
+        is_done &= stays;
+        if json {
+            writeln!(output, "{}", json!({ "partition": partition, "abandoned": stays }))?;
+        } else {
+            let text = match stays {
+                true => "abandoned: it stays",
+                false => "unknown: no move of it from there can be given up",
+            };
+            writeln!(output, "partition {partition}: {text}")?;
+        }
+    }
+    if is_done { Ok(()) } else { Err(Failure::Found) }
+}
+
 /// Returns what is to be moved.
 fn balance(members: &mut [Member], without: Option<&Database>) -> Result<Vec<Step>, Failure> {
     let without = without
@@ -496,6 +542,17 @@ struct Step {
 }
 
 impl Step {
+    fn carry_out(
+        &self,
+        members: &mut [Member],
+        progress: impl FnMut(u64),
+    ) -> Result<MovedPartition, Failure> {
+        let pair = members.get_disjoint_mut([self.from, self.to]);
+        let [from, to] = pair.expect("a step is between two");
+        let moved = move_partition(&mut from.store, &mut to.store, self.partition, progress);
+        Ok(moved?)
+    }
+
     fn words(&self, members: &[Member]) -> String {
         let [from, to] = [self.from, self.to].map(|place| &members[place].database);
         format!("partition {}: from {from} to {to}", self.partition)
@@ -537,6 +594,24 @@ fn plan(ways: &[(usize, usize)], databases: usize, without: Option<usize>) -> Ve
     steps
 }
 
+/// Removes what is left of moves that were cut off after they took place.
+fn clean(members: &mut [Member]) -> Result<(), Failure> {
+    for from in 0..members.len() {
+        for partition in 0..PARTITIONS {
+            let Some(home) = members[from].homes.partitions.get(partition as usize) else { continue };
+            let (is_gone, other) = (home.state == HomeState::Gone, home.other);
+            let has_it = |to: &Member| {
+                let there = to.homes.partitions.get(partition as usize);
+                Some(to.homes.id) == other && there.is_some_and(|there| there.state.is_here())
+            };
+            if is_gone && let Some(to) = members.iter().position(has_it) {
+                Step { partition, from, to }.carry_out(members, |_| ())?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Moves, and writes what was moved.
 fn carry_out(
     members: &mut [Member],
@@ -547,13 +622,10 @@ fn carry_out(
     let progress = progress_bar("{bar:40} {human_pos} of {human_len} partitions; {msg}");
     progress.set_length(steps.len() as u64);
     for step in steps {
-        let pair = members.get_disjoint_mut([step.from, step.to]);
-        let [from, to] = pair.expect("a step is between two");
-        let moved = move_partition(&mut from.store, &mut to.store, step.partition, |timeouts| {
+        let moved = step.carry_out(members, |timeouts| {
             progress.set_message(format!("{timeouts} timeouts of partition {}", step.partition));
         });
-        let failed = |error| Failure::Input(format!("{}: {error}", step.words(members)));
-        let moved = moved.inspect_err(|_| progress.finish_and_clear()).map_err(failed)?;
+        let moved = moved.inspect_err(|_| progress.finish_and_clear())?;
         progress.inc(1);
         let (timeouts, dead) = (moved.timeouts, moved.dead);
         if json {
