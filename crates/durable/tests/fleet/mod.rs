@@ -508,8 +508,9 @@ fn join_refuses_what_is_not_new_or_not_ready_and_tells_why() {
     older.batch_execute("delete from tickwheel_worker").unwrap();
     join_fleet(&mut store(&alone), &mut store(&old)).unwrap();
     // None comes back.
-    let error = older.batch_execute(OLDER).unwrap_err().to_string();
-    assert!(error.contains("db error"), "{error}");
+    let error = older.batch_execute(OLDER).unwrap_err();
+    let broken = error.as_db_error().unwrap().constraint();
+    assert_eq!(broken, Some("tickwheel_worker_knows_fleets"), "{error}");
 }
 
 /// The move is refused, and all stays as it is.
