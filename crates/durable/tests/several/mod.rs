@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use tickwheel_durable::{
-    Cancelled, DurableTimer, Error, Fleet, PostgresStore, Scheduled, join, move_partition,
+    Cancelled, DurableTimer, Error, Fleet, PostgresStore, Scheduled, join_fleet, move_partition,
 };
 
 use super::server::{Server, client};
@@ -21,7 +21,7 @@ fn store(url: &str) -> PostgresStore {
 /// Lets the second database join the first, and moves these partitions there.
 fn share(old: &str, new: &str, moved: Range<u32>) {
     let (mut old, mut new) = (store(old), store(new));
-    join(&mut new, &mut old).unwrap();
+    join_fleet(&mut new, &mut old).unwrap();
     for partition in moved {
         move_partition(&mut old, &mut new, partition, |_| ()).unwrap();
     }
@@ -120,7 +120,7 @@ fn a_database_that_is_down_holds_up_its_names_and_no_others() {
     share(&urls[0], &urls[1], 0..32);
     let fleet = Fleet::connect(&urls[..1]).unwrap();
     let commits: Vec<_> =
-        names(100).iter().map(|name| (fleet.schedule(name, now() + HOUR, b"").unwrap())).collect();
+        names(100).iter().map(|name| fleet.schedule(name, now() + HOUR, b"").unwrap()).collect();
     let errors = commits.into_iter().filter_map(|commit| commit.wait().err());
     let errors: Vec<String> = errors.map(|error| error.to_string()).collect();
     assert!((20..80).contains(&errors.len()), "{errors:?}");
