@@ -308,7 +308,7 @@ impl Fleet {
     /// Returns the number of pending timeouts in all databases, those in flight too. Blocks until all
     /// have answered.
     ///
-    /// While a partition is moved, its timeouts may count at both databases.
+    /// The timeouts of a partition that is moved meanwhile may count twice or not at all.
     ///
     /// # Errors
     ///

@@ -9,10 +9,9 @@ use event_listener::Listener;
 
 use super::map::Reading;
 use super::shared::{Core, at_once, together};
-use crate::Error;
-use crate::PostgresStore;
 use crate::error::caught;
 use crate::values::lock;
+use crate::{Error, PostgresStore};
 
 struct Watcher {
     core: Arc<Core>,

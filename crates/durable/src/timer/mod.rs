@@ -252,7 +252,8 @@ impl DurableTimer {
     ///
     /// # Errors
     ///
-    /// The store's, and if the timer is closed.
+    /// The store's, [`Error::Elsewhere`] if another database of its fleet has the name, and if the
+    /// timer is closed.
     pub fn get(&self, name: &str) -> Result<Option<Pending>, Error> {
         check_name(name)?;
         let name = name.to_owned();

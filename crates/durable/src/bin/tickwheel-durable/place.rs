@@ -12,7 +12,7 @@ use std::time::SystemTime;
 use serde_json::{Value, json};
 #[cfg(feature = "postgres")]
 use tickwheel_durable::Workers;
-use tickwheel_durable::store::{Change, Changed, DeadPage, Limit, Page, Position, Store};
+use tickwheel_durable::store::{Change, Changed, Dead, DeadPage, Limit, Page, Position, Store};
 use tickwheel_durable::{Error, RedbStore};
 
 use super::failure::Failure;
@@ -301,6 +301,14 @@ pub(super) fn each_page(
     }
 }
 
+/// Returns the dead letter of this name, if this database has it and no other of its fleet.
+pub(super) fn dead_here(store: &mut dyn Store, name: &str) -> Result<Option<Dead>, Error> {
+    match store.get_dead(name) {
+        Err(Error::Elsewhere { .. }) => Ok(None),
+        found => found,
+    }
+}
+
 /// Calls `work` with each page of dead letters whose names begin like this and come after that
 /// one, while it wants more.
 pub(super) fn each_dead(
@@ -312,7 +320,7 @@ pub(super) fn each_dead(
 ) -> Result<(), Failure> {
     // A page has what comes after a name, and the first may be the prefix itself.
     if after < prefix
-        && let Some(letter) = store.get_dead(prefix)?
+        && let Some(letter) = dead_here(store, prefix)?
         && !work(&DeadPage { letters: vec![letter], ..DeadPage::default() })?
     {
         return Ok(());

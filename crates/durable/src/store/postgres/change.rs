@@ -69,11 +69,36 @@ impl Connection {
         Ok(page)
     }
 
-    pub(super) async fn get_dead(&self, name: &str) -> Result<Option<Dead>, Error> {
+    pub(super) async fn get_dead(
+        &self,
+        name: &str,
+    ) -> Result<Result<Option<Dead>, crate::Error>, Error> {
         self.begin().await?;
         let rows = self.query(GET_DEAD, &[(&name, Type::TEXT)]).await?;
+        let found = rows.first().map_or(Ok(None), dead)?;
+        let found = self.unless_away(name, found).await?;
         self.end().await?;
-        rows.first().map_or(Ok(None), dead)
+        Ok(found)
+    }
+
+    /// Returns what was found under a name, or where to look for it, if that is elsewhere: else it
+    /// would look as if there was nothing.
+    pub(super) async fn unless_away<T>(
+        &self,
+        name: &str,
+        found: Option<T>,
+    ) -> Result<Result<Option<T>, crate::Error>, Error> {
+        if found.is_some() {
+            return Ok(Ok(found));
+        }
+        let away = self.query(AWAY, &[(&name, Type::TEXT)]).await?;
+        Ok(match away.first() {
+            None => Ok(None),
+            Some(away) => {
+                let place = away.get::<_, Option<String>>(0).unwrap_or_default();
+                Err(crate::Error::Elsewhere { name: name.to_owned(), place })
+            }
+        })
     }
 
     async fn cancel(&self, run: &[Change], names: &[&str]) -> Result<Vec<Came>, Error> {
@@ -166,6 +191,11 @@ const DROP: &str = "with checked as materialized (select tickwheel_check_home($1
 const GET_DEAD: &str = "select name, deadline, died, attempt, payload from tickwheel_dead
      where name = $1 and ('x' || left(md5(name), 8))::bit(32)::int & 63 in (
        select partition from tickwheel_partition where state in ('here', 'moving'))";
+/// As `tickwheel_check_home` finds it, and keeps nothing from moving.
+const AWAY: &str = "select coalesce(place.name, p.other::text)
+     from tickwheel_partition p left join tickwheel_place place on place.id = p.other
+     where p.partition = ('x' || left(md5($1), 8))::bit(32)::int & 63
+       and p.state in ('gone', 'coming')";
 const LIST_DEAD: &str = "select name, deadline, died, attempt,
        case when sum(octet_length(payload)) over (order by name rows unbounded preceding)
          - octet_length(payload) < $3 then payload end

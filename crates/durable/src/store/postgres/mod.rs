@@ -374,12 +374,14 @@ impl Store for PostgresStore {
         self.run("find a name in", async |connection| {
             connection.begin().await?;
             let rows = connection.query(GET, &[(&name, Type::TEXT)]).await?;
-            connection.end().await?;
-            Ok(rows.first().and_then(|row| match read_row(row, 0) {
+            let found = rows.first().and_then(|row| match read_row(row, 0) {
                 Reading::Row(row) => Some(row),
                 Reading::TooMuch(_) | Reading::Unreadable(_) => None,
-            }))
-        })
+            });
+            let found = connection.unless_away(name, found).await?;
+            connection.end().await?;
+            Ok(found)
+        })?
     }
 
     fn list(&mut self, after: &Position, until: u64, limit: Limit) -> Result<Page, Error> {
@@ -412,7 +414,7 @@ impl Store for PostgresStore {
     }
 
     fn get_dead(&mut self, name: &str) -> Result<Option<Dead>, Error> {
-        self.run("find a dead letter in", async |connection| connection.get_dead(name).await)
+        self.run("find a dead letter in", async |connection| connection.get_dead(name).await)?
     }
 
     fn is_paused(&mut self) -> Result<bool, Error> {

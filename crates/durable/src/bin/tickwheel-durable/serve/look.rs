@@ -8,7 +8,7 @@ use tickwheel_durable::Error;
 use tickwheel_durable::store::{Change, Dead, Limit, Position, Row};
 
 use crate::failure::Failure;
-use crate::place::{Opened, change_each, each_dead};
+use crate::place::{Opened, change_each, dead_here, each_dead};
 use crate::show;
 
 pub(super) struct Looker {
@@ -129,7 +129,7 @@ impl Looker {
         let now = show::milliseconds(self.opened.now()?);
         let (mut changes, mut told) = (Vec::new(), Vec::new());
         for (name, died) in letters {
-            match self.opened.store().get_dead(name)? {
+            match dead_here(self.opened.store(), name)? {
                 Some(letter) if letter.died != *died => told.push(json!({
                     "name": name,
                     "told": "unseen",
